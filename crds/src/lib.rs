@@ -1,1 +1,32 @@
-//! placeholder
+//! The vocabulary of Cardgate: what users write and what they read back.
+//!
+//! One module per thing a user can write. Every parser returns a typed value or an error that names the offending text
+//! and what would be right; the webhook and the operator share them, so what one accepts the other understands. Nothing
+//! here does I/O.
+
+pub mod card;
+pub mod card_counts;
+pub mod card_inventory;
+pub mod card_type;
+pub mod card_usage;
+pub mod configuration;
+pub mod keys;
+pub mod managed;
+pub mod pod;
+pub mod pod_request;
+pub mod quantity;
+pub mod resources;
+pub mod slug;
+pub mod volcano;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt as _;
+
+/// The definitions of Cardgate's own custom resources, by name, as `manifests/` installs them.
+pub fn custom_resource_definitions() -> Vec<CustomResourceDefinition> {
+    vec![
+        card_inventory::CardInventory::crd(),
+        card_type::CardType::crd(),
+        card_usage::CardUsage::crd(),
+    ]
+}

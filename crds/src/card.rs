@@ -1,0 +1,114 @@
+//! Card names and alternatives: what `volcano.sh/card.name` says.
+//!
+//! A card name is what the cluster's nodes yield (`NVIDIA-A100`, `NVIDIA-A100/mps-80g*1/8`,
+//! `NVIDIA-A100/mig-1g.5gb-mixed`); alternatives are names separated by `|`, preferred from left to right
+//! (Capacity Card, **Multi-Card Requests**).
+
+use std::fmt;
+
+use thiserror::Error;
+
+/// What separates the alternatives of a multi-card request.
+pub const SEPARATOR: char = '|';
+
+/// A card name or a list of alternatives that could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum CardNameError {
+    /// Nothing but white space where a name should be.
+    #[error(
+        "{0:?} has an empty card name: write one card, such as NVIDIA-A100, or alternatives, such as NVIDIA-A100|NVIDIA-H100"
+    )]
+    Empty(String),
+    /// One alternative twice.
+    #[error("{text:?} names {name:?} twice: name every alternative once")]
+    Repeated {
+        /// The whole text.
+        text: String,
+        /// The repeated alternative.
+        name: String,
+    },
+    /// A control character, which no label value can hold.
+    #[error("{0:?} holds a control character: card names are label values of nodes, see kubectl get cardtypes")]
+    ControlCharacter(String),
+}
+
+/// The alternatives of one request, most preferred first; at least one, none empty, none twice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CardAlternatives<'a> {
+    names: Vec<&'a str>,
+}
+
+impl<'a> CardAlternatives<'a> {
+    /// Reads `A`, `A|B`, `A | B`: spaces around `|` are not part of names.
+    pub fn parse(text: &'a str) -> Result<Self, CardNameError> {
+        if text.chars().any(char::is_control) {
+            return Err(CardNameError::ControlCharacter(text.to_owned()));
+        }
+        let mut names: Vec<&str> = Vec::with_capacity(1 + text.matches(SEPARATOR).count());
+        for name in text.split(SEPARATOR).map(str::trim) {
+            if name.is_empty() {
+                return Err(CardNameError::Empty(text.to_owned()));
+            }
+            if names.contains(&name) {
+                return Err(CardNameError::Repeated {
+                    text: text.to_owned(),
+                    name: name.to_owned(),
+                });
+            }
+            names.push(name);
+        }
+        Ok(Self { names })
+    }
+
+    /// The names, most preferred first.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a str> + '_ {
+        self.names.iter().copied()
+    }
+
+    /// The names, most preferred first.
+    pub fn as_slice(&self) -> &[&'a str] {
+        &self.names
+    }
+}
+
+impl fmt::Display for CardAlternatives<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.names.join("|"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alternatives_keep_their_order_and_lose_spaces_around_the_separator() {
+        for (text, names) in [
+            ("NVIDIA-A100", vec!["NVIDIA-A100"]),
+            ("NVIDIA-A100|NVIDIA-H100", vec!["NVIDIA-A100", "NVIDIA-H100"]),
+            (" B | A ", vec!["B", "A"]),
+            ("NVIDIA-A100/mps-80g*1/8", vec!["NVIDIA-A100/mps-80g*1/8"]),
+        ] {
+            assert_eq!(CardAlternatives::parse(text).unwrap().as_slice(), names, "{text}");
+        }
+    }
+
+    #[test]
+    fn empty_and_repeated_alternatives_are_refused() {
+        for text in ["", " ", "|", "A|", "|A", "A||B", "A| |B"] {
+            assert_eq!(
+                CardAlternatives::parse(text),
+                Err(CardNameError::Empty(text.to_owned())),
+                "{text:?}"
+            );
+        }
+        assert_eq!(
+            CardAlternatives::parse("A|B| A"),
+            Err(CardNameError::Repeated {
+                text: "A|B| A".to_owned(),
+                name: "A".to_owned()
+            })
+        );
+        assert!(CardAlternatives::parse("A\n").is_err());
+    }
+}

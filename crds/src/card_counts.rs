@@ -1,0 +1,223 @@
+//! Cards and how many of them, as JSON: `volcano.sh/card.quota` of a queue and `volcano.sh/card.request` of a workload.
+
+use std::fmt;
+
+use serde::Deserializer as _;
+use serde::de::{self, MapAccess, Visitor};
+use thiserror::Error;
+
+use crate::card::{CardAlternatives, CardNameError, SEPARATOR};
+
+/// JSON that is no card count.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum CardCountsError {
+    /// Not a JSON object of names and numbers; the text says where.
+    #[error("{text:?} is not a JSON object of card names and whole numbers, such as {{\"NVIDIA-A100\": 8}}: {reason}")]
+    Json {
+        /// The offending text.
+        text: String,
+        /// What is wrong, with line and column.
+        reason: String,
+    },
+    /// A key that is no card name.
+    #[error("the key {key:?}: {source}")]
+    Name {
+        /// The offending key.
+        key: String,
+        /// What is wrong with it.
+        source: CardNameError,
+    },
+    /// Alternatives where one card is meant.
+    #[error("the key {0:?} names alternatives: a quota is set for each card by itself")]
+    Alternatives(String),
+    /// One name twice.
+    #[error("the key {0:?} appears twice: give every card one number")]
+    Duplicate(String),
+    /// A number that is none of 0, 1, 2, ...
+    #[error(
+        "the key {key:?} has the value {value}: write a whole number from 0 to 9223372036854775807, without quotes"
+    )]
+    Value {
+        /// The key.
+        key: String,
+        /// The value, as JSON.
+        value: String,
+    },
+}
+
+/// The quota of a queue: card names and how many of each, sorted by name. A card that is not named has none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CardQuota {
+    counts: Vec<(String, i64)>,
+}
+
+impl CardQuota {
+    /// Reads the JSON of `volcano.sh/card.quota` (Capacity Card, **Queue Annotations for Card Quotas**).
+    pub fn parse(text: &str) -> Result<Self, CardCountsError> {
+        let counts = parse_counts(text, |key| match CardAlternatives::parse(key) {
+            Ok(_) if key.contains(SEPARATOR) => Err(CardCountsError::Alternatives(key.to_owned())),
+            Ok(names) => Ok(names.to_string()),
+            Err(source) => Err(CardCountsError::Name {
+                key: key.to_owned(),
+                source,
+            }),
+        })?;
+        Ok(Self { counts })
+    }
+
+    /// Card names and counts, by name.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, i64)> {
+        self.counts.iter().map(|(name, count)| (name.as_str(), *count))
+    }
+
+    /// Whether no card is named.
+    pub fn is_empty(&self) -> bool {
+        self.counts.is_empty()
+    }
+
+    /// How many of `card`; 0 where it is not named.
+    pub fn get(&self, card: &str) -> i64 {
+        let found = self.counts.binary_search_by(|(name, _)| name.as_str().cmp(card));
+        found.map_or(0, |index| self.counts[index].1)
+    }
+}
+
+/// What a workload asks for in all: cards or alternatives and how many of each, sorted by name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CardRequest {
+    counts: Vec<(String, i64)>,
+}
+
+impl CardRequest {
+    /// Reads the JSON of `volcano.sh/card.request` (Capacity Card, **Job Annotations for Card Requests**).
+    pub fn parse(text: &str) -> Result<Self, CardCountsError> {
+        let counts = parse_counts(text, |key| {
+            CardAlternatives::parse(key)
+                .map(|names| names.to_string())
+                .map_err(|source| CardCountsError::Name {
+                    key: key.to_owned(),
+                    source,
+                })
+        })?;
+        Ok(Self { counts })
+    }
+
+    /// Alternatives (as `A|B`, without spaces) and counts, by name.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, i64)> {
+        self.counts.iter().map(|(name, count)| (name.as_str(), *count))
+    }
+}
+
+fn parse_counts(
+    text: &str,
+    canonical: impl Fn(&str) -> Result<String, CardCountsError>,
+) -> Result<Vec<(String, i64)>, CardCountsError> {
+    // The visitor can only report serde_json's error type; what names a key goes around it.
+    let mut refused = None;
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let read = deserializer
+        .deserialize_map(CountsVisitor {
+            canonical,
+            refused: &mut refused,
+        })
+        .and_then(|counts| deserializer.end().map(|()| counts));
+    match (refused, read) {
+        (Some(error), _) => Err(error),
+        (None, Ok(counts)) => Ok(counts),
+        (None, Err(error)) => Err(CardCountsError::Json {
+            text: text.to_owned(),
+            reason: error.to_string(),
+        }),
+    }
+}
+
+struct CountsVisitor<'r, F> {
+    canonical: F,
+    refused: &'r mut Option<CardCountsError>,
+}
+
+impl<'de, F: Fn(&str) -> Result<String, CardCountsError>> Visitor<'de> for CountsVisitor<'_, F> {
+    type Value = Vec<(String, i64)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut counts: Vec<(String, i64)> = Vec::new();
+        while let Some(key) = map.next_key::<String>()? {
+            let value = map.next_value::<serde_json::Value>()?;
+            let entry = (self.canonical)(&key).and_then(|name| match value.as_i64() {
+                Some(count) if count >= 0 => Ok((name, count)),
+                _ => Err(CardCountsError::Value {
+                    key: key.clone(),
+                    value: value.to_string(),
+                }),
+            });
+            let entry =
+                entry.and_then(
+                    |(name, count)| match counts.binary_search_by(|(known, _)| known.as_str().cmp(&name)) {
+                        Ok(_) => Err(CardCountsError::Duplicate(key)),
+                        Err(place) => Ok((place, name, count)),
+                    },
+                );
+            match entry {
+                Ok((place, name, count)) => counts.insert(place, (name, count)),
+                Err(error) => {
+                    *self.refused = Some(error);
+                    return Err(de::Error::custom("refused"));
+                }
+            }
+        }
+        Ok(counts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queue_annotations_for_card_quotas() {
+        let quota =
+            CardQuota::parse(r#"{"NVIDIA-A100": 10, "NVIDIA-H100": 5, "NVIDIA-A100/mps-80g*1/8": 16}"#).unwrap();
+        assert_eq!(quota.get("NVIDIA-A100"), 10);
+        assert_eq!(quota.get("NVIDIA-H100"), 5);
+        assert_eq!(quota.get("NVIDIA-A100/mps-80g*1/8"), 16);
+        assert_eq!(quota.get("NVIDIA-V100"), 0, "card types without quotas default to 0");
+        assert!(CardQuota::parse("{}").unwrap().is_empty());
+    }
+
+    #[test]
+    fn job_annotations_for_card_requests() {
+        let request = CardRequest::parse(r#"{"NVIDIA-A100 | NVIDIA-H100": 8}"#).unwrap();
+        assert_eq!(request.iter().collect::<Vec<_>>(), [("NVIDIA-A100|NVIDIA-H100", 8)]);
+    }
+
+    #[test]
+    fn refusals_name_the_key_and_the_value() {
+        for (text, part) in [
+            (r#"{"A": 1, "A": 2}"#, r#"the key "A" appears twice"#),
+            (r#"{"A": 1, " A": 2}"#, r#"the key " A" appears twice"#),
+            (r#"{"A": -1}"#, r#"the key "A" has the value -1"#),
+            (r#"{"A": 1.5}"#, r#"the key "A" has the value 1.5"#),
+            (r#"{"A": "8"}"#, r#"the key "A" has the value "8""#),
+            (r#"{"A": null}"#, r#"the key "A" has the value null"#),
+            (r#"{"A": {"B": 1}}"#, r#"the key "A" has the value {"B":1}"#),
+            (r#"{"A": 9223372036854775808}"#, "has the value 9223372036854775808"),
+            (r#"{"A": 1e3}"#, "has the value 1000.0"),
+            (r#"{"": 1}"#, "empty card name"),
+            (r#"{" ": 1}"#, "empty card name"),
+            (r#"{"A|B": 1}"#, "names alternatives"),
+            ("", "is not a JSON object"),
+            ("[]", "is not a JSON object"),
+            ("null", "is not a JSON object"),
+            (r#"{"A": 1"#, "is not a JSON object"),
+            (r#"{"A": 1} x"#, "is not a JSON object"),
+            (r#"{"A": 99999999999999999999999999}"#, "has the value"),
+        ] {
+            let error = CardQuota::parse(text).unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

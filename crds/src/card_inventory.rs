@@ -1,0 +1,97 @@
+//! `CardInventory`: the cards of one node, as Cardgate sees them.
+
+#![expect(
+    clippy::duplicated_attributes,
+    reason = "every printer column has a type and a path of its own"
+)]
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::card_type::CardKind;
+
+/// The cards of one node. Written by the operator alone, owned by its Node and deleted with it.
+#[derive(CustomResource, Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "card.volcano.sh",
+    version = "v1alpha1",
+    kind = "CardInventory",
+    plural = "cardinventories",
+    shortname = "cardinv",
+    category = "cards",
+    status = "CardInventoryStatus",
+    derive = "PartialEq",
+    derive = "Default",
+    doc = "The cards of one node, as Cardgate sees them: what its labels and resources yield, and how many are in use.",
+    printcolumn(name = "Cards", type_ = "string", json_path = ".status.summary"),
+    printcolumn(name = "Total", type_ = "integer", json_path = ".status.total"),
+    printcolumn(name = "In use", type_ = "integer", json_path = ".status.used"),
+    printcolumn(name = "Free", type_ = "integer", json_path = ".status.free"),
+    printcolumn(name = "Problems", type_ = "string", json_path = ".status.problems"),
+    printcolumn(name = "Resources", type_ = "string", json_path = ".status.resources", priority = 1),
+    printcolumn(
+        name = "Usable",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='NodeUsable')].status",
+        priority = 1
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct CardInventorySpec {
+    /// Name of the node whose cards these are.
+    pub node_name: String,
+}
+
+/// What a node has.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CardInventoryStatus {
+    /// All cards in one line, such as `NVIDIA-A100 x8`.
+    #[serde(default)]
+    pub summary: String,
+    /// The Kubernetes resources behind the cards, in one line.
+    #[serde(default)]
+    pub resources: String,
+    /// The cards, by name.
+    #[serde(default)]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub cards: Vec<NodeCard>,
+    /// How many cards the node has, of all kinds.
+    #[serde(default)]
+    pub total: i64,
+    /// How many of them pods hold.
+    #[serde(default)]
+    pub used: i64,
+    /// How many a new pod could get; 0 while the node is not usable.
+    #[serde(default)]
+    pub free: i64,
+    /// Reasons of the conditions that are false, in one line; empty when all is well.
+    #[serde(default)]
+    pub problems: String,
+    /// `CardsPublished`: every labelled card could be counted. `LabelsConsistent`: the labels agree with what the node
+    /// allocates. `NodeUsable`: the node is ready and takes pods. Each that is False has a reason and a message.
+    #[serde(default)]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+}
+
+/// One card name on a node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeCard {
+    /// The card name, as pods and quotas write it.
+    pub name: String,
+    /// The Kubernetes resource that pods request for it.
+    pub resource: String,
+    /// What kind of card it is.
+    pub kind: CardKind,
+    /// How many the node allocates.
+    pub total: i64,
+    /// How many pods hold.
+    pub used: i64,
+    /// How many a new pod could get; 0 while the node is not usable.
+    pub free: i64,
+}

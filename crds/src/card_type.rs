@@ -1,0 +1,101 @@
+//! `CardType`: one card name found in the cluster.
+
+#![expect(
+    clippy::duplicated_attributes,
+    reason = "every printer column has a type and a path of its own"
+)]
+
+use std::fmt;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What kind of card a name stands for (Capacity Card, **Card Type Name and Quantity Generation Rules**).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum CardKind {
+    /// A whole card.
+    Whole,
+    /// A share of a card by NVIDIA's Multi-Process Service.
+    #[serde(rename = "MPS")]
+    Mps,
+    /// A slice of a card by NVIDIA's Multi-Instance GPU.
+    #[serde(rename = "MIG")]
+    Mig,
+    /// A card shared through mGPU.
+    #[serde(rename = "MGPU")]
+    Mgpu,
+}
+
+impl fmt::Display for CardKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Whole => "Whole",
+            Self::Mps => "MPS",
+            Self::Mig => "MIG",
+            Self::Mgpu => "MGPU",
+        })
+    }
+}
+
+/// One card name found in the cluster. Written by the operator alone.
+#[derive(CustomResource, Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "card.volcano.sh",
+    version = "v1alpha1",
+    kind = "CardType",
+    plural = "cardtypes",
+    category = "cards",
+    status = "CardTypeStatus",
+    derive = "PartialEq",
+    doc = "A card name found in the cluster: the name to write in volcano.sh/card.name and volcano.sh/card.quota.",
+    printcolumn(name = "Card", type_ = "string", json_path = ".spec.cardName"),
+    printcolumn(name = "Resource", type_ = "string", json_path = ".spec.resource"),
+    printcolumn(name = "Kind", type_ = "string", json_path = ".spec.kind"),
+    printcolumn(name = "Nodes", type_ = "integer", json_path = ".status.nodes"),
+    printcolumn(name = "Total", type_ = "integer", json_path = ".status.total"),
+    printcolumn(name = "In use", type_ = "integer", json_path = ".status.used"),
+    printcolumn(name = "Free", type_ = "integer", json_path = ".status.free"),
+    printcolumn(name = "Problems", type_ = "string", json_path = ".status.problems", priority = 1),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp",
+        priority = 1
+    )
+)]
+#[serde(rename_all = "camelCase")]
+pub struct CardTypeSpec {
+    /// The card name, as pods and quotas write it.
+    pub card_name: String,
+    /// The Kubernetes resource that pods request for it.
+    pub resource: String,
+    /// What kind of card it is.
+    pub kind: CardKind,
+}
+
+/// How many of the card there are.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CardTypeStatus {
+    /// How many nodes have it.
+    #[serde(default)]
+    pub nodes: i64,
+    /// How many there are on all nodes.
+    #[serde(default)]
+    pub total: i64,
+    /// How many of them pods hold.
+    #[serde(default)]
+    pub used: i64,
+    /// How many new pods could get, on nodes that are usable.
+    #[serde(default)]
+    pub free: i64,
+    /// Reasons of the conditions that are false, in one line; empty when all is well.
+    #[serde(default)]
+    pub problems: String,
+    /// `Consistent`: all nodes map the card name to the same resource. Where False, the message names the nodes.
+    #[serde(default)]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+}

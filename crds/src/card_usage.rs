@@ -1,0 +1,101 @@
+//! `CardUsage`: what one queue may have, has and waits for.
+
+#![expect(
+    clippy::duplicated_attributes,
+    reason = "every printer column has a type and a path of its own"
+)]
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The card quota of one queue and what is used of it. Written by the operator alone, owned by its Queue.
+#[derive(CustomResource, Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "card.volcano.sh",
+    version = "v1alpha1",
+    kind = "CardUsage",
+    plural = "cardusages",
+    category = "cards",
+    status = "CardUsageStatus",
+    derive = "PartialEq",
+    derive = "Default",
+    doc = "What one queue may have, has and waits for, card by card.",
+    printcolumn(name = "Quota", type_ = "string", json_path = ".status.quota"),
+    printcolumn(name = "Allocated", type_ = "string", json_path = ".status.allocated"),
+    printcolumn(name = "Waiting", type_ = "integer", json_path = ".status.waitingPods"),
+    printcolumn(name = "Share", type_ = "string", json_path = ".status.share"),
+    printcolumn(name = "Problems", type_ = "string", json_path = ".status.problems"),
+    printcolumn(name = "Requested", type_ = "string", json_path = ".status.requested", priority = 1),
+    printcolumn(name = "CPU", type_ = "string", json_path = ".status.cpu", priority = 1),
+    printcolumn(name = "Memory", type_ = "string", json_path = ".status.memory", priority = 1),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp",
+        priority = 1
+    )
+)]
+#[serde(rename_all = "camelCase")]
+pub struct CardUsageSpec {
+    /// Name of the queue.
+    pub queue: String,
+}
+
+/// What a queue may have, has and waits for.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CardUsageStatus {
+    /// The quotas in one line, such as `NVIDIA-A100 x10`.
+    #[serde(default)]
+    pub quota: String,
+    /// What admitted pods hold, in one line.
+    #[serde(default)]
+    pub allocated: String,
+    /// What admitted and waiting pods ask for together, in one line.
+    #[serde(default)]
+    pub requested: String,
+    /// Card by card, by name.
+    #[serde(default)]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub cards: Vec<QueueCard>,
+    /// CPU in use against the queue's capability, such as `12500m / 100`.
+    #[serde(default)]
+    pub cpu: String,
+    /// Memory in use against the queue's capability, in bytes.
+    #[serde(default)]
+    pub memory: String,
+    /// How many pods of the queue hold quota.
+    #[serde(default)]
+    pub admitted_pods: i64,
+    /// How many pods of the queue wait.
+    #[serde(default)]
+    pub waiting_pods: i64,
+    /// The largest part of any quota in use, as a decimal fraction such as `0.75` (Capacity Card, **Resource Tracking**).
+    #[serde(default)]
+    pub share: String,
+    /// Reasons of the conditions that are false, in one line; empty when all is well.
+    #[serde(default)]
+    pub problems: String,
+    /// `Valid`: what the queue says can be read. Where False, nothing is admitted, and the message says what to mend.
+    #[serde(default)]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+}
+
+/// One card name in a queue.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct QueueCard {
+    /// The card name.
+    pub name: String,
+    /// How many the queue may have.
+    pub quota: i64,
+    /// How many its admitted pods hold.
+    pub allocated: i64,
+    /// How many admitted and waiting pods ask for together; a waiting pod with alternatives counts for its first.
+    pub requested: i64,
+    /// How many waiting pods ask for.
+    pub waiting: i64,
+}

@@ -1,0 +1,55 @@
+//! The names that users meet: annotations, labels, gates, conditions and resources, each defined once.
+
+/// Queue and Pod annotation that names the queue (Volcano's own key), also read from a Namespace.
+pub const QUEUE_NAME: &str = "scheduling.volcano.sh/queue-name";
+/// Pod annotation that names the `PodGroup` the pod belongs to.
+pub const GROUP_NAME: &str = "scheduling.k8s.io/group-name";
+/// Pod annotation with the card the pod asks for, or alternatives as `A|B` (Capacity Card, **Job Annotations**).
+pub const CARD_NAME: &str = "volcano.sh/card.name";
+/// `PodGroup` and Job annotation with all cards the workload asks for, as JSON (Capacity Card, **Job Annotations**).
+pub const CARD_REQUEST: &str = "volcano.sh/card.request";
+/// Queue annotation with the card quota, as JSON (Capacity Card, **Queue Annotations**).
+pub const CARD_QUOTA: &str = "volcano.sh/card.quota";
+/// Pod annotation with the one card that the pod is charged for; only the operator writes it.
+pub const CARD_ASSIGNED: &str = "volcano.sh/card.assigned";
+
+/// Queue annotation with a label selector on the namespaces that may use the queue; absent: all.
+pub const QUEUE_NAMESPACES: &str = "card.volcano.sh/namespaces";
+/// Scheduling gate that holds a managed pod until its quota is granted.
+pub const GATE: &str = "card.volcano.sh/quota";
+/// Pod label with the queue the pod is charged to.
+pub const QUEUE_LABEL: &str = "card.volcano.sh/queue";
+/// Pod condition that says why a pod waits, with the numbers.
+pub const ADMITTED_CONDITION: &str = "card.volcano.sh/Admitted";
+
+/// Pod annotation with one card count per container (mGPU, **A container shares multiple GPU cards**).
+pub const MGPU_CONTAINER_CARDS: &str = "vke.volcengine.com/container-multiple-gpu";
+/// Pod annotation and node label with the compute policy (mGPU, **Filter**).
+pub const MGPU_POLICY: &str = "vke.volcengine.com/mgpu-compute-policy";
+/// Pod annotation that marks a finished mGPU placement; only the operator writes it (mGPU, **Schedule Result**).
+pub const MGPU_ASSUMED: &str = "vke.volcengine.com/assumed";
+/// Prefix of the pod annotations with the card indexes of a container; only the operator writes them.
+pub const MGPU_INDEX_PREFIX: &str = "vke.volcengine.com/gpu-index-container-";
+/// Resource: compute share of a GPU, 100 a card.
+pub const MGPU_CORE: &str = "vke.volcengine.com/mgpu-core";
+/// Resource: memory share of a GPU, in MiB.
+pub const MGPU_MEMORY: &str = "vke.volcengine.com/mgpu-memory";
+
+/// Annotation by which the kubelet marks the API copy of a static pod.
+pub const MIRROR_POD: &str = "kubernetes.io/config.mirror";
+/// Namespace of Cardgate itself.
+pub const NAMESPACE: &str = "cardgate-system";
+/// Namespaces in which Cardgate never touches a pod (semantics, **Which pods are managed**).
+pub const EXEMPT_NAMESPACES: [&str; 2] = ["kube-system", NAMESPACE];
+
+/// Resource name of whole NVIDIA cards.
+pub const NVIDIA_GPU: &str = "nvidia.com/gpu";
+/// Resource name of MPS shares (Capacity Card, **MPS Shared Cards**).
+pub const NVIDIA_MPS: &str = "nvidia.com/gpu.shared";
+/// Prefix of MIG resources (Capacity Card, **MIG Partition Cards**).
+pub const NVIDIA_MIG_PREFIX: &str = "nvidia.com/mig-";
+
+/// Whether only the operator may write this annotation on a pod.
+pub fn is_operator_result(annotation: &str) -> bool {
+    annotation == CARD_ASSIGNED || annotation == MGPU_ASSUMED || annotation.starts_with(MGPU_INDEX_PREFIX)
+}

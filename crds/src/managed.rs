@@ -1,0 +1,28 @@
+//! Which pods are Cardgate's business (semantics, **Which pods are managed**).
+
+use crate::keys::{CARD_NAME, EXEMPT_NAMESPACES, GROUP_NAME, MGPU_CORE, MGPU_MEMORY, MIRROR_POD, QUEUE_NAME};
+use crate::pod::Pod;
+
+/// Whether the pod names a queue, belongs to a group, names a card or requests a share of a GPU, outside the exempt
+/// namespaces. `namespace` is the request's: a pod that is being created need not repeat it.
+pub fn is_managed<S: AsRef<str>>(pod: &Pod<S>, namespace: &str) -> bool {
+    let annotations = &pod.metadata.annotations;
+    let named = [QUEUE_NAME, GROUP_NAME, CARD_NAME]
+        .iter()
+        .any(|key| annotations.contains_key(key));
+    is_reachable(pod, namespace) && (named || requests_any(pod, |resource| matches!(resource, MGPU_CORE | MGPU_MEMORY)))
+}
+
+/// Whether Cardgate may look at the pod at all: not in an exempt namespace, and not the API copy of a static pod, which
+/// runs whatever the API server says.
+pub fn is_reachable<S: AsRef<str>>(pod: &Pod<S>, namespace: &str) -> bool {
+    !EXEMPT_NAMESPACES.contains(&namespace) && !pod.metadata.annotations.contains_key(MIRROR_POD)
+}
+
+/// Whether any container requests, or is limited in, a resource that `wanted` says, of whatever amount.
+pub fn requests_any<S: AsRef<str>>(pod: &Pod<S>, wanted: impl Fn(&str) -> bool) -> bool {
+    pod.spec
+        .all_containers()
+        .flat_map(|container| container.resources.effective())
+        .any(|(resource, _)| wanted(resource))
+}

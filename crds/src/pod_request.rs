@@ -1,0 +1,177 @@
+//! What a pod requests in all, exactly as Kubernetes' scheduler counts it (semantics, **Requests**).
+
+use thiserror::Error;
+
+use crate::pod::{Container, PodSpec, ResourceRequirements};
+use crate::quantity::QuantityError;
+use crate::resources::{self, CPU, MEMORY, ResourceVector};
+
+/// A pod whose request can't be summed up.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum PodRequestError {
+    /// A quantity that can't be read.
+    #[error("{place} requests {resource}: {source}")]
+    Quantity {
+        /// The container, or the part of the pod.
+        place: String,
+        /// The resource.
+        resource: String,
+        /// What is wrong.
+        source: QuantityError,
+    },
+    /// Less than nothing.
+    #[error("{place} requests {quantity} of {resource}: a request can't be negative")]
+    Negative {
+        /// The container, or the part of the pod.
+        place: String,
+        /// The resource.
+        resource: String,
+        /// The quantity, as written.
+        quantity: String,
+    },
+    /// A sum beyond 64 bits.
+    #[error("the containers' requests add up to more than 2^63-1 of a resource: lower them")]
+    Overflow,
+}
+
+/// The pod's request: containers and sidecars in sum against the largest init container beside the sidecars started
+/// before it; then what the pod sets as a whole for CPU, memory and huge pages; then overhead.
+pub fn pod_request<S: AsRef<str>>(spec: &PodSpec<S>) -> Result<ResourceVector, PodRequestError> {
+    let mut running = ResourceVector::default();
+    for container in &spec.containers {
+        running = add(running, &container_request(container)?)?;
+    }
+    let mut sidecars = ResourceVector::default();
+    let mut starting = ResourceVector::default();
+    for container in &spec.init_containers {
+        let request = container_request(container)?;
+        if container.is_sidecar() {
+            running = add(running, &request)?;
+            sidecars = add(sidecars, &request)?;
+            starting = starting.max(&sidecars);
+        } else {
+            starting = starting.max(&add(request, &sidecars)?);
+        }
+    }
+    let mut request = running.max(&starting);
+    for (resource, amount) in amounts("the pod as a whole", spec.resources.effective())?.iter() {
+        if is_pod_level(resource) {
+            request.set(resource, amount);
+        }
+    }
+    add(request, &amounts("the pod's overhead", spec.overhead.iter())?)
+}
+
+/// What one container requests.
+pub fn container_request<S: AsRef<str>>(container: &Container<S>) -> Result<ResourceVector, PodRequestError> {
+    requirements(
+        container.name.as_ref().map_or("a container", AsRef::as_ref),
+        &container.resources,
+    )
+}
+
+/// Resources that may be set for a pod as a whole.
+fn is_pod_level(resource: &str) -> bool {
+    resource == CPU || resource == MEMORY || resource.starts_with("hugepages-")
+}
+
+fn requirements<S: AsRef<str>>(
+    place: &str,
+    resources: &ResourceRequirements<S>,
+) -> Result<ResourceVector, PodRequestError> {
+    amounts(place, resources.effective())
+}
+
+fn amounts<'a>(
+    place: &str,
+    quantities: impl Iterator<Item = (&'a str, &'a str)>,
+) -> Result<ResourceVector, PodRequestError> {
+    let mut vector = ResourceVector::default();
+    for (resource, quantity) in quantities {
+        let amount = resources::parse_amount(resource, quantity).map_err(|source| PodRequestError::Quantity {
+            place: place.to_owned(),
+            resource: resource.to_owned(),
+            source,
+        })?;
+        if amount < 0 {
+            let (place, resource, quantity) = (place.to_owned(), resource.to_owned(), quantity.to_owned());
+            return Err(PodRequestError::Negative {
+                place,
+                resource,
+                quantity,
+            });
+        }
+        vector.set(resource, amount);
+    }
+    Ok(vector)
+}
+
+fn add(left: ResourceVector, right: &ResourceVector) -> Result<ResourceVector, PodRequestError> {
+    left.checked_add(right).ok_or(PodRequestError::Overflow)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request_of(spec: &serde_json::Value) -> Result<ResourceVector, PodRequestError> {
+        pod_request(&serde_json::from_value::<PodSpec<String>>(spec.clone()).unwrap())
+    }
+
+    #[test]
+    fn sidecars_and_init_containers_count_as_in_the_scheduler() {
+        let request = request_of(&serde_json::json!({
+            "containers": [
+                {"name": "a", "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"nvidia.com/gpu": "2"}}},
+                {"name": "b", "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "4"}}},
+            ],
+            "initContainers": [
+                {"name": "first", "resources": {"requests": {"cpu": "5"}}},
+                {"name": "sidecar", "restartPolicy": "Always", "resources": {"requests": {"cpu": "250m", "memory": "1Mi"}}},
+                {"name": "second", "resources": {"requests": {"cpu": "5"}}},
+            ],
+            "overhead": {"cpu": "100m"},
+        }))
+        .unwrap();
+        // second (5000) starts beside the sidecar (250); the running containers need 500 + 1000 + 250 only.
+        assert_eq!(request.get("cpu"), 5250 + 100);
+        assert_eq!(request.get("memory"), (1 << 30) + (1 << 20));
+        assert_eq!(request.get("nvidia.com/gpu"), 2);
+        assert_eq!(request.get("pods"), 0);
+    }
+
+    #[test]
+    fn pod_level_resources_replace_the_sum() {
+        let request = request_of(&serde_json::json!({
+            "resources": {"requests": {"cpu": "3"}, "limits": {"cpu": "4", "memory": "2Gi"}},
+            "containers": [{"name": "a", "resources": {"requests": {"cpu": "1"}, "limits": {"nvidia.com/gpu": "1"}}}],
+            "overhead": {"cpu": "1"},
+        }))
+        .unwrap();
+        assert_eq!(request.get("cpu"), 4000);
+        assert_eq!(request.get("memory"), 2 << 30);
+        assert_eq!(request.get("nvidia.com/gpu"), 1);
+    }
+
+    #[test]
+    fn requests_that_make_no_sense_are_errors() {
+        let with = |quantity: &str| {
+            request_of(&serde_json::json!({"containers": [
+                {"name": "a", "resources": {"requests": {"nvidia.com/gpu": quantity}}},
+                {"name": "b", "resources": {"requests": {"nvidia.com/gpu": quantity}}},
+            ]}))
+        };
+        assert!(with("1").is_ok());
+        assert_eq!(
+            with("-1").unwrap_err().to_string(),
+            "a requests -1 of nvidia.com/gpu: a request can't be negative"
+        );
+        assert!(
+            with("x")
+                .unwrap_err()
+                .to_string()
+                .starts_with("a requests nvidia.com/gpu: \"x\" is not")
+        );
+        assert_eq!(with("9223372036854775807"), Err(PodRequestError::Overflow));
+    }
+}

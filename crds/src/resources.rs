@@ -1,0 +1,85 @@
+//! Resource vectors: how much of each Kubernetes resource, as exact integers.
+
+use crate::quantity::{self, QuantityError};
+
+/// Resource name of CPU, counted in milli.
+pub const CPU: &str = "cpu";
+/// Resource name of memory, counted in bytes.
+pub const MEMORY: &str = "memory";
+/// Resource name of pod slots.
+pub const PODS: &str = "pods";
+
+/// Reads a quantity in the unit its resource is counted in: CPU in milli, everything else in whole units
+/// (semantics, **Requests**).
+pub fn parse_amount(resource: &str, quantity: &str) -> Result<i64, QuantityError> {
+    if resource == CPU {
+        quantity::parse_milli(quantity)
+    } else {
+        quantity::parse_units(quantity)
+    }
+}
+
+/// Amounts by resource name, sorted by name. CPU in milli, everything else in whole units; zero amounts are not kept.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ResourceVector {
+    amounts: Vec<(Box<str>, i64)>,
+}
+
+impl ResourceVector {
+    /// How much of `resource`; 0 where it is not named.
+    pub fn get(&self, resource: &str) -> i64 {
+        self.find(resource).map_or(0, |index| self.amounts[index].1)
+    }
+
+    /// Sets one amount; 0 removes it.
+    pub fn set(&mut self, resource: &str, amount: i64) {
+        match (self.find(resource), amount) {
+            (Ok(index), 0) => {
+                self.amounts.remove(index);
+            }
+            (Ok(index), _) => self.amounts[index].1 = amount,
+            (Err(_), 0) => {}
+            (Err(index), _) => self.amounts.insert(index, (resource.into(), amount)),
+        }
+    }
+
+    /// Names and amounts, by name.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, i64)> {
+        self.amounts.iter().map(|(name, amount)| (&**name, *amount))
+    }
+
+    /// Adds every amount of `other`; none when a sum does not fit.
+    #[must_use]
+    pub fn checked_add(mut self, other: &Self) -> Option<Self> {
+        for (name, amount) in other.iter() {
+            let sum = self.get(name).checked_add(amount)?;
+            self.set(name, sum);
+        }
+        Some(self)
+    }
+
+    /// Raises every amount to that of `other` where `other` has more.
+    #[must_use]
+    pub fn max(mut self, other: &Self) -> Self {
+        for (name, amount) in other.iter() {
+            if self.get(name) < amount {
+                self.set(name, amount);
+            }
+        }
+        self
+    }
+
+    fn find(&self, resource: &str) -> Result<usize, usize> {
+        self.amounts.binary_search_by(|(name, _)| (**name).cmp(resource))
+    }
+}
+
+impl<'a> FromIterator<(&'a str, i64)> for ResourceVector {
+    fn from_iter<I: IntoIterator<Item = (&'a str, i64)>>(amounts: I) -> Self {
+        let mut vector = Self::default();
+        for (name, amount) in amounts {
+            vector.set(name, amount);
+        }
+        vector
+    }
+}
