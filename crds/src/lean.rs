@@ -1,0 +1,181 @@
+//! Lean objects: the fields of a Kubernetes object that Cardgate reads, and no others.
+//!
+//! The text type is a parameter: the webhook borrows from the request's bytes ([`Text`]), the operator owns what it keeps
+//! (`Box<str>`). Never serialise a lean object back: the fields that it does not know would be lost.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+
+/// Text that borrows from the JSON it is read from, and is copied only where the JSON escapes a character.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Text<'a>(Cow<'a, str>);
+
+impl AsRef<str> for Text<'_> {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'a> From<&'a str> for Text<'a> {
+    fn from(text: &'a str) -> Self {
+        Self(Cow::Borrowed(text))
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TextVisitor;
+        impl<'de> Visitor<'de> for TextVisitor {
+            type Value = Text<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Owned(text.to_owned())))
+            }
+
+            fn visit_string<E: de::Error>(self, text: String) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Owned(text)))
+            }
+        }
+        deserializer.deserialize_str(TextVisitor)
+    }
+}
+
+/// A JSON object of texts (labels, annotations, resource lists), in the order it was written.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct TextMap<S>(Vec<(S, S)>);
+
+impl<S> Default for TextMap<S> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<S: AsRef<str>> TextMap<S> {
+    /// The value of `key`.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.iter().find(|(name, _)| *name == key).map(|(_, value)| value)
+    }
+
+    /// Whether `key` is there.
+    pub fn contains_key(&self, key: &str) -> bool {
+        self.get(key).is_some()
+    }
+
+    /// Keys and values.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
+        self.0.iter().map(|(key, value)| (key.as_ref(), value.as_ref()))
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Keeps only the entries that `keep` says.
+    pub fn retain(&mut self, keep: impl Fn(&str) -> bool) {
+        self.0.retain(|(key, _)| keep(key.as_ref()));
+        self.0.shrink_to_fit();
+    }
+}
+
+impl<S> FromIterator<(S, S)> for TextMap<S> {
+    fn from_iter<I: IntoIterator<Item = (S, S)>>(entries: I) -> Self {
+        Self(entries.into_iter().collect())
+    }
+}
+
+impl<'de, S: Deserialize<'de>> Deserialize<'de> for TextMap<S> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TextMapVisitor<S>(PhantomData<S>);
+        impl<'de, S: Deserialize<'de>> Visitor<'de> for TextMapVisitor<S> {
+            type Value = TextMap<S>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of strings")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut entries = Vec::with_capacity(map.size_hint().unwrap_or(0));
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(TextMap(entries))
+            }
+        }
+        deserializer.deserialize_map(TextMapVisitor(PhantomData))
+    }
+}
+
+/// Reads `null` as the default, as Go's JSON does.
+pub(crate) fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// Defines a lean object: a struct over the text type `S`, every field of it optional in the JSON, `null` included.
+macro_rules! lean {
+    ($(#[$meta:meta])* $name:ident { $($(#[$field_meta:meta])* $field:ident: $type:ty,)* }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Deserialize)]
+        #[serde(rename_all = "camelCase", bound(deserialize = "S: serde::Deserialize<'de>"))]
+        pub struct $name<S> {
+            $($(#[$field_meta])* #[serde(default, deserialize_with = "crate::lean::nullable")] pub $field: $type,)*
+        }
+
+        impl<S> Default for $name<S> {
+            fn default() -> Self {
+                Self { $($field: Default::default(),)* }
+            }
+        }
+    };
+}
+
+pub(crate) use lean;
+
+lean! {
+    /// What Cardgate reads of an object's metadata.
+    Metadata {
+        /// Name; empty while the API server has not generated it yet.
+        name: Option<S>,
+        /// Prefix of the name to be generated.
+        generate_name: Option<S>,
+        /// Namespace.
+        namespace: Option<S>,
+        /// Unique id.
+        uid: Option<S>,
+        /// Labels.
+        labels: TextMap<S>,
+        /// Annotations.
+        annotations: TextMap<S>,
+        /// Time of creation, RFC 3339.
+        creation_timestamp: Option<S>,
+        /// Time by which a deleted object should be gone, RFC 3339; the grace period is included.
+        deletion_timestamp: Option<S>,
+        /// Owners.
+        owner_references: Vec<OwnerReference<S>>,
+    }
+}
+
+lean! {
+    /// An owner of an object.
+    OwnerReference {
+        /// Kind of the owner, such as `DaemonSet`.
+        kind: Option<S>,
+        /// Name of the owner.
+        name: Option<S>,
+        /// Whether the owner is the managing controller.
+        controller: Option<bool>,
+    }
+}
