@@ -22,6 +22,9 @@ pub const QUEUE_LABEL: &str = "card.volcano.sh/queue";
 /// Pod condition that says why a pod waits, with the numbers.
 pub const ADMITTED_CONDITION: &str = "card.volcano.sh/Admitted";
 
+/// Pod annotation with the order of nodes that the pod wants (CrossQuota, **Scoring Strategies**).
+pub const SCORING_STRATEGY: &str = "volcano.sh/crossquota-scoring-strategy";
+
 /// Pod annotation with one card count per container (mGPU, **A container shares multiple GPU cards**).
 pub const MGPU_CONTAINER_CARDS: &str = "vke.volcengine.com/container-multiple-gpu";
 /// Pod annotation and node label with the compute policy (mGPU, **Filter**).

@@ -13,11 +13,14 @@ pub mod configuration;
 pub mod keys;
 pub mod lean;
 pub mod managed;
+pub mod names;
 pub mod node;
 pub mod pod;
 pub mod pod_request;
 pub mod quantity;
+pub mod queue_access;
 pub mod resources;
+pub mod scoring_strategy;
 pub mod slug;
 pub mod volcano;
 
