@@ -1,0 +1,124 @@
+//! The configuration: the documents' `volcano-scheduler.conf` and Cardgate's own `cardgate.yaml`.
+//!
+//! Both are YAML and both are optional. One module per plugin reads that plugin's arguments; what belongs to other plugins
+//! of Volcano is none of Cardgate's business and is passed over.
+
+mod capacity_card;
+mod duration;
+mod scheduler;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod yaml;
+
+use thiserror::Error;
+
+pub use capacity_card::CapacityCard;
+pub use settings::{AdmitOn, Settings};
+
+/// Key of the `ConfigMap` with the documents' plugin configuration.
+pub const SCHEDULER_CONF: &str = "volcano-scheduler.conf";
+/// Key of the `ConfigMap` with Cardgate's own settings.
+pub const CARDGATE_YAML: &str = "cardgate.yaml";
+
+/// A configuration that can't be put in force. The message names the key of the `ConfigMap`, the place and the remedy.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ConfigurationError {
+    /// Not YAML, or YAML that says a key twice.
+    #[error("{file}: this is no valid YAML: {reason}")]
+    Syntax {
+        /// The key of the `ConfigMap`.
+        file: &'static str,
+        /// What is wrong, with line and column.
+        reason: String,
+    },
+    /// A value of the wrong type, or out of range.
+    #[error("{file}: {path} is {found}: write {expected}")]
+    Value {
+        /// The key of the `ConfigMap`.
+        file: &'static str,
+        /// Where it stands, as `tiers[0].plugins[1].arguments.nodeOrderWeight`.
+        path: String,
+        /// The offending value.
+        found: String,
+        /// What would be right.
+        expected: &'static str,
+    },
+    /// An argument both under `arguments` and beside it.
+    #[error("{file}: {path} stands there and beside arguments as well: keep one of them")]
+    TwoPlaces {
+        /// The key of the `ConfigMap`.
+        file: &'static str,
+        /// Where it stands under `arguments`.
+        path: String,
+    },
+    /// One plugin twice.
+    #[error("{file}: {path} names the plugin {plugin} a second time: name it once, with all its arguments")]
+    PluginTwice {
+        /// The key of the `ConfigMap`.
+        file: &'static str,
+        /// Where it is named again.
+        path: String,
+        /// Its name.
+        plugin: String,
+    },
+    /// Two plugins that rule the same queues (Capacity Card, **Plugin Compatibility**).
+    #[error(
+        "{file}: the plugins {first} and {second} are both enabled, and each would decide about queues: remove one"
+    )]
+    Incompatible {
+        /// The key of the `ConfigMap`.
+        file: &'static str,
+        /// One of them.
+        first: &'static str,
+        /// The other.
+        second: &'static str,
+    },
+}
+
+/// Everything that can be configured, with the documents' defaults.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Configuration {
+    /// Volcano's actions, in the order in which they are named.
+    pub actions: Vec<String>,
+    /// Arguments of the `capacity-card` plugin.
+    pub capacity_card: CapacityCard,
+    /// Cardgate's own settings.
+    pub cardgate: Settings,
+}
+
+impl Default for Configuration {
+    fn default() -> Self {
+        Self {
+            actions: scheduler::default_actions(),
+            capacity_card: CapacityCard::default(),
+            cardgate: Settings::default(),
+        }
+    }
+}
+
+/// A configuration that can be put in force, and what its author should know about it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Parsed {
+    /// The configuration.
+    pub configuration: Configuration,
+    /// What has no effect, each naming the key of the `ConfigMap` and the place.
+    pub warnings: Vec<String>,
+}
+
+impl Configuration {
+    /// Reads the two keys of the `ConfigMap`. A key that is absent, empty or has nothing but comments leaves the defaults.
+    pub fn parse(
+        volcano_scheduler_conf: Option<&str>,
+        cardgate_yaml: Option<&str>,
+    ) -> Result<Parsed, ConfigurationError> {
+        let mut parsed = Parsed::default();
+        if let Some(text) = volcano_scheduler_conf {
+            scheduler::read(text, &mut parsed)?;
+        }
+        if let Some(text) = cardgate_yaml {
+            parsed.configuration.cardgate = settings::read(text, &mut parsed.warnings)?;
+        }
+        Ok(parsed)
+    }
+}

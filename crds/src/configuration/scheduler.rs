@@ -1,0 +1,148 @@
+//! `volcano-scheduler.conf`: actions, and the arguments of the plugins that Cardgate implements.
+
+use super::yaml::{self, Field, Section};
+use super::{ConfigurationError, Parsed, SCHEDULER_CONF, capacity_card};
+
+/// Volcano's actions; Volcano refuses any other.
+const ACTIONS: [&str; 6] = ["enqueue", "allocate", "backfill", "preempt", "reclaim", "shuffle"];
+
+/// The plugin of the capacity documents.
+const CAPACITY: &str = "capacity";
+/// The plugin of the `CrossQuota` document.
+const CROSS_QUOTA: &str = "crossquota";
+/// The plugin whose arguments configure mGPU.
+const PREDICATES: &str = "predicates";
+/// What the mGPU arguments of [`PREDICATES`] start with.
+const MGPU_ARGUMENT: &str = "predicate.MGPU";
+/// Volcano's older queue plugin.
+const PROPORTION: &str = "proportion";
+
+/// Volcano's actions where none are named.
+pub(super) fn default_actions() -> Vec<String> {
+    ["enqueue", "allocate", "backfill"].map(str::to_owned).to_vec()
+}
+
+/// Reads the documents' plugin configuration into `parsed`.
+pub(super) fn read(text: &str, parsed: &mut Parsed) -> Result<(), ConfigurationError> {
+    let mut document = yaml::document(SCHEDULER_CONF, text)?;
+    if let Some(actions) = document.take("actions") {
+        parsed.configuration.actions = read_actions(&actions, &mut parsed.warnings)?;
+    }
+    let mut plugins = Plugins::default();
+    if let Some(tiers) = document.take("tiers") {
+        for tier in tiers.list("a list of tiers, each with plugins")? {
+            let Some(mut tier) = tier.section("a tier, as `plugins: [...]`")? else {
+                continue;
+            };
+            let Some(entries) = tier.take("plugins") else {
+                continue;
+            };
+            for entry in entries.list("a list of plugins, each as `name: capacity-card`")? {
+                plugins.read(entry, parsed)?;
+            }
+        }
+    }
+    plugins.check(&mut parsed.warnings)
+}
+
+fn read_actions(field: &Field, warnings: &mut Vec<String>) -> Result<Vec<String>, ConfigurationError> {
+    const EXPECTED: &str = "actions separated by commas, such as \"enqueue, allocate, backfill\"";
+    let mut actions = Vec::new();
+    for action in field.text(EXPECTED)?.split(',').map(str::trim) {
+        if action.is_empty() {
+            return Err(field.refuse(EXPECTED));
+        }
+        if !ACTIONS.contains(&action) {
+            warnings.push(format!(
+                "{SCHEDULER_CONF}: actions names {action:?}, which is unknown and has no effect: known are {}",
+                ACTIONS.join(", ")
+            ));
+        }
+        actions.push(action.to_owned());
+    }
+    Ok(actions)
+}
+
+/// The plugins that concern Cardgate, as far as they were met.
+#[derive(Default)]
+struct Plugins {
+    met: Vec<&'static str>,
+}
+
+impl Plugins {
+    fn read(&mut self, entry: Field, parsed: &mut Parsed) -> Result<(), ConfigurationError> {
+        const EXPECTED: &str = "a plugin, as `name: capacity-card`";
+        let path = entry.path().to_owned();
+        let refusal = entry.refuse(EXPECTED);
+        let mut entry = entry.section(EXPECTED)?.ok_or_else(|| refusal.clone())?;
+        let name = entry.take("name").ok_or(refusal)?;
+        let name = name.text("the name of a plugin, such as capacity-card")?;
+        let Some(name) = [capacity_card::PLUGIN, CAPACITY, CROSS_QUOTA, PREDICATES, PROPORTION]
+            .into_iter()
+            .find(|known| *known == name)
+        else {
+            return Ok(());
+        };
+        if self.met.contains(&name) {
+            return Err(ConfigurationError::PluginTwice {
+                file: SCHEDULER_CONF,
+                path,
+                plugin: name.to_owned(),
+            });
+        }
+        self.met.push(name);
+
+        let arguments = arguments(entry)?;
+        let warnings = &mut parsed.warnings;
+        match name {
+            capacity_card::PLUGIN => parsed.configuration.capacity_card = capacity_card::read(arguments, warnings)?,
+            CAPACITY => warnings.push(format!(
+                "{SCHEDULER_CONF}: {path} enables the plugin {CAPACITY}, which this release does not enforce: queues are \
+                 ruled by their capability and card quota, as with {}",
+                capacity_card::PLUGIN
+            )),
+            CROSS_QUOTA => warnings.push(format!(
+                "{SCHEDULER_CONF}: {path} enables the plugin {CROSS_QUOTA}, which this release does not enforce"
+            )),
+            PREDICATES if arguments.keys().any(|key| key.starts_with(MGPU_ARGUMENT)) => warnings.push(format!(
+                "{SCHEDULER_CONF}: {path} configures mGPU, which this release does not schedule"
+            )),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Capacity Card, **Plugin Compatibility**.
+    fn check(&self, warnings: &mut Vec<String>) -> Result<(), ConfigurationError> {
+        if !self.met.contains(&capacity_card::PLUGIN) {
+            return Ok(());
+        }
+        if self.met.contains(&CAPACITY) {
+            return Err(ConfigurationError::Incompatible {
+                file: SCHEDULER_CONF,
+                first: CAPACITY,
+                second: capacity_card::PLUGIN,
+            });
+        }
+        if self.met.contains(&PROPORTION) {
+            warnings.push(format!(
+                "{SCHEDULER_CONF}: the plugin {PROPORTION} conflicts with {}: Cardgate leaves it out, and Volcano's own \
+                 scheduler should not run with it",
+                capacity_card::PLUGIN
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The arguments of a plugin: under `arguments`, and beside it, as some documents have it.
+fn arguments(mut entry: Section) -> Result<Section, ConfigurationError> {
+    let empty = entry.empty_child("arguments");
+    let under = entry.take("arguments");
+    let mut arguments = match under {
+        Some(under) => under.section("arguments as `key: value`")?.unwrap_or(empty),
+        None => empty,
+    };
+    arguments.absorb(entry)?;
+    Ok(arguments)
+}

@@ -1,0 +1,162 @@
+//! Cardgate's own settings: `cardgate.yaml`.
+
+use std::time::Duration;
+
+use super::yaml::{self, Field};
+use super::{CARDGATE_YAML, ConfigurationError, duration};
+use crate::keys::{NVIDIA_GPU, NVIDIA_MIG_PREFIX, NVIDIA_MPS};
+
+/// Longest time that can be set. Whoever means "for ever" is told, instead of an overflow years later.
+const MAX_TIMEOUT: Duration = Duration::from_hours(8760);
+/// Shortest [`Settings::reservation_timeout`]: below it, a busy scheduler would be taken for one that can't place the pod.
+const MIN_RESERVATION_TIMEOUT: Duration = Duration::from_secs(1);
+
+const DEFAULT_QUEUE: &str = "defaultQueue";
+const ADMIT_ON: &str = "admitOn";
+const RESERVATION_TIMEOUT: &str = "reservationTimeout";
+const TERMINATING_TIMEOUT: &str = "terminatingTimeout";
+const REQUIRE_CARD_NAME: &str = "requireCardName";
+const CARD_RESOURCES: &str = "cardResources";
+
+/// When a waiting pod is let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AdmitOn {
+    /// When its quota allows it and some node can take it now.
+    Fit,
+    /// When its quota allows it: for clusters whose autoscaler must see unschedulable pods.
+    Quota,
+}
+
+/// Cardgate's own settings, from `cardgate.yaml`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// Queue of pods that name none, in namespaces that name none.
+    pub default_queue: String,
+    /// When a waiting pod is let in.
+    pub admit_on: AdmitOn,
+    /// How long the scheduler may take to place an admitted pod before its reservation is given back.
+    pub reservation_timeout: Duration,
+    /// How long a deleted pod may hold its quota beyond its grace period.
+    pub terminating_timeout: Duration,
+    /// Deny a pod that requests card resources without naming its card.
+    pub require_card_name: bool,
+    /// Card resources, whose request without a card name is warned about or denied: exact names, or prefixes that end in
+    /// `*`. NVIDIA's are always among them (semantics, **Card quota**).
+    pub card_resources: Vec<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            default_queue: "default".to_owned(),
+            admit_on: AdmitOn::Fit,
+            reservation_timeout: Duration::from_mins(5),
+            terminating_timeout: Duration::from_mins(5),
+            require_card_name: false,
+            card_resources: vec![
+                NVIDIA_GPU.to_owned(),
+                NVIDIA_MPS.to_owned(),
+                format!("{NVIDIA_MIG_PREFIX}*"),
+            ],
+        }
+    }
+}
+
+impl Settings {
+    /// Whether the resource is one of [`Self::card_resources`].
+    pub fn is_card_resource(&self, resource: &str) -> bool {
+        self.card_resources
+            .iter()
+            .any(|pattern| match pattern.strip_suffix('*') {
+                Some(prefix) => resource.starts_with(prefix),
+                None => resource == pattern,
+            })
+    }
+}
+
+pub(super) fn read(text: &str, warnings: &mut Vec<String>) -> Result<Settings, ConfigurationError> {
+    let mut read = Settings::default();
+    let mut document = yaml::document(CARDGATE_YAML, text)?;
+    if let Some(field) = document.take(DEFAULT_QUEUE) {
+        read.default_queue = queue_name(&field)?;
+    }
+    if let Some(field) = document.take(ADMIT_ON) {
+        const EXPECTED: &str = "fit or quota";
+        read.admit_on = match field.text(EXPECTED)? {
+            "fit" => AdmitOn::Fit,
+            "quota" => AdmitOn::Quota,
+            _ => return Err(field.refuse(EXPECTED)),
+        };
+    }
+    if let Some(field) = document.take(RESERVATION_TIMEOUT) {
+        read.reservation_timeout = timeout(&field, MIN_RESERVATION_TIMEOUT, "a time from 1s to 8760h, such as 5m")?;
+    }
+    if let Some(field) = document.take(TERMINATING_TIMEOUT) {
+        read.terminating_timeout = timeout(&field, Duration::ZERO, "a time from 0s to 8760h, such as 5m")?;
+    }
+    if let Some(field) = document.take(REQUIRE_CARD_NAME) {
+        read.require_card_name = field.boolean()?;
+    }
+    if let Some(field) = document.take(CARD_RESOURCES) {
+        for field in field.list("a list of resource names, such as [amd.com/gpu]")? {
+            let pattern = resource_pattern(&field)?;
+            if !read.card_resources.contains(&pattern) {
+                read.card_resources.push(pattern);
+            }
+        }
+    }
+    let known = [
+        DEFAULT_QUEUE,
+        ADMIT_ON,
+        RESERVATION_TIMEOUT,
+        TERMINATING_TIMEOUT,
+        REQUIRE_CARD_NAME,
+        CARD_RESOURCES,
+    ];
+    document.warn_unknown("the settings", &known, warnings);
+    Ok(read)
+}
+
+fn timeout(field: &Field, least: Duration, expected: &'static str) -> Result<Duration, ConfigurationError> {
+    duration::parse(field.text(expected)?)
+        .filter(|time| (least..=MAX_TIMEOUT).contains(time))
+        .ok_or_else(|| field.refuse(expected))
+}
+
+/// Queues are cluster-scoped objects, so their names are DNS subdomains.
+fn queue_name(field: &Field) -> Result<String, ConfigurationError> {
+    const EXPECTED: &str = "the name of a queue, in quotes where it is a number: lower case letters, digits, - and .";
+    let name = field.text(EXPECTED)?;
+    let is_label = |label: &str| {
+        let alphanumeric = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+        alphanumeric(label.as_bytes().first())
+            && alphanumeric(label.as_bytes().last())
+            && label
+                .bytes()
+                .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'))
+    };
+    if name.len() <= 253 && name.split('.').all(is_label) {
+        Ok(name.to_owned())
+    } else {
+        Err(field.refuse(EXPECTED))
+    }
+}
+
+/// Card resources are extended resources, so they have a domain: `*` alone would mean CPU as well.
+fn resource_pattern(field: &Field) -> Result<String, ConfigurationError> {
+    const EXPECTED: &str = "a resource with its domain, such as amd.com/gpu, or the start of one, such as amd.com/*";
+    let text = field.text(EXPECTED)?;
+    let stem = text.strip_suffix('*').unwrap_or(text);
+    let valid = stem
+        .split_once('/')
+        .is_some_and(|(domain, name)| !domain.is_empty() && (!name.is_empty() || stem != text))
+        && stem.matches('/').count() == 1
+        && stem
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'/'));
+    if valid {
+        Ok(text.to_owned())
+    } else {
+        Err(field.refuse(EXPECTED))
+    }
+}

@@ -1,0 +1,344 @@
+//! The documents' own configuration blocks, every setting, and what is warned about.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::configuration::*;
+
+fn scheduler(text: &str) -> Parsed {
+    Configuration::parse(Some(text), None).unwrap()
+}
+
+fn settings(text: &str) -> Settings {
+    let parsed = Configuration::parse(None, Some(text)).unwrap();
+    assert_eq!(parsed.warnings, [""; 0], "{text}");
+    parsed.configuration.cardgate
+}
+
+/// The value of `volcano-scheduler.conf` in a document's `ConfigMap`.
+fn of_config_map(text: &str) -> String {
+    let map: Value = serde_saphyr::from_str(text).unwrap();
+    map["data"][SCHEDULER_CONF].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn capacity_card_plugin_configuration() {
+    let parsed = scheduler(
+        r#"
+actions: "enqueue, allocate, backfill"
+tiers:
+  - plugins:
+      - name: capacity-card
+        arguments:
+          cardUnlimitedCpuMemory: true  # Optional: if true, card resources don't need CPU/memory quotas
+          nodeOrderWeight: 1.0 # Optional, node ordering weight coefficient
+"#,
+    );
+    assert_eq!(parsed.configuration.actions, ["enqueue", "allocate", "backfill"]);
+    assert_eq!(
+        parsed.configuration.capacity_card,
+        CapacityCard {
+            card_unlimited_cpu_memory: true,
+            node_order_weight: 1.0
+        }
+    );
+    assert_eq!(parsed.warnings, [""; 0]);
+}
+
+#[test]
+fn capacity_card_multi_card_selection_scheduler_configuration() {
+    let text = of_config_map(
+        r#"
+data:
+  volcano-scheduler.conf: |
+    actions: "enqueue, allocate, backfill"
+    tiers:
+    - plugins:
+      - name: capacity-card
+        arguments:
+          cardUnlimitedCpuMemory: false
+          nodeOrderWeight: 2.0    # Increase card type priority influence
+"#,
+    );
+    let parsed = scheduler(&text);
+    assert_eq!(
+        parsed.configuration.capacity_card,
+        CapacityCard {
+            card_unlimited_cpu_memory: false,
+            node_order_weight: 2.0
+        }
+    );
+    assert_eq!(parsed.warnings, [""; 0]);
+}
+
+#[test]
+fn mgpu_volcano_plugin_config() {
+    let parsed = scheduler(
+        r#"
+...
+      actions: "reclaim, allocate, backfill, preempt"
+      tiers:
+      - plugins:
+        - name: priority
+        - name: gang
+        - name: conformance
+      - plugins:
+        - name: drf
+        - name: predicates
+          arguments:
+            predicate.MGPUEnable: true
+            predicate.MGPUPolicy: binpack
+            predicate.MGPUWeightOfCore: 20
+            predicate.MGPUScheduleMode: index
+            predicate.MGPUMaxContainersPerCard: 16
+        - name: proportion
+        - name: nodeorder
+...
+"#,
+    );
+    assert_eq!(
+        parsed.configuration.actions,
+        ["reclaim", "allocate", "backfill", "preempt"]
+    );
+    assert_eq!(
+        parsed.warnings,
+        ["volcano-scheduler.conf: tiers[1].plugins[1] configures mGPU, which this release does not schedule"]
+    );
+}
+
+#[test]
+fn check_queue_dimensions_only_configuration() {
+    let enabled = of_config_map(
+        r#"
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: volcano-scheduler-configmap
+  namespace: volcano-system
+data:
+  volcano-scheduler.conf: |
+    actions: "enqueue, allocate, backfill"
+    tiers:
+    - plugins:
+      - name: capacity
+        arguments:
+          checkQueueDimensionsOnly: true  # Enable the feature
+"#,
+    );
+    let default = of_config_map(
+        r"
+data:
+  volcano-scheduler.conf: |
+    tiers:
+    - plugins:
+      - name: capacity
+        # checkQueueDimensionsOnly not set, defaults to false
+",
+    );
+    for text in [enabled, default] {
+        let parsed = scheduler(&text);
+        assert_eq!(parsed.configuration, Configuration::default());
+        let [warning] = parsed.warnings.as_slice() else {
+            panic!("{:?}", parsed.warnings)
+        };
+        assert!(
+            warning.contains("the plugin capacity, which this release does not enforce"),
+            "{warning}"
+        );
+    }
+}
+
+#[test]
+fn capacity_plugin_configuration() {
+    let enabling = of_config_map(
+        r#"
+kind: ConfigMap
+apiVersion: v1
+metadata:
+  name: volcano-scheduler-configmap
+  namespace: volcano-system
+data:
+  volcano-scheduler.conf: |
+    actions: "enqueue, allocate, backfill, reclaim" # add reclaim action.
+    tiers:
+    - plugins:
+      - name: priority
+      - name: gang
+        enablePreemptable: false
+      - name: conformance
+    - plugins:
+      - name: drf
+        enablePreemptable: false
+      - name: predicates
+      - name: capacity # add this field and remove proportion plugin.
+      - name: nodeorder
+      - name: binpack
+"#,
+    );
+    let arguments_beside = of_config_map(
+        r#"
+apiVersion: v1
+kind: ConfigMap
+metadata:
+    name: volcano-scheduler-configmap
+data:
+    volcano-scheduler.conf: |
+        actions: "enqueue, allocate, backfill"
+        tiers:
+        - plugins:
+            - name: capacity
+              arguments:
+              rootQueue: "root"
+              reclaimable: true
+              enableOveruse: true
+              logLevel: "info"
+              reclaimInterval: 30
+"#,
+    );
+    assert_eq!(
+        scheduler(&enabling).configuration.actions,
+        ["enqueue", "allocate", "backfill", "reclaim"]
+    );
+    assert_eq!(scheduler(&enabling).warnings.len(), 1);
+    assert_eq!(scheduler(&arguments_beside).warnings.len(), 1);
+}
+
+#[test]
+fn arguments_stand_under_arguments_or_beside_it_quoted_or_bare() {
+    let expected = CapacityCard {
+        card_unlimited_cpu_memory: true,
+        node_order_weight: 2.0,
+    };
+    for plugin in [
+        "{name: capacity-card, arguments: {cardUnlimitedCpuMemory: true, nodeOrderWeight: 2}}",
+        "{name: capacity-card, arguments: , cardUnlimitedCpuMemory: true, nodeOrderWeight: 2}",
+        "{name: capacity-card, cardUnlimitedCpuMemory: 'true', nodeOrderWeight: '2.0'}",
+        "{name: capacity-card, cardUnlimitedCpuMemory: \"True\", arguments: {nodeOrderWeight: \" 2e0 \"}}",
+    ] {
+        let parsed = scheduler(&format!("tiers: [{{plugins: [{plugin}]}}]"));
+        assert_eq!(parsed.configuration.capacity_card, expected, "{plugin}");
+        assert_eq!(parsed.warnings, [""; 0], "{plugin}");
+    }
+}
+
+#[test]
+fn every_setting_of_cardgate_yaml() {
+    let read = settings(
+        "defaultQueue: research\nadmitOn: quota\nreservationTimeout: 1h30m\nterminatingTimeout: 90s\n\
+         requireCardName: true\ncardResources: [amd.com/gpu, example.com/*, nvidia.com/gpu]\n",
+    );
+    assert_eq!(
+        read,
+        Settings {
+            default_queue: "research".to_owned(),
+            admit_on: AdmitOn::Quota,
+            reservation_timeout: Duration::from_mins(90),
+            terminating_timeout: Duration::from_secs(90),
+            require_card_name: true,
+            card_resources: [
+                "nvidia.com/gpu",
+                "nvidia.com/gpu.shared",
+                "nvidia.com/mig-*",
+                "amd.com/gpu",
+                "example.com/*"
+            ]
+            .map(str::to_owned)
+            .to_vec(),
+        }
+    );
+    for (resource, is_card) in [
+        ("nvidia.com/gpu", true),
+        ("nvidia.com/gpu.shared", true),
+        ("nvidia.com/mig-1g.5gb", true),
+        ("example.com/anything", true),
+        ("amd.com/gpu", true),
+        ("amd.com/gpu2", false),
+        ("nvidia.com/hostdev", false),
+        ("cpu", false),
+    ] {
+        assert_eq!(read.is_card_resource(resource), is_card, "{resource}");
+    }
+}
+
+#[test]
+fn what_is_absent_or_empty_leaves_the_defaults() {
+    let defaults = Parsed::default();
+    assert_eq!(defaults.configuration.cardgate.default_queue, "default");
+    assert_eq!(defaults.configuration.cardgate.admit_on, AdmitOn::Fit);
+    assert_eq!(
+        defaults.configuration.cardgate.reservation_timeout,
+        Duration::from_mins(5)
+    );
+    assert_eq!(
+        defaults.configuration.cardgate.terminating_timeout,
+        Duration::from_mins(5)
+    );
+    assert_eq!(Configuration::parse(None, None), Ok(defaults.clone()));
+    for text in [
+        "",
+        "\n",
+        "  \n# nothing but a comment\n",
+        "---\n",
+        "null",
+        "~",
+        "{}",
+        "---\n...\n",
+    ] {
+        assert_eq!(
+            Configuration::parse(Some(text), Some(text)),
+            Ok(defaults.clone()),
+            "{text:?}"
+        );
+    }
+    for conf in [
+        "tiers:",
+        "tiers: []",
+        "tiers: [{plugins: }]",
+        "tiers: [{}, ~]",
+        "actions:",
+        "metrics: {}",
+    ] {
+        assert_eq!(Configuration::parse(Some(conf), None), Ok(defaults.clone()), "{conf:?}");
+    }
+    assert_eq!(settings("admitOn:\ndefaultQueue: ~\n"), Settings::default());
+}
+
+#[test]
+fn what_has_no_effect_is_named_in_a_warning() {
+    for (conf, parts) in [
+        (
+            "tiers: [{plugins: [{name: capacity-card, arguments: {cardUnlimited: true}}]}]",
+            ["tiers[0].plugins[0].arguments.cardUnlimited", "nodeOrderWeight"],
+        ),
+        (
+            "tiers: [{plugins: [{name: capacity-card, enablePreemptable: false}]}]",
+            ["enablePreemptable", "cardUnlimitedCpuMemory"],
+        ),
+        ("actions: \"enqueue, alocate\"", ["\"alocate\"", "allocate"]),
+        (
+            "tiers: [{plugins: [{name: crossquota}]}]",
+            ["tiers[0].plugins[0]", "crossquota"],
+        ),
+        (
+            "tiers: [{plugins: [{name: capacity-card}]}, {plugins: [{name: proportion}]}]",
+            ["proportion", "capacity-card"],
+        ),
+    ] {
+        let warnings = scheduler(conf).warnings;
+        assert_eq!(warnings.len(), 1, "{conf}: {warnings:?}");
+        for part in parts {
+            assert!(warnings[0].contains(part), "{conf}: {warnings:?}");
+        }
+    }
+    let parsed = Configuration::parse(None, Some("admiton: quota\nstrictHierarchy: true\n")).unwrap();
+    assert_eq!(parsed.configuration, Configuration::default());
+    let [first, second] = parsed.warnings.as_slice() else {
+        panic!("{:?}", parsed.warnings)
+    };
+    assert!(
+        first.starts_with("cardgate.yaml: admiton is unknown") && first.contains("admitOn"),
+        "{first}"
+    );
+    assert!(second.contains("strictHierarchy"), "{second}");
+}

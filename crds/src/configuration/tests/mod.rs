@@ -1,0 +1,4 @@
+//! The documents' own configuration blocks, and what is refused or warned about.
+
+mod accepted;
+mod refused;

@@ -1,0 +1,208 @@
+//! YAML values that know where they stand, so that every refusal can name its place.
+
+use serde_json::{Map, Value};
+use serde_saphyr::options::NonFiniteFloatPolicy;
+use serde_saphyr::{SnippetMode, UserMessageFormatter};
+
+use super::ConfigurationError;
+
+/// A value longer than this is cut in messages: they end in events, which hold 1 kB.
+const MAX_SHOWN: usize = 100;
+
+/// A value and its place.
+#[derive(Debug, Clone)]
+pub(super) struct Field {
+    file: &'static str,
+    path: String,
+    value: Value,
+}
+
+/// A mapping, whose entries are taken one by one; what is left is unknown.
+#[derive(Debug, Clone)]
+pub(super) struct Section {
+    file: &'static str,
+    path: String,
+    entries: Map<String, Value>,
+}
+
+/// Reads a whole document, which must be a mapping. Empty text, comments and `null` are an empty mapping.
+pub(super) fn document(file: &'static str, text: &str) -> Result<Section, ConfigurationError> {
+    let options = serde_saphyr::options! {
+        // As text they reach the check that names their key.
+        non_finite_float_policy: NonFiniteFloatPolicy::AsString,
+    };
+    let value = serde_saphyr::from_str_with_options(text, options).map_err(|error| ConfigurationError::Syntax {
+        file,
+        reason: describe(&error),
+    })?;
+    let whole = Field {
+        file,
+        path: String::new(),
+        value,
+    };
+    Ok(whole.section("settings as `key: value`")?.unwrap_or(Section {
+        file,
+        path: String::new(),
+        entries: Map::new(),
+    }))
+}
+
+fn describe(error: &serde_saphyr::Error) -> String {
+    match error.without_snippet() {
+        serde_saphyr::Error::MultipleDocuments { .. } => "write one document, without a second `---`".to_owned(),
+        serde_saphyr::Error::DuplicateMappingKey { key, location } => {
+            let key = key.as_deref().unwrap_or("a key");
+            format!("line {}: {key} stands there twice: keep one of them", location.line())
+        }
+        other => {
+            let options = serde_saphyr::render_options! {
+                formatter: &UserMessageFormatter,
+                snippets: SnippetMode::Off,
+            };
+            other.render_with_options(options)
+        }
+    }
+}
+
+impl Section {
+    /// Removes and returns an entry. One without a value (`key:`) counts as not given.
+    pub(super) fn take(&mut self, key: &str) -> Option<Field> {
+        let value = self.entries.remove(key).filter(|value| !value.is_null())?;
+        Some(Field {
+            file: self.file,
+            path: self.path_of(key),
+            value,
+        })
+    }
+
+    /// Where an entry stands.
+    pub(super) fn path_of(&self, key: &str) -> String {
+        match self.path.as_str() {
+            "" => key.to_owned(),
+            path => format!("{path}.{key}"),
+        }
+    }
+
+    /// The keys that were not taken, by name.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.entries.keys().map(String::as_str)
+    }
+
+    /// Takes over the entries of `other`, none of which may be here already.
+    pub(super) fn absorb(&mut self, other: Self) -> Result<(), ConfigurationError> {
+        for (key, value) in other.entries {
+            if self.entries.contains_key(&key) {
+                return Err(ConfigurationError::TwoPlaces {
+                    file: self.file,
+                    path: self.path_of(&key),
+                });
+            }
+            self.entries.insert(key, value);
+        }
+        Ok(())
+    }
+
+    /// An empty mapping at an entry of this one.
+    pub(super) fn empty_child(&self, key: &str) -> Self {
+        Self {
+            file: self.file,
+            path: self.path_of(key),
+            entries: Map::new(),
+        }
+    }
+
+    /// Warns about every entry that was not taken; `of` says what they would belong to.
+    pub(super) fn warn_unknown(&self, of: &str, known: &[&str], warnings: &mut Vec<String>) {
+        let known = known.join(", ");
+        warnings.extend(self.keys().map(|key| {
+            let (file, path) = (self.file, self.path_of(key));
+            format!("{file}: {path} is unknown and has no effect: {of} are {known}")
+        }));
+    }
+}
+
+impl Field {
+    /// Where it stands.
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The refusal of this value.
+    pub(super) fn refuse(&self, expected: &'static str) -> ConfigurationError {
+        let mut found = self.value.to_string();
+        if let Some((cut, _)) = found.char_indices().nth(MAX_SHOWN) {
+            found.truncate(cut);
+            found.push_str("...");
+        }
+        let path = match self.path.as_str() {
+            "" => "the document",
+            path => path,
+        };
+        ConfigurationError::Value {
+            file: self.file,
+            path: path.to_owned(),
+            found,
+            expected,
+        }
+    }
+
+    /// A mapping; none for `null`.
+    pub(super) fn section(self, expected: &'static str) -> Result<Option<Section>, ConfigurationError> {
+        match self.value {
+            Value::Null => Ok(None),
+            Value::Object(entries) => Ok(Some(Section {
+                file: self.file,
+                path: self.path,
+                entries,
+            })),
+            _ => Err(self.refuse(expected)),
+        }
+    }
+
+    /// The elements of a list; none for `null`.
+    pub(super) fn list(self, expected: &'static str) -> Result<Vec<Self>, ConfigurationError> {
+        match self.value {
+            Value::Null => Ok(Vec::new()),
+            Value::Array(values) => Ok(values
+                .into_iter()
+                .enumerate()
+                .map(|(index, value)| Self {
+                    file: self.file,
+                    path: format!("{}[{index}]", self.path),
+                    value,
+                })
+                .collect()),
+            _ => Err(self.refuse(expected)),
+        }
+    }
+
+    /// Text, without the white space around it.
+    pub(super) fn text(&self, expected: &'static str) -> Result<&str, ConfigurationError> {
+        match &self.value {
+            Value::String(text) => Ok(text.trim()),
+            _ => Err(self.refuse(expected)),
+        }
+    }
+
+    /// `true` or `false`, quoted or bare.
+    pub(super) fn boolean(&self) -> Result<bool, ConfigurationError> {
+        match &self.value {
+            Value::Bool(value) => Ok(*value),
+            Value::String(text) if text.trim().eq_ignore_ascii_case("true") => Ok(true),
+            Value::String(text) if text.trim().eq_ignore_ascii_case("false") => Ok(false),
+            _ => Err(self.refuse("true or false")),
+        }
+    }
+
+    /// A positive, finite number, quoted or bare.
+    pub(super) fn positive_number(&self) -> Result<f64, ConfigurationError> {
+        let number = match &self.value {
+            Value::Number(number) => number.as_f64(),
+            Value::String(text) => text.trim().parse().ok(),
+            _ => None,
+        };
+        number
+            .filter(|number: &f64| number.is_finite() && *number > 0.0)
+            .ok_or_else(|| self.refuse("a positive number, such as 1.0"))
+    }
+}
