@@ -1,0 +1,68 @@
+//! The extended resources of a node, and which of them are shares of a card.
+
+use std::collections::BTreeMap;
+
+use crds::keys::{NVIDIA_MIG_PREFIX, NVIDIA_MPS};
+use crds::lean::TextMap;
+use crds::quantity;
+
+use super::Problem;
+
+/// A node's extended resources, by name. What can't be read, or is negative, is a problem and counts as zero.
+#[derive(Debug)]
+pub(super) struct Allocatable<'a>(BTreeMap<&'a str, i64>);
+
+impl<'a> Allocatable<'a> {
+    pub(super) fn read<S: AsRef<str>>(allocatable: &'a TextMap<S>, problems: &mut Vec<Problem>) -> Self {
+        let texts: BTreeMap<_, _> = allocatable.iter().filter(|(name, _)| name.contains('/')).collect();
+        let amounts = texts.into_iter().map(|(name, quantity)| {
+            let amount = quantity::parse_units(quantity).ok().filter(|amount| *amount >= 0);
+            if amount.is_none() {
+                problems.push(Problem::UnreadableQuantity {
+                    resource: name.to_owned(),
+                    quantity: quantity.to_owned(),
+                });
+            }
+            (name, amount.unwrap_or(0))
+        });
+        Self(amounts.collect())
+    }
+
+    /// The resources of which the node has any.
+    pub(super) fn positive(&self) -> impl Iterator<Item = (&'a str, i64)> {
+        self.0
+            .iter()
+            .map(|(name, amount)| (*name, *amount))
+            .filter(|(_, amount)| *amount > 0)
+    }
+
+    /// The resource `name`, if the node has it, be it zero.
+    pub(super) fn get(&self, name: &str) -> Option<(&'a str, i64)> {
+        self.0.get_key_value(name).map(|(name, amount)| (*name, *amount))
+    }
+
+    /// The resources whose names start with `start` and that can be whole cards, zeros included.
+    pub(super) fn starting_with(&self, start: &str) -> Vec<(&'a str, i64)> {
+        let from_start = self.0.iter().skip_while(|(name, _)| **name < start);
+        from_start
+            .take_while(|(name, _)| name.starts_with(start))
+            .map(|(name, amount)| (*name, *amount))
+            .filter(|(name, _)| !is_share(name))
+            .collect()
+    }
+
+    /// The MPS shares and MIG slices of which the node has any.
+    pub(super) fn shares(&self) -> impl Iterator<Item = (&'a str, i64)> {
+        self.positive().filter(|(name, _)| is_share(name))
+    }
+}
+
+/// Whether the resource counts shares or slices of cards: never whole cards (semantics, **Card discovery**).
+pub(super) fn is_share(resource: &str) -> bool {
+    resource == NVIDIA_MPS || is_slice(resource)
+}
+
+/// Whether the resource counts MIG slices.
+pub(super) fn is_slice(resource: &str) -> bool {
+    resource.starts_with(NVIDIA_MIG_PREFIX)
+}

@@ -1,0 +1,62 @@
+//! Whether the labels that describe cards agree with what the node allocates. What is allocated counts; a disagreement is
+//! noted (semantics, **Card discovery**).
+
+use crds::keys::NVIDIA_MPS;
+use crds::lean::TextMap;
+
+use super::allocatable::is_slice;
+use super::{COUNT, Problem, REPLICAS, positive_integer};
+
+/// Whole cards: as many as physical cards, or as their replicas where they are shared by time-slicing. Some physical cards
+/// may be sliced or shared instead.
+pub(super) fn of_whole_cards<S: AsRef<str>>(
+    stem: &str,
+    resource: (&str, i64),
+    shares: &[(&str, i64)],
+    labels: &TextMap<S>,
+) -> Option<Problem> {
+    let is_shared = shares.iter().any(|(name, _)| *name == NVIDIA_MPS);
+    let is_sliced = shares.iter().any(|(name, _)| is_slice(name));
+    compare(stem, resource, labels, |count, replicas| {
+        // Replicas of shares that have a resource of their own say nothing about the whole cards beside them.
+        let most = if is_shared {
+            Some(count)
+        } else {
+            count.checked_mul(replicas)
+        };
+        most.is_some_and(|most| resource.1 == most || (is_shared || is_sliced) && resource.1 < most)
+    })
+}
+
+/// Shares: physical cards times replicas.
+pub(super) fn of_shares<S: AsRef<str>>(stem: &str, resource: (&str, i64), labels: &TextMap<S>) -> Option<Problem> {
+    compare(stem, resource, labels, |count, replicas| {
+        count.checked_mul(replicas) == Some(resource.1)
+    })
+}
+
+/// Slices: labels of the slice itself; a driver that names the profile otherwise leaves them out.
+pub(super) fn of_slices<S: AsRef<str>>(resource: (&str, i64), labels: &TextMap<S>) -> Option<Problem> {
+    of_shares(resource.0, resource, labels)
+}
+
+fn compare<S: AsRef<str>>(
+    stem: &str,
+    (resource, allocatable): (&str, i64),
+    labels: &TextMap<S>,
+    agrees: impl Fn(i64, i64) -> bool,
+) -> Option<Problem> {
+    let (label, replicas_label) = (format!("{stem}{COUNT}"), format!("{stem}{REPLICAS}"));
+    let count = labels.get(&label)?;
+    let replicas = labels.get(&replicas_label);
+    let numbers = positive_integer(count).zip(replicas.map_or(Some(1), positive_integer));
+    if numbers.is_some_and(|(count, replicas)| agrees(count, replicas)) {
+        return None;
+    }
+    let replicas = replicas.map(|replicas| format!(" and {replicas_label}={replicas}"));
+    Some(Problem::CountMismatch {
+        labels: format!("{label}={count}{}", replicas.unwrap_or_default()),
+        resource: resource.to_owned(),
+        allocatable,
+    })
+}

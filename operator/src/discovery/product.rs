@@ -1,0 +1,314 @@
+//! Product labels: which resource counts the whole cards of each, and which cards it names.
+
+use std::collections::BTreeMap;
+
+use crds::card_type::CardKind;
+use crds::keys::{NVIDIA_GPU, NVIDIA_MIG_PREFIX, NVIDIA_MPS};
+use crds::lean::TextMap;
+
+use super::allocatable::{Allocatable, is_share};
+use super::{COUNT, Card, Discovery, MEMORY, PRODUCT, Problem, REPLICAS, counts, positive_integer};
+
+/// Resources that share their prefix with cards and are none: network interfaces that are passed through to pods. They are
+/// never taken for cards, and still make a guess by prefix ambiguous.
+const NOT_CARDS: [&str; 1] = ["nvidia.com/hostdev"];
+
+/// Node label and value by which a node shares all its cards through mGPU, so that no whole cards are to be expected.
+const MGPU_NODE: (&str, &str) = ("vke.node.gpu.schedule", "mgpu");
+
+/// The last part of the resource names by which device plugins of most vendors count whole cards.
+const CARD_RESOURCE_TYPE: &str = "gpu";
+
+/// A label that matches `^((.+?)/(\w+))\.product$`.
+#[derive(Debug)]
+pub(super) struct Product<'a> {
+    /// The whole label key, such as `nvidia.com/gpu.product`.
+    label: &'a str,
+    /// The first group, such as `nvidia.com/gpu`.
+    stem: &'a str,
+    /// The second group and the slash, such as `nvidia.com/`.
+    prefix: &'a str,
+    /// The label's value.
+    name: &'a str,
+}
+
+/// The product labels, by key.
+pub(super) fn find<S: AsRef<str>>(labels: &TextMap<S>) -> Vec<Product<'_>> {
+    let products = labels.iter().filter_map(|(key, value)| Product::parse(key, value));
+    let mut products: Vec<_> = products.collect();
+    products.sort_by_key(|product| product.label);
+    products
+}
+
+/// How the resource of a product label was found, best first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Step {
+    /// It is named exactly `<prefix>/<type>`.
+    Exact,
+    /// It starts with `<prefix>/<type>`.
+    Stem,
+    /// It starts with `<prefix>/`.
+    Prefix,
+}
+
+/// What counts the whole cards of a product label.
+#[derive(Debug)]
+pub(super) enum Whole<'a> {
+    /// No resource.
+    Absent,
+    /// This resource, and the node allocates none of it.
+    Zero(&'a str),
+    /// This resource, and so many.
+    Counted(Step, &'a str, i64),
+    /// Any of these could.
+    Ambiguous(Vec<&'a str>),
+    /// This resource could, but it counts those of another label.
+    Taken(&'a str, &'a str),
+}
+
+/// What counts the whole cards of every product label. A resource counts for one label alone: the one that matches it
+/// closest, then the first by key.
+pub(super) fn whole_cards<'a>(products: &[Product<'a>], allocatable: &Allocatable<'a>) -> Vec<Whole<'a>> {
+    let mut wholes: Vec<_> = products.iter().map(|product| product.whole(allocatable)).collect();
+    let mut owners: BTreeMap<&str, (Step, &str)> = BTreeMap::new();
+    for (product, whole) in products.iter().zip(&wholes) {
+        if let Whole::Counted(step, resource, _) = whole {
+            let claim = (*step, product.label);
+            let owner = owners.entry(resource).or_insert(claim);
+            *owner = claim.min(*owner);
+        }
+    }
+    for (product, whole) in products.iter().zip(&mut wholes) {
+        if let Whole::Counted(_, resource, _) = *whole
+            && let Some((_, owner)) = owners.get(resource)
+            && *owner != product.label
+        {
+            *whole = Whole::Taken(resource, owner);
+        }
+    }
+    wholes
+}
+
+/// The product label that `resource` lacks, if it counts cards and nothing names them: an NVIDIA share or slice, a resource
+/// called `gpu`, or one that other labels describe.
+pub(super) fn missing_label<S: AsRef<str>>(
+    resource: &str,
+    labels: &TextMap<S>,
+    products: &[Product<'_>],
+) -> Option<String> {
+    if is_share(resource) {
+        let is_named = products.iter().any(|product| product.stem == NVIDIA_GPU);
+        return (!is_named).then(|| format!("{NVIDIA_GPU}{PRODUCT}"));
+    }
+    let is_named = products.iter().any(|product| resource.starts_with(product.prefix));
+    let describes = |key: &str| key.strip_prefix(resource).is_some_and(|rest| rest.starts_with('.'));
+    let (prefix, kind) = resource.rsplit_once('/')?;
+    let is_card = kind == CARD_RESOURCE_TYPE || labels.iter().any(|(key, _)| describes(key));
+    // The label's type is one word: `ascend` for the resource `ascend-910`.
+    let word = kind.split(|c| !is_word(c)).next().filter(|word| !word.is_empty())?;
+    (is_card && !is_named).then(|| format!("{prefix}/{word}{PRODUCT}"))
+}
+
+fn is_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+impl<'a> Product<'a> {
+    fn parse(label: &'a str, name: &'a str) -> Option<Self> {
+        let stem = label.strip_suffix(PRODUCT)?;
+        let slash = stem.rfind('/').filter(|slash| *slash > 0)?;
+        let kind = &stem[slash + 1..];
+        (!kind.is_empty() && kind.chars().all(is_word)).then_some(Self {
+            label,
+            stem,
+            prefix: &stem[..=slash],
+            name,
+        })
+    }
+
+    fn whole(&self, allocatable: &Allocatable<'a>) -> Whole<'a> {
+        // The first step that finds a resource is the last, also when the node allocates none of it: a node without healthy
+        // cards must not offer its network interfaces in their place.
+        let (step, resources) = match (allocatable.get(self.stem), allocatable.starting_with(self.stem)) {
+            (Some(exact), _) => (Step::Exact, vec![exact]),
+            (None, by_stem) if !by_stem.is_empty() => (Step::Stem, by_stem),
+            (None, _) => (Step::Prefix, allocatable.starting_with(self.prefix)),
+        };
+        let is_card = |resource: &str| !NOT_CARDS.contains(&resource);
+        let positive: Vec<_> = resources.iter().filter(|(_, amount)| *amount > 0).collect();
+        match positive.as_slice() {
+            [] => {
+                let mut zeros = resources.iter().map(|(name, _)| *name).filter(|name| is_card(name));
+                zeros.next().map_or(Whole::Absent, Whole::Zero)
+            }
+            [(name, amount)] if is_card(name) => Whole::Counted(step, name, *amount),
+            [_] => Whole::Absent,
+            several => Whole::Ambiguous(several.iter().map(|(name, _)| *name).collect()),
+        }
+    }
+
+    /// Adds the label's cards to `found`, and what is wrong with them.
+    pub(super) fn discover<S: AsRef<str>>(
+        &self,
+        labels: &TextMap<S>,
+        allocatable: &Allocatable<'a>,
+        whole: &Whole<'a>,
+        found: &mut Discovery,
+    ) {
+        // MPS and MIG belong to the label `nvidia.com/gpu.product` (semantics, **Card discovery**).
+        let shares: Vec<_> = if self.stem == NVIDIA_GPU {
+            allocatable.shares().collect()
+        } else {
+            Vec::new()
+        };
+        let needs_no_whole_card = !shares.is_empty() || labels.get(MGPU_NODE.0) == Some(MGPU_NODE.1);
+        found.problems.extend(self.problem_of(whole, needs_no_whole_card));
+        if !self.has_required_labels(labels, found) {
+            return;
+        }
+        if let Whole::Counted(_, resource, count) = *whole {
+            self.publish(
+                self.name.to_owned(),
+                CardKind::Whole,
+                (resource, count),
+                &[PRODUCT],
+                labels,
+                found,
+            );
+            found
+                .problems
+                .extend(counts::of_whole_cards(self.stem, (resource, count), &shares, labels));
+        }
+        for share in shares {
+            if share.0 == NVIDIA_MPS {
+                if let Some(name) = self.mps_name(labels, found) {
+                    self.publish(name, CardKind::Mps, share, &[PRODUCT, MEMORY, REPLICAS], labels, found);
+                    found.problems.extend(counts::of_shares(self.stem, share, labels));
+                }
+            } else if let Some(profile) = share.0.strip_prefix(NVIDIA_MIG_PREFIX) {
+                let name = format!("{}/mig-{profile}-mixed", self.name);
+                self.publish(name, CardKind::Mig, share, &[PRODUCT], labels, found);
+                found.problems.extend(counts::of_slices(share, labels));
+            }
+        }
+    }
+
+    /// Why a label has no whole cards; none where it has some, or where others stand in for them.
+    fn problem_of(&self, whole: &Whole<'_>, needs_no_whole_card: bool) -> Option<Problem> {
+        let (label, product) = (self.label.to_owned(), self.name.to_owned());
+        match whole {
+            Whole::Counted(..) => None,
+            Whole::Absent | Whole::Zero(_) if needs_no_whole_card => None,
+            Whole::Absent => Some(Problem::MissingResource {
+                label,
+                product,
+                resource: self.stem.to_owned(),
+            }),
+            Whole::Zero(resource) => Some(Problem::NoneAllocatable {
+                label,
+                product,
+                resource: (*resource).to_owned(),
+            }),
+            Whole::Ambiguous(resources) => Some(Problem::AmbiguousResource {
+                label,
+                product,
+                resources: resources.join(", "),
+            }),
+            Whole::Taken(resource, owner) => Some(Problem::ResourceTaken {
+                label,
+                product,
+                resource: (*resource).to_owned(),
+                owner: (*owner).to_owned(),
+            }),
+        }
+    }
+
+    /// Whether product, count and memory are there; what is missing is a problem.
+    fn has_required_labels<S: AsRef<str>>(&self, labels: &TextMap<S>, found: &mut Discovery) -> bool {
+        let required = [COUNT, MEMORY].map(|suffix| format!("{}{suffix}", self.stem));
+        let missing: Vec<_> = required.into_iter().filter(|key| !labels.contains_key(key)).collect();
+        let is_complete = missing.is_empty() && !self.name.is_empty();
+        if self.name.is_empty() {
+            found.problems.push(Problem::EmptyProduct {
+                label: self.label.to_owned(),
+            });
+        }
+        found
+            .problems
+            .extend(missing.into_iter().map(|missing| Problem::MissingLabel {
+                label: self.label.to_owned(),
+                product: self.name.to_owned(),
+                missing,
+            }));
+        is_complete
+    }
+
+    /// `<product>/mps-<memory>g*1/<replicas>`; a label that is missing or wrong is a problem.
+    fn mps_name<S: AsRef<str>>(&self, labels: &TextMap<S>, found: &mut Discovery) -> Option<String> {
+        let mut read = |suffix: &str| {
+            let key = format!("{}{suffix}", self.stem);
+            let text = labels.get(&key);
+            let number = text.and_then(positive_integer);
+            match (text, number) {
+                (_, Some(_)) => {}
+                (Some(value), None) => found.problems.push(Problem::InvalidLabel {
+                    label: key,
+                    value: value.to_owned(),
+                    resource: NVIDIA_MPS.to_owned(),
+                }),
+                (None, None) => found.problems.push(Problem::MissingLabel {
+                    label: self.label.to_owned(),
+                    product: self.name.to_owned(),
+                    missing: key,
+                }),
+            }
+            number
+        };
+        // Both are read before either gives up: one look at the inventory shows everything that is to be mended.
+        let (memory, replicas) = (read(MEMORY), read(REPLICAS));
+        Some(format!(
+            "{}/mps-{}g*1/{}",
+            self.name,
+            round_to_gigabytes(memory?),
+            replicas?
+        ))
+    }
+
+    /// Publishes one card, unless the node already yields one of that name.
+    fn publish<S: AsRef<str>>(
+        &self,
+        name: String,
+        kind: CardKind,
+        (resource, count): (&str, i64),
+        naming: &[&str],
+        labels: &TextMap<S>,
+        found: &mut Discovery,
+    ) {
+        if let Some(known) = found.cards.iter().find(|card| card.name == name) {
+            found.problems.push(Problem::RepeatedCard {
+                label: self.label.to_owned(),
+                card: name,
+                resource: resource.to_owned(),
+                published: known.resource.clone(),
+            });
+            return;
+        }
+        let naming = naming.iter().filter_map(|suffix| {
+            let key = format!("{}{suffix}", self.stem);
+            let value = labels.get(&key)?.to_owned();
+            Some((key, value))
+        });
+        found.cards.push(Card {
+            name,
+            resource: resource.to_owned(),
+            kind,
+            count,
+            labels: naming.collect(),
+        });
+    }
+}
+
+/// MB as GB, rounded to nearest (semantics, **Card discovery**).
+fn round_to_gigabytes(megabytes: i64) -> i64 {
+    megabytes / 1024 + i64::from(megabytes % 1024 >= 512)
+}

@@ -1,0 +1,132 @@
+//! The document's examples, by section.
+
+use super::*;
+
+const A100: [(&str, &str); 3] = [
+    ("nvidia.com/gpu.product", "NVIDIA-A100"),
+    ("nvidia.com/gpu.count", "8"),
+    ("nvidia.com/gpu.memory", "81920"),
+];
+
+fn a100(more: &[(&str, &str)], allocatable: &[(&str, &str)]) -> Discovery {
+    node(&[&A100, more].concat(), allocatable)
+}
+
+#[test]
+fn node_label_and_resource_examples() {
+    let found = a100(
+        &[("nvidia.com/gpu.replicas", "8"), ("nvidia.com/mig-1g.5gb.count", "7")],
+        &[
+            ("nvidia.com/gpu", "8"),
+            ("nvidia.com/gpu.shared", "64"),
+            ("nvidia.com/mig-1g.5gb", "7"),
+        ],
+    );
+    assert_cards(
+        &found,
+        &[
+            "NVIDIA-A100 = nvidia.com/gpu x8 (Whole)",
+            "NVIDIA-A100/mig-1g.5gb-mixed = nvidia.com/mig-1g.5gb x7 (MIG)",
+            "NVIDIA-A100/mps-80g*1/8 = nvidia.com/gpu.shared x64 (MPS)",
+        ],
+    );
+}
+
+#[test]
+fn mps_shared_cards() {
+    let found = a100(&[("nvidia.com/gpu.replicas", "8")], &[("nvidia.com/gpu.shared", "64")]);
+    assert_cards(&found, &["NVIDIA-A100/mps-80g*1/8 = nvidia.com/gpu.shared x64 (MPS)"]);
+    let labels = [
+        ("nvidia.com/gpu.product", "NVIDIA-A100"),
+        ("nvidia.com/gpu.memory", "81920"),
+        ("nvidia.com/gpu.replicas", "8"),
+    ];
+    let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    assert_eq!(found.cards[0].labels, labels);
+}
+
+#[test]
+fn mig_partition_cards() {
+    let found = a100(
+        &[
+            ("nvidia.com/mig-1g.5gb.count", "7"),
+            ("nvidia.com/mig-2g.10gb.count", "4"),
+        ],
+        &[("nvidia.com/mig-1g.5gb", "7"), ("nvidia.com/mig-2g.10gb", "4")],
+    );
+    assert_cards(
+        &found,
+        &[
+            "NVIDIA-A100/mig-1g.5gb-mixed = nvidia.com/mig-1g.5gb x7 (MIG)",
+            "NVIDIA-A100/mig-2g.10gb-mixed = nvidia.com/mig-2g.10gb x4 (MIG)",
+        ],
+    );
+    let product = [("nvidia.com/gpu.product".to_owned(), "NVIDIA-A100".to_owned())];
+    assert!(found.cards.iter().all(|card| card.labels == product));
+}
+
+#[test]
+fn whole_cards() {
+    let found = a100(&[], &[("nvidia.com/gpu", "8")]);
+    assert_cards(&found, &["NVIDIA-A100 = nvidia.com/gpu x8 (Whole)"]);
+    let product = [("nvidia.com/gpu.product".to_owned(), "NVIDIA-A100".to_owned())];
+    assert_eq!(found.cards[0].labels, product);
+}
+
+#[test]
+fn example_3_mps_shared_gpu() {
+    let found = node(
+        &[
+            ("nvidia.com/gpu.product", "NVIDIA-A100"),
+            ("nvidia.com/gpu.count", "4"),
+            ("nvidia.com/gpu.memory", "81920"),
+            ("nvidia.com/gpu.replicas", "8"),
+        ],
+        &[("nvidia.com/gpu.shared", "32")],
+    );
+    assert_cards(&found, &["NVIDIA-A100/mps-80g*1/8 = nvidia.com/gpu.shared x32 (MPS)"]);
+}
+
+#[test]
+fn mb_are_converted_to_gb_rounded() {
+    for (memory, gigabytes) in [
+        ("81559", "80"),
+        ("40536", "40"),
+        ("15360", "15"),
+        ("24064", "24"),
+        ("24063", "23"),
+        ("511", "0"),
+        ("9223372036854775807", "9007199254740992"),
+    ] {
+        let found = node(
+            &[
+                ("nvidia.com/gpu.product", "P"),
+                ("nvidia.com/gpu.count", "1"),
+                ("nvidia.com/gpu.memory", memory),
+                ("nvidia.com/gpu.replicas", "2"),
+            ],
+            &[("nvidia.com/gpu.shared", "2")],
+        );
+        let expected = format!("P/mps-{gigabytes}g*1/2 = nvidia.com/gpu.shared x2 (MPS)");
+        assert_cards(&found, &[&expected]);
+    }
+}
+
+#[test]
+fn labels_match_prefix_type_product() {
+    for (key, matches) in [
+        ("nvidia.com/gpu.product", true),
+        ("huawei.com/ascend_910.product", true),
+        ("nvidia.com/gpu.product-name", false),
+        ("nvidia.com/gpu-a.product", false),
+        ("nvidia.com/a.b.product", false),
+        ("nvidia.com/.product", false),
+        ("/gpu.product", false),
+        ("gpu.product", false),
+        (".product", false),
+        ("nvidia.com/gpü.product", false),
+    ] {
+        let labels = map(&[(key, "P")]);
+        assert_eq!(product::find(&labels).len(), usize::from(matches), "{key}");
+    }
+}
