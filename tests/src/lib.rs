@@ -1,3 +1,28 @@
-//! A real control plane, end-to-end scenarios and the demo, and what they share.
+//! Test equipment of Cardgate: a real control plane without containers, Cardgate running against it as it would in a
+//! cluster, and small builders for nodes and workloads.
+//!
+//! ```no_run
+//! # async fn example() -> anyhow::Result<()> {
+//! use cardgate_tests::{controlplane::{ControlPlane, Options}, nodes};
+//!
+//! let plane = ControlPlane::start(Options::default()).await?;
+//! plane.create_nodes(&[nodes::h100_8("node-1")]).await?;
+//! println!("{}", plane.kubectl().run(["get", "nodes"]).await?);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Everything that is started ends with the process that started it, however that ends.
 
+pub mod assets;
+pub mod controlplane;
+pub mod http;
+mod locks;
 pub mod manifests;
+pub mod nodes;
+mod ports;
+pub mod process;
+mod progress;
+pub mod wait;
+pub mod workloads;
+pub mod workspace;

@@ -1,0 +1,108 @@
+//! Speaking as others: service accounts by their own tokens, users by impersonation.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::PostParams;
+use kube::{Api, Client};
+use serde_json::json;
+
+use super::kubeconfig::Credentials;
+use super::{ControlPlane, Kubectl};
+
+/// Longer than any test or demo.
+const TOKEN_SECONDS: i64 = 24 * 60 * 60;
+
+/// A service account.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl Account {
+    /// The service account of that name.
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+        }
+    }
+
+    /// The name under which the API server knows it.
+    pub fn user(&self) -> String {
+        format!("system:serviceaccount:{}:{}", self.namespace, self.name)
+    }
+}
+
+impl ControlPlane {
+    async fn account_credentials(&self, account: &Account) -> Result<Credentials> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client().await?, &account.namespace);
+        let request = TokenRequest {
+            spec: TokenRequestSpec {
+                expiration_seconds: Some(TOKEN_SECONDS),
+                ..TokenRequestSpec::default()
+            },
+            ..TokenRequest::default()
+        };
+        let answer = accounts
+            .create_token_request(&account.name, &PostParams::default(), &request)
+            .await
+            .with_context(|| format!("no token for {}", account.user()))?;
+        let token = answer
+            .status
+            .with_context(|| format!("an empty token for {}", account.user()))?
+            .token;
+        Ok(Credentials {
+            token,
+            impersonate: None,
+        })
+    }
+
+    /// A client with the service account's own token.
+    pub async fn client_of_account(&self, account: &Account) -> Result<Client> {
+        self.endpoint.client(&self.account_credentials(account).await?).await
+    }
+
+    /// A kubeconfig file with the service account's own token.
+    pub async fn kubeconfig_of_account(&self, account: &Account) -> Result<PathBuf> {
+        let path = self
+            .dir
+            .join(format!("{}.{}.kubeconfig", account.namespace, account.name));
+        self.endpoint
+            .write_kubeconfig(&self.account_credentials(account).await?, &path)?;
+        Ok(path)
+    }
+
+    /// A client of the user, who has the rights that [`ControlPlane::grant`] gave.
+    pub async fn client_of_user(&self, user: &str) -> Result<Client> {
+        self.endpoint
+            .client(&Credentials {
+                impersonate: Some(user.to_owned()),
+                ..self.admin.clone()
+            })
+            .await
+    }
+
+    /// kubectl as the user, who has the rights that [`ControlPlane::grant`] gave.
+    pub fn kubectl_of_user(&self, user: &str) -> Kubectl {
+        self.kubectl.as_user(user)
+    }
+
+    /// Gives the user a cluster role, such as `edit`, in a namespace.
+    pub async fn grant(&self, user: &str, cluster_role: &str, namespace: &str) -> Result<()> {
+        let binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": { "name": format!("{user}-{cluster_role}"), "namespace": namespace },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": cluster_role },
+            "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user }],
+        });
+        self.apply(&binding).await?;
+        Ok(())
+    }
+}
