@@ -1,3 +1,6 @@
 //! The mind of Cardgate: observes the cluster, decides what may run, and acts.
 
+pub mod cluster;
+pub mod decide;
 pub mod discovery;
+pub mod policies;

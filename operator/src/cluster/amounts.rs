@@ -1,0 +1,91 @@
+//! Amounts by dimension: what a pod asks for, what a node offers, what a queue holds.
+
+use super::names::{CardId, ResourceId};
+
+/// What can be counted: a Kubernetes resource, or a card by its name. One mechanism serves both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Dimension {
+    /// A Kubernetes resource: CPU in milli, everything else in whole units.
+    Resource(ResourceId),
+    /// A card name, in whole cards.
+    Card(CardId),
+}
+
+/// Amounts of one object, sorted by dimension; a dimension that is not named is 0.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Amounts(Box<[(Dimension, i64)]>);
+
+impl Amounts {
+    /// The amount of one dimension.
+    pub fn get(&self, dimension: Dimension) -> i64 {
+        self.0
+            .binary_search_by_key(&dimension, |entry| entry.0)
+            .map_or(0, |index| self.0[index].1)
+    }
+
+    /// Dimensions and amounts, by dimension.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (Dimension, i64)> + '_ {
+        self.0.iter().copied()
+    }
+
+    /// Whether every amount, added to `used`, stays within `limit`.
+    pub fn fit(&self, used: &Totals, limit: &Self) -> bool {
+        self.iter()
+            .all(|(dimension, amount)| used.get(dimension) + i128::from(amount) <= i128::from(limit.get(dimension)))
+    }
+}
+
+impl FromIterator<(Dimension, i64)> for Amounts {
+    /// Amounts of one dimension are not added up: each may appear once.
+    fn from_iter<I: IntoIterator<Item = (Dimension, i64)>>(amounts: I) -> Self {
+        let mut amounts: Vec<_> = amounts.into_iter().filter(|(_, amount)| *amount != 0).collect();
+        amounts.sort_unstable();
+        Self(amounts.into())
+    }
+}
+
+/// Sums over many objects, sorted by dimension. 128 bits hold any sum of 64-bit amounts that memory can list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Totals(Vec<(Dimension, i128)>);
+
+impl Totals {
+    /// The total of one dimension.
+    pub fn get(&self, dimension: Dimension) -> i128 {
+        self.0
+            .binary_search_by_key(&dimension, |entry| entry.0)
+            .map_or(0, |index| self.0[index].1)
+    }
+
+    /// Dimensions and totals that are not 0, by dimension.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (Dimension, i128)> + '_ {
+        self.0.iter().copied()
+    }
+
+    /// Adds to one dimension; what comes to 0 is not kept.
+    pub fn add(&mut self, dimension: Dimension, amount: i128) {
+        match self.0.binary_search_by_key(&dimension, |entry| entry.0) {
+            Ok(index) => {
+                self.0[index].1 += amount;
+                if self.0[index].1 == 0 {
+                    self.0.remove(index);
+                }
+            }
+            Err(index) if amount != 0 => self.0.insert(index, (dimension, amount)),
+            Err(_) => {}
+        }
+    }
+
+    /// Adds every amount.
+    pub fn add_all(&mut self, amounts: &Amounts) {
+        amounts
+            .iter()
+            .for_each(|(dimension, amount)| self.add(dimension, i128::from(amount)));
+    }
+
+    /// Subtracts every amount.
+    pub fn subtract_all(&mut self, amounts: &Amounts) {
+        amounts
+            .iter()
+            .for_each(|(dimension, amount)| self.add(dimension, -i128::from(amount)));
+    }
+}

@@ -1,0 +1,90 @@
+//! Card names found in the cluster: which resource each stands for, and which nodes have it.
+
+use crds::card_type::CardKind;
+use k8s_openapi::jiff::Timestamp;
+
+use super::Cluster;
+use super::names::{CardId, ResourceId};
+use super::node::{NodeId, Offer};
+
+/// One card name.
+#[derive(Debug, Default)]
+pub struct Card {
+    /// The resource it stands for, and its kind: those of the first node by name that has it. They outlast the last
+    /// node, so that pods that still run there keep their charge.
+    pub meaning: Option<(ResourceId, CardKind)>,
+    /// The nodes that have it, by name; also those that mean another resource by it.
+    pub nodes: Vec<NodeId>,
+    /// Where the search for a node goes on, so that equal pods spread over the nodes.
+    pub cursor: usize,
+}
+
+impl Cluster {
+    /// What is known of a card name.
+    pub fn card(&self, id: CardId) -> Option<&Card> {
+        self.cards.get(id.index())
+    }
+
+    /// What is known of a card name, to be changed.
+    fn card_mut(&mut self, id: CardId) -> &mut Card {
+        if self.cards.len() <= id.index() {
+            self.cards.resize_with(id.index() + 1, Card::default);
+        }
+        &mut self.cards[id.index()]
+    }
+
+    /// The resource that a card name stands for; none where no node ever had the card.
+    pub fn resource_of(&self, id: CardId) -> Option<ResourceId> {
+        Some(self.card(id)?.meaning?.0)
+    }
+
+    /// Where the search for a node goes on, for pods with this card or without any.
+    pub(crate) fn cursor(&self, card: Option<CardId>) -> usize {
+        card.map_or(self.cursor, |card| self.card(card).map_or(0, |card| card.cursor))
+    }
+
+    /// Where the search for a node is to go on.
+    pub(crate) fn set_cursor(&mut self, card: Option<CardId>, place: usize) {
+        match card {
+            Some(card) => self.card_mut(card).cursor = place,
+            None => self.cursor = place,
+        }
+    }
+
+    /// A node has other cards than before, or is gone.
+    pub(super) fn cards_changed(&mut self, node: NodeId, before: Option<&Offer>, now: Timestamp) {
+        let cards_of = |offer: Option<&Offer>| -> Vec<(CardId, ResourceId)> {
+            offer.map_or_else(Vec::new, |offer| {
+                offer.cards.iter().map(|card| (card.card, card.resource)).collect()
+            })
+        };
+        let (before, after) = (cards_of(before), cards_of(self.node(node).offer.as_ref()));
+        for (card, _) in before.iter().filter(|card| !after.contains(card)) {
+            self.card_mut(*card).nodes.retain(|other| *other != node);
+            self.card_meaning_changed(*card, now);
+        }
+        for (card, _) in after.iter().filter(|card| !before.contains(card)) {
+            let place = self.card(*card).map_or(0, |known| {
+                known
+                    .nodes
+                    .partition_point(|other| self.node(*other).name < self.node(node).name)
+            });
+            self.card_mut(*card).nodes.insert(place, node);
+            self.card_meaning_changed(*card, now);
+        }
+        self.changes
+            .cards
+            .extend(before.iter().chain(&after).map(|(card, _)| *card));
+    }
+
+    fn card_meaning_changed(&mut self, id: CardId, now: Timestamp) {
+        let Some(card) = self.card(id) else { return };
+        let first = card.nodes.first().and_then(|node| self.node(*node).card(id));
+        let meaning = first.map(|card| (card.resource, card.found.kind)).or(card.meaning);
+        if meaning != card.meaning {
+            self.card_mut(id).meaning = meaning;
+            self.version += 1;
+            self.recharge(now, |pod| pod.task.cards.contains(&id) || pod.assigned == Some(id));
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Which nodes a pod may run on: node selector, required node affinity, tolerations; as the scheduler matches them.
+
+use std::sync::Arc;
+
+use crds::lean::TextMap;
+use crds::pod::{NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Toleration};
+
+/// The one field that Kubernetes knows in `matchFields`.
+const NAME_FIELD: &str = "metadata.name";
+
+/// A taint that keeps pods away; `PreferNoSchedule` taints are not kept, since they forbid nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Taint {
+    /// Key.
+    pub key: Arc<str>,
+    /// Value; empty where none is given.
+    pub value: Arc<str>,
+    /// `NoSchedule` or `NoExecute`.
+    pub effect: Arc<str>,
+}
+
+/// What a pod says about the nodes it may run on.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct NodeConstraints {
+    /// Labels that the node must have.
+    pub node_selector: TextMap<Box<str>>,
+    /// Terms of which one must match; none given means that every node does.
+    pub terms: Option<Vec<NodeSelectorTerm<Box<str>>>>,
+    /// Taints that the pod tolerates.
+    pub tolerations: Vec<Toleration<Box<str>>>,
+}
+
+/// Why a node is out of the question for a pod, whatever is free on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mismatch {
+    /// The pod does not tolerate a taint; cordoned and unready nodes carry one.
+    Taint,
+    /// The pod's node selector or required affinity excludes the node.
+    Selector,
+}
+
+impl NodeConstraints {
+    /// Takes what the pod says, leaving the rest of it.
+    pub fn take(spec: &mut PodSpec<Box<str>>) -> Self {
+        let node_affinity = &mut spec.affinity.node_affinity;
+        Self {
+            node_selector: std::mem::take(&mut spec.node_selector),
+            terms: node_affinity
+                .required_during_scheduling_ignored_during_execution
+                .take()
+                .map(|selector| selector.node_selector_terms),
+            tolerations: std::mem::take(&mut spec.tolerations),
+        }
+    }
+
+    /// Whether a node of this name, these labels and taints may take the pod.
+    pub fn check<'a>(
+        &self,
+        name: &str,
+        label: impl Fn(&str) -> Option<&'a str> + Copy,
+        taints: &[Taint],
+    ) -> Result<(), Mismatch> {
+        let selected = self.node_selector.iter().all(|(key, value)| label(key) == Some(value))
+            && self
+                .terms
+                .as_ref()
+                .is_none_or(|terms| terms.iter().any(|term| term_matches(term, name, label)));
+        if !selected {
+            return Err(Mismatch::Selector);
+        }
+        let tolerated = |taint| self.tolerations.iter().any(|toleration| tolerates(toleration, taint));
+        if taints.iter().all(tolerated) {
+            Ok(())
+        } else {
+            Err(Mismatch::Taint)
+        }
+    }
+}
+
+/// An empty term matches nothing, as in Kubernetes.
+fn term_matches<'a>(
+    term: &NodeSelectorTerm<Box<str>>,
+    name: &str,
+    label: impl Fn(&str) -> Option<&'a str> + Copy,
+) -> bool {
+    let empty = term.match_expressions.is_empty() && term.match_fields.is_empty();
+    !empty
+        && term
+            .match_expressions
+            .iter()
+            .all(|requirement| requirement_matches(requirement, label(requirement.key.as_deref().unwrap_or_default())))
+        && term.match_fields.iter().all(|requirement| {
+            requirement.key.as_deref() == Some(NAME_FIELD) && requirement_matches(requirement, Some(name))
+        })
+}
+
+fn requirement_matches(requirement: &NodeSelectorRequirement<Box<str>>, value: Option<&str>) -> bool {
+    let listed = |value: &str| requirement.values.iter().any(|known| **known == *value);
+    let compared = |ordering| {
+        let number = |text: &str| text.parse::<i64>().ok();
+        let wanted = requirement.values.first().and_then(|text| number(text));
+        matches!((value.and_then(number), wanted), (Some(value), Some(wanted)) if value.cmp(&wanted) == ordering)
+    };
+    match requirement.operator.as_deref() {
+        Some("In") => value.is_some_and(listed),
+        Some("NotIn") => !value.is_some_and(listed),
+        Some("Exists") => value.is_some(),
+        Some("DoesNotExist") => value.is_none(),
+        Some("Gt") => compared(std::cmp::Ordering::Greater),
+        Some("Lt") => compared(std::cmp::Ordering::Less),
+        _ => false,
+    }
+}
+
+fn tolerates(toleration: &Toleration<Box<str>>, taint: &Taint) -> bool {
+    let effect = toleration.effect.as_deref().unwrap_or_default();
+    let key = toleration.key.as_deref().unwrap_or_default();
+    let exists = toleration.operator.as_deref() == Some("Exists");
+    (effect.is_empty() || *effect == *taint.effect)
+        && (*key == *taint.key || (key.is_empty() && exists))
+        && (exists || toleration.value.as_deref().unwrap_or_default() == &*taint.value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn constraints(spec: serde_json::Value) -> NodeConstraints {
+        NodeConstraints::take(&mut serde_json::from_value(spec).unwrap())
+    }
+
+    fn affinity(terms: &serde_json::Value) -> NodeConstraints {
+        constraints(serde_json::json!({"affinity": {"nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms},
+        }}}))
+    }
+
+    fn matches(constraints: &NodeConstraints) -> bool {
+        let label = |key: &str| match key {
+            "zone" => Some("a"),
+            "generation" => Some("7"),
+            _ => None,
+        };
+        constraints.check("node-1", label, &[]).is_ok()
+    }
+
+    #[test]
+    fn operators_match_as_in_kubernetes() {
+        let expression = |key: &str, operator: &str, values: &[&str]| serde_json::json!([{"matchExpressions": [{"key": key, "operator": operator, "values": values}]}]);
+        for (key, operator, values, expected) in [
+            ("zone", "In", &["a", "b"][..], true),
+            ("zone", "In", &["b"], false),
+            ("absent", "In", &["a"], false),
+            ("zone", "NotIn", &["a"], false),
+            ("absent", "NotIn", &["a"], true),
+            ("zone", "Exists", &[], true),
+            ("absent", "Exists", &[], false),
+            ("absent", "DoesNotExist", &[], true),
+            ("zone", "DoesNotExist", &[], false),
+            ("generation", "Gt", &["6"], true),
+            ("generation", "Gt", &["7"], false),
+            ("generation", "Lt", &["8"], true),
+            ("zone", "Gt", &["1"], false),
+            ("zone", "Unheard", &["a"], false),
+        ] {
+            assert_eq!(
+                matches(&affinity(&expression(key, operator, values))),
+                expected,
+                "{key} {operator} {values:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn terms_are_alternatives_and_empty_ones_match_nothing() {
+        let zone = |value: &str| serde_json::json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": [value]}]});
+        let named = |value: &str| serde_json::json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [value]}]});
+        assert!(matches(&affinity(&serde_json::json!([zone("b"), zone("a")]))));
+        assert!(!matches(&affinity(&serde_json::json!([zone("b")]))));
+        assert!(!matches(&affinity(&serde_json::json!([]))));
+        assert!(!matches(&affinity(&serde_json::json!([{}]))));
+        assert!(matches(&affinity(&serde_json::json!([named("node-1")]))));
+        assert!(!matches(&affinity(&serde_json::json!([named("node-2")]))));
+        assert!(matches(&constraints(
+            serde_json::json!({"nodeSelector": {"zone": "a"}})
+        )));
+        assert!(!matches(&constraints(
+            serde_json::json!({"nodeSelector": {"zone": "a", "absent": ""}})
+        )));
+    }
+
+    #[test]
+    fn taints_need_a_toleration_of_their_key_value_and_effect() {
+        let taint = Taint {
+            key: "gpu".into(),
+            value: "yes".into(),
+            effect: "NoSchedule".into(),
+        };
+        for (toleration, expected) in [
+            (serde_json::json!({"key": "gpu", "value": "yes"}), true),
+            (
+                serde_json::json!({"key": "gpu", "operator": "Equal", "value": "yes", "effect": "NoSchedule"}),
+                true,
+            ),
+            (serde_json::json!({"key": "gpu", "value": "no"}), false),
+            (serde_json::json!({"key": "gpu", "operator": "Exists"}), true),
+            (serde_json::json!({"operator": "Exists"}), true),
+            (serde_json::json!({"operator": "Exists", "effect": "NoExecute"}), false),
+            (serde_json::json!({"key": "other", "operator": "Exists"}), false),
+        ] {
+            let constraints = constraints(serde_json::json!({"tolerations": [toleration]}));
+            let checked = constraints.check("n", |_| None, std::slice::from_ref(&taint));
+            assert_eq!(checked.is_ok(), expected, "{toleration}");
+        }
+        assert_eq!(
+            NodeConstraints::default().check("n", |_| None, &[taint]),
+            Err(Mismatch::Taint)
+        );
+    }
+}

@@ -1,0 +1,120 @@
+//! What time alone brings: reservations that run out, deletions that take too long, pods that may try again.
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use super::Cluster;
+use super::pod::{Controller, Pod, PodId, Stage};
+
+/// How long an admission may stay unconfirmed before the pod counts as waiting again. The write itself is given up much
+/// earlier; this is for outcomes and events that never arrive.
+const EXPECTATION_TIMEOUT: SignedDuration = SignedDuration::from_secs(120);
+/// How long a controller's pods stand aside after the first one came back unplaced; doubled every time.
+const FIRST_RETURN: Duration = Duration::from_secs(30);
+/// The longest that they stand aside.
+const LONGEST_RETURN: Duration = Duration::from_hours(1);
+/// How long a pod stands aside whose admission the API server refused.
+const REFUSED_WRITE: SignedDuration = SignedDuration::from_secs(5);
+
+/// How often the pods of a controller came back unplaced.
+#[derive(Debug, Clone, Copy)]
+pub struct Return {
+    /// How often.
+    pub times: u32,
+    /// Until when they stand aside.
+    pub until: Timestamp,
+}
+
+/// What has become due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    /// The scheduler could not place an admitted pod in time.
+    Reservation(PodId),
+}
+
+impl Cluster {
+    /// When something becomes due next.
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        self.deadlines.first().map(|(time, _)| *time)
+    }
+
+    /// Takes note of what time has brought, and returns what somebody must act on.
+    pub fn advance(&mut self, now: Timestamp) -> Vec<Due> {
+        let mut due = Vec::new();
+        while let Some((time, id)) = self.deadlines.first().copied().filter(|(time, _)| *time <= now) {
+            self.deadlines.remove(&(time, id));
+            let Some(pod) = self.pod(id) else { continue };
+            if self.deadline_of(pod) != Some(time) {
+                continue;
+            }
+            match pod.stage {
+                Stage::Admitting { .. } => self.withdraw(id, now),
+                Stage::Waiting => self.update_pod(id, |pod| {
+                    if let Some(waits) = &mut pod.waits {
+                        waits.aside_until = None;
+                    }
+                }),
+                Stage::Unbound { .. } if pod.quota_ends.is_none() => due.push(Due::Reservation(id)),
+                Stage::Held | Stage::Unbound { .. } | Stage::Bound => {
+                    let charge = self.charge_for(pod, now);
+                    self.update_pod(id, |pod| pod.charge = charge);
+                }
+            }
+        }
+        due
+    }
+
+    /// When time alone next changes something about a pod.
+    pub(super) fn deadline_of(&self, pod: &Pod) -> Option<Timestamp> {
+        pod.queue?;
+        match pod.stage {
+            Stage::Admitting { since, .. } => since.checked_add(EXPECTATION_TIMEOUT).ok(),
+            Stage::Waiting => pod.waits.as_ref()?.aside_until,
+            Stage::Unbound { since } if pod.quota_ends.is_none() => {
+                let timeout = SignedDuration::try_from(self.configuration.cardgate.reservation_timeout).ok()?;
+                since.checked_add(timeout).ok()
+            }
+            Stage::Held | Stage::Unbound { .. } | Stage::Bound => pod.quota_ends,
+        }
+    }
+
+    pub(super) fn set_deadline(&mut self, id: PodId) {
+        if let Some(time) = self.pod(id).and_then(|pod| self.deadline_of(pod)) {
+            self.deadlines.insert((time, id));
+        }
+    }
+
+    /// The scheduler could not place a pod that has no controller: it keeps its place, and is looked at again later.
+    pub fn renew_reservation(&mut self, id: PodId, now: Timestamp) {
+        if let Some(pod) = self.pods[id.index()].as_mut() {
+            pod.stage = Stage::Unbound { since: now };
+        }
+        self.set_deadline(id);
+    }
+
+    /// A controller's pod is sent back unplaced: those that come after it stand aside, longer every time.
+    pub fn note_return(&mut self, controller: &Controller, now: Timestamp) {
+        let times = self
+            .returns
+            .get(controller)
+            .map_or(1, |earlier| earlier.times.saturating_add(1));
+        let doubled = FIRST_RETURN.saturating_mul(1_u32.checked_shl(times - 1).unwrap_or(u32::MAX));
+        let aside = SignedDuration::try_from(doubled.min(LONGEST_RETURN)).unwrap_or(SignedDuration::ZERO);
+        let until = now.checked_add(aside).unwrap_or(now);
+        // What was long ago says nothing about today.
+        let forgotten = SignedDuration::try_from(2 * LONGEST_RETURN).unwrap_or(SignedDuration::MAX);
+        self.returns
+            .retain(|_, earlier| now.duration_since(earlier.until) < forgotten);
+        self.returns.insert(controller.clone(), Return { times, until });
+    }
+
+    /// How the pods of a controller have fared.
+    pub(super) fn return_of(&self, controller: Option<&Controller>) -> Option<Return> {
+        self.returns.get(controller?).copied()
+    }
+
+    pub(super) fn after_refused_write(now: Timestamp) -> Option<Timestamp> {
+        now.checked_add(REFUSED_WRITE).ok()
+    }
+}

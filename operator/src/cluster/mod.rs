@@ -1,0 +1,245 @@
+//! What is: nodes with their cards, queues, pods, and what each pod holds. Plain data, updated event by event.
+//!
+//! Every event costs what it changes, not what the cluster holds. Nothing here reads a clock or talks to anybody: time
+//! comes with the event. All sums live beside what they are sums of and are changed by [`Cluster::enter`] and
+//! [`Cluster::leave`] alone.
+
+pub mod amounts;
+mod cards;
+pub mod constraints;
+mod deadlines;
+mod ledger;
+pub mod names;
+pub mod node;
+mod nodes;
+pub mod pod;
+mod pods;
+pub mod queue;
+mod queues;
+pub mod share;
+pub mod waiting;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use crds::configuration::Configuration;
+use crds::lean::TextMap;
+use k8s_openapi::jiff::Timestamp;
+
+pub use cards::Card;
+pub use deadlines::Due;
+use names::{CardId, Names};
+use node::{Node, NodeId};
+use pod::{Controller, Pod, PodId};
+use queue::{Queue, QueueId};
+
+/// Texts that many objects share: label keys and values, namespaces.
+#[derive(Debug, Default)]
+pub struct TextPool(HashSet<Arc<str>>);
+
+impl TextPool {
+    /// The shared copy of `text`.
+    pub fn get(&mut self, text: &str) -> Arc<str> {
+        if let Some(shared) = self.0.get(text) {
+            return Arc::clone(shared);
+        }
+        let shared: Arc<str> = text.into();
+        self.0.insert(Arc::clone(&shared));
+        shared
+    }
+}
+
+/// What a namespace says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Namespace {
+    /// Its labels, which queues select by.
+    pub labels: TextMap<Box<str>>,
+    /// The queue of its pods that name none.
+    pub queue: Option<Box<str>>,
+    epoch: u64,
+}
+
+/// The kinds of objects that are watched, each listed anew by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Nodes.
+    Node,
+    /// Queues.
+    Queue,
+    /// Namespaces.
+    Namespace,
+    /// Pods.
+    Pod,
+}
+
+/// What has changed since it was last reported.
+#[derive(Debug, Default)]
+pub struct Changes {
+    /// Nodes that say something else than before.
+    pub nodes: BTreeSet<NodeId>,
+    /// Nodes whose room is used differently.
+    pub node_usage: BTreeSet<NodeId>,
+    /// Nodes that are gone, by name and uid.
+    pub nodes_gone: Vec<(Arc<str>, Box<str>)>,
+    /// Cards whose nodes have changed.
+    pub cards: BTreeSet<CardId>,
+    /// Cards whose use has changed.
+    pub card_usage: BTreeSet<CardId>,
+    /// Queues that say or hold something else than before.
+    pub queues: BTreeSet<QueueId>,
+}
+
+/// Everything that decisions are made from.
+#[derive(Debug)]
+pub struct Cluster {
+    /// Names seen so far.
+    pub names: Names,
+    configuration: Arc<Configuration>,
+    texts: TextPool,
+    nodes: Vec<Node>,
+    node_ids: HashMap<Arc<str>, NodeId>,
+    free_nodes: Vec<NodeId>,
+    /// Nodes that are there, by name.
+    node_order: Vec<NodeId>,
+    /// Node by node, each change that may make room, oldest first.
+    node_changes: Vec<NodeId>,
+    node_changes_before: u64,
+    /// Where the search for a node goes on for pods that name no card.
+    cursor: usize,
+    cards: Vec<Card>,
+    queues: Vec<Queue>,
+    queue_ids: HashMap<Arc<str>, QueueId>,
+    free_queues: Vec<QueueId>,
+    namespaces: BTreeMap<Box<str>, Namespace>,
+    pods: Vec<Option<Pod>>,
+    pod_ids: HashMap<Arc<str>, PodId>,
+    free_pods: Vec<PodId>,
+    deadlines: BTreeSet<(Timestamp, PodId)>,
+    returns: HashMap<Controller, deadlines::Return>,
+    arrivals: u64,
+    version: u64,
+    epochs: BTreeMap<Kind, u64>,
+    /// What has changed since it was last reported.
+    pub changes: Changes,
+}
+
+impl Cluster {
+    /// An empty cluster.
+    pub fn new(configuration: Arc<Configuration>) -> Self {
+        Self {
+            names: Names::default(),
+            configuration,
+            texts: TextPool::default(),
+            nodes: Vec::new(),
+            node_ids: HashMap::new(),
+            free_nodes: Vec::new(),
+            node_order: Vec::new(),
+            node_changes: Vec::new(),
+            node_changes_before: 0,
+            cursor: 0,
+            cards: Vec::new(),
+            queues: Vec::new(),
+            queue_ids: HashMap::new(),
+            free_queues: Vec::new(),
+            namespaces: BTreeMap::new(),
+            pods: Vec::new(),
+            pod_ids: HashMap::new(),
+            free_pods: Vec::new(),
+            deadlines: BTreeSet::new(),
+            returns: HashMap::new(),
+            arrivals: 0,
+            version: 0,
+            epochs: BTreeMap::new(),
+            changes: Changes::default(),
+        }
+    }
+
+    /// The configuration in force.
+    pub fn configuration(&self) -> &Configuration {
+        &self.configuration
+    }
+
+    /// Puts another configuration in force: what pods hold is counted anew under it, and every refusal looked at again.
+    pub fn set_configuration(&mut self, configuration: Arc<Configuration>, now: Timestamp) {
+        self.configuration = configuration;
+        self.recharge(now, |_| true);
+        self.version += 1;
+    }
+
+    /// Rises whenever a refused pod could now be let in for a reason that no queue and no node knows of.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// A list of all objects of a kind begins: what it does not name is gone when it ends. A list that is broken off and
+    /// begun again forgets nothing.
+    pub fn begin_list(&mut self, kind: Kind) {
+        *self.epochs.entry(kind).or_default() += 1;
+    }
+
+    /// The list is complete.
+    pub fn end_list(&mut self, kind: Kind, now: Timestamp) {
+        let epoch = self.epoch(kind);
+        match kind {
+            Kind::Node => {
+                let stale: Vec<_> = self
+                    .node_order
+                    .iter()
+                    .copied()
+                    .filter(|id| self.node(*id).epoch < epoch)
+                    .collect();
+                for id in stale {
+                    self.remove_node_by_id(id, now);
+                }
+            }
+            Kind::Queue => {
+                let stale = |queue: &&Queue| queue.terms.is_some() && queue.epoch < epoch;
+                let stale: Vec<_> = self
+                    .queues
+                    .iter()
+                    .filter(stale)
+                    .map(|queue| Arc::clone(&queue.name))
+                    .collect();
+                for name in stale {
+                    self.remove_queue(&name);
+                }
+            }
+            Kind::Namespace => {
+                self.namespaces.retain(|_, namespace| namespace.epoch >= epoch);
+                self.version += 1;
+            }
+            Kind::Pod => {
+                let stale = self.pods.iter().flatten().filter(|pod| pod.epoch < epoch);
+                for uid in stale.map(|pod| Arc::clone(&pod.uid)).collect::<Vec<_>>() {
+                    self.remove_pod(&uid);
+                }
+            }
+        }
+    }
+
+    fn epoch(&self, kind: Kind) -> u64 {
+        self.epochs.get(&kind).copied().unwrap_or_default()
+    }
+
+    /// Takes what a namespace says.
+    pub fn apply_namespace(&mut self, name: &str, labels: TextMap<Box<str>>, queue: Option<&str>) {
+        let namespace = Namespace {
+            labels,
+            queue: queue.map(Into::into),
+            epoch: self.epoch(Kind::Namespace),
+        };
+        if self.namespaces.insert(name.into(), namespace.clone()) != Some(namespace) {
+            self.version += 1;
+        }
+    }
+
+    /// Forgets a namespace.
+    pub fn remove_namespace(&mut self, name: &str) {
+        self.namespaces.remove(name);
+    }
+
+    /// What a namespace says.
+    pub fn namespace(&self, name: &str) -> Option<&Namespace> {
+        self.namespaces.get(name)
+    }
+}

@@ -1,0 +1,156 @@
+//! Nodes come, change and go.
+
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::amounts::Amounts;
+use super::node::{Node, NodeId, Offer};
+use super::{Cluster, Kind};
+
+/// How many node changes are remembered. A refusal that is older looks at every node again.
+const REMEMBERED_CHANGES: usize = 1 << 16;
+
+impl Cluster {
+    /// Takes what a node says. Nothing happens when it says what it said before, as in every heartbeat.
+    pub fn apply_node(&mut self, node: &crds::node::Node<Box<str>>, now: Timestamp) {
+        let Some(name) = node.metadata.name.as_deref() else {
+            return;
+        };
+        let id = self.node_id(name);
+        let offer = Offer::read(node, &mut self.names, &mut self.texts);
+        let epoch = self.epoch(Kind::Node);
+        let known = &mut self.nodes[id.index()];
+        known.epoch = epoch;
+        if known.offer.as_ref() == Some(&offer) {
+            return;
+        }
+        let replaced = known
+            .offer
+            .as_ref()
+            .filter(|old| old.uid != offer.uid)
+            .map(|old| old.uid.clone());
+        let before = known.offer.replace(offer);
+        if let Some(uid) = replaced {
+            let name = Arc::clone(&self.node(id).name);
+            self.changes.nodes_gone.push((name, uid));
+        }
+        if before.is_none() {
+            let place = self
+                .node_order
+                .partition_point(|other| self.node(*other).name < self.node(id).name);
+            self.node_order.insert(place, id);
+        }
+        self.changes.nodes.insert(id);
+        self.note_node_change(id);
+        self.cards_changed(id, before.as_ref(), now);
+    }
+
+    /// Forgets what a node said; what its pods hold of their queues stays until they go.
+    pub fn remove_node(&mut self, name: &str, now: Timestamp) {
+        if let Some(id) = self.node_ids.get(name).copied() {
+            self.remove_node_by_id(id, now);
+        }
+    }
+
+    pub(super) fn remove_node_by_id(&mut self, id: NodeId, now: Timestamp) {
+        let Some(offer) = self.nodes[id.index()].offer.take() else {
+            return;
+        };
+        self.node_order.retain(|other| *other != id);
+        self.changes
+            .nodes_gone
+            .push((Arc::clone(&self.node(id).name), offer.uid.clone()));
+        self.changes.nodes.remove(&id);
+        self.changes.node_usage.remove(&id);
+        self.cards_changed(id, Some(&offer), now);
+        self.forget_empty_node(id);
+    }
+
+    /// The node with this id.
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.index()]
+    }
+
+    /// The node with this name.
+    pub fn node_named(&self, name: &str) -> Option<NodeId> {
+        self.node_ids.get(name).copied()
+    }
+
+    /// The nodes that are there, by name.
+    pub fn nodes_by_name(&self) -> &[NodeId] {
+        &self.node_order
+    }
+
+    /// The id of a node, whether it is there or only named by a pod.
+    pub(super) fn node_id(&mut self, name: &str) -> NodeId {
+        if let Some(id) = self.node_ids.get(name) {
+            return *id;
+        }
+        let name: Arc<str> = name.into();
+        let node = Node::new(Arc::clone(&name));
+        let id = if let Some(id) = self.free_nodes.pop() {
+            self.nodes[id.index()] = node;
+            id
+        } else {
+            self.nodes.push(node);
+            NodeId(u32::try_from(self.nodes.len() - 1).unwrap_or(u32::MAX))
+        };
+        self.node_ids.insert(name, id);
+        id
+    }
+
+    /// A pod takes room on a node.
+    pub(super) fn take_room(&mut self, id: NodeId, request: &Amounts) {
+        let node = &mut self.nodes[id.index()];
+        node.used.add_all(request);
+        node.pods += 1;
+        self.usage_changed(id);
+    }
+
+    /// A pod gives its room back.
+    pub(super) fn give_room_back(&mut self, id: NodeId, request: &Amounts) {
+        let node = &mut self.nodes[id.index()];
+        node.used.subtract_all(request);
+        node.pods -= 1;
+        self.usage_changed(id);
+        self.note_node_change(id);
+        self.forget_empty_node(id);
+    }
+
+    fn usage_changed(&mut self, id: NodeId) {
+        let Some(offer) = self.nodes[id.index()].offer.as_ref() else {
+            return;
+        };
+        if !offer.cards.is_empty() {
+            self.changes.node_usage.insert(id);
+            self.changes.card_usage.extend(offer.cards.iter().map(|card| card.card));
+        }
+    }
+
+    fn forget_empty_node(&mut self, id: NodeId) {
+        let node = &self.nodes[id.index()];
+        if node.offer.is_none() && node.pods == 0 && self.node_ids.remove(&node.name).is_some() {
+            self.free_nodes.push(id);
+        }
+    }
+
+    /// How many node changes have happened.
+    pub fn node_change_count(&self) -> u64 {
+        self.node_changes_before + self.node_changes.len() as u64
+    }
+
+    /// The nodes that may have got room since `count` changes had happened; none when that is too long ago to know.
+    pub fn nodes_changed_since(&self, count: u64) -> Option<&[NodeId]> {
+        let start = usize::try_from(count.checked_sub(self.node_changes_before)?).ok()?;
+        self.node_changes.get(start..)
+    }
+
+    fn note_node_change(&mut self, id: NodeId) {
+        if self.node_changes.len() == REMEMBERED_CHANGES {
+            self.node_changes_before += self.node_changes.len() as u64;
+            self.node_changes.clear();
+        }
+        self.node_changes.push(id);
+    }
+}

@@ -1,0 +1,197 @@
+//! One pod: what it asks for, how far it has come, and what it holds.
+
+use std::sync::Arc;
+
+use crds::card::CardAlternatives;
+use crds::keys::{CARD_ASSIGNED, CARD_NAME, GATE, QUEUE_NAME};
+use crds::managed::is_managed;
+use crds::pod_request::pod_request;
+use k8s_openapi::jiff::Timestamp;
+
+use super::amounts::{Amounts, Dimension};
+use super::constraints::NodeConstraints;
+use super::names::{CardId, Names, ResourceId};
+use super::node::NodeId;
+use super::queue::QueueId;
+use super::waiting::{Place, Shape, Task};
+use crate::policies::Reason;
+
+/// A pod's place in the cluster's table of pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PodId(pub(super) u32);
+
+impl PodId {
+    /// The place of this pod in tables by pod.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// How far a pod has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Only Cardgate's gate holds it.
+    Waiting,
+    /// Another gate holds it, or it is being deleted before it ran: no quota is held, and it is not its turn.
+    Held,
+    /// Let in, but not yet seen without its gate: events that still show the gate are older than the decision.
+    Admitting {
+        /// When it was let in.
+        since: Timestamp,
+        /// Whether the API server has confirmed the patch.
+        written: bool,
+    },
+    /// Without a gate and not on a node yet.
+    Unbound {
+        /// When it was first seen so.
+        since: Timestamp,
+    },
+    /// On a node.
+    Bound,
+}
+
+/// What a pod holds of its queue. Kept with the pod, so that exactly this is given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Charge {
+    /// The card it is charged for, and how many.
+    pub card: Option<(CardId, i64)>,
+    /// Whether CPU and memory are charged too (Capacity Card, **Plugin Configuration**: `cardUnlimitedCpuMemory`).
+    pub cpu_and_memory: bool,
+}
+
+/// How a pod waits.
+#[derive(Debug, Clone)]
+pub struct Waits {
+    /// What it has in common with others.
+    pub shape: Arc<Shape>,
+    /// Its place among those.
+    pub place: Place,
+    /// What counts as requested while it waits: its first card.
+    pub asked: Charge,
+    /// Where it stands aside for a while: until when.
+    pub aside_until: Option<Timestamp>,
+}
+
+/// The owner that made a pod and will make another in its place.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Controller(pub Box<str>);
+
+/// One pod.
+#[derive(Debug)]
+pub struct Pod {
+    /// Unique id.
+    pub uid: Arc<str>,
+    /// Namespace.
+    pub namespace: Arc<str>,
+    /// Name.
+    pub name: Box<str>,
+    /// When it was created.
+    pub created: Timestamp,
+    /// The queue it is charged to; none where Cardgate does not manage the pod.
+    pub queue: Option<QueueId>,
+    /// What it asks for.
+    pub task: Task,
+    /// How far it has come.
+    pub stage: Stage,
+    /// What it holds of its queue.
+    pub charge: Option<Charge>,
+    /// The node whose room it holds: the one it is bound to, or expected on.
+    pub room: Option<NodeId>,
+    /// Where it is being deleted: when its quota is given back, gone or not.
+    pub quota_ends: Option<Timestamp>,
+    /// The card written on it when it was let in.
+    pub assigned: Option<CardId>,
+    /// The controller that will replace it.
+    pub controller: Option<Controller>,
+    /// Whether it has any annotation.
+    pub has_annotations: bool,
+    /// How it waits; kept until it is seen without its gate, in case the decision can't be carried out.
+    pub waits: Option<Waits>,
+    /// The reason it was told last.
+    pub told: Option<Reason>,
+    pub(super) epoch: u64,
+}
+
+impl Pod {
+    /// What the charge comes to, by dimension.
+    pub fn charged(&self, charge: Charge) -> impl Iterator<Item = (Dimension, i64)> + '_ {
+        let exempt = move |dimension| match dimension {
+            Dimension::Resource(ResourceId::CPU | ResourceId::MEMORY) => !charge.cpu_and_memory,
+            _ => false,
+        };
+        let resources = self
+            .task
+            .request
+            .iter()
+            .filter(move |(dimension, _)| !exempt(*dimension));
+        resources.chain(charge.card.map(|(card, count)| (Dimension::Card(card), count)))
+    }
+}
+
+/// What is read of a pod before it finds its place in the cluster.
+pub(super) struct Reading {
+    pub task: Task,
+    pub constraints: NodeConstraints,
+    pub assigned: Option<CardId>,
+    pub managed: bool,
+    pub own_gate: bool,
+    pub foreign_gate: bool,
+    pub queue_annotation: Option<Box<str>>,
+    pub controller: Option<Controller>,
+}
+
+/// Reads what a pod asks for. What can't be read makes the task unreadable, with the reason for the user.
+pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &mut Names) -> Reading {
+    let managed = is_managed(pod, namespace);
+    let annotations = &pod.metadata.annotations;
+    let mut unreadable = None;
+
+    let mut cards = Vec::new();
+    if let Some(text) = annotations.get(CARD_NAME).filter(|_| managed) {
+        match CardAlternatives::parse(text) {
+            Ok(alternatives) => cards.extend(alternatives.iter().map(|name| names.card(name))),
+            Err(error) => unreadable = Some(format!("annotation {CARD_NAME}: {error}").into()),
+        }
+    }
+    let mut request = Vec::new();
+    match pod_request(&pod.spec) {
+        Ok(resources) => {
+            request.extend(
+                resources
+                    .iter()
+                    .map(|(name, amount)| (Dimension::Resource(names.resource(name)), amount)),
+            );
+        }
+        Err(error) => unreadable = unreadable.or(Some(error.to_string().into())),
+    }
+    request.retain(|(dimension, _)| *dimension != Dimension::Resource(ResourceId::PODS));
+    request.push((Dimension::Resource(ResourceId::PODS), 1));
+
+    let controllers = pod
+        .metadata
+        .owner_references
+        .iter()
+        .filter(|owner| owner.controller == Some(true));
+    let controller = controllers.into_iter().next().map(|owner| {
+        let text = |field: &Option<Box<str>>| field.clone().unwrap_or_default();
+        Controller(format!("{}/{}/{}", namespace, text(&owner.kind), text(&owner.name)).into())
+    });
+    Reading {
+        assigned: annotations.get(CARD_ASSIGNED).map(|name| names.card(name)),
+        queue_annotation: annotations.get(QUEUE_NAME).map(Into::into),
+        own_gate: pod.spec.has_gate(GATE),
+        foreign_gate: pod
+            .spec
+            .scheduling_gates
+            .iter()
+            .any(|gate| gate.name.as_deref() != Some(GATE)),
+        constraints: NodeConstraints::take(&mut pod.spec),
+        task: Task {
+            request: Arc::new(request.into_iter().collect::<Amounts>()),
+            cards: cards.into(),
+            unreadable,
+        },
+        managed,
+        controller,
+    }
+}

@@ -1,0 +1,314 @@
+//! Pods come, change, are let in, and go.
+
+use std::sync::Arc;
+
+use crds::keys::GATE;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use super::names::CardId;
+use super::node::NodeId;
+use super::pod::{self, Pod, PodId, Reading, Stage, Waits};
+use super::waiting::{Place, Shape};
+use super::{Cluster, Kind};
+use crate::policies::Reason;
+
+impl Cluster {
+    /// Takes what a pod says.
+    pub fn apply_pod(&mut self, mut pod: crds::pod::Pod<Box<str>>, now: Timestamp) {
+        let (Some(uid), Some(name)) = (pod.metadata.uid.take(), pod.metadata.name.take()) else {
+            return;
+        };
+        let namespace = self.texts.get(pod.metadata.namespace.as_deref().unwrap_or_default());
+        if matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed")) {
+            self.remove_pod(&uid);
+            return;
+        }
+        let epoch = self.epoch(Kind::Pod);
+        let known = self.pod_ids.get(&*uid).copied();
+        if let Some(old) = known.and_then(|id| self.pods[id.index()].as_mut()) {
+            old.epoch = epoch;
+            // Seen later, but written earlier than the decision.
+            if matches!(old.stage, Stage::Admitting { .. }) && pod.spec.has_gate(GATE) {
+                return;
+            }
+        }
+        let reading = pod::read(&mut pod, &namespace, &mut self.names);
+        let queue = reading.managed.then(|| {
+            let name = reading
+                .queue_annotation
+                .clone()
+                .or_else(|| self.namespace(&namespace)?.queue.clone());
+            self.queue_id(
+                name.as_deref()
+                    .unwrap_or(&Arc::clone(&self.configuration).cardgate.default_queue),
+            )
+        });
+        let bound_to = pod
+            .spec
+            .node_name
+            .as_deref()
+            .filter(|node| !node.is_empty())
+            .map(|node| self.node_id(node));
+        let old = known.and_then(|id| self.pod(id));
+        let deleted = pod
+            .metadata
+            .deletion_timestamp
+            .as_deref()
+            .and_then(|time| time.parse::<Timestamp>().ok());
+        let stage = stage(&reading, bound_to, deleted.is_some(), old, now);
+        let mut new = Pod {
+            created: parse_time(pod.metadata.creation_timestamp.as_deref(), now),
+            namespace,
+            name,
+            queue,
+            stage,
+            charge: None,
+            // Until the scheduler has said where, a pod is expected where the decision expected it.
+            room: bound_to
+                .or_else(|| old?.room)
+                .filter(|_| matches!(stage, Stage::Bound | Stage::Unbound { .. })),
+            quota_ends: deleted.map(|time| self.quota_end(time)),
+            assigned: reading.assigned,
+            controller: reading.controller.clone(),
+            has_annotations: !pod.metadata.annotations.is_empty(),
+            waits: None,
+            told: old.and_then(|old| old.told),
+            epoch,
+            uid: old.map_or_else(|| uid.into(), |old| Arc::clone(&old.uid)),
+            task: reading.task.clone(),
+        };
+        new.charge = self.charge_for(&new, now);
+        if let (Stage::Waiting, Some(queue)) = (stage, queue) {
+            new.waits = Some(self.waits(&new, queue, reading, pod.spec.priority.unwrap_or(0), now));
+        }
+        match known {
+            Some(id) => self.replace_pod(id, new),
+            None => self.add_pod(new),
+        }
+    }
+
+    fn waits(
+        &mut self,
+        pod: &Pod,
+        queue: super::queue::QueueId,
+        reading: Reading,
+        priority: i32,
+        now: Timestamp,
+    ) -> Waits {
+        let returned = self.return_of(pod.controller.as_ref());
+        let old = self
+            .pod_ids
+            .get(&pod.uid)
+            .and_then(|id| self.pod(*id))
+            .and_then(|old| old.waits.clone());
+        let arrival = old.as_ref().map_or_else(
+            || {
+                self.arrivals += 1;
+                self.arrivals
+            },
+            |old| old.place.arrival,
+        );
+        Waits {
+            shape: Arc::new(Shape {
+                queue,
+                namespace: Arc::clone(&pod.namespace),
+                priority,
+                task: reading.task,
+                constraints: reading.constraints,
+            }),
+            place: Place {
+                returns: returned.map_or(0, |returned| returned.times),
+                created: pod.created,
+                arrival,
+                pod: PodId(u32::MAX),
+            },
+            asked: self.charge(pod, pod.task.cards.first().copied()),
+            aside_until: match old {
+                Some(old) => old.aside_until,
+                None => returned.map(|returned| returned.until),
+            }
+            .filter(|until| *until > now),
+        }
+    }
+
+    fn add_pod(&mut self, pod: Pod) {
+        if let Some(queue) = pod.queue {
+            self.queues[queue.index()].members += 1;
+        }
+        let id = if let Some(id) = self.free_pods.pop() {
+            id
+        } else {
+            self.pods.push(None);
+            PodId(u32::try_from(self.pods.len() - 1).unwrap_or(u32::MAX))
+        };
+        self.pod_ids.insert(Arc::clone(&pod.uid), id);
+        self.put_pod(id, pod);
+    }
+
+    fn replace_pod(&mut self, id: PodId, pod: Pod) {
+        let Some(old) = self.pod(id) else { return };
+        let same_waits = match (&old.waits, &pod.waits) {
+            (Some(old), Some(new)) => old.shape == new.shape && old.aside_until == new.aside_until,
+            (None, None) => true,
+            _ => false,
+        };
+        let same = same_waits
+            && old.has_annotations == pod.has_annotations
+            && (old.queue, &old.task, old.charge, old.room, old.quota_ends, old.stage)
+                == (pod.queue, &pod.task, pod.charge, pod.room, pod.quota_ends, pod.stage);
+        if same {
+            return;
+        }
+        let old_queue = old.queue;
+        if let Some(queue) = pod.queue {
+            self.queues[queue.index()].members += 1;
+        }
+        self.leave(id);
+        if let Some(queue) = old_queue {
+            self.queues[queue.index()].members -= 1;
+            self.forget_empty_queue(queue);
+        }
+        self.put_pod(id, pod);
+    }
+
+    fn put_pod(&mut self, id: PodId, mut pod: Pod) {
+        if let Some(waits) = &mut pod.waits {
+            waits.place.pod = id;
+        }
+        self.pods[id.index()] = Some(pod);
+        self.enter(id);
+        self.set_deadline(id);
+    }
+
+    /// Forgets a pod and gives back all that it held.
+    pub fn remove_pod(&mut self, uid: &str) {
+        let Some(id) = self.pod_ids.remove(uid) else { return };
+        self.leave(id);
+        let Some(pod) = self.pods[id.index()].take() else {
+            return;
+        };
+        self.free_pods.push(id);
+        if let Some(queue) = pod.queue {
+            self.queues[queue.index()].members -= 1;
+            self.forget_empty_queue(queue);
+        }
+    }
+
+    /// The pod with this id.
+    pub fn pod(&self, id: PodId) -> Option<&Pod> {
+        self.pods.get(id.index())?.as_ref()
+    }
+
+    /// The pod with this unique id.
+    pub fn pod_with_uid(&self, uid: &str) -> Option<PodId> {
+        self.pod_ids.get(uid).copied()
+    }
+
+    /// All pods.
+    pub fn pods(&self) -> impl Iterator<Item = &Pod> {
+        self.pods.iter().flatten()
+    }
+
+    /// Lets a waiting pod in: from now on it holds its quota, and room where it is expected.
+    pub fn admit(&mut self, id: PodId, card: Option<CardId>, expected_on: Option<NodeId>, now: Timestamp) {
+        let Some(charge) = self.pod(id).map(|pod| self.charge(pod, card)) else {
+            return;
+        };
+        self.update_pod(id, |pod| {
+            pod.stage = Stage::Admitting {
+                since: now,
+                written: false,
+            };
+            pod.assigned = card;
+            pod.charge = Some(charge);
+            pod.room = expected_on;
+        });
+        self.set_deadline(id);
+    }
+
+    /// The API server has confirmed an admission.
+    pub fn confirm(&mut self, uid: &str) {
+        let Some(pod) = self.pod_ids.get(uid).and_then(|id| self.pods[id.index()].as_mut()) else {
+            return;
+        };
+        if let Stage::Admitting { written, .. } = &mut pod.stage {
+            *written = true;
+        }
+    }
+
+    /// The API server has refused an admission: the pod waits again, and stands aside for a moment.
+    pub fn refuse(&mut self, uid: &str, now: Timestamp) {
+        let Some(id) = self.pod_with_uid(uid) else { return };
+        self.withdraw(id, now);
+    }
+
+    /// Takes back the decision to let a pod in.
+    pub(super) fn withdraw(&mut self, id: PodId, now: Timestamp) {
+        if !self
+            .pod(id)
+            .is_some_and(|pod| matches!(pod.stage, Stage::Admitting { .. }))
+        {
+            return;
+        }
+        self.update_pod(id, |pod| {
+            pod.stage = Stage::Waiting;
+            pod.assigned = None;
+            pod.charge = None;
+            pod.room = None;
+            if let Some(waits) = &mut pod.waits {
+                waits.aside_until = Self::after_refused_write(now);
+            }
+        });
+        self.set_deadline(id);
+    }
+
+    /// Remembers what a waiting pod has been told.
+    pub fn tell(&mut self, id: PodId, reason: Reason) {
+        let Some(pod) = self.pods[id.index()].as_mut() else {
+            return;
+        };
+        pod.told = Some(reason);
+        if let (Some(queue), Some(waits)) = (pod.queue, &pod.waits) {
+            let (shape, place) = (Arc::clone(&waits.shape), waits.place);
+            let waiting = &mut self.queues[queue.index()].waiting;
+            if let Some(group) = waiting
+                .group_of(&shape)
+                .map(|(id, _)| id)
+                .and_then(|id| waiting.group_mut(id))
+            {
+                group.untold.remove(&place);
+            }
+        }
+    }
+
+    /// When a pod that is deleted by `deletion` gives its quota back, gone or not. The deletion's time includes the
+    /// grace period.
+    fn quota_end(&self, deletion: Timestamp) -> Timestamp {
+        let timeout = SignedDuration::try_from(self.configuration.cardgate.terminating_timeout);
+        timeout
+            .ok()
+            .and_then(|timeout| deletion.checked_add(timeout).ok())
+            .unwrap_or(Timestamp::MAX)
+    }
+}
+
+/// An object without a readable time of creation is as young as can be.
+fn parse_time(text: Option<&str>, now: Timestamp) -> Timestamp {
+    text.and_then(|text| text.parse().ok()).unwrap_or(now)
+}
+
+fn stage(reading: &Reading, bound_to: Option<NodeId>, deleting: bool, old: Option<&Pod>, now: Timestamp) -> Stage {
+    if bound_to.is_some() {
+        return Stage::Bound;
+    }
+    if reading.own_gate && reading.managed && !reading.foreign_gate && !deleting {
+        return Stage::Waiting;
+    }
+    if reading.own_gate || reading.foreign_gate {
+        return Stage::Held;
+    }
+    match old.map(|old| old.stage) {
+        Some(Stage::Unbound { since }) => Stage::Unbound { since },
+        _ => Stage::Unbound { since: now },
+    }
+}

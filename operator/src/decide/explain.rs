@@ -1,0 +1,197 @@
+//! Why a pod waits, in words and numbers that a user can act on.
+
+use crds::keys::{CARD_NAME, CARD_QUOTA, QUEUE_NAMESPACES};
+
+use super::fit;
+use crate::cluster::Cluster;
+use crate::cluster::amounts::Dimension;
+use crate::cluster::names::{CardId, ResourceId};
+use crate::cluster::queue::Queue;
+use crate::cluster::waiting::Shape;
+use crate::policies::Reason;
+use crate::policies::card_quota::Check;
+
+/// The message for a refusal, with the numbers of this moment.
+pub(super) fn explain(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
+    let queue = cluster.queue(shape.queue);
+    let name = &queue.name;
+    let problem = || {
+        queue
+            .terms
+            .as_ref()
+            .and_then(|terms| terms.problem())
+            .unwrap_or("it can't be read")
+    };
+    match reason {
+        Reason::GetTaskRequestResourceFailed => unreadable(cluster, shape),
+        Reason::EmptyQueueCapability => {
+            format!("queue {name} has neither spec.capability nor a card quota: set the annotation {CARD_QUOTA} on it")
+        }
+        Reason::InsufficientCpuQuota => insufficient(queue, shape, ResourceId::CPU, "CPU", format_cpu),
+        Reason::InsufficientMemoryQuota => insufficient(queue, shape, ResourceId::MEMORY, "memory", format_bytes),
+        Reason::InsufficientScalarQuota => insufficient_cards(cluster, queue, shape),
+        Reason::QueueNotFound => format!("queue {name} does not exist: create it, or name another queue"),
+        Reason::QueueNotOpen => {
+            let state = queue
+                .terms
+                .as_ref()
+                .and_then(|terms| terms.closed.as_deref())
+                .unwrap_or("Open");
+            format!("queue {name} is {state}, not Open: it takes no pods until it is opened")
+        }
+        Reason::QueueInvalid => format!("queue {name} can't be used until it is mended: {}", problem()),
+        Reason::NamespaceNotAllowed => format!(
+            "queue {name} is not for namespace {}: its annotation {QUEUE_NAMESPACES} selects other namespaces",
+            shape.namespace
+        ),
+        Reason::NoNodeFits | Reason::NodesExcluded => no_node(cluster, shape, reason),
+    }
+}
+
+fn unreadable(cluster: &Cluster, shape: &Shape) -> String {
+    if let Some(text) = &shape.task.unreadable {
+        return text.to_string();
+    }
+    let unknown: Vec<_> = names(
+        cluster,
+        shape
+            .task
+            .cards
+            .iter()
+            .copied()
+            .filter(|card| cluster.resource_of(*card).is_none()),
+    );
+    if unknown.len() == shape.task.cards.len() {
+        return format!(
+            "annotation {CARD_NAME}: no node has {} yet; kubectl get cardtypes lists the cards of the cluster",
+            unknown.join(" or ")
+        );
+    }
+    let known = shape
+        .task
+        .cards
+        .iter()
+        .find_map(|card| Some((*card, cluster.resource_of(*card)?)));
+    known.map_or_else(String::new, |(card, resource)| {
+        let resource = cluster.names.resource_name(resource);
+        let card = cluster.names.card_name(card);
+        format!("annotation {CARD_NAME} names {card}, which is requested as {resource}: no container requests it")
+    })
+}
+
+fn insufficient(
+    queue: &Queue,
+    shape: &Shape,
+    resource: ResourceId,
+    what: &str,
+    format: impl Fn(i128) -> String,
+) -> String {
+    let dimension = Dimension::Resource(resource);
+    let quota = queue.quota().map_or(0, |quota| quota.limit(dimension));
+    format!(
+        "queue {}: {what} asked {}, used {}, quota {}",
+        queue.name,
+        format(i128::from(shape.task.count(resource))),
+        format(queue.allocated.get(dimension)),
+        format(i128::from(quota)),
+    )
+}
+
+fn insufficient_cards(cluster: &Cluster, queue: &Queue, shape: &Shape) -> String {
+    let Some(quota) = queue.quota() else {
+        return String::new();
+    };
+    let check = Check {
+        arguments: &cluster.configuration().capacity_card,
+        quota,
+        allocated: &queue.allocated,
+        task: &shape.task,
+        resource_of: |card| cluster.resource_of(card),
+    };
+    let cards: Vec<_> = check
+        .known_alternatives()
+        .map(|(card, asked)| {
+            let used = queue.allocated.get(Dimension::Card(card));
+            let quota = quota.limit(Dimension::Card(card));
+            format!(
+                "{} asked {asked}, used {used}, quota {quota}",
+                cluster.names.card_name(card)
+            )
+        })
+        .collect();
+    format!("queue {}: {}", queue.name, cards.join("; "))
+}
+
+fn no_node(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
+    let said = |census: fit::Census, what: &str| {
+        let parts = [
+            (census.lack_room, "without enough room"),
+            (
+                census.excluded,
+                "excluded by the pod's node selector, affinity or tolerations",
+            ),
+            (census.unusable, "not ready or cordoned"),
+        ];
+        let parts: Vec<_> = parts
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, text)| format!("{count} {text}"))
+            .collect();
+        format!(
+            "{} {what}: {}",
+            census.nodes,
+            if parts.is_empty() {
+                "none".to_owned()
+            } else {
+                parts.join(", ")
+            }
+        )
+    };
+    let known: Vec<_> = shape
+        .task
+        .cards
+        .iter()
+        .copied()
+        .filter(|card| cluster.resource_of(*card).is_some())
+        .collect();
+    let parts: Vec<_> = if known.is_empty() {
+        vec![said(fit::census(cluster, shape, None), "nodes")]
+    } else {
+        let of = |card| {
+            said(
+                fit::census(cluster, shape, Some(card)),
+                &format!("nodes with {}", cluster.names.card_name(card)),
+            )
+        };
+        known.into_iter().map(of).collect()
+    };
+    let lead = if reason == Reason::NodesExcluded {
+        "the pod excludes every node that has what it asks for"
+    } else {
+        "no node can take the pod now"
+    };
+    format!("{lead}: {}", parts.join("; "))
+}
+
+fn names(cluster: &Cluster, cards: impl Iterator<Item = CardId>) -> Vec<String> {
+    cards.map(|card| cluster.names.card_name(card).to_owned()).collect()
+}
+
+/// Whole cores where they are whole, else milli.
+fn format_cpu(milli: i128) -> String {
+    if milli % 1000 == 0 {
+        (milli / 1000).to_string()
+    } else {
+        format!("{milli}m")
+    }
+}
+
+/// The largest binary unit that loses nothing.
+fn format_bytes(bytes: i128) -> String {
+    let units = [(40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki")];
+    let fitting = units.iter().find(|(shift, _)| bytes != 0 && bytes % (1 << shift) == 0);
+    fitting.map_or_else(
+        || bytes.to_string(),
+        |(shift, unit)| format!("{}{unit}", bytes >> shift),
+    )
+}

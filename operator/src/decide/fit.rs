@@ -1,0 +1,149 @@
+//! Fit: some node can take a pod now, as the scheduler would see it.
+
+use crate::cluster::Cluster;
+use crate::cluster::names::CardId;
+use crate::cluster::node::{Node, NodeId};
+use crate::cluster::waiting::{Refused, Shape};
+use crate::policies::Reason;
+
+/// A search for a node that goes on where the last one of the same shape ended: what had no room then has none now,
+/// unless it has changed since.
+pub(super) struct Search {
+    earlier: Option<Refused>,
+    searched: u64,
+    /// Whether some node only lacks room.
+    lacks_room: bool,
+    /// Whether some node is excluded by what the pod says.
+    excluded: bool,
+}
+
+/// What one node says to a pod.
+enum Answer {
+    Takes,
+    LacksRoom,
+    Excluded,
+    /// Gone, or it means another resource by the card's name.
+    Unrelated,
+}
+
+impl Search {
+    pub(super) fn new(earlier: Option<Refused>) -> Self {
+        Self {
+            earlier,
+            searched: 0,
+            lacks_room: false,
+            excluded: false,
+        }
+    }
+
+    /// The node that the pod is expected on, with this card: nodes take turns, as under the scheduler's own spreading.
+    pub(super) fn find(&mut self, cluster: &mut Cluster, shape: &Shape, card: Option<CardId>) -> Option<NodeId> {
+        let bit = card.map_or(1, card_bit);
+        let earlier = self.earlier.filter(|earlier| bit != 0 && earlier.searched & bit != 0);
+        let changed = earlier.and_then(|earlier| {
+            self.lacks_room |= earlier.reason == Reason::NoNodeFits;
+            self.excluded |= earlier.reason == Reason::NodesExcluded;
+            cluster.nodes_changed_since(earlier.node_changes)
+        });
+        let candidates = match card {
+            Some(card) => cluster.card(card).map_or(&[][..], |card| &card.nodes),
+            None => cluster.nodes_by_name(),
+        };
+        self.searched |= bit;
+        if let Some(changed) = changed.filter(|changed| changed.len() < candidates.len()) {
+            let mut changed = changed.to_vec();
+            changed.sort_unstable();
+            changed.dedup();
+            return changed.into_iter().find(|node| self.ask(cluster, shape, card, *node));
+        }
+        let start = cluster.cursor(card).min(candidates.len());
+        let turn = (start..candidates.len()).chain(0..start);
+        let found = turn
+            .map(|place| (place, candidates[place]))
+            .find(|(_, node)| self.ask(cluster, shape, card, *node));
+        let (place, node) = found?;
+        cluster.set_cursor(card, place + 1);
+        Some(node)
+    }
+
+    /// Why no node was found.
+    pub(super) fn reason(&self) -> Reason {
+        if self.excluded && !self.lacks_room {
+            Reason::NodesExcluded
+        } else {
+            Reason::NoNodeFits
+        }
+    }
+
+    /// The cards that were searched for, as bits.
+    pub(super) fn searched(&self) -> u64 {
+        self.searched
+    }
+
+    fn ask(&mut self, cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: NodeId) -> bool {
+        match ask(cluster, shape, card, cluster.node(node)) {
+            Answer::Takes => return true,
+            Answer::LacksRoom => self.lacks_room = true,
+            Answer::Excluded => self.excluded = true,
+            Answer::Unrelated => {}
+        }
+        false
+    }
+}
+
+/// A bit for a card, where there is one: with more than 64 cards some are searched for anew every time.
+fn card_bit(card: CardId) -> u64 {
+    u32::try_from(card.index())
+        .ok()
+        .and_then(|index| 1_u64.checked_shl(index))
+        .unwrap_or(0)
+}
+
+fn ask(cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: &Node) -> Answer {
+    let Some(offer) = &node.offer else {
+        return Answer::Unrelated;
+    };
+    let meant = |card| node.card(card).map(|card| card.resource) == cluster.resource_of(card);
+    if !card.is_none_or(meant) {
+        return Answer::Unrelated;
+    }
+    let has_room = shape.task.request.fit(&node.used, &offer.allocatable);
+    if shape
+        .constraints
+        .check(&node.name, |key| offer.label(key), &offer.taints)
+        .is_err()
+    {
+        return Answer::Excluded;
+    }
+    if has_room { Answer::Takes } else { Answer::LacksRoom }
+}
+
+/// How many nodes say what, for people.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Census {
+    pub nodes: usize,
+    pub lack_room: usize,
+    pub excluded: usize,
+    pub unusable: usize,
+}
+
+/// Asks every node that has the card, or every node. Only for messages: it looks at all of them.
+pub(super) fn census(cluster: &Cluster, shape: &Shape, card: Option<CardId>) -> Census {
+    let candidates = match card {
+        Some(card) => cluster.card(card).map_or(&[][..], |card| &card.nodes),
+        None => cluster.nodes_by_name(),
+    };
+    let mut census = Census {
+        nodes: candidates.len(),
+        ..Census::default()
+    };
+    for node in candidates.iter().map(|node| cluster.node(*node)) {
+        match ask(cluster, shape, card, node) {
+            Answer::LacksRoom => census.lack_room += 1,
+            Answer::Excluded if node.offer.as_ref().is_some_and(|offer| !offer.is_usable()) => census.unusable += 1,
+            Answer::Excluded => census.excluded += 1,
+            Answer::Takes | Answer::Unrelated => {}
+        }
+    }
+    census
+}

@@ -1,0 +1,6 @@
+//! The policies: one module per document, each pure, each in the document's own terms.
+
+pub mod card_quota;
+mod reason;
+
+pub use reason::Reason;

@@ -1,0 +1,62 @@
+//! Why a pod waits, in one word: what conditions, events and metrics say.
+
+/// Why a pod waits. The first five are the Capacity Card document's own (**Event Recording**).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reason {
+    /// The request can't be read, or names no card that the cluster has.
+    GetTaskRequestResourceFailed,
+    /// The queue has neither capability nor card quota.
+    EmptyQueueCapability,
+    /// Not enough CPU left in the queue.
+    InsufficientCpuQuota,
+    /// Not enough memory left in the queue.
+    InsufficientMemoryQuota,
+    /// Not enough of any acceptable card left in the queue.
+    InsufficientScalarQuota,
+    /// The queue does not exist.
+    QueueNotFound,
+    /// The queue takes no pods at the moment.
+    QueueNotOpen,
+    /// What the queue says can't be read.
+    QueueInvalid,
+    /// The queue is not for this namespace.
+    NamespaceNotAllowed,
+    /// The quota allows it, but no node can take it now.
+    NoNodeFits,
+    /// The pod's own node selector, affinity or missing tolerations exclude every node with the card.
+    NodesExcluded,
+}
+
+impl Reason {
+    /// All reasons, for metrics that show each from the start.
+    pub const ALL: [Self; 11] = [
+        Self::GetTaskRequestResourceFailed,
+        Self::EmptyQueueCapability,
+        Self::InsufficientCpuQuota,
+        Self::InsufficientMemoryQuota,
+        Self::InsufficientScalarQuota,
+        Self::QueueNotFound,
+        Self::QueueNotOpen,
+        Self::QueueInvalid,
+        Self::NamespaceNotAllowed,
+        Self::NoNodeFits,
+        Self::NodesExcluded,
+    ];
+
+    /// The word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::GetTaskRequestResourceFailed => "GetTaskRequestResourceFailed",
+            Self::EmptyQueueCapability => "EmptyQueueCapability",
+            Self::InsufficientCpuQuota => "InsufficientCPUQuota",
+            Self::InsufficientMemoryQuota => "InsufficientMemoryQuota",
+            Self::InsufficientScalarQuota => "InsufficientScalarQuota",
+            Self::QueueNotFound => "QueueNotFound",
+            Self::QueueNotOpen => "QueueNotOpen",
+            Self::QueueInvalid => "QueueInvalid",
+            Self::NamespaceNotAllowed => "NamespaceNotAllowed",
+            Self::NoNodeFits => "NoNodeFits",
+            Self::NodesExcluded => "NodesExcluded",
+        }
+    }
+}
