@@ -32,6 +32,31 @@ pub enum CardNameError {
     ControlCharacter(String),
 }
 
+/// Reads one card name, without the white space around it.
+///
+/// The text is one name whatever it holds: whoever reads alternatives splits first ([`CardAlternatives::parse`]).
+pub fn parse_name(text: &str) -> Result<&str, CardNameError> {
+    refuse_control_characters(text)?;
+    match text.trim() {
+        "" => Err(CardNameError::Empty(text.to_owned())),
+        name => Ok(name),
+    }
+}
+
+fn refuse_control_characters(text: &str) -> Result<(), CardNameError> {
+    // Nearly all names are ASCII, and bytes are looked at several times faster than characters.
+    let found = if text.is_ascii() {
+        text.bytes().any(|byte| byte.is_ascii_control())
+    } else {
+        text.chars().any(char::is_control)
+    };
+    if found {
+        Err(CardNameError::ControlCharacter(text.to_owned()))
+    } else {
+        Ok(())
+    }
+}
+
 /// The alternatives of one request, most preferred first; at least one, none empty, none twice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CardAlternatives<'a> {
@@ -41,9 +66,7 @@ pub struct CardAlternatives<'a> {
 impl<'a> CardAlternatives<'a> {
     /// Reads `A`, `A|B`, `A | B`: spaces around `|` are not part of names.
     pub fn parse(text: &'a str) -> Result<Self, CardNameError> {
-        if text.chars().any(char::is_control) {
-            return Err(CardNameError::ControlCharacter(text.to_owned()));
-        }
+        refuse_control_characters(text)?;
         let mut names: Vec<&str> = Vec::with_capacity(1 + text.matches(SEPARATOR).count());
         for name in text.split(SEPARATOR).map(str::trim) {
             if name.is_empty() {

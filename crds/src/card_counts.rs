@@ -6,7 +6,8 @@ use serde::Deserializer as _;
 use serde::de::{self, MapAccess, Visitor};
 use thiserror::Error;
 
-use crate::card::{CardAlternatives, CardNameError, SEPARATOR};
+use crate::card::{self, CardAlternatives, CardNameError, SEPARATOR};
+use crate::lean::Text;
 
 /// JSON that is no card count.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -54,13 +55,20 @@ pub struct CardQuota {
 impl CardQuota {
     /// Reads the JSON of `volcano.sh/card.quota` (Capacity Card, **Queue Annotations for Card Quotas**).
     pub fn parse(text: &str) -> Result<Self, CardCountsError> {
-        let counts = parse_counts(text, |key| match CardAlternatives::parse(key) {
-            Ok(_) if key.contains(SEPARATOR) => Err(CardCountsError::Alternatives(key.to_owned())),
-            Ok(names) => Ok(names.to_string()),
-            Err(source) => Err(CardCountsError::Name {
-                key: key.to_owned(),
-                source,
-            }),
+        let counts = parse_counts(text, |key| {
+            let name = if key.contains(SEPARATOR) {
+                CardAlternatives::parse(key).map(|_| None)
+            } else {
+                card::parse_name(key).map(Some)
+            };
+            match name {
+                Ok(Some(name)) => Ok(name.to_owned()),
+                Ok(None) => Err(CardCountsError::Alternatives(key.to_owned())),
+                Err(source) => Err(CardCountsError::Name {
+                    key: key.to_owned(),
+                    source,
+                }),
+            }
         })?;
         Ok(Self { counts })
     }
@@ -145,19 +153,19 @@ impl<'de, F: Fn(&str) -> Result<String, CardCountsError>> Visitor<'de> for Count
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut counts: Vec<(String, i64)> = Vec::new();
-        while let Some(key) = map.next_key::<String>()? {
+        while let Some(key) = map.next_key::<Text>()? {
             let value = map.next_value::<serde_json::Value>()?;
-            let entry = (self.canonical)(&key).and_then(|name| match value.as_i64() {
+            let entry = (self.canonical)(key.as_ref()).and_then(|name| match value.as_i64() {
                 Some(count) if count >= 0 => Ok((name, count)),
                 _ => Err(CardCountsError::Value {
-                    key: key.clone(),
+                    key: key.as_ref().to_owned(),
                     value: value.to_string(),
                 }),
             });
             let entry =
                 entry.and_then(
                     |(name, count)| match counts.binary_search_by(|(known, _)| known.as_str().cmp(&name)) {
-                        Ok(_) => Err(CardCountsError::Duplicate(key)),
+                        Ok(_) => Err(CardCountsError::Duplicate(key.as_ref().to_owned())),
                         Err(place) => Ok((place, name, count)),
                     },
                 );

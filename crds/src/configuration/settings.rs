@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::yaml::{self, Field};
 use super::{CARDGATE_YAML, ConfigurationError, duration};
 use crate::keys::{NVIDIA_GPU, NVIDIA_MIG_PREFIX, NVIDIA_MPS};
+use crate::names::is_object_name;
 
 /// Longest time that can be set. Whoever means "for ever" is told, instead of an overflow years later.
 const MAX_TIMEOUT: Duration = Duration::from_hours(8760);
@@ -123,19 +124,10 @@ fn timeout(field: &Field, least: Duration, expected: &'static str) -> Result<Dur
         .ok_or_else(|| field.refuse(expected))
 }
 
-/// Queues are cluster-scoped objects, so their names are DNS subdomains.
 fn queue_name(field: &Field) -> Result<String, ConfigurationError> {
     const EXPECTED: &str = "the name of a queue, in quotes where it is a number: lower case letters, digits, - and .";
     let name = field.text(EXPECTED)?;
-    let is_label = |label: &str| {
-        let alphanumeric = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-        alphanumeric(label.as_bytes().first())
-            && alphanumeric(label.as_bytes().last())
-            && label
-                .bytes()
-                .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'))
-    };
-    if name.len() <= 253 && name.split('.').all(is_label) {
+    if is_object_name(name) {
         Ok(name.to_owned())
     } else {
         Err(field.refuse(EXPECTED))
