@@ -2,16 +2,14 @@
 //! the target directory on first use.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::Command;
 use std::sync::OnceLock;
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
+use crate::command::{self, Line};
 use crate::locks;
 use crate::progress::Progress;
 use crate::workspace;
@@ -28,8 +26,9 @@ const KWOK: Package = Package {
     path: "sigs.k8s.io/kwok/cmd/kwok",
     program: "kwok",
 };
-/// How often the progress is shown while nothing happens.
-const TICK: Duration = Duration::from_millis(500);
+/// What to do where there is no Go.
+const GO_MISSING: &str = "the test control plane (kube-apiserver, etcd, ...) is built with Go: install it from \
+    https://go.dev/dl, or point KUBEBUILDER_ASSETS at a directory with the programs";
 
 struct Package {
     path: &'static str,
@@ -210,10 +209,10 @@ impl Module {
         ));
         let mut downloaded = 0;
         let mut total = 0;
-        run(go().args(["list", "-deps"]).args(paths.clone()), |line| {
+        command::run(go().args(["list", "-deps"]).args(paths.clone()), GO_MISSING, |line| {
             match line {
                 Line::Error(text) => downloaded += usize::from(text.contains("downloading")),
-                Line::Output => total += 1,
+                Line::Output(_) => total += 1,
                 Line::None => {}
             }
             progress.show(&format!("{downloaded} modules downloaded"));
@@ -227,10 +226,11 @@ impl Module {
             "-s -w -X {version}.gitVersion={} -X {version}.gitMajor={major} -X {version}.gitMinor={minor}",
             self.kubernetes
         );
-        run(
+        command::run(
             go().args(["build", "-v", "-trimpath", "-ldflags", &flags, "-o"])
                 .arg(into.join(""))
                 .args(paths),
+            GO_MISSING,
             |line| {
                 compiled += usize::from(matches!(line, Line::Error(_)));
                 progress.show(&format!("{compiled} packages compiled of {total} or fewer"));
@@ -245,72 +245,4 @@ fn go() -> Command {
     let mut command = Command::new("go");
     command.current_dir(Module::dir());
     command
-}
-
-/// What a running command printed since the last look.
-enum Line {
-    /// A line on stdout, whatever it says.
-    Output,
-    /// A line on stderr.
-    Error(String),
-    /// Nothing for a while.
-    None,
-}
-
-/// Runs a command, handing over each line as it comes, and [`Line::None`] while there is none.
-fn run(command: &mut Command, mut on_line: impl FnMut(&Line)) -> Result<()> {
-    let shown = format!("`go {}`", command.get_args().next().unwrap_or_default().display());
-    let mut child = match command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-    {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => bail!(
-            "`go` is not installed, and the test control plane (kube-apiserver, etcd, ...) is built with it: \
-             install Go from https://go.dev/dl, or point {ASSETS_VARIABLE} at a directory with the programs"
-        ),
-        other => other.with_context(|| format!("cannot run {shown}"))?,
-    };
-    let (sender, lines) = mpsc::channel();
-    forward(child.stdout.take(), sender.clone(), |_| Line::Output);
-    forward(child.stderr.take(), sender, Line::Error);
-    let mut errors = Vec::new();
-    loop {
-        match lines.recv_timeout(TICK) {
-            Ok(line) => {
-                on_line(&line);
-                if let Line::Error(text) = line {
-                    errors.push(text);
-                }
-            }
-            Err(RecvTimeoutError::Timeout) => on_line(&Line::None),
-            Err(RecvTimeoutError::Disconnected) => break,
-        }
-    }
-    let status: ExitStatus = child.wait().with_context(|| format!("cannot wait for {shown}"))?;
-    let last = errors
-        .iter()
-        .skip(errors.len().saturating_sub(20))
-        .fold(String::new(), |all, line| all + "\n  " + line);
-    ensure!(
-        status.success(),
-        "{shown} in {} failed ({status}):{last}",
-        Module::dir().display()
-    );
-    Ok(())
-}
-
-fn forward(stream: Option<impl Read + Send + 'static>, to: mpsc::Sender<Line>, wrap: fn(String) -> Line) {
-    std::thread::spawn(move || {
-        for line in stream
-            .into_iter()
-            .flat_map(|stream| BufReader::new(stream).lines())
-            .map_while(Result::ok)
-        {
-            if to.send(wrap(line)).is_err() {
-                return;
-            }
-        }
-    });
 }

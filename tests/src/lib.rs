@@ -15,6 +15,8 @@
 //! Everything that is started ends with the process that started it, however that ends.
 
 pub mod assets;
+pub mod cardgate;
+mod command;
 pub mod controlplane;
 pub mod http;
 mod locks;

@@ -1,0 +1,127 @@
+//! Installing `manifests/`, and the two changes that a control plane without containers needs.
+
+use std::fmt::Debug;
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::NAMESPACE;
+use crate::controlplane::ControlPlane;
+use crate::wait::{self, Seen};
+use crate::{workloads, workspace};
+
+/// The name of both webhook configurations.
+const CONFIGURATION: &str = "cardgate";
+/// The `ConfigMap` that operator and webhook watch.
+const CONFIG_MAP: &str = "cardgate-config";
+
+/// Applies a kustomization of `manifests/` as a user would, and scales its Deployments to zero.
+pub(super) async fn apply(plane: &ControlPlane, kustomization: &str) -> Result<()> {
+    let path = workspace::root().join("manifests").join(kustomization);
+    let kubectl = plane.kubectl();
+    kubectl.run(["apply", "-k", &path.display().to_string()]).await?;
+    kubectl
+        .run(["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"])
+        .await?;
+    kubectl
+        .run(["-n", NAMESPACE, "scale", "deployment", "--all", "--replicas=0"])
+        .await?;
+    Ok(())
+}
+
+/// Makes the API server reach the webhook at `https://<address>` instead of by the Service. The paths stay.
+pub(super) async fn point_at(plane: &ControlPlane, address: &str) -> Result<()> {
+    point::<MutatingWebhookConfiguration>(plane, address).await?;
+    point::<ValidatingWebhookConfiguration>(plane, address).await
+}
+
+async fn point<K>(plane: &ControlPlane, address: &str) -> Result<()>
+where
+    K: Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Serialize,
+{
+    let api: Api<K> = Api::all(plane.client().await?);
+    let configuration = serde_json::to_value(api.get(CONFIGURATION).await?)?;
+    let webhooks = configuration["webhooks"]
+        .as_array()
+        .context("a configuration without webhooks")?;
+    let mut patch = Vec::new();
+    for (index, webhook) in webhooks.iter().enumerate() {
+        let door = webhook["clientConfig"]["service"]["path"].as_str().unwrap_or_default();
+        let client = format!("/webhooks/{index}/clientConfig");
+        patch.push(json!({ "op": "remove", "path": format!("{client}/service") }));
+        patch
+            .push(json!({ "op": "add", "path": format!("{client}/url"), "value": format!("https://{address}{door}") }));
+    }
+    let patch: json_patch::Patch = serde_json::from_value(Value::Array(patch))?;
+    api.patch(CONFIGURATION, &PatchParams::default(), &Patch::Json::<()>(patch))
+        .await
+        .with_context(|| format!("cannot change {} {CONFIGURATION}", K::kind(&())))?;
+    Ok(())
+}
+
+/// Waits until the API server applies the policies, which it does some time after they were created.
+///
+/// The probe is a pod that no webhook is called for and that only a policy refuses.
+pub(super) async fn await_policies(plane: &ControlPlane) -> Result<()> {
+    let pods: Api<Pod> = Api::default_namespaced(plane.client().await?);
+    let forged = workloads::pod("cardgate-probe")
+        .label("card.volcano.sh/queue", "forged")
+        .build();
+    let dry_run = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    wait::eventually("the policies to be in force", wait::PATIENCE, async || {
+        Ok(match pods.create(&dry_run, &forged).await {
+            Err(error) if error.to_string().contains("cardgate-pod-create") => Seen::Done(()),
+            other => Seen::NotYet(format!("a forged label is answered by {:?}", other.map(|_| "201"))),
+        })
+    })
+    .await
+}
+
+/// Writes the configuration's keys. Returns whether that changed anything.
+pub(super) async fn configure(plane: &ControlPlane, scheduler_conf: Option<&str>, own: Option<&str>) -> Result<bool> {
+    let api: Api<ConfigMap> = Api::namespaced(plane.client().await?, NAMESPACE);
+    let data = json!({ "volcano-scheduler.conf": scheduler_conf, "cardgate.yaml": own });
+    let before = api.get(CONFIG_MAP).await?.metadata.resource_version;
+    let after = api
+        .patch(
+            CONFIG_MAP,
+            &PatchParams::default(),
+            &Patch::Merge(json!({ "data": data })),
+        )
+        .await
+        .with_context(|| format!("cannot write the ConfigMap {CONFIG_MAP}"))?;
+    Ok(after.metadata.resource_version != before)
+}
+
+/// The arguments and the environment that a Deployment gives its container, but for what only a kubelet knows.
+pub(super) async fn deployed(plane: &ControlPlane, deployment: &str) -> Result<(Vec<String>, Vec<(String, String)>)> {
+    let api: Api<Deployment> = Api::namespaced(plane.client().await?, NAMESPACE);
+    let found = api
+        .get(deployment)
+        .await
+        .with_context(|| format!("no Deployment {deployment}: is Cardgate installed?"))?;
+    let pod = found.spec.and_then(|spec| spec.template.spec);
+    let container = pod.and_then(|pod| pod.containers.into_iter().next());
+    let container = container.with_context(|| format!("the Deployment {deployment} has no container"))?;
+    let env = container
+        .env
+        .into_iter()
+        .flatten()
+        .filter_map(|variable| Some((variable.name, variable.value?)))
+        .collect();
+    Ok((container.args.unwrap_or_default(), env))
+}

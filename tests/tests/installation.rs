@@ -1,0 +1,76 @@
+//! The manifests on a real API server: everything applies in one go, and what needs no running Cardgate holds.
+
+use cardgate_tests::cardgate::{Cardgate, NAMESPACE, Settings};
+use cardgate_tests::controlplane::{ControlPlane, Options};
+use cardgate_tests::workloads::{pod, queue};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::PostParams;
+
+type Outcome = anyhow::Result<()>;
+
+#[tokio::test]
+async fn without_volcano_the_manifests_install_and_refuse_managed_pods_until_cardgate_runs() -> Outcome {
+    let plane = ControlPlane::start(Options::default().without_kwok().without_scheduler()).await?;
+    Cardgate::install(&plane, &Settings::default()).await?;
+
+    // A second time changes nothing but the Deployments, which were scaled to zero for want of kubelets. Of a
+    // PodDisruptionBudget kubectl always replaces the selector, and says so.
+    let again = plane
+        .kubectl()
+        .run(["apply", "-k", "../manifests/overlays/without-volcano"])
+        .await?;
+    let known = ["deployment.apps/", "poddisruptionbudget.policy/"];
+    let changed = again.lines().filter(|line| !line.ends_with(" unchanged"));
+    let unexpected: Vec<_> = changed
+        .filter(|line| !known.iter().any(|prefix| line.starts_with(prefix)))
+        .collect();
+    assert!(unexpected.is_empty(), "{unexpected:?}");
+
+    let pods: Api<Pod> = Api::default_namespaced(plane.client().await?);
+    pods.create(&PostParams::default(), &pod("plain").build()).await?;
+    let managed = pod("managed")
+        .queue("team-a")
+        .card("NVIDIA-A100")
+        .request("nvidia.com/gpu", 1)
+        .build();
+    let refused = pods
+        .create(&PostParams::default(), &managed)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(refused.contains("pods.card.volcano.sh"), "{refused}");
+    let kinds = plane
+        .kubectl()
+        .run(["api-resources", "--no-headers", "-o", "name"])
+        .await?;
+    for kind in [
+        "cardinventories.card",
+        "cardtypes.card",
+        "cardusages.card",
+        "queues.scheduling",
+        "podgroups.scheduling",
+    ] {
+        assert!(
+            kinds.lines().any(|line| line == format!("{kind}.volcano.sh")),
+            "{kind} is missing in {kinds}"
+        );
+    }
+
+    // Only the operator may write the inventory; nobody's service account may remove a gate.
+    let can = async |account: &str, verb: &str, what: &str| {
+        let user = format!("system:serviceaccount:{NAMESPACE}:{account}");
+        let args = ["auth", "can-i", verb, what, "--all-namespaces", "--as", &user];
+        let output = plane.kubectl().output(args, None).await?;
+        anyhow::Ok(output.stdout.starts_with(b"yes"))
+    };
+    assert!(can("operator", "patch", "pods").await?);
+    assert!(can("operator", "create", "cardinventories.card.volcano.sh").await?);
+    assert!(!can("operator", "delete", "nodes").await?);
+    assert!(!can("webhook", "patch", "pods").await?);
+    assert!(!can("webhook", "create", "cardinventories.card.volcano.sh").await?);
+
+    // A queue without card quota is Volcano's own business and meets no webhook.
+    plane.apply(&queue("team-a").capability("cpu", "10").build()).await?;
+    Ok(())
+}
