@@ -155,6 +155,8 @@ lean! {
         namespace: Option<S>,
         /// Unique id.
         uid: Option<S>,
+        /// Version of the object, by which a watch goes on.
+        resource_version: Option<S>,
         /// Labels.
         labels: TextMap<S>,
         /// Annotations.

@@ -1,6 +1,10 @@
 //! The mind of Cardgate: observes the cluster, decides what may run, and acts.
 
+pub mod act;
 pub mod cluster;
 pub mod decide;
 pub mod discovery;
+pub mod event;
+pub mod mind;
+pub mod observe;
 pub mod policies;

@@ -6,7 +6,7 @@ use crds::card::CardAlternatives;
 use crds::keys::{CARD_ASSIGNED, CARD_NAME, GATE, QUEUE_NAME};
 use crds::managed::is_managed;
 use crds::pod_request::pod_request;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::amounts::{Amounts, Dimension};
 use super::constraints::NodeConstraints;
@@ -87,6 +87,8 @@ pub struct Pod {
     pub name: Box<str>,
     /// When it was created.
     pub created: Timestamp,
+    /// When it was first seen.
+    pub seen: Timestamp,
     /// The queue it is charged to; none where Cardgate does not manage the pod.
     pub queue: Option<QueueId>,
     /// What it asks for.
@@ -112,7 +114,19 @@ pub struct Pod {
     pub(super) epoch: u64,
 }
 
+/// Times of creation are whole seconds, cut off: a pod that was seen this soon came when it was seen.
+const CREATION_RESOLUTION: SignedDuration = SignedDuration::from_secs(2);
+
 impl Pod {
+    /// When the pod came, as exactly as that can be known.
+    pub fn arrived(&self) -> Timestamp {
+        if self.seen.duration_since(self.created) < CREATION_RESOLUTION {
+            self.seen
+        } else {
+            self.created
+        }
+    }
+
     /// What the charge comes to, by dimension.
     pub fn charged(&self, charge: Charge) -> impl Iterator<Item = (Dimension, i64)> + '_ {
         let exempt = move |dimension| match dimension {

@@ -58,6 +58,7 @@ impl Cluster {
         let stage = stage(&reading, bound_to, deleted.is_some(), old, now);
         let mut new = Pod {
             created: parse_time(pod.metadata.creation_timestamp.as_deref(), now),
+            seen: old.map_or(now, |old| old.seen),
             namespace,
             name,
             queue,

@@ -9,6 +9,7 @@ mod verdict;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
+use std::fmt;
 use std::sync::Arc;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -22,8 +23,6 @@ use crate::cluster::waiting::{Place, Refused};
 use crate::cluster::{Cluster, Due};
 use crate::policies::Reason;
 
-/// How many pods one round lets in at most, so that events are heard in between.
-const ADMISSIONS_PER_ROUND: usize = 512;
 /// How long a pod waits before it is told why: one that gets in at once is spared the write.
 const PATIENCE: SignedDuration = SignedDuration::from_millis(700);
 
@@ -38,6 +37,12 @@ pub struct PodRef {
     pub uid: Arc<str>,
 }
 
+impl fmt::Display for PodRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
 /// A pod that is let in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admission {
@@ -45,8 +50,8 @@ pub struct Admission {
     pub pod: PodRef,
     /// Its queue.
     pub queue: Arc<str>,
-    /// When it was created.
-    pub created: Timestamp,
+    /// When it came to wait.
+    pub arrived: Timestamp,
     /// The card it is charged for.
     pub card: Option<Box<str>>,
     /// Node labels that narrow it to that card, keys and values; without those that it has already.
@@ -87,8 +92,8 @@ pub struct Round {
     pub more: bool,
 }
 
-/// Decides what may be done now. What is let in counts as such from here on.
-pub fn decide(cluster: &mut Cluster, now: Timestamp) -> Round {
+/// Decides what may be done now, and lets in at most `limit` pods. What is let in counts as such from here on.
+pub fn decide(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Round {
     let mut round = Round::default();
     for due in cluster.advance(now) {
         let Due::Reservation(pod) = due;
@@ -96,7 +101,7 @@ pub fn decide(cluster: &mut Cluster, now: Timestamp) -> Round {
     }
     let mut queues = Contest::new(cluster);
     while let Some((queue, group)) = queues.next() {
-        if round.actions.len() >= ADMISSIONS_PER_ROUND {
+        if round.actions.len() >= limit {
             round.more = true;
             break;
         }
@@ -133,7 +138,7 @@ fn admit(cluster: &mut Cluster, queue: QueueId, group: u64, grant: Grant, now: T
     let admission = Admission {
         pod: pod_ref(pod),
         queue: Arc::clone(&cluster.queue(queue).name),
-        created: pod.created,
+        arrived: pod.arrived(),
         card: grant.card.map(|card| cluster.names.card_name(card).into()),
         narrow: labels.into_iter().flatten().filter(missing).cloned().collect(),
         has_node_selector: !shape.constraints.node_selector.is_empty(),

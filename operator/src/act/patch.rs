@@ -1,0 +1,139 @@
+//! The one JSON patch that lets a pod in: nothing of it happens, or all of it.
+
+use crds::keys::{CARD_ASSIGNED, GATE};
+use json_patch::jsonptr::PointerBuf;
+use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, TestOperation};
+use serde_json::{Map, Value, json};
+
+use crate::decide::Admission;
+
+/// Tests that it is this pod and that ours is its only gate; then removes the gate, writes the card, and narrows the
+/// pod to it. A pod that has changed in between refuses the whole patch.
+pub fn admission_patch(admission: &Admission) -> Patch {
+    let mut operations = vec![
+        test(["metadata", "uid"], json!(&*admission.pod.uid)),
+        test(["spec", "schedulingGates"], json!([{ "name": GATE }])),
+        PatchOperation::Remove(RemoveOperation {
+            path: pointer(["spec", "schedulingGates"]),
+        }),
+    ];
+    if let Some(card) = &admission.card {
+        operations.extend(add_to_map(
+            ["metadata", "annotations"],
+            admission.has_annotations,
+            [(CARD_ASSIGNED, &**card)],
+        ));
+    }
+    let narrow = admission
+        .narrow
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.as_str()));
+    operations.extend(add_to_map(
+        ["spec", "nodeSelector"],
+        admission.has_node_selector,
+        narrow,
+    ));
+    Patch(operations)
+}
+
+/// Adds entries to a map that may not be there yet; no operation for no entries.
+fn add_to_map<'a>(
+    map: [&str; 2],
+    exists: bool,
+    entries: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Vec<PatchOperation> {
+    let entries = entries.into_iter().map(|(key, value)| (key, json!(value)));
+    if exists {
+        return entries.map(|(key, value)| add([map[0], map[1], key], value)).collect();
+    }
+    let entries: Map<_, _> = entries.map(|(key, value)| (key.to_owned(), value)).collect();
+    if entries.is_empty() {
+        Vec::new()
+    } else {
+        vec![add(map, entries.into())]
+    }
+}
+
+fn test<const N: usize>(path: [&str; N], value: Value) -> PatchOperation {
+    PatchOperation::Test(TestOperation {
+        path: pointer(path),
+        value,
+    })
+}
+
+fn add<const N: usize>(path: [&str; N], value: Value) -> PatchOperation {
+    PatchOperation::Add(AddOperation {
+        path: pointer(path),
+        value,
+    })
+}
+
+fn pointer<const N: usize>(tokens: [&str; N]) -> PointerBuf {
+    PointerBuf::from_tokens(tokens)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decide::PodRef;
+
+    fn admission(has_node_selector: bool, has_annotations: bool) -> Admission {
+        Admission {
+            pod: PodRef {
+                namespace: "team".into(),
+                name: "trainer".into(),
+                uid: "u1".into(),
+            },
+            queue: "team-a".into(),
+            arrived: k8s_openapi::jiff::Timestamp::UNIX_EPOCH,
+            card: Some("NVIDIA-A100/mps-80g*1/8".into()),
+            narrow: vec![("nvidia.com/gpu.product".into(), "NVIDIA-A100".into())],
+            has_node_selector,
+            has_annotations,
+        }
+    }
+
+    fn pod() -> Value {
+        json!({
+            "metadata": {"uid": "u1", "annotations": {"volcano.sh/card.name": "A|B"}},
+            "spec": {"schedulingGates": [{"name": GATE}], "nodeSelector": {"zone": "a"}},
+        })
+    }
+
+    #[test]
+    fn an_admission_removes_the_gate_names_the_card_and_narrows_the_pod() {
+        let mut pod = pod();
+        json_patch::patch(&mut pod, &admission_patch(&admission(true, true))).unwrap();
+        assert_eq!(
+            pod,
+            json!({
+                "metadata": {"uid": "u1", "annotations": {
+                    "volcano.sh/card.name": "A|B", "volcano.sh/card.assigned": "NVIDIA-A100/mps-80g*1/8",
+                }},
+                "spec": {"nodeSelector": {"zone": "a", "nvidia.com/gpu.product": "NVIDIA-A100"}},
+            })
+        );
+    }
+
+    #[test]
+    fn maps_that_are_not_there_are_made() {
+        let mut pod = json!({"metadata": {"uid": "u1"}, "spec": {"schedulingGates": [{"name": GATE}]}});
+        json_patch::patch(&mut pod, &admission_patch(&admission(false, false))).unwrap();
+        assert_eq!(pod["spec"]["nodeSelector"]["nvidia.com/gpu.product"], "NVIDIA-A100");
+        assert_eq!(pod["metadata"]["annotations"][CARD_ASSIGNED], "NVIDIA-A100/mps-80g*1/8");
+    }
+
+    #[test]
+    fn another_pod_or_another_gate_refuses_the_patch() {
+        let refused = |change: fn(&mut Value)| {
+            let mut pod = pod();
+            change(&mut pod);
+            let before = pod.clone();
+            assert!(json_patch::patch(&mut pod, &admission_patch(&admission(true, true))).is_err());
+            assert_eq!(pod, before, "nothing of it happens");
+        };
+        refused(|pod| pod["metadata"]["uid"] = json!("u2"));
+        refused(|pod| pod["spec"]["schedulingGates"] = json!([{"name": GATE}, {"name": "other"}]));
+        refused(|pod| pod["spec"]["schedulingGates"] = json!([]));
+    }
+}

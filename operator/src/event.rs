@@ -1,0 +1,60 @@
+//! What the mind hears: what the API server shows, and what became of what was done.
+
+use std::sync::Arc;
+
+use crds::configuration::Configuration;
+use crds::lean::Metadata;
+use crds::node::Node;
+use crds::pod::Pod;
+use crds::volcano::Queue;
+
+use crate::cluster::Kind;
+
+/// One thing that happened.
+#[derive(Debug)]
+pub enum Event {
+    /// A list of all objects of a kind begins.
+    ListBegins(Kind),
+    /// A list of all objects of a kind is complete.
+    ListEnds(Kind),
+    /// A watch was interrupted; it is tried again.
+    WatchFailed(Kind, String),
+    /// A pod is there, or has changed.
+    Pod(Box<Pod<Box<str>>>),
+    /// A pod is gone or over, by its uid.
+    PodGone(Box<str>),
+    /// A node is there, or has changed.
+    Node(Box<Node<Box<str>>>),
+    /// A node is gone, by its name.
+    NodeGone(Box<str>),
+    /// A queue is there, or has changed.
+    Queue(Box<Queue>),
+    /// A queue is there that can't be read at all.
+    QueueUnreadable {
+        /// Its name.
+        name: Box<str>,
+        /// Its uid.
+        uid: Box<str>,
+        /// What is wrong.
+        reason: Box<str>,
+    },
+    /// A queue is gone, by its name.
+    QueueGone(Box<str>),
+    /// A namespace is there, or has changed.
+    Namespace(Box<Metadata<Box<str>>>),
+    /// A namespace is gone, by its name.
+    NamespaceGone(Box<str>),
+    /// Another configuration is in force.
+    Configuration(Arc<Configuration>),
+    /// What became of an admission, by the pod's uid.
+    Outcome(Arc<str>, Outcome),
+}
+
+/// What became of an admission.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The pod is let in.
+    Admitted,
+    /// It was not, and the pod still waits or is gone.
+    Refused,
+}
