@@ -75,7 +75,7 @@ impl Cluster {
                 let timeout = SignedDuration::try_from(self.configuration.cardgate.reservation_timeout).ok()?;
                 since.checked_add(timeout).ok()
             }
-            Stage::Held | Stage::Unbound { .. } | Stage::Bound => pod.quota_ends,
+            Stage::Held | Stage::Unbound { .. } | Stage::Bound => pod.quota_ends.filter(|_| pod.charge.is_some()),
         }
     }
 

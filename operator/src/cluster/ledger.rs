@@ -114,6 +114,7 @@ impl Cluster {
             change(pod);
         }
         self.enter(id);
+        self.set_deadline(id);
     }
 
     /// Counts anew what the pods that `concerned` says hold, when what their requests mean has changed.

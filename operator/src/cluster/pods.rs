@@ -224,7 +224,6 @@ impl Cluster {
             pod.charge = Some(charge);
             pod.room = expected_on;
         });
-        self.set_deadline(id);
     }
 
     /// The API server has confirmed an admission.
@@ -260,7 +259,6 @@ impl Cluster {
                 waits.aside_until = Self::after_refused_write(now);
             }
         });
-        self.set_deadline(id);
     }
 
     /// Remembers what a waiting pod has been told.
