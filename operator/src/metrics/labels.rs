@@ -1,0 +1,174 @@
+//! Labels of metrics: enums, so that the number of series is bounded by construction.
+
+use std::fmt::{self, Write as _};
+
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
+
+use super::Reason;
+
+/// What was decided about a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Decision {
+    /// It was let in.
+    Admitted,
+    /// It waits, for this reason. Counted when the reason is new to the pod.
+    Refused(Reason),
+    /// It was taken back, since the scheduler could not place it in time.
+    SentBack,
+    /// The scheduler could not place it in time, and it has no controller that would make another.
+    Unplaced,
+}
+
+impl Decision {
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        let refused = Reason::ALL.into_iter().map(Self::Refused);
+        [Self::Admitted, Self::SentBack, Self::Unplaced]
+            .into_iter()
+            .chain(refused)
+    }
+}
+
+impl From<Decision> for DecisionLabels {
+    fn from(decision: Decision) -> Self {
+        let (decision, reason) = match decision {
+            Decision::Admitted => ("admitted", ""),
+            Decision::Refused(reason) => ("refused", reason.as_str()),
+            Decision::SentBack => ("sent_back", ""),
+            Decision::Unplaced => ("unplaced", ""),
+        };
+        Self { decision, reason }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct DecisionLabels {
+    decision: &'static str,
+    reason: &'static str,
+}
+
+/// Declares an enum whose members have a word each.
+macro_rules! words {
+    ($(#[$meta:meta])* $name:ident { $($(#[$member_meta:meta])* $member:ident = $word:literal,)+ }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum $name {
+            $($(#[$member_meta])* $member,)+
+        }
+
+        impl EncodeLabelValue for $name {
+            fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+                encoder.write_str(match self {
+                    $(Self::$member => $word,)+
+                })
+            }
+        }
+    };
+}
+
+words! {
+    /// What a request to the API server does.
+    Verb {
+        /// Reads one object.
+        Get = "get",
+        /// Reads many.
+        List = "list",
+        /// Follows changes.
+        Watch = "watch",
+        /// Makes an object.
+        Create = "create",
+        /// Replaces an object.
+        Update = "update",
+        /// Changes a part of an object.
+        Patch = "patch",
+        /// Removes an object.
+        Delete = "delete",
+    }
+}
+
+words! {
+    /// What is written.
+    Write {
+        /// The patch that lets a pod in.
+        Admission = "admission",
+        /// An eviction.
+        Eviction = "eviction",
+        /// The condition of a pod.
+        PodCondition = "pod_condition",
+        /// An event.
+        Event = "event",
+        /// A node's inventory.
+        CardInventory = "card_inventory",
+        /// A card type.
+        CardType = "card_type",
+        /// A queue's usage.
+        CardUsage = "card_usage",
+        /// The leader's Lease.
+        Lease = "lease",
+        /// A Secret with certificates.
+        CertificateSecret = "certificate_secret",
+        /// The certificates of the authority, in a webhook configuration.
+        CaBundle = "ca_bundle",
+    }
+}
+
+impl Write {
+    pub(super) const ALL: [Self; 10] = [
+        Self::Admission,
+        Self::Eviction,
+        Self::PodCondition,
+        Self::Event,
+        Self::CardInventory,
+        Self::CardType,
+        Self::CardUsage,
+        Self::Lease,
+        Self::CertificateSecret,
+        Self::CaBundle,
+    ];
+}
+
+words! {
+    /// A certificate that the operator keeps.
+    Certificate {
+        /// The authority that signs.
+        Authority = "authority",
+        /// What the webhook serves with.
+        Webhook = "webhook",
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct WriteLabels {
+    pub(super) kind: Write,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct CertificateLabels {
+    pub(super) certificate: Certificate,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct ErrorLabels {
+    pub(super) verb: Verb,
+    pub(super) code: Code,
+}
+
+/// How a request failed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Code {
+    /// The API server's status code.
+    Status(u16),
+    /// Given up by us.
+    Timeout,
+    /// No connection, or an answer that is none.
+    NoAnswer,
+}
+
+impl EncodeLabelValue for Code {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+        match self {
+            Self::Status(code) => write!(encoder, "{code}"),
+            Self::Timeout => encoder.write_str("timeout"),
+            Self::NoAnswer => encoder.write_str("no_answer"),
+        }
+    }
+}

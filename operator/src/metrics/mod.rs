@@ -1,0 +1,188 @@
+//! Everything that Cardgate's operator measures, in one place. Labels are enums, queues and cards, never pods.
+
+mod labels;
+mod queues;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use prometheus_client::encoding::text;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::policies::Reason;
+pub use labels::{Certificate, Decision, Verb, Write};
+use labels::{CertificateLabels, Code, DecisionLabels, ErrorLabels, WriteLabels};
+use queues::Queues;
+pub use queues::{CardFigures, QueueFigures};
+
+/// From an idle cluster's tens of milliseconds to a pod that waits for days.
+const ADMISSION_BUCKETS: [f64; 18] = [
+    0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0, 7_200.0, 28_800.0,
+    86_400.0,
+];
+
+/// All metrics of the operator.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    decisions: Family<DecisionLabels, Counter>,
+    admission_duration: Histogram,
+    queues: Arc<ArcSwap<Vec<QueueFigures>>>,
+    api_errors: Family<ErrorLabels, Counter>,
+    api_writes: Family<WriteLabels, Counter>,
+    config_generation: Gauge,
+    config_valid: Gauge,
+    leader: Gauge,
+    certificate_expiry: Family<CertificateLabels, Gauge>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let metrics = Self {
+            registry: Registry::default(),
+            decisions: Family::default(),
+            admission_duration: Histogram::new(ADMISSION_BUCKETS),
+            queues: Arc::default(),
+            api_errors: Family::default(),
+            api_writes: Family::default(),
+            config_generation: Gauge::default(),
+            config_valid: Gauge::default(),
+            leader: Gauge::default(),
+            certificate_expiry: Family::default(),
+        };
+        // Every series that can be known beforehand is there from the start, so that rates have a zero to rise from.
+        for decision in Decision::all() {
+            let _ = metrics.decisions.get_or_create(&decision.into());
+        }
+        for write in Write::ALL {
+            let _ = metrics.api_writes.get_or_create(&WriteLabels { kind: write });
+        }
+        metrics.registered()
+    }
+}
+
+impl Metrics {
+    fn registered(mut self) -> Self {
+        self.registry.register_collector(Box::new(Queues(self.queues.clone())));
+        let own = self.registry.sub_registry_with_prefix("cardgate");
+        own.register(
+            "decisions",
+            "Decisions about pods, by what was decided and why",
+            self.decisions.clone(),
+        );
+        own.register_with_unit(
+            "admission_duration",
+            "From a pod's creation to its admission",
+            Unit::Seconds,
+            self.admission_duration.clone(),
+        );
+        own.register(
+            "api_errors",
+            "Requests to the API server that failed, by verb and status code",
+            self.api_errors.clone(),
+        );
+        own.register(
+            "api_writes",
+            "Writes to the API server, by what was written",
+            self.api_writes.clone(),
+        );
+        own.register(
+            "config_generation",
+            "Changes when a new configuration is in force",
+            self.config_generation.clone(),
+        );
+        own.register(
+            "config_valid",
+            "1 if the newest configuration is in force, 0 if it is invalid and an older one is",
+            self.config_valid.clone(),
+        );
+        own.register("leader", "1 if this operator makes the decisions", self.leader.clone());
+        own.register_with_unit(
+            "certificate_expiry_timestamp",
+            "When a certificate expires, in seconds since 1970",
+            Unit::Seconds,
+            self.certificate_expiry.clone(),
+        );
+        own.register(
+            "build",
+            "What runs here",
+            Info::new([("version", env!("CARGO_PKG_VERSION"))]),
+        );
+        self
+    }
+
+    /// The text that Prometheus reads.
+    pub fn encode(&self) -> Result<String, fmt::Error> {
+        let mut text = String::new();
+        text::encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+
+    /// A pod was let in, `waited` after its creation.
+    pub fn admitted(&self, waited: Duration) {
+        self.decided(Decision::Admitted);
+        self.admission_duration.observe(waited.as_secs_f64());
+    }
+
+    /// Something else was decided about a pod.
+    pub fn decided(&self, decision: Decision) {
+        self.decisions.get_or_create(&decision.into()).inc();
+    }
+
+    /// The queues as they are now. What is not among them is no longer shown.
+    pub fn show_queues(&self, queues: Vec<QueueFigures>) {
+        self.queues.store(Arc::new(queues));
+    }
+
+    /// A write is sent.
+    pub fn api_write(&self, kind: Write) {
+        self.api_writes.get_or_create(&WriteLabels { kind }).inc();
+    }
+
+    /// A request failed.
+    pub fn api_error(&self, verb: Verb, error: &kube::Error) {
+        let code = match error {
+            kube::Error::Api(status) => Code::Status(status.code),
+            _ => Code::NoAnswer,
+        };
+        self.api_errors.get_or_create(&ErrorLabels { verb, code }).inc();
+    }
+
+    /// A request was given up.
+    pub fn api_timeout(&self, verb: Verb) {
+        let code = Code::Timeout;
+        self.api_errors.get_or_create(&ErrorLabels { verb, code }).inc();
+    }
+
+    /// A configuration is in force.
+    pub fn configured(&self, generation: i64) {
+        self.config_generation.set(generation);
+        self.config_valid.set(1);
+    }
+
+    /// The newest configuration is invalid.
+    pub fn config_invalid(&self) {
+        self.config_valid.set(0);
+    }
+
+    /// Whether this operator leads.
+    pub fn leads(&self, leads: bool) {
+        self.leader.set(leads.into());
+    }
+
+    /// When a certificate expires, in seconds since 1970.
+    pub fn certificate_expires(&self, certificate: Certificate, at: i64) {
+        self.certificate_expiry
+            .get_or_create(&CertificateLabels { certificate })
+            .set(at);
+    }
+}

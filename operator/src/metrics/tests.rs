@@ -1,0 +1,118 @@
+//! What Prometheus reads.
+
+use super::*;
+
+fn value(metrics: &Metrics, series: &str) -> Option<String> {
+    let text = metrics.encode().unwrap();
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(series)?.strip_prefix(' '))?;
+    Some(line.to_owned())
+}
+
+fn figures(queue: &str, card: &str, allocated: i64) -> QueueFigures {
+    QueueFigures {
+        queue: queue.into(),
+        cards: vec![CardFigures {
+            card: card.into(),
+            deserved: 8,
+            allocated,
+            request: allocated + 3,
+            capacity: 9,
+        }],
+        waiting: vec![(Reason::InsufficientScalarQuota, 3)],
+    }
+}
+
+#[test]
+fn metrics_and_observability() {
+    let metrics = Metrics::default();
+    metrics.show_queues(vec![figures("team-a", "NVIDIA-A100/mps-80g*1/8", 5)]);
+    let labels = r#"{queue_name="team-a",card="NVIDIA-A100/mps-80g*1/8"}"#;
+    for (name, figure) in [
+        ("deserved", "8"),
+        ("allocated", "5"),
+        ("request", "8"),
+        ("capacity", "9"),
+    ] {
+        let series = format!("volcano_queue_card_{name}{labels}");
+        assert_eq!(value(&metrics, &series).as_deref(), Some(figure), "{series}");
+    }
+    let waiting = r#"cardgate_waiting_pods{queue="team-a",reason="InsufficientScalarQuota"}"#;
+    assert_eq!(value(&metrics, waiting).as_deref(), Some("3"));
+}
+
+#[test]
+fn series_of_queues_and_cards_that_are_gone_disappear() {
+    let metrics = Metrics::default();
+    metrics.show_queues(vec![figures("team-a", "A100", 5), figures("team-b", "H100", 1)]);
+    metrics.show_queues(vec![figures("team-b", "A100", 2)]);
+    let text = metrics.encode().unwrap();
+    assert!(!text.contains("team-a") && !text.contains("H100"), "{text}");
+    assert!(
+        text.contains(r#"volcano_queue_card_allocated{queue_name="team-b",card="A100"} 2"#),
+        "{text}"
+    );
+}
+
+#[test]
+fn labels_are_escaped() {
+    let metrics = Metrics::default();
+    metrics.show_queues(vec![figures("q", "a\"b\\c\nd", 1)]);
+    let text = metrics.encode().unwrap();
+    assert!(text.contains(r#"card="a\"b\\c\nd""#), "{text}");
+}
+
+#[test]
+fn decisions_are_counted_by_reason_and_start_at_zero() {
+    let metrics = Metrics::default();
+    let refused = r#"cardgate_decisions_total{decision="refused",reason="QueueNotFound"}"#;
+    assert_eq!(value(&metrics, refused).as_deref(), Some("0"));
+    metrics.decided(Decision::Refused(Reason::QueueNotFound));
+    assert_eq!(value(&metrics, refused).as_deref(), Some("1"));
+    metrics.admitted(Duration::from_millis(15));
+    let admitted = r#"cardgate_decisions_total{decision="admitted",reason=""}"#;
+    assert_eq!(value(&metrics, admitted).as_deref(), Some("1"));
+    let bucket = |le| format!("cardgate_admission_duration_seconds_bucket{{le=\"{le}\"}}");
+    assert_eq!(value(&metrics, &bucket("0.01")).as_deref(), Some("0"));
+    assert_eq!(value(&metrics, &bucket("0.02")).as_deref(), Some("1"));
+}
+
+#[test]
+fn errors_and_writes_are_counted() {
+    let metrics = Metrics::default();
+    let conflict = kube::core::Status::failure("changed meanwhile", "Conflict").with_code(409);
+    metrics.api_error(Verb::Update, &kube::Error::Api(conflict.boxed()));
+    metrics.api_timeout(Verb::Patch);
+    metrics.api_write(Write::Admission);
+    for (series, count) in [
+        (r#"cardgate_api_errors_total{verb="update",code="409"}"#, "1"),
+        (r#"cardgate_api_errors_total{verb="patch",code="timeout"}"#, "1"),
+        (r#"cardgate_api_writes_total{kind="admission"}"#, "1"),
+        (r#"cardgate_api_writes_total{kind="ca_bundle"}"#, "0"),
+    ] {
+        assert_eq!(value(&metrics, series).as_deref(), Some(count), "{series}");
+    }
+}
+
+#[test]
+fn configuration_leadership_and_certificates_are_shown() {
+    let metrics = Metrics::default();
+    metrics.configured(42);
+    metrics.config_invalid();
+    metrics.leads(true);
+    metrics.certificate_expires(Certificate::Webhook, 1_800_000_000);
+    let version = format!("cardgate_build_info{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"));
+    for (series, figure) in [
+        ("cardgate_config_generation", "42"),
+        ("cardgate_config_valid", "0"),
+        ("cardgate_leader", "1"),
+        (
+            r#"cardgate_certificate_expiry_timestamp_seconds{certificate="webhook"}"#,
+            "1800000000",
+        ),
+        (version.as_str(), "1"),
+    ] {
+        assert_eq!(value(&metrics, series).as_deref(), Some(figure), "{series}");
+    }
+}

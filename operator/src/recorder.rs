@@ -1,0 +1,103 @@
+//! Kubernetes events about Cardgate's own objects: the configuration, certificates.
+//!
+//! Events about pods are the reporter's, which has a budget for them. These here are rare, and each says something new, so
+//! none is folded into an earlier one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Client;
+use kube::runtime::events::{self, Event, EventType, Reporter};
+use tracing::warn;
+
+use crate::metrics::{Metrics, Verb, Write};
+
+/// Name of the controller in events.
+pub const CONTROLLER: &str = "cardgate-operator";
+/// Longest note that the API server takes, in bytes.
+const MAX_NOTE: usize = 1024;
+/// What ends a note that was cut.
+const CUT: &str = "...";
+/// How long one write may take: an event that comes too late helps nobody.
+const TIME_LIMIT: Duration = Duration::from_secs(5);
+
+/// Writes events; an event that can't be written is logged.
+#[derive(Clone)]
+pub struct Recorder {
+    client: Client,
+    instance: String,
+    metrics: Arc<Metrics>,
+}
+
+impl Recorder {
+    /// Records in the name of this `instance` (the pod's name).
+    pub fn new(client: Client, instance: String, metrics: Arc<Metrics>) -> Self {
+        Self {
+            client,
+            instance,
+            metrics,
+        }
+    }
+
+    /// Writes one event about `regarding`: `reason` in one word, `action` what Cardgate was doing, `note` for people.
+    pub async fn publish(
+        &self,
+        regarding: &ObjectReference,
+        kind: EventType,
+        reason: &'static str,
+        action: &'static str,
+        note: &str,
+    ) {
+        let event = Event {
+            type_: kind,
+            reason: reason.to_owned(),
+            note: Some(cut(note)),
+            action: action.to_owned(),
+            secondary: None,
+        };
+        let reporter = Reporter {
+            controller: CONTROLLER.to_owned(),
+            instance: Some(self.instance.clone()),
+        };
+        // kube's recorder folds events of one reason, and keeps the first one's note.
+        let recorder = events::Recorder::new(self.client.clone(), reporter);
+        self.metrics.api_write(Write::Event);
+        match tokio::time::timeout(TIME_LIMIT, recorder.publish(&event, regarding)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                self.metrics.api_error(Verb::Create, &error);
+                warn!(reason, note, %error, "can't write an event");
+            }
+            Err(_) => {
+                self.metrics.api_timeout(Verb::Create);
+                warn!(reason, note, "can't write an event: no answer in time");
+            }
+        }
+    }
+}
+
+/// At most [`MAX_NOTE`] bytes, cut between characters.
+fn cut(note: &str) -> String {
+    if note.len() <= MAX_NOTE {
+        return note.to_owned();
+    }
+    let end = note.floor_char_boundary(MAX_NOTE - CUT.len());
+    format!("{}{CUT}", &note[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_are_cut_between_characters() {
+        assert_eq!(cut("short"), "short");
+        let exact = "x".repeat(MAX_NOTE);
+        assert_eq!(cut(&exact), exact);
+        let long = "é".repeat(MAX_NOTE);
+        let cut = cut(&long);
+        assert!(cut.len() <= MAX_NOTE && cut.len() > MAX_NOTE - 8, "{}", cut.len());
+        assert!(cut.ends_with("é..."));
+    }
+}

@@ -1,0 +1,240 @@
+//! `/healthz`, `/readyz` and `/metrics`, over plain HTTP.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use actix_web::http::StatusCode;
+use actix_web::http::header::ContentType;
+use actix_web::web::{Data, ServiceConfig, get};
+use actix_web::{App, HttpResponse, HttpServer};
+use thiserror::Error;
+
+use crate::metrics::Metrics;
+
+/// What `prometheus-client` writes.
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The server could not be started.
+#[derive(Debug, Error)]
+#[error("can't listen on {address}: choose another with --health-addr or --metrics-addr")]
+pub struct ServerError {
+    address: SocketAddr,
+    source: io::Error,
+}
+
+/// Whether the operator has seen what it needs, and what else there is to know.
+#[derive(Debug, Default)]
+pub struct Readiness(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    missing: BTreeSet<&'static str>,
+    leads: Option<bool>,
+    configuration_problem: Option<String>,
+    draining: bool,
+}
+
+impl Readiness {
+    /// Readiness that waits for each of these.
+    pub fn waiting_for(parts: impl IntoIterator<Item = &'static str>) -> Self {
+        Self(Mutex::new(State {
+            missing: parts.into_iter().collect(),
+            ..State::default()
+        }))
+    }
+
+    /// One of them is there.
+    pub fn arrived(&self, part: &'static str) {
+        self.state().missing.remove(part);
+    }
+
+    /// Whether this operator leads or stands by. Both are ready: who stands by can take over at any time.
+    pub fn leads(&self, leads: bool) {
+        self.state().leads = Some(leads);
+    }
+
+    /// Why the newest configuration is not in force; none when it is. The operator stays ready: the last good one rules.
+    pub fn configuration(&self, problem: Option<String>) {
+        self.state().configuration_problem = problem;
+    }
+
+    /// From now on nothing should be expected from this operator.
+    pub fn drain(&self) {
+        self.state().draining = true;
+    }
+
+    /// Whether the operator is ready, and a text for people.
+    pub fn report(&self) -> (bool, String) {
+        let state = self.state();
+        let ready = state.missing.is_empty() && !state.draining;
+        let mut text = match (state.draining, ready) {
+            (true, _) => "not ready: shutting down\n".to_owned(),
+            (false, true) => "ok\n".to_owned(),
+            (false, false) => {
+                let missing: Vec<_> = state.missing.iter().copied().collect();
+                format!("not ready, waiting for: {}\n", missing.join(", "))
+            }
+        };
+        match state.leads {
+            Some(true) => text.push_str("this operator leads\n"),
+            Some(false) => text.push_str("this operator stands by\n"),
+            None => {}
+        }
+        if let Some(problem) = &state.configuration_problem {
+            // Writing to a String can't fail.
+            let _ = writeln!(
+                text,
+                "the configuration is invalid, the last good one stays in force: {problem}"
+            );
+        }
+        (ready, text)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Each change is one assignment, so whoever panicked meanwhile left nothing half done.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Listens on both addresses, which may be one; both serve all three paths. Await the result to serve.
+pub fn start(
+    health: SocketAddr,
+    metrics_address: SocketAddr,
+    metrics: Arc<Metrics>,
+    readiness: Arc<Readiness>,
+) -> Result<actix_web::dev::Server, ServerError> {
+    let addresses = BTreeSet::from([health, metrics_address]);
+    let mut server = HttpServer::new(move || App::new().configure(routes(metrics.clone(), readiness.clone())))
+        .workers(1)
+        .disable_signals();
+    for address in addresses {
+        server = server.bind(address).map_err(|source| ServerError { address, source })?;
+    }
+    Ok(server.run())
+}
+
+/// The paths and what they answer.
+pub fn routes(metrics: Arc<Metrics>, readiness: Arc<Readiness>) -> impl FnOnce(&mut ServiceConfig) {
+    move |config| {
+        config
+            .app_data(Data::from(metrics))
+            .app_data(Data::from(readiness))
+            .route("/healthz", get().to(healthz))
+            .route("/readyz", get().to(readyz))
+            .route("/metrics", get().to(show_metrics));
+    }
+}
+
+async fn healthz() -> HttpResponse {
+    HttpResponse::Ok().content_type(ContentType::plaintext()).body("ok\n")
+}
+
+async fn readyz(readiness: Data<Readiness>) -> HttpResponse {
+    let (ready, text) = readiness.report();
+    let status = if ready {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    HttpResponse::build(status)
+        .content_type(ContentType::plaintext())
+        .body(text)
+}
+
+async fn show_metrics(metrics: Data<Metrics>) -> HttpResponse {
+    match metrics.encode() {
+        Ok(text) => HttpResponse::Ok().content_type(OPEN_METRICS).body(text),
+        Err(error) => HttpResponse::InternalServerError().body(format!("can't encode the metrics: {error}\n")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::test;
+
+    use super::*;
+
+    async fn answer(readiness: Readiness, path: &str) -> (StatusCode, String) {
+        let routes = routes(Arc::new(Metrics::default()), Arc::new(readiness));
+        let app = test::init_service(App::new().configure(routes)).await;
+        let response = test::call_service(&app, test::TestRequest::get().uri(path).to_request()).await;
+        let status = response.status();
+        let body = test::read_body(response).await;
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    #[actix_web::test]
+    async fn readiness_lists_what_is_missing() {
+        let readiness = Readiness::waiting_for(["pods", "nodes", "queues"]);
+        readiness.arrived("nodes");
+        assert_eq!(
+            answer(readiness, "/readyz").await,
+            (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "not ready, waiting for: pods, queues\n".to_owned()
+            )
+        );
+        let readiness = Readiness::waiting_for(["pods"]);
+        readiness.arrived("pods");
+        readiness.leads(false);
+        assert_eq!(
+            answer(readiness, "/readyz").await,
+            (StatusCode::OK, "ok\nthis operator stands by\n".to_owned())
+        );
+    }
+
+    #[actix_web::test]
+    async fn an_invalid_configuration_is_said_and_does_not_make_the_operator_unready() {
+        let readiness = Readiness::default();
+        readiness.configuration(Some("cardgate.yaml: admitOn is 5: write fit or quota".to_owned()));
+        let (status, text) = answer(readiness, "/readyz").await;
+        assert_eq!(status, StatusCode::OK);
+        assert!(text.contains("admitOn is 5"), "{text}");
+
+        let readiness = Readiness::default();
+        readiness.configuration(Some("broken".to_owned()));
+        readiness.configuration(None);
+        assert_eq!(answer(readiness, "/readyz").await, (StatusCode::OK, "ok\n".to_owned()));
+    }
+
+    #[actix_web::test]
+    async fn who_shuts_down_is_not_ready_but_alive() {
+        let readiness = Readiness::default();
+        readiness.drain();
+        let (status, text) = answer(readiness, "/readyz").await;
+        assert_eq!(
+            (status, text.as_str()),
+            (StatusCode::SERVICE_UNAVAILABLE, "not ready: shutting down\n")
+        );
+        let readiness = Readiness::waiting_for(["pods"]);
+        readiness.drain();
+        assert_eq!(answer(readiness, "/healthz").await, (StatusCode::OK, "ok\n".to_owned()));
+    }
+
+    #[actix_web::test]
+    async fn metrics_are_served() {
+        let (status, text) = answer(Readiness::default(), "/metrics").await;
+        assert_eq!(status, StatusCode::OK);
+        assert!(
+            text.contains("# TYPE cardgate_leader gauge") && text.ends_with("# EOF\n"),
+            "{text}"
+        );
+    }
+
+    #[actix_web::test]
+    async fn both_addresses_may_be_one_and_a_taken_one_is_named() {
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = taken.local_addr().unwrap();
+        let start = |address| start(address, address, Arc::default(), Arc::default());
+        let error = start(address).err().unwrap().to_string();
+        assert!(
+            error.contains(&address.to_string()) && error.contains("--health-addr"),
+            "{error}"
+        );
+        let any_free: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        assert!(start(any_free).is_ok());
+    }
+}
