@@ -18,6 +18,7 @@ pub mod assets;
 pub mod cardgate;
 mod command;
 pub mod controlplane;
+pub mod demo;
 pub mod http;
 mod locks;
 pub mod manifests;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
+use crds::keys;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec};
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use k8s_openapi::api::core::v1::{
@@ -13,12 +14,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::api::ObjectMeta;
 use serde_json::{Value, json};
 
-/// The annotation of a pod that names its card, or alternatives.
-const CARD_NAME: &str = "volcano.sh/card.name";
-/// The annotation of a pod that names its queue.
-const QUEUE_NAME: &str = "scheduling.volcano.sh/queue-name";
-/// The annotation of a queue with its card quota.
-const CARD_QUOTA: &str = "volcano.sh/card.quota";
 /// The label by which a workload finds its pods.
 const APP: &str = "app";
 
@@ -74,13 +69,13 @@ impl PodBuilder {
     /// Names its queue.
     #[must_use]
     pub fn queue(self, queue: &str) -> Self {
-        self.annotation(QUEUE_NAME, queue)
+        self.annotation(keys::QUEUE_NAME, queue)
     }
 
     /// Names its card, or alternatives (`A|B`).
     #[must_use]
     pub fn card(self, card: &str) -> Self {
-        self.annotation(CARD_NAME, card)
+        self.annotation(keys::CARD_NAME, card)
     }
 
     /// Requests a resource, with an equal limit, as extended resources need it.
@@ -282,7 +277,7 @@ impl QueueBuilder {
     pub fn build(self) -> Value {
         let mut annotations = self.annotations;
         if !self.cards.is_empty() {
-            annotations.insert(CARD_QUOTA.to_owned(), json!(self.cards).to_string());
+            annotations.insert(keys::CARD_QUOTA.to_owned(), json!(self.cards).to_string());
         }
         json!({
             "apiVersion": "scheduling.volcano.sh/v1beta1",

@@ -10,6 +10,7 @@ use cardgate_tests::nodes;
 use cardgate_tests::process::{Process, Reaper};
 use cardgate_tests::wait::{self, Seen};
 use cardgate_tests::workloads::pod;
+use crds::quantity::{QuantityError, parse_milli};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
@@ -19,12 +20,12 @@ use serde_json::json;
 
 type Outcome = anyhow::Result<()>;
 
-/// The API server writes the H100's memory with the largest unit that leaves an integer.
-fn canonical(mut quantities: BTreeMap<String, Quantity>) -> BTreeMap<String, Quantity> {
-    if let Some(memory) = quantities.get_mut("memory").filter(|memory| memory.0 == "2113456128Ki") {
-        "2063922Mi".clone_into(&mut memory.0);
-    }
+/// Quantities as numbers: the API server writes them with the largest unit that leaves an integer.
+fn numbers(quantities: &BTreeMap<String, Quantity>) -> BTreeMap<&str, Result<i64, QuantityError>> {
     quantities
+        .iter()
+        .map(|(resource, text)| (resource.as_str(), parse_milli(&text.0)))
+        .collect()
 }
 
 fn phase(pod: &Pod) -> &str {
@@ -98,7 +99,7 @@ async fn nodes_of_every_shape_are_ready_with_their_allocatable_and_stay_so() -> 
                     .as_ref()
                     .and_then(|status| status.allocatable.clone())
                     .unwrap_or_default();
-                if allocatable != canonical(spec.quantities()) {
+                if numbers(&allocatable) != numbers(&spec.quantities()) {
                     return Ok(Seen::NotYet(format!("{}: {allocatable:?}", spec.name())));
                 }
                 if !spec.is_ready(&node)

@@ -18,7 +18,7 @@ async fn without_volcano_the_manifests_install_and_refuse_managed_pods_until_car
     // PodDisruptionBudget kubectl always replaces the selector, and says so.
     let again = plane
         .kubectl()
-        .run(["apply", "-k", "../manifests/overlays/without-volcano"])
+        .run(["apply", "-k", "manifests/overlays/without-volcano"])
         .await?;
     let known = ["deployment.apps/", "poddisruptionbudget.policy/"];
     let changed = again.lines().filter(|line| !line.ends_with(" unchanged"));

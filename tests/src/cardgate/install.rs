@@ -15,25 +15,24 @@ use serde_json::{Value, json};
 use super::NAMESPACE;
 use crate::controlplane::ControlPlane;
 use crate::wait::{self, Seen};
-use crate::{workloads, workspace};
+use crate::workloads;
 
 /// The name of both webhook configurations.
 const CONFIGURATION: &str = "cardgate";
 /// The `ConfigMap` that operator and webhook watch.
 const CONFIG_MAP: &str = "cardgate-config";
 
-/// Applies a kustomization of `manifests/` as a user would, and scales its Deployments to zero.
-pub(super) async fn apply(plane: &ControlPlane, kustomization: &str) -> Result<()> {
-    let path = workspace::root().join("manifests").join(kustomization);
-    let kubectl = plane.kubectl();
-    kubectl.run(["apply", "-k", &path.display().to_string()]).await?;
-    kubectl
-        .run(["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"])
-        .await?;
-    kubectl
-        .run(["-n", NAMESPACE, "scale", "deployment", "--all", "--replicas=0"])
-        .await?;
-    Ok(())
+/// The arguments of kubectl that install a kustomization of `manifests/`, from the workspace's root. The last command
+/// scales the Deployments to zero.
+pub(super) fn commands(kustomization: &str) -> Vec<Vec<String>> {
+    let path = format!("manifests/{kustomization}");
+    [
+        vec!["apply", "-k", &path],
+        vec!["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"],
+        vec!["-n", NAMESPACE, "scale", "deployment", "--all", "--replicas=0"],
+    ]
+    .map(|words| words.into_iter().map(str::to_owned).collect())
+    .to_vec()
 }
 
 /// Makes the API server reach the webhook at `https://<address>` instead of by the Service. The paths stay.

@@ -1,6 +1,6 @@
 //! One process of Cardgate: the operator or the webhook, with ports of its own that it keeps over restarts.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -203,6 +203,16 @@ impl Instance {
     /// The name, which is also the pod's name for the program.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The log file, which grows over restarts.
+    pub fn log_path(&self) -> &Path {
+        &self.log
+    }
+
+    /// Where metrics are served, by plain HTTP.
+    pub fn metrics_address(&self) -> String {
+        self.metrics.address()
     }
 
     /// Where the webhook serves HTTPS.

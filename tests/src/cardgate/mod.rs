@@ -21,7 +21,7 @@ use crate::controlplane::{Account, ControlPlane};
 use crate::wait::{self, Seen};
 
 /// The namespace of everything that is Cardgate's.
-pub const NAMESPACE: &str = "cardgate-system";
+pub use crds::keys::NAMESPACE;
 
 /// How Cardgate is installed and started.
 #[derive(Debug, Clone)]
@@ -67,7 +67,19 @@ impl Cardgate {
     /// Applies the manifests and waits until the API server enforces their policies. Nothing runs yet, so managed pods
     /// are refused.
     pub async fn install(plane: &ControlPlane, settings: &Settings) -> Result<()> {
-        install::apply(plane, &settings.kustomization).await?;
+        for command in Self::installation(settings) {
+            plane.kubectl().run(command).await?;
+        }
+        Self::await_policies(plane).await
+    }
+
+    /// The arguments of the kubectl commands that [`Cardgate::install`] runs in the workspace's root.
+    pub fn installation(settings: &Settings) -> Vec<Vec<String>> {
+        install::commands(&settings.kustomization)
+    }
+
+    /// Waits until the API server enforces the policies of the manifests.
+    pub async fn await_policies(plane: &ControlPlane) -> Result<()> {
         install::await_policies(plane).await
     }
 

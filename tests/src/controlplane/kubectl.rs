@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
 
+use crate::workspace;
 use anyhow::{Context, Result, ensure};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-/// kubectl with the credentials of one user.
+/// kubectl with the credentials of one user, in the workspace's root.
 #[derive(Debug, Clone)]
 pub struct Kubectl {
     pub(super) program: PathBuf,
@@ -54,6 +55,7 @@ impl Kubectl {
     ) -> Result<Output> {
         let mut command = Command::new(&self.program);
         command
+            .current_dir(workspace::root())
             .env("KUBECONFIG", &self.kubeconfig)
             .env("KUBECACHEDIR", &self.cache)
             .stdin(if stdin.is_some() { Stdio::piped() } else { Stdio::null() })
