@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::binaries::Binaries;
 use super::{GRACE, NAMESPACE, install};
@@ -156,7 +156,10 @@ impl Instance {
                 Seen::NotYet(format!("{status} {text}"))
             })
         });
-        ready.await.with_context(|| self.log_tail())?
+        match ready.await {
+            Ok(outcome) => outcome,
+            Err(late) => bail!("{late}\n{}", self.log_tail()),
+        }
     }
 
     /// What `/readyz` answers: the status code and the text.
