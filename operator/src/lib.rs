@@ -11,4 +11,5 @@ pub mod mind;
 pub mod observe;
 pub mod policies;
 pub mod recorder;
+pub mod report;
 pub mod server;

@@ -1,0 +1,286 @@
+//! The requests by which one thing is written. Each has a time limit; none is repeated here.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::events::v1::{Event, EventSeries};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::core::{DeserializeGuard, PartialObjectMeta};
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::{Value, json};
+use thiserror::Error;
+
+use super::PodRef;
+use super::event::Occurrence;
+use super::objects::{Left, Plan, Record};
+use super::shown::{Shown, owner_reference};
+use crate::metrics::{Metrics, Verb, Write};
+
+/// How long a request may take. The client itself would repeat it for a quarter of an hour.
+const TIME_LIMIT: Duration = Duration::from_secs(10);
+/// Objects per page of a list.
+const PAGE: u32 = 500;
+
+/// A request that failed.
+#[derive(Debug, Error)]
+pub(super) enum RequestError {
+    /// No answer within the time limit.
+    #[error("no answer within {} s", TIME_LIMIT.as_secs())]
+    TimedOut,
+    /// The API server refused it, or could not be reached.
+    #[error(transparent)]
+    Refused(#[from] kube::Error),
+}
+
+impl RequestError {
+    /// The HTTP status; none where there was no answer.
+    pub(super) fn code(&self) -> Option<u16> {
+        match self {
+            Self::Refused(kube::Error::Api(status)) => Some(status.code),
+            _ => None,
+        }
+    }
+}
+
+/// How a write ended, and after how many requests.
+#[derive(Debug)]
+pub(super) struct Written<T> {
+    pub left: T,
+    pub requests: u32,
+    pub error: Option<RequestError>,
+}
+
+/// Sends requests, each within the time limit, and counts them.
+#[derive(Clone)]
+pub(super) struct Sender {
+    /// A client of its own, so that its requests share no connection with admissions.
+    pub client: Client,
+    /// Where requests and errors are counted.
+    pub metrics: Arc<Metrics>,
+}
+
+impl Sender {
+    async fn write<T>(
+        &self,
+        verb: Verb,
+        what: Write,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, RequestError> {
+        self.metrics.api_write(what);
+        self.send(verb, request).await
+    }
+
+    async fn send<T>(&self, verb: Verb, request: impl Future<Output = kube::Result<T>>) -> Result<T, RequestError> {
+        match tokio::time::timeout(TIME_LIMIT, request).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => {
+                self.metrics.api_error(verb, &error);
+                Err(error.into())
+            }
+            Err(_) => {
+                self.metrics.api_timeout(verb);
+                Err(RequestError::TimedOut)
+            }
+        }
+    }
+}
+
+/// All objects of a kind, by name; none for one that can't be read.
+pub(super) async fn list<K: Shown>(sender: Sender) -> Result<Vec<(Arc<str>, Option<Record<K>>)>, RequestError> {
+    let api: Api<DeserializeGuard<K>> = Api::all(sender.client.clone());
+    let mut page = ListParams::default().limit(PAGE);
+    let mut objects = Vec::new();
+    loop {
+        let list = sender.send(Verb::List, api.list(&page)).await?;
+        objects.extend(list.items.into_iter().map(|object| {
+            let name = object.name_any().into();
+            (name, object.0.ok().as_ref().and_then(Record::read))
+        }));
+        match list.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => page = page.continue_token(&token),
+            None => return Ok(objects),
+        }
+    }
+}
+
+/// Writes one object as planned.
+pub(super) async fn write_object<K: Shown>(sender: Sender, name: Arc<str>, plan: Plan<K>) -> Written<Left<K>> {
+    let mut writing = Writing {
+        api: Api::all(sender.client.clone()),
+        sender,
+        name,
+        requests: 0,
+    };
+    let (left, error) = match writing.carry_out(plan).await {
+        Ok(left) => (left, None),
+        Err((left, error)) => (left, Some(error)),
+    };
+    Written {
+        left,
+        requests: writing.requests,
+        error,
+    }
+}
+
+struct Writing<K> {
+    /// What the server answers is not needed, so only its metadata is read.
+    api: Api<PartialObjectMeta<K>>,
+    sender: Sender,
+    name: Arc<str>,
+    requests: u32,
+}
+
+impl<K: Shown> Writing<K> {
+    async fn carry_out(&mut self, plan: Plan<K>) -> Result<Left<K>, (Left<K>, RequestError)> {
+        let (record, object, status) = match plan {
+            Plan::Nothing => return Ok(Left::Unknown),
+            Plan::Delete => return self.delete().await,
+            // An object that is there although it was not seen is made to say what it should.
+            Plan::Create(record) => (Arc::clone(&record), !self.create(&record).await?, true),
+            Plan::Update { record, object, status } => (record, object, status),
+        };
+        if object {
+            self.patch_object(&record).await?;
+        }
+        if status {
+            self.patch_status(&record).await?;
+        }
+        Ok(Left::Record(record))
+    }
+
+    /// Creates the object; false where it is there already.
+    async fn create(&mut self, record: &Record<K>) -> Result<bool, (Left<K>, RequestError)> {
+        self.requests += 1;
+        let mut object = K::object(&self.name, record.spec.clone());
+        object.meta_mut().owner_references =
+            owner_reference::<K>(&record.spec, &record.owner_uid).map(|owner| vec![owner]);
+        let api: Api<K> = Api::all(self.sender.client.clone());
+        match self
+            .sender
+            .write(Verb::Create, K::WRITE, api.create(&PostParams::default(), &object))
+            .await
+        {
+            Ok(_) => Ok(true),
+            Err(error) => match error.code() {
+                Some(409) => Ok(false),
+                Some(_) => Err((Left::Nothing, error)),
+                None => Err((Left::Unknown, error)),
+            },
+        }
+    }
+
+    async fn patch_object(&mut self, record: &Record<K>) -> Result<(), (Left<K>, RequestError)> {
+        self.requests += 1;
+        let owners: Vec<_> = owner_reference::<K>(&record.spec, &record.owner_uid)
+            .into_iter()
+            .collect();
+        let patch = json!({ "metadata": { "ownerReferences": owners }, "spec": record.spec });
+        let patch = Patch::Merge(patch);
+        let params = PatchParams::default();
+        let request = self.api.patch(&self.name, &params, &patch);
+        let patched = self.sender.write(Verb::Patch, K::WRITE, request).await;
+        patched.map(drop).map_err(failed)
+    }
+
+    async fn patch_status(&mut self, record: &Record<K>) -> Result<(), (Left<K>, RequestError)> {
+        self.requests += 1;
+        let patch = Patch::Merge(json!({ "status": record.status }));
+        let params = PatchParams::default();
+        let request = self.api.patch_status(&self.name, &params, &patch);
+        let patched = self.sender.write(Verb::Patch, K::WRITE, request).await;
+        patched.map(drop).map_err(failed)
+    }
+
+    async fn delete(&mut self) -> Result<Left<K>, (Left<K>, RequestError)> {
+        self.requests += 1;
+        let params = DeleteParams::default();
+        let request = self.api.delete(&self.name, &params);
+        match self.sender.write(Verb::Delete, K::WRITE, request).await {
+            Ok(_) => Ok(Left::Nothing),
+            Err(error) if error.code() == Some(404) => Ok(Left::Nothing),
+            Err(error) => Err((Left::Unknown, error)),
+        }
+    }
+}
+
+/// What a failed patch leaves behind.
+fn failed<K: Shown>(error: RequestError) -> (Left<K>, RequestError) {
+    match error.code() {
+        Some(404) => (Left::Nothing, error),
+        _ => (Left::Unknown, error),
+    }
+}
+
+/// Writes a pod's condition.
+pub(super) async fn write_condition(sender: Sender, pod: PodRef, patch: Value) -> Result<(), RequestError> {
+    let api: Api<PartialObjectMeta<Pod>> = Api::namespaced(sender.client.clone(), &pod.namespace);
+    let patch = Patch::Strategic(patch);
+    let params = PatchParams::default();
+    let request = api.patch_status(&pod.name, &params, &patch);
+    sender.write(Verb::Patch, Write::PodCondition, request).await?;
+    Ok(())
+}
+
+/// Writes an event, or counts it on one that says the same. Leaves the name and the count.
+pub(super) async fn write_event(
+    sender: Sender,
+    occurrence: &Occurrence,
+    instance: &str,
+    known: Option<(String, i32)>,
+) -> Written<Option<(String, i32)>> {
+    let api: Api<Event> = Api::namespaced(sender.client.clone(), occurrence.namespace());
+    let mut requests = 0;
+    if let Some((name, count)) = known {
+        requests += 1;
+        let series = EventSeries {
+            count,
+            last_observed_time: MicroTime(occurrence.time),
+        };
+        let patch = Patch::Merge(json!({ "series": series }));
+        let params = PatchParams::default();
+        let request = api.patch(&name, &params, &patch);
+        match sender.write(Verb::Patch, Write::Event, request).await {
+            Ok(_) => {
+                return Written {
+                    left: Some((name, count)),
+                    requests,
+                    error: None,
+                };
+            }
+            // It has expired: written anew.
+            Err(error) if error.code() == Some(404) => {}
+            Err(error) => {
+                return Written {
+                    left: None,
+                    requests,
+                    error: Some(error),
+                };
+            }
+        }
+    }
+    requests += 1;
+    let event = occurrence.event(instance);
+    let params = PostParams::default();
+    let request = api.create(&params, &event);
+    match sender.write(Verb::Create, Write::Event, request).await {
+        Ok(_) => Written {
+            left: Some((event.name_any(), 1)),
+            requests,
+            error: None,
+        },
+        // An earlier attempt was written, although its answer was lost.
+        Err(error) if error.code() == Some(409) => Written {
+            left: Some((event.name_any(), 1)),
+            requests,
+            error: None,
+        },
+        Err(error) => Written {
+            left: None,
+            requests,
+            error: Some(error),
+        },
+    }
+}

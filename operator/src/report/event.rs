@@ -1,0 +1,231 @@
+//! Events: what happened to an object, for whoever describes it.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use k8s_openapi::jiff::Timestamp;
+
+/// Who reports, as events show it.
+const CONTROLLER: &str = "card.volcano.sh/operator";
+/// Namespace of events about objects that have none, by Kubernetes' convention.
+const CLUSTER_NAMESPACE: &str = "default";
+/// Longest message of an event, in bytes (Kubernetes refuses longer ones).
+const LONGEST_NOTE: usize = 1024;
+/// What stands at the end of a message that was too long.
+const ELLIPSIS: &str = "...";
+/// How much of an object's name the name of its event repeats: names end at 253 characters, and a time follows.
+const LONGEST_STEM: usize = 230;
+/// How long the same event about the same object is counted instead of written again.
+const SERIES: Duration = Duration::from_mins(10);
+/// How many events are remembered for that.
+const REMEMBERED: usize = 4096;
+
+/// Whether an event is good or bad.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum EventKind {
+    /// As it should be.
+    Normal,
+    /// Somebody should look.
+    Warning,
+}
+
+/// Something that happened.
+#[derive(Debug, Clone)]
+pub(super) struct Occurrence {
+    /// The object it happened to.
+    pub regarding: ObjectReference,
+    /// Whether it is good or bad.
+    pub kind: EventKind,
+    /// What was being done, in one word.
+    pub action: &'static str,
+    /// Why, in one word.
+    pub reason: String,
+    /// Why, in a sentence.
+    pub message: String,
+    /// When; different for all occurrences, since events are named by it.
+    pub time: Timestamp,
+}
+
+impl Occurrence {
+    /// The same for occurrences that replace each other while unwritten: same object, same reason.
+    pub(super) fn key(&self) -> Arc<str> {
+        let text = |field: &Option<String>| field.clone().unwrap_or_default();
+        let ObjectReference {
+            kind,
+            namespace,
+            name,
+            uid,
+            ..
+        } = &self.regarding;
+        format!(
+            "{}/{}/{}/{}/{}",
+            text(kind),
+            text(namespace),
+            text(name),
+            text(uid),
+            self.reason
+        )
+        .into()
+    }
+
+    /// The namespace that the event belongs to.
+    pub(super) fn namespace(&self) -> &str {
+        let namespace = self
+            .regarding
+            .namespace
+            .as_deref()
+            .filter(|namespace| !namespace.is_empty());
+        namespace.unwrap_or(CLUSTER_NAMESPACE)
+    }
+
+    /// The event, as `instance` reports it. A second attempt to write it yields the same name, so it is never there twice.
+    pub(super) fn event(&self, instance: &str) -> Event {
+        let stem = shorten(self.regarding.name.as_deref().unwrap_or("cluster"), LONGEST_STEM);
+        let stem = stem.trim_end_matches(['.', '-']);
+        Event {
+            metadata: ObjectMeta {
+                name: Some(format!("{stem}.{:x}", self.time.as_nanosecond())),
+                namespace: Some(self.namespace().to_owned()),
+                ..ObjectMeta::default()
+            },
+            action: Some(self.action.to_owned()),
+            event_time: Some(MicroTime(self.time)),
+            note: Some(note(&self.message)),
+            reason: Some(self.reason.clone()),
+            regarding: Some(self.regarding.clone()),
+            reporting_controller: Some(CONTROLLER.to_owned()),
+            reporting_instance: Some(instance.to_owned()),
+            type_: Some(match self.kind {
+                EventKind::Normal => "Normal".to_owned(),
+                EventKind::Warning => "Warning".to_owned(),
+            }),
+            ..Event::default()
+        }
+    }
+}
+
+fn note(message: &str) -> String {
+    if message.len() <= LONGEST_NOTE {
+        return message.to_owned();
+    }
+    format!("{}{ELLIPSIS}", shorten(message, LONGEST_NOTE - ELLIPSIS.len()))
+}
+
+/// The start of `text`, at most `length` bytes of it.
+fn shorten(text: &str, length: usize) -> &str {
+    &text[..text.floor_char_boundary(length)]
+}
+
+/// The events that were written lately: the same again is counted on the event that is there.
+#[derive(Debug, Default)]
+pub(super) struct Series {
+    written: HashMap<Arc<str>, Written>,
+    /// When each was written, oldest first.
+    order: VecDeque<(Instant, Arc<str>)>,
+}
+
+#[derive(Debug)]
+struct Written {
+    name: String,
+    count: i32,
+    at: Instant,
+}
+
+impl Series {
+    /// Name of the event that says the same, and how often it will have happened.
+    pub(super) fn find(&mut self, occurrence: &Occurrence, now: Instant) -> Option<(String, i32)> {
+        self.expire(now);
+        let written = self.written.get(&series_key(occurrence))?;
+        Some((written.name.clone(), written.count.saturating_add(1)))
+    }
+
+    /// Remembers that an event was written for the `count`th time.
+    pub(super) fn remember(&mut self, occurrence: &Occurrence, name: String, count: i32, now: Instant) {
+        let key = series_key(occurrence);
+        self.order.push_back((now, Arc::clone(&key)));
+        self.written.insert(key, Written { name, count, at: now });
+        self.expire(now);
+    }
+
+    fn expire(&mut self, now: Instant) {
+        while let Some((at, key)) = self.order.front() {
+            if *at + SERIES > now && self.order.len() <= REMEMBERED {
+                return;
+            }
+            if self.written.get(key).is_some_and(|written| written.at == *at) {
+                self.written.remove(key);
+            }
+            self.order.pop_front();
+        }
+    }
+}
+
+fn series_key(occurrence: &Occurrence) -> Arc<str> {
+    format!("{}/{}", occurrence.key(), note(&occurrence.message)).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn occurrence(name: &str, message: &str) -> Occurrence {
+        Occurrence {
+            regarding: ObjectReference {
+                name: Some(name.to_owned()),
+                ..ObjectReference::default()
+            },
+            kind: EventKind::Warning,
+            action: "Admit",
+            reason: "InsufficientScalarQuota".to_owned(),
+            message: message.to_owned(),
+            time: Timestamp::from_second(1_700_000_000).unwrap(),
+        }
+    }
+
+    #[test]
+    fn events_keep_within_kubernetes_limits() {
+        let long = "ä".repeat(1000);
+        let event = occurrence(&"a.-".repeat(80), &long).event("operator-0");
+        let note = event.note.unwrap();
+        assert!(note.len() <= LONGEST_NOTE && note.ends_with("ä..."), "{}", note.len());
+        let name = event.metadata.name.unwrap();
+        assert!(
+            name.len() <= 253 && !name.contains("-.") && !name.contains(".."),
+            "{name}"
+        );
+        assert_eq!(event.metadata.namespace.as_deref(), Some("default"));
+        let exact = "x".repeat(LONGEST_NOTE);
+        assert_eq!(occurrence("q", &exact).event("operator-0").note.unwrap(), exact);
+    }
+
+    #[test]
+    fn the_same_again_is_counted_for_a_while() {
+        let start = Instant::now();
+        let (first, other) = (occurrence("q", "m"), occurrence("q", "other"));
+        let mut series = Series::default();
+        assert_eq!(series.find(&first, start), None);
+        series.remember(&first, "q.1".to_owned(), 1, start);
+        assert_eq!(series.find(&first, start), Some(("q.1".to_owned(), 2)));
+        assert_eq!(series.find(&other, start), None);
+        // Counting it again keeps it.
+        series.remember(&first, "q.1".to_owned(), 2, start + SERIES / 2);
+        assert_eq!(series.find(&first, start + SERIES), Some(("q.1".to_owned(), 3)));
+        assert_eq!(series.find(&first, start + SERIES / 2 + SERIES), None);
+    }
+
+    #[test]
+    fn no_more_events_are_remembered_than_the_bound() {
+        let start = Instant::now();
+        let mut series = Series::default();
+        for number in 0..=REMEMBERED {
+            series.remember(&occurrence("q", &number.to_string()), "q".to_owned(), 1, start);
+        }
+        assert_eq!((series.written.len(), series.order.len()), (REMEMBERED, REMEMBERED));
+        assert_eq!(series.find(&occurrence("q", "0"), start), None);
+        assert!(series.find(&occurrence("q", "1"), start).is_some());
+    }
+}

@@ -1,0 +1,282 @@
+//! What is to be said about pods and other objects, and not written yet.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crds::keys::ADMITTED_CONDITION;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::event::{EventKind, Occurrence};
+use super::{PodRef, PodReport};
+
+/// What was being done to a pod when an event about it happened.
+const ADMIT: &str = "Admit";
+/// What was being done to any other object.
+const OBSERVE: &str = "Observe";
+/// How many unwritten events about other objects than pods are kept; what comes beyond is counted and logged. They are
+/// one per object and reason, so this is reached only when the API server takes no events at all.
+const MOST_EVENTS: usize = 10_000;
+
+/// What is to be said and not written yet. Of each pod only the newest report is kept, of other objects the newest
+/// occurrence per reason.
+#[derive(Debug, Default)]
+pub(super) struct Messages {
+    pods: HashMap<Arc<str>, PodMessage>,
+    events: HashMap<Arc<str>, Occurrence>,
+    last_time: Timestamp,
+}
+
+#[derive(Debug)]
+struct PodMessage {
+    pod: PodRef,
+    report: PodReport,
+    time: Timestamp,
+    condition_unwritten: bool,
+    event_unwritten: bool,
+}
+
+impl Messages {
+    /// Takes how a pod stands.
+    pub(super) fn pod(&mut self, pod: PodRef, report: PodReport, event: bool, now: Timestamp) {
+        let time = self.unique(now);
+        let event_before = self.pods.get(&pod.uid).is_some_and(|message| message.event_unwritten);
+        let message = PodMessage {
+            report,
+            time,
+            condition_unwritten: true,
+            event_unwritten: event || event_before,
+            pod,
+        };
+        self.pods.insert(Arc::clone(&message.pod.uid), message);
+    }
+
+    /// Forgets what is not written about a pod.
+    pub(super) fn forget_pod(&mut self, uid: &str) {
+        self.pods.remove(uid);
+    }
+
+    /// Takes an event about another object than a pod's admission; returns its key, or none when there are too many.
+    pub(super) fn event(
+        &mut self,
+        regarding: ObjectReference,
+        kind: EventKind,
+        reason: String,
+        message: String,
+        now: Timestamp,
+    ) -> Option<Arc<str>> {
+        let time = self.unique(now);
+        let occurrence = Occurrence {
+            regarding,
+            kind,
+            action: OBSERVE,
+            reason,
+            message,
+            time,
+        };
+        let key = occurrence.key();
+        if self.events.len() >= MOST_EVENTS && !self.events.contains_key(&key) {
+            return None;
+        }
+        self.events.insert(Arc::clone(&key), occurrence);
+        Some(key)
+    }
+
+    /// The patch of a pod's condition, if it is unwritten.
+    pub(super) fn condition(&self, uid: &str, now: Timestamp) -> Option<(PodRef, Value)> {
+        let message = self.pods.get(uid).filter(|message| message.condition_unwritten)?;
+        Some((message.pod.clone(), condition_patch(&message.pod, &message.report, now)))
+    }
+
+    /// The event about a pod, if it is unwritten.
+    pub(super) fn pod_event(&self, uid: &str) -> Option<Occurrence> {
+        let message = self.pods.get(uid).filter(|message| message.event_unwritten)?;
+        let PodRef { namespace, name, uid } = &message.pod;
+        Some(Occurrence {
+            regarding: ObjectReference {
+                api_version: Some("v1".to_owned()),
+                kind: Some("Pod".to_owned()),
+                namespace: Some((**namespace).to_owned()),
+                name: Some((**name).to_owned()),
+                uid: Some((**uid).to_owned()),
+                ..ObjectReference::default()
+            },
+            kind: if message.report.status {
+                EventKind::Normal
+            } else {
+                EventKind::Warning
+            },
+            action: ADMIT,
+            reason: message.report.reason.to_owned(),
+            message: message.report.message.clone(),
+            time: message.time,
+        })
+    }
+
+    /// The event with this key, if it is unwritten.
+    pub(super) fn other_event(&self, key: &str) -> Option<Occurrence> {
+        self.events.get(key).cloned()
+    }
+
+    /// A pod's condition is written.
+    pub(super) fn condition_written(&mut self, uid: &str) {
+        self.settle_pod(uid, |message| message.condition_unwritten = false);
+    }
+
+    /// The event about a pod is written.
+    pub(super) fn pod_event_written(&mut self, uid: &str) {
+        self.settle_pod(uid, |message| message.event_unwritten = false);
+    }
+
+    /// An event is written.
+    pub(super) fn other_event_written(&mut self, key: &str) {
+        self.events.remove(key);
+    }
+
+    fn settle_pod(&mut self, uid: &str, settle: impl Fn(&mut PodMessage)) {
+        if let Some(message) = self.pods.get_mut(uid) {
+            settle(message);
+            if !message.condition_unwritten && !message.event_unwritten {
+                self.pods.remove(uid);
+            }
+        }
+    }
+
+    /// A time close to `now` that no other message has.
+    fn unique(&mut self, now: Timestamp) -> Timestamp {
+        let next = self
+            .last_time
+            .saturating_add(SignedDuration::from_nanos(1))
+            .unwrap_or(now);
+        self.last_time = now.max(next);
+        self.last_time
+    }
+}
+
+/// A strategic merge patch: conditions merge by type, so that those of others stay, and within one condition what is not
+/// named stays, so that the transition time does while the status does.
+fn condition_patch(pod: &PodRef, report: &PodReport, now: Timestamp) -> Value {
+    let mut condition = json!({
+        "type": ADMITTED_CONDITION,
+        "status": if report.status { "True" } else { "False" },
+        "reason": report.reason,
+        "message": report.message,
+    });
+    if !report.same_status {
+        condition["lastTransitionTime"] = json!(Time(Timestamp::from_second(now.as_second()).unwrap_or(now)));
+    }
+    json!({ "metadata": { "uid": &*pod.uid }, "status": { "conditions": [condition] } })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod() -> PodRef {
+        PodRef {
+            namespace: "ns".into(),
+            name: "p".into(),
+            uid: "u".into(),
+        }
+    }
+
+    fn report(message: &str) -> PodReport {
+        PodReport {
+            status: false,
+            same_status: false,
+            reason: "InsufficientScalarQuota",
+            message: message.to_owned(),
+        }
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn the_newest_report_replaces_an_unwritten_one_and_its_event_is_still_due() {
+        let mut messages = Messages::default();
+        messages.pod(pod(), report("old"), true, at(1));
+        messages.pod(pod(), report("new"), false, at(2));
+        let (_, patch) = messages.condition("u", at(3)).unwrap();
+        let expected = json!({
+            "metadata": { "uid": "u" },
+            "status": { "conditions": [{
+                "type": "card.volcano.sh/Admitted",
+                "status": "False",
+                "reason": "InsufficientScalarQuota",
+                "message": "new",
+                "lastTransitionTime": "1970-01-01T00:00:03Z",
+            }] },
+        });
+        assert_eq!(patch, expected);
+        assert_eq!(messages.pod_event("u").unwrap().message, "new");
+
+        messages.condition_written("u");
+        assert!(messages.condition("u", at(3)).is_none());
+        assert!(messages.pod_event("u").is_some());
+        messages.pod_event_written("u");
+        assert!(messages.pods.is_empty());
+    }
+
+    #[test]
+    fn the_transition_time_stays_while_the_status_does() {
+        let mut messages = Messages::default();
+        messages.pod(
+            pod(),
+            PodReport {
+                same_status: true,
+                ..report("m")
+            },
+            false,
+            at(1),
+        );
+        let (_, patch) = messages.condition("u", at(3)).unwrap();
+        assert_eq!(patch["status"]["conditions"][0].get("lastTransitionTime"), None);
+        assert!(messages.pod_event("u").is_none());
+    }
+
+    #[test]
+    fn events_are_named_by_different_times() {
+        let mut messages = Messages::default();
+        let mut event = |reason: &str| {
+            let key = messages.event(
+                ObjectReference::default(),
+                EventKind::Normal,
+                reason.to_owned(),
+                String::new(),
+                at(1),
+            );
+            messages
+                .other_event(&key.unwrap())
+                .unwrap()
+                .event("i")
+                .metadata
+                .name
+                .unwrap()
+        };
+        assert_ne!(event("A"), event("B"));
+    }
+
+    #[test]
+    fn beyond_the_bound_new_events_are_refused_and_known_ones_renewed() {
+        let mut messages = Messages::default();
+        let mut event = |reason: usize, message: &str| {
+            messages.event(
+                ObjectReference::default(),
+                EventKind::Normal,
+                reason.to_string(),
+                message.to_owned(),
+                at(1),
+            )
+        };
+        for reason in 0..MOST_EVENTS {
+            assert!(event(reason, "").is_some());
+        }
+        assert_eq!(event(MOST_EVENTS, ""), None);
+        let key = event(0, "newer").unwrap();
+        assert_eq!(messages.other_event(&key).unwrap().message, "newer");
+    }
+}

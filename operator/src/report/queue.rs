@@ -1,0 +1,289 @@
+//! What is to be written, and when: urgent things first, within a budget, one write per object at a time.
+//!
+//! Pure: time comes as an argument, and the contents of the writes are kept elsewhere.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Writes that go on at the same time. More would only wait for each other inside the API server.
+const CONCURRENCY: usize = 4;
+/// Sustained writes: 100 a second, some 10 % of what a small API server can take.
+const INTERVAL: Duration = Duration::from_millis(10);
+/// Writes that may follow each other at once after a pause: the pods of a new Deployment learn of their quota together.
+const BURST: u32 = 200;
+/// How long nothing must have changed in use before numbers of use are written: while pods are being let in, each write would
+/// be outdated before it is read.
+const QUIET: Duration = Duration::from_millis(500);
+/// How long numbers of use wait at most for quiet.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// Time between two writes of numbers of use that have waited as long and still have no quiet.
+const BUSY_INTERVAL: Duration = Duration::from_millis(100);
+/// Time between two writes of numbers of use about one object.
+const USAGE_INTERVAL: Duration = Duration::from_secs(2);
+/// Pause after the first failed write of an object; doubled by every further one.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest such pause.
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+
+/// What a write is about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Target {
+    /// The inventory of this node.
+    Inventory(Arc<str>),
+    /// The object for this card.
+    CardType(Arc<str>),
+    /// The usage of this queue.
+    Usage(Arc<str>),
+    /// The condition of the pod with this unique id.
+    Condition(Arc<str>),
+    /// The event about the pod with this unique id.
+    PodEvent(Arc<str>),
+    /// The event with this key.
+    Event(Arc<str>),
+}
+
+/// Which writes go first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Urgency {
+    /// Somebody waits to read it: conditions, discoveries.
+    Prompt,
+    /// Events.
+    Event,
+    /// Numbers of use.
+    Usage,
+}
+
+const URGENCIES: [Urgency; 3] = [Urgency::Prompt, Urgency::Event, Urgency::Usage];
+
+/// How a write ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It is done, or no longer of use.
+    Settled,
+    /// It is to be tried again.
+    Failed,
+}
+
+/// A place in the line: when the write may be made, and the order among equals.
+type Place = (Instant, u64);
+
+#[derive(Debug)]
+struct Slot {
+    urgency: Urgency,
+    /// The place in the line; none while only a write is going on, or was made lately.
+    place: Option<Place>,
+    in_flight: bool,
+    /// What came while the write was going on.
+    again: Option<Urgency>,
+    /// Whether it was withdrawn while the write was going on.
+    withdrawn: bool,
+    failures: u32,
+    /// When the last write ended.
+    ended: Option<Instant>,
+}
+
+/// The line of writes.
+#[derive(Debug, Default)]
+pub(super) struct WriteQueue {
+    slots: HashMap<Target, Slot>,
+    lines: [BTreeMap<Place, Target>; URGENCIES.len()],
+    /// Objects written lately, oldest first: the interval between numbers of use counts from there.
+    resting: VecDeque<(Instant, Target)>,
+    in_flight: usize,
+    arrivals: u64,
+    /// When the budget is full again.
+    budget_full: Option<Instant>,
+    last_usage: Option<Instant>,
+    last_usage_write: Option<Instant>,
+}
+
+impl WriteQueue {
+    /// There is something to write about `target`, not before `not_before`.
+    pub(super) fn offer(&mut self, target: &Target, urgency: Urgency, not_before: Instant, now: Instant) {
+        if urgency == Urgency::Usage {
+            self.last_usage = Some(now);
+        }
+        let Some(slot) = self.slots.get_mut(target) else {
+            self.slots.insert(target.clone(), Slot::new(urgency));
+            self.line_up(target, urgency, not_before);
+            return;
+        };
+        slot.withdrawn = false;
+        if slot.in_flight {
+            slot.again = Some(slot.again.map_or(urgency, |known| known.min(urgency)));
+            return;
+        }
+        match slot.place {
+            // Its turn does not move back, and a pause after a failure is not cut short.
+            Some(place) if urgency < slot.urgency => {
+                let earliest = if slot.failures > 0 {
+                    place.0
+                } else {
+                    place.0.min(not_before)
+                };
+                self.lines[slot.urgency as usize].remove(&place);
+                self.line_up(target, urgency, earliest);
+            }
+            Some(_) => {}
+            None => {
+                let not_before = slot.earliest(urgency, not_before);
+                self.line_up(target, urgency, not_before);
+            }
+        }
+    }
+
+    /// There is nothing to write about `target` any more.
+    pub(super) fn withdraw(&mut self, target: &Target) {
+        let Some(slot) = self.slots.get_mut(target) else { return };
+        slot.again = None;
+        if let Some(place) = slot.place.take() {
+            self.lines[slot.urgency as usize].remove(&place);
+        }
+        if slot.in_flight {
+            slot.withdrawn = true;
+        } else {
+            self.slots.remove(target);
+        }
+    }
+
+    /// The next write that may be made now; its end must be told by [`Self::done`].
+    pub(super) fn take(&mut self, now: Instant) -> Option<Target> {
+        self.forget_rested(now);
+        if self.in_flight == CONCURRENCY || self.budget_at().is_some_and(|at| at > now) {
+            return None;
+        }
+        let urgency = URGENCIES
+            .into_iter()
+            .find(|urgency| self.due(*urgency).is_some_and(|due| due <= now))?;
+        let (_, target) = self.lines[urgency as usize].pop_first()?;
+        let slot = self.slots.get_mut(&target)?;
+        slot.place = None;
+        slot.in_flight = true;
+        self.in_flight += 1;
+        if urgency == Urgency::Usage {
+            self.last_usage_write = Some(now);
+        }
+        self.spend(1, now);
+        Some(target)
+    }
+
+    /// A write has ended, after so many requests.
+    pub(super) fn done(&mut self, target: &Target, outcome: Outcome, requests: u32, now: Instant) {
+        let Some(slot) = self.slots.get_mut(target) else { return };
+        slot.in_flight = false;
+        slot.ended = Some(now);
+        self.in_flight -= 1;
+        let again = slot.again.take();
+        let withdrawn = std::mem::take(&mut slot.withdrawn);
+        let retry = match outcome {
+            Outcome::Settled => {
+                slot.failures = 0;
+                again.map(|urgency| (urgency, slot.earliest(urgency, now)))
+            }
+            Outcome::Failed => {
+                let pause = FIRST_PAUSE
+                    .saturating_mul(1 << slot.failures.min(16))
+                    .min(LONGEST_PAUSE);
+                slot.failures += 1;
+                let urgency = again.map_or(slot.urgency, |again| again.min(slot.urgency));
+                (!withdrawn).then_some((urgency, now + pause))
+            }
+        };
+        // One request was counted when the write began.
+        if requests == 0 {
+            self.budget_full = self.budget_full.and_then(|full| full.checked_sub(INTERVAL));
+        }
+        self.spend(requests.saturating_sub(1), now);
+        match retry {
+            Some((urgency, not_before)) => self.line_up(target, urgency, not_before),
+            None if matches!(target, Target::Inventory(_) | Target::CardType(_) | Target::Usage(_)) => {
+                self.resting.push_back((now, target.clone()));
+            }
+            None => {
+                self.slots.remove(target);
+            }
+        }
+    }
+
+    /// When [`Self::take`] may have something; none while only the end of a write, or an offer, can change that.
+    pub(super) fn wake_at(&self) -> Option<Instant> {
+        if self.in_flight == CONCURRENCY {
+            return None;
+        }
+        let due = URGENCIES.into_iter().filter_map(|urgency| self.due(urgency)).min()?;
+        Some(self.budget_at().map_or(due, |at| at.max(due)))
+    }
+
+    /// Whether a write about `target` is waiting or going on.
+    pub(super) fn is_pending(&self, target: &Target) -> bool {
+        self.slots
+            .get(target)
+            .is_some_and(|slot| slot.place.is_some() || slot.in_flight)
+    }
+
+    fn line_up(&mut self, target: &Target, urgency: Urgency, not_before: Instant) {
+        let place = (not_before, self.arrivals);
+        self.arrivals += 1;
+        if let Some(slot) = self.slots.get_mut(target) {
+            slot.urgency = urgency;
+            slot.place = Some(place);
+            self.lines[urgency as usize].insert(place, target.clone());
+        }
+    }
+
+    /// When the first write of this urgency may be made.
+    fn due(&self, urgency: Urgency) -> Option<Instant> {
+        let ((not_before, _), _) = self.lines[urgency as usize].first_key_value()?;
+        let (Urgency::Usage, Some(last)) = (urgency, self.last_usage) else {
+            return Some(*not_before);
+        };
+        let busy = self.last_usage_write.map(|last| last + BUSY_INTERVAL);
+        let overdue = busy.into_iter().fold(*not_before + LONGEST_WAIT, Instant::max);
+        Some((last + QUIET).min(overdue).max(*not_before))
+    }
+
+    /// When the budget allows the next write: it may be overdrawn by a burst.
+    fn budget_at(&self) -> Option<Instant> {
+        self.budget_full
+            .and_then(|full| full.checked_sub(INTERVAL * (BURST - 1)))
+    }
+
+    fn spend(&mut self, requests: u32, now: Instant) {
+        let from = self.budget_full.map_or(now, |full| full.max(now));
+        self.budget_full = Some(from + INTERVAL * requests);
+    }
+
+    fn forget_rested(&mut self, now: Instant) {
+        while let Some((ended, target)) = self.resting.pop_front_if(|(ended, _)| *ended + USAGE_INTERVAL <= now) {
+            let is_idle = |slot: &Slot| slot.place.is_none() && !slot.in_flight && slot.ended == Some(ended);
+            if self.slots.get(&target).is_some_and(is_idle) {
+                self.slots.remove(&target);
+            }
+        }
+    }
+}
+
+impl Slot {
+    fn new(urgency: Urgency) -> Self {
+        Self {
+            urgency,
+            place: None,
+            in_flight: false,
+            again: None,
+            withdrawn: false,
+            failures: 0,
+            ended: None,
+        }
+    }
+
+    fn earliest(&self, urgency: Urgency, not_before: Instant) -> Instant {
+        match (urgency, self.ended) {
+            (Urgency::Usage, Some(ended)) => not_before.max(ended + USAGE_INTERVAL),
+            _ => not_before,
+        }
+    }
+}

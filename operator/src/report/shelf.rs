@@ -1,0 +1,90 @@
+//! The objects of one kind with their lists and writes.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use k8s_openapi::jiff::Timestamp;
+
+use super::api::{self, RequestError, Sender, Written};
+use super::objects::{Left, Objects, Plan, Record};
+use super::queue::Outcome;
+use super::shown::Shown;
+
+/// How often the objects are listed, so that what somebody else changed or removed is put right.
+const RELIST: Duration = Duration::from_mins(10);
+/// When a list that failed is tried again.
+const RELIST_AFTER_FAILURE: Duration = Duration::from_secs(5);
+
+/// What a list of the API server's objects ends in: names and records, none for an object that can't be read.
+pub(super) type List<K> = Result<Vec<(Arc<str>, Option<Record<K>>)>, RequestError>;
+
+/// The objects of one kind, and when they are to be listed.
+pub(super) struct Shelf<K: Shown> {
+    pub objects: Objects<K>,
+    /// When the next list is due; none while one is under way.
+    pub list_at: Option<Instant>,
+}
+
+impl<K: Shown> Shelf<K> {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            objects: Objects::new(),
+            list_at: Some(now),
+        }
+    }
+
+    pub(super) fn start_list<Done: 'static>(
+        &mut self,
+        sender: &Sender,
+        now: Instant,
+        done: fn(List<K>) -> Done,
+    ) -> Option<BoxFuture<'static, Done>> {
+        self.list_at.take_if(|at| *at <= now)?;
+        self.objects.begin_list();
+        Some(api::list::<K>(sender.clone()).map(done).boxed())
+    }
+
+    /// Takes a list, and returns the names of what has to be written.
+    pub(super) fn listed(&mut self, list: List<K>, now: Instant, time: Timestamp) -> Vec<Arc<str>> {
+        match list {
+            Ok(objects) => {
+                self.list_at = Some(now + RELIST);
+                self.objects.end_list(objects, time)
+            }
+            Err(error) => {
+                self.list_at = Some(now + RELIST_AFTER_FAILURE);
+                tracing::warn!(kind = %K::kind(&()), %error, "can't list what is shown, trying again");
+                Vec::new()
+            }
+        }
+    }
+
+    pub(super) fn write<Done: 'static>(
+        &mut self,
+        sender: Sender,
+        name: &Arc<str>,
+        time: Timestamp,
+        done: fn(Arc<str>, Written<Left<K>>) -> Done,
+    ) -> Option<BoxFuture<'static, Done>> {
+        let plan = self.objects.plan(name, time);
+        if matches!(plan, Plan::Nothing) {
+            return None;
+        }
+        let name = Arc::clone(name);
+        Some(async move { done(Arc::clone(&name), api::write_object(sender, name, plan).await) }.boxed())
+    }
+
+    pub(super) fn written(&mut self, name: &Arc<str>, written: Written<Left<K>>) -> (Outcome, u32) {
+        self.objects.written(name, written.left);
+        let outcome = match written.error {
+            None => Outcome::Settled,
+            Some(error) => {
+                tracing::warn!(kind = %K::kind(&()), %name, %error, "can't write an object, trying again later");
+                Outcome::Failed
+            }
+        };
+        (outcome, written.requests)
+    }
+}

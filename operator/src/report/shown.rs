@@ -1,0 +1,123 @@
+//! The kinds of objects that Cardgate shows.
+
+use std::fmt::Debug;
+
+use crds::card_inventory::{CardInventory, CardInventorySpec, CardInventoryStatus};
+use crds::card_type::{CardType, CardTypeSpec, CardTypeStatus};
+use crds::card_usage::{CardUsage, CardUsageSpec, CardUsageStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, OwnerReference};
+use kube::Resource;
+use kube::core::ClusterResourceScope;
+use kube::core::object::{HasSpec, HasStatus};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::metrics::Write;
+
+/// A kind of object that Cardgate shows.
+pub(super) trait Shown:
+    Resource<DynamicType = (), Scope = ClusterResourceScope>
+    + HasSpec<Spec: Content>
+    + HasStatus<Status: Content>
+    + Serialize
+    + DeserializeOwned
+    + Content
+{
+    /// How writes of it are counted.
+    const WRITE: Write;
+
+    /// The object, to be created.
+    fn object(name: &str, spec: Self::Spec) -> Self;
+    /// API version, kind and name of the object that owns it: garbage collection removes it with its owner.
+    fn owner(spec: &Self::Spec) -> Option<(&'static str, &'static str, &str)>;
+    /// The conditions in a status.
+    fn conditions(status: &Self::Status) -> &[Condition];
+    /// The conditions in a status.
+    fn conditions_mut(status: &mut Self::Status) -> &mut [Condition];
+}
+
+/// What objects are made of.
+pub(super) trait Content: Debug + Clone + PartialEq + Serialize + Send + Sync + 'static {}
+
+impl<T: Debug + Clone + PartialEq + Serialize + Send + Sync + 'static> Content for T {}
+
+/// The reference to the owner of an object with this specification.
+pub(super) fn owner_reference<K: Shown>(spec: &K::Spec, uid: &str) -> Option<OwnerReference> {
+    let (api_version, kind, name) = K::owner(spec)?;
+    Some(OwnerReference {
+        api_version: api_version.to_owned(),
+        kind: kind.to_owned(),
+        name: name.to_owned(),
+        uid: uid.to_owned(),
+        ..OwnerReference::default()
+    })
+}
+
+/// The unique id of the owner of an object; empty where it has none, or others than it should.
+pub(super) fn owner_uid<K: Shown>(object: &K) -> &str {
+    match object.meta().owner_references.as_deref() {
+        Some([owner]) if owner_reference::<K>(object.spec(), &owner.uid).as_ref() == Some(owner) => &owner.uid,
+        _ => "",
+    }
+}
+
+impl Shown for CardInventory {
+    const WRITE: Write = Write::CardInventory;
+
+    fn object(name: &str, spec: CardInventorySpec) -> Self {
+        Self::new(name, spec)
+    }
+
+    fn owner(spec: &CardInventorySpec) -> Option<(&'static str, &'static str, &str)> {
+        Some(("v1", "Node", &spec.node_name))
+    }
+
+    fn conditions(status: &CardInventoryStatus) -> &[Condition] {
+        &status.conditions
+    }
+
+    fn conditions_mut(status: &mut CardInventoryStatus) -> &mut [Condition] {
+        &mut status.conditions
+    }
+}
+
+impl Shown for CardType {
+    const WRITE: Write = Write::CardType;
+
+    fn object(name: &str, spec: CardTypeSpec) -> Self {
+        Self::new(name, spec)
+    }
+
+    /// Cards are on many nodes: nobody owns their type.
+    fn owner(_: &CardTypeSpec) -> Option<(&'static str, &'static str, &str)> {
+        None
+    }
+
+    fn conditions(status: &CardTypeStatus) -> &[Condition] {
+        &status.conditions
+    }
+
+    fn conditions_mut(status: &mut CardTypeStatus) -> &mut [Condition] {
+        &mut status.conditions
+    }
+}
+
+impl Shown for CardUsage {
+    const WRITE: Write = Write::CardUsage;
+
+    fn object(name: &str, spec: CardUsageSpec) -> Self {
+        Self::new(name, spec)
+    }
+
+    fn owner(spec: &CardUsageSpec) -> Option<(&'static str, &'static str, &str)> {
+        Some(("scheduling.volcano.sh/v1beta1", "Queue", &spec.queue))
+    }
+
+    fn conditions(status: &CardUsageStatus) -> &[Condition] {
+        &status.conditions
+    }
+
+    fn conditions_mut(status: &mut CardUsageStatus) -> &mut [Condition] {
+        &mut status.conditions
+    }
+}

@@ -1,0 +1,165 @@
+//! What the statuses say.
+
+use crds::card_type::CardKind;
+
+use super::*;
+
+fn card(name: &str, resource: &str, count: i64) -> Card {
+    Card {
+        name: name.to_owned(),
+        resource: resource.to_owned(),
+        kind: CardKind::Whole,
+        count,
+        labels: Vec::new(),
+    }
+}
+
+fn missing(label: &str) -> Problem {
+    Problem::MissingLabel {
+        label: "a/b.product".to_owned(),
+        product: "P".to_owned(),
+        missing: label.to_owned(),
+    }
+}
+
+fn mismatch() -> Problem {
+    Problem::CountMismatch {
+        labels: "a/b.count=8".to_owned(),
+        resource: "a/b".to_owned(),
+        allocatable: 7,
+    }
+}
+
+/// Type, status and reason of each condition.
+fn conditions(conditions: &[Condition]) -> Vec<(&str, &str, &str)> {
+    conditions
+        .iter()
+        .map(|condition| {
+            (
+                condition.type_.as_str(),
+                condition.status.as_str(),
+                condition.reason.as_str(),
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn an_inventory_of_a_node_in_order() {
+    let (a, b) = (card("A", "x/gpu", 8), card("B", "x/mig", 4));
+    let status = inventory(
+        &[CardUse { card: &a, used: 3 }, CardUse { card: &b, used: 0 }],
+        Usability::Usable,
+        &[],
+    );
+    assert_eq!((&*status.summary, &*status.resources), ("A x8, B x4", "x/gpu, x/mig"));
+    assert_eq!((status.total, status.used, status.free), (12, 3, 9));
+    assert_eq!(status.cards[0].free, 5);
+    assert_eq!(status.problems, "");
+    assert_eq!(
+        conditions(&status.conditions),
+        [
+            ("CardsPublished", "True", "AllPublished"),
+            ("LabelsConsistent", "True", "NoDisagreement"),
+            ("NodeUsable", "True", "Usable"),
+        ]
+    );
+}
+
+#[test]
+fn an_inventory_with_problems() {
+    let status = inventory(&[], Usability::Cordoned, &[missing("m1"), mismatch(), missing("m2")]);
+    assert_eq!((&*status.summary, &*status.resources), ("<none>", "<none>"));
+    assert_eq!(status.problems, "MissingLabel, CountMismatch, Cordoned");
+    assert_eq!(
+        conditions(&status.conditions),
+        [
+            ("CardsPublished", "False", "MissingLabel"),
+            ("LabelsConsistent", "False", "CountMismatch"),
+            ("NodeUsable", "False", "Cordoned"),
+        ]
+    );
+    assert_eq!(
+        status.conditions[0].message,
+        format!("{}; {}", missing("m1"), missing("m2"))
+    );
+    assert_eq!(status.conditions[1].message, mismatch().to_string());
+
+    let many: Vec<_> = (0..12).map(|number| missing(&format!("m{number}"))).collect();
+    let status = inventory(&[], Usability::Usable, &many);
+    assert!(status.conditions[0].message.ends_with("; and 2 more"));
+}
+
+#[test]
+fn cards_of_an_unusable_node_are_not_free() {
+    let a = card("A", "x/gpu", 8);
+    for usability in [Usability::NotReady, Usability::Cordoned] {
+        let status = inventory(&[CardUse { card: &a, used: 3 }], usability, &[]);
+        assert_eq!((status.total, status.used, status.free), (8, 3, 0));
+    }
+    // More in use than the node allocates since a card failed.
+    let status = inventory(
+        &[CardUse {
+            card: &a,
+            used: i128::MAX,
+        }],
+        Usability::Usable,
+        &[],
+    );
+    assert_eq!((status.used, status.free), (i64::MAX, 0));
+}
+
+#[test]
+fn a_card_type_names_the_nodes_that_mean_something_else() {
+    let counts = TypeUse {
+        nodes: 2,
+        total: 16,
+        used: 1,
+        free: 15,
+    };
+    let status = card_type(counts, "a/gpu", &[]);
+    assert_eq!((status.nodes, status.total, status.used, status.free), (2, 16, 1, 15));
+    assert_eq!(conditions(&status.conditions), [("Consistent", "True", "OneResource")]);
+    let status = card_type(counts, "a/gpu", &[("n7", "b/gpu"), ("n9", "c/gpu")]);
+    assert_eq!(status.problems, "ConflictingResource");
+    let message = &status.conditions[0].message;
+    assert!(
+        message.contains("a/gpu") && message.contains("n7 (b/gpu), n9 (c/gpu)"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_usage_lists_its_cards() {
+    let queue_card = |name: &str, quota, allocated, requested| QueueCard {
+        name: name.to_owned(),
+        quota,
+        allocated,
+        requested,
+        waiting: requested - allocated,
+    };
+    let queue = QueueUse {
+        cards: vec![
+            queue_card("A", 8, 3, 10),
+            queue_card("B", 2, 0, 0),
+            queue_card("C", 0, 0, 1),
+        ],
+        cpu: "3 / 8".to_owned(),
+        waiting_pods: 8,
+        ..QueueUse::default()
+    };
+    let status = usage(queue.clone());
+    assert_eq!(
+        (&*status.quota, &*status.allocated, &*status.requested),
+        ("A x8, B x2", "A x3", "A x10, C x1")
+    );
+    assert_eq!((&*status.cpu, status.waiting_pods, &*status.problems), ("3 / 8", 8, ""));
+    assert_eq!(conditions(&status.conditions), [("Valid", "True", "Readable")]);
+    let status = usage(QueueUse {
+        problem: Some(("QueueInvalid", "mend it")),
+        ..queue
+    });
+    assert_eq!(status.problems, "QueueInvalid");
+    assert_eq!(conditions(&status.conditions), [("Valid", "False", "QueueInvalid")]);
+    assert_eq!(usage(QueueUse::default()).quota, "<none>");
+}
