@@ -2,6 +2,7 @@
 
 pub mod act;
 pub mod cluster;
+pub mod configuration;
 pub mod decide;
 pub mod discovery;
 pub mod event;

@@ -85,10 +85,7 @@ impl Readiness {
         }
         if let Some(problem) = &state.configuration_problem {
             // Writing to a String can't fail.
-            let _ = writeln!(
-                text,
-                "the configuration is invalid, the last good one stays in force: {problem}"
-            );
+            let _ = writeln!(text, "the configuration is invalid: {problem}");
         }
         (ready, text)
     }

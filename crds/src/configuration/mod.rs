@@ -21,6 +21,21 @@ pub const SCHEDULER_CONF: &str = "volcano-scheduler.conf";
 /// Key of the `ConfigMap` with Cardgate's own settings.
 pub const CARDGATE_YAML: &str = "cardgate.yaml";
 
+/// A number for the texts of both keys: the same for the same texts, in every replica of every program, and another for
+/// others. At most 2^52, which metrics hold exactly.
+pub fn generation(volcano_scheduler_conf: Option<&str>, cardgate_yaml: Option<&str>) -> i64 {
+    // FNV-1a. The separators tell "a" and "" from "" and "a", and an absent key from an empty one.
+    let texts = [volcano_scheduler_conf, cardgate_yaml];
+    let bytes = texts.into_iter().flat_map(|text| {
+        let separator = [0xff, u8::from(text.is_some())];
+        text.unwrap_or_default().bytes().chain(separator)
+    });
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    i64::try_from(hash >> 12).unwrap_or_default()
+}
+
 /// A configuration that can't be put in force. The message names the key of the `ConfigMap`, the place and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ConfigurationError {

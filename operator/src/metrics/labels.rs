@@ -163,6 +163,15 @@ pub(super) enum Code {
     NoAnswer,
 }
 
+impl From<&kube::Error> for Code {
+    fn from(error: &kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => Self::Status(status.code),
+            _ => Self::NoAnswer,
+        }
+    }
+}
+
 impl EncodeLabelValue for Code {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
         match self {

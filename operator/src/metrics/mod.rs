@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use kube::runtime::watcher;
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -150,9 +151,19 @@ impl Metrics {
 
     /// A request failed.
     pub fn api_error(&self, verb: Verb, error: &kube::Error) {
-        let code = match error {
-            kube::Error::Api(status) => Code::Status(status.code),
-            _ => Code::NoAnswer,
+        let code = Code::from(error);
+        self.api_errors.get_or_create(&ErrorLabels { verb, code }).inc();
+    }
+
+    /// A watch was interrupted, or could not begin.
+    pub fn watch_error(&self, error: &watcher::Error) {
+        let (verb, code) = match error {
+            watcher::Error::InitialListFailed(error) => (Verb::List, Code::from(error)),
+            watcher::Error::WatchStartFailed(error) | watcher::Error::WatchFailed(error) => {
+                (Verb::Watch, Code::from(error))
+            }
+            watcher::Error::WatchError(status) => (Verb::Watch, Code::Status(status.code)),
+            watcher::Error::NoResourceVersion => (Verb::List, Code::NoAnswer),
         };
         self.api_errors.get_or_create(&ErrorLabels { verb, code }).inc();
     }

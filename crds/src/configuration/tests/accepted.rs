@@ -342,3 +342,20 @@ fn what_has_no_effect_is_named_in_a_warning() {
     );
     assert!(second.contains("strictHierarchy"), "{second}");
 }
+
+#[test]
+fn generations_differ_where_texts_do() {
+    let texts = [None, Some(""), Some("a"), Some("a\n"), Some("b")];
+    let mut generations: Vec<_> = texts
+        .iter()
+        .flat_map(|conf| texts.iter().map(|own| generation(*conf, *own)))
+        .collect();
+    assert_eq!(generation(Some("a"), None), generation(Some("a"), None));
+    assert!(
+        generations.iter().all(|generation| (1..1 << 52).contains(generation)),
+        "{generations:?}"
+    );
+    generations.sort_unstable();
+    generations.dedup();
+    assert_eq!(generations.len(), texts.len() * texts.len());
+}
