@@ -29,3 +29,4 @@ mod progress;
 pub mod wait;
 pub mod workloads;
 pub mod workspace;
+pub mod world;
