@@ -17,8 +17,6 @@ pub enum Event {
     ListBegins(Kind),
     /// A list of all objects of a kind is complete.
     ListEnds(Kind),
-    /// A watch was interrupted; it is tried again.
-    WatchFailed(Kind, String),
     /// A pod is there, or has changed.
     Pod(Box<Pod<Box<str>>>),
     /// A pod is gone or over, by its uid.

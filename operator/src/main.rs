@@ -6,6 +6,8 @@ use crds::configuration::Configuration;
 use operator::act::Actor;
 use operator::mind::Mind;
 use operator::observe::observe;
+use operator::report;
+use operator::report::Reporter;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
@@ -14,8 +16,22 @@ async fn main() -> anyhow::Result<()> {
     let client = kube::Client::try_default().await?;
     let (events, heard) = tokio::sync::mpsc::channel(4096);
     let (_lead, leads) = tokio::sync::watch::channel(true);
-    let actor = Actor::new(client.clone(), events.clone(), leads, Arc::new(|_, _| ()));
-    let mind = Mind::new(Arc::new(Configuration::default()), actor);
-    tokio::join!(observe(client, events), mind.run(heard));
+    let metrics = Arc::default();
+    let actor = Actor::new(client.clone(), events.clone(), leads.clone(), Arc::clone(&metrics));
+    let (reports, inbox) = report::channel();
+    let reporter = Reporter {
+        client: kube::Client::try_default().await?,
+        instance: "x".into(),
+        leader: leads,
+        metrics: Arc::clone(&metrics),
+    };
+    let mind = Mind::new(
+        Arc::new(Configuration::default()),
+        actor,
+        reports,
+        metrics,
+        Arc::default(),
+    );
+    tokio::join!(observe(client, events), mind.run(heard), reporter.run(inbox));
     Ok(())
 }

@@ -13,15 +13,22 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::act::Actor;
 use crate::cluster::queue::Terms;
 use crate::cluster::{Cluster, Kind};
-use crate::decide::{Action, decide};
+use crate::decide::{Action, decide, notices};
 use crate::event::{Event, Outcome};
+use crate::metrics::{Decision, Metrics};
+use crate::overview;
+use crate::pod_ref::PodRef;
+use crate::report::{EventKind, PodReport, Report, Reports};
+use crate::server::Readiness;
 
 /// How many events are heard before the next round of decisions.
 const EVENTS_PER_ROUND: usize = 512;
 /// How many admissions may be under way: more would only wait, and what is decided late is decided better.
 const ADMISSIONS_UNDER_WAY: usize = 256;
-/// How often time alone is looked at.
+/// How often time alone is looked at, and what has changed is shown.
 const TICK: Duration = Duration::from_millis(200);
+/// How many waiting pods are told why in one tick. The reporter writes no faster, and numbers should be fresh.
+const NOTICES_PER_TICK: usize = 10;
 
 /// Hears, decides, and hands out.
 pub struct Mind {
@@ -29,17 +36,31 @@ pub struct Mind {
     /// The kinds that have not been listed yet: nothing is decided before.
     unlisted: BTreeSet<Kind>,
     actor: Actor,
+    reports: Reports,
+    metrics: Arc<Metrics>,
+    readiness: Arc<Readiness>,
     under_way: usize,
+    reported_all: bool,
 }
 
 impl Mind {
     /// A mind that knows nothing yet.
-    pub fn new(configuration: Arc<Configuration>, actor: Actor) -> Self {
+    pub fn new(
+        configuration: Arc<Configuration>,
+        actor: Actor,
+        reports: Reports,
+        metrics: Arc<Metrics>,
+        readiness: Arc<Readiness>,
+    ) -> Self {
         Self {
             cluster: Cluster::new(configuration),
-            unlisted: [Kind::Node, Kind::Queue, Kind::Namespace, Kind::Pod].into(),
+            unlisted: Kind::ALL.into(),
             actor,
+            reports,
+            metrics,
+            readiness,
             under_way: 0,
+            reported_all: false,
         }
     }
 
@@ -49,18 +70,22 @@ impl Mind {
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            tokio::select! {
-                heard = events.recv_many(&mut batch, EVENTS_PER_ROUND) => if heard == 0 { return },
-                _ = tick.tick() => {}
-            }
+            let ticked = tokio::select! {
+                heard = events.recv_many(&mut batch, EVENTS_PER_ROUND) => if heard == 0 { return } else { false },
+                _ = tick.tick() => true,
+            };
             let now = Timestamp::now();
             for event in batch.drain(..) {
                 self.hear(event, now);
             }
-            if self.unlisted.is_empty() {
-                while self.round(now) {
-                    tokio::task::yield_now().await;
-                }
+            if !self.unlisted.is_empty() {
+                continue;
+            }
+            while self.round(now) {
+                tokio::task::yield_now().await;
+            }
+            if ticked {
+                self.show(now);
             }
         }
     }
@@ -71,9 +96,10 @@ impl Mind {
             Event::ListBegins(kind) => cluster.begin_list(kind),
             Event::ListEnds(kind) => {
                 cluster.end_list(kind, now);
-                self.unlisted.remove(&kind);
+                if self.unlisted.remove(&kind) {
+                    self.readiness.arrived(kind.plural());
+                }
             }
-            Event::WatchFailed(..) => {}
             Event::Pod(pod) => cluster.apply_pod(*pod, now),
             Event::PodGone(uid) => cluster.remove_pod(&uid),
             Event::Node(node) => cluster.apply_node(&node, now),
@@ -111,12 +137,99 @@ impl Mind {
             match action {
                 Action::Admit(admission) => {
                     self.under_way += 1;
+                    if admission.was_told {
+                        self.reports.send(Report::ForgetPod {
+                            uid: Arc::clone(&admission.pod.uid),
+                        });
+                    }
                     self.actor.admit(admission);
                 }
-                Action::SendBack { pod, message } => self.actor.send_back(pod, message),
-                Action::Unplaced { .. } => {}
+                Action::SendBack { pod, message } => {
+                    self.metrics.decided(Decision::SentBack);
+                    self.say(&pod, "ReservationTimeout", message);
+                    self.actor.send_back(pod);
+                }
+                Action::Unplaced { pod, message } => {
+                    self.metrics.decided(Decision::Unplaced);
+                    self.say(&pod, "ReservationTimeout", message);
+                }
             }
         }
-        round.more && room > 0 && self.under_way < ADMISSIONS_UNDER_WAY
+        round.more && self.under_way < ADMISSIONS_UNDER_WAY
+    }
+
+    /// Shows what has changed, and tells pods why they wait.
+    fn show(&mut self, now: Timestamp) {
+        for uid in std::mem::take(&mut self.cluster.changes.shown_as_waiting) {
+            self.show_admitted(&uid);
+        }
+        let queues_changed = !self.cluster.changes.queues.is_empty();
+        for report in overview::changed(&mut self.cluster) {
+            self.reports.send(report);
+        }
+        if !std::mem::replace(&mut self.reported_all, true) {
+            self.reports.send(Report::Synced);
+        }
+        let notices = notices(&mut self.cluster, now, NOTICES_PER_TICK);
+        if queues_changed || !notices.is_empty() {
+            self.metrics.show_queues(overview::figures(&self.cluster));
+        }
+        for notice in notices {
+            let reason = notice.reason.as_str();
+            tracing::info!(pod = %notice.pod, queue = %notice.queue, reason, detail = notice.message, "waits");
+            self.metrics.decided(Decision::Refused(notice.reason));
+            let condition = PodReport {
+                status: false,
+                same_status: notice.told_before,
+                reason,
+                message: notice.message,
+            };
+            self.reports.send(Report::Pod {
+                pod: notice.pod,
+                condition,
+                event: true,
+            });
+        }
+    }
+
+    /// Sets a pod's condition right that says that it waits, though it has been let in.
+    fn show_admitted(&self, uid: &str) {
+        let Some(pod) = self.cluster.pod_with_uid(uid).and_then(|id| self.cluster.pod(id)) else {
+            return;
+        };
+        let queue = pod
+            .queue
+            .map(|queue| Arc::clone(&self.cluster.queue(queue).name))
+            .unwrap_or_default();
+        let card = pod
+            .assigned
+            .map(|card| format!(" with {}", self.cluster.names.card_name(card)))
+            .unwrap_or_default();
+        let condition = PodReport {
+            status: true,
+            same_status: false,
+            reason: "Admitted",
+            message: format!("let in by queue {queue}{card}"),
+        };
+        let pod = PodRef {
+            namespace: Arc::clone(&pod.namespace),
+            name: Arc::clone(&pod.name),
+            uid: Arc::clone(&pod.uid),
+        };
+        self.reports.send(Report::Pod {
+            pod,
+            condition,
+            event: false,
+        });
+    }
+
+    fn say(&self, pod: &PodRef, reason: &str, message: String) {
+        tracing::warn!(pod = %pod, reason, detail = message, "not placed");
+        self.reports.send(Report::Event {
+            regarding: Box::new(pod.reference()),
+            kind: EventKind::Warning,
+            reason: reason.to_owned(),
+            message,
+        });
     }
 }

@@ -7,13 +7,17 @@ use std::time::Duration;
 
 use crds::keys::{CARD_ASSIGNED, GATE};
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, EvictParams, Patch, PatchParams, Preconditions};
+use kube::core::Status;
 use kube::{Api, Client, Error};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::decide::{Admission, PodRef};
+use crate::decide::Admission;
 use crate::event::{Event, Outcome};
+use crate::metrics::{Metrics, Verb, Write};
+use crate::pod_ref::PodRef;
 pub use patch::admission_patch;
 
 /// How many pods are written at once. More would only wait in the API server, which serves few writes at a time.
@@ -34,11 +38,19 @@ pub struct Actor {
     lanes: Arc<Semaphore>,
     events: mpsc::Sender<Event>,
     leads: watch::Receiver<bool>,
-    count: Count,
+    metrics: Arc<Metrics>,
 }
 
-/// Called with the verb and the code of every failed write, for the metrics.
-pub type Count = Arc<dyn Fn(&'static str, u16) + Send + Sync>;
+/// Why a request failed.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    /// The API server says so.
+    #[error("{}", .0.message)]
+    Api(Box<Status>),
+    /// The API server did not answer, or not so that it can be understood.
+    #[error("{0}")]
+    Other(String),
+}
 
 /// What one try came to.
 enum Tried {
@@ -51,13 +63,18 @@ enum Tried {
 
 impl Actor {
     /// An actor that acts only while `leads` says so, and sends outcomes to `events`.
-    pub fn new(client: Client, events: mpsc::Sender<Event>, leads: watch::Receiver<bool>, count: Count) -> Self {
+    pub fn new(
+        client: Client,
+        events: mpsc::Sender<Event>,
+        leads: watch::Receiver<bool>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         Self {
             client,
             lanes: Arc::new(Semaphore::new(LANES)),
             events,
             leads,
-            count,
+            metrics,
         }
     }
 
@@ -79,6 +96,8 @@ impl Actor {
         loop {
             let reason = match self.admit_once(admission, &patch).await {
                 Tried::Done => {
+                    let waited = Timestamp::now().duration_since(admission.arrived);
+                    self.metrics.admitted(Duration::try_from(waited).unwrap_or_default());
                     tracing::info!(pod = %pod, queue = %admission.queue, card = admission.card.as_deref(), "admitted");
                     return Outcome::Admitted;
                 }
@@ -107,47 +126,39 @@ impl Actor {
         }
         let api = self.pods(&admission.pod);
         let params = PatchParams::default();
+        self.metrics.api_write(Write::Admission);
         let write = api.patch_metadata(&admission.pod.name, &params, patch);
-        match timeout(WRITE_LIMIT, write).await {
-            Ok(Ok(_)) => Tried::Done,
-            Ok(Err(Error::Api(status))) => {
-                (self.count)("patch", status.code);
-                match status.code {
-                    // A failed test and a failed validation look alike, and the answer to an earlier try may be lost.
-                    409 | 422 => self.look_again(admission, &status.message).await,
-                    400..=499 if status.code != 429 => Tried::Refused(status.message),
-                    _ => Tried::Failed(status.message),
-                }
+        match self.in_time(Verb::Patch, write).await {
+            Ok(_) => Tried::Done,
+            // A failed test and a failed validation look alike, and the answer to an earlier try may be lost.
+            Err(Failure::Api(status)) if matches!(status.code, 409 | 422) => {
+                self.look_again(admission, &status.message).await
             }
-            Ok(Err(error)) => {
-                (self.count)("patch", 0);
-                Tried::Failed(error.to_string())
+            Err(Failure::Api(status)) if (400..500).contains(&status.code) && status.code != 429 => {
+                Tried::Refused(status.message)
             }
-            Err(_) => {
-                (self.count)("patch", 0);
-                Tried::Failed(format!("no answer within {} s", WRITE_LIMIT.as_secs()))
-            }
+            Err(failure) => Tried::Failed(failure.to_string()),
         }
     }
 
     /// Whether the pod is already as it should be.
     async fn look_again(&self, admission: &Admission, refusal: &str) -> Tried {
-        match timeout(WRITE_LIMIT, self.pods(&admission.pod).get(&admission.pod.name)).await {
-            Ok(Ok(pod)) if is_admitted(&pod, admission) => Tried::Done,
-            Ok(Ok(_)) => Tried::Refused(refusal.to_owned()),
-            Ok(Err(Error::Api(status))) if status.code == 404 => Tried::Refused("the pod is gone".into()),
-            Ok(Err(error)) => Tried::Failed(error.to_string()),
-            Err(_) => Tried::Failed(format!("no answer within {} s", WRITE_LIMIT.as_secs())),
+        let api = self.pods(&admission.pod);
+        match self.in_time(Verb::Get, api.get(&admission.pod.name)).await {
+            Ok(pod) if is_admitted(&pod, admission) => Tried::Done,
+            Ok(_) => Tried::Refused(refusal.to_owned()),
+            Err(Failure::Api(status)) if status.code == 404 => Tried::Refused("the pod is gone".into()),
+            Err(failure) => Tried::Failed(failure.to_string()),
         }
     }
 
     /// Takes an admitted pod back that could not be placed.
-    pub fn send_back(&self, pod: PodRef, message: String) {
+    pub fn send_back(&self, pod: PodRef) {
         let actor = self.clone();
         tokio::spawn(async move {
             match actor.evict(&pod).await {
-                Ok(()) => tracing::info!(pod = %pod, message, "evicted"),
-                Err(reason) => tracing::warn!(pod = %pod, message, reason, "not evicted, trying again later"),
+                Ok(()) => tracing::info!(pod = %pod, "evicted"),
+                Err(reason) => tracing::warn!(pod = %pod, reason, "not evicted, trying again later"),
             }
         });
     }
@@ -169,17 +180,29 @@ impl Actor {
             }),
             ..EvictParams::default()
         };
-        match timeout(WRITE_LIMIT, self.pods(pod).evict(&pod.name, &params)).await {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(Error::Api(status))) => {
-                (self.count)("evict", status.code);
-                Err(status.message)
-            }
+        self.metrics.api_write(Write::Eviction);
+        let api = self.pods(pod);
+        self.in_time(Verb::Create, api.evict(&pod.name, &params))
+            .await
+            .map(|_| ())
+            .map_err(|failure| failure.to_string())
+    }
+
+    /// Awaits an answer for a limited time, and counts what fails.
+    async fn in_time<T>(&self, verb: Verb, request: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
+        match timeout(WRITE_LIMIT, request).await {
+            Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => {
-                (self.count)("evict", 0);
-                Err(error.to_string())
+                self.metrics.api_error(verb, &error);
+                Err(match error {
+                    Error::Api(status) => Failure::Api(status),
+                    error => Failure::Other(error.to_string()),
+                })
             }
-            Err(_) => Err(format!("no answer within {} s", WRITE_LIMIT.as_secs())),
+            Err(_) => {
+                self.metrics.api_timeout(verb);
+                Err(Failure::Other(format!("no answer within {} s", WRITE_LIMIT.as_secs())))
+            }
         }
     }
 

@@ -75,7 +75,7 @@ fn pointer<const N: usize>(tokens: [&str; N]) -> PointerBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decide::PodRef;
+    use crate::pod_ref::PodRef;
 
     fn admission(has_node_selector: bool, has_annotations: bool) -> Admission {
         Admission {
@@ -90,6 +90,7 @@ mod tests {
             narrow: vec![("nvidia.com/gpu.product".into(), "NVIDIA-A100".into())],
             has_node_selector,
             has_annotations,
+            was_told: false,
         }
     }
 

@@ -72,6 +72,21 @@ pub enum Kind {
     Pod,
 }
 
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 4] = [Self::Node, Self::Queue, Self::Namespace, Self::Pod];
+
+    /// The kind's name in lists.
+    pub const fn plural(self) -> &'static str {
+        match self {
+            Self::Node => "nodes",
+            Self::Queue => "queues",
+            Self::Namespace => "namespaces",
+            Self::Pod => "pods",
+        }
+    }
+}
+
 /// What has changed since it was last reported.
 #[derive(Debug, Default)]
 pub struct Changes {
@@ -85,6 +100,8 @@ pub struct Changes {
     pub cards: BTreeSet<CardId>,
     /// Cards whose use has changed.
     pub card_usage: BTreeSet<CardId>,
+    /// Admitted pods whose condition still says that they wait, by uid.
+    pub shown_as_waiting: Vec<Arc<str>>,
     /// Queues that say or hold something else than before.
     pub queues: BTreeSet<QueueId>,
 }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use crds::card::CardAlternatives;
-use crds::keys::{CARD_ASSIGNED, CARD_NAME, GATE, QUEUE_NAME};
+use crds::keys::{ADMITTED_CONDITION, CARD_ASSIGNED, CARD_NAME, GATE, QUEUE_NAME};
 use crds::managed::is_managed;
+use crds::pod::{PodCondition, PodSpec, PodStatus};
 use crds::pod_request::pod_request;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
@@ -84,7 +85,7 @@ pub struct Pod {
     /// Namespace.
     pub namespace: Arc<str>,
     /// Name.
-    pub name: Box<str>,
+    pub name: Arc<str>,
     /// When it was created.
     pub created: Timestamp,
     /// When it was first seen.
@@ -111,6 +112,8 @@ pub struct Pod {
     pub waits: Option<Waits>,
     /// The reason it was told last.
     pub told: Option<Reason>,
+    /// Whether its condition still says that it waits, though it does not.
+    pub shown_as_waiting: bool,
     pub(super) epoch: u64,
 }
 
@@ -142,15 +145,28 @@ impl Pod {
     }
 }
 
+/// Whose gates hold a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Gates {
+    /// No gate.
+    None,
+    /// Cardgate's alone.
+    Own,
+    /// Somebody else's, with or without Cardgate's.
+    Foreign,
+}
+
 /// What is read of a pod before it finds its place in the cluster.
 pub(super) struct Reading {
     pub task: Task,
     pub constraints: NodeConstraints,
     pub assigned: Option<CardId>,
     pub managed: bool,
-    pub own_gate: bool,
-    pub foreign_gate: bool,
+    pub gates: Gates,
     pub queue_annotation: Option<Box<str>>,
+    /// Whether the pod's condition says that it waits, and for which reason.
+    pub shown_as_waiting: bool,
+    pub told: Option<Reason>,
     pub controller: Option<Controller>,
 }
 
@@ -190,15 +206,13 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
         let text = |field: &Option<Box<str>>| field.clone().unwrap_or_default();
         Controller(format!("{}/{}/{}", namespace, text(&owner.kind), text(&owner.name)).into())
     });
+    let waits = waiting_condition(&pod.status);
     Reading {
         assigned: annotations.get(CARD_ASSIGNED).map(|name| names.card(name)),
+        shown_as_waiting: waits.is_some(),
+        told: waits.and_then(|condition| Reason::from_word(condition.reason.as_deref()?)),
         queue_annotation: annotations.get(QUEUE_NAME).map(Into::into),
-        own_gate: pod.spec.has_gate(GATE),
-        foreign_gate: pod
-            .spec
-            .scheduling_gates
-            .iter()
-            .any(|gate| gate.name.as_deref() != Some(GATE)),
+        gates: read_gates(&pod.spec),
         constraints: NodeConstraints::take(&mut pod.spec),
         task: Task {
             request: Arc::new(request.into_iter().collect::<Amounts>()),
@@ -208,4 +222,22 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
         managed,
         controller,
     }
+}
+
+fn read_gates(spec: &PodSpec<Box<str>>) -> Gates {
+    match spec.scheduling_gates.as_slice() {
+        [] => Gates::None,
+        [gate] if gate.name.as_deref() == Some(GATE) => Gates::Own,
+        _ => Gates::Foreign,
+    }
+}
+
+/// The condition that says that the pod waits, where it does.
+fn waiting_condition(status: &PodStatus<Box<str>>) -> Option<&PodCondition<Box<str>>> {
+    let is_ours = |condition: &&PodCondition<Box<str>>| condition.r#type.as_deref() == Some(ADMITTED_CONDITION);
+    status
+        .conditions
+        .iter()
+        .find(is_ours)
+        .filter(|condition| condition.status.as_deref() == Some("False"))
 }

@@ -7,7 +7,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::names::CardId;
 use super::node::NodeId;
-use super::pod::{self, Pod, PodId, Reading, Stage, Waits};
+use super::pod::{self, Gates, Pod, PodId, Reading, Stage, Waits};
 use super::waiting::{Place, Shape};
 use super::{Cluster, Kind};
 use crate::policies::Reason;
@@ -60,7 +60,7 @@ impl Cluster {
             created: parse_time(pod.metadata.creation_timestamp.as_deref(), now),
             seen: old.map_or(now, |old| old.seen),
             namespace,
-            name,
+            name: name.into(),
             queue,
             stage,
             charge: None,
@@ -73,12 +73,17 @@ impl Cluster {
             controller: reading.controller.clone(),
             has_annotations: !pod.metadata.annotations.is_empty(),
             waits: None,
-            told: old.and_then(|old| old.told),
+            told: old.map_or(reading.told, |old| old.told),
+            shown_as_waiting: reading.shown_as_waiting,
             epoch,
             uid: old.map_or_else(|| uid.into(), |old| Arc::clone(&old.uid)),
             task: reading.task.clone(),
         };
         new.charge = self.charge_for(&new, now);
+        let news = new.shown_as_waiting && !old.is_some_and(|old| old.shown_as_waiting && old.stage == stage);
+        if news && queue.is_some() && matches!(stage, Stage::Unbound { .. } | Stage::Bound) {
+            self.changes.shown_as_waiting.push(Arc::clone(&new.uid));
+        }
         if let (Stage::Waiting, Some(queue)) = (stage, queue) {
             new.waits = Some(self.waits(&new, queue, reading, pod.spec.priority.unwrap_or(0), now));
         }
@@ -154,7 +159,7 @@ impl Cluster {
             _ => false,
         };
         let same = same_waits
-            && old.has_annotations == pod.has_annotations
+            && (old.has_annotations, old.shown_as_waiting) == (pod.has_annotations, pod.shown_as_waiting)
             && (old.queue, &old.task, old.charge, old.room, old.quota_ends, old.stage)
                 == (pod.queue, &pod.task, pod.charge, pod.room, pod.quota_ends, pod.stage);
         if same {
@@ -300,11 +305,10 @@ fn stage(reading: &Reading, bound_to: Option<NodeId>, deleting: bool, old: Optio
     if bound_to.is_some() {
         return Stage::Bound;
     }
-    if reading.own_gate && reading.managed && !reading.foreign_gate && !deleting {
-        return Stage::Waiting;
-    }
-    if reading.own_gate || reading.foreign_gate {
-        return Stage::Held;
+    match reading.gates {
+        Gates::Own if reading.managed && !deleting => return Stage::Waiting,
+        Gates::Own | Gates::Foreign => return Stage::Held,
+        Gates::None => {}
     }
     match old.map(|old| old.stage) {
         Some(Stage::Unbound { since }) => Stage::Unbound { since },

@@ -10,6 +10,7 @@ use crate::cluster::queue::Queue;
 use crate::cluster::waiting::Shape;
 use crate::policies::Reason;
 use crate::policies::card_quota::Check;
+use crate::quantities::{format_bytes, format_cpu};
 
 /// The message for a refusal, with the numbers of this moment.
 pub(super) fn explain(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
@@ -175,23 +176,4 @@ fn no_node(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
 
 fn names(cluster: &Cluster, cards: impl Iterator<Item = CardId>) -> Vec<String> {
     cards.map(|card| cluster.names.card_name(card).to_owned()).collect()
-}
-
-/// Whole cores where they are whole, else milli.
-fn format_cpu(milli: i128) -> String {
-    if milli % 1000 == 0 {
-        (milli / 1000).to_string()
-    } else {
-        format!("{milli}m")
-    }
-}
-
-/// The largest binary unit that loses nothing.
-fn format_bytes(bytes: i128) -> String {
-    let units = [(40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki")];
-    let fitting = units.iter().find(|(shift, _)| bytes != 0 && bytes % (1 << shift) == 0);
-    fitting.map_or_else(
-        || bytes.to_string(),
-        |(shift, unit)| format!("{}{unit}", bytes >> shift),
-    )
 }

@@ -9,7 +9,6 @@ mod verdict;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
-use std::fmt;
 use std::sync::Arc;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -19,29 +18,13 @@ use crate::cluster::node::NodeId;
 use crate::cluster::pod::PodId;
 use crate::cluster::queue::QueueId;
 use crate::cluster::share::Share;
-use crate::cluster::waiting::{Place, Refused};
+use crate::cluster::waiting::Place;
 use crate::cluster::{Cluster, Due};
+use crate::pod_ref::PodRef;
 use crate::policies::Reason;
 
 /// How long a pod waits before it is told why: one that gets in at once is spared the write.
 const PATIENCE: SignedDuration = SignedDuration::from_millis(700);
-
-/// Which pod, for those who act on it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PodRef {
-    /// Namespace.
-    pub namespace: Arc<str>,
-    /// Name.
-    pub name: Box<str>,
-    /// Unique id.
-    pub uid: Arc<str>,
-}
-
-impl fmt::Display for PodRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
 
 /// A pod that is let in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +43,8 @@ pub struct Admission {
     pub has_node_selector: bool,
     /// Whether it has annotations.
     pub has_annotations: bool,
+    /// Whether it was told that it waits.
+    pub was_told: bool,
 }
 
 /// What is to be done.
@@ -143,6 +128,7 @@ fn admit(cluster: &mut Cluster, queue: QueueId, group: u64, grant: Grant, now: T
         narrow: labels.into_iter().flatten().filter(missing).cloned().collect(),
         has_node_selector: !shape.constraints.node_selector.is_empty(),
         has_annotations: pod.has_annotations,
+        was_told: pod.told.is_some(),
     };
     cluster.admit(id, grant.card, grant.node, now);
     Some(Action::Admit(admission))
@@ -174,7 +160,7 @@ fn reservation_ran_out(cluster: &mut Cluster, id: PodId, now: Timestamp) -> Opti
 fn pod_ref(pod: &crate::cluster::pod::Pod) -> PodRef {
     PodRef {
         namespace: Arc::clone(&pod.namespace),
-        name: pod.name.clone(),
+        name: Arc::clone(&pod.name),
         uid: Arc::clone(&pod.uid),
     }
 }
@@ -184,6 +170,10 @@ fn pod_ref(pod: &crate::cluster::pod::Pod) -> PodRef {
 pub struct Notice {
     /// The pod.
     pub pod: PodRef,
+    /// Its queue.
+    pub queue: Arc<str>,
+    /// Whether it was told another reason before.
+    pub told_before: bool,
     /// The reason, in one word.
     pub reason: Reason,
     /// The reason, with the numbers of this moment.
@@ -214,6 +204,8 @@ pub fn notices(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Vec<Notic
             let message = explain::explain(cluster, &shape, reason);
             notices.extend(cluster.pod(id).map(|pod| Notice {
                 pod: pod_ref(pod),
+                queue: Arc::clone(&cluster.queue(shape.queue).name),
+                told_before: told.is_some(),
                 reason,
                 message,
             }));
@@ -318,11 +310,8 @@ impl Standing {
     }
 }
 
-/// Why the last look at a shape ended in a refusal, for those who show it.
-pub fn refusals(cluster: &Cluster, queue: QueueId) -> impl Iterator<Item = (Refused, usize)> + '_ {
-    cluster
-        .queue(queue)
-        .waiting
-        .groups()
-        .filter_map(|(_, group)| Some((group.refused?, group.pods.len())))
+/// Why the pods of a queue were refused, and how many of them, group by group.
+pub fn refusals(cluster: &Cluster, queue: QueueId) -> impl Iterator<Item = (Reason, usize)> + '_ {
+    let groups = cluster.queue(queue).waiting.groups();
+    groups.filter_map(|(_, group)| Some((group.refused?.reason, group.pods.len())))
 }

@@ -97,8 +97,8 @@ async fn watch<K>(
             Ok(watcher::Event::Delete(object)) => translate(Change::Deleted(object)),
             Ok(watcher::Event::InitDone) => Event::ListEnds(kind),
             Err(error) => {
-                tracing::warn!(?kind, %error, "watch interrupted, trying again");
-                Event::WatchFailed(kind, error.to_string())
+                tracing::warn!(kind = kind.plural(), %error, "watch interrupted, trying again");
+                continue;
             }
         };
         let list_ends = matches!(event, Event::ListEnds(_));

@@ -43,6 +43,11 @@ impl Reason {
         Self::NodesExcluded,
     ];
 
+    /// The reason with this word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.as_str() == word)
+    }
+
     /// The word.
     pub const fn as_str(self) -> &'static str {
         match self {

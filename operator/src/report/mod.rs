@@ -22,6 +22,7 @@ use crds::card_usage::CardUsageStatus;
 use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::sync::mpsc;
 
+use crate::pod_ref::PodRef;
 pub use event::EventKind;
 pub use writer::Reporter;
 
@@ -86,17 +87,6 @@ pub enum Report {
     /// Everything there is has been reported once: what the API has beyond it belongs to nodes, cards and queues that are
     /// gone, and is removed.
     Synced,
-}
-
-/// A pod.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PodRef {
-    /// Namespace.
-    pub namespace: Arc<str>,
-    /// Name.
-    pub name: Arc<str>,
-    /// Unique id: nothing is written on another pod of the same name.
-    pub uid: Arc<str>,
 }
 
 /// The condition `card.volcano.sh/Admitted` of a pod.

@@ -1,0 +1,254 @@
+//! What there is to see of the cluster: reports on nodes, cards and queues whose figures have changed.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crds::card_inventory::CardInventoryStatus;
+use crds::card_type::{CardKind, CardTypeSpec, CardTypeStatus};
+use crds::card_usage::{CardUsageStatus, QueueCard};
+
+use crate::cluster::Cluster;
+use crate::cluster::amounts::Dimension;
+use crate::cluster::names::{CardId, ResourceId};
+use crate::cluster::node::{Node, NodeId, Offer};
+use crate::cluster::queue::{Queue, QueueId};
+use crate::discovery::Problem;
+use crate::metrics::{CardFigures, QueueFigures};
+use crate::policies::Reason;
+use crate::quantities::{format_bytes, format_cpu};
+use crate::report::Report;
+use crate::report::status::{self, CardUse, QueueUse, TypeUse, Usability};
+
+/// Reports on everything that has changed since the last call.
+pub fn changed(cluster: &mut Cluster) -> Vec<Report> {
+    let changes = std::mem::take(&mut cluster.changes);
+    let mut reports = Vec::new();
+    for (node, node_uid) in changes.nodes_gone {
+        reports.push(Report::Inventory {
+            node,
+            node_uid,
+            status: None,
+            prompt: true,
+        });
+    }
+    // A node that names a card first decides for all others what the card means.
+    let concerned = changes.cards.iter().flat_map(|card| conflicting_nodes(cluster, *card));
+    let nodes: BTreeSet<_> = concerned.chain(changes.nodes.iter().copied()).collect();
+    let usage_only = changes
+        .node_usage
+        .difference(&nodes)
+        .map(|node| (*node, false))
+        .collect::<Vec<_>>();
+    for (id, prompt) in nodes.into_iter().map(|node| (node, true)).chain(usage_only) {
+        let node = cluster.node(id);
+        let Some(offer) = &node.offer else { continue };
+        reports.push(Report::Inventory {
+            node: Arc::clone(&node.name),
+            node_uid: offer.uid.clone(),
+            status: inventory(cluster, node, offer),
+            prompt,
+        });
+    }
+    let usage_only: Vec<_> = changes
+        .card_usage
+        .difference(&changes.cards)
+        .map(|card| (*card, false))
+        .collect();
+    for (card, prompt) in changes.cards.into_iter().map(|card| (card, true)).chain(usage_only) {
+        let content = card_type(cluster, card);
+        reports.push(Report::CardType {
+            card: cluster.names.card_name(card).into(),
+            content,
+            prompt,
+        });
+    }
+    for id in changes.queues {
+        let queue = cluster.queue(id);
+        if let Some(terms) = &queue.terms {
+            reports.push(Report::Usage {
+                queue: Arc::clone(&queue.name),
+                queue_uid: terms.uid.clone(),
+                status: Some(usage(cluster, queue)),
+            });
+        }
+    }
+    reports
+}
+
+/// What a node's inventory says; none for a node that has no card and no sign of one.
+fn inventory(cluster: &Cluster, node: &Node, offer: &Offer) -> Option<CardInventoryStatus> {
+    if offer.cards.is_empty() && offer.problems.is_empty() {
+        return None;
+    }
+    let conflicts = offer.cards.iter().filter_map(|card| {
+        let meant = cluster.resource_of(card.card).filter(|meant| *meant != card.resource)?;
+        let first = cluster.card(card.card)?.nodes.first()?;
+        Some(Problem::ConflictingResource {
+            card: card.found.name.clone(),
+            resource: card.found.resource.clone(),
+            other_resource: cluster.names.resource_name(meant).to_owned(),
+            other_node: cluster.node(*first).name.to_string(),
+        })
+    });
+    let problems: Vec<_> = offer.problems.iter().cloned().chain(conflicts).collect();
+    let published = offer
+        .cards
+        .iter()
+        .filter(|card| cluster.resource_of(card.card) == Some(card.resource));
+    let cards: Vec<_> = published
+        .map(|card| CardUse {
+            card: &card.found,
+            used: node.used_of(card.resource),
+        })
+        .collect();
+    Some(status::inventory(&cards, usability(offer), &problems))
+}
+
+fn usability(offer: &Offer) -> Usability {
+    match (offer.ready, offer.cordoned) {
+        (false, _) => Usability::NotReady,
+        (true, true) => Usability::Cordoned,
+        (true, false) => Usability::Usable,
+    }
+}
+
+/// The nodes that count a card by another resource than the first.
+fn conflicting_nodes(cluster: &Cluster, card: CardId) -> impl Iterator<Item = NodeId> + '_ {
+    let meant = cluster.resource_of(card);
+    let nodes = cluster
+        .card(card)
+        .into_iter()
+        .flat_map(|known| known.nodes.iter().copied());
+    nodes.filter(move |node| {
+        cluster
+            .node(*node)
+            .card(card)
+            .is_some_and(|card| Some(card.resource) != meant)
+    })
+}
+
+/// What a card type says; none once no node has the card.
+fn card_type(cluster: &Cluster, id: CardId) -> Option<(CardTypeSpec, CardTypeStatus)> {
+    let card = cluster.card(id).filter(|card| !card.nodes.is_empty())?;
+    let (resource, kind): (ResourceId, CardKind) = card.meaning?;
+    let mut counts = TypeUse::default();
+    let mut conflicts = Vec::new();
+    for node in card.nodes.iter().map(|node| cluster.node(*node)) {
+        let (Some(offer), Some(found)) = (&node.offer, node.card(id)) else {
+            continue;
+        };
+        if found.resource != resource {
+            conflicts.push((&*node.name, found.found.resource.as_str()));
+            continue;
+        }
+        let used = to_i64(node.used_of(resource));
+        counts.nodes += 1;
+        counts.total = counts.total.saturating_add(found.found.count);
+        counts.used = counts.used.saturating_add(used);
+        if offer.is_usable() {
+            counts.free = counts
+                .free
+                .saturating_add(found.found.count.saturating_sub(used).max(0));
+        }
+    }
+    let resource = cluster.names.resource_name(resource);
+    let spec = CardTypeSpec {
+        card_name: cluster.names.card_name(id).to_owned(),
+        resource: resource.to_owned(),
+        kind,
+    };
+    Some((spec, status::card_type(counts, resource, &conflicts)))
+}
+
+/// What a queue's usage says.
+fn usage(cluster: &Cluster, queue: &Queue) -> CardUsageStatus {
+    let quota = |dimension| queue.quota().map_or(0, |quota| quota.limit(dimension));
+    let against = |resource, format: fn(i128) -> String| {
+        let dimension = Dimension::Resource(resource);
+        format!(
+            "{} / {}",
+            format(queue.allocated.get(dimension)),
+            format(i128::from(quota(dimension)))
+        )
+    };
+    let cards = cards_of(cluster, queue).into_iter().map(|(name, card)| {
+        let dimension = Dimension::Card(card);
+        let (allocated, waiting) = (queue.allocated.get(dimension), queue.waiting.requested.get(dimension));
+        QueueCard {
+            name: name.to_owned(),
+            quota: quota(dimension),
+            allocated: to_i64(allocated),
+            requested: to_i64(allocated + waiting),
+            waiting: to_i64(waiting),
+        }
+    });
+    let terms = queue.terms.as_ref();
+    status::usage(QueueUse {
+        cards: cards.collect(),
+        cpu: against(ResourceId::CPU, format_cpu),
+        memory: against(ResourceId::MEMORY, format_bytes),
+        admitted_pods: i64::try_from(queue.admitted).unwrap_or(i64::MAX),
+        waiting_pods: i64::try_from(queue.waiting.len()).unwrap_or(i64::MAX),
+        share: queue.share().to_string(),
+        problem: terms
+            .and_then(|terms| terms.problem())
+            .map(|problem| (Reason::QueueInvalid.as_str(), problem)),
+    })
+}
+
+/// The cards that a queue may have, has or waits for, by name.
+fn cards_of<'a>(cluster: &'a Cluster, queue: &Queue) -> BTreeSet<(&'a str, CardId)> {
+    let of = |dimension| match dimension {
+        Dimension::Card(card) => Some(card),
+        Dimension::Resource(_) => None,
+    };
+    let quota = queue.quota().into_iter().flat_map(|quota| quota.cards.iter().copied());
+    let allocated = queue.allocated.iter().filter_map(|(dimension, _)| of(dimension));
+    let waiting = queue
+        .waiting
+        .requested
+        .iter()
+        .filter_map(|(dimension, _)| of(dimension));
+    quota
+        .chain(allocated)
+        .chain(waiting)
+        .map(|card| (cluster.names.card_name(card), card))
+        .collect()
+}
+
+/// The figures of every queue that is there, for the metrics.
+pub fn figures(cluster: &Cluster) -> Vec<QueueFigures> {
+    let there = cluster
+        .queues()
+        .filter(|(_, queue)| queue.terms.is_some() || queue.admitted > 0);
+    there.map(|(id, queue)| queue_figures(cluster, id, queue)).collect()
+}
+
+fn queue_figures(cluster: &Cluster, id: QueueId, queue: &Queue) -> QueueFigures {
+    let quota = |dimension| queue.quota().map_or(0, |quota| quota.limit(dimension));
+    let cards = cards_of(cluster, queue).into_iter().map(|(name, card)| {
+        let dimension = Dimension::Card(card);
+        let allocated = queue.allocated.get(dimension);
+        CardFigures {
+            card: name.into(),
+            // What a queue deserves is its quota: the Capacity Card document has no `deserved` of its own.
+            deserved: quota(dimension),
+            allocated: to_i64(allocated),
+            request: to_i64(allocated + queue.waiting.requested.get(dimension)),
+            capacity: quota(dimension),
+        }
+    });
+    let mut waiting = std::collections::BTreeMap::<Reason, usize>::new();
+    for (reason, pods) in crate::decide::refusals(cluster, id) {
+        *waiting.entry(reason).or_default() += pods;
+    }
+    QueueFigures {
+        queue: Arc::clone(&queue.name),
+        cards: cards.collect(),
+        waiting: waiting.into_iter().collect(),
+    }
+}
+
+fn to_i64(total: i128) -> i64 {
+    i64::try_from(total).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,37 @@
+//! Which pod, for those who act on it or report about it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+
+/// Which pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodRef {
+    /// Namespace.
+    pub namespace: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
+    /// Unique id.
+    pub uid: Arc<str>,
+}
+
+impl PodRef {
+    /// The pod, as events refer to it.
+    pub fn reference(&self) -> ObjectReference {
+        ObjectReference {
+            api_version: Some("v1".into()),
+            kind: Some("Pod".into()),
+            namespace: Some(self.namespace.to_string()),
+            name: Some(self.name.to_string()),
+            uid: Some(self.uid.to_string()),
+            ..ObjectReference::default()
+        }
+    }
+}
+
+impl fmt::Display for PodRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
