@@ -42,6 +42,8 @@ pub const MGPU_MEMORY: &str = "vke.volcengine.com/mgpu-memory";
 pub const MIRROR_POD: &str = "kubernetes.io/config.mirror";
 /// Namespace of Cardgate itself.
 pub const NAMESPACE: &str = "cardgate-system";
+/// `ConfigMap` with the configuration, in Cardgate's own namespace.
+pub const CONFIG_MAP: &str = "cardgate-config";
 /// Namespaces in which Cardgate never touches a pod (semantics, **Which pods are managed**).
 pub const EXEMPT_NAMESPACES: [&str; 2] = ["kube-system", NAMESPACE];
 

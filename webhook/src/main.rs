@@ -1,2 +1,191 @@
-//! The binary.
-fn main() {}
+//! `webhook`: flags and wiring.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_web::{App, HttpServer};
+use anyhow::{Context as _, anyhow};
+use clap::{Parser, ValueEnum};
+use kube::Client;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::info;
+use tracing_subscriber::EnvFilter;
+use webhook::door::Door;
+use webhook::health::Health;
+use webhook::knowledge::Knowledge;
+use webhook::lookup::ApiLookups;
+use webhook::metrics::Metrics;
+use webhook::pod::Options;
+use webhook::server;
+use webhook::tls::{self, ServingCertificate};
+use webhook::watch::{self, Fed};
+
+/// More workers than this gain nothing: one answers some 20,000 reviews a second.
+const MAX_DEFAULT_WORKERS: usize = 2;
+/// How long an idle connection of an API server is kept. Opening one costs more than a hundred reviews.
+const KEEP_ALIVE: Duration = Duration::from_mins(2);
+/// How long requests under way may take when the program ends: the API server gives up on them by then.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The door of Cardgate: the admission webhooks for pods, queues, groups and jobs that are subject to card quotas.
+///
+/// Holds managed pods back by a scheduling gate until the operator grants their quota, and refuses what is malformed. It
+/// watches queues, groups, namespaces, card types, ConfigMap "cardgate-config" and Secret "cardgate-webhook-tls" (its serving
+/// certificate, replaced without a restart) through the Kubernetes API, as KUBECONFIG or the pod's service account says.
+#[derive(Debug, Parser)]
+#[command(version)]
+#[expect(
+    clippy::doc_markdown,
+    reason = "these are the words of --help, which shows backticks as they are"
+)]
+struct Flags {
+    /// Address of the webhooks, HTTPS: POST /mutate and POST /validate.
+    #[arg(long, env, default_value = "0.0.0.0:9443")]
+    listen_addr: SocketAddr,
+    /// Address of GET /metrics, for Prometheus. Both plain HTTP addresses serve the same paths and may be equal.
+    #[arg(long, env, default_value = "0.0.0.0:8080")]
+    metrics_addr: SocketAddr,
+    /// Address of GET /healthz and GET /readyz, for the kubelet.
+    #[arg(long, env, default_value = "0.0.0.0:8081")]
+    health_addr: SocketAddr,
+    /// Cardgate's own namespace, where its ConfigMap and its Secret are.
+    #[arg(long, env, default_value = crds::keys::NAMESPACE)]
+    pod_namespace: String,
+    /// A scheduler that this cluster does not have, such as volcano: managed pods that name it get default-scheduler
+    /// instead, with a warning.
+    #[arg(long, env, value_name = "NAME")]
+    replace_scheduler_name: Option<String>,
+    /// Threads that answer reviews [default: one for each CPU, 2 at most].
+    #[arg(long, env, value_name = "COUNT")]
+    workers: Option<usize>,
+    /// How long to go on serving after SIGTERM, until every API server knows that this replica is going.
+    #[arg(long, env, value_name = "SECONDS", default_value_t = 5)]
+    shutdown_delay: u64,
+    /// Form of the log. What is logged is set by RUST_LOG, as "info" or "webhook=debug".
+    #[arg(long, env, value_enum, default_value_t = LogFormat::Text)]
+    log_format: LogFormat,
+}
+
+/// Form of the log.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+fn main() -> anyhow::Result<()> {
+    let flags = Flags::parse();
+    start_log(flags.log_format)?;
+    tls::provider()
+        .install_default()
+        .map_err(|_| anyhow!("a crypto provider is already installed"))?;
+    // Watches and signals; the reviews are answered by threads of their own.
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("can't start the runtime")?
+        .block_on(run(flags))
+}
+
+fn start_log(format: LogFormat) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    match format {
+        LogFormat::Text => log.try_init(),
+        LogFormat::Json => log.json().flatten_event(true).try_init(),
+    }
+    .map_err(|error| anyhow!("can't start the log: {error}"))
+}
+
+async fn run(flags: Flags) -> anyhow::Result<()> {
+    let client = Client::try_default()
+        .await
+        .context("no access to a Kubernetes API: set KUBECONFIG, or run in a pod with a service account")?;
+    let fed = Fed {
+        knowledge: Arc::new(Knowledge::default()),
+        certificate: Arc::new(ServingCertificate::default()),
+        metrics: Arc::new(Metrics::default()),
+    };
+    let health = Arc::new(Health::new(fed.knowledge.clone(), fed.certificate.clone()));
+    let options = Options {
+        replace_scheduler_name: flags.replace_scheduler_name.filter(|name| !name.is_empty()),
+    };
+    let lookups = Arc::new(ApiLookups::new(client.clone()));
+    let door = Arc::new(Door::new(fed.knowledge.clone(), lookups, options, fed.metrics.clone()));
+
+    let reviews = HttpServer::new(move || App::new().configure(server::routes(door.clone())))
+        .workers(flags.workers.unwrap_or_else(default_workers).max(1))
+        .keep_alive(KEEP_ALIVE)
+        .shutdown_timeout(SHUTDOWN_TIMEOUT.as_secs())
+        .disable_signals()
+        .bind_rustls_0_23(flags.listen_addr, tls::server_config(fed.certificate.clone())?)
+        .with_context(|| format!("can't listen on {} (--listen-addr)", flags.listen_addr))?
+        .run();
+    let (shown, metrics) = (health.clone(), fed.metrics.clone());
+    let mut diagnostics =
+        HttpServer::new(move || App::new().configure(server::diagnostics(shown.clone(), metrics.clone())))
+            .workers(1)
+            .shutdown_timeout(1)
+            .disable_signals();
+    for address in BTreeSet::from([flags.metrics_addr, flags.health_addr]) {
+        diagnostics = diagnostics
+            .bind(address)
+            .with_context(|| format!("can't listen on {address} (--metrics-addr, --health-addr)"))?;
+    }
+    let mut watches = watch::start(&client, &flags.pod_namespace, &fed);
+    info!(version = env!("CARGO_PKG_VERSION"), address = %flags.listen_addr, "serving");
+
+    let diagnostics = diagnostics.run();
+    let (reviews_handle, diagnostics_handle) = (reviews.handle(), diagnostics.handle());
+    let shutdown = async {
+        wait_for_shutdown(&health, Duration::from_secs(flags.shutdown_delay)).await?;
+        reviews_handle.stop(true).await;
+        diagnostics_handle.stop(false).await;
+        Ok(())
+    };
+    let served = async {
+        tokio::try_join!(
+            async { reviews.await.context("the HTTPS server failed") },
+            async { diagnostics.await.context("the HTTP server failed") },
+            shutdown,
+        )
+    };
+    tokio::select! {
+        served = served => served?,
+        _ = watches.join_next() => return Err(anyhow!("a watch ended, which it never should")),
+    };
+    info!("stopped");
+    Ok(())
+}
+
+/// Returns when the program should stop. SIGTERM leaves the API servers time to notice; whoever presses Ctrl+C, or signals
+/// twice, does not want to wait.
+async fn wait_for_shutdown(health: &Health, delay: Duration) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => return Ok(()),
+    }
+    health.drain();
+    info!(
+        ?delay,
+        "SIGTERM: not ready any more, serving on until the API servers know"
+    );
+    tokio::select! {
+        () = tokio::time::sleep(delay) => {}
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+fn default_workers() -> usize {
+    std::thread::available_parallelism().map_or(1, |parallelism| parallelism.get().min(MAX_DEFAULT_WORKERS))
+}

@@ -1,0 +1,216 @@
+//! Why a request is refused, and what its author is told about it.
+//!
+//! Every message names the key, the value and the remedy. Values come from users: they are quoted, and long ones cut.
+
+use std::fmt;
+
+use crds::card::CardNameError;
+use crds::card_counts::CardCountsError;
+use crds::keys::{CARD_NAME, CARD_QUOTA, CARD_REQUEST, QUEUE_NAME, QUEUE_NAMESPACES, SCORING_STRATEGY};
+use crds::pod_request::PodRequestError;
+use crds::queue_access::QueueAccessError;
+use crds::scoring_strategy::ScoringStrategyError;
+use crds::volcano::ResourceQuantityError;
+use thiserror::Error;
+
+use crate::queue_source::QueueSource;
+
+/// A refusal.
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum Denial {
+    /// `volcano.sh/card.name` is no card name.
+    #[error("annotation {CARD_NAME}: {0}")]
+    CardName(#[from] CardNameError),
+    /// Alternatives of different resources.
+    #[error(
+        "annotation {CARD_NAME}: {card_name:?} mixes cards of different resources ({}), but what a pod requests can't change \
+         with the card that it gets: name only cards of one resource",
+        Listed(cards)
+    )]
+    CardResourcesDiffer {
+        /// The annotation's value.
+        card_name: String,
+        /// Every known card with its resource.
+        cards: Vec<(String, String)>,
+    },
+    /// The pod does not request what its card name stands for.
+    #[error(
+        "annotation {CARD_NAME}: {card_name:?} stands for the resource {resource}, which no container requests: add {resource} \
+         with the number of cards to a container's resources.limits, or remove the annotation"
+    )]
+    CardNotRequested {
+        /// The annotation's value.
+        card_name: String,
+        /// The resource of its cards.
+        resource: String,
+    },
+    /// Card resources without a card name, where that is not allowed.
+    #[error(
+        "the pod requests {resource} without saying of which card, and this cluster requires it (requireCardName): add the \
+         annotation {CARD_NAME} with a card of that resource, see kubectl get cardtypes"
+    )]
+    CardNameMissing {
+        /// The requested resource.
+        resource: String,
+    },
+    /// Card resources beside those of the card name, where that is not allowed.
+    #[error(
+        "annotation {CARD_NAME}: {card_name:?} covers only one resource, so the pod's {resource} would be counted nowhere, which \
+         this cluster forbids (requireCardName): request cards of one resource in each pod"
+    )]
+    SecondCardResource {
+        /// The annotation's value.
+        card_name: String,
+        /// A requested card resource that it does not stand for.
+        resource: String,
+    },
+    /// A quantity that can't be counted.
+    #[error("{0}")]
+    Request(#[from] PodRequestError),
+    /// A managed pod that chose its node itself.
+    #[error(
+        "spec.nodeName: {node:?} passes by the scheduler and the queue's quota: leave it empty, and choose nodes by \
+         spec.nodeSelector or node affinity"
+    )]
+    NodeNamed {
+        /// The node.
+        node: String,
+    },
+    /// An unknown scoring strategy.
+    #[error("annotation {SCORING_STRATEGY}: {0}")]
+    ScoringStrategy(#[from] ScoringStrategyError),
+    /// A queue name that no queue can have.
+    #[error(
+        "{named_by}: {queue:?} can't be the name of a queue: write lower case letters, digits, - and . only, 253 at most, see \
+         kubectl get queues"
+    )]
+    QueueName {
+        /// Where the name comes from.
+        named_by: QueueSource,
+        /// The name.
+        queue: String,
+    },
+    /// The queue is not for this namespace.
+    #[error(
+        "{named_by}: queue {queue:?} takes pods only from namespaces with the labels {selector:?} (its annotation \
+         {QUEUE_NAMESPACES}), and namespace {namespace:?} has not: choose another queue by the annotation {QUEUE_NAME}, or ask \
+         an administrator to let the namespace in"
+    )]
+    QueueAccess {
+        /// Where the queue's name comes from.
+        named_by: QueueSource,
+        /// The queue.
+        queue: String,
+        /// Its selector.
+        selector: String,
+        /// The pod's namespace.
+        namespace: String,
+    },
+    /// Nobody can say for whom the queue is.
+    #[error(
+        "{named_by}: queue {queue:?} takes no pods, since its annotation {QUEUE_NAMESPACES} can't be read ({error}): ask an \
+         administrator to mend or remove it"
+    )]
+    QueueAccessUnreadable {
+        /// Where the queue's name comes from.
+        named_by: QueueSource,
+        /// The queue.
+        queue: String,
+        /// What is wrong with its selector.
+        error: QueueAccessError,
+    },
+    /// A Queue with a quota that can't be read.
+    #[error("annotation {CARD_QUOTA}: {0}")]
+    CardQuota(#[source] CardCountsError),
+    /// A Queue with a selector that can't be read.
+    #[error("annotation {QUEUE_NAMESPACES}: {0}")]
+    Namespaces(#[from] QueueAccessError),
+    /// A Queue with a capability that can't be read.
+    #[error("spec.capability: {0}")]
+    Capability(#[from] ResourceQuantityError),
+    /// A workload with a card request that can't be read.
+    #[error("annotation {CARD_REQUEST}: {0}")]
+    CardRequest(#[source] CardCountsError),
+    /// A refusal of the pods that a workload would create.
+    #[error("{place}: {denial}")]
+    Template {
+        /// The pod template.
+        place: String,
+        /// Why its pods would be refused.
+        denial: Box<Denial>,
+    },
+    /// The object is not what its kind says.
+    #[error("the {kind} can't be read ({error}): see kubectl explain {kind}")]
+    Object {
+        /// The kind.
+        kind: String,
+        /// What is wrong.
+        error: String,
+    },
+    /// A kind that this path is not for.
+    #[error(
+        "{path} does not judge {kind} (API version {api_version:?}): remove it from the rules of Cardgate's webhook configuration"
+    )]
+    Kind {
+        /// The path of the request.
+        path: &'static str,
+        /// The kind.
+        kind: String,
+        /// Its API group and version.
+        api_version: String,
+    },
+}
+
+impl Denial {
+    /// One word for metrics, logs and programs.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::CardName(_) => "CardNameInvalid",
+            Self::CardResourcesDiffer { .. } => "CardResourcesDiffer",
+            Self::CardNotRequested { .. } => "CardNotRequested",
+            Self::CardNameMissing { .. } => "CardNameMissing",
+            Self::SecondCardResource { .. } => "SecondCardResource",
+            Self::Request(_) => "RequestInvalid",
+            Self::NodeNamed { .. } => "NodeNamed",
+            Self::ScoringStrategy(_) => "ScoringStrategyUnknown",
+            Self::QueueName { .. } => "QueueNameInvalid",
+            Self::QueueAccess { .. } => "QueueAccessDenied",
+            Self::QueueAccessUnreadable { .. } => "QueueAccessUnreadable",
+            Self::CardQuota(_) => "CardQuotaInvalid",
+            Self::Namespaces(_) => "NamespacesInvalid",
+            Self::Capability(_) => "CapabilityInvalid",
+            Self::CardRequest(_) => "CardRequestInvalid",
+            Self::Template { denial, .. } => denial.reason(),
+            Self::Object { .. } => "ObjectInvalid",
+            Self::Kind { .. } => "KindUnknown",
+        }
+    }
+
+    /// What Kubernetes' clients are told: HTTP status code and `status.reason`. What nobody could get in is invalid (422);
+    /// what is well-formed and not allowed here is forbidden (403); a call that should not have come is a bad request (400).
+    pub fn status(&self) -> (u16, &'static str) {
+        match self {
+            Self::CardNameMissing { .. }
+            | Self::SecondCardResource { .. }
+            | Self::NodeNamed { .. }
+            | Self::QueueAccess { .. }
+            | Self::QueueAccessUnreadable { .. } => (403, "Forbidden"),
+            Self::Kind { .. } => (400, "BadRequest"),
+            Self::Template { denial, .. } => denial.status(),
+            _ => (422, "Invalid"),
+        }
+    }
+}
+
+/// `NVIDIA-A100 is nvidia.com/gpu, ...`
+struct Listed<'c>(&'c [(String, String)]);
+
+impl fmt::Display for Listed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (card, resource)) in self.0.iter().enumerate() {
+            let separator = if index == 0 { "" } else { ", " };
+            write!(f, "{separator}{card} is {resource}")?;
+        }
+        Ok(())
+    }
+}

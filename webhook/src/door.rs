@@ -1,0 +1,306 @@
+//! From the body of a request to the body of its answer: all that the door does, apart from HTTP.
+
+use std::sync::Arc;
+
+use crds::keys::{CARD_NAME, QUEUE_NAME};
+use crds::lean::Text;
+use crds::pod::Pod;
+use serde::de::IgnoredAny;
+use thiserror::Error;
+use tracing::{debug, info, warn};
+
+use crate::denial::Denial;
+use crate::knowledge::Knowledge;
+use crate::lookup::{LookupError, Lookups};
+use crate::metrics::{Metrics, Outcome};
+use crate::patch::PodPatch;
+use crate::pod::{Admitted, Options, Stop, judge};
+use crate::review::{self, Answer, RawRequest, Request, ReviewError};
+use crate::validate::{self, job, pod_group, queue};
+use crate::view::{Fresh, Lookup, View};
+use crate::warning::Warning;
+
+/// How often one request may ask the API server: once for its group, its namespace and its queue each, and once more for the
+/// queue if the group turned out to have another.
+const MAX_LOOKUPS: usize = 4;
+
+/// What a path does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Endpoint {
+    /// Judges pods and holds them.
+    Mutate,
+    /// Judges everything that says something about cards.
+    Validate,
+}
+
+impl Endpoint {
+    /// Its path.
+    pub fn path(self) -> &'static str {
+        match self {
+            Self::Mutate => "/mutate",
+            Self::Validate => "/validate",
+        }
+    }
+}
+
+/// An answer, as HTTP needs it.
+#[derive(Debug)]
+pub struct Reply {
+    /// HTTP status. 200 wherever there is a review to answer, also where its answer is no.
+    pub status: u16,
+    /// The review, or, beside 200, a text.
+    pub body: Vec<u8>,
+    /// What became of the request.
+    pub outcome: Outcome,
+}
+
+/// Why there is no review in the answer. The API server then acts by its `failurePolicy`.
+#[derive(Debug, Error)]
+enum Failure {
+    /// The body is no review.
+    #[error("{0}")]
+    Review(#[from] ReviewError),
+    /// Not everything has been read yet.
+    #[error("the webhook is starting and has not read everything yet, {} among it: try again", .0.join(", "))]
+    NotReady(Vec<&'static str>),
+    /// The API server did not say what the decision rests on.
+    #[error("could not ask the API server for {lookup}: {source}")]
+    Lookup {
+        /// What was asked.
+        lookup: Lookup,
+        /// What went wrong.
+        source: LookupError,
+    },
+    /// Every answer of the API server led to another question.
+    #[error("the pod's group, namespace and queue changed while they were looked up: try again")]
+    Undecided,
+    /// The answer could not be written.
+    #[error("the answer can't be written: {0}")]
+    Write(#[from] serde_json::Error),
+}
+
+impl Failure {
+    fn status(&self) -> u16 {
+        match self {
+            Self::Review(_) => 400,
+            Self::NotReady(_) => 503,
+            Self::Lookup { .. } | Self::Undecided | Self::Write(_) => 500,
+        }
+    }
+}
+
+/// The door. Shared by all workers, and changed by none.
+pub struct Door {
+    knowledge: Arc<Knowledge>,
+    lookups: Arc<dyn Lookups>,
+    options: Options,
+    metrics: Arc<Metrics>,
+}
+
+impl Door {
+    /// A door that sees what `knowledge` holds.
+    pub fn new(knowledge: Arc<Knowledge>, lookups: Arc<dyn Lookups>, options: Options, metrics: Arc<Metrics>) -> Self {
+        Self {
+            knowledge,
+            lookups,
+            options,
+            metrics,
+        }
+    }
+
+    /// What the door measures.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// Answers the body of a request.
+    pub async fn answer(&self, endpoint: Endpoint, body: &[u8]) -> Reply {
+        let reply = match endpoint {
+            Endpoint::Mutate => self.mutate(body).await,
+            Endpoint::Validate => self.validate(body).await,
+        };
+        reply.unwrap_or_else(|failure| {
+            warn!(path = endpoint.path(), status = failure.status(), "{failure}");
+            Reply {
+                status: failure.status(),
+                body: failure.to_string().into_bytes(),
+                outcome: Outcome::Error,
+            }
+        })
+    }
+
+    async fn mutate(&self, body: &[u8]) -> Result<Reply, Failure> {
+        let request = match review::parse::<Pod<Text<'_>>, IgnoredAny>(body) {
+            Ok(request) => request,
+            // The object alone may be what can't be read; then there is a review to answer.
+            Err(error @ ReviewError::Json(_)) => {
+                let request: RawRequest<'_> = review::parse(body).map_err(|_| error)?;
+                return match request.kind.as_pair() {
+                    ("", "Pod") => self.validate_pod(&request).await,
+                    _ => self.deny(&request, &unknown_kind(Endpoint::Mutate, &request)),
+                };
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if request.kind.as_pair() != ("", "Pod") {
+            return self.deny(&request, &unknown_kind(Endpoint::Mutate, &request));
+        }
+        match request.object.as_ref().filter(|_| request.is("CREATE")) {
+            Some(pod) => match self.judge_pod(&request, pod).await? {
+                Ok(admitted) => allow(&request, Some(&admitted.patch), &admitted.warnings),
+                Err(denial) => self.deny(&request, &denial),
+            },
+            None => allow(&request, None, &[]),
+        }
+    }
+
+    async fn validate(&self, body: &[u8]) -> Result<Reply, Failure> {
+        let request: RawRequest<'_> = review::parse(body)?;
+        let knowledge = &*self.knowledge;
+        let judged = match request.kind.as_pair() {
+            ("", "Pod") => return self.validate_pod(&request).await,
+            ("scheduling.volcano.sh", "Queue") => {
+                self.ready()?;
+                validate::judge(&request, |object| queue::rules(object, knowledge))
+            }
+            ("scheduling.volcano.sh", "PodGroup") => validate::judge(&request, pod_group::rules),
+            ("batch" | "batch.volcano.sh", "Job") => {
+                self.ready()?;
+                validate::judge(&request, |object| job::rules(object, knowledge))
+            }
+            _ => Err(unknown_kind(Endpoint::Validate, &request)),
+        };
+        match judged {
+            Ok(warnings) => allow(&request, None, &warnings),
+            Err(denial) => self.deny(&request, &denial),
+        }
+    }
+
+    /// Judges a pod without writing on it.
+    async fn validate_pod(&self, request: &RawRequest<'_>) -> Result<Reply, Failure> {
+        let Some(object) = request.object.filter(|_| request.is("CREATE")) else {
+            return allow(request, None, &[]);
+        };
+        let judged = match serde_json::from_str::<Pod<Text<'_>>>(object.get()) {
+            Ok(pod) => self.judge_pod(request, &pod).await?,
+            Err(error) => Err(Denial::Object {
+                kind: "Pod".to_owned(),
+                error: error.to_string(),
+            }),
+        };
+        match judged {
+            Ok(admitted) => allow(request, None, &admitted.warnings),
+            Err(denial) => self.deny(request, &denial),
+        }
+    }
+
+    /// Judges a pod, and asks the API server where the decision would rest on what a watch may not have delivered yet.
+    async fn judge_pod<O, P>(
+        &self,
+        request: &Request<'_, O, P>,
+        pod: &Pod<Text<'_>>,
+    ) -> Result<Result<Admitted, Denial>, Failure> {
+        let mut fresh = Fresh::default();
+        loop {
+            let view = View {
+                knowledge: &self.knowledge,
+                fresh: &fresh,
+            };
+            let lookup = match judge(pod, request.namespace(), view, &self.options) {
+                Ok(admitted) => {
+                    debug!(
+                        namespace = request.namespace(),
+                        pod = display_name(request.name(), pod),
+                        card = card_name(pod),
+                        queue = admitted.resolved.as_ref().map(|resolved| &*resolved.queue),
+                        patched = !admitted.patch.is_empty(),
+                        "pod let in"
+                    );
+                    return Ok(Ok(admitted));
+                }
+                Err(Stop::Denied(denial)) => {
+                    info!(
+                        namespace = request.namespace(),
+                        pod = display_name(request.name(), pod),
+                        card = card_name(pod),
+                        queue = pod.metadata.annotations.get(QUEUE_NAME),
+                        user = request.username(),
+                        reason = denial.reason(),
+                        "pod refused: {denial}"
+                    );
+                    return Ok(Err(denial));
+                }
+                Err(Stop::NotReady) => return Err(Failure::NotReady(self.knowledge.missing())),
+                Err(Stop::Ask(lookup)) => lookup,
+            };
+            if fresh.len() == MAX_LOOKUPS {
+                return Err(Failure::Undecided);
+            }
+            let found = self.lookups.find(&lookup).await;
+            self.metrics.lookup(&lookup, found.is_ok());
+            match found {
+                Ok(found) => fresh.add(lookup, found),
+                Err(source) => return Err(Failure::Lookup { lookup, source }),
+            }
+        }
+    }
+
+    fn ready(&self) -> Result<(), Failure> {
+        if self.knowledge.is_complete() {
+            Ok(())
+        } else {
+            Err(Failure::NotReady(self.knowledge.missing()))
+        }
+    }
+
+    fn deny<O, P>(&self, request: &Request<'_, O, P>, denial: &Denial) -> Result<Reply, Failure> {
+        self.metrics.denied(denial);
+        reply(
+            request,
+            Outcome::Denied,
+            &Answer {
+                denial: Some(denial),
+                ..Answer::default()
+            },
+        )
+    }
+}
+
+fn allow<O, P>(request: &Request<'_, O, P>, patch: Option<&PodPatch>, warnings: &[Warning]) -> Result<Reply, Failure> {
+    let patch = patch.filter(|patch| !patch.is_empty());
+    let outcome = patch.map_or(Outcome::Allowed, |_| Outcome::Patched);
+    let answer = Answer {
+        patch,
+        warnings,
+        denial: None,
+    };
+    reply(request, outcome, &answer)
+}
+
+fn reply<O, P>(request: &Request<'_, O, P>, outcome: Outcome, answer: &Answer<'_>) -> Result<Reply, Failure> {
+    Ok(Reply {
+        status: 200,
+        body: answer.write(request.uid())?,
+        outcome,
+    })
+}
+
+fn unknown_kind<O, P>(endpoint: Endpoint, request: &Request<'_, O, P>) -> Denial {
+    Denial::Kind {
+        path: endpoint.path(),
+        kind: request.kind.as_pair().1.to_owned(),
+        api_version: request.kind.api_version(),
+    }
+}
+
+fn card_name<'p>(pod: &'p Pod<Text<'_>>) -> Option<&'p str> {
+    pod.metadata.annotations.get(CARD_NAME)
+}
+
+/// A pod's name, or the prefix from which the API server will make one.
+fn display_name<'p>(name: &'p str, pod: &'p Pod<Text<'_>>) -> &'p str {
+    match (name, &pod.metadata.generate_name) {
+        ("", Some(prefix)) => prefix.as_ref(),
+        _ => name,
+    }
+}

@@ -1,0 +1,245 @@
+//! What the door knows of the cluster: a read-only view in memory, fed by watches.
+//!
+//! Each kind has a [`Store`] of the few facts that a decision needs. A watch changes one entry at a time; a request reads
+//! single entries. What a store does not have (yet) is asked of the API server, see [`crate::lookup`].
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use crds::configuration::Settings;
+use crds::keys::{QUEUE_NAME, QUEUE_NAMESPACES};
+use crds::queue_access::{QueueAccess, QueueAccessError};
+use crds::volcano::{PodGroup, Queue};
+use kube::api::ObjectMeta;
+use kube::core::error_boundary::InvalidObject;
+
+/// The annotations or labels of an object.
+type Texts = BTreeMap<String, String>;
+
+/// What matters of a Queue.
+#[derive(Debug, Clone, PartialEq)]
+pub struct QueueFacts {
+    /// Whether it takes pods.
+    pub condition: QueueCondition,
+    /// The text of `card.volcano.sh/namespaces`; empty where it is not set.
+    pub selector: Box<str>,
+    /// The namespaces that may use it.
+    pub access: Result<QueueAccess, QueueAccessError>,
+}
+
+/// Whether a queue takes pods.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum QueueCondition {
+    /// It does.
+    Open,
+    /// It does not; with its state.
+    NotOpen(Box<str>),
+    /// The object is not what a Queue should be; with what is wrong.
+    Unreadable(Box<str>),
+}
+
+impl QueueFacts {
+    /// Reads a Queue, or what could be read of it.
+    pub fn read(queue: &Result<Queue, InvalidObject>) -> Self {
+        let (metadata, condition) = match queue {
+            Ok(queue) if queue.is_open() => (&queue.metadata, QueueCondition::Open),
+            Ok(queue) => {
+                let state = queue.status.as_ref().and_then(|status| status.state.as_deref());
+                (
+                    &queue.metadata,
+                    QueueCondition::NotOpen(state.unwrap_or_default().into()),
+                )
+            }
+            Err(invalid) => (
+                &invalid.metadata,
+                QueueCondition::Unreadable(invalid.error.as_str().into()),
+            ),
+        };
+        let selector = annotation(metadata, QUEUE_NAMESPACES);
+        Self {
+            condition,
+            selector: selector.unwrap_or_default().into(),
+            access: QueueAccess::parse(selector),
+        }
+    }
+}
+
+/// What matters of a Namespace.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NamespaceFacts {
+    /// Its labels.
+    pub labels: Texts,
+    /// The queue that it names for pods that name none.
+    pub queue: Option<Box<str>>,
+}
+
+impl NamespaceFacts {
+    /// Reads a Namespace's metadata.
+    pub fn read(metadata: &ObjectMeta) -> Self {
+        Self {
+            labels: metadata.labels.clone().unwrap_or_default(),
+            queue: non_empty(annotation(metadata, QUEUE_NAME)),
+        }
+    }
+}
+
+/// What matters of a `PodGroup`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GroupFacts {
+    /// The queue of its pods.
+    pub queue: Option<Box<str>>,
+}
+
+impl GroupFacts {
+    /// Reads a `PodGroup`; one that can't be read names no queue.
+    pub fn read(group: &Result<PodGroup, InvalidObject>) -> Self {
+        Self {
+            queue: non_empty(group.as_ref().ok().and_then(|group| group.spec.queue.as_deref())),
+        }
+    }
+}
+
+fn annotation<'m>(metadata: &'m ObjectMeta, key: &str) -> Option<&'m str> {
+    metadata.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+fn non_empty(text: Option<&str>) -> Option<Box<str>> {
+    text.filter(|text| !text.is_empty()).map(Into::into)
+}
+
+/// The facts of one kind, by name. Reading one entry takes a shared lock for as long as it takes to find it.
+#[derive(Debug)]
+pub struct Store<V> {
+    entries: RwLock<HashMap<Box<str>, V>>,
+    listed: AtomicBool,
+}
+
+impl<V> Default for Store<V> {
+    fn default() -> Self {
+        Self {
+            entries: RwLock::default(),
+            listed: AtomicBool::new(false),
+        }
+    }
+}
+
+impl<V: Clone> Store<V> {
+    /// The facts of one object.
+    pub fn get(&self, name: &str) -> Option<V> {
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        entries.get(name).cloned()
+    }
+
+    /// Sets the facts of one object.
+    pub fn set(&self, name: Box<str>, facts: V) {
+        self.entries
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(name, facts);
+    }
+
+    /// Forgets one object.
+    pub fn remove(&self, name: &str) {
+        self.entries
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(name);
+    }
+
+    /// Replaces everything by a complete list. From now on the store is [listed](Self::is_listed).
+    pub fn replace(&self, mut entries: HashMap<Box<str>, V>) {
+        entries.shrink_to_fit();
+        *self.entries.write().unwrap_or_else(PoisonError::into_inner) = entries;
+        self.listed.store(true, Ordering::Release);
+    }
+
+    /// Whether the store has held a complete list.
+    pub fn is_listed(&self) -> bool {
+        self.listed.load(Ordering::Acquire)
+    }
+}
+
+/// All that the door knows.
+#[derive(Debug)]
+pub struct Knowledge {
+    /// Queues by name.
+    pub queues: Store<Arc<QueueFacts>>,
+    /// `PodGroup`s by [`group_key`].
+    pub groups: Store<Arc<GroupFacts>>,
+    /// Namespaces by name.
+    pub namespaces: Store<Arc<NamespaceFacts>>,
+    /// The Kubernetes resource of every card name.
+    pub card_types: Store<Arc<str>>,
+    settings: ArcSwap<Settings>,
+    configured: AtomicBool,
+    configuration_problem: ArcSwapOption<String>,
+}
+
+impl Default for Knowledge {
+    fn default() -> Self {
+        Self {
+            queues: Store::default(),
+            groups: Store::default(),
+            namespaces: Store::default(),
+            card_types: Store::default(),
+            settings: ArcSwap::from_pointee(Settings::default()),
+            configured: AtomicBool::new(false),
+            configuration_problem: ArcSwapOption::empty(),
+        }
+    }
+}
+
+impl Knowledge {
+    /// Cardgate's settings in force.
+    pub fn settings(&self) -> arc_swap::Guard<Arc<Settings>> {
+        self.settings.load()
+    }
+
+    /// Puts settings in force.
+    pub fn configure(&self, settings: Settings) {
+        self.settings.store(Arc::new(settings));
+        self.configuration_problem.store(None);
+        self.configured.store(true, Ordering::Release);
+    }
+
+    /// Keeps the settings in force, since the newest ones can't be.
+    pub fn refuse_configuration(&self, problem: String) {
+        self.configuration_problem.store(Some(Arc::new(problem)));
+        self.configured.store(true, Ordering::Release);
+    }
+
+    /// Why the newest settings are not in force, if so.
+    pub fn configuration_problem(&self) -> Option<Arc<String>> {
+        self.configuration_problem.load_full()
+    }
+
+    /// What has not been read once; nothing that needs knowledge is decided before this is empty.
+    pub fn missing(&self) -> Vec<&'static str> {
+        [
+            ("queues", self.queues.is_listed()),
+            ("podgroups", self.groups.is_listed()),
+            ("namespaces", self.namespaces.is_listed()),
+            ("cardtypes", self.card_types.is_listed()),
+            ("configuration", self.configured.load(Ordering::Acquire)),
+        ]
+        .into_iter()
+        .filter_map(|(what, known)| (!known).then_some(what))
+        .collect()
+    }
+
+    /// Whether everything has been read once.
+    pub fn is_complete(&self) -> bool {
+        self.queues.is_listed()
+            && self.groups.is_listed()
+            && self.namespaces.is_listed()
+            && self.card_types.is_listed()
+            && self.configured.load(Ordering::Acquire)
+    }
+}
+
+/// The name of a `PodGroup` in [`Knowledge::groups`].
+pub fn group_key(namespace: &str, name: &str) -> String {
+    [namespace, "/", name].concat()
+}

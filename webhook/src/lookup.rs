@@ -1,0 +1,76 @@
+//! Asking the API server itself for what a watch has not delivered (yet).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crds::volcano::{PodGroup, Queue};
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::core::DeserializeGuard;
+use kube::{Api, Client};
+use thiserror::Error;
+
+use crate::knowledge::{GroupFacts, NamespaceFacts, QueueFacts};
+use crate::view::{Found, Lookup};
+
+/// How long one answer may take. The API server itself waits for the webhook meanwhile, five seconds at most.
+const TIME_LIMIT: Duration = Duration::from_secs(2);
+
+/// A question that was not answered.
+#[derive(Debug, Error)]
+pub enum LookupError {
+    /// The API server refused, or could not be reached.
+    #[error("the API server did not answer: {0}")]
+    Api(#[source] Box<kube::Error>),
+    /// The API server took too long.
+    #[error("the API server did not answer within {} s", TIME_LIMIT.as_secs())]
+    Timeout,
+}
+
+/// Who answers lookups.
+pub trait Lookups: Send + Sync {
+    /// Answers one.
+    fn find<'l>(&'l self, lookup: &'l Lookup) -> BoxFuture<'l, Result<Found, LookupError>>;
+}
+
+/// Lookups that go to the API server.
+pub struct ApiLookups {
+    client: Client,
+}
+
+impl ApiLookups {
+    /// Lookups by this client.
+    pub fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    async fn get(&self, lookup: &Lookup) -> Result<Found, kube::Error> {
+        let client = self.client.clone();
+        Ok(match lookup {
+            Lookup::Queue(name) => {
+                let queue = Api::<DeserializeGuard<Queue>>::all(client).get_opt(name).await?;
+                Found::Queue(queue.map(|queue| Arc::new(QueueFacts::read(&queue.0))))
+            }
+            Lookup::Group { namespace, name } => {
+                let groups = Api::<DeserializeGuard<PodGroup>>::namespaced(client, namespace);
+                let group = groups.get_opt(name).await?;
+                Found::Group(group.map(|group| Arc::new(GroupFacts::read(&group.0))))
+            }
+            Lookup::Namespace(name) => {
+                let namespace = Api::<Namespace>::all(client).get_metadata_opt(name).await?;
+                Found::Namespace(namespace.map(|namespace| Arc::new(NamespaceFacts::read(&namespace.metadata))))
+            }
+        })
+    }
+}
+
+impl Lookups for ApiLookups {
+    fn find<'l>(&'l self, lookup: &'l Lookup) -> BoxFuture<'l, Result<Found, LookupError>> {
+        Box::pin(async move {
+            match tokio::time::timeout(TIME_LIMIT, self.get(lookup)).await {
+                Ok(found) => found.map_err(|error| LookupError::Api(Box::new(error))),
+                Err(_) => Err(LookupError::Timeout),
+            }
+        })
+    }
+}

@@ -1,0 +1,188 @@
+//! What the door measures. Labels are enums and reasons, never names that users choose.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::denial::Denial;
+use crate::door::Endpoint;
+use crate::view::Lookup;
+
+/// First bucket of durations, in seconds: a decision takes about ten microseconds.
+const FASTEST: f64 = 0.000_01;
+/// Buckets of durations: each four times the one before, up to 2.6 s.
+const BUCKETS: u16 = 10;
+
+/// What became of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// Let through as it was.
+    Allowed,
+    /// Let through with changes.
+    Patched,
+    /// Refused.
+    Denied,
+    /// Not answered by a review.
+    Error,
+}
+
+/// Labels of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    path: &'static str,
+    outcome: Outcome,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabels {
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LookupLabels {
+    kind: &'static str,
+    answered: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabels {
+    kind: &'static str,
+}
+
+impl EncodeLabelValue for Outcome {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
+        encoder.write_str(match self {
+            Self::Allowed => "allowed",
+            Self::Patched => "patched",
+            Self::Denied => "denied",
+            Self::Error => "error",
+        })
+    }
+}
+
+/// All metrics of the webhook.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    requests: Family<RequestLabels, Histogram, fn() -> Histogram>,
+    denials: Family<ReasonLabels, Counter>,
+    lookups: Family<LookupLabels, Counter>,
+    watch_errors: Family<KindLabels, Counter>,
+    config_generation: Gauge,
+    config_valid: Gauge,
+    certificate_valid: Gauge,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("cardgate");
+        let requests: Family<_, Histogram, fn() -> Histogram> =
+            Family::new_with_constructor(|| Histogram::new(exponential_buckets(FASTEST, 4.0, BUCKETS)));
+        let denials = Family::default();
+        let lookups = Family::default();
+        let watch_errors = Family::default();
+        let (config_generation, config_valid, certificate_valid) = <(Gauge, Gauge, Gauge)>::default();
+        registry.register_with_unit(
+            "webhook_request_duration",
+            "From a request's first byte in the handler to its answer, by path and outcome",
+            Unit::Seconds,
+            requests.clone(),
+        );
+        registry.register("webhook_denials", "Refused requests by reason", denials.clone());
+        registry.register(
+            "webhook_lookups",
+            "Questions to the API server about what a watch had not delivered, by kind",
+            lookups.clone(),
+        );
+        registry.register(
+            "webhook_watch_errors",
+            "Errors of the webhook's watches, by kind",
+            watch_errors.clone(),
+        );
+        registry.register(
+            "config_generation",
+            "Changes when a new configuration is in force",
+            config_generation.clone(),
+        );
+        registry.register(
+            "config_valid",
+            "1 if the newest configuration is in force, 0 if it is invalid and an older one is",
+            config_valid.clone(),
+        );
+        registry.register(
+            "webhook_certificate_valid",
+            "1 if the newest serving certificate is in use, 0 if there is none or it can't be used",
+            certificate_valid.clone(),
+        );
+        Self {
+            registry,
+            requests,
+            denials,
+            lookups,
+            watch_errors,
+            config_generation,
+            config_valid,
+            certificate_valid,
+        }
+    }
+}
+
+impl Metrics {
+    /// A request was answered.
+    pub fn answered(&self, endpoint: Endpoint, outcome: Outcome, duration: Duration) {
+        let path = endpoint.path();
+        self.requests
+            .get_or_create(&RequestLabels { path, outcome })
+            .observe(duration.as_secs_f64());
+    }
+
+    /// A request was refused.
+    pub fn denied(&self, denial: &Denial) {
+        let reason = denial.reason();
+        self.denials.get_or_create(&ReasonLabels { reason }).inc();
+    }
+
+    /// The API server was asked.
+    pub fn lookup(&self, lookup: &Lookup, answered: bool) {
+        let kind = match lookup {
+            Lookup::Queue(_) => "queue",
+            Lookup::Group { .. } => "podgroup",
+            Lookup::Namespace(_) => "namespace",
+        };
+        self.lookups.get_or_create(&LookupLabels { kind, answered }).inc();
+    }
+
+    /// A watch failed and starts again.
+    pub fn watch_failed(&self, kind: &'static str) {
+        self.watch_errors.get_or_create(&KindLabels { kind }).inc();
+    }
+
+    /// A configuration is in force; `generation` tells it from others.
+    pub fn configured(&self, generation: i64) {
+        self.config_generation.set(generation);
+        self.config_valid.set(1);
+    }
+
+    /// The newest configuration can't be put in force.
+    pub fn config_invalid(&self) {
+        self.config_valid.set(0);
+    }
+
+    /// Whether the newest certificate is in use.
+    pub fn certificate(&self, valid: bool) {
+        self.certificate_valid.set(i64::from(valid));
+    }
+
+    /// All metrics in the text form that Prometheus reads.
+    pub fn encode(&self) -> Result<String, std::fmt::Error> {
+        let mut buffer = String::with_capacity(4096);
+        text::encode(&mut buffer, &self.registry)?;
+        Ok(buffer)
+    }
+}

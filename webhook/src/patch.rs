@@ -1,0 +1,157 @@
+//! The JSON patch (RFC 6902) that holds a pod back until its quota is granted.
+//!
+//! Applied to its own result it changes nothing: where everything is in place the patch is empty. So it does not matter how
+//! often the API server calls again after other webhooks (`reinvocationPolicy: IfNeeded`).
+
+use std::borrow::Cow;
+
+use crds::keys::{GATE, QUEUE_LABEL, QUEUE_NAME, is_operator_result};
+use crds::lean::{Text, TextMap};
+use crds::names::is_label_value;
+use crds::pod::Pod;
+use serde::ser::{Serialize, Serializer};
+
+use crate::pod::Options;
+use crate::warning::Warning;
+
+/// The scheduler of every Kubernetes cluster.
+const DEFAULT_SCHEDULER: &str = "default-scheduler";
+
+/// What is written on a pod.
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize)]
+#[serde(transparent)]
+pub struct PodPatch {
+    operations: Vec<Operation>,
+}
+
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[serde(tag = "op", rename_all = "lowercase")]
+enum Operation {
+    /// Adds the member, or replaces the one that is there.
+    Add {
+        path: Cow<'static, str>,
+        value: Value,
+    },
+    Remove {
+        path: String,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Value {
+    Text(Cow<'static, str>),
+    /// An object of one text.
+    Entry(&'static str, String),
+    Gate,
+    Gates,
+}
+
+impl Serialize for Value {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Text(text) => serializer.serialize_str(text),
+            Self::Entry(key, value) => serializer.collect_map([(key, value)]),
+            Self::Gate => serializer.collect_map([("name", GATE)]),
+            Self::Gates => serializer.collect_seq([Self::Gate]),
+        }
+    }
+}
+
+impl PodPatch {
+    /// Whether nothing is changed.
+    pub fn is_empty(&self) -> bool {
+        self.operations.is_empty()
+    }
+
+    /// Removes the results of an admission, which only the operator writes.
+    pub fn drop_results(pod: &Pod<Text<'_>>, warnings: &mut Vec<Warning>) -> Self {
+        let mut operations = Vec::new();
+        for (key, _) in pod
+            .metadata
+            .annotations
+            .iter()
+            .filter(|(key, _)| is_operator_result(key))
+        {
+            operations.push(Operation::Remove {
+                path: pointer("/metadata/annotations", key),
+            });
+            warnings.push(Warning::ResultDropped { key: key.to_owned() });
+        }
+        Self { operations }
+    }
+
+    /// Holds a managed pod: the gate, its queue as annotation and as label, and no results of an admission.
+    pub fn hold(pod: &Pod<Text<'_>>, queue: &str, options: &Options, warnings: &mut Vec<Warning>) -> Self {
+        let mut patch = Self::drop_results(pod, warnings);
+        if !pod.spec.has_gate(GATE) {
+            patch.add_gate(pod.spec.scheduling_gates.is_empty());
+        }
+        let annotations = &pod.metadata.annotations;
+        if annotations.get(QUEUE_NAME).is_none_or(str::is_empty) {
+            patch.add_entry("/metadata/annotations", annotations, QUEUE_NAME, queue);
+        }
+        let labels = &pod.metadata.labels;
+        if is_label_value(queue) {
+            if labels.get(QUEUE_LABEL) != Some(queue) {
+                patch.add_entry("/metadata/labels", labels, QUEUE_LABEL, queue);
+            }
+        } else {
+            if labels.contains_key(QUEUE_LABEL) {
+                patch.operations.push(Operation::Remove {
+                    path: pointer("/metadata/labels", QUEUE_LABEL),
+                });
+            }
+            warnings.push(Warning::QueueNameTooLong {
+                queue: queue.to_owned(),
+            });
+        }
+        if let (Some(scheduler), Some(replaced)) = (&pod.spec.scheduler_name, &options.replace_scheduler_name)
+            && scheduler.as_ref() == replaced
+        {
+            patch.operations.push(Operation::Add {
+                path: "/spec/schedulerName".into(),
+                value: Value::Text(DEFAULT_SCHEDULER.into()),
+            });
+            warnings.push(Warning::SchedulerReplaced {
+                from: replaced.clone(),
+                to: DEFAULT_SCHEDULER,
+            });
+        }
+        patch
+    }
+
+    fn add_gate(&mut self, first: bool) {
+        self.operations.push(if first {
+            Operation::Add {
+                path: "/spec/schedulingGates".into(),
+                value: Value::Gates,
+            }
+        } else {
+            Operation::Add {
+                path: "/spec/schedulingGates/-".into(),
+                value: Value::Gate,
+            }
+        });
+    }
+
+    /// Sets one label or annotation. An empty map may be absent or `null`, so it is written as a whole.
+    fn add_entry(&mut self, map: &'static str, present: &TextMap<Text<'_>>, key: &'static str, value: &str) {
+        let value = value.to_owned();
+        self.operations.push(if present.is_empty() {
+            Operation::Add {
+                path: map.into(),
+                value: Value::Entry(key, value),
+            }
+        } else {
+            Operation::Add {
+                path: pointer(map, key).into(),
+                value: Value::Text(value.into()),
+            }
+        });
+    }
+}
+
+/// The JSON pointer (RFC 6901) to a member of `map`.
+fn pointer(map: &str, key: &str) -> String {
+    [map, "/", &key.replace('~', "~0").replace('/', "~1")].concat()
+}

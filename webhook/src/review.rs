@@ -1,0 +1,301 @@
+//! Admission reviews as they come in and go out (`admission.k8s.io/v1`).
+//!
+//! What comes in is read as a lean view that borrows from the body; what goes out is written in one go.
+
+use base64::display::Base64Display;
+use base64::engine::general_purpose::STANDARD;
+use crds::lean::Text;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::value::RawValue;
+use thiserror::Error;
+
+use crate::denial::Denial;
+use crate::patch::PodPatch;
+use crate::warning::Warning;
+
+/// The only version of the API there is.
+const API_VERSION: &str = "admission.k8s.io/v1";
+/// Its kind.
+const KIND: &str = "AdmissionReview";
+/// Longest text in a review's answer, in characters. Messages quote what users write, which can be long.
+const MAX_TEXT: usize = 1000;
+/// How many characters of a text that is too long are kept at its end, where the remedy is.
+const KEPT_END: usize = 300;
+
+/// A body that is no review.
+#[derive(Debug, Error)]
+pub enum ReviewError {
+    /// Not JSON, or JSON of another shape.
+    #[error("the body is no AdmissionReview of {API_VERSION}: {0}")]
+    Json(#[from] serde_json::Error),
+    /// Another kind or version.
+    #[error("the body is {kind:?} of {api_version:?}: send an {KIND} of {API_VERSION}")]
+    Kind {
+        /// Its kind.
+        kind: String,
+        /// Its API version.
+        api_version: String,
+    },
+    /// A review without its essence.
+    #[error("the {KIND} has no {0}: send one")]
+    Missing(&'static str),
+}
+
+#[derive(Deserialize)]
+#[serde(
+    rename_all = "camelCase",
+    bound(deserialize = "O: Deserialize<'de>, P: Deserialize<'de>")
+)]
+struct Review<'a, O, P> {
+    #[serde(borrow)]
+    api_version: Option<Text<'a>>,
+    kind: Option<Text<'a>>,
+    request: Option<Request<'a, O, P>>,
+}
+
+/// What a review asks. `O` is how the object is read, `P` how the object before an update is.
+#[derive(Debug, Deserialize)]
+#[serde(
+    rename_all = "camelCase",
+    bound(deserialize = "O: Deserialize<'de>, P: Deserialize<'de>")
+)]
+pub struct Request<'a, O, P> {
+    /// What the answer must repeat.
+    #[serde(borrow)]
+    pub uid: Option<Text<'a>>,
+    /// Kind of the object.
+    #[serde(default)]
+    pub kind: Kind<'a>,
+    /// Set where not the object itself is written, but a part of it.
+    pub sub_resource: Option<Text<'a>>,
+    /// Name of the object; empty where the API server is to generate one.
+    pub name: Option<Text<'a>>,
+    /// Namespace of the object.
+    pub namespace: Option<Text<'a>>,
+    /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
+    pub operation: Option<Text<'a>>,
+    /// Who asks.
+    #[serde(default)]
+    pub user_info: UserInfo<'a>,
+    /// The object as it would be.
+    pub object: Option<O>,
+    /// The object as it is.
+    pub old_object: Option<P>,
+}
+
+/// Kind of an object.
+#[derive(Debug, Default, Deserialize)]
+pub struct Kind<'a> {
+    /// API group; empty for the core.
+    #[serde(borrow)]
+    pub group: Option<Text<'a>>,
+    /// Version.
+    pub version: Option<Text<'a>>,
+    /// Kind.
+    pub kind: Option<Text<'a>>,
+}
+
+impl Kind<'_> {
+    /// Group and kind.
+    pub fn as_pair(&self) -> (&str, &str) {
+        (text(self.group.as_ref()), text(self.kind.as_ref()))
+    }
+
+    /// `group/version`, as manifests write it.
+    pub fn api_version(&self) -> String {
+        match (text(self.group.as_ref()), text(self.version.as_ref())) {
+            ("", version) => version.to_owned(),
+            (group, version) => [group, "/", version].concat(),
+        }
+    }
+}
+
+/// Who asks.
+#[derive(Debug, Default, Deserialize)]
+pub struct UserInfo<'a> {
+    /// Name of the user or service account.
+    #[serde(borrow)]
+    pub username: Option<Text<'a>>,
+}
+
+/// A request whose object is not read yet.
+pub type RawRequest<'a> = Request<'a, &'a RawValue, &'a RawValue>;
+/// A request whose former object is of no interest.
+pub type CreateRequest<'a, O> = Request<'a, O, IgnoredAny>;
+
+/// Reads a review and returns what it asks.
+pub fn parse<'a, O, P>(body: &'a [u8]) -> Result<Request<'a, O, P>, ReviewError>
+where
+    O: Deserialize<'a>,
+    P: Deserialize<'a>,
+{
+    let review: Review<'a, O, P> = serde_json::from_slice(body)?;
+    let (kind, api_version) = (text(review.kind.as_ref()), text(review.api_version.as_ref()));
+    if (kind, api_version) != (KIND, API_VERSION) {
+        return Err(ReviewError::Kind {
+            kind: shorten(kind.to_owned()),
+            api_version: shorten(api_version.to_owned()),
+        });
+    }
+    let request = review.request.ok_or(ReviewError::Missing("request"))?;
+    if request.uid().is_empty() {
+        return Err(ReviewError::Missing("request.uid"));
+    }
+    Ok(request)
+}
+
+impl<O, P> Request<'_, O, P> {
+    /// What the answer must repeat.
+    pub fn uid(&self) -> &str {
+        text(self.uid.as_ref())
+    }
+
+    /// Name of the object; empty where the API server is to generate one.
+    pub fn name(&self) -> &str {
+        text(self.name.as_ref())
+    }
+
+    /// Namespace of the object; empty where it has none.
+    pub fn namespace(&self) -> &str {
+        text(self.namespace.as_ref())
+    }
+
+    /// Name of the user or service account that asks.
+    pub fn username(&self) -> &str {
+        text(self.user_info.username.as_ref())
+    }
+
+    /// Whether this is `operation` on the object itself.
+    pub fn is(&self, operation: &str) -> bool {
+        text(self.operation.as_ref()) == operation && text(self.sub_resource.as_ref()).is_empty()
+    }
+}
+
+fn text<'t>(text: Option<&'t Text<'_>>) -> &'t str {
+    text.map_or("", AsRef::as_ref)
+}
+
+/// The answer to a review.
+#[derive(Debug, Default)]
+pub struct Answer<'a> {
+    /// Why the request is refused, if it is.
+    pub denial: Option<&'a Denial>,
+    /// What is written on the object.
+    pub patch: Option<&'a PodPatch>,
+    /// What the user is told.
+    pub warnings: &'a [Warning],
+}
+
+impl Answer<'_> {
+    /// Writes the review that answers the one with `uid`.
+    pub fn write(&self, uid: &str) -> Result<Vec<u8>, serde_json::Error> {
+        let patch = match self.patch.filter(|patch| !patch.is_empty()) {
+            Some(patch) => Some(serde_json::to_vec(patch)?),
+            None => None,
+        };
+        let mut body = Vec::with_capacity(1024);
+        serde_json::to_writer(
+            &mut body,
+            &ReviewOut {
+                api_version: API_VERSION,
+                kind: KIND,
+                response: Response {
+                    uid,
+                    allowed: self.denial.is_none(),
+                    status: self.denial.map(Status::new),
+                    patch_type: patch.as_ref().map(|_| "JSONPatch"),
+                    patch: patch.as_deref().map(Encoded),
+                    warnings: self
+                        .warnings
+                        .iter()
+                        .map(|warning| shorten(warning.to_string()))
+                        .collect(),
+                },
+            },
+        )?;
+        Ok(body)
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ReviewOut<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    response: Response<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Response<'a> {
+    uid: &'a str,
+    allowed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<Status>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch_type: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch: Option<Encoded<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
+}
+
+/// Kubernetes' `metav1.Status`. Clients see the message; the cause's reason is for programs.
+#[derive(Serialize)]
+struct Status {
+    code: u16,
+    reason: &'static str,
+    message: String,
+    details: Details,
+}
+
+#[derive(Serialize)]
+struct Details {
+    causes: [Cause; 1],
+}
+
+#[derive(Serialize)]
+struct Cause {
+    reason: &'static str,
+    message: String,
+}
+
+impl Status {
+    fn new(denial: &Denial) -> Self {
+        let (code, reason) = denial.status();
+        let message = shorten(denial.to_string());
+        let causes = [Cause {
+            reason: denial.reason(),
+            message: message.clone(),
+        }];
+        Self {
+            code,
+            reason,
+            message,
+            details: Details { causes },
+        }
+    }
+}
+
+/// Bytes as base64.
+struct Encoded<'a>(&'a [u8]);
+
+impl Serialize for Encoded<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&Base64Display::new(self.0, &STANDARD))
+    }
+}
+
+/// Cuts the middle out of a text that is too long.
+fn shorten(text: String) -> String {
+    if text.len() <= MAX_TEXT {
+        return text;
+    }
+    let end = text.char_indices().rev().nth(KEPT_END - 1);
+    let start = text.char_indices().nth(MAX_TEXT - KEPT_END - 1);
+    match (start, end) {
+        (Some((start, _)), Some((end, _))) if start < end => [&text[..start], "…", &text[end..]].concat(),
+        _ => text,
+    }
+}

@@ -1,0 +1,122 @@
+//! The rules of `volcano.sh/card.name` (semantics, **Card quota**).
+//!
+//! A pod has one card name, and its card count is what it requests of the one resource that this name stands for. Card
+//! resources beside that one have no name, so nothing can count them: they are treated like a request without any card name,
+//! with a warning, or refused under `requireCardName`.
+
+use std::sync::Arc;
+
+use crds::card::CardAlternatives;
+use crds::configuration::Settings;
+use crds::resources::ResourceVector;
+
+use crate::denial::Denial;
+use crate::knowledge::Knowledge;
+use crate::warning::Warning;
+
+/// What a card name stands for.
+#[derive(Debug)]
+pub struct Cards<'a> {
+    text: &'a str,
+    /// The resource of the cards that some node has.
+    pub resource: Option<Arc<str>>,
+    unknown: Vec<&'a str>,
+}
+
+impl<'a> Cards<'a> {
+    /// Reads the annotation and looks its cards up. Cards that no node has contradict nothing: a node may join later.
+    pub fn read(text: &'a str, knowledge: &Knowledge) -> Result<Self, Denial> {
+        let alternatives = CardAlternatives::parse(text)?;
+        let mut cards = Self {
+            text,
+            resource: None,
+            unknown: Vec::new(),
+        };
+        for card in alternatives.iter() {
+            match (knowledge.card_types.get(card), &cards.resource) {
+                (None, _) => cards.unknown.push(card),
+                (Some(resource), None) => cards.resource = Some(resource),
+                (Some(resource), Some(first)) if resource == *first => {}
+                (Some(_), Some(_)) => return Err(differing(text, &alternatives, knowledge)),
+            }
+        }
+        Ok(cards)
+    }
+
+    /// Checks a pod's request against its card name.
+    pub fn check_request(
+        &self,
+        request: &ResourceVector,
+        settings: &Settings,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<(), Denial> {
+        let mut card_resources = card_resources(request, settings);
+        let counted = match &self.resource {
+            Some(resource) if request.get(resource) == 0 => {
+                return Err(Denial::CardNotRequested {
+                    card_name: self.text.to_owned(),
+                    resource: resource.to_string(),
+                });
+            }
+            Some(resource) => Some(&**resource),
+            // Which one the card will turn out to be can't be known yet; it can be only one.
+            None => card_resources.next().or_else(|| {
+                let mut resources = request.iter().map(|(resource, _)| resource);
+                resources.find(|resource| is_extended(resource))
+            }),
+        };
+        for card in self.unknown.iter().map(|card| (*card).to_owned()) {
+            warnings.push(match self.resource {
+                Some(_) => Warning::AlternativeUnknown { card },
+                None => Warning::CardUnknown { card },
+            });
+        }
+        if counted.is_none() {
+            warnings.push(Warning::NoCardRequested);
+        }
+        for resource in card_resources.filter(|resource| Some(*resource) != counted) {
+            if settings.require_card_name {
+                return Err(Denial::SecondCardResource {
+                    card_name: self.text.to_owned(),
+                    resource: resource.to_owned(),
+                });
+            }
+            warnings.push(Warning::SecondCardResource {
+                resource: resource.to_owned(),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Checks the request of a pod without a card name.
+pub fn check_unnamed(request: &ResourceVector, settings: &Settings, warnings: &mut Vec<Warning>) -> Result<(), Denial> {
+    for resource in card_resources(request, settings).map(str::to_owned) {
+        if settings.require_card_name {
+            return Err(Denial::CardNameMissing { resource });
+        }
+        warnings.push(Warning::NotMetered { resource });
+    }
+    Ok(())
+}
+
+/// Whether a resource is one of devices, not one that Kubernetes itself knows: only such can be cards.
+pub fn is_extended(resource: &str) -> bool {
+    resource.contains('/')
+}
+
+fn card_resources<'r>(request: &'r ResourceVector, settings: &'r Settings) -> impl Iterator<Item = &'r str> {
+    let resources = request.iter().map(|(resource, _)| resource);
+    resources.filter(|resource| settings.is_card_resource(resource))
+}
+
+fn differing(text: &str, alternatives: &CardAlternatives<'_>, knowledge: &Knowledge) -> Denial {
+    let cards = alternatives.iter().filter_map(|card| {
+        let resource = knowledge.card_types.get(card)?;
+        Some((card.to_owned(), resource.to_string()))
+    });
+    Denial::CardResourcesDiffer {
+        card_name: text.to_owned(),
+        cards: cards.collect(),
+    }
+}

@@ -1,0 +1,67 @@
+//! The rules for what users write, one module per kind of thing.
+
+pub mod card;
+pub mod job;
+pub mod pod_group;
+pub mod queue;
+mod scalar;
+
+use serde_json::value::RawValue;
+
+use crate::denial::Denial;
+use crate::review::RawRequest;
+use crate::warning::Warning;
+
+/// What is wrong with an object, and what its author should know.
+#[derive(Debug, Default, PartialEq)]
+pub struct Findings {
+    /// What is wrong.
+    pub denials: Vec<Denial>,
+    /// What is not wrong and yet worth a word.
+    pub warnings: Vec<Warning>,
+}
+
+impl Findings {
+    /// Keeps what is wrong.
+    fn check<T>(&mut self, result: Result<T, Denial>) -> Option<T> {
+        result.map_err(|denial| self.denials.push(denial)).ok()
+    }
+}
+
+/// Judges an object that is created or updated. An update answers for what it changes: what was wrong before, and is the
+/// same now, is warned about; otherwise nobody could mend one thing, or remove a finalizer, before everything is mended.
+pub fn judge(request: &RawRequest<'_>, rules: impl Fn(&RawValue) -> Findings) -> Result<Vec<Warning>, Denial> {
+    let before = match request.old_object {
+        Some(old) if request.is("UPDATE") => rules(old),
+        _ => Findings::default(),
+    };
+    let now = request.object.map(rules).unwrap_or_default();
+    let mut warnings = Vec::new();
+    for denial in now.denials {
+        if !before.denials.contains(&denial) {
+            return Err(denial);
+        }
+        warnings.push(Warning::Unchanged(denial));
+    }
+    let new = now
+        .warnings
+        .into_iter()
+        .filter(|warning| !before.warnings.contains(warning));
+    for warning in new {
+        if !warnings.contains(&warning) {
+            warnings.push(warning);
+        }
+    }
+    Ok(warnings)
+}
+
+/// The denial of an object that its kind's rules can't be applied to.
+fn unreadable(kind: &str, error: &serde_json::Error) -> Findings {
+    Findings {
+        denials: vec![Denial::Object {
+            kind: kind.to_owned(),
+            error: error.to_string(),
+        }],
+        warnings: Vec::new(),
+    }
+}

@@ -1,0 +1,35 @@
+//! The rules for a `PodGroup`: its card request (semantics, **Enqueue**).
+
+use crds::card_counts::CardRequest;
+use crds::keys::CARD_REQUEST;
+use crds::lean::{Metadata, Text, TextMap};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{Findings, unreadable};
+use crate::denial::Denial;
+
+#[derive(Deserialize)]
+struct PodGroup<'a> {
+    #[serde(borrow, default)]
+    metadata: Metadata<Text<'a>>,
+}
+
+/// Judges a `PodGroup` by itself.
+pub fn rules(object: &RawValue) -> Findings {
+    match serde_json::from_str::<PodGroup<'_>>(object.get()) {
+        Ok(group) => {
+            let mut findings = Findings::default();
+            check_card_request(&group.metadata.annotations, &mut findings);
+            findings
+        }
+        Err(error) => unreadable("PodGroup", &error),
+    }
+}
+
+/// Checks `volcano.sh/card.request`.
+pub(super) fn check_card_request(annotations: &TextMap<Text<'_>>, findings: &mut Findings) {
+    if let Some(text) = annotations.get(CARD_REQUEST) {
+        findings.check(CardRequest::parse(text).map_err(Denial::CardRequest));
+    }
+}

@@ -1,0 +1,116 @@
+//! What a user is told about a request that is let through.
+//!
+//! kubectl prints warnings; the API server shortens those beyond 256 characters, so these are short.
+
+use crds::keys::{CARD_NAME, CARD_QUOTA, QUEUE_LABEL, QUEUE_NAME};
+use thiserror::Error;
+
+use crate::denial::Denial;
+use crate::knowledge::QueueCondition;
+
+/// A warning.
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum Warning {
+    /// Cards that no node has.
+    #[error(
+        "annotation {CARD_NAME}: no node has the card {card:?} at the moment; the pod waits until one has, see kubectl get \
+         cardtypes"
+    )]
+    CardUnknown {
+        /// The card.
+        card: String,
+    },
+    /// Some of the alternatives are cards that no node has.
+    #[error(
+        "annotation {CARD_NAME}: no node has the card {card:?} at the moment; the pod gets one of the others, see kubectl get \
+         cardtypes"
+    )]
+    AlternativeUnknown {
+        /// The card.
+        card: String,
+    },
+    /// No card is known, and nothing is requested that could be one.
+    #[error(
+        "annotation {CARD_NAME}: no container requests a card, so the pod will wait: add the card's resource to resources.limits"
+    )]
+    NoCardRequested,
+    /// Cards that are counted nowhere, since the pod does not say of which kind they are.
+    #[error("the pod's {resource} counts against no quota: say by the annotation {CARD_NAME} which card it is")]
+    NotMetered {
+        /// The requested resource.
+        resource: String,
+    },
+    /// Cards that are counted nowhere, since the card name stands for another resource.
+    #[error("the pod's {resource} counts against no quota: its {CARD_NAME} stands for another resource")]
+    SecondCardResource {
+        /// The requested resource.
+        resource: String,
+    },
+    /// The queue does not exist.
+    #[error("queue {queue:?} does not exist: the pod waits until it is created")]
+    QueueMissing {
+        /// The queue.
+        queue: String,
+    },
+    /// The queue takes no pods at the moment.
+    #[error("queue {queue:?} {}: the pod waits until that changes", describe(condition))]
+    QueueNotOpen {
+        /// The queue.
+        queue: String,
+        /// What it is.
+        condition: QueueCondition,
+    },
+    /// The pod's group does not exist.
+    #[error("PodGroup {group:?} does not exist in this namespace: the pod's queue is {queue:?}, and stays so")]
+    GroupMissing {
+        /// The `PodGroup`.
+        group: String,
+        /// The queue that the pod got instead of the group's.
+        queue: String,
+    },
+    /// The queue's name does not fit in a label.
+    #[error("the name of queue {queue:?} is too long for the label {QUEUE_LABEL}, which the pod goes without")]
+    QueueNameTooLong {
+        /// The queue.
+        queue: String,
+    },
+    /// Results of admission that the request brought along.
+    #[error("annotation {key} was removed: only Cardgate writes it, when it admits the pod")]
+    ResultDropped {
+        /// The annotation.
+        key: String,
+    },
+    /// The scheduler was replaced.
+    #[error("spec.schedulerName: {from:?} was replaced by {to:?}, since this cluster has no scheduler of that name")]
+    SchedulerReplaced {
+        /// The scheduler that the pod named.
+        from: String,
+        /// The scheduler that it has now.
+        to: &'static str,
+    },
+    /// A pod template that names cards and does not request them.
+    #[error("{place}: {denial}")]
+    Template {
+        /// The pod template.
+        place: String,
+        /// Why its pods will be refused as they are.
+        denial: Denial,
+    },
+    /// A quota for a card that no node has.
+    #[error("annotation {CARD_QUOTA}: no node has the card {card:?} at the moment, see kubectl get cardtypes")]
+    QuotaCardUnknown {
+        /// The card.
+        card: String,
+    },
+    /// What would be refused if it were new.
+    #[error("not changed by this update, and wrong: {0}")]
+    Unchanged(Denial),
+}
+
+fn describe(condition: &QueueCondition) -> String {
+    match condition {
+        QueueCondition::Open => format!("is open (annotation {QUEUE_NAME})"),
+        QueueCondition::NotOpen(state) => format!("is not open (its state is {state:?})"),
+        QueueCondition::Unreadable(error) => format!("can't be read ({error})"),
+    }
+}

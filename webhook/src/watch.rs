@@ -1,0 +1,206 @@
+//! Feeds the door's knowledge from watches on the API server.
+
+use std::collections::HashMap;
+use std::mem;
+use std::pin::pin;
+use std::sync::Arc;
+
+use crds::card_type::CardType;
+use crds::keys::CONFIG_MAP;
+use crds::volcano::{PodGroup, Queue};
+use futures::{Stream, StreamExt as _};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
+use kube::api::PartialObjectMeta;
+use kube::core::DeserializeGuard;
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client, ResourceExt as _};
+use tokio::task::JoinSet;
+use tracing::{debug, error, info, warn};
+
+use crate::configuration;
+use crate::knowledge::{GroupFacts, Knowledge, NamespaceFacts, QueueFacts, Store, group_key};
+use crate::metrics::Metrics;
+use crate::tls::ServingCertificate;
+
+/// The Secret with the serving certificate.
+const SECRET: &str = "cardgate-webhook-tls";
+/// HTTP status of a kind that is not installed.
+const NOT_FOUND: u16 = 404;
+
+/// An object's key and facts; nothing where it has none.
+type Entry<V> = Option<(Box<str>, V)>;
+
+/// What the watches feed.
+#[derive(Debug, Clone)]
+pub struct Fed {
+    /// What the door knows.
+    pub knowledge: Arc<Knowledge>,
+    /// The certificate it serves with.
+    pub certificate: Arc<ServingCertificate>,
+    /// What it measures.
+    pub metrics: Arc<Metrics>,
+}
+
+/// Starts all watches. None of them ends by itself; `namespace` is Cardgate's own.
+pub fn start(client: &Client, namespace: &str, fed: &Fed) -> JoinSet<()> {
+    let config = watcher::Config::default;
+    let named = |name: &str| config().fields(&format!("metadata.name={name}"));
+    let mut watches = JoinSet::new();
+
+    let queues = watcher(Api::<DeserializeGuard<Queue>>::all(client.clone()), config());
+    watches.spawn(follow(
+        "queues",
+        queues,
+        fed.clone(),
+        |knowledge| &knowledge.queues,
+        |queue| {
+            if let Err(invalid) = &queue.0 {
+                warn!(queue = queue.name_any(), "the Queue can't be read: {invalid}");
+            }
+            Some((queue.name_any().into(), Arc::new(QueueFacts::read(&queue.0))))
+        },
+    ));
+
+    let groups = watcher(Api::<DeserializeGuard<PodGroup>>::all(client.clone()), config());
+    watches.spawn(follow(
+        "podgroups",
+        groups,
+        fed.clone(),
+        |knowledge| &knowledge.groups,
+        |group| {
+            let key = group_key(&group.namespace().unwrap_or_default(), &group.name_any());
+            Some((key.into(), Arc::new(GroupFacts::read(&group.0))))
+        },
+    ));
+
+    let namespaces = watcher(Api::<PartialObjectMeta<Namespace>>::all(client.clone()), config());
+    watches.spawn(follow(
+        "namespaces",
+        namespaces,
+        fed.clone(),
+        |knowledge| &knowledge.namespaces,
+        |namespace: &PartialObjectMeta<Namespace>| {
+            let facts = NamespaceFacts::read(&namespace.metadata);
+            Some((namespace.name_any().into(), Arc::new(facts)))
+        },
+    ));
+
+    let card_types = watcher(Api::<DeserializeGuard<CardType>>::all(client.clone()), config());
+    watches.spawn(follow(
+        "cardtypes",
+        card_types,
+        fed.clone(),
+        |knowledge| &knowledge.card_types,
+        |card_type| {
+            let spec = &card_type.0.as_ref().ok()?.spec;
+            Some((spec.card_name.as_str().into(), spec.resource.as_str().into()))
+        },
+    ));
+
+    let config_maps = watcher(
+        Api::<ConfigMap>::namespaced(client.clone(), namespace),
+        named(CONFIG_MAP),
+    );
+    watches.spawn(follow_one("configmaps", config_maps, fed.clone(), |config_map, fed| {
+        configuration::apply(config_map, &fed.knowledge, &fed.metrics);
+    }));
+
+    let secrets = watcher(Api::<Secret>::namespaced(client.clone(), namespace), named(SECRET));
+    watches.spawn(follow_one("secrets", secrets, fed.clone(), serve_with));
+    watches
+}
+
+/// Keeps a store as the API server has the objects.
+async fn follow<K, V: Clone>(
+    kind: &'static str,
+    events: impl Stream<Item = watcher::Result<Event<K>>>,
+    fed: Fed,
+    store: fn(&Knowledge) -> &Store<V>,
+    read: fn(&K) -> Entry<V>,
+) {
+    let store = store(&fed.knowledge);
+    let mut events = pin!(events.default_backoff());
+    let mut listed = HashMap::new();
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::Init) => listed.clear(),
+            Ok(Event::InitApply(object)) => listed.extend(read(&object)),
+            Ok(Event::InitDone) => {
+                debug!(kind, count = listed.len(), "listed");
+                store.replace(mem::take(&mut listed));
+            }
+            Ok(Event::Apply(object)) => {
+                if let Some((key, facts)) = read(&object) {
+                    store.set(key, facts);
+                }
+            }
+            Ok(Event::Delete(object)) => {
+                if let Some((key, _)) = read(&object) {
+                    store.remove(&key);
+                }
+            }
+            // A kind that is not installed has no objects. What is created before the next try is found by lookups.
+            Err(error) if is_not_installed(&error) => {
+                if !store.is_listed() {
+                    info!(kind, "this kind is not installed (yet): going on without it");
+                    store.replace(HashMap::new());
+                }
+            }
+            Err(error) => watch_failed(kind, &error, &fed.metrics),
+        }
+    }
+}
+
+/// Tells every state of one object, `None` where it does not exist.
+async fn follow_one<K>(
+    kind: &'static str,
+    events: impl Stream<Item = watcher::Result<Event<K>>>,
+    fed: Fed,
+    tell: fn(Option<&K>, &Fed),
+) {
+    let mut events = pin!(events.default_backoff());
+    let mut listed = None;
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::Init) => listed = None,
+            Ok(Event::InitApply(object)) => listed = Some(object),
+            Ok(Event::InitDone) => tell(listed.take().as_ref(), &fed),
+            Ok(Event::Apply(object)) => tell(Some(&object), &fed),
+            Ok(Event::Delete(_)) => tell(None, &fed),
+            Err(error) => watch_failed(kind, &error, &fed.metrics),
+        }
+    }
+}
+
+fn is_not_installed(error: &watcher::Error) -> bool {
+    matches!(
+        error,
+        watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == NOT_FOUND
+    )
+}
+
+fn watch_failed(kind: &'static str, error: &watcher::Error, metrics: &Metrics) {
+    metrics.watch_failed(kind);
+    warn!(kind, "a watch failed and starts again: {error}");
+}
+
+/// Serves with a new certificate. Whatever is wrong with it, the one in use stays.
+fn serve_with(secret: Option<&Secret>, fed: &Fed) {
+    match secret {
+        Some(secret) => match fed.certificate.replace(secret.data.as_ref()) {
+            Ok(()) => {
+                info!(secret = SECRET, "serving certificate in use");
+                fed.metrics.certificate(true);
+            }
+            Err(error) => {
+                error!(secret = SECRET, "the Secret can't be served with: {error}");
+                fed.metrics.certificate(false);
+            }
+        },
+        None if fed.certificate.is_present() => {
+            warn!(secret = SECRET, "the Secret is gone, its certificate stays in use");
+        }
+        None => info!(secret = SECRET, "waiting for the Secret with the serving certificate"),
+    }
+}

@@ -1,0 +1,384 @@
+//! The door for pods: one test for each rule, through whole reviews.
+
+mod common;
+
+use common::{NAMESPACE, World, pod, pod_review};
+use crds::configuration::Settings;
+use crds::keys::{
+    CARD_ASSIGNED, CARD_NAME, GATE, GROUP_NAME, MGPU_ASSUMED, MGPU_CORE, MIRROR_POD, QUEUE_LABEL, QUEUE_NAME,
+    SCORING_STRATEGY,
+};
+use serde_json::{Value, json};
+use webhook::door::Endpoint;
+use webhook::pod::Options;
+
+const GPU: &str = "nvidia.com/gpu";
+const SHARED: &str = "nvidia.com/gpu.shared";
+
+fn requiring_card_names() -> World {
+    World::with_settings(Settings {
+        require_card_name: true,
+        ..Settings::default()
+    })
+}
+
+fn queue_of(pod: &Value) -> (&str, &str) {
+    (
+        pod["metadata"]["annotations"][QUEUE_NAME].as_str().unwrap_or("none"),
+        pod["metadata"]["labels"][QUEUE_LABEL].as_str().unwrap_or("none"),
+    )
+}
+
+#[test]
+fn a_managed_pod_is_gated_and_told_its_queue() {
+    let verdict = World::new().create_pod(&pod(
+        &[(CARD_NAME, "NVIDIA-A100"), (QUEUE_NAME, "team-a")],
+        &[(GPU, "1")],
+    ));
+    assert!(verdict.allowed().is_empty(), "{:?}", verdict.warnings);
+    let pod = verdict.object();
+    assert_eq!(pod["spec"]["schedulingGates"], json!([{"name": GATE}]));
+    assert_eq!(queue_of(pod), ("team-a", "team-a"));
+    assert_eq!(pod["metadata"]["labels"]["app"], "training", "what was there stays");
+}
+
+#[test]
+fn a_pod_that_is_none_of_cardgates_business_is_left_alone() {
+    for untouched in [
+        pod(&[], &[("cpu", "1")]),
+        pod(&[(SCORING_STRATEGY, "nonsense")], &[]),
+        pod(&[(MIRROR_POD, "abc"), (QUEUE_NAME, "team-a")], &[]),
+    ] {
+        let verdict = World::new().create_pod(&untouched);
+        assert_eq!((verdict.allowed().len(), verdict.operations), (0, 0), "{untouched}");
+    }
+    for exempt in ["kube-system", "cardgate-system"] {
+        let mut review = pod_review(&pod(&[(QUEUE_NAME, "team-a")], &[(GPU, "1")]));
+        review["request"]["namespace"] = json!(exempt);
+        let verdict = World::new().verdict(Endpoint::Mutate, &review);
+        assert_eq!((verdict.allowed().len(), verdict.operations), (0, 0), "{exempt}");
+    }
+}
+
+#[test]
+fn every_mark_makes_a_pod_managed() {
+    for (annotations, requests) in [
+        (vec![(QUEUE_NAME, "team-a")], vec![]),
+        (vec![(GROUP_NAME, "training")], vec![]),
+        (vec![(CARD_NAME, "NVIDIA-A100")], vec![(GPU, "1")]),
+        (vec![], vec![(MGPU_CORE, "50")]),
+    ] {
+        let verdict = World::new().create_pod(&pod(&annotations, &requests));
+        assert_eq!(
+            verdict.object()["spec"]["schedulingGates"],
+            json!([{"name": GATE}]),
+            "{annotations:?}"
+        );
+    }
+}
+
+#[test]
+fn only_creation_is_judged() {
+    let mut review = pod_review(&pod(&[(QUEUE_NAME, "team-a"), (CARD_NAME, "|")], &[]));
+    for (operation, sub_resource) in [
+        ("UPDATE", Value::Null),
+        ("DELETE", Value::Null),
+        ("CREATE", json!("binding")),
+    ] {
+        review["request"]["operation"] = json!(operation);
+        review["request"]["subResource"] = sub_resource;
+        let verdict = World::new().verdict(Endpoint::Mutate, &review);
+        assert_eq!((verdict.allowed().len(), verdict.operations), (0, 0), "{operation}");
+    }
+}
+
+#[test]
+fn the_patch_fits_whatever_is_there_already_and_changes_nothing_twice() {
+    let metadata = [
+        json!({"name": "worker"}),
+        json!({"name": "worker", "labels": null, "annotations": null}),
+        json!({"name": "worker", "labels": {}, "annotations": {}}),
+        json!({"name": "worker", "labels": {"a": "b"}, "annotations": {"a": "b"}}),
+        json!({"name": "worker", "labels": {QUEUE_LABEL: "stolen"}, "annotations": {QUEUE_NAME: ""}}),
+        json!({"generateName": "worker-", "annotations": {CARD_ASSIGNED: "x", QUEUE_NAME: "default", MGPU_ASSUMED: "1"}}),
+        json!({"annotations": {CARD_ASSIGNED: "x", "vke.volcengine.com/gpu-index-container-a~b": "0"}}),
+    ];
+    let gates = [
+        None,
+        Some(Value::Null),
+        Some(json!([])),
+        Some(json!([{"name": "example.com/other"}])),
+        Some(json!([{"name": GATE}, {"name": "example.com/other"}])),
+    ];
+    let world = World::new();
+    for metadata in &metadata {
+        for gates in &gates {
+            let mut created = pod(&[], &[(MGPU_CORE, "50")]);
+            created["metadata"] = metadata.clone();
+            if let Some(gates) = gates {
+                created["spec"]["schedulingGates"] = gates.clone();
+            }
+            let verdict = world.create_pod(&created);
+            let held = verdict.object();
+            assert_eq!(queue_of(held), ("default", "default"), "{created}");
+            let names = held["spec"]["schedulingGates"].as_array().unwrap();
+            assert_eq!(names.iter().filter(|gate| gate["name"] == GATE).count(), 1, "{created}");
+            let foreign = gates.as_ref().is_some_and(|gates| gates.to_string().contains("other"));
+            assert_eq!(names.len(), 1 + usize::from(foreign), "other gates stay: {created}");
+            let left = held["metadata"]["annotations"].to_string();
+            assert!(
+                !left.contains("assigned") && !left.contains("assumed") && !left.contains("index"),
+                "{left}"
+            );
+
+            let again = world.create_pod(held);
+            assert_eq!((again.operations, again.allowed().len()), (0, 0), "{held}");
+        }
+    }
+}
+
+#[test]
+fn the_queue_is_the_annotations_else_the_groups_else_the_namespaces_else_the_default() {
+    for (annotations, namespace, queue) in [
+        (
+            vec![(QUEUE_NAME, "team-a"), (GROUP_NAME, "training")],
+            "production",
+            "team-a",
+        ),
+        (vec![(GROUP_NAME, "training")], NAMESPACE, "team-a"),
+        (vec![(GROUP_NAME, "aimless")], NAMESPACE, "default"),
+        (vec![(GROUP_NAME, "training"), (QUEUE_NAME, "")], NAMESPACE, "team-a"),
+        (vec![], "production", "team-b"),
+        (vec![], NAMESPACE, "default"),
+    ] {
+        let mut review = pod_review(&pod(&annotations, &[(MGPU_CORE, "50")]));
+        review["request"]["namespace"] = json!(namespace);
+        let verdict = World::new().verdict(Endpoint::Mutate, &review);
+        assert_eq!(
+            queue_of(verdict.object()),
+            (queue, queue),
+            "{annotations:?} in {namespace}"
+        );
+    }
+    let settings = Settings {
+        default_queue: "team-a".to_owned(),
+        ..Settings::default()
+    };
+    let verdict = World::with_settings(settings).create_pod(&pod(&[], &[(MGPU_CORE, "50")]));
+    assert_eq!(
+        queue_of(verdict.object()),
+        ("team-a", "team-a"),
+        "the configured default"
+    );
+}
+
+#[test]
+fn a_queue_name_that_is_no_label_value_leaves_the_label_out() {
+    let long = "q".repeat(64);
+    let world = World::new();
+    world.knowledge.queues.set(long.as_str().into(), common::queue(None));
+    let mut created = pod(&[(QUEUE_NAME, &long)], &[]);
+    created["metadata"]["labels"][QUEUE_LABEL] = json!("forged");
+    let verdict = world.create_pod(&created);
+    assert_eq!(queue_of(verdict.object()), (long.as_str(), "none"));
+    assert_eq!(verdict.warnings.len(), 1, "{:?}", verdict.warnings);
+    assert_eq!(world.create_pod(verdict.object()).operations, 0);
+}
+
+#[test]
+fn cards_of_one_resource_are_alternatives_and_others_contradict_each_other() {
+    let world = World::new();
+    for (card, resource) in [
+        ("NVIDIA-A100|NVIDIA-H100", GPU),
+        (" NVIDIA-H100 | NVIDIA-A100 ", GPU),
+        ("NVIDIA-A100/mps-80g*1/8", SHARED),
+        ("NVIDIA-A100/mig-1g.5gb-mixed", "nvidia.com/mig-1g.5gb"),
+    ] {
+        let verdict = world.create_pod(&pod(&[(CARD_NAME, card)], &[(resource, "1")]));
+        assert!(verdict.allowed().is_empty(), "{card}: {:?}", verdict.warnings);
+    }
+    for card in [
+        "NVIDIA-A100|NVIDIA-A100/mps-80g*1/8",
+        "NVIDIA-B200|NVIDIA-A100/mps-80g*1/8|NVIDIA-H100",
+    ] {
+        let verdict = world.create_pod(&pod(&[(CARD_NAME, card)], &[(GPU, "1")]));
+        assert!(verdict.refused().contains("422 CardResourcesDiffer"), "{card}");
+    }
+}
+
+#[test]
+fn unknown_cards_warn_and_wait() {
+    let world = World::new();
+    let verdict = world.create_pod(&pod(&[(CARD_NAME, "NVIDIA-B200|NVIDIA-A100")], &[(GPU, "1")]));
+    assert_eq!(verdict.allowed().len(), 1, "{:?}", verdict.warnings);
+    let verdict = world.create_pod(&pod(&[(CARD_NAME, "NVIDIA-B200|NVIDIA-B300")], &[("amd.com/gpu", "1")]));
+    assert_eq!(verdict.allowed().len(), 2, "{:?}", verdict.warnings);
+    let verdict = world.create_pod(&pod(&[(CARD_NAME, "NVIDIA-B200")], &[("cpu", "1")]));
+    assert_eq!(
+        verdict.allowed().len(),
+        2,
+        "and nothing that could be a card: {:?}",
+        verdict.warnings
+    );
+}
+
+#[test]
+fn a_pod_requests_what_its_card_name_stands_for() {
+    let world = World::new();
+    for requests in [vec![], vec![(GPU, "0")], vec![(SHARED, "1")]] {
+        let verdict = world.create_pod(&pod(&[(CARD_NAME, "NVIDIA-A100")], &requests));
+        assert!(verdict.refused().contains("422 CardNotRequested"), "{requests:?}");
+    }
+    let mut limited = pod(&[(CARD_NAME, "NVIDIA-A100")], &[]);
+    limited["spec"]["containers"][0]["resources"] = json!({"limits": {GPU: 2}});
+    assert!(
+        !world.create_pod(&limited).allowed,
+        "a bare number is no quantity as the API server writes it"
+    );
+    limited["spec"]["containers"][0]["resources"] = json!({"limits": {GPU: "2"}});
+    assert!(world.create_pod(&limited).allowed().is_empty(), "a limit is a request");
+    let mut starting = pod(&[(CARD_NAME, "NVIDIA-A100")], &[]);
+    starting["spec"]["initContainers"] = json!([{"name": "warm-up", "resources": {"limits": {GPU: "1"}}}]);
+    assert!(
+        world.create_pod(&starting).allowed().is_empty(),
+        "an init container's too"
+    );
+}
+
+#[test]
+fn cards_without_a_name_are_not_metered_or_refused() {
+    let unnamed = [
+        pod(&[], &[(GPU, "1")]),
+        pod(&[(QUEUE_NAME, "team-a")], &[("nvidia.com/mig-1g.5gb", "1")]),
+    ];
+    for unnamed in &unnamed {
+        let verdict = World::new().create_pod(unnamed);
+        assert_eq!(verdict.allowed().len(), 1, "{:?}", verdict.warnings);
+        let verdict = requiring_card_names().create_pod(unnamed);
+        assert!(verdict.refused().contains("403 CardNameMissing"));
+    }
+    assert_eq!(
+        World::new().create_pod(&unnamed[0]).operations,
+        0,
+        "not managed, so left alone"
+    );
+    assert!(
+        requiring_card_names()
+            .create_pod(&pod(&[], &[(GPU, "0")]))
+            .allowed()
+            .is_empty()
+    );
+    assert!(
+        requiring_card_names()
+            .create_pod(&pod(&[], &[("amd.com/gpu", "1")]))
+            .allowed()
+            .is_empty()
+    );
+}
+
+#[test]
+fn a_card_name_covers_one_resource_only() {
+    for card in ["NVIDIA-A100", "NVIDIA-B200"] {
+        let both = pod(&[(CARD_NAME, card)], &[(GPU, "1"), (SHARED, "1")]);
+        let verdict = World::new().create_pod(&both);
+        let second: Vec<_> = verdict
+            .allowed()
+            .iter()
+            .filter(|text| text.contains("gpu.shared counts against no"))
+            .collect();
+        assert_eq!(second.len(), 1, "{:?}", verdict.warnings);
+        assert!(
+            requiring_card_names()
+                .create_pod(&both)
+                .refused()
+                .contains("403 SecondCardResource")
+        );
+    }
+}
+
+#[test]
+fn a_managed_pod_does_not_name_its_node() {
+    let mut bound = pod(&[(QUEUE_NAME, "team-a")], &[]);
+    bound["spec"]["nodeName"] = json!("gpu-1");
+    assert!(World::new().create_pod(&bound).refused().contains("403 NodeNamed"));
+    let mut plain = pod(&[], &[(GPU, "1")]);
+    plain["spec"]["nodeName"] = json!("gpu-1");
+    World::new().create_pod(&plain).allowed();
+}
+
+#[test]
+fn requests_that_cannot_be_counted_are_refused() {
+    for quantity in ["-1", "100E", "1x", ""] {
+        let verdict = World::new().create_pod(&pod(&[(CARD_NAME, "NVIDIA-A100")], &[(GPU, quantity)]));
+        assert!(verdict.refused().contains("422 RequestInvalid"), "{quantity:?}");
+    }
+}
+
+#[test]
+fn unknown_scoring_strategies_are_refused() {
+    let with = |strategy| World::new().create_pod(&pod(&[(QUEUE_NAME, "team-a"), (SCORING_STRATEGY, strategy)], &[]));
+    assert!(with("least-allocated").allowed().is_empty());
+    assert!(with("cheapest").refused().contains("422 ScoringStrategyUnknown"));
+}
+
+#[test]
+fn results_of_an_admission_are_dropped_with_a_warning() {
+    for managed in [true, false] {
+        let mut annotations = vec![(CARD_ASSIGNED, "NVIDIA-H100"), ("example.com/note", "kept")];
+        if managed {
+            annotations.push((QUEUE_NAME, "team-a"));
+        }
+        let verdict = World::new().create_pod(&pod(&annotations, &[]));
+        assert_eq!(verdict.allowed().len(), 1, "{:?}", verdict.warnings);
+        let left = &verdict.object()["metadata"]["annotations"];
+        assert_eq!(
+            (left.get(CARD_ASSIGNED), &left["example.com/note"]),
+            (None, &json!("kept"))
+        );
+    }
+}
+
+#[test]
+fn a_scheduler_that_is_not_there_is_replaced_where_that_is_wanted() {
+    let options = Options {
+        replace_scheduler_name: Some("volcano".to_owned()),
+    };
+    let scheduled_by = |name: &str, annotations: &[(&str, &str)]| {
+        let mut created = pod(annotations, &[]);
+        created["spec"]["schedulerName"] = json!(name);
+        created
+    };
+    let managed = [(QUEUE_NAME, "team-a")];
+    for (options, created, scheduler, warnings) in [
+        (&options, scheduled_by("volcano", &managed), "default-scheduler", 1),
+        (&options, scheduled_by("other", &managed), "other", 0),
+        (&options, scheduled_by("volcano", &[]), "volcano", 0),
+        (&Options::default(), scheduled_by("volcano", &managed), "volcano", 0),
+    ] {
+        let verdict = World::with(Settings::default(), options.clone()).create_pod(&created);
+        assert_eq!(verdict.object()["spec"]["schedulerName"], scheduler, "{created}");
+        assert_eq!(verdict.warnings.len(), warnings, "{:?}", verdict.warnings);
+    }
+}
+
+#[test]
+fn validate_judges_a_pod_as_mutate_does_and_writes_nothing() {
+    let world = World::new();
+    let verdict = world.verdict(
+        Endpoint::Validate,
+        &pod_review(&pod(&[(QUEUE_NAME, "team-a")], &[(GPU, "1")])),
+    );
+    assert_eq!((verdict.allowed().len(), verdict.operations), (1, 0));
+    let verdict = world.verdict(Endpoint::Validate, &pod_review(&pod(&[(CARD_NAME, "A|A")], &[])));
+    assert!(verdict.refused().contains("422 CardNameInvalid"));
+}
+
+#[test]
+fn a_dry_run_is_answered_the_same() {
+    for created in [pod(&[(QUEUE_NAME, "team-a")], &[]), pod(&[(CARD_NAME, "|")], &[])] {
+        let mut review = pod_review(&created);
+        let real = World::new().verdict(Endpoint::Mutate, &review);
+        review["request"]["dryRun"] = json!(true);
+        assert_eq!(World::new().verdict(Endpoint::Mutate, &review), real);
+    }
+}
