@@ -233,7 +233,9 @@ impl Module {
             GO_MISSING,
             |line| {
                 compiled += usize::from(matches!(line, Line::Error(_)));
-                progress.show(&format!("{compiled} packages compiled of {total} or fewer"));
+                progress.show(&format!(
+                    "{compiled} packages compiled, of {total} at most, then linked"
+                ));
             },
         )?;
         progress.finish(&format!("done, in {}", into.with_file_name("bin").display()));

@@ -26,6 +26,8 @@ pub mod nodes;
 mod ports;
 pub mod process;
 mod progress;
+pub mod tally;
 pub mod wait;
 pub mod workloads;
 pub mod workspace;
+pub mod world;

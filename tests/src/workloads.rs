@@ -15,7 +15,7 @@ use kube::api::ObjectMeta;
 use serde_json::{Value, json};
 
 /// The label by which a workload finds its pods.
-const APP: &str = "app";
+pub const APP: &str = "app";
 
 /// A pod with one container, or a template for one.
 #[derive(Debug, Clone)]

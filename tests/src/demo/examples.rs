@@ -4,6 +4,7 @@ use anyhow::Result;
 
 use super::stage::Stage;
 use super::terminal;
+use crate::tally::Tally;
 
 /// The columns that say where a pod runs, and on what it is charged.
 const COLUMNS: &str = "custom-columns=POD:.metadata.name,STATUS:.status.phase,NODE:.spec.nodeName,\
@@ -64,7 +65,11 @@ async fn basic_card_quota(stage: &mut Stage<'_>) -> Result<()> {
         .kubectl(&["apply", "-f", "examples/1-basic-card-quota.yaml"])
         .await?;
     stage
-        .expect_pods("4 <= 5: all four pods run", "training", &[("NVIDIA-A100", 4)], 0)
+        .expect_pods(
+            "4 <= 5: all four pods run",
+            "training",
+            &Tally::none().running("NVIDIA-A100", 4),
+        )
         .await;
     stage
         .kubectl(&["get", "pods", "-l", "app=training", "-o", COLUMNS])
@@ -73,7 +78,13 @@ async fn basic_card_quota(stage: &mut Stage<'_>) -> Result<()> {
     terminal::say("\nTwo more, of which the quota has room for one:");
     stage.kubectl(&["apply", "-f", "examples/1-over-quota.yaml"]).await?;
     stage
-        .expect_pods("one runs, one waits and says why", "notebook", &[("NVIDIA-A100", 1)], 1)
+        .expect_pods(
+            "one runs, one waits and says why",
+            "notebook",
+            &Tally::none()
+                .running("NVIDIA-A100", 1)
+                .waiting("InsufficientScalarQuota", 1),
+        )
         .await;
     stage
         .kubectl(&["get", "pods", "-l", "app=notebook", "-o", REASONS])
@@ -89,7 +100,7 @@ async fn basic_card_quota(stage: &mut Stage<'_>) -> Result<()> {
     terminal::say("\nA card that is given back is used again at once:");
     stage.kubectl(&["delete", "job", "training"]).await?;
     stage
-        .expect_pods("both run", "notebook", &[("NVIDIA-A100", 2)], 0)
+        .expect_pods("both run", "notebook", &Tally::none().running("NVIDIA-A100", 2))
         .await;
     stage.kubectl(&["delete", "deployment", "notebook"]).await?;
     stage
@@ -99,8 +110,7 @@ async fn basic_card_quota(stage: &mut Stage<'_>) -> Result<()> {
         .expect_pods(
             "the Job is back for the next example",
             "training",
-            &[("NVIDIA-A100", 4)],
-            0,
+            &Tally::none().running("NVIDIA-A100", 4),
         )
         .await;
     Ok(())
@@ -116,8 +126,7 @@ async fn multi_card_selection(stage: &mut Stage<'_>) -> Result<()> {
         .expect_pods(
             "A100 first; with its quota exhausted, H100",
             "flexible-training",
-            &[("NVIDIA-A100", 1), ("NVIDIA-H100", 3)],
-            0,
+            &Tally::none().running("NVIDIA-A100", 1).running("NVIDIA-H100", 3),
         )
         .await;
     stage
@@ -134,8 +143,7 @@ async fn mps_shared_gpu(stage: &mut Stage<'_>) -> Result<()> {
         .expect_pods(
             "16 pods share 4 A100 by MPS",
             "inference",
-            &[("NVIDIA-A100/mps-80g*1/8", 16)],
-            0,
+            &Tally::none().running("NVIDIA-A100/mps-80g*1/8", 16),
         )
         .await;
     stage.kubectl(&["get", "cardinventory", "a100-mps", "-o", "wide"]).await
@@ -153,8 +161,10 @@ async fn node_ordering(stage: &mut Stage<'_>) -> Result<()> {
         .expect_pods(
             "A100 first, then H100, then T4",
             "multi-card-training",
-            &[("NVIDIA-A100", 1), ("NVIDIA-H100", 1), ("NVIDIA-T4", 2)],
-            0,
+            &Tally::none()
+                .running("NVIDIA-A100", 1)
+                .running("NVIDIA-H100", 1)
+                .running("NVIDIA-T4", 2),
         )
         .await;
     stage

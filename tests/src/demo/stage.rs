@@ -1,17 +1,14 @@
 //! The cluster that the demo plays on, with Cardgate installed and running.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use k8s_openapi::api::core::v1::Pod;
-use kube::runtime::watcher;
-use kube::{Api, ResourceExt};
 
 use super::terminal::{self, Record};
 use crate::cardgate::{Cardgate, Settings};
 use crate::controlplane::{ControlPlane, Options};
 use crate::nodes::{self, NodeSpec};
+use crate::tally::Tally;
 use crate::wait::{self, Seen};
 
 /// How long the pods of a Job run, as the examples' `sleep 1h` says to a real kubelet.
@@ -99,38 +96,10 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Waits until the pods with this label `app` run as expected: how many on which card, and how many wait for quota.
-    pub async fn expect_pods(&mut self, expectation: &str, app: &str, running: &[(&str, usize)], waiting: usize) {
-        let outcome = self.await_pods(app, running, waiting).await;
+    /// Waits until the pods with this label `app` are where they are expected.
+    pub async fn expect_pods(&mut self, expectation: &str, app: &str, expected: &Tally) {
+        let outcome = self.plane.await_pods("default", app, expected).await;
         self.record.verdict(expectation, outcome);
-    }
-
-    async fn await_pods(&self, app: &str, running: &[(&str, usize)], waiting: usize) -> Result<()> {
-        let pods: Api<Pod> = Api::default_namespaced(self.plane.client().await?);
-        let selection = watcher::Config::default().labels(&format!("app={app}"));
-        let expected: BTreeMap<String, usize> = running
-            .iter()
-            .map(|(card, count)| ((*card).to_owned(), *count))
-            .collect();
-        wait::objects(&pods, selection, format!("the pods of {app}"), |pods| {
-            let mut cards = BTreeMap::<String, usize>::new();
-            let mut held = 0;
-            for pod in pods {
-                if pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running") {
-                    let card = pod.annotations().get(crds::keys::CARD_ASSIGNED);
-                    *cards
-                        .entry(card.map_or_else(|| "no card".to_owned(), Clone::clone))
-                        .or_default() += 1;
-                } else if explanation(pod).is_some() {
-                    held += 1;
-                }
-            }
-            Seen::when(
-                cards == expected && held == waiting,
-                format!("running: {cards:?}, waiting with a reason: {held}"),
-            )
-        })
-        .await
     }
 
     /// Waits until a resource shows these texts in kubectl's table, and shows the table.
@@ -192,15 +161,6 @@ impl<'a> Stage<'a> {
         }
         terminal::say("\nCtrl-C ends it and leaves nothing behind.");
     }
-}
-
-/// Why a pod waits, as its condition says.
-fn explanation(pod: &Pod) -> Option<&str> {
-    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
-    let admitted = conditions
-        .iter()
-        .find(|condition| condition.type_ == crds::keys::ADMITTED_CONDITION)?;
-    admitted.reason.as_deref().filter(|_| admitted.status == "False")
 }
 
 fn show_command(args: &[&str]) {
