@@ -1,10 +1,8 @@
 //! `cargo manifests`: writes the generated files below `manifests/`. `--check` writes nothing, and fails with a diff where a
 //! file is not current.
 
-use std::env;
-use std::path::PathBuf;
-
 use anyhow::bail;
+use cardgate_tests::assets::{Assets, Program};
 use cardgate_tests::manifests::{self, Generated};
 use clap::Parser;
 
@@ -18,9 +16,10 @@ struct Arguments {
 
 fn main() -> anyhow::Result<()> {
     let Arguments { check } = Arguments::parse();
+    let kubectl = Assets::locate()?.path(Program::Kubectl);
     // The definitions first: the files for `kubectl apply -f` contain them.
     let stale = bring_up_to_date(&manifests::custom_resource_definitions()?, check)?
-        + bring_up_to_date(&manifests::install_files(&kubectl())?, check)?;
+        + bring_up_to_date(&manifests::install_files(&kubectl)?, check)?;
     if check && stale > 0 {
         bail!("{stale} generated file(s) not current: run `cargo manifests`");
     }
@@ -42,12 +41,4 @@ fn bring_up_to_date(files: &[Generated], check: bool) -> anyhow::Result<usize> {
         }
     }
     Ok(stale)
-}
-
-/// kubectl of the control plane that the tests use, or the one on the path.
-fn kubectl() -> PathBuf {
-    env::var_os("KUBEBUILDER_ASSETS").map_or_else(
-        || PathBuf::from("kubectl"),
-        |assets| PathBuf::from(assets).join("kubectl"),
-    )
 }

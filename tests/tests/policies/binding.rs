@@ -1,0 +1,106 @@
+//! `cardgate-pod-binding`: a Binding's annotations and labels end up on the pod.
+
+use crds::keys;
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use cardgate_tests::controlplane::Account;
+use cardgate_tests::workloads::pod;
+
+use crate::Outcome;
+use crate::cluster::{Cluster, assert_denied, binding, dry_run, held, refusal};
+
+const POLICY: &str = "cardgate-pod-binding";
+
+#[tokio::test]
+async fn a_gated_pod_is_not_bound() -> Outcome {
+    let cluster = &Cluster::with_policies_only("gated-bind").await?;
+    cluster.create(held("pod")).await?;
+    let pods = cluster.pods(&cluster.administrator);
+    let bind: kube::Result<Value> = pods
+        .create_subresource("binding", "pod", &dry_run(), &binding("pod", &json!({}), &json!({})))
+        .await;
+    let refused = refusal(bind).unwrap_or_default();
+    assert!(
+        refused.contains("pod pod has non-empty .spec.schedulingGates"),
+        "{refused}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_binding_does_not_change_what_a_pod_is_charged_by() -> Outcome {
+    let cluster = &Cluster::with_policies_only("binding").await?;
+    cluster.create(pod("pod")).await?;
+    let pods = cluster.pods(&cluster.administrator);
+    let index = format!("{}main", keys::MGPU_INDEX_PREFIX);
+    let annotations = [
+        keys::QUEUE_NAME,
+        keys::GROUP_NAME,
+        keys::CARD_NAME,
+        keys::CARD_ASSIGNED,
+        keys::MGPU_ASSUMED,
+        keys::MGPU_CONTAINER_CARDS,
+        keys::MGPU_POLICY,
+        keys::SCORING_STRATEGY,
+        index.as_str(),
+    ];
+    let annotated = annotations.map(|key| (key, binding("pod", &json!({ key: "b" }), &json!({}))));
+    let labelled = (
+        keys::QUEUE_LABEL,
+        binding("pod", &json!({}), &json!({ keys::QUEUE_LABEL: "b" })),
+    );
+    for (key, object) in annotated.into_iter().chain([labelled]) {
+        let says = [format!("a Binding must not carry {key}, since it would replace")];
+        let says = [says[0].as_str(), "leave it out"];
+        let result: kube::Result<Value> = pods.create_subresource("binding", "pod", &dry_run(), &object).await;
+        assert_denied(&format!("{key}, through pods/binding"), POLICY, result, &says);
+
+        let request = kube::core::Request::new(format!("/api/v1/namespaces/{}/bindings", cluster.team));
+        let request = request.create(&dry_run(), serde_json::to_vec(&object)?)?;
+        let result: kube::Result<Value> = cluster.administrator.request(request).await;
+        assert_denied(&format!("{key}, through bindings"), POLICY, result, &says);
+    }
+    let other = binding(
+        "pod",
+        &json!({ "example.com/note": "1" }),
+        &json!({ "topology.kubernetes.io/zone": "a" }),
+    );
+    let _: Value = pods.create_subresource("binding", "pod", &dry_run(), &other).await?;
+    Ok(())
+}
+
+/// Volcano's scheduler sends the pod's own annotations with each Binding.
+#[tokio::test]
+async fn a_scheduler_may_send_the_pods_own_annotations() -> Outcome {
+    let cluster = &Cluster::with_policies_only("scheduler").await?;
+    cluster.create(held("pod")).await?;
+    let admitted = Patch::Merge(json!({ "spec": { "schedulingGates": null } }));
+    let admitted = cluster
+        .pods(&cluster.operator)
+        .patch("pod", &PatchParams::default(), &admitted)
+        .await?;
+
+    let kubectl = cluster.plane.kubectl();
+    kubectl
+        .run(["create", "serviceaccount", "scheduler", "-n", cluster.team])
+        .await?;
+    let role = "--clusterrole=system:kube-scheduler";
+    let account = format!("--serviceaccount={}:scheduler", cluster.team);
+    kubectl
+        .run(["create", "clusterrolebinding", "scheduler", role, &account])
+        .await?;
+    let scheduler = cluster
+        .plane
+        .client_of_account(&Account::new(cluster.team, "scheduler"))
+        .await?;
+    let pods: Api<_> = cluster.pods(&scheduler);
+    let object = binding("pod", &json!(admitted.metadata.annotations), &json!({}));
+    let _: Value = pods
+        .create_subresource("binding", "pod", &PostParams::default(), &object)
+        .await?;
+    let bound = cluster.pods(&cluster.administrator).get("pod").await?;
+    assert_eq!(bound.spec.and_then(|spec| spec.node_name).as_deref(), Some("node-1"));
+    Ok(())
+}

@@ -1,0 +1,263 @@
+//! An outage of the webhook: what is Cardgate's business is refused, and nothing else notices.
+
+use anyhow::Result;
+use cardgate_tests::controlplane::ControlPlane;
+use cardgate_tests::wait::{self, Seen};
+use cardgate_tests::workloads::{PodBuilder, pod, queue};
+use crds::keys;
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::Api;
+use kube::api::{ListParams, PostParams};
+use serde_json::{Value, json};
+
+use crate::Outcome;
+use crate::cluster::{Cluster, QUEUE, dry_run, refusal, take_webhook_down};
+
+/// What `kubectl create --dry-run=server` says of the object, as the administrator.
+async fn create(cluster: &Cluster, object: &Value) -> Result<std::result::Result<(), String>> {
+    kubectl(
+        &cluster.plane,
+        &["create", "--dry-run=server", "-f", "-"],
+        Some(&object.to_string()),
+    )
+    .await
+}
+
+async fn kubectl(plane: &ControlPlane, args: &[&str], stdin: Option<&str>) -> Result<std::result::Result<(), String>> {
+    let output = plane.kubectl().output(args, stdin).await?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    Ok(if output.status.success() { Ok(()) } else { Err(said) })
+}
+
+#[track_caller]
+fn assert_refused(case: &str, webhook: &str, answer: std::result::Result<(), String>) {
+    let expected = format!("failed calling webhook \"{webhook}.card.volcano.sh\"");
+    match answer {
+        Ok(()) => panic!("{case}: accepted while the webhook is down"),
+        Err(said) => assert!(said.contains(&expected), "{case}: {expected:?} is missing in: {said}"),
+    }
+}
+
+#[track_caller]
+fn assert_accepted(case: &str, answer: std::result::Result<(), String>) {
+    if let Err(said) = answer {
+        panic!("{case}: {said}");
+    }
+}
+
+fn volcano(kind: &str, annotations: &Value) -> Value {
+    json!({
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": kind,
+        "metadata": { "name": "new", "annotations": annotations },
+        "spec": {},
+    })
+}
+
+fn init_container(resource: &str) -> Container {
+    Container {
+        name: "init".to_owned(),
+        image: Some("image".to_owned()),
+        resources: Some(ResourceRequirements {
+            limits: Some([(resource.to_owned(), Quantity("100".to_owned()))].into()),
+            ..ResourceRequirements::default()
+        }),
+        ..Container::default()
+    }
+}
+
+#[tokio::test]
+async fn pods_of_cardgate_are_refused_and_others_are_not() -> Outcome {
+    let cluster = &Cluster::with_webhook_down("pods").await?;
+    let answer = async |namespace: &str, pod: PodBuilder| {
+        let pods: Api<Pod> = Api::namespaced(cluster.administrator.clone(), namespace);
+        refusal(pods.create(&dry_run(), &pod.namespace(namespace).build()).await).map_or(Ok(()), Err)
+    };
+    for key in [keys::QUEUE_NAME, keys::GROUP_NAME, keys::CARD_NAME] {
+        assert_refused(key, "pods", answer(cluster.team, pod("p").annotation(key, QUEUE)).await);
+    }
+    let cards = [
+        keys::NVIDIA_GPU,
+        keys::NVIDIA_MPS,
+        "nvidia.com/mig-1g.5gb",
+        keys::MGPU_CORE,
+        keys::MGPU_MEMORY,
+    ];
+    for resource in cards {
+        assert_refused(
+            resource,
+            "pods",
+            answer("default", pod("p").request(resource, 100)).await,
+        );
+        let init = pod("p").spec(|spec| spec.init_containers = Some(vec![init_container(resource)]));
+        assert_refused(resource, "pods", answer("default", init).await);
+    }
+    // Only on a cluster without Volcano: nobody else would ever schedule it.
+    assert_refused(
+        "scheduler",
+        "schedulers",
+        answer(cluster.team, pod("p").scheduler("volcano")).await,
+    );
+
+    for namespace in ["default"] {
+        assert_accepted("plain", answer(namespace, pod("p")).await);
+        let other = pod("p")
+            .request("cpu", 1)
+            .request("rdma/hca", 1)
+            .request("nvidia.com/hostdev", 1);
+        assert_accepted("other resources", answer(namespace, other).await);
+        let annotated = pod("p").annotation("volcano.sh/other", "1").gate("example.com/other");
+        assert_accepted("other annotations", answer(namespace, annotated).await);
+    }
+    let bare = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "annotations": null },
+        "spec": { "initContainers": null, "containers": [{ "name": "c", "image": "i", "resources": null }] } });
+    assert_accepted("fields that are null", create(cluster, &bare).await?);
+    cluster
+        .plane
+        .kubectl()
+        .run(["create", "serviceaccount", "other", "-n", "kube-system"])
+        .await?;
+    let system = pod("p").card("NVIDIA-A100").request(keys::NVIDIA_GPU, 1);
+    assert_accepted("kube-system", answer("kube-system", system).await);
+    Ok(())
+}
+
+#[tokio::test]
+async fn controllers_of_other_pods_do_not_notice() -> Outcome {
+    let cluster = &Cluster::with_webhook_down("controllers").await?;
+    for namespace in ["default"] {
+        let deployments: Api<Deployment> = Api::namespaced(cluster.administrator.clone(), namespace);
+        let jobs: Api<Job> = Api::namespaced(cluster.administrator.clone(), namespace);
+        let parameters = PostParams::default();
+        deployments
+            .create(&parameters, &pod("web").namespace(namespace).deployment(2))
+            .await?;
+        jobs.create(&parameters, &pod("batch").namespace(namespace).job(2))
+            .await?;
+        let pods: Api<Pod> = Api::namespaced(cluster.administrator.clone(), namespace);
+        for app in ["web", "batch"] {
+            wait::eventually(format!("2 pods of {app} in {namespace}"), wait::PATIENCE, async || {
+                let pods = pods.list(&ListParams::default().labels(&format!("app={app}"))).await?;
+                Ok(Seen::when(pods.items.len() == 2, format!("{} pods", pods.items.len())))
+            })
+            .await?;
+        }
+    }
+
+    let deployments: Api<Deployment> = Api::namespaced(cluster.editor.clone(), cluster.team);
+    let managed = pod("managed").namespace(cluster.team).queue(QUEUE).deployment(1);
+    deployments.create(&PostParams::default(), &managed).await?;
+    let sets: Api<ReplicaSet> = Api::namespaced(cluster.administrator.clone(), cluster.team);
+    wait::eventually(
+        "the managed Deployment to say why it has no pods",
+        wait::PATIENCE,
+        async || {
+            let sets = sets.list(&ListParams::default().labels("app=managed")).await?;
+            let conditions = sets
+                .items
+                .iter()
+                .filter_map(|set| set.status.as_ref()?.conditions.as_ref())
+                .flatten();
+            let said: Vec<_> = conditions.filter_map(|one| one.message.clone()).collect();
+            let refused = said
+                .iter()
+                .any(|text| text.contains("failed calling webhook \"pods.card.volcano.sh\""));
+            Ok(Seen::when(refused, format!("{said:?}")))
+        },
+    )
+    .await
+}
+
+#[tokio::test]
+async fn queues_and_requests_are_refused_where_they_speak_of_cards() -> Outcome {
+    let cluster = &Cluster::with_webhook_down("requests").await?;
+    for (key, value) in [(keys::CARD_QUOTA, "{}"), (keys::QUEUE_NAMESPACES, "team=a")] {
+        let created = create(cluster, &volcano("Queue", &json!({ key: value }))).await?;
+        assert_refused(&format!("Queue with {key}"), "queues", created);
+    }
+    let created = create(cluster, &volcano("PodGroup", &json!({ keys::CARD_REQUEST: "{}" }))).await?;
+    assert_refused("PodGroup", "requests", created);
+    let mut job = serde_json::to_value(pod("job").job(1))?;
+    job["metadata"]["annotations"] = json!({ keys::CARD_REQUEST: "{}" });
+    assert_refused("Job", "requests", create(cluster, &job).await?);
+
+    for annotations in [json!({}), Value::Null, json!({ "volcano.sh/other": "1" })] {
+        assert_accepted("Queue", create(cluster, &volcano("Queue", &annotations)).await?);
+        assert_accepted("PodGroup", create(cluster, &volcano("PodGroup", &annotations)).await?);
+        job["metadata"]["annotations"] = annotations;
+        assert_accepted("Job", create(cluster, &job).await?);
+    }
+    Ok(())
+}
+
+/// Objects that came before the outage.
+#[tokio::test]
+async fn updates_that_say_nothing_of_cards_pass() -> Outcome {
+    let cluster = &Cluster::of_its_own("updates").await?;
+    let kubectl_of = cluster.plane.kubectl();
+    cluster
+        .plane
+        .apply(&queue("old").quota("NVIDIA-A100", 8).build())
+        .await?;
+    cluster.plane.apply(&queue("plain").build()).await?;
+    let mut job = serde_json::to_value(pod("old").job(1))?;
+    job["metadata"]["annotations"] = json!({ keys::CARD_REQUEST: "{}" });
+    job["spec"]["suspend"] = json!(true);
+    kubectl_of.apply(&job.to_string()).await?;
+    take_webhook_down(&cluster.plane).await?;
+
+    let patch = async |object: &[&str], change: Value| {
+        let change = change.to_string();
+        let args: Vec<&str> = ["patch"]
+            .iter()
+            .chain(object)
+            .copied()
+            .chain(["--type=merge", "-p", &change])
+            .collect();
+        kubectl(&cluster.plane, &args, None).await
+    };
+    let annotate = |key: &str, value: Value| json!({ "metadata": { "annotations": { key: value } } });
+    let dry = "--dry-run=server";
+    let quota = keys::CARD_QUOTA;
+    let old = &["queue", "old", dry];
+    assert_refused(
+        "quota removed",
+        "queues",
+        patch(old, annotate(quota, Value::Null)).await?,
+    );
+    assert_refused(
+        "quota changed",
+        "queues",
+        patch(old, annotate(quota, json!("{}"))).await?,
+    );
+    let added = patch(&["queue", "plain", dry], annotate(quota, json!("{}"))).await?;
+    assert_refused("quota added", "queues", added);
+    assert_accepted(
+        "weight",
+        patch(&["queue", "plain", dry], json!({ "spec": { "weight": 2 } })).await?,
+    );
+    let status = patch(
+        &["queue", "old", "--subresource=status"],
+        json!({ "status": { "state": "Open" } }),
+    )
+    .await?;
+    assert_accepted("status", status);
+
+    let changed = patch(&["job", "old", dry], annotate(keys::CARD_REQUEST, json!("{\"A\":1}"))).await?;
+    assert_refused("request changed", "requests", changed);
+    let finalizers = json!({ "metadata": { "finalizers": ["example.com/kept"] } });
+    assert_accepted("Job's finalizer", patch(&["job", "old"], finalizers).await?);
+    assert_accepted(
+        "resumed",
+        patch(&["job", "old"], json!({ "spec": { "suspend": false } })).await?,
+    );
+
+    // On their way out, objects lose their finalizers, open door or not.
+    kubectl_of.run(["delete", "job,queue", "old", "--wait=false"]).await?;
+    let none = json!({ "metadata": { "finalizers": null } });
+    assert_accepted("the last finalizer", patch(&["job", "old"], none).await?);
+    Ok(())
+}

@@ -1,0 +1,56 @@
+//! `cardgate-pod-resize`: a managed pod never takes more than it was admitted with.
+
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use cardgate_tests::workloads::pod;
+
+use crate::Outcome;
+use crate::cluster::{Cluster, assert_denied, held};
+
+const POLICY: &str = "cardgate-pod-resize";
+
+fn container(resources: &Value) -> Value {
+    json!({ "spec": { "containers": [{ "name": "main", "resources": resources }] } })
+}
+
+#[tokio::test]
+async fn a_managed_pod_gives_back_and_never_takes_more() -> Outcome {
+    let cluster = &Cluster::with_policies_only("resize").await?;
+    cluster.create(held("pod").request("memory", "1Gi")).await?;
+    cluster.create(held("burstable")).await?;
+    cluster.create(pod("plain").request("cpu", 1)).await?;
+    let pods = cluster.pods(&cluster.administrator);
+    let resize = async |name: &'static str, change: Value| {
+        pods.patch_resize(name, &PatchParams::default(), &Patch::Strategic(change))
+            .await
+    };
+    let both = |cpu: &str, memory: &str| {
+        let amounts = json!({ "cpu": cpu, "memory": memory });
+        container(&json!({ "requests": amounts, "limits": amounts }))
+    };
+    let says = [
+        "the requests of container \"main\" can't grow after the pod's creation",
+        "create another pod, which waits for quota",
+    ];
+    assert_denied("cpu", POLICY, resize("pod", both("1001m", "1Gi")).await, &says);
+    assert_denied("memory", POLICY, resize("pod", both("1", "1025Mi")).await, &says);
+    assert_denied("one up, one down", POLICY, resize("pod", both("2", "1Mi")).await, &says);
+    let whole = json!({ "spec": { "resources": { "requests": { "cpu": "3" } } } });
+    assert_denied(
+        "the pod's own",
+        POLICY,
+        resize("burstable", whole).await,
+        &["the requests of the pod can't grow"],
+    );
+
+    resize("pod", both("1000m", "1048576Ki")).await?;
+    resize("pod", both("500m", "512Mi")).await?;
+    assert_denied("back again", POLICY, resize("pod", both("1", "1Gi")).await, &says);
+    resize(
+        "plain",
+        container(&json!({ "requests": { "cpu": "2" }, "limits": { "cpu": "2" } })),
+    )
+    .await?;
+    Ok(())
+}
