@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use kube::CustomResource;
-use schemars::JsonSchema;
 use serde::de::{self, Deserializer, Visitor};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::resources::{self, ResourceVector};
 
@@ -14,16 +13,17 @@ use crate::resources::{self, ResourceVector};
 pub const QUEUE_OPEN: &str = "Open";
 
 /// What a queue may use and how it stands to others.
-#[derive(CustomResource, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(CustomResource, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[kube(
     group = "scheduling.volcano.sh",
     version = "v1beta1",
     kind = "Queue",
     plural = "queues",
     status = "QueueStatus",
+    schema = "disabled",
     derive = "Default"
 )]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", remote = "Self")]
 pub struct QueueSpec {
     /// What the queue may never exceed.
     #[serde(default)]
@@ -34,7 +34,7 @@ pub struct QueueSpec {
 }
 
 /// State of a queue, written by Volcano.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueStatus {
     /// `Open`, `Closed`, `Closing` or `Unknown`.
     #[serde(default)]
@@ -50,21 +50,65 @@ impl Queue {
 }
 
 /// What a group of pods needs.
-#[derive(CustomResource, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(CustomResource, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[kube(
     group = "scheduling.volcano.sh",
     version = "v1beta1",
     kind = "PodGroup",
     plural = "podgroups",
     namespaced,
+    schema = "disabled",
     derive = "Default"
 )]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", remote = "Self")]
 pub struct PodGroupSpec {
     /// The queue of the group's pods.
     #[serde(default)]
     pub queue: Option<String>,
 }
+
+/// Lets a whole `spec` be absent or `null`, as Volcano's definitions do: then every field has its default.
+///
+/// serde asks a field that is absent for an optional value; `remote = "Self"` keeps what serde derives at hand for one that
+/// is there.
+macro_rules! optional_spec {
+    ($spec:ty) => {
+        impl<'de> Deserialize<'de> for $spec {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct SpecVisitor;
+                impl<'de> Visitor<'de> for SpecVisitor {
+                    type Value = $spec;
+
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str("an object")
+                    }
+
+                    fn visit_none<E: de::Error>(self) -> Result<Self::Value, E> {
+                        Ok(<$spec>::default())
+                    }
+
+                    fn visit_unit<E: de::Error>(self) -> Result<Self::Value, E> {
+                        Ok(<$spec>::default())
+                    }
+
+                    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+                        <$spec>::deserialize(deserializer)
+                    }
+                }
+                deserializer.deserialize_option(SpecVisitor)
+            }
+        }
+
+        impl Serialize for $spec {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                <$spec>::serialize(self, serializer)
+            }
+        }
+    };
+}
+
+optional_spec!(QueueSpec);
+optional_spec!(PodGroupSpec);
 
 /// A resource list whose quantities may be written as strings or as bare integers.
 pub type ResourceQuantities = BTreeMap<String, QuantityText>;
@@ -140,12 +184,38 @@ impl<'de> Deserialize<'de> for QuantityText {
     }
 }
 
-impl JsonSchema for QuantityText {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Quantity".into()
+#[cfg(test)]
+mod tests {
+    use kube::core::DeserializeGuard;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_spec_may_be_absent() {
+        for object in [
+            json!({"metadata": {"name": "q"}}),
+            json!({"metadata": {"name": "q"}, "spec": null}),
+            json!({"metadata": {"name": "q"}, "spec": {}}),
+        ] {
+            // The way of watches.
+            let queue: DeserializeGuard<Queue> = serde_json::from_value(object.clone()).unwrap();
+            assert_eq!(queue.0.unwrap().spec, QueueSpec::default(), "{object}");
+            let group: PodGroup = serde_json::from_str(&object.to_string()).unwrap();
+            assert_eq!(group.spec, PodGroupSpec::default(), "{object}");
+        }
     }
 
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({"x-kubernetes-int-or-string": true})
+    #[test]
+    fn a_spec_is_read_and_written() {
+        let queue: Queue = serde_json::from_value(json!({
+            "metadata": {"name": "q"},
+            "spec": {"capability": {"cpu": 4, "memory": "1Gi"}, "priority": 3, "weight": 1}
+        }))
+        .unwrap();
+        let capability = resource_vector(queue.spec.capability.as_ref().unwrap()).unwrap();
+        assert_eq!((capability.get("cpu"), capability.get("memory")), (4000, 1 << 30));
+        assert_eq!(serde_json::to_value(&queue).unwrap()["spec"]["priority"], 3);
+        assert!(serde_json::from_value::<Queue>(json!({"metadata": {}, "spec": "x"})).is_err());
     }
 }
