@@ -131,3 +131,39 @@ impl ControlPlane {
         .await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn pods_count_by_card_by_reason_and_else_by_what_they_do() {
+        let pod = |gated: bool, status: serde_json::Value| -> Pod {
+            let gates = if gated {
+                json!([{ "name": crds::keys::GATE }])
+            } else {
+                json!([])
+            };
+            let annotations = json!({ crds::keys::CARD_ASSIGNED: "NVIDIA-A100" });
+            let metadata = json!({ "annotations": if gated { json!({}) } else { annotations } });
+            let object = json!({ "metadata": metadata, "spec": { "containers": [], "schedulingGates": gates }, "status": status });
+            serde_json::from_value(object).unwrap()
+        };
+        let condition = |status: &str| json!({ "type": crds::keys::ADMITTED_CONDITION, "status": status, "reason": "QueueNotFound" });
+        let pods = [
+            pod(false, json!({ "phase": "Running" })),
+            pod(false, json!({ "phase": "Pending" })),
+            pod(false, json!({ "phase": "Succeeded" })),
+            pod(true, json!({ "phase": "Pending", "conditions": [condition("False")] })),
+            pod(true, json!({ "phase": "Pending", "conditions": [condition("True")] })),
+        ];
+        let tally = Tally::of(&pods);
+        assert_eq!(
+            tally.to_string(),
+            r#"running {"NVIDIA-A100": 1}, waiting {"QueueNotFound": 1}, elsewhere {"Pending": 1, "gated without a reason": 1}"#
+        );
+        assert_eq!(Tally::of(&pods[..1]), Tally::none().running("NVIDIA-A100", 1));
+        assert_eq!(Tally::none().to_string(), "no pods");
+    }
+}
