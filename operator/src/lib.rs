@@ -6,6 +6,7 @@ pub mod configuration;
 pub mod decide;
 pub mod discovery;
 pub mod event;
+pub mod lease;
 pub mod logging;
 pub mod metrics;
 pub mod mind;

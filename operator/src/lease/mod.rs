@@ -1,0 +1,337 @@
+//! Leader election by a Lease: one operator decides, the others stand by.
+//!
+//! A pod that is let in is one compare-and-swap of its own (the patch tests uid and gate), so even a leader that does not
+//! know yet that it is none can let no pod in twice.
+
+mod election;
+mod record;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::PostParams;
+use kube::{Api, Client};
+use thiserror::Error;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tracing::{debug, info, warn};
+
+pub use election::{DURATION, RENEW, TERM};
+use election::{Election, Record, Step, Version};
+
+use crate::metrics::{Metrics, Verb, Write};
+use crate::server::Readiness;
+
+/// The Lease, in Cardgate's own namespace.
+pub const LEASE: &str = "operator";
+/// How long one request may take. With it, a holder whose first renewal fails has time for another.
+const TIME_LIMIT: Duration = Duration::from_secs(2);
+
+/// The election is over for this process, which must end: somebody else may lead.
+#[derive(Debug, Error)]
+pub enum LeaseError {
+    /// Somebody else holds the Lease, or removed it.
+    #[error("the Lease {LEASE} was taken by {0}: this operator stops, and stands by when it is started again")]
+    Taken(String),
+    /// The API server did not answer for too long.
+    #[error("the Lease {LEASE} could not be renewed for {} s: this operator stops, since another one may lead", TERM.as_secs())]
+    Silence,
+}
+
+/// Whether this process leads, to be asked at the moment of writing.
+#[derive(Debug, Clone)]
+pub struct Leadership {
+    changes: watch::Receiver<bool>,
+    term: Arc<Mutex<Option<Instant>>>,
+}
+
+impl Leadership {
+    /// Whether this process leads at this moment. Looks at the clock, so that a process that stood still for a while finds
+    /// out before its election does.
+    pub fn holds(&self) -> bool {
+        let term = *self.term.lock().unwrap_or_else(PoisonError::into_inner);
+        term.is_some_and(|end| Instant::now() < end)
+    }
+
+    /// Tells when this process begins to lead and when it no longer does.
+    pub fn changes(&self) -> watch::Receiver<bool> {
+        self.changes.clone()
+    }
+}
+
+/// Where the Lease is kept.
+trait Register {
+    async fn read(&self) -> kube::Result<Option<Lease>>;
+    async fn create(&self, lease: &Lease) -> kube::Result<Lease>;
+    /// Fails if the Lease is of another version.
+    async fn replace(&self, lease: &Lease) -> kube::Result<Lease>;
+}
+
+impl Register for Api<Lease> {
+    async fn read(&self) -> kube::Result<Option<Lease>> {
+        self.get_opt(LEASE).await
+    }
+
+    async fn create(&self, lease: &Lease) -> kube::Result<Lease> {
+        Self::create(self, &PostParams::default(), lease).await
+    }
+
+    async fn replace(&self, lease: &Lease) -> kube::Result<Lease> {
+        Self::replace(self, LEASE, &PostParams::default(), lease).await
+    }
+}
+
+/// Takes part in the election.
+pub struct Candidate {
+    identity: String,
+    lease: Api<Lease>,
+    published: Published,
+}
+
+impl Candidate {
+    /// A candidate under this name, which no other process has at the same time: the pod's name. After a crash, the pod's
+    /// next process takes over at once what its predecessor held.
+    pub fn new(
+        client: Client,
+        namespace: &str,
+        identity: String,
+        metrics: Arc<Metrics>,
+        readiness: Arc<Readiness>,
+    ) -> (Self, Leadership) {
+        let (published, leadership) = Published::new(metrics, readiness);
+        let candidate = Self {
+            identity,
+            lease: Api::namespaced(client, namespace),
+            published,
+        };
+        (candidate, leadership)
+    }
+
+    /// Takes part until `done`, then gives the Lease back. `done` must not come before everything is written that only a
+    /// leader may write. An error means that this process led and no longer does; it must end.
+    pub async fn run(self, done: impl Future<Output = ()>) -> Result<(), LeaseError> {
+        run(&self.lease, self.identity, self.published, done).await
+    }
+}
+
+/// Tells everybody whether this process leads.
+struct Published {
+    changes: watch::Sender<bool>,
+    term: Arc<Mutex<Option<Instant>>>,
+    metrics: Arc<Metrics>,
+    readiness: Arc<Readiness>,
+}
+
+impl Published {
+    fn new(metrics: Arc<Metrics>, readiness: Arc<Readiness>) -> (Self, Leadership) {
+        let (changes, receiver) = watch::channel(false);
+        let term = Arc::default();
+        let leadership = Leadership {
+            changes: receiver,
+            term: Arc::clone(&term),
+        };
+        readiness.leads(false);
+        let published = Self {
+            changes,
+            term,
+            metrics,
+            readiness,
+        };
+        (published, leadership)
+    }
+
+    fn publish(&self, term: Option<Instant>) {
+        *self.term.lock().unwrap_or_else(PoisonError::into_inner) = term;
+        let leads = term.is_some();
+        let changed = self
+            .changes
+            .send_if_modified(|led| std::mem::replace(led, leads) != leads);
+        if changed {
+            self.metrics.leads(leads);
+            self.readiness.leads(leads);
+            info!(
+                "{}",
+                if leads {
+                    "this operator leads"
+                } else {
+                    "this operator no longer leads"
+                }
+            );
+        }
+    }
+}
+
+impl Drop for Published {
+    /// Whatever ends the election ends the leadership.
+    fn drop(&mut self) {
+        self.publish(None);
+    }
+}
+
+async fn run(
+    register: &impl Register,
+    identity: String,
+    published: Published,
+    done: impl Future<Output = ()>,
+) -> Result<(), LeaseError> {
+    let mut round = Round {
+        election: Election::new(identity, Instant::now()),
+        register,
+        metrics: Arc::clone(&published.metrics),
+        lease: Lease::default(),
+        waits_for: None,
+    };
+    tokio::pin!(done);
+    loop {
+        let now = Instant::now();
+        let term = round.election.term();
+        // Whoever led and does so no longer ends; nobody leads twice in one process.
+        let led = *published.changes.borrow();
+        if led && !round.election.leads(now) {
+            return Err(round.lost());
+        }
+        published.publish(term.filter(|end| now < *end));
+        let step = async {
+            // A leader's term ends even while a request is under way.
+            if let Some(end) = term.filter(|end| now < *end) {
+                timeout_at(end, round.step(now)).await.is_ok()
+            } else {
+                round.step(now).await;
+                true
+            }
+        };
+        tokio::select! {
+            biased;
+            () = &mut done => break,
+            in_time = step => if !in_time {
+                return Err(LeaseError::Silence);
+            },
+        }
+    }
+    published.publish(None);
+    round.release().await;
+    Ok(())
+}
+
+/// The election and the Lease that it is about.
+struct Round<'r, R> {
+    election: Election,
+    register: &'r R,
+    metrics: Arc<Metrics>,
+    /// As it was read or written last: what the record does not say stays as it is.
+    lease: Lease,
+    /// Whose end of term is waited for, for the log.
+    waits_for: Option<String>,
+}
+
+impl<R: Register> Round<'_, R> {
+    /// Does one thing.
+    async fn step(&mut self, now: Instant) {
+        match self.election.next(now, Timestamp::now().as_microsecond()) {
+            Step::Wait(end) => sleep_until(end).await,
+            Step::Read => self.read().await,
+            Step::Write(record, version) => self.write(record, version).await,
+        }
+    }
+
+    async fn read(&mut self) {
+        let read = timeout(TIME_LIMIT, self.register.read()).await;
+        let now = Instant::now();
+        match read {
+            Ok(Ok(lease)) => {
+                let found = lease.as_ref().map(record::read);
+                self.log_holder(found.as_ref().and_then(|(record, _)| record.holder.as_deref()));
+                self.lease = lease.unwrap_or_default();
+                self.election.read(found, now);
+            }
+            Ok(Err(error)) => {
+                self.metrics.api_error(Verb::Get, &error);
+                warn!(%error, "can't read the Lease {LEASE}, trying again");
+                self.election.unreadable(now);
+            }
+            Err(_) => {
+                self.metrics.api_timeout(Verb::Get);
+                warn!("can't read the Lease {LEASE}, trying again: no answer in time");
+                self.election.unreadable(now);
+            }
+        }
+    }
+
+    async fn write(&mut self, record: Record, version: Version) {
+        let lease = record::write(&self.lease, &record, version.clone());
+        let sent = Instant::now();
+        let verb = if version.is_some() { Verb::Update } else { Verb::Create };
+        // What becomes of a request that is dropped half-way is unknown, so that is the state until it is known.
+        self.election.failed(record.clone(), sent, sent);
+        self.metrics.api_write(Write::Lease);
+        let write = async {
+            match version {
+                Some(_) => self.register.replace(&lease).await,
+                None => self.register.create(&lease).await,
+            }
+        };
+        let failure = match timeout(TIME_LIMIT, write).await {
+            Ok(Ok(written)) => {
+                let (_, version) = record::read(&written);
+                self.lease = written;
+                self.election.written(record, sent, version);
+                return;
+            }
+            Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => {
+                debug!(reason = status.message, "somebody else was faster");
+                self.election.refused();
+                return;
+            }
+            Ok(Err(error)) => {
+                self.metrics.api_error(verb, &error);
+                error.to_string()
+            }
+            Err(_) => {
+                self.metrics.api_timeout(verb);
+                "no answer in time".to_owned()
+            }
+        };
+        warn!(error = failure, "can't write the Lease {LEASE}, trying again");
+        self.election.failed(record, sent, Instant::now());
+    }
+
+    /// Gives the Lease back, so that another operator leads within seconds. If that fails, others wait for a silent holder.
+    async fn release(&mut self) {
+        // A second time if a renewal was under way, and changed the Lease after all.
+        for _ in 0..2 {
+            let Some((record, version)) = self.election.release(Timestamp::now().as_microsecond()) else {
+                return;
+            };
+            let lease = record::write(&self.lease, &record, version);
+            self.metrics.api_write(Write::Lease);
+            match timeout(TIME_LIMIT, self.register.replace(&lease)).await {
+                Ok(Ok(_)) => {
+                    info!("gave the Lease {LEASE} back");
+                    return;
+                }
+                Ok(Err(error)) => warn!(%error, "can't give the Lease {LEASE} back"),
+                Err(_) => warn!("can't give the Lease {LEASE} back: no answer in time"),
+            }
+            self.read().await;
+        }
+    }
+
+    fn lost(&self) -> LeaseError {
+        match record::read(&self.lease).0.holder {
+            Some(holder) if self.election.term().is_none() => LeaseError::Taken(holder),
+            None if self.election.term().is_none() => LeaseError::Taken("nobody".to_owned()),
+            _ => LeaseError::Silence,
+        }
+    }
+
+    fn log_holder(&mut self, holder: Option<&str>) {
+        if self.waits_for.as_deref() != holder {
+            self.waits_for = holder.map(str::to_owned);
+            info!("the Lease {LEASE} is held by {}", holder.unwrap_or("nobody"));
+        }
+    }
+}

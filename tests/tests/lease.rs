@@ -1,0 +1,98 @@
+//! Leader election on a real API server, with the rights of the manifests' own service account.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cardgate_tests::cardgate::{Cardgate, NAMESPACE, Settings};
+use cardgate_tests::controlplane::{Account, ControlPlane, Options};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{Api, Client};
+use operator::lease::{Candidate, DURATION, LEASE, Leadership, LeaseError, TERM};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+type Outcome = anyhow::Result<()>;
+
+struct Running {
+    leadership: Leadership,
+    task: JoinHandle<Result<(), LeaseError>>,
+    done: oneshot::Sender<()>,
+}
+
+fn start(client: &Client, name: &str) -> Running {
+    let (candidate, leadership) = Candidate::new(
+        client.clone(),
+        NAMESPACE,
+        name.to_owned(),
+        Arc::default(),
+        Arc::default(),
+    );
+    let (done, end) = oneshot::channel();
+    let task = tokio::spawn(candidate.run(async {
+        // A test that fails drops the sender.
+        let _ = end.await;
+    }));
+    Running { leadership, task, done }
+}
+
+impl Running {
+    /// Waits until it leads and returns how long that took.
+    async fn leads_within(&self, limit: Duration) -> anyhow::Result<Duration> {
+        let begin = Instant::now();
+        let mut changes = self.leadership.changes();
+        tokio::time::timeout(limit, changes.wait_for(|leads| *leads)).await??;
+        assert!(self.leadership.holds());
+        Ok(begin.elapsed())
+    }
+}
+
+#[tokio::test]
+async fn one_leads_and_another_takes_over_when_it_ends_or_falls_silent() -> Outcome {
+    let plane = ControlPlane::start(Options::default().without_kwok().without_scheduler()).await?;
+    Cardgate::install(&plane, &Settings::default()).await?;
+    let client = plane.client_of_account(&Account::new(NAMESPACE, "operator")).await?;
+    let leases: Api<Lease> = Api::namespaced(client.clone(), NAMESPACE);
+    let holder = async || anyhow::Ok(leases.get(LEASE).await?.spec.and_then(|spec| spec.holder_identity));
+
+    let first = start(&client, "operator-1");
+    first.leads_within(Duration::from_secs(2)).await?;
+    let second = start(&client, "operator-2");
+    // Long enough for renewals.
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert!(first.leadership.holds() && !second.leadership.holds());
+    let spec = leases.get(LEASE).await?.spec.unwrap_or_default();
+    assert_eq!(spec.holder_identity.as_deref(), Some("operator-1"));
+    assert_eq!(spec.lease_duration_seconds, Some(15));
+    assert!(spec.renew_time > spec.acquire_time);
+
+    // Shut down: the other one leads within seconds.
+    first.done.send(()).expect("the candidate waits for it");
+    first.task.await??;
+    assert!(!first.leadership.holds());
+    second.leads_within(Duration::from_secs(3)).await?;
+    assert_eq!(holder().await?.as_deref(), Some("operator-2"));
+
+    // A crash: the same pod's next process leads at once.
+    second.task.abort();
+    assert!(second.task.await.is_err_and(|error| error.is_cancelled()));
+    let again = start(&client, "operator-2");
+    again.leads_within(Duration::from_secs(2)).await?;
+
+    // A crash that nobody restarts: another one leads when the Lease has run out, and not before.
+    again.task.abort();
+    let third = start(&client, "operator-3");
+    let waited = third.leads_within(DURATION + Duration::from_secs(5)).await?;
+    assert!(waited > TERM, "{waited:?}");
+    let spec = leases.get(LEASE).await?.spec.unwrap_or_default();
+    assert_eq!(spec.lease_transitions, Some(1));
+
+    // Somebody takes it away: the process is told to end.
+    let kubectl = plane.kubectl();
+    let robbery = r#"{"spec": {"holderIdentity": "robber"}}"#;
+    kubectl
+        .run(["-n", NAMESPACE, "patch", "lease", LEASE, "--type=merge", "-p", robbery])
+        .await?;
+    let ended = tokio::time::timeout(Duration::from_secs(12), third.task).await??;
+    assert!(matches!(ended, Err(LeaseError::Taken(by)) if by == "robber"));
+    Ok(())
+}
