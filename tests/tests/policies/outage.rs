@@ -95,14 +95,7 @@ async fn pods_of_cardgate_are_refused_and_others_are_not() -> Outcome {
         let init = pod("p").spec(|spec| spec.init_containers = Some(vec![init_container(resource)]));
         assert_refused(resource, "pods", answer("default", init).await);
     }
-    // Only on a cluster without Volcano: nobody else would ever schedule it.
-    assert_refused(
-        "scheduler",
-        "schedulers",
-        answer(cluster.team, pod("p").scheduler("volcano")).await,
-    );
-
-    for namespace in ["default"] {
+    for namespace in ["default", cluster.team] {
         assert_accepted("plain", answer(namespace, pod("p")).await);
         let other = pod("p")
             .request("cpu", 1)
@@ -111,6 +104,8 @@ async fn pods_of_cardgate_are_refused_and_others_are_not() -> Outcome {
         assert_accepted("other resources", answer(namespace, other).await);
         let annotated = pod("p").annotation("volcano.sh/other", "1").gate("example.com/other");
         assert_accepted("other annotations", answer(namespace, annotated).await);
+        let elsewhere = pod("p").scheduler("volcano");
+        assert_accepted("another scheduler", answer(namespace, elsewhere).await);
     }
     let bare = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "annotations": null },
         "spec": { "initContainers": null, "containers": [{ "name": "c", "image": "i", "resources": null }] } });
@@ -128,7 +123,7 @@ async fn pods_of_cardgate_are_refused_and_others_are_not() -> Outcome {
 #[tokio::test]
 async fn controllers_of_other_pods_do_not_notice() -> Outcome {
     let cluster = &Cluster::with_webhook_down("controllers").await?;
-    for namespace in ["default"] {
+    for namespace in ["default", cluster.team] {
         let deployments: Api<Deployment> = Api::namespaced(cluster.administrator.clone(), namespace);
         let jobs: Api<Job> = Api::namespaced(cluster.administrator.clone(), namespace);
         let parameters = PostParams::default();
