@@ -1,0 +1,214 @@
+//! What can be said of `manifests/` without a cluster: generated files are current, the policies speak of the same keys as
+//! the programs, nothing runs with more rights than it needs, and no webhook is called without a condition.
+
+use anyhow::{Context as _, Result};
+use cardgate_tests::manifests;
+use crds::keys;
+use serde_json::{Value, json};
+
+type Outcome = Result<()>;
+
+fn read(file: &str) -> Result<String> {
+    let path = manifests::directory().join(file);
+    std::fs::read_to_string(&path).with_context(|| format!("can't read {}", path.display()))
+}
+
+/// The objects of a file, of this kind.
+fn objects(file: &str, kind: &str) -> Result<Vec<Value>> {
+    let all: Vec<Value> = serde_saphyr::from_multiple(&read(file)?).with_context(|| format!("{file} is not YAML"))?;
+    Ok(all.into_iter().filter(|object| object["kind"] == kind).collect())
+}
+
+/// Both files for `kubectl apply -f`.
+const INSTALL_FILES: [&str; 2] = ["install.yaml", "install-without-volcano.yaml"];
+
+#[test]
+fn the_definitions_are_current() -> Outcome {
+    for file in manifests::custom_resource_definitions()? {
+        let diff = file.diff()?;
+        assert_eq!(
+            diff,
+            None,
+            "run `cargo manifests`:\n{}",
+            diff.as_deref().unwrap_or_default()
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn the_policies_know_the_keys_of_the_programs() -> Outcome {
+    let managed = [
+        keys::QUEUE_NAME,
+        keys::GROUP_NAME,
+        keys::CARD_NAME,
+        keys::MGPU_CORE,
+        keys::MGPU_MEMORY,
+    ];
+    let results = [keys::CARD_ASSIGNED, keys::MGPU_ASSUMED, keys::MGPU_INDEX_PREFIX];
+    let requests = [
+        keys::QUEUE_NAME,
+        keys::GROUP_NAME,
+        keys::CARD_NAME,
+        keys::SCORING_STRATEGY,
+        keys::MGPU_CONTAINER_CARDS,
+        keys::MGPU_POLICY,
+        keys::QUEUE_LABEL,
+    ];
+    let expected: [(&str, Vec<&str>); 6] = [
+        (
+            "policies/pod-create.yaml",
+            [
+                &managed[..],
+                &results,
+                &[keys::QUEUE_LABEL, keys::GATE, keys::MIRROR_POD],
+            ]
+            .concat(),
+        ),
+        (
+            "policies/pod-update.yaml",
+            [&requests[..], &results, &[keys::GATE]].concat(),
+        ),
+        ("policies/pod-binding.yaml", [&requests[..], &results].concat()),
+        ("policies/pod-resize.yaml", managed.to_vec()),
+        (
+            "admission/mutating.yaml",
+            [
+                &managed[..],
+                &[
+                    keys::NVIDIA_GPU,
+                    keys::NVIDIA_MPS,
+                    keys::NVIDIA_MIG_PREFIX,
+                    keys::MIRROR_POD,
+                ],
+            ]
+            .concat(),
+        ),
+        (
+            "admission/validating.yaml",
+            vec![keys::CARD_QUOTA, keys::QUEUE_NAMESPACES, keys::CARD_REQUEST],
+        ),
+    ];
+    for (file, keys) in expected {
+        let text = read(&format!("base/{file}"))?;
+        for key in keys {
+            assert!(text.contains(&format!("'{key}'")), "{file} has no '{key}'");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn every_webhook_has_conditions_and_fails_closed() -> Outcome {
+    for file in INSTALL_FILES {
+        for kind in ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] {
+            let configurations = objects(file, kind)?;
+            assert_eq!(configurations.len(), 1, "{file}: {kind}");
+            let webhooks = configurations[0]["webhooks"].as_array().context("no webhooks")?;
+            for webhook in webhooks {
+                let name = &webhook["name"];
+                let conditions = webhook["matchConditions"].as_array().map_or(0, Vec::len);
+                assert!(conditions > 0, "{file}: {name} is called for everything");
+                assert_eq!(webhook["failurePolicy"], "Fail", "{file}: {name}");
+                assert_eq!(webhook["sideEffects"], "None", "{file}: {name}");
+                assert!(
+                    webhook["timeoutSeconds"].as_i64().is_some_and(|seconds| seconds <= 5),
+                    "{file}: {name}"
+                );
+                let cluster_scoped = webhook["rules"][0]["scope"] == "Cluster";
+                assert!(cluster_scoped || leaves_out(webhook), "{file}: {name}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn every_policy_is_bound_and_fails_closed() -> Outcome {
+    for file in INSTALL_FILES {
+        let bindings = objects(file, "ValidatingAdmissionPolicyBinding")?;
+        let policies = objects(file, "ValidatingAdmissionPolicy")?;
+        assert_eq!(policies.len(), 4, "{file}");
+        for policy in policies {
+            let name = &policy["metadata"]["name"];
+            let bound = bindings.iter().filter(|binding| &binding["spec"]["policyName"] == name);
+            let actions: Vec<&Value> = bound.map(|binding| &binding["spec"]["validationActions"]).collect();
+            assert_eq!(actions, [&json!(["Deny"])], "{file}: {name}");
+            assert_eq!(policy["spec"]["failurePolicy"], "Fail", "{file}: {name}");
+            assert!(leaves_out(&policy["spec"]["matchConstraints"]), "{file}: {name}");
+            for validation in policy["spec"]["validations"].as_array().context("no validations")? {
+                assert_eq!(validation["reason"], "Forbidden", "{file}: {name}");
+                assert!(validation["message"].is_string(), "{file}: {name}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether the rule leaves out exactly the namespaces that Cardgate never touches.
+fn leaves_out(rule: &Value) -> bool {
+    let exempt = json!([{
+        "key": "kubernetes.io/metadata.name",
+        "operator": "NotIn",
+        "values": keys::EXEMPT_NAMESPACES,
+    }]);
+    rule["namespaceSelector"]["matchExpressions"] == exempt
+}
+
+/// As the Pod Security Standard `restricted` asks, which the namespace enforces, and a little more.
+#[test]
+fn the_programs_run_restricted() -> Outcome {
+    for file in INSTALL_FILES {
+        let namespaces = objects(file, "Namespace")?;
+        let labels = &namespaces[0]["metadata"]["labels"];
+        assert_eq!(labels["pod-security.kubernetes.io/enforce"], "restricted", "{file}");
+        let deployments = objects(file, "Deployment")?;
+        assert_eq!(deployments.len(), 2, "{file}");
+        for deployment in deployments {
+            let name = &deployment["metadata"]["name"];
+            assert_eq!(deployment["spec"]["replicas"], 2, "{file}: {name}");
+            let pod = &deployment["spec"]["template"]["spec"];
+            assert_eq!(&pod["serviceAccountName"], name, "{file}");
+            assert_eq!(pod["securityContext"]["runAsNonRoot"], true, "{file}: {name}");
+            assert_eq!(
+                pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault",
+                "{file}: {name}"
+            );
+            for container in pod["containers"].as_array().context("no containers")? {
+                let expected = json!({
+                    "allowPrivilegeEscalation": false,
+                    "readOnlyRootFilesystem": true,
+                    "capabilities": { "drop": ["ALL"] },
+                });
+                assert_eq!(container["securityContext"], expected, "{file}: {name}");
+                for probe in ["livenessProbe", "readinessProbe"] {
+                    assert!(
+                        container[probe]["httpGet"]["path"].is_string(),
+                        "{file}: {name} has no {probe}"
+                    );
+                }
+                for amount in ["/requests/cpu", "/requests/memory", "/limits/memory"] {
+                    let amount = container["resources"].pointer(amount);
+                    assert!(amount.is_some(), "{file}: {name}: {amount:?}");
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_overlay_replaces_volcanos_scheduler() -> Outcome {
+    let replaces = |file: &str| -> Result<bool> {
+        let deployments = objects(file, "Deployment")?;
+        let env = json!({ "name": "REPLACE_SCHEDULER_NAME", "value": "volcano" });
+        Ok(deployments.iter().any(|deployment| {
+            let variables = &deployment["spec"]["template"]["spec"]["containers"][0]["env"];
+            deployment["metadata"]["name"] == "webhook"
+                && variables.as_array().is_some_and(|variables| variables.contains(&env))
+        }))
+    };
+    assert!(!replaces("install.yaml")?);
+    assert!(replaces("install-without-volcano.yaml")?);
+    Ok(())
+}

@@ -1,0 +1,218 @@
+//! What the service accounts of `manifests/` may do, asked of a real API server: all that they need, and no more.
+
+use anyhow::{Context as _, Result};
+use cardgate_tests::controlplane::{Account, ControlPlane, Options};
+use cardgate_tests::manifests;
+use cardgate_tests::wait::{self, Seen};
+use crds::keys::NAMESPACE;
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::{ListParams, PostParams};
+use kube::{Api, Client};
+
+type Outcome = Result<()>;
+
+/// `group/resource[/subresource]`, the namespace (`*`: all of them, or none) and the name (`*`: any).
+type Target = (&'static str, &'static str, &'static str);
+
+struct Reviewer {
+    reviews: Api<SubjectAccessReview>,
+    plane: ControlPlane,
+}
+
+impl Reviewer {
+    async fn start() -> Result<Self> {
+        let plane = ControlPlane::start(Options::default().without_scheduler().without_kwok()).await?;
+        let base = manifests::directory().join("overlays/without-volcano");
+        let base = base.to_str().context("the checkout's path is not UTF-8")?;
+        plane.kubectl().run(["apply", "-k", base]).await?;
+        Ok(Self {
+            reviews: Api::all(plane.client().await?),
+            plane,
+        })
+    }
+
+    async fn may(&self, user: &str, verb: &str, (resource, namespace, name): Target) -> Result<bool> {
+        let some = |text: &str| (!matches!(text, "" | "*")).then(|| text.to_owned());
+        let mut parts = resource.splitn(3, '/').map(str::to_owned);
+        let review = SubjectAccessReview {
+            spec: SubjectAccessReviewSpec {
+                user: Some(user.to_owned()),
+                resource_attributes: Some(ResourceAttributes {
+                    group: parts.next(),
+                    resource: parts.next(),
+                    subresource: parts.next(),
+                    namespace: some(namespace),
+                    name: some(name),
+                    verb: Some(verb.to_owned()),
+                    ..ResourceAttributes::default()
+                }),
+                ..SubjectAccessReviewSpec::default()
+            },
+            ..SubjectAccessReview::default()
+        };
+        let answer = self.reviews.create(&PostParams::default(), &review).await?;
+        Ok(answer.status.is_some_and(|status| status.allowed))
+    }
+
+    /// Asserts that the account may do exactly the first of these verbs on the target, out of all verbs.
+    async fn assert_exactly(&self, account: &str, verbs: &[&str], target: Target) -> Outcome {
+        let user = Account::new(NAMESPACE, account).user();
+        self.assert_user(&user, verbs, target).await
+    }
+
+    async fn assert_user(&self, user: &str, verbs: &[&str], target: Target) -> Outcome {
+        const ALL: [&str; 8] = [
+            "get",
+            "list",
+            "watch",
+            "create",
+            "update",
+            "patch",
+            "delete",
+            "deletecollection",
+        ];
+        for verb in ALL {
+            let may = self.may(user, verb, target).await?;
+            assert_eq!(may, verbs.contains(&verb), "{user}: {verb} {target:?}");
+        }
+        Ok(())
+    }
+}
+
+const READ: [&str; 3] = ["get", "list", "watch"];
+
+#[tokio::test]
+async fn service_accounts_have_the_rights_that_they_need_and_no_more() -> Outcome {
+    let reviewer = Reviewer::start().await?;
+    operator(&reviewer).await?;
+    webhook(&reviewer).await?;
+    people(&reviewer).await?;
+    // Lists of one object by its name, as the programs ask for them: RBAC sees the name in the field selector.
+    let account = Account::new(NAMESPACE, "webhook");
+    let client: Client = reviewer.plane.client_of_account(&account).await?;
+    let one = |name: &str| ListParams::default().fields(&format!("metadata.name={name}"));
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
+    secrets.list(&one("cardgate-webhook-tls")).await?;
+    assert!(secrets.list(&one("cardgate-ca")).await.is_err());
+    assert!(secrets.list(&ListParams::default()).await.is_err());
+    let maps: Api<ConfigMap> = Api::namespaced(client, NAMESPACE);
+    assert_eq!(maps.list(&one("cardgate-config")).await?.items.len(), 1);
+    assert!(maps.list(&ListParams::default()).await.is_err());
+    Ok(())
+}
+
+async fn operator(reviewer: &Reviewer) -> Outcome {
+    let may = async |verbs: &[&str], target: Target| reviewer.assert_exactly("operator", verbs, target).await;
+    may(&["get", "list", "watch", "patch"], ("/pods", "*", "*")).await?;
+    may(&["patch"], ("/pods/status", "*", "*")).await?;
+    may(&["create"], ("/pods/eviction", "*", "*")).await?;
+    may(&[], ("/pods/binding", "*", "*")).await?;
+    may(&[], ("/pods/exec", "*", "*")).await?;
+    may(&READ, ("/nodes", "*", "*")).await?;
+    may(&READ, ("/namespaces", "*", "*")).await?;
+    may(&READ, ("scheduling.volcano.sh/queues", "*", "*")).await?;
+    may(&READ, ("scheduling.volcano.sh/podgroups", "*", "*")).await?;
+    may(&[], ("scheduling.volcano.sh/queues/status", "*", "*")).await?;
+    may(&["create", "patch"], ("/events", "*", "*")).await?;
+    may(&["create", "patch"], ("events.k8s.io/events", "*", "*")).await?;
+    let own = ["get", "list", "watch", "create", "update", "patch", "delete"];
+    for kind in [
+        "card.volcano.sh/cardinventories",
+        "card.volcano.sh/cardtypes",
+        "card.volcano.sh/cardusages",
+    ] {
+        may(&own, (kind, "*", "*")).await?;
+    }
+    may(
+        &["update", "patch"],
+        ("card.volcano.sh/cardinventories/status", "*", "*"),
+    )
+    .await?;
+
+    may(
+        &["get", "create", "update"],
+        ("coordination.k8s.io/leases", NAMESPACE, "operator"),
+    )
+    .await?;
+    may(&["create"], ("coordination.k8s.io/leases", NAMESPACE, "other")).await?;
+    may(&[], ("coordination.k8s.io/leases", "kube-system", "operator")).await?;
+    let keep = ["get", "list", "watch", "create", "update", "patch"];
+    may(&keep, ("/secrets", NAMESPACE, "cardgate-ca")).await?;
+    may(&keep, ("/secrets", NAMESPACE, "cardgate-webhook-tls")).await?;
+    may(&["create"], ("/secrets", NAMESPACE, "other")).await?;
+    may(&["create"], ("/secrets", NAMESPACE, "*")).await?;
+    may(&[], ("/secrets", "default", "cardgate-ca")).await?;
+    may(&READ, ("/configmaps", NAMESPACE, "cardgate-config")).await?;
+    may(&[], ("/configmaps", NAMESPACE, "other")).await?;
+    let configurations = [
+        "admissionregistration.k8s.io/mutatingwebhookconfigurations",
+        "admissionregistration.k8s.io/validatingwebhookconfigurations",
+    ];
+    for kind in configurations {
+        may(&["get", "list", "watch", "update", "patch"], (kind, "*", "cardgate")).await?;
+        may(&[], (kind, "*", "other")).await?;
+    }
+    may(
+        &[],
+        ("admissionregistration.k8s.io/validatingadmissionpolicies", "*", "*"),
+    )
+    .await?;
+    may(&[], ("rbac.authorization.k8s.io/clusterroles", "*", "*")).await
+}
+
+async fn webhook(reviewer: &Reviewer) -> Outcome {
+    let may = async |verbs: &[&str], target: Target| reviewer.assert_exactly("webhook", verbs, target).await;
+    may(&READ, ("/namespaces", "*", "*")).await?;
+    may(&READ, ("scheduling.volcano.sh/queues", "*", "*")).await?;
+    may(&READ, ("scheduling.volcano.sh/podgroups", "*", "*")).await?;
+    may(&READ, ("card.volcano.sh/cardtypes", "*", "*")).await?;
+    may(&[], ("card.volcano.sh/cardinventories", "*", "*")).await?;
+    may(&[], ("/pods", "*", "*")).await?;
+    may(&[], ("/nodes", "*", "*")).await?;
+    may(&[], ("/events", "*", "*")).await?;
+    may(&READ, ("/secrets", NAMESPACE, "cardgate-webhook-tls")).await?;
+    may(&[], ("/secrets", NAMESPACE, "cardgate-ca")).await?;
+    may(&READ, ("/configmaps", NAMESPACE, "cardgate-config")).await?;
+    may(&[], ("/configmaps", NAMESPACE, "other")).await?;
+    may(&[], ("coordination.k8s.io/leases", NAMESPACE, "operator")).await
+}
+
+/// Cluster-wide `view` and `edit`: the cards are for everybody to see and for the operator to write.
+async fn people(reviewer: &Reviewer) -> Outcome {
+    let kubectl = reviewer.plane.kubectl();
+    for role in ["view", "edit"] {
+        let (role_argument, user) = (format!("--clusterrole={role}"), format!("--user={role}er"));
+        kubectl
+            .run(["create", "clusterrolebinding", role, &role_argument, &user])
+            .await?;
+    }
+    let write = [
+        "get",
+        "list",
+        "watch",
+        "create",
+        "update",
+        "patch",
+        "delete",
+        "deletecollection",
+    ];
+    for user in ["viewer", "editer"] {
+        for kind in [
+            "card.volcano.sh/cardinventories",
+            "card.volcano.sh/cardtypes",
+            "card.volcano.sh/cardusages",
+        ] {
+            reviewer.assert_user(user, &READ, (kind, "*", "*")).await?;
+        }
+        reviewer
+            .assert_user(user, &READ, ("scheduling.volcano.sh/queues", "*", "*"))
+            .await?;
+    }
+    reviewer
+        .assert_user("viewer", &READ, ("scheduling.volcano.sh/podgroups", "default", "*"))
+        .await?;
+    reviewer
+        .assert_user("editer", &write, ("scheduling.volcano.sh/podgroups", "default", "*"))
+        .await
+}
