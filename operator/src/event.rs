@@ -7,6 +7,7 @@ use crds::lean::Metadata;
 use crds::node::Node;
 use crds::pod::Pod;
 use crds::volcano::Queue;
+use tokio::sync::oneshot;
 
 use crate::cluster::Kind;
 
@@ -42,8 +43,8 @@ pub enum Event {
     Namespace(Box<Metadata<Box<str>>>),
     /// A namespace is gone, by its name.
     NamespaceGone(Box<str>),
-    /// Another configuration is in force.
-    Configuration(Arc<Configuration>),
+    /// Another configuration is to be put in force; who sent it is told when it is.
+    Configuration(Arc<Configuration>, oneshot::Sender<()>),
     /// What became of an admission, by the pod's uid.
     Outcome(Arc<str>, Outcome),
 }

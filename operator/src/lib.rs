@@ -1,6 +1,7 @@
 //! The mind of Cardgate: observes the cluster, decides what may run, and acts.
 
 pub mod act;
+pub mod cli;
 pub mod cluster;
 pub mod configuration;
 pub mod decide;
@@ -18,3 +19,4 @@ pub mod quantities;
 pub mod recorder;
 pub mod report;
 pub mod server;
+pub mod shutdown;

@@ -2,36 +2,117 @@
 
 use std::sync::Arc;
 
-use crds::configuration::Configuration;
+use anyhow::Context as _;
+use clap::Parser as _;
+use kube::Client;
 use operator::act::Actor;
+use operator::cli::Cli;
+use operator::cluster::Kind;
+use operator::configuration::{self, ConfigurationWatch};
+use operator::event::Event;
+use operator::lease::{Candidate, Leadership};
+use operator::metrics::Metrics;
 use operator::mind::Mind;
 use operator::observe::observe;
-use operator::report;
-use operator::report::Reporter;
+use operator::recorder::Recorder;
+use operator::report::{self, Reporter};
+use operator::server::{self, Readiness};
+use operator::{logging, shutdown};
+use tokio::sync::{mpsc, oneshot};
+use tracing::info;
 
-#[tokio::main]
+/// How many events may wait for the mind; a watch that is ahead of it waits.
+const EVENTS_AHEAD: usize = 4096;
+
+#[tokio::main(worker_threads = 2)]
 async fn main() -> anyhow::Result<()> {
-    rustls::crypto::ring::default_provider().install_default().ok();
-    tracing_subscriber::fmt().init();
-    let client = kube::Client::try_default().await?;
-    let (events, heard) = tokio::sync::mpsc::channel(4096);
-    let (_lead, leads) = tokio::sync::watch::channel(true);
-    let metrics = Arc::default();
-    let actor = Actor::new(client.clone(), events.clone(), leads.clone(), Arc::clone(&metrics));
+    let cli = Cli::parse();
+    logging::start(cli.log_format)?;
+    let installed = rustls::crypto::ring::default_provider().install_default();
+    installed.map_err(|_| anyhow::anyhow!("a crypto provider is already installed"))?;
+    let stop = shutdown::on_signal()?;
+    let metrics = Arc::new(Metrics::default());
+    let readiness = Arc::new(Readiness::waiting_for([configuration::READY_PART]));
+    let served = server::start(
+        cli.health_addr,
+        cli.metrics_addr,
+        Arc::clone(&metrics),
+        Arc::clone(&readiness),
+    )?;
+
+    let client = connect().await?;
+    let (candidate, leadership) = Candidate::new(
+        client.clone(),
+        &cli.pod_namespace,
+        cli.instance(),
+        Arc::clone(&metrics),
+        Arc::clone(&readiness),
+    );
+    let (events, heard) = mpsc::channel(EVENTS_AHEAD);
     let (reports, inbox) = report::channel();
     let reporter = Reporter {
-        client: kube::Client::try_default().await?,
-        instance: "x".into(),
-        leader: leads,
+        client: connect().await?,
+        instance: cli.instance(),
+        leader: leadership.changes(),
         metrics: Arc::clone(&metrics),
     };
-    let mind = Mind::new(
-        Arc::new(Configuration::default()),
-        actor,
-        reports,
-        metrics,
-        Arc::default(),
-    );
-    tokio::join!(observe(client, events), mind.run(heard), reporter.run(inbox));
-    Ok(())
+    let actor = Actor::new(client.clone(), events.clone(), leadership.clone(), Arc::clone(&metrics));
+    let mind = Mind::new(actor, reports, Arc::clone(&metrics), Arc::clone(&readiness));
+    let configuration = ConfigurationWatch {
+        client: client.clone(),
+        namespace: cli.pod_namespace.clone(),
+        metrics: Arc::clone(&metrics),
+        readiness: Arc::clone(&readiness),
+        recorder: Recorder::new(client.clone(), cli.instance(), metrics),
+        leads: leadership.changes(),
+    };
+
+    let (thought, no_more_thoughts) = oneshot::channel();
+    let mind = async {
+        mind.run(heard, stop.clone().wait()).await;
+        // The election that waits for this has ended only if the program does.
+        let _ = thought.send(());
+    };
+    let election = candidate.run(async {
+        stop.clone().wait().await;
+        readiness.drain();
+        info!("shutting down: what is under way is finished, then the Lease is given back");
+        let _ = no_more_thoughts.await;
+    });
+    tokio::pin!(election);
+    // Reading watches and writing reports are tasks of their own: decisions wait for neither.
+    let observing = tokio::spawn(lead(client, leadership, Arc::clone(&readiness), events.clone()));
+    let reporting = tokio::spawn(reporter.run(inbox));
+    tokio::select! {
+        ended = &mut election => return ended.context("the election"),
+        ended = served => return ended.context("the health server ended"),
+        ended = configuration.run(|configuration| put_in_force(events.clone(), configuration)) => ended?,
+        ended = observing => ended.context("the watches ended")?,
+        ended = reporting => ended.context("the reporter ended")?,
+        () = mind => {}
+    }
+    election.await.context("the election")
+}
+
+async fn connect() -> anyhow::Result<Client> {
+    let client = Client::try_default().await;
+    client.context("no access to a Kubernetes API: set KUBECONFIG, or run in a pod with a service account")
+}
+
+/// Observes the cluster from the moment this process leads: what a former leader has done is seen in the lists.
+async fn lead(client: Client, leadership: Leadership, readiness: Arc<Readiness>, events: mpsc::Sender<Event>) {
+    if leadership.changes().wait_for(|leads| *leads).await.is_ok() {
+        for kind in Kind::ALL {
+            readiness.awaits(kind.plural());
+        }
+        observe(client, events).await;
+    }
+}
+
+async fn put_in_force(events: mpsc::Sender<Event>, configuration: Arc<crds::configuration::Configuration>) {
+    let (in_force, told) = oneshot::channel();
+    if events.send(Event::Configuration(configuration, in_force)).await.is_ok() {
+        // The mind answers, or the program ends.
+        let _ = told.await;
+    }
 }

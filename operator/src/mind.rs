@@ -1,6 +1,7 @@
 //! The mind: one task that hears events, keeps the cluster's picture, decides, and hands out what is to be done.
 
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,15 +46,9 @@ pub struct Mind {
 
 impl Mind {
     /// A mind that knows nothing yet.
-    pub fn new(
-        configuration: Arc<Configuration>,
-        actor: Actor,
-        reports: Reports,
-        metrics: Arc<Metrics>,
-        readiness: Arc<Readiness>,
-    ) -> Self {
+    pub fn new(actor: Actor, reports: Reports, metrics: Arc<Metrics>, readiness: Arc<Readiness>) -> Self {
         Self {
-            cluster: Cluster::new(configuration),
+            cluster: Cluster::new(Arc::new(Configuration::default())),
             unlisted: Kind::ALL.into(),
             actor,
             reports,
@@ -64,8 +59,10 @@ impl Mind {
         }
     }
 
-    /// Hears events until nobody sends any more.
-    pub async fn run(mut self, mut events: mpsc::Receiver<Event>) {
+    /// Hears events until `stop`, and then until what is under way has ended.
+    pub async fn run(mut self, mut events: mpsc::Receiver<Event>, stop: impl Future<Output = ()>) {
+        let mut stop = pin!(stop);
+        let mut stopping = false;
         let mut batch = Vec::with_capacity(EVENTS_PER_ROUND);
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -73,12 +70,19 @@ impl Mind {
             let ticked = tokio::select! {
                 heard = events.recv_many(&mut batch, EVENTS_PER_ROUND) => if heard == 0 { return } else { false },
                 _ = tick.tick() => true,
+                () = &mut stop, if !stopping => {
+                    stopping = true;
+                    false
+                }
             };
             let now = Timestamp::now();
             for event in batch.drain(..) {
                 self.hear(event, now);
             }
-            if !self.unlisted.is_empty() {
+            if stopping && self.under_way == 0 {
+                return;
+            }
+            if stopping || !self.unlisted.is_empty() {
                 continue;
             }
             while self.round(now) {
@@ -118,7 +122,11 @@ impl Mind {
                 cluster.apply_namespace(&name, metadata.labels, queue.as_deref());
             }
             Event::NamespaceGone(name) => cluster.remove_namespace(&name),
-            Event::Configuration(configuration) => cluster.set_configuration(configuration, now),
+            Event::Configuration(configuration, in_force) => {
+                cluster.set_configuration(configuration, now);
+                // Who asked may have gone; the configuration is in force all the same.
+                let _ = in_force.send(());
+            }
             Event::Outcome(uid, outcome) => {
                 self.under_way -= 1;
                 match outcome {

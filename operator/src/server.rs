@@ -46,6 +46,11 @@ impl Readiness {
         }))
     }
 
+    /// One more is waited for, from now on.
+    pub fn awaits(&self, part: &'static str) {
+        self.state().missing.insert(part);
+    }
+
     /// One of them is there.
     pub fn arrived(&self, part: &'static str) {
         self.state().missing.remove(part);

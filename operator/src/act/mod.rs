@@ -11,11 +11,12 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, EvictParams, Patch, PatchParams, Preconditions};
 use kube::core::Status;
 use kube::{Api, Client, Error};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::decide::Admission;
 use crate::event::{Event, Outcome};
+use crate::lease::Leadership;
 use crate::metrics::{Metrics, Verb, Write};
 use crate::pod_ref::PodRef;
 pub use patch::admission_patch;
@@ -37,7 +38,7 @@ pub struct Actor {
     client: Client,
     lanes: Arc<Semaphore>,
     events: mpsc::Sender<Event>,
-    leads: watch::Receiver<bool>,
+    leadership: Leadership,
     metrics: Arc<Metrics>,
 }
 
@@ -62,18 +63,13 @@ enum Tried {
 }
 
 impl Actor {
-    /// An actor that acts only while `leads` says so, and sends outcomes to `events`.
-    pub fn new(
-        client: Client,
-        events: mpsc::Sender<Event>,
-        leads: watch::Receiver<bool>,
-        metrics: Arc<Metrics>,
-    ) -> Self {
+    /// An actor that acts only while this process leads, and sends outcomes to `events`.
+    pub fn new(client: Client, events: mpsc::Sender<Event>, leadership: Leadership, metrics: Arc<Metrics>) -> Self {
         Self {
             client,
             lanes: Arc::new(Semaphore::new(LANES)),
             events,
-            leads,
+            leadership,
             metrics,
         }
     }
@@ -121,7 +117,7 @@ impl Actor {
         let Ok(_lane) = self.lanes.acquire().await else {
             return Tried::Refused("shutting down".into());
         };
-        if !*self.leads.borrow() {
+        if !self.leadership.holds() {
             return Tried::Refused("no longer the leader".into());
         }
         let api = self.pods(&admission.pod);
@@ -166,7 +162,7 @@ impl Actor {
     /// Takes an admitted pod back through the Eviction API, so that its controller can tell it from a failure, and that
     /// disruption budgets are respected.
     async fn evict(&self, pod: &PodRef) -> Result<(), String> {
-        if !*self.leads.borrow() {
+        if !self.leadership.holds() {
             return Err("no longer the leader".into());
         }
         let this_pod = Preconditions {

@@ -1,6 +1,11 @@
 //! A door with a small cluster behind it, and reviews to show it.
 #![allow(dead_code, reason = "every test file uses a part of it")]
-#![allow(clippy::unwrap_used, clippy::must_use_candidate, missing_docs, reason = "part of tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::must_use_candidate,
+    missing_docs,
+    reason = "part of tests"
+)]
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -1,0 +1,61 @@
+//! The operator's flags, each with an environment twin.
+
+use std::net::SocketAddr;
+
+use clap::{ArgAction, Parser};
+use crds::keys::NAMESPACE;
+
+use crate::logging::LogFormat;
+
+/// Discovers the cards of the cluster, lets waiting pods in within their queues' quotas, and shows what there is.
+///
+/// Connects to the cluster of KUBECONFIG, or of the pod it runs in. Of several operators one leads; the others stand by.
+/// RUST_LOG sets what is logged, such as "info" or "info,operator=debug".
+#[derive(Debug, Clone, Parser)]
+#[command(name = "operator", version)]
+#[expect(
+    clippy::doc_markdown,
+    reason = "these are the words of --help, which shows backticks as they are"
+)]
+pub struct Cli {
+    /// Where /healthz and /readyz are served
+    #[arg(long, env = "HEALTH_ADDR", default_value = "0.0.0.0:8081")]
+    pub health_addr: SocketAddr,
+
+    /// Where /metrics is served
+    #[arg(long, env = "METRICS_ADDR", default_value = "0.0.0.0:8080")]
+    pub metrics_addr: SocketAddr,
+
+    /// Namespace of Cardgate's own objects: the Lease, the configuration, the certificates
+    #[arg(long, env = "POD_NAMESPACE", default_value = NAMESPACE)]
+    pub pod_namespace: String,
+
+    /// Name of this replica in the Lease and in events; by default the host's name, which is the pod's
+    #[arg(long, env = "POD_NAME")]
+    pub pod_name: Option<String>,
+
+    /// Issue the webhook's certificates and tell the API server whom to trust; false leaves both to somebody else, such as
+    /// cert-manager
+    #[arg(long, env = "MANAGE_CERTIFICATES", default_value_t = true, action = ArgAction::Set, num_args = 0..=1,
+          default_missing_value = "true")]
+    pub manage_certificates: bool,
+
+    /// Further names and addresses in the webhook's certificate, beside those of its Service
+    #[arg(long, env = "TLS_EXTRA_SANS", value_delimiter = ',')]
+    pub tls_extra_sans: Vec<String>,
+
+    /// Form of the log
+    #[arg(long, env = "LOG_FORMAT", value_enum, default_value = "text")]
+    pub log_format: LogFormat,
+}
+
+impl Cli {
+    /// Name of this replica: as given, or the host's.
+    pub fn instance(&self) -> String {
+        let host = || std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
+        self.pod_name
+            .clone()
+            .or_else(host)
+            .unwrap_or_else(|| format!("operator-{}", std::process::id()))
+    }
+}
