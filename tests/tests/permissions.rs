@@ -187,6 +187,18 @@ async fn people(reviewer: &Reviewer) -> Outcome {
             .run(["create", "clusterrolebinding", role, &role_argument, &user])
             .await?;
     }
+    // A controller adds the rules to `view` and `edit` some time after they were written.
+    for (user, verb, target) in [
+        ("viewer", "get", ("card.volcano.sh/cardusages", "*", "*")),
+        ("viewer", "get", ("scheduling.volcano.sh/queues", "*", "*")),
+        ("editer", "get", ("scheduling.volcano.sh/queues", "*", "*")),
+        ("editer", "create", ("scheduling.volcano.sh/podgroups", "default", "*")),
+    ] {
+        wait::eventually(format!("{user} to {verb} {target:?}"), wait::PATIENCE, async || {
+            Ok(Seen::when(reviewer.may(user, verb, target).await?, "denied"))
+        })
+        .await?;
+    }
     let write = [
         "get",
         "list",
