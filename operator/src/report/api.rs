@@ -13,11 +13,11 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use thiserror::Error;
 
-use super::PodRef;
 use super::event::Occurrence;
 use super::objects::{Left, Plan, Record};
 use super::shown::{Shown, owner_reference};
 use crate::metrics::{Metrics, Verb, Write};
+use crate::pod_ref::PodRef;
 
 /// How long a request may take. The client itself would repeat it for a quarter of an hour.
 const TIME_LIMIT: Duration = Duration::from_secs(10);

@@ -9,8 +9,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use super::PodReport;
 use super::event::{EventKind, Occurrence};
-use super::{PodRef, PodReport};
+use crate::pod_ref::PodRef;
 
 /// What was being done to a pod when an event about it happened.
 const ADMIT: &str = "Admit";
@@ -93,16 +94,8 @@ impl Messages {
     /// The event about a pod, if it is unwritten.
     pub(super) fn pod_event(&self, uid: &str) -> Option<Occurrence> {
         let message = self.pods.get(uid).filter(|message| message.event_unwritten)?;
-        let PodRef { namespace, name, uid } = &message.pod;
         Some(Occurrence {
-            regarding: ObjectReference {
-                api_version: Some("v1".to_owned()),
-                kind: Some("Pod".to_owned()),
-                namespace: Some((**namespace).to_owned()),
-                name: Some((**name).to_owned()),
-                uid: Some((**uid).to_owned()),
-                ..ObjectReference::default()
-            },
+            regarding: message.pod.reference(),
             kind: if message.report.status {
                 EventKind::Normal
             } else {

@@ -13,8 +13,12 @@ use crate::discovery::{Card, Problem, Severity};
 
 /// Condition of inventories: every labelled card could be counted.
 const CARDS_PUBLISHED: &str = "CardsPublished";
+/// Reason and message while that holds.
+const ALL_PUBLISHED: (&str, &str) = ("AllPublished", "every card that the node shows could be counted");
 /// Condition of inventories: the labels agree with what the node allocates.
 const LABELS_CONSISTENT: &str = "LabelsConsistent";
+/// Reason and message while that holds.
+const NO_DISAGREEMENT: (&str, &str) = ("NoDisagreement", "the labels agree with what the node allocates");
 /// Condition of inventories: the node is ready and takes pods.
 const NODE_USABLE: &str = "NodeUsable";
 /// Condition of card types: all nodes mean the same resource.
@@ -53,10 +57,10 @@ pub fn inventory(cards: &[CardUse<'_>], usability: Usability, problems: &[Proble
     resources.sort_unstable();
     resources.dedup();
     let conditions = vec![
-        problem_condition(CARDS_PUBLISHED, "AllPublished", problems, Severity::Unpublished),
-        problem_condition(LABELS_CONSISTENT, "NoDisagreement", problems, Severity::Note),
+        problem_condition(CARDS_PUBLISHED, ALL_PUBLISHED, problems, Severity::Unpublished),
+        problem_condition(LABELS_CONSISTENT, NO_DISAGREEMENT, problems, Severity::Note),
         match usability {
-            Usability::Usable => condition(NODE_USABLE, true, "Usable", ""),
+            Usability::Usable => condition(NODE_USABLE, true, "Usable", "the node is ready and takes pods"),
             Usability::NotReady => condition(
                 NODE_USABLE,
                 false,
@@ -121,7 +125,12 @@ pub struct TypeUse {
 /// What a card type says. `conflicts` are the nodes, by name, that count the card by another resource than `resource`.
 pub fn card_type(counts: TypeUse, resource: &str, conflicts: &[(&str, &str)]) -> CardTypeStatus {
     let consistent = if conflicts.is_empty() {
-        condition(CONSISTENT, true, "OneResource", "")
+        condition(
+            CONSISTENT,
+            true,
+            "OneResource",
+            "all nodes count the card by the same resource",
+        )
     } else {
         let nodes = conflicts.iter().map(|(node, other)| format!("{node} ({other})"));
         let message = format!(
@@ -183,7 +192,7 @@ pub fn usage(queue: QueueUse<'_>) -> CardUsageStatus {
         share: queue.share,
         problems: list_reasons(queue.problem.map(|(reason, _)| reason)),
         conditions: vec![match queue.problem {
-            None => condition(VALID, true, "Readable", ""),
+            None => condition(VALID, true, "Readable", "what the queue says can be read"),
             Some((reason, message)) => condition(VALID, false, reason, message),
         }],
         cards: queue.cards,
@@ -201,11 +210,11 @@ fn condition(kind: &str, holds: bool, reason: &str, message: &str) -> Condition 
     }
 }
 
-/// True, for the reason `fine`, where no problem has this severity; else False, for the reason of the first.
-fn problem_condition(kind: &str, fine: &str, problems: &[Problem], severity: Severity) -> Condition {
+/// True, as `fine` says, where no problem has this severity; else False, for the reason of the first.
+fn problem_condition(kind: &str, fine: (&str, &str), problems: &[Problem], severity: Severity) -> Condition {
     let problems = || problems.iter().filter(|problem| problem.severity() == severity);
     match problems().next() {
-        None => condition(kind, true, fine, ""),
+        None => condition(kind, true, fine.0, fine.1),
         Some(first) => condition(
             kind,
             false,

@@ -199,10 +199,6 @@ impl State {
             Report::Pod { pod, condition, event } => {
                 let uid = Arc::clone(&pod.uid);
                 self.messages.pod(pod, condition, event, time);
-                if event {
-                    let target = Target::PodEvent(Arc::clone(&uid));
-                    self.queue.offer(&target, Urgency::Event, now + SETTLE, now);
-                }
                 self.queue
                     .offer(&Target::Condition(uid), Urgency::Prompt, now + SETTLE, now);
             }
@@ -317,7 +313,7 @@ impl State {
                 let (outcome, requests) = self.usages.written(&name, written);
                 self.queue.done(&Target::Usage(name), outcome, requests, now);
             }
-            Done::Condition(uid, result) => self.end_condition(uid, &result, now),
+            Done::Condition(uid, result) => self.end_condition(&uid, &result, now),
             Done::Event(target, occurrence, written) => self.end_event(&target, &occurrence, written, now),
             Done::InventoryList(list) => {
                 let differing = self.inventories.listed(list, now, time);
@@ -340,25 +336,32 @@ impl State {
         }
     }
 
-    fn end_condition(&mut self, uid: Arc<str>, result: &Result<(), RequestError>, now: Instant) {
-        let outcome = match result {
-            Ok(()) => Outcome::Settled,
+    /// The event comes after the condition, so that none is written about a pod that turns out to be gone.
+    fn end_condition(&mut self, uid: &Arc<str>, result: &Result<(), RequestError>, now: Instant) {
+        let (condition, event) = (Target::Condition(Arc::clone(uid)), Target::PodEvent(Arc::clone(uid)));
+        match result {
+            Ok(()) => {
+                self.queue.done(&condition, Outcome::Settled, 1, now);
+                if self.queue.is_pending(&condition) {
+                    return;
+                }
+                self.messages.condition_written(uid);
+                if self.messages.pod_event(uid).is_some() {
+                    self.queue.offer(&event, Urgency::Event, now, now);
+                }
+            }
             // The pod is gone, or another one has its name.
             Err(error) if matches!(error.code(), Some(404 | 409 | 422)) => {
                 tracing::debug!(%uid, %error, "the condition of a pod is of no use any more");
-                Outcome::Settled
+                self.messages.forget_pod(uid);
+                self.queue.done(&condition, Outcome::Settled, 1, now);
+                self.queue.withdraw(&condition);
+                self.queue.withdraw(&event);
             }
             Err(error) => {
                 tracing::warn!(%uid, %error, "can't write the condition of a pod, trying again later");
-                Outcome::Failed
+                self.queue.done(&condition, Outcome::Failed, 1, now);
             }
-        };
-        let target = Target::Condition(uid);
-        self.queue.done(&target, outcome, 1, now);
-        if let Target::Condition(uid) = &target
-            && !self.queue.is_pending(&target)
-        {
-            self.messages.condition_written(uid);
         }
     }
 

@@ -1,0 +1,108 @@
+//! The reporter against a real API server, with the operator's own rights.
+
+mod messages;
+mod objects;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cardgate_tests::cardgate::{Cardgate, Settings};
+use cardgate_tests::controlplane::{ControlPlane, Options};
+use cardgate_tests::nodes;
+use cardgate_tests::wait::{self, Seen};
+use k8s_openapi::api::core::v1::Node;
+use kube::api::PostParams;
+use kube::runtime::watcher;
+use kube::{Api, Client, Resource, ResourceExt as _};
+use operator::metrics::Metrics;
+use operator::report::{Reporter, Reports, channel};
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+type Outcome = anyhow::Result<()>;
+
+/// A control plane with Cardgate's manifests, and a reporter with the operator's service account.
+struct Bench {
+    plane: ControlPlane,
+    client: Client,
+}
+
+impl Bench {
+    async fn start() -> anyhow::Result<Self> {
+        let options = Options::default().without_kwok().without_scheduler().audit();
+        let plane = ControlPlane::start(options).await?;
+        Cardgate::install(&plane, &Settings::default()).await?;
+        let client = plane.client().await?;
+        Ok(Self { plane, client })
+    }
+
+    async fn reporter(&self, leads: bool) -> anyhow::Result<Running> {
+        let (leader, is_leader) = watch::channel(leads);
+        let (reports, inbox) = channel();
+        let reporter = Reporter {
+            client: self.plane.client_of_account(&Cardgate::operator_account()).await?,
+            instance: "operator-0".to_owned(),
+            leader: is_leader,
+            metrics: Arc::new(Metrics::default()),
+        };
+        Ok(Running {
+            reports,
+            leader,
+            task: tokio::spawn(reporter.run(inbox)),
+        })
+    }
+
+    /// Creates nodes, and returns their names and unique ids.
+    async fn create_nodes(&self, specs: &[nodes::NodeSpec]) -> anyhow::Result<BTreeMap<String, String>> {
+        let api: Api<Node> = Api::all(self.client.clone());
+        let mut uids = BTreeMap::new();
+        for spec in specs {
+            let node = api.create(&PostParams::default(), &spec.to_node()).await?;
+            uids.insert(node.name_any(), node.uid().unwrap_or_default());
+        }
+        Ok(uids)
+    }
+
+    /// How often the operator has written so far.
+    fn writes(&self) -> anyhow::Result<usize> {
+        let operator = Cardgate::operator_account().user();
+        Ok(self
+            .plane
+            .audit_log()?
+            .iter()
+            .filter(|write| write.user() == operator)
+            .count())
+    }
+}
+
+/// A running reporter.
+struct Running {
+    reports: Reports,
+    leader: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    /// Ends it once it has written what it is writing.
+    async fn end(self) -> Outcome {
+        let Self { reports, leader, task } = self;
+        drop(reports);
+        task.await?;
+        drop(leader);
+        Ok(())
+    }
+}
+
+async fn await_objects<K>(client: &Client, what: &str, check: impl FnMut(&[&K]) -> Seen<()>) -> Outcome
+where
+    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
+{
+    wait::objects(&Api::<K>::all(client.clone()), watcher::Config::default(), what, check).await
+}
+
+fn names<K: Resource<DynamicType = ()>>(objects: &[&K]) -> Vec<String> {
+    let mut names: Vec<_> = objects.iter().map(|object| object.name_any()).collect();
+    names.sort();
+    names
+}
