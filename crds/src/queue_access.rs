@@ -11,7 +11,9 @@ use crate::names::{is_label_key, is_label_value};
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum QueueAccessError {
     /// Nothing but white space.
-    #[error("is empty: remove the annotation to let every namespace use the queue, or write a selector such as team=a")]
+    #[error(
+        "the selector is empty: remove the annotation to let every namespace use the queue, or write a selector such as team=a"
+    )]
     Empty,
     /// Not the grammar.
     #[error(
@@ -324,8 +326,8 @@ mod tests {
     #[test]
     fn what_kubectl_refuses_is_refused() {
         for (selector, part) in [
-            ("", "is empty"),
-            ("  ", "is empty"),
+            ("", "the selector is empty"),
+            ("  ", "the selector is empty"),
             (",", r#"a label key expected at ",""#),
             ("a=b,", r#"a label key expected at """#),
             ("a b", r#"=, !=, in or notin expected at "b""#),

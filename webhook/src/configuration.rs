@@ -1,16 +1,11 @@
 //! The configuration in force: the `ConfigMap`'s newest that can be read.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-
-use crds::configuration::{CARDGATE_YAML, Configuration, SCHEDULER_CONF};
+use crds::configuration::{CARDGATE_YAML, Configuration, SCHEDULER_CONF, generation};
 use k8s_openapi::api::core::v1::ConfigMap;
 use tracing::{error, info, warn};
 
 use crate::knowledge::Knowledge;
 use crate::metrics::Metrics;
-
-/// Metrics hold whole numbers exactly up to 2^53.
-const EXACT_BITS: u32 = 52;
 
 /// Puts the `ConfigMap` in force; without one, the defaults. One that can't be read changes nothing: the last good one stays,
 /// and the log, a metric and the readiness text say so.
@@ -23,7 +18,7 @@ pub fn apply(config_map: Option<&ConfigMap>, knowledge: &Knowledge, metrics: &Me
             for warning in &parsed.warnings {
                 warn!("configuration: {warning}");
             }
-            let generation = generation(texts);
+            let generation = generation(texts.0, texts.1);
             info!(generation, settings = ?parsed.configuration.cardgate, "configuration in force");
             knowledge.configure(parsed.configuration.cardgate);
             metrics.configured(generation);
@@ -34,13 +29,6 @@ pub fn apply(config_map: Option<&ConfigMap>, knowledge: &Knowledge, metrics: &Me
             metrics.config_invalid();
         }
     }
-}
-
-/// A number that is the same for the same texts, in every replica.
-fn generation(texts: (Option<&str>, Option<&str>)) -> i64 {
-    let mut hasher = DefaultHasher::new();
-    texts.hash(&mut hasher);
-    i64::try_from(hasher.finish() >> (u64::BITS - EXACT_BITS)).unwrap_or_default()
 }
 
 #[cfg(test)]

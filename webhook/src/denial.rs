@@ -186,18 +186,13 @@ impl Denial {
         }
     }
 
-    /// What Kubernetes' clients are told: HTTP status code and `status.reason`. What nobody could get in is invalid (422);
-    /// what is well-formed and not allowed here is forbidden (403); a call that should not have come is a bad request (400).
+    /// What Kubernetes' clients are told: HTTP status code and `status.reason`. kubectl shows what is forbidden in its own
+    /// words, with the file and the webhook, and what is invalid without them; so a refusal is a 403, whatever it is for, and
+    /// only a call that should not have come is another.
     pub fn status(&self) -> (u16, &'static str) {
         match self {
-            Self::CardNameMissing { .. }
-            | Self::SecondCardResource { .. }
-            | Self::NodeNamed { .. }
-            | Self::QueueAccess { .. }
-            | Self::QueueAccessUnreadable { .. } => (403, "Forbidden"),
             Self::Kind { .. } => (400, "BadRequest"),
-            Self::Template { denial, .. } => denial.status(),
-            _ => (422, "Invalid"),
+            _ => (403, "Forbidden"),
         }
     }
 }

@@ -14,6 +14,7 @@ pub mod denial;
 pub mod door;
 pub mod health;
 pub mod knowledge;
+pub mod logging;
 pub mod lookup;
 pub mod metrics;
 pub mod patch;

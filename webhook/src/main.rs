@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use actix_web::{App, HttpServer};
 use anyhow::{Context as _, anyhow};
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use kube::Client;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
-use tracing_subscriber::EnvFilter;
 use webhook::door::Door;
 use webhook::health::Health;
 use webhook::knowledge::Knowledge;
+use webhook::logging::{self, LogFormat};
 use webhook::lookup::ApiLookups;
 use webhook::metrics::Metrics;
 use webhook::pod::Options;
@@ -53,8 +53,8 @@ struct Flags {
     /// Cardgate's own namespace, where its ConfigMap and its Secret are.
     #[arg(long, env, default_value = crds::keys::NAMESPACE)]
     pod_namespace: String,
-    /// A scheduler that this cluster does not have, such as volcano: managed pods that name it get default-scheduler
-    /// instead, with a warning.
+    /// A scheduler that this cluster does not have, such as volcano: pods that name it get default-scheduler instead, with
+    /// a warning.
     #[arg(long, env, value_name = "NAME")]
     replace_scheduler_name: Option<String>,
     /// Threads that answer reviews [default: one for each CPU, 2 at most].
@@ -68,18 +68,9 @@ struct Flags {
     log_format: LogFormat,
 }
 
-/// Form of the log.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum LogFormat {
-    /// For people.
-    Text,
-    /// One JSON object a line.
-    Json,
-}
-
 fn main() -> anyhow::Result<()> {
     let flags = Flags::parse();
-    start_log(flags.log_format)?;
+    logging::start(flags.log_format)?;
     tls::provider()
         .install_default()
         .map_err(|_| anyhow!("a crypto provider is already installed"))?;
@@ -89,18 +80,6 @@ fn main() -> anyhow::Result<()> {
         .build()
         .context("can't start the runtime")?
         .block_on(run(flags))
-}
-
-fn start_log(format: LogFormat) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr);
-    match format {
-        LogFormat::Text => log.try_init(),
-        LogFormat::Json => log.json().flatten_event(true).try_init(),
-    }
-    .map_err(|error| anyhow!("can't start the log: {error}"))
 }
 
 async fn run(flags: Flags) -> anyhow::Result<()> {

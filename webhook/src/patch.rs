@@ -63,26 +63,34 @@ impl PodPatch {
         self.operations.is_empty()
     }
 
-    /// Removes the results of an admission, which only the operator writes.
-    pub fn drop_results(pod: &Pod<Text<'_>>, warnings: &mut Vec<Warning>) -> Self {
+    /// What is written on every pod that comes by: it has no results of an admission, and a scheduler that there is.
+    pub fn correct(pod: &Pod<Text<'_>>, options: &Options, warnings: &mut Vec<Warning>) -> Self {
         let mut operations = Vec::new();
-        for (key, _) in pod
-            .metadata
-            .annotations
-            .iter()
-            .filter(|(key, _)| is_operator_result(key))
-        {
+        let annotations = pod.metadata.annotations.iter();
+        for (key, _) in annotations.filter(|(key, _)| is_operator_result(key)) {
             operations.push(Operation::Remove {
                 path: pointer("/metadata/annotations", key),
             });
             warnings.push(Warning::ResultDropped { key: key.to_owned() });
         }
+        if let (Some(scheduler), Some(replaced)) = (&pod.spec.scheduler_name, &options.replace_scheduler_name)
+            && scheduler.as_ref() == replaced
+        {
+            operations.push(Operation::Add {
+                path: "/spec/schedulerName".into(),
+                value: Value::Text(DEFAULT_SCHEDULER.into()),
+            });
+            warnings.push(Warning::SchedulerReplaced {
+                from: replaced.clone(),
+                to: DEFAULT_SCHEDULER,
+            });
+        }
         Self { operations }
     }
 
-    /// Holds a managed pod: the gate, its queue as annotation and as label, and no results of an admission.
+    /// Holds a managed pod: the gate, and its queue as annotation and as label, besides what every pod gets.
     pub fn hold(pod: &Pod<Text<'_>>, queue: &str, options: &Options, warnings: &mut Vec<Warning>) -> Self {
-        let mut patch = Self::drop_results(pod, warnings);
+        let mut patch = Self::correct(pod, options, warnings);
         if !pod.spec.has_gate(GATE) {
             patch.add_gate(pod.spec.scheduling_gates.is_empty());
         }
@@ -103,18 +111,6 @@ impl PodPatch {
             }
             warnings.push(Warning::QueueNameTooLong {
                 queue: queue.to_owned(),
-            });
-        }
-        if let (Some(scheduler), Some(replaced)) = (&pod.spec.scheduler_name, &options.replace_scheduler_name)
-            && scheduler.as_ref() == replaced
-        {
-            patch.operations.push(Operation::Add {
-                path: "/spec/schedulerName".into(),
-                value: Value::Text(DEFAULT_SCHEDULER.into()),
-            });
-            warnings.push(Warning::SchedulerReplaced {
-                from: replaced.clone(),
-                to: DEFAULT_SCHEDULER,
             });
         }
         patch

@@ -37,7 +37,7 @@ impl<D: Into<Denial>> From<D> for Stop {
     }
 }
 
-/// What is done to every managed pod, besides what its queue asks for.
+/// What the door does besides what the documents ask for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
     /// A scheduler that this cluster does not have; pods that name it get the default scheduler.
@@ -64,7 +64,7 @@ pub fn judge(pod: &Pod<Text<'_>>, namespace: &str, view: View<'_>, options: &Opt
     if !managed && !requests_any(pod, is_extended) {
         let mut warnings = Vec::new();
         return Ok(Admitted {
-            patch: PodPatch::drop_results(pod, &mut warnings),
+            patch: PodPatch::correct(pod, options, &mut warnings),
             warnings,
             resolved: None,
         });
@@ -80,7 +80,7 @@ pub fn judge(pod: &Pod<Text<'_>>, namespace: &str, view: View<'_>, options: &Opt
             check_unnamed(&request, &settings, &mut warnings)?;
         }
         return Ok(Admitted {
-            patch: PodPatch::drop_results(pod, &mut warnings),
+            patch: PodPatch::correct(pod, options, &mut warnings),
             warnings,
             resolved: None,
         });

@@ -88,22 +88,22 @@ async fn read(request: &HttpRequest, mut payload: Payload) -> Result<Bytes, (Sta
     let Some(first) = payload.next().await else {
         return Ok(Bytes::new());
     };
-    let first = first.map_err(broken)?;
-    let Some(second) = payload.next().await else {
-        return Ok(first);
-    };
-    let mut body = BytesMut::from(first);
-    body.extend_from_slice(&second.map_err(broken)?);
-    while let Some(chunk) = payload.next().await {
-        if body.len() > MAX_BODY {
-            return Err(too_large());
+    let mut body = first.map_err(broken)?;
+    if let Some(second) = payload.next().await {
+        let mut pieces = BytesMut::from(body);
+        pieces.extend_from_slice(&second.map_err(broken)?);
+        while let Some(piece) = payload.next().await {
+            if pieces.len() > MAX_BODY {
+                return Err(too_large());
+            }
+            pieces.extend_from_slice(&piece.map_err(broken)?);
         }
-        body.extend_from_slice(&chunk.map_err(broken)?);
+        body = pieces.freeze();
     }
     if body.len() > MAX_BODY {
         return Err(too_large());
     }
-    Ok(body.freeze())
+    Ok(body)
 }
 
 async fn readyz(health: Data<Health>) -> HttpResponse {

@@ -202,7 +202,7 @@ fn cards_of_one_resource_are_alternatives_and_others_contradict_each_other() {
         "NVIDIA-B200|NVIDIA-A100/mps-80g*1/8|NVIDIA-H100",
     ] {
         let verdict = world.create_pod(&pod(&[(CARD_NAME, card)], &[(GPU, "1")]));
-        assert!(verdict.refused().contains("422 CardResourcesDiffer"), "{card}");
+        assert!(verdict.refused().contains("403 CardResourcesDiffer"), "{card}");
     }
 }
 
@@ -227,7 +227,7 @@ fn a_pod_requests_what_its_card_name_stands_for() {
     let world = World::new();
     for requests in [vec![], vec![(GPU, "0")], vec![(SHARED, "1")]] {
         let verdict = world.create_pod(&pod(&[(CARD_NAME, "NVIDIA-A100")], &requests));
-        assert!(verdict.refused().contains("422 CardNotRequested"), "{requests:?}");
+        assert!(verdict.refused().contains("403 CardNotRequested"), "{requests:?}");
     }
     let mut limited = pod(&[(CARD_NAME, "NVIDIA-A100")], &[]);
     limited["spec"]["containers"][0]["resources"] = json!({"limits": {GPU: 2}});
@@ -310,7 +310,7 @@ fn a_managed_pod_does_not_name_its_node() {
 fn requests_that_cannot_be_counted_are_refused() {
     for quantity in ["-1", "100E", "1x", ""] {
         let verdict = World::new().create_pod(&pod(&[(CARD_NAME, "NVIDIA-A100")], &[(GPU, quantity)]));
-        assert!(verdict.refused().contains("422 RequestInvalid"), "{quantity:?}");
+        assert!(verdict.refused().contains("403 RequestInvalid"), "{quantity:?}");
     }
 }
 
@@ -318,7 +318,7 @@ fn requests_that_cannot_be_counted_are_refused() {
 fn unknown_scoring_strategies_are_refused() {
     let with = |strategy| World::new().create_pod(&pod(&[(QUEUE_NAME, "team-a"), (SCORING_STRATEGY, strategy)], &[]));
     assert!(with("least-allocated").allowed().is_empty());
-    assert!(with("cheapest").refused().contains("422 ScoringStrategyUnknown"));
+    assert!(with("cheapest").refused().contains("403 ScoringStrategyUnknown"));
 }
 
 #[test]
@@ -352,7 +352,7 @@ fn a_scheduler_that_is_not_there_is_replaced_where_that_is_wanted() {
     for (options, created, scheduler, warnings) in [
         (&options, scheduled_by("volcano", &managed), "default-scheduler", 1),
         (&options, scheduled_by("other", &managed), "other", 0),
-        (&options, scheduled_by("volcano", &[]), "volcano", 0),
+        (&options, scheduled_by("volcano", &[]), "default-scheduler", 1),
         (&Options::default(), scheduled_by("volcano", &managed), "volcano", 0),
     ] {
         let verdict = World::with(Settings::default(), options.clone()).create_pod(&created);
@@ -370,7 +370,7 @@ fn validate_judges_a_pod_as_mutate_does_and_writes_nothing() {
     );
     assert_eq!((verdict.allowed().len(), verdict.operations), (1, 0));
     let verdict = world.verdict(Endpoint::Validate, &pod_review(&pod(&[(CARD_NAME, "A|A")], &[])));
-    assert!(verdict.refused().contains("422 CardNameInvalid"));
+    assert!(verdict.refused().contains("403 CardNameInvalid"));
 }
 
 #[test]

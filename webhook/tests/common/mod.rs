@@ -188,6 +188,11 @@ impl World {
         }
     }
 
+    /// What the API server was asked, in order.
+    pub fn asked(&self) -> Vec<String> {
+        self.api.asked.lock().unwrap().iter().map(Lookup::to_string).collect()
+    }
+
     /// The raw answer to any bytes.
     pub fn answer(&self, endpoint: Endpoint, body: &[u8]) -> Reply {
         futures::executor::block_on(self.door.answer(endpoint, body))
@@ -325,4 +330,15 @@ pub fn review((group, version, kind): (&str, &str, &str), operation: &str, objec
             "options": {"apiVersion": "meta.k8s.io/v1", "kind": "CreateOptions"}
         }
     })
+}
+
+/// The data of a Secret with a self-signed certificate, and the certificate.
+pub fn certificate(name: &str) -> (BTreeMap<String, k8s_openapi::ByteString>, rcgen::Certificate) {
+    let signed = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+    let bytes = |text: String| k8s_openapi::ByteString(text.into_bytes());
+    let data = [
+        ("tls.crt".to_owned(), bytes(signed.cert.pem())),
+        ("tls.key".to_owned(), bytes(signed.signing_key.serialize_pem())),
+    ];
+    (data.into(), signed.cert)
 }

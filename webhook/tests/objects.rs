@@ -1,0 +1,216 @@
+//! The door for Queues, `PodGroup`s and Jobs.
+
+mod common;
+
+use common::{Verdict, World, review};
+use crds::configuration::Settings;
+use crds::keys::{CARD_NAME, CARD_QUOTA, CARD_REQUEST, QUEUE_NAMESPACES};
+use serde_json::{Value, json};
+use webhook::door::Endpoint;
+
+type Kind = (&'static str, &'static str, &'static str);
+const QUEUE: Kind = ("scheduling.volcano.sh", "v1beta1", "Queue");
+const POD_GROUP: Kind = ("scheduling.volcano.sh", "v1beta1", "PodGroup");
+const VOLCANO_JOB: Kind = ("batch.volcano.sh", "v1alpha1", "Job");
+const JOB: Kind = ("batch", "v1", "Job");
+
+fn annotated(annotations: &[(&str, &str)]) -> Value {
+    let annotations = annotations.iter().map(|(key, value)| ((*key).to_owned(), json!(value)));
+    json!({"metadata": {"name": "x", "annotations": Value::Object(annotations.collect())}})
+}
+
+fn create(kind: Kind, object: &Value) -> Verdict {
+    World::new().verdict(Endpoint::Validate, &review(kind, "CREATE", object, &Value::Null))
+}
+
+fn update(kind: Kind, object: &Value, old: &Value) -> Verdict {
+    World::new().verdict(Endpoint::Validate, &review(kind, "UPDATE", object, old))
+}
+
+/// A Job of either kind whose pods have this card name and these limits.
+fn job(kind: Kind, card: &str, limits: &Value) -> Value {
+    let template = json!({
+        "metadata": {"annotations": {CARD_NAME: card}},
+        "spec": {"containers": [{"name": "worker", "resources": {"limits": limits}}]}
+    });
+    let spec = if kind == JOB {
+        json!({"template": template})
+    } else {
+        json!({"queue": "team-a", "minAvailable": 1, "tasks": [{"name": "worker", "replicas": 4, "template": template}]})
+    };
+    json!({"metadata": {"name": "x", "annotations": {CARD_REQUEST: "{\"NVIDIA-A100\": 4}"}}, "spec": spec})
+}
+
+#[test]
+fn queues_with_readable_annotations_are_accepted() {
+    for object in [
+        annotated(&[]),
+        annotated(&[(CARD_QUOTA, r#"{"NVIDIA-A100": 10, "NVIDIA-A100/mps-80g*1/8": 0}"#)]),
+        annotated(&[(CARD_QUOTA, "{}"), (QUEUE_NAMESPACES, "team in (a,b)")]),
+        json!({"metadata": {"name": "x"}, "spec": null}),
+        json!({"metadata": {"name": "x"}, "spec": {"capability": {"cpu": 4, "memory": "1Gi"}, "weight": 1}}),
+    ] {
+        assert!(create(QUEUE, &object).allowed().is_empty(), "{object}");
+    }
+}
+
+#[test]
+fn queues_that_nobody_could_read_are_refused() {
+    for (object, reason) in [
+        (
+            annotated(&[(CARD_QUOTA, r#"{"NVIDIA-A100": 1, "NVIDIA-A100": 2}"#)]),
+            "CardQuotaInvalid",
+        ),
+        (annotated(&[(CARD_QUOTA, r#"{"NVIDIA-A100": -1}"#)]), "CardQuotaInvalid"),
+        (annotated(&[(CARD_QUOTA, "")]), "CardQuotaInvalid"),
+        (annotated(&[(QUEUE_NAMESPACES, "")]), "NamespacesInvalid"),
+        (annotated(&[(QUEUE_NAMESPACES, "team in a")]), "NamespacesInvalid"),
+        (json!({"spec": {"capability": {"cpu": "-1"}}}), "CapabilityInvalid"),
+        (json!({"spec": {"capability": {"cpu": "many"}}}), "CapabilityInvalid"),
+        (json!({"spec": {"capability": ["cpu"]}}), "ObjectInvalid"),
+        (json!({"metadata": {"annotations": {CARD_QUOTA: 1}}}), "ObjectInvalid"),
+    ] {
+        assert!(
+            create(QUEUE, &object).refused().starts_with(&format!("403 {reason}: ")),
+            "{object}"
+        );
+    }
+}
+
+#[test]
+fn a_quota_for_a_card_that_no_node_has_is_accepted_with_a_warning_once() {
+    let new = annotated(&[(CARD_QUOTA, r#"{"NVIDIA-A100": 1, "NVIDIA-B200": 1}"#)]);
+    let verdict = create(QUEUE, &new);
+    assert_eq!(verdict.allowed().len(), 1, "{:?}", verdict.warnings);
+    assert!(verdict.warnings[0].contains("NVIDIA-B200"));
+    assert!(update(QUEUE, &new, &new).allowed().is_empty(), "not on every update");
+}
+
+#[test]
+fn an_update_answers_for_what_it_changes() {
+    let quota = (CARD_QUOTA, "[]");
+    let old = annotated(&[quota]);
+    let verdict = update(QUEUE, &annotated(&[quota, ("example.com/note", "x")]), &old);
+    assert_eq!(verdict.allowed().len(), 1, "{:?}", verdict.warnings);
+    assert!(verdict.warnings[0].contains("not changed by this update"));
+    update(QUEUE, &annotated(&[(CARD_QUOTA, "{}")]), &old).allowed();
+    update(QUEUE, &annotated(&[(CARD_QUOTA, "{")]), &old).refused();
+    let second = update(QUEUE, &annotated(&[quota, (QUEUE_NAMESPACES, "!")]), &old);
+    assert!(
+        second.refused().contains("NamespacesInvalid"),
+        "what was wrong does not hide what is new"
+    );
+    update(
+        POD_GROUP,
+        &annotated(&[(CARD_REQUEST, "x")]),
+        &annotated(&[(CARD_REQUEST, "x")]),
+    )
+    .allowed();
+    let replaced = create(QUEUE, &old);
+    replaced.refused();
+}
+
+#[test]
+fn card_requests_are_read_on_every_kind_that_has_them() {
+    for kind in [POD_GROUP, VOLCANO_JOB, JOB] {
+        for request in [r#"{"NVIDIA-A100": 8}"#, r#"{"NVIDIA-A100|NVIDIA-H100": 8}"#, "{}"] {
+            assert!(
+                create(kind, &annotated(&[(CARD_REQUEST, request)]))
+                    .allowed()
+                    .is_empty(),
+                "{kind:?} {request}"
+            );
+        }
+        for request in [
+            r#"{"A": "8"}"#,
+            r#"{"A": 1.5}"#,
+            r#"{"A|A": 1}"#,
+            r#"{"": 1}"#,
+            "[8]",
+            "8",
+        ] {
+            let refused = create(kind, &annotated(&[(CARD_REQUEST, request)])).refused();
+            assert!(
+                refused.starts_with("403 CardRequestInvalid: "),
+                "{kind:?} {request}: {refused}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_job_whose_pods_would_be_refused_is_refused_itself() {
+    for (kind, place) in [(JOB, "spec.template"), (VOLCANO_JOB, "spec.tasks[\"worker\"].template")] {
+        let gpu = json!({"nvidia.com/gpu": 1});
+        let gpu_text = json!({"nvidia.com/gpu": "1"});
+        for limits in [&gpu, &gpu_text] {
+            assert!(
+                create(kind, &job(kind, "NVIDIA-A100|NVIDIA-H100", limits))
+                    .allowed()
+                    .is_empty(),
+                "{limits}"
+            );
+        }
+        for (card, reason) in [
+            ("NVIDIA-A100||NVIDIA-H100", "CardNameInvalid"),
+            ("NVIDIA-A100|NVIDIA-A100/mps-80g*1/8", "CardResourcesDiffer"),
+        ] {
+            let refused = create(kind, &job(kind, card, &gpu)).refused();
+            assert!(refused.starts_with(&format!("403 {reason}: {place}: ")), "{refused}");
+        }
+    }
+}
+
+#[test]
+fn what_another_webhook_may_put_right_on_the_pods_is_a_warning_on_the_job() {
+    let verdict = create(JOB, &job(JOB, "NVIDIA-A100", &json!({"cpu": "1"})));
+    assert_eq!(verdict.allowed().len(), 1, "{:?}", verdict.warnings);
+    assert!(
+        verdict.warnings[0].contains("spec.template: annotation volcano.sh/card.name"),
+        "{:?}",
+        verdict.warnings
+    );
+    let verdict = create(JOB, &job(JOB, "NVIDIA-B200", &json!({"nvidia.com/gpu": "1"})));
+    assert!(
+        verdict.allowed()[0].contains("NVIDIA-B200"),
+        "pods' warnings are not seen: {:?}",
+        verdict.warnings
+    );
+
+    let strict = World::with_settings(Settings {
+        require_card_name: true,
+        ..Settings::default()
+    });
+    let mut unnamed = job(VOLCANO_JOB, "", &json!({"nvidia.com/gpu": 1}));
+    unnamed["spec"]["tasks"][0]["template"]["metadata"] = json!({});
+    let verdict = strict.verdict(
+        Endpoint::Validate,
+        &review(VOLCANO_JOB, "CREATE", &unnamed, &Value::Null),
+    );
+    assert_eq!(verdict.allowed().len(), 1, "{:?}", verdict.warnings);
+}
+
+#[test]
+fn tasks_and_templates_may_be_missing() {
+    for spec in [
+        json!(null),
+        json!({}),
+        json!({"tasks": null}),
+        json!({"tasks": [{"replicas": 1}]}),
+        json!({"template": null}),
+    ] {
+        for kind in [VOLCANO_JOB, JOB] {
+            let object = json!({"metadata": {"annotations": {CARD_REQUEST: "{}"}}, "spec": spec});
+            assert!(create(kind, &object).allowed().is_empty(), "{object}");
+        }
+    }
+}
+
+#[test]
+fn other_operations_pass() {
+    for operation in ["DELETE", "CONNECT"] {
+        let object = annotated(&[(CARD_QUOTA, "[]")]);
+        let verdict = World::new().verdict(Endpoint::Validate, &review(QUEUE, operation, &Value::Null, &object));
+        assert!(verdict.allowed().is_empty());
+    }
+}
