@@ -2,7 +2,8 @@
 //! the programs, nothing runs with more rights than it needs, and no webhook is called without a condition.
 
 use anyhow::{Context as _, Result};
-use cardgate_tests::manifests;
+use cardgate_tests::{manifests, workspace};
+use crds::configuration::{CARDGATE_YAML, Configuration, SCHEDULER_CONF};
 use crds::keys;
 use serde_json::{Value, json};
 
@@ -17,6 +18,36 @@ fn read(file: &str) -> Result<String> {
 fn objects(file: &str, kind: &str) -> Result<Vec<Value>> {
     let all: Vec<Value> = serde_saphyr::from_multiple(&read(file)?).with_context(|| format!("{file} is not YAML"))?;
     Ok(all.into_iter().filter(|object| object["kind"] == kind).collect())
+}
+
+/// The example says so of itself: every setting is in it, with its default.
+#[test]
+fn the_example_of_the_configuration_is_the_default() -> Outcome {
+    let text = std::fs::read_to_string(workspace::root().join("examples/configuration.yaml"))?;
+    let map: Value = serde_saphyr::from_str(&text)?;
+    let read = |key: &str| map["data"][key].as_str().with_context(|| format!("no {key}"));
+    let (scheduler, own) = (read(SCHEDULER_CONF)?, read(CARDGATE_YAML)?);
+    let parsed = Configuration::parse(Some(scheduler), Some(own))?;
+    assert_eq!(parsed.configuration, Configuration::default());
+    assert_eq!(parsed.warnings, Vec::<String>::new());
+
+    // A setting that the program knows and the example doesn't is one that nobody will find.
+    let example: Value = serde_saphyr::from_str(own)?;
+    let example: Vec<&str> = example
+        .as_object()
+        .context("no settings")?
+        .keys()
+        .map(String::as_str)
+        .collect();
+    let unknown = Configuration::parse(None, Some("noSuchSetting: true"))?
+        .warnings
+        .join("");
+    for setting in &example {
+        assert!(unknown.contains(setting), "{setting} is missing in: {unknown}");
+    }
+    let known = unknown.rsplit(": ").next().unwrap_or_default();
+    assert_eq!(known.split(", ").count(), example.len(), "{unknown}");
+    Ok(())
 }
 
 /// Both files for `kubectl apply -f`.
