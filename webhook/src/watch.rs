@@ -28,8 +28,8 @@ const SECRET: &str = "cardgate-webhook-tls";
 /// HTTP status of a kind that is not installed.
 const NOT_FOUND: u16 = 404;
 
-/// An object's key and facts; nothing where it has none.
-type Entry<V> = Option<(Box<str>, V)>;
+/// An object's key and facts.
+type Entry<V> = (Box<str>, V);
 
 /// What the watches feed.
 #[derive(Debug, Clone)]
@@ -54,48 +54,31 @@ pub fn start(client: &Client, namespace: &str, fed: &Fed) -> JoinSet<()> {
         queues,
         fed.clone(),
         |knowledge| &knowledge.queues,
-        |queue| {
-            if let Err(invalid) = &queue.0 {
-                warn!(queue = queue.name_any(), "the Queue can't be read: {invalid}");
-            }
-            Some((queue.name_any().into(), Arc::new(QueueFacts::read(&queue.0))))
-        },
+        read_queue,
     ));
-
     let groups = watcher(Api::<DeserializeGuard<PodGroup>>::all(client.clone()), config());
     watches.spawn(follow(
         "podgroups",
         groups,
         fed.clone(),
         |knowledge| &knowledge.groups,
-        |group| {
-            let key = group_key(&group.namespace().unwrap_or_default(), &group.name_any());
-            Some((key.into(), Arc::new(GroupFacts::read(&group.0))))
-        },
+        read_group,
     ));
-
     let namespaces = watcher(Api::<PartialObjectMeta<Namespace>>::all(client.clone()), config());
     watches.spawn(follow(
         "namespaces",
         namespaces,
         fed.clone(),
         |knowledge| &knowledge.namespaces,
-        |namespace: &PartialObjectMeta<Namespace>| {
-            let facts = NamespaceFacts::read(&namespace.metadata);
-            Some((namespace.name_any().into(), Arc::new(facts)))
-        },
+        read_namespace,
     ));
-
     let card_types = watcher(Api::<DeserializeGuard<CardType>>::all(client.clone()), config());
     watches.spawn(follow(
         "cardtypes",
         card_types,
         fed.clone(),
         |knowledge| &knowledge.card_types,
-        |card_type| {
-            let spec = &card_type.0.as_ref().ok()?.spec;
-            Some((spec.card_name.as_str().into(), spec.resource.as_str().into()))
-        },
+        read_card_type,
     ));
 
     let config_maps = watcher(
@@ -111,13 +94,36 @@ pub fn start(client: &Client, namespace: &str, fed: &Fed) -> JoinSet<()> {
     watches
 }
 
+fn read_queue(queue: &DeserializeGuard<Queue>) -> Entry<Arc<QueueFacts>> {
+    if let Err(invalid) = &queue.0 {
+        warn!(queue = queue.name_any(), "the Queue can't be read: {invalid}");
+    }
+    (queue.name_any().into(), Arc::new(QueueFacts::read(&queue.0)))
+}
+
+fn read_group(group: &DeserializeGuard<PodGroup>) -> Entry<Arc<GroupFacts>> {
+    let key = group_key(&group.namespace().unwrap_or_default(), &group.name_any());
+    (key.into(), Arc::new(GroupFacts::read(&group.0)))
+}
+
+fn read_namespace(namespace: &PartialObjectMeta<Namespace>) -> Entry<Arc<NamespaceFacts>> {
+    let facts = NamespaceFacts::read(&namespace.metadata);
+    (namespace.name_any().into(), Arc::new(facts))
+}
+
+/// One that can't be read has no entry: its card is unknown.
+fn read_card_type(card_type: &DeserializeGuard<CardType>) -> Option<Entry<Arc<str>>> {
+    let spec = &card_type.0.as_ref().ok()?.spec;
+    Some((spec.card_name.as_str().into(), spec.resource.as_str().into()))
+}
+
 /// Keeps a store as the API server has the objects.
-async fn follow<K, V: Clone>(
+async fn follow<K, V: Clone, E: Into<Option<Entry<V>>>>(
     kind: &'static str,
     events: impl Stream<Item = watcher::Result<Event<K>>>,
     fed: Fed,
     store: fn(&Knowledge) -> &Store<V>,
-    read: fn(&K) -> Entry<V>,
+    read: fn(&K) -> E,
 ) {
     let store = store(&fed.knowledge);
     let mut events = pin!(events.default_backoff());
@@ -125,18 +131,18 @@ async fn follow<K, V: Clone>(
     while let Some(event) = events.next().await {
         match event {
             Ok(Event::Init) => listed.clear(),
-            Ok(Event::InitApply(object)) => listed.extend(read(&object)),
+            Ok(Event::InitApply(object)) => listed.extend(read(&object).into()),
             Ok(Event::InitDone) => {
                 debug!(kind, count = listed.len(), "listed");
                 store.replace(mem::take(&mut listed));
             }
             Ok(Event::Apply(object)) => {
-                if let Some((key, facts)) = read(&object) {
+                if let Some((key, facts)) = read(&object).into() {
                     store.set(key, facts);
                 }
             }
             Ok(Event::Delete(object)) => {
-                if let Some((key, _)) = read(&object) {
+                if let Some((key, _)) = read(&object).into() {
                     store.remove(&key);
                 }
             }
@@ -204,3 +210,6 @@ fn serve_with(secret: Option<&Secret>, fed: &Fed) {
         None => info!(secret = SECRET, "waiting for the Secret with the serving certificate"),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,201 @@
+use futures::stream;
+use kube::core::Status;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::knowledge::QueueCondition;
+
+type QueueEvent = watcher::Result<Event<DeserializeGuard<Queue>>>;
+
+fn fed() -> Fed {
+    Fed {
+        knowledge: Arc::default(),
+        certificate: Arc::default(),
+        metrics: Arc::default(),
+    }
+}
+
+fn queue(name: &str, selector: &str, more: &Value) -> DeserializeGuard<Queue> {
+    let mut object = json!({"metadata": {"name": name, "annotations": {"card.volcano.sh/namespaces": selector}}});
+    if let (Some(object), Some(more)) = (object.as_object_mut(), more.as_object()) {
+        object.extend(more.clone());
+    }
+    serde_json::from_value(object).unwrap()
+}
+
+fn listed(queues: Vec<DeserializeGuard<Queue>>) -> impl Iterator<Item = QueueEvent> {
+    let listed = queues.into_iter().map(|queue| Ok(Event::InitApply(queue)));
+    [Ok(Event::Init)].into_iter().chain(listed).chain([Ok(Event::InitDone)])
+}
+
+/// An error of the API server as a list gives it.
+fn refused(code: u16) -> QueueEvent {
+    let status = Status::failure("no", "no").with_code(code);
+    Err(watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status))))
+}
+
+async fn follow_queues(fed: &Fed, events: impl IntoIterator<Item = QueueEvent>) {
+    let events = stream::iter(events.into_iter().collect::<Vec<_>>());
+    follow("queues", events, fed.clone(), |knowledge| &knowledge.queues, read_queue).await;
+}
+
+fn selector(fed: &Fed, name: &str) -> Option<String> {
+    fed.knowledge.queues.get(name).map(|facts| facts.selector.to_string())
+}
+
+#[tokio::test]
+async fn a_store_follows_its_watch() {
+    let fed = fed();
+    let none = json!({});
+    let events = listed(vec![queue("a", "x=1", &none), queue("b", "x=1", &none)]).chain([
+        Ok(Event::Apply(queue("a", "x=2", &none))),
+        Ok(Event::Apply(queue("c", "x=3", &none))),
+        Ok(Event::Delete(queue("b", "x=1", &none))),
+    ]);
+    follow_queues(&fed, events).await;
+    assert_eq!(selector(&fed, "a").as_deref(), Some("x=2"));
+    assert_eq!(selector(&fed, "b"), None);
+    assert_eq!(selector(&fed, "c").as_deref(), Some("x=3"));
+    assert!(fed.knowledge.queues.is_listed());
+}
+
+#[tokio::test]
+async fn a_relist_forgets_what_is_gone_and_an_interrupted_one_forgets_nothing() {
+    let fed = fed();
+    let none = json!({});
+    follow_queues(&fed, listed(vec![queue("a", "x=1", &none), queue("b", "x=1", &none)])).await;
+    follow_queues(&fed, [Ok(Event::Init), Ok(Event::InitApply(queue("c", "x=1", &none)))]).await;
+    assert!(
+        selector(&fed, "a").is_some() && selector(&fed, "c").is_none(),
+        "nothing before the list is complete"
+    );
+    let interrupted = [Ok(Event::Init), Ok(Event::InitApply(queue("c", "x=1", &none)))];
+    follow_queues(
+        &fed,
+        interrupted.into_iter().chain(listed(vec![queue("b", "x=1", &none)])),
+    )
+    .await;
+    assert_eq!((selector(&fed, "a"), selector(&fed, "c")), (None, None));
+    assert!(selector(&fed, "b").is_some());
+}
+
+#[tokio::test]
+async fn a_malformed_queue_is_unreadable_and_not_absent() {
+    let fed = fed();
+    let malformed = queue("odd", "team=a", &json!({"spec": {"capability": [1]}}));
+    follow_queues(
+        &fed,
+        listed(vec![
+            malformed,
+            queue("fine", "x", &json!({"status": {"state": "Closed"}})),
+        ]),
+    )
+    .await;
+    let odd = fed.knowledge.queues.get("odd").unwrap();
+    assert!(matches!(odd.condition, QueueCondition::Unreadable(_)), "{odd:?}");
+    assert_eq!(
+        (&*odd.selector, odd.access.is_ok()),
+        ("team=a", true),
+        "who may use it is still known"
+    );
+    let fine = fed.knowledge.queues.get("fine").unwrap();
+    assert_eq!(fine.condition, QueueCondition::NotOpen("Closed".into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_not_installed_has_no_objects_until_it_is() {
+    let fed = fed();
+    follow_queues(&fed, [refused(404)]).await;
+    assert!(fed.knowledge.queues.is_listed(), "readiness does not wait for ever");
+    let later = [refused(404)]
+        .into_iter()
+        .chain(listed(vec![queue("a", "x", &json!({}))]));
+    follow_queues(&fed, later.chain([refused(404)])).await;
+    assert!(
+        selector(&fed, "a").is_some(),
+        "and a failure after the list forgets nothing"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_errors_are_counted_and_nothing_is_taken_for_listed() {
+    let fed = fed();
+    follow_queues(&fed, [refused(403), refused(500)]).await;
+    assert!(!fed.knowledge.queues.is_listed());
+    let metrics = fed.metrics.encode().unwrap();
+    assert!(
+        metrics.contains(r#"cardgate_webhook_watch_errors_total{kind="queues"} 2"#),
+        "{metrics}"
+    );
+}
+
+#[test]
+fn facts_are_read_by_the_names_that_pods_use() {
+    let read = |object: Value| serde_json::from_value::<DeserializeGuard<CardType>>(object).unwrap();
+    let spec = json!({"cardName": "NVIDIA-A100/mps-80g*1/8", "resource": "nvidia.com/gpu.shared", "kind": "MPS"});
+    let card_type = read(json!({"metadata": {"name": "nvidia-a100-mps-80g-1-8-1c9f0d3e"}, "spec": spec}));
+    let entry = read_card_type(&card_type).unwrap();
+    assert_eq!(
+        (&*entry.0, &*entry.1),
+        ("NVIDIA-A100/mps-80g*1/8", "nvidia.com/gpu.shared")
+    );
+    assert_eq!(
+        read_card_type(&read(json!({"metadata": {"name": "x"}, "spec": {}}))),
+        None
+    );
+
+    let group = json!({"metadata": {"name": "g", "namespace": "n"}, "spec": {"queue": "team-a", "minMember": 2}});
+    let (key, facts) = read_group(&serde_json::from_value(group).unwrap());
+    assert_eq!((&*key, facts.queue.as_deref()), ("n/g", Some("team-a")));
+
+    let namespace = json!({"metadata": {"name": "n", "labels": {"team": "a"},
+        "annotations": {"scheduling.volcano.sh/queue-name": "team-a"}}});
+    let (key, facts) = read_namespace(&serde_json::from_value(namespace).unwrap());
+    assert_eq!(
+        (&*key, facts.queue.as_deref(), facts.labels["team"].as_str()),
+        ("n", Some("team-a"), "a")
+    );
+}
+
+#[tokio::test]
+async fn one_object_is_told_as_it_is_and_when_it_is_gone() {
+    let fed = fed();
+    let config = |text: &str| ConfigMap {
+        data: Some([("cardgate.yaml".to_owned(), format!("defaultQueue: {text}"))].into()),
+        ..ConfigMap::default()
+    };
+    let apply = |config_map: Option<&ConfigMap>, fed: &Fed| {
+        configuration::apply(config_map, &fed.knowledge, &fed.metrics);
+    };
+    let default_queue = || fed.knowledge.settings().default_queue.clone();
+    let events = |events: Vec<Event<ConfigMap>>| stream::iter(events.into_iter().map(Ok));
+    follow_one("configmaps", events(vec![Event::Init]), fed.clone(), apply).await;
+    assert!(fed.knowledge.missing().contains(&"configuration"));
+    follow_one(
+        "configmaps",
+        events(vec![Event::Init, Event::InitDone]),
+        fed.clone(),
+        apply,
+    )
+    .await;
+    assert!(
+        !fed.knowledge.missing().contains(&"configuration"),
+        "no ConfigMap is a configuration too"
+    );
+    let changes = vec![
+        Event::Init,
+        Event::InitApply(config("one")),
+        Event::InitDone,
+        Event::Apply(config("two")),
+    ];
+    follow_one("configmaps", events(changes), fed.clone(), apply).await;
+    assert_eq!(default_queue(), "two");
+    follow_one(
+        "configmaps",
+        events(vec![Event::Delete(config("two"))]),
+        fed.clone(),
+        apply,
+    )
+    .await;
+    assert_eq!(default_queue(), "default");
+}
