@@ -99,6 +99,7 @@ impl Instance {
             .env("KUBECONFIG", &self.kubeconfig)
             .env("POD_NAMESPACE", NAMESPACE)
             .env("POD_NAME", &self.name)
+            .env("NO_COLOR", "1")
             .env("METRICS_ADDR", self.metrics.address())
             .env("HEALTH_ADDR", self.health.address())
             .env_remove("KUBERNETES_SERVICE_HOST")
