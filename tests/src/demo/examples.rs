@@ -146,7 +146,13 @@ async fn mps_shared_gpu(stage: &mut Stage<'_>) -> Result<()> {
             &Tally::none().running("NVIDIA-A100/mps-80g*1/8", 16),
         )
         .await;
-    stage.kubectl(&["get", "cardinventory", "a100-mps", "-o", "wide"]).await
+    stage
+        .expect_table(
+            "the node's inventory counts them",
+            &["get", "cardinventory", "a100-mps", "-o", "wide"],
+            &["  16  "],
+        )
+        .await
 }
 
 async fn node_ordering(stage: &mut Stage<'_>) -> Result<()> {
