@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use clap::{ArgAction, Parser};
 use crds::keys::NAMESPACE;
 
+use crate::certificates::Name;
 use crate::logging::LogFormat;
 
 /// Discovers the cards of the cluster, lets waiting pods in within their queues' quotas, and shows what there is.
@@ -42,7 +43,7 @@ pub struct Cli {
 
     /// Further names and addresses in the webhook's certificate, beside those of its Service
     #[arg(long, env = "TLS_EXTRA_SANS", value_delimiter = ',')]
-    pub tls_extra_sans: Vec<String>,
+    pub tls_extra_sans: Vec<Name>,
 
     /// Form of the log
     #[arg(long, env = "LOG_FORMAT", value_enum, default_value = "text")]

@@ -1,6 +1,7 @@
 //! The mind of Cardgate: observes the cluster, decides what may run, and acts.
 
 pub mod act;
+pub mod certificates;
 pub mod cli;
 pub mod cluster;
 pub mod configuration;

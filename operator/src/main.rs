@@ -6,6 +6,7 @@ use anyhow::Context as _;
 use clap::Parser as _;
 use kube::Client;
 use operator::act::Actor;
+use operator::certificates::{CertificateKeeper, Name};
 use operator::cli::Cli;
 use operator::cluster::Kind;
 use operator::configuration::{self, ConfigurationWatch};
@@ -58,13 +59,23 @@ async fn main() -> anyhow::Result<()> {
     };
     let actor = Actor::new(client.clone(), events.clone(), leadership.clone(), Arc::clone(&metrics));
     let mind = Mind::new(actor, reports, Arc::clone(&metrics), Arc::clone(&readiness));
+    let recorder = Recorder::new(client.clone(), cli.instance(), Arc::clone(&metrics));
     let configuration = ConfigurationWatch {
         client: client.clone(),
         namespace: cli.pod_namespace.clone(),
         metrics: Arc::clone(&metrics),
         readiness: Arc::clone(&readiness),
-        recorder: Recorder::new(client.clone(), cli.instance(), metrics),
+        recorder: recorder.clone(),
         leads: leadership.changes(),
+    };
+
+    let keeper = CertificateKeeper {
+        client: client.clone(),
+        namespace: cli.pod_namespace.clone(),
+        names: Name::of_webhook(&cli.pod_namespace, &cli.tls_extra_sans),
+        leadership: leadership.clone(),
+        metrics: Arc::clone(&metrics),
+        recorder: recorder.clone(),
     };
 
     let (thought, no_more_thoughts) = oneshot::channel();
@@ -83,12 +94,20 @@ async fn main() -> anyhow::Result<()> {
     // Reading watches and writing reports are tasks of their own: decisions wait for neither.
     let observing = tokio::spawn(lead(client, leadership, Arc::clone(&readiness), events.clone()));
     let reporting = tokio::spawn(reporter.run(inbox));
+    let certificates = tokio::spawn(async move {
+        if cli.manage_certificates {
+            keeper.run().await;
+        } else {
+            std::future::pending().await
+        }
+    });
     tokio::select! {
         ended = &mut election => return ended.context("the election"),
         ended = served => return ended.context("the health server ended"),
         ended = configuration.run(|configuration| put_in_force(events.clone(), configuration)) => ended?,
         ended = observing => ended.context("the watches ended")?,
         ended = reporting => ended.context("the reporter ended")?,
+        ended = certificates => ended.context("the keeper of certificates ended")?,
         () = mind => {}
     }
     election.await.context("the election")

@@ -1,0 +1,173 @@
+//! What is to be done about certificates, as a pure function of what there is and of time.
+//!
+//! At all times API servers must verify the certificate that the webhook serves. Both sides follow with a delay: API servers
+//! read the bundle of authorities from the webhook configurations, the webhook reads its certificate from a Secret. So an
+//! authority joins the bundle long before it signs, and stays until it expires, when nothing that it signed is valid any
+//! more.
+
+use std::cmp::Reverse;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+/// How long an authority is valid.
+pub const AUTHORITY_LIFETIME: SignedDuration = SignedDuration::from_hours(365 * 24);
+/// How long a serving certificate is valid, unless its authority expires before.
+pub const SERVING_LIFETIME: SignedDuration = SignedDuration::from_hours(90 * 24);
+/// How long an authority is in the bundle before it signs. API servers follow within seconds; an hour covers one that was
+/// cut off for a while.
+pub const OVERLAP: SignedDuration = SignedDuration::from_mins(0);
+/// How much earlier than now a new certificate is valid, for clocks that are behind.
+pub const BACKDATE: SignedDuration = SignedDuration::from_hours(1);
+
+/// When something is valid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Validity {
+    pub not_before: Timestamp,
+    pub not_after: Timestamp,
+}
+
+impl Validity {
+    /// Of something that is made now and ends after `lifetime`, or at `limit`.
+    pub fn new(now: Timestamp, lifetime: SignedDuration, limit: Option<Timestamp>) -> Self {
+        let end = later(now, lifetime);
+        Self {
+            not_before: later(now, -BACKDATE),
+            not_after: limit.map_or(end, |limit| limit.min(end)),
+        }
+    }
+
+    pub fn contains(&self, now: Timestamp) -> bool {
+        self.not_before <= now && now < self.not_after
+    }
+
+    /// When it was made.
+    pub fn made(&self) -> Timestamp {
+        later(self.not_before, BACKDATE)
+    }
+
+    /// When another one is to be made: after two thirds of its time.
+    pub fn renewal(&self) -> Timestamp {
+        later(self.made(), self.made().duration_until(self.not_after) * 2 / 3)
+    }
+}
+
+/// A time after another, or the last that there is.
+fn later(time: Timestamp, after: SignedDuration) -> Timestamp {
+    let end = if after.is_negative() {
+        Timestamp::MIN
+    } else {
+        Timestamp::MAX
+    };
+    time.checked_add(after).unwrap_or(end)
+}
+
+/// An authority, as far as the plan is concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Authority {
+    pub validity: Validity,
+    /// Whether it can sign.
+    pub has_key: bool,
+}
+
+/// What the webhook serves with, as far as the plan is concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Serving {
+    pub validity: Validity,
+    /// Whether one of the authorities verifies it now, for all names of the webhook and no others.
+    pub is_good: bool,
+}
+
+/// One thing to be done. Authorities are named by their place in what the plan was made for; the new one, if any, has the
+/// place behind the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Make an authority.
+    Create,
+    /// Sign a serving certificate.
+    Issue {
+        /// The authority that signs.
+        by: usize,
+    },
+    /// Drop the key of an authority that signs no more.
+    DropKey(usize),
+    /// Drop an authority that has expired.
+    Drop(usize),
+}
+
+/// What is to be done now, and when to ask again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Plan {
+    pub steps: Vec<Step>,
+    pub next: Timestamp,
+}
+
+/// Plans. Applying the steps and asking again yields no steps, until `next`.
+pub(super) fn plan(authorities: &[Authority], serving: Option<Serving>, now: Timestamp) -> Plan {
+    let mut steps = Vec::new();
+    let mut next = vec![later(now, AUTHORITY_LIFETIME)];
+
+    let mut all = authorities.to_vec();
+    let mut signers = signers(&all, now);
+    let renewal = signers.first().map(|newest| all[*newest].validity.renewal());
+    if let Some(renewal) = renewal.filter(|renewal| now < *renewal) {
+        next.push(renewal);
+    } else {
+        steps.push(Step::Create);
+        all.push(Authority {
+            validity: Validity::new(now, AUTHORITY_LIFETIME, None),
+            has_key: true,
+        });
+        signers.insert(0, all.len() - 1);
+    }
+
+    // The newest that has been in the bundle for long enough signs; the ones before it never will again.
+    let may_sign = |signer: &usize| later(all[*signer].validity.made(), OVERLAP);
+    let trusted = signers.iter().position(|signer| may_sign(signer) <= now);
+    next.extend(signers[..trusted.unwrap_or(signers.len())].iter().map(may_sign));
+    if let Some(trusted) = trusted {
+        steps.extend(signers[trusted + 1..].iter().copied().map(Step::DropKey));
+    }
+
+    let good = serving.filter(|serving| serving.is_good && serving.validity.contains(now));
+    let renewal = good.map(|serving| serving.validity.renewal());
+    let signer = match (renewal, trusted) {
+        (Some(renewal), _) if now < renewal => {
+            next.push(renewal);
+            None
+        }
+        (_, Some(trusted)) => Some(signers[trusted]),
+        // There is one that still works, and what would sign another is not trusted yet.
+        (Some(_), None) => {
+            next.extend(good.map(|serving| serving.validity.not_after));
+            None
+        }
+        // What API servers do not trust yet is better than nothing.
+        (None, None) => signers.first().copied(),
+    };
+    if let Some(by) = signer {
+        steps.push(Step::Issue { by });
+        next.push(Validity::new(now, SERVING_LIFETIME, Some(all[by].validity.not_after)).renewal());
+    }
+
+    for (place, authority) in authorities.iter().enumerate() {
+        if authority.validity.not_after <= now {
+            steps.push(Step::Drop(place));
+        } else {
+            next.push(authority.validity.not_after);
+        }
+    }
+    let next = next.into_iter().filter(|time| now < *time).min();
+    Plan {
+        steps,
+        next: next.unwrap_or(now),
+    }
+}
+
+/// The authorities that can sign now, newest first.
+fn signers(authorities: &[Authority], now: Timestamp) -> Vec<usize> {
+    let mut signers: Vec<_> = (0..authorities.len())
+        .filter(|place| authorities[*place].has_key && authorities[*place].validity.contains(now))
+        .collect();
+    signers.sort_by_key(|place| Reverse((authorities[*place].validity.not_before, *place)));
+    signers
+}

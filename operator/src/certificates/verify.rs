@@ -1,0 +1,38 @@
+//! Whether API servers would believe a certificate.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use rustls::RootCertStore;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier as _;
+use rustls::crypto::ring;
+use rustls::pki_types::{CertificateDer, UnixTime};
+
+use super::held::Certificate;
+use super::names::Name;
+
+/// Whether a client that trusts the authorities believes, at that time, that the chain is `name`'s.
+pub(super) fn verifies<'c>(
+    authorities: impl Iterator<Item = &'c Certificate>,
+    chain: &[Certificate],
+    name: &Name,
+    at: Timestamp,
+) -> bool {
+    let mut roots = RootCertStore::empty();
+    // What can't be an authority verifies nothing.
+    roots.add_parsable_certificates(authorities.map(|authority| authority.der.clone()));
+    let provider = Arc::new(ring::default_provider());
+    let (Ok(verifier), Some((leaf, more)), Some(name), Ok(seconds)) = (
+        WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build(),
+        chain.split_first(),
+        name.to_server_name(),
+        u64::try_from(at.as_second()),
+    ) else {
+        return false;
+    };
+    let more: Vec<CertificateDer<'_>> = more.iter().map(|one| one.der.clone()).collect();
+    let at = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+    verifier.verify_server_cert(&leaf.der, &more, &name, &[], at).is_ok()
+}
