@@ -17,7 +17,8 @@ const RESULT_KEPT: &str = "is the result of an admission, which only Cardgate's 
 const REQUEST_KEPT: &str =
     "is never added, changed or removed after the pod's creation, since the pod is charged by it";
 const LABEL_KEPT: &str = "is never added, changed or removed after the pod's creation, since it says where";
-const GROUP_KEPT: &str = "is never changed or removed after it was set, since the pod is charged by it";
+const GROUP_KEPT: &str =
+    "is never changed or removed after it was set, nor added to a pod that has its node, since the pod";
 
 /// A way to write to a pod.
 #[derive(Debug, Clone, Copy)]
@@ -251,7 +252,7 @@ async fn what_a_pod_is_charged_by_is_never_changed_or_removed() -> Outcome {
 }
 
 #[tokio::test]
-async fn a_group_is_added_once() -> Outcome {
+async fn a_group_is_added_once_before_the_pod_is_bound() -> Outcome {
     let cluster = &Cluster::with_policies_only("group").await?;
     cluster.create(held("pod")).await?;
     // As Volcano's controller does for a pod that came without a group.
@@ -274,7 +275,12 @@ async fn a_group_is_added_once() -> Outcome {
         annotation(keys::GROUP_NAME, Value::Null),
         &[removed, GROUP_KEPT],
     )
-    .await
+    .await?;
+    let running = pod("running").spec(|spec| spec.node_name = Some("node-1".to_owned()));
+    cluster.create(running).await?;
+    let added = "annotation scheduling.k8s.io/group-name (\"\" to \"group-a\")";
+    let change = annotation(keys::GROUP_NAME, "group-a");
+    denied(cluster, "running", "added to a bound pod", change, &[added, GROUP_KEPT]).await
 }
 
 #[tokio::test]
