@@ -57,9 +57,9 @@ pub fn build() -> Result<Binaries> {
         }
         Line::Error(text) if text.trim_start().starts_with("Compiling") => {
             compiled += 1;
-            progress.show(&format!("{compiled} crates"));
+            progress.show(&format!("crates compiled: {compiled}"));
         }
-        Line::None if compiled > 0 => progress.show(&format!("{compiled} crates")),
+        Line::None if compiled > 0 => progress.show(&format!("crates compiled: {compiled}")),
         Line::Error(_) | Line::None => {}
     })?;
     if compiled > 0 {
