@@ -15,7 +15,7 @@ pub const AUTHORITY_LIFETIME: SignedDuration = SignedDuration::from_hours(365 * 
 pub const SERVING_LIFETIME: SignedDuration = SignedDuration::from_hours(90 * 24);
 /// How long an authority is in the bundle before it signs. API servers follow within seconds; an hour covers one that was
 /// cut off for a while.
-pub const OVERLAP: SignedDuration = SignedDuration::from_mins(0);
+pub const OVERLAP: SignedDuration = SignedDuration::from_hours(1);
 /// How much earlier than now a new certificate is valid, for clocks that are behind.
 pub const BACKDATE: SignedDuration = SignedDuration::from_hours(1);
 

@@ -86,12 +86,8 @@ fn for_eight_years_every_api_server_believes_every_webhook() {
         history.add(&states, now);
         history.check(&names, now);
         assert!(world.authorities() <= 3, "{} authorities at {now}", world.authorities());
-        authorities.extend(
-            world
-                .bundle
-                .split_inclusive("-----END CERTIFICATE-----\n")
-                .map(str::to_owned),
-        );
+        let certificates = world.bundle.split_inclusive("-----END CERTIFICATE-----\n");
+        authorities.extend(certificates.map(|one| one.trim().to_owned()));
         chains.push(states.last().unwrap().chain.clone());
         // While anything lags behind, and just before the next thing happens.
         for at in [now + LAG, next - SignedDuration::from_secs(1)] {
