@@ -1,0 +1,251 @@
+//! Cardgate's own certificate authority on a real API server, with the rights of the manifests' own service account.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cardgate_tests::cardgate::{Cardgate, NAMESPACE, Settings};
+use cardgate_tests::controlplane::{Account, ControlPlane, Options};
+use cardgate_tests::wait::{self, Seen};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::{Api, Client};
+use operator::certificates::{AUTHORITY_SECRET, CONFIGURATION, CertificateKeeper, Name, SERVING_SECRET};
+use operator::lease::Candidate;
+use operator::metrics::Metrics;
+use operator::recorder::{CONTROLLER, Recorder};
+use rustls::RootCertStore;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier as _;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use serde_json::json;
+use tokio::task::AbortHandle;
+
+type Outcome = anyhow::Result<()>;
+
+/// An operator that does nothing but lead and keep certificates.
+struct Keeping {
+    tasks: [AbortHandle; 2],
+}
+
+impl Keeping {
+    fn start(client: &Client, extra_names: &[&str]) -> Self {
+        let metrics = Arc::new(Metrics::default());
+        let instance = "operator-1".to_owned();
+        let (candidate, leadership) = Candidate::new(
+            client.clone(),
+            NAMESPACE,
+            instance.clone(),
+            Arc::clone(&metrics),
+            Arc::default(),
+        );
+        let extra: Vec<Name> = extra_names
+            .iter()
+            .map(|name| name.parse().expect("a good name"))
+            .collect();
+        let keeper = CertificateKeeper {
+            client: client.clone(),
+            namespace: NAMESPACE.to_owned(),
+            names: Name::of_webhook(NAMESPACE, &extra),
+            leadership,
+            metrics: Arc::clone(&metrics),
+            recorder: Recorder::new(client.clone(), instance, metrics),
+        };
+        let leading = tokio::spawn(candidate.run(std::future::pending()));
+        let keeping = tokio::spawn(keeper.run());
+        Self {
+            tasks: [leading.abort_handle(), keeping.abort_handle()],
+        }
+    }
+}
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+    }
+}
+
+/// What API servers and the webhook see.
+struct Seer {
+    secrets: Api<Secret>,
+    events: Api<Event>,
+    mutating: Api<MutatingWebhookConfiguration>,
+    validating: Api<ValidatingWebhookConfiguration>,
+}
+
+impl Seer {
+    fn new(client: &Client) -> Self {
+        Self {
+            secrets: Api::namespaced(client.clone(), NAMESPACE),
+            events: Api::namespaced(client.clone(), NAMESPACE),
+            mutating: Api::all(client.clone()),
+            validating: Api::all(client.clone()),
+        }
+    }
+
+    /// What every webhook of both configurations trusts.
+    async fn bundles(&self) -> anyhow::Result<Vec<Option<ByteString>>> {
+        let mutating = self.mutating.get(CONFIGURATION).await?.webhooks.unwrap_or_default();
+        let validating = self.validating.get(CONFIGURATION).await?.webhooks.unwrap_or_default();
+        let bundles = mutating.into_iter().map(|webhook| webhook.client_config.ca_bundle);
+        Ok(bundles
+            .chain(validating.into_iter().map(|webhook| webhook.client_config.ca_bundle))
+            .collect())
+    }
+
+    /// Waits until API servers believe the certificate that is served, for `name`, and returns that certificate.
+    async fn believed(&self, name: &'static str) -> anyhow::Result<Vec<u8>> {
+        wait::eventually(
+            format!("a certificate for {name} that is believed"),
+            wait::PATIENCE,
+            async || {
+                let Some(serving) = self
+                    .secrets
+                    .get_opt(SERVING_SECRET)
+                    .await?
+                    .and_then(|secret| secret.data)
+                else {
+                    return Ok(Seen::NotYet("no Secret".to_owned()));
+                };
+                let chain = &serving["tls.crt"].0;
+                let bundles = self.bundles().await?;
+                assert!(bundles.len() >= 2, "{bundles:?}");
+                let all_believe = bundles
+                    .iter()
+                    .all(|bundle| bundle.as_ref().is_some_and(|bundle| believes(&bundle.0, chain, name)));
+                Ok(if all_believe {
+                    Seen::Done(chain.clone())
+                } else {
+                    Seen::NotYet("some webhook's caBundle does not fit".to_owned())
+                })
+            },
+        )
+        .await
+    }
+
+    /// Waits for an event of this kind whose text contains `part`.
+    async fn event(&self, kind: &str, part: &str) -> Outcome {
+        let own = ListParams::default().fields(&format!("reportingController={CONTROLLER}"));
+        wait::eventually(format!("an event with {part:?}"), wait::PATIENCE, async || {
+            let events = self.events.list(&own).await?.items;
+            let found = events.iter().any(|event| {
+                event.type_.as_deref() == Some(kind) && event.note.as_deref().is_some_and(|note| note.contains(part))
+            });
+            Ok(Seen::when(
+                found,
+                format!("{:?}", events.iter().map(|event| &event.note).collect::<Vec<_>>()),
+            ))
+        })
+        .await
+    }
+
+    async fn versions(&self) -> anyhow::Result<Vec<Option<String>>> {
+        Ok(vec![
+            self.secrets.get(AUTHORITY_SECRET).await?.metadata.resource_version,
+            self.secrets.get(SERVING_SECRET).await?.metadata.resource_version,
+            self.mutating.get(CONFIGURATION).await?.metadata.resource_version,
+            self.validating.get(CONFIGURATION).await?.metadata.resource_version,
+        ])
+    }
+}
+
+fn believes(bundle: &[u8], chain: &[u8], name: &'static str) -> bool {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(CertificateDer::pem_slice_iter(bundle).filter_map(Result::ok));
+    let Ok(verifier) = WebPkiServerVerifier::builder(Arc::new(roots)).build() else {
+        return false;
+    };
+    let Ok(leaf) = CertificateDer::from_pem_slice(chain) else {
+        return false;
+    };
+    let name = ServerName::try_from(name).expect("a good name");
+    verifier
+        .verify_server_cert(&leaf, &[], &name, &[], UnixTime::now())
+        .is_ok()
+}
+
+#[tokio::test]
+async fn api_servers_believe_the_webhook_whatever_happens_to_secrets_and_configurations() -> Outcome {
+    let plane = ControlPlane::start(Options::default().without_kwok().without_scheduler()).await?;
+    Cardgate::install(&plane, &Settings::default()).await?;
+    let client = plane.client_of_account(&Account::new(NAMESPACE, "operator")).await?;
+    let seer = Seer::new(&plane.client().await?);
+
+    let keeping = Keeping::start(&client, &["127.0.0.1"]);
+    for name in [
+        "127.0.0.1",
+        "webhook.cardgate-system.svc",
+        "webhook.cardgate-system.svc.cluster.local",
+    ] {
+        seer.believed(name).await?;
+    }
+    let serving = seer.secrets.get(SERVING_SECRET).await?;
+    assert_eq!(serving.type_.as_deref(), Some("kubernetes.io/tls"));
+    assert!(serving.data.is_some_and(|data| data.contains_key("ca.crt")));
+    seer.event("Normal", "a new certificate authority").await?;
+
+    // What is in order is not written again.
+    let versions = seer.versions().await?;
+    wait::holds("nothing is written", Duration::from_secs(2), async || {
+        let now = seer.versions().await?;
+        Ok(Seen::when(now == versions, format!("{now:?} instead of {versions:?}")))
+    })
+    .await?;
+
+    // As after `kubectl replace`, or an apply that knows of no caBundle: repaired within a second.
+    let no_bundle = json!([{ "op": "remove", "path": "/webhooks/0/clientConfig/caBundle" }]);
+    let no_bundle = Patch::Json::<()>(serde_json::from_value(no_bundle)?);
+    let begin = Instant::now();
+    seer.mutating
+        .patch(CONFIGURATION, &PatchParams::default(), &no_bundle)
+        .await?;
+    seer.validating
+        .patch(CONFIGURATION, &PatchParams::default(), &no_bundle)
+        .await?;
+    let served = seer.believed("127.0.0.1").await?;
+    assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+
+    // The webhook's Secret is lost: another certificate of the same authority.
+    seer.secrets.delete(SERVING_SECRET, &DeleteParams::default()).await?;
+    assert_ne!(seer.believed("127.0.0.1").await?, served);
+
+    // The authority is garbled: another one signs, and until it does the certificate stays believed.
+    let served = seer.believed("127.0.0.1").await?;
+    let garbage = Patch::Merge(json!({ "data": { "ca.crt": ByteString(b"garbage".to_vec()) } }));
+    seer.secrets
+        .patch(AUTHORITY_SECRET, &PatchParams::default(), &garbage)
+        .await?;
+    seer.event("Warning", "ca.crt holds no certificate").await?;
+    assert_eq!(seer.believed("127.0.0.1").await?, served);
+    let garbage = Patch::Merge(json!({ "data": { "tls.key": ByteString(b"garbage".to_vec()) } }));
+    seer.secrets
+        .patch(SERVING_SECRET, &PatchParams::default(), &garbage)
+        .await?;
+    seer.event("Warning", "tls.key does not hold a private key").await?;
+    assert_ne!(seer.believed("127.0.0.1").await?, served);
+
+    // Started again with other names.
+    drop(keeping);
+    let _keeping = Keeping::start(&client, &["webhook.example"]);
+    let served = seer.believed("webhook.example").await?;
+    assert!(
+        seer.bundles()
+            .await?
+            .iter()
+            .flatten()
+            .all(|bundle| !believes(&bundle.0, &served, "127.0.0.1"))
+    );
+
+    // An immutable Secret can't be mended: somebody has to know.
+    let immutable = Patch::Merge(json!({ "immutable": true, "data": { "tls.crt": ByteString(b"x".to_vec()) } }));
+    seer.secrets
+        .patch(SERVING_SECRET, &PatchParams::default(), &immutable)
+        .await?;
+    seer.event("Warning", "delete it so that it is made anew").await?;
+    seer.secrets.delete(SERVING_SECRET, &DeleteParams::default()).await?;
+    seer.believed("webhook.example").await?;
+    Ok(())
+}
