@@ -98,7 +98,7 @@ async fn main() -> anyhow::Result<()> {
         if cli.manage_certificates {
             keeper.run().await;
         } else {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     });
     tokio::select! {
