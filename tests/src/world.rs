@@ -3,7 +3,7 @@
 //! Tests that share it keep out of each other's way by their own namespace, queues and card names. Those that kill,
 //! reconfigure or measure Cardgate start their own.
 
-use anyhow::Result;
+use anyhow::{Error, Result};
 use tokio::sync::OnceCell;
 
 use crate::cardgate::Cardgate;
@@ -32,9 +32,11 @@ impl World {
         Ok(Self { cardgate, plane })
     }
 
-    /// The world that all tests of this process share. It ends with the process.
+    /// The world that all tests of this process share. It ends with the process. If it fails to start, it fails for all
+    /// tests: trying again for each would take minutes to say the same.
     pub async fn shared() -> Result<&'static Self> {
-        static SHARED: OnceCell<World> = OnceCell::const_new();
-        SHARED.get_or_try_init(Self::start).await
+        static SHARED: OnceCell<Result<World, String>> = OnceCell::const_new();
+        let start = async || Self::start().await.map_err(|error| format!("{error:#}"));
+        SHARED.get_or_init(start).await.as_ref().map_err(Error::msg)
     }
 }
