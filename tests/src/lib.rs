@@ -26,6 +26,7 @@ pub mod nodes;
 mod ports;
 pub mod process;
 mod progress;
+pub mod scenario;
 pub mod tally;
 pub mod wait;
 pub mod workloads;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use crds::keys;
-use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec};
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, StatefulSet, StatefulSetSpec};
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use k8s_openapi::api::core::v1::{
     Container, Pod, PodSchedulingGate, PodSpec, PodTemplateSpec, ResourceRequirements, Toleration,
@@ -158,6 +158,21 @@ impl PodBuilder {
                 selector: self.selector(),
                 template: self.template(None),
                 ..DeploymentSpec::default()
+            }),
+            status: None,
+        }
+    }
+
+    /// A `StatefulSet` of such pods, under the same name. It makes a pod when the one before is Ready.
+    pub fn stateful_set(self, replicas: i32) -> StatefulSet {
+        StatefulSet {
+            metadata: self.owner_metadata(),
+            spec: Some(StatefulSetSpec {
+                replicas: Some(replicas),
+                selector: self.selector(),
+                service_name: self.metadata.name.clone(),
+                template: self.template(None),
+                ..StatefulSetSpec::default()
             }),
             status: None,
         }
