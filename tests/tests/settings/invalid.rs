@@ -1,0 +1,76 @@
+//! Configurations that can't be read.
+
+use cardgate_tests::cardgate::{Cardgate, Instance, NAMESPACE};
+use cardgate_tests::nodes;
+use cardgate_tests::scenario::Scenario;
+use cardgate_tests::tally::Tally;
+use cardgate_tests::wait::{self, Seen};
+use crds::keys::CONFIG_MAP;
+use k8s_openapi::api::core::v1::Event;
+use kube::Api;
+use kube::api::ListParams;
+
+use crate::{Outcome, capacity_card, configured};
+
+/// Waits until readiness and the metric tell that the newest configuration is not in force, and why.
+async fn tells(instance: &Instance, part: &str) -> Outcome {
+    wait::eventually(format!("{} to tell", instance.name()), wait::PATIENCE, async || {
+        let (status, text) = instance.readiness().await?;
+        let valid = instance.metric("cardgate_config_valid").await?;
+        let told = status == 200 && text.contains(part) && valid == Some(0.0);
+        Ok(Seen::when(told, format!("{status} {text}, valid: {valid:?}")))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn an_invalid_configuration_leaves_the_last_good_one_in_force_and_is_told_everywhere() -> Outcome {
+    let (world, _turn) = configured(Some(&capacity_card(true)), None).await?;
+    let (operator, webhook) = (world.cardgate.operator(), world.cardgate.webhook());
+    let good = (operator.generation().await?, webhook.generation().await?);
+    let invalid = capacity_card(true).replace("true", "perhaps");
+    Cardgate::write_configuration(&world.plane, Some(&invalid), Some("requireCardName: true\n")).await?;
+    for instance in [operator, webhook] {
+        tells(instance, "cardUnlimitedCpuMemory").await?;
+    }
+    assert_eq!((operator.generation().await?, webhook.generation().await?), good);
+    let events: Api<Event> = Api::namespaced(world.plane.client().await?, NAMESPACE);
+    let about = ListParams::default().fields(&format!("involvedObject.name={CONFIG_MAP},reason=InvalidConfiguration"));
+    wait::eventually("the event", wait::PATIENCE, async || {
+        let found = events.list(&about).await?.items;
+        let texts: Vec<_> = found.iter().filter_map(|event| event.message.as_deref()).collect();
+        let told = texts.iter().any(|text| {
+            ["volcano-scheduler.conf", "cardUnlimitedCpuMemory", "perhaps"]
+                .iter()
+                .all(|part| text.contains(part))
+        });
+        Ok(Seen::when(told, format!("{texts:?}")))
+    })
+    .await?;
+
+    // Neither half of it is in force: CPU is not counted, and card names are not required.
+    let scenario = Scenario::begin(world, "last-good").await?;
+    let card = scenario.card("NVIDIA-A100");
+    scenario.nodes(&[nodes::nvidia("last-good", &card, 8, 81_920)]).await?;
+    scenario.apply_queue(scenario.queue().quota(&card, 8)).await?;
+    let web = scenario.gpu_pod("web", &card, 1).request("cpu", 4);
+    scenario.create(&web.build()).await?;
+    scenario.expect("web", &Tally::none().running(&card, 1)).await?;
+    scenario
+        .create(&scenario.pod("unnamed").request("nvidia.com/gpu", 1).build())
+        .await?;
+
+    // A good one is in force at once, and everything says so.
+    let good = capacity_card(false);
+    world.cardgate.configure(&world.plane, Some(&good), None).await?;
+    for instance in [operator, webhook] {
+        assert_eq!(instance.metric("cardgate_config_valid").await?, Some(1.0));
+        let (status, text) = instance.readiness().await?;
+        assert!(status == 200 && !text.contains("invalid"), "{status} {text}");
+    }
+    let next = scenario.gpu_pod("next", &card, 1).request("cpu", 4);
+    scenario.create(&next.build()).await?;
+    scenario
+        .expect("next", &Tally::none().waiting("InsufficientCPUQuota", 1))
+        .await
+}
