@@ -39,6 +39,8 @@ pub enum CertificateError {
 pub(super) struct Certificate {
     pub der: CertificateDer<'static>,
     pub validity: Validity,
+    /// Whether API servers can be told to trust it: a certificate of an authority, signed by itself. They refuse a bundle
+    /// in which a single one is unsound, so what was altered by a single bit has to be found here.
     pub is_authority: bool,
     /// The names that it is for: sorted, each once.
     pub names: Vec<Name>,
@@ -60,7 +62,7 @@ impl Certificate {
                 not_before: time(parsed.validity().not_before)?,
                 not_after: time(parsed.validity().not_after)?,
             },
-            is_authority: parsed.is_ca(),
+            is_authority: parsed.is_ca() && parsed.verify_signature(None).is_ok() && verify::is_sound(&der),
             names,
             public_key: parsed.public_key().raw.to_vec(),
             der,

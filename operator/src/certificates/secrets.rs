@@ -82,7 +82,10 @@ fn read_authorities(secret: Option<&Secret>) -> (Vec<Authority>, Option<&'static
         );
     }
     if !certificates.iter().all(|certificate| certificate.is_authority) {
-        return (Vec::new(), Some("ca.crt holds a certificate that can't sign others"));
+        return (
+            Vec::new(),
+            Some("ca.crt holds a certificate that is none of a sound authority"),
+        );
     }
     let (mut keys, mut bad) = match private_keys(keys) {
         Some(keys) => (keys, None),

@@ -13,6 +13,11 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use super::held::Certificate;
 use super::names::Name;
 
+/// Whether a client can trust the certificate as an authority.
+pub(super) fn is_sound(authority: &CertificateDer<'static>) -> bool {
+    RootCertStore::empty().add(authority.clone()).is_ok()
+}
+
 /// Whether a client that trusts the authorities believes, at that time, that the chain is `name`'s.
 pub(super) fn verifies<'c>(
     authorities: impl Iterator<Item = &'c Certificate>,

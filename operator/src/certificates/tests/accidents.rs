@@ -48,6 +48,18 @@ fn whatever_happens_to_the_authority_the_webhook_is_believed_again() {
             None,
         ),
         (
+            "bundle altered by one bit",
+            |world| {
+                let mut altered = pem::parse(&world.bundle).unwrap().into_contents();
+                let last = altered.len() - 1;
+                altered[last] ^= 1;
+                let altered = pem::encode(&pem::Pem::new("CERTIFICATE", altered));
+                set(&mut world.authority, "ca.crt", &altered);
+            },
+            Some("ca.crt"),
+            None,
+        ),
+        (
             "bundle of a certificate that is no authority",
             |world| {
                 let leaf = text(world.serving.as_ref(), "tls.crt").to_owned();
