@@ -121,9 +121,16 @@ async fn an_admission_is_one_write_and_so_is_each_thing_that_a_waiting_pod_is_to
     scenario.create(&scenario.gpu_pod("late", &card, 1).build()).await?;
     scenario.waits("late", "InsufficientScalarQuota").await?;
     scenario.events("late", "InsufficientScalarQuota").await?;
-    // Numbers that change and reasons that do not: another quota is used up as soon as it is there.
+    // One more may come in, and one more waits.
     scenario.apply_queue(scenario.queue().quota(&card, 7)).await?;
+    scenario.expect("late", &Tally::none().running(&card, 1)).await?;
     scenario.scale("web", 7).await?;
+    scenario
+        .expect(
+            "web",
+            &Tally::none().running(&card, 6).waiting("InsufficientScalarQuota", 1),
+        )
+        .await?;
     let counts = async || {
         let written = writes(plane, before)?;
         let count = |what: &str| written.iter().filter(|write| write.starts_with(what)).count();
@@ -134,14 +141,7 @@ async fn an_admission_is_one_write_and_so_is_each_thing_that_a_waiting_pod_is_to
             count("create pods/eviction "),
         ))
     };
-    // The late pod came first; then the seventh of the Deployment waits, and is told.
-    scenario.expect("late", &Tally::none().running(&card, 1)).await?;
-    scenario
-        .expect(
-            "web",
-            &Tally::none().running(&card, 6).waiting("InsufficientScalarQuota", 1),
-        )
-        .await?;
+    // Each that waited has a condition for it, and the one that was let in afterwards a second.
     wait::eventually("7 admissions, 3 conditions and 2 events", wait::PATIENCE, async || {
         let now = counts().await?;
         Ok(Seen::when(now == (7, 3, 2, 0), format!("{now:?}")))
