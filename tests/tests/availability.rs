@@ -8,6 +8,7 @@ use cardgate_tests::tally::{NO_CARD, Tally};
 use cardgate_tests::wait::{self, Seen};
 use cardgate_tests::workloads::{pod, queue};
 use cardgate_tests::world::World;
+use crds::keys;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
@@ -132,6 +133,41 @@ async fn what_ran_before_cardgate_came_is_charged_and_left_alone() -> Outcome {
     plane
         .await_pods("default", "after", &Tally::none().running(card, 1))
         .await
+}
+
+#[tokio::test]
+async fn a_queue_that_got_past_the_door_unreadable_is_reported_and_stops_no_other() -> Outcome {
+    let world = World::start().await?;
+    let (scenario, card) = burst(&world).await?;
+    let kubectl = world.plane.kubectl();
+    kubectl
+        .run(["delete", "validatingwebhookconfiguration", "cardgate"])
+        .await?;
+    let bad = queue("bad")
+        .annotation(keys::CARD_QUOTA, r#"{"A100": 1, "A100": 2}"#)
+        .build();
+    // The API server forgets the configuration some time after it is gone.
+    wait::eventually("the queue to be taken", wait::PATIENCE, async || {
+        world.plane.apply(&bad).await?;
+        Ok(Seen::Done(()))
+    })
+    .await?;
+    let in_bad = scenario.gpu_pod("in-bad", &card, 1).queue("bad").build();
+    scenario.create(&in_bad).await?;
+    let condition = scenario.waits("in-bad", "QueueInvalid").await?;
+    let message = condition.message.unwrap_or_default();
+    for part in ["queue bad can't be used until it is mended", "\"A100\" appears twice"] {
+        assert!(message.contains(part), "{part:?} is missing: {message}");
+    }
+    scenario.create(&scenario.gpu_pod("in-good", &card, 1).build()).await?;
+    scenario.expect("in-good", &Tally::none().running(&card, 1)).await?;
+    wait::eventually("the usage to say so", wait::PATIENCE, async || {
+        let shown = kubectl.run(["get", "cardusage", "bad", "--no-headers"]).await?;
+        Ok(Seen::when(shown.contains("QueueInvalid"), shown))
+    })
+    .await?;
+    world.plane.apply(&queue("bad").quota(&card, 1).build()).await?;
+    scenario.expect("in-bad", &Tally::none().running(&card, 1)).await
 }
 
 #[tokio::test]

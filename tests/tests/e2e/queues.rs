@@ -39,6 +39,47 @@ async fn a_pod_waits_for_a_queue_that_is_created_late() -> Outcome {
 }
 
 #[tokio::test]
+async fn a_queue_that_is_closed_takes_no_pods_until_it_is_opened() -> Outcome {
+    let scenario = Scenario::begin(World::shared().await?, "closed-queue").await?;
+    let card = scenario.card("NVIDIA-A100");
+    scenario
+        .nodes(&[nodes::nvidia("closed-queue", &card, 8, 81_920)])
+        .await?;
+    scenario.apply_queue(scenario.queue().quota(&card, 8)).await?;
+    scenario.create(&scenario.gpu_pod("early", &card, 1).build()).await?;
+    scenario.expect("early", &pods().running(&card, 1)).await?;
+    // Volcano keeps the state of its queues in their status.
+    let set_state = async |state: &str| {
+        let patch = json!({ "status": { "state": state } }).to_string();
+        let args = [
+            "patch",
+            "queue",
+            scenario.name(),
+            "--subresource=status",
+            "--type=merge",
+            "-p",
+            &patch,
+        ];
+        scenario.plane().kubectl().run(args).await
+    };
+    set_state("Closed").await?;
+    wait::eventually("a warning", wait::PATIENCE, async || {
+        let text = serde_json::to_string(&scenario.gpu_pod("probe", &card, 1).build())?;
+        let args = ["-n", scenario.name(), "create", "--dry-run=server", "-f", "-"];
+        let answer = scenario.plane().kubectl().output(args, Some(&text)).await?;
+        let told = String::from_utf8_lossy(&answer.stderr).into_owned();
+        let warned = told.contains("queue \"closed-queue\" is not open (its state is \"Closed\")");
+        Ok(Seen::when(answer.status.success() && warned, told))
+    })
+    .await?;
+    scenario.create(&scenario.gpu_pod("late", &card, 1).build()).await?;
+    scenario.waits("late", "QueueNotOpen").await?;
+    scenario.expect("early", &pods().running(&card, 1)).await?;
+    set_state("Open").await?;
+    scenario.expect("late", &pods().running(&card, 1)).await
+}
+
+#[tokio::test]
 async fn a_pod_behind_a_foreign_gate_holds_no_quota_until_that_gate_is_gone() -> Outcome {
     let scenario = Scenario::begin(World::shared().await?, "foreign-gate").await?;
     let card = scenario.card("NVIDIA-A100");

@@ -10,8 +10,10 @@ use k8s_openapi::api::batch::v1::{
     Job, PodFailurePolicy, PodFailurePolicyOnPodConditionsPattern, PodFailurePolicyRule,
 };
 use k8s_openapi::api::core::v1::{Event, PersistentVolumeClaimVolumeSource, Pod, Volume};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use kube::api::ListParams;
+use serde_json::json;
 
 use crate::{NO_QUOTA, Outcome, configured};
 
@@ -201,5 +203,37 @@ async fn a_reservation_that_the_scheduler_does_not_use_is_given_back() -> Outcom
             .deletion_timestamp
             .is_none()
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_deleted_pod_holds_its_quota_for_a_limited_time() -> Outcome {
+    let (world, _turn) = configured(None, Some("terminatingTimeout: 1s\n")).await?;
+    let scenario = Scenario::begin(world, "terminating").await?;
+    let card = scenario.card("NVIDIA-A100");
+    scenario
+        .nodes(&[nodes::nvidia("terminating", &card, 8, 81_920)])
+        .await?;
+    scenario.apply_queue(scenario.queue().quota(&card, 1)).await?;
+    let stuck = scenario
+        .gpu_pod("stuck", &card, 1)
+        .spec(|spec| spec.termination_grace_period_seconds = Some(1));
+    let mut stuck = stuck.build();
+    stuck.metadata.finalizers = Some(vec!["example.com/never".to_owned()]);
+    scenario.create(&stuck).await?;
+    scenario.expect("stuck", &Tally::none().running(&card, 1)).await?;
+    scenario.create(&scenario.gpu_pod("next", &card, 1).build()).await?;
+    scenario.waits("next", NO_QUOTA).await?;
+    scenario.delete::<Pod>("stuck").await?;
+    scenario.expect("next", &Tally::none().running(&card, 1)).await?;
+    // The deletion's time includes the grace period.
+    let stuck = scenario.api::<Pod>().get("stuck").await?.metadata;
+    let ended = stuck
+        .deletion_timestamp
+        .map(|time| time.0 + SignedDuration::from_secs(1));
+    let now = Timestamp::now();
+    assert!(ended.is_some_and(|ended| ended <= now), "{ended:?}, now {now}");
+    let release = json!({ "metadata": { "finalizers": null } });
+    scenario.change::<Pod>("stuck", release).await?;
     Ok(())
 }
