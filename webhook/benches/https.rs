@@ -78,8 +78,8 @@ fn serve() -> Result<(SocketAddr, CertificateDer<'static>)> {
     let (tell, told) = mpsc::channel();
     thread::spawn(move || {
         rt::System::new().block_on(async move {
-            let door = world.door.clone();
-            let server = HttpServer::new(move || App::new().configure(routes(door.clone())))
+            let (door, health) = (world.door.clone(), world.health());
+            let server = HttpServer::new(move || App::new().configure(routes(door.clone(), health.clone())))
                 .workers(1)
                 .disable_signals()
                 .bind_rustls_0_23("127.0.0.1:0", server_config(certificate)?)?;

@@ -40,13 +40,13 @@ fn mutate_a_managed_pod(bencher: Bencher<'_, '_>) {
     );
 }
 
-/// A managed pod in a queue that only some namespaces may use, named by its namespace.
+/// A managed pod that gets the default queue, after its namespace was looked at.
 #[divan::bench]
 fn mutate_a_managed_pod_without_a_queue(bencher: Bencher<'_, '_>) {
     bench(bencher, Endpoint::Mutate, &[(CARD_NAME, "NVIDIA-A100")], true);
 }
 
-/// The same pod, when the API server calls again.
+/// A managed pod, judged without being written on.
 #[divan::bench]
 fn validate_a_managed_pod(bencher: Bencher<'_, '_>) {
     bench(

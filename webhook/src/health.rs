@@ -30,13 +30,18 @@ impl Health {
         self.draining.store(true, Ordering::Release);
     }
 
+    /// Whether no new requests should come.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+
     /// Whether requests should come, and a text that says why not, or what else there is to know.
     pub fn readiness(&self) -> (bool, String) {
         let mut missing = self.knowledge.missing();
         if !self.certificate.is_present() {
             missing.push("serving certificate");
         }
-        let draining = self.draining.load(Ordering::Acquire);
+        let draining = self.is_draining();
         let ready = missing.is_empty() && !draining;
         let mut text = match (draining, ready) {
             (true, _) => "not ready: shutting down\n".to_owned(),

@@ -98,7 +98,8 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
     let lookups = Arc::new(ApiLookups::new(client.clone()));
     let door = Arc::new(Door::new(fed.knowledge.clone(), lookups, options, fed.metrics.clone()));
 
-    let reviews = HttpServer::new(move || App::new().configure(server::routes(door.clone())))
+    let drained = health.clone();
+    let reviews = HttpServer::new(move || App::new().configure(server::routes(door.clone(), drained.clone())))
         .workers(flags.workers.unwrap_or_else(default_workers).max(1))
         .keep_alive(KEEP_ALIVE)
         .shutdown_timeout(SHUTDOWN_TIMEOUT.as_secs())

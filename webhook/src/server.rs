@@ -20,10 +20,11 @@ pub const MAX_BODY: usize = 8 * 1024 * 1024;
 const JSON: &str = "application/json";
 
 /// The routes that the API server calls.
-pub fn routes(door: Arc<Door>) -> impl FnOnce(&mut ServiceConfig) {
+pub fn routes(door: Arc<Door>, health: Arc<Health>) -> impl FnOnce(&mut ServiceConfig) {
     move |config| {
         config
             .app_data(Data::from(door))
+            .app_data(Data::from(health))
             .route(Endpoint::Mutate.path(), web::post().to(mutate))
             .route(Endpoint::Validate.path(), web::post().to(validate));
     }
@@ -41,15 +42,21 @@ pub fn diagnostics(health: Arc<Health>, metrics: Arc<Metrics>) -> impl FnOnce(&m
     }
 }
 
-async fn mutate(request: HttpRequest, payload: Payload, door: Data<Door>) -> HttpResponse {
-    review(Endpoint::Mutate, &request, payload, &door).await
+async fn mutate(request: HttpRequest, payload: Payload, door: Data<Door>, health: Data<Health>) -> HttpResponse {
+    review(Endpoint::Mutate, &request, payload, &door, &health).await
 }
 
-async fn validate(request: HttpRequest, payload: Payload, door: Data<Door>) -> HttpResponse {
-    review(Endpoint::Validate, &request, payload, &door).await
+async fn validate(request: HttpRequest, payload: Payload, door: Data<Door>, health: Data<Health>) -> HttpResponse {
+    review(Endpoint::Validate, &request, payload, &door, &health).await
 }
 
-async fn review(endpoint: Endpoint, request: &HttpRequest, payload: Payload, door: &Door) -> HttpResponse {
+async fn review(
+    endpoint: Endpoint,
+    request: &HttpRequest,
+    payload: Payload,
+    door: &Door,
+    health: &Health,
+) -> HttpResponse {
     let start = Instant::now();
     let reply = match read(request, payload).await {
         Ok(body) => door.answer(endpoint, &body).await,
@@ -66,6 +73,10 @@ async fn review(endpoint: Endpoint, request: &HttpRequest, payload: Payload, doo
         response.content_type(JSON);
     } else {
         response.content_type(ContentType::plaintext());
+    }
+    if health.is_draining() {
+        // Connections outlive the endpoint that led to this replica; so the API servers are sent to another one by one.
+        response.force_close();
     }
     response.body(reply.body)
 }

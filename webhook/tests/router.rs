@@ -24,7 +24,7 @@ fn managed() -> Vec<u8> {
 
 /// Status, content type and body of the answer to a POST.
 async fn post(world: &World, path: &str, content_type: Option<&str>, body: Vec<u8>) -> (StatusCode, String, Vec<u8>) {
-    let app = init_service(App::new().configure(routes(world.door.clone()))).await;
+    let app = init_service(App::new().configure(routes(world.door.clone(), world.health()))).await;
     let mut request = TestRequest::post().uri(path).set_payload(body);
     if let Some(content_type) = content_type {
         request = request.insert_header(("content-type", content_type));
@@ -114,7 +114,7 @@ async fn what_is_no_review_is_told_so() {
 #[actix_web::test]
 async fn only_posts_are_reviews() {
     let world = World::new();
-    let app = init_service(App::new().configure(routes(world.door.clone()))).await;
+    let app = init_service(App::new().configure(routes(world.door.clone(), world.health()))).await;
     let response = call_service(&app, TestRequest::get().uri("/mutate").to_request()).await;
     assert!(response.status().is_client_error());
 }
@@ -171,8 +171,7 @@ async fn requests_and_refusals_are_counted() {
     for body in [managed(), managed(), refused, b"{}".to_vec()] {
         post(&world, "/mutate", Some("application/json"), body).await;
     }
-    let health = Arc::new(Health::new(world.knowledge.clone(), Arc::default()));
-    let (status, text) = get(&world, &health, "/metrics").await;
+    let (status, text) = get(&world, &world.health(), "/metrics").await;
     assert_eq!(status, StatusCode::OK);
     for line in [
         r#"cardgate_webhook_request_duration_seconds_count{path="/mutate",outcome="patched"} 2"#,

@@ -16,13 +16,14 @@ use crds::keys::QUEUE_NAME;
 use k8s_openapi::ByteString;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use webhook::health::Health;
 use webhook::server::routes;
 use webhook::tls::{ServingCertificate, provider, server_config};
 
 /// Serves the door on a port of its own.
-fn serve(world: &World, certificate: Arc<ServingCertificate>) -> (SocketAddr, ServerHandle) {
-    let door = world.door.clone();
-    let server = HttpServer::new(move || App::new().configure(routes(door.clone())))
+fn serve(world: &World, health: &Arc<Health>, certificate: Arc<ServingCertificate>) -> (SocketAddr, ServerHandle) {
+    let (door, health) = (world.door.clone(), health.clone());
+    let server = HttpServer::new(move || App::new().configure(routes(door.clone(), health.clone())))
         .workers(1)
         .shutdown_timeout(1)
         .disable_signals()
@@ -35,8 +36,9 @@ fn serve(world: &World, certificate: Arc<ServingCertificate>) -> (SocketAddr, Se
     (address, handle)
 }
 
-/// Asks for a review over a new connection that trusts `root` alone; the answer, or why there is none.
-fn ask(address: SocketAddr, root: &rcgen::Certificate) -> Result<String, String> {
+/// Asks for a review over a new connection that trusts `root` alone, and reads until it is closed; the answer, or why there
+/// is none.
+fn ask(address: SocketAddr, root: &rcgen::Certificate, connection: &str) -> Result<String, String> {
     let mut roots = RootCertStore::empty();
     roots.add(root.der().clone()).unwrap();
     let config = ClientConfig::builder_with_provider(Arc::new(provider()))
@@ -45,11 +47,11 @@ fn ask(address: SocketAddr, root: &rcgen::Certificate) -> Result<String, String>
         .with_root_certificates(roots)
         .with_no_client_auth();
     let name = ServerName::try_from("webhook.cardgate-system.svc").unwrap();
-    let connection = ClientConnection::new(Arc::new(config), name).unwrap();
-    let mut stream = StreamOwned::new(connection, TcpStream::connect(address).unwrap());
+    let client = ClientConnection::new(Arc::new(config), name).unwrap();
+    let mut stream = StreamOwned::new(client, TcpStream::connect(address).unwrap());
     let body = pod_review(&pod(&[(QUEUE_NAME, "team-a")], &[])).to_string();
     let request = format!(
-        "POST /mutate HTTP/1.1\r\nhost: webhook\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        "POST /mutate HTTP/1.1\r\nhost: webhook\r\nconnection: {connection}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     );
     stream
@@ -61,14 +63,16 @@ fn ask(address: SocketAddr, root: &rcgen::Certificate) -> Result<String, String>
 }
 
 async fn asked(address: SocketAddr, root: Arc<rcgen::Certificate>) -> Result<String, String> {
-    rt::task::spawn_blocking(move || ask(address, &root)).await.unwrap()
+    rt::task::spawn_blocking(move || ask(address, &root, "close"))
+        .await
+        .unwrap()
 }
 
 #[actix_web::test]
 async fn a_new_certificate_is_served_without_a_restart_and_a_bad_one_never() {
     let world = World::new();
     let serving = Arc::new(ServingCertificate::default());
-    let (address, handle) = serve(&world, serving.clone());
+    let (address, handle) = serve(&world, &world.health(), serving.clone());
     let (first, first_root) = certificate("webhook.cardgate-system.svc");
     let (second, second_root) = certificate("webhook.cardgate-system.svc");
     let (first_root, second_root) = (Arc::new(first_root), Arc::new(second_root));
@@ -113,6 +117,23 @@ async fn a_new_certificate_is_served_without_a_restart_and_a_bad_one_never() {
     serving.replace(Some(&second)).unwrap();
     asked(address, second_root).await.expect("the new one");
     asked(address, first_root).await.expect_err("the old one is gone");
+    handle.stop(false).await;
+}
+
+#[actix_web::test]
+async fn a_webhook_that_goes_closes_connections_that_are_kept_alive() {
+    let world = World::new();
+    let health = world.health();
+    let serving = Arc::new(ServingCertificate::default());
+    let (address, handle) = serve(&world, &health, serving.clone());
+    let (secret, root) = certificate("webhook.cardgate-system.svc");
+    serving.replace(Some(&secret)).unwrap();
+    health.drain();
+    let asked = rt::task::spawn_blocking(move || ask(address, &root, "keep-alive"))
+        .await
+        .unwrap();
+    let answer = asked.unwrap();
+    assert!(answer.contains(UID) && answer.contains("connection: close\r\n"), "{answer}");
     handle.stop(false).await;
 }
 

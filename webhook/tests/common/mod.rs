@@ -15,6 +15,7 @@ use crds::queue_access::QueueAccess;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use webhook::door::{Door, Endpoint, Reply};
+use webhook::health::Health;
 use webhook::knowledge::{GroupFacts, Knowledge, NamespaceFacts, QueueCondition, QueueFacts, group_key};
 use webhook::lookup::{LookupError, Lookups};
 use webhook::metrics::Metrics;
@@ -186,6 +187,11 @@ impl World {
             metrics,
             door,
         }
+    }
+
+    /// The health of a webhook that knows what this world does.
+    pub fn health(&self) -> Arc<Health> {
+        Arc::new(Health::new(self.knowledge.clone(), Arc::default()))
     }
 
     /// What the API server was asked, in order.
