@@ -1,26 +1,29 @@
 //! Cardgate's own certificate authority on a real API server, with the rights of the manifests' own service account.
 
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use cardgate_tests::cardgate::{Cardgate, NAMESPACE, Settings};
 use cardgate_tests::controlplane::{Account, ControlPlane, Options};
 use cardgate_tests::wait::{self, Seen};
+use cardgate_tests::workloads;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{Pod, Secret};
 use k8s_openapi::api::events::v1::Event;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use operator::certificates::{AUTHORITY_SECRET, CONFIGURATION, CertificateKeeper, Name, SERVING_SECRET};
 use operator::lease::Candidate;
 use operator::metrics::Metrics;
 use operator::recorder::{CONTROLLER, Recorder};
-use rustls::RootCertStore;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier as _;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use serde_json::json;
 use tokio::task::AbortHandle;
 
@@ -247,5 +250,79 @@ async fn api_servers_believe_the_webhook_whatever_happens_to_secrets_and_configu
     seer.event("Warning", "delete it so that it is made anew").await?;
     seer.secrets.delete(SERVING_SECRET, &DeleteParams::default()).await?;
     seer.believed("webhook.example").await?;
+    Ok(())
+}
+
+/// The certificate that is served at this address, to a client that trusts the bundle.
+async fn handshake(address: String, bundle: Vec<u8>) -> anyhow::Result<Vec<u8>> {
+    let handshake = move || {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(CertificateDer::pem_slice_iter(&bundle).filter_map(Result::ok));
+        let config = ClientConfig::builder()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let mut connection = ClientConnection::new(Arc::new(config), ServerName::try_from("127.0.0.1")?)?;
+        let mut stream = TcpStream::connect(address)?;
+        while connection.is_handshaking() {
+            connection.complete_io(&mut stream)?;
+        }
+        let served = connection.peer_certificates().and_then(<[_]>::first);
+        Ok(served.context("no certificate")?.to_vec())
+    };
+    tokio::task::spawn_blocking(handshake).await?
+}
+
+#[tokio::test]
+async fn certificates_are_replaced_under_load_without_one_refused_pod() -> Outcome {
+    let plane = ControlPlane::start(Options::default().without_kwok().without_scheduler()).await?;
+    let cardgate = Cardgate::start(&plane).await?;
+    let seer = Seer::new(&plane.client().await?);
+
+    // Pods pass the door all the time.
+    let pods: Api<Pod> = Api::default_namespaced(plane.client().await?);
+    let (stop, mut stopped) = tokio::sync::oneshot::channel::<()>();
+    let load = tokio::spawn(async move {
+        let (managed, mut passed) = (workloads::pod("probe").queue("default").build(), 0);
+        let dry_run = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        while stopped.try_recv().is_err() {
+            pods.create(&dry_run, &managed).await?;
+            passed += 1;
+        }
+        anyhow::Ok(passed)
+    });
+
+    for lost in [AUTHORITY_SECRET, SERVING_SECRET, SERVING_SECRET, AUTHORITY_SECRET] {
+        let before = seer.secrets.get(lost).await?.metadata.uid;
+        seer.secrets.delete(lost, &DeleteParams::default()).await?;
+        wait::object(&seer.secrets, lost, "another Secret", |secret| {
+            let uid = secret.and_then(|secret| secret.metadata.uid.clone());
+            Seen::when(uid.is_some() && uid != before, format!("{uid:?}"))
+        })
+        .await?;
+        let written = seer.believed("127.0.0.1").await?;
+        let written = CertificateDer::from_pem_slice(&written).context("tls.crt")?.to_vec();
+        wait::eventually(
+            "the webhook to serve what is in the Secret",
+            wait::PATIENCE,
+            async || {
+                let bundle = seer
+                    .bundles()
+                    .await?
+                    .into_iter()
+                    .flatten()
+                    .next()
+                    .context("no caBundle")?;
+                let served = handshake(cardgate.webhook().address(), bundle.0).await?;
+                Ok(Seen::when(served == written, "another certificate"))
+            },
+        )
+        .await?;
+    }
+    stop.send(()).expect("the load runs until it fails");
+    let passed = load.await?.context("a pod was refused")?;
+    assert!(passed > 4, "only {passed} pods");
     Ok(())
 }
