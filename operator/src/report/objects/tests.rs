@@ -163,7 +163,9 @@ fn what_is_uncertain_is_written_in_full() {
 
 #[test]
 fn what_nobody_reported_is_deleted_after_the_first_full_round_alone() {
-    let mut objects = listed(Some(usable()));
+    let mut objects = Inventories::new();
+    objects.begin_list();
+    assert_eq!(objects.end_list(vec![(name(), Some(usable()))], at(1)).len(), 0);
     assert!(matches!(objects.plan(&"other".into(), at(1)), Plan::Nothing));
     assert_eq!(objects.sync(), [name()]);
     assert!(matches!(objects.plan(&name(), at(1)), Plan::Delete));

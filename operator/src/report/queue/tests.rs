@@ -193,6 +193,25 @@ fn failures_pause_one_object_longer_and_longer() {
 }
 
 #[test]
+fn a_pause_after_a_failure_holds_for_urgent_writes_too_and_ends_with_a_success() {
+    let mut clock = Clock::new();
+    let fail = |clock: &mut Clock| {
+        assert_eq!(clock.take(), Some(inventory("n")));
+        clock.done(&inventory("n"), Outcome::Failed);
+    };
+    clock.offer(&inventory("n"), Urgency::Usage);
+    clock.wait();
+    fail(&mut clock);
+    clock.offer(&inventory("n"), Urgency::Prompt);
+    assert_eq!(clock.wait(), FIRST_PAUSE);
+    assert_eq!(clock.take(), Some(inventory("n")));
+    clock.done(&inventory("n"), Outcome::Settled);
+    clock.offer(&inventory("n"), Urgency::Prompt);
+    fail(&mut clock);
+    assert_eq!(clock.wait(), FIRST_PAUSE);
+}
+
+#[test]
 fn no_more_writes_go_on_than_allowed() {
     let mut clock = Clock::new();
     for number in 0..=CONCURRENCY {
