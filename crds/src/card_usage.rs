@@ -47,7 +47,7 @@ pub struct CardUsageSpec {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CardUsageStatus {
-    /// The quotas in one line, such as `NVIDIA-A100 x10`.
+    /// The quotas in one line, such as `NVIDIA-A100 x10`; `<none>` where no card may be used.
     #[serde(default)]
     pub quota: String,
     /// What admitted pods hold, in one line.
@@ -63,7 +63,7 @@ pub struct CardUsageStatus {
     /// CPU in use against the queue's capability, such as `12500m / 100`.
     #[serde(default)]
     pub cpu: String,
-    /// Memory in use against the queue's capability, in bytes.
+    /// Memory in use against the queue's capability, such as `48Gi / 200Gi`.
     #[serde(default)]
     pub memory: String,
     /// How many pods of the queue hold quota.
