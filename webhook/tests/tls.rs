@@ -133,7 +133,10 @@ async fn a_webhook_that_goes_closes_connections_that_are_kept_alive() {
         .await
         .unwrap();
     let answer = asked.unwrap();
-    assert!(answer.contains(UID) && answer.contains("connection: close\r\n"), "{answer}");
+    assert!(
+        answer.contains(UID) && answer.contains("connection: close\r\n"),
+        "{answer}"
+    );
     handle.stop(false).await;
 }
 
