@@ -13,9 +13,7 @@ const SERVICE: &str = "webhook";
 
 /// A name that no certificate can say.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error(
-    "--tls-extra-sans: {0:?} is neither a DNS name nor an IP address: write such as webhook.example.com or 192.0.2.7"
-)]
+#[error("{0:?} is neither a DNS name nor an IP address: write such as webhook.example.com or 192.0.2.7")]
 pub struct NameError(String);
 
 /// A DNS name or an IP address. DNS names come first in order, in lower case.
@@ -115,10 +113,7 @@ mod tests {
             "a,b",
         ] {
             let error = text.parse::<Name>().unwrap_err().to_string();
-            assert!(
-                error.contains("--tls-extra-sans") && error.contains(text.trim()),
-                "{error}"
-            );
+            assert!(error.starts_with(&format!("{:?}", text.trim())), "{error}");
         }
     }
 
