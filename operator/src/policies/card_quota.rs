@@ -86,3 +86,6 @@ pub fn node_order_score(arguments: &CapacityCard, alternatives: &[CardId], has: 
         BASE * 0.5_f64.powi(i32::try_from(index).unwrap_or(i32::MAX)) * arguments.node_order_weight
     })
 }
+
+#[cfg(test)]
+mod tests;
