@@ -138,8 +138,9 @@ fn no_node(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
             .filter(|(count, _)| *count > 0)
             .map(|(count, text)| format!("{count} {text}"))
             .collect();
+        let nodes = if census.nodes == 1 { "node" } else { "nodes" };
         format!(
-            "{} {what}: {}",
+            "{} {nodes}{what}: {}",
             census.nodes,
             if parts.is_empty() {
                 "none".to_owned()
@@ -156,12 +157,12 @@ fn no_node(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
         .filter(|card| cluster.resource_of(*card).is_some())
         .collect();
     let parts: Vec<_> = if known.is_empty() {
-        vec![said(fit::census(cluster, shape, None), "nodes")]
+        vec![said(fit::census(cluster, shape, None), "")]
     } else {
         let of = |card| {
             said(
                 fit::census(cluster, shape, Some(card)),
-                &format!("nodes with {}", cluster.names.card_name(card)),
+                &format!(" with {}", cluster.names.card_name(card)),
             )
         };
         known.into_iter().map(of).collect()

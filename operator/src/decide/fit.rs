@@ -1,6 +1,7 @@
 //! Fit: some node can take a pod now, as the scheduler would see it.
 
 use crate::cluster::Cluster;
+use crate::cluster::constraints::Mismatch;
 use crate::cluster::names::CardId;
 use crate::cluster::node::{Node, NodeId};
 use crate::cluster::waiting::{Refused, Shape};
@@ -11,8 +12,8 @@ use crate::policies::Reason;
 pub(super) struct Search {
     earlier: Option<Refused>,
     searched: u64,
-    /// Whether some node only lacks room.
-    lacks_room: bool,
+    /// Whether some node would do, but for its room or its readiness.
+    would_do: bool,
     /// Whether some node is excluded by what the pod says.
     excluded: bool,
 }
@@ -21,6 +22,9 @@ pub(super) struct Search {
 enum Answer {
     Takes,
     LacksRoom,
+    /// Cordoned or not ready.
+    Unusable,
+    /// Excluded by what the pod says.
     Excluded,
     /// Gone, or it means another resource by the card's name.
     Unrelated,
@@ -31,7 +35,7 @@ impl Search {
         Self {
             earlier,
             searched: 0,
-            lacks_room: false,
+            would_do: false,
             excluded: false,
         }
     }
@@ -41,7 +45,7 @@ impl Search {
         let bit = card.map_or(1, card_bit);
         let earlier = self.earlier.filter(|earlier| bit != 0 && earlier.searched & bit != 0);
         let changed = earlier.and_then(|earlier| {
-            self.lacks_room |= earlier.reason == Reason::NoNodeFits;
+            self.would_do |= earlier.reason == Reason::NoNodeFits;
             self.excluded |= earlier.reason == Reason::NodesExcluded;
             cluster.nodes_changed_since(earlier.node_changes)
         });
@@ -68,7 +72,7 @@ impl Search {
 
     /// Why no node was found.
     pub(super) fn reason(&self) -> Reason {
-        if self.excluded && !self.lacks_room {
+        if self.excluded && !self.would_do {
             Reason::NodesExcluded
         } else {
             Reason::NoNodeFits
@@ -83,7 +87,7 @@ impl Search {
     fn ask(&mut self, cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: NodeId) -> bool {
         match ask(cluster, shape, card, cluster.node(node)) {
             Answer::Takes => return true,
-            Answer::LacksRoom => self.lacks_room = true,
+            Answer::LacksRoom | Answer::Unusable => self.would_do = true,
             Answer::Excluded => self.excluded = true,
             Answer::Unrelated => {}
         }
@@ -107,15 +111,15 @@ fn ask(cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: &Node) -> A
     if !card.is_none_or(meant) {
         return Answer::Unrelated;
     }
-    let has_room = shape.task.request.fit(&node.used, &offer.allocatable);
-    if shape
+    match shape
         .constraints
         .check(&node.name, |key| offer.label(key), &offer.taints)
-        .is_err()
     {
-        return Answer::Excluded;
+        Err(Mismatch::Taint) if !offer.is_usable() => Answer::Unusable,
+        Err(Mismatch::Taint | Mismatch::Selector) => Answer::Excluded,
+        Ok(()) if shape.task.request.fit(&node.used, &offer.allocatable) => Answer::Takes,
+        Ok(()) => Answer::LacksRoom,
     }
-    if has_room { Answer::Takes } else { Answer::LacksRoom }
 }
 
 /// How many nodes say what, for people.
@@ -140,7 +144,7 @@ pub(super) fn census(cluster: &Cluster, shape: &Shape, card: Option<CardId>) -> 
     for node in candidates.iter().map(|node| cluster.node(*node)) {
         match ask(cluster, shape, card, node) {
             Answer::LacksRoom => census.lack_room += 1,
-            Answer::Excluded if node.offer.as_ref().is_some_and(|offer| !offer.is_usable()) => census.unusable += 1,
+            Answer::Unusable => census.unusable += 1,
             Answer::Excluded => census.excluded += 1,
             Answer::Takes | Answer::Unrelated => {}
         }
