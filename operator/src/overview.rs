@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crds::card_inventory::CardInventoryStatus;
-use crds::card_type::{CardKind, CardTypeSpec, CardTypeStatus};
+use crds::card_type::{CardTypeSpec, CardTypeStatus};
 use crds::card_usage::{CardUsageStatus, QueueCard};
 
 use crate::cluster::Cluster;
@@ -130,7 +130,7 @@ fn conflicting_nodes(cluster: &Cluster, card: CardId) -> impl Iterator<Item = No
 /// What a card type says; none once no node has the card.
 fn card_type(cluster: &Cluster, id: CardId) -> Option<(CardTypeSpec, CardTypeStatus)> {
     let card = cluster.card(id).filter(|card| !card.nodes.is_empty())?;
-    let (resource, kind): (ResourceId, CardKind) = card.meaning?;
+    let (resource, kind) = card.meaning.as_ref().map(|meaning| (meaning.resource, meaning.kind))?;
     let mut counts = TypeUse::default();
     let mut conflicts = Vec::new();
     for node in card.nodes.iter().map(|node| cluster.node(*node)) {

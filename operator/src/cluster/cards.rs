@@ -7,12 +7,23 @@ use super::Cluster;
 use super::names::{CardId, ResourceId};
 use super::node::{NodeId, Offer};
 
+/// What a card name stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Meaning {
+    /// The resource that pods request for it.
+    pub resource: ResourceId,
+    /// What kind of card it is.
+    pub kind: CardKind,
+    /// The node labels that make up the name, keys and values.
+    pub labels: Vec<(String, String)>,
+}
+
 /// One card name.
 #[derive(Debug, Default)]
 pub struct Card {
-    /// The resource it stands for, and its kind: those of the first node by name that has it. They outlast the last
-    /// node, so that pods that still run there keep their charge.
-    pub meaning: Option<(ResourceId, CardKind)>,
+    /// What it stands for on the first node by name that has it. It outlasts the last node, so that pods that still run
+    /// there keep their charge.
+    pub meaning: Option<Meaning>,
     /// The nodes that have it, by name; also those that mean another resource by it.
     pub nodes: Vec<NodeId>,
     /// Where the search for a node goes on, so that equal pods spread over the nodes.
@@ -35,7 +46,7 @@ impl Cluster {
 
     /// The resource that a card name stands for; none where no node ever had the card.
     pub fn resource_of(&self, id: CardId) -> Option<ResourceId> {
-        Some(self.card(id)?.meaning?.0)
+        Some(self.card(id)?.meaning.as_ref()?.resource)
     }
 
     /// Where the search for a node goes on, for pods with this card or without any.
@@ -60,17 +71,25 @@ impl Cluster {
         };
         let (before, after) = (cards_of(before), cards_of(self.node(node).offer.as_ref()));
         for (card, _) in before.iter().filter(|card| !after.contains(card)) {
-            self.card_mut(*card).nodes.retain(|other| *other != node);
+            let known = self.card(*card).map(|card| self.place_in_order(&card.nodes, node));
+            if let Some(Ok(place)) = known {
+                self.card_mut(*card).nodes.remove(place);
+            }
             self.card_meaning_changed(*card, now);
         }
         for (card, _) in after.iter().filter(|card| !before.contains(card)) {
-            let place = self.card(*card).map_or(0, |known| {
-                known
-                    .nodes
-                    .partition_point(|other| self.node(*other).name < self.node(node).name)
+            let place = self.card(*card).map_or(0, |card| {
+                let (Ok(place) | Err(place)) = self.place_in_order(&card.nodes, node);
+                place
             });
             self.card_mut(*card).nodes.insert(place, node);
             self.card_meaning_changed(*card, now);
+        }
+        if before != after {
+            // The meaning of the cards may be the same as before, and their counts with it; but not which of them it is.
+            for pod in self.node(node).undecided.clone() {
+                self.recharge_pod(pod, now);
+            }
         }
         self.changes
             .cards
@@ -80,9 +99,18 @@ impl Cluster {
     fn card_meaning_changed(&mut self, id: CardId, now: Timestamp) {
         let Some(card) = self.card(id) else { return };
         let first = card.nodes.first().and_then(|node| self.node(*node).card(id));
-        let meaning = first.map(|card| (card.resource, card.found.kind)).or(card.meaning);
-        if meaning != card.meaning {
-            self.card_mut(id).meaning = meaning;
+        let Some(meaning) = first.map(|card| Meaning {
+            resource: card.resource,
+            kind: card.found.kind,
+            labels: card.found.labels.clone(),
+        }) else {
+            return;
+        };
+        if card.meaning.as_ref() == Some(&meaning) {
+            return;
+        }
+        let before = self.card_mut(id).meaning.replace(meaning).map(|before| before.resource);
+        if before != self.resource_of(id) {
             self.version += 1;
             self.recharge(now, |pod| pod.task.cards.contains(&id) || pod.assigned == Some(id));
         }

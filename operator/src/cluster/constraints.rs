@@ -53,6 +53,21 @@ impl NodeConstraints {
         }
     }
 
+    /// Whether a node with these labels could be selected, whatever else it has.
+    pub fn may_select(&self, labels: &[(String, String)]) -> bool {
+        let value = |key: &str| labels.iter().find(|(known, _)| known == key).map(|(_, value)| &**value);
+        let may_match = |requirement: &NodeSelectorRequirement<Box<str>>| {
+            let value = value(requirement.key.as_deref().unwrap_or_default());
+            value.is_none() || requirement_matches(requirement, value)
+        };
+        let mut selector = self.node_selector.iter();
+        selector.all(|(key, wanted)| value(key).is_none_or(|value| value == wanted))
+            && self
+                .terms
+                .as_ref()
+                .is_none_or(|terms| terms.iter().any(|term| term.match_expressions.iter().all(may_match)))
+    }
+
     /// Whether a node of this name, these labels and taints may take the pod.
     pub fn check<'a>(
         &self,

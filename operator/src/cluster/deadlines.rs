@@ -17,6 +17,9 @@ const LONGEST_RETURN: Duration = Duration::from_hours(1);
 /// How long a pod stands aside whose admission the API server refused.
 const REFUSED_WRITE: SignedDuration = SignedDuration::from_secs(5);
 
+/// After so long, that pods came back once says nothing about today.
+const RETURN_MEMORY: SignedDuration = SignedDuration::from_hours(2);
+
 /// How often the pods of a controller came back unplaced.
 #[derive(Debug, Clone, Copy)]
 pub struct Return {
@@ -24,6 +27,12 @@ pub struct Return {
     pub times: u32,
     /// Until when they stand aside.
     pub until: Timestamp,
+}
+
+impl Return {
+    fn is_forgotten(self, now: Timestamp) -> bool {
+        now.duration_since(self.until) >= RETURN_MEMORY
+    }
 }
 
 /// What has become due.
@@ -55,7 +64,7 @@ impl Cluster {
                         waits.aside_until = None;
                     }
                 }),
-                Stage::Unbound { .. } if pod.quota_ends.is_none() => due.push(Due::Reservation(id)),
+                Stage::Unbound { .. } if pod.deleted.is_none() => due.push(Due::Reservation(id)),
                 Stage::Held | Stage::Unbound { .. } | Stage::Bound => {
                     let charge = self.charge_for(pod, now);
                     self.update_pod(id, |pod| pod.charge = charge);
@@ -69,13 +78,15 @@ impl Cluster {
     pub(super) fn deadline_of(&self, pod: &Pod) -> Option<Timestamp> {
         pod.queue?;
         match pod.stage {
-            Stage::Admitting { since, .. } => since.checked_add(EXPECTATION_TIMEOUT).ok(),
+            // What is written is true, whenever it is seen.
+            Stage::Admitting { written: true, .. } => None,
+            Stage::Admitting { since, written: false } => since.checked_add(EXPECTATION_TIMEOUT).ok(),
             Stage::Waiting => pod.waits.as_ref()?.aside_until,
-            Stage::Unbound { since } if pod.quota_ends.is_none() => {
+            Stage::Unbound { since } if pod.deleted.is_none() => {
                 let timeout = SignedDuration::try_from(self.configuration.cardgate.reservation_timeout).ok()?;
                 since.checked_add(timeout).ok()
             }
-            Stage::Held | Stage::Unbound { .. } | Stage::Bound => pod.quota_ends.filter(|_| pod.charge.is_some()),
+            Stage::Held | Stage::Unbound { .. } | Stage::Bound => self.quota_end(pod).filter(|_| pod.charge.is_some()),
         }
     }
 
@@ -93,25 +104,24 @@ impl Cluster {
         self.set_deadline(id);
     }
 
-    /// A controller's pod is sent back unplaced: those that come after it stand aside, longer every time.
-    pub fn note_return(&mut self, controller: &Controller, now: Timestamp) {
-        let times = self
-            .returns
-            .get(controller)
-            .map_or(1, |earlier| earlier.times.saturating_add(1));
+    /// A controller's pod is sent back unplaced: those that come after it stand aside, longer every time. Pods that came
+    /// after the same number of returns are of one wave, and count once.
+    pub fn note_return(&mut self, controller: &Controller, returns: u32, now: Timestamp) {
+        let earlier = self.return_of(Some(controller), now);
+        let times = returns
+            .saturating_add(1)
+            .max(earlier.map_or(0, |earlier| earlier.times));
         let doubled = FIRST_RETURN.saturating_mul(1_u32.checked_shl(times - 1).unwrap_or(u32::MAX));
         let aside = SignedDuration::try_from(doubled.min(LONGEST_RETURN)).unwrap_or(SignedDuration::ZERO);
         let until = now.checked_add(aside).unwrap_or(now);
-        // What was long ago says nothing about today.
-        let forgotten = SignedDuration::try_from(2 * LONGEST_RETURN).unwrap_or(SignedDuration::MAX);
-        self.returns
-            .retain(|_, earlier| now.duration_since(earlier.until) < forgotten);
+        self.returns.retain(|_, earlier| !earlier.is_forgotten(now));
         self.returns.insert(controller.clone(), Return { times, until });
     }
 
     /// How the pods of a controller have fared.
-    pub(super) fn return_of(&self, controller: Option<&Controller>) -> Option<Return> {
-        self.returns.get(controller?).copied()
+    pub(super) fn return_of(&self, controller: Option<&Controller>, now: Timestamp) -> Option<Return> {
+        let returned = self.returns.get(controller?).copied();
+        returned.filter(|returned| !returned.is_forgotten(now))
     }
 
     pub(super) fn after_refused_write(now: Timestamp) -> Option<Timestamp> {

@@ -15,7 +15,7 @@ impl Cluster {
             Stage::Waiting | Stage::Held => false,
             Stage::Admitting { .. } | Stage::Unbound { .. } | Stage::Bound => true,
         };
-        let ended = pod.quota_ends.is_some_and(|end| end <= now);
+        let ended = self.quota_end(pod).is_some_and(|end| end <= now);
         (pod.queue.is_some() && holds && !ended).then(|| self.charge(pod, self.charged_card(pod)))
     }
 
@@ -34,7 +34,7 @@ impl Cluster {
     /// what it prefers (semantics, **Card quota**).
     fn charged_card(&self, pod: &Pod) -> Option<CardId> {
         let of_node = || {
-            let node = self.node(pod.room.filter(|_| pod.stage == Stage::Bound)?);
+            let node = self.node(pod.room.filter(|_| counts_by_node(pod))?);
             pod.task.cards.iter().copied().find(|card| node.card(*card).is_some())
         };
         pod.assigned
@@ -78,6 +78,9 @@ impl Cluster {
         }
         if let Some(node) = pod.room {
             self.take_room(node, &pod.task.request);
+            if counts_by_node(&pod) {
+                self.nodes[node.index()].undecided.insert(id);
+            }
         }
         self.pods[id.index()] = Some(pod);
     }
@@ -103,18 +106,23 @@ impl Cluster {
         }
         if let Some(node) = pod.room {
             self.give_room_back(node, &pod.task.request);
+            self.nodes[node.index()].undecided.remove(&id);
         }
         self.pods[id.index()] = Some(pod);
     }
 
     /// Changes a pod, with all that it holds counted anew.
     pub(super) fn update_pod(&mut self, id: PodId, change: impl FnOnce(&mut Pod)) {
+        let room = self.pod(id).and_then(|pod| pod.room);
         self.leave(id);
         if let Some(pod) = self.pods[id.index()].as_mut() {
             change(pod);
         }
         self.enter(id);
         self.set_deadline(id);
+        if let Some(node) = room {
+            self.forget_empty_node(node);
+        }
     }
 
     /// Counts anew what the pods that `concerned` says hold, when what their requests mean has changed.
@@ -128,17 +136,25 @@ impl Cluster {
             .filter_map(|index| u32::try_from(index).ok().map(PodId))
             .collect();
         for id in ids {
-            let Some(pod) = self.pods[id.index()].as_ref() else {
-                continue;
-            };
-            let charge = self.charge_for(pod, now);
-            let asked = self.charge(pod, pod.task.cards.first().copied());
-            self.update_pod(id, |pod| {
-                pod.charge = charge;
-                if let Some(waits) = &mut pod.waits {
-                    waits.asked = asked;
-                }
-            });
+            self.recharge_pod(id, now);
         }
     }
+
+    /// Counts anew what a pod holds.
+    pub(super) fn recharge_pod(&mut self, id: PodId, now: Timestamp) {
+        let Some(pod) = self.pod(id) else { return };
+        let charge = self.charge_for(pod, now);
+        let asked = self.charge(pod, pod.task.cards.first().copied());
+        self.update_pod(id, |pod| {
+            pod.charge = charge;
+            if let Some(waits) = &mut pod.waits {
+                waits.asked = asked;
+            }
+        });
+    }
+}
+
+/// Whether the node that a pod runs on says which of its cards it counts for.
+fn counts_by_node(pod: &Pod) -> bool {
+    pod.stage == Stage::Bound && pod.assigned.is_none() && pod.task.cards.len() > 1
 }

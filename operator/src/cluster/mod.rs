@@ -26,7 +26,7 @@ use crds::configuration::Configuration;
 use crds::lean::TextMap;
 use k8s_openapi::jiff::Timestamp;
 
-pub use cards::Card;
+pub use cards::{Card, Meaning};
 pub use deadlines::Due;
 use names::{CardId, Names};
 use node::{Node, NodeId};
@@ -35,16 +35,29 @@ use queue::{Queue, QueueId};
 
 /// Texts that many objects share: label keys and values, namespaces.
 #[derive(Debug, Default)]
-pub struct TextPool(HashSet<Arc<str>>);
+pub struct TextPool {
+    texts: HashSet<Arc<str>>,
+    /// How many texts there were after the last sweep.
+    swept: usize,
+}
+
+/// Below so many texts a pool is not swept.
+const SMALL_POOL: usize = 1024;
 
 impl TextPool {
     /// The shared copy of `text`.
     pub fn get(&mut self, text: &str) -> Arc<str> {
-        if let Some(shared) = self.0.get(text) {
+        if let Some(shared) = self.texts.get(text) {
             return Arc::clone(shared);
         }
+        // Nodes come and go, each with its own name among its labels. Swept when it has doubled, so that a text costs the
+        // same however many there are.
+        if self.texts.len() >= 2 * self.swept.max(SMALL_POOL) {
+            self.texts.retain(|text| Arc::strong_count(text) > 1);
+            self.swept = self.texts.len();
+        }
         let shared: Arc<str> = text.into();
-        self.0.insert(Arc::clone(&shared));
+        self.texts.insert(Arc::clone(&shared));
         shared
     }
 }
@@ -252,7 +265,9 @@ impl Cluster {
 
     /// Forgets a namespace.
     pub fn remove_namespace(&mut self, name: &str) {
-        self.namespaces.remove(name);
+        if self.namespaces.remove(name).is_some() {
+            self.version += 1;
+        }
     }
 
     /// What a namespace says.

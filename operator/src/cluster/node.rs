@@ -1,5 +1,6 @@
 //! One node: what it offers and what pods hold of it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crds::lean::TextMap;
@@ -7,6 +8,7 @@ use crds::lean::TextMap;
 use super::amounts::{Amounts, Dimension, Totals};
 use super::constraints::Taint;
 use super::names::{CardId, Names, ResourceId};
+use super::pod::PodId;
 use crate::discovery::{self, Discovery};
 
 /// A node's place in the cluster's table of nodes.
@@ -106,6 +108,8 @@ pub struct Node {
     pub used: Totals,
     /// How many pods those are.
     pub pods: usize,
+    /// Its pods that count for whichever of their cards it has: nobody wrote on them which.
+    pub(super) undecided: BTreeSet<PodId>,
     pub(super) epoch: u64,
 }
 
@@ -116,6 +120,7 @@ impl Node {
             offer: None,
             used: Totals::default(),
             pods: 0,
+            undecided: BTreeSet::new(),
             epoch: 0,
         }
     }

@@ -36,9 +36,7 @@ impl Cluster {
             self.changes.nodes_gone.push((name, uid));
         }
         if before.is_none() {
-            let place = self
-                .node_order
-                .partition_point(|other| self.node(*other).name < self.node(id).name);
+            let (Ok(place) | Err(place)) = self.place_in_order(&self.node_order, id);
             self.node_order.insert(place, id);
         }
         self.changes.nodes.insert(id);
@@ -57,7 +55,9 @@ impl Cluster {
         let Some(offer) = self.nodes[id.index()].offer.take() else {
             return;
         };
-        self.node_order.retain(|other| *other != id);
+        if let Ok(place) = self.place_in_order(&self.node_order, id) {
+            self.node_order.remove(place);
+        }
         self.changes
             .nodes_gone
             .push((Arc::clone(&self.node(id).name), offer.uid.clone()));
@@ -80,6 +80,12 @@ impl Cluster {
     /// The nodes that are there, by name.
     pub fn nodes_by_name(&self) -> &[NodeId] {
         &self.node_order
+    }
+
+    /// Where a node stands among nodes ordered by name, or where it would.
+    pub(super) fn place_in_order(&self, nodes: &[NodeId], id: NodeId) -> Result<usize, usize> {
+        let name = &self.node(id).name;
+        nodes.binary_search_by(|other| self.node(*other).name.cmp(name))
     }
 
     /// The id of a node, whether it is there or only named by a pod.
@@ -108,14 +114,14 @@ impl Cluster {
         self.usage_changed(id);
     }
 
-    /// A pod gives its room back.
+    /// A pod gives its room back. Whoever calls forgets the node then, where nothing holds it any more; not at once, since
+    /// the pod may take room on it anew.
     pub(super) fn give_room_back(&mut self, id: NodeId, request: &Amounts) {
         let node = &mut self.nodes[id.index()];
         node.used.subtract_all(request);
         node.pods -= 1;
         self.usage_changed(id);
         self.note_node_change(id);
-        self.forget_empty_node(id);
     }
 
     fn usage_changed(&mut self, id: NodeId) {
@@ -128,7 +134,8 @@ impl Cluster {
         }
     }
 
-    fn forget_empty_node(&mut self, id: NodeId) {
+    /// Forgets a node that is not there and that no pod names.
+    pub(super) fn forget_empty_node(&mut self, id: NodeId) {
         let node = &self.nodes[id.index()];
         if node.offer.is_none() && node.pods == 0 && self.node_ids.remove(&node.name).is_some() {
             self.free_nodes.push(id);

@@ -100,12 +100,14 @@ pub struct Pod {
     pub charge: Option<Charge>,
     /// The node whose room it holds: the one it is bound to, or expected on.
     pub room: Option<NodeId>,
-    /// Where it is being deleted: when its quota is given back, gone or not.
-    pub quota_ends: Option<Timestamp>,
+    /// Where it is being deleted: when its grace period ends.
+    pub deleted: Option<Timestamp>,
     /// The card written on it when it was let in.
     pub assigned: Option<CardId>,
     /// The controller that will replace it.
     pub controller: Option<Controller>,
+    /// How often its controller's pods had come back unplaced when it came.
+    pub returns: u32,
     /// Whether it has any annotation.
     pub has_annotations: bool,
     /// How it waits; kept until it is seen without its gate, in case the decision can't be carried out.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crds::keys::GATE;
+use crds::pod::PodSpec;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::names::CardId;
@@ -27,21 +28,19 @@ impl Cluster {
         let known = self.pod_ids.get(&*uid).copied();
         if let Some(old) = known.and_then(|id| self.pods[id.index()].as_mut()) {
             old.epoch = epoch;
-            // Seen later, but written earlier than the decision.
-            if matches!(old.stage, Stage::Admitting { .. }) && pod.spec.has_gate(GATE) {
-                return;
-            }
         }
         let reading = pod::read(&mut pod, &namespace, &mut self.names);
         let queue = reading.managed.then(|| {
-            let name = reading
-                .queue_annotation
-                .clone()
-                .or_else(|| self.namespace(&namespace)?.queue.clone());
-            self.queue_id(
-                name.as_deref()
-                    .unwrap_or(&Arc::clone(&self.configuration).cardgate.default_queue),
-            )
+            if let Some(name) = &reading.queue_annotation {
+                return self.queue_id(name);
+            }
+            // A later change elsewhere does not move a charge.
+            if let Some(queue) = known.and_then(|id| self.pod(id)?.queue) {
+                return queue;
+            }
+            let of_namespace = self.namespace(&namespace).and_then(|namespace| namespace.queue.clone());
+            let configuration = Arc::clone(&self.configuration);
+            self.queue_id(of_namespace.as_deref().unwrap_or(&configuration.cardgate.default_queue))
         });
         let bound_to = pod
             .spec
@@ -55,7 +54,9 @@ impl Cluster {
             .deletion_timestamp
             .as_deref()
             .and_then(|time| time.parse::<Timestamp>().ok());
-        let stage = stage(&reading, bound_to, deleted.is_some(), old, now);
+        let stage = stage(&reading, &pod.spec, bound_to, deleted.is_some(), old, now);
+        let under_way = old.filter(|_| matches!(stage, Stage::Admitting { .. }));
+        let returned = self.return_of(reading.controller.as_ref(), now);
         let mut new = Pod {
             created: parse_time(pod.metadata.creation_timestamp.as_deref(), now),
             seen: old.map_or(now, |old| old.seen),
@@ -67,10 +68,11 @@ impl Cluster {
             // Until the scheduler has said where, a pod is expected where the decision expected it.
             room: bound_to
                 .or_else(|| old?.room)
-                .filter(|_| matches!(stage, Stage::Bound | Stage::Unbound { .. })),
-            quota_ends: deleted.map(|time| self.quota_end(time)),
-            assigned: reading.assigned,
+                .filter(|_| !matches!(stage, Stage::Waiting | Stage::Held)),
+            deleted,
+            assigned: reading.assigned.or_else(|| under_way?.assigned),
             controller: reading.controller.clone(),
+            returns: old.map_or_else(|| returned.map_or(0, |returned| returned.times), |old| old.returns),
             has_annotations: !pod.metadata.annotations.is_empty(),
             waits: None,
             told: old.map_or(reading.told, |old| old.told),
@@ -84,7 +86,7 @@ impl Cluster {
         if news && queue.is_some() && matches!(stage, Stage::Unbound { .. } | Stage::Bound) {
             self.changes.shown_as_waiting.push(Arc::clone(&new.uid));
         }
-        if let (Stage::Waiting, Some(queue)) = (stage, queue) {
+        if let (Stage::Waiting | Stage::Admitting { .. }, Some(queue)) = (stage, queue) {
             new.waits = Some(self.waits(&new, queue, reading, pod.spec.priority.unwrap_or(0), now));
         }
         match known {
@@ -101,7 +103,6 @@ impl Cluster {
         priority: i32,
         now: Timestamp,
     ) -> Waits {
-        let returned = self.return_of(pod.controller.as_ref());
         let old = self
             .pod_ids
             .get(&pod.uid)
@@ -123,7 +124,7 @@ impl Cluster {
                 constraints: reading.constraints,
             }),
             place: Place {
-                returns: returned.map_or(0, |returned| returned.times),
+                returns: pod.returns,
                 created: pod.created,
                 arrival,
                 pod: PodId(u32::MAX),
@@ -131,7 +132,9 @@ impl Cluster {
             asked: self.charge(pod, pod.task.cards.first().copied()),
             aside_until: match old {
                 Some(old) => old.aside_until,
-                None => returned.map(|returned| returned.until),
+                None => self
+                    .return_of(pod.controller.as_ref(), now)
+                    .map(|returned| returned.until),
             }
             .filter(|until| *until > now),
         }
@@ -159,13 +162,29 @@ impl Cluster {
             _ => false,
         };
         let same = same_waits
-            && (old.has_annotations, old.shown_as_waiting) == (pod.has_annotations, pod.shown_as_waiting)
-            && (old.queue, &old.task, old.charge, old.room, old.quota_ends, old.stage)
-                == (pod.queue, &pod.task, pod.charge, pod.room, pod.quota_ends, pod.stage);
+            && (old.has_annotations, old.shown_as_waiting, &old.controller)
+                == (pod.has_annotations, pod.shown_as_waiting, &pod.controller)
+            && (
+                old.queue,
+                &old.task,
+                old.charge,
+                old.assigned,
+                old.room,
+                old.deleted,
+                old.stage,
+            ) == (
+                pod.queue,
+                &pod.task,
+                pod.charge,
+                pod.assigned,
+                pod.room,
+                pod.deleted,
+                pod.stage,
+            );
         if same {
             return;
         }
-        let old_queue = old.queue;
+        let (old_queue, old_room) = (old.queue, old.room);
         if let Some(queue) = pod.queue {
             self.queues[queue.index()].members += 1;
         }
@@ -175,6 +194,9 @@ impl Cluster {
             self.forget_empty_queue(queue);
         }
         self.put_pod(id, pod);
+        if let Some(node) = old_room {
+            self.forget_empty_node(node);
+        }
     }
 
     fn put_pod(&mut self, id: PodId, mut pod: Pod) {
@@ -194,6 +216,9 @@ impl Cluster {
             return;
         };
         self.free_pods.push(id);
+        if let Some(node) = pod.room {
+            self.forget_empty_node(node);
+        }
         if let Some(queue) = pod.queue {
             self.queues[queue.index()].members -= 1;
             self.forget_empty_queue(queue);
@@ -256,7 +281,11 @@ impl Cluster {
             return;
         }
         self.update_pod(id, |pod| {
-            pod.stage = Stage::Waiting;
+            pod.stage = if pod.deleted.is_some() {
+                Stage::Held
+            } else {
+                Stage::Waiting
+            };
             pod.assigned = None;
             pod.charge = None;
             pod.room = None;
@@ -285,14 +314,11 @@ impl Cluster {
         }
     }
 
-    /// When a pod that is deleted by `deletion` gives its quota back, gone or not. The deletion's time includes the
-    /// grace period.
-    fn quota_end(&self, deletion: Timestamp) -> Timestamp {
+    /// Where a pod is being deleted: when it gives its quota back, gone or not.
+    pub(super) fn quota_end(&self, pod: &Pod) -> Option<Timestamp> {
         let timeout = SignedDuration::try_from(self.configuration.cardgate.terminating_timeout);
-        timeout
-            .ok()
-            .and_then(|timeout| deletion.checked_add(timeout).ok())
-            .unwrap_or(Timestamp::MAX)
+        let end = |deleted: Timestamp| deleted.checked_add(timeout.ok()?).ok();
+        pod.deleted.map(|deleted| end(deleted).unwrap_or(Timestamp::MAX))
     }
 }
 
@@ -301,9 +327,22 @@ fn parse_time(text: Option<&str>, now: Timestamp) -> Timestamp {
     text.and_then(|text| text.parse().ok()).unwrap_or(now)
 }
 
-fn stage(reading: &Reading, bound_to: Option<NodeId>, deleting: bool, old: Option<&Pod>, now: Timestamp) -> Stage {
+fn stage(
+    reading: &Reading,
+    spec: &PodSpec<Box<str>>,
+    bound_to: Option<NodeId>,
+    deleting: bool,
+    old: Option<&Pod>,
+    now: Timestamp,
+) -> Stage {
     if bound_to.is_some() {
         return Stage::Bound;
+    }
+    if let Some(stage @ Stage::Admitting { .. }) = old.map(|old| old.stage)
+        && spec.has_gate(GATE)
+    {
+        // Seen later, but written earlier than the decision.
+        return stage;
     }
     match reading.gates {
         Gates::Own if reading.managed && !deleting => return Stage::Waiting,

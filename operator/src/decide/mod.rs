@@ -5,6 +5,7 @@
 
 mod explain;
 mod fit;
+mod narrow;
 mod verdict;
 
 use std::cmp::Reverse;
@@ -115,9 +116,9 @@ fn admit(cluster: &mut Cluster, queue: QueueId, group: u64, grant: Grant, now: T
     let group = cluster.queue(queue).waiting.group(group)?;
     let (id, shape) = (group.pods.first()?.pod, Arc::clone(&group.shape));
     let pod = cluster.pod(id)?;
-    let labels = grant.card.and_then(|card| {
-        let any_node = || cluster.card(card)?.nodes.first().copied();
-        Some(&cluster.node(grant.node.or_else(any_node)?).card(card)?.found.labels)
+    let labels = grant.card.and_then(|card| match grant.node {
+        Some(node) => narrow::labels_on(cluster, node, card),
+        None => narrow::labels_of(cluster, &shape, card),
     });
     let missing = |(key, _): &&(String, String)| shape.constraints.node_selector.get(key).is_none();
     let admission = Admission {
@@ -137,7 +138,7 @@ fn admit(cluster: &mut Cluster, queue: QueueId, group: u64, grant: Grant, now: T
 fn reservation_ran_out(cluster: &mut Cluster, id: PodId, now: Timestamp) -> Option<Action> {
     let timeout = cluster.configuration().cardgate.reservation_timeout;
     let pod = cluster.pod(id)?;
-    let (pod_ref, controller) = (pod_ref(pod), pod.controller.clone());
+    let (pod_ref, controller, returns) = (pod_ref(pod), pod.controller.clone(), pod.returns);
     // Both outcomes are looked at again after another timeout: an eviction can be refused.
     cluster.renew_reservation(id, now);
     let waited = format!(
@@ -145,7 +146,7 @@ fn reservation_ran_out(cluster: &mut Cluster, id: PodId, now: Timestamp) -> Opti
         timeout.as_secs()
     );
     Some(if let Some(controller) = controller {
-        cluster.note_return(&controller, now);
+        cluster.note_return(&controller, returns, now);
         let message = format!("{waited}: it is evicted, and its successor waits behind the others of its priority");
         Action::SendBack { pod: pod_ref, message }
     } else {

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use crds::configuration::AdmitOn;
 
-use super::{Grant, fit};
+use super::{Grant, fit, narrow};
 use crate::cluster::Cluster;
+use crate::cluster::names::CardId;
 use crate::cluster::queue::{Queue, QueueId};
 use crate::cluster::waiting::{Refused, Shape};
 use crate::policies::Reason;
@@ -50,10 +51,11 @@ pub(super) fn judge(cluster: &mut Cluster, id: QueueId, group: u64) -> Result<Gr
     });
     let cards = allowed.map_err(|reason| refusal(cluster, queue, reason, 0))?;
     if cluster.configuration().cardgate.admit_on == AdmitOn::Quota {
-        return Ok(Grant {
-            card: cards[0],
-            node: None,
-        });
+        let selectable = |card: CardId| narrow::labels_of(cluster, &shape, card).is_some();
+        let card = cards.into_iter().find(|card| card.is_none_or(selectable));
+        return card
+            .map(|card| Grant { card, node: None })
+            .ok_or_else(|| refusal(cluster, cluster.queue(id), Reason::NodesExcluded, 0));
     }
 
     let mut search = fit::Search::new(earlier.filter(|earlier| earlier.cluster_version == cluster.version()));
