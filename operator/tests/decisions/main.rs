@@ -1,0 +1,9 @@
+//! What is decided on a cluster, step by step, without an API server.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "part of tests")]
+
+mod capacity_card;
+mod ordering;
+mod pods;
+mod queues;
+mod world;

@@ -1,0 +1,45 @@
+//! Pods behind gates, and pods that are none of Cardgate's business.
+
+use super::*;
+
+#[test]
+fn a_pod_with_another_gate_holds_no_quota_until_that_is_gone() {
+    let mut world = world();
+    world.pods([
+        gpu("p").gates(&["card.volcano.sh/quota", "example.com/later"]),
+        gpu("q"),
+    ]);
+    assert_eq!(world.admit_names(), ["q"]);
+    assert_eq!(world.allocated("team-a", "A"), 1);
+    assert!(world.known_queue("team-a").waiting.is_empty());
+    world.pod(&gpu("p"));
+    assert_eq!(world.admit_names(), ["p"]);
+}
+
+#[test]
+fn a_pod_with_only_another_gate_is_held_and_then_counted() {
+    let mut world = world();
+    world.pod(&gpu("p").gates(&["example.com/later"]));
+    assert_eq!(world.stage("p"), Stage::Held);
+    assert_eq!(world.allocated("team-a", "A"), 0);
+    world.pod(&gpu("p").ungated());
+    assert_eq!(world.allocated("team-a", "A"), 1);
+}
+
+#[test]
+fn what_cardgate_does_not_manage_is_never_admitted_and_never_charged() {
+    let mut world = world();
+    world.pods([
+        bare_pod("p").gates(&["card.volcano.sh/quota"]),
+        gpu("system").namespace("kube-system"),
+        gpu("own").namespace("cardgate-system"),
+        gpu("static").annotation("kubernetes.io/config.mirror", "x"),
+    ]);
+    assert_eq!(world.admit(), []);
+    assert!(
+        world
+            .cluster
+            .pods()
+            .all(|pod| pod.queue.is_none() && pod.charge.is_none())
+    );
+}

@@ -1,0 +1,401 @@
+//! A small language for clusters: nodes, queues and pods as the API server would show them, and what is decided on them.
+
+use std::sync::Arc;
+
+use crds::configuration::Configuration;
+use crds::volcano;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use operator::cluster::Cluster;
+use operator::cluster::amounts::Dimension;
+use operator::cluster::names::ResourceId;
+use operator::cluster::pod::{Pod, Stage};
+use operator::cluster::queue::{Queue, Terms};
+use operator::decide::{Action, Notice, decide, notices};
+use operator::policies::Reason;
+use serde_json::{Map, Value, json};
+
+/// The beginning of time in these tests.
+pub const START: i64 = 1_800_000_000;
+/// The label whose value is the name of a whole card.
+pub const PRODUCT: &str = "nvidia.com/gpu.product";
+/// The resource of whole cards.
+pub const GPU: &str = "nvidia.com/gpu";
+
+/// The moment `seconds` after the beginning.
+pub fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(START + seconds).unwrap()
+}
+
+/// A configuration as users write it: arguments of the capacity-card plugin, and `cardgate.yaml`.
+pub fn configuration(arguments: &str, cardgate: &str) -> Arc<Configuration> {
+    let conf = format!("tiers: [{{plugins: [{{name: capacity-card, arguments: {{{arguments}}}}}]}}]");
+    let parsed = Configuration::parse(Some(&conf), Some(cardgate)).unwrap();
+    assert_eq!(parsed.warnings, [""; 0]);
+    Arc::new(parsed.configuration)
+}
+
+/// An object under construction. Ends as the JSON that a watch would bring.
+#[derive(Debug, Clone)]
+pub struct Object(Value);
+
+impl Object {
+    /// Sets what stands at a path of keys.
+    #[must_use]
+    pub fn set<const N: usize>(mut self, path: [&str; N], value: impl Into<Value>) -> Self {
+        let place = path.iter().fold(&mut self.0, |place, key| {
+            if place.is_null() {
+                *place = Value::Object(Map::new());
+            }
+            &mut place[*key]
+        });
+        *place = value.into();
+        self
+    }
+
+    fn push<const N: usize>(mut self, path: [&str; N], value: Value) -> Self {
+        let list = path.iter().fold(&mut self.0, |place, key| &mut place[*key]);
+        if list.is_null() {
+            *list = json!([]);
+        }
+        list.as_array_mut().unwrap().push(value);
+        self
+    }
+
+    #[must_use]
+    pub fn annotation(self, key: &str, value: &str) -> Self {
+        self.set(["metadata", "annotations", key], value)
+    }
+
+    #[must_use]
+    pub fn label(self, key: &str, value: &str) -> Self {
+        self.set(["metadata", "labels", key], value)
+    }
+
+    #[must_use]
+    pub fn uid(self, uid: &str) -> Self {
+        self.set(["metadata", "uid"], uid)
+    }
+
+    #[must_use]
+    pub fn created(self, seconds: i64) -> Self {
+        self.set(["metadata", "creationTimestamp"], at(seconds).to_string())
+    }
+
+    // Nodes.
+
+    /// Whole cards of one product, with every label that discovery wants.
+    #[must_use]
+    pub fn cards(self, product: &str, count: i64) -> Self {
+        self.label(PRODUCT, product)
+            .label("nvidia.com/gpu.count", &count.to_string())
+            .label("nvidia.com/gpu.memory", "81920")
+            .offers(GPU, &count.to_string())
+    }
+
+    #[must_use]
+    pub fn offers(self, resource: &str, quantity: &str) -> Self {
+        self.set(["status", "allocatable", resource], quantity)
+    }
+
+    #[must_use]
+    pub fn cordoned(self) -> Self {
+        self.set(["spec", "unschedulable"], true)
+    }
+
+    #[must_use]
+    pub fn not_ready(self) -> Self {
+        self.set(
+            ["status", "conditions"],
+            json!([{"type": "Ready", "status": "Unknown"}]),
+        )
+    }
+
+    #[must_use]
+    pub fn taint(self, key: &str, effect: &str) -> Self {
+        self.push(["spec", "taints"], json!({"key": key, "effect": effect}))
+    }
+
+    // Queues.
+
+    #[must_use]
+    pub fn quota(self, cards: &str) -> Self {
+        self.annotation("volcano.sh/card.quota", cards)
+    }
+
+    #[must_use]
+    pub fn capability(self, resource: &str, quantity: &str) -> Self {
+        self.set(["spec", "capability", resource], quantity)
+    }
+
+    // Pods.
+
+    #[must_use]
+    pub fn namespace(self, namespace: &str) -> Self {
+        self.set(["metadata", "namespace"], namespace)
+    }
+
+    #[must_use]
+    pub fn queue(self, queue: &str) -> Self {
+        self.annotation("scheduling.volcano.sh/queue-name", queue)
+    }
+
+    /// Names the card, or alternatives, and requests so many of the resource of whole cards.
+    #[must_use]
+    pub fn asks(self, cards: &str, count: i64) -> Self {
+        self.annotation("volcano.sh/card.name", cards)
+            .requests(GPU, &count.to_string())
+    }
+
+    #[must_use]
+    pub fn requests(mut self, resource: &str, quantity: &str) -> Self {
+        self.0["spec"]["containers"][0]["resources"]["requests"][resource] = quantity.into();
+        self
+    }
+
+    #[must_use]
+    pub fn selects(self, key: &str, value: &str) -> Self {
+        self.set(["spec", "nodeSelector", key], value)
+    }
+
+    #[must_use]
+    pub fn tolerates(self, key: &str) -> Self {
+        self.push(["spec", "tolerations"], json!({"key": key, "operator": "Exists"}))
+    }
+
+    #[must_use]
+    pub fn priority(self, priority: i32) -> Self {
+        self.set(["spec", "priority"], priority)
+    }
+
+    #[must_use]
+    pub fn gates(self, gates: &[&str]) -> Self {
+        let gates: Vec<_> = gates.iter().map(|gate| json!({"name": gate})).collect();
+        self.set(["spec", "schedulingGates"], gates)
+    }
+
+    /// Without any gate: let in, or never gated.
+    #[must_use]
+    pub fn ungated(self) -> Self {
+        self.gates(&[])
+    }
+
+    #[must_use]
+    pub fn on(self, node: &str) -> Self {
+        self.ungated().set(["spec", "nodeName"], node)
+    }
+
+    #[must_use]
+    pub fn assigned(self, card: &str) -> Self {
+        self.annotation("volcano.sh/card.assigned", card)
+    }
+
+    #[must_use]
+    pub fn phase(self, phase: &str) -> Self {
+        self.set(["status", "phase"], phase)
+    }
+
+    /// Being deleted; the API server writes when its grace period ends.
+    #[must_use]
+    pub fn deleted(self, seconds: i64) -> Self {
+        self.set(["metadata", "deletionTimestamp"], at(seconds).to_string())
+    }
+
+    #[must_use]
+    pub fn controlled_by(self, kind: &str, name: &str) -> Self {
+        let owner = json!([{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": name, "controller": true}]);
+        self.set(["metadata", "ownerReferences"], owner)
+    }
+
+    /// What the pod's condition says that it was told.
+    #[must_use]
+    pub fn told(self, reason: &str) -> Self {
+        let condition = json!([{"type": "card.volcano.sh/Admitted", "status": "False", "reason": reason}]);
+        self.set(["status", "conditions"], condition)
+    }
+}
+
+/// A ready node with 64 cores, 512 GiB and 110 slots.
+pub fn node(name: &str) -> Object {
+    Object(json!({
+        "metadata": {"name": name, "uid": name},
+        "status": {
+            "allocatable": {"cpu": "64", "memory": "512Gi", "pods": "110"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }))
+}
+
+/// An open queue with plenty of CPU and memory, and no cards.
+pub fn queue(name: &str) -> Object {
+    bare_queue(name).capability("cpu", "1000").capability("memory", "4Ti")
+}
+
+/// An open queue that has nothing.
+pub fn bare_queue(name: &str) -> Object {
+    Object(json!({
+        "metadata": {"name": name, "uid": name, "creationTimestamp": at(0).to_string()},
+        "spec": {},
+        "status": {"state": "Open"},
+    }))
+}
+
+/// A gated pod of queue `team-a` that requests one core and one GiB.
+pub fn pod(name: &str) -> Object {
+    bare_pod(name).gates(&["card.volcano.sh/quota"]).queue("team-a")
+}
+
+/// A pod that Cardgate does not manage, and that requests one core and one GiB.
+pub fn bare_pod(name: &str) -> Object {
+    Object(json!({
+        "metadata": {
+            "namespace": "team", "name": name, "uid": name, "creationTimestamp": at(0).to_string(), "annotations": {},
+        },
+        "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]},
+        "status": {"phase": "Pending"},
+    }))
+}
+
+/// A pod that is let in, by name and card.
+pub type Admitted = (String, Option<String>);
+
+/// A cluster, the time in it, and what has been decided.
+#[derive(Debug)]
+pub struct World {
+    pub cluster: Cluster,
+    pub now: Timestamp,
+}
+
+impl World {
+    pub fn new() -> Self {
+        Self::with(Arc::default())
+    }
+
+    pub fn with(configuration: Arc<Configuration>) -> Self {
+        Self {
+            cluster: Cluster::new(configuration),
+            now: at(10),
+        }
+    }
+
+    pub fn wait(&mut self, seconds: i64) {
+        self.now += SignedDuration::from_secs(seconds);
+    }
+
+    pub fn node(&mut self, node: &Object) {
+        let node = serde_json::from_value(node.0.clone()).unwrap();
+        self.cluster.apply_node(&node, self.now);
+    }
+
+    pub fn queue(&mut self, queue: &Object) {
+        let queue: volcano::Queue = serde_json::from_value(queue.0.clone()).unwrap();
+        let terms = Terms::read(&queue, &mut self.cluster.names);
+        self.cluster.apply_queue(queue.metadata.name.as_deref().unwrap(), terms);
+    }
+
+    pub fn pod(&mut self, pod: &Object) {
+        let pod = serde_json::from_value(pod.0.clone()).unwrap();
+        self.cluster.apply_pod(pod, self.now);
+    }
+
+    pub fn pods(&mut self, pods: impl IntoIterator<Item = Object>) {
+        for pod in pods {
+            self.pod(&pod);
+        }
+    }
+
+    pub fn namespace(&mut self, name: &str, labels: &[(&str, &str)], queue: Option<&str>) {
+        let labels = labels.iter().map(|(key, value)| ((*key).into(), (*value).into()));
+        self.cluster.apply_namespace(name, labels.collect(), queue);
+    }
+
+    /// One round of decisions.
+    pub fn decide(&mut self) -> Vec<Action> {
+        decide(&mut self.cluster, self.now, usize::MAX).actions
+    }
+
+    /// One round of decisions, in which nothing but admissions is decided.
+    #[track_caller]
+    pub fn admit(&mut self) -> Vec<Admitted> {
+        let actions = self.decide().into_iter();
+        let admissions = actions.map(|action| match action {
+            Action::Admit(admission) => (admission.pod.name.to_string(), admission.card.map(Into::into)),
+            other => panic!("not an admission: {other:?}"),
+        });
+        admissions.collect()
+    }
+
+    /// The names of the pods that one round lets in.
+    #[track_caller]
+    pub fn admit_names(&mut self) -> Vec<String> {
+        self.admit().into_iter().map(|(name, _)| name).collect()
+    }
+
+    /// What pods are told now, all of them.
+    pub fn notices(&mut self) -> Vec<Notice> {
+        notices(&mut self.cluster, self.now, usize::MAX)
+    }
+
+    /// Decides, and returns the one thing that is told then, as `reason: message`.
+    #[track_caller]
+    pub fn refusal(&mut self) -> String {
+        assert_eq!(self.admit(), []);
+        let told = self.notices();
+        assert_eq!(told.len(), 1, "{told:?}");
+        format!("{}: {}", told[0].reason.as_str(), told[0].message)
+    }
+
+    /// Decides, and returns the word for why this pod waits.
+    #[track_caller]
+    pub fn refusal_of(&mut self, uid: &str) -> &'static str {
+        assert_eq!(self.admit(), []);
+        self.reason(uid)
+            .unwrap_or_else(|| panic!("{uid} was not refused"))
+            .as_str()
+    }
+
+    /// A pod that the cluster knows.
+    #[track_caller]
+    pub fn known(&self, uid: &str) -> &Pod {
+        let id = self.cluster.pod_with_uid(uid);
+        id.and_then(|id| self.cluster.pod(id))
+            .unwrap_or_else(|| panic!("no pod {uid}"))
+    }
+
+    pub fn stage(&self, uid: &str) -> Stage {
+        self.known(uid).stage
+    }
+
+    /// Why a waiting pod waits; none for one that does not, or that stands aside.
+    pub fn reason(&self, uid: &str) -> Option<Reason> {
+        let pod = self.known(uid);
+        let waiting = &self.cluster.queue(pod.queue?).waiting;
+        let (_, group) = waiting.group_of(&pod.waits.as_ref()?.shape)?;
+        Some(group.refused?.reason)
+    }
+
+    #[track_caller]
+    pub fn known_queue(&self, name: &str) -> &Queue {
+        let id = self.cluster.queue_named(name);
+        self.cluster.queue(id.unwrap_or_else(|| panic!("no queue {name}")))
+    }
+
+    /// How many of a card a queue has allocated.
+    pub fn allocated(&self, queue: &str, card: &str) -> i128 {
+        let card = self.cluster.names.known_card(card);
+        card.map_or(0, |card| self.known_queue(queue).allocated.get(Dimension::Card(card)))
+    }
+
+    /// How much CPU a queue has allocated, in milli.
+    pub fn allocated_cpu(&self, queue: &str) -> i128 {
+        self.known_queue(queue)
+            .allocated
+            .get(Dimension::Resource(ResourceId::CPU))
+    }
+
+    /// The API server has confirmed an admission, and the pod is seen without its gate.
+    pub fn seen_admitted(&mut self, pod: &Object, uid: &str, card: Option<&str>) {
+        self.cluster.confirm(uid);
+        let pod = pod.clone().ungated();
+        self.pod(&card.into_iter().fold(pod, Object::assigned));
+    }
+}
