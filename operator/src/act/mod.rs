@@ -23,8 +23,8 @@ pub use patch::admission_patch;
 
 /// How many pods are written at once. More would only wait in the API server, which serves few writes at a time.
 const LANES: usize = 16;
-/// How long one write may take.
-const WRITE_LIMIT: Duration = Duration::from_secs(10);
+/// How long one write may take: less than the time between the end of one leadership and the begin of the next.
+const WRITE_LIMIT: Duration = Duration::from_secs(4);
 /// How long an admission is tried before its reservation is given back.
 const TRY_LIMIT: Duration = Duration::from_secs(30);
 /// The wait before the second try; doubled every time.
