@@ -20,6 +20,7 @@ mod command;
 pub mod controlplane;
 pub mod demo;
 pub mod http;
+pub mod load;
 mod locks;
 pub mod manifests;
 pub mod nodes;

@@ -22,7 +22,7 @@ use crate::pod_ref::PodRef;
 pub use patch::admission_patch;
 
 /// How many pods are written at once. More would only wait in the API server, which serves few writes at a time.
-const LANES: usize = 16;
+pub const LANES: usize = 16;
 /// How long one write may take: less than the time between the end of one leadership and the begin of the next.
 const WRITE_LIMIT: Duration = Duration::from_secs(4);
 /// How long an admission is tried before its reservation is given back.

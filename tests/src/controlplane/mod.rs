@@ -23,6 +23,7 @@ use tempfile::TempDir;
 
 pub use self::identities::Account;
 pub use self::kubectl::Kubectl;
+pub use self::resources::{Answer, Target, Write};
 
 use self::components::{Components, Ports};
 use self::kubeconfig::{Credentials, Endpoint};

@@ -1,6 +1,7 @@
 //! Creating what tests need, and reading what the control plane recorded.
 
-use std::io::{BufRead, BufReader};
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::{Namespace, Node, ServiceAccount};
@@ -174,16 +175,28 @@ impl ControlPlane {
 
     /// All writes so far, of a control plane that was started with [`super::Options::audit`].
     pub fn audit_log(&self) -> Result<Vec<Write>> {
+        Ok(self.audit_log_from(0)?.0)
+    }
+
+    /// The same from a place in the log on, with the place where it ends now. The log begins at 0.
+    pub fn audit_log_from(&self, place: u64) -> Result<(Vec<Write>, u64)> {
         let path = components::audit_log(&self.dir);
-        let file = std::fs::File::open(&path).with_context(|| {
+        let mut file = File::open(&path).with_context(|| {
             format!(
                 "cannot read {}: was the control plane started with `audit`?",
                 path.display()
             )
         })?;
-        BufReader::new(file)
-            .lines()
-            .map(|line| serde_json::from_str(&line?).context("the audit log has a line that is no event"))
-            .collect()
+        file.seek(SeekFrom::Start(place))?;
+        let mut lines = Vec::new();
+        file.read_to_end(&mut lines)?;
+        // The last line may be half written.
+        let complete = lines.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        let writes = lines[..complete]
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty())
+            .map(|line| serde_json::from_slice(line).context("the audit log has a line that is no event"))
+            .collect::<Result<_>>()?;
+        Ok((writes, place + u64::try_from(complete)?))
     }
 }

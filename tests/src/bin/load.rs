@@ -1,0 +1,86 @@
+//! `cargo load`: pods per second with Cardgate, beside the plain scheduler and a loop that only removes gates, and
+//! everything else that a load shows.
+
+use cardgate_tests::load::{self, Contender, Plan};
+use clap::{Parser, ValueEnum};
+
+/// Measures Cardgate under load on a real control plane, beside the plain kube-scheduler and a bare loop that decides
+/// nothing and removes every gate with the same patch.
+///
+/// Each contender gets a fresh control plane with the same settings: kube-scheduler and kube-controller-manager with a
+/// client rate limit of 5000 requests/s (burst 10000) in place of their defaults, which would be what is measured, and
+/// an audit log of all writes. kwok stands in for the kubelets.
+#[derive(Parser)]
+struct Arguments {
+    /// Nodes, of 8 cards each.
+    #[arg(long, default_value_t = 500)]
+    nodes: usize,
+    /// Pods of one card that are created at once.
+    #[arg(long, default_value_t = 2000)]
+    pods: usize,
+    /// Pods that are created one by one before.
+    #[arg(long, default_value_t = 50)]
+    singles: usize,
+    /// How many pods are being created at a time.
+    #[arg(long, default_value_t = 16)]
+    creators: usize,
+    /// How often quota is freed in a full queue.
+    #[arg(long, default_value_t = 20)]
+    releases: usize,
+    /// How often the operator is restarted, after SIGTERM and after SIGKILL each.
+    #[arg(long, default_value_t = 3)]
+    restarts: usize,
+    /// How often each contender is measured, in turns; the median counts.
+    #[arg(long, default_value_t = 1)]
+    rounds: usize,
+    /// What to measure; everything if not given. `freed` and `restart` belong to Cardgate.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<Part>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// The stock kube-scheduler, and pods without gates.
+    Plain,
+    /// The bare loop.
+    Bare,
+    /// Cardgate under load.
+    Cardgate,
+    /// The time until freed quota is used again.
+    Freed,
+    /// The time from the operator's start to the first admission.
+    Restart,
+}
+
+impl Arguments {
+    fn wants(&self, part: Part) -> bool {
+        self.only.is_empty() || self.only.contains(&part)
+    }
+
+    fn plan(&self) -> Plan {
+        let (freed, restarts) = (self.wants(Part::Freed), self.wants(Part::Restart));
+        let wanted = |contender: &Contender| match contender {
+            Contender::Plain => self.wants(Part::Plain),
+            Contender::Bare => self.wants(Part::Bare),
+            Contender::Cardgate => self.wants(Part::Cardgate) || freed || restarts,
+        };
+        Plan {
+            nodes: self.nodes,
+            pods: self.pods,
+            singles: self.singles,
+            creators: self.creators,
+            releases: if freed { self.releases } else { 0 },
+            restarts: if restarts { self.restarts } else { 0 },
+            rounds: self.rounds,
+            contenders: Contender::ALL.into_iter().filter(wanted).collect(),
+            at_once: true,
+        }
+    }
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let report = load::run(&Arguments::parse().plan()).await?;
+    println!("{report}");
+    Ok(())
+}

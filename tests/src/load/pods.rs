@@ -1,0 +1,109 @@
+//! The pods of the load: one card each, the same for every contender but for the gate.
+
+use anyhow::{Context, Result};
+use crds::keys::{GATE, NVIDIA_GPU, QUEUE_LABEL};
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
+use tokio::time::Instant;
+
+use crate::nodes::{self, NodeSpec};
+use crate::workloads;
+
+/// Where the load's pods are.
+pub(super) const NAMESPACE: &str = "load";
+/// The card of every node.
+pub(super) const CARD: &str = "NVIDIA-H100-80GB-HBM3";
+/// The label that narrows a pod to it, with [`CARD`] as its value.
+pub(super) const PRODUCT_LABEL: &str = "nvidia.com/gpu.product";
+/// How many cards a node has.
+pub(super) const CARDS_OF_A_NODE: usize = 8;
+
+/// What a pod needs beside its card.
+pub(super) const CORES: u64 = 8;
+/// What a pod needs beside its card.
+pub(super) const GIBIBYTES: u64 = 64;
+
+/// The nodes.
+pub(super) fn nodes(count: usize) -> Vec<NodeSpec> {
+    (0..count)
+        .map(|index| nodes::h100_8(&format!("node-{index:04}")))
+        .collect()
+}
+
+/// Who makes the gate and the label with the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Marked {
+    /// Nobody: the pod has a label, so that it is as large as others, and no gate.
+    Ungated,
+    /// The creator, in place of a webhook.
+    ByCreator,
+    /// The webhook.
+    ByWebhook,
+}
+
+/// Creates pods of one queue.
+#[derive(Clone)]
+pub(super) struct Creator {
+    client: Client,
+    marked: Marked,
+}
+
+impl Creator {
+    pub fn new(client: Client, marked: Marked) -> Self {
+        Self { client, marked }
+    }
+
+    fn pod(&self, queue: &str, name: &str) -> Pod {
+        let pod = workloads::pod(name)
+            .namespace(NAMESPACE)
+            .queue(queue)
+            .card(CARD)
+            .request(NVIDIA_GPU, 1)
+            .request("cpu", CORES)
+            .request("memory", format!("{GIBIBYTES}Gi"));
+        match self.marked {
+            Marked::Ungated => pod.label(QUEUE_LABEL, queue),
+            Marked::ByCreator => pod.label(QUEUE_LABEL, queue).gate(GATE),
+            Marked::ByWebhook => pod,
+        }
+        .build()
+    }
+
+    /// Creates one pod. Returns when the request was sent.
+    pub async fn create(&self, queue: &str, name: &str) -> Result<Instant> {
+        self.send(name, serde_json::to_vec(&self.pod(queue, name))?).await
+    }
+
+    /// Creates pods, so many at a time. Returns their names with when each request was sent.
+    pub async fn create_all(&self, queue: &str, count: usize, at_a_time: usize) -> Result<Vec<(String, Instant)>> {
+        let bodies = (0..count).map(|index| {
+            let name = format!("{queue}-{index:05}");
+            let body = serde_json::to_vec(&self.pod(queue, &name))?;
+            Ok((name, body))
+        });
+        // All of them before the first is sent: the creators are not what is measured.
+        let bodies: Vec<_> = bodies.collect::<Result<_>>()?;
+        stream::iter(bodies)
+            .map(async |(name, body)| {
+                let sent = self.send(&name, body).await?;
+                anyhow::Ok((name, sent))
+            })
+            .buffer_unordered(at_a_time)
+            .try_collect()
+            .await
+    }
+
+    async fn send(&self, name: &str, body: Vec<u8>) -> Result<Instant> {
+        let request = http::Request::post(format!("/api/v1/namespaces/{NAMESPACE}/pods"))
+            .header(http::header::CONTENT_TYPE, "application/json")
+            .body(body)?;
+        let sent = Instant::now();
+        // The answer is not parsed: nobody reads it.
+        self.client
+            .request_text(request)
+            .await
+            .with_context(|| format!("cannot create the pod {name}"))?;
+        Ok(sent)
+    }
+}

@@ -1,0 +1,164 @@
+//! What one contender is measured on: a control plane of its own with the nodes, and the contender in it.
+
+use std::fmt;
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use crds::card_inventory::CardInventory;
+use kube::Api;
+use kube::api::ListParams;
+
+use super::Plan;
+use super::bare::BareLoop;
+use super::observer::Observer;
+use super::pods::{self, CARD, Creator, Marked, NAMESPACE};
+use super::usage::Clock;
+use crate::cardgate::{Cardgate, Settings};
+use crate::controlplane::{ControlPlane, Options};
+use crate::wait::{self, Seen};
+use crate::workloads;
+
+/// What lets pods in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum Contender {
+    /// Nothing: pods without gates, and the stock kube-scheduler.
+    Plain,
+    /// A loop that removes every gate.
+    Bare,
+    /// Cardgate as it is installed, with webhook and policies.
+    Cardgate,
+}
+
+impl Contender {
+    /// All of them, in the order in which they are measured.
+    pub const ALL: [Self; 3] = [Self::Plain, Self::Bare, Self::Cardgate];
+}
+
+impl fmt::Display for Contender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Plain => "plain scheduler",
+            Self::Bare => "bare loop",
+            Self::Cardgate => "Cardgate",
+        })
+    }
+}
+
+/// A contender on its control plane. What is above goes first when it is dropped.
+pub(super) struct Scene {
+    pub contender: Contender,
+    pub observer: Observer,
+    pub creator: Creator,
+    bare: Option<BareLoop>,
+    cardgate: Option<Cardgate>,
+    pub plane: ControlPlane,
+}
+
+impl Scene {
+    /// Starts everything, and waits until nothing is left to do.
+    pub async fn set(plan: &Plan, contender: Contender) -> Result<Self> {
+        // The audit log costs each contender the same.
+        let mut options = Options::default().audit();
+        if plan.at_once {
+            options = options.at_once();
+        }
+        let plane = ControlPlane::start(options).await?;
+        plane.create_namespace(NAMESPACE, &[], &[]).await?;
+        plane.create_nodes(&pods::nodes(plan.nodes)).await?;
+        let marked = match contender {
+            Contender::Plain => Marked::Ungated,
+            Contender::Bare => Marked::ByCreator,
+            Contender::Cardgate => Marked::ByWebhook,
+        };
+        let cardgate = match contender {
+            Contender::Cardgate => Some(start_cardgate(&plane, plan).await?),
+            Contender::Plain | Contender::Bare => None,
+        };
+        let bare = match contender {
+            Contender::Bare => Some(BareLoop::start(&plane).await?),
+            Contender::Plain | Contender::Cardgate => None,
+        };
+        Ok(Self {
+            contender,
+            observer: Observer::start(plane.client().await?, NAMESPACE),
+            creator: Creator::new(plane.client().await?, marked),
+            bare,
+            cardgate,
+            plane,
+        })
+    }
+
+    /// Makes a queue with room for exactly so many of the load's pods. Only Cardgate needs it.
+    pub async fn queue(&self, name: &str, pods: usize) -> Result<()> {
+        if self.cardgate.is_some() {
+            let cards = u64::try_from(pods)?;
+            let queue = workloads::queue(name)
+                .quota(CARD, cards)
+                .capability("cpu", &(cards * pods::CORES).to_string())
+                .capability("memory", &format!("{}Gi", cards * pods::GIBIBYTES));
+            self.plane.apply(&queue.build()).await?;
+        }
+        Ok(())
+    }
+
+    /// Cardgate, where it is the contender.
+    pub fn cardgate(&self) -> Result<&Cardgate> {
+        self.cardgate.as_ref().context("Cardgate does not run here")
+    }
+
+    /// The clocks of everything that takes part, this program included.
+    pub fn clocks(&self) -> Vec<Clock> {
+        let components = self.plane.processes().iter();
+        let mut clocks: Vec<_> = components
+            .map(|process| Clock::of_process(process.name(), process.pid()))
+            .collect();
+        if let Some(cardgate) = &self.cardgate {
+            let instances = [(OPERATOR, cardgate.operator()), (WEBHOOK, cardgate.webhook())];
+            clocks.extend(
+                instances
+                    .iter()
+                    .filter_map(|(name, instance)| Some(Clock::of_process(name, instance.pid()?))),
+            );
+        }
+        clocks.extend(self.bare.as_ref().map(|bare| bare.clock.clone()));
+        clocks.push(Clock::of_process(CREATORS, std::process::id()));
+        clocks
+    }
+
+    /// An error if something of it has ended.
+    pub fn ensure_running(&self) -> Result<()> {
+        self.plane.ensure_running()?;
+        if let Some(cardgate) = &self.cardgate {
+            cardgate.operator().ensure_running()?;
+            cardgate.webhook().ensure_running()?;
+        }
+        Ok(())
+    }
+
+    /// Ends everything; an error if the bare loop has failed.
+    pub fn strike(mut self) -> Result<()> {
+        self.bare.take().map_or(Ok(()), BareLoop::stop)
+    }
+}
+
+/// How the operator is called in tables.
+pub(super) const OPERATOR: &str = "operator";
+/// How the webhook is called in tables.
+pub(super) const WEBHOOK: &str = "webhook";
+/// How this program is called in tables.
+pub(super) const CREATORS: &str = "creators and observer";
+
+async fn start_cardgate(plane: &ControlPlane, plan: &Plan) -> Result<Cardgate> {
+    let cardgate = Cardgate::start_with(plane, Settings::default()).await?;
+    let inventories: Api<CardInventory> = Api::all(plane.client().await?);
+    wait::eventually("an inventory of every node", wait::PATIENCE * 4, async || {
+        cardgate.operator().ensure_running()?;
+        let found = inventories.list_metadata(&ListParams::default()).await?.items.len();
+        Ok(Seen::when(
+            found == plan.nodes,
+            format!("{found} of {} inventories", plan.nodes),
+        ))
+    })
+    .await?;
+    Ok(cardgate)
+}
