@@ -16,6 +16,9 @@ use crate::view::{Found, Lookup};
 /// How long one answer may take. The API server itself waits for the webhook meanwhile, five seconds at most.
 const TIME_LIMIT: Duration = Duration::from_secs(2);
 
+/// HTTP status of an object or a kind that does not exist.
+const NOT_FOUND: u16 = 404;
+
 /// A question that was not answered.
 #[derive(Debug, Error)]
 pub enum LookupError {
@@ -48,16 +51,16 @@ impl ApiLookups {
         let client = self.client.clone();
         Ok(match lookup {
             Lookup::Queue(name) => {
-                let queue = Api::<DeserializeGuard<Queue>>::all(client).get_opt(name).await?;
+                let queue = existing(Api::<DeserializeGuard<Queue>>::all(client).get(name).await)?;
                 Found::Queue(queue.map(|queue| Arc::new(QueueFacts::read(&queue.0))))
             }
             Lookup::Group { namespace, name } => {
                 let groups = Api::<DeserializeGuard<PodGroup>>::namespaced(client, namespace);
-                let group = groups.get_opt(name).await?;
+                let group = existing(groups.get(name).await)?;
                 Found::Group(group.map(|group| Arc::new(GroupFacts::read(&group.0))))
             }
             Lookup::Namespace(name) => {
-                let namespace = Api::<Namespace>::all(client).get_metadata_opt(name).await?;
+                let namespace = existing(Api::<Namespace>::all(client).get_metadata(name).await)?;
                 Found::Namespace(namespace.map(|namespace| Arc::new(NamespaceFacts::read(&namespace.metadata))))
             }
         })
@@ -72,5 +75,15 @@ impl Lookups for ApiLookups {
                 Err(_) => Err(LookupError::Timeout),
             }
         })
+    }
+}
+
+/// An object that exists. A kind that is not installed has none; kube's own `get_opt` takes that for a failure, since the API
+/// server's answer is then no `Status`.
+fn existing<T>(answer: Result<T, kube::Error>) -> Result<Option<T>, kube::Error> {
+    match answer {
+        Ok(object) => Ok(Some(object)),
+        Err(kube::Error::Api(status)) if status.code == NOT_FOUND => Ok(None),
+        Err(error) => Err(error),
     }
 }

@@ -1,0 +1,105 @@
+//! What the API server's answers mean, over real HTTP.
+
+#![allow(clippy::unwrap_used, reason = "part of tests")]
+
+use std::sync::Arc;
+
+use actix_web::{App, HttpRequest, HttpResponse, HttpServer, rt, web};
+use kube::{Client, Config};
+use serde_json::json;
+use webhook::knowledge::{GroupFacts, NamespaceFacts, QueueCondition};
+use webhook::lookup::{ApiLookups, LookupError, Lookups as _};
+use webhook::view::{Found, Lookup};
+
+/// An API server with one object of each kind; what is called `gone` does not exist, nor does the kind of what is called
+/// `uninstalled`.
+async fn api(request: HttpRequest) -> HttpResponse {
+    let status = |code: u16, reason: &str| json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "reason": reason, "code": code});
+    match request.path() {
+        "/apis/scheduling.volcano.sh/v1beta1/queues/team-a" => HttpResponse::Ok().json(json!({
+            "metadata": {"name": "team-a", "annotations": {"card.volcano.sh/namespaces": "team=a"}},
+            "status": {"state": "Closed"}
+        })),
+        "/apis/scheduling.volcano.sh/v1beta1/queues/odd" => {
+            HttpResponse::Ok().json(json!({"metadata": {"name": "odd"}, "spec": {"capability": "much"}}))
+        }
+        "/apis/scheduling.volcano.sh/v1beta1/namespaces/research/podgroups/training" => HttpResponse::Ok()
+            .json(json!({"metadata": {"name": "training", "namespace": "research"}, "spec": {"queue": "team-a"}})),
+        "/api/v1/namespaces/research" => {
+            let accepted = request.headers().get("accept").unwrap().to_str().unwrap();
+            assert!(
+                accepted.contains("PartialObjectMetadata"),
+                "no more than needed: {accepted}"
+            );
+            HttpResponse::Ok().json(json!({
+                "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
+                "metadata": {"name": "research", "labels": {"team": "a"}}
+            }))
+        }
+        path if path.ends_with("/gone") => HttpResponse::NotFound().json(status(404, "NotFound")),
+        path if path.ends_with("/forbidden") => HttpResponse::Forbidden().json(status(403, "Forbidden")),
+        _ => HttpResponse::NotFound().body("404 page not found\n"),
+    }
+}
+
+fn queue(name: &str) -> Lookup {
+    Lookup::Queue(name.to_owned())
+}
+
+fn group(name: &str) -> Lookup {
+    Lookup::Group {
+        namespace: "research".to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+fn namespace(name: &str) -> Lookup {
+    Lookup::Namespace(name.to_owned())
+}
+
+#[actix_web::test]
+async fn answers_are_read_and_absence_is_an_answer() {
+    let server = HttpServer::new(|| App::new().default_service(web::to(api)))
+        .workers(1)
+        .disable_signals()
+        .bind("127.0.0.1:0")
+        .unwrap();
+    let url = format!("http://{}", server.addrs()[0]).parse().unwrap();
+    let server = server.run();
+    let handle = server.handle();
+    rt::spawn(server);
+    let lookups = ApiLookups::new(Client::try_from(Config::new(url)).unwrap());
+
+    for name in ["gone", "uninstalled"] {
+        for lookup in [queue(name), group(name), namespace(name)] {
+            let found = lookups.find(&lookup).await.unwrap();
+            let absent = matches!(found, Found::Queue(None) | Found::Group(None) | Found::Namespace(None));
+            assert!(absent, "{lookup}: {found:?}");
+        }
+    }
+    let refused = lookups.find(&queue("forbidden")).await;
+    assert!(matches!(refused, Err(LookupError::Api(_))), "{refused:?}");
+
+    let Found::Queue(Some(facts)) = lookups.find(&queue("team-a")).await.unwrap() else {
+        panic!("the queue exists");
+    };
+    assert_eq!(
+        (&facts.condition, &*facts.selector),
+        (&QueueCondition::NotOpen("Closed".into()), "team=a")
+    );
+    let Found::Queue(Some(facts)) = lookups.find(&queue("odd")).await.unwrap() else {
+        panic!("the queue exists");
+    };
+    assert!(matches!(facts.condition, QueueCondition::Unreadable(_)), "{facts:?}");
+    let Found::Group(Some(facts)) = lookups.find(&group("training")).await.unwrap() else {
+        panic!("the group exists");
+    };
+    let queue = Some("team-a".into());
+    assert_eq!(facts, Arc::new(GroupFacts { queue }));
+    let Found::Namespace(Some(facts)) = lookups.find(&namespace("research")).await.unwrap() else {
+        panic!("the namespace exists");
+    };
+    let labels = [("team".to_owned(), "a".to_owned())].into();
+    assert_eq!(facts, Arc::new(NamespaceFacts { labels, queue: None }));
+    handle.stop(false).await;
+}
