@@ -141,9 +141,28 @@ async fn the_pods_of_a_job_pass_through_the_quota_one_after_the_other() -> Outco
     let card = scenario.card("NVIDIA-A100");
     scenario.nodes(&[nodes::nvidia("job", &card, 8, 81_920)]).await?;
     scenario.apply_queue(scenario.queue().quota(&card, 2)).await?;
-    // kwok lets the pods of Jobs succeed at once: each one's end makes room for the next.
-    scenario.create(&scenario.gpu_pod("training", &card, 1).job(7)).await?;
-    wait::object(&scenario.api::<Job>(), "training", "seven completions", |job| {
+    // Each of them runs for a moment, and its end makes room for the next.
+    let training = scenario
+        .gpu_pod("training", &card, 1)
+        .annotation("pod-complete.stage.kwok.x-k8s.io/delay", "500ms");
+    scenario.create(&training.job(7)).await?;
+    let mut most = 0;
+    let phase = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.clone());
+    let everything = watcher::Config::default();
+    wait::objects(
+        &scenario.api::<Pod>(),
+        everything,
+        "seven pods that succeeded",
+        |pods| {
+            let succeeded = |pod: &Pod| phase(pod).as_deref() == Some("Succeeded");
+            let over = pods.iter().filter(|pod| succeeded(pod)).count();
+            most = most.max(pods.iter().filter(|pod| !succeeded(pod) && !is_gated(pod)).count());
+            Seen::when(over == 7, format!("{over} succeeded"))
+        },
+    )
+    .await?;
+    assert_eq!(most, 2, "pods with a card at the same time");
+    wait::object(&scenario.api::<Job>(), "training", "its completion", |job| {
         let succeeded = job.and_then(|job| job.status.as_ref()?.succeeded).unwrap_or_default();
         Seen::when(succeeded == 7, format!("{succeeded} succeeded"))
     })
