@@ -150,6 +150,24 @@ fn a_node_that_joins_late_lets_pods_in_whose_card_was_unknown() {
 }
 
 #[test]
+fn a_card_that_comes_to_mean_another_resource_is_searched_for_anew() {
+    const OTHER: &str = "example.com/gpu";
+    let mut world = world();
+    let other = node("n2").label("example.com/gpu.product", "A").offers(OTHER, "8");
+    let other = other
+        .label("example.com/gpu.count", "8")
+        .label("example.com/gpu.memory", "81920");
+    world.node(&other.offers("nvidia.com/gpu", "8"));
+    world.pod(&pod("p").asks("A", 1).requests(OTHER, "2"));
+    // On the first node by name, A is nvidia.com/gpu; what the second means by it does not count.
+    assert_eq!(world.refusal_of("p"), "NoNodeFits");
+    let now = world.now;
+    world.cluster.remove_node("n1", now);
+    assert_eq!(world.admit_names(), ["p"]);
+    assert_eq!(world.allocated("team-a", "A"), 2);
+}
+
+#[test]
 fn room_that_comes_free_in_any_way_lets_pods_in() {
     let full = || {
         let mut world = world();

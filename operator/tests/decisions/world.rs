@@ -12,6 +12,7 @@ use operator::cluster::pod::{Pod, Stage};
 use operator::cluster::queue::{Queue, Terms};
 use operator::decide::{Action, Notice, decide, notices};
 use operator::policies::Reason;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 /// The beginning of time in these tests.
@@ -39,6 +40,11 @@ pub fn configuration(arguments: &str, cardgate: &str) -> Arc<Configuration> {
 pub struct Object(Value);
 
 impl Object {
+    /// The object as the type that it is.
+    pub fn read<T: DeserializeOwned>(&self) -> T {
+        serde_json::from_value(self.0.clone()).unwrap()
+    }
+
     /// Sets what stands at a path of keys.
     #[must_use]
     pub fn set<const N: usize>(mut self, path: [&str; N], value: impl Into<Value>) -> Self {
@@ -282,19 +288,17 @@ impl World {
     }
 
     pub fn node(&mut self, node: &Object) {
-        let node = serde_json::from_value(node.0.clone()).unwrap();
-        self.cluster.apply_node(&node, self.now);
+        self.cluster.apply_node(&node.read(), self.now);
     }
 
     pub fn queue(&mut self, queue: &Object) {
-        let queue: volcano::Queue = serde_json::from_value(queue.0.clone()).unwrap();
+        let queue: volcano::Queue = queue.read();
         let terms = Terms::read(&queue, &mut self.cluster.names);
         self.cluster.apply_queue(queue.metadata.name.as_deref().unwrap(), terms);
     }
 
     pub fn pod(&mut self, pod: &Object) {
-        let pod = serde_json::from_value(pod.0.clone()).unwrap();
-        self.cluster.apply_pod(pod, self.now);
+        self.cluster.apply_pod(pod.read(), self.now);
     }
 
     pub fn pods(&mut self, pods: impl IntoIterator<Item = Object>) {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use operator::cluster::amounts::{Dimension, Totals};
 use operator::cluster::names::Names;
+use operator::policies::Reason;
 
 use super::reference::{Amounts, Stage};
 use super::run::Run;
@@ -87,11 +88,7 @@ impl Run {
         }
         for (uid, pod) in &self.picture.pods {
             let known = self.worlds[world].known(uid);
-            assert_eq!(
-                known.told.map(operator::policies::Reason::as_str),
-                pod.told,
-                "{uid} was told"
-            );
+            assert_eq!(known.told.map(Reason::as_str), pod.told, "{uid} was told");
             let stage = match known.stage {
                 operator::cluster::pod::Stage::Waiting => "waiting",
                 operator::cluster::pod::Stage::Held => "held",

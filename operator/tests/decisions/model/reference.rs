@@ -5,9 +5,6 @@ use std::collections::BTreeMap;
 
 use super::steps::{CARDS, Configuration, Maker, Node, Queue, Spec};
 
-/// The share of who has something of nothing.
-const MORE_THAN_ANYTHING: (i128, i128) = (1 << 50, 1);
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     Waiting,
@@ -46,6 +43,9 @@ pub struct Picture {
     /// What a card name stood for last.
     pub makers: BTreeMap<usize, Maker>,
 }
+
+/// A share of something where the quota is nothing.
+const MORE_THAN_ANYTHING: (i128, i128) = (1 << 50, 1);
 
 /// What a pod is let in with, or the reason why not.
 pub type Verdict = Result<Option<usize>, &'static str>;

@@ -11,9 +11,6 @@ use super::steps::{
 };
 use crate::world::{Object, World, at};
 
-/// What a step changes.
-type Change = Box<dyn FnOnce(&mut Truth)>;
-
 /// A pod as it is.
 struct Truth {
     name: usize,
@@ -153,35 +150,39 @@ impl Run {
     }
 
     fn happen_to_pod(&mut self, step: Step) {
-        let (name, change): (usize, Change) = match step {
-            Step::Pod(name, spec, gates) => return self.create(name, spec, gates),
-            Step::Write(name) => return self.write(name),
-            Step::Outcome(name, outcome) => return self.answer(name, outcome),
-            Step::Gone(name) => return self.end(name, false),
-            Step::Finish(name) => return self.end(name, true),
-            Step::Show(name) => (name, Box::new(|_| {})),
-            Step::Ungate(name) => (
-                name,
-                Box::new(|pod| {
-                    if pod.gates == Gates::Foreign {
-                        pod.gates = Gates::Own;
-                    }
-                }),
-            ),
-            Step::Bind(name, node) => (
-                name,
-                Box::new(move |pod| {
-                    if pod.gates == Gates::None {
-                        pod.node = pod.node.or(Some(node));
-                    }
-                }),
-            ),
+        match step {
+            Step::Pod(name, spec, gates) => self.create(name, spec, gates),
+            Step::Twin(name, other) => {
+                let other = self.uids.get(&other).and_then(|uid| self.pods.get(uid));
+                if let Some(spec) = other.map(|other| other.spec.clone()) {
+                    self.create(name, spec, Gates::Own);
+                }
+            }
+            Step::Write(name) => self.write(name),
+            Step::Outcome(name, outcome) => self.answer(name, outcome),
+            Step::Gone(name) => self.end(name, false),
+            Step::Finish(name) => self.end(name, true),
+            Step::Show(name) => self.change(name, |_| {}),
+            Step::Ungate(name) => self.change(name, |pod| {
+                if pod.gates == Gates::Foreign {
+                    pod.gates = Gates::Own;
+                }
+            }),
+            Step::Bind(name, node) => self.change(name, |pod| {
+                if pod.gates == Gates::None {
+                    pod.node = pod.node.or(Some(node));
+                }
+            }),
             Step::Delete(name, grace) => {
                 let end = self.picture.now + grace;
-                (name, Box::new(move |pod| pod.deleted = pod.deleted.or(Some(end))))
+                self.change(name, |pod| pod.deleted = pod.deleted.or(Some(end)));
             }
             other => unreachable!("not about a pod: {other:?}"),
-        };
+        }
+    }
+
+    /// A pod changes in the API server, and is seen so.
+    fn change(&mut self, name: usize, change: impl FnOnce(&mut Truth)) {
         let Some(uid) = self.uids.get(&name).cloned() else {
             return;
         };
@@ -316,13 +317,15 @@ impl Run {
             world.pod(&truth.object(uid));
         }
         let old = self.picture.pods.get(uid);
-        let stage = match (truth.node, truth.gates, old.map(|old| old.stage)) {
-            (Some(_), _, _) => Stage::Bound,
-            (None, Gates::Own | Gates::Foreign, Some(stage @ Stage::Admitting { .. })) => stage,
-            (None, Gates::Own, _) if truth.spec.managed && truth.deleted.is_none() => Stage::Waiting,
-            (None, Gates::Own | Gates::Foreign, _) => Stage::Held,
-            (None, Gates::None, Some(stage @ Stage::Unbound { .. })) => stage,
-            (None, Gates::None, _) => Stage::Unbound {
+        let is_gated = truth.gates != Gates::None;
+        let may_wait = truth.gates == Gates::Own && truth.spec.managed && truth.deleted.is_none();
+        let stage = match old.map(|old| old.stage) {
+            _ if truth.node.is_some() => Stage::Bound,
+            Some(stage @ Stage::Admitting { .. }) if is_gated => stage,
+            Some(stage @ Stage::Unbound { .. }) if !is_gated => stage,
+            _ if may_wait => Stage::Waiting,
+            _ if is_gated => Stage::Held,
+            _ => Stage::Unbound {
                 since: self.picture.now,
             },
         };
@@ -363,30 +366,9 @@ impl Run {
                 world.cluster.begin_list(kind);
             }
             match kind {
-                Kind::Node => self
-                    .nodes
-                    .keys()
-                    .copied()
-                    .take(count)
-                    .collect::<Vec<_>>()
-                    .into_iter()
-                    .for_each(|index| self.see_node(index)),
-                Kind::Queue => self
-                    .queues
-                    .keys()
-                    .copied()
-                    .take(count)
-                    .collect::<Vec<_>>()
-                    .into_iter()
-                    .for_each(|index| self.see_queue(index)),
-                Kind::Pod => self
-                    .pods
-                    .keys()
-                    .take(count)
-                    .cloned()
-                    .collect::<Vec<_>>()
-                    .into_iter()
-                    .for_each(|uid| self.see_pod(&uid)),
+                Kind::Node => first(&self.nodes, count).for_each(|index| self.see_node(index)),
+                Kind::Queue => first(&self.queues, count).for_each(|index| self.see_queue(index)),
+                Kind::Pod => first(&self.pods, count).for_each(|uid| self.see_pod(&uid)),
                 Kind::Namespace => {}
             }
         }
@@ -473,15 +455,13 @@ impl Run {
     fn time_passes(&mut self) -> BTreeSet<(String, &'static str)> {
         let now = self.picture.now;
         let mut due = BTreeSet::new();
+        let reservation = self.picture.configuration.reservation;
         for (uid, pod) in &mut self.picture.pods {
             pod.aside_until = pod.aside_until.filter(|until| *until > now);
+            let is_reservation = pod.spec.managed && pod.deleted.is_none();
             match &mut pod.stage {
                 Stage::Admitting { since, written: false } if *since + 120 <= now => withdraw(pod, now),
-                Stage::Unbound { since }
-                    if pod.spec.managed
-                        && pod.deleted.is_none()
-                        && *since + self.picture.configuration.reservation <= now =>
-                {
+                Stage::Unbound { since } if is_reservation && *since + reservation <= now => {
                     *since = now;
                     let action = if pod.spec.controller.is_some() {
                         "send back"
@@ -552,6 +532,11 @@ impl Run {
             assert_ne!(told, pod.told, "told again");
         }
     }
+}
+
+/// The first so many keys.
+fn first<K: Clone, V>(objects: &BTreeMap<K, V>, count: usize) -> impl Iterator<Item = K> + use<K, V> {
+    objects.keys().take(count).cloned().collect::<Vec<_>>().into_iter()
 }
 
 fn withdraw(pod: &mut Pod, now: i64) {

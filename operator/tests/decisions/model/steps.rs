@@ -100,6 +100,8 @@ pub enum Step {
     Namespace(usize, Option<bool>),
     /// A pod of this name comes, in place of what had the name.
     Pod(usize, Spec, Gates),
+    /// Another pod of the same shape as one that is there.
+    Twin(usize, usize),
     /// A foreign gate is removed.
     Ungate(usize),
     /// The pod is seen again as it is.
@@ -200,6 +202,23 @@ fn any_spec() -> impl Strategy<Value = Spec> {
     )
 }
 
+/// A beginning in which something can be let in.
+pub fn any_beginning() -> impl Strategy<Value = Vec<Step>> {
+    let nodes = prop::collection::vec(any_node(), 2..=3);
+    let queues = prop::collection::vec(any_queue(), 1..=2);
+    (nodes, queues).prop_map(|(nodes, queues)| {
+        let nodes = nodes
+            .into_iter()
+            .enumerate()
+            .map(|(index, node)| Step::Node(index, node));
+        let queues = queues
+            .into_iter()
+            .enumerate()
+            .map(|(index, queue)| Step::Queue(index, queue));
+        nodes.chain(queues).collect()
+    })
+}
+
 pub fn any_step() -> impl Strategy<Value = Step> {
     use operator::cluster::Kind;
     let pod = 0..PODS;
@@ -225,6 +244,7 @@ pub fn any_step() -> impl Strategy<Value = Step> {
         1 => (0..3_usize).prop_map(Step::QueueGone),
         1 => (0..2_usize, prop::option::weighted(0.8, any::<bool>())).prop_map(|(name, open)| Step::Namespace(name, open)),
         24 => (pod.clone(), any_spec(), gates).prop_map(|(pod, spec, gates)| Step::Pod(pod, spec, gates)),
+        12 => (pod.clone(), pod.clone()).prop_map(|(pod, other)| Step::Twin(pod, other)),
         2 => pod.clone().prop_map(Step::Ungate),
         3 => pod.clone().prop_map(Step::Show),
         10 => pod.clone().prop_map(Step::Write),
@@ -233,7 +253,7 @@ pub fn any_step() -> impl Strategy<Value = Step> {
         3 => pod.clone().prop_map(Step::Finish),
         3 => (pod.clone(), 0..40_i64).prop_map(|(pod, grace)| Step::Delete(pod, grace)),
         4 => pod.prop_map(Step::Gone),
-        6 => prop_oneof![6 => 1..20_i64, 2 => 20..400_i64].prop_map(Step::Wait),
+        6 => prop_oneof![2 => 1..20_i64, 1 => 20..400_i64].prop_map(Step::Wait),
         1 => kind.clone().prop_map(Step::Interrupt),
         2 => (kind, prop::option::weighted(0.4, 0..4_usize)).prop_map(|(kind, broken)| Step::List(kind, broken)),
         1 => configuration.prop_map(Step::Configure),
