@@ -23,7 +23,7 @@ lean! {
         /// Labels that the node must have.
         node_selector: TextMap<S>,
         /// Affinity.
-        affinity: Affinity<S>,
+        affinity: Option<Affinity<S>>,
         /// Tolerations.
         tolerations: Vec<Toleration<S>>,
         /// Gates that hold the pod back from scheduling.
@@ -77,7 +77,7 @@ lean! {
     /// Affinity; only that to nodes matters here.
     Affinity {
         /// Affinity to nodes.
-        node_affinity: NodeAffinity<S>,
+        node_affinity: Option<NodeAffinity<S>>,
     }
 }
 

@@ -1,11 +1,20 @@
 //! The one JSON patch that lets a pod in: nothing of it happens, or all of it.
 
 use crds::keys::{CARD_ASSIGNED, GATE};
+use crds::pod::NodeSelectorTerm;
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, TestOperation};
 use serde_json::{Map, Value, json};
 
-use crate::decide::Admission;
+use crate::cluster::constraints::{self, NAME_FIELD, NodeAffinity};
+use crate::decide::{Admission, Pin};
+
+/// The key of required affinity in a pod's affinity to nodes.
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+/// The key of the terms in required affinity.
+const TERMS: &str = "nodeSelectorTerms";
+/// The key of a term's requirements on fields.
+const FIELDS: &str = "matchFields";
 
 /// Tests that it is this pod and that ours is its only gate; then removes the gate, writes the card, and narrows the
 /// pod to it. A pod that has changed in between refuses the whole patch.
@@ -33,7 +42,43 @@ pub fn admission_patch(admission: &Admission) -> Patch {
         admission.has_node_selector,
         narrow,
     ));
+    operations.extend(admission.pin.iter().flat_map(pin));
     Patch(operations)
+}
+
+/// Pins a pod to a node. Where required affinity is there, every term must name the node, since one that matches is enough;
+/// and nothing else may change, since the API server lets a gated pod's terms only grow. An empty term matches nothing and
+/// stays so.
+fn pin(pin: &Pin) -> Vec<PatchOperation> {
+    let name = json!({ "key": NAME_FIELD, "operator": "In", "values": [&*pin.node] });
+    let required = || json!({ TERMS: [{ FIELDS: [&name] }] });
+    match &pin.affinity {
+        NodeAffinity::Absent => vec![add(
+            ["spec", "affinity"],
+            json!({"nodeAffinity": {REQUIRED: required()}}),
+        )],
+        NodeAffinity::OnlyToPods => vec![add(["spec", "affinity", "nodeAffinity"], json!({REQUIRED: required()}))],
+        NodeAffinity::Preferred => vec![add(["spec", "affinity", "nodeAffinity", REQUIRED], required())],
+        NodeAffinity::Required(terms) => {
+            let growing = terms
+                .iter()
+                .enumerate()
+                .filter(|(_, term)| !constraints::is_empty(term));
+            let name_in_term = |(index, term): (usize, &NodeSelectorTerm<Box<str>>)| {
+                let index = index.to_string();
+                let fields = ["spec", "affinity", "nodeAffinity", REQUIRED, TERMS, &index, FIELDS];
+                if term.match_fields.is_empty() {
+                    add(fields, json!([name]))
+                } else {
+                    PatchOperation::Add(AddOperation {
+                        path: PointerBuf::from_tokens(fields.into_iter().chain(["-"])),
+                        value: name.clone(),
+                    })
+                }
+            };
+            growing.map(name_in_term).collect()
+        }
+    }
 }
 
 /// Adds entries to a map that may not be there yet; no operation for no entries.
@@ -75,6 +120,7 @@ fn pointer<const N: usize>(tokens: [&str; N]) -> PointerBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::constraints::NodeConstraints;
     use crate::pod_ref::PodRef;
 
     fn admission(has_node_selector: bool, has_annotations: bool) -> Admission {
@@ -90,6 +136,7 @@ mod tests {
             narrow: vec![("nvidia.com/gpu.product".into(), "NVIDIA-A100".into())],
             has_node_selector,
             has_annotations,
+            pin: None,
             was_told: false,
         }
     }
@@ -122,6 +169,65 @@ mod tests {
         json_patch::patch(&mut pod, &admission_patch(&admission(false, false))).unwrap();
         assert_eq!(pod["spec"]["nodeSelector"]["nvidia.com/gpu.product"], "NVIDIA-A100");
         assert_eq!(pod["metadata"]["annotations"][CARD_ASSIGNED], "NVIDIA-A100/mps-80g*1/8");
+    }
+
+    /// The affinity of a pod that has `affinity` and is pinned.
+    fn pinned(affinity: &Value) -> Value {
+        let mut pod = pod();
+        if !affinity.is_null() {
+            pod["spec"]["affinity"] = affinity.clone();
+        }
+        let mut spec = serde_json::from_value(pod["spec"].clone()).unwrap();
+        let pin = Pin {
+            node: "gpu-1".into(),
+            affinity: NodeConstraints::take(&mut spec).affinity,
+        };
+        let admission = Admission {
+            pin: Some(pin),
+            ..admission(true, true)
+        };
+        json_patch::patch(&mut pod, &admission_patch(&admission)).unwrap();
+        pod["spec"]["affinity"].take()
+    }
+
+    #[test]
+    fn a_pin_is_added_to_whatever_affinity_there_is() {
+        let name = json!({"key": "metadata.name", "operator": "In", "values": ["gpu-1"]});
+        let required = json!({"nodeSelectorTerms": [{"matchFields": [name]}]});
+        let pods = json!({"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]});
+        let preferred = json!([{"weight": 1, "preference": {}}]);
+        for (before, after) in [
+            (json!(null), json!({"nodeAffinity": {REQUIRED: required}})),
+            (json!({}), json!({"nodeAffinity": {REQUIRED: required}})),
+            (
+                json!({"podAffinity": pods}),
+                json!({"podAffinity": pods, "nodeAffinity": {REQUIRED: required}}),
+            ),
+            (
+                json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}),
+                json!({"nodeAffinity": {
+                    "preferredDuringSchedulingIgnoredDuringExecution": preferred, REQUIRED: required,
+                }}),
+            ),
+        ] {
+            assert_eq!(pinned(&before), after, "{before}");
+        }
+    }
+
+    #[test]
+    fn a_pin_is_added_to_every_term_since_one_that_matches_is_enough() {
+        let name = |node: &str| json!({"key": "metadata.name", "operator": "In", "values": [node]});
+        let zone = json!([{"key": "zone", "operator": "Exists"}]);
+        let terms = |terms: Value| json!({"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}});
+        let before = terms(json!([{"matchExpressions": zone}, {"matchFields": [name("gpu-1")]}, {}]));
+        let after = terms(json!([
+            {"matchExpressions": zone, "matchFields": [name("gpu-1")]},
+            {"matchFields": [name("gpu-1"), name("gpu-1")]},
+            {},
+        ]));
+        assert_eq!(pinned(&before), after);
+        let mut spec = serde_json::from_value(json!({"affinity": after})).unwrap();
+        assert_eq!(NodeConstraints::take(&mut spec).affinity.pinned_to(), Some("gpu-1"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crds::lean::TextMap;
 use crds::pod::{NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Toleration};
 
 /// The one field that Kubernetes knows in `matchFields`.
-const NAME_FIELD: &str = "metadata.name";
+pub const NAME_FIELD: &str = "metadata.name";
 
 /// A taint that keeps pods away; `PreferNoSchedule` taints are not kept, since they forbid nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,10 +24,72 @@ pub struct Taint {
 pub struct NodeConstraints {
     /// Labels that the node must have.
     pub node_selector: TextMap<Box<str>>,
-    /// Terms of which one must match; none given means that every node does.
-    pub terms: Option<Vec<NodeSelectorTerm<Box<str>>>>,
+    /// What the pod's affinity says about nodes.
+    pub affinity: NodeAffinity,
     /// Taints that the pod tolerates.
     pub tolerations: Vec<Toleration<Box<str>>>,
+}
+
+/// What a pod's affinity says about nodes, and how much of it is there: a patch adds to it where it ends.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub enum NodeAffinity {
+    /// The pod has no affinity at all.
+    #[default]
+    Absent,
+    /// The pod has affinity only to other pods.
+    OnlyToPods,
+    /// The pod prefers nodes, but requires none.
+    Preferred,
+    /// One of the terms must match.
+    Required(Vec<NodeSelectorTerm<Box<str>>>),
+}
+
+impl NodeAffinity {
+    fn take(spec: &mut PodSpec<Box<str>>) -> Self {
+        let Some(affinity) = spec.affinity.take() else {
+            return Self::Absent;
+        };
+        let Some(node_affinity) = affinity.node_affinity else {
+            return Self::OnlyToPods;
+        };
+        match node_affinity.required_during_scheduling_ignored_during_execution {
+            Some(selector) => Self::Required(selector.node_selector_terms),
+            None => Self::Preferred,
+        }
+    }
+
+    /// The terms of which one must match; none given means that every node does.
+    pub fn terms(&self) -> Option<&[NodeSelectorTerm<Box<str>>]> {
+        match self {
+            Self::Required(terms) => Some(terms),
+            Self::Absent | Self::OnlyToPods | Self::Preferred => None,
+        }
+    }
+
+    /// The node that every term names, so that no other can match.
+    pub fn pinned_to(&self) -> Option<&str> {
+        let mut named = self
+            .terms()?
+            .iter()
+            .filter(|term| !is_empty(term))
+            .map(|term| term.match_fields.iter().find_map(named_node));
+        let first = named.next()??;
+        named.all(|name| name == Some(first)).then_some(first)
+    }
+}
+
+/// The one node that a requirement names.
+fn named_node(requirement: &NodeSelectorRequirement<Box<str>>) -> Option<&str> {
+    let names = requirement.key.as_deref() == Some(NAME_FIELD) && requirement.operator.as_deref() == Some("In");
+    match requirement.values.as_slice() {
+        [name] if names => Some(name),
+        _ => None,
+    }
+}
+
+/// Whether a term says nothing; such a term matches nothing, as in Kubernetes.
+pub fn is_empty(term: &NodeSelectorTerm<Box<str>>) -> bool {
+    term.match_expressions.is_empty() && term.match_fields.is_empty()
 }
 
 /// Why a node is out of the question for a pod, whatever is free on it.
@@ -42,13 +104,9 @@ pub enum Mismatch {
 impl NodeConstraints {
     /// Takes what the pod says, leaving the rest of it.
     pub fn take(spec: &mut PodSpec<Box<str>>) -> Self {
-        let node_affinity = &mut spec.affinity.node_affinity;
         Self {
             node_selector: std::mem::take(&mut spec.node_selector),
-            terms: node_affinity
-                .required_during_scheduling_ignored_during_execution
-                .take()
-                .map(|selector| selector.node_selector_terms),
+            affinity: NodeAffinity::take(spec),
             tolerations: std::mem::take(&mut spec.tolerations),
         }
     }
@@ -63,8 +121,8 @@ impl NodeConstraints {
         let mut selector = self.node_selector.iter();
         selector.all(|(key, wanted)| value(key).is_none_or(|value| value == wanted))
             && self
-                .terms
-                .as_ref()
+                .affinity
+                .terms()
                 .is_none_or(|terms| terms.iter().any(|term| term.match_expressions.iter().all(may_match)))
     }
 
@@ -77,8 +135,8 @@ impl NodeConstraints {
     ) -> Result<(), Mismatch> {
         let selected = self.node_selector.iter().all(|(key, value)| label(key) == Some(value))
             && self
-                .terms
-                .as_ref()
+                .affinity
+                .terms()
                 .is_none_or(|terms| terms.iter().any(|term| term_matches(term, name, label)));
         if !selected {
             return Err(Mismatch::Selector);
@@ -92,14 +150,12 @@ impl NodeConstraints {
     }
 }
 
-/// An empty term matches nothing, as in Kubernetes.
 fn term_matches<'a>(
     term: &NodeSelectorTerm<Box<str>>,
     name: &str,
     label: impl Fn(&str) -> Option<&'a str> + Copy,
 ) -> bool {
-    let empty = term.match_expressions.is_empty() && term.match_fields.is_empty();
-    !empty
+    !is_empty(term)
         && term
             .match_expressions
             .iter()
@@ -202,6 +258,34 @@ mod tests {
         assert!(!matches(&constraints(
             serde_json::json!({"nodeSelector": {"zone": "a", "absent": ""}})
         )));
+    }
+
+    #[test]
+    fn how_much_of_the_affinity_is_there_is_known() {
+        let read = |affinity: serde_json::Value| constraints(serde_json::json!({"affinity": affinity})).affinity;
+        assert_eq!(read(serde_json::json!(null)), NodeAffinity::Absent);
+        assert_eq!(read(serde_json::json!({})), NodeAffinity::OnlyToPods);
+        assert_eq!(read(serde_json::json!({"podAffinity": {}})), NodeAffinity::OnlyToPods);
+        assert_eq!(read(serde_json::json!({"nodeAffinity": {}})), NodeAffinity::Preferred);
+    }
+
+    #[test]
+    fn a_pod_is_pinned_where_every_term_that_can_match_names_the_same_node() {
+        let named = |operator: &str, values: &[&str]| serde_json::json!({"key": "metadata.name", "operator": operator, "values": values});
+        let pin = |node: &str| serde_json::json!({"matchFields": [named("NotIn", &["x"]), named("In", &[node])]});
+        let zone = serde_json::json!({"matchExpressions": [{"key": "zone", "operator": "Exists"}]});
+        for (terms, expected) in [
+            (serde_json::json!([pin("n")]), Some("n")),
+            (serde_json::json!([{}, pin("n"), pin("n")]), Some("n")),
+            (serde_json::json!([pin("n"), pin("m")]), None),
+            (serde_json::json!([pin("n"), zone]), None),
+            (serde_json::json!([{"matchFields": [named("NotIn", &["n"])]}]), None),
+            (serde_json::json!([{"matchFields": [named("In", &["n", "m"])]}]), None),
+            (serde_json::json!([]), None),
+        ] {
+            assert_eq!(affinity(&terms).affinity.pinned_to(), expected, "{terms}");
+        }
+        assert_eq!(NodeConstraints::default().affinity.pinned_to(), None);
     }
 
     #[test]

@@ -48,6 +48,13 @@ impl Cluster {
             .as_deref()
             .filter(|node| !node.is_empty())
             .map(|node| self.node_id(node));
+        // A pod that was let in to a node of its own holds room there from before it is bound, after a restart too.
+        let pinned_to = reading
+            .constraints
+            .affinity
+            .pinned_to()
+            .filter(|_| reading.managed && reading.gates == Gates::None && bound_to.is_none())
+            .map(|node| self.node_id(node));
         let old = known.and_then(|id| self.pod(id));
         let deleted = pod
             .metadata
@@ -67,6 +74,7 @@ impl Cluster {
             charge: None,
             // Until the scheduler has said where, a pod is expected where the decision expected it.
             room: bound_to
+                .or(pinned_to)
                 .or_else(|| old?.room)
                 .filter(|_| !matches!(stage, Stage::Waiting | Stage::Held)),
             deleted,

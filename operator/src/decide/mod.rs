@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
+use crate::cluster::constraints::NodeAffinity;
 use crate::cluster::names::CardId;
 use crate::cluster::node::NodeId;
 use crate::cluster::pod::PodId;
@@ -42,10 +43,21 @@ pub struct Admission {
     pub narrow: Vec<(String, String)>,
     /// Whether it has a node selector.
     pub has_node_selector: bool,
+    /// The node that it is pinned to, where what is accounted for is accounted for node by node.
+    pub pin: Option<Pin>,
     /// Whether it has annotations.
     pub has_annotations: bool,
     /// Whether it was told that it waits.
     pub was_told: bool,
+}
+
+/// The one node that a pod may go to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pin {
+    /// Name of the node.
+    pub node: Arc<str>,
+    /// What the pod's affinity says already, to which the name is added.
+    pub affinity: NodeAffinity,
 }
 
 /// What is to be done.
@@ -110,6 +122,8 @@ pub fn decide(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Round {
 struct Grant {
     card: Option<CardId>,
     node: Option<NodeId>,
+    /// Whether the pod may go to that node alone.
+    pinned: bool,
 }
 
 fn admit(cluster: &mut Cluster, queue: QueueId, group: u64, grant: Grant, now: Timestamp) -> Option<Action> {
@@ -120,6 +134,10 @@ fn admit(cluster: &mut Cluster, queue: QueueId, group: u64, grant: Grant, now: T
         Some(node) => narrow::labels_on(cluster, node, card),
         None => narrow::labels_of(cluster, &shape, card),
     });
+    let pin = grant.node.filter(|_| grant.pinned).map(|node| Pin {
+        node: Arc::clone(&cluster.node(node).name),
+        affinity: shape.constraints.affinity.clone(),
+    });
     let missing = |(key, _): &&(String, String)| shape.constraints.node_selector.get(key).is_none();
     let admission = Admission {
         pod: pod_ref(pod),
@@ -128,6 +146,7 @@ fn admit(cluster: &mut Cluster, queue: QueueId, group: u64, grant: Grant, now: T
         card: grant.card.map(|card| cluster.names.card_name(card).into()),
         narrow: labels.into_iter().flatten().filter(missing).cloned().collect(),
         has_node_selector: !shape.constraints.node_selector.is_empty(),
+        pin,
         has_annotations: pod.has_annotations,
         was_told: pod.told.is_some(),
     };

@@ -54,14 +54,22 @@ pub(super) fn judge(cluster: &mut Cluster, id: QueueId, group: u64) -> Result<Gr
         let selectable = |card: CardId| narrow::labels_of(cluster, &shape, card).is_some();
         let card = cards.into_iter().find(|card| card.is_none_or(selectable));
         return card
-            .map(|card| Grant { card, node: None })
+            .map(|card| Grant {
+                card,
+                node: None,
+                pinned: false,
+            })
             .ok_or_else(|| refusal(cluster, cluster.queue(id), Reason::NodesExcluded, 0));
     }
 
     let mut search = fit::Search::new(earlier.filter(|earlier| earlier.cluster_version == cluster.version()));
     for card in cards {
         if let Some(node) = search.find(cluster, &shape, card) {
-            return Ok(Grant { card, node: Some(node) });
+            return Ok(Grant {
+                card,
+                node: Some(node),
+                pinned: false,
+            });
         }
     }
     let queue = cluster.queue(id);

@@ -163,6 +163,18 @@ impl Object {
         self.set(["spec", "nodeSelector", key], value)
     }
 
+    /// Requires one node by its name, as pods are pinned.
+    #[must_use]
+    pub fn pinned_to(self, node: &str) -> Self {
+        let name = json!({"key": "metadata.name", "operator": "In", "values": [node]});
+        let required = json!({"nodeSelectorTerms": [{"matchFields": [name]}]});
+        let path = ["spec", "affinity", "nodeAffinity"];
+        self.set(
+            path,
+            json!({"requiredDuringSchedulingIgnoredDuringExecution": required}),
+        )
+    }
+
     #[must_use]
     pub fn tolerates(self, key: &str) -> Self {
         self.push(["spec", "tolerations"], json!({"key": key, "operator": "Exists"}))

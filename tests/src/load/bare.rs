@@ -124,6 +124,7 @@ fn admission(pod: &SeenPod) -> Admission {
         card: Some(CARD.into()),
         narrow: vec![(PRODUCT_LABEL.to_owned(), CARD.to_owned())],
         has_node_selector: false,
+        pin: None,
         has_annotations: true,
         was_told: false,
     }

@@ -45,3 +45,22 @@ fn the_same_objects_yield_the_same_ledger() {
     }
     assert_eq!(forwards.refusal_of("waits"), "InsufficientScalarQuota");
 }
+
+#[test]
+fn a_pod_pinned_to_its_node_holds_room_there_before_it_is_bound() {
+    let pinned = |name: &str| gpu(name).ungated().assigned("A").pinned_to("n1");
+    let room = |world: &World| {
+        let node = world.cluster.node_named("n1").unwrap();
+        world.cluster.node(node).pods
+    };
+    let mut world = world();
+    world.pods([pinned("p"), pinned("q")]);
+    assert_eq!(room(&world), 2);
+    world.pod(&pinned("p").on("n1"));
+    assert_eq!(room(&world), 2);
+    world.cluster.remove_pod("p");
+    world.cluster.remove_pod("q");
+    // Neither a pod that still waits, nor one that is none of Cardgate's business.
+    world.pods([gpu("waits").pinned_to("n1"), bare_pod("daemon").pinned_to("n1")]);
+    assert_eq!(room(&world), 0);
+}
