@@ -25,6 +25,18 @@ pub const ADMITTED_CONDITION: &str = "card.volcano.sh/Admitted";
 /// Pod annotation with the order of nodes that the pod wants (CrossQuota, **Scoring Strategies**).
 pub const SCORING_STRATEGY: &str = "volcano.sh/crossquota-scoring-strategy";
 
+/// Start of the node annotations with absolute quotas of pods without GPU (CrossQuota, **Configuration Priority**).
+pub const NODE_QUOTA_PREFIX: &str = "volcano.sh/crossquota-";
+/// Start of the node annotations with such quotas as percentages of what is allocatable.
+pub const NODE_QUOTA_PERCENTAGE_PREFIX: &str = "volcano.sh/crossquota-percentage-";
+/// Namespace label that puts its pods without GPU under `CrossQuota`, and the label of such pods; the value is
+/// [`CROSS_QUOTA_ENABLED`].
+pub const CROSS_QUOTA_LABEL: &str = "card.volcano.sh/crossquota";
+/// Value of [`CROSS_QUOTA_LABEL`].
+pub const CROSS_QUOTA_ENABLED: &str = "enabled";
+/// Label that the operator keeps on nodes with GPUs, for pods that are kept off them.
+pub const GPU_NODE_LABEL: &str = "card.volcano.sh/gpu-node";
+
 /// Pod annotation with one card count per container (mGPU, **A container shares multiple GPU cards**).
 pub const MGPU_CONTAINER_CARDS: &str = "vke.volcengine.com/container-multiple-gpu";
 /// Pod annotation and node label with the compute policy (mGPU, **Filter**).

@@ -4,6 +4,7 @@
 //! of Volcano is none of Cardgate's business and is passed over.
 
 mod capacity_card;
+mod cross_quota;
 mod duration;
 mod scheduler;
 mod settings;
@@ -14,7 +15,8 @@ mod yaml;
 use thiserror::Error;
 
 pub use capacity_card::CapacityCard;
-pub use settings::{AdmitOn, Settings};
+pub use cross_quota::{CrossQuota, GpuResources, QuotaResource};
+pub use settings::{AdmitOn, Enforcement, Settings};
 
 /// Key of the `ConfigMap` with the documents' plugin configuration.
 pub const SCHEDULER_CONF: &str = "volcano-scheduler.conf";
@@ -98,6 +100,8 @@ pub struct Configuration {
     pub actions: Vec<String>,
     /// Arguments of the `capacity-card` plugin.
     pub capacity_card: CapacityCard,
+    /// Arguments of the `crossquota` plugin; none where it is not enabled.
+    pub cross_quota: Option<CrossQuota>,
     /// Cardgate's own settings.
     pub cardgate: Settings,
 }
@@ -107,6 +111,7 @@ impl Default for Configuration {
         Self {
             actions: scheduler::default_actions(),
             capacity_card: CapacityCard::default(),
+            cross_quota: None,
             cardgate: Settings::default(),
         }
     }

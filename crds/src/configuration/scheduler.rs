@@ -1,15 +1,13 @@
 //! `volcano-scheduler.conf`: actions, and the arguments of the plugins that Cardgate implements.
 
 use super::yaml::{self, Field, Section};
-use super::{ConfigurationError, Parsed, SCHEDULER_CONF, capacity_card};
+use super::{ConfigurationError, Parsed, SCHEDULER_CONF, capacity_card, cross_quota};
 
 /// Volcano's actions; Volcano refuses any other.
 const ACTIONS: [&str; 6] = ["enqueue", "allocate", "backfill", "preempt", "reclaim", "shuffle"];
 
 /// The plugin of the capacity documents.
 const CAPACITY: &str = "capacity";
-/// The plugin of the `CrossQuota` document.
-const CROSS_QUOTA: &str = "crossquota";
 /// The plugin whose arguments configure mGPU.
 const PREDICATES: &str = "predicates";
 /// What the mGPU arguments of [`PREDICATES`] start with.
@@ -77,10 +75,15 @@ impl Plugins {
         let mut entry = entry.section(EXPECTED)?.ok_or_else(|| refusal.clone())?;
         let name = entry.take("name").ok_or(refusal)?;
         let name = name.text("the name of a plugin, such as capacity-card")?;
-        let Some(name) = [capacity_card::PLUGIN, CAPACITY, CROSS_QUOTA, PREDICATES, PROPORTION]
-            .into_iter()
-            .find(|known| *known == name)
-        else {
+        let Some(name) = [
+            capacity_card::PLUGIN,
+            CAPACITY,
+            cross_quota::PLUGIN,
+            PREDICATES,
+            PROPORTION,
+        ]
+        .into_iter()
+        .find(|known| *known == name) else {
             return Ok(());
         };
         if self.met.contains(&name) {
@@ -101,9 +104,7 @@ impl Plugins {
                  ruled by their capability and card quota, as with {}",
                 capacity_card::PLUGIN
             )),
-            CROSS_QUOTA => warnings.push(format!(
-                "{SCHEDULER_CONF}: {path} enables the plugin {CROSS_QUOTA}, which this release does not enforce"
-            )),
+            cross_quota::PLUGIN => parsed.configuration.cross_quota = Some(cross_quota::read(arguments, warnings)?),
             PREDICATES if arguments.keys().any(|key| key.starts_with(MGPU_ARGUMENT)) => warnings.push(format!(
                 "{SCHEDULER_CONF}: {path} configures mGPU, which this release does not schedule"
             )),

@@ -18,6 +18,7 @@ const RESERVATION_TIMEOUT: &str = "reservationTimeout";
 const TERMINATING_TIMEOUT: &str = "terminatingTimeout";
 const REQUIRE_CARD_NAME: &str = "requireCardName";
 const CARD_RESOURCES: &str = "cardResources";
+const ENFORCE_CROSS_QUOTA: &str = "enforceCrossQuota";
 
 /// When a waiting pod is let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +27,15 @@ pub enum AdmitOn {
     Fit,
     /// When its quota allows it: for clusters whose autoscaler must see unschedulable pods.
     Quota,
+}
+
+/// How a policy about nodes is enforced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Enforcement {
+    /// A pod waits behind a scheduling gate until there is a node for it, and goes nowhere else.
+    Gating,
+    /// A scheduler asks Cardgate's scheduler extender which nodes can take the pod, and which are best.
+    Extender,
 }
 
 /// Cardgate's own settings, from `cardgate.yaml`.
@@ -44,6 +54,8 @@ pub struct Settings {
     /// Card resources, whose request without a card name is warned about or denied: exact names, or prefixes that end in
     /// `*`. NVIDIA's are always among them (semantics, **Card quota**).
     pub card_resources: Vec<String>,
+    /// How the quotas of pods without GPU on nodes with GPUs are enforced, where the plugin `crossquota` is enabled.
+    pub enforce_cross_quota: Enforcement,
 }
 
 impl Default for Settings {
@@ -59,6 +71,7 @@ impl Default for Settings {
                 NVIDIA_MPS.to_owned(),
                 format!("{NVIDIA_MIG_PREFIX}*"),
             ],
+            enforce_cross_quota: Enforcement::Gating,
         }
     }
 }
@@ -106,6 +119,9 @@ pub(super) fn read(text: &str, warnings: &mut Vec<String>) -> Result<Settings, C
             }
         }
     }
+    if let Some(field) = document.take(ENFORCE_CROSS_QUOTA) {
+        read.enforce_cross_quota = enforcement(&field)?;
+    }
     let known = [
         DEFAULT_QUEUE,
         ADMIT_ON,
@@ -113,9 +129,19 @@ pub(super) fn read(text: &str, warnings: &mut Vec<String>) -> Result<Settings, C
         TERMINATING_TIMEOUT,
         REQUIRE_CARD_NAME,
         CARD_RESOURCES,
+        ENFORCE_CROSS_QUOTA,
     ];
     document.warn_unknown("the settings", &known, warnings);
     Ok(read)
+}
+
+fn enforcement(field: &Field) -> Result<Enforcement, ConfigurationError> {
+    const EXPECTED: &str = "gating or extender";
+    match field.text(EXPECTED)? {
+        "gating" => Ok(Enforcement::Gating),
+        "extender" => Ok(Enforcement::Extender),
+        _ => Err(field.refuse(EXPECTED)),
+    }
 }
 
 fn timeout(field: &Field, least: Duration, expected: &'static str) -> Result<Duration, ConfigurationError> {

@@ -111,6 +111,21 @@ impl Section {
         }
     }
 
+    /// The entries that were not taken, by name.
+    pub(super) fn fields(self) -> Vec<(String, Field)> {
+        let (file, path) = (self.file, self.path);
+        let field = |(key, value): (String, Value)| {
+            let path = format!("{path}.{key}");
+            (key, Field { file, path, value })
+        };
+        self.entries.into_iter().map(field).collect()
+    }
+
+    /// A warning about an entry.
+    pub(super) fn warning(&self, key: &str, text: &str) -> String {
+        format!("{}: {} {text}", self.file, self.path_of(key))
+    }
+
     /// Warns about every entry that was not taken; `of` says what they would belong to.
     pub(super) fn warn_unknown(&self, of: &str, known: &[&str], warnings: &mut Vec<String>) {
         let known = known.join(", ");
@@ -129,7 +144,15 @@ impl Field {
 
     /// The refusal of this value.
     pub(super) fn refuse(&self, expected: &'static str) -> ConfigurationError {
-        let mut found = self.value.to_string();
+        self.refuse_as(self.value.to_string(), expected)
+    }
+
+    /// The refusal of this value for a part of its text.
+    pub(super) fn refuse_part(&self, part: &str, expected: &'static str) -> ConfigurationError {
+        self.refuse_as(format!("{part:?}"), expected)
+    }
+
+    fn refuse_as(&self, mut found: String, expected: &'static str) -> ConfigurationError {
         if let Some((cut, _)) = found.char_indices().nth(MAX_SHOWN) {
             found.truncate(cut);
             found.push_str("...");
@@ -182,6 +205,32 @@ impl Field {
             Value::String(text) => Ok(text.trim()),
             _ => Err(self.refuse(expected)),
         }
+    }
+
+    /// Text or a number, as text.
+    pub(super) fn scalar(&self, expected: &'static str) -> Result<String, ConfigurationError> {
+        match &self.value {
+            Value::Number(number) => Ok(number.to_string()),
+            _ => self.text(expected).map(str::to_owned),
+        }
+    }
+
+    /// Texts separated by commas, or a list of them; none of them is empty.
+    pub(super) fn texts(&self, expected: &'static str) -> Result<Vec<String>, ConfigurationError> {
+        let texts: Vec<_> = match &self.value {
+            Value::String(text) => text.split(',').map(|text| text.trim().to_owned()).collect(),
+            Value::Array(values) => {
+                let texts = values
+                    .iter()
+                    .map(|value| value.as_str().map(|text| text.trim().to_owned()));
+                texts.collect::<Option<_>>().ok_or_else(|| self.refuse(expected))?
+            }
+            _ => return Err(self.refuse(expected)),
+        };
+        if texts.is_empty() || texts.iter().any(String::is_empty) {
+            return Err(self.refuse(expected));
+        }
+        Ok(texts)
     }
 
     /// `true` or `false`, quoted or bare.

@@ -1,6 +1,7 @@
 //! The policies: one module per document, each pure, each in the document's own terms.
 
 pub mod card_quota;
+pub mod cross_quota;
 mod reason;
 
 pub use reason::Reason;

@@ -309,7 +309,7 @@ mod event_recording {
         insta::assert_snapshot!(world.refusal(), @r#"QueueInvalid: queue team-a can't be used until it is mended: annotation volcano.sh/card.quota: the key "A" has the value 1.5: write a whole number from 0 to 9223372036854775807, without quotes"#);
         world.queue(&queue("team-a").annotation("card.volcano.sh/namespaces", "team in ("));
         world.pod(&pod("q"));
-        insta::assert_snapshot!(world.refusal(), @r#"QueueInvalid: queue team-a can't be used until it is mended: annotation card.volcano.sh/namespaces: "team in (" is not a label selector (a comma or a closing bracket expected at ""): write it as kubectl get namespaces -l takes it, such as team=a or team in (a,b)"#);
+        insta::assert_snapshot!(world.refusal(), @r#"QueueInvalid: queue team-a can't be used until it is mended: annotation card.volcano.sh/namespaces: "team in (" is not a label selector (a comma or a closing bracket expected at ""): write it as kubectl get -l takes it, such as team=a or team in (a,b)"#);
         world.queue(&queue("team-a").capability("cpu", "-1"));
         world.pod(&pod("r"));
         insta::assert_snapshot!(world.refusal(), @"QueueInvalid: queue team-a can't be used until it is mended: spec.capability: cpu: -1 is negative: write 0 or more");

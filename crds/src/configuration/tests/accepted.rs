@@ -245,6 +245,7 @@ fn every_setting_of_cardgate_yaml() {
             ]
             .map(str::to_owned)
             .to_vec(),
+            enforce_cross_quota: Enforcement::Gating,
         }
     );
     for (resource, is_card) in [
@@ -316,10 +317,6 @@ fn what_has_no_effect_is_named_in_a_warning() {
             ["enablePreemptable", "cardUnlimitedCpuMemory"],
         ),
         ("actions: \"enqueue, alocate\"", ["\"alocate\"", "allocate"]),
-        (
-            "tiers: [{plugins: [{name: crossquota}]}]",
-            ["tiers[0].plugins[0]", "crossquota"],
-        ),
         (
             "tiers: [{plugins: [{name: capacity-card}]}, {plugins: [{name: proportion}]}]",
             ["proportion", "capacity-card"],

@@ -1,4 +1,5 @@
 //! The documents' own configuration blocks, and what is refused or warned about.
 
 mod accepted;
+mod cross_quota;
 mod refused;
