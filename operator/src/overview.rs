@@ -112,17 +112,16 @@ fn usability(offer: &Offer) -> Usability {
     }
 }
 
-/// The nodes that count a card by another resource than the first.
-fn conflicting_nodes(cluster: &Cluster, card: CardId) -> impl Iterator<Item = NodeId> + '_ {
-    let meant = cluster.resource_of(card);
-    let nodes = cluster
-        .card(card)
-        .into_iter()
-        .flat_map(|known| known.nodes.iter().copied());
+/// The nodes that count a card by another resource than the first, by name. They are searched for only where there are
+/// any.
+fn conflicting_nodes(cluster: &Cluster, id: CardId) -> impl Iterator<Item = NodeId> + '_ {
+    let meant = cluster.resource_of(id);
+    let card = cluster.card(id).filter(|card| card.tallies.len() > 1);
+    let nodes = card.into_iter().flat_map(|card| card.nodes.iter().copied());
     nodes.filter(move |node| {
         cluster
             .node(*node)
-            .card(card)
+            .card(id)
             .is_some_and(|card| Some(card.resource) != meant)
     })
 }
@@ -131,26 +130,17 @@ fn conflicting_nodes(cluster: &Cluster, card: CardId) -> impl Iterator<Item = No
 fn card_type(cluster: &Cluster, id: CardId) -> Option<(CardTypeSpec, CardTypeStatus)> {
     let card = cluster.card(id).filter(|card| !card.nodes.is_empty())?;
     let (resource, kind) = card.meaning.as_ref().map(|meaning| (meaning.resource, meaning.kind))?;
-    let mut counts = TypeUse::default();
-    let mut conflicts = Vec::new();
-    for node in card.nodes.iter().map(|node| cluster.node(*node)) {
-        let (Some(offer), Some(found)) = (&node.offer, node.card(id)) else {
-            continue;
-        };
-        if found.resource != resource {
-            conflicts.push((&*node.name, found.found.resource.as_str()));
-            continue;
-        }
-        let used = to_i64(node.used_of(resource));
-        counts.nodes += 1;
-        counts.total = counts.total.saturating_add(found.found.count);
-        counts.used = counts.used.saturating_add(used);
-        if offer.is_usable() {
-            counts.free = counts
-                .free
-                .saturating_add(found.found.count.saturating_sub(used).max(0));
-        }
-    }
+    let tally = card.tallies.get(&resource).copied().unwrap_or_default();
+    let counts = TypeUse {
+        nodes: tally.nodes,
+        total: to_i64(tally.total),
+        used: to_i64(tally.used),
+        free: to_i64(tally.free),
+    };
+    let conflicts: Vec<_> = conflicting_nodes(cluster, id)
+        .map(|node| cluster.node(node))
+        .filter_map(|node| Some((&*node.name, node.card(id)?.found.resource.as_str())))
+        .collect();
     let resource = cluster.names.resource_name(resource);
     let spec = CardTypeSpec {
         card_name: cluster.names.card_name(id).to_owned(),

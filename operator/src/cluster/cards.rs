@@ -1,11 +1,13 @@
 //! Card names found in the cluster: which resource each stands for, and which nodes have it.
 
+use std::collections::BTreeMap;
+
 use crds::card_type::CardKind;
 use k8s_openapi::jiff::Timestamp;
 
 use super::Cluster;
 use super::names::{CardId, ResourceId};
-use super::node::{NodeId, Offer};
+use super::node::{Node, NodeCard, NodeId, Offer};
 
 /// What a card name stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +20,50 @@ pub struct Meaning {
     pub labels: Vec<(String, String)>,
 }
 
+/// How many of a card there are on the nodes that count it by the same resource.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// How many nodes have it.
+    pub nodes: i64,
+    /// How many there are.
+    pub total: i128,
+    /// How many pods hold.
+    pub used: i128,
+    /// How many new pods could get: none of those on nodes that are cordoned or not ready.
+    pub free: i128,
+}
+
+impl Tally {
+    /// What one node has of one of its cards.
+    fn of(node: &Node, offer: &Offer, card: &NodeCard) -> Self {
+        let (total, used) = (i128::from(card.found.count), node.used_of(card.resource));
+        Self {
+            nodes: 1,
+            total,
+            used,
+            free: if offer.is_usable() { (total - used).max(0) } else { 0 },
+        }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            nodes: self.nodes + other.nodes,
+            total: self.total + other.total,
+            used: self.used + other.used,
+            free: self.free + other.free,
+        }
+    }
+
+    fn minus(self, other: Self) -> Self {
+        Self {
+            nodes: self.nodes - other.nodes,
+            total: self.total - other.total,
+            used: self.used - other.used,
+            free: self.free - other.free,
+        }
+    }
+}
+
 /// One card name.
 #[derive(Debug, Default)]
 pub struct Card {
@@ -26,6 +72,8 @@ pub struct Card {
     pub meaning: Option<Meaning>,
     /// The nodes that have it, by name; also those that mean another resource by it.
     pub nodes: Vec<NodeId>,
+    /// How many there are, by the resource that nodes count it by; more than one resource is a conflict.
+    pub tallies: BTreeMap<ResourceId, Tally>,
     /// Where the search for a node goes on, so that equal pods spread over the nodes.
     pub cursor: usize,
 }
@@ -59,6 +107,36 @@ impl Cluster {
         match card {
             Some(card) => self.card_mut(card).cursor = place,
             None => self.cursor = place,
+        }
+    }
+
+    /// Counts what a node has of its cards into their tallies. Counted out before the node or what pods hold of it
+    /// changes, and in afterwards.
+    pub(super) fn count_cards_in(&mut self, node: NodeId) {
+        let node = &self.nodes[node.index()];
+        let Some(offer) = &node.offer else { return };
+        for card in &offer.cards {
+            if self.cards.len() <= card.card.index() {
+                self.cards.resize_with(card.card.index() + 1, Card::default);
+            }
+            let tally = self.cards[card.card.index()].tallies.entry(card.resource).or_default();
+            *tally = tally.plus(Tally::of(node, offer, card));
+        }
+    }
+
+    /// Counts what a node has of its cards out of their tallies.
+    pub(super) fn count_cards_out(&mut self, node: NodeId) {
+        let node = &self.nodes[node.index()];
+        let Some(offer) = &node.offer else { return };
+        for card in &offer.cards {
+            let tallies = &mut self.cards[card.card.index()].tallies;
+            let Some(tally) = tallies.get_mut(&card.resource) else {
+                continue;
+            };
+            *tally = tally.minus(Tally::of(node, offer, card));
+            if tally.nodes == 0 {
+                tallies.remove(&card.resource);
+            }
         }
     }
 

@@ -26,7 +26,7 @@ use crds::configuration::Configuration;
 use crds::lean::TextMap;
 use k8s_openapi::jiff::Timestamp;
 
-pub use cards::{Card, Meaning};
+pub use cards::{Card, Meaning, Tally};
 pub use deadlines::Due;
 use names::{CardId, Names};
 use node::{Node, NodeId};

@@ -30,7 +30,9 @@ impl Cluster {
             .as_ref()
             .filter(|old| old.uid != offer.uid)
             .map(|old| old.uid.clone());
-        let before = known.offer.replace(offer);
+        self.count_cards_out(id);
+        let before = self.nodes[id.index()].offer.replace(offer);
+        self.count_cards_in(id);
         if let Some(uid) = replaced {
             let name = Arc::clone(&self.node(id).name);
             self.changes.nodes_gone.push((name, uid));
@@ -52,6 +54,7 @@ impl Cluster {
     }
 
     pub(super) fn remove_node_by_id(&mut self, id: NodeId, now: Timestamp) {
+        self.count_cards_out(id);
         let Some(offer) = self.nodes[id.index()].offer.take() else {
             return;
         };
@@ -108,18 +111,22 @@ impl Cluster {
 
     /// A pod takes room on a node.
     pub(super) fn take_room(&mut self, id: NodeId, request: &Amounts) {
+        self.count_cards_out(id);
         let node = &mut self.nodes[id.index()];
         node.used.add_all(request);
         node.pods += 1;
+        self.count_cards_in(id);
         self.usage_changed(id);
     }
 
     /// A pod gives its room back. Whoever calls forgets the node then, where nothing holds it any more; not at once, since
     /// the pod may take room on it anew.
     pub(super) fn give_room_back(&mut self, id: NodeId, request: &Amounts) {
+        self.count_cards_out(id);
         let node = &mut self.nodes[id.index()];
         node.used.subtract_all(request);
         node.pods -= 1;
+        self.count_cards_in(id);
         self.usage_changed(id);
         self.note_node_change(id);
     }

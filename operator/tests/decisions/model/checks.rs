@@ -1,7 +1,8 @@
 //! The operator's cluster against the reference's picture.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use operator::cluster::Tally;
 use operator::cluster::amounts::{Dimension, Totals};
 use operator::cluster::names::Names;
 use operator::policies::Reason;
@@ -31,6 +32,7 @@ impl Run {
     pub fn check(&self) {
         for world in 0..2 {
             self.check_ledger(world);
+            self.check_cards(world);
             self.check_waiting(world);
         }
     }
@@ -65,6 +67,29 @@ impl Run {
             assert_eq!(pods, expected.count(), "pods on {name}");
         }
         assert_eq!(cluster.pods().count(), self.picture.pods.len());
+    }
+
+    /// Cards are tallied as a recount of the nodes says.
+    fn check_cards(&self, world: usize) {
+        let cluster = &self.worlds[world].cluster;
+        let mut recount = BTreeMap::<_, Tally>::new();
+        for node in cluster.nodes_by_name().iter().map(|node| cluster.node(*node)) {
+            let offer = node.offer.as_ref().expect("a node that is there says something");
+            for card in &offer.cards {
+                let tally = recount.entry((card.card, card.resource)).or_default();
+                let free = i128::from(card.found.count) - node.used_of(card.resource);
+                tally.nodes += 1;
+                tally.total += i128::from(card.found.count);
+                tally.used += node.used_of(card.resource);
+                tally.free += if offer.is_usable() { free.max(0) } else { 0 };
+            }
+        }
+        let cards = recount.keys().map(|(card, _)| *card).collect::<BTreeSet<_>>();
+        let tallied = cards.into_iter().flat_map(|card| {
+            let tallies = &cluster.card(card).expect("a card that nodes have is known").tallies;
+            tallies.iter().map(move |(resource, tally)| ((card, *resource), *tally))
+        });
+        assert_eq!(tallied.collect::<BTreeMap<_, _>>(), recount, "cards on nodes");
     }
 
     /// No pod is lost: whoever is in line is in one group, with its reason; nobody else is in any.
