@@ -50,6 +50,11 @@ pub const MGPU_CORE: &str = "vke.volcengine.com/mgpu-core";
 /// Resource: memory share of a GPU, in MiB.
 pub const MGPU_MEMORY: &str = "vke.volcengine.com/mgpu-memory";
 
+/// Node label by which a node shares its cards through mGPU, and the value that says so.
+pub const MGPU_SCHEDULE: (&str, &str) = ("vke.node.gpu.schedule", "mgpu");
+/// Node annotation with the device ids of its cards, in index order, separated by commas.
+pub const MGPU_DEVICE_IDS: &str = "vke.volcengine.com/gpu-ids";
+
 /// Annotation by which the kubelet marks the API copy of a static pod.
 pub const MIRROR_POD: &str = "kubernetes.io/config.mirror";
 /// Namespace of Cardgate itself.

@@ -15,6 +15,7 @@ pub mod keys;
 pub mod label_selector;
 pub mod lean;
 pub mod managed;
+pub mod mgpu;
 pub mod names;
 pub mod node;
 pub mod pod;

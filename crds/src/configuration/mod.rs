@@ -6,6 +6,7 @@
 mod capacity_card;
 mod cross_quota;
 mod duration;
+mod mgpu;
 mod scheduler;
 mod settings;
 #[cfg(test)]
@@ -16,6 +17,7 @@ use thiserror::Error;
 
 pub use capacity_card::CapacityCard;
 pub use cross_quota::{CrossQuota, GpuResources, QuotaResource};
+pub use mgpu::{CardStrategy, Mgpu, ScheduleMode};
 pub use settings::{AdmitOn, Enforcement, Settings};
 
 /// Key of the `ConfigMap` with the documents' plugin configuration.
@@ -102,6 +104,8 @@ pub struct Configuration {
     pub capacity_card: CapacityCard,
     /// Arguments of the `crossquota` plugin; none where it is not enabled.
     pub cross_quota: Option<CrossQuota>,
+    /// mGPU arguments of the `predicates` plugin.
+    pub mgpu: Mgpu,
     /// Cardgate's own settings.
     pub cardgate: Settings,
 }
@@ -112,6 +116,7 @@ impl Default for Configuration {
             actions: scheduler::default_actions(),
             capacity_card: CapacityCard::default(),
             cross_quota: None,
+            mgpu: Mgpu::default(),
             cardgate: Settings::default(),
         }
     }

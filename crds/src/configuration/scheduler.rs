@@ -1,17 +1,13 @@
 //! `volcano-scheduler.conf`: actions, and the arguments of the plugins that Cardgate implements.
 
 use super::yaml::{self, Field, Section};
-use super::{ConfigurationError, Parsed, SCHEDULER_CONF, capacity_card, cross_quota};
+use super::{ConfigurationError, Parsed, SCHEDULER_CONF, capacity_card, cross_quota, mgpu};
 
 /// Volcano's actions; Volcano refuses any other.
 const ACTIONS: [&str; 6] = ["enqueue", "allocate", "backfill", "preempt", "reclaim", "shuffle"];
 
 /// The plugin of the capacity documents.
 const CAPACITY: &str = "capacity";
-/// The plugin whose arguments configure mGPU.
-const PREDICATES: &str = "predicates";
-/// What the mGPU arguments of [`PREDICATES`] start with.
-const MGPU_ARGUMENT: &str = "predicate.MGPU";
 /// Volcano's older queue plugin.
 const PROPORTION: &str = "proportion";
 
@@ -79,7 +75,7 @@ impl Plugins {
             capacity_card::PLUGIN,
             CAPACITY,
             cross_quota::PLUGIN,
-            PREDICATES,
+            mgpu::PLUGIN,
             PROPORTION,
         ]
         .into_iter()
@@ -105,9 +101,7 @@ impl Plugins {
                 capacity_card::PLUGIN
             )),
             cross_quota::PLUGIN => parsed.configuration.cross_quota = Some(cross_quota::read(arguments, warnings)?),
-            PREDICATES if arguments.keys().any(|key| key.starts_with(MGPU_ARGUMENT)) => warnings.push(format!(
-                "{SCHEDULER_CONF}: {path} configures mGPU, which this release does not schedule"
-            )),
+            mgpu::PLUGIN => parsed.configuration.mgpu = mgpu::read(arguments, warnings)?,
             _ => {}
         }
         Ok(())

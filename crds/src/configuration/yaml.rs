@@ -1,5 +1,7 @@
 //! YAML values that know where they stand, so that every refusal can name its place.
 
+use std::ops::RangeInclusive;
+
 use serde_json::{Map, Value};
 use serde_saphyr::options::NonFiniteFloatPolicy;
 use serde_saphyr::{SnippetMode, UserMessageFormatter};
@@ -241,6 +243,22 @@ impl Field {
             Value::String(text) if text.trim().eq_ignore_ascii_case("false") => Ok(false),
             _ => Err(self.refuse("true or false")),
         }
+    }
+
+    /// A whole number within a range, quoted or bare.
+    pub(super) fn integer<T>(&self, range: RangeInclusive<T>, expected: &'static str) -> Result<T, ConfigurationError>
+    where
+        T: TryFrom<i64> + PartialOrd,
+    {
+        let number = match &self.value {
+            Value::Number(number) => number.as_i64(),
+            Value::String(text) => text.trim().parse().ok(),
+            _ => None,
+        };
+        number
+            .and_then(|number: i64| T::try_from(number).ok())
+            .filter(|number| range.contains(number))
+            .ok_or_else(|| self.refuse(expected))
     }
 
     /// A positive, finite number, quoted or bare.

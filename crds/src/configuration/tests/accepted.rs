@@ -102,8 +102,60 @@ fn mgpu_volcano_plugin_config() {
         ["reclaim", "allocate", "backfill", "preempt"]
     );
     assert_eq!(
+        parsed.configuration.mgpu,
+        Mgpu {
+            enable: true,
+            policy: CardStrategy::Binpack,
+            weight_of_core: 20,
+            schedule_mode: ScheduleMode::Index,
+            max_containers_per_card: 16,
+        }
+    );
+}
+
+#[test]
+fn mgpu_arguments_in_every_spelling() {
+    let mgpu = |arguments: &str| {
+        let parsed = scheduler(&format!(
+            "tiers: [{{plugins: [{{name: predicates, arguments: {{{arguments}}}}}]}}]"
+        ));
+        assert_eq!(parsed.warnings, [""; 0], "{arguments}");
+        parsed.configuration.mgpu
+    };
+    assert_eq!(mgpu(""), Mgpu::default());
+    for policy in ["Spread", "spread", "SPREAD", "\" spread \""] {
+        assert_eq!(
+            mgpu(&format!("predicate.MGPUPolicy: {policy}")).policy,
+            CardStrategy::Spread
+        );
+    }
+    assert_eq!(mgpu("predicate.MGPUPolicy: Binpack").policy, CardStrategy::Binpack);
+    assert_eq!(mgpu("predicate.MGPUScheduleMode: ID").schedule_mode, ScheduleMode::Id);
+    for (weight, expected) in [("0", 0), ("100", 100), ("\"35\"", 35)] {
+        assert_eq!(
+            mgpu(&format!("predicate.MGPUWeightOfCore: {weight}")).weight_of_core,
+            expected
+        );
+    }
+    assert_eq!(
+        mgpu("predicate.MGPUMaxContainersPerCard: \"1\"").max_containers_per_card,
+        1
+    );
+    assert!(!mgpu("predicate.MGPUEnable: \"false\"").enable);
+    // The plugin's other arguments are Volcano's.
+    assert_eq!(mgpu("predicate.GPUSharingEnable: true"), Mgpu::default());
+}
+
+#[test]
+fn an_mgpu_argument_that_is_none_is_warned_about() {
+    let parsed = scheduler("tiers: [{plugins: [{name: predicates, arguments: {predicate.MGPUWeight: 5}}]}]");
+    assert_eq!(
         parsed.warnings,
-        ["volcano-scheduler.conf: tiers[1].plugins[1] configures mGPU, which this release does not schedule"]
+        [
+            "volcano-scheduler.conf: tiers[0].plugins[0].arguments.predicate.MGPUWeight is unknown and has no effect: the mGPU \
+             arguments of predicates are predicate.MGPUEnable, predicate.MGPUPolicy, predicate.MGPUWeightOfCore, \
+             predicate.MGPUScheduleMode, predicate.MGPUMaxContainersPerCard"
+        ]
     );
 }
 

@@ -75,6 +75,29 @@ fn arguments_of_capacity_card_that_are_refused() {
 }
 
 #[test]
+fn mgpu_arguments_that_are_refused() {
+    for (argument, value, remedy) in [
+        ("predicate.MGPUEnable", "1", "true or false"),
+        ("predicate.MGPUEnable", "\"on\"", "true or false"),
+        ("predicate.MGPUPolicy", "\"pack\"", "binpack or spread"),
+        ("predicate.MGPUPolicy", "5", "binpack or spread"),
+        ("predicate.MGPUWeightOfCore", "101", "from 0 to 100"),
+        ("predicate.MGPUWeightOfCore", "-1", "from 0 to 100"),
+        ("predicate.MGPUWeightOfCore", "0.2", "from 0 to 100"),
+        ("predicate.MGPUWeightOfCore", "356", "from 0 to 100"),
+        ("predicate.MGPUWeightOfCore", "\"heavy\"", "from 0 to 100"),
+        ("predicate.MGPUScheduleMode", "\"uuid\"", "index or id"),
+        ("predicate.MGPUMaxContainersPerCard", "0", "at least 1"),
+        ("predicate.MGPUMaxContainersPerCard", "-16", "at least 1"),
+        ("predicate.MGPUMaxContainersPerCard", "4294967296", "at least 1"),
+        ("predicate.MGPUMaxContainersPerCard", "[16]", "at least 1"),
+    ] {
+        let conf = format!("tiers: [{{plugins: [{{name: predicates, arguments: {{{argument}: {value}}}}}]}}]");
+        refused(&conf, &[&format!("arguments.{argument} is {value}"), remedy]);
+    }
+}
+
+#[test]
 fn structure_of_volcano_scheduler_conf_that_is_refused() {
     for (conf, parts) in [
         ("tiers: 5", ["tiers is 5", "write", "list of tiers"]),

@@ -1,0 +1,202 @@
+//! Why an mGPU request can't be: every message names the container, the value and the rule.
+
+use thiserror::Error;
+
+use super::policy::ComputePolicyError;
+use super::{CARD_CORE, MIN_MEMORY};
+use crate::keys::{MGPU_CONTAINER_CARDS, MGPU_CORE, MGPU_MEMORY, MGPU_POLICY};
+use crate::quantity::QuantityError;
+
+/// An mGPU request that can't be.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum MgpuError {
+    /// An init container asks for a share.
+    #[error(
+        "init container {container:?} requests {resource}: only containers can have a share of a GPU, move it to one"
+    )]
+    InitContainer {
+        /// The container.
+        container: String,
+        /// The resource.
+        resource: &'static str,
+    },
+    /// A quantity that can't be read.
+    #[error("container {container:?} requests {resource}: {source}")]
+    Quantity {
+        /// The container.
+        container: String,
+        /// The resource.
+        resource: &'static str,
+        /// What is wrong.
+        source: QuantityError,
+    },
+    /// A fraction.
+    #[error("container {container:?} requests {quantity} of {resource}: write a whole number")]
+    Fraction {
+        /// The container.
+        container: String,
+        /// The resource.
+        resource: &'static str,
+        /// The quantity, as written.
+        quantity: String,
+    },
+    /// Requests and limits say different things.
+    #[error(
+        "container {container:?} requests {request} of {resource} and is limited to {limit}: write the same in requests and limits"
+    )]
+    Disagree {
+        /// The container.
+        container: String,
+        /// The resource.
+        resource: &'static str,
+        /// What it requests.
+        request: i64,
+        /// What it is limited in.
+        limit: i64,
+    },
+    /// **Normal MGPU Pod**, 1.
+    #[error("container {container:?} requests {quantity} of {resource}: it must be more than 0, or left out")]
+    NotPositive {
+        /// The container.
+        container: String,
+        /// The resource.
+        resource: &'static str,
+        /// The quantity, as written.
+        quantity: String,
+    },
+    /// Memory without compute.
+    #[error(
+        "container {container:?} requests {memory} of {MGPU_MEMORY} and no {MGPU_CORE}: request {MGPU_CORE} too, {CARD_CORE} a \
+         card"
+    )]
+    CoreMissing {
+        /// The container.
+        container: String,
+        /// Its memory.
+        memory: i64,
+    },
+    /// **Normal MGPU Pod**, 2, and **Multiple MGPU Pod**, 4.1.
+    #[error(
+        "container {container:?} requests {} of {MGPU_MEMORY} with {core} of {MGPU_CORE} on {cards} {}: a part of a card needs \
+         at least {MIN_MEMORY} MiB on every card",
+        .memory.unwrap_or(0), if *cards == 1 { "card" } else { "cards" }
+    )]
+    MemoryTooSmall {
+        /// The container.
+        container: String,
+        /// Its compute.
+        core: i64,
+        /// Its memory, where it requests any.
+        memory: Option<i64>,
+        /// On how many cards.
+        cards: u32,
+    },
+    /// **Normal MGPU Pod**, 3.
+    #[error(
+        "container {container:?} requests {core} of {MGPU_CORE}: more than {CARD_CORE} must be full cards, a multiple of \
+         {CARD_CORE}; for parts of several cards add the annotation {MGPU_CONTAINER_CARDS}"
+    )]
+    NotFullCards {
+        /// The container.
+        container: String,
+        /// Its compute.
+        core: i64,
+    },
+    /// **Normal MGPU Pod**, 4, and **Multiple MGPU Pod**, 3.
+    #[error(
+        "container {container:?} requests {memory} of {MGPU_MEMORY} with {core} of {MGPU_CORE}: {full_cards} full {} come with \
+         all of their memory, so leave {MGPU_MEMORY} out",
+        if *full_cards == 1 { "card" } else { "cards" }
+    )]
+    RedundantMemory {
+        /// The container.
+        container: String,
+        /// Its compute.
+        core: i64,
+        /// Its memory.
+        memory: i64,
+        /// How many full cards that are.
+        full_cards: i64,
+    },
+    /// **Multiple MGPU Pod**, 1.
+    #[error(
+        "annotation {MGPU_CONTAINER_CARDS}: {list:?} has {entries} {}, and the pod has {containers} {}: write one number of cards \
+         for each container, in their order",
+        if *entries == 1 { "entry" } else { "entries" }, if *containers == 1 { "container" } else { "containers" }
+    )]
+    ListLength {
+        /// The annotation.
+        list: String,
+        /// How many entries it has.
+        entries: usize,
+        /// How many containers the pod has.
+        containers: usize,
+    },
+    /// **Multiple MGPU Pod**, 2.
+    #[error(
+        "annotation {MGPU_CONTAINER_CARDS}: {entry:?} in {list:?} is no number of cards: write numbers from 0 on, separated by \
+         commas and nothing else, such as 2,1,3"
+    )]
+    Count {
+        /// The annotation.
+        list: String,
+        /// The entry.
+        entry: String,
+    },
+    /// **Multiple MGPU Pod**, 2: no cards for a container that asks for mGPU.
+    #[error(
+        "annotation {MGPU_CONTAINER_CARDS}: {list:?} gives container {container:?} 0 cards, but it requests mGPU: write at least 1"
+    )]
+    NoCards {
+        /// The annotation.
+        list: String,
+        /// The container.
+        container: String,
+    },
+    /// **Multiple MGPU Pod**, 2: cards for a container that asks for no mGPU.
+    #[error(
+        "annotation {MGPU_CONTAINER_CARDS}: {list:?} gives container {container:?} {count} cards, but it requests no mGPU: write 0, \
+         or request {MGPU_CORE}"
+    )]
+    CardsNotAsked {
+        /// The annotation.
+        list: String,
+        /// The container.
+        container: String,
+        /// How many cards it would have.
+        count: u32,
+    },
+    /// **Multiple MGPU Pod**, 4.2.
+    #[error(
+        "container {container:?} requests {amount} of {resource} on {cards} cards: it can't be divided by {cards}, and every card \
+         must give the same whole number"
+    )]
+    NotDivisible {
+        /// The container.
+        container: String,
+        /// The resource.
+        resource: &'static str,
+        /// How much of it.
+        amount: i64,
+        /// On how many cards.
+        cards: u32,
+    },
+    /// **Multiple MGPU Pod**, 4.3.
+    #[error(
+        "container {container:?} requests {core} of {MGPU_CORE} on {cards} {}, {per_card} a card: a card has {CARD_CORE}",
+        if *cards == 1 { "card" } else { "cards" }
+    )]
+    MoreThanACard {
+        /// The container.
+        container: String,
+        /// Its compute.
+        core: i64,
+        /// On how many cards.
+        cards: u32,
+        /// The compute of each.
+        per_card: i64,
+    },
+    /// A compute policy that is none.
+    #[error("annotation {MGPU_POLICY}: {0}")]
+    Policy(#[from] ComputePolicyError),
+}

@@ -1,0 +1,308 @@
+//! mGPU requests: how much of which GPU cards each container of a pod asks for (mGPU, **Webhook Admission**).
+
+mod error;
+mod policy;
+#[cfg(test)]
+mod tests;
+
+use crate::keys::{MGPU_CONTAINER_CARDS, MGPU_CORE, MGPU_MEMORY, MGPU_POLICY};
+use crate::pod::{Container, Pod};
+use crate::quantity;
+
+pub use error::MgpuError;
+pub use policy::{ComputePolicy, ComputePolicyError};
+
+/// The compute of one card, in the unit of `mgpu-core`.
+pub const CARD_CORE: i64 = 100;
+/// The least memory of a share, in MiB: containerd does not run with less.
+pub const MIN_MEMORY: i64 = 256;
+
+/// What a container takes of each of its cards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Share {
+    /// All of it: its compute, and its memory however much that is.
+    Full,
+    /// A part of it.
+    Part {
+        /// Compute, from 1 to 99.
+        core: i64,
+        /// Memory in MiB, at least [`MIN_MEMORY`].
+        memory: i64,
+    },
+}
+
+/// What one container asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ContainerRequest {
+    /// How many cards, at least one; all of them different.
+    pub cards: u32,
+    /// What it takes of each.
+    pub share: Share,
+}
+
+/// What a pod asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct MgpuRequest {
+    /// The containers that ask for mGPU, by name, in the pod's order.
+    pub containers: Box<[(Box<str>, ContainerRequest)]>,
+    /// Whether the pod says how many cards each container shares (**Multiple MGPU Pod**).
+    pub multiple: bool,
+    /// The compute policy that the pod names.
+    pub policy: Option<ComputePolicy>,
+}
+
+impl MgpuRequest {
+    /// Reads what a pod asks for; none where no container asks for mGPU, whatever the annotations say then.
+    pub fn read<S: AsRef<str>>(pod: &Pod<S>) -> Result<Option<Self>, MgpuError> {
+        for container in &pod.spec.init_containers {
+            if let Some(resource) = requested_resource(container) {
+                return Err(MgpuError::InitContainer {
+                    container: name(container).to_owned(),
+                    resource,
+                });
+            }
+        }
+        let containers = &pod.spec.containers;
+        if containers
+            .iter()
+            .all(|container| requested_resource(container).is_none())
+        {
+            return Ok(None);
+        }
+        let annotations = &pod.metadata.annotations;
+        let policy = annotations.get(MGPU_POLICY).map(str::parse).transpose()?;
+        let list = annotations.get(MGPU_CONTAINER_CARDS);
+        let counts = list.map(|list| read_counts(list, containers)).transpose()?;
+        let mut asking = Vec::new();
+        for (index, container) in containers.iter().enumerate() {
+            let Some(asked) = Asked::read(container)? else { continue };
+            let request = match &counts {
+                Some(counts) => asked.multiple(counts[index])?,
+                None => asked.normal()?,
+            };
+            asking.push((asked.container.into(), request));
+        }
+        Ok(Some(Self {
+            containers: asking.into(),
+            multiple: counts.is_some(),
+            policy,
+        }))
+    }
+
+    /// Whether every container takes whole cards.
+    pub fn is_full(&self) -> bool {
+        self.containers.iter().all(|(_, request)| request.share == Share::Full)
+    }
+
+    /// **Filter**, 1 and 2: whether the pod may share cards under the compute policy of a node. Whole cards are shared with
+    /// nobody: where a pod asks for nothing else and names no policy, any will do.
+    pub fn accepts(&self, node: ComputePolicy) -> bool {
+        match self.policy {
+            None if self.is_full() => true,
+            policy => {
+                let policy = policy.unwrap_or_default();
+                policy == node && (!self.multiple || policy == ComputePolicy::NativeBurstShare)
+            }
+        }
+    }
+}
+
+/// The first mGPU resource that a container requests or is limited in, of whatever amount.
+fn requested_resource<S: AsRef<str>>(container: &Container<S>) -> Option<&'static str> {
+    let resources = &container.resources;
+    [MGPU_CORE, MGPU_MEMORY]
+        .into_iter()
+        .find(|resource| resources.requests.contains_key(resource) || resources.limits.contains_key(resource))
+}
+
+fn name<S: AsRef<str>>(container: &Container<S>) -> &str {
+    container.name.as_ref().map_or("", AsRef::as_ref)
+}
+
+/// Reads the list of card counts: one for each container, 0 exactly for those that ask for no mGPU.
+fn read_counts<S: AsRef<str>>(list: &str, containers: &[Container<S>]) -> Result<Vec<u32>, MgpuError> {
+    let read = |entry: &str| {
+        let is_number = !entry.is_empty() && entry.bytes().all(|byte| byte.is_ascii_digit());
+        let count = entry.parse().ok().filter(|_| is_number);
+        count.ok_or_else(|| MgpuError::Count {
+            list: list.to_owned(),
+            entry: entry.to_owned(),
+        })
+    };
+    let counts: Vec<u32> = list.split(',').map(read).collect::<Result<_, _>>()?;
+    if counts.len() != containers.len() {
+        return Err(MgpuError::ListLength {
+            list: list.to_owned(),
+            entries: counts.len(),
+            containers: containers.len(),
+        });
+    }
+    for (container, count) in containers.iter().zip(&counts) {
+        let asks = requested_resource(container).is_some();
+        if asks != (*count > 0) {
+            let (list, container, count) = (list.to_owned(), name(container).to_owned(), *count);
+            return Err(if asks {
+                MgpuError::NoCards { list, container }
+            } else {
+                MgpuError::CardsNotAsked { list, container, count }
+            });
+        }
+    }
+    Ok(counts)
+}
+
+/// What a container asks for, as written.
+struct Asked<'a> {
+    container: &'a str,
+    core: i64,
+    memory: Option<i64>,
+}
+
+impl<'a> Asked<'a> {
+    /// Reads requests and limits; none where the container asks for no mGPU (rule 1 for both kinds of pods).
+    fn read<S: AsRef<str>>(container: &'a Container<S>) -> Result<Option<Self>, MgpuError> {
+        let core = amount(container, MGPU_CORE)?;
+        let memory = amount(container, MGPU_MEMORY)?;
+        let container = name(container);
+        match (core, memory) {
+            (None, None) => Ok(None),
+            (None, Some(memory)) => Err(MgpuError::CoreMissing {
+                container: container.to_owned(),
+                memory,
+            }),
+            (Some(core), memory) => Ok(Some(Self {
+                container,
+                core,
+                memory,
+            })),
+        }
+    }
+
+    /// **Normal MGPU Pod**: a part of one card, or whole cards.
+    fn normal(&self) -> Result<ContainerRequest, MgpuError> {
+        if self.core < CARD_CORE {
+            return Ok(ContainerRequest {
+                cards: 1,
+                share: self.part(1)?,
+            });
+        }
+        if self.core % CARD_CORE != 0 {
+            return Err(MgpuError::NotFullCards {
+                container: self.container.to_owned(),
+                core: self.core,
+            });
+        }
+        let full_cards = self.core / CARD_CORE;
+        self.no_memory(full_cards)?;
+        Ok(ContainerRequest {
+            // More than a 32-bit number of cards is more than any node has, as is the largest such number.
+            cards: u32::try_from(full_cards).unwrap_or(u32::MAX),
+            share: Share::Full,
+        })
+    }
+
+    /// **Multiple MGPU Pod**: the same part of several cards.
+    fn multiple(&self, cards: u32) -> Result<ContainerRequest, MgpuError> {
+        let count = i64::from(cards);
+        self.divides(MGPU_CORE, self.core, cards)?;
+        let share = match self.core / count {
+            CARD_CORE => {
+                self.no_memory(count)?;
+                Share::Full
+            }
+            ..CARD_CORE => {
+                self.divides(MGPU_MEMORY, self.memory.unwrap_or_default(), cards)?;
+                self.part(cards)?
+            }
+            core => {
+                return Err(MgpuError::MoreThanACard {
+                    container: self.container.to_owned(),
+                    core: self.core,
+                    cards,
+                    per_card: core,
+                });
+            }
+        };
+        Ok(ContainerRequest { cards, share })
+    }
+
+    fn part(&self, cards: u32) -> Result<Share, MgpuError> {
+        let count = i64::from(cards);
+        let memory = self.memory.unwrap_or_default() / count;
+        if memory < MIN_MEMORY {
+            return Err(MgpuError::MemoryTooSmall {
+                container: self.container.to_owned(),
+                core: self.core,
+                memory: self.memory,
+                cards,
+            });
+        }
+        Ok(Share::Part {
+            core: self.core / count,
+            memory,
+        })
+    }
+
+    fn no_memory(&self, full_cards: i64) -> Result<(), MgpuError> {
+        match self.memory {
+            None => Ok(()),
+            Some(memory) => Err(MgpuError::RedundantMemory {
+                container: self.container.to_owned(),
+                core: self.core,
+                memory,
+                full_cards,
+            }),
+        }
+    }
+
+    fn divides(&self, resource: &'static str, amount: i64, cards: u32) -> Result<(), MgpuError> {
+        if amount % i64::from(cards) == 0 {
+            return Ok(());
+        }
+        Err(MgpuError::NotDivisible {
+            container: self.container.to_owned(),
+            resource,
+            amount,
+            cards,
+        })
+    }
+}
+
+/// How much of a resource a container asks for: what it requests, or is limited in; both must say the same.
+fn amount<S: AsRef<str>>(container: &Container<S>, resource: &'static str) -> Result<Option<i64>, MgpuError> {
+    let read = |text: &str| {
+        let amount = quantity::parse_units(text).map_err(|source| MgpuError::Quantity {
+            container: name(container).to_owned(),
+            resource,
+            source,
+        })?;
+        // Rounding up would turn 99.5 into a whole card. A number without thousandths that fit has no fraction either.
+        if quantity::parse_milli(text).is_ok_and(|milli| milli % 1000 != 0) {
+            return Err(MgpuError::Fraction {
+                container: name(container).to_owned(),
+                resource,
+                quantity: text.to_owned(),
+            });
+        }
+        if amount <= 0 {
+            return Err(MgpuError::NotPositive {
+                container: name(container).to_owned(),
+                resource,
+                quantity: text.to_owned(),
+            });
+        }
+        Ok(amount)
+    };
+    let (requests, limits) = (&container.resources.requests, &container.resources.limits);
+    let (request, limit) = (requests.get(resource), limits.get(resource));
+    let amounts = (request.map(read).transpose()?, limit.map(read).transpose()?);
+    match amounts {
+        (Some(requested), Some(limited)) if requested != limited => Err(MgpuError::Disagree {
+            container: name(container).to_owned(),
+            resource,
+            request: requested,
+            limit: limited,
+        }),
+        (requested, limited) => Ok(requested.or(limited)),
+    }
+}
