@@ -7,6 +7,7 @@ use std::fmt;
 use crds::card::CardNameError;
 use crds::card_counts::CardCountsError;
 use crds::keys::{CARD_NAME, CARD_QUOTA, CARD_REQUEST, QUEUE_NAME, QUEUE_NAMESPACES, SCORING_STRATEGY};
+use crds::mgpu::MgpuError;
 use crds::pod_request::PodRequestError;
 use crds::queue_access::QueueAccessError;
 use crds::scoring_strategy::ScoringStrategyError;
@@ -67,6 +68,9 @@ pub enum Denial {
     /// A quantity that can't be counted.
     #[error("{0}")]
     Request(#[from] PodRequestError),
+    /// An mGPU request that breaks a rule (mGPU, **Webhook Admission**).
+    #[error("mGPU: {0}")]
+    Mgpu(#[from] MgpuError),
     /// A managed pod that chose its node itself.
     #[error(
         "spec.nodeName: {node:?} passes by the scheduler and the queue's quota: leave it empty, and choose nodes by \
@@ -171,6 +175,7 @@ impl Denial {
             Self::CardNameMissing { .. } => "CardNameMissing",
             Self::SecondCardResource { .. } => "SecondCardResource",
             Self::Request(_) => "RequestInvalid",
+            Self::Mgpu(_) => "MgpuRequestInvalid",
             Self::NodeNamed { .. } => "NodeNamed",
             Self::ScoringStrategy(_) => "ScoringStrategyUnknown",
             Self::QueueName { .. } => "QueueNameInvalid",

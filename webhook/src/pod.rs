@@ -1,8 +1,9 @@
 //! The door for pods: what is refused, and what is written on a pod that is let in to wait for its quota.
 
-use crds::keys::{CARD_NAME, SCORING_STRATEGY};
+use crds::keys::{CARD_NAME, MGPU_CONTAINER_CARDS, SCORING_STRATEGY};
 use crds::lean::Text;
 use crds::managed::{is_managed, is_reachable, requests_any};
+use crds::mgpu::{ComputePolicy, MgpuRequest};
 use crds::pod::Pod;
 use crds::pod_request::pod_request;
 use crds::scoring_strategy::ScoringStrategy;
@@ -95,6 +96,14 @@ pub fn judge(pod: &Pod<Text<'_>>, namespace: &str, view: View<'_>, options: &Opt
         return Err(Denial::NodeNamed { node: node.to_owned() }.into());
     }
     let annotation = |key| pod.metadata.annotations.get(key);
+    match MgpuRequest::read(pod)? {
+        Some(mgpu) if !ComputePolicy::ALL.into_iter().any(|policy| mgpu.accepts(policy)) => {
+            let policy = mgpu.policy.unwrap_or_default();
+            warnings.push(Warning::MgpuPolicyUnfit { policy });
+        }
+        None if annotation(MGPU_CONTAINER_CARDS).is_some() => warnings.push(Warning::MgpuNotRequested),
+        _ => {}
+    }
     let cards = annotation(CARD_NAME)
         .map(|text| Cards::read(text, view.knowledge))
         .transpose()?;

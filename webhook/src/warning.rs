@@ -2,7 +2,8 @@
 //!
 //! kubectl prints warnings; the API server shortens those beyond 256 characters, so these are short.
 
-use crds::keys::{CARD_NAME, CARD_QUOTA, QUEUE_LABEL, QUEUE_NAME};
+use crds::keys::{CARD_NAME, CARD_QUOTA, MGPU_CONTAINER_CARDS, MGPU_POLICY, QUEUE_LABEL, QUEUE_NAME};
+use crds::mgpu::ComputePolicy;
 use thiserror::Error;
 
 use crate::denial::Denial;
@@ -45,6 +46,19 @@ pub enum Warning {
     SecondCardResource {
         /// The requested resource.
         resource: String,
+    },
+    /// Card counts for containers that ask for no mGPU.
+    #[error("annotation {MGPU_CONTAINER_CARDS} has no effect: no container requests mGPU")]
+    MgpuNotRequested,
+    /// Several cards a container, under a policy that does not allow it.
+    #[error(
+        "annotation {MGPU_POLICY}: a container shares several cards under {} alone, and the pod's policy is {policy}: no node \
+         will take it",
+        ComputePolicy::NativeBurstShare
+    )]
+    MgpuPolicyUnfit {
+        /// The pod's policy.
+        policy: ComputePolicy,
     },
     /// The queue does not exist.
     #[error("queue {queue:?} does not exist: the pod waits until it is created")]

@@ -133,7 +133,7 @@ fn messages_about_queues() {
         "impossible queue name of the namespace",
         world,
         &[],
-        &[(MGPU_CORE, "50")],
+        &[(MGPU_CORE, "100")],
     );
     let world = &World::with_settings(Settings {
         default_queue: "broken".to_owned(),
@@ -144,7 +144,7 @@ fn messages_about_queues() {
         "default queue with an unreadable selector",
         world,
         &[],
-        &[(MGPU_CORE, "50")],
+        &[(MGPU_CORE, "100")],
     );
     insta::assert_snapshot!(text);
 }

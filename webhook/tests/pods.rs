@@ -66,7 +66,7 @@ fn every_mark_makes_a_pod_managed() {
         (vec![(QUEUE_NAME, "team-a")], vec![]),
         (vec![(GROUP_NAME, "training")], vec![]),
         (vec![(CARD_NAME, "NVIDIA-A100")], vec![(GPU, "1")]),
-        (vec![], vec![(MGPU_CORE, "50")]),
+        (vec![], vec![(MGPU_CORE, "100")]),
     ] {
         let verdict = World::new().create_pod(&pod(&annotations, &requests));
         assert_eq!(
@@ -113,7 +113,7 @@ fn the_patch_fits_whatever_is_there_already_and_changes_nothing_twice() {
     let world = World::new();
     for metadata in &metadata {
         for gates in &gates {
-            let mut created = pod(&[], &[(MGPU_CORE, "50")]);
+            let mut created = pod(&[], &[(MGPU_CORE, "100")]);
             created["metadata"] = metadata.clone();
             if let Some(gates) = gates {
                 created["spec"]["schedulingGates"] = gates.clone();
@@ -151,7 +151,7 @@ fn the_queue_is_the_annotations_else_the_groups_else_the_namespaces_else_the_def
         (vec![], "production", "team-b"),
         (vec![], NAMESPACE, "default"),
     ] {
-        let mut review = pod_review(&pod(&annotations, &[(MGPU_CORE, "50")]));
+        let mut review = pod_review(&pod(&annotations, &[(MGPU_CORE, "100")]));
         review["request"]["namespace"] = json!(namespace);
         let verdict = World::new().verdict(Endpoint::Mutate, &review);
         assert_eq!(
@@ -164,7 +164,7 @@ fn the_queue_is_the_annotations_else_the_groups_else_the_namespaces_else_the_def
         default_queue: "team-a".to_owned(),
         ..Settings::default()
     };
-    let verdict = World::with_settings(settings).create_pod(&pod(&[], &[(MGPU_CORE, "50")]));
+    let verdict = World::with_settings(settings).create_pod(&pod(&[], &[(MGPU_CORE, "100")]));
     assert_eq!(
         queue_of(verdict.object()),
         ("team-a", "team-a"),

@@ -6,6 +6,7 @@
 
 use crds::keys::CARD_NAME;
 use crds::lean::{Metadata, Text};
+use crds::mgpu::MgpuRequest;
 use crds::pod::Pod;
 use crds::pod_request::pod_request;
 use serde::Deserialize;
@@ -70,6 +71,13 @@ pub fn rules(object: &RawValue, knowledge: &Knowledge) -> Findings {
 
 fn check_template(place: &str, template: &Pod<Scalar<'_>>, knowledge: &Knowledge, findings: &mut Findings) {
     let settings = knowledge.settings();
+    if let Err(error) = MgpuRequest::read(template) {
+        findings.denials.push(Denial::Template {
+            place: place.to_owned(),
+            denial: Box::new(error.into()),
+        });
+        return;
+    }
     // Quantities that can't be read are refused by the API server, in its own words.
     let request = pod_request(&template.spec).ok();
     let mut warnings = Vec::new();
