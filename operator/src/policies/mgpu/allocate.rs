@@ -1,0 +1,99 @@
+//! Allocate: the best combination of cards for the containers of a pod on one node.
+
+use crds::configuration::{CardStrategy, Mgpu};
+use crds::mgpu::{ContainerRequest, Share};
+
+use super::demand::Demand;
+use super::score::weight;
+use super::search::Search;
+use super::targets::{Class, Targets};
+use super::{CardUse, Cards, Score, amounts};
+
+/// The cards of each container, and how well they fit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Allocation {
+    /// The card indexes of each container, ascending, in the order of the containers.
+    pub cards: Vec<Box<[u16]>>,
+    /// The score of the combination.
+    pub score: Score,
+}
+
+/// The best combination; of those that are equally good, the one with the lexicographically smallest card lists. None where
+/// the containers do not fit.
+///
+/// Sets of cards are tried best first, and in each a depth-first search looks for a combination that uses exactly these. The
+/// first one found is the best.
+pub fn allocate(containers: &[ContainerRequest], cards: Cards<'_>, arguments: Mgpu) -> Option<Allocation> {
+    let demand = Demand::of(containers);
+    let idle = cards.used.iter().filter(|card| card.is_idle()).count();
+    let full_cards = full_cards(containers)?;
+    if full_cards > idle || demand.widest > cards.used.len() {
+        return None;
+    }
+    let (classes, class_of) = classify(containers, cards, full_cards, arguments);
+    let added = containers.iter().map(|container| {
+        let (core, memory) = amounts(container.share, cards.memory);
+        let used = CardUse {
+            core,
+            memory,
+            containers: 1,
+        };
+        u128::from(container.cards) * weight(used, cards.memory, arguments.weight_of_core)
+    });
+    let mut targets = Targets::new(&classes, &demand, added.sum(), full_cards, arguments.policy);
+    while let Some(mut equal) = targets.next_best() {
+        equal.retain(|target| target.could_meet(&classes, &demand));
+        let Some(best) = equal.first() else { continue };
+        let score = Score::new(best.sum, best.cards, cards.memory);
+        let mut search = Search::new(containers, cards, &class_of, &classes, equal, arguments);
+        if let Some(cards) = search.run() {
+            return Some(Allocation { cards, score });
+        }
+    }
+    None
+}
+
+/// How many cards whole-card containers take; none where that is more than can be counted.
+fn full_cards(containers: &[ContainerRequest]) -> Option<usize> {
+    let full = containers.iter().filter(|container| container.share == Share::Full);
+    full.map(|container| usize::try_from(container.cards).ok())
+        .try_fold(0_usize, |sum, cards| sum.checked_add(cards?))
+}
+
+/// The classes of cards that could take a part, best first, and the class of each card.
+fn classify(
+    containers: &[ContainerRequest],
+    cards: Cards<'_>,
+    full_cards: usize,
+    arguments: Mgpu,
+) -> (Vec<Class>, Vec<Option<u16>>) {
+    let parts = || containers.iter().filter(|container| container.share != Share::Full);
+    let takes = |used: &CardUse| {
+        let max = arguments.max_containers_per_card;
+        parts().any(|container| used.takes(container.share, cards.memory, max))
+    };
+    let mut uses: Vec<(u128, CardUse)> = Vec::with_capacity(cards.used.len());
+    for used in cards.used {
+        if !uses.iter().any(|(_, known)| known == used) && takes(used) {
+            uses.push((weight(*used, cards.memory, arguments.weight_of_core), *used));
+        }
+    }
+    uses.sort_unstable();
+    if arguments.policy == CardStrategy::Binpack {
+        uses.reverse();
+    }
+    let class = |(weight, used): &(u128, CardUse)| {
+        let count = cards.used.iter().filter(|card| *card == used).count();
+        Class {
+            count: if used.is_idle() { count - full_cards } else { count },
+            weight: *weight,
+            room: used.room(cards.memory, arguments.max_containers_per_card),
+        }
+    };
+    let classes = uses.iter().map(class).collect();
+    let class_of = cards.used.iter().map(|used| {
+        let place = uses.iter().position(|(_, known)| known == used);
+        place.and_then(|place| u16::try_from(place).ok())
+    });
+    (classes, class_of.collect())
+}
