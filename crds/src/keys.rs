@@ -19,6 +19,9 @@ pub const QUEUE_NAMESPACES: &str = "card.volcano.sh/namespaces";
 pub const GATE: &str = "card.volcano.sh/quota";
 /// Pod label with the queue the pod is charged to.
 pub const QUEUE_LABEL: &str = "card.volcano.sh/queue";
+/// Job annotation that marks a suspension as Cardgate's: the operator resumes the Job, and takes the mark off, when its
+/// queue lets it in.
+pub const JOB_HELD: &str = "card.volcano.sh/held";
 /// Pod condition that says why a pod waits, with the numbers.
 pub const ADMITTED_CONDITION: &str = "card.volcano.sh/Admitted";
 

@@ -57,6 +57,7 @@ impl Queue {
     kind = "PodGroup",
     plural = "podgroups",
     namespaced,
+    status = "PodGroupStatus",
     schema = "disabled",
     derive = "Default"
 )]
@@ -65,6 +66,20 @@ pub struct PodGroupSpec {
     /// The queue of the group's pods.
     #[serde(default)]
     pub queue: Option<String>,
+    /// How many pods must run at once for the group to make progress.
+    #[serde(default)]
+    pub min_member: Option<i32>,
+    /// The resources that the group needs at least.
+    #[serde(default)]
+    pub min_resources: Option<ResourceQuantities>,
+}
+
+/// How far a group is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PodGroupStatus {
+    /// `Pending`, `Inqueue`, `Running`, `Unknown` or `Completed`.
+    #[serde(default)]
+    pub phase: Option<String>,
 }
 
 /// Lets a whole `spec` be absent or `null`, as Volcano's definitions do: then every field has its default.

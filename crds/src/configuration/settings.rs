@@ -19,6 +19,7 @@ const TERMINATING_TIMEOUT: &str = "terminatingTimeout";
 const REQUIRE_CARD_NAME: &str = "requireCardName";
 const CARD_RESOURCES: &str = "cardResources";
 const ENFORCE_CROSS_QUOTA: &str = "enforceCrossQuota";
+const ENQUEUE: &str = "enqueue";
 
 /// When a waiting pod is let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +57,9 @@ pub struct Settings {
     pub card_resources: Vec<String>,
     /// How the quotas of pods without GPU on nodes with GPUs are enforced, where the plugin `crossquota` is enabled.
     pub enforce_cross_quota: Enforcement,
+    /// Move `PodGroup`s from phase to phase, and reserve quota for those whose pods do not exist yet. Off beside Volcano's
+    /// scheduler, which does both.
+    pub enqueue: bool,
 }
 
 impl Default for Settings {
@@ -72,6 +76,7 @@ impl Default for Settings {
                 format!("{NVIDIA_MIG_PREFIX}*"),
             ],
             enforce_cross_quota: Enforcement::Gating,
+            enqueue: true,
         }
     }
 }
@@ -122,6 +127,9 @@ pub(super) fn read(text: &str, warnings: &mut Vec<String>) -> Result<Settings, C
     if let Some(field) = document.take(ENFORCE_CROSS_QUOTA) {
         read.enforce_cross_quota = enforcement(&field)?;
     }
+    if let Some(field) = document.take(ENQUEUE) {
+        read.enqueue = field.boolean()?;
+    }
     let known = [
         DEFAULT_QUEUE,
         ADMIT_ON,
@@ -130,6 +138,7 @@ pub(super) fn read(text: &str, warnings: &mut Vec<String>) -> Result<Settings, C
         REQUIRE_CARD_NAME,
         CARD_RESOURCES,
         ENFORCE_CROSS_QUOTA,
+        ENQUEUE,
     ];
     document.warn_unknown("the settings", &known, warnings);
     Ok(read)

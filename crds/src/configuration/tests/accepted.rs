@@ -278,7 +278,7 @@ fn arguments_stand_under_arguments_or_beside_it_quoted_or_bare() {
 fn every_setting_of_cardgate_yaml() {
     let read = settings(
         "defaultQueue: research\nadmitOn: quota\nreservationTimeout: 1h30m\nterminatingTimeout: 90s\n\
-         requireCardName: true\ncardResources: [amd.com/gpu, example.com/*, nvidia.com/gpu]\n",
+         requireCardName: true\nenqueue: false\ncardResources: [amd.com/gpu, example.com/*, nvidia.com/gpu]\n",
     );
     assert_eq!(
         read,
@@ -288,6 +288,7 @@ fn every_setting_of_cardgate_yaml() {
             reservation_timeout: Duration::from_mins(90),
             terminating_timeout: Duration::from_secs(90),
             require_card_name: true,
+            enqueue: false,
             card_resources: [
                 "nvidia.com/gpu",
                 "nvidia.com/gpu.shared",

@@ -161,6 +161,7 @@ fn settings_that_are_refused() {
             "terminatingTimeout: 5 minutes",
             ["terminatingTimeout", "5 minutes", "such as 5m"],
         ),
+        ("enqueue: 1", ["enqueue", "1", "true or false"]),
         ("requireCardName: maybe", ["requireCardName", "maybe", "true or false"]),
         (
             "cardResources: amd.com/gpu",
