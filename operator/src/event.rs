@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use crds::configuration::Configuration;
+use crds::job::Job;
 use crds::lean::Metadata;
 use crds::node::Node;
 use crds::pod::Pod;
-use crds::volcano::Queue;
+use crds::volcano::{PodGroup, Queue};
 use tokio::sync::oneshot;
 
 use crate::cluster::Kind;
@@ -18,6 +19,8 @@ pub enum Event {
     ListBegins(Kind),
     /// A list of all objects of a kind is complete.
     ListEnds(Kind),
+    /// A kind is not installed in this cluster: it has no objects.
+    NotInstalled(Kind),
     /// A pod is there, or has changed.
     Pod(Box<Pod<Box<str>>>),
     /// A pod is gone or over, by its uid.
@@ -39,6 +42,35 @@ pub enum Event {
     },
     /// A queue is gone, by its name.
     QueueGone(Box<str>),
+    /// A `PodGroup` is there, or has changed.
+    Group(Box<PodGroup>),
+    /// A `PodGroup` is there that can't be read at all.
+    GroupUnreadable {
+        /// Its namespace.
+        namespace: Box<str>,
+        /// Its name.
+        name: Box<str>,
+        /// Its uid.
+        uid: Box<str>,
+        /// What is wrong.
+        reason: Box<str>,
+    },
+    /// A `PodGroup` is gone.
+    GroupGone {
+        /// Its namespace.
+        namespace: Box<str>,
+        /// Its name.
+        name: Box<str>,
+    },
+    /// A Job is there, or has changed.
+    Job(Box<Job<Box<str>>>),
+    /// A Job is gone.
+    JobGone {
+        /// Its namespace.
+        namespace: Box<str>,
+        /// Its name.
+        name: Box<str>,
+    },
     /// A namespace is there, or has changed.
     Namespace(Box<Metadata<Box<str>>>),
     /// A namespace is gone, by its name.
@@ -47,6 +79,8 @@ pub enum Event {
     Configuration(Arc<Configuration>, oneshot::Sender<()>),
     /// What became of an admission, by the pod's uid.
     Outcome(Arc<str>, Outcome),
+    /// What became of resuming a Job, by its uid.
+    Resumed(Arc<str>, Outcome),
 }
 
 /// What became of an admission.

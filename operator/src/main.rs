@@ -124,7 +124,7 @@ async fn lead(client: Client, leadership: Leadership, readiness: Arc<Readiness>,
         for kind in Kind::ALL {
             readiness.awaits(kind.plural());
         }
-        observe(client, events).await;
+        Box::pin(observe(client, events)).await;
     }
 }
 

@@ -98,8 +98,12 @@ impl Mind {
         let cluster = &mut self.cluster;
         match event {
             Event::ListBegins(kind) => cluster.begin_list(kind),
-            Event::ListEnds(kind) => {
-                cluster.end_list(kind, now);
+            Event::ListEnds(kind) | Event::NotInstalled(kind) => {
+                if matches!(event, Event::ListEnds(_)) {
+                    cluster.end_list(kind, now);
+                } else {
+                    cluster.not_installed(kind, now);
+                }
                 if self.unlisted.remove(&kind) {
                     self.readiness.arrived(kind.plural());
                 }
@@ -122,10 +126,26 @@ impl Mind {
                 cluster.apply_namespace(&name, metadata.labels, queue.as_deref());
             }
             Event::NamespaceGone(name) => cluster.remove_namespace(&name),
+            Event::Group(group) => cluster.apply_group(&group, now),
+            Event::GroupUnreadable {
+                namespace,
+                name,
+                uid,
+                reason,
+            } => cluster.apply_unreadable_group(&namespace, &name, &uid, &reason),
+            Event::GroupGone { namespace, name } => cluster.remove_group(&namespace, &name),
+            Event::Job(job) => cluster.apply_job(&job, now),
+            Event::JobGone { namespace, name } => cluster.remove_job(&namespace, &name),
             Event::Configuration(configuration, in_force) => {
                 cluster.set_configuration(configuration, now);
                 // Who asked may have gone; the configuration is in force all the same.
                 let _ = in_force.send(());
+            }
+            Event::Resumed(uid, outcome) => {
+                self.under_way -= 1;
+                if outcome == Outcome::Refused {
+                    cluster.refuse_resumption(&uid, now);
+                }
             }
             Event::Outcome(uid, outcome) => {
                 self.under_way -= 1;
@@ -151,6 +171,10 @@ impl Mind {
                         });
                     }
                     self.actor.admit(admission);
+                }
+                Action::Resume(resumption) => {
+                    self.under_way += 1;
+                    self.actor.resume(resumption);
                 }
                 Action::SendBack { pod, message } => {
                     self.metrics.decided(Decision::SentBack);

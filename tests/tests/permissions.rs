@@ -113,7 +113,10 @@ async fn operator(reviewer: &Reviewer) -> Outcome {
     may(&READ, ("/namespaces", "*", "*")).await?;
     may(&READ, ("scheduling.volcano.sh/queues", "*", "*")).await?;
     may(&READ, ("scheduling.volcano.sh/podgroups", "*", "*")).await?;
+    may(&["patch"], ("scheduling.volcano.sh/podgroups/status", "*", "*")).await?;
     may(&[], ("scheduling.volcano.sh/queues/status", "*", "*")).await?;
+    may(&["get", "list", "watch", "patch"], ("batch/jobs", "*", "*")).await?;
+    may(&[], ("batch/jobs/status", "*", "*")).await?;
     may(&["create", "patch"], ("/events", "*", "*")).await?;
     may(&["create", "patch"], ("events.k8s.io/events", "*", "*")).await?;
     let own = ["get", "list", "watch", "create", "update", "patch", "delete"];

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crds::keys::{CARD_ASSIGNED, GATE};
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, EvictParams, Patch, PatchParams, Preconditions};
@@ -14,12 +15,12 @@ use kube::{Api, Client, Error};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::decide::Admission;
+use crate::decide::{Admission, Resumption};
 use crate::event::{Event, Outcome};
 use crate::lease::Leadership;
 use crate::metrics::{Metrics, Verb, Write};
 use crate::pod_ref::PodRef;
-pub use patch::admission_patch;
+pub use patch::{admission_patch, resumption_patch};
 
 /// How many pods are written at once. More would only wait in the API server, which serves few writes at a time.
 pub const LANES: usize = 16;
@@ -82,6 +83,64 @@ impl Actor {
             // The mind is gone only when the program ends.
             let _ = actor.events.send(Event::Outcome(admission.pod.uid, outcome)).await;
         });
+    }
+
+    /// Resumes a Job; the outcome comes as an event.
+    pub fn resume(&self, resumption: Resumption) {
+        let actor = self.clone();
+        tokio::spawn(async move {
+            let outcome = actor.try_to_resume(&resumption).await;
+            // The mind is gone only when the program ends.
+            let _ = actor.events.send(Event::Resumed(resumption.job.uid, outcome)).await;
+        });
+    }
+
+    async fn try_to_resume(&self, resumption: &Resumption) -> Outcome {
+        let job = &resumption.job;
+        let api: Api<Job> = Api::namespaced(self.client.clone(), &job.namespace);
+        let patch = Patch::Json::<()>(resumption_patch(&job.uid));
+        let deadline = Instant::now() + TRY_LIMIT;
+        let mut wait = FIRST_WAIT;
+        loop {
+            let reason = match self.resume_once(&api, &job.name, &patch).await {
+                Tried::Done => {
+                    tracing::info!(job = %job, queue = %resumption.queue, "resumed");
+                    return Outcome::Admitted;
+                }
+                Tried::Refused(reason) => {
+                    tracing::info!(job = %job, queue = %resumption.queue, reason, "not resumed: the Job has changed");
+                    return Outcome::Refused;
+                }
+                Tried::Failed(reason) => reason,
+            };
+            if Instant::now() + wait >= deadline {
+                tracing::warn!(job = %job, queue = %resumption.queue, reason, "not resumed: trying again later");
+                return Outcome::Refused;
+            }
+            sleep(wait).await;
+            wait = (wait * 2).min(LONGEST_WAIT);
+        }
+    }
+
+    async fn resume_once(&self, api: &Api<Job>, name: &str, patch: &Patch<()>) -> Tried {
+        let Ok(_lane) = self.lanes.acquire().await else {
+            return Tried::Refused("shutting down".into());
+        };
+        if !self.leadership.holds() {
+            return Tried::Refused("no longer the leader".into());
+        }
+        self.metrics.api_write(Write::Resumption);
+        let params = PatchParams::default();
+        match self
+            .in_time(Verb::Patch, api.patch_metadata(name, &params, patch))
+            .await
+        {
+            Ok(_) => Tried::Done,
+            Err(Failure::Api(status)) if (400..500).contains(&status.code) && status.code != 429 => {
+                Tried::Refused(status.message)
+            }
+            Err(failure) => Tried::Failed(failure.to_string()),
+        }
     }
 
     async fn try_to_admit(&self, admission: &Admission) -> Outcome {

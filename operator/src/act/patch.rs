@@ -1,9 +1,9 @@
 //! The one JSON patch that lets a pod in: nothing of it happens, or all of it.
 
-use crds::keys::{CARD_ASSIGNED, GATE};
+use crds::keys::{CARD_ASSIGNED, GATE, JOB_HELD};
 use crds::pod::NodeSelectorTerm;
 use json_patch::jsonptr::PointerBuf;
-use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, TestOperation};
+use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, ReplaceOperation, TestOperation};
 use serde_json::{Map, Value, json};
 
 use crate::cluster::constraints::{self, NAME_FIELD, NodeAffinity};
@@ -79,6 +79,21 @@ fn pin(pin: &Pin) -> Vec<PatchOperation> {
             growing.map(name_in_term).collect()
         }
     }
+}
+
+/// Tests that it is this Job and that Cardgate suspended it; then resumes it and takes the mark off.
+pub fn resumption_patch(uid: &str) -> Patch {
+    Patch(vec![
+        test(["metadata", "uid"], json!(uid)),
+        test(["spec", "suspend"], json!(true)),
+        PatchOperation::Remove(RemoveOperation {
+            path: pointer(["metadata", "annotations", JOB_HELD]),
+        }),
+        PatchOperation::Replace(ReplaceOperation {
+            path: pointer(["spec", "suspend"]),
+            value: json!(false),
+        }),
+    ])
 }
 
 /// Adds entries to a map that may not be there yet; no operation for no entries.

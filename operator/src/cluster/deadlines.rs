@@ -50,6 +50,7 @@ impl Cluster {
 
     /// Takes note of what time has brought, and returns what somebody must act on.
     pub fn advance(&mut self, now: Timestamp) -> Vec<Due> {
+        self.advance_workloads(now);
         let mut due = Vec::new();
         while let Some((time, id)) = self.deadlines.first().copied().filter(|(time, _)| *time <= now) {
             self.deadlines.remove(&(time, id));
@@ -58,7 +59,9 @@ impl Cluster {
                 continue;
             }
             match pod.stage {
-                Stage::Admitting { .. } => self.withdraw(id, now),
+                // Of a gang that is on its way, whoever waits again is the next to be let in.
+                Stage::Admitting { .. } if self.belongs_to_started_gang(id) => self.withdraw(id, None),
+                Stage::Admitting { .. } => self.withdraw(id, Self::after_refused_write(now)),
                 Stage::Waiting => self.update_pod(id, |pod| {
                     if let Some(waits) = &mut pod.waits {
                         waits.aside_until = None;
@@ -80,7 +83,7 @@ impl Cluster {
         match pod.stage {
             // What is written is true, whenever it is seen.
             Stage::Admitting { written: true, .. } => None,
-            Stage::Admitting { since, written: false } => since.checked_add(EXPECTATION_TIMEOUT).ok(),
+            Stage::Admitting { until, written: false } => Some(until),
             Stage::Waiting => pod.waits.as_ref()?.aside_until,
             Stage::Unbound { since } if pod.deleted.is_none() => {
                 let timeout = SignedDuration::try_from(self.configuration.cardgate.reservation_timeout).ok()?;
@@ -122,6 +125,11 @@ impl Cluster {
     pub(super) fn return_of(&self, controller: Option<&Controller>, now: Timestamp) -> Option<Return> {
         let returned = self.returns.get(controller?).copied();
         returned.filter(|returned| !returned.is_forgotten(now))
+    }
+
+    /// Until when an admission may stay unconfirmed.
+    pub(super) fn expectation(now: Timestamp) -> Timestamp {
+        now.checked_add(EXPECTATION_TIMEOUT).unwrap_or(Timestamp::MAX)
     }
 
     pub(super) fn after_refused_write(now: Timestamp) -> Option<Timestamp> {

@@ -83,10 +83,12 @@ impl Cluster {
             }
         }
         self.pods[id.index()] = Some(pod);
+        self.join_workloads(id);
     }
 
     /// Counts out what a pod holds.
     pub(super) fn leave(&mut self, id: PodId) {
+        self.quit_workloads(id);
         let Some(pod) = self.pods[id.index()].take() else {
             return;
         };

@@ -8,6 +8,7 @@ pub mod amounts;
 mod cards;
 pub mod constraints;
 mod deadlines;
+pub mod inqueue;
 mod ledger;
 pub mod names;
 pub mod node;
@@ -18,6 +19,8 @@ pub mod queue;
 mod queues;
 pub mod share;
 pub mod waiting;
+pub mod workload;
+mod workloads;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -31,7 +34,9 @@ pub use deadlines::Due;
 use names::{CardId, Names};
 use node::{Node, NodeId};
 use pod::{Controller, Pod, PodId};
+pub use pods::Bookmark;
 use queue::{Queue, QueueId};
+use workload::{Workload, WorkloadId, WorkloadKind};
 
 /// Texts that many objects share: label keys and values, namespaces.
 #[derive(Debug, Default)]
@@ -81,13 +86,24 @@ pub enum Kind {
     Queue,
     /// Namespaces.
     Namespace,
+    /// `PodGroup`s.
+    PodGroup,
+    /// Jobs.
+    Job,
     /// Pods.
     Pod,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 4] = [Self::Node, Self::Queue, Self::Namespace, Self::Pod];
+    pub const ALL: [Self; 6] = [
+        Self::Node,
+        Self::Queue,
+        Self::Namespace,
+        Self::PodGroup,
+        Self::Job,
+        Self::Pod,
+    ];
 
     /// The kind's name in lists.
     pub const fn plural(self) -> &'static str {
@@ -95,6 +111,8 @@ impl Kind {
             Self::Node => "nodes",
             Self::Queue => "queues",
             Self::Namespace => "namespaces",
+            Self::PodGroup => "podgroups",
+            Self::Job => "jobs",
             Self::Pod => "pods",
         }
     }
@@ -117,6 +135,8 @@ pub struct Changes {
     pub shown_as_waiting: Vec<Arc<str>>,
     /// Queues that say or hold something else than before.
     pub queues: BTreeSet<QueueId>,
+    /// Workloads that are elsewhere on their way than before, or may be.
+    pub workloads: BTreeSet<WorkloadId>,
 }
 
 /// Everything that decisions are made from.
@@ -141,6 +161,14 @@ pub struct Cluster {
     queue_ids: HashMap<Arc<str>, QueueId>,
     free_queues: Vec<QueueId>,
     namespaces: BTreeMap<Box<str>, Namespace>,
+    workloads: Vec<Workload>,
+    workload_ids: HashMap<Box<str>, WorkloadId>,
+    free_workloads: Vec<WorkloadId>,
+    /// Workloads of which some pods hold quota, and others that belong to the minimum wait.
+    incomplete: BTreeSet<WorkloadId>,
+    workload_deadlines: BTreeSet<(Timestamp, WorkloadId)>,
+    /// Whether the cluster has no `PodGroup`s at all: then pods that name one are pods like others.
+    groups_absent: bool,
     pods: Vec<Option<Pod>>,
     pod_ids: HashMap<Arc<str>, PodId>,
     free_pods: Vec<PodId>,
@@ -172,6 +200,12 @@ impl Cluster {
             queue_ids: HashMap::new(),
             free_queues: Vec::new(),
             namespaces: BTreeMap::new(),
+            workloads: Vec::new(),
+            workload_ids: HashMap::new(),
+            free_workloads: Vec::new(),
+            incomplete: BTreeSet::new(),
+            workload_deadlines: BTreeSet::new(),
+            groups_absent: false,
             pods: Vec::new(),
             pod_ids: HashMap::new(),
             free_pods: Vec::new(),
@@ -193,6 +227,7 @@ impl Cluster {
     pub fn set_configuration(&mut self, configuration: Arc<Configuration>, now: Timestamp) {
         self.configuration = configuration;
         self.recharge(now, |_| true);
+        self.resettle_workloads();
         self.version += 1;
     }
 
@@ -238,6 +273,13 @@ impl Cluster {
                 self.namespaces.retain(|_, namespace| namespace.epoch >= epoch);
                 self.version += 1;
             }
+            Kind::PodGroup => {
+                if std::mem::take(&mut self.groups_absent) {
+                    self.version += 1;
+                }
+                self.remove_unlisted_workloads(WorkloadKind::PodGroup, epoch);
+            }
+            Kind::Job => self.remove_unlisted_workloads(WorkloadKind::Job, epoch),
             Kind::Pod => {
                 let stale = self.pods.iter().flatten().filter(|pod| pod.epoch < epoch);
                 for uid in stale.map(|pod| Arc::clone(&pod.uid)).collect::<Vec<_>>() {
@@ -245,6 +287,24 @@ impl Cluster {
                 }
             }
         }
+    }
+
+    /// A kind is not installed: it has no objects.
+    pub fn not_installed(&mut self, kind: Kind, now: Timestamp) {
+        self.end_list(kind, now);
+        if kind == Kind::PodGroup && !std::mem::replace(&mut self.groups_absent, true) {
+            self.version += 1;
+        }
+    }
+
+    /// Whether the cluster has no `PodGroup`s at all: then pods that name one are pods like others.
+    pub fn groups_are_absent(&self) -> bool {
+        self.groups_absent
+    }
+
+    /// Workloads of which some pods hold quota, and others that belong to the minimum wait.
+    pub fn incomplete(&self) -> impl Iterator<Item = WorkloadId> + '_ {
+        self.incomplete.iter().copied()
     }
 
     fn epoch(&self, kind: Kind) -> u64 {

@@ -160,6 +160,16 @@ impl Cluster {
         self.node_changes.get(start..)
     }
 
+    /// Forgets the latest node changes: nothing had changed after all.
+    pub(super) fn forget_node_changes_since(&mut self, count: u64) {
+        if let Some(length) = count
+            .checked_sub(self.node_changes_before)
+            .and_then(|length| usize::try_from(length).ok())
+        {
+            self.node_changes.truncate(length);
+        }
+    }
+
     fn note_node_change(&mut self, id: NodeId) {
         if self.node_changes.len() == REMEMBERED_CHANGES {
             self.node_changes_before += self.node_changes.len() as u64;

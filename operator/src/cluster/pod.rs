@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crds::card::CardAlternatives;
-use crds::keys::{ADMITTED_CONDITION, CARD_ASSIGNED, CARD_NAME, GATE, QUEUE_NAME};
+use crds::keys::{ADMITTED_CONDITION, CARD_ASSIGNED, CARD_NAME, GATE, GROUP_NAME, QUEUE_NAME};
 use crds::managed::is_managed;
 use crds::pod::{PodCondition, PodSpec, PodStatus};
 use crds::pod_request::pod_request;
@@ -15,6 +15,7 @@ use super::names::{CardId, Names, ResourceId};
 use super::node::NodeId;
 use super::queue::QueueId;
 use super::waiting::{Place, Shape, Task};
+use super::workload::WorkloadId;
 use crate::policies::Reason;
 
 /// A pod's place in the cluster's table of pods.
@@ -22,6 +23,9 @@ use crate::policies::Reason;
 pub struct PodId(pub(super) u32);
 
 impl PodId {
+    /// No pod: stands behind all others.
+    pub(super) const NONE: Self = Self(u32::MAX);
+
     /// The place of this pod in tables by pod.
     pub fn index(self) -> usize {
         self.0 as usize
@@ -37,8 +41,8 @@ pub enum Stage {
     Held,
     /// Let in, but not yet seen without its gate: events that still show the gate are older than the decision.
     Admitting {
-        /// When it was let in.
-        since: Timestamp,
+        /// Until when the API server may take to confirm the patch; then the pod counts as waiting again.
+        until: Timestamp,
         /// Whether the API server has confirmed the patch.
         written: bool,
     },
@@ -104,6 +108,10 @@ pub struct Pod {
     pub deleted: Option<Timestamp>,
     /// The card written on it when it was let in.
     pub assigned: Option<CardId>,
+    /// The `PodGroup` it belongs to.
+    pub group: Option<WorkloadId>,
+    /// The Job that made it, where that Job asks for its cards in advance.
+    pub job: Option<WorkloadId>,
     /// The controller that will replace it.
     pub controller: Option<Controller>,
     /// How often its controller's pods had come back unplaced when it came.
@@ -166,6 +174,7 @@ pub(super) struct Reading {
     pub managed: bool,
     pub gates: Gates,
     pub queue_annotation: Option<Box<str>>,
+    pub group: Option<Box<str>>,
     /// Whether the pod's condition says that it waits, and for which reason.
     pub shown_as_waiting: bool,
     pub told: Option<Reason>,
@@ -214,6 +223,10 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
         shown_as_waiting: waits.is_some(),
         told: waits.and_then(|condition| Reason::from_word(condition.reason.as_deref()?)),
         queue_annotation: annotations.get(QUEUE_NAME).map(Into::into),
+        group: annotations
+            .get(GROUP_NAME)
+            .filter(|name| managed && !name.is_empty())
+            .map(Into::into),
         gates: read_gates(&pod.spec),
         constraints: NodeConstraints::take(&mut pod.spec),
         task: Task {

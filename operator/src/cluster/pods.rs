@@ -1,5 +1,6 @@
 //! Pods come, change, are let in, and go.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crds::keys::GATE;
@@ -9,7 +10,9 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use super::names::CardId;
 use super::node::NodeId;
 use super::pod::{self, Gates, Pod, PodId, Reading, Stage, Waits};
+use super::queue::QueueId;
 use super::waiting::{Place, Shape};
+use super::workload::{WorkloadId, WorkloadKind};
 use super::{Cluster, Kind};
 use crate::policies::Reason;
 
@@ -55,6 +58,10 @@ impl Cluster {
             .pinned_to()
             .filter(|_| reading.managed && reading.gates == Gates::None && bound_to.is_none())
             .map(|node| self.node_id(node));
+        let group = reading.group.as_deref();
+        let group = group.map(|group| self.workload_id(WorkloadKind::PodGroup, &namespace, group));
+        let job = reading.controller.as_ref().filter(|_| reading.managed);
+        let job = job.and_then(|controller| self.workload_ids.get(&controller.0).copied());
         let old = known.and_then(|id| self.pod(id));
         let deleted = pod
             .metadata
@@ -79,6 +86,8 @@ impl Cluster {
                 .filter(|_| !matches!(stage, Stage::Waiting | Stage::Held)),
             deleted,
             assigned: reading.assigned.or_else(|| under_way?.assigned),
+            group,
+            job,
             controller: reading.controller.clone(),
             returns: old.map_or_else(|| returned.map_or(0, |returned| returned.times), |old| old.returns),
             has_annotations: !pod.metadata.annotations.is_empty(),
@@ -103,14 +112,7 @@ impl Cluster {
         }
     }
 
-    fn waits(
-        &mut self,
-        pod: &Pod,
-        queue: super::queue::QueueId,
-        reading: Reading,
-        priority: i32,
-        now: Timestamp,
-    ) -> Waits {
+    fn waits(&mut self, pod: &Pod, queue: QueueId, reading: Reading, priority: i32, now: Timestamp) -> Waits {
         let old = self
             .pod_ids
             .get(&pod.uid)
@@ -127,6 +129,7 @@ impl Cluster {
             shape: Arc::new(Shape {
                 queue,
                 namespace: Arc::clone(&pod.namespace),
+                group: pod.group,
                 priority,
                 task: reading.task,
                 constraints: reading.constraints,
@@ -135,7 +138,7 @@ impl Cluster {
                 returns: pod.returns,
                 created: pod.created,
                 arrival,
-                pod: PodId(u32::MAX),
+                pod: PodId::NONE,
             },
             asked: self.charge(pod, pod.task.cards.first().copied()),
             aside_until: match old {
@@ -152,6 +155,7 @@ impl Cluster {
         if let Some(queue) = pod.queue {
             self.queues[queue.index()].members += 1;
         }
+        self.name_workloads(&pod);
         let id = if let Some(id) = self.free_pods.pop() {
             id
         } else {
@@ -180,6 +184,8 @@ impl Cluster {
                 old.room,
                 old.deleted,
                 old.stage,
+                old.group,
+                old.job,
             ) == (
                 pod.queue,
                 &pod.task,
@@ -188,11 +194,14 @@ impl Cluster {
                 pod.room,
                 pod.deleted,
                 pod.stage,
+                pod.group,
+                pod.job,
             );
         if same {
             return;
         }
-        let (old_queue, old_room) = (old.queue, old.room);
+        let (old_queue, old_room, old_workloads) = (old.queue, old.room, [old.group, old.job]);
+        self.name_workloads(&pod);
         if let Some(queue) = pod.queue {
             self.queues[queue.index()].members += 1;
         }
@@ -201,6 +210,7 @@ impl Cluster {
             self.queues[queue.index()].members -= 1;
             self.forget_empty_queue(queue);
         }
+        self.unname_workloads(old_workloads);
         self.put_pod(id, pod);
         if let Some(node) = old_room {
             self.forget_empty_node(node);
@@ -231,6 +241,20 @@ impl Cluster {
             self.queues[queue.index()].members -= 1;
             self.forget_empty_queue(queue);
         }
+        self.unname_workloads([pod.group, pod.job]);
+    }
+
+    fn name_workloads(&mut self, pod: &Pod) {
+        for workload in [pod.group, pod.job].into_iter().flatten() {
+            self.workload_mut(workload).named += 1;
+        }
+    }
+
+    fn unname_workloads(&mut self, workloads: [Option<WorkloadId>; 2]) {
+        for workload in workloads.into_iter().flatten() {
+            self.workload_mut(workload).named -= 1;
+            self.forget_empty_workload(workload);
+        }
     }
 
     /// The pod with this id.
@@ -255,7 +279,7 @@ impl Cluster {
         };
         self.update_pod(id, |pod| {
             pod.stage = Stage::Admitting {
-                since: now,
+                until: Self::expectation(now),
                 written: false,
             };
             pod.assigned = card;
@@ -274,14 +298,74 @@ impl Cluster {
         }
     }
 
-    /// The API server has refused an admission: the pod waits again, and stands aside for a moment.
+    /// The API server has refused an admission: the pod waits again, and stands aside for a moment. One of a gang whose
+    /// others are on their way keeps its place for that moment.
     pub fn refuse(&mut self, uid: &str, now: Timestamp) {
         let Some(id) = self.pod_with_uid(uid) else { return };
-        self.withdraw(id, now);
+        let aside = Self::after_refused_write(now);
+        if self.belongs_to_started_gang(id)
+            && let (Some(until), Some(pod)) = (aside, self.pods[id.index()].as_mut())
+            && let Stage::Admitting {
+                until: patience,
+                written,
+            } = &mut pod.stage
+        {
+            (*patience, *written) = (until, false);
+            self.set_deadline(id);
+        } else {
+            self.withdraw(id, aside);
+        }
+    }
+
+    /// Whether a pod belongs to the minimum of a group, and others of it hold quota besides.
+    pub(super) fn belongs_to_started_gang(&self, id: PodId) -> bool {
+        let group = self.pod(id).and_then(|pod| pod.group).map(|group| self.workload(group));
+        group.is_some_and(|group| {
+            group.min_member() > 1 && group.admitted() > 1 && group.admitted() <= group.min_member()
+        })
+    }
+
+    /// Takes back decisions of this round, the last first, as if they had not been made. What happened before
+    /// [`Self::bookmark`] and what they have changed are as they were.
+    pub fn take_back(&mut self, pods: &[PodId], bookmark: &Bookmark) {
+        for id in pods.iter().rev() {
+            self.withdraw(*id, None);
+        }
+        for (queue, version) in &bookmark.queues {
+            self.queue_mut(*queue).version = *version;
+        }
+        for (workload, version) in &bookmark.workloads {
+            self.workload_mut(*workload).version = *version;
+        }
+        self.forget_node_changes_since(bookmark.node_changes);
+    }
+
+    /// Where things stand, as far as taking back admissions of these pods needs to know.
+    pub fn bookmark(&self, pods: impl IntoIterator<Item = PodId>) -> Bookmark {
+        let pods = pods.into_iter().filter_map(|id| self.pod(id));
+        let mut bookmark = Bookmark {
+            node_changes: self.node_change_count(),
+            ..Bookmark::default()
+        };
+        for pod in pods {
+            let queue = pod.queue.map(|queue| (queue, self.queue(queue).version));
+            bookmark.queues.extend(queue);
+            let workloads = [pod.group, pod.job].into_iter().flatten();
+            let reserved = workloads
+                .clone()
+                .filter_map(|id| Some(self.workload(id).claim.as_ref()?.queue));
+            bookmark
+                .queues
+                .extend(reserved.map(|queue| (queue, self.queue(queue).version)));
+            bookmark
+                .workloads
+                .extend(workloads.map(|id| (id, self.workload(id).version)));
+        }
+        bookmark
     }
 
     /// Takes back the decision to let a pod in.
-    pub(super) fn withdraw(&mut self, id: PodId, now: Timestamp) {
+    pub(super) fn withdraw(&mut self, id: PodId, aside_until: Option<Timestamp>) {
         if !self
             .pod(id)
             .is_some_and(|pod| matches!(pod.stage, Stage::Admitting { .. }))
@@ -298,7 +382,7 @@ impl Cluster {
             pod.charge = None;
             pod.room = None;
             if let Some(waits) = &mut pod.waits {
-                waits.aside_until = Self::after_refused_write(now);
+                waits.aside_until = aside_until;
             }
         });
     }
@@ -328,6 +412,14 @@ impl Cluster {
         let end = |deleted: Timestamp| deleted.checked_add(timeout.ok()?).ok();
         pod.deleted.map(|deleted| end(deleted).unwrap_or(Timestamp::MAX))
     }
+}
+
+/// Versions as they were, so that decisions that are taken back wake nobody.
+#[derive(Debug, Default)]
+pub struct Bookmark {
+    queues: BTreeMap<QueueId, u64>,
+    workloads: BTreeMap<WorkloadId, u64>,
+    node_changes: u64,
 }
 
 /// An object without a readable time of creation is as young as can be.

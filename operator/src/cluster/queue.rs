@@ -1,5 +1,6 @@
 //! One queue: what it may have, what it holds and what waits in it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crds::card_counts::CardQuota;
@@ -10,9 +11,11 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use super::amounts::{Amounts, Dimension, Totals};
+use super::inqueue::Inqueue;
 use super::names::{CardId, Names, ResourceId};
 use super::share::Share;
 use super::waiting::Waiting;
+use super::workload::WorkloadId;
 
 /// A queue's place in the cluster's table of queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -142,7 +145,13 @@ pub struct Queue {
     pub admitted: usize,
     /// Its waiting pods.
     pub waiting: Waiting,
-    /// How many pods name it, in whatever stage.
+    /// What of that its workloads hold beyond their minimum.
+    pub elastic: Totals,
+    /// What it keeps for workloads that are in it and whose pods have not taken over.
+    pub inqueue: Inqueue,
+    /// Workloads that wait to be let into it.
+    pub held: BTreeSet<WorkloadId>,
+    /// How many pods and workloads name it, in whatever stage.
     pub(super) members: usize,
     /// Rises whenever a refused pod could now be let in as far as this queue is concerned.
     pub version: u64,
@@ -157,6 +166,9 @@ impl Queue {
             allocated: Totals::default(),
             admitted: 0,
             waiting: Waiting::default(),
+            elastic: Totals::default(),
+            inqueue: Inqueue::default(),
+            held: BTreeSet::new(),
             members: 0,
             version: 0,
             epoch: 0,

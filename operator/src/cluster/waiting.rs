@@ -10,6 +10,7 @@ use super::constraints::NodeConstraints;
 use super::names::CardId;
 use super::pod::PodId;
 use super::queue::QueueId;
+use super::workload::WorkloadId;
 use crate::policies::Reason;
 
 /// Everything that decides whether a pod gets in, except its age.
@@ -19,6 +20,8 @@ pub struct Shape {
     pub queue: QueueId,
     /// Its namespace, which the queue may exclude.
     pub namespace: Arc<str>,
+    /// The group that it belongs to.
+    pub group: Option<WorkloadId>,
     /// Pods of higher priority go first within their queue.
     pub priority: i32,
     /// What it asks for.
@@ -67,8 +70,12 @@ pub struct Refused {
     pub queue_version: u64,
     /// The cluster's version that it was refused at.
     pub cluster_version: u64,
+    /// The version of the workload that it was refused at.
+    pub workload_version: u64,
     /// How many node changes had happened.
     pub node_changes: u64,
+    /// Whether a change of a node could help.
+    pub nodes_matter: bool,
     /// The cards for which all nodes had been searched in vain, as bits.
     pub searched: u64,
 }

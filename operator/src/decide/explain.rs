@@ -1,5 +1,7 @@
 //! Why a pod waits, in words and numbers that a user can act on.
 
+mod workload;
+
 use crds::keys::{CARD_NAME, CARD_QUOTA, QUEUE_NAMESPACES};
 
 use super::fit;
@@ -12,40 +14,64 @@ use crate::policies::Reason;
 use crate::policies::card_quota::Check;
 use crate::quantities::{format_bytes, format_cpu};
 
+pub(super) use workload::explain_workload;
+
 /// The message for a refusal, with the numbers of this moment.
 pub(super) fn explain(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
-    let queue = cluster.queue(shape.queue);
-    let name = &queue.name;
-    let problem = || {
-        queue
-            .terms
-            .as_ref()
-            .and_then(|terms| terms.problem())
-            .unwrap_or("it can't be read")
-    };
+    match shape.group {
+        Some(group) if workload::speaks_for_its_pods(cluster, group, reason) => {
+            explain_workload(cluster, group, reason)
+        }
+        _ => explain_pod(cluster, shape, reason),
+    }
+}
+
+fn explain_pod(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
     match reason {
         Reason::GetTaskRequestResourceFailed => unreadable(cluster, shape),
+        Reason::InsufficientCpuQuota => {
+            insufficient(cluster.queue(shape.queue), shape, ResourceId::CPU, "CPU", format_cpu)
+        }
+        Reason::InsufficientMemoryQuota => insufficient(
+            cluster.queue(shape.queue),
+            shape,
+            ResourceId::MEMORY,
+            "memory",
+            format_bytes,
+        ),
+        Reason::InsufficientScalarQuota => insufficient_cards(cluster, cluster.queue(shape.queue), shape),
+        Reason::NoNodeFits | Reason::NodesExcluded => no_node(cluster, shape, reason),
+        Reason::PodGroupNotFound | Reason::PodGroupInvalid | Reason::PodGroupIncomplete => shape
+            .group
+            .map_or_else(String::new, |group| explain_workload(cluster, group, reason)),
+        Reason::EmptyQueueCapability
+        | Reason::QueueNotFound
+        | Reason::QueueNotOpen
+        | Reason::QueueInvalid
+        | Reason::NamespaceNotAllowed => explain_queue(cluster.queue(shape.queue), &shape.namespace, reason),
+    }
+}
+
+/// Why a queue takes nothing from a namespace.
+fn explain_queue(queue: &Queue, namespace: &str, reason: Reason) -> String {
+    let name = &queue.name;
+    let terms = queue.terms.as_ref();
+    match reason {
         Reason::EmptyQueueCapability => {
             format!("queue {name} has neither spec.capability nor a card quota: set the annotation {CARD_QUOTA} on it")
         }
-        Reason::InsufficientCpuQuota => insufficient(queue, shape, ResourceId::CPU, "CPU", format_cpu),
-        Reason::InsufficientMemoryQuota => insufficient(queue, shape, ResourceId::MEMORY, "memory", format_bytes),
-        Reason::InsufficientScalarQuota => insufficient_cards(cluster, queue, shape),
         Reason::QueueNotFound => format!("queue {name} does not exist: create it, or name another queue"),
         Reason::QueueNotOpen => {
-            let state = queue
-                .terms
-                .as_ref()
-                .and_then(|terms| terms.closed.as_deref())
-                .unwrap_or("Open");
+            let state = terms.and_then(|terms| terms.closed.as_deref()).unwrap_or("Open");
             format!("queue {name} is {state}, not Open: it takes no pods until it is opened")
         }
-        Reason::QueueInvalid => format!("queue {name} can't be used until it is mended: {}", problem()),
         Reason::NamespaceNotAllowed => format!(
-            "queue {name} is not for namespace {}: its annotation {QUEUE_NAMESPACES} selects other namespaces",
-            shape.namespace
+            "queue {name} is not for namespace {namespace}: its annotation {QUEUE_NAMESPACES} selects other namespaces"
         ),
-        Reason::NoNodeFits | Reason::NodesExcluded => no_node(cluster, shape, reason),
+        _ => {
+            let problem = terms.and_then(|terms| terms.problem()).unwrap_or("it can't be read");
+            format!("queue {name} can't be used until it is mended: {problem}")
+        }
     }
 }
 

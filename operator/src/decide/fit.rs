@@ -1,6 +1,7 @@
 //! Fit: some node can take a pod now, as the scheduler would see it.
 
 use crate::cluster::Cluster;
+use crate::cluster::amounts::Totals;
 use crate::cluster::constraints::Mismatch;
 use crate::cluster::names::CardId;
 use crate::cluster::node::{Node, NodeId};
@@ -49,10 +50,7 @@ impl Search {
             self.excluded |= earlier.reason == Reason::NodesExcluded;
             cluster.nodes_changed_since(earlier.node_changes)
         });
-        let candidates = match card {
-            Some(card) => cluster.card(card).map_or(&[][..], |card| &card.nodes),
-            None => cluster.nodes_by_name(),
-        };
+        let candidates = candidates(cluster, card);
         self.searched |= bit;
         if let Some(changed) = changed.filter(|changed| changed.len() < candidates.len()) {
             let mut changed = changed.to_vec();
@@ -122,6 +120,32 @@ fn ask(cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: &Node) -> A
     }
 }
 
+/// The nodes that may be asked: those that have the card, or all, by name.
+pub(super) fn candidates(cluster: &Cluster, card: Option<CardId>) -> &[NodeId] {
+    match card {
+        Some(card) => cluster.card(card).map_or(&[][..], |card| &card.nodes),
+        None => cluster.nodes_by_name(),
+    }
+}
+
+/// Whether a node can take a pod of this shape, with this card, now.
+pub(super) fn takes(cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: NodeId) -> bool {
+    matches!(ask(cluster, shape, card, cluster.node(node)), Answer::Takes)
+}
+
+/// Whether a node could take a pod of this shape, with this card, if nothing else were on it.
+pub(super) fn could_take(cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: NodeId) -> bool {
+    let node = cluster.node(node);
+    let room = node
+        .offer
+        .as_ref()
+        .is_some_and(|offer| shape.task.request.fit(&Totals::default(), &offer.allocatable));
+    room && matches!(
+        ask(cluster, shape, card, node),
+        Answer::Takes | Answer::LacksRoom | Answer::Unusable
+    )
+}
+
 /// How many nodes say what, for people.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Census {
@@ -133,10 +157,7 @@ pub(super) struct Census {
 
 /// Asks every node that has the card, or every node. Only for messages: it looks at all of them.
 pub(super) fn census(cluster: &Cluster, shape: &Shape, card: Option<CardId>) -> Census {
-    let candidates = match card {
-        Some(card) => cluster.card(card).map_or(&[][..], |card| &card.nodes),
-        None => cluster.nodes_by_name(),
-    };
+    let candidates = candidates(cluster, card);
     let mut census = Census {
         nodes: candidates.len(),
         ..Census::default()

@@ -3,13 +3,14 @@
 //! A pure function of the cluster, its configuration and time: the same input gives the same actions, so the simulator,
 //! the property tests and the live operator run the same code.
 
+mod contest;
+mod enqueue;
 mod explain;
 mod fit;
+mod gang;
 mod narrow;
 mod verdict;
 
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -19,11 +20,12 @@ use crate::cluster::names::CardId;
 use crate::cluster::node::NodeId;
 use crate::cluster::pod::PodId;
 use crate::cluster::queue::QueueId;
-use crate::cluster::share::Share;
-use crate::cluster::waiting::Place;
+use crate::cluster::waiting::Shape;
+use crate::cluster::workload::{Claim, Workload, WorkloadId, WorkloadKind};
 use crate::cluster::{Cluster, Due};
-use crate::pod_ref::PodRef;
+use crate::pod_ref::{PodRef, WorkloadRef};
 use crate::policies::Reason;
+use contest::{Contest, Turn};
 
 /// How long a pod waits before it is told why: one that gets in at once is spared the write.
 const PATIENCE: SignedDuration = SignedDuration::from_millis(700);
@@ -60,11 +62,22 @@ pub struct Pin {
     pub affinity: NodeAffinity,
 }
 
+/// A Job that is let into its queue: its pods may be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resumption {
+    /// The Job.
+    pub job: WorkloadRef,
+    /// Its queue.
+    pub queue: Arc<str>,
+}
+
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Let a pod in.
     Admit(Admission),
+    /// Resume a Job that Cardgate suspended.
+    Resume(Resumption),
     /// Take an admitted pod back that the scheduler could not place: its controller makes another.
     SendBack {
         /// The pod.
@@ -90,27 +103,56 @@ pub struct Round {
     pub more: bool,
 }
 
-/// Decides what may be done now, and lets in at most `limit` pods. What is let in counts as such from here on.
+/// Decides what may be done now, and lets in at most `limit` pods, more only where a gang would be cut in two. What is let in
+/// counts as such from here on.
 pub fn decide(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Round {
     let mut round = Round::default();
     for due in cluster.advance(now) {
         let Due::Reservation(pod) = due;
         round.actions.extend(reservation_ran_out(cluster, pod, now));
     }
-    let mut queues = Contest::new(cluster);
-    while let Some((queue, group)) = queues.next() {
+    // A gang that is on its way (a crash or a refused write came between) is completed before anything else gets what it
+    // needs.
+    for id in cluster.incomplete().collect::<Vec<_>>() {
+        round
+            .actions
+            .extend(gang::let_in(cluster, id, now).into_iter().map(Action::Admit));
+    }
+    let mut contest = Contest::new(cluster);
+    while let Some((queue, turn)) = contest.next(cluster) {
         if round.actions.len() >= limit {
             round.more = true;
             break;
         }
-        match verdict::judge(cluster, queue, group) {
-            Ok(grant) => {
-                round.actions.extend(admit(cluster, queue, group, grant, now));
-                queues.admitted(cluster, queue, group);
+        match turn {
+            Turn::Workload(id) => {
+                if enqueue::let_in(cluster, id).is_ok() {
+                    round.actions.extend(resumption(cluster, id));
+                }
+                contest.done();
             }
-            Err(refused) => {
-                verdict::remember(cluster, queue, group, refused);
-                queues.refused();
+            Turn::Pods(group) => {
+                let Some(shape) = cluster
+                    .queue(queue)
+                    .waiting
+                    .group(group)
+                    .map(|group| Arc::clone(&group.shape))
+                else {
+                    contest.done();
+                    continue;
+                };
+                let admissions = let_in(cluster, &shape, now);
+                if admissions.is_empty() {
+                    contest.done();
+                } else if admissions
+                    .iter()
+                    .all(|admission| admission.queue == cluster.queue(queue).name)
+                {
+                    contest.admitted(cluster, queue);
+                } else {
+                    contest = Contest::new(cluster);
+                }
+                round.actions.extend(admissions.into_iter().map(Action::Admit));
             }
         }
     }
@@ -126,22 +168,67 @@ struct Grant {
     pinned: bool,
 }
 
-fn admit(cluster: &mut Cluster, queue: QueueId, group: u64, grant: Grant, now: Timestamp) -> Option<Action> {
-    let group = cluster.queue(queue).waiting.group(group)?;
-    let (id, shape) = (group.pods.first()?.pod, Arc::clone(&group.shape));
+impl Grant {
+    /// This card, expected on this node.
+    fn of(card: Option<CardId>, node: Option<NodeId>) -> Self {
+        Self {
+            card,
+            node,
+            pinned: false,
+        }
+    }
+}
+
+/// Lets the first waiting pod of a shape in, with all of its gang where it belongs to one; or nobody, and remembers why.
+fn let_in(cluster: &mut Cluster, shape: &Arc<Shape>, now: Timestamp) -> Vec<Admission> {
+    let judged = match shape
+        .group
+        .filter(|_| !cluster.groups_are_absent())
+        .map(|id| (id, cluster.workload(id)))
+    {
+        Some((id, group)) => match &group.claim {
+            None => Err(Reason::PodGroupNotFound),
+            Some(claim) if claim.problem.is_some() => Err(Reason::PodGroupInvalid),
+            Some(_) if group.missing() > 0 => return gang::let_in(cluster, id, now),
+            Some(_) => Ok(()),
+        },
+        None => Ok(()),
+    };
+    let (earlier, first) = match cluster.queue(shape.queue).waiting.group_of(shape) {
+        Some((_, group)) => (group.refused, group.pods.first().map(|place| place.pod)),
+        None => (None, None),
+    };
+    let judged = judged.map_err(|reason| verdict::refusal(cluster, shape, reason));
+    match (judged.and_then(|()| verdict::judge(cluster, shape, earlier)), first) {
+        (Ok(grant), Some(pod)) => {
+            let admission = admission(cluster, pod, grant);
+            cluster.admit(pod, grant.card, grant.node, now);
+            admission.into_iter().collect()
+        }
+        (Ok(_), None) => Vec::new(),
+        (Err(refused), _) => {
+            verdict::remember(cluster, shape, refused);
+            Vec::new()
+        }
+    }
+}
+
+/// What is written on a pod that is let in.
+fn admission(cluster: &Cluster, id: PodId, grant: Grant) -> Option<Admission> {
     let pod = cluster.pod(id)?;
+    let shape = &pod.waits.as_ref()?.shape;
     let labels = grant.card.and_then(|card| match grant.node {
         Some(node) => narrow::labels_on(cluster, node, card),
-        None => narrow::labels_of(cluster, &shape, card),
+        None => narrow::labels_of(cluster, shape, card),
     });
     let pin = grant.node.filter(|_| grant.pinned).map(|node| Pin {
         node: Arc::clone(&cluster.node(node).name),
         affinity: shape.constraints.affinity.clone(),
     });
     let missing = |(key, _): &&(String, String)| shape.constraints.node_selector.get(key).is_none();
-    let admission = Admission {
+    Some(Admission {
         pod: pod_ref(pod),
-        queue: Arc::clone(&cluster.queue(queue).name),
+        queue: Arc::clone(&cluster.queue(shape.queue).name),
         arrived: pod.arrived(),
         card: grant.card.map(|card| cluster.names.card_name(card).into()),
         narrow: labels.into_iter().flatten().filter(missing).cloned().collect(),
@@ -149,9 +236,26 @@ fn admit(cluster: &mut Cluster, queue: QueueId, group: u64, grant: Grant, now: T
         pin,
         has_annotations: pod.has_annotations,
         was_told: pod.told.is_some(),
-    };
-    cluster.admit(id, grant.card, grant.node, now);
-    Some(Action::Admit(admission))
+    })
+}
+
+/// What is done for a workload that is let into its queue: a Job is resumed.
+fn resumption(cluster: &Cluster, id: WorkloadId) -> Option<Action> {
+    let workload = cluster.workload(id);
+    let claim = workload.claim.as_ref().filter(|_| workload.kind == WorkloadKind::Job)?;
+    Some(Action::Resume(Resumption {
+        job: workload_ref(workload, claim),
+        queue: Arc::clone(&cluster.queue(claim.queue).name),
+    }))
+}
+
+fn workload_ref(workload: &Workload, claim: &Claim) -> WorkloadRef {
+    WorkloadRef {
+        kind: workload.kind,
+        namespace: Arc::clone(&workload.namespace),
+        name: Arc::clone(&workload.name),
+        uid: Arc::clone(&claim.uid),
+    }
 }
 
 fn reservation_ran_out(cluster: &mut Cluster, id: PodId, now: Timestamp) -> Option<Action> {
@@ -233,101 +337,6 @@ pub fn notices(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Vec<Notic
         cluster.tell(id, reason);
     }
     notices
-}
-
-/// Groups by priority and the place of their first pod, first to go first.
-type Turns = BinaryHeap<Reverse<(Reverse<i32>, Place, u64)>>;
-
-/// Whose turn it is: queues by priority, then share, then age; in a queue by priority, then age. Groups whose last
-/// refusal still stands take no part.
-struct Contest {
-    queues: BTreeSet<Standing>,
-    /// The groups of each queue.
-    groups: Vec<Turns>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Standing {
-    priority: Reverse<i32>,
-    share: Share,
-    created: Timestamp,
-    name: Arc<str>,
-    queue: QueueId,
-    contest: usize,
-}
-
-impl Contest {
-    fn new(cluster: &Cluster) -> Self {
-        let mut contest = Self {
-            queues: BTreeSet::new(),
-            groups: Vec::new(),
-        };
-        for (id, queue) in cluster.queues().filter(|(_, queue)| !queue.waiting.is_empty()) {
-            let due = queue.waiting.groups().filter(|(_, group)| {
-                group
-                    .refused
-                    .is_none_or(|refused| !verdict::stands(cluster, queue, refused))
-            });
-            let groups: Turns = due
-                .filter_map(|(group_id, group)| {
-                    Some(Reverse((Reverse(group.shape.priority), *group.pods.first()?, group_id)))
-                })
-                .collect();
-            if !groups.is_empty() {
-                contest.queues.insert(Standing::of(cluster, id, contest.groups.len()));
-                contest.groups.push(groups);
-            }
-        }
-        contest
-    }
-
-    fn next(&self) -> Option<(QueueId, u64)> {
-        let standing = self.queues.first()?;
-        let Reverse((_, _, group)) = self.groups[standing.contest].peek()?;
-        Some((standing.queue, *group))
-    }
-
-    /// The group is out for this round.
-    fn refused(&mut self) {
-        let Some(standing) = self.queues.first() else { return };
-        let groups = &mut self.groups[standing.contest];
-        groups.pop();
-        if groups.is_empty() {
-            self.queues.pop_first();
-        }
-    }
-
-    /// The group's next pod takes the place of the one that was let in, and the queue's share has grown.
-    fn admitted(&mut self, cluster: &Cluster, queue: QueueId, group: u64) {
-        let Some(standing) = self.queues.pop_first() else {
-            return;
-        };
-        let groups = &mut self.groups[standing.contest];
-        groups.pop();
-        if let Some(group_state) = cluster.queue(queue).waiting.group(group)
-            && let Some(place) = group_state.pods.first()
-        {
-            groups.push(Reverse((Reverse(group_state.shape.priority), *place, group)));
-        }
-        if !groups.is_empty() {
-            self.queues.insert(Standing::of(cluster, queue, standing.contest));
-        }
-    }
-}
-
-impl Standing {
-    fn of(cluster: &Cluster, id: QueueId, contest: usize) -> Self {
-        let queue = cluster.queue(id);
-        let terms = queue.terms.as_ref();
-        Self {
-            priority: Reverse(terms.map_or(0, |terms| terms.priority)),
-            share: queue.share(),
-            created: terms.map_or(Timestamp::MAX, |terms| terms.created),
-            name: Arc::clone(&queue.name),
-            queue: id,
-            contest,
-        }
-    }
 }
 
 /// Why the pods of a queue were refused, and how many of them, group by group.

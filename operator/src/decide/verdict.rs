@@ -1,6 +1,4 @@
-//! Whether the first pod of a group may be let in, and if not, what it would take to look again.
-
-use std::sync::Arc;
+//! Whether a pod of a shape may be let in, and if not, what it would take to look again.
 
 use crds::configuration::AdmitOn;
 
@@ -9,75 +7,71 @@ use crate::cluster::Cluster;
 use crate::cluster::names::CardId;
 use crate::cluster::queue::{Queue, QueueId};
 use crate::cluster::waiting::{Refused, Shape};
+use crate::cluster::workload::WorkloadId;
 use crate::policies::Reason;
 use crate::policies::card_quota::Check;
 
 /// Whether a refusal still stands: nothing that it depends on has changed.
-pub(super) fn stands(cluster: &Cluster, queue: &Queue, refused: Refused) -> bool {
-    let nodes_matter = matches!(refused.reason, Reason::NoNodeFits | Reason::NodesExcluded);
+pub(super) fn stands(cluster: &Cluster, queue: &Queue, workload: Option<WorkloadId>, refused: Refused) -> bool {
     refused.queue_version == queue.version
         && refused.cluster_version == cluster.version()
-        && (!nodes_matter || refused.node_changes == cluster.node_change_count())
+        && refused.workload_version == workload.map_or(0, |id| cluster.workload(id).version)
+        && (!refused.nodes_matter || refused.node_changes == cluster.node_change_count())
 }
 
-/// Judges the first pod of a group: the queue, the quota, then the nodes.
-pub(super) fn judge(cluster: &mut Cluster, id: QueueId, group: u64) -> Result<Grant, Refused> {
-    let queue = cluster.queue(id);
-    let Some(group) = queue.waiting.group(group) else {
-        return Err(refusal(cluster, queue, Reason::QueueNotFound, 0));
-    };
-    let (shape, earlier) = (Arc::clone(&group.shape), group.refused);
-    let allowed = admits(cluster, queue, &shape).and_then(|()| {
-        let Some(quota) = queue.quota() else {
-            return Err(Reason::QueueInvalid);
-        };
-        let check = Check {
-            arguments: &cluster.configuration().capacity_card,
-            quota,
-            allocated: &queue.allocated,
-            task: &shape.task,
-            resource_of: |card| cluster.resource_of(card),
-        };
-        check.before_cards()?;
-        if shape.task.cards.is_empty() {
-            return Ok(vec![None]);
-        }
-        let cards: Vec<_> = check.cards_with_quota().map(|(card, _)| Some(card)).collect();
-        if cards.is_empty() {
-            Err(Reason::InsufficientScalarQuota)
-        } else {
-            Ok(cards)
-        }
-    });
-    let cards = allowed.map_err(|reason| refusal(cluster, queue, reason, 0))?;
+/// Judges one pod of a shape: the queue, the quota, then the nodes. What an earlier refusal has found out about nodes is not
+/// found out again.
+pub(super) fn judge(cluster: &mut Cluster, shape: &Shape, earlier: Option<Refused>) -> Result<Grant, Refused> {
+    let cards = cards_with_quota(cluster, shape).map_err(|reason| refusal(cluster, shape, reason))?;
     if cluster.configuration().cardgate.admit_on == AdmitOn::Quota {
-        let selectable = |card: CardId| narrow::labels_of(cluster, &shape, card).is_some();
+        let selectable = |card: CardId| narrow::labels_of(cluster, shape, card).is_some();
         let card = cards.into_iter().find(|card| card.is_none_or(selectable));
         return card
-            .map(|card| Grant {
-                card,
-                node: None,
-                pinned: false,
-            })
-            .ok_or_else(|| refusal(cluster, cluster.queue(id), Reason::NodesExcluded, 0));
+            .map(|card| Grant::of(card, None))
+            .ok_or_else(|| refusal(cluster, shape, Reason::NodesExcluded));
     }
 
     let mut search = fit::Search::new(earlier.filter(|earlier| earlier.cluster_version == cluster.version()));
     for card in cards {
-        if let Some(node) = search.find(cluster, &shape, card) {
-            return Ok(Grant {
-                card,
-                node: Some(node),
-                pinned: false,
-            });
+        if let Some(node) = search.find(cluster, shape, card) {
+            return Ok(Grant::of(card, Some(node)));
         }
     }
-    let queue = cluster.queue(id);
-    Err(refusal(cluster, queue, search.reason(), search.searched()))
+    Err(Refused {
+        searched: search.searched(),
+        ..refusal(cluster, shape, search.reason())
+    })
 }
 
-/// Whether the queue takes pods of this shape at all.
-fn admits(cluster: &Cluster, queue: &Queue, shape: &Shape) -> Result<(), Reason> {
+/// **Task Allocatable Check**: the cards that a pod of this shape could have as far as its queue is concerned, most
+/// preferred first; `None` for a pod that names none.
+pub(super) fn cards_with_quota(cluster: &Cluster, shape: &Shape) -> Result<Vec<Option<CardId>>, Reason> {
+    let queue = cluster.queue(shape.queue);
+    admits(cluster, queue, &shape.namespace)?;
+    let Some(quota) = queue.quota() else {
+        return Err(Reason::QueueInvalid);
+    };
+    let check = Check {
+        arguments: &cluster.configuration().capacity_card,
+        quota,
+        allocated: &queue.allocated,
+        task: &shape.task,
+        resource_of: |card| cluster.resource_of(card),
+    };
+    check.before_cards()?;
+    if shape.task.cards.is_empty() {
+        return Ok(vec![None]);
+    }
+    let cards: Vec<_> = check.cards_with_quota().map(|(card, _)| Some(card)).collect();
+    if cards.is_empty() {
+        Err(Reason::InsufficientScalarQuota)
+    } else {
+        Ok(cards)
+    }
+}
+
+/// Whether the queue takes anything from this namespace at all.
+pub(super) fn admits(cluster: &Cluster, queue: &Queue, namespace: &str) -> Result<(), Reason> {
     let Some(terms) = &queue.terms else {
         return Err(Reason::QueueNotFound);
     };
@@ -90,7 +84,7 @@ fn admits(cluster: &Cluster, queue: &Queue, shape: &Shape) -> Result<(), Reason>
     if terms.quota.is_err() {
         return Err(Reason::QueueInvalid);
     }
-    let labels = cluster.namespace(&shape.namespace).map(|namespace| &namespace.labels);
+    let labels = cluster.namespace(namespace).map(|namespace| &namespace.labels);
     if access.allows(|key| labels.and_then(|labels| labels.get(key))) {
         Ok(())
     } else {
@@ -98,19 +92,32 @@ fn admits(cluster: &Cluster, queue: &Queue, shape: &Shape) -> Result<(), Reason>
     }
 }
 
-fn refusal(cluster: &Cluster, queue: &Queue, reason: Reason, searched: u64) -> Refused {
+/// A refusal of a shape, as things stand.
+pub(super) fn refusal(cluster: &Cluster, shape: &Shape, reason: Reason) -> Refused {
+    refusal_in(cluster, shape.queue, shape.group, reason)
+}
+
+/// A refusal by a queue, as things stand.
+pub(super) fn refusal_in(cluster: &Cluster, queue: QueueId, workload: Option<WorkloadId>, reason: Reason) -> Refused {
     Refused {
         reason,
-        queue_version: queue.version,
+        queue_version: cluster.queue(queue).version,
         cluster_version: cluster.version(),
+        workload_version: workload.map_or(0, |id| cluster.workload(id).version),
         node_changes: cluster.node_change_count(),
-        searched,
+        nodes_matter: matches!(reason, Reason::NoNodeFits | Reason::NodesExcluded),
+        searched: 0,
     }
 }
 
-/// Remembers a refusal with the group, and whom it has not been told to.
-pub(super) fn remember(cluster: &mut Cluster, queue: QueueId, group: u64, refused: Refused) {
-    let Some(group) = cluster.queue_mut(queue).waiting.group_mut(group) else {
+/// Remembers a refusal with the waiting pods of a shape, and whom it has not been told to.
+pub(super) fn remember(cluster: &mut Cluster, shape: &Shape, refused: Refused) {
+    let waiting = &mut cluster.queue_mut(shape.queue).waiting;
+    let Some(group) = waiting
+        .group_of(shape)
+        .map(|(id, _)| id)
+        .and_then(|id| waiting.group_mut(id))
+    else {
         return;
     };
     if group.refused.map(|earlier| earlier.reason) != Some(refused.reason) {

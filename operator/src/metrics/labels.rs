@@ -92,6 +92,8 @@ words! {
         Admission = "admission",
         /// An eviction.
         Eviction = "eviction",
+        /// Of a Job, to be resumed.
+        Resumption = "resumption",
         /// The condition of a pod.
         PodCondition = "pod_condition",
         /// An event.
@@ -112,9 +114,10 @@ words! {
 }
 
 impl Write {
-    pub(super) const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 11] = [
         Self::Admission,
         Self::Eviction,
+        Self::Resumption,
         Self::PodCondition,
         Self::Event,
         Self::CardInventory,

@@ -1,18 +1,19 @@
-//! Observe: watches on nodes, queues, namespaces and pods, as events for the mind.
+//! Observe: watches on nodes, queues, namespaces, groups, Jobs and pods, as events for the mind.
 
 mod observed;
 
 use std::fmt::Debug;
 
-use crds::volcano::Queue;
+use crds::keys::CARD_REQUEST;
+use crds::volcano::{PodGroup, Queue};
 use futures::StreamExt as _;
-use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::api::{batch::v1 as batch, core::v1 as core};
 use kube::core::DeserializeGuard;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use observed::{Namespace, Observed};
 use serde::de::DeserializeOwned;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{SetOnce, mpsc};
 
 use crate::cluster::Kind;
 use crate::event::Event;
@@ -20,57 +21,90 @@ use crate::event::Event;
 /// Pods that are over hold nothing; the API server need not send them.
 const PODS_NOT_OVER: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
+/// HTTP status of a kind that is not installed.
+const NOT_FOUND: u16 = 404;
+
 type ObservedPod = Observed<core::Pod, crds::pod::Pod<Box<str>>>;
 type ObservedNode = Observed<core::Node, crds::node::Node<Box<str>>>;
+type ObservedJob = Observed<batch::Job, crds::job::Job<Box<str>>>;
 type ObservedNamespace = Observed<core::Namespace, Namespace>;
 
-/// Watches until the receiver is dropped. Pods come last: what they hold is counted with nodes and queues at hand.
+/// Watches until the receiver is dropped. Each kind comes after those that it names: groups after namespaces and queues, Jobs
+/// after groups, and pods, which hold what is counted, after all of them.
 pub async fn observe(client: Client, events: mpsc::Sender<Event>) {
-    let (nodes_listed, nodes_are_listed) = oneshot::channel();
-    let (queues_listed, queues_are_listed) = oneshot::channel();
-    let (namespaces_listed, namespaces_are_listed) = oneshot::channel();
-    let everything = watcher::Config::default();
-    let pods = async {
-        // A watch ends only when the receiver is gone, and then there is nothing left to do.
-        let _ = tokio::join!(nodes_are_listed, queues_are_listed, namespaces_are_listed);
-        let config = watcher::Config::default().fields(PODS_NOT_OVER);
-        watch(
-            Api::<ObservedPod>::all(client.clone()),
-            config,
-            Kind::Pod,
-            &events,
-            None,
-            pod_event,
-        )
-        .await;
-    };
+    let everything = watcher::Config::default;
+    let (nodes, queues, namespaces) = (Listed::default(), Listed::default(), Listed::default());
+    let (groups, jobs, pods) = (Listed::default(), Listed::default(), Listed::default());
     tokio::join!(
         watch(
             Api::<ObservedNode>::all(client.clone()),
-            everything.clone(),
+            everything(),
             Kind::Node,
             &events,
-            Some(nodes_listed),
+            &nodes,
             node_event
         ),
         watch(
             Api::<DeserializeGuard<Queue>>::all(client.clone()),
-            everything.clone(),
+            everything(),
             Kind::Queue,
             &events,
-            Some(queues_listed),
+            &queues,
             queue_event
         ),
         watch(
             Api::<ObservedNamespace>::all(client.clone()),
-            everything,
+            everything(),
             Kind::Namespace,
             &events,
-            Some(namespaces_listed),
+            &namespaces,
             namespace_event
         ),
-        pods,
+        after(
+            [&queues, &namespaces],
+            watch(
+                Api::<DeserializeGuard<PodGroup>>::all(client.clone()),
+                everything(),
+                Kind::PodGroup,
+                &events,
+                &groups,
+                group_event
+            )
+        ),
+        after(
+            [&groups],
+            watch(
+                Api::<ObservedJob>::all(client.clone()),
+                everything(),
+                Kind::Job,
+                &events,
+                &jobs,
+                job_event
+            )
+        ),
+        after(
+            [&nodes, &jobs],
+            watch(
+                Api::<ObservedPod>::all(client.clone()),
+                watcher::Config::default().fields(PODS_NOT_OVER),
+                Kind::Pod,
+                &events,
+                &pods,
+                pod_event
+            )
+        ),
     );
+}
+
+/// Whether a kind has been listed, for those who wait for it.
+type Listed = SetOnce<()>;
+
+/// Does something after these kinds have been listed.
+async fn after<const N: usize>(kinds: [&Listed; N], then: impl Future<Output = ()>) {
+    for kind in kinds {
+        kind.wait().await;
+    }
+    then.await;
 }
 
 /// Whether an object is there or gone.
@@ -84,7 +118,7 @@ async fn watch<K>(
     config: watcher::Config,
     kind: Kind,
     events: &mpsc::Sender<Event>,
-    mut listed: Option<oneshot::Sender<()>>,
+    listed: &Listed,
     translate: impl Fn(Change<K>) -> Event,
 ) where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -96,18 +130,20 @@ async fn watch<K>(
             Ok(watcher::Event::InitApply(object) | watcher::Event::Apply(object)) => translate(Change::Applied(object)),
             Ok(watcher::Event::Delete(object)) => translate(Change::Deleted(object)),
             Ok(watcher::Event::InitDone) => Event::ListEnds(kind),
+            // What is created before the next try is seen by it.
+            Err(error) if kind == Kind::PodGroup && is_not_installed(&error) => Event::NotInstalled(kind),
             Err(error) => {
                 tracing::warn!(kind = kind.plural(), %error, "watch interrupted, trying again");
                 continue;
             }
         };
-        let list_ends = matches!(event, Event::ListEnds(_));
+        let list_ends = matches!(event, Event::ListEnds(_) | Event::NotInstalled(_));
         if events.send(event).await.is_err() {
             return;
         }
-        if list_ends && let Some(listed) = listed.take() {
-            // Nobody waits any more only when everything ends.
-            let _ = listed.send(());
+        if list_ends {
+            // Later lists change nothing for those who waited for the first.
+            let _ = listed.set(());
         }
     }
 }
@@ -143,4 +179,41 @@ fn queue_event(change: Change<DeserializeGuard<Queue>>) -> Event {
         },
         Change::Deleted(queue) => Event::QueueGone(queue.name_any().into()),
     }
+}
+
+fn group_event(change: Change<DeserializeGuard<PodGroup>>) -> Event {
+    match change {
+        Change::Applied(DeserializeGuard(Ok(group))) => Event::Group(Box::new(group)),
+        Change::Applied(DeserializeGuard(Err(invalid))) => Event::GroupUnreadable {
+            namespace: invalid.metadata.namespace.unwrap_or_default().into(),
+            name: invalid.metadata.name.unwrap_or_default().into(),
+            uid: invalid.metadata.uid.unwrap_or_default().into(),
+            reason: invalid.error.into(),
+        },
+        Change::Deleted(group) => Event::GroupGone {
+            namespace: group.namespace().unwrap_or_default().into(),
+            name: group.name_any().into(),
+        },
+    }
+}
+
+/// A Job that asks for no cards in advance is like one that is gone: it is not kept in memory.
+fn job_event(change: Change<ObservedJob>) -> Event {
+    match change {
+        Change::Applied(job) if job.object.metadata.annotations.contains_key(CARD_REQUEST) => {
+            Event::Job(Box::new(job.object))
+        }
+        Change::Applied(job) | Change::Deleted(job) => Event::JobGone {
+            namespace: job.object.metadata.namespace.unwrap_or_default(),
+            name: job.object.metadata.name.unwrap_or_default(),
+        },
+    }
+}
+
+/// Whether the API server knows no such kind.
+fn is_not_installed(error: &watcher::Error) -> bool {
+    matches!(
+        error,
+        watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == NOT_FOUND
+    )
 }

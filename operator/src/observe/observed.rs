@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Debug;
 use std::marker::PhantomData;
 
+use crds::job::Job;
 use crds::lean::Metadata;
 use crds::node::Node;
 use crds::pod::Pod;
@@ -27,6 +28,12 @@ pub trait HasMetadata {
 }
 
 impl HasMetadata for Pod<Box<str>> {
+    fn metadata(&self) -> &Metadata<Box<str>> {
+        &self.metadata
+    }
+}
+
+impl HasMetadata for Job<Box<str>> {
     fn metadata(&self) -> &Metadata<Box<str>> {
         &self.metadata
     }

@@ -2,6 +2,7 @@
 
 pub mod card_quota;
 pub mod cross_quota;
+pub mod job_mode;
 pub mod mgpu;
 mod reason;
 

@@ -21,6 +21,12 @@ pub enum Reason {
     QueueInvalid,
     /// The queue is not for this namespace.
     NamespaceNotAllowed,
+    /// The pod names a group that does not exist.
+    PodGroupNotFound,
+    /// What the pod's group says can't be read.
+    PodGroupInvalid,
+    /// Fewer pods wait than the group lets in together.
+    PodGroupIncomplete,
     /// The quota allows it, but no node can take it now.
     NoNodeFits,
     /// The pod's own node selector, affinity or missing tolerations exclude every node with the card.
@@ -29,7 +35,7 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons, for metrics that show each from the start.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::GetTaskRequestResourceFailed,
         Self::EmptyQueueCapability,
         Self::InsufficientCpuQuota,
@@ -39,6 +45,9 @@ impl Reason {
         Self::QueueNotOpen,
         Self::QueueInvalid,
         Self::NamespaceNotAllowed,
+        Self::PodGroupNotFound,
+        Self::PodGroupInvalid,
+        Self::PodGroupIncomplete,
         Self::NoNodeFits,
         Self::NodesExcluded,
     ];
@@ -60,6 +69,9 @@ impl Reason {
             Self::QueueNotOpen => "QueueNotOpen",
             Self::QueueInvalid => "QueueInvalid",
             Self::NamespaceNotAllowed => "NamespaceNotAllowed",
+            Self::PodGroupNotFound => "PodGroupNotFound",
+            Self::PodGroupInvalid => "PodGroupInvalid",
+            Self::PodGroupIncomplete => "PodGroupIncomplete",
             Self::NoNodeFits => "NoNodeFits",
             Self::NodesExcluded => "NodesExcluded",
         }

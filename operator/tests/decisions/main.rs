@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "part of tests")]
 
 mod capacity_card;
+mod enqueue;
+mod gangs;
 mod model;
 mod ordering;
 mod pods;

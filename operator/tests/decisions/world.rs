@@ -218,6 +218,20 @@ impl Object {
         self.set(["metadata", "deletionTimestamp"], at(seconds).to_string())
     }
 
+    /// Belongs to a group.
+    #[must_use]
+    pub fn of(self, group: &str) -> Self {
+        self.annotation("scheduling.k8s.io/group-name", group)
+    }
+
+    // Groups and Jobs.
+
+    /// All cards that the workload asks for.
+    #[must_use]
+    pub fn card_request(self, request: &str) -> Self {
+        self.annotation("volcano.sh/card.request", request)
+    }
+
     #[must_use]
     pub fn controlled_by(self, kind: &str, name: &str) -> Self {
         let owner = json!([{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": name, "controller": true}]);
@@ -255,6 +269,24 @@ pub fn bare_queue(name: &str) -> Object {
         "spec": {},
         "status": {"state": "Open"},
     }))
+}
+
+/// A group of queue `team-a` whose pods are let in so many at once.
+pub fn group(name: &str, min_member: i64) -> Object {
+    Object(json!({
+        "metadata": {"namespace": "team", "name": name, "uid": name, "creationTimestamp": at(0).to_string()},
+        "spec": {"minMember": min_member, "queue": "team-a"},
+    }))
+}
+
+/// A Job of queue `team-a` that Cardgate suspended.
+pub fn held_job(name: &str, request: &str) -> Object {
+    let queue = json!({"metadata": {"annotations": {"scheduling.volcano.sh/queue-name": "team-a"}}});
+    let job = Object(json!({
+        "metadata": {"namespace": "team", "name": name, "uid": name, "creationTimestamp": at(0).to_string()},
+        "spec": {"suspend": true, "template": queue},
+    }));
+    job.annotation("card.volcano.sh/held", "true").card_request(request)
 }
 
 /// A gated pod of queue `team-a` that requests one core and one GiB.
@@ -311,6 +343,14 @@ impl World {
 
     pub fn pod(&mut self, pod: &Object) {
         self.cluster.apply_pod(pod.read(), self.now);
+    }
+
+    pub fn group(&mut self, group: &Object) {
+        self.cluster.apply_group(&group.read(), self.now);
+    }
+
+    pub fn job(&mut self, job: &Object) {
+        self.cluster.apply_job(&job.read(), self.now);
     }
 
     pub fn pods(&mut self, pods: impl IntoIterator<Item = Object>) {

@@ -369,7 +369,7 @@ impl Run {
                 Kind::Node => first(&self.nodes, count).for_each(|index| self.see_node(index)),
                 Kind::Queue => first(&self.queues, count).for_each(|index| self.see_queue(index)),
                 Kind::Pod => first(&self.pods, count).for_each(|uid| self.see_pod(&uid)),
-                Kind::Namespace => {}
+                Kind::Namespace | Kind::PodGroup | Kind::Job => {}
             }
         }
         for world in &mut self.worlds {
@@ -379,7 +379,7 @@ impl Run {
             Kind::Node => self.picture.nodes.retain(|index, _| self.nodes.contains_key(index)),
             Kind::Queue => self.picture.queues.retain(|index, _| self.queues.contains_key(index)),
             Kind::Pod => self.picture.pods.retain(|uid, _| self.pods.contains_key(uid)),
-            Kind::Namespace => {}
+            Kind::Namespace | Kind::PodGroup | Kind::Job => {}
         }
         self.picture.learn_cards();
     }
@@ -422,6 +422,7 @@ impl Run {
             match action {
                 Action::Admit(admission) => admissions.push(admission),
                 Action::SendBack { pod, .. } => assert!(others.insert((pod.uid.to_string(), "send back"))),
+                Action::Resume(resumption) => panic!("there are no Jobs: {resumption:?}"),
                 Action::Unplaced { pod, .. } => assert!(others.insert((pod.uid.to_string(), "unplaced"))),
             }
         }

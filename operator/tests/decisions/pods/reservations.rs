@@ -14,6 +14,7 @@ fn names(actions: &[Action]) -> Vec<(&'static str, &str)> {
     let mut names = Vec::new();
     for action in actions {
         names.push(match action {
+            Action::Resume(resumption) => panic!("there are no Jobs: {resumption:?}"),
             Action::Admit(admission) => ("admit", &*admission.pod.name),
             Action::SendBack { pod, .. } => ("send back", &*pod.name),
             Action::Unplaced { pod, .. } => ("unplaced", &*pod.name),

@@ -1,0 +1,199 @@
+//! One workload: a `PodGroup`, or a Job that asks for its cards in advance.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::inqueue::Demand;
+use super::pod::PodId;
+use super::queue::QueueId;
+use super::waiting::{Place, Refused};
+use crate::policies::Reason;
+
+/// A workload's place in the cluster's table of workloads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkloadId(pub(super) u32);
+
+impl WorkloadId {
+    /// The place of this workload in tables by workload.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What kind of object a workload is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum WorkloadKind {
+    /// Volcano's `PodGroup`.
+    PodGroup,
+    /// A `batch/v1` Job.
+    Job,
+}
+
+impl WorkloadKind {
+    /// The kind, as objects name it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::PodGroup => "PodGroup",
+            Self::Job => "Job",
+        }
+    }
+}
+
+/// How far a workload is, as its object says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Said {
+    /// It waits to be let into its queue: a group that is Pending, a Job that Cardgate suspended.
+    Waiting,
+    /// It is in its queue, and none of its pods has run.
+    LetIn,
+    /// Pods of it run or have run.
+    Started,
+    /// It makes no pods: a group that is Completed, a Job that has finished or that its user suspended.
+    Over,
+}
+
+/// What a workload says of itself.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Claim {
+    /// Unique id.
+    pub uid: Arc<str>,
+    /// When it was created.
+    pub created: Timestamp,
+    /// Its queue.
+    pub queue: QueueId,
+    /// So many of its pods are let in together, at least 1.
+    pub min_member: usize,
+    /// What it asks for as a whole before its pods exist: `minResources` and `volcano.sh/card.request`.
+    pub demand: Demand,
+    /// Whether it asks for anything as a whole.
+    pub asks: bool,
+    /// How far it is.
+    pub said: Said,
+    /// The phase that it shows; none for a Job.
+    pub phase: Option<Box<str>>,
+    /// Why it can't be read, where it can't.
+    pub problem: Option<Box<str>>,
+}
+
+/// A pod that was let in: when it was created, its unique id, its place in the table.
+pub(super) type Member = (Timestamp, Arc<str>, PodId);
+
+/// What a workload was refused for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Its queue can't take it as a whole (**Job Mode**).
+    Enqueue,
+    /// Its first pods can't be let in together.
+    Together,
+}
+
+/// One workload.
+#[derive(Debug)]
+pub struct Workload {
+    /// What kind of object it is.
+    pub kind: WorkloadKind,
+    /// Namespace.
+    pub namespace: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
+    /// What it says of itself; nothing while pods name a group that is not there.
+    pub claim: Option<Claim>,
+    /// Whether it was decided that it is in its queue.
+    pub enqueued: bool,
+    /// Whether a pod of it was seen to run or to be bound.
+    pub(super) ran: bool,
+    /// Its pods that hold quota, up to the minimum, first to come first.
+    pub(super) core: BTreeSet<Member>,
+    /// Those beyond the minimum.
+    pub(super) extra: BTreeSet<Member>,
+    /// Its pods that wait in line, first to go first.
+    pub line: BTreeSet<(Reverse<i32>, Place)>,
+    /// How many pods name it, in whatever stage.
+    pub(super) named: usize,
+    /// What its queue keeps for it.
+    pub(super) reserved: Option<(QueueId, Demand)>,
+    /// The last verdict, where it was a refusal, and of what.
+    pub refused: Option<(Step, Refused)>,
+    /// The reason it was told last.
+    pub told: Option<Reason>,
+    /// Where resuming it was refused: when it is tried again.
+    pub(super) aside_until: Option<Timestamp>,
+    /// Rises whenever its refused pods could now be let in as far as it is concerned.
+    pub version: u64,
+    pub(super) arrival: u64,
+    pub(super) epoch: u64,
+}
+
+impl Workload {
+    pub(super) fn new(kind: WorkloadKind, namespace: Arc<str>, name: &str, arrival: u64) -> Self {
+        Self {
+            kind,
+            namespace,
+            name: name.into(),
+            claim: None,
+            enqueued: false,
+            ran: false,
+            core: BTreeSet::new(),
+            extra: BTreeSet::new(),
+            line: BTreeSet::new(),
+            named: 0,
+            reserved: None,
+            refused: None,
+            told: None,
+            aside_until: None,
+            version: 0,
+            arrival,
+            epoch: 0,
+        }
+    }
+
+    /// How many of its pods are let in together.
+    pub fn min_member(&self) -> usize {
+        self.claim.as_ref().map_or(1, |claim| claim.min_member)
+    }
+
+    /// How many of its pods hold quota; those that are being deleted do not count.
+    pub fn admitted(&self) -> usize {
+        self.core.len() + self.extra.len()
+    }
+
+    /// How many pods are to be let in together before others follow one by one.
+    pub fn missing(&self) -> usize {
+        self.min_member().saturating_sub(self.admitted())
+    }
+
+    /// Whether pods of it have taken over: what it asks for as a whole has no effect any more.
+    pub fn is_started(&self) -> bool {
+        let said = self.claim.as_ref().map(|claim| claim.said);
+        self.ran || self.admitted() > 0 || said == Some(Said::Started)
+    }
+
+    /// Whether it is in its queue.
+    pub fn is_enqueued(&self) -> bool {
+        let said = self.claim.as_ref().map(|claim| claim.said);
+        self.enqueued || said == Some(Said::LetIn)
+    }
+
+    /// What its queue keeps for it.
+    pub fn reserved(&self) -> Option<&Demand> {
+        self.reserved.as_ref().map(|(_, demand)| demand)
+    }
+
+    /// The priority of the first of its pods that wait.
+    pub fn priority(&self) -> i32 {
+        self.line.first().map_or(0, |(Reverse(priority), _)| *priority)
+    }
+
+    /// Its place among what waits.
+    pub fn place(&self) -> Place {
+        Place {
+            returns: 0,
+            created: self.claim.as_ref().map_or(Timestamp::MAX, |claim| claim.created),
+            arrival: self.arrival,
+            pod: PodId::NONE,
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Why a workload waits as a whole, and its pods with it.
+
+use super::{explain_pod, explain_queue};
+use crate::cluster::Cluster;
+use crate::cluster::names::{CardId, ResourceId};
+use crate::cluster::queue::QueueId;
+use crate::cluster::workload::{Step, Workload, WorkloadId, WorkloadKind};
+use crate::decide::enqueue::job_check;
+use crate::policies::Reason;
+use crate::policies::job_mode::Sums;
+use crate::quantities::{format_bytes, format_cpu};
+
+/// Whether a pod waits because its group does, and not by itself.
+pub(super) fn speaks_for_its_pods(cluster: &Cluster, id: WorkloadId, reason: Reason) -> bool {
+    let refused = cluster.workload(id).refused;
+    cluster.workload(id).missing() > 0 && refused.is_some_and(|(_, refused)| refused.reason == reason)
+}
+
+/// The message for the refusal of a workload, with the numbers of this moment.
+pub(in crate::decide) fn explain_workload(cluster: &Cluster, id: WorkloadId, reason: Reason) -> String {
+    let workload = cluster.workload(id);
+    let name = &workload.name;
+    match (reason, &workload.claim) {
+        (Reason::PodGroupNotFound, _) | (_, None) => format!(
+            "PodGroup {name} does not exist in namespace {}: create it, or leave the pod's group out",
+            workload.namespace
+        ),
+        (Reason::PodGroupInvalid, Some(claim)) => format!(
+            "{} {name} can't be used until it is mended: {}",
+            workload.kind.as_str(),
+            claim.problem.as_deref().unwrap_or("it can't be read")
+        ),
+        (Reason::PodGroupIncomplete, Some(claim)) => format!(
+            "PodGroup {name} lets {} pods in together (spec.minMember), and {} are there: the others are to be created",
+            claim.min_member,
+            workload.admitted() + workload.line.len()
+        ),
+        (_, Some(claim)) => match workload.refused {
+            Some((Step::Together, _)) => together(cluster, workload, reason),
+            _ => as_a_whole(cluster, id, claim.queue, reason),
+        },
+    }
+}
+
+/// What a queue lacks for a workload as a whole (**Job Enqueueable Check**).
+fn as_a_whole(cluster: &Cluster, id: WorkloadId, queue: QueueId, reason: Reason) -> String {
+    let workload = cluster.workload(id);
+    let by_pods = workload
+        .claim
+        .as_ref()
+        .is_none_or(|claim| claim.demand.cards.is_empty() && !workload.line.is_empty());
+    let pods = || {
+        workload
+            .line
+            .iter()
+            .take(workload.missing())
+            .map(|(_, place)| place.pod)
+    };
+    // What its pods ask for is checked where they are charged.
+    let first = pods().find_map(|pod| cluster.pod(pod)?.queue);
+    let queue = first.filter(|_| by_pods).unwrap_or(queue);
+    let state = cluster.queue(queue);
+    let demand = match &workload.claim {
+        Some(claim) if !by_pods => claim.demand.clone(),
+        _ => cluster.demand_of(pods()),
+    };
+    let lead = format!(
+        "queue {} can't take {} {} as a whole",
+        state.name,
+        workload.kind.as_str(),
+        workload.name
+    );
+    let Some(check) = job_check(cluster, id, queue) else {
+        return explain_queue(state, &workload.namespace, reason);
+    };
+    let numbers = |what: &str, sums: Sums, format: &dyn Fn(i128) -> String| {
+        format!(
+            "{lead}: {what} asked {}, allocated {}, in queue {}, elastic {}, quota {}",
+            format(sums.asked),
+            format(sums.allocated),
+            format(sums.inqueue),
+            format(sums.elastic),
+            format(sums.quota)
+        )
+    };
+    match reason {
+        Reason::InsufficientCpuQuota => numbers("CPU", check.resource(&demand, ResourceId::CPU), &format_cpu),
+        Reason::InsufficientMemoryQuota => {
+            numbers("memory", check.resource(&demand, ResourceId::MEMORY), &format_bytes)
+        }
+        Reason::InsufficientScalarQuota => match check.first_excess(&demand) {
+            Some((set, sums)) => numbers(&names(cluster, set), sums, &|count| count.to_string()),
+            None => format!("{lead}: there is room by now, and it is looked at again"),
+        },
+        Reason::NoNodeFits => format!(
+            "{lead}: fewer than {} of its pods could run on any node, even if nothing else did",
+            workload.missing()
+        ),
+        _ => explain_queue(state, &workload.namespace, reason),
+    }
+}
+
+/// What the pods lack that are let in together.
+fn together(cluster: &Cluster, workload: &Workload, reason: Reason) -> String {
+    let shapes = workload
+        .line
+        .iter()
+        .filter_map(|(_, place)| Some(&cluster.pod(place.pod)?.waits.as_ref()?.shape));
+    let of_reason = shapes.clone().find(|shape| {
+        let waiting = &cluster.queue(shape.queue).waiting;
+        let refused = waiting.group_of(shape).and_then(|(_, group)| group.refused);
+        refused.is_some_and(|refused| refused.reason == reason)
+    });
+    let each = of_reason.map_or_else(String::new, |shape| explain_pod(cluster, shape, reason));
+    let missing = workload.missing();
+    let pods = if workload.admitted() > 0 {
+        "missing pods"
+    } else {
+        "pods"
+    };
+    let kind = if workload.kind == WorkloadKind::PodGroup {
+        "PodGroup"
+    } else {
+        "Job"
+    };
+    format!(
+        "the {missing} {pods} of {kind} {} are let in together; of each, {each}",
+        workload.name
+    )
+}
+
+fn names(cluster: &Cluster, set: &[CardId]) -> String {
+    let names: Vec<_> = set.iter().map(|card| cluster.names.card_name(*card)).collect();
+    names.join("|")
+}

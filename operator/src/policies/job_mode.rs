@@ -1,0 +1,133 @@
+//! The Capacity Card document, **Job Mode**: whether a queue can take a workload as a whole.
+
+use crds::configuration::CapacityCard;
+
+use super::Reason;
+use super::card_quota::charges_cpu_and_memory;
+use crate::cluster::amounts::{Dimension, Totals};
+use crate::cluster::inqueue::{Demand, Inqueue};
+use crate::cluster::names::{CardId, ResourceId};
+use crate::cluster::queue::Quota;
+
+/// What a workload is checked against: one queue.
+#[derive(Debug, Clone, Copy)]
+pub struct JobCheck<'a> {
+    /// The plugin's arguments.
+    pub arguments: &'a CapacityCard,
+    /// What the queue may have.
+    pub quota: &'a Quota,
+    /// What its admitted pods hold.
+    pub allocated: &'a Totals,
+    /// What is reserved for workloads that are in the queue already.
+    pub inqueue: &'a Inqueue,
+    /// What the queue's workloads hold beyond their minimum.
+    pub elastic: &'a Totals,
+    /// A reservation that does not count: the workload's own.
+    pub own: Option<&'a Demand>,
+}
+
+/// What a set of alternatives comes to, for decisions and for messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sums {
+    /// What is asked for.
+    pub asked: i128,
+    /// What admitted pods hold.
+    pub allocated: i128,
+    /// What is reserved.
+    pub inqueue: i128,
+    /// What others hold beyond their minimum.
+    pub elastic: i128,
+    /// The quota.
+    pub quota: i128,
+}
+
+impl Sums {
+    /// `allocated + inqueue + minResources - elastic <= capability`. What is not asked for is not limited.
+    pub fn fit(self) -> bool {
+        self.asked == 0 || self.allocated + self.inqueue + self.asked - self.elastic <= self.quota
+    }
+}
+
+impl JobCheck<'_> {
+    /// **Job Enqueueable Check**: CPU and memory, then cards.
+    pub fn check(&self, demand: &Demand) -> Result<(), Reason> {
+        if self.quota.is_empty {
+            return Err(Reason::EmptyQueueCapability);
+        }
+        if charges_cpu_and_memory(self.arguments, !demand.cards.is_empty()) {
+            for (resource, reason) in [
+                (ResourceId::CPU, Reason::InsufficientCpuQuota),
+                (ResourceId::MEMORY, Reason::InsufficientMemoryQuota),
+            ] {
+                if !self.resource(demand, resource).fit() {
+                    return Err(reason);
+                }
+            }
+        }
+        if self.first_excess(demand).is_some() {
+            return Err(Reason::InsufficientScalarQuota);
+        }
+        Ok(())
+    }
+
+    /// What a Kubernetes resource comes to.
+    pub fn resource(&self, demand: &Demand, resource: ResourceId) -> Sums {
+        let dimension = Dimension::Resource(resource);
+        let own = self.own.map_or(0, |own| own.resources.get(dimension));
+        Sums {
+            asked: demand.resources.get(dimension).into(),
+            allocated: self.allocated.get(dimension),
+            inqueue: self.inqueue.resource(dimension) - i128::from(own),
+            elastic: self.elastic.get(dimension),
+            quota: self.quota.limit(dimension).into(),
+        }
+    }
+
+    /// The first set of alternatives that the quota does not suffice for, with its sums: one that is asked for, or one that
+    /// is reserved and shares a card with what is asked for.
+    pub fn first_excess<'s>(&'s self, demand: &'s Demand) -> Option<(&'s [CardId], Sums)> {
+        let asked = demand.cards.iter().map(|(set, _)| &**set);
+        let reserved = self.inqueue.cards().map(|(set, _)| set);
+        let concerned =
+            reserved.filter(|set| set.len() > 1 && demand.cards.iter().any(|(asked, _)| share_a_card(set, asked)));
+        asked
+            .chain(concerned)
+            .map(|set| (set, self.cards(demand, set)))
+            .find(|(_, sums)| !sums.fit())
+    }
+
+    /// What a set of alternatives comes to: the sums over its cards, and all that is asked for or reserved of sets that
+    /// share a card with it. What is asked for of one card by name counts only where that card is asked for, since
+    /// alternatives can do without it.
+    pub fn cards(&self, demand: &Demand, set: &[CardId]) -> Sums {
+        let counts = |other: &[CardId]| {
+            if set.len() > 1 {
+                share_a_card(set, other)
+            } else {
+                set == other
+            }
+        };
+        let own = |set: &[CardId]| {
+            let own = self.own?.cards.iter().find(|(own, _)| **own == *set)?;
+            Some(i128::from(own.1))
+        };
+        let over_cards =
+            |amount: &dyn Fn(Dimension) -> i128| set.iter().map(|card| amount(Dimension::Card(*card))).sum();
+        let asked = demand.cards.iter().filter(|(other, _)| counts(other));
+        let reserved = self.inqueue.cards().filter(|(other, _)| counts(other));
+        Sums {
+            asked: asked.map(|(_, count)| i128::from(*count)).sum(),
+            inqueue: reserved.map(|(other, count)| count - own(other).unwrap_or(0)).sum(),
+            allocated: over_cards(&|dimension| self.allocated.get(dimension)),
+            elastic: over_cards(&|dimension| self.elastic.get(dimension)),
+            quota: over_cards(&|dimension| self.quota.limit(dimension).into()),
+        }
+    }
+}
+
+fn share_a_card(one: &[CardId], other: &[CardId]) -> bool {
+    one.iter().any(|card| other.contains(card))
+}
+
+#[cfg(test)]
+mod tests;
