@@ -5,6 +5,7 @@
 mod capacity_card;
 mod enqueue;
 mod gangs;
+mod idle;
 mod model;
 mod ordering;
 mod pods;
