@@ -59,16 +59,18 @@ impl Cluster {
                 continue;
             }
             match pod.stage {
-                // Of a gang that is on its way, whoever waits again is the next to be let in.
-                Stage::Admitting { .. } if self.belongs_to_started_gang(id) => self.withdraw(id, None),
-                Stage::Admitting { .. } => self.withdraw(id, Self::after_refused_write(now)),
+                Stage::Admitting { until, written: false } if until <= now => {
+                    // Of a gang that is on its way, whoever waits again is the next to be let in.
+                    let started = self.belongs_to_started_gang(id);
+                    self.withdraw(id, Self::after_refused_write(now).filter(|_| !started));
+                }
                 Stage::Waiting => self.update_pod(id, |pod| {
                     if let Some(waits) = &mut pod.waits {
                         waits.aside_until = None;
                     }
                 }),
                 Stage::Unbound { .. } if pod.deleted.is_none() => due.push(Due::Reservation(id)),
-                Stage::Held | Stage::Unbound { .. } | Stage::Bound => {
+                Stage::Held | Stage::Admitting { .. } | Stage::Unbound { .. } | Stage::Bound => {
                     let charge = self.charge_for(pod, now);
                     self.update_pod(id, |pod| pod.charge = charge);
                 }
@@ -80,16 +82,16 @@ impl Cluster {
     /// When time alone next changes something about a pod.
     pub(super) fn deadline_of(&self, pod: &Pod) -> Option<Timestamp> {
         pod.queue?;
+        let quota_end = self.quota_end(pod).filter(|_| pod.charge.is_some());
         match pod.stage {
-            // What is written is true, whenever it is seen.
-            Stage::Admitting { written: true, .. } => None,
-            Stage::Admitting { until, written: false } => Some(until),
+            Stage::Admitting { until, written: false } => Some(quota_end.map_or(until, |end| end.min(until))),
             Stage::Waiting => pod.waits.as_ref()?.aside_until,
             Stage::Unbound { since } if pod.deleted.is_none() => {
                 let timeout = SignedDuration::try_from(self.configuration.cardgate.reservation_timeout).ok()?;
                 since.checked_add(timeout).ok()
             }
-            Stage::Held | Stage::Unbound { .. } | Stage::Bound => self.quota_end(pod).filter(|_| pod.charge.is_some()),
+            // What is written is true, whenever it is seen.
+            Stage::Held | Stage::Admitting { written: true, .. } | Stage::Unbound { .. } | Stage::Bound => quota_end,
         }
     }
 

@@ -69,6 +69,29 @@ fn a_waiting_pod_that_is_deleted_is_not_let_in() {
 }
 
 #[test]
+fn a_pod_that_is_deleted_while_it_is_let_in_does_not_keep_quota_for_ever() {
+    for confirmed in [false, true] {
+        let mut world = world();
+        world.queue(&queue("team-a").quota(r#"{"A": 1}"#));
+        world
+            .cluster
+            .set_configuration(configuration("", "terminatingTimeout: 5s"), world.now);
+        world.pod(&gpu("p"));
+        assert_eq!(world.admit_names(), ["p"]);
+        if confirmed {
+            world.cluster.confirm("p");
+        }
+        // The watch falls behind: this is the pod as it was before it was let in, but deleted.
+        world.pod(&gpu("p").deleted(15));
+        world.pod(&gpu("q"));
+        world.now = at(15 + 5 - 1);
+        assert_eq!(world.admit(), []);
+        world.now = at(15 + 5);
+        assert_eq!(world.admit_names(), ["q"], "confirmed: {confirmed}");
+    }
+}
+
+#[test]
 fn terminal_pods_hold_nothing() {
     for phase in ["Succeeded", "Failed"] {
         let mut world = world();
