@@ -29,6 +29,12 @@ use crate::card_type::CardKind;
     printcolumn(name = "Total", type_ = "integer", json_path = ".status.total"),
     printcolumn(name = "In use", type_ = "integer", json_path = ".status.used"),
     printcolumn(name = "Free", type_ = "integer", json_path = ".status.free"),
+    printcolumn(
+        name = "Pods without GPU",
+        type_ = "string",
+        json_path = ".status.crossQuotaSummary",
+        priority = 1
+    ),
     printcolumn(name = "Problems", type_ = "string", json_path = ".status.problems"),
     printcolumn(name = "Resources", type_ = "string", json_path = ".status.resources", priority = 1),
     printcolumn(
@@ -68,11 +74,20 @@ pub struct CardInventoryStatus {
     /// How many a new pod could get; 0 while the node is not usable.
     #[serde(default)]
     pub free: i64,
+    /// What pods without GPU hold of the node, against their quotas, in one line; empty where CrossQuota is not configured or
+    /// the node has no GPU.
+    #[serde(default)]
+    pub cross_quota_summary: String,
+    /// What pods without GPU may hold of the node, by resource (CrossQuota).
+    #[serde(default)]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["resource"]))]
+    pub cross_quota: Vec<NodeQuota>,
     /// Reasons of the conditions that are false, in one line; empty when all is well.
     #[serde(default)]
     pub problems: String,
     /// `CardsPublished`: every labelled card could be counted. `LabelsConsistent`: the labels agree with what the node
-    /// allocates. `NodeUsable`: the node is ready and takes pods. Each that is False has a reason and a message.
+    /// allocates. `NodeUsable`: the node is ready and takes pods. `CrossQuotaReadable`, on nodes with quotas for pods without
+    /// GPU: the node's annotations on them can be read. Each that is False has a reason and a message.
     #[serde(default)]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
@@ -94,4 +109,20 @@ pub struct NodeCard {
     pub used: i64,
     /// How many a new pod could get; 0 while the node is not usable.
     pub free: i64,
+}
+
+/// What pods without GPU may hold of one resource of a node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeQuota {
+    /// The resource.
+    pub resource: String,
+    /// How much they may hold, as a Kubernetes quantity.
+    pub quota: String,
+    /// How much they hold: what is bound to the node, and what was let in and is expected there.
+    pub used: String,
+    /// How much is left.
+    pub free: String,
+    /// Where the quota comes from: an annotation of the node, an argument of the plugin, or what the node allocates.
+    pub source: String,
 }

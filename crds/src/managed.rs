@@ -1,7 +1,13 @@
 //! Which pods are Cardgate's business (semantics, **Which pods are managed**).
 
-use crate::keys::{CARD_NAME, EXEMPT_NAMESPACES, GROUP_NAME, MGPU_CORE, MGPU_MEMORY, MIRROR_POD, QUEUE_NAME};
+use crate::keys::{
+    CARD_NAME, CROSS_QUOTA_ENABLED, CROSS_QUOTA_LABEL, EXEMPT_NAMESPACES, GROUP_NAME, MGPU_CORE, MGPU_MEMORY,
+    MIRROR_POD, QUEUE_NAME,
+};
 use crate::pod::Pod;
+
+/// The kind of controller whose pods run on every node.
+const DAEMON_SET: &str = "DaemonSet";
 
 /// Whether the pod names a queue, belongs to a group, names a card or requests a share of a GPU, outside the exempt
 /// namespaces. `namespace` is the request's: a pod that is being created need not repeat it.
@@ -13,10 +19,21 @@ pub fn is_managed<S: AsRef<str>>(pod: &Pod<S>, namespace: &str) -> bool {
     is_reachable(pod, namespace) && (named || requests_any(pod, |resource| matches!(resource, MGPU_CORE | MGPU_MEMORY)))
 }
 
+/// Whether `CrossQuota` decides where the pod goes: the door has marked it so.
+pub fn is_under_cross_quota<S: AsRef<str>>(pod: &Pod<S>, namespace: &str) -> bool {
+    is_reachable(pod, namespace) && pod.metadata.labels.get(CROSS_QUOTA_LABEL) == Some(CROSS_QUOTA_ENABLED)
+}
+
 /// Whether Cardgate may look at the pod at all: not in an exempt namespace, and not the API copy of a static pod, which
 /// runs whatever the API server says.
 pub fn is_reachable<S: AsRef<str>>(pod: &Pod<S>, namespace: &str) -> bool {
     !EXEMPT_NAMESPACES.contains(&namespace) && !pod.metadata.annotations.contains_key(MIRROR_POD)
+}
+
+/// Whether a `DaemonSet` made the pod: it runs on every node.
+pub fn is_of_daemon_set<S: AsRef<str>>(pod: &Pod<S>) -> bool {
+    let mut owners = pod.metadata.owner_references.iter();
+    owners.any(|owner| owner.controller == Some(true) && owner.kind.as_ref().map(AsRef::as_ref) == Some(DAEMON_SET))
 }
 
 /// Whether any container requests, or is limited in, a resource that `wanted` says, of whatever amount.

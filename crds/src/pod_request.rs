@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use crate::pod::{Container, PodSpec, ResourceRequirements};
 use crate::quantity::QuantityError;
-use crate::resources::{self, CPU, MEMORY, ResourceVector};
+use crate::resources::{self, CPU, HUGE_PAGES_PREFIX, MEMORY, ResourceVector};
 
 /// A pod whose request can't be summed up.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -72,7 +72,7 @@ pub fn container_request<S: AsRef<str>>(container: &Container<S>) -> Result<Reso
 
 /// Resources that may be set for a pod as a whole.
 fn is_pod_level(resource: &str) -> bool {
-    resource == CPU || resource == MEMORY || resource.starts_with("hugepages-")
+    resource == CPU || resource == MEMORY || resource.starts_with(HUGE_PAGES_PREFIX)
 }
 
 fn requirements<S: AsRef<str>>(

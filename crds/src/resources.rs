@@ -6,6 +6,10 @@ use crate::quantity::{self, QuantityError};
 pub const CPU: &str = "cpu";
 /// Resource name of memory, counted in bytes.
 pub const MEMORY: &str = "memory";
+/// Resource name of local disk space, counted in bytes.
+pub const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
+/// Start of the resource names of huge pages, counted in bytes.
+pub const HUGE_PAGES_PREFIX: &str = "hugepages-";
 /// Resource name of pod slots.
 pub const PODS: &str = "pods";
 

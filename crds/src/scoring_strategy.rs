@@ -10,7 +10,7 @@ use thiserror::Error;
 pub struct ScoringStrategyError(pub String);
 
 /// Which nodes go first.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum ScoringStrategy {
     /// Nodes of which more is in use.
     #[default]

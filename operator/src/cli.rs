@@ -27,6 +27,10 @@ pub struct Cli {
     #[arg(long, env = "METRICS_ADDR", default_value = "0.0.0.0:8080")]
     pub metrics_addr: SocketAddr,
 
+    /// Where the scheduler extender is served; without it, it is not
+    #[arg(long, env = "EXTENDER_ADDR")]
+    pub extender_addr: Option<SocketAddr>,
+
     /// Namespace of Cardgate's own objects: the Lease, the configuration, the certificates
     #[arg(long, env = "POD_NAMESPACE", default_value = NAMESPACE)]
     pub pod_namespace: String,

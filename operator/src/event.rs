@@ -77,6 +77,8 @@ pub enum Event {
     NamespaceGone(Box<str>),
     /// Another configuration is to be put in force; who sent it is told when it is.
     Configuration(Arc<Configuration>, oneshot::Sender<()>),
+    /// The label of a node, by its name, has been written, or could not be for now.
+    NodeLabelled(Arc<str>),
     /// What became of an admission, by the pod's uid.
     Outcome(Arc<str>, Outcome),
     /// What became of resuming a Job, by its uid.

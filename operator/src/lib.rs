@@ -8,6 +8,7 @@ pub mod configuration;
 pub mod decide;
 pub mod discovery;
 pub mod event;
+pub mod extender;
 pub mod lease;
 pub mod logging;
 pub mod metrics;

@@ -11,6 +11,7 @@ use operator::cli::Cli;
 use operator::cluster::Kind;
 use operator::configuration::{self, ConfigurationWatch};
 use operator::event::Event;
+use operator::extender;
 use operator::lease::{Candidate, Leadership};
 use operator::metrics::Metrics;
 use operator::mind::Mind;
@@ -57,6 +58,16 @@ async fn main() -> anyhow::Result<()> {
         leader: leadership.changes(),
         metrics: Arc::clone(&metrics),
     };
+    let (questions, asked) = extender::channel();
+    let extender = cli
+        .extender_addr
+        .map(|address| extender::start(address, questions.clone()));
+    let extender = extender.transpose()?;
+    if extender.is_some() {
+        let (client, leads) = (client.clone(), leadership.changes());
+        let (namespace, pod) = (cli.pod_namespace.clone(), cli.instance());
+        tokio::spawn(async move { extender::keep_leader_label(client, &namespace, &pod, leads).await });
+    }
     let actor = Actor::new(client.clone(), events.clone(), leadership.clone(), Arc::clone(&metrics));
     let mind = Mind::new(actor, reports, Arc::clone(&metrics), Arc::clone(&readiness));
     let recorder = Recorder::new(client.clone(), cli.instance(), Arc::clone(&metrics));
@@ -80,7 +91,7 @@ async fn main() -> anyhow::Result<()> {
 
     let (thought, no_more_thoughts) = oneshot::channel();
     let mind = async {
-        mind.run(heard, stop.clone().wait()).await;
+        mind.run(heard, asked, stop.clone().wait()).await;
         // The election that waits for this has ended only if the program does.
         let _ = thought.send(());
     };
@@ -104,6 +115,7 @@ async fn main() -> anyhow::Result<()> {
     tokio::select! {
         ended = &mut election => return ended.context("the election"),
         ended = served => return ended.context("the health server ended"),
+        ended = serve(extender) => return ended.context("the scheduler extender ended"),
         ended = configuration.run(|configuration| put_in_force(events.clone(), configuration)) => ended?,
         ended = observing => ended.context("the watches ended")?,
         ended = reporting => ended.context("the reporter ended")?,
@@ -111,6 +123,14 @@ async fn main() -> anyhow::Result<()> {
         () = mind => {}
     }
     election.await.context("the election")
+}
+
+/// Serves for ever where there is a server.
+async fn serve(server: Option<actix_web::dev::Server>) -> std::io::Result<()> {
+    match server {
+        Some(server) => server.await,
+        None => std::future::pending().await,
+    }
 }
 
 async fn connect() -> anyhow::Result<Client> {

@@ -7,18 +7,23 @@ use std::time::Duration;
 
 use crds::configuration::Configuration;
 use crds::keys::QUEUE_NAME;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::act::Actor;
+use crate::cluster::node::NodeId;
 use crate::cluster::queue::Terms;
 use crate::cluster::{Cluster, Kind};
+use crate::decide::extender::{self, Candidate};
 use crate::decide::{Action, decide, notices};
 use crate::event::{Event, Outcome};
+use crate::extender::{Asked, Question};
 use crate::metrics::{Decision, Metrics};
 use crate::overview;
 use crate::pod_ref::PodRef;
+use crate::report::status::INVALID_CROSS_QUOTA;
 use crate::report::{EventKind, PodReport, Report, Reports};
 use crate::server::Readiness;
 
@@ -28,6 +33,9 @@ const EVENTS_PER_ROUND: usize = 512;
 const ADMISSIONS_UNDER_WAY: usize = 256;
 /// How often time alone is looked at, and what has changed is shown.
 const TICK: Duration = Duration::from_millis(200);
+/// How long a question of a scheduler may wait for pods that are being placed, before it is answered as if they went
+/// everywhere they may: they are bound within milliseconds.
+const SETTLING: SignedDuration = SignedDuration::from_millis(800);
 /// How many waiting pods are told why in one tick. The reporter writes no faster, and numbers should be fresh.
 const NOTICES_PER_TICK: usize = 10;
 
@@ -41,6 +49,10 @@ pub struct Mind {
     metrics: Arc<Metrics>,
     readiness: Arc<Readiness>,
     under_way: usize,
+    /// Questions of schedulers that wait for an answer, and until when.
+    questions: Vec<(Candidate, Vec<Box<str>>, Asked, Timestamp)>,
+    /// Nodes whose label is being written.
+    labelling: BTreeSet<Arc<str>>,
     reported_all: bool,
 }
 
@@ -55,12 +67,19 @@ impl Mind {
             metrics,
             readiness,
             under_way: 0,
+            questions: Vec::new(),
+            labelling: BTreeSet::new(),
             reported_all: false,
         }
     }
 
-    /// Hears events until `stop`, and then until what is under way has ended.
-    pub async fn run(mut self, mut events: mpsc::Receiver<Event>, stop: impl Future<Output = ()>) {
+    /// Hears events and questions until `stop`, and then until what is under way has ended.
+    pub async fn run(
+        mut self,
+        mut events: mpsc::Receiver<Event>,
+        mut questions: mpsc::Receiver<Question>,
+        stop: impl Future<Output = ()>,
+    ) {
         let mut stop = pin!(stop);
         let mut stopping = false;
         let mut batch = Vec::with_capacity(EVENTS_PER_ROUND);
@@ -70,6 +89,10 @@ impl Mind {
             let ticked = tokio::select! {
                 heard = events.recv_many(&mut batch, EVENTS_PER_ROUND) => if heard == 0 { return } else { false },
                 _ = tick.tick() => true,
+                Some(question) = questions.recv() => {
+                    self.hear_question(question);
+                    false
+                }
                 () = &mut stop, if !stopping => {
                     stopping = true;
                     false
@@ -85,6 +108,7 @@ impl Mind {
             if stopping || !self.unlisted.is_empty() {
                 continue;
             }
+            self.answer_questions(now);
             while self.round(now) {
                 tokio::task::yield_now().await;
             }
@@ -147,11 +171,45 @@ impl Mind {
                     cluster.refuse_resumption(&uid, now);
                 }
             }
+            Event::NodeLabelled(node) => {
+                self.labelling.remove(&node);
+            }
             Event::Outcome(uid, outcome) => {
                 self.under_way -= 1;
                 match outcome {
                     Outcome::Admitted => cluster.confirm(&uid),
                     Outcome::Refused => cluster.refuse(&uid, now),
+                }
+            }
+        }
+    }
+
+    /// Takes a scheduler's question; without an answer it ends where the cluster is not known.
+    fn hear_question(&mut self, question: Question) {
+        if self.unlisted.is_empty() {
+            let candidate = extender::read(&mut self.cluster, *question.pod);
+            let until = Timestamp::now().checked_add(SETTLING).unwrap_or(Timestamp::MAX);
+            self.questions.push((candidate, question.nodes, question.asked, until));
+        }
+    }
+
+    /// Answers the questions that can be answered now.
+    fn answer_questions(&mut self, now: Timestamp) {
+        self.cluster.expire_assumed(now);
+        for (pod, nodes, asked, until) in std::mem::take(&mut self.questions) {
+            match asked {
+                Asked::Prioritize(answer) => {
+                    // Who asked may have gone, here as below; nothing has changed by it.
+                    let _ = answer.send(extender::prioritize(&self.cluster, &pod, &nodes));
+                }
+                Asked::Filter(answer) if answer.is_closed() => {}
+                Asked::Filter(answer) => {
+                    let mut filtered = extender::filter(&mut self.cluster, &pod, &nodes);
+                    if filtered.unsettled && now < until {
+                        self.questions.push((pod, nodes, Asked::Filter(answer), until));
+                    } else if answer.send(std::mem::take(&mut filtered.refused)).is_ok() {
+                        extender::assume(&mut self.cluster, &pod, filtered, now);
+                    }
                 }
             }
         }
@@ -194,6 +252,10 @@ impl Mind {
     fn show(&mut self, now: Timestamp) {
         for uid in std::mem::take(&mut self.cluster.changes.shown_as_waiting) {
             self.show_admitted(&uid);
+        }
+        self.label_nodes();
+        for node in std::mem::take(&mut self.cluster.changes.bad_quotas) {
+            self.tell_bad_quotas(node);
         }
         let queues_changed = !self.cluster.changes.queues.is_empty();
         for report in overview::changed(&mut self.cluster) {
@@ -241,7 +303,11 @@ impl Mind {
             status: true,
             same_status: false,
             reason: "Admitted",
-            message: format!("let in by queue {queue}{card}"),
+            message: if queue.is_empty() {
+                "let in by CrossQuota".to_owned()
+            } else {
+                format!("let in by queue {queue}{card}")
+            },
         };
         let pod = PodRef {
             namespace: Arc::clone(&pod.namespace),
@@ -253,6 +319,41 @@ impl Mind {
             condition,
             event: false,
         });
+    }
+
+    /// Sees to it that GPU nodes, and no others, carry their label.
+    fn label_nodes(&mut self) {
+        for (id, is_gpu_node) in self.cluster.gpu_nodes().to_label() {
+            let node = self.cluster.node(id);
+            if let Some(offer) = &node.offer
+                && self.labelling.insert(Arc::clone(&node.name))
+            {
+                self.actor
+                    .label_node(Arc::clone(&node.name), offer.uid.clone(), is_gpu_node);
+            }
+        }
+    }
+
+    /// Says in an event on a node which of its annotations on quotas can't be read.
+    fn tell_bad_quotas(&self, id: NodeId) {
+        let node = self.cluster.node(id);
+        let Some(offer) = &node.offer else { return };
+        for bad in self.cluster.gpu_nodes().bad_annotations(id) {
+            tracing::warn!(node = %node.name, "{bad}");
+            let regarding = ObjectReference {
+                api_version: Some("v1".to_owned()),
+                kind: Some("Node".to_owned()),
+                name: Some(node.name.to_string()),
+                uid: Some(offer.uid.to_string()),
+                ..ObjectReference::default()
+            };
+            self.reports.send(Report::Event {
+                regarding: Box::new(regarding),
+                kind: EventKind::Warning,
+                reason: INVALID_CROSS_QUOTA.to_owned(),
+                message: bad.to_string(),
+            });
+        }
     }
 
     fn say(&self, pod: &PodRef, reason: &str, message: String) {

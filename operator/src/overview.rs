@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crds::card_inventory::CardInventoryStatus;
+use crds::card_inventory::{CardInventoryStatus, NodeQuota};
 use crds::card_type::{CardTypeSpec, CardTypeStatus};
 use crds::card_usage::{CardUsageStatus, QueueCard};
 
@@ -15,9 +15,9 @@ use crate::cluster::queue::{Queue, QueueId};
 use crate::discovery::Problem;
 use crate::metrics::{CardFigures, QueueFigures};
 use crate::policies::Reason;
-use crate::quantities::{format_bytes, format_cpu};
+use crate::quantities::{format_amount, format_bytes, format_cpu};
 use crate::report::Report;
-use crate::report::status::{self, CardUse, QueueUse, TypeUse, Usability};
+use crate::report::status::{self, CardUse, QueueUse, Quotas, TypeUse, Usability};
 
 /// Reports on everything that has changed since the last call.
 pub fn changed(cluster: &mut Cluster) -> Vec<Report> {
@@ -45,7 +45,7 @@ pub fn changed(cluster: &mut Cluster) -> Vec<Report> {
         reports.push(Report::Inventory {
             node: Arc::clone(&node.name),
             node_uid: offer.uid.clone(),
-            status: inventory(cluster, node, offer),
+            status: inventory(cluster, id, node, offer),
             prompt,
         });
     }
@@ -75,9 +75,10 @@ pub fn changed(cluster: &mut Cluster) -> Vec<Report> {
     reports
 }
 
-/// What a node's inventory says; none for a node that has no card and no sign of one.
-fn inventory(cluster: &Cluster, node: &Node, offer: &Offer) -> Option<CardInventoryStatus> {
-    if offer.cards.is_empty() && offer.problems.is_empty() {
+/// What a node's inventory says; none for a node that has no card, no sign of one and no other GPU.
+fn inventory(cluster: &Cluster, id: NodeId, node: &Node, offer: &Offer) -> Option<CardInventoryStatus> {
+    let quotas = quotas(cluster, id);
+    if offer.cards.is_empty() && offer.problems.is_empty() && quotas.is_none() {
         return None;
     }
     let conflicts = offer.cards.iter().filter_map(|card| {
@@ -101,7 +102,29 @@ fn inventory(cluster: &Cluster, node: &Node, offer: &Offer) -> Option<CardInvent
             used: node.used_of(card.resource),
         })
         .collect();
-    Some(status::inventory(&cards, usability(offer), &problems))
+    Some(status::inventory(&cards, usability(offer), &problems, quotas))
+}
+
+/// What pods without GPU may hold of a GPU node, and do.
+fn quotas(cluster: &Cluster, id: NodeId) -> Option<Quotas> {
+    let table = cluster.gpu_nodes();
+    let lines = table.lines(id)?.iter().zip(table.sources(id)?).zip(table.resources());
+    let resources = lines.map(|((line, source), resource)| {
+        let resource = cluster.names.resource_name(*resource);
+        let quota = i128::from(line.quota);
+        NodeQuota {
+            resource: resource.to_owned(),
+            quota: format_amount(resource, quota),
+            used: format_amount(resource, line.used),
+            free: format_amount(resource, (quota - line.used).max(0)),
+            source: source.describe(resource),
+        }
+    });
+    let bad = table.bad_annotations(id).iter();
+    Some(Quotas {
+        resources: resources.collect(),
+        problems: bad.map(ToString::to_string).collect(),
+    })
 }
 
 fn usability(offer: &Offer) -> Usability {
@@ -210,7 +233,7 @@ fn cards_of<'a>(cluster: &'a Cluster, queue: &Queue) -> BTreeSet<(&'a str, CardI
 pub fn figures(cluster: &Cluster) -> Vec<QueueFigures> {
     let there = cluster
         .queues()
-        .filter(|(_, queue)| queue.terms.is_some() || queue.admitted > 0);
+        .filter(|(_, queue)| !queue.is_nameless() && (queue.terms.is_some() || queue.admitted > 0));
     there.map(|(id, queue)| queue_figures(cluster, id, queue)).collect()
 }
 

@@ -1,5 +1,7 @@
 //! Amounts as people write them.
 
+use crds::resources::{CPU, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY};
+
 /// Whole cores where they are whole, else milli.
 pub fn format_cpu(milli: i128) -> String {
     if milli % 1000 == 0 {
@@ -17,6 +19,16 @@ pub fn format_bytes(bytes: i128) -> String {
         || bytes.to_string(),
         |(shift, unit)| format!("{}{unit}", bytes >> shift),
     )
+}
+
+/// An amount of a resource, in the form that its resource is written in.
+pub fn format_amount(resource: &str, amount: i128) -> String {
+    match resource {
+        CPU => format_cpu(amount),
+        MEMORY | EPHEMERAL_STORAGE => format_bytes(amount),
+        _ if resource.starts_with(HUGE_PAGES_PREFIX) => format_bytes(amount),
+        _ => amount.to_string(),
+    }
 }
 
 #[cfg(test)]

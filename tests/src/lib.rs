@@ -24,7 +24,7 @@ pub mod load;
 mod locks;
 pub mod manifests;
 pub mod nodes;
-mod ports;
+pub mod ports;
 pub mod process;
 mod progress;
 pub mod scenario;

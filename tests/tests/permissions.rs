@@ -109,7 +109,8 @@ async fn operator(reviewer: &Reviewer) -> Outcome {
     may(&["create"], ("/pods/eviction", "*", "*")).await?;
     may(&[], ("/pods/binding", "*", "*")).await?;
     may(&[], ("/pods/exec", "*", "*")).await?;
-    may(&READ, ("/nodes", "*", "*")).await?;
+    may(&["get", "list", "watch", "patch"], ("/nodes", "*", "*")).await?;
+    may(&[], ("/nodes/status", "*", "*")).await?;
     may(&READ, ("/namespaces", "*", "*")).await?;
     may(&READ, ("scheduling.volcano.sh/queues", "*", "*")).await?;
     may(&READ, ("scheduling.volcano.sh/podgroups", "*", "*")).await?;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use crds::configuration::Settings;
+use crds::configuration::{CrossQuota, Settings};
 use crds::keys::{QUEUE_NAME, QUEUE_NAMESPACES};
 use crds::queue_access::{QueueAccess, QueueAccessError};
 use crds::volcano::{PodGroup, Queue};
@@ -173,6 +173,7 @@ pub struct Knowledge {
     /// The Kubernetes resource of every card name.
     pub card_types: Store<Arc<str>>,
     settings: ArcSwap<Settings>,
+    cross_quota: ArcSwapOption<CrossQuota>,
     configured: AtomicBool,
     configuration_problem: ArcSwapOption<String>,
 }
@@ -185,6 +186,7 @@ impl Default for Knowledge {
             namespaces: Store::default(),
             card_types: Store::default(),
             settings: ArcSwap::from_pointee(Settings::default()),
+            cross_quota: ArcSwapOption::empty(),
             configured: AtomicBool::new(false),
             configuration_problem: ArcSwapOption::empty(),
         }
@@ -195,6 +197,16 @@ impl Knowledge {
     /// Cardgate's settings in force.
     pub fn settings(&self) -> arc_swap::Guard<Arc<Settings>> {
         self.settings.load()
+    }
+
+    /// The arguments of the plugin `crossquota`, where it is enabled.
+    pub fn cross_quota(&self) -> Option<Arc<CrossQuota>> {
+        self.cross_quota.load_full()
+    }
+
+    /// Puts the arguments of the plugin `crossquota` in force; none where it is not enabled.
+    pub fn configure_cross_quota(&self, arguments: Option<CrossQuota>) {
+        self.cross_quota.store(arguments.map(Arc::new));
     }
 
     /// Puts settings in force.

@@ -10,6 +10,7 @@
 //! ```
 
 pub mod configuration;
+mod cross_quota;
 pub mod denial;
 pub mod door;
 pub mod health;

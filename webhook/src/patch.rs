@@ -5,8 +5,8 @@
 
 use std::borrow::Cow;
 
-use crds::keys::{GATE, QUEUE_LABEL, QUEUE_NAME, is_operator_result};
-use crds::lean::{Text, TextMap};
+use crds::keys::{CROSS_QUOTA_ENABLED, CROSS_QUOTA_LABEL, GATE, QUEUE_LABEL, QUEUE_NAME, is_operator_result};
+use crds::lean::Text;
 use crds::names::is_label_value;
 use crds::pod::Pod;
 use serde::ser::{Serialize, Serializer};
@@ -63,9 +63,15 @@ impl PodPatch {
         self.operations.is_empty()
     }
 
-    /// What is written on every pod that comes by: it has no results of an admission, and a scheduler that there is.
-    pub fn correct(pod: &Pod<Text<'_>>, options: &Options, warnings: &mut Vec<Warning>) -> Self {
+    /// What is written on every pod that comes by: it has no results of an admission, and a scheduler that there is; and it
+    /// carries the mark of `CrossQuota` only if that decides where the pod goes.
+    pub fn correct(pod: &Pod<Text<'_>>, cross_quota: bool, options: &Options, warnings: &mut Vec<Warning>) -> Self {
         let mut operations = Vec::new();
+        if !cross_quota && pod.metadata.labels.contains_key(CROSS_QUOTA_LABEL) {
+            operations.push(Operation::Remove {
+                path: pointer("/metadata/labels", CROSS_QUOTA_LABEL),
+            });
+        }
         let annotations = pod.metadata.annotations.iter();
         for (key, _) in annotations.filter(|(key, _)| is_operator_result(key)) {
             operations.push(Operation::Remove {
@@ -88,20 +94,33 @@ impl PodPatch {
         Self { operations }
     }
 
-    /// Holds a managed pod: the gate, and its queue as annotation and as label, besides what every pod gets.
-    pub fn hold(pod: &Pod<Text<'_>>, queue: &str, options: &Options, warnings: &mut Vec<Warning>) -> Self {
-        let mut patch = Self::correct(pod, options, warnings);
+    /// Holds a managed pod: the gate, its queue as annotation and as label, and the mark of `CrossQuota` where that decides
+    /// where the pod goes, besides what every pod gets.
+    pub fn hold(
+        pod: &Pod<Text<'_>>,
+        queue: Option<&str>,
+        cross_quota: bool,
+        options: &Options,
+        warnings: &mut Vec<Warning>,
+    ) -> Self {
+        let mut patch = Self::correct(pod, cross_quota, options, warnings);
         if !pod.spec.has_gate(GATE) {
             patch.add_gate(pod.spec.scheduling_gates.is_empty());
         }
+        let labels = &pod.metadata.labels;
+        let mut no_labels = labels.is_empty();
+        if cross_quota && labels.get(CROSS_QUOTA_LABEL) != Some(CROSS_QUOTA_ENABLED) {
+            patch.add_entry("/metadata/labels", no_labels, CROSS_QUOTA_LABEL, CROSS_QUOTA_ENABLED);
+            no_labels = false;
+        }
+        let Some(queue) = queue else { return patch };
         let annotations = &pod.metadata.annotations;
         if annotations.get(QUEUE_NAME).is_none_or(str::is_empty) {
-            patch.add_entry("/metadata/annotations", annotations, QUEUE_NAME, queue);
+            patch.add_entry("/metadata/annotations", annotations.is_empty(), QUEUE_NAME, queue);
         }
-        let labels = &pod.metadata.labels;
         if is_label_value(queue) {
             if labels.get(QUEUE_LABEL) != Some(queue) {
-                patch.add_entry("/metadata/labels", labels, QUEUE_LABEL, queue);
+                patch.add_entry("/metadata/labels", no_labels, QUEUE_LABEL, queue);
             }
         } else {
             if labels.contains_key(QUEUE_LABEL) {
@@ -131,9 +150,9 @@ impl PodPatch {
     }
 
     /// Sets one label or annotation. An empty map may be absent or `null`, so it is written as a whole.
-    fn add_entry(&mut self, map: &'static str, present: &TextMap<Text<'_>>, key: &'static str, value: &str) {
+    fn add_entry(&mut self, map: &'static str, is_empty: bool, key: &'static str, value: &str) {
         let value = value.to_owned();
-        self.operations.push(if present.is_empty() {
+        self.operations.push(if is_empty {
             Operation::Add {
                 path: map.into(),
                 value: Value::Entry(key, value),

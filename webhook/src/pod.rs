@@ -8,6 +8,7 @@ use crds::pod::Pod;
 use crds::pod_request::pod_request;
 use crds::scoring_strategy::ScoringStrategy;
 
+use crate::cross_quota;
 use crate::denial::Denial;
 use crate::patch::PodPatch;
 use crate::queue_resolution::{Resolved, check_access, resolve};
@@ -62,10 +63,12 @@ pub fn judge(pod: &Pod<Text<'_>>, namespace: &str, view: View<'_>, options: &Opt
         return Ok(Admitted::default());
     }
     let managed = is_managed(pod, namespace);
-    if !managed && !requests_any(pod, is_extended) {
+    let asks_for_devices = requests_any(pod, is_extended);
+    let cross_quota = cross_quota::decides(pod, namespace, view, !managed && !asks_for_devices)?;
+    if !managed && !asks_for_devices && !cross_quota {
         let mut warnings = Vec::new();
         return Ok(Admitted {
-            patch: PodPatch::correct(pod, options, &mut warnings),
+            patch: PodPatch::correct(pod, false, options, &mut warnings),
             warnings,
             resolved: None,
         });
@@ -75,13 +78,13 @@ pub fn judge(pod: &Pod<Text<'_>>, namespace: &str, view: View<'_>, options: &Opt
     }
     let settings = view.knowledge.settings();
     let mut warnings = Vec::new();
-    if !managed {
+    if !managed && !cross_quota {
         // Quantities that can't be read are refused by the API server, in its own words.
         if let Ok(request) = pod_request(&pod.spec) {
             check_unnamed(&request, &settings, &mut warnings)?;
         }
         return Ok(Admitted {
-            patch: PodPatch::correct(pod, options, &mut warnings),
+            patch: PodPatch::correct(pod, false, options, &mut warnings),
             warnings,
             resolved: None,
         });
@@ -115,10 +118,17 @@ pub fn judge(pod: &Pod<Text<'_>>, namespace: &str, view: View<'_>, options: &Opt
     if let Some(strategy) = annotation(SCORING_STRATEGY) {
         strategy.parse::<ScoringStrategy>()?;
     }
+    if !managed {
+        return Ok(Admitted {
+            patch: PodPatch::hold(pod, None, true, options, &mut warnings),
+            warnings,
+            resolved: None,
+        });
+    }
     let resolved = resolve(pod, namespace, view, &mut warnings)?;
     check_access(&resolved, namespace, view, &mut warnings)?;
     Ok(Admitted {
-        patch: PodPatch::hold(pod, &resolved.queue, options, &mut warnings),
+        patch: PodPatch::hold(pod, Some(&resolved.queue), cross_quota, options, &mut warnings),
         warnings,
         resolved: Some(resolved),
     })

@@ -1,5 +1,6 @@
-//! Act: lets pods in and takes them back. Only here are pods written.
+//! Act: lets pods in and takes them back, and keeps the label of GPU nodes. Only here are pods and nodes written.
 
+mod node_label;
 mod patch;
 
 use std::sync::Arc;
@@ -24,6 +25,8 @@ pub use patch::{admission_patch, resumption_patch};
 
 /// How many pods are written at once. More would only wait in the API server, which serves few writes at a time.
 pub const LANES: usize = 16;
+/// How many nodes are written at once, beside the pods: an admission never waits behind them.
+const NODE_LANES: usize = 2;
 /// How long one write may take: less than the time between the end of one leadership and the begin of the next.
 const WRITE_LIMIT: Duration = Duration::from_secs(4);
 /// How long an admission is tried before its reservation is given back.
@@ -38,6 +41,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 pub struct Actor {
     client: Client,
     lanes: Arc<Semaphore>,
+    node_lanes: Arc<Semaphore>,
     events: mpsc::Sender<Event>,
     leadership: Leadership,
     metrics: Arc<Metrics>,
@@ -69,6 +73,7 @@ impl Actor {
         Self {
             client,
             lanes: Arc::new(Semaphore::new(LANES)),
+            node_lanes: Arc::new(Semaphore::new(NODE_LANES)),
             events,
             leadership,
             metrics,

@@ -1,13 +1,13 @@
 //! The one JSON patch that lets a pod in: nothing of it happens, or all of it.
 
-use crds::keys::{CARD_ASSIGNED, GATE, JOB_HELD};
+use crds::keys::{CARD_ASSIGNED, GATE, GPU_NODE_LABEL, JOB_HELD};
 use crds::pod::NodeSelectorTerm;
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, ReplaceOperation, TestOperation};
 use serde_json::{Map, Value, json};
 
 use crate::cluster::constraints::{self, NAME_FIELD, NodeAffinity};
-use crate::decide::{Admission, Pin};
+use crate::decide::Admission;
 
 /// The key of required affinity in a pod's affinity to nodes.
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
@@ -15,6 +15,8 @@ const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const TERMS: &str = "nodeSelectorTerms";
 /// The key of a term's requirements on fields.
 const FIELDS: &str = "matchFields";
+/// The key of a term's requirements on labels.
+const EXPRESSIONS: &str = "matchExpressions";
 
 /// Tests that it is this pod and that ours is its only gate; then removes the gate, writes the card, and narrows the
 /// pod to it. A pod that has changed in between refuses the whole patch.
@@ -42,17 +44,23 @@ pub fn admission_patch(admission: &Admission) -> Patch {
         admission.has_node_selector,
         narrow,
     ));
-    operations.extend(admission.pin.iter().flat_map(pin));
+    operations.extend(admission.pin.iter().flat_map(|pin| {
+        let name = json!({ "key": NAME_FIELD, "operator": "In", "values": [&*pin.node] });
+        require(&pin.affinity, FIELDS, &name)
+    }));
+    operations.extend(admission.off_gpu_nodes.iter().flat_map(|affinity| {
+        let no_gpu_node = json!({ "key": GPU_NODE_LABEL, "operator": "DoesNotExist" });
+        require(affinity, EXPRESSIONS, &no_gpu_node)
+    }));
     Patch(operations)
 }
 
-/// Pins a pod to a node. Where required affinity is there, every term must name the node, since one that matches is enough;
-/// and nothing else may change, since the API server lets a gated pod's terms only grow. An empty term matches nothing and
-/// stays so.
-fn pin(pin: &Pin) -> Vec<PatchOperation> {
-    let name = json!({ "key": NAME_FIELD, "operator": "In", "values": [&*pin.node] });
-    let required = || json!({ TERMS: [{ FIELDS: [&name] }] });
-    match &pin.affinity {
+/// Adds a requirement on nodes to a pod's affinity, as one of the fields or labels that `member` lists. Where required
+/// affinity is there, every term must hold the requirement, since one that matches is enough; and nothing else may change,
+/// since the API server lets a gated pod's terms only grow. An empty term matches nothing and stays so.
+fn require(affinity: &NodeAffinity, member: &str, requirement: &Value) -> Vec<PatchOperation> {
+    let required = || json!({ TERMS: [{ member: [requirement] }] });
+    match affinity {
         NodeAffinity::Absent => vec![add(
             ["spec", "affinity"],
             json!({"nodeAffinity": {REQUIRED: required()}}),
@@ -64,19 +72,23 @@ fn pin(pin: &Pin) -> Vec<PatchOperation> {
                 .iter()
                 .enumerate()
                 .filter(|(_, term)| !constraints::is_empty(term));
-            let name_in_term = |(index, term): (usize, &NodeSelectorTerm<Box<str>>)| {
+            let add_to_term = |(index, term): (usize, &NodeSelectorTerm<Box<str>>)| {
                 let index = index.to_string();
-                let fields = ["spec", "affinity", "nodeAffinity", REQUIRED, TERMS, &index, FIELDS];
-                if term.match_fields.is_empty() {
-                    add(fields, json!([name]))
+                let list = ["spec", "affinity", "nodeAffinity", REQUIRED, TERMS, &index, member];
+                let present = match member {
+                    FIELDS => &term.match_fields,
+                    _ => &term.match_expressions,
+                };
+                if present.is_empty() {
+                    add(list, json!([requirement]))
                 } else {
                     PatchOperation::Add(AddOperation {
-                        path: PointerBuf::from_tokens(fields.into_iter().chain(["-"])),
-                        value: name.clone(),
+                        path: PointerBuf::from_tokens(list.into_iter().chain(["-"])),
+                        value: requirement.clone(),
                     })
                 }
             };
-            growing.map(name_in_term).collect()
+            growing.map(add_to_term).collect()
         }
     }
 }
@@ -136,6 +148,7 @@ fn pointer<const N: usize>(tokens: [&str; N]) -> PointerBuf {
 mod tests {
     use super::*;
     use crate::cluster::constraints::NodeConstraints;
+    use crate::decide::Pin;
     use crate::pod_ref::PodRef;
 
     fn admission(has_node_selector: bool, has_annotations: bool) -> Admission {
@@ -152,6 +165,7 @@ mod tests {
             has_node_selector,
             has_annotations,
             pin: None,
+            off_gpu_nodes: None,
             was_told: false,
         }
     }
@@ -243,6 +257,31 @@ mod tests {
         assert_eq!(pinned(&before), after);
         let mut spec = serde_json::from_value(json!({"affinity": after})).unwrap();
         assert_eq!(NodeConstraints::take(&mut spec).affinity.pinned_to(), Some("gpu-1"));
+    }
+
+    #[test]
+    fn a_pod_is_kept_off_gpu_nodes_by_every_term() {
+        let no_gpu_node = json!({"key": GPU_NODE_LABEL, "operator": "DoesNotExist"});
+        let zone = json!({"key": "zone", "operator": "Exists"});
+        let name = json!({"key": "metadata.name", "operator": "NotIn", "values": ["x"]});
+        let mut pod = pod();
+        pod["spec"]["affinity"] = json!({"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [
+            {"matchExpressions": [zone]}, {"matchFields": [name]}, {},
+        ]}}});
+        let affinity = NodeConstraints::take(&mut serde_json::from_value(pod["spec"].clone()).unwrap()).affinity;
+        let admission = Admission {
+            off_gpu_nodes: Some(affinity),
+            ..admission(true, true)
+        };
+        json_patch::patch(&mut pod, &admission_patch(&admission)).unwrap();
+        assert_eq!(
+            pod["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"],
+            json!([
+                {"matchExpressions": [zone, no_gpu_node]},
+                {"matchFields": [name], "matchExpressions": [no_gpu_node]},
+                {},
+            ])
+        );
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub mod amounts;
 mod cards;
 pub mod constraints;
 mod deadlines;
+pub mod gpu_nodes;
 pub mod inqueue;
 mod ledger;
 pub mod names;
@@ -31,6 +32,7 @@ use k8s_openapi::jiff::Timestamp;
 
 pub use cards::{Card, Meaning, Tally};
 pub use deadlines::Due;
+use gpu_nodes::GpuNodes;
 use names::{CardId, Names};
 use node::{Node, NodeId};
 use pod::{Controller, Pod, PodId};
@@ -127,6 +129,8 @@ pub struct Changes {
     pub node_usage: BTreeSet<NodeId>,
     /// Nodes that are gone, by name and uid.
     pub nodes_gone: Vec<(Arc<str>, Box<str>)>,
+    /// Nodes whose annotations on quotas for pods without GPU can't be read, or can be read again.
+    pub bad_quotas: BTreeSet<NodeId>,
     /// Cards whose nodes have changed.
     pub cards: BTreeSet<CardId>,
     /// Cards whose use has changed.
@@ -157,6 +161,7 @@ pub struct Cluster {
     /// Where the search for a node goes on for pods that name no card.
     cursor: usize,
     cards: Vec<Card>,
+    gpu_nodes: GpuNodes,
     queues: Vec<Queue>,
     queue_ids: HashMap<Arc<str>, QueueId>,
     free_queues: Vec<QueueId>,
@@ -184,7 +189,7 @@ pub struct Cluster {
 impl Cluster {
     /// An empty cluster.
     pub fn new(configuration: Arc<Configuration>) -> Self {
-        Self {
+        let mut cluster = Self {
             names: Names::default(),
             configuration,
             texts: TextPool::default(),
@@ -196,6 +201,7 @@ impl Cluster {
             node_changes_before: 0,
             cursor: 0,
             cards: Vec::new(),
+            gpu_nodes: GpuNodes::default(),
             queues: Vec::new(),
             queue_ids: HashMap::new(),
             free_queues: Vec::new(),
@@ -215,7 +221,9 @@ impl Cluster {
             version: 0,
             epochs: BTreeMap::new(),
             changes: Changes::default(),
-        }
+        };
+        cluster.refresh_gpu_nodes();
+        cluster
     }
 
     /// The configuration in force.
@@ -225,7 +233,10 @@ impl Cluster {
 
     /// Puts another configuration in force: what pods hold is counted anew under it, and every refusal looked at again.
     pub fn set_configuration(&mut self, configuration: Arc<Configuration>, now: Timestamp) {
-        self.configuration = configuration;
+        let before = std::mem::replace(&mut self.configuration, configuration);
+        if before.cross_quota != self.configuration.cross_quota {
+            self.refresh_gpu_nodes();
+        }
         self.recharge(now, |_| true);
         self.resettle_workloads();
         self.version += 1;

@@ -22,6 +22,13 @@ impl ResourceId {
     pub const PODS: Self = Self(2);
 }
 
+impl ResourceId {
+    /// The place of this resource in tables by resource.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 impl CardId {
     /// The place of this card in tables by card.
     pub fn index(self) -> usize {
@@ -69,6 +76,16 @@ impl Names {
     /// The text of a resource name.
     pub fn resource_name(&self, id: ResourceId) -> &str {
         &self.resources.names[id.0 as usize]
+    }
+
+    /// The text of a resource name, shared.
+    pub fn resource_text(&self, id: ResourceId) -> Arc<str> {
+        Arc::clone(&self.resources.names[id.index()])
+    }
+
+    /// The texts of all resource names, in the order of their ids.
+    pub fn resource_names(&self) -> impl Iterator<Item = &str> {
+        self.resources.names.iter().map(|name| &**name)
     }
 
     /// The text of a card name.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crds::keys::NODE_QUOTA_PREFIX;
 use crds::lean::TextMap;
 
 use super::amounts::{Amounts, Dimension, Totals};
@@ -50,6 +51,8 @@ pub struct Offer {
     /// Whether the node is cordoned.
     pub cordoned: bool,
     labels: Box<[(Arc<str>, Arc<str>)]>,
+    /// Annotations on quotas for pods without GPU.
+    quota_annotations: Box<[(Box<str>, Box<str>)]>,
     /// Taints that keep pods away, those for cordoned and unready nodes included before the control plane sets them.
     pub taints: Vec<Taint>,
     /// What pods may use.
@@ -78,6 +81,7 @@ impl Offer {
             ready: node.is_ready(),
             cordoned: node.spec.unschedulable,
             labels: read_labels(labels, pool),
+            quota_annotations: read_quota_annotations(&node.metadata.annotations),
             taints: read_taints(node, pool),
             allocatable: read_allocatable(&node.status.allocatable, names),
             cards,
@@ -89,6 +93,14 @@ impl Offer {
     pub fn label(&self, key: &str) -> Option<&str> {
         let found = self.labels.binary_search_by(|(name, _)| (**name).cmp(key));
         found.ok().map(|index| &*self.labels[index].1)
+    }
+
+    /// The value of an annotation on quotas for pods without GPU.
+    pub fn quota_annotation(&self, key: &str) -> Option<&str> {
+        let mut annotations = self.quota_annotations.iter();
+        annotations
+            .find(|(known, _)| **known == *key)
+            .map(|(_, value)| &**value)
     }
 
     /// Whether new pods may come at all.
@@ -108,6 +120,8 @@ pub struct Node {
     pub used: Totals,
     /// How many pods those are.
     pub pods: usize,
+    /// What those of them without GPU hold of each resource that is limited for them.
+    pub(super) held_without_gpu: Vec<i128>,
     /// Its pods that count for whichever of their cards it has: nobody wrote on them which.
     pub(super) undecided: BTreeSet<PodId>,
     pub(super) epoch: u64,
@@ -120,6 +134,7 @@ impl Node {
             offer: None,
             used: Totals::default(),
             pods: 0,
+            held_without_gpu: Vec::new(),
             undecided: BTreeSet::new(),
             epoch: 0,
         }
@@ -143,6 +158,11 @@ fn read_labels(labels: &TextMap<Box<str>>, pool: &mut super::TextPool) -> Box<[(
         .collect();
     labels.sort_unstable();
     labels.into()
+}
+
+fn read_quota_annotations(annotations: &TextMap<Box<str>>) -> Box<[(Box<str>, Box<str>)]> {
+    let on_quotas = annotations.iter().filter(|(key, _)| key.starts_with(NODE_QUOTA_PREFIX));
+    on_quotas.map(|(key, value)| (key.into(), value.into())).collect()
 }
 
 fn read_taints(node: &crds::node::Node<Box<str>>, pool: &mut super::TextPool) -> Vec<Taint> {

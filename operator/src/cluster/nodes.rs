@@ -19,6 +19,7 @@ impl Cluster {
         };
         let id = self.node_id(name);
         let offer = Offer::read(node, &mut self.names, &mut self.texts);
+        self.meet_resources();
         let epoch = self.epoch(Kind::Node);
         let known = &mut self.nodes[id.index()];
         known.epoch = epoch;
@@ -42,6 +43,7 @@ impl Cluster {
             self.node_order.insert(place, id);
         }
         self.changes.nodes.insert(id);
+        self.refresh_gpu_node(id);
         self.note_node_change(id);
         self.cards_changed(id, before.as_ref(), now);
     }
@@ -64,6 +66,7 @@ impl Cluster {
         self.changes
             .nodes_gone
             .push((Arc::clone(&self.node(id).name), offer.uid.clone()));
+        self.refresh_gpu_node(id);
         self.changes.nodes.remove(&id);
         self.changes.node_usage.remove(&id);
         self.cards_changed(id, Some(&offer), now);
@@ -116,6 +119,7 @@ impl Cluster {
         node.used.add_all(request);
         node.pods += 1;
         self.count_cards_in(id);
+        self.count_without_gpu(id, request, 1);
         self.usage_changed(id);
     }
 
@@ -127,6 +131,7 @@ impl Cluster {
         node.used.subtract_all(request);
         node.pods -= 1;
         self.count_cards_in(id);
+        self.count_without_gpu(id, request, -1);
         self.usage_changed(id);
         self.note_node_change(id);
     }
@@ -135,7 +140,7 @@ impl Cluster {
         let Some(offer) = self.nodes[id.index()].offer.as_ref() else {
             return;
         };
-        if !offer.cards.is_empty() {
+        if !offer.cards.is_empty() || self.gpu_nodes.contains(id) {
             self.changes.node_usage.insert(id);
             self.changes.card_usage.extend(offer.cards.iter().map(|card| card.card));
         }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use crds::card::CardAlternatives;
-use crds::keys::{ADMITTED_CONDITION, CARD_ASSIGNED, CARD_NAME, GATE, GROUP_NAME, QUEUE_NAME};
-use crds::managed::is_managed;
+use crds::keys::{ADMITTED_CONDITION, CARD_ASSIGNED, CARD_NAME, GATE, GROUP_NAME, QUEUE_NAME, SCORING_STRATEGY};
+use crds::managed::{is_managed, is_under_cross_quota};
 use crds::pod::{PodCondition, PodSpec, PodStatus};
 use crds::pod_request::pod_request;
+use crds::scoring_strategy::ScoringStrategy;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::amounts::{Amounts, Dimension};
@@ -172,6 +173,10 @@ pub(super) struct Reading {
     pub constraints: NodeConstraints,
     pub assigned: Option<CardId>,
     pub managed: bool,
+    /// Whether it is managed for `CrossQuota` alone, so that no queue is charged.
+    pub in_no_queue: bool,
+    /// How it orders GPU nodes, where `CrossQuota` decides where it goes.
+    pub cross_quota: Option<ScoringStrategy>,
     pub gates: Gates,
     pub queue_annotation: Option<Box<str>>,
     pub group: Option<Box<str>>,
@@ -183,7 +188,9 @@ pub(super) struct Reading {
 
 /// Reads what a pod asks for. What can't be read makes the task unreadable, with the reason for the user.
 pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &mut Names) -> Reading {
-    let managed = is_managed(pod, namespace);
+    let names_queue_or_card = is_managed(pod, namespace);
+    let under_cross_quota = is_under_cross_quota(pod, namespace);
+    let managed = names_queue_or_card || under_cross_quota;
     let annotations = &pod.metadata.annotations;
     let mut unreadable = None;
 
@@ -222,11 +229,20 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
         assigned: annotations.get(CARD_ASSIGNED).map(|name| names.card(name)),
         shown_as_waiting: waits.is_some(),
         told: waits.and_then(|condition| Reason::from_word(condition.reason.as_deref()?)),
-        queue_annotation: annotations.get(QUEUE_NAME).map(Into::into),
+        queue_annotation: annotations
+            .get(QUEUE_NAME)
+            .filter(|name| !name.is_empty())
+            .map(Into::into),
         group: annotations
             .get(GROUP_NAME)
             .filter(|name| managed && !name.is_empty())
             .map(Into::into),
+        in_no_queue: !names_queue_or_card,
+        // The door refuses a strategy that is unknown; past it, the default holds.
+        cross_quota: under_cross_quota.then(|| {
+            let strategy = annotations.get(SCORING_STRATEGY).and_then(|text| text.parse().ok());
+            strategy.unwrap_or_default()
+        }),
         gates: read_gates(&pod.spec),
         constraints: NodeConstraints::take(&mut pod.spec),
         task: Task {

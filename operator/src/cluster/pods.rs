@@ -10,8 +10,8 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use super::names::CardId;
 use super::node::NodeId;
 use super::pod::{self, Gates, Pod, PodId, Reading, Stage, Waits};
-use super::queue::QueueId;
-use super::waiting::{Place, Shape};
+use super::queue::{NAMELESS, QueueId};
+use super::waiting::{Place, Shape, Task};
 use super::workload::{WorkloadId, WorkloadKind};
 use super::{Cluster, Kind};
 use crate::policies::Reason;
@@ -33,7 +33,14 @@ impl Cluster {
             old.epoch = epoch;
         }
         let reading = pod::read(&mut pod, &namespace, &mut self.names);
+        self.meet_resources();
+        if pod.spec.node_name.as_deref().is_some_and(|node| !node.is_empty()) {
+            self.end_assumption(&uid);
+        }
         let queue = reading.managed.then(|| {
+            if reading.in_no_queue {
+                return self.queue_id(NAMELESS);
+            }
             if let Some(name) = &reading.queue_annotation {
                 return self.queue_id(name);
             }
@@ -133,6 +140,7 @@ impl Cluster {
                 priority,
                 task: reading.task,
                 constraints: reading.constraints,
+                cross_quota: reading.cross_quota,
             }),
             place: Place {
                 returns: pod.returns,
@@ -226,8 +234,16 @@ impl Cluster {
         self.set_deadline(id);
     }
 
+    /// What a pod asks for that somebody else shows.
+    pub(crate) fn read_task(&mut self, mut pod: crds::pod::Pod<Box<str>>, namespace: &str) -> Task {
+        let task = pod::read(&mut pod, namespace, &mut self.names).task;
+        self.meet_resources();
+        task
+    }
+
     /// Forgets a pod and gives back all that it held.
     pub fn remove_pod(&mut self, uid: &str) {
+        self.end_assumption(uid);
         let Some(id) = self.pod_ids.remove(uid) else { return };
         self.leave(id);
         let Some(pod) = self.pods[id.index()].take() else {

@@ -28,6 +28,10 @@ impl QueueId {
     }
 }
 
+/// The name of the queue that is none, and that no Queue can have: pods that `CrossQuota` alone holds wait in it. It limits
+/// nothing.
+pub const NAMELESS: &str = "";
+
 /// What a queue says of itself.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Terms {
@@ -173,6 +177,11 @@ impl Queue {
             version: 0,
             epoch: 0,
         }
+    }
+
+    /// Whether this is the queue that is none, for pods that no queue is charged for.
+    pub fn is_nameless(&self) -> bool {
+        *self.name == *NAMELESS
     }
 
     /// The quota, where the queue is there and its quota can be read.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use crds::scoring_strategy::ScoringStrategy;
 use k8s_openapi::jiff::Timestamp;
 
 use super::amounts::{Amounts, Dimension, Totals};
@@ -28,6 +29,8 @@ pub struct Shape {
     pub task: Task,
     /// Which nodes it may run on.
     pub constraints: NodeConstraints,
+    /// How it orders GPU nodes, where `CrossQuota` decides where it goes.
+    pub cross_quota: Option<ScoringStrategy>,
 }
 
 /// What a pod asks for.

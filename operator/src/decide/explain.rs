@@ -4,7 +4,7 @@ mod workload;
 
 use crds::keys::{CARD_NAME, CARD_QUOTA, QUEUE_NAMESPACES};
 
-use super::fit;
+use super::{cross_quota, fit};
 use crate::cluster::Cluster;
 use crate::cluster::amounts::Dimension;
 use crate::cluster::names::{CardId, ResourceId};
@@ -41,6 +41,11 @@ fn explain_pod(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
         ),
         Reason::InsufficientScalarQuota => insufficient_cards(cluster, cluster.queue(shape.queue), shape),
         Reason::NoNodeFits | Reason::NodesExcluded => no_node(cluster, shape, reason),
+        Reason::CrossQuotaExceeded => format!(
+            "{}; {}",
+            cross_quota::explain(cluster, shape),
+            no_node(cluster, shape, Reason::NoNodeFits)
+        ),
         Reason::PodGroupNotFound | Reason::PodGroupInvalid | Reason::PodGroupIncomplete => shape
             .group
             .map_or_else(String::new, |group| explain_workload(cluster, group, reason)),

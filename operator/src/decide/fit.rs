@@ -1,5 +1,7 @@
 //! Fit: some node can take a pod now, as the scheduler would see it.
 
+use crds::keys::GPU_NODE_LABEL;
+
 use crate::cluster::Cluster;
 use crate::cluster::amounts::Totals;
 use crate::cluster::constraints::Mismatch;
@@ -17,6 +19,18 @@ pub(super) struct Search {
     would_do: bool,
     /// Whether some node is excluded by what the pod says.
     excluded: bool,
+    /// Whether some GPU node would do, but for its quota for pods without GPU.
+    over_quota: bool,
+    /// Which nodes are in question.
+    among: Among,
+}
+
+/// Which nodes a search is among.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Among {
+    All,
+    /// Those that can be told from GPU nodes by their label.
+    WithoutGpu,
 }
 
 /// What one node says to a pod.
@@ -38,26 +52,47 @@ impl Search {
             searched: 0,
             would_do: false,
             excluded: false,
+            over_quota: false,
+            among: Among::All,
         }
+    }
+
+    /// From now on, only nodes are found that can be told from GPU nodes by their label.
+    pub(super) fn keep_off_gpu_nodes(&mut self) {
+        self.among = Among::WithoutGpu;
+    }
+
+    /// The nodes that have changed since an earlier search for this card, in the order of their ids; none where there was no
+    /// such search, or where too much has changed.
+    pub(super) fn changed(&self, cluster: &Cluster, card: Option<CardId>) -> Option<Vec<NodeId>> {
+        let earlier = self.earlier(card)?;
+        let changed = cluster.nodes_changed_since(earlier.node_changes)?;
+        if changed.len() >= candidates(cluster, card).len() {
+            return None;
+        }
+        let mut changed = changed.to_vec();
+        changed.sort_unstable();
+        changed.dedup();
+        Some(changed)
+    }
+
+    fn earlier(&self, card: Option<CardId>) -> Option<Refused> {
+        let bit = card.map_or(1, card_bit);
+        self.earlier.filter(|earlier| bit != 0 && earlier.searched & bit != 0)
     }
 
     /// The node that the pod is expected on, with this card: nodes take turns, as under the scheduler's own spreading.
     pub(super) fn find(&mut self, cluster: &mut Cluster, shape: &Shape, card: Option<CardId>) -> Option<NodeId> {
-        let bit = card.map_or(1, card_bit);
-        let earlier = self.earlier.filter(|earlier| bit != 0 && earlier.searched & bit != 0);
-        let changed = earlier.and_then(|earlier| {
+        if let Some(earlier) = self.earlier(card) {
             self.would_do |= earlier.reason == Reason::NoNodeFits;
             self.excluded |= earlier.reason == Reason::NodesExcluded;
-            cluster.nodes_changed_since(earlier.node_changes)
-        });
-        let candidates = candidates(cluster, card);
-        self.searched |= bit;
-        if let Some(changed) = changed.filter(|changed| changed.len() < candidates.len()) {
-            let mut changed = changed.to_vec();
-            changed.sort_unstable();
-            changed.dedup();
+            self.over_quota |= earlier.reason == Reason::CrossQuotaExceeded;
+        }
+        self.searched |= card.map_or(1, card_bit);
+        if let Some(changed) = self.changed(cluster, card) {
             return changed.into_iter().find(|node| self.ask(cluster, shape, card, *node));
         }
+        let candidates = candidates(cluster, card);
         let start = cluster.cursor(card).min(candidates.len());
         let turn = (start..candidates.len()).chain(0..start);
         let found = turn
@@ -70,7 +105,9 @@ impl Search {
 
     /// Why no node was found.
     pub(super) fn reason(&self) -> Reason {
-        if self.excluded && !self.would_do {
+        if self.over_quota {
+            Reason::CrossQuotaExceeded
+        } else if self.excluded && !self.would_do {
             Reason::NodesExcluded
         } else {
             Reason::NoNodeFits
@@ -83,6 +120,30 @@ impl Search {
     }
 
     fn ask(&mut self, cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: NodeId) -> bool {
+        if self.among == Among::WithoutGpu && (cluster.gpu_nodes().contains(node) || has_gpu_label(cluster, node)) {
+            return false;
+        }
+        self.ask_gpu_node(cluster, shape, card, node)
+    }
+
+    /// What a GPU node without quota for the pod would say otherwise.
+    pub(super) fn ask_node_over_quota(&mut self, cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: NodeId) {
+        match ask(cluster, shape, card, cluster.node(node)) {
+            Answer::Takes | Answer::LacksRoom => self.over_quota = true,
+            Answer::Unusable => self.would_do = true,
+            Answer::Excluded => self.excluded = true,
+            Answer::Unrelated => {}
+        }
+    }
+
+    /// Whether a node takes the pod, be it a GPU node or not.
+    pub(super) fn ask_gpu_node(
+        &mut self,
+        cluster: &Cluster,
+        shape: &Shape,
+        card: Option<CardId>,
+        node: NodeId,
+    ) -> bool {
         match ask(cluster, shape, card, cluster.node(node)) {
             Answer::Takes => return true,
             Answer::LacksRoom | Answer::Unusable => self.would_do = true,
@@ -91,6 +152,20 @@ impl Search {
         }
         false
     }
+}
+
+/// Whether a node carries the label of GPU nodes, rightly or not: pods that are kept off GPU nodes can't go there.
+fn has_gpu_label(cluster: &Cluster, node: NodeId) -> bool {
+    let offer = cluster.node(node).offer.as_ref();
+    offer.is_some_and(|offer| offer.label(GPU_NODE_LABEL).is_some())
+}
+
+/// Whether the pod may run on a node, whatever room and quota it has.
+pub(super) fn may_run_on(cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: NodeId) -> bool {
+    matches!(
+        ask(cluster, shape, card, cluster.node(node)),
+        Answer::Takes | Answer::LacksRoom
+    )
 }
 
 /// A bit for a card, where there is one: with more than 64 cards some are searched for anew every time.

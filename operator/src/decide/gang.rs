@@ -11,7 +11,7 @@ use crds::configuration::AdmitOn;
 use k8s_openapi::jiff::Timestamp;
 
 use super::verdict::{self, refusal};
-use super::{Admission, Grant, admission, enqueue, fit, narrow};
+use super::{Admission, Grant, admission, cross_quota, enqueue, fit, narrow};
 use crate::cluster::amounts::Dimension;
 use crate::cluster::names::CardId;
 use crate::cluster::node::NodeId;
@@ -96,7 +96,9 @@ fn judge(cluster: &mut Cluster, id: WorkloadId, now: Timestamp) -> Result<Vec<Ad
     let choices = line
         .iter()
         .any(|(_, shape)| *shape != line[0].1 || shape.task.cards.len() > 1);
-    if choices && missing > 1 {
+    // Where CrossQuota decides, it has: the best node for each pod beside those before it.
+    let governed = line.iter().any(|(_, shape)| cross_quota::governs(gang.cluster, shape));
+    if choices && missing > 1 && !governed {
         let classes = Classes::new(gang.cluster, &line);
         let mut tries = MOST_TRIES;
         if gang.any_way(&line, None, &classes, &bookmark, &mut tries) {

@@ -4,8 +4,10 @@
 //! the property tests and the live operator run the same code.
 
 mod contest;
+mod cross_quota;
 mod enqueue;
 mod explain;
+pub mod extender;
 mod fit;
 mod gang;
 mod narrow;
@@ -47,6 +49,8 @@ pub struct Admission {
     pub has_node_selector: bool,
     /// The node that it is pinned to, where what is accounted for is accounted for node by node.
     pub pin: Option<Pin>,
+    /// Where it may go to no GPU node: what its affinity says already, to which that is added.
+    pub off_gpu_nodes: Option<NodeAffinity>,
     /// Whether it has annotations.
     pub has_annotations: bool,
     /// Whether it was told that it waits.
@@ -166,6 +170,8 @@ struct Grant {
     node: Option<NodeId>,
     /// Whether the pod may go to that node alone.
     pinned: bool,
+    /// Whether the pod may go to no GPU node.
+    off_gpu_nodes: bool,
 }
 
 impl Grant {
@@ -175,6 +181,7 @@ impl Grant {
             card,
             node,
             pinned: false,
+            off_gpu_nodes: false,
         }
     }
 }
@@ -234,6 +241,7 @@ fn admission(cluster: &Cluster, id: PodId, grant: Grant) -> Option<Admission> {
         narrow: labels.into_iter().flatten().filter(missing).cloned().collect(),
         has_node_selector: !shape.constraints.node_selector.is_empty(),
         pin,
+        off_gpu_nodes: grant.off_gpu_nodes.then(|| shape.constraints.affinity.clone()),
         has_annotations: pod.has_annotations,
         was_told: pod.told.is_some(),
     })

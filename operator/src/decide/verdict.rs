@@ -2,7 +2,7 @@
 
 use crds::configuration::AdmitOn;
 
-use super::{Grant, fit, narrow};
+use super::{Grant, cross_quota, fit, narrow};
 use crate::cluster::Cluster;
 use crate::cluster::names::CardId;
 use crate::cluster::queue::{Queue, QueueId};
@@ -22,19 +22,42 @@ pub(super) fn stands(cluster: &Cluster, queue: &Queue, workload: Option<Workload
 /// Judges one pod of a shape: the queue, the quota, then the nodes. What an earlier refusal has found out about nodes is not
 /// found out again.
 pub(super) fn judge(cluster: &mut Cluster, shape: &Shape, earlier: Option<Refused>) -> Result<Grant, Refused> {
+    let governed = cross_quota::governs(cluster, shape);
+    if cluster.queue(shape.queue).is_nameless() && !governed {
+        // CrossQuota held the pod, and does so no longer: nothing else asks for it.
+        return Ok(Grant::of(None, None));
+    }
     let cards = cards_with_quota(cluster, shape).map_err(|reason| refusal(cluster, shape, reason))?;
-    if cluster.configuration().cardgate.admit_on == AdmitOn::Quota {
-        let selectable = |card: CardId| narrow::labels_of(cluster, shape, card).is_some();
-        let card = cards.into_iter().find(|card| card.is_none_or(selectable));
+    let on_quota = cluster.configuration().cardgate.admit_on == AdmitOn::Quota;
+    let selectable = |cluster: &Cluster, card: Option<CardId>| {
+        card.is_none_or(|card| narrow::labels_of(cluster, shape, card).is_some())
+    };
+    if on_quota && !governed {
+        let card = cards.into_iter().find(|card| selectable(cluster, *card));
         return card
             .map(|card| Grant::of(card, None))
             .ok_or_else(|| refusal(cluster, shape, Reason::NodesExcluded));
     }
 
     let mut search = fit::Search::new(earlier.filter(|earlier| earlier.cluster_version == cluster.version()));
-    for card in cards {
-        if let Some(node) = search.find(cluster, shape, card) {
-            return Ok(Grant::of(card, Some(node)));
+    for card in &cards {
+        let grant = if governed {
+            cross_quota::find(cluster, shape, *card, &mut search)
+        } else {
+            let node = search.find(cluster, shape, *card);
+            node.map(|node| Grant::of(*card, Some(node)))
+        };
+        if let Some(grant) = grant {
+            return Ok(grant);
+        }
+    }
+    if on_quota && cluster.gpu_nodes().all_labelled() {
+        // For an autoscaler to see, which may add nodes without GPU: those have no quota.
+        if let Some(card) = cards.into_iter().find(|card| selectable(cluster, *card)) {
+            return Ok(Grant {
+                off_gpu_nodes: true,
+                ..Grant::of(card, None)
+            });
         }
     }
     Err(Refused {
@@ -47,6 +70,10 @@ pub(super) fn judge(cluster: &mut Cluster, shape: &Shape, earlier: Option<Refuse
 /// preferred first; `None` for a pod that names none.
 pub(super) fn cards_with_quota(cluster: &Cluster, shape: &Shape) -> Result<Vec<Option<CardId>>, Reason> {
     let queue = cluster.queue(shape.queue);
+    if queue.is_nameless() {
+        let readable = shape.task.unreadable.is_none();
+        return readable.then(|| vec![None]).ok_or(Reason::GetTaskRequestResourceFailed);
+    }
     admits(cluster, queue, &shape.namespace)?;
     let Some(quota) = queue.quota() else {
         return Err(Reason::QueueInvalid);
@@ -105,7 +132,10 @@ pub(super) fn refusal_in(cluster: &Cluster, queue: QueueId, workload: Option<Wor
         cluster_version: cluster.version(),
         workload_version: workload.map_or(0, |id| cluster.workload(id).version),
         node_changes: cluster.node_change_count(),
-        nodes_matter: matches!(reason, Reason::NoNodeFits | Reason::NodesExcluded),
+        nodes_matter: matches!(
+            reason,
+            Reason::NoNodeFits | Reason::NodesExcluded | Reason::CrossQuotaExceeded
+        ),
         searched: 0,
     }
 }

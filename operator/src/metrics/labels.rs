@@ -94,6 +94,8 @@ words! {
         Eviction = "eviction",
         /// Of a Job, to be resumed.
         Resumption = "resumption",
+        /// The label of a GPU node.
+        NodeLabel = "node_label",
         /// The condition of a pod.
         PodCondition = "pod_condition",
         /// An event.
@@ -114,10 +116,11 @@ words! {
 }
 
 impl Write {
-    pub(super) const ALL: [Self; 11] = [
+    pub(super) const ALL: [Self; 12] = [
         Self::Admission,
         Self::Eviction,
         Self::Resumption,
+        Self::NodeLabel,
         Self::PodCondition,
         Self::Event,
         Self::CardInventory,

@@ -31,11 +31,13 @@ pub enum Reason {
     NoNodeFits,
     /// The pod's own node selector, affinity or missing tolerations exclude every node with the card.
     NodesExcluded,
+    /// GPU nodes could take the pod, but for their quotas for pods without GPU.
+    CrossQuotaExceeded,
 }
 
 impl Reason {
     /// All reasons, for metrics that show each from the start.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::GetTaskRequestResourceFailed,
         Self::EmptyQueueCapability,
         Self::InsufficientCpuQuota,
@@ -50,6 +52,7 @@ impl Reason {
         Self::PodGroupIncomplete,
         Self::NoNodeFits,
         Self::NodesExcluded,
+        Self::CrossQuotaExceeded,
     ];
 
     /// The reason with this word.
@@ -74,6 +77,7 @@ impl Reason {
             Self::PodGroupIncomplete => "PodGroupIncomplete",
             Self::NoNodeFits => "NoNodeFits",
             Self::NodesExcluded => "NodesExcluded",
+            Self::CrossQuotaExceeded => "CrossQuotaExceeded",
         }
     }
 }

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use crds::card_inventory::{CardInventoryStatus, NodeCard};
+use crds::card_inventory::{CardInventoryStatus, NodeCard, NodeQuota};
 use crds::card_type::CardTypeStatus;
 use crds::card_usage::{CardUsageStatus, QueueCard};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -21,6 +21,12 @@ const LABELS_CONSISTENT: &str = "LabelsConsistent";
 const NO_DISAGREEMENT: (&str, &str) = ("NoDisagreement", "the labels agree with what the node allocates");
 /// Condition of inventories: the node is ready and takes pods.
 const NODE_USABLE: &str = "NodeUsable";
+/// Condition of inventories: the node's annotations on quotas for pods without GPU can be read.
+const CROSS_QUOTA_READABLE: &str = "CrossQuotaReadable";
+/// Message while that holds.
+const QUOTAS_READABLE: &str = "the node's annotations on quotas for pods without GPU can be read";
+/// Reason where an annotation can't be read, also of the event.
+pub const INVALID_CROSS_QUOTA: &str = "InvalidCrossQuota";
 /// Condition of card types: all nodes mean the same resource.
 const CONSISTENT: &str = "Consistent";
 /// Condition of usages: what the queue says can be read.
@@ -50,13 +56,28 @@ pub enum Usability {
     Cordoned,
 }
 
-/// What an inventory says of a node with these cards, of which pods hold so many.
-pub fn inventory(cards: &[CardUse<'_>], usability: Usability, problems: &[Problem]) -> CardInventoryStatus {
+/// What pods without GPU may hold of a node.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Quotas {
+    /// Resource by resource.
+    pub resources: Vec<NodeQuota>,
+    /// What is wrong with the node's annotations.
+    pub problems: Vec<String>,
+}
+
+/// What an inventory says of a node with these cards, of which pods hold so many; and of its quotas for pods without GPU,
+/// where it has any.
+pub fn inventory(
+    cards: &[CardUse<'_>],
+    usability: Usability,
+    problems: &[Problem],
+    quotas: Option<Quotas>,
+) -> CardInventoryStatus {
     let cards: Vec<_> = cards.iter().map(|card| node_card(*card, usability)).collect();
     let mut resources: Vec<_> = cards.iter().map(|card| card.resource.as_str()).collect();
     resources.sort_unstable();
     resources.dedup();
-    let conditions = vec![
+    let mut conditions = vec![
         problem_condition(CARDS_PUBLISHED, ALL_PUBLISHED, problems, Severity::Unpublished),
         problem_condition(LABELS_CONSISTENT, NO_DISAGREEMENT, problems, Severity::Note),
         match usability {
@@ -81,7 +102,23 @@ pub fn inventory(cards: &[CardUse<'_>], usability: Usability, problems: &[Proble
         Usability::NotReady => Some("NotReady"),
         Usability::Cordoned => Some("Cordoned"),
     });
+    let quotas = quotas.map(|quotas| {
+        if quotas.problems.is_empty() {
+            conditions.push(condition(CROSS_QUOTA_READABLE, true, "Readable", QUOTAS_READABLE));
+        } else {
+            let message = list(quotas.problems.into_iter(), "; ");
+            conditions.push(condition(CROSS_QUOTA_READABLE, false, INVALID_CROSS_QUOTA, &message));
+            reasons.push(INVALID_CROSS_QUOTA);
+        }
+        quotas.resources
+    });
+    let quotas = quotas.unwrap_or_default();
+    let in_use = quotas
+        .iter()
+        .map(|quota| format!("{} {}/{}", quota.resource, quota.used, quota.quota));
     CardInventoryStatus {
+        cross_quota_summary: in_use.collect::<Vec<_>>().join(", "),
+        cross_quota: quotas,
         summary: list_counts(cards.iter().map(|card| (card.name.as_str(), card.total))),
         resources: or_none(resources.join(", ")),
         total: sum(cards.iter().map(|card| card.total)),

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "part of tests")]
 
 mod capacity_card;
+mod cross_quota;
 mod enqueue;
 mod gangs;
 mod idle;

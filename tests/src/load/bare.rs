@@ -125,6 +125,7 @@ fn admission(pod: &SeenPod) -> Admission {
         narrow: vec![(PRODUCT_LABEL.to_owned(), CARD.to_owned())],
         has_node_selector: false,
         pin: None,
+        off_gpu_nodes: None,
         has_annotations: true,
         was_told: false,
     }

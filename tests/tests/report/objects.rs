@@ -25,7 +25,7 @@ fn inventory(spec: &nodes::NodeSpec, uid: &str, usability: Usability) -> anyhow:
     Ok(Report::Inventory {
         node: spec.name().into(),
         node_uid: uid.into(),
-        status: is_of_interest.then(|| status::inventory(&cards, usability, &found.problems)),
+        status: is_of_interest.then(|| status::inventory(&cards, usability, &found.problems, None)),
         prompt: true,
     })
 }

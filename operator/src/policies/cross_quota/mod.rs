@@ -8,6 +8,7 @@ use crds::configuration::QuotaResource;
 use crds::cross_quota::{Percentage, QuotaError, parse_quota, percentage_annotation, quota_annotation};
 
 pub use score::{Candidate, Scoring};
+use thiserror::Error;
 
 /// Where a quota comes from: the first that there is (**Configuration Priority**).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,7 +39,8 @@ impl Source {
 }
 
 /// A node's annotation that can't be read: the next source counts instead.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("annotation {key}: {error}: it is passed over")]
 pub struct BadAnnotation {
     /// The annotation.
     pub key: String,

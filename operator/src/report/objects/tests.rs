@@ -20,7 +20,7 @@ fn record(usability: Usability, problems: &[Problem]) -> Record<CardInventory> {
         spec: CardInventorySpec {
             node_name: "n".to_owned(),
         },
-        status: inventory(&[], usability, problems),
+        status: inventory(&[], usability, problems, None),
     }
 }
 

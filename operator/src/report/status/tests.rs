@@ -51,6 +51,7 @@ fn an_inventory_of_a_node_in_order() {
         &[CardUse { card: &a, used: 3 }, CardUse { card: &b, used: 0 }],
         Usability::Usable,
         &[],
+        None,
     );
     assert_eq!((&*status.summary, &*status.resources), ("A x8, B x4", "x/gpu, x/mig"));
     assert_eq!((status.total, status.used, status.free), (12, 3, 9));
@@ -68,7 +69,12 @@ fn an_inventory_of_a_node_in_order() {
 
 #[test]
 fn an_inventory_with_problems() {
-    let status = inventory(&[], Usability::Cordoned, &[missing("m1"), mismatch(), missing("m2")]);
+    let status = inventory(
+        &[],
+        Usability::Cordoned,
+        &[missing("m1"), mismatch(), missing("m2")],
+        None,
+    );
     assert_eq!((&*status.summary, &*status.resources), ("<none>", "<none>"));
     assert_eq!(status.problems, "MissingLabel, CountMismatch, Cordoned");
     assert_eq!(
@@ -86,7 +92,7 @@ fn an_inventory_with_problems() {
     assert_eq!(status.conditions[1].message, mismatch().to_string());
 
     let many: Vec<_> = (0..12).map(|number| missing(&format!("m{number}"))).collect();
-    let status = inventory(&[], Usability::Usable, &many);
+    let status = inventory(&[], Usability::Usable, &many, None);
     assert!(status.conditions[0].message.ends_with("; and 2 more"));
 }
 
@@ -94,7 +100,7 @@ fn an_inventory_with_problems() {
 fn cards_of_an_unusable_node_are_not_free() {
     let a = card("A", "x/gpu", 8);
     for usability in [Usability::NotReady, Usability::Cordoned] {
-        let status = inventory(&[CardUse { card: &a, used: 3 }], usability, &[]);
+        let status = inventory(&[CardUse { card: &a, used: 3 }], usability, &[], None);
         assert_eq!((status.total, status.used, status.free), (8, 3, 0));
     }
     // More in use than the node allocates since a card failed.
@@ -105,6 +111,7 @@ fn cards_of_an_unusable_node_are_not_free() {
         }],
         Usability::Usable,
         &[],
+        None,
     );
     assert_eq!((status.used, status.free), (i64::MAX, 0));
 }

@@ -1,0 +1,162 @@
+//! The scheduler extender: what Cardgate's policies say about nodes, for schedulers that ask (Kubernetes' extender API v1).
+//!
+//! Only the operator that leads knows the cluster, so only it answers; the others say 503, and a scheduler tries the pod
+//! again. Requests are read and answers written here, on threads of their own; what is said is said by the mind, which
+//! takes one question after the other: so two pods never get the same last core, whoever asks for them at once.
+
+mod leader_label;
+mod wire;
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use actix_web::http::header::ContentType;
+use actix_web::web::{Bytes, Data, PayloadConfig, ServiceConfig, post};
+use actix_web::{App, HttpResponse, HttpServer};
+use crds::pod::Pod;
+use thiserror::Error;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+use crate::decide::extender::Refusal;
+pub use leader_label::keep_leader_label;
+
+/// Longest body: five thousand nodes in full have about fifty million bytes.
+const MAX_BODY: usize = 128 << 20;
+/// How many questions may wait for the mind; a scheduler asks one at a time.
+const QUESTIONS_AHEAD: usize = 64;
+/// How long an answer may take; schedulers wait five seconds where they are not told otherwise.
+const ANSWER_LIMIT: Duration = Duration::from_secs(4);
+/// Where nodes are filtered.
+pub const FILTER_PATH: &str = "/scheduler/filter";
+/// Where nodes are scored.
+pub const PRIORITIZE_PATH: &str = "/scheduler/prioritize";
+
+/// A question of a scheduler about one pod and these nodes.
+#[derive(Debug)]
+pub struct Question {
+    /// The pod.
+    pub pod: Box<Pod<Box<str>>>,
+    /// The nodes.
+    pub nodes: Vec<Box<str>>,
+    /// What is asked, and where the answer goes.
+    pub asked: Asked,
+}
+
+/// What a scheduler asks.
+#[derive(Debug)]
+pub enum Asked {
+    /// Which nodes can't take the pod: their places, and why. From then on the pod counts on all others, until it is bound.
+    Filter(oneshot::Sender<Vec<(usize, Refusal)>>),
+    /// How good each node is for the pod.
+    Prioritize(oneshot::Sender<Vec<i64>>),
+}
+
+/// Where questions go.
+pub type Questions = mpsc::Sender<Question>;
+
+/// Both ends of the way to the mind.
+pub fn channel() -> (Questions, mpsc::Receiver<Question>) {
+    mpsc::channel(QUESTIONS_AHEAD)
+}
+
+/// The extender could not be started.
+#[derive(Debug, Error)]
+#[error("can't listen on {address}: choose another with --extender-addr")]
+pub struct ExtenderError {
+    address: SocketAddr,
+    source: io::Error,
+}
+
+/// Listens on `address`. Await the result to serve.
+pub fn start(address: SocketAddr, questions: Questions) -> Result<actix_web::dev::Server, ExtenderError> {
+    let server = HttpServer::new(move || App::new().configure(routes(questions.clone())))
+        .workers(2)
+        .disable_signals()
+        .bind(address)
+        .map_err(|source| ExtenderError { address, source })?;
+    Ok(server.run())
+}
+
+/// The paths and what they answer.
+pub fn routes(questions: Questions) -> impl FnOnce(&mut ServiceConfig) {
+    move |config| {
+        config
+            .app_data(Data::new(questions))
+            .app_data(PayloadConfig::new(MAX_BODY))
+            .route(FILTER_PATH, post().to(filter))
+            .route(PRIORITIZE_PATH, post().to(prioritize));
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug, Error)]
+enum Failure {
+    #[error("the body is no ExtenderArgs of extender API v1: {0}")]
+    Body(#[from] serde_json::Error),
+    #[error("the body has neither NodeNames nor Nodes: one of them says which nodes to look at")]
+    NoNodes,
+    #[error("this operator stands by, or has not seen the whole cluster yet: ask the one that leads, or ask again")]
+    NotLeading,
+    #[error("no answer within {} s", ANSWER_LIMIT.as_secs())]
+    Late,
+}
+
+impl Failure {
+    fn response(&self) -> HttpResponse {
+        tracing::warn!("a scheduler's question is not answered: {self}");
+        let mut response = match self {
+            Self::Body(_) | Self::NoNodes => HttpResponse::BadRequest(),
+            Self::NotLeading | Self::Late => HttpResponse::ServiceUnavailable(),
+        };
+        response
+            .content_type(ContentType::plaintext())
+            .body(format!("{self}\n"))
+    }
+}
+
+async fn filter(questions: Data<Questions>, body: Bytes) -> HttpResponse {
+    let answer = async {
+        let args = wire::Args::read(&body)?;
+        let refused = ask(&questions, args.pod(), args.names()?, Asked::Filter).await?;
+        args.filtered(&refused)
+    };
+    respond(answer.await)
+}
+
+async fn prioritize(questions: Data<Questions>, body: Bytes) -> HttpResponse {
+    let answer = async {
+        let args = wire::Args::read(&body)?;
+        let names = args.names()?;
+        let scores = ask(&questions, args.pod(), names.clone(), Asked::Prioritize).await?;
+        Ok(wire::prioritized(&names, &scores)?)
+    };
+    respond(answer.await)
+}
+
+fn respond(answer: Result<Vec<u8>, Failure>) -> HttpResponse {
+    match answer {
+        Ok(body) => HttpResponse::Ok().content_type(ContentType::json()).body(body),
+        Err(failure) => failure.response(),
+    }
+}
+
+async fn ask<T>(
+    questions: &Questions,
+    pod: Pod<Box<str>>,
+    nodes: Vec<Box<str>>,
+    asked: impl FnOnce(oneshot::Sender<T>) -> Asked,
+) -> Result<T, Failure> {
+    let (sender, answer) = oneshot::channel();
+    let question = Question {
+        pod: Box::new(pod),
+        nodes,
+        asked: asked(sender),
+    };
+    let answered = async {
+        questions.send(question).await.map_err(|_| Failure::NotLeading)?;
+        answer.await.map_err(|_| Failure::NotLeading)
+    };
+    timeout(ANSWER_LIMIT, answered).await.unwrap_or(Err(Failure::Late))
+}

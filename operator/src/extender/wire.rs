@@ -1,0 +1,221 @@
+//! Requests and answers of extender API v1 (`k8s.io/kube-scheduler/extender/v1`), as JSON.
+//!
+//! A scheduler that is told that the extender caches nodes sends their names (`nodeCacheCapable: true`); else it sends whole
+//! nodes, and wants whole nodes back: those go back as they came.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crds::pod::Pod;
+use serde::ser::{SerializeMap as _, SerializeSeq as _};
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use super::Failure;
+
+/// What a scheduler sends. Go writes the fields as they are named there; other clients begin them with a small letter.
+#[derive(Debug, Deserialize)]
+pub(super) struct Args<'a> {
+    #[serde(rename = "Pod", alias = "pod")]
+    pod: Pod<Box<str>>,
+    #[serde(rename = "Nodes", alias = "nodes", borrow, default)]
+    nodes: Option<NodeList<'a>>,
+    #[serde(rename = "NodeNames", alias = "nodeNames", alias = "nodenames", borrow, default)]
+    node_names: Option<Vec<Name<'a>>>,
+}
+
+/// A name, which borrows from the body.
+#[derive(Debug, Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+#[derive(Debug, Deserialize)]
+struct NodeList<'a> {
+    #[serde(borrow, default)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Node {
+    metadata: Metadata,
+}
+
+#[derive(Debug, Deserialize)]
+struct Metadata {
+    name: Box<str>,
+}
+
+impl<'a> Args<'a> {
+    pub fn read(body: &'a [u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(body)
+    }
+
+    pub fn pod(&self) -> Pod<Box<str>> {
+        self.pod.clone()
+    }
+
+    /// The names of the nodes.
+    pub fn names(&self) -> Result<Vec<Box<str>>, Failure> {
+        match (&self.node_names, &self.nodes) {
+            (Some(names), _) => Ok(names.iter().map(|name| (*name.0).into()).collect()),
+            (None, Some(nodes)) => {
+                let nodes = nodes.items.iter().flatten();
+                let names = nodes.map(|node| Ok(serde_json::from_str::<Node>(node.get())?.metadata.name));
+                Ok(names.collect::<Result<_, serde_json::Error>>()?)
+            }
+            (None, None) => Err(Failure::NoNodes),
+        }
+    }
+
+    /// `ExtenderFilterResult`: the nodes without those at these places, in the form in which they came.
+    pub fn filtered<R: fmt::Display>(&self, refused: &[(usize, R)]) -> Result<Vec<u8>, Failure> {
+        let names = self.names()?;
+        let failed = Failed { names: &names, refused };
+        let items = self
+            .nodes
+            .as_ref()
+            .and_then(|nodes| nodes.items.as_deref())
+            .unwrap_or_default();
+        let by_name = self.node_names.is_some();
+        let result = FilterResult {
+            node_names: by_name.then_some(Kept { nodes: &names, refused }),
+            nodes: (!by_name).then_some(Items {
+                items: Kept { nodes: items, refused },
+            }),
+            failed_nodes: failed,
+            error: "",
+        };
+        Ok(serde_json::to_vec(&result)?)
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase", bound(serialize = ""))]
+struct FilterResult<'a, R: fmt::Display> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node_names: Option<Kept<'a, Box<str>, R>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nodes: Option<Items<'a, R>>,
+    failed_nodes: Failed<'a, R>,
+    error: &'static str,
+}
+
+#[derive(Serialize)]
+#[serde(bound(serialize = ""))]
+struct Items<'a, R> {
+    items: Kept<'a, &'a RawValue, R>,
+}
+
+/// All nodes but those that are refused, whose places are in order.
+struct Kept<'a, T, R> {
+    nodes: &'a [T],
+    refused: &'a [(usize, R)],
+}
+
+impl<T: Serialize, R> Serialize for Kept<'_, T, R> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut seq = serializer.serialize_seq(None)?;
+        let mut refused = self.refused.iter().map(|(place, _)| *place).peekable();
+        for (place, node) in self.nodes.iter().enumerate() {
+            if refused.next_if_eq(&place).is_none() {
+                seq.serialize_element(node)?;
+            }
+        }
+        seq.end()
+    }
+}
+
+/// The nodes that are refused, and why.
+struct Failed<'a, R> {
+    names: &'a [Box<str>],
+    refused: &'a [(usize, R)],
+}
+
+impl<R: fmt::Display> Serialize for Failed<'_, R> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.refused.len()))?;
+        for (place, reason) in self.refused {
+            map.serialize_entry(&self.names[*place], &format_args!("{reason}"))?;
+        }
+        map.end()
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct HostPriority<'a> {
+    host: &'a str,
+    score: i64,
+}
+
+/// `HostPriorityList`.
+pub(super) fn prioritized(names: &[Box<str>], scores: &[i64]) -> Result<Vec<u8>, serde_json::Error> {
+    let list: Vec<_> = names
+        .iter()
+        .zip(scores)
+        .map(|(host, score)| HostPriority { host, score: *score })
+        .collect();
+    serde_json::to_vec(&list)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn filtered(args: &Value, refused: &[(usize, String)]) -> Value {
+        let body = serde_json::to_vec(args).unwrap();
+        let args = Args::read(&body).unwrap();
+        serde_json::from_slice(&args.filtered(refused).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn names_come_back_as_names() {
+        for key in ["NodeNames", "nodenames", "nodeNames"] {
+            let args = json!({"Pod": {"metadata": {"name": "p"}}, "Nodes": null, key: ["a", "b\u{e9}", "c"]});
+            assert_eq!(
+                filtered(&args, &[(1, "cpu quota exceeded".to_owned())]),
+                json!({"NodeNames": ["a", "c"], "FailedNodes": {"b\u{e9}": "cpu quota exceeded"}, "Error": ""})
+            );
+        }
+    }
+
+    #[test]
+    fn whole_nodes_come_back_as_they_came() {
+        let node = |name: &str| json!({"metadata": {"name": name}, "status": {"images": [{"names": ["x"]}]}});
+        let args = json!({"Pod": {}, "Nodes": {"metadata": {}, "items": [node("a"), node("b")]}, "NodeNames": null});
+        assert_eq!(
+            filtered(&args, &[(0, "full".to_owned())]),
+            json!({"Nodes": {"items": [node("b")]}, "FailedNodes": {"a": "full"}, "Error": ""})
+        );
+    }
+
+    #[test]
+    fn scores_are_listed_by_host() {
+        let names = ["a".into(), "b".into()];
+        let list: Value = serde_json::from_slice(&prioritized(&names, &[9, 0]).unwrap()).unwrap();
+        assert_eq!(list, json!([{"Host": "a", "Score": 9}, {"Host": "b", "Score": 0}]));
+    }
+
+    #[test]
+    fn what_names_no_nodes_or_no_pod_is_refused() {
+        let read = |body: &Value| {
+            let body = serde_json::to_vec(body).unwrap();
+            let args = Args::read(&body).map_err(Failure::from);
+            args.and_then(|args| args.names())
+                .map_err(|failure| failure.to_string())
+        };
+        assert_eq!(read(&json!({"Pod": {}, "NodeNames": []})), Ok(Vec::new()));
+        assert!(
+            read(&json!({"Pod": {}}))
+                .unwrap_err()
+                .contains("neither NodeNames nor Nodes")
+        );
+        assert!(read(&json!({"NodeNames": ["a"]})).unwrap_err().contains("Pod"));
+        assert!(
+            read(&json!({"Pod": {}, "Nodes": {"items": [{"spec": {}}]}}))
+                .unwrap_err()
+                .contains("metadata")
+        );
+    }
+}

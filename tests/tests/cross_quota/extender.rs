@@ -1,0 +1,167 @@
+//! By the scheduler extender: kube-scheduler asks the operator, and nothing is gated or pinned.
+
+use cardgate_tests::cardgate::{Cardgate, Settings};
+use cardgate_tests::controlplane::{ControlPlane, Options};
+use cardgate_tests::ports::Port;
+use cardgate_tests::scenario::Scenario;
+use cardgate_tests::wait::{self, Seen};
+use cardgate_tests::workloads::{PodBuilder, pod};
+use cardgate_tests::world::World;
+use crds::keys::SCORING_STRATEGY;
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, ListParams};
+use serde_json::json;
+
+use crate::{Outcome, SCENARIO, by_node, cpu_node, crossquota, expect_by_node, gpu_node};
+
+/// How much the extender's opinion counts beside the scheduler's own.
+const ARGUMENTS: &str = "quota.cpu: 8, crossQuotaWeight: 1000";
+
+fn batch(scenario: &Scenario<'_>, name: &str, cores: &str) -> PodBuilder {
+    pod(name)
+        .namespace(scenario.name())
+        .request("cpu", cores)
+        .node_selector(SCENARIO, scenario.name())
+}
+
+/// A world whose kube-scheduler asks the operator.
+async fn start() -> anyhow::Result<(World, Port)> {
+    let port = Port::take()?;
+    let extender = format!(
+        "extenders:\n\
+         - urlPrefix: http://{}/scheduler\n  \
+           filterVerb: filter\n  \
+           prioritizeVerb: prioritize\n  \
+           weight: 1\n  \
+           nodeCacheCapable: true\n",
+        port.address()
+    );
+    let plane = ControlPlane::start(Options::default().scheduler_config(&extender)).await?;
+    let settings = Settings {
+        operator_env: vec![("EXTENDER_ADDR".to_owned(), port.address())],
+        ..Settings::default()
+    };
+    let cardgate = Cardgate::start_with(&plane, settings).await?;
+    let own = "enforceCrossQuota: extender";
+    cardgate
+        .configure(&plane, Some(&crossquota(ARGUMENTS)), Some(own))
+        .await?;
+    Ok((World { cardgate, plane }, port))
+}
+
+#[tokio::test]
+async fn kube_scheduler_with_the_extender() -> Outcome {
+    let (world, _port) = start().await?;
+    strategies(&world).await?;
+    unaffected(&world).await?;
+    two_hundred_pods(&world).await
+}
+
+async fn strategies(world: &World) -> Outcome {
+    let scenario = Scenario::begin(world, "strategies").await?;
+    scenario
+        .nodes(&[1, 2, 3].map(|number| gpu_node("strategies", number)))
+        .await?;
+    let first = batch(&scenario, "first", "1").node_selector("kubernetes.io/hostname", "strategies-gpu-2");
+    scenario.create(&first.build()).await?;
+    expect_by_node(&scenario, "first", &[("gpu-2", 1)]).await?;
+    scenario.create(&batch(&scenario, "jobs", "1").deployment(6)).await?;
+    expect_by_node(&scenario, "jobs", &[("gpu-2", 6)]).await?;
+    let services = batch(&scenario, "services", "1").annotation(SCORING_STRATEGY, "least-allocated");
+    scenario.create(&services.deployment(8)).await?;
+    expect_by_node(&scenario, "services", &[("gpu-1", 4), ("gpu-3", 4)]).await?;
+    // Neither gated nor pinned.
+    let pods = scenario.api::<Pod>().list(&ListParams::default()).await?.items;
+    for spec in pods.into_iter().filter_map(|pod| pod.spec) {
+        assert_eq!((spec.scheduling_gates, spec.affinity), (None, None));
+    }
+    Ok(())
+}
+
+async fn unaffected(world: &World) -> Outcome {
+    let scenario = Scenario::begin(world, "unaffected").await?;
+    scenario
+        .nodes(&[gpu_node("unaffected", 1), cpu_node("unaffected", "16")])
+        .await?;
+    scenario
+        .create(&batch(&scenario, "training", "32").request("nvidia.com/gpu", 8).build())
+        .await?;
+    expect_by_node(&scenario, "training", &[("gpu-1", 1)]).await?;
+    let agent = batch(&scenario, "agent", "9").deployment(1).spec.unwrap_or_default();
+    let daemon_set: DaemonSet = serde_json::from_value(json!({
+        "metadata": {"name": "agent"},
+        "spec": {"selector": agent.selector, "template": agent.template},
+    }))?;
+    scenario.create(&daemon_set).await?;
+    expect_by_node(&scenario, "agent", &[("gpu-1", 1), ("cpu", 1)]).await?;
+    scenario.create(&batch(&scenario, "batch", "1").deployment(3)).await?;
+    expect_by_node(&scenario, "batch", &[("cpu", 3)]).await
+}
+
+async fn two_hundred_pods(world: &World) -> Outcome {
+    const NODES: usize = 5;
+    // 200 x 250m are 50 cores; 5 x 8 cores are there: 160 pods.
+    const FIT: usize = 160;
+    let scenario = Scenario::begin(world, "burst").await?;
+    let nodes: Vec<_> = (0..NODES)
+        .map(|number| gpu_node("burst", number).allocatable("pods", "250"))
+        .collect();
+    scenario.nodes(&nodes).await?;
+    scenario
+        .create(&batch(&scenario, "burst", "250m").deployment(200))
+        .await?;
+    let all_placed = async |total: usize| {
+        wait::eventually(format!("{total} pods to be placed"), wait::PATIENCE * 2, async || {
+            let found = by_node(&scenario, "burst").await?;
+            assert!(
+                found.values().all(|count| *count <= FIT / NODES),
+                "above quota: {found:?}"
+            );
+            Ok(Seen::when(found.values().sum::<usize>() == total, format!("{found:?}")))
+        })
+        .await
+    };
+    all_placed(FIT).await?;
+    let refused = wait::eventually("a refusal with the document's reason", wait::PATIENCE, async || {
+        let pods = scenario
+            .api::<Pod>()
+            .list(&ListParams::default().labels("app=burst"))
+            .await?
+            .items;
+        let conditions = pods
+            .iter()
+            .filter_map(|pod| pod.status.as_ref()?.conditions.as_ref())
+            .flatten();
+        let told: Vec<_> = conditions
+            .filter(|condition| condition.type_ == "PodScheduled" && condition.status == "False")
+            .filter_map(|condition| condition.message.clone())
+            .collect();
+        Ok(
+            match told
+                .iter()
+                .find(|text| text.contains("cpu quota exceeded: asked 250m, used 8, quota 8"))
+            {
+                Some(_) if told.len() == 200 - FIT => Seen::Done(told.len()),
+                _ => Seen::NotYet(format!("{told:?}")),
+            },
+        )
+    });
+    assert_eq!(refused.await?, 200 - FIT);
+    // What is freed is used again.
+    let placed = by_node(&scenario, "burst").await?;
+    let on_one = format!("spec.nodeName={}", placed.keys().next().cloned().unwrap_or_default());
+    let there = ListParams::default().labels("app=burst").fields(&on_one);
+    scenario
+        .api::<Pod>()
+        .delete_collection(&DeleteParams::default(), &there)
+        .await?;
+    wait::eventually("the freed quota to be used again", wait::PATIENCE * 2, async || {
+        let found = by_node(&scenario, "burst").await?;
+        Ok(Seen::when(
+            found.values().all(|count| *count == FIT / NODES) && found.len() == NODES,
+            format!("{found:?}"),
+        ))
+    })
+    .await
+}

@@ -1,0 +1,47 @@
+//! Which pods `CrossQuota` decides about (semantics, **CrossQuota**): pods without GPU in namespaces that opted in.
+
+use crds::configuration::{CrossQuota, Enforcement};
+use crds::keys::{CROSS_QUOTA_ENABLED, CROSS_QUOTA_LABEL};
+use crds::lean::Text;
+use crds::managed::is_of_daemon_set;
+use crds::pod::Pod;
+use crds::pod_request::pod_request;
+
+use crate::pod::Stop;
+use crate::view::{Lookup, View};
+
+/// Whether `CrossQuota` decides where the pod goes. `asked_for_this` says that the API server can have shown the pod for this
+/// reason alone: then it has seen the namespace's label, though the watch may not have yet.
+pub fn decides(pod: &Pod<Text<'_>>, namespace: &str, view: View<'_>, asked_for_this: bool) -> Result<bool, Stop> {
+    if asked_for_this && !view.knowledge.is_complete() {
+        return Err(Stop::NotReady);
+    }
+    let Some(arguments) = view.knowledge.cross_quota() else {
+        return Ok(false);
+    };
+    if view.knowledge.settings().enforce_cross_quota != Enforcement::Gating || !is_subject(&arguments, pod) {
+        return Ok(false);
+    }
+    let facts = view.namespace(namespace);
+    let labels = facts.value.as_ref().map(|facts| &facts.labels);
+    let label = labels.and_then(|labels| labels.get(CROSS_QUOTA_LABEL));
+    let opted_in = label.is_some_and(|value| value == CROSS_QUOTA_ENABLED);
+    if !opted_in && asked_for_this && !facts.fresh {
+        return Err(Stop::Ask(Lookup::Namespace(namespace.to_owned())));
+    }
+    Ok(opted_in)
+}
+
+/// Whether the quotas concern the pod, in whatever namespace: it has no GPU, is selected, and need not run on every node.
+fn is_subject(arguments: &CrossQuota, pod: &Pod<Text<'_>>) -> bool {
+    let labels = &pod.metadata.labels;
+    if is_of_daemon_set(pod) || !arguments.selector.selects(|key| labels.get(key)) {
+        return false;
+    }
+    // A request that can't be read is refused further on, by name.
+    pod_request(&pod.spec).map_or(true, |request| {
+        !request
+            .iter()
+            .any(|(resource, _)| arguments.gpu_resources.matches(resource))
+    })
+}

@@ -1,0 +1,151 @@
+//! Which pods the door holds for `CrossQuota` (semantics, **CrossQuota**).
+
+#![allow(clippy::unwrap_used, reason = "part of tests")]
+
+mod common;
+
+use common::{NAMESPACE, Verdict, World, namespace, pod, pod_review};
+use crds::configuration::Configuration;
+use crds::keys::{CROSS_QUOTA_LABEL, GATE, MIRROR_POD, QUEUE_LABEL, QUEUE_NAME, SCORING_STRATEGY};
+use serde_json::{Value, json};
+use webhook::door::Endpoint;
+
+const GPU: &str = "nvidia.com/gpu";
+
+/// A door with these arguments of the plugin, in front of a namespace that opted in.
+fn world_with(arguments: &str, cardgate: &str) -> World {
+    let conf = format!(
+        "tiers: [{{plugins: [{{name: crossquota, arguments: {{gpu-resource-names: \"nvidia.com/gpu\"{arguments}}}}}]}}]"
+    );
+    let configuration = Configuration::parse(Some(&conf), Some(cardgate)).unwrap().configuration;
+    let world = World::with_settings(configuration.cardgate);
+    world.knowledge.configure_cross_quota(configuration.cross_quota);
+    let opted_in = namespace(&[(CROSS_QUOTA_LABEL, "enabled")], None);
+    world.knowledge.namespaces.set(NAMESPACE.into(), opted_in);
+    world
+}
+
+fn world() -> World {
+    world_with("", "")
+}
+
+#[track_caller]
+fn is_held(verdict: &Verdict) -> bool {
+    verdict.allowed();
+    let gates = &verdict.object()["spec"]["schedulingGates"];
+    let marked = verdict.object()["metadata"]["labels"][CROSS_QUOTA_LABEL] == "enabled";
+    assert_eq!(*gates == json!([{"name": GATE}]), marked, "{verdict:?}");
+    marked
+}
+
+fn owned_by(kind: &str) -> Value {
+    let mut pod = pod(&[], &[("cpu", "1")]);
+    pod["metadata"]["ownerReferences"] = json!([{"kind": kind, "name": "x", "controller": true}]);
+    pod
+}
+
+#[test]
+fn a_pod_without_gpu_in_a_namespace_that_opted_in_is_held() {
+    let verdict = world().create_pod(&pod(&[], &[("cpu", "1")]));
+    assert!(is_held(&verdict));
+    let metadata = &verdict.object()["metadata"];
+    assert_eq!(metadata["labels"]["app"], "training", "what was there stays");
+    assert_eq!(metadata["labels"][QUEUE_LABEL], Value::Null, "no queue is charged");
+    let again = world().create_pod(verdict.object());
+    assert_eq!(again.operations, 0);
+}
+
+#[test]
+fn a_pod_without_labels_is_held_too() {
+    let mut bare = pod(&[], &[]);
+    bare["metadata"].as_object_mut().unwrap().remove("labels");
+    assert!(is_held(&world().create_pod(&bare)));
+    let mut queued = pod(&[(QUEUE_NAME, "team-a")], &[("cpu", "1")]);
+    queued["metadata"].as_object_mut().unwrap().remove("labels");
+    let verdict = world().create_pod(&queued);
+    assert!(is_held(&verdict));
+    assert_eq!(verdict.object()["metadata"]["labels"][QUEUE_LABEL], "team-a");
+}
+
+#[test]
+fn pods_with_gpu_are_not() {
+    assert!(!is_held(&world().create_pod(&pod(&[], &[(GPU, "1")]))));
+    // None is not one.
+    assert!(is_held(&world().create_pod(&pod(&[], &[(GPU, "0")]))));
+    assert!(is_held(&world().create_pod(&pod(&[], &[("example.com/fpga", "1")]))));
+}
+
+#[test]
+fn what_must_run_everywhere_is_not() {
+    assert!(!is_held(&world().create_pod(&owned_by("DaemonSet"))));
+    assert!(is_held(&world().create_pod(&owned_by("ReplicaSet"))));
+    assert!(!is_held(&world().create_pod(&pod(&[(MIRROR_POD, "abc")], &[]))));
+    let mut review = pod_review(&pod(&[], &[("cpu", "1")]));
+    review["request"]["namespace"] = json!("kube-system");
+    assert!(!is_held(&world().verdict(Endpoint::Mutate, &review)));
+}
+
+#[test]
+fn other_namespaces_are_left_alone_after_the_api_server_was_asked() {
+    let world = world();
+    let elsewhere = namespace(&[(CROSS_QUOTA_LABEL, "disabled")], None);
+    world.knowledge.namespaces.set(NAMESPACE.into(), elsewhere.clone());
+    world.api.namespaces.lock().unwrap().insert(NAMESPACE.into(), elsewhere);
+    assert!(!is_held(&world.create_pod(&pod(&[], &[("cpu", "1")]))));
+    assert_eq!(world.asked(), [format!("namespace {NAMESPACE:?}")]);
+}
+
+#[test]
+fn a_label_that_the_watch_has_not_delivered_yet_counts() {
+    let world = world();
+    let opted_in = world.knowledge.namespaces.get(NAMESPACE).unwrap();
+    world.knowledge.namespaces.set(NAMESPACE.into(), namespace(&[], None));
+    world.api.namespaces.lock().unwrap().insert(NAMESPACE.into(), opted_in);
+    assert!(is_held(&world.create_pod(&pod(&[], &[("cpu", "1")]))));
+}
+
+#[test]
+fn the_label_selector_restricts_which_pods_are_held() {
+    let held = |selector: &str| {
+        is_held(&world_with(&format!(", label-selector: \"{selector}\""), "").create_pod(&pod(&[], &[])))
+    };
+    assert!(held("app=training"));
+    assert!(!held("app=serving"));
+}
+
+#[test]
+fn a_queue_and_cross_quota_go_together() {
+    let verdict = world().create_pod(&pod(&[(QUEUE_NAME, "team-a")], &[("cpu", "1")]));
+    assert!(is_held(&verdict));
+    assert_eq!(verdict.object()["metadata"]["labels"][QUEUE_LABEL], "team-a");
+}
+
+#[test]
+fn under_an_extender_and_without_the_plugin_nothing_is_held() {
+    assert!(!is_held(
+        &world_with("", "enforceCrossQuota: extender").create_pod(&pod(&[], &[]))
+    ));
+    assert!(!is_held(&World::new().create_pod(&pod(&[], &[]))));
+}
+
+#[test]
+fn an_unknown_strategy_and_a_node_by_name_are_refused() {
+    let verdict = world().create_pod(&pod(&[(SCORING_STRATEGY, "random")], &[("cpu", "1")]));
+    assert!(
+        !verdict.allowed && verdict.message.contains("\"random\" is no scoring strategy"),
+        "{verdict:?}"
+    );
+    let mut named = pod(&[], &[("cpu", "1")]);
+    named["spec"]["nodeName"] = json!("gpu-1");
+    let verdict = world().create_pod(&named);
+    assert!(!verdict.allowed && verdict.message.contains("gpu-1"), "{verdict:?}");
+}
+
+#[test]
+fn a_mark_that_is_not_due_is_taken_away() {
+    let mut marked = pod(&[(QUEUE_NAME, "team-a")], &[("cpu", "1")]);
+    marked["metadata"]["labels"][CROSS_QUOTA_LABEL] = json!("enabled");
+    let verdict = World::new().create_pod(&marked);
+    assert_eq!(verdict.object()["metadata"]["labels"][CROSS_QUOTA_LABEL], Value::Null);
+    assert_eq!(verdict.object()["spec"]["schedulingGates"], json!([{"name": GATE}]));
+}
