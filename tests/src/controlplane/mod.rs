@@ -220,7 +220,8 @@ impl ControlPlane {
                 ca: pki.ca.clone(),
             };
             let scheduler = endpoint.client(&self.admin).await?;
-            await_ready(&scheduler, "kube-scheduler", "/readyz", &self.processes).await?;
+            // Kubernetes 1.30's has no `/readyz`.
+            await_ready(&scheduler, "kube-scheduler", "/healthz", &self.processes).await?;
         }
         if options.kwok {
             let address = self.ports.kwok.address();
