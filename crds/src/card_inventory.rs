@@ -65,7 +65,11 @@ pub struct CardInventoryStatus {
     #[serde(default)]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub cards: Vec<NodeCard>,
-    /// How many cards the node has, of all kinds.
+    /// What is in use of each card that the node shares through mGPU, by index.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["index"]))]
+    pub gpus: Vec<SharedGpu>,
+    /// How many cards the node has, of all kinds; those shared through mGPU count 100 each.
     #[serde(default)]
     pub total: i64,
     /// How many of them pods hold.
@@ -103,7 +107,7 @@ pub struct NodeCard {
     pub resource: String,
     /// What kind of card it is.
     pub kind: CardKind,
-    /// How many the node allocates.
+    /// How many the node allocates; 100 for each card that it shares through mGPU.
     pub total: i64,
     /// How many pods hold.
     pub used: i64,
@@ -125,4 +129,28 @@ pub struct NodeQuota {
     pub free: String,
     /// Where the quota comes from: an annotation of the node, an argument of the plugin, or what the node allocates.
     pub source: String,
+}
+
+/// One card that a node shares through mGPU.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SharedGpu {
+    /// Index of the card on the node, as pods are told it.
+    pub index: i64,
+    /// Device id of the card, where the node says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Compute that containers hold, of 100.
+    pub core_used: i64,
+    /// Compute that a new container could get; 0 while the node is not usable.
+    pub core_free: i64,
+    /// Memory of the card, in MiB.
+    pub memory: i64,
+    /// Memory that containers hold, in MiB.
+    pub memory_used: i64,
+    /// Memory that a new container could get, in MiB; 0 while the node is not usable.
+    pub memory_free: i64,
+    /// The containers on the card, as `namespace/pod/container`, by name.
+    #[serde(default)]
+    pub containers: Vec<String>,
 }

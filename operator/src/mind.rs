@@ -250,6 +250,9 @@ impl Mind {
 
     /// Shows what has changed, and tells pods why they wait.
     fn show(&mut self, now: Timestamp) {
+        for uid in std::mem::take(&mut self.cluster.changes.unplaced_gpu_pods) {
+            self.say_unplaced(&uid);
+        }
         for uid in std::mem::take(&mut self.cluster.changes.shown_as_waiting) {
             self.show_admitted(&uid);
         }
@@ -258,6 +261,9 @@ impl Mind {
             self.tell_bad_quotas(node);
         }
         let queues_changed = !self.cluster.changes.queues.is_empty();
+        for (node, cards) in overview::gpu_figures(&self.cluster) {
+            self.metrics.show_gpus(&node, cards);
+        }
         for report in overview::changed(&mut self.cluster) {
             self.reports.send(report);
         }
@@ -354,6 +360,20 @@ impl Mind {
                 message: bad.to_string(),
             });
         }
+    }
+
+    /// Says on a bound mGPU pod which cards it is taken to hold, since nothing on it does.
+    fn say_unplaced(&self, uid: &str) {
+        let Some((pod, message)) = overview::first_fit(&self.cluster, uid) else {
+            return;
+        };
+        tracing::warn!(pod = %pod, detail = message, "mGPU pod without card indexes");
+        self.reports.send(Report::Event {
+            regarding: Box::new(pod.reference()),
+            kind: EventKind::Warning,
+            reason: "MGPUCardsUnknown".to_owned(),
+            message,
+        });
     }
 
     fn say(&self, pod: &PodRef, reason: &str, message: String) {

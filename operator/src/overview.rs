@@ -1,5 +1,7 @@
 //! What there is to see of the cluster: reports on nodes, cards and queues whose figures have changed.
 
+mod gpus;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -18,6 +20,7 @@ use crate::policies::Reason;
 use crate::quantities::{format_amount, format_bytes, format_cpu};
 use crate::report::Report;
 use crate::report::status::{self, CardUse, QueueUse, Quotas, TypeUse, Usability};
+pub use gpus::{first_fit, gpu_figures};
 
 /// Reports on everything that has changed since the last call.
 pub fn changed(cluster: &mut Cluster) -> Vec<Report> {
@@ -78,7 +81,7 @@ pub fn changed(cluster: &mut Cluster) -> Vec<Report> {
 /// What a node's inventory says; none for a node that has no card, no sign of one and no other GPU.
 fn inventory(cluster: &Cluster, id: NodeId, node: &Node, offer: &Offer) -> Option<CardInventoryStatus> {
     let quotas = quotas(cluster, id);
-    if offer.cards.is_empty() && offer.problems.is_empty() && quotas.is_none() {
+    if offer.cards.is_empty() && offer.problems.is_empty() && offer.mgpu.is_none() && quotas.is_none() {
         return None;
     }
     let conflicts = offer.cards.iter().filter_map(|card| {
@@ -102,7 +105,10 @@ fn inventory(cluster: &Cluster, id: NodeId, node: &Node, offer: &Offer) -> Optio
             used: node.used_of(card.resource),
         })
         .collect();
-    Some(status::inventory(&cards, usability(offer), &problems, quotas))
+    Some(CardInventoryStatus {
+        gpus: gpus::shared(cluster, id),
+        ..status::inventory(&cards, usability(offer), &problems, quotas)
+    })
 }
 
 /// What pods without GPU may hold of a GPU node, and do.

@@ -271,13 +271,19 @@ impl Actor {
     }
 }
 
-/// Whether the pod is let in with the card of this admission: an earlier try went through after all.
+/// Whether the pod is let in with the results of this admission: an earlier try went through after all.
 fn is_admitted(pod: &Pod, admission: &Admission) -> bool {
     let gates = pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_ref());
     let waits = gates.is_some_and(|gates| gates.iter().any(|gate| gate.name == GATE));
     let annotations = pod.metadata.annotations.as_ref();
-    let card = annotations
-        .and_then(|annotations| annotations.get(CARD_ASSIGNED))
-        .map(String::as_str);
-    pod.metadata.uid.as_deref() == Some(&*admission.pod.uid) && !waits && card == admission.card.as_deref()
+    let annotation = |key| {
+        annotations
+            .and_then(|annotations| annotations.get(key))
+            .map(String::as_str)
+    };
+    let mut results = patch::results(admission);
+    pod.metadata.uid.as_deref() == Some(&*admission.pod.uid)
+        && !waits
+        && annotation(CARD_ASSIGNED) == admission.card.as_deref()
+        && results.all(|(key, value)| annotation(key) == Some(value))
 }

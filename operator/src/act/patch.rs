@@ -28,13 +28,11 @@ pub fn admission_patch(admission: &Admission) -> Patch {
             path: pointer(["spec", "schedulingGates"]),
         }),
     ];
-    if let Some(card) = &admission.card {
-        operations.extend(add_to_map(
-            ["metadata", "annotations"],
-            admission.has_annotations,
-            [(CARD_ASSIGNED, &**card)],
-        ));
-    }
+    operations.extend(add_to_map(
+        ["metadata", "annotations"],
+        admission.has_annotations,
+        results(admission),
+    ));
     let narrow = admission
         .narrow
         .iter()
@@ -53,6 +51,13 @@ pub fn admission_patch(admission: &Admission) -> Patch {
         require(affinity, EXPRESSIONS, &no_gpu_node)
     }));
     Patch(operations)
+}
+
+/// What only the operator writes on a pod, as annotations: keys and values.
+pub(super) fn results(admission: &Admission) -> impl Iterator<Item = (&str, &str)> {
+    let card = admission.card.iter().map(|card| (CARD_ASSIGNED, &**card));
+    let mgpu = admission.mgpu_results.iter();
+    card.chain(mgpu.map(|(key, value)| (key.as_str(), value.as_str())))
 }
 
 /// Adds a requirement on nodes to a pod's affinity, as one of the fields or labels that `member` lists. Where required
@@ -166,6 +171,7 @@ mod tests {
             has_annotations,
             pin: None,
             off_gpu_nodes: None,
+            mgpu_results: Vec::new(),
             was_told: false,
         }
     }
@@ -198,6 +204,31 @@ mod tests {
         json_patch::patch(&mut pod, &admission_patch(&admission(false, false))).unwrap();
         assert_eq!(pod["spec"]["nodeSelector"]["nvidia.com/gpu.product"], "NVIDIA-A100");
         assert_eq!(pod["metadata"]["annotations"][CARD_ASSIGNED], "NVIDIA-A100/mps-80g*1/8");
+    }
+
+    #[test]
+    fn the_results_of_mgpu_scheduling_are_written_as_the_document_has_them() {
+        let results = [
+            ("vke.volcengine.com/assumed", "true"),
+            ("vke.volcengine.com/gpu-index-container-c1", "1"),
+            ("vke.volcengine.com/gpu-index-container-c2", "2,3"),
+        ];
+        let admission = Admission {
+            card: None,
+            narrow: Vec::new(),
+            mgpu_results: results
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+                .collect(),
+            ..admission(true, true)
+        };
+        let mut pod = pod();
+        json_patch::patch(&mut pod, &admission_patch(&admission)).unwrap();
+        let mut expected = json!({"volcano.sh/card.name": "A|B"});
+        for (key, value) in results {
+            expected[key] = json!(value);
+        }
+        assert_eq!(pod["metadata"]["annotations"], expected);
     }
 
     /// The affinity of a pod that has `affinity` and is pinned.

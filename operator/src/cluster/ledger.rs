@@ -83,6 +83,7 @@ impl Cluster {
             }
         }
         self.pods[id.index()] = Some(pod);
+        self.enter_gpus(id);
         self.join_workloads(id);
     }
 
@@ -111,6 +112,7 @@ impl Cluster {
             self.nodes[node.index()].undecided.remove(&id);
         }
         self.pods[id.index()] = Some(pod);
+        self.leave_gpus(id);
     }
 
     /// Changes a pod, with all that it holds counted anew.

@@ -9,6 +9,7 @@ mod cards;
 pub mod constraints;
 mod deadlines;
 pub mod gpu_nodes;
+pub mod gpus;
 pub mod inqueue;
 mod ledger;
 pub mod names;
@@ -135,6 +136,8 @@ pub struct Changes {
     pub cards: BTreeSet<CardId>,
     /// Cards whose use has changed.
     pub card_usage: BTreeSet<CardId>,
+    /// Bound pods whose mGPU cards nobody has written on them, by uid.
+    pub unplaced_gpu_pods: Vec<Arc<str>>,
     /// Admitted pods whose condition still says that they wait, by uid.
     pub shown_as_waiting: Vec<Arc<str>>,
     /// Queues that say or hold something else than before.
@@ -158,6 +161,8 @@ pub struct Cluster {
     /// Node by node, each change that may make room, oldest first.
     node_changes: Vec<NodeId>,
     node_changes_before: u64,
+    /// Nodes that share cards through mGPU, by name.
+    mgpu_nodes: Vec<NodeId>,
     /// Where the search for a node goes on for pods that name no card.
     cursor: usize,
     cards: Vec<Card>,
@@ -199,6 +204,7 @@ impl Cluster {
             node_order: Vec::new(),
             node_changes: Vec::new(),
             node_changes_before: 0,
+            mgpu_nodes: Vec::new(),
             cursor: 0,
             cards: Vec::new(),
             gpu_nodes: GpuNodes::default(),

@@ -10,7 +10,8 @@ use super::amounts::{Amounts, Dimension, Totals};
 use super::constraints::Taint;
 use super::names::{CardId, Names, ResourceId};
 use super::pod::PodId;
-use crate::discovery::{self, Discovery};
+use crate::discovery::{self, Discovery, MgpuCards};
+use crate::policies::mgpu::CardUse;
 
 /// A node's place in the cluster's table of nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,6 +60,8 @@ pub struct Offer {
     pub allocatable: Amounts,
     /// The cards, by name.
     pub cards: Vec<NodeCard>,
+    /// The cards that it shares through mGPU.
+    pub mgpu: Option<MgpuCards>,
     /// What keeps cards from being counted, or is odd about them.
     pub problems: Vec<discovery::Problem>,
 }
@@ -67,7 +70,9 @@ impl Offer {
     /// Reads what a node says of itself.
     pub fn read(node: &crds::node::Node<Box<str>>, names: &mut Names, pool: &mut super::TextPool) -> Self {
         let labels = &node.metadata.labels;
-        let Discovery { cards, problems } = discovery::discover(labels, &node.status.allocatable);
+        let Discovery { cards, mut problems } = discovery::discover(labels, &node.status.allocatable);
+        let (mgpu, mgpu_problems) = MgpuCards::discover(labels, &node.metadata.annotations, &node.status.allocatable);
+        problems.extend(mgpu_problems);
         let cards = cards
             .into_iter()
             .map(|found| NodeCard {
@@ -85,6 +90,7 @@ impl Offer {
             taints: read_taints(node, pool),
             allocatable: read_allocatable(&node.status.allocatable, names),
             cards,
+            mgpu,
             problems,
         }
     }
@@ -122,6 +128,10 @@ pub struct Node {
     pub pods: usize,
     /// What those of them without GPU hold of each resource that is limited for them.
     pub(super) held_without_gpu: Vec<i128>,
+    /// What those hold of each card that it shares through mGPU, by index.
+    pub gpus: Vec<CardUse>,
+    /// Those of them that ask for mGPU.
+    pub(super) gpu_pods: BTreeSet<PodId>,
     /// Its pods that count for whichever of their cards it has: nobody wrote on them which.
     pub(super) undecided: BTreeSet<PodId>,
     pub(super) epoch: u64,
@@ -135,6 +145,8 @@ impl Node {
             used: Totals::default(),
             pods: 0,
             held_without_gpu: Vec::new(),
+            gpus: Vec::new(),
+            gpu_pods: BTreeSet::new(),
             undecided: BTreeSet::new(),
             epoch: 0,
         }

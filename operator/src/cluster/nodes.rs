@@ -46,6 +46,7 @@ impl Cluster {
         self.refresh_gpu_node(id);
         self.note_node_change(id);
         self.cards_changed(id, before.as_ref(), now);
+        self.mgpu_changed(id, before.as_ref().and_then(|offer| offer.mgpu.as_ref()));
     }
 
     /// Forgets what a node said; what its pods hold of their queues stays until they go.
@@ -68,8 +69,9 @@ impl Cluster {
             .push((Arc::clone(&self.node(id).name), offer.uid.clone()));
         self.refresh_gpu_node(id);
         self.changes.nodes.remove(&id);
-        self.changes.node_usage.remove(&id);
         self.cards_changed(id, Some(&offer), now);
+        self.mgpu_changed(id, offer.mgpu.as_ref());
+        self.changes.node_usage.remove(&id);
         self.forget_empty_node(id);
     }
 

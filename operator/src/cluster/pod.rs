@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use crds::card::CardAlternatives;
-use crds::keys::{ADMITTED_CONDITION, CARD_ASSIGNED, CARD_NAME, GATE, GROUP_NAME, QUEUE_NAME, SCORING_STRATEGY};
+use crds::keys::{
+    ADMITTED_CONDITION, CARD_ASSIGNED, CARD_NAME, GATE, GROUP_NAME, MGPU_INDEX_PREFIX, QUEUE_NAME, SCORING_STRATEGY,
+};
 use crds::managed::{is_managed, is_under_cross_quota};
+use crds::mgpu::MgpuRequest;
 use crds::pod::{PodCondition, PodSpec, PodStatus};
 use crds::pod_request::pod_request;
 use crds::scoring_strategy::ScoringStrategy;
@@ -12,6 +15,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::amounts::{Amounts, Dimension};
 use super::constraints::NodeConstraints;
+use super::gpus::CardLists;
 use super::names::{CardId, Names, ResourceId};
 use super::node::NodeId;
 use super::queue::QueueId;
@@ -113,6 +117,8 @@ pub struct Pod {
     pub group: Option<WorkloadId>,
     /// The Job that made it, where that Job asks for its cards in advance.
     pub job: Option<WorkloadId>,
+    /// The mGPU cards written on it.
+    pub gpus: Option<CardLists>,
     /// The controller that will replace it.
     pub controller: Option<Controller>,
     /// How often its controller's pods had come back unplaced when it came.
@@ -172,6 +178,7 @@ pub(super) struct Reading {
     pub task: Task,
     pub constraints: NodeConstraints,
     pub assigned: Option<CardId>,
+    pub gpus: Option<CardLists>,
     pub managed: bool,
     /// Whether it is managed for `CrossQuota` alone, so that no queue is charged.
     pub in_no_queue: bool,
@@ -212,6 +219,21 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
         }
         Err(error) => unreadable = unreadable.or(Some(error.to_string().into())),
     }
+    let mgpu = match MgpuRequest::read(pod) {
+        Ok(mgpu) => mgpu.map(Arc::new),
+        Err(error) => {
+            unreadable = unreadable.or_else(|| Some(format!("mGPU: {error}").into()));
+            None
+        }
+    };
+    let gpus = mgpu.as_ref().map(|mgpu| {
+        let result = |container: &str| {
+            annotations
+                .get(&format!("{MGPU_INDEX_PREFIX}{container}"))
+                .map(Into::into)
+        };
+        mgpu.containers.iter().map(|(container, _)| result(container)).collect()
+    });
     request.retain(|(dimension, _)| *dimension != Dimension::Resource(ResourceId::PODS));
     request.push((Dimension::Resource(ResourceId::PODS), 1));
 
@@ -228,6 +250,7 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
     Reading {
         assigned: annotations.get(CARD_ASSIGNED).map(|name| names.card(name)),
         shown_as_waiting: waits.is_some(),
+        gpus,
         told: waits.and_then(|condition| Reason::from_word(condition.reason.as_deref()?)),
         queue_annotation: annotations
             .get(QUEUE_NAME)
@@ -248,6 +271,7 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
         task: Task {
             request: Arc::new(request.into_iter().collect::<Amounts>()),
             cards: cards.into(),
+            mgpu,
             unreadable,
         },
         managed,

@@ -7,6 +7,7 @@ use crds::keys::GATE;
 use crds::pod::PodSpec;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
+use super::gpus::CardLists;
 use super::names::CardId;
 use super::node::NodeId;
 use super::pod::{self, Gates, Pod, PodId, Reading, Stage, Waits};
@@ -70,16 +71,13 @@ impl Cluster {
         let job = reading.controller.as_ref().filter(|_| reading.managed);
         let job = job.and_then(|controller| self.workload_ids.get(&controller.0).copied());
         let old = known.and_then(|id| self.pod(id));
-        let deleted = pod
-            .metadata
-            .deletion_timestamp
-            .as_deref()
-            .and_then(|time| time.parse::<Timestamp>().ok());
+        let deleted = read_time(pod.metadata.deletion_timestamp.as_deref());
         let stage = stage(&reading, &pod.spec, bound_to, deleted.is_some(), old, now);
         let under_way = old.filter(|_| matches!(stage, Stage::Admitting { .. }));
         let returned = self.return_of(reading.controller.as_ref(), now);
         let mut new = Pod {
-            created: parse_time(pod.metadata.creation_timestamp.as_deref(), now),
+            // Without a readable time of creation, a pod is as young as can be.
+            created: read_time(pod.metadata.creation_timestamp.as_deref()).unwrap_or(now),
             seen: old.map_or(now, |old| old.seen),
             namespace,
             name: name.into(),
@@ -95,6 +93,7 @@ impl Cluster {
             assigned: reading.assigned.or_else(|| under_way?.assigned),
             group,
             job,
+            gpus: under_way.map_or(reading.gpus.clone(), |under_way| under_way.gpus.clone()),
             controller: reading.controller.clone(),
             returns: old.map_or_else(|| returned.map_or(0, |returned| returned.times), |old| old.returns),
             has_annotations: !pod.metadata.annotations.is_empty(),
@@ -106,6 +105,7 @@ impl Cluster {
             task: reading.task.clone(),
         };
         new.charge = self.charge_for(&new, now);
+        let old_stage = old.map(|old| old.stage);
         let news = new.shown_as_waiting && !old.is_some_and(|old| old.shown_as_waiting && old.stage == stage);
         if news && queue.is_some() && matches!(stage, Stage::Unbound { .. } | Stage::Bound) {
             self.changes.shown_as_waiting.push(Arc::clone(&new.uid));
@@ -113,9 +113,14 @@ impl Cluster {
         if let (Stage::Waiting | Stage::Admitting { .. }, Some(queue)) = (stage, queue) {
             new.waits = Some(self.waits(&new, queue, reading, pod.spec.priority.unwrap_or(0), now));
         }
+        let bound_now = new.stage == Stage::Bound && old_stage != Some(Stage::Bound);
+        let uid = Arc::clone(&new.uid);
         match known {
             Some(id) => self.replace_pod(id, new),
             None => self.add_pod(new),
+        }
+        if bound_now && let Some(id) = self.pod_with_uid(&uid) {
+            self.note_unplaced(id);
         }
     }
 
@@ -182,8 +187,8 @@ impl Cluster {
             _ => false,
         };
         let same = same_waits
-            && (old.has_annotations, old.shown_as_waiting, &old.controller)
-                == (pod.has_annotations, pod.shown_as_waiting, &pod.controller)
+            && (old.has_annotations, old.shown_as_waiting, &old.controller, &old.gpus)
+                == (pod.has_annotations, pod.shown_as_waiting, &pod.controller, &pod.gpus)
             && (
                 old.queue,
                 &old.task,
@@ -304,6 +309,14 @@ impl Cluster {
         });
     }
 
+    /// Lets a waiting pod in with these mGPU cards of the node that it is pinned to.
+    pub fn admit_to_cards(&mut self, id: PodId, node: NodeId, gpus: CardLists, card: Option<CardId>, now: Timestamp) {
+        if let Some(pod) = self.pods[id.index()].as_mut() {
+            pod.gpus = Some(gpus);
+        }
+        self.admit(id, card, Some(node), now);
+    }
+
     /// The API server has confirmed an admission.
     pub fn confirm(&mut self, uid: &str) {
         let Some(pod) = self.pod_ids.get(uid).and_then(|id| self.pods[id.index()].as_mut()) else {
@@ -395,6 +408,7 @@ impl Cluster {
                 Stage::Waiting
             };
             pod.assigned = None;
+            pod.gpus = None;
             pod.charge = None;
             pod.room = None;
             if let Some(waits) = &mut pod.waits {
@@ -438,9 +452,8 @@ pub struct Bookmark {
     node_changes: u64,
 }
 
-/// An object without a readable time of creation is as young as can be.
-fn parse_time(text: Option<&str>, now: Timestamp) -> Timestamp {
-    text.and_then(|text| text.parse().ok()).unwrap_or(now)
+fn read_time(text: Option<&str>) -> Option<Timestamp> {
+    text?.parse().ok()
 }
 
 fn stage(

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use crds::mgpu::MgpuRequest;
 use crds::scoring_strategy::ScoringStrategy;
 use k8s_openapi::jiff::Timestamp;
 
@@ -40,6 +41,8 @@ pub struct Task {
     pub request: Arc<Amounts>,
     /// The cards it names, most preferred first; none where it names none.
     pub cards: Arc<[CardId]>,
+    /// The shares of cards that its containers ask for; none where they ask for none.
+    pub mgpu: Option<Arc<MgpuRequest>>,
     /// Why the request can't be read, where it can't: then nothing lets the pod in.
     pub unreadable: Option<Box<str>>,
 }

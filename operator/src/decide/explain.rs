@@ -4,7 +4,7 @@ mod workload;
 
 use crds::keys::{CARD_NAME, CARD_QUOTA, QUEUE_NAMESPACES};
 
-use super::{cross_quota, fit};
+use super::{cross_quota, fit, mgpu};
 use crate::cluster::Cluster;
 use crate::cluster::amounts::Dimension;
 use crate::cluster::names::{CardId, ResourceId};
@@ -46,6 +46,7 @@ fn explain_pod(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
             cross_quota::explain(cluster, shape),
             no_node(cluster, shape, Reason::NoNodeFits)
         ),
+        Reason::InsufficientMgpu | Reason::NoMgpuNode => no_cards(cluster, shape, reason),
         Reason::PodGroupNotFound | Reason::PodGroupInvalid | Reason::PodGroupIncomplete => shape
             .group
             .map_or_else(String::new, |group| explain_workload(cluster, group, reason)),
@@ -204,6 +205,46 @@ fn no_node(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
         "no node can take the pod now"
     };
     format!("{lead}: {}", parts.join("; "))
+}
+
+fn no_cards(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
+    let Some(request) = &shape.task.mgpu else {
+        return String::new();
+    };
+    let census = mgpu::census(cluster, shape, request);
+    let policy = format!(
+        "with another compute policy than {}",
+        request.policy.unwrap_or_default()
+    );
+    let parts = [
+        (census.cards_in_use, "whose cards have no room for its containers"),
+        (census.lack_room, "without enough room"),
+        (census.other_policy, &policy),
+        (census.too_few_cards, "with fewer cards than a container asks for"),
+        (census.no_device_ids, "without device ids"),
+        (
+            census.excluded,
+            "excluded by the pod's node selector, affinity or tolerations",
+        ),
+        (census.unusable, "not ready or cordoned"),
+    ];
+    let parts: Vec<_> = parts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, text)| format!("{count} {text}"))
+        .collect();
+    let lead = if reason == Reason::NoMgpuNode {
+        "no mGPU node would take the pod, whatever is free on it"
+    } else {
+        "no mGPU node can take the pod now"
+    };
+    let nodes = if census.nodes == 1 { "mGPU node" } else { "mGPU nodes" };
+    let parts = if parts.is_empty() {
+        "none".to_owned()
+    } else {
+        parts.join(", ")
+    };
+    format!("{lead}: {} {nodes}: {parts}", census.nodes)
 }
 
 fn names(cluster: &Cluster, cards: impl Iterator<Item = CardId>) -> Vec<String> {

@@ -34,8 +34,11 @@ enum Among {
 }
 
 /// What one node says to a pod.
-enum Answer {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// Let it come.
     Takes,
+    /// Too little of something is free.
     LacksRoom,
     /// Cordoned or not ready.
     Unusable,
@@ -77,7 +80,7 @@ impl Search {
     }
 
     fn earlier(&self, card: Option<CardId>) -> Option<Refused> {
-        let bit = card.map_or(1, card_bit);
+        let bit = search_bit(card);
         self.earlier.filter(|earlier| bit != 0 && earlier.searched & bit != 0)
     }
 
@@ -88,7 +91,7 @@ impl Search {
             self.excluded |= earlier.reason == Reason::NodesExcluded;
             self.over_quota |= earlier.reason == Reason::CrossQuotaExceeded;
         }
-        self.searched |= card.map_or(1, card_bit);
+        self.searched |= search_bit(card);
         if let Some(changed) = self.changed(cluster, card) {
             return changed.into_iter().find(|node| self.ask(cluster, shape, card, *node));
         }
@@ -168,15 +171,17 @@ pub(super) fn may_run_on(cluster: &Cluster, shape: &Shape, card: Option<CardId>,
     )
 }
 
-/// A bit for a card, where there is one: with more than 64 cards some are searched for anew every time.
-fn card_bit(card: CardId) -> u64 {
-    u32::try_from(card.index())
-        .ok()
-        .and_then(|index| 1_u64.checked_shl(index))
-        .unwrap_or(0)
+/// A bit for a search with a card or without, where there is one: with more than 64 cards some are searched for anew every
+/// time.
+pub(super) fn search_bit(card: Option<CardId>) -> u64 {
+    card.map_or(1, |card| {
+        let index = u32::try_from(card.index()).ok();
+        index.and_then(|index| 1_u64.checked_shl(index)).unwrap_or(0)
+    })
 }
 
-fn ask(cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: &Node) -> Answer {
+/// What a node says to a pod, as the scheduler would see it.
+pub(super) fn ask(cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: &Node) -> Answer {
     let Some(offer) = &node.offer else {
         return Answer::Unrelated;
     };

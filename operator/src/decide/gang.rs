@@ -11,7 +11,7 @@ use crds::configuration::AdmitOn;
 use k8s_openapi::jiff::Timestamp;
 
 use super::verdict::{self, refusal};
-use super::{Admission, Grant, admission, cross_quota, enqueue, fit, narrow};
+use super::{Admission, Grant, admission, cross_quota, enqueue, fit, hold, mgpu, narrow};
 use crate::cluster::amounts::Dimension;
 use crate::cluster::names::CardId;
 use crate::cluster::node::NodeId;
@@ -169,8 +169,8 @@ impl Gang<'_> {
 
     fn admit(&mut self, pod: PodId, grant: Grant) {
         self.admitted
-            .extend(admission(self.cluster, pod, grant).map(|admission| (pod, admission)));
-        self.cluster.admit(pod, grant.card, grant.node, self.now);
+            .extend(admission(self.cluster, pod, &grant).map(|admission| (pod, admission)));
+        hold(self.cluster, pod, grant, self.now);
     }
 
     /// Takes back all but the first so many.
@@ -269,6 +269,16 @@ impl Gang<'_> {
                     .position(|known| *known == card)
                     .unwrap_or(preference)
             });
+            if let Some(request) = mgpu::request(cluster, shape) {
+                // What is in use of the cards tells these nodes apart, so each is one of its own.
+                let places = cluster.mgpu_nodes().iter().enumerate();
+                let after = places.filter(|(place, _)| least.is_none_or(|least| (preference, *place) >= least));
+                options.extend(after.filter_map(|(place, node)| {
+                    let grant = mgpu::grant_on(cluster, shape, request, card, *node)?;
+                    Some(((preference, place), grant))
+                }));
+                continue;
+            }
             if on_quota {
                 let selectable = card.is_none_or(|card| narrow::labels_of(cluster, shape, card).is_some());
                 options.extend(selectable.then_some(((preference, 0), Grant::of(card, None))));

@@ -10,6 +10,7 @@ mod explain;
 pub mod extender;
 mod fit;
 mod gang;
+mod mgpu;
 mod narrow;
 mod verdict;
 
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::cluster::constraints::NodeAffinity;
+use crate::cluster::gpus::CardLists;
 use crate::cluster::names::CardId;
 use crate::cluster::node::NodeId;
 use crate::cluster::pod::PodId;
@@ -51,6 +53,8 @@ pub struct Admission {
     pub pin: Option<Pin>,
     /// Where it may go to no GPU node: what its affinity says already, to which that is added.
     pub off_gpu_nodes: Option<NodeAffinity>,
+    /// The results of mGPU scheduling, as annotations: keys and values.
+    pub mgpu_results: Vec<(String, String)>,
     /// Whether it has annotations.
     pub has_annotations: bool,
     /// Whether it was told that it waits.
@@ -164,7 +168,7 @@ pub fn decide(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Round {
 }
 
 /// What a pod gets when it is let in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Grant {
     card: Option<CardId>,
     node: Option<NodeId>,
@@ -172,6 +176,8 @@ struct Grant {
     pinned: bool,
     /// Whether the pod may go to no GPU node.
     off_gpu_nodes: bool,
+    /// The mGPU cards of its containers there.
+    gpus: Option<CardLists>,
 }
 
 impl Grant {
@@ -182,7 +188,16 @@ impl Grant {
             node,
             pinned: false,
             off_gpu_nodes: false,
+            gpus: None,
         }
+    }
+}
+
+/// Counts a waiting pod as let in.
+fn hold(cluster: &mut Cluster, pod: PodId, grant: Grant, now: Timestamp) {
+    match (grant.node, grant.gpus) {
+        (Some(node), Some(gpus)) => cluster.admit_to_cards(pod, node, gpus, grant.card, now),
+        (node, _) => cluster.admit(pod, grant.card, node, now),
     }
 }
 
@@ -208,8 +223,8 @@ fn let_in(cluster: &mut Cluster, shape: &Arc<Shape>, now: Timestamp) -> Vec<Admi
     let judged = judged.map_err(|reason| verdict::refusal(cluster, shape, reason));
     match (judged.and_then(|()| verdict::judge(cluster, shape, earlier)), first) {
         (Ok(grant), Some(pod)) => {
-            let admission = admission(cluster, pod, grant);
-            cluster.admit(pod, grant.card, grant.node, now);
+            let admission = admission(cluster, pod, &grant);
+            hold(cluster, pod, grant, now);
             admission.into_iter().collect()
         }
         (Ok(_), None) => Vec::new(),
@@ -221,7 +236,7 @@ fn let_in(cluster: &mut Cluster, shape: &Arc<Shape>, now: Timestamp) -> Vec<Admi
 }
 
 /// What is written on a pod that is let in.
-fn admission(cluster: &Cluster, id: PodId, grant: Grant) -> Option<Admission> {
+fn admission(cluster: &Cluster, id: PodId, grant: &Grant) -> Option<Admission> {
     let pod = cluster.pod(id)?;
     let shape = &pod.waits.as_ref()?.shape;
     let labels = grant.card.and_then(|card| match grant.node {
@@ -242,6 +257,7 @@ fn admission(cluster: &Cluster, id: PodId, grant: Grant) -> Option<Admission> {
         has_node_selector: !shape.constraints.node_selector.is_empty(),
         pin,
         off_gpu_nodes: grant.off_gpu_nodes.then(|| shape.constraints.affinity.clone()),
+        mgpu_results: mgpu::annotations(shape, grant.gpus.as_ref()),
         has_annotations: pod.has_annotations,
         was_told: pod.told.is_some(),
     })

@@ -1,8 +1,9 @@
 //! Whether a pod of a shape may be let in, and if not, what it would take to look again.
 
 use crds::configuration::AdmitOn;
+use crds::mgpu::MgpuRequest;
 
-use super::{Grant, cross_quota, fit, narrow};
+use super::{Grant, cross_quota, fit, mgpu, narrow};
 use crate::cluster::Cluster;
 use crate::cluster::names::CardId;
 use crate::cluster::queue::{Queue, QueueId};
@@ -28,6 +29,11 @@ pub(super) fn judge(cluster: &mut Cluster, shape: &Shape, earlier: Option<Refuse
         return Ok(Grant::of(None, None));
     }
     let cards = cards_with_quota(cluster, shape).map_err(|reason| refusal(cluster, shape, reason))?;
+    let earlier = earlier.filter(|earlier| earlier.cluster_version == cluster.version());
+    if let Some(request) = mgpu::request(cluster, shape) {
+        // The cards that a pod gets must be known, so it needs its node now, whatever `admitOn` says.
+        return place_on_cards(cluster, shape, request, cards, earlier);
+    }
     let on_quota = cluster.configuration().cardgate.admit_on == AdmitOn::Quota;
     let selectable = |cluster: &Cluster, card: Option<CardId>| {
         card.is_none_or(|card| narrow::labels_of(cluster, shape, card).is_some())
@@ -39,7 +45,7 @@ pub(super) fn judge(cluster: &mut Cluster, shape: &Shape, earlier: Option<Refuse
             .ok_or_else(|| refusal(cluster, shape, Reason::NodesExcluded));
     }
 
-    let mut search = fit::Search::new(earlier.filter(|earlier| earlier.cluster_version == cluster.version()));
+    let mut search = fit::Search::new(earlier);
     for card in &cards {
         let grant = if governed {
             cross_quota::find(cluster, shape, *card, &mut search)
@@ -58,6 +64,26 @@ pub(super) fn judge(cluster: &mut Cluster, shape: &Shape, earlier: Option<Refuse
                 off_gpu_nodes: true,
                 ..Grant::of(card, None)
             });
+        }
+    }
+    Err(Refused {
+        searched: search.searched(),
+        ..refusal(cluster, shape, search.reason())
+    })
+}
+
+/// The best node and cards for an mGPU pod, for the first card name that has any.
+fn place_on_cards(
+    cluster: &Cluster,
+    shape: &Shape,
+    request: &MgpuRequest,
+    cards: Vec<Option<CardId>>,
+    earlier: Option<Refused>,
+) -> Result<Grant, Refused> {
+    let mut search = mgpu::Search::new(earlier);
+    for card in cards {
+        if let Some(grant) = search.find(cluster, shape, request, card) {
+            return Ok(grant);
         }
     }
     Err(Refused {
@@ -135,7 +161,7 @@ pub(super) fn refusal_in(cluster: &Cluster, queue: QueueId, workload: Option<Wor
         nodes_matter: matches!(
             reason,
             Reason::NoNodeFits | Reason::NodesExcluded | Reason::CrossQuotaExceeded
-        ),
+        ) || reason.is_about_mgpu(),
         searched: 0,
     }
 }

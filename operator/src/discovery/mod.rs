@@ -4,6 +4,7 @@
 
 mod allocatable;
 mod counts;
+mod mgpu;
 mod problem;
 mod product;
 #[cfg(test)]
@@ -13,6 +14,7 @@ use crds::card_type::CardKind;
 use crds::lean::TextMap;
 
 use allocatable::Allocatable;
+pub use mgpu::MgpuCards;
 pub use problem::{Problem, Severity};
 
 /// What the labels with a card's product end in.

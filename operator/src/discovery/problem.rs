@@ -1,5 +1,7 @@
 //! What discovery has to say about a node: why a card is not published, or what does not agree.
 
+use crds::keys::{MGPU_CORE, MGPU_DEVICE_IDS, MGPU_POLICY, MGPU_SCHEDULE};
+use crds::mgpu::{CARD_CORE, ComputePolicyError};
 use thiserror::Error;
 
 /// How much a problem matters.
@@ -146,6 +148,32 @@ pub enum Problem {
         /// The quantity, as written.
         quantity: String,
     },
+    /// A node that shares its cards through mGPU has none.
+    #[error(
+        "label {}={}, but the node allocates {core} {MGPU_CORE}, less than the {CARD_CORE} of one card: check that the mGPU \
+         device plugin runs on the node",
+        MGPU_SCHEDULE.0, MGPU_SCHEDULE.1
+    )]
+    NoMgpuCards {
+        /// The compute that the node allocates.
+        core: i64,
+    },
+    /// A compute policy that is none.
+    #[error("label {MGPU_POLICY}: {}: no mGPU pod can match it", ComputePolicyError(policy.clone()))]
+    UnknownComputePolicy {
+        /// The label's value.
+        policy: String,
+    },
+    /// Device ids that do not name every card.
+    #[error(
+        "annotation {MGPU_DEVICE_IDS}: {ids:?} must name {cards} different device ids, one for each card, separated by commas"
+    )]
+    DeviceIds {
+        /// The annotation.
+        ids: String,
+        /// How many cards the node has.
+        cards: i64,
+    },
     /// The labels count something else than the node allocates.
     #[error("label {labels}, but the node allocates {allocatable} {resource}: {allocatable} are published")]
     CountMismatch {
@@ -173,6 +201,9 @@ impl Problem {
             Self::EmptyProduct { .. } => "EmptyProduct",
             Self::UnlabelledResource { .. } => "UnlabelledResource",
             Self::UnreadableQuantity { .. } => "UnreadableQuantity",
+            Self::NoMgpuCards { .. } => "NoMGPUCards",
+            Self::UnknownComputePolicy { .. } => "UnknownComputePolicy",
+            Self::DeviceIds { .. } => "DeviceIdsIncomplete",
             Self::CountMismatch { .. } => "CountMismatch",
         }
     }
@@ -180,7 +211,7 @@ impl Problem {
     /// How much it matters.
     pub fn severity(&self) -> Severity {
         match self {
-            Self::CountMismatch { .. } => Severity::Note,
+            Self::CountMismatch { .. } | Self::UnknownComputePolicy { .. } | Self::DeviceIds { .. } => Severity::Note,
             _ => Severity::Unpublished,
         }
     }

@@ -3,18 +3,15 @@
 use std::collections::BTreeMap;
 
 use crds::card_type::CardKind;
-use crds::keys::{NVIDIA_GPU, NVIDIA_MIG_PREFIX, NVIDIA_MPS};
+use crds::keys::{MGPU_CORE, NVIDIA_GPU, NVIDIA_MIG_PREFIX, NVIDIA_MPS};
 use crds::lean::TextMap;
 
 use super::allocatable::{Allocatable, is_share};
-use super::{COUNT, Card, Discovery, MEMORY, PRODUCT, Problem, REPLICAS, counts, positive_integer};
+use super::{COUNT, Card, Discovery, MEMORY, PRODUCT, Problem, REPLICAS, counts, mgpu, positive_integer};
 
 /// Resources that share their prefix with cards and are none: network interfaces that are passed through to pods. They are
 /// never taken for cards, and still make a guess by prefix ambiguous.
 const NOT_CARDS: [&str; 1] = ["nvidia.com/hostdev"];
-
-/// Node label and value by which a node shares all its cards through mGPU, so that no whole cards are to be expected.
-const MGPU_NODE: (&str, &str) = ("vke.node.gpu.schedule", "mgpu");
 
 /// The last part of the resource names by which device plugins of most vendors count whole cards.
 const CARD_RESOURCE_TYPE: &str = "gpu";
@@ -161,7 +158,7 @@ impl<'a> Product<'a> {
         } else {
             Vec::new()
         };
-        let needs_no_whole_card = !shares.is_empty() || labels.get(MGPU_NODE.0) == Some(MGPU_NODE.1);
+        let needs_no_whole_card = !shares.is_empty() || mgpu::is_shared(labels);
         found.problems.extend(self.problem_of(whole, needs_no_whole_card));
         if !self.has_required_labels(labels, found) {
             return;
@@ -178,6 +175,13 @@ impl<'a> Product<'a> {
             found
                 .problems
                 .extend(counts::of_whole_cards(self.stem, (resource, count), &shares, labels));
+        }
+        if self.stem == NVIDIA_GPU
+            && mgpu::is_shared(labels)
+            && let Some(core) = allocatable.get(MGPU_CORE).filter(|(_, core)| *core > 0)
+        {
+            let name = format!("{}/mgpu", self.name);
+            self.publish(name, CardKind::Mgpu, core, &[PRODUCT], labels, found);
         }
         for share in shares {
             if share.0 == NVIDIA_MPS {

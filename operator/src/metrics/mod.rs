@@ -1,5 +1,6 @@
-//! Everything that Cardgate's operator measures, in one place. Labels are enums, queues and cards, never pods.
+//! Everything that Cardgate's operator measures, in one place. Labels are enums, queues, nodes and cards, never pods.
 
+mod gpus;
 mod labels;
 mod queues;
 #[cfg(test)]
@@ -20,6 +21,8 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::policies::Reason;
+pub use gpus::GpuFigures;
+use gpus::Gpus;
 pub use labels::{Certificate, Decision, Verb, Write};
 use labels::{CertificateLabels, Code, DecisionLabels, ErrorLabels, WriteLabels};
 use queues::Queues;
@@ -38,6 +41,7 @@ pub struct Metrics {
     decisions: Family<DecisionLabels, Counter>,
     admission_duration: Histogram,
     queues: Arc<ArcSwap<Vec<QueueFigures>>>,
+    gpus: Gpus,
     api_errors: Family<ErrorLabels, Counter>,
     api_writes: Family<WriteLabels, Counter>,
     config_generation: Gauge,
@@ -53,6 +57,7 @@ impl Default for Metrics {
             decisions: Family::default(),
             admission_duration: Histogram::new(ADMISSION_BUCKETS),
             queues: Arc::default(),
+            gpus: Gpus::default(),
             api_errors: Family::default(),
             api_writes: Family::default(),
             config_generation: Gauge::default(),
@@ -74,6 +79,7 @@ impl Default for Metrics {
 impl Metrics {
     fn registered(mut self) -> Self {
         self.registry.register_collector(Box::new(Queues(self.queues.clone())));
+        self.registry.register_collector(Box::new(self.gpus.clone()));
         let own = self.registry.sub_registry_with_prefix("cardgate");
         own.register(
             "decisions",
@@ -142,6 +148,11 @@ impl Metrics {
     /// The queues as they are now. What is not among them is no longer shown.
     pub fn show_queues(&self, queues: Vec<QueueFigures>) {
         self.queues.store(Arc::new(queues));
+    }
+
+    /// The cards that a node shares through mGPU as they are now; none where it does not, or is gone.
+    pub fn show_gpus(&self, node: &Arc<str>, cards: Vec<GpuFigures>) {
+        self.gpus.show(node, cards);
     }
 
     /// A write is sent.

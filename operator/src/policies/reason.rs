@@ -33,11 +33,15 @@ pub enum Reason {
     NodesExcluded,
     /// GPU nodes could take the pod, but for their quotas for pods without GPU.
     CrossQuotaExceeded,
+    /// No mGPU node has room on its cards now.
+    InsufficientMgpu,
+    /// No mGPU node would do, whatever is free on it: policies, numbers of cards, or the pod's own selectors.
+    NoMgpuNode,
 }
 
 impl Reason {
     /// All reasons, for metrics that show each from the start.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::GetTaskRequestResourceFailed,
         Self::EmptyQueueCapability,
         Self::InsufficientCpuQuota,
@@ -53,11 +57,18 @@ impl Reason {
         Self::NoNodeFits,
         Self::NodesExcluded,
         Self::CrossQuotaExceeded,
+        Self::InsufficientMgpu,
+        Self::NoMgpuNode,
     ];
 
     /// The reason with this word.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.as_str() == word)
+    }
+
+    /// Whether it is what mGPU nodes say.
+    pub fn is_about_mgpu(self) -> bool {
+        matches!(self, Self::InsufficientMgpu | Self::NoMgpuNode)
     }
 
     /// The word.
@@ -78,6 +89,8 @@ impl Reason {
             Self::NoNodeFits => "NoNodeFits",
             Self::NodesExcluded => "NodesExcluded",
             Self::CrossQuotaExceeded => "CrossQuotaExceeded",
+            Self::InsufficientMgpu => "InsufficientMGPU",
+            Self::NoMgpuNode => "NoMGPUNode",
         }
     }
 }

@@ -125,6 +125,7 @@ pub fn inventory(
         used: sum(cards.iter().map(|card| card.used)),
         free: sum(cards.iter().map(|card| card.free)),
         cards,
+        gpus: Vec::new(),
         problems: list_reasons(reasons),
         conditions,
     }

@@ -7,6 +7,7 @@ mod cross_quota;
 mod enqueue;
 mod gangs;
 mod idle;
+mod mgpu;
 mod model;
 mod ordering;
 mod pods;

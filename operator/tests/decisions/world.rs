@@ -22,6 +22,11 @@ pub const PRODUCT: &str = "nvidia.com/gpu.product";
 /// The resource of whole cards.
 pub const GPU: &str = "nvidia.com/gpu";
 
+/// Compute of cards that are shared through mGPU.
+pub const MGPU_CORE: &str = "vke.volcengine.com/mgpu-core";
+/// Memory of such cards, in MiB.
+pub const MGPU_MEMORY: &str = "vke.volcengine.com/mgpu-memory";
+
 /// The moment `seconds` after the beginning.
 pub fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(START + seconds).unwrap()
@@ -121,6 +126,15 @@ impl Object {
         self.push(["spec", "taints"], json!({"key": key, "effect": effect}))
     }
 
+    /// Cards that are shared through mGPU, each with so much memory in MiB.
+    #[must_use]
+    pub fn mgpu(self, cards: i64, memory: i64, policy: &str) -> Self {
+        self.label("vke.node.gpu.schedule", "mgpu")
+            .label("vke.volcengine.com/mgpu-compute-policy", policy)
+            .offers(MGPU_CORE, &(cards * 100).to_string())
+            .offers(MGPU_MEMORY, &(cards * memory).to_string())
+    }
+
     // Queues.
 
     #[must_use]
@@ -156,6 +170,30 @@ impl Object {
     pub fn requests(mut self, resource: &str, quantity: &str) -> Self {
         self.0["spec"]["containers"][0]["resources"]["requests"][resource] = quantity.into();
         self
+    }
+
+    /// A share for the pod's first container: compute, and memory where that is not 0.
+    #[must_use]
+    pub fn share(self, core: i64, memory: i64) -> Self {
+        let pod = self.requests(MGPU_CORE, &core.to_string());
+        if memory > 0 {
+            pod.requests(MGPU_MEMORY, &memory.to_string())
+        } else {
+            pod
+        }
+    }
+
+    /// A further container with a share.
+    #[must_use]
+    pub fn container(self, name: &str, core: i64, memory: i64) -> Self {
+        let mut requests = json!({MGPU_CORE: core.to_string()});
+        if memory > 0 {
+            requests[MGPU_MEMORY] = json!(memory.to_string());
+        }
+        self.push(
+            ["spec", "containers"],
+            json!({"name": name, "resources": {"requests": requests}}),
+        )
     }
 
     #[must_use]

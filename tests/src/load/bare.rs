@@ -126,6 +126,7 @@ fn admission(pod: &SeenPod) -> Admission {
         has_node_selector: false,
         pin: None,
         off_gpu_nodes: None,
+        mgpu_results: Vec::new(),
         has_annotations: true,
         was_told: false,
     }

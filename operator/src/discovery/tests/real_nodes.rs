@@ -135,7 +135,8 @@ fn vke_mgpu() {
         ("vke.volcengine.com/mgpu-memory", "652472"),
         ("nvidia.com/gpu", "0"),
     ];
-    assert_cards(&node(&labels, &shares), &[]);
+    let expected = ["Tesla-V100-SXM2-80GB/mgpu = vke.volcengine.com/mgpu-core x800 (MGPU)"];
+    assert_cards(&node(&labels, &shares), &expected);
     let whole = [("vke.volcengine.com/mgpu-core", "0"), ("nvidia.com/gpu", "8")];
     let expected = ["Tesla-V100-SXM2-80GB = nvidia.com/gpu x8 (Whole)"];
     assert_cards(&node(&labels[..4], &whole), &expected);

@@ -84,6 +84,7 @@ impl Case {
             cards: [].into(),
         };
         let task = Task {
+            mgpu: None,
             request: Arc::new(self.request.into_iter().collect::<Amounts>()),
             cards: self.cards.into(),
             unreadable: None,

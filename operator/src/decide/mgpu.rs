@@ -1,0 +1,265 @@
+//! The node and the cards of an mGPU pod (mGPU, **Filter** and **Allocate**).
+//!
+//! Nothing is reserved while nodes are looked at: every node is asked what it would give, and only the best one gives it.
+
+use std::collections::HashSet;
+
+use crds::configuration::{CardStrategy, Mgpu, ScheduleMode};
+use crds::keys::{MGPU_ASSUMED, MGPU_INDEX_PREFIX};
+use crds::mgpu::{ContainerRequest, MgpuRequest};
+
+use super::Grant;
+use super::fit::{self, Answer};
+use crate::cluster::Cluster;
+use crate::cluster::gpus::CardLists;
+use crate::cluster::names::CardId;
+use crate::cluster::node::{Node, NodeId};
+use crate::cluster::waiting::{Refused, Shape};
+use crate::discovery::MgpuCards;
+use crate::policies::Reason;
+use crate::policies::mgpu::{Allocation, CardUse, Cards, allocate};
+
+/// What one mGPU node says to a pod.
+enum Says {
+    /// These cards.
+    Takes(Allocation),
+    /// Its cards have no room for the containers now.
+    CardsInUse,
+    /// The same as a node with the same cards, which was asked before.
+    AskedBefore,
+    /// Its compute policy is not the pod's.
+    OtherPolicy,
+    /// A container asks for more cards than it has.
+    TooFewCards,
+    /// Cards are to be named by their device ids, and it does not say them.
+    NoDeviceIds,
+    /// It fails the pod's other needs.
+    Unfit(Answer),
+}
+
+/// A search for the best node that goes on where the last one of the same shape ended.
+pub(super) struct Search {
+    earlier: Option<Refused>,
+    searched: u64,
+    /// Whether some node would do, but for what is in use of it.
+    would_do: bool,
+}
+
+impl Search {
+    pub(super) fn new(earlier: Option<Refused>) -> Self {
+        let earlier = earlier.filter(|earlier| earlier.reason.is_about_mgpu());
+        Self {
+            earlier,
+            searched: 0,
+            would_do: false,
+        }
+    }
+
+    /// The node with the best score, and the cards there. Nodes of one score go by name.
+    pub(super) fn find(
+        &mut self,
+        cluster: &Cluster,
+        shape: &Shape,
+        request: &MgpuRequest,
+        card: Option<CardId>,
+    ) -> Option<Grant> {
+        let arguments = cluster.configuration().mgpu;
+        let bit = fit::search_bit(card);
+        self.searched |= bit;
+        let earlier = self.earlier.filter(|earlier| earlier.searched & bit != 0);
+        let changed = earlier.and_then(|earlier| {
+            self.would_do |= earlier.reason == Reason::InsufficientMgpu;
+            let mut changed = cluster.nodes_changed_since(earlier.node_changes)?.to_vec();
+            changed.sort_unstable_by_key(|node| &cluster.node(*node).name);
+            changed.dedup();
+            Some(changed)
+        });
+        let candidates = changed.as_deref().unwrap_or(cluster.mgpu_nodes());
+        let mut query = Query::new(shape, request, arguments);
+        let mut best: Option<(NodeId, Allocation)> = None;
+        for id in candidates {
+            let node = cluster.node(*id);
+            let Some(says) = query.ask(cluster, card, node) else {
+                continue;
+            };
+            match says {
+                Says::Takes(allocation) => {
+                    let better = best.as_ref().is_none_or(|(_, best)| match arguments.policy {
+                        CardStrategy::Binpack => allocation.score > best.score,
+                        CardStrategy::Spread => allocation.score < best.score,
+                    });
+                    if better {
+                        best = Some((*id, allocation));
+                    }
+                }
+                Says::CardsInUse | Says::Unfit(Answer::LacksRoom | Answer::Unusable) => self.would_do = true,
+                Says::AskedBefore | Says::OtherPolicy | Says::TooFewCards | Says::NoDeviceIds | Says::Unfit(_) => {}
+            }
+        }
+        let (node, allocation) = best?;
+        grant(cluster, card, node, &allocation)
+    }
+
+    /// The cards that were searched for, as bits.
+    pub(super) fn searched(&self) -> u64 {
+        self.searched
+    }
+
+    /// Why no node was found.
+    pub(super) fn reason(&self) -> Reason {
+        if self.would_do {
+            Reason::InsufficientMgpu
+        } else {
+            Reason::NoMgpuNode
+        }
+    }
+}
+
+/// The mGPU request of a pod that is to be placed on cards.
+pub(super) fn request<'s>(cluster: &Cluster, shape: &'s Shape) -> Option<&'s MgpuRequest> {
+    let request = shape.task.mgpu.as_deref();
+    request.filter(|_| cluster.configuration().mgpu.enable)
+}
+
+/// What a pod would get on one node, where that takes it.
+pub(super) fn grant_on(
+    cluster: &Cluster,
+    shape: &Shape,
+    request: &MgpuRequest,
+    card: Option<CardId>,
+    node: NodeId,
+) -> Option<Grant> {
+    let mut query = Query::new(shape, request, cluster.configuration().mgpu);
+    match query.ask(cluster, card, cluster.node(node))? {
+        Says::Takes(allocation) => grant(cluster, card, node, &allocation),
+        _ => None,
+    }
+}
+
+fn grant(cluster: &Cluster, card: Option<CardId>, node: NodeId, allocation: &Allocation) -> Option<Grant> {
+    let cards = cluster.node(node).offer.as_ref()?.mgpu.as_ref()?;
+    Some(Grant {
+        pinned: true,
+        gpus: Some(results(allocation, cards, cluster.configuration().mgpu)),
+        ..Grant::of(card, Some(node))
+    })
+}
+
+/// **Schedule Result**: what is written on a pod, keys and values.
+pub(super) fn annotations(shape: &Shape, gpus: Option<&CardLists>) -> Vec<(String, String)> {
+    let (Some(request), Some(gpus)) = (&shape.task.mgpu, gpus) else {
+        return Vec::new();
+    };
+    let lists = request.containers.iter().zip(gpus.iter());
+    let lists = lists.filter_map(|((container, _), list)| {
+        let list = list.as_deref()?;
+        Some((format!("{MGPU_INDEX_PREFIX}{container}"), list.to_owned()))
+    });
+    let assumed = (MGPU_ASSUMED.to_owned(), "true".to_owned());
+    std::iter::once(assumed).chain(lists).collect()
+}
+
+/// **Schedule Result**: the cards of each container, as they are written on the pod.
+fn results(allocation: &Allocation, cards: &MgpuCards, arguments: Mgpu) -> CardLists {
+    let name = |index: &u16| match arguments.schedule_mode {
+        ScheduleMode::Index => index.to_string(),
+        ScheduleMode::Id => cards.device_id(*index).unwrap_or_default().to_owned(),
+    };
+    let lists = allocation.cards.iter().map(|list| {
+        let names: Vec<_> = list.iter().map(name).collect();
+        Some(names.join(",").into())
+    });
+    lists.collect()
+}
+
+/// One pod's question to many nodes. Nodes whose cards are in use alike have the same answer, so it is worked out once.
+struct Query<'a> {
+    shape: &'a Shape,
+    request: &'a MgpuRequest,
+    containers: Vec<ContainerRequest>,
+    arguments: Mgpu,
+    asked: HashSet<(&'a [CardUse], i64)>,
+}
+
+impl<'a> Query<'a> {
+    fn new(shape: &'a Shape, request: &'a MgpuRequest, arguments: Mgpu) -> Self {
+        Self {
+            shape,
+            request,
+            containers: request.containers.iter().map(|(_, container)| *container).collect(),
+            arguments,
+            asked: HashSet::new(),
+        }
+    }
+
+    /// What a node says; none where it is no mGPU node, or has not the card.
+    fn ask(&mut self, cluster: &Cluster, card: Option<CardId>, node: &'a Node) -> Option<Says> {
+        let cards = node.offer.as_ref()?.mgpu.as_ref()?;
+        let answer = match fit::ask(cluster, self.shape, card, node) {
+            Answer::Unrelated => return None,
+            Answer::Excluded => return Some(Says::Unfit(Answer::Excluded)),
+            answer => answer,
+        };
+        let widest = self
+            .containers
+            .iter()
+            .map(|container| container.cards)
+            .max()
+            .unwrap_or(0);
+        if usize::try_from(widest).unwrap_or(usize::MAX) > cards.count {
+            return Some(Says::TooFewCards);
+        }
+        if !cards.policy.is_some_and(|policy| self.request.accepts(policy)) {
+            return Some(Says::OtherPolicy);
+        }
+        if self.arguments.schedule_mode == ScheduleMode::Id && cards.device_ids.is_none() {
+            return Some(Says::NoDeviceIds);
+        }
+        if answer != Answer::Takes {
+            return Some(Says::Unfit(answer));
+        }
+        if !self.asked.insert((&node.gpus, cards.memory)) {
+            return Some(Says::AskedBefore);
+        }
+        let cards = Cards {
+            used: &node.gpus,
+            memory: cards.memory,
+        };
+        let allocation = allocate(&self.containers, cards, self.arguments);
+        Some(allocation.map_or(Says::CardsInUse, Says::Takes))
+    }
+}
+
+/// How many mGPU nodes say what, for people.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Census {
+    pub nodes: usize,
+    pub cards_in_use: usize,
+    pub other_policy: usize,
+    pub too_few_cards: usize,
+    pub no_device_ids: usize,
+    pub lack_room: usize,
+    pub unusable: usize,
+    pub excluded: usize,
+}
+
+/// Asks every mGPU node. Only for messages: it looks at all of them.
+pub(super) fn census(cluster: &Cluster, shape: &Shape, request: &MgpuRequest) -> Census {
+    let mut census = Census::default();
+    let mut query = Query::new(shape, request, cluster.configuration().mgpu);
+    for node in cluster.mgpu_nodes().iter().map(|node| cluster.node(*node)) {
+        census.nodes += 1;
+        match query.ask(cluster, None, node) {
+            // Had one of them taken the pod, it would not wait.
+            Some(Says::Takes(_) | Says::CardsInUse | Says::AskedBefore) => census.cards_in_use += 1,
+            Some(Says::OtherPolicy) => census.other_policy += 1,
+            Some(Says::TooFewCards) => census.too_few_cards += 1,
+            Some(Says::NoDeviceIds) => census.no_device_ids += 1,
+            Some(Says::Unfit(Answer::LacksRoom)) => census.lack_room += 1,
+            Some(Says::Unfit(Answer::Unusable)) => census.unusable += 1,
+            Some(Says::Unfit(_)) => census.excluded += 1,
+            None => {}
+        }
+    }
+    census
+}
