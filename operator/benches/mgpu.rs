@@ -1,0 +1,126 @@
+//! What placing an mGPU pod costs: the cards of one node, and the best of many nodes. One core, without the API server.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a scene that can't be set is to end the benchmark"
+)]
+
+#[path = "../tests/decisions/world.rs"]
+#[expect(dead_code, reason = "the language of the tests, of which benchmarks need a part")]
+mod world;
+
+use std::hint::black_box;
+
+use crds::configuration::Mgpu;
+use crds::mgpu::{ContainerRequest, Share};
+use divan::Bencher;
+use operator::decide::decide;
+use operator::policies::mgpu::{CardUse, Cards, allocate};
+use world::{World, node, pod, queue};
+
+fn main() {
+    divan::main();
+}
+
+/// Memory of a card, in MiB.
+const MEMORY: i64 = 81_559;
+
+fn part(cards: u32, core: i64, memory: i64) -> ContainerRequest {
+    let share = Share::Part { core, memory };
+    ContainerRequest { cards, share }
+}
+
+fn full(cards: u32) -> ContainerRequest {
+    let share = Share::Full;
+    ContainerRequest { cards, share }
+}
+
+/// Cards that are all in use differently, the last one idle.
+fn partly_used(count: usize) -> Vec<CardUse> {
+    let card = |index: i64| CardUse {
+        core: 5 + 3 * index,
+        memory: 1000 + 700 * index,
+        containers: 1,
+    };
+    let mut cards: Vec<_> = (0..).map(card).take(count).collect();
+    cards[count - 1] = CardUse::default();
+    cards
+}
+
+fn measure(bencher: Bencher<'_, '_>, containers: &[ContainerRequest], used: &[CardUse], fits: bool) {
+    let cards = Cards { used, memory: MEMORY };
+    assert_eq!(allocate(containers, cards, Mgpu::default()).is_some(), fits);
+    bencher.bench_local(|| allocate(black_box(containers), black_box(cards), Mgpu::default()));
+}
+
+/// Eight partly used cards, and the document's containers: "2,1,3" with a full card among them, and "2,1,2".
+#[divan::bench(args = ["2,1,3", "2,1,2"])]
+fn one_node(bencher: Bencher<'_, '_>, list: &str) {
+    let containers = match list {
+        "2,1,3" => [part(2, 50, 3000), full(1), part(3, 33, 2000)],
+        _ => [part(2, 30, 3000), part(1, 40, 2500), part(2, 20, 2000)],
+    };
+    measure(bencher, &containers, &partly_used(8), true);
+}
+
+/// Eight containers of which each needs a card of its own.
+fn eight() -> Vec<ContainerRequest> {
+    (0..8).map(|index| part(1, 55 + index, 9000 + 100 * index)).collect()
+}
+
+#[divan::bench]
+fn eight_containers_on_eight_cards(bencher: Bencher<'_, '_>) {
+    measure(bencher, &eight(), &partly_used(8), true);
+}
+
+/// One more, which would fit on any of the cards, were it alone.
+#[divan::bench]
+fn the_last_container_fits_nowhere(bencher: Bencher<'_, '_>) {
+    let containers = [eight(), vec![part(1, 55, 9000)]].concat();
+    measure(bencher, &containers, &partly_used(8), false);
+}
+
+#[divan::bench]
+fn sixteen_containers_on_sixteen_cards(bencher: Bencher<'_, '_>) {
+    let cards: Vec<_> = (0..16)
+        .map(|index| CardUse {
+            core: 5 + 2 * index,
+            memory: 1000 + 700 * index,
+            containers: 1,
+        })
+        .collect();
+    let containers: Vec<_> = (0..16).map(|index| part(1, 51 + index, 9000 + 100 * index)).collect();
+    measure(bencher, &containers, &cards, true);
+}
+
+/// Nodes with eight cards of which each is in use differently, and a pod that takes a part of one.
+fn cluster(nodes: usize) -> World {
+    let mut world = World::new();
+    world.queue(&queue("team-a"));
+    for index in 0..nodes {
+        let name = format!("node-{index:04}");
+        world.node(&node(&name).mgpu(8, MEMORY, "fixed-share"));
+        for card in 0..3 {
+            let core = i64::try_from(1 + (index * 7 + card * 31) % 60).unwrap();
+            let running = pod(&format!("{name}-{card}"))
+                .share(core, 1000 + core)
+                .annotation("vke.volcengine.com/gpu-index-container-main", &card.to_string());
+            world.pod(&running.on(&name));
+        }
+    }
+    world.pod(&pod("asks").share(30, 3000));
+    world
+}
+
+/// Filter, score and the decision, and the write that fails, so that the pod waits again.
+#[divan::bench(args = [1000, 5000])]
+fn one_decision(bencher: Bencher<'_, '_>, nodes: usize) {
+    let mut world = cluster(nodes);
+    bencher.bench_local(|| {
+        let actions = decide(&mut world.cluster, world.now, 1).actions;
+        assert_eq!(actions.len(), 1);
+        world.cluster.refuse("asks", world.now);
+        world.wait(10);
+    });
+}
