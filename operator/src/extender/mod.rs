@@ -5,7 +5,7 @@
 //! takes one question after the other: so two pods never get the same last core, whoever asks for them at once.
 
 mod leader_label;
-mod wire;
+pub mod wire;
 
 use std::io;
 use std::net::SocketAddr;
@@ -92,13 +92,17 @@ pub fn routes(questions: Questions) -> impl FnOnce(&mut ServiceConfig) {
 
 /// Why there is no answer.
 #[derive(Debug, Error)]
-enum Failure {
+pub enum Failure {
+    /// Not JSON, or JSON of another shape.
     #[error("the body is no ExtenderArgs of extender API v1: {0}")]
     Body(#[from] serde_json::Error),
+    /// Nothing to look at.
     #[error("the body has neither NodeNames nor Nodes: one of them says which nodes to look at")]
     NoNodes,
+    /// Nobody here knows the cluster.
     #[error("this operator stands by, or has not seen the whole cluster yet: ask the one that leads, or ask again")]
     NotLeading,
+    /// The mind has other things to do.
     #[error("no answer within {} s", ANSWER_LIMIT.as_secs())]
     Late,
 }

@@ -15,7 +15,7 @@ use super::Failure;
 
 /// What a scheduler sends. Go writes the fields as they are named there; other clients begin them with a small letter.
 #[derive(Debug, Deserialize)]
-pub(super) struct Args<'a> {
+pub struct Args<'a> {
     #[serde(rename = "Pod", alias = "pod")]
     pod: Pod<Box<str>>,
     #[serde(rename = "Nodes", alias = "nodes", borrow, default)]
@@ -45,10 +45,12 @@ struct Metadata {
 }
 
 impl<'a> Args<'a> {
+    /// Reads a request's body.
     pub fn read(body: &'a [u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(body)
     }
 
+    /// The pod.
     pub fn pod(&self) -> Pod<Box<str>> {
         self.pod.clone()
     }
@@ -148,7 +150,7 @@ struct HostPriority<'a> {
 }
 
 /// `HostPriorityList`.
-pub(super) fn prioritized(names: &[Box<str>], scores: &[i64]) -> Result<Vec<u8>, serde_json::Error> {
+pub fn prioritized(names: &[Box<str>], scores: &[i64]) -> Result<Vec<u8>, serde_json::Error> {
     let list: Vec<_> = names
         .iter()
         .zip(scores)
