@@ -1,6 +1,10 @@
 //! What `CrossQuota` costs: predicate and score over every GPU node for one pod, and a scheduler's questions, JSON included.
 
-#![expect(clippy::unwrap_used, reason = "a scene that can't be set is to end the benchmark")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a scene that can't be set is to end the benchmark"
+)]
 
 #[path = "../tests/decisions/world.rs"]
 #[expect(dead_code, reason = "the language of the tests, of which benchmarks need a part")]

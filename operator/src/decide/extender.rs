@@ -2,7 +2,8 @@
 //! the Capacity Card document, for pods that are not pinned when they are let in.
 //!
 //! A scheduler does not say which of the nodes it takes, until it has bound the pod. So from the answer until then the pod
-//! counts on every node that it may go to: too much for a moment, and never too little.
+//! counts on every node that it may go to: too much for a moment, and never too little. Another operator that comes to lead
+//! knows of no such pods; it lists all pods before it answers, and a handover takes longer than a binding.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -9,8 +9,8 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-/// The label; its value is [`LEADS`].
-const LEADER_LABEL: &str = "card.volcano.sh/leader";
+/// Label on the pod of the operator that leads; its value is `true`.
+pub const LEADER_LABEL: &str = "card.volcano.sh/leader";
 const LEADS: &str = "true";
 /// How long one write may take.
 const WRITE_LIMIT: Duration = Duration::from_secs(4);

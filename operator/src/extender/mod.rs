@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use crate::decide::extender::Refusal;
-pub use leader_label::keep_leader_label;
+pub use leader_label::{LEADER_LABEL, keep_leader_label};
 
 /// Longest body: five thousand nodes in full have about fifty million bytes.
 const MAX_BODY: usize = 128 << 20;

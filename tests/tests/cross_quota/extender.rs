@@ -1,7 +1,10 @@
 //! By the scheduler extender: kube-scheduler asks the operator, and nothing is gated or pinned.
 
+use anyhow::Context as _;
+use cardgate_tests::assets::{Assets, Program};
 use cardgate_tests::cardgate::{Cardgate, Settings};
 use cardgate_tests::controlplane::{ControlPlane, Options};
+use cardgate_tests::manifests;
 use cardgate_tests::ports::Port;
 use cardgate_tests::scenario::Scenario;
 use cardgate_tests::wait::{self, Seen};
@@ -11,7 +14,8 @@ use crds::keys::SCORING_STRATEGY;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams};
-use serde_json::json;
+use operator::extender::{FILTER_PATH, LEADER_LABEL, PRIORITIZE_PATH};
+use serde_json::{Value, json};
 
 use crate::{Outcome, SCENARIO, by_node, cpu_node, crossquota, expect_by_node, gpu_node};
 
@@ -164,4 +168,55 @@ async fn two_hundred_pods(world: &World) -> Outcome {
         ))
     })
     .await
+}
+
+/// `manifests/overlays/scheduler-extender`: what the scheduler asks is what the operator serves.
+#[test]
+fn the_overlay_fits_together() -> Outcome {
+    let kubectl = Assets::locate()?.path(Program::Kubectl);
+    let overlay = manifests::directory().join("overlays/scheduler-extender");
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&manifests::render(&kubectl, &overlay)?)?;
+    let object = |kind: &str, name: &str| {
+        let mut found = objects.iter();
+        let found = found.find(|object| object["kind"] == kind && object["metadata"]["name"] == name);
+        found.with_context(|| format!("no {kind} {name}"))
+    };
+    let template = &object("Deployment", "operator")?["spec"]["template"];
+    let container = &template["spec"]["containers"][0];
+    let listed = |list: &Value, entry: Value| list.as_array().is_some_and(|list| list.contains(&entry));
+    assert!(listed(
+        &container["env"],
+        json!({"name": "EXTENDER_ADDR", "value": "0.0.0.0:8888"})
+    ));
+    assert!(listed(
+        &container["ports"],
+        json!({"name": "extender", "containerPort": 8888})
+    ));
+
+    let service = &object("Service", "scheduler-extender")?["spec"];
+    assert_eq!(service["ports"][0]["targetPort"], "extender");
+    let mut selector = service["selector"].as_object().context("no selector")?.clone();
+    assert_eq!(selector.remove(LEADER_LABEL), Some(json!("true")));
+    let labels = template["metadata"]["labels"].as_object().context("no labels")?;
+    assert!(
+        selector.iter().all(|(key, value)| labels.get(key) == Some(value)),
+        "{selector:?} {labels:?}"
+    );
+
+    let config = object("ConfigMap", "scheduler")?["data"]["scheduler.yaml"]
+        .as_str()
+        .context("no configuration")?;
+    let config: Value = serde_saphyr::from_str(config)?;
+    let extender = &config["extenders"][0];
+    let prefix = extender["urlPrefix"]
+        .as_str()
+        .and_then(|url| url.strip_prefix("http://scheduler-extender.cardgate-system.svc"));
+    let prefix = prefix.context("another Service")?;
+    for (verb, path) in [("filterVerb", FILTER_PATH), ("prioritizeVerb", PRIORITIZE_PATH)] {
+        assert_eq!(
+            format!("{prefix}/{}", extender[verb].as_str().unwrap_or_default()),
+            path
+        );
+    }
+    Ok(())
 }

@@ -20,7 +20,7 @@ use crate::{Outcome, SCENARIO, cpu_node, crossquota, expect_by_node, gpu_node};
 const EXCEEDED: &str = "CrossQuotaExceeded";
 
 /// A scenario in a namespace that opted in, with 8 cores and half of the memory of each GPU node for pods without GPU.
-async fn begin(name: &str) -> anyhow::Result<Scenario<'static>> {
+pub async fn begin(name: &str) -> anyhow::Result<Scenario<'static>> {
     static CONFIGURED: OnceCell<()> = OnceCell::const_new();
     let world = World::shared().await?;
     let configuration = crossquota("quota-resources: \"cpu,memory\", quota.cpu: 8, quota-percentage.memory: 50");
@@ -37,7 +37,7 @@ async fn begin(name: &str) -> anyhow::Result<Scenario<'static>> {
 }
 
 /// A pod without GPU and without queue that asks for so many cores.
-fn batch(scenario: &Scenario<'_>, name: &str, cores: &str) -> PodBuilder {
+pub fn batch(scenario: &Scenario<'_>, name: &str, cores: &str) -> PodBuilder {
     pod(name)
         .namespace(scenario.name())
         .request("cpu", cores)

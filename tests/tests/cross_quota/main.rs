@@ -2,6 +2,7 @@
 
 mod extender;
 mod gating;
+mod policies;
 
 use std::collections::BTreeMap;
 

@@ -1,0 +1,72 @@
+//! What the API server itself keeps: the mark of pods under `CrossQuota`, and the nodes from the operator.
+#![allow(clippy::panic, reason = "part of tests")]
+
+use cardgate_tests::cardgate::Cardgate;
+use cardgate_tests::workloads::pod;
+use crds::keys::{CROSS_QUOTA_ENABLED, CROSS_QUOTA_LABEL, GPU_NODE_LABEL};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use crate::gating::{batch, begin};
+use crate::{Outcome, gpu_node};
+
+/// The API server's words where it refuses.
+#[track_caller]
+fn refusal<T: std::fmt::Debug>(result: kube::Result<T>) -> String {
+    match result {
+        Err(kube::Error::Api(status)) if status.code == 403 => status.message.clone(),
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn the_mark_is_neither_forged_nor_taken_away() -> Outcome {
+    let scenario = begin("marks").await?;
+    // Nobody holds pods of other namespaces: there the mark is a way to none of Cardgate's business.
+    let forged = pod("forged").label(CROSS_QUOTA_LABEL, CROSS_QUOTA_ENABLED).build();
+    let pods: Api<Pod> = Api::default_namespaced(scenario.plane().client().await?);
+    let message = refusal(pods.create(&PostParams::default(), &forged).await);
+    assert!(message.contains("must hold \"card.volcano.sh/quota\""), "{message}");
+
+    scenario.create(&batch(&scenario, "held", "1000").build()).await?;
+    for change in [Value::Null, json!("disabled")] {
+        let change = json!({"metadata": {"labels": {CROSS_QUOTA_LABEL: change}}});
+        let changed = scenario
+            .api::<Pod>()
+            .patch("held", &PatchParams::default(), &Patch::Merge(change))
+            .await;
+        let message = refusal(changed);
+        assert!(
+            message.contains("label card.volcano.sh/crossquota is never"),
+            "{message}"
+        );
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_operator_changes_nothing_on_a_node_but_the_label() -> Outcome {
+    let scenario = begin("node-label").await?;
+    scenario.nodes(&[gpu_node("node-label", 1)]).await?;
+    let plane = scenario.plane();
+    let nodes: Api<Node> = Api::all(plane.client_of_account(&Cardgate::operator_account()).await?);
+    let patch = async |change: Value| {
+        let patch = Patch::Merge(change);
+        nodes.patch("node-label-gpu-1", &PatchParams::default(), &patch).await
+    };
+    patch(json!({"metadata": {"labels": {GPU_NODE_LABEL: "true"}}})).await?;
+    for change in [
+        json!({"spec": {"unschedulable": true}}),
+        json!({"spec": {"taints": [{"key": "a", "effect": "NoExecute"}]}}),
+        json!({"metadata": {"labels": {"other": "true"}}}),
+        json!({"metadata": {"labels": {"kubernetes.io/os": null}}}),
+        json!({"metadata": {"annotations": {"a": "b"}}}),
+        json!({"metadata": {"finalizers": ["example.com/hold"]}}),
+    ] {
+        let message = refusal(patch(change.clone()).await);
+        assert!(message.contains("changes nothing on a node but"), "{change}: {message}");
+    }
+    Ok(())
+}
