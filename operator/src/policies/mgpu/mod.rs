@@ -41,14 +41,6 @@ impl CardUse {
         self.containers += 1;
     }
 
-    /// A container goes.
-    pub fn subtract(&mut self, share: Share, memory: i64) {
-        let (core, memory) = amounts(share, memory);
-        self.core -= core;
-        self.memory -= memory;
-        self.containers -= 1;
-    }
-
     /// Whether a container fits beside those that are there (**End Condition**, 1: resource admission).
     pub fn takes(&self, share: Share, memory: i64, max_containers: u32) -> bool {
         match share {
