@@ -75,10 +75,15 @@ pub struct CardUsageStatus {
     /// The largest part of any quota in use, as a decimal fraction such as `0.75` (Capacity Card, **Resource Tracking**).
     #[serde(default)]
     pub share: String,
+    /// The waiting pods that are next, first to go first.
+    #[serde(default)]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["position"]))]
+    pub first_waiting: Vec<WaitingWorkload>,
     /// Reasons of the conditions that are false, in one line; empty when all is well.
     #[serde(default)]
     pub problems: String,
     /// `Valid`: what the queue says can be read. Where False, nothing is admitted, and the message says what to mend.
+    /// `Satisfiable`: the cluster has what the queue says. Where False, what there is goes to those whose turn it is.
     #[serde(default)]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
@@ -98,4 +103,20 @@ pub struct QueueCard {
     pub requested: i64,
     /// How many waiting pods ask for.
     pub waiting: i64,
+}
+
+/// A waiting pod that is one of the next.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WaitingWorkload {
+    /// Its place in the queue; 1 is next.
+    pub position: i64,
+    /// The pod, as `namespace/name`.
+    pub name: String,
+    /// Why it waits, in one word; empty while nothing has been decided.
+    #[serde(default)]
+    pub reason: String,
+    /// What is missing, with the numbers of the last change.
+    #[serde(default)]
+    pub missing: String,
 }

@@ -10,6 +10,10 @@ pub const CARD_NAME: &str = "volcano.sh/card.name";
 pub const CARD_REQUEST: &str = "volcano.sh/card.request";
 /// Queue annotation with the card quota, as JSON (Capacity Card, **Queue Annotations**).
 pub const CARD_QUOTA: &str = "volcano.sh/card.quota";
+/// Queue annotation with the cards that the queue should have while others want them too, as JSON like the quota.
+pub const CARD_DESERVED: &str = "volcano.sh/card.deserved";
+/// Queue annotation with the cards that are kept free for the queue, as JSON like the quota.
+pub const CARD_GUARANTEE: &str = "volcano.sh/card.guarantee";
 /// Pod annotation with the one card that the pod is charged for; only the operator writes it.
 pub const CARD_ASSIGNED: &str = "volcano.sh/card.assigned";
 

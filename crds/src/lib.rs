@@ -11,6 +11,7 @@ pub mod card_type;
 pub mod card_usage;
 pub mod configuration;
 pub mod cross_quota;
+pub mod format;
 pub mod job;
 pub mod keys;
 pub mod label_selector;

@@ -31,6 +31,29 @@ pub struct QueueSpec {
     /// Queues of higher priority go first.
     #[serde(default)]
     pub priority: Option<i32>,
+    /// What the queue should have while others want it too; what exceeds this is taken back for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deserved: Option<ResourceQuantities>,
+    /// What is kept free for the queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guarantee: Option<Guarantee>,
+    /// Whether what exceeds `deserved` may be taken back; absent: yes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reclaimable: Option<bool>,
+    /// The queue that this one is a part of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+    /// The queue's part of the cluster under Volcano's `proportion`; the capacity documents name it and give it no effect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<i32>,
+}
+
+/// What is kept free for a queue.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Guarantee {
+    /// The amount of each resource.
+    #[serde(default)]
+    pub resource: Option<ResourceQuantities>,
 }
 
 /// State of a queue, written by Volcano.

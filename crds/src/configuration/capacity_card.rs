@@ -1,6 +1,7 @@
 //! Arguments of the `capacity-card` plugin (Capacity Card, **Plugin Configuration**).
 
 use super::ConfigurationError;
+use super::capacity::{self, Capacity};
 use super::yaml::Section;
 
 /// The plugin's name.
@@ -27,7 +28,11 @@ impl Default for CapacityCard {
     }
 }
 
-pub(super) fn read(mut arguments: Section, warnings: &mut Vec<String>) -> Result<CapacityCard, ConfigurationError> {
+/// Reads the plugin's own arguments, and those that it has in common with the `capacity` plugin.
+pub(super) fn read(
+    mut arguments: Section,
+    warnings: &mut Vec<String>,
+) -> Result<(CapacityCard, Capacity), ConfigurationError> {
     let mut read = CapacityCard::default();
     if let Some(field) = arguments.take(CARD_UNLIMITED_CPU_MEMORY) {
         read.card_unlimited_cpu_memory = field.boolean()?;
@@ -35,7 +40,9 @@ pub(super) fn read(mut arguments: Section, warnings: &mut Vec<String>) -> Result
     if let Some(field) = arguments.take(NODE_ORDER_WEIGHT) {
         read.node_order_weight = field.positive_number()?;
     }
-    let known = [CARD_UNLIMITED_CPU_MEMORY, NODE_ORDER_WEIGHT];
+    let shared = capacity::read_shared(&mut arguments)?;
+    let own = [CARD_UNLIMITED_CPU_MEMORY, NODE_ORDER_WEIGHT];
+    let known: Vec<_> = own.into_iter().chain(capacity::SHARED_ARGUMENTS).collect();
     arguments.warn_unknown("the arguments of capacity-card", &known, warnings);
-    Ok(read)
+    Ok((read, shared))
 }

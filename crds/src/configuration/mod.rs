@@ -3,6 +3,7 @@
 //! Both are YAML and both are optional. One module per plugin reads that plugin's arguments; what belongs to other plugins
 //! of Volcano is none of Cardgate's business and is passed over.
 
+mod capacity;
 mod capacity_card;
 mod cross_quota;
 mod duration;
@@ -15,6 +16,7 @@ mod yaml;
 
 use thiserror::Error;
 
+pub use capacity::{Capacity, LogLevel};
 pub use capacity_card::CapacityCard;
 pub use cross_quota::{CrossQuota, GpuResources, QuotaResource};
 pub use mgpu::{CardStrategy, Mgpu, ScheduleMode};
@@ -95,11 +97,25 @@ pub enum ConfigurationError {
     },
 }
 
+/// The plugin, and so the document, that rules queues (semantics, **Queues**).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum QueuePlugin {
+    /// `capacity-card`: what a queue's capability and card quota do not name, it has none of.
+    #[default]
+    CapacityCard,
+    /// `capacity`: what a queue's capability does not name is limited by the cluster alone.
+    Capacity,
+}
+
 /// Everything that can be configured, with the documents' defaults.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Configuration {
     /// Volcano's actions, in the order in which they are named.
     pub actions: Vec<String>,
+    /// The plugin that rules queues.
+    pub queue_plugin: QueuePlugin,
+    /// Arguments of the `capacity` plugin, and those of `capacity-card` that are the same.
+    pub capacity: Capacity,
     /// Arguments of the `capacity-card` plugin.
     pub capacity_card: CapacityCard,
     /// Arguments of the `crossquota` plugin; none where it is not enabled.
@@ -114,6 +130,8 @@ impl Default for Configuration {
     fn default() -> Self {
         Self {
             actions: scheduler::default_actions(),
+            queue_plugin: QueuePlugin::default(),
+            capacity: Capacity::default(),
             capacity_card: CapacityCard::default(),
             cross_quota: None,
             mgpu: Mgpu::default(),
@@ -132,6 +150,11 @@ pub struct Parsed {
 }
 
 impl Configuration {
+    /// Whether `actions` names this action.
+    pub fn has_action(&self, action: &str) -> bool {
+        self.actions.iter().any(|named| named == action)
+    }
+
     /// Reads the two keys of the `ConfigMap`. A key that is absent, empty or has nothing but comments leaves the defaults.
     pub fn parse(
         volcano_scheduler_conf: Option<&str>,

@@ -1,13 +1,11 @@
 //! `volcano-scheduler.conf`: actions, and the arguments of the plugins that Cardgate implements.
 
 use super::yaml::{self, Field, Section};
-use super::{ConfigurationError, Parsed, SCHEDULER_CONF, capacity_card, cross_quota, mgpu};
+use super::{ConfigurationError, Parsed, QueuePlugin, SCHEDULER_CONF, capacity, capacity_card, cross_quota, mgpu};
 
 /// Volcano's actions; Volcano refuses any other.
 const ACTIONS: [&str; 6] = ["enqueue", "allocate", "backfill", "preempt", "reclaim", "shuffle"];
 
-/// The plugin of the capacity documents.
-const CAPACITY: &str = "capacity";
 /// Volcano's older queue plugin.
 const PROPORTION: &str = "proportion";
 
@@ -73,7 +71,7 @@ impl Plugins {
         let name = name.text("the name of a plugin, such as capacity-card")?;
         let Some(name) = [
             capacity_card::PLUGIN,
-            CAPACITY,
+            capacity::PLUGIN,
             cross_quota::PLUGIN,
             mgpu::PLUGIN,
             PROPORTION,
@@ -94,12 +92,15 @@ impl Plugins {
         let arguments = arguments(entry)?;
         let warnings = &mut parsed.warnings;
         match name {
-            capacity_card::PLUGIN => parsed.configuration.capacity_card = capacity_card::read(arguments, warnings)?,
-            CAPACITY => warnings.push(format!(
-                "{SCHEDULER_CONF}: {path} enables the plugin {CAPACITY}, which this release does not enforce: queues are \
-                 ruled by their capability and card quota, as with {}",
-                capacity_card::PLUGIN
-            )),
+            capacity_card::PLUGIN => {
+                let (own, shared) = capacity_card::read(arguments, warnings)?;
+                parsed.configuration.capacity_card = own;
+                parsed.configuration.capacity = shared;
+            }
+            capacity::PLUGIN => {
+                parsed.configuration.queue_plugin = QueuePlugin::Capacity;
+                parsed.configuration.capacity = capacity::read(arguments, warnings)?;
+            }
             cross_quota::PLUGIN => parsed.configuration.cross_quota = Some(cross_quota::read(arguments, warnings)?),
             mgpu::PLUGIN => parsed.configuration.mgpu = mgpu::read(arguments, warnings)?,
             _ => {}
@@ -107,23 +108,22 @@ impl Plugins {
         Ok(())
     }
 
-    /// Capacity Card, **Plugin Compatibility**.
+    /// Capacity Card, **Plugin Compatibility**; the capacity plugin does not go with `proportion` either.
     fn check(&self, warnings: &mut Vec<String>) -> Result<(), ConfigurationError> {
-        if !self.met.contains(&capacity_card::PLUGIN) {
-            return Ok(());
-        }
-        if self.met.contains(&CAPACITY) {
+        let queue_plugins = [capacity_card::PLUGIN, capacity::PLUGIN];
+        let mut met = queue_plugins.into_iter().filter(|plugin| self.met.contains(plugin));
+        let Some(plugin) = met.next() else { return Ok(()) };
+        if met.next().is_some() {
             return Err(ConfigurationError::Incompatible {
                 file: SCHEDULER_CONF,
-                first: CAPACITY,
+                first: capacity::PLUGIN,
                 second: capacity_card::PLUGIN,
             });
         }
         if self.met.contains(&PROPORTION) {
             warnings.push(format!(
-                "{SCHEDULER_CONF}: the plugin {PROPORTION} conflicts with {}: Cardgate leaves it out, and Volcano's own \
-                 scheduler should not run with it",
-                capacity_card::PLUGIN
+                "{SCHEDULER_CONF}: the plugin {PROPORTION} conflicts with {plugin}: Cardgate leaves it out, and Volcano's own \
+                 scheduler should not run with it"
             ));
         }
         Ok(())

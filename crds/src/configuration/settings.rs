@@ -20,6 +20,7 @@ const REQUIRE_CARD_NAME: &str = "requireCardName";
 const CARD_RESOURCES: &str = "cardResources";
 const ENFORCE_CROSS_QUOTA: &str = "enforceCrossQuota";
 const ENQUEUE: &str = "enqueue";
+const STRICT_HIERARCHY: &str = "strictHierarchy";
 
 /// When a waiting pod is let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +61,8 @@ pub struct Settings {
     /// Move `PodGroup`s from phase to phase, and reserve quota for those whose pods do not exist yet. Off beside Volcano's
     /// scheduler, which does both.
     pub enqueue: bool,
+    /// Deny a queue whose children could use more in sum than it may (semantics, **Queues**); else a warning.
+    pub strict_hierarchy: bool,
 }
 
 impl Default for Settings {
@@ -77,6 +80,7 @@ impl Default for Settings {
             ],
             enforce_cross_quota: Enforcement::Gating,
             enqueue: true,
+            strict_hierarchy: false,
         }
     }
 }
@@ -116,6 +120,9 @@ pub(super) fn read(text: &str, warnings: &mut Vec<String>) -> Result<Settings, C
     if let Some(field) = document.take(REQUIRE_CARD_NAME) {
         read.require_card_name = field.boolean()?;
     }
+    if let Some(field) = document.take(STRICT_HIERARCHY) {
+        read.strict_hierarchy = field.boolean()?;
+    }
     if let Some(field) = document.take(CARD_RESOURCES) {
         for field in field.list("a list of resource names, such as [amd.com/gpu]")? {
             let pattern = resource_pattern(&field)?;
@@ -139,6 +146,7 @@ pub(super) fn read(text: &str, warnings: &mut Vec<String>) -> Result<Settings, C
         CARD_RESOURCES,
         ENFORCE_CROSS_QUOTA,
         ENQUEUE,
+        STRICT_HIERARCHY,
     ];
     document.warn_unknown("the settings", &known, warnings);
     Ok(read)

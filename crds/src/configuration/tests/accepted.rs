@@ -160,103 +160,6 @@ fn an_mgpu_argument_that_is_none_is_warned_about() {
 }
 
 #[test]
-fn check_queue_dimensions_only_configuration() {
-    let enabled = of_config_map(
-        r#"
-apiVersion: v1
-kind: ConfigMap
-metadata:
-  name: volcano-scheduler-configmap
-  namespace: volcano-system
-data:
-  volcano-scheduler.conf: |
-    actions: "enqueue, allocate, backfill"
-    tiers:
-    - plugins:
-      - name: capacity
-        arguments:
-          checkQueueDimensionsOnly: true  # Enable the feature
-"#,
-    );
-    let default = of_config_map(
-        r"
-data:
-  volcano-scheduler.conf: |
-    tiers:
-    - plugins:
-      - name: capacity
-        # checkQueueDimensionsOnly not set, defaults to false
-",
-    );
-    for text in [enabled, default] {
-        let parsed = scheduler(&text);
-        assert_eq!(parsed.configuration, Configuration::default());
-        let [warning] = parsed.warnings.as_slice() else {
-            panic!("{:?}", parsed.warnings)
-        };
-        assert!(
-            warning.contains("the plugin capacity, which this release does not enforce"),
-            "{warning}"
-        );
-    }
-}
-
-#[test]
-fn capacity_plugin_configuration() {
-    let enabling = of_config_map(
-        r#"
-kind: ConfigMap
-apiVersion: v1
-metadata:
-  name: volcano-scheduler-configmap
-  namespace: volcano-system
-data:
-  volcano-scheduler.conf: |
-    actions: "enqueue, allocate, backfill, reclaim" # add reclaim action.
-    tiers:
-    - plugins:
-      - name: priority
-      - name: gang
-        enablePreemptable: false
-      - name: conformance
-    - plugins:
-      - name: drf
-        enablePreemptable: false
-      - name: predicates
-      - name: capacity # add this field and remove proportion plugin.
-      - name: nodeorder
-      - name: binpack
-"#,
-    );
-    let arguments_beside = of_config_map(
-        r#"
-apiVersion: v1
-kind: ConfigMap
-metadata:
-    name: volcano-scheduler-configmap
-data:
-    volcano-scheduler.conf: |
-        actions: "enqueue, allocate, backfill"
-        tiers:
-        - plugins:
-            - name: capacity
-              arguments:
-              rootQueue: "root"
-              reclaimable: true
-              enableOveruse: true
-              logLevel: "info"
-              reclaimInterval: 30
-"#,
-    );
-    assert_eq!(
-        scheduler(&enabling).configuration.actions,
-        ["enqueue", "allocate", "backfill", "reclaim"]
-    );
-    assert_eq!(scheduler(&enabling).warnings.len(), 1);
-    assert_eq!(scheduler(&arguments_beside).warnings.len(), 1);
-}
-
-#[test]
 fn arguments_stand_under_arguments_or_beside_it_quoted_or_bare() {
     let expected = CapacityCard {
         card_unlimited_cpu_memory: true,
@@ -278,7 +181,7 @@ fn arguments_stand_under_arguments_or_beside_it_quoted_or_bare() {
 fn every_setting_of_cardgate_yaml() {
     let read = settings(
         "defaultQueue: research\nadmitOn: quota\nreservationTimeout: 1h30m\nterminatingTimeout: 90s\n\
-         requireCardName: true\nenqueue: false\ncardResources: [amd.com/gpu, example.com/*, nvidia.com/gpu]\n",
+         requireCardName: true\nenqueue: false\ncardResources: [amd.com/gpu, example.com/*, nvidia.com/gpu]\nstrictHierarchy: true\n",
     );
     assert_eq!(
         read,
@@ -299,6 +202,7 @@ fn every_setting_of_cardgate_yaml() {
             .map(str::to_owned)
             .to_vec(),
             enforce_cross_quota: Enforcement::Gating,
+            strict_hierarchy: true,
         }
     );
     for (resource, is_card) in [
@@ -381,7 +285,7 @@ fn what_has_no_effect_is_named_in_a_warning() {
             assert!(warnings[0].contains(part), "{conf}: {warnings:?}");
         }
     }
-    let parsed = Configuration::parse(None, Some("admiton: quota\nstrictHierarchy: true\n")).unwrap();
+    let parsed = Configuration::parse(None, Some("admiton: quota\nstrictness: true\n")).unwrap();
     assert_eq!(parsed.configuration, Configuration::default());
     let [first, second] = parsed.warnings.as_slice() else {
         panic!("{:?}", parsed.warnings)
@@ -390,7 +294,7 @@ fn what_has_no_effect_is_named_in_a_warning() {
         first.starts_with("cardgate.yaml: admiton is unknown") && first.contains("admitOn"),
         "{first}"
     );
-    assert!(second.contains("strictHierarchy"), "{second}");
+    assert!(second.contains("strictness"), "{second}");
 }
 
 #[test]

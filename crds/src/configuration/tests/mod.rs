@@ -1,5 +1,6 @@
 //! The documents' own configuration blocks, and what is refused or warned about.
 
 mod accepted;
+mod capacity;
 mod cross_quota;
 mod refused;
