@@ -107,6 +107,7 @@ async fn operator(reviewer: &Reviewer) -> Outcome {
     may(&["get", "list", "watch", "patch"], ("/pods", "*", "*")).await?;
     may(&["patch"], ("/pods/status", "*", "*")).await?;
     may(&["create"], ("/pods/eviction", "*", "*")).await?;
+    may(&["list"], ("policy/poddisruptionbudgets", "*", "*")).await?;
     may(&[], ("/pods/binding", "*", "*")).await?;
     may(&[], ("/pods/exec", "*", "*")).await?;
     may(&["get", "list", "watch", "patch"], ("/nodes", "*", "*")).await?;
@@ -172,7 +173,7 @@ async fn webhook(reviewer: &Reviewer) -> Outcome {
     may(&READ, ("scheduling.volcano.sh/podgroups", "*", "*")).await?;
     may(&READ, ("card.volcano.sh/cardtypes", "*", "*")).await?;
     may(&[], ("card.volcano.sh/cardinventories", "*", "*")).await?;
-    may(&[], ("/pods", "*", "*")).await?;
+    may(&["list"], ("/pods", "*", "*")).await?;
     may(&[], ("/nodes", "*", "*")).await?;
     may(&[], ("/events", "*", "*")).await?;
     may(&READ, ("/secrets", NAMESPACE, "cardgate-webhook-tls")).await?;

@@ -21,6 +21,7 @@ pub fn apply(config_map: Option<&ConfigMap>, knowledge: &Knowledge, metrics: &Me
             let generation = generation(texts.0, texts.1);
             info!(generation, settings = ?parsed.configuration.cardgate, "configuration in force");
             knowledge.configure_cross_quota(parsed.configuration.cross_quota);
+            knowledge.rule_queues(parsed.configuration.capacity);
             knowledge.configure(parsed.configuration.cardgate);
             metrics.configured(generation);
         }

@@ -6,7 +6,9 @@ use std::fmt;
 
 use crds::card::CardNameError;
 use crds::card_counts::CardCountsError;
-use crds::keys::{CARD_NAME, CARD_QUOTA, CARD_REQUEST, QUEUE_NAME, QUEUE_NAMESPACES, SCORING_STRATEGY};
+use crds::keys::{
+    CARD_DESERVED, CARD_GUARANTEE, CARD_NAME, CARD_QUOTA, CARD_REQUEST, QUEUE_NAME, QUEUE_NAMESPACES, SCORING_STRATEGY,
+};
 use crds::mgpu::MgpuError;
 use crds::pod_request::PodRequestError;
 use crds::queue_access::QueueAccessError;
@@ -129,9 +131,148 @@ pub enum Denial {
     /// A Queue with a selector that can't be read.
     #[error("annotation {QUEUE_NAMESPACES}: {0}")]
     Namespaces(#[from] QueueAccessError),
-    /// A Queue with a capability that can't be read.
-    #[error("spec.capability: {0}")]
-    Capability(#[from] ResourceQuantityError),
+    /// A Queue whose cards that it deserves can't be read.
+    #[error("annotation {CARD_DESERVED}: {0}")]
+    CardDeserved(#[source] CardCountsError),
+    /// A Queue whose guaranteed cards can't be read.
+    #[error("annotation {CARD_GUARANTEE}: {0}")]
+    CardGuarantee(#[source] CardCountsError),
+    /// A Queue with resources that can't be read.
+    #[error("{field}: {error}")]
+    Resources {
+        /// The field.
+        field: &'static str,
+        /// What is wrong.
+        error: ResourceQuantityError,
+    },
+    /// A Queue that is guaranteed or deserves more than it may have.
+    #[error(
+        "spec.{field}: {amount} {item} is more than the queue's capability of {capability}: lower it, or raise the capability"
+    )]
+    AboveCapability {
+        /// `guarantee` or `deserved`.
+        field: &'static str,
+        /// The resource or card.
+        item: String,
+        /// How much of it.
+        amount: String,
+        /// How much the queue may have.
+        capability: String,
+    },
+    /// A root with a parent.
+    #[error(
+        "spec.parent: queue {root:?} is the root of all queues (rootQueue), and can't be part of {parent:?}: remove it"
+    )]
+    RootParent {
+        /// The root queue.
+        root: String,
+        /// The parent that it names.
+        parent: String,
+    },
+    /// A parent that does not exist.
+    #[error("spec.parent: queue {parent:?} does not exist: create it first, or name another, see kubectl get queues")]
+    ParentMissing {
+        /// The parent.
+        parent: String,
+    },
+    /// A queue that would be part of itself.
+    #[error("spec.parent: the queue would be part of itself ({path}): name a queue that is not below it")]
+    ParentCycle {
+        /// The way from the queue back to itself.
+        path: String,
+    },
+    /// A parent that pods use.
+    #[error(
+        "spec.parent: queue {parent:?} has pods ({pod} among them), and a queue with queues below it takes none: let them end, \
+         or name another parent"
+    )]
+    ParentHasPods {
+        /// The parent.
+        parent: String,
+        /// One of its pods.
+        pod: String,
+    },
+    /// A queue that may have more than its parent.
+    #[error(
+        "spec.capability: queue {child:?} may have {amount} {item}, more than the {limit} of its parent {parent:?}: lower it, \
+         or raise the parent's"
+    )]
+    ChildAboveParent {
+        /// The queue.
+        child: Box<str>,
+        /// Its parent.
+        parent: Box<str>,
+        /// The resource or card.
+        item: Box<str>,
+        /// How much the queue may have.
+        amount: Box<str>,
+        /// How much the parent may have.
+        limit: Box<str>,
+    },
+    /// Queues that are guaranteed more than their parent.
+    #[error(
+        "spec.guarantee: the queues below {parent:?} are guaranteed {sum} {item} in all, and {parent:?} only {limit}: lower \
+         theirs, or raise the parent's"
+    )]
+    GuaranteesAboveParent {
+        /// The parent.
+        parent: String,
+        /// The resource or card.
+        item: String,
+        /// How much its children are guaranteed in all.
+        sum: String,
+        /// How much it is.
+        limit: String,
+    },
+    /// Queues that may have more in all than their parent, where that is not allowed.
+    #[error(
+        "spec.capability: the queues below {parent:?} may have {sum} {item} in all, and {parent:?} only {limit}, which this \
+         cluster forbids (strictHierarchy): lower theirs, or raise the parent's"
+    )]
+    CapabilitiesAboveParent {
+        /// The parent.
+        parent: String,
+        /// The resource or card.
+        item: String,
+        /// How much its children may have in all.
+        sum: String,
+        /// How much it may have.
+        limit: String,
+    },
+    /// The removal of the default queue.
+    #[error(
+        "queue {queue:?} is the default queue (defaultQueue), which pods without a queue go to: name another one first"
+    )]
+    DefaultQueue {
+        /// The queue.
+        queue: String,
+    },
+    /// The removal of the root.
+    #[error("queue {queue:?} is the root of all queues (rootQueue): it can't be removed while they have parents")]
+    RootQueue {
+        /// The queue.
+        queue: String,
+    },
+    /// The removal of a parent.
+    #[error(
+        "queue {queue:?} has queues below it ({count}, {child:?} among them): remove them first, or name them another parent"
+    )]
+    QueueHasChildren {
+        /// The queue.
+        queue: String,
+        /// One of its children.
+        child: String,
+        /// How many there are.
+        count: usize,
+    },
+    /// The removal of a queue that pods use.
+    #[error("queue {queue:?} has pods ({pod} among them): let them end first, or close the queue")]
+    QueueHasPods {
+        /// The queue.
+        queue: String,
+        /// One of its pods.
+        pod: String,
+    },
     /// A workload with a card request that can't be read.
     #[error("annotation {CARD_REQUEST}: {0}")]
     CardRequest(#[source] CardCountsError),
@@ -183,7 +324,25 @@ impl Denial {
             Self::QueueAccessUnreadable { .. } => "QueueAccessUnreadable",
             Self::CardQuota(_) => "CardQuotaInvalid",
             Self::Namespaces(_) => "NamespacesInvalid",
-            Self::Capability(_) => "CapabilityInvalid",
+            Self::CardDeserved(_) => "CardDeservedInvalid",
+            Self::CardGuarantee(_) => "CardGuaranteeInvalid",
+            Self::Resources { field, .. } => match *field {
+                "spec.capability" => "CapabilityInvalid",
+                "spec.deserved" => "DeservedInvalid",
+                _ => "GuaranteeInvalid",
+            },
+            Self::AboveCapability { .. } => "AboveCapability",
+            Self::RootParent { .. } => "RootParent",
+            Self::ParentMissing { .. } => "ParentMissing",
+            Self::ParentCycle { .. } => "ParentCycle",
+            Self::ParentHasPods { .. } => "ParentHasPods",
+            Self::ChildAboveParent { .. } => "ChildAboveParent",
+            Self::GuaranteesAboveParent { .. } => "GuaranteesAboveParent",
+            Self::CapabilitiesAboveParent { .. } => "CapabilitiesAboveParent",
+            Self::DefaultQueue { .. } => "DefaultQueue",
+            Self::RootQueue { .. } => "RootQueue",
+            Self::QueueHasChildren { .. } => "QueueHasChildren",
+            Self::QueueHasPods { .. } => "QueueHasPods",
             Self::CardRequest(_) => "CardRequestInvalid",
             Self::Template { denial, .. } => denial.reason(),
             Self::Object { .. } => "ObjectInvalid",

@@ -72,7 +72,7 @@ enum Failure {
         source: LookupError,
     },
     /// Every answer of the API server led to another question.
-    #[error("the pod's group, namespace and queue changed while they were looked up: try again")]
+    #[error("what the decision rests on changed while it was looked up: try again")]
     Undecided,
     /// The answer could not be written.
     #[error("the answer can't be written: {0}")]
@@ -161,7 +161,7 @@ impl Door {
             ("", "Pod") => return self.validate_pod(&request).await,
             ("scheduling.volcano.sh", "Queue") => {
                 self.ready()?;
-                validate::judge(&request, |object| queue::rules(object, knowledge))
+                self.judge_queue(&request).await?
             }
             ("scheduling.volcano.sh", "PodGroup") => validate::judge(&request, pod_group::rules),
             ("batch" | "batch.volcano.sh", "Job") => {
@@ -233,15 +233,41 @@ impl Door {
                 Err(Stop::NotReady) => return Err(Failure::NotReady(self.knowledge.missing())),
                 Err(Stop::Ask(lookup)) => lookup,
             };
-            if fresh.len() == MAX_LOOKUPS {
-                return Err(Failure::Undecided);
+            self.ask(lookup, &mut fresh).await?;
+        }
+    }
+
+    /// Judges a Queue, and asks the API server where the decision would rest on what a watch may not have delivered yet.
+    async fn judge_queue(&self, request: &RawRequest<'_>) -> Result<Result<Vec<Warning>, Denial>, Failure> {
+        let mut fresh = Fresh::default();
+        loop {
+            let view = View {
+                knowledge: &self.knowledge,
+                fresh: &fresh,
+            };
+            let lookup = match queue::judge(request, view) {
+                Ok(warnings) => return Ok(Ok(warnings)),
+                Err(Stop::Denied(denial)) => return Ok(Err(denial)),
+                Err(Stop::NotReady) => return Err(Failure::NotReady(self.knowledge.missing())),
+                Err(Stop::Ask(lookup)) => lookup,
+            };
+            self.ask(lookup, &mut fresh).await?;
+        }
+    }
+
+    /// Asks the API server for what a request needs to know.
+    async fn ask(&self, lookup: Lookup, fresh: &mut Fresh) -> Result<(), Failure> {
+        if fresh.len() == MAX_LOOKUPS {
+            return Err(Failure::Undecided);
+        }
+        let found = self.lookups.find(&lookup).await;
+        self.metrics.lookup(&lookup, found.is_ok());
+        match found {
+            Ok(found) => {
+                fresh.add(lookup, found);
+                Ok(())
             }
-            let found = self.lookups.find(&lookup).await;
-            self.metrics.lookup(&lookup, found.is_ok());
-            match found {
-                Ok(found) => fresh.add(lookup, found),
-                Err(source) => return Err(Failure::Lookup { lookup, source }),
-            }
+            Err(source) => Err(Failure::Lookup { lookup, source }),
         }
     }
 

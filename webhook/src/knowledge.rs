@@ -8,12 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use crds::configuration::{CrossQuota, Settings};
+use crds::configuration::{Capacity, CrossQuota, Settings};
 use crds::keys::{QUEUE_NAME, QUEUE_NAMESPACES};
 use crds::queue_access::{QueueAccess, QueueAccessError};
 use crds::volcano::{PodGroup, Queue};
 use kube::api::ObjectMeta;
 use kube::core::error_boundary::InvalidObject;
+
+use crate::queue_terms::QueueTerms;
 
 /// The annotations or labels of an object.
 type Texts = BTreeMap<String, String>;
@@ -27,6 +29,8 @@ pub struct QueueFacts {
     pub selector: Box<str>,
     /// The namespaces that may use it.
     pub access: Result<QueueAccess, QueueAccessError>,
+    /// Its limits and its place among the others.
+    pub terms: QueueTerms,
 }
 
 /// Whether a queue takes pods.
@@ -62,6 +66,10 @@ impl QueueFacts {
             condition,
             selector: selector.unwrap_or_default().into(),
             access: QueueAccess::parse(selector),
+            terms: queue.as_ref().map_or_else(
+                |_| QueueTerms::default(),
+                |queue| QueueTerms::read(&queue.spec, |key| annotation(&queue.metadata, key)),
+            ),
         }
     }
 }
@@ -132,6 +140,12 @@ impl<V: Clone> Store<V> {
         entries.get(name).cloned()
     }
 
+    /// What `choose` makes of every object that it chooses, in no order.
+    pub fn select<T>(&self, choose: impl Fn(&str, &V) -> Option<T>) -> Vec<T> {
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        entries.iter().filter_map(|(name, facts)| choose(name, facts)).collect()
+    }
+
     /// Sets the facts of one object.
     pub fn set(&self, name: Box<str>, facts: V) {
         self.entries
@@ -174,6 +188,7 @@ pub struct Knowledge {
     pub card_types: Store<Arc<str>>,
     settings: ArcSwap<Settings>,
     cross_quota: ArcSwapOption<CrossQuota>,
+    queue_rules: ArcSwap<Capacity>,
     configured: AtomicBool,
     configuration_problem: ArcSwapOption<String>,
 }
@@ -187,6 +202,7 @@ impl Default for Knowledge {
             card_types: Store::default(),
             settings: ArcSwap::from_pointee(Settings::default()),
             cross_quota: ArcSwapOption::empty(),
+            queue_rules: ArcSwap::from_pointee(Capacity::default()),
             configured: AtomicBool::new(false),
             configuration_problem: ArcSwapOption::empty(),
         }
@@ -207,6 +223,16 @@ impl Knowledge {
     /// Puts the arguments of the plugin `crossquota` in force; none where it is not enabled.
     pub fn configure_cross_quota(&self, arguments: Option<CrossQuota>) {
         self.cross_quota.store(arguments.map(Arc::new));
+    }
+
+    /// The arguments of the plugin that rules queues.
+    pub fn queue_rules(&self) -> arc_swap::Guard<Arc<Capacity>> {
+        self.queue_rules.load()
+    }
+
+    /// Puts the arguments of the plugin that rules queues in force.
+    pub fn rule_queues(&self, arguments: Capacity) {
+        self.queue_rules.store(Arc::new(arguments));
     }
 
     /// Puts settings in force.

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crds::keys::QUEUE_LABEL;
 use crds::volcano::{PodGroup, Queue};
 use futures::future::BoxFuture;
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::api::{ListParams, PartialObjectMeta};
 use kube::core::DeserializeGuard;
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt as _};
 use thiserror::Error;
 
 use crate::knowledge::{GroupFacts, NamespaceFacts, QueueFacts};
@@ -62,6 +64,17 @@ impl ApiLookups {
             Lookup::Namespace(name) => {
                 let namespace = existing(Api::<Namespace>::all(client).get_metadata(name).await)?;
                 Found::Namespace(namespace.map(|namespace| Arc::new(NamespaceFacts::read(&namespace.metadata))))
+            }
+            Lookup::PodOf(queue) => {
+                let unfinished = ListParams::default()
+                    .labels(&format!("{QUEUE_LABEL}={queue}"))
+                    .fields("status.phase!=Succeeded,status.phase!=Failed")
+                    .limit(1);
+                let pods = Api::<Pod>::all(client).list_metadata(&unfinished).await?;
+                let name = |pod: &PartialObjectMeta<Pod>| {
+                    format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any())
+                };
+                Found::PodOf(pods.items.first().map(name))
             }
         })
     }

@@ -154,6 +154,7 @@ impl Metrics {
             Lookup::Queue(_) => "queue",
             Lookup::Group { .. } => "podgroup",
             Lookup::Namespace(_) => "namespace",
+            Lookup::PodOf(_) => "pod",
         };
         self.lookups.get_or_create(&LookupLabels { kind, answered }).inc();
     }

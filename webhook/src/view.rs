@@ -23,6 +23,8 @@ pub enum Lookup {
     },
     /// A namespace.
     Namespace(String),
+    /// A pod that holds or waits for something of this queue.
+    PodOf(String),
 }
 
 impl fmt::Display for Lookup {
@@ -31,6 +33,7 @@ impl fmt::Display for Lookup {
             Self::Queue(name) => write!(f, "queue {name:?}"),
             Self::Group { namespace, name } => write!(f, "PodGroup {name:?} in namespace {namespace:?}"),
             Self::Namespace(name) => write!(f, "namespace {name:?}"),
+            Self::PodOf(queue) => write!(f, "a pod of queue {queue:?}"),
         }
     }
 }
@@ -44,6 +47,8 @@ pub enum Found {
     Group(Option<Arc<GroupFacts>>),
     /// About a namespace.
     Namespace(Option<Arc<NamespaceFacts>>),
+    /// A pod, as `namespace/name`.
+    PodOf(Option<String>),
 }
 
 /// Answers of the API server for one request.
@@ -135,6 +140,20 @@ impl View<'_> {
             _ => None,
         });
         Fact::new(fresh, || self.knowledge.groups.get(&group_key(in_namespace, group)))
+    }
+
+    /// A pod of a queue, where there is one and it was asked for: `namespace/name`.
+    pub fn pod_of(&self, of: &str) -> Option<&str> {
+        self.fresh.find(|lookup, found| match (lookup, found) {
+            (Lookup::PodOf(queue), Found::PodOf(pod)) if queue == of => pod.as_deref(),
+            _ => None,
+        })
+    }
+
+    /// Whether it was asked for.
+    pub fn knows_pod_of(&self, of: &str) -> bool {
+        let is_it = |lookup: &Lookup| matches!(lookup, Lookup::PodOf(queue) if queue == of);
+        self.fresh.find(|lookup, _| is_it(lookup).then_some(())).is_some()
     }
 
     /// A namespace.

@@ -2,7 +2,7 @@
 //!
 //! kubectl prints warnings; the API server shortens those beyond 256 characters, so these are short.
 
-use crds::keys::{CARD_NAME, CARD_QUOTA, MGPU_CONTAINER_CARDS, MGPU_POLICY, QUEUE_LABEL, QUEUE_NAME};
+use crds::keys::{CARD_NAME, MGPU_CONTAINER_CARDS, MGPU_POLICY, QUEUE_LABEL, QUEUE_NAME};
 use crds::mgpu::ComputePolicy;
 use thiserror::Error;
 
@@ -111,10 +111,39 @@ pub enum Warning {
         denial: Denial,
     },
     /// A quota for a card that no node has.
-    #[error("annotation {CARD_QUOTA}: no node has the card {card:?} at the moment, see kubectl get cardtypes")]
+    #[error("annotation {annotation}: no node has the card {card:?} at the moment, see kubectl get cardtypes")]
     QuotaCardUnknown {
+        /// The annotation.
+        annotation: &'static str,
         /// The card.
         card: String,
+    },
+    /// A guarantee beyond what is deserved.
+    #[error(
+        "spec.guarantee: {guarantee} {item} is more than spec.deserved says ({deserved}): the queue deserves its guarantee"
+    )]
+    GuaranteeAboveDeserved {
+        /// The resource or card.
+        item: String,
+        /// How much is guaranteed.
+        guarantee: String,
+        /// How much is deserved.
+        deserved: String,
+    },
+    /// Queues that may have more in all than their parent.
+    #[error(
+        "spec.capability: the queues below {parent:?} may have {sum} {item} in all, and {parent:?} only {limit}: not all can \
+         have all of it at once"
+    )]
+    CapabilitiesAboveParent {
+        /// The parent.
+        parent: String,
+        /// The resource or card.
+        item: String,
+        /// How much its children may have in all.
+        sum: String,
+        /// How much it may have.
+        limit: String,
     },
     /// What would be refused if it were new.
     #[error("not changed by this update, and wrong: {0}")]

@@ -251,8 +251,11 @@ async fn updates_that_say_nothing_of_cards_pass() -> Outcome {
     );
 
     // On their way out, objects lose their finalizers, open door or not.
-    kubectl_of.run(["delete", "job,queue", "old", "--wait=false"]).await?;
+    kubectl_of.run(["delete", "job", "old", "--wait=false"]).await?;
     let none = json!({ "metadata": { "finalizers": null } });
     assert_accepted("the last finalizer", patch(&["job", "old"], none).await?);
+    // Whether a queue is still needed, nobody can say now.
+    let removal = kubectl(&cluster.plane, &["delete", "queue", "old", dry], None).await?;
+    assert_refused("queue removed", "queue-removal", removal);
     Ok(())
 }

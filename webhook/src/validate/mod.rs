@@ -1,6 +1,7 @@
 //! The rules for what users write, one module per kind of thing.
 
 pub mod card;
+pub mod hierarchy;
 pub mod job;
 pub mod pod_group;
 pub mod queue;

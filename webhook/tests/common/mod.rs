@@ -20,6 +20,7 @@ use webhook::knowledge::{GroupFacts, Knowledge, NamespaceFacts, QueueCondition, 
 use webhook::lookup::{LookupError, Lookups};
 use webhook::metrics::Metrics;
 use webhook::pod::Options;
+use webhook::queue_terms::QueueTerms;
 use webhook::view::{Found, Lookup};
 
 /// The namespace of all pods, unless a test says otherwise.
@@ -33,6 +34,8 @@ pub struct FakeApi {
     pub queues: Mutex<BTreeMap<String, Arc<QueueFacts>>>,
     pub groups: Mutex<BTreeMap<String, Arc<GroupFacts>>>,
     pub namespaces: Mutex<BTreeMap<String, Arc<NamespaceFacts>>>,
+    /// A pod of each queue that has one.
+    pub pods: Mutex<BTreeMap<String, String>>,
     /// What was asked, in order.
     pub asked: Mutex<Vec<Lookup>>,
     /// Whether nothing is answered.
@@ -52,6 +55,7 @@ impl Lookups for FakeApi {
                     Found::Group(self.groups.lock().unwrap().get(&group_key(namespace, name)).cloned())
                 }
                 Lookup::Namespace(name) => Found::Namespace(self.namespaces.lock().unwrap().get(name).cloned()),
+                Lookup::PodOf(queue) => Found::PodOf(self.pods.lock().unwrap().get(queue).cloned()),
             })
         })
     }
@@ -63,6 +67,7 @@ pub fn queue(selector: Option<&str>) -> Arc<QueueFacts> {
         condition: QueueCondition::Open,
         selector: selector.unwrap_or_default().into(),
         access: QueueAccess::parse(selector),
+        terms: QueueTerms::default(),
     })
 }
 
@@ -326,7 +331,7 @@ pub fn review((group, version, kind): (&str, &str, &str), operation: &str, objec
             "kind": {"group": group, "version": version, "kind": kind},
             "resource": {"group": group, "version": version, "resource": "things"},
             "requestKind": {"group": group, "version": version, "kind": kind},
-            "name": object["metadata"]["name"],
+            "name": ([object, old].iter().find_map(|object| object["metadata"]["name"].as_str())),
             "namespace": NAMESPACE,
             "operation": operation,
             "userInfo": {"username": "jane", "groups": ["system:authenticated"]},

@@ -1,0 +1,278 @@
+//! The rules for a Queue among others: its parent, its children, and what they may have together (the capacity document,
+//! **Hierarchical processing**; semantics, **Queues**).
+
+use std::sync::Arc;
+
+use super::Findings;
+use crate::denial::Denial;
+use crate::knowledge::QueueFacts;
+use crate::queue_terms::{Item, Limits, QueueTerms};
+use crate::view::{Lookup, View};
+use crate::warning::Warning;
+
+/// How many children are looked up to tell those that are there from those that a watch has not seen go.
+const CHILDREN_LOOKED_UP: usize = 2;
+
+/// What is consistent in every queue, whatever stands around it.
+pub fn check_alone(terms: &QueueTerms, findings: &mut Findings) {
+    for (field, limits) in [("guarantee", &terms.guarantee), ("deserved", &terms.deserved)] {
+        for (item, amount, capability) in exceeding(limits, &terms.capability) {
+            findings.denials.push(Denial::AboveCapability {
+                field,
+                amount: item.format(amount.into()),
+                capability: item.format(capability.into()),
+                item: item.to_string(),
+            });
+        }
+    }
+    for (item, guarantee, deserved) in exceeding(&terms.guarantee, &terms.deserved) {
+        findings.warnings.push(Warning::GuaranteeAboveDeserved {
+            guarantee: item.format(guarantee.into()),
+            deserved: item.format(deserved.into()),
+            item: item.to_string(),
+        });
+    }
+}
+
+/// What both name, where the first has more.
+fn exceeding<'l>(limits: &'l Limits, of: &'l Limits) -> impl Iterator<Item = (&'l Item, i64, i64)> {
+    limits.iter().filter_map(|(item, amount)| {
+        let limit = of.get(item)?;
+        (amount > limit).then_some((item, *amount, *limit))
+    })
+}
+
+/// One queue among the others.
+#[derive(Debug, Clone, Copy)]
+pub struct Family<'a> {
+    /// What is known of the others.
+    pub view: View<'a>,
+    /// The queue that is judged.
+    pub name: &'a str,
+}
+
+impl Family<'_> {
+    fn root(&self) -> Box<str> {
+        self.view.knowledge.queue_rules().root_queue.as_str().into()
+    }
+
+    /// The parent of a queue; none for the root.
+    fn parent_of(&self, name: &str, terms: &QueueTerms) -> Option<Box<str>> {
+        let root = self.root();
+        (*name != *root).then(|| terms.parent.clone().unwrap_or(root))
+    }
+
+    fn facts(&self, name: &str) -> Option<Arc<QueueFacts>> {
+        self.view.queue(name).value
+    }
+
+    /// What must be asked of the API server before the queue can be judged: its parent, where no watch has shown it, and
+    /// whether a queue that becomes a parent has pods.
+    pub fn lookup(&self, terms: &QueueTerms, before: Option<&QueueTerms>) -> Option<Lookup> {
+        let parent = self
+            .parent_of(self.name, terms)
+            .filter(|parent| **parent != *self.root())?;
+        let fact = self.view.queue(&parent);
+        if fact.value.is_none() && !fact.fresh {
+            return Some(Lookup::Queue(parent.into()));
+        }
+        let is_new = before.is_none_or(|before| before.parent != terms.parent);
+        let becomes_parent = is_new && self.children_of(&parent).is_empty();
+        (becomes_parent && !self.view.knows_pod_of(&parent)).then(|| Lookup::PodOf(parent.into()))
+    }
+
+    /// Judges the queue's place.
+    pub fn check(&self, terms: &QueueTerms, strict: bool, findings: &mut Findings) {
+        let root = self.root();
+        let Some(parent) = self.parent_of(self.name, terms) else {
+            if let Some(parent) = &terms.parent {
+                findings.denials.push(Denial::RootParent {
+                    root: root.into(),
+                    parent: parent.to_string(),
+                });
+            }
+            self.check_children(self.name, terms, None, strict, findings);
+            return;
+        };
+        if let Some(path) = self.cycle(&parent) {
+            findings.denials.push(Denial::ParentCycle { path });
+            return;
+        }
+        let facts = self.facts(&parent);
+        if facts.is_none() && *parent != *root {
+            findings.denials.push(Denial::ParentMissing {
+                parent: parent.to_string(),
+            });
+        }
+        if let Some(pod) = self.view.pod_of(&parent) {
+            findings.denials.push(Denial::ParentHasPods {
+                parent: parent.to_string(),
+                pod: pod.to_owned(),
+            });
+        }
+        if let Some(facts) = facts {
+            self.check_children(&parent, &facts.terms, Some(terms), strict, findings);
+        }
+        self.check_children(self.name, terms, None, strict, findings);
+    }
+
+    /// The way from the queue over its parent back to itself, if there is one.
+    fn cycle(&self, parent: &str) -> Option<String> {
+        let mut path: Vec<Box<str>> = vec![self.name.into()];
+        let mut next: Option<Box<str>> = Some(parent.into());
+        while let Some(queue) = next {
+            let closed = path.contains(&queue);
+            path.push(queue.clone());
+            if closed {
+                // One that is not the queue's own is not its fault.
+                return (*queue == *self.name).then(|| path.join(" -> "));
+            }
+            next = self
+                .facts(&queue)
+                .and_then(|facts| self.parent_of(&queue, &facts.terms));
+        }
+        None
+    }
+
+    /// The children that a queue has, without the one that is judged.
+    fn children_of(&self, parent: &str) -> Vec<(Box<str>, Arc<QueueFacts>)> {
+        let mut children: Vec<(Box<str>, Arc<QueueFacts>)> = self.view.knowledge.queues.select(|name, facts| {
+            let is_child = *name != *self.name && self.parent_of(name, &facts.terms).as_deref() == Some(parent);
+            is_child.then(|| (name.into(), Arc::clone(facts)))
+        });
+        children.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        children
+    }
+
+    /// Judges a parent against its children: one that is new or changed, or all where it is the parent that is.
+    fn check_children(
+        &self,
+        parent: &str,
+        terms: &QueueTerms,
+        child: Option<&QueueTerms>,
+        strict: bool,
+        findings: &mut Findings,
+    ) {
+        let others = self.children_of(parent);
+        let others: Vec<_> = others.iter().map(|(name, facts)| (&**name, &facts.terms)).collect();
+        let own = child.map(|child| (self.name, child));
+        let judged = own.map_or_else(|| others.clone(), |own| vec![own]);
+        for (name, child) in &judged {
+            for (item, amount, limit) in exceeding(&child.capability, &terms.capability) {
+                findings.denials.push(Denial::ChildAboveParent {
+                    child: (*name).into(),
+                    parent: parent.into(),
+                    item: item.to_string().into(),
+                    amount: item.format(amount.into()).into(),
+                    limit: item.format(limit.into()).into(),
+                });
+            }
+        }
+        let all: Vec<_> = others.into_iter().chain(own).collect();
+        let is_root = *parent == *self.root();
+        for (item, sum) in sums(&all, |terms| &terms.guarantee) {
+            let limit = terms.guarantee.get(item).copied();
+            // What the root does not name is the cluster's, whatever that has.
+            if limit.is_none() && is_root {
+                continue;
+            }
+            let limit = i128::from(limit.unwrap_or(0));
+            if sum > limit {
+                findings.denials.push(Denial::GuaranteesAboveParent {
+                    parent: parent.to_owned(),
+                    item: item.to_string(),
+                    sum: item.format(sum),
+                    limit: item.format(limit),
+                });
+            }
+        }
+        for (item, sum) in sums(&all, |terms| &terms.capability) {
+            let Some(limit) = terms.capability.get(item).copied().map(i128::from) else {
+                continue;
+            };
+            if sum > limit {
+                let (parent, name) = (parent.to_owned(), item.to_string());
+                let (sum, limit) = (item.format(sum), item.format(limit));
+                if strict {
+                    findings.denials.push(Denial::CapabilitiesAboveParent {
+                        parent,
+                        item: name,
+                        sum,
+                        limit,
+                    });
+                } else {
+                    findings.warnings.push(Warning::CapabilitiesAboveParent {
+                        parent,
+                        item: name,
+                        sum,
+                        limit,
+                    });
+                }
+            }
+        }
+    }
+
+    /// What must be asked of the API server before the queue can be removed.
+    pub fn lookup_before_removal(&self) -> Option<Lookup> {
+        let children = self.children_before_removal();
+        let unsure = children.iter().take(CHILDREN_LOOKED_UP).map(|(name, _)| name);
+        let unsure = unsure.filter(|name| !self.view.queue(name).fresh);
+        let lookup = unsure.map(|name| Lookup::Queue(name.to_string())).next();
+        lookup.or_else(|| {
+            let is_asked = self.view.knows_pod_of(self.name);
+            (children.is_empty() && !is_asked).then(|| Lookup::PodOf(self.name.to_owned()))
+        })
+    }
+
+    fn children_before_removal(&self) -> Vec<(Box<str>, Arc<QueueFacts>)> {
+        if !self.view.knowledge.queue_rules().enable_hierarchy {
+            return Vec::new();
+        }
+        let mut children = self.children_of(self.name);
+        children.retain(|(name, _)| {
+            let fact = self.view.queue(name);
+            let is_child = |facts: &Arc<QueueFacts>| self.parent_of(name, &facts.terms).as_deref() == Some(self.name);
+            !fact.fresh || fact.value.as_ref().is_some_and(is_child)
+        });
+        children
+    }
+
+    /// Whether the queue may be removed.
+    pub fn check_removal(&self) -> Result<(), Denial> {
+        let queue = || self.name.to_owned();
+        let rules = self.view.knowledge.queue_rules();
+        if *self.name == *self.view.knowledge.settings().default_queue {
+            return Err(Denial::DefaultQueue { queue: queue() });
+        }
+        if rules.enable_hierarchy && *self.name == *rules.root_queue {
+            return Err(Denial::RootQueue { queue: queue() });
+        }
+        let children = self.children_before_removal();
+        if let Some((child, _)) = children.first() {
+            return Err(Denial::QueueHasChildren {
+                queue: queue(),
+                child: child.to_string(),
+                count: children.len(),
+            });
+        }
+        match self.view.pod_of(self.name) {
+            Some(pod) => Err(Denial::QueueHasPods {
+                queue: queue(),
+                pod: pod.to_owned(),
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What all together have of each item that one of them names.
+fn sums<'t>(
+    queues: &[(&str, &'t QueueTerms)],
+    limits: impl Fn(&'t QueueTerms) -> &'t Limits,
+) -> std::collections::BTreeMap<&'t Item, i128> {
+    let mut sums = std::collections::BTreeMap::new();
+    for (item, amount) in queues.iter().flat_map(|(_, terms)| limits(terms)) {
+        *sums.entry(item).or_insert(0) += i128::from(*amount);
+    }
+    sums
+}
