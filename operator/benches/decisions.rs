@@ -41,13 +41,14 @@ fn quota_check(bencher: Bencher<'_, '_>, cards: &str) {
     world.queue(&queue("team-a").quota(r#"{"A100": 10, "H100": 0, "L40S": 0}"#));
     world.pod(&pod("asks").asks(cards, 1));
     let task = &world.known("asks").task;
-    let team = world.known_queue("team-a");
+    let team = world.cluster.queue_named("team-a").unwrap();
     let check = Check {
+        plugin: world.cluster.configuration().queue_plugin,
         arguments: &world.cluster.configuration().capacity_card,
-        quota: team.quota().unwrap(),
-        allocated: &team.allocated,
+        queue_is_empty: false,
         task,
         resource_of: |card| world.cluster.resource_of(card),
+        has_room: |dimension, asked| world.cluster.room(team, dimension, asked).is_ok(),
     };
     assert!(check.cards_with_quota().next().is_some());
     bencher.bench_local(|| {

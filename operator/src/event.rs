@@ -11,6 +11,8 @@ use crds::volcano::{PodGroup, Queue};
 use tokio::sync::oneshot;
 
 use crate::cluster::Kind;
+use crate::cluster::reclaims::EvictionOutcome;
+use crate::decide::Eviction;
 
 /// One thing that happened.
 #[derive(Debug)]
@@ -83,6 +85,8 @@ pub enum Event {
     Outcome(Arc<str>, Outcome),
     /// What became of resuming a Job, by its uid.
     Resumed(Arc<str>, Outcome),
+    /// What became of evictions, victim by victim.
+    Evictions(Box<Eviction>, Vec<EvictionOutcome>),
 }
 
 /// What became of an admission.

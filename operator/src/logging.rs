@@ -3,9 +3,11 @@
 use std::error::Error;
 
 use clap::ValueEnum;
+use crds::configuration::LogLevel;
 use thiserror::Error;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::reload::Handle;
 
 /// Form of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -28,20 +30,57 @@ pub enum LoggingError {
 }
 
 /// Starts the log. What is logged is set by the environment variable `RUST_LOG`; without it, what is worth knowing.
-pub fn start(format: LogFormat) -> Result<(), LoggingError> {
-    let filter = EnvFilter::builder()
+pub fn start(format: LogFormat) -> Result<LogControl, LoggingError> {
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter_of_start()?)
+        .with_writer(std::io::stderr);
+    match format {
+        LogFormat::Text => {
+            let log = log.with_filter_reloading();
+            let control = LogControl::new(log.reload_handle());
+            log.try_init().map(|()| control)
+        }
+        LogFormat::Json => {
+            let log = log.json().flatten_event(true).with_filter_reloading();
+            let control = LogControl::new(log.reload_handle());
+            log.try_init().map(|()| control)
+        }
+    }
+    .map_err(LoggingError::Started)
+}
+
+fn filter_of_start() -> Result<EnvFilter, LoggingError> {
+    EnvFilter::builder()
         .with_default_directive(LevelFilter::INFO.into())
         .try_from_env()
         .or_else(|error| match std::env::var_os(EnvFilter::DEFAULT_ENV) {
             None => Ok(EnvFilter::new("info")),
             Some(_) => Err(LoggingError::Filter(error)),
-        })?;
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr);
-    match format {
-        LogFormat::Text => log.try_init(),
-        LogFormat::Json => log.json().flatten_event(true).try_init(),
+        })
+}
+
+/// Changes what is logged while the program runs.
+pub struct LogControl(Box<dyn Fn(EnvFilter) + Send + Sync>);
+
+impl LogControl {
+    fn new<S: 'static>(handle: Handle<EnvFilter, S>) -> Self {
+        Self(Box::new(move |filter| {
+            // Only when the log is gone, which ends with the program.
+            let _ = handle.reload(filter);
+        }))
     }
-    .map_err(LoggingError::Started)
+
+    /// Logs what the configuration says (the capacity document, section 3, `logLevel`); without it, what the program was
+    /// started with.
+    pub fn set(&self, level: Option<LogLevel>) {
+        let filter = match level {
+            // Of other people's code, the steps in detail help nobody.
+            Some(level @ (LogLevel::Trace | LogLevel::Debug)) => {
+                EnvFilter::new(format!("info,{}={}", env!("CARGO_CRATE_NAME"), level.as_str()))
+            }
+            Some(level) => EnvFilter::new(level.as_str()),
+            None => filter_of_start().unwrap_or_else(|_| EnvFilter::new("info")),
+        };
+        (self.0)(filter);
+    }
 }

@@ -29,7 +29,7 @@ const EVENTS_AHEAD: usize = 4096;
 #[tokio::main(worker_threads = 2)]
 async fn main() -> anyhow::Result<()> {
     let cli = Cli::parse();
-    logging::start(cli.log_format)?;
+    let log = logging::start(cli.log_format)?;
     let installed = rustls::crypto::ring::default_provider().install_default();
     installed.map_err(|_| anyhow::anyhow!("a crypto provider is already installed"))?;
     let stop = shutdown::on_signal()?;
@@ -116,7 +116,10 @@ async fn main() -> anyhow::Result<()> {
         ended = &mut election => return ended.context("the election"),
         ended = served => return ended.context("the health server ended"),
         ended = serve(extender) => return ended.context("the scheduler extender ended"),
-        ended = configuration.run(|configuration| put_in_force(events.clone(), configuration)) => ended?,
+        ended = configuration.run(|configuration| {
+            log.set(configuration.capacity.log_level);
+            put_in_force(events.clone(), configuration)
+        }) => ended?,
         ended = observing => ended.context("the watches ended")?,
         ended = reporting => ended.context("the reporter ended")?,
         ended = certificates => ended.context("the keeper of certificates ended")?,

@@ -15,9 +15,10 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::act::Actor;
 use crate::cluster::node::NodeId;
 use crate::cluster::queue::Terms;
+use crate::cluster::reclaims::EvictionOutcome;
 use crate::cluster::{Cluster, Kind};
 use crate::decide::extender::{self, Candidate};
-use crate::decide::{Action, decide, notices};
+use crate::decide::{Action, Eviction, decide, notices};
 use crate::event::{Event, Outcome};
 use crate::extender::{Asked, Question};
 use crate::metrics::{Decision, Metrics};
@@ -181,6 +182,13 @@ impl Mind {
                     Outcome::Refused => cluster.refuse(&uid, now),
                 }
             }
+            Event::Evictions(eviction, outcomes) => {
+                self.under_way -= 1;
+                for (victim, outcome) in eviction.victims.iter().zip(&outcomes) {
+                    cluster.eviction_ended(&victim.pod.uid, *outcome, now);
+                }
+                self.tell_victims(*eviction, &outcomes);
+            }
         }
     }
 
@@ -238,6 +246,10 @@ impl Mind {
                     self.metrics.decided(Decision::SentBack);
                     self.say(&pod, "ReservationTimeout", message);
                     self.actor.send_back(pod);
+                }
+                Action::Evict(eviction) => {
+                    self.under_way += 1;
+                    self.actor.evict_for(eviction);
                 }
                 Action::Unplaced { pod, message } => {
                     self.metrics.decided(Decision::Unplaced);
@@ -325,6 +337,22 @@ impl Mind {
             condition,
             event: false,
         });
+    }
+
+    /// Says on each pod that was evicted who needed what.
+    fn tell_victims(&self, eviction: Eviction, outcomes: &[EvictionOutcome]) {
+        for (victim, outcome) in eviction.victims.into_iter().zip(outcomes) {
+            if *outcome == EvictionOutcome::Evicted {
+                self.metrics.decided(Decision::Evicted);
+                tracing::info!(pod = %victim.pod, reason = victim.reason, detail = victim.message, "evicted");
+                self.reports.send(Report::Event {
+                    regarding: Box::new(victim.pod.reference()),
+                    kind: EventKind::Warning,
+                    reason: victim.reason.to_owned(),
+                    message: victim.message,
+                });
+            }
+        }
     }
 
     /// Sees to it that GPU nodes, and no others, carry their label.

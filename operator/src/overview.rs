@@ -2,25 +2,31 @@
 
 mod gpus;
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crds::card_inventory::{CardInventoryStatus, NodeQuota};
 use crds::card_type::{CardTypeSpec, CardTypeStatus};
-use crds::card_usage::{CardUsageStatus, QueueCard};
+use crds::card_usage::{CardUsageStatus, QueueCard, WaitingWorkload};
+use crds::configuration::QueuePlugin;
 
 use crate::cluster::Cluster;
 use crate::cluster::amounts::Dimension;
 use crate::cluster::names::{CardId, ResourceId};
 use crate::cluster::node::{Node, NodeId, Offer};
 use crate::cluster::queue::{Queue, QueueId};
+use crate::decide::{amount, dimension_name, missing};
 use crate::discovery::Problem;
-use crate::metrics::{CardFigures, QueueFigures};
+use crate::metrics::{CardFigures, QueueFigures, ResourceFigures, StandingFigures};
 use crate::policies::Reason;
 use crate::quantities::{format_amount, format_bytes, format_cpu};
 use crate::report::Report;
 use crate::report::status::{self, CardUse, QueueUse, Quotas, TypeUse, Usability};
 pub use gpus::{first_fit, gpu_figures};
+
+/// How many of a queue's waiting pods its usage shows.
+const FIRST_WAITING: usize = 5;
 
 /// Reports on everything that has changed since the last call.
 pub fn changed(cluster: &mut Cluster) -> Vec<Report> {
@@ -65,13 +71,19 @@ pub fn changed(cluster: &mut Cluster) -> Vec<Report> {
             prompt,
         });
     }
-    for id in changes.queues {
+    let mut queues = changes.queues;
+    if changes.total {
+        let plugin = cluster.configuration().queue_plugin;
+        let concerned = cluster.queues().filter(|(_, queue)| queue.compares_with_total(plugin));
+        queues.extend(concerned.map(|(id, _)| id));
+    }
+    for id in queues {
         let queue = cluster.queue(id);
         if let Some(terms) = &queue.terms {
             reports.push(Report::Usage {
                 queue: Arc::clone(&queue.name),
                 queue_uid: terms.uid.clone(),
-                status: Some(usage(cluster, queue)),
+                status: Some(usage(cluster, id)),
             });
         }
     }
@@ -180,7 +192,8 @@ fn card_type(cluster: &Cluster, id: CardId) -> Option<(CardTypeSpec, CardTypeSta
 }
 
 /// What a queue's usage says.
-fn usage(cluster: &Cluster, queue: &Queue) -> CardUsageStatus {
+fn usage(cluster: &Cluster, id: QueueId) -> CardUsageStatus {
+    let queue = cluster.queue(id);
     let quota = |dimension| queue.quota().map_or(0, |quota| quota.limit(dimension));
     let against = |resource, format: fn(i128) -> String| {
         let dimension = Dimension::Resource(resource);
@@ -201,18 +214,87 @@ fn usage(cluster: &Cluster, queue: &Queue) -> CardUsageStatus {
             waiting: to_i64(waiting),
         }
     });
-    let terms = queue.terms.as_ref();
     status::usage(QueueUse {
         cards: cards.collect(),
         cpu: against(ResourceId::CPU, format_cpu),
         memory: against(ResourceId::MEMORY, format_bytes),
         admitted_pods: i64::try_from(queue.admitted).unwrap_or(i64::MAX),
         waiting_pods: i64::try_from(queue.waiting.len()).unwrap_or(i64::MAX),
-        share: queue.share().to_string(),
-        problem: terms
-            .and_then(|terms| terms.problem())
-            .map(|problem| (Reason::QueueInvalid.as_str(), problem)),
+        share: cluster.share(id).to_string(),
+        first_waiting: first_waiting(cluster, id),
+        unsatisfiable: unsatisfiable(cluster, id),
+        problem: queue.problem().map(|problem| (Reason::QueueInvalid.as_str(), problem)),
     })
+}
+
+/// The pods of a queue that are next, and what they wait for.
+fn first_waiting(cluster: &Cluster, id: QueueId) -> Vec<WaitingWorkload> {
+    let groups = cluster.queue(id).waiting.groups();
+    let mut first: Vec<_> = groups
+        .flat_map(|(_, group)| {
+            let priority = Reverse(group.shape.priority);
+            let places = group.pods.iter().take(FIRST_WAITING);
+            places.map(move |place| (priority, *place, group))
+        })
+        .collect();
+    first.sort_unstable_by_key(|(priority, place, _)| (*priority, *place));
+    first.truncate(FIRST_WAITING);
+    let described = first.into_iter().enumerate().filter_map(|(index, (_, place, group))| {
+        let pod = cluster.pod(place.pod)?;
+        let refused = group.refused.map(|refused| refused.reason);
+        Some(WaitingWorkload {
+            position: i64::try_from(index).unwrap_or(i64::MAX) + 1,
+            name: format!("{}/{}", pod.namespace, pod.name),
+            reason: refused.map_or_else(String::new, |reason| reason.as_str().to_owned()),
+            missing: refused.map_or_else(String::new, |reason| missing(cluster, &group.shape, reason)),
+        })
+    });
+    described.collect()
+}
+
+/// What a queue says that can't all be had, whoever asks for it: in one word and in a sentence.
+fn unsatisfiable(cluster: &Cluster, id: QueueId) -> Option<(&'static str, String)> {
+    let queue = cluster.queue(id);
+    let quota = queue.quota()?;
+    let name = |dimension| dimension_name(cluster, dimension);
+    let total = |dimension| cluster.top().total.get(dimension);
+    let is_above = |(dimension, said): &(Dimension, i64)| i128::from(*said) > total(*dimension);
+    // Under `capacity-card` a quota may be there before its cards.
+    let counts = cluster.configuration().queue_plugin == QueuePlugin::Capacity;
+    let capability = quota.capability.iter().filter(|_| counts).find(is_above);
+    if let Some((dimension, said)) = capability {
+        let (said, has) = (amount(dimension, said.into()), amount(dimension, total(dimension)));
+        let text = format!(
+            "the queue may have {said} {}, and the cluster has {has} at the moment",
+            name(dimension)
+        );
+        return Some(("CapabilityAboveCluster", text));
+    }
+    let guaranteed = |dimension| cluster.top().below.guaranteed.get(dimension);
+    let mut promises = quota.guarantee.iter().map(|(dimension, _)| dimension);
+    if let Some(dimension) = promises.find(|dimension| guaranteed(*dimension) > total(*dimension)) {
+        let (sum, has) = (
+            amount(dimension, guaranteed(dimension)),
+            amount(dimension, total(dimension)),
+        );
+        let text = format!(
+            "all queues together are guaranteed {sum} {}, and the cluster has {has} at the moment",
+            name(dimension)
+        );
+        return Some(("GuaranteesAboveCluster", text));
+    }
+    let deserved = |dimension| cluster.top().below.deserved.get(dimension);
+    let mut claims = quota.deserved.iter().map(|(dimension, _)| dimension);
+    let dimension = claims.find(|dimension| deserved(*dimension) > total(*dimension))?;
+    let (sum, has) = (
+        amount(dimension, deserved(dimension)),
+        amount(dimension, total(dimension)),
+    );
+    let text = format!(
+        "all queues together deserve {sum} {}, and the cluster has {has} at the moment: not all can have it at once",
+        name(dimension)
+    );
+    Some(("DeservedAboveCluster", text))
 }
 
 /// The cards that a queue may have, has or waits for, by name.
@@ -245,13 +327,14 @@ pub fn figures(cluster: &Cluster) -> Vec<QueueFigures> {
 
 fn queue_figures(cluster: &Cluster, id: QueueId, queue: &Queue) -> QueueFigures {
     let quota = |dimension| queue.quota().map_or(0, |quota| quota.limit(dimension));
-    let cards = cards_of(cluster, queue).into_iter().map(|(name, card)| {
+    let is_shown = cluster.configuration().capacity.metrics_enabled;
+    let cards = cards_of(cluster, queue).into_iter().filter(|_| is_shown);
+    let cards = cards.map(|(name, card)| {
         let dimension = Dimension::Card(card);
         let allocated = queue.allocated.get(dimension);
         CardFigures {
             card: name.into(),
-            // What a queue deserves is its quota: the Capacity Card document has no `deserved` of its own.
-            deserved: quota(dimension),
+            deserved: to_i64(cluster.deserved(id, dimension)),
             allocated: to_i64(allocated),
             request: to_i64(allocated + queue.waiting.requested.get(dimension)),
             capacity: quota(dimension),
@@ -265,6 +348,44 @@ fn queue_figures(cluster: &Cluster, id: QueueId, queue: &Queue) -> QueueFigures 
         queue: Arc::clone(&queue.name),
         cards: cards.collect(),
         waiting: waiting.into_iter().collect(),
+        standing: is_shown.then(|| standing(cluster, id, queue)),
+    }
+}
+
+/// How a queue stands to what it deserves, resource by resource.
+fn standing(cluster: &Cluster, id: QueueId, queue: &Queue) -> StandingFigures {
+    let named = queue.quota().into_iter().flat_map(|quota| {
+        let bounds = quota.capability.iter().chain(quota.deserved.iter());
+        bounds.chain(quota.guarantee.iter()).map(|(dimension, _)| dimension)
+    });
+    let used = [&queue.allocated, &queue.below.allocated, &queue.waiting.requested];
+    let used = used
+        .into_iter()
+        .flat_map(|totals| totals.iter().map(|(dimension, _)| dimension));
+    let all: BTreeSet<_> = named.chain(used).collect();
+    let resources = all.iter().filter_map(|dimension| match dimension {
+        Dimension::Resource(resource) => Some((*dimension, cluster.names.resource_name(*resource))),
+        Dimension::Card(_) => None,
+    });
+    let resources = resources.map(|(dimension, name)| {
+        let allocated = queue.allocated_in_all(dimension);
+        let capability = queue.quota().and_then(|quota| quota.capability.get(dimension));
+        ResourceFigures {
+            resource: name.into(),
+            deserved: to_i64(cluster.deserved(id, dimension)),
+            allocated: to_i64(allocated),
+            request: to_i64(allocated + queue.waiting.requested.get(dimension)),
+            capacity: capability,
+            real_capacity: cluster.real_capability(id, dimension).map(to_i64),
+        }
+    });
+    let is_over = |dimension: &Dimension| {
+        cluster.compares(queue, *dimension) && queue.allocated_in_all(*dimension) > cluster.deserved(id, *dimension)
+    };
+    StandingFigures {
+        resources: resources.collect(),
+        share: cluster.share(id).to_f64(),
+        overused: all.iter().any(is_over),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Act: lets pods in and takes them back, and keeps the label of GPU nodes. Only here are pods and nodes written.
 
+mod evict;
 mod node_label;
 mod patch;
 
@@ -10,7 +11,7 @@ use crds::keys::{CARD_ASSIGNED, GATE};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{DeleteParams, EvictParams, Patch, PatchParams, Preconditions};
+use kube::api::{Patch, PatchParams};
 use kube::core::Status;
 use kube::{Api, Client, Error};
 use tokio::sync::{Semaphore, mpsc};
@@ -210,42 +211,6 @@ impl Actor {
             Err(Failure::Api(status)) if status.code == 404 => Tried::Refused("the pod is gone".into()),
             Err(failure) => Tried::Failed(failure.to_string()),
         }
-    }
-
-    /// Takes an admitted pod back that could not be placed.
-    pub fn send_back(&self, pod: PodRef) {
-        let actor = self.clone();
-        tokio::spawn(async move {
-            match actor.evict(&pod).await {
-                Ok(()) => tracing::info!(pod = %pod, "evicted"),
-                Err(reason) => tracing::warn!(pod = %pod, reason, "not evicted, trying again later"),
-            }
-        });
-    }
-
-    /// Takes an admitted pod back through the Eviction API, so that its controller can tell it from a failure, and that
-    /// disruption budgets are respected.
-    async fn evict(&self, pod: &PodRef) -> Result<(), String> {
-        if !self.leadership.holds() {
-            return Err("no longer the leader".into());
-        }
-        let this_pod = Preconditions {
-            uid: Some(pod.uid.to_string()),
-            resource_version: None,
-        };
-        let params = EvictParams {
-            delete_options: Some(DeleteParams {
-                preconditions: Some(this_pod),
-                ..DeleteParams::default()
-            }),
-            ..EvictParams::default()
-        };
-        self.metrics.api_write(Write::Eviction);
-        let api = self.pods(pod);
-        self.in_time(Verb::Create, api.evict(&pod.name, &params))
-            .await
-            .map(|_| ())
-            .map_err(|failure| failure.to_string())
     }
 
     /// Awaits an answer for a limited time, and counts what fails.

@@ -89,3 +89,34 @@ impl Totals {
             .for_each(|(dimension, amount)| self.add(dimension, -i128::from(amount)));
     }
 }
+
+/// Limits of one object, sorted by dimension. A dimension may be named with 0, which is not the same as not being named.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Bounds(Box<[(Dimension, i64)]>);
+
+impl Bounds {
+    /// The limit of one dimension; none where it is not named.
+    pub fn get(&self, dimension: Dimension) -> Option<i64> {
+        let found = self.0.binary_search_by_key(&dimension, |entry| entry.0);
+        found.ok().map(|index| self.0[index].1)
+    }
+
+    /// Dimensions that are named, and their limits, by dimension.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (Dimension, i64)> + '_ {
+        self.0.iter().copied()
+    }
+
+    /// Whether no dimension is named.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl FromIterator<(Dimension, i64)> for Bounds {
+    /// Each dimension may appear once.
+    fn from_iter<I: IntoIterator<Item = (Dimension, i64)>>(bounds: I) -> Self {
+        let mut bounds: Vec<_> = bounds.into_iter().collect();
+        bounds.sort_unstable();
+        Self(bounds.into())
+    }
+}

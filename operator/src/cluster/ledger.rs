@@ -20,7 +20,7 @@ impl Cluster {
     }
 
     /// The charge of a pod for a card.
-    pub(super) fn charge(&self, pod: &Pod, card: Option<CardId>) -> Charge {
+    pub(crate) fn charge(&self, pod: &Pod, card: Option<CardId>) -> Charge {
         Charge {
             card: card.map(|card| (card, self.card_count(pod, card))),
             cpu_and_memory: card_quota::charges_cpu_and_memory(
@@ -62,12 +62,16 @@ impl Cluster {
             return;
         };
         if let Some(queue) = pod.queue {
-            let state = &mut self.queues[queue.index()];
             if let Some(charge) = pod.charge {
-                pod.charged(charge)
-                    .for_each(|(dimension, amount)| state.allocated.add(dimension, i128::from(amount)));
+                let charged = pod
+                    .charged(charge)
+                    .map(|(dimension, amount)| (dimension, i128::from(amount)));
+                self.change_allocated(queue, charged);
+                let state = &mut self.queues[queue.index()];
                 state.admitted += 1;
+                state.holders.insert(id);
             }
+            let state = &mut self.queues[queue.index()];
             if let (Stage::Waiting, Some(waits)) = (pod.stage, &pod.waits)
                 && waits.aside_until.is_none()
             {
@@ -94,13 +98,17 @@ impl Cluster {
             return;
         };
         if let Some(queue) = pod.queue {
-            let state = &mut self.queues[queue.index()];
             if let Some(charge) = pod.charge {
-                pod.charged(charge)
-                    .for_each(|(dimension, amount)| state.allocated.add(dimension, -i128::from(amount)));
+                let charged = pod
+                    .charged(charge)
+                    .map(|(dimension, amount)| (dimension, -i128::from(amount)));
+                self.change_allocated(queue, charged);
+                let state = &mut self.queues[queue.index()];
                 state.admitted -= 1;
+                state.holders.remove(&id);
                 state.version += 1;
             }
+            let state = &mut self.queues[queue.index()];
             if let Some(waits) = &pod.waits {
                 let asked: Vec<_> = pod.charged(waits.asked).collect();
                 state.waiting.remove(&waits.shape, waits.place, &asked);

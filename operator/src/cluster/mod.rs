@@ -19,7 +19,9 @@ pub mod pod;
 mod pods;
 pub mod queue;
 mod queues;
+pub mod reclaims;
 pub mod share;
+pub mod tree;
 pub mod waiting;
 pub mod workload;
 mod workloads;
@@ -144,6 +146,8 @@ pub struct Changes {
     pub queues: BTreeSet<QueueId>,
     /// Workloads that are elsewhere on their way than before, or may be.
     pub workloads: BTreeSet<WorkloadId>,
+    /// Whether the cluster has more or less of anything.
+    pub total: bool,
 }
 
 /// Everything that decisions are made from.
@@ -170,6 +174,12 @@ pub struct Cluster {
     queues: Vec<Queue>,
     queue_ids: HashMap<Arc<str>, QueueId>,
     free_queues: Vec<QueueId>,
+    /// What all queues are parts of.
+    top: tree::Top,
+    /// Whether queues say something else about their places or guarantees than the tree has.
+    tree_is_stale: bool,
+    /// Queues that were looked at for what others are to give back.
+    reclaims: BTreeMap<QueueId, reclaims::Reclaim>,
     namespaces: BTreeMap<Box<str>, Namespace>,
     workloads: Vec<Workload>,
     workload_ids: HashMap<Box<str>, WorkloadId>,
@@ -211,6 +221,9 @@ impl Cluster {
             queues: Vec::new(),
             queue_ids: HashMap::new(),
             free_queues: Vec::new(),
+            top: tree::Top::default(),
+            tree_is_stale: false,
+            reclaims: BTreeMap::new(),
             namespaces: BTreeMap::new(),
             workloads: Vec::new(),
             workload_ids: HashMap::new(),
@@ -243,6 +256,8 @@ impl Cluster {
         if before.cross_quota != self.configuration.cross_quota {
             self.refresh_gpu_nodes();
         }
+        self.tree_is_stale = true;
+        self.changes.queues.extend(self.queue_ids.values());
         self.recharge(now, |_| true);
         self.resettle_workloads();
         self.version += 1;

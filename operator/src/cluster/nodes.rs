@@ -34,6 +34,9 @@ impl Cluster {
         self.count_cards_out(id);
         let before = self.nodes[id.index()].offer.replace(offer);
         self.count_cards_in(id);
+        let after = self.nodes[id.index()].offer.take();
+        self.total_changed(before.as_ref(), after.as_ref());
+        self.nodes[id.index()].offer = after;
         if let Some(uid) = replaced {
             let name = Arc::clone(&self.node(id).name);
             self.changes.nodes_gone.push((name, uid));
@@ -69,6 +72,7 @@ impl Cluster {
             .push((Arc::clone(&self.node(id).name), offer.uid.clone()));
         self.refresh_gpu_node(id);
         self.changes.nodes.remove(&id);
+        self.total_changed(Some(&offer), None);
         self.cards_changed(id, Some(&offer), now);
         self.mgpu_changed(id, offer.mgpu.as_ref());
         self.changes.node_usage.remove(&id);

@@ -107,6 +107,12 @@ pub struct Pod {
     pub stage: Stage,
     /// What it holds of its queue.
     pub charge: Option<Charge>,
+    /// Pods of higher priority are taken back later.
+    pub priority: i32,
+    /// Since when it is being evicted for another one.
+    pub leaving: Option<Timestamp>,
+    /// Until when its eviction is not tried again.
+    pub spared_until: Option<Timestamp>,
     /// The node whose room it holds: the one it is bound to, or expected on.
     pub room: Option<NodeId>,
     /// Where it is being deleted: when its grace period ends.

@@ -84,6 +84,9 @@ impl Cluster {
             queue,
             stage,
             charge: None,
+            priority: pod.spec.priority.unwrap_or(0),
+            leaving: old.and_then(|old| old.leaving),
+            spared_until: old.and_then(|old| old.spared_until),
             // Until the scheduler has said where, a pod is expected where the decision expected it.
             room: bound_to
                 .or(pinned_to)
@@ -360,6 +363,7 @@ impl Cluster {
         for id in pods.iter().rev() {
             self.withdraw(*id, None);
         }
+        self.set_top_version(bookmark.top);
         for (queue, version) in &bookmark.queues {
             self.queue_mut(*queue).version = *version;
         }
@@ -374,11 +378,14 @@ impl Cluster {
         let pods = pods.into_iter().filter_map(|id| self.pod(id));
         let mut bookmark = Bookmark {
             node_changes: self.node_change_count(),
+            top: self.top_version(),
             ..Bookmark::default()
         };
         for pod in pods {
-            let queue = pod.queue.map(|queue| (queue, self.queue(queue).version));
-            bookmark.queues.extend(queue);
+            let levels = pod.queue.into_iter().flat_map(|queue| self.ancestry(queue));
+            bookmark
+                .queues
+                .extend(levels.map(|queue| (queue, self.queue(queue).version)));
             let workloads = [pod.group, pod.job].into_iter().flatten();
             let reserved = workloads
                 .clone()
@@ -448,6 +455,8 @@ impl Cluster {
 #[derive(Debug, Default)]
 pub struct Bookmark {
     queues: BTreeMap<QueueId, u64>,
+    /// The version of the cluster above them.
+    top: u64,
     workloads: BTreeMap<WorkloadId, u64>,
     node_changes: u64,
 }

@@ -4,16 +4,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crds::card_counts::CardQuota;
-use crds::keys::{CARD_QUOTA, QUEUE_NAMESPACES};
+use crds::keys::{CARD_DESERVED, CARD_GUARANTEE, CARD_QUOTA, QUEUE_NAMESPACES};
 use crds::queue_access::QueueAccess;
-use crds::volcano;
+use crds::volcano::{self, ResourceQuantities};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
-use super::amounts::{Amounts, Dimension, Totals};
+use super::amounts::{Amounts, Bounds, Dimension, Totals};
 use super::inqueue::Inqueue;
-use super::names::{CardId, Names, ResourceId};
-use super::share::Share;
+use super::names::{CardId, Names};
+use super::pod::PodId;
+use super::tree::Below;
 use super::waiting::Waiting;
 use super::workload::WorkloadId;
 
@@ -47,23 +48,32 @@ pub struct Terms {
     pub quota: Result<Quota, Box<str>>,
     /// Which namespaces may use it; why that can't be read, where it can't.
     pub access: Result<QueueAccess, Box<str>>,
+    /// The queue that it is a part of, where it names one.
+    pub parent: Option<Box<str>>,
+    /// Whether what it has beyond what it deserves may be taken back.
+    pub reclaimable: bool,
 }
 
-/// What a queue may have (Capacity Card, **Queue Annotations for Card Quotas**). What is not named is 0.
+/// What a queue may have, should have, and has for certain: resources by its spec, cards by its annotations (Capacity Card,
+/// **Queue Annotations for Card Quotas**).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Quota {
-    /// The limits by dimension: what `spec.capability` names, and the cards.
-    pub limits: Amounts,
+    /// The most that it may have: what `spec.capability` names, and the cards.
+    pub capability: Bounds,
+    /// What it should have while others want it too.
+    pub deserved: Bounds,
+    /// What is kept free for it.
+    pub guarantee: Amounts,
     /// Neither `spec.capability` nor a card quota is there.
     pub is_empty: bool,
-    /// The cards that the quota names, by name; 0 included.
+    /// The cards that any of these names, by name; 0 included.
     pub cards: Box<[CardId]>,
 }
 
 impl Quota {
-    /// The limit of one dimension.
+    /// The capability in one dimension; 0 where it is not named.
     pub fn limit(&self, dimension: Dimension) -> i64 {
-        self.limits.get(dimension)
+        self.capability.get(dimension).unwrap_or(0)
     }
 }
 
@@ -87,9 +97,16 @@ impl Terms {
                     .unwrap_or_default()
                     .into()
             }),
-            quota: read_quota(queue, annotations.get(CARD_QUOTA).map(String::as_str), names),
+            quota: read_quota(queue, names),
             access: QueueAccess::parse(annotations.get(QUEUE_NAMESPACES).map(String::as_str))
                 .map_err(|error| format!("annotation {QUEUE_NAMESPACES}: {error}").into()),
+            parent: queue
+                .spec
+                .parent
+                .as_deref()
+                .filter(|name| !name.is_empty())
+                .map(Into::into),
+            reclaimable: queue.spec.reclaimable.unwrap_or(true),
         }
     }
 
@@ -102,6 +119,8 @@ impl Terms {
             closed: None,
             quota: Err(reason.into()),
             access: Err(reason.into()),
+            parent: None,
+            reclaimable: false,
         }
     }
 
@@ -115,25 +134,56 @@ impl Terms {
     }
 }
 
-fn read_quota(queue: &volcano::Queue, cards: Option<&str>, names: &mut Names) -> Result<Quota, Box<str>> {
-    let capability = queue.spec.capability.clone().unwrap_or_default();
-    let resources = volcano::resource_vector(&capability).map_err(|error| format!("spec.capability: {error}"))?;
-    let cards = cards
-        .map_or(Ok(CardQuota::default()), CardQuota::parse)
-        .map_err(|error| format!("annotation {CARD_QUOTA}: {error}"))?;
-    let resource_limits = resources
-        .iter()
-        .map(|(name, amount)| (Dimension::Resource(names.resource(name)), amount));
-    let resource_limits: Vec<_> = resource_limits.collect();
-    let card_limits: Vec<_> = cards
-        .iter()
-        .map(|(name, count)| (Dimension::Card(names.card(name)), count))
-        .collect();
+fn read_quota(queue: &volcano::Queue, names: &mut Names) -> Result<Quota, Box<str>> {
+    let spec = &queue.spec;
+    let guarantee = spec
+        .guarantee
+        .as_ref()
+        .and_then(|guarantee| guarantee.resource.as_ref());
+    let capability = read_bounds(queue, "spec.capability", spec.capability.as_ref(), CARD_QUOTA, names)?;
+    let deserved = read_bounds(queue, "spec.deserved", spec.deserved.as_ref(), CARD_DESERVED, names)?;
+    let guarantee = read_bounds(queue, "spec.guarantee.resource", guarantee, CARD_GUARANTEE, names)?;
+    let all = capability.iter().chain(deserved.iter()).chain(guarantee.iter());
+    let cards = all.filter_map(|(dimension, _)| match dimension {
+        Dimension::Card(card) => Some(card),
+        Dimension::Resource(_) => None,
+    });
+    let mut cards: Vec<_> = cards.collect();
+    cards.sort_unstable_by(|a, b| names.card_name(*a).cmp(names.card_name(*b)));
+    cards.dedup();
     Ok(Quota {
-        is_empty: capability.is_empty() && cards.is_empty(),
-        cards: cards.iter().map(|(name, _)| names.card(name)).collect(),
-        limits: resource_limits.into_iter().chain(card_limits).collect(),
+        is_empty: capability.is_empty(),
+        cards: cards.into(),
+        guarantee: guarantee.iter().collect(),
+        capability,
+        deserved,
     })
+}
+
+/// Resources from a field of the spec, and cards from an annotation.
+fn read_bounds(
+    queue: &volcano::Queue,
+    field: &str,
+    resources: Option<&ResourceQuantities>,
+    annotation: &str,
+    names: &mut Names,
+) -> Result<Bounds, Box<str>> {
+    let mut bounds = Vec::new();
+    if let Some(resources) = resources {
+        let amounts = volcano::resource_vector(resources).map_err(|error| format!("{field}: {error}"))?;
+        // A vector keeps no zeros; here 0 is something that was said.
+        let all = resources.keys().map(|name| (name, amounts.get(name)));
+        bounds.extend(all.map(|(name, amount)| (Dimension::Resource(names.resource(name)), amount)));
+    }
+    if let Some(text) = queue.annotations().get(annotation) {
+        let cards = CardQuota::parse(text).map_err(|error| format!("annotation {annotation}: {error}"))?;
+        bounds.extend(
+            cards
+                .iter()
+                .map(|(name, count)| (Dimension::Card(names.card(name)), count)),
+        );
+    }
+    Ok(bounds.into_iter().collect())
 }
 
 /// One queue: what it may have, what it holds and what waits in it.
@@ -147,6 +197,8 @@ pub struct Queue {
     pub allocated: Totals,
     /// How many pods those are.
     pub admitted: usize,
+    /// Those pods.
+    pub holders: BTreeSet<PodId>,
     /// Its waiting pods.
     pub waiting: Waiting,
     /// What of that its workloads hold beyond their minimum.
@@ -159,6 +211,12 @@ pub struct Queue {
     pub(super) members: usize,
     /// Rises whenever a refused pod could now be let in as far as this queue is concerned.
     pub version: u64,
+    /// The queue that it is a part of.
+    pub(super) parent: Option<QueueId>,
+    /// What is wrong with what it says about that.
+    pub(super) misplaced: Option<Box<str>>,
+    /// The queues that are parts of it.
+    pub below: Below,
     pub(super) epoch: u64,
 }
 
@@ -169,12 +227,16 @@ impl Queue {
             terms: None,
             allocated: Totals::default(),
             admitted: 0,
+            holders: BTreeSet::new(),
             waiting: Waiting::default(),
             elastic: Totals::default(),
             inqueue: Inqueue::default(),
             held: BTreeSet::new(),
             members: 0,
             version: 0,
+            parent: None,
+            misplaced: None,
+            below: Below::default(),
             epoch: 0,
         }
     }
@@ -189,18 +251,9 @@ impl Queue {
         self.terms.as_ref()?.quota.as_ref().ok()
     }
 
-    /// The largest part of any quota in use: CPU, memory and cards (Capacity Card, **Resource Tracking**).
-    pub fn share(&self) -> Share {
-        let Some(quota) = self.quota() else { return Share::ZERO };
-        let metered = |dimension| match dimension {
-            Dimension::Resource(resource) => matches!(resource, ResourceId::CPU | ResourceId::MEMORY),
-            Dimension::Card(_) => true,
-        };
-        self.allocated
-            .iter()
-            .filter(|(dimension, _)| metered(*dimension))
-            .map(|(dimension, used)| Share::new(used, i128::from(quota.limit(dimension))))
-            .max()
-            .unwrap_or(Share::ZERO)
+    /// What keeps the queue from admitting anything, in the order a user should mend it.
+    pub fn problem(&self) -> Option<&str> {
+        let of_terms = self.terms.as_ref().and_then(Terms::problem);
+        of_terms.or(self.misplaced.as_deref())
     }
 }

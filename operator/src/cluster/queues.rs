@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::queue::{Queue, QueueId, Terms};
-use super::{Cluster, Kind};
+use super::{Cluster, Kind, tree};
 
 impl Cluster {
     /// Takes what a queue says.
@@ -13,6 +13,8 @@ impl Cluster {
         let queue = &mut self.queues[id.index()];
         queue.epoch = epoch;
         if queue.terms.as_ref() != Some(&terms) {
+            let hierarchy = self.configuration.capacity.enable_hierarchy;
+            self.tree_is_stale |= tree::roots(queue.terms.as_ref(), hierarchy) != tree::roots(Some(&terms), hierarchy);
             queue.terms = Some(terms);
             queue.version += 1;
             self.changes.queues.insert(id);
@@ -25,6 +27,8 @@ impl Cluster {
             return;
         };
         let queue = &mut self.queues[id.index()];
+        let hierarchy = self.configuration.capacity.enable_hierarchy;
+        self.tree_is_stale |= tree::roots(queue.terms.as_ref(), hierarchy) != tree::roots(None, hierarchy);
         queue.terms = None;
         queue.version += 1;
         self.changes.queues.insert(id);
@@ -68,12 +72,15 @@ impl Cluster {
             QueueId(u32::try_from(self.queues.len() - 1).unwrap_or(u32::MAX))
         };
         self.queue_ids.insert(name, id);
+        // Under a root queue, also what only pods name has its place.
+        self.tree_is_stale |= self.configuration.capacity.enable_hierarchy;
         id
     }
 
     pub(super) fn forget_empty_queue(&mut self, id: QueueId) {
         let queue = &self.queues[id.index()];
         if queue.terms.is_none() && queue.members == 0 && self.queue_ids.remove(&queue.name).is_some() {
+            self.reclaims.remove(&id);
             self.free_queues.push(id);
         }
     }

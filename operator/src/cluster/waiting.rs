@@ -72,7 +72,9 @@ pub struct Place {
 pub struct Refused {
     /// The reason.
     pub reason: Reason,
-    /// The queue's version that it was refused at.
+    /// How many levels from the queue upwards the refusal depends on.
+    pub levels: usize,
+    /// Their versions that it was refused at.
     pub queue_version: u64,
     /// The cluster's version that it was refused at.
     pub cluster_version: u64,

@@ -3,9 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use crds::configuration::QueuePlugin;
+
 use super::gang;
 use super::verdict::{admits, refusal_in};
 use crate::cluster::Cluster;
+use crate::cluster::amounts::Dimension;
 use crate::cluster::inqueue::Demand;
 use crate::cluster::pod::PodId;
 use crate::cluster::queue::QueueId;
@@ -89,21 +92,31 @@ pub(super) fn before_pods(cluster: &mut Cluster, id: WorkloadId) -> Result<(), R
 
 /// Whether a queue takes the workload at all, and has room for a demand besides what is reserved for others.
 fn check(cluster: &Cluster, id: WorkloadId, queue: QueueId, namespace: &str, demand: &Demand) -> Result<(), Reason> {
-    admits(cluster, cluster.queue(queue), namespace)?;
+    admits(cluster, queue, namespace)?;
     job_check(cluster, id, queue).map_or(Err(Reason::QueueInvalid), |check| check.check(demand))
 }
 
 /// What a workload is checked against in a queue; none where the queue's quota can't be read.
-pub(super) fn job_check(cluster: &Cluster, id: WorkloadId, queue: QueueId) -> Option<JobCheck<'_>> {
+pub(super) fn job_check(
+    cluster: &Cluster,
+    id: WorkloadId,
+    queue: QueueId,
+) -> Option<JobCheck<'_, impl Fn(Dimension) -> Option<i128> + '_>> {
     let state = cluster.queue(queue);
+    let limit = move |dimension| {
+        let limit = cluster.real_capability(queue, dimension);
+        limit.filter(|_| cluster.compares(state, dimension))
+    };
+    let configuration = cluster.configuration();
     let own = cluster
         .workload(id)
         .claim
         .as_ref()
         .is_some_and(|claim| claim.queue == queue);
     Some(JobCheck {
-        arguments: &cluster.configuration().capacity_card,
-        quota: state.quota()?,
+        arguments: &configuration.capacity_card,
+        is_empty: state.quota()?.is_empty && configuration.queue_plugin == QueuePlugin::CapacityCard,
+        limit,
         allocated: &state.allocated,
         inqueue: &state.inqueue,
         elastic: &state.elastic,

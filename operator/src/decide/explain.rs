@@ -4,14 +4,14 @@ mod workload;
 
 use crds::keys::{CARD_NAME, CARD_QUOTA, QUEUE_NAMESPACES};
 
+use super::verdict::check_of;
 use super::{cross_quota, fit, mgpu};
 use crate::cluster::Cluster;
 use crate::cluster::amounts::Dimension;
 use crate::cluster::names::{CardId, ResourceId};
-use crate::cluster::queue::Queue;
+use crate::cluster::queue::QueueId;
 use crate::cluster::waiting::Shape;
 use crate::policies::Reason;
-use crate::policies::card_quota::Check;
 use crate::quantities::{format_bytes, format_cpu};
 
 pub(super) use workload::explain_workload;
@@ -29,17 +29,9 @@ pub(super) fn explain(cluster: &Cluster, shape: &Shape, reason: Reason) -> Strin
 fn explain_pod(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
     match reason {
         Reason::GetTaskRequestResourceFailed => unreadable(cluster, shape),
-        Reason::InsufficientCpuQuota => {
-            insufficient(cluster.queue(shape.queue), shape, ResourceId::CPU, "CPU", format_cpu)
-        }
-        Reason::InsufficientMemoryQuota => insufficient(
-            cluster.queue(shape.queue),
-            shape,
-            ResourceId::MEMORY,
-            "memory",
-            format_bytes,
-        ),
-        Reason::InsufficientScalarQuota => insufficient_cards(cluster, cluster.queue(shape.queue), shape),
+        Reason::InsufficientCpuQuota => insufficient(cluster, shape, ResourceId::CPU),
+        Reason::InsufficientMemoryQuota => insufficient(cluster, shape, ResourceId::MEMORY),
+        Reason::InsufficientScalarQuota => insufficient_scalars(cluster, shape),
         Reason::NoNodeFits | Reason::NodesExcluded => no_node(cluster, shape, reason),
         Reason::CrossQuotaExceeded => format!(
             "{}; {}",
@@ -54,12 +46,14 @@ fn explain_pod(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
         | Reason::QueueNotFound
         | Reason::QueueNotOpen
         | Reason::QueueInvalid
-        | Reason::NamespaceNotAllowed => explain_queue(cluster.queue(shape.queue), &shape.namespace, reason),
+        | Reason::InnerQueue
+        | Reason::NamespaceNotAllowed => explain_queue(cluster, shape.queue, &shape.namespace, reason),
     }
 }
 
 /// Why a queue takes nothing from a namespace.
-fn explain_queue(queue: &Queue, namespace: &str, reason: Reason) -> String {
+fn explain_queue(cluster: &Cluster, id: QueueId, namespace: &str, reason: Reason) -> String {
+    let queue = cluster.queue(id);
     let name = &queue.name;
     let terms = queue.terms.as_ref();
     match reason {
@@ -74,10 +68,20 @@ fn explain_queue(queue: &Queue, namespace: &str, reason: Reason) -> String {
         Reason::NamespaceNotAllowed => format!(
             "queue {name} is not for namespace {namespace}: its annotation {QUEUE_NAMESPACES} selects other namespaces"
         ),
-        _ => {
-            let problem = terms.and_then(|terms| terms.problem()).unwrap_or("it can't be read");
-            format!("queue {name} can't be used until it is mended: {problem}")
-        }
+        Reason::InnerQueue => format!(
+            "queue {name} has queues below it, and takes no pods itself: name one of those; kubectl get queues shows each with \
+             its parent"
+        ),
+        _ => unusable(cluster, id),
+    }
+}
+
+/// What is missing, in few words: without a look at every node.
+pub fn missing(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
+    match reason {
+        Reason::NoNodeFits => "no node has room for the pod now".to_owned(),
+        Reason::NodesExcluded => "the pod excludes every node that has what it asks for".to_owned(),
+        reason => explain(cluster, shape, reason),
     }
 }
 
@@ -112,47 +116,115 @@ fn unreadable(cluster: &Cluster, shape: &Shape) -> String {
     })
 }
 
-fn insufficient(
-    queue: &Queue,
-    shape: &Shape,
-    resource: ResourceId,
-    what: &str,
-    format: impl Fn(i128) -> String,
-) -> String {
-    let dimension = Dimension::Resource(resource);
-    let quota = queue.quota().map_or(0, |quota| quota.limit(dimension));
+fn unusable(cluster: &Cluster, id: QueueId) -> String {
+    let bad = cluster.unusable(id).unwrap_or(id);
+    let problem = cluster.queue(bad).problem().unwrap_or("it can't be read");
+    let (queue, bad) = (&cluster.queue(id).name, &cluster.queue(bad).name);
+    if queue == bad {
+        format!("queue {queue} can't be used until it is mended: {problem}")
+    } else {
+        format!("queue {queue} can't be used until queue {bad}, which it is a part of, is mended: {problem}")
+    }
+}
+
+fn insufficient(cluster: &Cluster, shape: &Shape, resource: ResourceId) -> String {
+    let asked = shape.task.count(resource);
+    said_by([shortage(cluster, shape, Dimension::Resource(resource), asked)])
+}
+
+fn insufficient_scalars(cluster: &Cluster, shape: &Shape) -> String {
+    let has_room = |dimension, asked| cluster.room(shape.queue, dimension, asked).is_ok();
+    let check = check_of(cluster, shape, has_room);
+    if let Some((dimension, asked)) = check.scalar_without_room() {
+        return said_by([shortage(cluster, shape, dimension, asked)]);
+    }
+    let cards = check
+        .known_alternatives()
+        .map(|(card, asked)| shortage(cluster, shape, Dimension::Card(card), asked));
+    said_by(cards)
+}
+
+/// What is said by whom, naming each only once in a row.
+fn said_by(shortages: impl IntoIterator<Item = (String, String)>) -> String {
+    let (mut text, mut last) = (String::new(), String::new());
+    for (whose, said) in shortages {
+        text.push_str(if text.is_empty() { "" } else { "; " });
+        if whose != last {
+            text.push_str(&whose);
+            text.push_str(": ");
+            last = whose;
+        }
+        text.push_str(&said);
+    }
+    text
+}
+
+/// Who has no room for a dimension (the queue, one of its ancestors, or the cluster), and the numbers.
+fn shortage(cluster: &Cluster, shape: &Shape, dimension: Dimension, asked: i64) -> (String, String) {
+    let own = cluster.queue(shape.queue);
+    let Err(found) = cluster.room(shape.queue, dimension, asked) else {
+        // Room has come since; the next round sees it.
+        let used = own.allocated_in_all(dimension);
+        return (
+            format!("queue {}", own.name),
+            numbers(cluster, dimension, asked, used, "quota", None),
+        );
+    };
+    let word = if found.is_deserved { "deserved" } else { "quota" };
+    let said = numbers(cluster, dimension, asked, found.used, word, Some(found.limit));
+    let reserved = if found.reserved > 0 {
+        format!(
+            ", {} of them kept free by guarantees",
+            amount(dimension, found.reserved)
+        )
+    } else {
+        String::new()
+    };
+    let whose = match found.queue {
+        Some(id) if id == shape.queue => format!("queue {}", own.name),
+        Some(id) => format!(
+            "queue {}, of which queue {} is a part",
+            cluster.queue(id).name,
+            own.name
+        ),
+        None => format!("the cluster, for queue {}", own.name),
+    };
+    let borrowing = if found.is_deserved {
+        ", and it may not borrow more at the moment"
+    } else {
+        ""
+    };
+    (whose, format!("{said}{reserved}{borrowing}"))
+}
+
+fn numbers(cluster: &Cluster, dimension: Dimension, asked: i64, used: i128, word: &str, limit: Option<i128>) -> String {
+    let amount = |number| amount(dimension, number);
+    let limit = limit.map(|limit| format!(", {word} {}", amount(limit)));
     format!(
-        "queue {}: {what} asked {}, used {}, quota {}",
-        queue.name,
-        format(i128::from(shape.task.count(resource))),
-        format(queue.allocated.get(dimension)),
-        format(i128::from(quota)),
+        "{} asked {}, used {}{}",
+        dimension_name(cluster, dimension),
+        amount(asked.into()),
+        amount(used),
+        limit.unwrap_or_default()
     )
 }
 
-fn insufficient_cards(cluster: &Cluster, queue: &Queue, shape: &Shape) -> String {
-    let Some(quota) = queue.quota() else {
-        return String::new();
-    };
-    let check = Check {
-        arguments: &cluster.configuration().capacity_card,
-        quota,
-        allocated: &queue.allocated,
-        task: &shape.task,
-        resource_of: |card| cluster.resource_of(card),
-    };
-    let cards: Vec<_> = check
-        .known_alternatives()
-        .map(|(card, asked)| {
-            let used = queue.allocated.get(Dimension::Card(card));
-            let quota = quota.limit(Dimension::Card(card));
-            format!(
-                "{} asked {asked}, used {used}, quota {quota}",
-                cluster.names.card_name(card)
-            )
-        })
-        .collect();
-    format!("queue {}: {}", queue.name, cards.join("; "))
+/// What people call a dimension.
+pub fn dimension_name(cluster: &Cluster, dimension: Dimension) -> &str {
+    match dimension {
+        Dimension::Resource(ResourceId::CPU) => "CPU",
+        Dimension::Resource(resource) => cluster.names.resource_name(resource),
+        Dimension::Card(card) => cluster.names.card_name(card),
+    }
+}
+
+/// An amount as people write it.
+pub fn amount(dimension: Dimension, amount: i128) -> String {
+    match dimension {
+        Dimension::Resource(ResourceId::CPU) => format_cpu(amount),
+        Dimension::Resource(ResourceId::MEMORY) => format_bytes(amount),
+        _ => amount.to_string(),
+    }
 }
 
 fn no_node(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {

@@ -3,7 +3,7 @@
 use crds::keys::GPU_NODE_LABEL;
 
 use crate::cluster::Cluster;
-use crate::cluster::amounts::Totals;
+use crate::cluster::amounts::{Dimension, Totals};
 use crate::cluster::constraints::Mismatch;
 use crate::cluster::names::CardId;
 use crate::cluster::node::{Node, NodeId};
@@ -224,6 +224,33 @@ pub(super) fn could_take(cluster: &Cluster, shape: &Shape, card: Option<CardId>,
         ask(cluster, shape, card, node),
         Answer::Takes | Answer::LacksRoom | Answer::Unusable
     )
+}
+
+/// What a node lacks of a pod's request; none where it could not take the pod whatever came free on it.
+pub(super) fn lacking(
+    cluster: &Cluster,
+    shape: &Shape,
+    card: Option<CardId>,
+    id: NodeId,
+) -> Option<Vec<(Dimension, i128)>> {
+    let node = cluster.node(id);
+    if !matches!(ask(cluster, shape, card, node), Answer::Takes | Answer::LacksRoom) {
+        return None;
+    }
+    let allocatable = &node.offer.as_ref()?.allocatable;
+    let missing = shape.task.request.iter().map(|(dimension, asked)| {
+        let all = i128::from(allocatable.get(dimension));
+        (dimension, node.used.get(dimension) + i128::from(asked) - all, all)
+    });
+    let missing: Vec<_> = missing.filter(|(_, missing, _)| *missing > 0).collect();
+    // More than the whole node has never comes free.
+    let possible = missing
+        .iter()
+        .all(|(dimension, _, all)| i128::from(shape.task.request.get(*dimension)) <= *all);
+    possible.then(|| {
+        let missing = missing.into_iter();
+        missing.map(|(dimension, missing, _)| (dimension, missing)).collect()
+    })
 }
 
 /// How many nodes say what, for people.

@@ -47,6 +47,7 @@ pub(super) fn let_in(cluster: &mut Cluster, id: WorkloadId, now: Timestamp) -> V
                     searched: if *shape == cause.shape { cause.searched } else { 0 },
                     ..refusal(cluster, shape, cause.reason)
                 };
+                let refused = refused.with_levels(cluster, shape.queue, cause.levels);
                 verdict::remember(cluster, shape, refused);
                 cluster.workload_mut(id).refused.get_or_insert((step, refused));
             }
@@ -59,6 +60,8 @@ pub(super) fn let_in(cluster: &mut Cluster, id: WorkloadId, now: Timestamp) -> V
 struct Cause {
     reason: Reason,
     nodes_matter: bool,
+    /// How many levels from the queue upwards it depends on.
+    levels: usize,
     /// The shape that was searched for on every node in vain, while nothing of the gang was on any.
     shape: Arc<Shape>,
     searched: u64,
@@ -73,6 +76,7 @@ fn judge(cluster: &mut Cluster, id: WorkloadId, now: Timestamp) -> Result<Vec<Ad
     let because = |reason, nodes_matter| Cause {
         reason,
         nodes_matter,
+        levels: 1,
         shape: Arc::clone(first),
         searched: 0,
     };
@@ -211,6 +215,7 @@ impl Gang<'_> {
         Err(Cause {
             reason: first.reason,
             nodes_matter: refused.iter().any(|(_, refused)| refused.nodes_matter),
+            levels: refused.iter().map(|(_, refused)| refused.levels).max().unwrap_or(1),
             shape: Arc::clone(shape),
             searched,
         })

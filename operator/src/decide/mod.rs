@@ -12,6 +12,7 @@ mod fit;
 mod gang;
 mod mgpu;
 mod narrow;
+mod reclaim;
 mod verdict;
 
 use std::sync::Arc;
@@ -30,6 +31,8 @@ use crate::cluster::{Cluster, Due};
 use crate::pod_ref::{PodRef, WorkloadRef};
 use crate::policies::Reason;
 use contest::{Contest, Turn};
+pub use explain::{amount, dimension_name, missing};
+pub use reclaim::{Eviction, Victim};
 
 /// How long a pod waits before it is told why: one that gets in at once is spared the write.
 const PATIENCE: SignedDuration = SignedDuration::from_millis(700);
@@ -93,6 +96,8 @@ pub enum Action {
         /// For the event: how long it had.
         message: String,
     },
+    /// Take pods back for a waiting one, all of them or none.
+    Evict(Eviction),
     /// Say that an admitted pod without a controller could not be placed, and keeps its place.
     Unplaced {
         /// The pod.
@@ -119,6 +124,7 @@ pub fn decide(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Round {
         let Due::Reservation(pod) = due;
         round.actions.extend(reservation_ran_out(cluster, pod, now));
     }
+    cluster.grow_tree();
     // A gang that is on its way (a crash or a refused write came between) is completed before anything else gets what it
     // needs.
     for id in cluster.incomplete().collect::<Vec<_>>() {
@@ -163,6 +169,9 @@ pub fn decide(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Round {
                 round.actions.extend(admissions.into_iter().map(Action::Admit));
             }
         }
+    }
+    if !round.more {
+        round.actions.extend(reclaim::look(cluster, now));
     }
     round
 }

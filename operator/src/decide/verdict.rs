@@ -1,20 +1,24 @@
 //! Whether a pod of a shape may be let in, and if not, what it would take to look again.
 
+use std::cell::Cell;
+
 use crds::configuration::AdmitOn;
 use crds::mgpu::MgpuRequest;
 
 use super::{Grant, cross_quota, fit, mgpu, narrow};
 use crate::cluster::Cluster;
-use crate::cluster::names::CardId;
-use crate::cluster::queue::{Queue, QueueId};
+use crate::cluster::amounts::Dimension;
+use crate::cluster::names::{CardId, ResourceId};
+use crate::cluster::queue::QueueId;
+use crate::cluster::tree::Shortage;
 use crate::cluster::waiting::{Refused, Shape};
 use crate::cluster::workload::WorkloadId;
 use crate::policies::Reason;
 use crate::policies::card_quota::Check;
 
 /// Whether a refusal still stands: nothing that it depends on has changed.
-pub(super) fn stands(cluster: &Cluster, queue: &Queue, workload: Option<WorkloadId>, refused: Refused) -> bool {
-    refused.queue_version == queue.version
+pub(super) fn stands(cluster: &Cluster, queue: QueueId, workload: Option<WorkloadId>, refused: Refused) -> bool {
+    refused.queue_version == cluster.version_of(queue, refused.levels)
         && refused.cluster_version == cluster.version()
         && refused.workload_version == workload.map_or(0, |id| cluster.workload(id).version)
         && (!refused.nodes_matter || refused.node_changes == cluster.node_change_count())
@@ -28,11 +32,16 @@ pub(super) fn judge(cluster: &mut Cluster, shape: &Shape, earlier: Option<Refuse
         // CrossQuota held the pod, and does so no longer: nothing else asks for it.
         return Ok(Grant::of(None, None));
     }
-    let cards = cards_with_quota(cluster, shape).map_err(|reason| refusal(cluster, shape, reason))?;
+    // How many levels a refusal depends on: those up to the highest one that had no room for one of the alternatives.
+    let levels = Cell::new(1);
+    let cards = cards_with_room(cluster, shape, |shortage| levels.set(levels.get().max(shortage.levels)));
+    let levels = levels.get();
+    let cards = cards.map_err(|reason| refusal_by(cluster, shape, levels, reason))?;
     let earlier = earlier.filter(|earlier| earlier.cluster_version == cluster.version());
     if let Some(request) = mgpu::request(cluster, shape) {
         // The cards that a pod gets must be known, so it needs its node now, whatever `admitOn` says.
-        return place_on_cards(cluster, shape, request, cards, earlier);
+        let placed = place_on_cards(cluster, shape, request, cards, earlier);
+        return placed.map_err(|refused| refused.with_levels(cluster, shape.queue, levels));
     }
     let on_quota = cluster.configuration().cardgate.admit_on == AdmitOn::Quota;
     let selectable = |cluster: &Cluster, card: Option<CardId>| {
@@ -42,7 +51,7 @@ pub(super) fn judge(cluster: &mut Cluster, shape: &Shape, earlier: Option<Refuse
         let card = cards.into_iter().find(|card| selectable(cluster, *card));
         return card
             .map(|card| Grant::of(card, None))
-            .ok_or_else(|| refusal(cluster, shape, Reason::NodesExcluded));
+            .ok_or_else(|| refusal_by(cluster, shape, levels, Reason::NodesExcluded));
     }
 
     let mut search = fit::Search::new(earlier);
@@ -68,7 +77,7 @@ pub(super) fn judge(cluster: &mut Cluster, shape: &Shape, earlier: Option<Refuse
     }
     Err(Refused {
         searched: search.searched(),
-        ..refusal(cluster, shape, search.reason())
+        ..refusal_by(cluster, shape, levels, search.reason())
     })
 }
 
@@ -95,22 +104,22 @@ fn place_on_cards(
 /// **Task Allocatable Check**: the cards that a pod of this shape could have as far as its queue is concerned, most
 /// preferred first; `None` for a pod that names none.
 pub(super) fn cards_with_quota(cluster: &Cluster, shape: &Shape) -> Result<Vec<Option<CardId>>, Reason> {
-    let queue = cluster.queue(shape.queue);
-    if queue.is_nameless() {
+    cards_with_room(cluster, shape, |_| {})
+}
+
+/// The same; `lacking` is told of every level without room.
+fn cards_with_room(
+    cluster: &Cluster,
+    shape: &Shape,
+    lacking: impl Fn(Shortage),
+) -> Result<Vec<Option<CardId>>, Reason> {
+    if cluster.queue(shape.queue).is_nameless() {
         let readable = shape.task.unreadable.is_none();
         return readable.then(|| vec![None]).ok_or(Reason::GetTaskRequestResourceFailed);
     }
-    admits(cluster, queue, &shape.namespace)?;
-    let Some(quota) = queue.quota() else {
-        return Err(Reason::QueueInvalid);
-    };
-    let check = Check {
-        arguments: &cluster.configuration().capacity_card,
-        quota,
-        allocated: &queue.allocated,
-        task: &shape.task,
-        resource_of: |card| cluster.resource_of(card),
-    };
+    admits(cluster, shape.queue, &shape.namespace)?;
+    let has_room = |dimension, asked| cluster.room(shape.queue, dimension, asked).map_err(&lacking).is_ok();
+    let check = check_of(cluster, shape, has_room);
     check.before_cards()?;
     if shape.task.cards.is_empty() {
         return Ok(vec![None]);
@@ -123,9 +132,27 @@ pub(super) fn cards_with_quota(cluster: &Cluster, shape: &Shape) -> Result<Vec<O
     }
 }
 
+/// The document's check of this shape.
+pub(super) fn check_of<'c, H: Fn(Dimension, i64) -> bool>(
+    cluster: &'c Cluster,
+    shape: &'c Shape,
+    has_room: H,
+) -> Check<'c, impl Fn(CardId) -> Option<ResourceId> + 'c, H> {
+    let configuration = cluster.configuration();
+    let quota = cluster.queue(shape.queue).quota();
+    Check {
+        plugin: configuration.queue_plugin,
+        arguments: &configuration.capacity_card,
+        queue_is_empty: quota.is_none_or(|quota| quota.is_empty),
+        task: &shape.task,
+        resource_of: |card| cluster.resource_of(card),
+        has_room,
+    }
+}
+
 /// Whether the queue takes anything from this namespace at all.
-pub(super) fn admits(cluster: &Cluster, queue: &Queue, namespace: &str) -> Result<(), Reason> {
-    let Some(terms) = &queue.terms else {
+pub(super) fn admits(cluster: &Cluster, queue: QueueId, namespace: &str) -> Result<(), Reason> {
+    let Some(terms) = &cluster.queue(queue).terms else {
         return Err(Reason::QueueNotFound);
     };
     if terms.closed.is_some() {
@@ -134,8 +161,11 @@ pub(super) fn admits(cluster: &Cluster, queue: &Queue, namespace: &str) -> Resul
     let Ok(access) = &terms.access else {
         return Err(Reason::QueueInvalid);
     };
-    if terms.quota.is_err() {
+    if cluster.unusable(queue).is_some() {
         return Err(Reason::QueueInvalid);
+    }
+    if cluster.is_inner(queue) {
+        return Err(Reason::InnerQueue);
     }
     let labels = cluster.namespace(namespace).map(|namespace| &namespace.labels);
     if access.allows(|key| labels.and_then(|labels| labels.get(key))) {
@@ -150,11 +180,28 @@ pub(super) fn refusal(cluster: &Cluster, shape: &Shape, reason: Reason) -> Refus
     refusal_in(cluster, shape.queue, shape.group, reason)
 }
 
+/// A refusal of a shape by its queue and so many levels above it, itself counted.
+fn refusal_by(cluster: &Cluster, shape: &Shape, levels: usize, reason: Reason) -> Refused {
+    refusal(cluster, shape, reason).with_levels(cluster, shape.queue, levels)
+}
+
+impl Refused {
+    /// The same, as one that depends on so many levels.
+    pub(super) fn with_levels(self, cluster: &Cluster, queue: QueueId, levels: usize) -> Self {
+        Self {
+            levels,
+            queue_version: cluster.version_of(queue, levels),
+            ..self
+        }
+    }
+}
+
 /// A refusal by a queue, as things stand.
 pub(super) fn refusal_in(cluster: &Cluster, queue: QueueId, workload: Option<WorkloadId>, reason: Reason) -> Refused {
     Refused {
         reason,
-        queue_version: cluster.queue(queue).version,
+        levels: 1,
+        queue_version: cluster.version_of(queue, 1),
         cluster_version: cluster.version(),
         workload_version: workload.map_or(0, |id| cluster.workload(id).version),
         node_changes: cluster.node_change_count(),

@@ -15,6 +15,8 @@ pub enum Decision {
     Refused(Reason),
     /// It was taken back, since the scheduler could not place it in time.
     SentBack,
+    /// It was taken back for another one (reclaim, preempt).
+    Evicted,
     /// The scheduler could not place it in time, and it has no controller that would make another.
     Unplaced,
 }
@@ -22,7 +24,7 @@ pub enum Decision {
 impl Decision {
     pub(super) fn all() -> impl Iterator<Item = Self> {
         let refused = Reason::ALL.into_iter().map(Self::Refused);
-        [Self::Admitted, Self::SentBack, Self::Unplaced]
+        [Self::Admitted, Self::SentBack, Self::Evicted, Self::Unplaced]
             .into_iter()
             .chain(refused)
     }
@@ -34,6 +36,7 @@ impl From<Decision> for DecisionLabels {
             Decision::Admitted => ("admitted", ""),
             Decision::Refused(reason) => ("refused", reason.as_str()),
             Decision::SentBack => ("sent_back", ""),
+            Decision::Evicted => ("evicted", ""),
             Decision::Unplaced => ("unplaced", ""),
         };
         Self { decision, reason }

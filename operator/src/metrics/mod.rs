@@ -26,7 +26,7 @@ use gpus::Gpus;
 pub use labels::{Certificate, Decision, Verb, Write};
 use labels::{CertificateLabels, Code, DecisionLabels, ErrorLabels, WriteLabels};
 use queues::Queues;
-pub use queues::{CardFigures, QueueFigures};
+pub use queues::{CardFigures, QueueFigures, ResourceFigures, StandingFigures};
 
 /// From an idle cluster's tens of milliseconds to a pod that waits for days.
 const ADMISSION_BUCKETS: [f64; 18] = [

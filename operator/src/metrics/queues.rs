@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use crds::resources::{CPU, MEMORY};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
@@ -11,7 +12,7 @@ use prometheus_client::metrics::MetricType;
 use super::Reason;
 
 /// One queue as it is now.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct QueueFigures {
     /// Its name.
     pub queue: Arc<str>,
@@ -19,6 +20,36 @@ pub struct QueueFigures {
     pub cards: Vec<CardFigures>,
     /// How many pods wait in it, by reason; each reason at most once.
     pub waiting: Vec<(Reason, usize)>,
+    /// Its resources, and how it stands to what it deserves; none where these metrics are switched off.
+    pub standing: Option<StandingFigures>,
+}
+
+/// How a queue stands to what it deserves (the capacity document, **Resource monitoring metrics**).
+#[derive(Debug, Clone, PartialEq)]
+pub struct StandingFigures {
+    /// Resource by resource.
+    pub resources: Vec<ResourceFigures>,
+    /// The largest part in use of anything that it deserves.
+    pub share: f64,
+    /// Whether it uses more than it deserves of anything.
+    pub overused: bool,
+}
+
+/// One resource of a queue: CPU in milli, everything else in whole units.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResourceFigures {
+    /// Its name.
+    pub resource: Arc<str>,
+    /// What the queue should have of it.
+    pub deserved: i64,
+    /// What its pods have.
+    pub allocated: i64,
+    /// What its pods have and ask for.
+    pub request: i64,
+    /// What it may have at most; none where it does not say.
+    pub capacity: Option<i64>,
+    /// The same, less what is guaranteed to others; none where nothing limits it.
+    pub real_capacity: Option<i64>,
 }
 
 /// One card of a queue, in whole cards (Capacity Card, **Metrics and Observability**).
@@ -62,12 +93,87 @@ const CARD_METRICS: [CardMetric; 4] = [
     ),
 ];
 
+/// A metric of a resource: the middle of its name, what it counts, its figure.
+type ResourceMetric = (&'static str, &'static str, fn(&ResourceFigures) -> Option<i64>);
+
+const RESOURCE_METRICS: [ResourceMetric; 5] = [
+    ("allocated", "What the queue's pods have", |one| Some(one.allocated)),
+    ("request", "What the queue's pods have and ask for", |one| {
+        Some(one.request)
+    }),
+    ("deserved", "What the queue should have", |one| Some(one.deserved)),
+    ("capacity", "What the queue may have at most", |one| one.capacity),
+    (
+        "real_capacity",
+        "What the queue may have at most, less what is guaranteed to others",
+        |one| one.real_capacity,
+    ),
+];
+
+/// How Volcano names a resource in a metric: the end of the metric's name, its unit, and whether a label tells the resource.
+const RESOURCE_UNITS: [(&str, &str, bool); 3] = [
+    ("milli_cpu", "CPU, in milli", false),
+    ("memory_bytes", "memory, in bytes", false),
+    ("scalar_resources", "other resources, in whole units", true),
+];
+
+fn unit_of(resource: &str) -> usize {
+    match resource {
+        CPU => 0,
+        MEMORY => 1,
+        _ => 2,
+    }
+}
+
+fn encode_resources(queues: &[QueueFigures], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    for (metric, what, figure) in RESOURCE_METRICS {
+        for (unit, (suffix, of, has_label)) in RESOURCE_UNITS.into_iter().enumerate() {
+            let name = format!("volcano_queue_{metric}_{suffix}");
+            let mut gauge = encoder.encode_descriptor(&name, &format!("{what}: {of}"), None, MetricType::Gauge)?;
+            for queue in queues {
+                let resources = queue.standing.iter().flat_map(|standing| &standing.resources);
+                for one in resources.filter(|one| unit_of(&one.resource) == unit) {
+                    let Some(figure) = figure(one) else { continue };
+                    let labels = [("queue_name", &*queue.queue), ("resource", &*one.resource)];
+                    let labels = if has_label { &labels[..] } else { &labels[..1] };
+                    gauge.encode_family(&labels)?.encode_gauge(&figure)?;
+                }
+            }
+        }
+    }
+    let name = "volcano_queue_share";
+    let help = "The largest part in use of anything that the queue deserves";
+    let mut share = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (queue, standing) in standings(queues) {
+        share
+            .encode_family(&[("queue_name", queue)])?
+            .encode_gauge(&standing.share)?;
+    }
+    let name = "volcano_queue_overused";
+    let help = "1 if the queue uses more than it deserves of anything";
+    let mut overused = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (queue, standing) in standings(queues) {
+        let is_over = i64::from(standing.overused);
+        overused
+            .encode_family(&[("queue_name", queue)])?
+            .encode_gauge(&is_over)?;
+    }
+    Ok(())
+}
+
+fn standings(queues: &[QueueFigures]) -> impl Iterator<Item = (&str, &StandingFigures)> {
+    queues
+        .iter()
+        .filter_map(|queue| Some((&*queue.queue, queue.standing.as_ref()?)))
+}
+
 #[derive(Debug)]
 pub(super) struct Queues(pub(super) Arc<ArcSwap<Vec<QueueFigures>>>);
 
 impl Collector for Queues {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let queues = self.0.load();
+        encode_resources(&queues, &mut encoder)?;
         for (name, help, figure) in CARD_METRICS {
             let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             for queue in queues.iter() {

@@ -21,7 +21,54 @@ fn figures(queue: &str, card: &str, allocated: i64) -> QueueFigures {
             capacity: 9,
         }],
         waiting: vec![(Reason::InsufficientScalarQuota, 3)],
+        standing: None,
     }
+}
+
+#[test]
+fn resource_monitoring_metrics_under_volcanos_names() {
+    let metrics = Metrics::default();
+    let of = |resource: &str, allocated| ResourceFigures {
+        resource: resource.into(),
+        deserved: 10 + allocated,
+        allocated,
+        request: 20 + allocated,
+        capacity: (resource != "nvidia.com/gpu").then_some(30 + allocated),
+        real_capacity: Some(40 + allocated),
+    };
+    let standing = StandingFigures {
+        resources: vec![of("cpu", 1500), of("memory", 1 << 30), of("nvidia.com/gpu", 2)],
+        share: 0.75,
+        overused: true,
+    };
+    metrics.show_queues(vec![QueueFigures {
+        standing: Some(standing),
+        ..figures("team-a", "A", 1)
+    }]);
+    for (series, figure) in [
+        (r#"volcano_queue_allocated_milli_cpu{queue_name="team-a"}"#, "1500"),
+        (r#"volcano_queue_deserved_milli_cpu{queue_name="team-a"}"#, "1510"),
+        (r#"volcano_queue_request_milli_cpu{queue_name="team-a"}"#, "1520"),
+        (r#"volcano_queue_capacity_milli_cpu{queue_name="team-a"}"#, "1530"),
+        (r#"volcano_queue_real_capacity_milli_cpu{queue_name="team-a"}"#, "1540"),
+        (
+            r#"volcano_queue_allocated_memory_bytes{queue_name="team-a"}"#,
+            "1073741824",
+        ),
+        (
+            r#"volcano_queue_allocated_scalar_resources{queue_name="team-a",resource="nvidia.com/gpu"}"#,
+            "2",
+        ),
+        (r#"volcano_queue_share{queue_name="team-a"}"#, "0.75"),
+        (r#"volcano_queue_overused{queue_name="team-a"}"#, "1"),
+    ] {
+        assert_eq!(value(&metrics, series).as_deref(), Some(figure), "{series}");
+    }
+    let unlimited = r#"volcano_queue_capacity_scalar_resources{queue_name="team-a",resource="nvidia.com/gpu"}"#;
+    assert_eq!(value(&metrics, unlimited), None, "no limit is no number");
+    // Switched off (metricsEnabled: false).
+    metrics.show_queues(vec![figures("team-a", "A", 1)]);
+    assert!(!metrics.encode().unwrap().contains("volcano_queue_share{"));
 }
 
 #[test]

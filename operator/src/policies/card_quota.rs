@@ -1,29 +1,31 @@
-//! The Capacity Card document: quotas for cards, CPU and memory, task by task.
+//! The Capacity Card document: quotas for cards, CPU and memory, task by task. Under the `capacity` plugin a task is checked
+//! in the same order; there every other resource counts too.
 
-use crds::configuration::CapacityCard;
+use crds::configuration::{CapacityCard, QueuePlugin};
 
 use super::Reason;
-use crate::cluster::amounts::{Dimension, Totals};
+use crate::cluster::amounts::Dimension;
 use crate::cluster::names::{CardId, ResourceId};
-use crate::cluster::queue::Quota;
 use crate::cluster::waiting::Task;
 
-/// What a quota is checked against: one task, one queue, and the resources that stand for the cards.
+/// What is checked: one task against one queue, and the resources that stand for the cards.
 #[derive(Debug, Clone, Copy)]
-pub struct Check<'a, R> {
-    /// The plugin's arguments.
+pub struct Check<'a, R, H> {
+    /// The plugin that rules queues.
+    pub plugin: QueuePlugin,
+    /// The arguments of `capacity-card`.
     pub arguments: &'a CapacityCard,
-    /// What the queue may have.
-    pub quota: &'a Quota,
-    /// What the queue holds.
-    pub allocated: &'a Totals,
+    /// Whether the queue has neither capability nor card quota.
+    pub queue_is_empty: bool,
     /// What is asked for.
     pub task: &'a Task,
     /// The resource that a card name stands for; none where no node ever had the card.
     pub resource_of: R,
+    /// Whether there is room in the queue, and wherever else it takes, for so much of a dimension.
+    pub has_room: H,
 }
 
-impl<R: Fn(CardId) -> Option<ResourceId>> Check<'_, R> {
+impl<R: Fn(CardId) -> Option<ResourceId>, H: Fn(Dimension, i64) -> bool> Check<'_, R, H> {
     /// **Task Allocatable Check** up to the cards: is the request readable, does the queue have anything at all, and is
     /// there CPU and memory left?
     pub fn before_cards(&self) -> Result<(), Reason> {
@@ -31,7 +33,7 @@ impl<R: Fn(CardId) -> Option<ResourceId>> Check<'_, R> {
         if self.task.unreadable.is_some() || (names_cards && self.known_alternatives().next().is_none()) {
             return Err(Reason::GetTaskRequestResourceFailed);
         }
-        if self.quota.is_empty {
+        if self.queue_is_empty && self.plugin == QueuePlugin::CapacityCard {
             return Err(Reason::EmptyQueueCapability);
         }
         if charges_cpu_and_memory(self.arguments, names_cards) {
@@ -39,10 +41,13 @@ impl<R: Fn(CardId) -> Option<ResourceId>> Check<'_, R> {
                 (ResourceId::CPU, Reason::InsufficientCpuQuota),
                 (ResourceId::MEMORY, Reason::InsufficientMemoryQuota),
             ] {
-                if !self.has_room(Dimension::Resource(resource), self.task.count(resource)) {
+                if !(self.has_room)(Dimension::Resource(resource), self.task.count(resource)) {
                     return Err(reason);
                 }
             }
+        }
+        if self.scalar_without_room().is_some() {
+            return Err(Reason::InsufficientScalarQuota);
         }
         Ok(())
     }
@@ -51,7 +56,19 @@ impl<R: Fn(CardId) -> Option<ResourceId>> Check<'_, R> {
     /// cards. A task uses one card type only.
     pub fn cards_with_quota(&self) -> impl Iterator<Item = (CardId, i64)> + '_ {
         self.known_alternatives()
-            .filter(|(card, count)| self.has_room(Dimension::Card(*card), *count))
+            .filter(|(card, count)| (self.has_room)(Dimension::Card(*card), *count))
+    }
+
+    /// A resource other than CPU and memory that the queue has no room for, under the plugin that counts them all, and how
+    /// much of it is asked for.
+    pub fn scalar_without_room(&self) -> Option<(Dimension, i64)> {
+        let counts = self.plugin == QueuePlugin::Capacity;
+        let scalars = self.task.request.iter().filter(|(dimension, _)| {
+            counts && !matches!(dimension, Dimension::Resource(ResourceId::CPU | ResourceId::MEMORY))
+        });
+        scalars
+            .into_iter()
+            .find(|(dimension, asked)| !(self.has_room)(*dimension, *asked))
     }
 
     /// The alternatives that the cluster knows and whose resource the task requests, with the number of cards.
@@ -60,11 +77,6 @@ impl<R: Fn(CardId) -> Option<ResourceId>> Check<'_, R> {
             let count = self.task.count((self.resource_of)(*card)?);
             (count > 0).then_some((*card, count))
         })
-    }
-
-    /// What is not asked for is not limited, also where more is in use than the quota has become.
-    fn has_room(&self, dimension: Dimension, asked: i64) -> bool {
-        asked == 0 || self.allocated.get(dimension) + i128::from(asked) <= i128::from(self.quota.limit(dimension))
     }
 }
 

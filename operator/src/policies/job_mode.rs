@@ -7,15 +7,16 @@ use super::card_quota::charges_cpu_and_memory;
 use crate::cluster::amounts::{Dimension, Totals};
 use crate::cluster::inqueue::{Demand, Inqueue};
 use crate::cluster::names::{CardId, ResourceId};
-use crate::cluster::queue::Quota;
 
 /// What a workload is checked against: one queue.
 #[derive(Debug, Clone, Copy)]
-pub struct JobCheck<'a> {
+pub struct JobCheck<'a, L> {
     /// The plugin's arguments.
     pub arguments: &'a CapacityCard,
-    /// What the queue may have.
-    pub quota: &'a Quota,
+    /// Whether the queue has nothing, where what is not named is nothing.
+    pub is_empty: bool,
+    /// What the queue may have of a dimension; none where nothing limits it.
+    pub limit: L,
     /// What its admitted pods hold.
     pub allocated: &'a Totals,
     /// What is reserved for workloads that are in the queue already.
@@ -37,21 +38,22 @@ pub struct Sums {
     pub inqueue: i128,
     /// What others hold beyond their minimum.
     pub elastic: i128,
-    /// The quota.
-    pub quota: i128,
+    /// The quota; none where nothing limits it.
+    pub quota: Option<i128>,
 }
 
 impl Sums {
     /// `allocated + inqueue + minResources - elastic <= capability`. What is not asked for is not limited.
     pub fn fit(self) -> bool {
-        self.asked == 0 || self.allocated + self.inqueue + self.asked - self.elastic <= self.quota
+        let sum = self.allocated + self.inqueue + self.asked - self.elastic;
+        self.asked == 0 || self.quota.is_none_or(|quota| sum <= quota)
     }
 }
 
-impl JobCheck<'_> {
+impl<L: Fn(Dimension) -> Option<i128>> JobCheck<'_, L> {
     /// **Job Enqueueable Check**: CPU and memory, then cards.
     pub fn check(&self, demand: &Demand) -> Result<(), Reason> {
-        if self.quota.is_empty {
+        if self.is_empty {
             return Err(Reason::EmptyQueueCapability);
         }
         if charges_cpu_and_memory(self.arguments, !demand.cards.is_empty()) {
@@ -64,10 +66,21 @@ impl JobCheck<'_> {
                 }
             }
         }
-        if self.first_excess(demand).is_some() {
+        if self.scalar_excess(demand).is_some() || self.first_excess(demand).is_some() {
             return Err(Reason::InsufficientScalarQuota);
         }
         Ok(())
+    }
+
+    /// The first resource besides CPU and memory that the queue's limit does not suffice for, with its sums.
+    pub fn scalar_excess(&self, demand: &Demand) -> Option<(ResourceId, Sums)> {
+        let scalars = demand.resources.iter().filter_map(|(dimension, _)| match dimension {
+            Dimension::Resource(ResourceId::CPU | ResourceId::MEMORY) | Dimension::Card(_) => None,
+            Dimension::Resource(resource) => Some(resource),
+        });
+        scalars
+            .map(|resource| (resource, self.resource(demand, resource)))
+            .find(|(_, sums)| !sums.fit())
     }
 
     /// What a Kubernetes resource comes to.
@@ -79,7 +92,7 @@ impl JobCheck<'_> {
             allocated: self.allocated.get(dimension),
             inqueue: self.inqueue.resource(dimension) - i128::from(own),
             elastic: self.elastic.get(dimension),
-            quota: self.quota.limit(dimension).into(),
+            quota: (self.limit)(dimension),
         }
     }
 
@@ -120,7 +133,7 @@ impl JobCheck<'_> {
             inqueue: reserved.map(|(other, count)| count - own(other).unwrap_or(0)).sum(),
             allocated: over_cards(&|dimension| self.allocated.get(dimension)),
             elastic: over_cards(&|dimension| self.elastic.get(dimension)),
-            quota: over_cards(&|dimension| self.quota.limit(dimension).into()),
+            quota: set.iter().map(|card| (self.limit)(Dimension::Card(*card))).sum(),
         }
     }
 }

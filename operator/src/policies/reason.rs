@@ -19,6 +19,8 @@ pub enum Reason {
     QueueNotOpen,
     /// What the queue says can't be read.
     QueueInvalid,
+    /// Other queues are parts of the queue: pods go there.
+    InnerQueue,
     /// The queue is not for this namespace.
     NamespaceNotAllowed,
     /// The pod names a group that does not exist.
@@ -41,7 +43,7 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons, for metrics that show each from the start.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::GetTaskRequestResourceFailed,
         Self::EmptyQueueCapability,
         Self::InsufficientCpuQuota,
@@ -50,6 +52,7 @@ impl Reason {
         Self::QueueNotFound,
         Self::QueueNotOpen,
         Self::QueueInvalid,
+        Self::InnerQueue,
         Self::NamespaceNotAllowed,
         Self::PodGroupNotFound,
         Self::PodGroupInvalid,
@@ -82,6 +85,7 @@ impl Reason {
             Self::QueueNotFound => "QueueNotFound",
             Self::QueueNotOpen => "QueueNotOpen",
             Self::QueueInvalid => "QueueInvalid",
+            Self::InnerQueue => "InnerQueue",
             Self::NamespaceNotAllowed => "NamespaceNotAllowed",
             Self::PodGroupNotFound => "PodGroupNotFound",
             Self::PodGroupInvalid => "PodGroupInvalid",

@@ -5,7 +5,7 @@ mod tests;
 
 use crds::card_inventory::{CardInventoryStatus, NodeCard, NodeQuota};
 use crds::card_type::CardTypeStatus;
-use crds::card_usage::{CardUsageStatus, QueueCard};
+use crds::card_usage::{CardUsageStatus, QueueCard, WaitingWorkload};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
@@ -31,6 +31,8 @@ pub const INVALID_CROSS_QUOTA: &str = "InvalidCrossQuota";
 const CONSISTENT: &str = "Consistent";
 /// Condition of usages: what the queue says can be read.
 const VALID: &str = "Valid";
+/// Condition of a usage: the cluster has what the queue says.
+const SATISFIABLE: &str = "Satisfiable";
 /// How many problems, or nodes, one message lists.
 const MOST_LISTED: usize = 10;
 /// What stands where there is nothing.
@@ -205,6 +207,10 @@ pub struct QueueUse<'a> {
     pub share: String,
     /// Why the queue can't be used, in one word and in a sentence.
     pub problem: Option<(&'a str, &'a str)>,
+    /// The pods that are next.
+    pub first_waiting: Vec<WaitingWorkload>,
+    /// What the queue says that can't all be had at the moment, in one word and in a sentence.
+    pub unsatisfiable: Option<(&'static str, String)>,
 }
 
 /// What a usage says.
@@ -228,11 +234,24 @@ pub fn usage(queue: QueueUse<'_>) -> CardUsageStatus {
         admitted_pods: queue.admitted_pods,
         waiting_pods: queue.waiting_pods,
         share: queue.share,
-        problems: list_reasons(queue.problem.map(|(reason, _)| reason)),
-        conditions: vec![match queue.problem {
-            None => condition(VALID, true, "Readable", "what the queue says can be read"),
-            Some((reason, message)) => condition(VALID, false, reason, message),
-        }],
+        problems: list_reasons(
+            queue
+                .problem
+                .map(|(reason, _)| reason)
+                .into_iter()
+                .chain(queue.unsatisfiable.as_ref().map(|(reason, _)| *reason)),
+        ),
+        conditions: vec![
+            match queue.problem {
+                None => condition(VALID, true, "Readable", "what the queue says can be read"),
+                Some((reason, message)) => condition(VALID, false, reason, message),
+            },
+            match &queue.unsatisfiable {
+                None => condition(SATISFIABLE, true, "Possible", "the cluster has what the queue says"),
+                Some((reason, message)) => condition(SATISFIABLE, false, reason, message),
+            },
+        ],
+        first_waiting: queue.first_waiting,
         cards: queue.cards,
     }
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "part of tests")]
 
+mod capacity;
 mod capacity_card;
 mod cross_quota;
 mod enqueue;

@@ -40,6 +40,20 @@ pub fn configuration(arguments: &str, cardgate: &str) -> Arc<Configuration> {
     Arc::new(parsed.configuration)
 }
 
+/// A configuration with the capacity plugin: Volcano's actions, and the plugin's arguments.
+pub fn capacity(actions: &str, arguments: &str) -> Arc<Configuration> {
+    queue_plugin("capacity", actions, arguments)
+}
+
+/// A configuration with this plugin for queues, and reservations that last for the whole test.
+pub fn queue_plugin(plugin: &str, actions: &str, arguments: &str) -> Arc<Configuration> {
+    let conf =
+        format!("actions: \"{actions}\"\ntiers: [{{plugins: [{{name: {plugin}, arguments: {{{arguments}}}}}]}}]");
+    let parsed = Configuration::parse(Some(&conf), Some("reservationTimeout: 1h")).unwrap();
+    assert_eq!(parsed.warnings, [""; 0]);
+    Arc::new(parsed.configuration)
+}
+
 /// An object under construction. Ends as the JSON that a watch would bring.
 #[derive(Debug, Clone)]
 pub struct Object(Value);
@@ -145,6 +159,31 @@ impl Object {
     #[must_use]
     pub fn capability(self, resource: &str, quantity: &str) -> Self {
         self.set(["spec", "capability", resource], quantity)
+    }
+
+    #[must_use]
+    pub fn deserved(self, resource: &str, quantity: &str) -> Self {
+        self.set(["spec", "deserved", resource], quantity)
+    }
+
+    #[must_use]
+    pub fn deserved_cards(self, cards: &str) -> Self {
+        self.annotation("volcano.sh/card.deserved", cards)
+    }
+
+    #[must_use]
+    pub fn guarantee(self, resource: &str, quantity: &str) -> Self {
+        self.set(["spec", "guarantee", "resource", resource], quantity)
+    }
+
+    #[must_use]
+    pub fn guaranteed_cards(self, cards: &str) -> Self {
+        self.annotation("volcano.sh/card.guarantee", cards)
+    }
+
+    #[must_use]
+    pub fn parent(self, parent: &str) -> Self {
+        self.set(["spec", "parent"], parent)
     }
 
     // Pods.

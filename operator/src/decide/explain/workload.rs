@@ -71,7 +71,7 @@ fn as_a_whole(cluster: &Cluster, id: WorkloadId, queue: QueueId, reason: Reason)
         workload.name
     );
     let Some(check) = job_check(cluster, id, queue) else {
-        return explain_queue(state, &workload.namespace, reason);
+        return explain_queue(cluster, queue, &workload.namespace, reason);
     };
     let numbers = |what: &str, sums: Sums, format: &dyn Fn(i128) -> String| {
         format!(
@@ -80,7 +80,7 @@ fn as_a_whole(cluster: &Cluster, id: WorkloadId, queue: QueueId, reason: Reason)
             format(sums.allocated),
             format(sums.inqueue),
             format(sums.elastic),
-            format(sums.quota)
+            sums.quota.map_or_else(|| "unlimited".to_owned(), format)
         )
     };
     match reason {
@@ -89,6 +89,9 @@ fn as_a_whole(cluster: &Cluster, id: WorkloadId, queue: QueueId, reason: Reason)
             numbers("memory", check.resource(&demand, ResourceId::MEMORY), &format_bytes)
         }
         Reason::InsufficientScalarQuota => match check.first_excess(&demand) {
+            _ if let Some((resource, sums)) = check.scalar_excess(&demand) => {
+                numbers(cluster.names.resource_name(resource), sums, &|count| count.to_string())
+            }
             Some((set, sums)) => numbers(&names(cluster, set), sums, &|count| count.to_string()),
             None => format!("{lead}: there is room by now, and it is looked at again"),
         },
@@ -96,7 +99,7 @@ fn as_a_whole(cluster: &Cluster, id: WorkloadId, queue: QueueId, reason: Reason)
             "{lead}: fewer than {} of its pods could run on any node, even if nothing else did",
             workload.missing()
         ),
-        _ => explain_queue(state, &workload.namespace, reason),
+        _ => explain_queue(cluster, queue, &workload.namespace, reason),
     }
 }
 

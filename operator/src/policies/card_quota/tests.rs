@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::cluster::amounts::Amounts;
+use crate::cluster::amounts::{Amounts, Totals};
 use crate::cluster::names::Names;
+use crate::policies::capacity::{self, Level};
 
 const GPU: &str = "nvidia.com/gpu";
 
@@ -78,11 +79,7 @@ impl Case {
     /// The card that the task gets, or the reason why it gets none.
     fn outcome(mut self) -> Result<Option<String>, Reason> {
         let gpu = self.names.resource(GPU);
-        let quota = Quota {
-            is_empty: self.limits.is_empty(),
-            limits: self.limits.into_iter().collect(),
-            cards: [].into(),
-        };
+        let (allocated, limits) = (self.allocated, self.limits.iter().copied().collect::<Amounts>());
         let task = Task {
             mgpu: None,
             request: Arc::new(self.request.into_iter().collect::<Amounts>()),
@@ -90,11 +87,20 @@ impl Case {
             unreadable: None,
         };
         let check = Check {
+            plugin: QueuePlugin::CapacityCard,
             arguments: &self.arguments,
-            quota: &quota,
-            allocated: &self.allocated,
+            queue_is_empty: self.limits.is_empty(),
             task: &task,
             resource_of: |card| (!self.unknown.contains(&card)).then_some(gpu),
+            has_room: |dimension, asked: i64| {
+                let level = Level {
+                    allocated: allocated.get(dimension),
+                    used: allocated.get(dimension),
+                    guarantee: 0,
+                    limit: Some(limits.get(dimension).into()),
+                };
+                capacity::check([level], asked.into()).is_ok()
+            },
         };
         check.before_cards()?;
         if task.cards.is_empty() {

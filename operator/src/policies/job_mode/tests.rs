@@ -45,16 +45,14 @@ impl Scene {
         self
     }
 
-    fn with<T>(&self, judge: impl Fn(JobCheck<'_>) -> T) -> T {
-        let quota = Quota {
-            limits: self.quota.iter().copied().collect(),
-            is_empty: self.quota.is_empty(),
-            cards: Box::default(),
-        };
+    fn with<T>(&self, judge: impl Fn(JobCheck<'_, &dyn Fn(Dimension) -> Option<i128>>) -> T) -> T {
+        let quota: Amounts = self.quota.iter().copied().collect();
+        let limit = |dimension| Some(quota.get(dimension).into());
         let inqueue = Inqueue::of(&self.inqueue);
         judge(JobCheck {
             arguments: &self.arguments,
-            quota: &quota,
+            is_empty: self.quota.is_empty(),
+            limit: &limit,
             allocated: &self.allocated,
             inqueue: &inqueue,
             elastic: &self.elastic,
@@ -73,7 +71,7 @@ fn job_mode_example() {
     let scene = Scene::default().quota(0, 5).quota(1, 3).allocated(0, 2).allocated(1, 1);
     let alternatives = |count| demand(&[(&[0, 1], count)]);
     let sums = scene.with(|check| check.cards(&alternatives(4), &[cards()[0], cards()[1]]));
-    assert_eq!((sums.asked, sums.allocated, sums.quota), (4, 3, 8));
+    assert_eq!((sums.asked, sums.allocated, sums.quota), (4, 3, Some(8)));
     assert_eq!(scene.check(&alternatives(4)), Ok(()));
     assert_eq!(scene.check(&alternatives(5)), Ok(()));
     assert_eq!(scene.check(&alternatives(6)), Err(Reason::InsufficientScalarQuota));

@@ -161,12 +161,28 @@ fn a_usage_lists_its_cards() {
         ("A x8, B x2", "A x3", "A x10, C x1")
     );
     assert_eq!((&*status.cpu, status.waiting_pods, &*status.problems), ("3 / 8", 8, ""));
-    assert_eq!(conditions(&status.conditions), [("Valid", "True", "Readable")]);
+    let possible = ("Satisfiable", "True", "Possible");
+    assert_eq!(
+        conditions(&status.conditions),
+        [("Valid", "True", "Readable"), possible]
+    );
     let status = usage(QueueUse {
         problem: Some(("QueueInvalid", "mend it")),
-        ..queue
+        ..queue.clone()
     });
     assert_eq!(status.problems, "QueueInvalid");
-    assert_eq!(conditions(&status.conditions), [("Valid", "False", "QueueInvalid")]);
+    assert_eq!(
+        conditions(&status.conditions),
+        [("Valid", "False", "QueueInvalid"), possible]
+    );
+    let status = usage(QueueUse {
+        unsatisfiable: Some(("DeservedAboveCluster", "too much".to_owned())),
+        ..queue
+    });
+    assert_eq!(status.problems, "DeservedAboveCluster");
+    assert_eq!(
+        conditions(&status.conditions)[1],
+        ("Satisfiable", "False", "DeservedAboveCluster")
+    );
     assert_eq!(usage(QueueUse::default()).quota, "<none>");
 }

@@ -423,6 +423,7 @@ impl Run {
                 Action::Admit(admission) => admissions.push(admission),
                 Action::SendBack { pod, .. } => assert!(others.insert((pod.uid.to_string(), "send back"))),
                 Action::Resume(resumption) => panic!("there are no Jobs: {resumption:?}"),
+                Action::Evict(eviction) => panic!("nothing is to be reclaimed: {eviction:?}"),
                 Action::Unplaced { pod, .. } => assert!(others.insert((pod.uid.to_string(), "unplaced"))),
             }
         }

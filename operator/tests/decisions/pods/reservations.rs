@@ -17,6 +17,7 @@ fn names(actions: &[Action]) -> Vec<(&'static str, &str)> {
             Action::Resume(resumption) => panic!("there are no Jobs: {resumption:?}"),
             Action::Admit(admission) => ("admit", &*admission.pod.name),
             Action::SendBack { pod, .. } => ("send back", &*pod.name),
+            Action::Evict(eviction) => ("evict for", &*eviction.waiting.name),
             Action::Unplaced { pod, .. } => ("unplaced", &*pod.name),
         });
     }

@@ -1,0 +1,206 @@
+//! Evictions: one pod that could not be placed, or all the pods that make room for another one.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use kube::api::{ListParams, PostParams};
+use kube::{Api, ResourceExt as _};
+use serde::de::IgnoredAny;
+use serde_json::json;
+
+use super::{Actor, Failure};
+use crate::cluster::reclaims::EvictionOutcome;
+use crate::decide::Eviction;
+use crate::event::Event;
+use crate::metrics::{Verb, Write};
+use crate::pod_ref::PodRef;
+
+/// HTTP status of a pod that is gone, or that is another one by now.
+const GONE: [u16; 2] = [404, 409];
+
+impl Actor {
+    /// Takes an admitted pod back that could not be placed.
+    pub fn send_back(&self, pod: PodRef) {
+        let actor = self.clone();
+        tokio::spawn(async move {
+            match actor.evict(&pod, false).await {
+                Ok(()) => tracing::info!(pod = %pod, "evicted"),
+                Err(failure) => tracing::warn!(pod = %pod, reason = %failure, "not evicted, trying again later"),
+            }
+        });
+    }
+
+    /// Takes pods back for a waiting one, all of them or none; the outcome comes as an event.
+    pub fn evict_for(&self, eviction: Eviction) {
+        let actor = self.clone();
+        tokio::spawn(async move {
+            let outcomes = actor.evict_all(&eviction).await;
+            // The mind is gone only when the program ends.
+            let _ = actor.events.send(Event::Evictions(Box::new(eviction), outcomes)).await;
+        });
+    }
+
+    async fn evict_all(&self, eviction: &Eviction) -> Vec<EvictionOutcome> {
+        let pods: Vec<_> = eviction.victims.iter().map(|victim| &victim.pod).collect();
+        let mut outcomes = vec![EvictionOutcome::NotTried; pods.len()];
+        // Whether all of it would be allowed: once one is evicted, the others are needed too.
+        for place in self.over_budget(&pods).await {
+            outcomes[place] = EvictionOutcome::Refused;
+        }
+        for (place, pod) in pods.iter().enumerate() {
+            if let Err(failure) = self.evict(pod, true).await
+                && !failure.is_gone()
+            {
+                tracing::info!(pod = %pod, for_pod = %eviction.waiting, reason = %failure, "may not be evicted");
+                outcomes[place] = EvictionOutcome::Refused;
+            }
+        }
+        if outcomes.contains(&EvictionOutcome::Refused) {
+            return outcomes;
+        }
+        for (place, pod) in pods.iter().enumerate() {
+            match self.evict(pod, false).await {
+                Err(failure) if !failure.is_gone() => {
+                    tracing::warn!(pod = %pod, for_pod = %eviction.waiting, reason = %failure, "not evicted");
+                    outcomes[place] = EvictionOutcome::Refused;
+                    break;
+                }
+                _ => {
+                    tracing::info!(pod = %pod, for_pod = %eviction.waiting, queue = %eviction.queue, "evicted");
+                    outcomes[place] = EvictionOutcome::Evicted;
+                }
+            }
+        }
+        outcomes
+    }
+
+    /// The pods that disruption budgets do not allow to evict together. Asked one by one, the API server would allow each.
+    async fn over_budget(&self, pods: &[&PodRef]) -> Vec<usize> {
+        let mut labelled = Vec::new();
+        for (place, pod) in pods.iter().enumerate() {
+            if let Ok(found) = self.in_time(Verb::Get, self.pods(pod).get_metadata(&pod.name)).await {
+                labelled.push((place, Arc::clone(&pod.namespace), found.labels().clone()));
+            }
+        }
+        let mut namespaces: Vec<_> = labelled.iter().map(|(_, namespace, _)| Arc::clone(namespace)).collect();
+        namespaces.sort_unstable();
+        namespaces.dedup();
+        let mut refused = Vec::new();
+        for namespace in namespaces {
+            let budgets: Api<PodDisruptionBudget> = Api::namespaced(self.client.clone(), &namespace);
+            let Ok(budgets) = self.in_time(Verb::List, budgets.list(&ListParams::default())).await else {
+                // Whoever can't be asked allows nothing.
+                let here = labelled.iter().filter(|(_, of, _)| *of == namespace);
+                refused.extend(here.map(|(place, ..)| *place));
+                continue;
+            };
+            for budget in budgets {
+                let allowed = budget.status.map_or(0, |status| status.disruptions_allowed);
+                let selector = budget.spec.and_then(|spec| spec.selector);
+                let members = labelled
+                    .iter()
+                    .filter(|(_, of, labels)| *of == namespace && selects(selector.as_ref(), |key| labels.get(key)));
+                refused.extend(
+                    members
+                        .map(|(place, ..)| *place)
+                        .skip(usize::try_from(allowed).unwrap_or(0)),
+                );
+            }
+        }
+        refused
+    }
+
+    /// Takes an admitted pod back through the Eviction API, so that its controller can tell it from a failure, and that
+    /// disruption budgets are respected.
+    async fn evict(&self, pod: &PodRef, only_ask: bool) -> Result<(), Failure> {
+        if !self.leadership.holds() {
+            return Err(Failure::Other("no longer the leader".into()));
+        }
+        // Not by kube's own `evict`: it writes the options under a name that the API server does not read.
+        let eviction = json!({
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": { "name": &*pod.name, "namespace": &*pod.namespace },
+            "deleteOptions": { "preconditions": { "uid": &*pod.uid } },
+        });
+        let params = PostParams {
+            dry_run: only_ask,
+            ..PostParams::default()
+        };
+        if !only_ask {
+            self.metrics.api_write(Write::Eviction);
+        }
+        let api: Api<Pod> = self.pods(pod);
+        let request = api.create_subresource::<_, IgnoredAny>("eviction", &pod.name, &params, &eviction);
+        self.in_time(Verb::Create, request).await.map(|_| ())
+    }
+}
+
+impl Failure {
+    fn is_gone(&self) -> bool {
+        matches!(self, Self::Api(status) if GONE.contains(&status.code))
+    }
+}
+
+/// Whether a label selector selects; none selects nothing, as in Kubernetes.
+fn selects<'l>(selector: Option<&LabelSelector>, label: impl Fn(&str) -> Option<&'l String>) -> bool {
+    let Some(selector) = selector else { return false };
+    let mut labels = selector.match_labels.iter().flatten();
+    let mut expressions = selector.match_expressions.iter().flatten();
+    labels.all(|(key, value)| label(key) == Some(value)) && expressions.all(|one| matches(one, label(&one.key)))
+}
+
+fn matches(requirement: &LabelSelectorRequirement, value: Option<&String>) -> bool {
+    let is_listed = value.is_some_and(|value| requirement.values.iter().flatten().any(|listed| listed == value));
+    match requirement.operator.as_str() {
+        "In" => is_listed,
+        "NotIn" => !is_listed,
+        "Exists" => value.is_some(),
+        "DoesNotExist" => value.is_none(),
+        // What a later Kubernetes may add protects rather than not.
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn budgets_select_as_in_kubernetes() {
+        let labels = BTreeMap::from([("app".to_owned(), "web".to_owned())]);
+        for (selector, expected) in [
+            (json!(null), false),
+            (json!({}), true),
+            (json!({"matchLabels": {"app": "web"}}), true),
+            (json!({"matchLabels": {"app": "db"}}), false),
+            (
+                json!({"matchExpressions": [{"key": "app", "operator": "In", "values": ["web", "db"]}]}),
+                true,
+            ),
+            (
+                json!({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["web"]}]}),
+                false,
+            ),
+            (
+                json!({"matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["web"]}]}),
+                true,
+            ),
+            (
+                json!({"matchExpressions": [{"key": "tier", "operator": "Exists"}]}),
+                false,
+            ),
+            (
+                json!({"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}),
+                true,
+            ),
+        ] {
+            let read: Option<LabelSelector> = serde_json::from_value(selector.clone()).unwrap();
+            assert_eq!(selects(read.as_ref(), |key| labels.get(key)), expected, "{selector}");
+        }
+    }
+}

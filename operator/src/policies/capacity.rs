@@ -1,0 +1,75 @@
+//! The capacity documents: what a queue may have, what it deserves, and what is kept free for it, dimension by dimension.
+//!
+//! Everything here is about one dimension at a time, be it a Kubernetes resource or a card: both are counted alike, so cards
+//! get `deserved`, `guarantee` and parents by the same rules (the Capacity Card document's **Future Work**).
+
+/// What a queue may have of a dimension at most (**Key design**: `realCapability`): its capability, and not what is kept
+/// free for its siblings; but always its own guarantee, also where more is guaranteed to all than there is at the moment.
+///
+/// `available` is what its parent may have, or the cluster has; none where nothing limits it.
+pub fn real_capability(
+    capability: Option<i128>,
+    available: Option<i128>,
+    siblings_guarantee: i128,
+    guarantee: i128,
+) -> Option<i128> {
+    let left = available.map(|available| (available - siblings_guarantee).max(guarantee).max(0));
+    match (capability, left) {
+        (Some(capability), Some(left)) => Some(capability.min(left)),
+        (capability, left) => capability.or(left),
+    }
+}
+
+/// What a queue deserves of a dimension (**Dynamic resource calculation**, and semantics, **Queues**):
+/// `min(realCapability, max(guarantee, deserved))` where its spec says what it deserves, and
+/// `min(realCapability, max(guarantee, request))` where not.
+pub fn deserved(real_capability: Option<i128>, guarantee: i128, spec: Option<i128>, request: i128) -> i128 {
+    let wanted = spec.unwrap_or(request).max(guarantee);
+    real_capability.map_or(wanted, |real_capability| wanted.min(real_capability))
+}
+
+/// What must not be given to anybody else on a queue's account: what is in use, and what is guaranteed beyond that.
+pub fn held(used: i128, guarantee: i128) -> i128 {
+    used.max(guarantee)
+}
+
+/// Whether more than `threshold` percent of a dimension are in use (section 4, `guaranteeThreshold`). Nothing of nothing is
+/// not.
+pub fn is_above_threshold(used: i128, total: i128, threshold: u32) -> bool {
+    used.saturating_mul(100) > total.saturating_mul(i128::from(threshold))
+}
+
+/// A queue, one of its ancestors, or the cluster, in one dimension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Level {
+    /// What the pods of the queue and of all queues below it have.
+    pub allocated: i128,
+    /// What its own pods have, and what its children hold.
+    pub used: i128,
+    /// What is kept free for it.
+    pub guarantee: i128,
+    /// The most that it may have; none where nothing limits it.
+    pub limit: Option<i128>,
+}
+
+/// **Resource check logic**: whether a queue has room for `asked`, and every level above it has too. The levels lead from the
+/// queue to the cluster; the error is the place of the first that has no room.
+///
+/// What a queue uses within its guarantee was kept free for it already, so it takes nothing from those above; only the hard
+/// limits on what is really allocated hold there.
+pub fn check(levels: impl IntoIterator<Item = Level>, asked: i128) -> Result<(), usize> {
+    let mut grows = asked;
+    for (place, level) in levels.into_iter().enumerate() {
+        let has_room = level
+            .limit
+            .is_none_or(|limit| level.allocated + asked <= limit && (grows == 0 || level.used + grows <= limit));
+        if asked > 0 && !has_room {
+            return Err(place);
+        }
+        grows = held(level.used + grows, level.guarantee) - held(level.used, level.guarantee);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

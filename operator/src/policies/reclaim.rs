@@ -1,0 +1,229 @@
+//! Victim selection: what to take back, so that what is missing is there (the capacity document, **Reclaimable** and
+//! **Preemptive**; semantics, **Queues**).
+//!
+//! Pure: who may be evicted, what is missing and what must stay comes as numbers. The cheapest sufficient set is taken, or
+//! none. Cheapest is, in this order: the lowest highest priority; the fewest pods; the youngest.
+
+use std::collections::HashMap;
+
+/// A pod, or a whole gang, that may be evicted. Their order is their rank: lowest priority first, then youngest.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Candidate {
+    /// The highest priority in it.
+    pub priority: i32,
+    /// How many pods it is.
+    pub pods: usize,
+    /// What it gives, by the place of the need.
+    pub gives: Vec<(usize, i128)>,
+    /// What it takes from somebody who must keep some, by the place of the slack.
+    pub takes: Vec<(usize, i128)>,
+}
+
+/// How many sets are tried before one is put together without looking for the best.
+const MOST_STEPS: usize = 20_000;
+
+/// The cheapest set of candidates, by their ranks, that gives all `needs` and takes no more than each `slack`; none where
+/// no set does.
+pub fn select(needs: &[i128], slack: &[i128], candidates: &[Candidate]) -> Option<Vec<usize>> {
+    if needs.iter().all(|need| *need <= 0) {
+        return Some(Vec::new());
+    }
+    let mut priorities: Vec<_> = candidates.iter().map(|candidate| candidate.priority).collect();
+    priorities.sort_unstable();
+    priorities.dedup();
+    priorities.into_iter().find_map(|highest| {
+        let allowed: Vec<_> = (0..candidates.len())
+            .filter(|index| candidates[*index].priority <= highest)
+            .collect();
+        // Without floors in the way, all together must do.
+        let enough = needs.iter().enumerate().all(|(place, need)| {
+            let all = allowed.iter().map(|index| given(&candidates[*index], place));
+            all.sum::<i128>() >= *need
+        });
+        if !enough {
+            return None;
+        }
+        Search::new(needs, slack, candidates, &allowed).run()
+    })
+}
+
+fn given(candidate: &Candidate, place: usize) -> i128 {
+    let at = candidate.gives.iter().filter(|(need, _)| *need == place);
+    at.map(|(_, amount)| *amount).sum()
+}
+
+/// A search among the candidates up to one priority.
+struct Search<'a> {
+    candidates: &'a [Candidate],
+    allowed: &'a [usize],
+    /// For each number of first candidates, the most that one pod of them gives of each need.
+    best: Vec<Vec<i128>>,
+    /// How many pods before each are of candidates just like it: an older one is not taken before them.
+    twins_before: Vec<usize>,
+    /// How many pods each and those before it are.
+    pods_up_to: Vec<usize>,
+    needs: Vec<i128>,
+    slack: Vec<i128>,
+    chosen: Vec<usize>,
+    steps: usize,
+}
+
+impl<'a> Search<'a> {
+    fn new(needs: &[i128], slack: &[i128], candidates: &'a [Candidate], allowed: &'a [usize]) -> Self {
+        let mut best = vec![vec![0; needs.len()]];
+        let mut twins_before = Vec::with_capacity(allowed.len());
+        let mut pods_up_to = Vec::with_capacity(allowed.len());
+        let mut twins: HashMap<&Candidate, usize> = HashMap::new();
+        for (place, index) in allowed.iter().enumerate() {
+            let candidate = &candidates[*index];
+            let mut most = best[place].clone();
+            for (need, most) in most.iter_mut().enumerate() {
+                // Rounded up, so that it never promises too little.
+                let pods = i128::try_from(candidate.pods.max(1)).unwrap_or(i128::MAX);
+                *most = (*most).max((given(candidate, need) + pods - 1) / pods);
+            }
+            best.push(most);
+            let twins = twins.entry(candidate).or_default();
+            twins_before.push(*twins);
+            *twins += candidate.pods;
+            pods_up_to.push(pods_up_to.last().copied().unwrap_or(0) + candidate.pods);
+        }
+        Self {
+            candidates,
+            allowed,
+            best,
+            twins_before,
+            pods_up_to,
+            needs: needs.to_vec(),
+            slack: slack.to_vec(),
+            chosen: Vec::new(),
+            steps: 0,
+        }
+    }
+
+    fn run(mut self) -> Option<Vec<usize>> {
+        let all = self.pods_up_to.last().copied().unwrap_or(0);
+        let best = &self.best[self.allowed.len()];
+        let fewest = self.needs.iter().zip(best).map(|(need, best)| match (*need, *best) {
+            (..=0, _) | (_, ..=0) => 0,
+            (need, best) => usize::try_from((need + best - 1) / best).unwrap_or(usize::MAX),
+        });
+        for count in fewest.max().unwrap_or(0).max(1)..=all {
+            if self.choose(self.allowed.len(), count) {
+                self.chosen.sort_unstable();
+                return Some(self.chosen);
+            }
+            if self.steps >= MOST_STEPS {
+                return self.without_looking_for_the_best();
+            }
+        }
+        None
+    }
+
+    /// Chooses exactly so many pods among the first candidates, the set with the lowest ranks from above.
+    fn choose(&mut self, first: usize, pods: usize) -> bool {
+        if pods == 0 {
+            return self.needs.iter().all(|need| *need <= 0);
+        }
+        let slots = i128::try_from(pods).unwrap_or(i128::MAX);
+        for place in 0..first {
+            self.steps += 1;
+            if self.steps >= MOST_STEPS {
+                return false;
+            }
+            let candidate = &self.candidates[self.allowed[place]];
+            let out_of_reach = |(need, best): (&i128, &i128)| *need > best.saturating_mul(slots);
+            if candidate.pods > pods
+                || self.pods_up_to[place] < pods
+                || self.twins_before[place] > pods - candidate.pods
+                || self.needs.iter().zip(&self.best[place + 1]).any(out_of_reach)
+            {
+                continue;
+            }
+            if self.take(place) {
+                if self.choose(place, pods - candidate.pods) {
+                    return true;
+                }
+                self.put_back();
+            }
+        }
+        false
+    }
+
+    /// Takes a candidate, where nobody falls below what he must keep.
+    fn take(&mut self, place: usize) -> bool {
+        let index = self.allowed[place];
+        let candidate = &self.candidates[index];
+        for (floor, amount) in &candidate.takes {
+            self.slack[*floor] -= amount;
+        }
+        for (need, amount) in &candidate.gives {
+            self.needs[*need] -= amount;
+        }
+        self.chosen.push(index);
+        let allowed = candidate.takes.iter().all(|(floor, _)| self.slack[*floor] >= 0);
+        if !allowed {
+            self.put_back();
+        }
+        allowed
+    }
+
+    fn put_back(&mut self) {
+        let Some(index) = self.chosen.pop() else { return };
+        self.give_back(index);
+    }
+
+    fn give_back(&mut self, index: usize) {
+        let candidate = &self.candidates[index];
+        for (floor, amount) in &candidate.takes {
+            self.slack[*floor] += amount;
+        }
+        for (need, amount) in &candidate.gives {
+            self.needs[*need] += amount;
+        }
+    }
+
+    /// Candidates by rank as long as something is missing that they give; then without those that turn out not to be needed.
+    fn without_looking_for_the_best(mut self) -> Option<Vec<usize>> {
+        while !self.chosen.is_empty() {
+            self.put_back();
+        }
+        for place in 0..self.allowed.len() {
+            let candidate = &self.candidates[self.allowed[place]];
+            if candidate.gives.iter().any(|(need, _)| self.needs[*need] > 0) {
+                self.take(place);
+            }
+        }
+        if self.needs.iter().any(|need| *need > 0) {
+            return None;
+        }
+        self.chosen.sort_unstable();
+        for index in self.chosen.clone().into_iter().rev() {
+            self.give_back(index);
+            if self.needs.iter().all(|need| *need <= 0) {
+                self.chosen.retain(|chosen| *chosen != index);
+            } else {
+                let candidate = &self.candidates[index];
+                for (floor, amount) in &candidate.takes {
+                    self.slack[*floor] -= amount;
+                }
+                for (need, amount) in &candidate.gives {
+                    self.needs[*need] -= amount;
+                }
+            }
+        }
+        Some(self.chosen)
+    }
+}
+
+/// What a set costs: less is better.
+pub fn cost(set: &[usize], candidates: &[Candidate]) -> (Option<i32>, usize, Vec<usize>) {
+    let mut ranks = set.to_vec();
+    ranks.sort_unstable_by(|a, b| b.cmp(a));
+    let priority = set.iter().map(|index| candidates[*index].priority).max();
+    let pods = set.iter().map(|index| candidates[*index].pods).sum();
+    (priority, pods, ranks)
+}
+
+#[cfg(test)]
+mod tests;

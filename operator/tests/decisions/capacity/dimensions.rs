@@ -1,0 +1,107 @@
+//! `checkQueueDimensionsOnly`: the document's own test scenarios, and its use cases.
+
+use super::{cluster, plain};
+use crate::world::{GPU, World, bare_pod, pod};
+
+/// One task of the document's test job: 1 GPU, and far more CPU and memory than is usual.
+fn test_job(world: &mut World, cpu: &str) {
+    let task = pod("test-job")
+        .queue("test-gpu-queue")
+        .requests("cpu", cpu)
+        .requests(GPU, "1");
+    world.pod(&task);
+}
+
+#[test]
+fn test_scenario_1_gpu_only_checking() {
+    let mut world = cluster(8, "checkQueueDimensionsOnly: true");
+    world.queue(&plain("test-gpu-queue").capability(GPU, "2"));
+    // Another queue is guaranteed nearly all CPU: in what the test queue's capability names, there is room.
+    world.queue(&plain("other").guarantee("cpu", "60"));
+    test_job(&mut world, "50");
+    assert_eq!(world.admit_names(), ["test-job"]);
+    // The dimension that is named is checked.
+    world.pod(&pod("next").queue("test-gpu-queue").requests(GPU, "2"));
+    assert_eq!(
+        world.refusal(),
+        "InsufficientScalarQuota: queue test-gpu-queue: nvidia.com/gpu asked 2, used 1, quota 2"
+    );
+}
+
+#[test]
+fn test_scenario_2_default_behavior() {
+    let mut world = cluster(8, "");
+    world.queue(&plain("test-gpu-queue").capability(GPU, "2"));
+    world.queue(&plain("other").guarantee("cpu", "60"));
+    test_job(&mut world, "50");
+    assert_eq!(
+        world.refusal(),
+        "InsufficientCPUQuota: the cluster, for queue test-gpu-queue: CPU asked 50, used 60, quota 64, 60 of them kept free \
+         by guarantees"
+    );
+}
+
+#[test]
+fn test_scenario_2_a_dimension_that_the_capability_names_is_checked_either_way() {
+    for arguments in ["checkQueueDimensionsOnly: true", "checkQueueDimensionsOnly: false"] {
+        let mut world = cluster(8, arguments);
+        world.queue(&plain("test-gpu-queue").capability(GPU, "2").capability("cpu", "4"));
+        test_job(&mut world, "50");
+        assert_eq!(
+            world.refusal(),
+            "InsufficientCPUQuota: queue test-gpu-queue: CPU asked 50, used 0, quota 4",
+            "{arguments}"
+        );
+    }
+}
+
+#[test]
+fn use_case_2_mixed_resource_queue_with_specific_limits() {
+    let mut world = cluster(8, "checkQueueDimensionsOnly: true");
+    world.node(&crate::world::node("n1").cards("A", 8).offers("hostdev", "8"));
+    world.queue(&plain("team-a").capability(GPU, "16").capability("hostdev", "1"));
+    world.pods(["p", "q"].map(|name| pod(name).requests("cpu", "30").requests("hostdev", "1")));
+    assert_eq!(world.admit_names(), ["p"]);
+    assert_eq!(
+        world.refusal(),
+        "InsufficientScalarQuota: queue team-a: hostdev asked 1, used 1, quota 1"
+    );
+}
+
+#[test]
+fn a_dimension_set_to_0_is_named() {
+    for arguments in ["checkQueueDimensionsOnly: true", ""] {
+        let mut world = cluster(8, arguments);
+        world.queue(&plain("team-a").capability("cpu", "0"));
+        world.pod(&pod("p"));
+        assert_eq!(world.refusal_of("p"), "InsufficientCPUQuota", "{arguments}");
+    }
+}
+
+#[test]
+fn an_empty_capability_limits_nothing_but_by_the_cluster() {
+    let mut world = cluster(8, "");
+    world.queue(&plain("team-a"));
+    world.pods([pod("p").asks("A", 5), pod("q").asks("A", 5)]);
+    assert_eq!(world.admit_names(), ["p"]);
+    assert_eq!(
+        world.refusal(),
+        "InsufficientScalarQuota: the cluster, for queue team-a: nvidia.com/gpu asked 5, used 5, quota 8"
+    );
+}
+
+#[test]
+fn pods_is_a_dimension_only_where_a_queue_names_it() {
+    let mut world = cluster(8, "");
+    world.queue(&plain("team-a").capability("pods", "2"));
+    world.queue(&plain("team-b"));
+    // The cluster has 110 slots, of which pods that are not managed use nearly all.
+    world.node(&crate::world::node("n1").offers("pods", "7"));
+    world.pods((0..2).map(|index| bare_pod(&format!("x{index}")).on("n1")));
+    world.pods((0..3).map(|index| pod(&format!("a{index}"))));
+    assert_eq!(world.admit_names(), ["a0", "a1"]);
+    assert_eq!(world.refusal_of("a2"), "InsufficientScalarQuota");
+    world.pods((0..4).map(|index| pod(&format!("b{index}")).queue("team-b")));
+    assert_eq!(world.admit_names(), ["b0", "b1", "b2"]);
+    assert_eq!(world.refusal_of("b3"), "NoNodeFits");
+}
