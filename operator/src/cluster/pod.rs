@@ -69,6 +69,15 @@ pub struct Charge {
     pub cpu_and_memory: bool,
 }
 
+/// Whether a pod is to make room for another one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Evicting {
+    /// Since when it is being evicted.
+    pub since: Option<Timestamp>,
+    /// Until when that is not tried again.
+    pub spared_until: Option<Timestamp>,
+}
+
 /// How a pod waits.
 #[derive(Debug, Clone)]
 pub struct Waits {
@@ -109,10 +118,8 @@ pub struct Pod {
     pub charge: Option<Charge>,
     /// Pods of higher priority are taken back later.
     pub priority: i32,
-    /// Since when it is being evicted for another one.
-    pub leaving: Option<Timestamp>,
-    /// Until when its eviction is not tried again.
-    pub spared_until: Option<Timestamp>,
+    /// Whether it is to make room for another one.
+    pub eviction: Evicting,
     /// The node whose room it holds: the one it is bound to, or expected on.
     pub room: Option<NodeId>,
     /// Where it is being deleted: when its grace period ends.

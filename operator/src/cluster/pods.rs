@@ -85,8 +85,7 @@ impl Cluster {
             stage,
             charge: None,
             priority: pod.spec.priority.unwrap_or(0),
-            leaving: old.and_then(|old| old.leaving),
-            spared_until: old.and_then(|old| old.spared_until),
+            eviction: old.map(|old| old.eviction).unwrap_or_default(),
             // Until the scheduler has said where, a pod is expected where the decision expected it.
             room: bound_to
                 .or(pinned_to)

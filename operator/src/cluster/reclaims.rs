@@ -103,7 +103,7 @@ impl Cluster {
     pub(crate) fn begin_evictions(&mut self, id: QueueId, pods: &[PodId], now: Timestamp) {
         for pod in pods {
             if let Some(pod) = self.pods[pod.index()].as_mut() {
-                pod.leaving = Some(now);
+                pod.eviction.since = Some(now);
             }
         }
         let interval = SignedDuration::try_from(self.configuration.capacity.reclaim_interval);
@@ -119,10 +119,10 @@ impl Cluster {
         };
         match outcome {
             EvictionOutcome::Evicted => return,
-            EvictionOutcome::Refused => pod.spared_until = now.checked_add(SPARED).ok(),
+            EvictionOutcome::Refused => pod.eviction.spared_until = now.checked_add(SPARED).ok(),
             EvictionOutcome::NotTried => {}
         }
-        pod.leaving = None;
+        pod.eviction.since = None;
         for reclaim in self.reclaims.values_mut() {
             (reclaim.next_look, reclaim.next_eviction) = (now, now);
         }
@@ -131,7 +131,8 @@ impl Cluster {
     /// Whether a pod is on its way out, and what it holds will be free.
     pub(crate) fn is_leaving(&self, pod: &Pod, now: Timestamp) -> bool {
         let evicted = pod
-            .leaving
+            .eviction
+            .since
             .is_some_and(|since| now.duration_since(since) < EVICTION_TIMEOUT);
         evicted || self.quota_end(pod).is_some_and(|end| end > now)
     }

@@ -614,7 +614,7 @@ fn is_evictable(cluster: &Cluster, pod: &Pod, now: Timestamp) -> bool {
     matches!(pod.stage, Stage::Bound | Stage::Unbound { .. })
         && pod.deleted.is_none()
         && !cluster.is_leaving(pod, now)
-        && pod.spared_until.is_none_or(|until| until <= now)
+        && pod.eviction.spared_until.is_none_or(|until| until <= now)
 }
 
 /// How a gang may be taken back: as many single pods as it has beyond its minimum, or all of it.

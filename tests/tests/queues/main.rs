@@ -1,0 +1,52 @@
+//! Queues among others on a real control plane: borrowing and giving back, guarantees, hierarchies. The scenarios share one
+//! control plane and one configuration, each with queues and cards of its own.
+
+mod hierarchy;
+mod reclaim;
+
+use cardgate_tests::scenario::Scenario;
+use cardgate_tests::workloads::{QueueBuilder, queue};
+use cardgate_tests::world::World;
+use crds::keys::{CARD_DESERVED, CARD_GUARANTEE};
+use serde_json::json;
+use tokio::sync::OnceCell;
+
+type Outcome = anyhow::Result<()>;
+
+/// The reason of pods that wait for quota.
+const NO_QUOTA: &str = "InsufficientScalarQuota";
+
+const CONFIGURATION: &str = "actions: \"enqueue, allocate, backfill, reclaim\"\n\
+     tiers:\n\
+     - plugins:\n  \
+       - name: capacity-card\n    \
+         arguments:\n      \
+           cardUnlimitedCpuMemory: true\n      \
+           enableHierarchy: true\n      \
+           guaranteeThreshold: 100\n      \
+           reclaimInterval: 1\n";
+
+/// The world, configured for these scenarios.
+async fn world() -> anyhow::Result<&'static World> {
+    static CONFIGURED: OnceCell<()> = OnceCell::const_new();
+    let world = World::shared().await?;
+    CONFIGURED
+        .get_or_try_init(|| world.cardgate.configure(&world.plane, Some(CONFIGURATION), None))
+        .await?;
+    Ok(world)
+}
+
+/// A further queue of a scenario.
+fn queue_of(scenario: &Scenario<'_>, suffix: &str) -> QueueBuilder {
+    queue(&format!("{}-{suffix}", scenario.name()))
+}
+
+/// A queue that may have `quota` cards, and deserves and is guaranteed so many.
+fn shares(queue: QueueBuilder, card: &str, quota: u64, deserved: Option<u64>, guarantee: u64) -> QueueBuilder {
+    let queue = queue
+        .quota(card, quota)
+        .annotation(CARD_GUARANTEE, &json!({ card: guarantee }).to_string());
+    deserved.into_iter().fold(queue, |queue, deserved| {
+        queue.annotation(CARD_DESERVED, &json!({ card: deserved }).to_string())
+    })
+}
