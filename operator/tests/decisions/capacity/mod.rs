@@ -6,6 +6,7 @@ mod guarantees;
 mod hierarchy;
 mod properties;
 mod reclaim;
+mod shown;
 
 use crate::world::{Object, World, bare_queue, capacity, node, pod};
 
