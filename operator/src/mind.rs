@@ -18,7 +18,7 @@ use crate::cluster::queue::Terms;
 use crate::cluster::reclaims::EvictionOutcome;
 use crate::cluster::{Cluster, Kind};
 use crate::decide::extender::{self, Candidate};
-use crate::decide::{Action, Eviction, decide, notices};
+use crate::decide::{Action, Eviction, Progress, decide, notices, progress};
 use crate::event::{Event, Outcome};
 use crate::extender::{Asked, Question};
 use crate::metrics::{Decision, Metrics};
@@ -39,6 +39,8 @@ const TICK: Duration = Duration::from_millis(200);
 const SETTLING: SignedDuration = SignedDuration::from_millis(800);
 /// How many waiting pods are told why in one tick. The reporter writes no faster, and numbers should be fresh.
 const NOTICES_PER_TICK: usize = 10;
+/// How many workloads are told how far they are in one tick: whoever makes their pods may wait for it.
+const PROGRESS_PER_TICK: usize = 20;
 
 /// Hears, decides, and hands out.
 pub struct Mind {
@@ -239,6 +241,12 @@ impl Mind {
                     self.actor.admit(admission);
                 }
                 Action::Resume(resumption) => {
+                    self.reports.send(Report::Event {
+                        regarding: Box::new(resumption.job.reference()),
+                        kind: EventKind::Normal,
+                        reason: "Enqueued".to_owned(),
+                        message: format!("let into queue {}: its pods may be made", resumption.queue),
+                    });
                     self.under_way += 1;
                     self.actor.resume(resumption);
                 }
@@ -282,6 +290,9 @@ impl Mind {
         if !std::mem::replace(&mut self.reported_all, true) {
             self.reports.send(Report::Synced);
         }
+        for progress in progress(&mut self.cluster, now, PROGRESS_PER_TICK) {
+            self.show_progress(progress);
+        }
         let notices = notices(&mut self.cluster, now, NOTICES_PER_TICK);
         if queues_changed || !notices.is_empty() {
             self.metrics.show_queues(overview::figures(&self.cluster));
@@ -300,6 +311,28 @@ impl Mind {
                 pod: notice.pod,
                 condition,
                 event: true,
+            });
+        }
+    }
+
+    /// Shows how far a workload is, and says why it is not further.
+    fn show_progress(&self, progress: Progress) {
+        let (workload, queue) = (&progress.workload, &progress.queue);
+        if let (true, Some((reason, message))) = (progress.news, &progress.refused) {
+            tracing::info!(%workload, %queue, reason = reason.as_str(), detail = message, "waits");
+            self.reports.send(Report::Event {
+                regarding: Box::new(workload.reference()),
+                kind: EventKind::Warning,
+                reason: reason.as_str().to_owned(),
+                message: message.clone(),
+            });
+        }
+        if let Some(phase) = progress.phase {
+            tracing::debug!(%workload, %queue, phase = phase.as_str(), "is");
+            self.reports.send(Report::Group {
+                group: progress.workload,
+                phase,
+                refused: progress.refused,
             });
         }
     }

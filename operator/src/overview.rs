@@ -30,7 +30,9 @@ const FIRST_WAITING: usize = 5;
 
 /// Reports on everything that has changed since the last call.
 pub fn changed(cluster: &mut Cluster) -> Vec<Report> {
-    let changes = std::mem::take(&mut cluster.changes);
+    let mut changes = std::mem::take(&mut cluster.changes);
+    // How far workloads are is told apart from this, some at a time.
+    cluster.changes.workloads = std::mem::take(&mut changes.workloads);
     let mut reports = Vec::new();
     for (node, node_uid) in changes.nodes_gone {
         reports.push(Report::Inventory {

@@ -10,6 +10,7 @@ use thiserror::Error;
 use tracing::{debug, info, warn};
 
 use crate::denial::Denial;
+use crate::job::hold;
 use crate::knowledge::Knowledge;
 use crate::lookup::{LookupError, Lookups};
 use crate::metrics::{Metrics, Outcome};
@@ -137,11 +138,15 @@ impl Door {
                 let request: RawRequest<'_> = review::parse(body).map_err(|_| error)?;
                 return match request.kind.as_pair() {
                     ("", "Pod") => self.validate_pod(&request).await,
+                    ("batch", "Job") => self.hold_job(&request),
                     _ => self.deny(&request, &unknown_kind(Endpoint::Mutate, &request)),
                 };
             }
             Err(error) => return Err(error.into()),
         };
+        if request.kind.as_pair() == ("batch", "Job") {
+            return self.hold_job(&review::parse(body)?);
+        }
         if request.kind.as_pair() != ("", "Pod") {
             return self.deny(&request, &unknown_kind(Endpoint::Mutate, &request));
         }
@@ -151,6 +156,13 @@ impl Door {
                 Err(denial) => self.deny(&request, &denial),
             },
             None => allow(&request, None, &[]),
+        }
+    }
+
+    fn hold_job(&self, request: &RawRequest<'_>) -> Result<Reply, Failure> {
+        match hold(request) {
+            Ok(held) => allow(request, Some(&held.patch), &held.warnings),
+            Err(denial) => self.deny(request, &denial),
         }
     }
 

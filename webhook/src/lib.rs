@@ -14,6 +14,7 @@ mod cross_quota;
 pub mod denial;
 pub mod door;
 pub mod health;
+pub mod job;
 pub mod knowledge;
 pub mod logging;
 pub mod lookup;

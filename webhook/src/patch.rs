@@ -5,7 +5,8 @@
 
 use std::borrow::Cow;
 
-use crds::keys::{CROSS_QUOTA_ENABLED, CROSS_QUOTA_LABEL, GATE, QUEUE_LABEL, QUEUE_NAME, is_operator_result};
+use crds::job::Job;
+use crds::keys::{CROSS_QUOTA_ENABLED, CROSS_QUOTA_LABEL, GATE, JOB_HELD, QUEUE_LABEL, QUEUE_NAME, is_operator_result};
 use crds::lean::Text;
 use crds::names::is_label_value;
 use crds::pod::Pod;
@@ -14,10 +15,12 @@ use serde::ser::{Serialize, Serializer};
 use crate::pod::Options;
 use crate::warning::Warning;
 
+/// What the mark on a suspended Job says; only that it is there counts.
+const HELD: &str = "true";
 /// The scheduler of every Kubernetes cluster.
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
-/// What is written on a pod.
+/// What is written on a pod, or on a Job.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize)]
 #[serde(transparent)]
 pub struct PodPatch {
@@ -44,6 +47,7 @@ enum Value {
     Entry(&'static str, String),
     Gate,
     Gates,
+    True,
 }
 
 impl Serialize for Value {
@@ -52,6 +56,7 @@ impl Serialize for Value {
             Self::Text(text) => serializer.serialize_str(text),
             Self::Entry(key, value) => serializer.collect_map([(key, value)]),
             Self::Gate => serializer.collect_map([("name", GATE)]),
+            Self::True => serializer.serialize_bool(true),
             Self::Gates => serializer.collect_seq([Self::Gate]),
         }
     }
@@ -131,6 +136,21 @@ impl PodPatch {
             warnings.push(Warning::QueueNameTooLong {
                 queue: queue.to_owned(),
             });
+        }
+        patch
+    }
+
+    /// Suspends a Job, and marks the suspension as Cardgate's.
+    pub fn suspend(job: &Job<Text<'_>>) -> Self {
+        let mut patch = Self {
+            operations: vec![Operation::Add {
+                path: "/spec/suspend".into(),
+                value: Value::True,
+            }],
+        };
+        let annotations = &job.metadata.annotations;
+        if annotations.get(JOB_HELD) != Some(HELD) {
+            patch.add_entry("/metadata/annotations", annotations.is_empty(), JOB_HELD, HELD);
         }
         patch
     }

@@ -2,7 +2,7 @@
 //!
 //! kubectl prints warnings; the API server shortens those beyond 256 characters, so these are short.
 
-use crds::keys::{CARD_NAME, MGPU_CONTAINER_CARDS, MGPU_POLICY, QUEUE_LABEL, QUEUE_NAME};
+use crds::keys::{CARD_NAME, CARD_REQUEST, MGPU_CONTAINER_CARDS, MGPU_POLICY, QUEUE_LABEL, QUEUE_NAME};
 use crds::mgpu::ComputePolicy;
 use thiserror::Error;
 
@@ -74,6 +74,9 @@ pub enum Warning {
         /// What it is.
         condition: QueueCondition,
     },
+    /// A Job was resumed that asks for its cards in advance.
+    #[error("the Job stays suspended until its queue has room for all that {CARD_REQUEST} asks for")]
+    JobHeld,
     /// The pod's group does not exist.
     #[error("PodGroup {group:?} does not exist in this namespace: the pod's queue is {queue:?}, and stays so")]
     GroupMissing {

@@ -81,6 +81,28 @@ pub struct Claim {
 /// A pod that was let in: when it was created, its unique id, its place in the table.
 pub(super) type Member = (Timestamp, Arc<str>, PodId);
 
+/// A phase that a group is shown in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// It waits to be let into its queue.
+    Pending,
+    /// It is in its queue: its pods may be made, and wait for each other.
+    Inqueue,
+    /// Enough of its pods are on their nodes.
+    Running,
+}
+
+impl Phase {
+    /// The word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Inqueue => "Inqueue",
+            Self::Running => "Running",
+        }
+    }
+}
+
 /// What a workload was refused for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
@@ -119,6 +141,8 @@ pub struct Workload {
     pub refused: Option<(Step, Refused)>,
     /// The reason it was told last.
     pub told: Option<Reason>,
+    /// What it was made to show last: its phase, and why it is not further.
+    pub shown: Option<(Phase, Option<Reason>)>,
     /// Where resuming it was refused: when it is tried again.
     pub(super) aside_until: Option<Timestamp>,
     /// Rises whenever its refused pods could now be let in as far as it is concerned.
@@ -143,6 +167,7 @@ impl Workload {
             reserved: None,
             refused: None,
             told: None,
+            shown: None,
             aside_until: None,
             version: 0,
             arrival,
@@ -158,6 +183,11 @@ impl Workload {
     /// How many of its pods hold quota; those that are being deleted do not count.
     pub fn admitted(&self) -> usize {
         self.core.len() + self.extra.len()
+    }
+
+    /// Its pods that hold quota.
+    pub fn members(&self) -> impl Iterator<Item = PodId> + '_ {
+        self.core.iter().chain(&self.extra).map(|member| member.2)
     }
 
     /// How many pods are to be let in together before others follow one by one.

@@ -13,9 +13,9 @@ use super::inqueue::Demand;
 use super::names::{Names, ResourceId};
 use super::pod::{Pod, PodId, Stage};
 use super::queue::QueueId;
-use super::workload::{Claim, Member, Said, Workload, WorkloadId, WorkloadKind};
+use super::waiting::Refused;
+use super::workload::{Claim, Member, Said, Step, Workload, WorkloadId, WorkloadKind};
 use super::{Cluster, Kind};
-use crate::policies::Reason;
 use crate::policies::card_quota::charges_cpu_and_memory;
 
 impl Cluster {
@@ -144,7 +144,13 @@ impl Cluster {
         }
         let queue = claim.queue;
         let (said, uid) = (claim.said, Arc::clone(&claim.uid));
+        // Somebody else has made it show something else.
+        let shows = claim.phase.clone();
         let before = workload.claim.replace(claim);
+        let changed = before.as_ref().is_some_and(|before| before.phase != shows);
+        if changed && shows.as_deref() != workload.shown.map(|(phase, _)| phase.as_str()) {
+            workload.shown = None;
+        }
         let another = before.as_ref().is_some_and(|before| before.uid != uid);
         // A Job that is suspended again has given up its place; its pods are gone or going.
         let again = kind == WorkloadKind::Job
@@ -154,6 +160,7 @@ impl Cluster {
             workload.enqueued = false;
             workload.ran = false;
             workload.told = None;
+            workload.shown = None;
         }
         workload.refused = None;
         workload.version += 1;
@@ -176,6 +183,7 @@ impl Cluster {
         workload.enqueued = false;
         workload.refused = None;
         workload.told = None;
+        workload.shown = None;
         workload.version += 1;
         self.rebalance(id);
         self.settle(id);
@@ -255,6 +263,16 @@ impl Cluster {
         workload.refused = None;
         workload.version += 1;
         self.settle(id);
+    }
+
+    /// Remembers why a workload, or its pods together, were not let in.
+    pub(crate) fn refuse_workload(&mut self, id: WorkloadId, refused: Option<(Step, Refused)>) {
+        let workload = &mut self.workloads[id.index()];
+        let reason = |refused: Option<(Step, Refused)>| refused.map(|(_, refused)| refused.reason);
+        if reason(workload.refused) != reason(refused) {
+            self.changes.workloads.insert(id);
+        }
+        workload.refused = refused;
     }
 
     /// Takes back that a workload is in its queue.
@@ -546,11 +564,4 @@ fn read_demand(
         (set, count)
     });
     Ok(Demand::new(amounts, cards.collect::<Vec<_>>()))
-}
-
-impl Cluster {
-    /// Remembers what a workload has been told.
-    pub fn tell_workload(&mut self, id: WorkloadId, reason: Reason) {
-        self.workloads[id.index()].told = Some(reason);
-    }
 }

@@ -25,7 +25,7 @@ pub(super) fn let_in(cluster: &mut Cluster, id: WorkloadId) -> Result<(), ()> {
             Ok(())
         }
         Err(refused) => {
-            cluster.workload_mut(id).refused = Some((Step::Enqueue, refused));
+            cluster.refuse_workload(id, Some((Step::Enqueue, refused)));
             Err(())
         }
     }

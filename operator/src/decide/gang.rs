@@ -31,9 +31,11 @@ type Candidate = (PodId, Arc<Shape>);
 /// Lets the missing pods of a group in, all of them, and returns the admissions; or none, and every one of its waiting pods
 /// remembers why.
 pub(super) fn let_in(cluster: &mut Cluster, id: WorkloadId, now: Timestamp) -> Vec<Admission> {
-    cluster.workload_mut(id).refused = None;
     match judge(cluster, id, now) {
-        Ok(admissions) => admissions,
+        Ok(admissions) => {
+            cluster.refuse_workload(id, None);
+            admissions
+        }
         Err((step, cause)) => {
             let mut shapes: Vec<Arc<Shape>> = Vec::new();
             for (_, shape) in line(cluster, id) {
@@ -49,7 +51,9 @@ pub(super) fn let_in(cluster: &mut Cluster, id: WorkloadId, now: Timestamp) -> V
                 };
                 let refused = refused.with_levels(cluster, shape.queue, cause.levels);
                 verdict::remember(cluster, shape, refused);
-                cluster.workload_mut(id).refused.get_or_insert((step, refused));
+                if step == Step::Together {
+                    cluster.refuse_workload(id, Some((step, refused)));
+                }
             }
             Vec::new()
         }

@@ -12,6 +12,7 @@ mod fit;
 mod gang;
 mod mgpu;
 mod narrow;
+mod progress;
 mod reclaim;
 mod verdict;
 
@@ -33,6 +34,7 @@ use crate::policies::Reason;
 use contest::{Contest, Turn};
 pub use explain::{amount, dimension_name, missing};
 pub use reclaim::{Eviction, Victim};
+pub use progress::{Progress, progress};
 
 /// How long a pod waits before it is told why: one that gets in at once is spared the write.
 const PATIENCE: SignedDuration = SignedDuration::from_millis(700);

@@ -101,6 +101,8 @@ words! {
         NodeLabel = "node_label",
         /// The condition of a pod.
         PodCondition = "pod_condition",
+        /// The status of a group.
+        PodGroup = "pod_group",
         /// An event.
         Event = "event",
         /// A node's inventory.
@@ -119,12 +121,13 @@ words! {
 }
 
 impl Write {
-    pub(super) const ALL: [Self; 12] = [
+    pub(super) const ALL: [Self; 13] = [
         Self::Admission,
         Self::Eviction,
         Self::Resumption,
         Self::NodeLabel,
         Self::PodCondition,
+        Self::PodGroup,
         Self::Event,
         Self::CardInventory,
         Self::CardType,

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crds::volcano::PodGroup;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::{Event, EventSeries};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
@@ -17,7 +18,7 @@ use super::event::Occurrence;
 use super::objects::{Left, Plan, Record};
 use super::shown::{Shown, owner_reference};
 use crate::metrics::{Metrics, Verb, Write};
-use crate::pod_ref::PodRef;
+use crate::pod_ref::{PodRef, WorkloadRef};
 
 /// How long a request may take. The client itself would repeat it for a quarter of an hour.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
@@ -221,6 +222,16 @@ pub(super) async fn write_condition(sender: Sender, pod: PodRef, patch: Value) -
     let params = PatchParams::default();
     let request = api.patch_status(&pod.name, &params, &patch);
     sender.write(Verb::Patch, Write::PodCondition, request).await?;
+    Ok(())
+}
+
+/// Makes a group show how far it is.
+pub(super) async fn write_group_status(sender: Sender, group: WorkloadRef, patch: Value) -> Result<(), RequestError> {
+    let api: Api<PartialObjectMeta<PodGroup>> = Api::namespaced(sender.client.clone(), &group.namespace);
+    let patch = Patch::Merge(patch);
+    let params = PatchParams::default();
+    let request = api.patch_status(&group.name, &params, &patch);
+    sender.write(Verb::Patch, Write::PodGroup, request).await?;
     Ok(())
 }
 

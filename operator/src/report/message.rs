@@ -11,7 +11,9 @@ use serde_json::{Value, json};
 
 use super::PodReport;
 use super::event::{EventKind, Occurrence};
-use crate::pod_ref::PodRef;
+use crate::cluster::workload::Phase;
+use crate::pod_ref::{PodRef, WorkloadRef};
+use crate::policies::Reason;
 
 /// What was being done to a pod when an event about it happened.
 const ADMIT: &str = "Admit";
@@ -26,6 +28,7 @@ const MOST_EVENTS: usize = 10_000;
 #[derive(Debug, Default)]
 pub(super) struct Messages {
     pods: HashMap<Arc<str>, PodMessage>,
+    groups: HashMap<Arc<str>, (WorkloadRef, Value)>,
     events: HashMap<Arc<str>, Occurrence>,
     last_time: Timestamp,
 }
@@ -52,6 +55,28 @@ impl Messages {
             pod,
         };
         self.pods.insert(Arc::clone(&message.pod.uid), message);
+    }
+
+    /// Takes how far a group is.
+    pub(super) fn group(
+        &mut self,
+        group: WorkloadRef,
+        phase: Phase,
+        refused: Option<(Reason, String)>,
+        now: Timestamp,
+    ) {
+        let patch = group_patch(&group, phase, refused, now);
+        self.groups.insert(Arc::clone(&group.uid), (group, patch));
+    }
+
+    /// The patch of a group's status, if it is unwritten.
+    pub(super) fn group_status(&self, uid: &str) -> Option<(WorkloadRef, Value)> {
+        self.groups.get(uid).cloned()
+    }
+
+    /// A group's status is written.
+    pub(super) fn group_written(&mut self, uid: &str) {
+        self.groups.remove(uid);
     }
 
     /// Forgets what is not written about a pod.
@@ -161,6 +186,33 @@ fn condition_patch(pod: &PodRef, report: &PodReport, now: Timestamp) -> Value {
         condition["lastTransitionTime"] = json!(Time(Timestamp::from_second(now.as_second()).unwrap_or(now)));
     }
     json!({ "metadata": { "uid": &*pod.uid }, "status": { "conditions": [condition] } })
+}
+
+/// A merge patch, by which the list of conditions is replaced: where Cardgate says how far a group is, nobody else does.
+/// Type and meaning of the condition are Volcano's.
+fn group_patch(group: &WorkloadRef, phase: Phase, refused: Option<(Reason, String)>, now: Timestamp) -> Value {
+    let (kind, status, reason, message) = match (refused, phase) {
+        (Some((reason, message)), _) => ("Unschedulable", "True", reason.as_str(), message),
+        (None, Phase::Running) => (
+            "Scheduled",
+            "True",
+            "Running",
+            "enough of its pods are on their nodes".to_owned(),
+        ),
+        (None, Phase::Inqueue) => ("Unschedulable", "False", "Inqueue", "it is in its queue".to_owned()),
+        (None, Phase::Pending) => ("Unschedulable", "True", "Pending", "it waits for its pods".to_owned()),
+    };
+    let condition = json!({
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": Time(Timestamp::from_second(now.as_second()).unwrap_or(now)),
+    });
+    json!({
+        "metadata": { "uid": &*group.uid },
+        "status": { "phase": phase.as_str(), "conditions": [condition] },
+    })
 }
 
 #[cfg(test)]

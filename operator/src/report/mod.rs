@@ -22,7 +22,9 @@ use crds::card_usage::CardUsageStatus;
 use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::sync::mpsc;
 
-use crate::pod_ref::PodRef;
+use crate::cluster::workload::Phase;
+use crate::pod_ref::{PodRef, WorkloadRef};
+use crate::policies::Reason;
 pub use event::EventKind;
 pub use writer::Reporter;
 
@@ -67,6 +69,15 @@ pub enum Report {
         condition: PodReport,
         /// Whether to say it in an event too.
         event: bool,
+    },
+    /// How far a group is.
+    Group {
+        /// The group.
+        group: WorkloadRef,
+        /// Its phase.
+        phase: Phase,
+        /// Why it is not further, in one word and with the numbers.
+        refused: Option<(Reason, String)>,
     },
     /// A pod is gone or let in: what is not written about it yet never will be.
     ForgetPod {

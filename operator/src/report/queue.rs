@@ -40,6 +40,8 @@ pub(super) enum Target {
     Usage(Arc<str>),
     /// The condition of the pod with this unique id.
     Condition(Arc<str>),
+    /// The status of the group with this unique id.
+    Group(Arc<str>),
     /// The event about the pod with this unique id.
     PodEvent(Arc<str>),
     /// The event with this key.

@@ -88,6 +88,7 @@ enum Done {
     CardType(Arc<str>, Written<Left<CardType>>),
     Usage(Arc<str>, Written<Left<CardUsage>>),
     Condition(Arc<str>, Result<(), RequestError>),
+    Group(Arc<str>, Result<(), RequestError>),
     Event(Target, Box<Occurrence>, Written<Option<(String, i32)>>),
     InventoryList(List<CardInventory>),
     CardTypeList(List<CardType>),
@@ -202,6 +203,11 @@ impl State {
                 self.queue
                     .offer(&Target::Condition(uid), Urgency::Prompt, now + SETTLE, now);
             }
+            Report::Group { group, phase, refused } => {
+                let target = Target::Group(Arc::clone(&group.uid));
+                self.messages.group(group, phase, refused, time);
+                self.queue.offer(&target, Urgency::Prompt, now, now);
+            }
             Report::ForgetPod { uid } => {
                 self.messages.forget_pod(&uid);
                 self.queue.withdraw(&Target::Condition(Arc::clone(&uid)));
@@ -278,6 +284,11 @@ impl State {
                 let uid = Arc::clone(uid);
                 Some(async move { Done::Condition(uid, api::write_condition(sender, pod, patch).await) }.boxed())
             }
+            Target::Group(uid) => {
+                let (group, patch) = self.messages.group_status(uid)?;
+                let uid = Arc::clone(uid);
+                Some(async move { Done::Group(uid, api::write_group_status(sender, group, patch).await) }.boxed())
+            }
             Target::PodEvent(uid) => {
                 let occurrence = self.messages.pod_event(uid)?;
                 Some(self.write_event(target.clone(), occurrence, now))
@@ -314,6 +325,7 @@ impl State {
                 self.queue.done(&Target::Usage(name), outcome, requests, now);
             }
             Done::Condition(uid, result) => self.end_condition(&uid, &result, now),
+            Done::Group(uid, result) => self.end_group(uid, &result, now),
             Done::Event(target, occurrence, written) => self.end_event(&target, &occurrence, written, now),
             Done::InventoryList(list) => {
                 let differing = self.inventories.listed(list, now, time);
@@ -362,6 +374,27 @@ impl State {
                 tracing::warn!(%uid, %error, "can't write the condition of a pod, trying again later");
                 self.queue.done(&condition, Outcome::Failed, 1, now);
             }
+        }
+    }
+
+    fn end_group(&mut self, uid: Arc<str>, result: &Result<(), RequestError>, now: Instant) {
+        let failed = result.as_ref().err();
+        // The group is gone, or another one has its name.
+        let gone = failed.is_some_and(|error| matches!(error.code(), Some(404 | 409 | 422)));
+        if let Some(error) = failed {
+            tracing::debug!(%uid, %error, gone, "the status of a group is not written");
+        }
+        let outcome = if failed.is_none() || gone {
+            Outcome::Settled
+        } else {
+            Outcome::Failed
+        };
+        let target = Target::Group(uid);
+        self.queue.done(&target, outcome, 1, now);
+        if let Target::Group(uid) = &target
+            && !self.queue.is_pending(&target)
+        {
+            self.messages.group_written(uid);
         }
     }
 

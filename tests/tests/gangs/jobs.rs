@@ -1,0 +1,84 @@
+//! Jobs of plain Kubernetes that ask for their cards in advance.
+
+use cardgate_tests::nodes;
+use cardgate_tests::scenario::Scenario;
+use cardgate_tests::wait::{self, Seen};
+use cardgate_tests::workloads::PodBuilder;
+use cardgate_tests::world::World;
+use crds::keys::CARD_REQUEST;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, ListParams};
+use serde_json::json;
+
+use crate::{NO_QUOTA, Outcome, pods};
+
+/// A Job of so many pods that run until they are deleted, and that asks for as many cards in advance.
+fn asking(pods: PodBuilder, card: &str, count: i32) -> Job {
+    let pods = pods.annotation("pod-complete.stage.kwok.x-k8s.io/delay", "1h");
+    let mut job = pods.job(count);
+    let request = format!("{{\"{card}\": {count}}}");
+    job.metadata
+        .annotations
+        .get_or_insert_default()
+        .insert(CARD_REQUEST.to_owned(), request);
+    job
+}
+
+async fn is_suspended(scenario: &Scenario<'_>, job: &str, expected: bool) -> Outcome {
+    wait::object(&scenario.api::<Job>(), job, format!("suspend: {expected}"), |job| {
+        let suspended = job.and_then(|job| job.spec.as_ref()?.suspend);
+        Seen::when(suspended == Some(expected), format!("{suspended:?}"))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_suspended_job_is_let_in_when_its_queue_has_room_for_all_of_it() -> Outcome {
+    let scenario = Scenario::begin(World::shared().await?, "held-job").await?;
+    let card = scenario.card("NVIDIA-A100");
+    scenario.nodes(&[nodes::nvidia("held-job", &card, 8, 81_920)]).await?;
+    scenario.apply_queue(scenario.queue().quota(&card, 5)).await?;
+    scenario.create(&scenario.gpu_pod("single", &card, 2).build()).await?;
+    scenario.expect("single", &pods().running(&card, 1)).await?;
+
+    let created = scenario
+        .create(&asking(scenario.gpu_pod("training", &card, 1), &card, 4))
+        .await?;
+    assert_eq!(created.spec.and_then(|spec| spec.suspend), Some(true));
+    let told = scenario.events("training", NO_QUOTA).await?;
+    let note = told[0].message.clone().unwrap_or_default();
+    assert!(
+        note.contains("asked 4, allocated 2, in queue 0, elastic 0, quota 5"),
+        "{note}"
+    );
+    // Its user can't let it in.
+    scenario
+        .change::<Job>("training", json!({ "spec": { "suspend": false } }))
+        .await?;
+    is_suspended(&scenario, "training", true).await?;
+    assert!(
+        scenario
+            .api::<Pod>()
+            .list(&ListParams::default().labels("app=training"))
+            .await?
+            .items
+            .is_empty()
+    );
+
+    scenario.delete::<Pod>("single").await?;
+    scenario.expect("training", &pods().running(&card, 4)).await?;
+    is_suspended(&scenario, "training", false).await?;
+    scenario.events("training", "Enqueued").await?;
+
+    // The next one waits for it to be over.
+    scenario
+        .create(&asking(scenario.gpu_pod("next", &card, 1), &card, 3))
+        .await?;
+    scenario.events("next", NO_QUOTA).await?;
+    scenario
+        .api::<Job>()
+        .delete("training", &DeleteParams::background())
+        .await?;
+    scenario.expect("next", &pods().running(&card, 3)).await
+}

@@ -1,0 +1,87 @@
+//! The door for Jobs that ask for their cards in advance (semantics, **Enqueue**).
+
+mod common;
+
+use common::{Verdict, World, review};
+use crds::keys::{CARD_REQUEST, JOB_HELD};
+use serde_json::{Value, json};
+use webhook::door::Endpoint;
+
+const JOB: (&str, &str, &str) = ("batch", "v1", "Job");
+
+fn job(suspend: Option<bool>) -> Value {
+    let mut job = json!({
+        "metadata": {"name": "x", "annotations": {CARD_REQUEST: "{\"NVIDIA-A100\": 4}"}},
+        "spec": {"template": {"spec": {"containers": []}}},
+    });
+    if let Some(suspend) = suspend {
+        job["spec"]["suspend"] = suspend.into();
+    }
+    job
+}
+
+fn mutate(operation: &str, object: &Value, old: &Value) -> Verdict {
+    World::new().verdict(Endpoint::Mutate, &review(JOB, operation, object, old))
+}
+
+#[test]
+fn a_job_that_asks_for_cards_in_advance_is_created_suspended() {
+    for suspend in [None, Some(false)] {
+        let held = mutate("CREATE", &job(suspend), &Value::Null);
+        assert_eq!(held.object()["spec"]["suspend"], true);
+        assert_eq!(held.object()["metadata"]["annotations"][JOB_HELD], "true");
+        assert_eq!(held.allowed(), [""; 0]);
+        // Looked at again after another webhook, it stays as it is.
+        let again = mutate("CREATE", held.object(), &Value::Null);
+        assert_eq!(again.object(), held.object());
+    }
+}
+
+#[test]
+fn what_is_none_of_cardgates_business_stays_as_it_is() {
+    let suspended = job(Some(true));
+    let mut plain = job(None);
+    plain["metadata"]["annotations"] = json!({"team": "a"});
+    let mut finished = job(None);
+    finished["status"]["conditions"] = json!([{"type": "Complete", "status": "True"}]);
+    for (operation, object, old) in [
+        ("CREATE", &suspended, &Value::Null),
+        ("CREATE", &plain, &Value::Null),
+        ("CREATE", &json!({"metadata": {"name": "x"}, "spec": {}}), &Value::Null),
+        ("UPDATE", &plain, &suspended),
+        ("UPDATE", &suspended, &job(None)),
+        // It runs already.
+        ("UPDATE", &job(None), &job(None)),
+        ("UPDATE", &job(None), &plain),
+        ("UPDATE", &finished, &suspended),
+        ("DELETE", &Value::Null, &suspended),
+    ] {
+        let verdict = mutate(operation, object, old);
+        assert_eq!(verdict.allowed(), [""; 0]);
+        assert_eq!(verdict.object(), object, "{operation}");
+    }
+}
+
+#[test]
+fn a_job_that_its_user_resumes_is_held_again_and_the_user_told() {
+    let resumed = mutate("UPDATE", &job(Some(false)), &job(Some(true)));
+    assert_eq!(resumed.object()["spec"]["suspend"], true);
+    assert_eq!(resumed.object()["metadata"]["annotations"][JOB_HELD], "true");
+    let [warning] = resumed.allowed() else {
+        panic!("{:?}", resumed.allowed())
+    };
+    assert!(
+        warning.contains("stays suspended until its queue has room"),
+        "{warning}"
+    );
+}
+
+#[test]
+fn a_job_that_cannot_be_read_is_refused() {
+    let refused = mutate(
+        "CREATE",
+        &json!({"metadata": {"annotations": {CARD_REQUEST: "{}"}}, "spec": "x"}),
+        &Value::Null,
+    );
+    assert!(refused.refused().contains("Job"), "{}", refused.refused());
+}
