@@ -64,7 +64,7 @@ pub struct Claim {
     pub created: Timestamp,
     /// Its queue.
     pub queue: QueueId,
-    /// So many of its pods are let in together, at least 1.
+    /// So many of its pods it needs at least, and of a group they are let in together; at least 1.
     pub min_member: usize,
     /// What it asks for as a whole before its pods exist: `minResources` and `volcano.sh/card.request`.
     pub demand: Demand,

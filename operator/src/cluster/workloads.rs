@@ -111,7 +111,8 @@ impl Cluster {
             uid: metadata.uid.as_deref().unwrap_or_default().into(),
             created: created.and_then(|time| time.parse().ok()).unwrap_or(now),
             queue,
-            min_member: 1,
+            // It asks for all of its pods, which are let in one by one: none of them is elastic.
+            min_member: usize::MAX,
             asks: true,
             problem: demand.as_ref().err().cloned(),
             demand: demand.unwrap_or_default(),

@@ -240,8 +240,15 @@ fn a_held_job_is_resumed_when_there_is_room_for_all_of_it() {
         .set(["spec", "suspend"], false);
     world.job(&resumed);
     assert_eq!(world.resume(), [""; 0]);
-    world.pod(&pod("second-0").asks("A100", 1).controlled_by("Job", "second"));
-    assert_eq!(world.admit_names(), ["second-0"]);
+    let of_second = |index: i32| {
+        pod(&format!("second-{index}"))
+            .asks("A100", 1)
+            .controlled_by("Job", "second")
+    };
+    world.pods((0..2).map(of_second));
+    assert_eq!(world.admit_names(), ["second-0", "second-1"]);
+    assert_eq!(world.resume(), [""; 0], "2 + 4 > 5: a Job's pods are not elastic");
+    world.cluster.remove_pod("second-1");
     assert_eq!(world.resume(), ["first"], "1 + 4 <= 5");
     world.cluster.remove_job("team", "first");
     world.cluster.remove_job("team", "second");
