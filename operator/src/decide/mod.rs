@@ -33,8 +33,8 @@ use crate::pod_ref::{PodRef, WorkloadRef};
 use crate::policies::Reason;
 use contest::{Contest, Turn};
 pub use explain::{amount, dimension_name, missing};
-pub use reclaim::{Eviction, Victim};
 pub use progress::{Progress, progress};
+pub use reclaim::{Eviction, Victim};
 
 /// How long a pod waits before it is told why: one that gets in at once is spared the write.
 const PATIENCE: SignedDuration = SignedDuration::from_millis(700);
