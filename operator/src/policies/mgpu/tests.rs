@@ -123,10 +123,10 @@ fn exhaustive(containers: &[ContainerRequest], cards: Cards<'_>, arguments: Mgpu
 }
 
 fn any_card() -> impl Strategy<Value = CardUse> {
-    // Few different ones, so that some are equal.
-    let partly = (1u32..4, 0i64..4, 0i64..4).prop_map(|(containers, core, memory)| CardUse {
-        core: (i64::from(containers) * 10 + core * 15).min(100),
-        memory: i64::from(containers) * 300 + memory * 900,
+    // Few different ones, so that some are equal, and others in one respect only.
+    let partly = (1u32..3, 1i64..4, 1i64..4).prop_map(|(containers, core, memory)| CardUse {
+        core: core * 25,
+        memory: memory * 600,
         containers,
     });
     prop_oneof![2 => Just(CardUse::default()), 3 => partly, 1 => Just(used(100, 4000))]
@@ -139,7 +139,7 @@ fn any_container() -> impl Strategy<Value = ContainerRequest> {
 
 fn any_arguments() -> impl Strategy<Value = Mgpu> {
     let policy = prop_oneof![Just(BINPACK), Just(SPREAD)];
-    let weight = prop_oneof![Just(0u8), Just(20), Just(50), Just(77), Just(100)];
+    let weight = prop_oneof![2 => Just(0u8), 1 => Just(20), 1 => Just(50), 1 => Just(77), 2 => Just(100)];
     (policy, weight, 1u32..5).prop_map(|(policy, weight_of_core, max_containers_per_card)| Mgpu {
         policy,
         weight_of_core,
@@ -244,6 +244,30 @@ fn weight_of_core_weighs_compute_against_memory() {
     // The document's 20: 0.2 * 70 + 0.8 * 20 = 30 against 0.2 * 20 + 0.8 * 70 = 60.
     assert_eq!(*chosen(20).cards[0], [1]);
     assert_eq!(chosen(20).score.percent(), 60);
+}
+
+#[test]
+fn ties_break_to_the_lexicographically_smallest_card_lists() {
+    // Only compute counts, so all of them are equally good, whatever memory is in use.
+    let arguments = Mgpu {
+        weight_of_core: 100,
+        ..Mgpu::default()
+    };
+    let used = [used(40, 1000), used(40, 3000), used(40, 2000)];
+    for policy in [BINPACK, SPREAD] {
+        let arguments = Mgpu { policy, ..arguments };
+        let chosen = |containers: &[ContainerRequest]| {
+            let cards = Cards {
+                used: &used,
+                memory: MEMORY,
+            };
+            allocate(containers, cards, arguments).unwrap().cards.concat()
+        };
+        assert_eq!(chosen(&[part(1, 30, 1000)]), [0]);
+        // The second of them has not memory enough for the second container.
+        assert_eq!(chosen(&[part(1, 30, 1000), part(1, 50, 8000)]), [0, 2]);
+        assert_eq!(chosen(&[part(1, 40, 1000), part(2, 40, 1000)]), [0, 1, 2]);
+    }
 }
 
 #[test]
