@@ -97,7 +97,11 @@ fn sixteen_containers_on_sixteen_cards(bencher: Bencher<'_, '_>) {
 /// Nodes with eight cards of which each is in use differently, and a pod that takes a part of one.
 fn cluster(nodes: usize) -> World {
     let mut world = World::new();
-    world.queue(&queue("team-a"));
+    world.queue(
+        &queue("team-a")
+            .capability("cpu", "1000000")
+            .capability("memory", "1000Ti"),
+    );
     for index in 0..nodes {
         let name = format!("node-{index:04}");
         world.node(&node(&name).mgpu(8, MEMORY, "fixed-share"));
