@@ -287,13 +287,19 @@ impl Run {
         }
     }
 
-    /// Whether more is held than the cluster has by more than one pod would give: then one is not sufficient.
+    /// Whether the cluster has too little by more than one pod would give: then one is not sufficient. What is within a
+    /// guarantee is held already, so only what is really allocated stands against it, lost nodes' pods included.
     fn is_short_beyond(&self, queue: usize) -> bool {
         let (cluster, card) = (&self.world.cluster, self.card());
-        let held = cluster.top().below.held.get(card);
         let starving = self.world.known_queue(&name(queue));
-        let within_guarantee = starving.allocated.get(card) < starving.guarantee(card);
-        !within_guarantee && held + 1 - cluster.top().total.get(card) > 1
+        let is_within_guarantee = starving.allocated.get(card) < starving.guarantee(card);
+        let below = &cluster.top().below;
+        let taken = if is_within_guarantee {
+            &below.allocated
+        } else {
+            &below.held
+        };
+        taken.get(card) + 1 - cluster.top().total.get(card) > 1
     }
 }
 
