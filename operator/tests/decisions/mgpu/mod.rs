@@ -10,7 +10,7 @@ use crds::configuration::Configuration;
 use operator::decide::{Action, Admission};
 use operator::policies::mgpu::CardUse;
 
-use crate::world::{Object, World, group, node, pod, queue};
+use crate::world::{Object, World, capacity, group, node, pod, queue};
 
 const NATIVE: &str = "native-burst-share";
 const FIXED: &str = "fixed-share";

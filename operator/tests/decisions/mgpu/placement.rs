@@ -110,6 +110,18 @@ fn room_on_the_node_is_not_room_on_its_cards() {
 }
 
 #[test]
+fn a_queues_capability_limits_mgpu_like_any_other_resource() {
+    let mut world = World::with(capacity("enqueue, allocate, backfill", ""));
+    world.node(&node("g1").mgpu(2, 10_000, FIXED));
+    world.queue(&queue("team-a").capability("vke.volcengine.com/mgpu-core", "50"));
+    world.pods([pod("p").share(30, 1000), pod("q").share(30, 1000)]);
+    assert_eq!(places(&mut world), ["p: g1 main=0"]);
+    assert_eq!(world.refusal_of("q"), "InsufficientScalarQuota");
+    world.cluster.remove_pod("p");
+    assert_eq!(places(&mut world), ["q: g1 main=0"]);
+}
+
+#[test]
 fn filter_1_the_policy_must_match() {
     let mut world = world(&[]);
     world.node(&node("g1").mgpu(2, 10_000, NATIVE));
