@@ -177,7 +177,7 @@ async fn queues_and_requests_are_refused_where_they_speak_of_cards() -> Outcome 
     assert_refused("PodGroup", "requests", created);
     let mut job = serde_json::to_value(pod("job").job(1))?;
     job["metadata"]["annotations"] = json!({ keys::CARD_REQUEST: "{}" });
-    assert_refused("Job", "requests", create(cluster, &job).await?);
+    assert_refused("Job", "jobs", create(cluster, &job).await?);
 
     for annotations in [json!({}), Value::Null, json!({ "volcano.sh/other": "1" })] {
         assert_accepted("Queue", create(cluster, &volcano("Queue", &annotations)).await?);
@@ -245,10 +245,9 @@ async fn updates_that_say_nothing_of_cards_pass() -> Outcome {
     assert_refused("request changed", "requests", changed);
     let finalizers = json!({ "metadata": { "finalizers": ["example.com/kept"] } });
     assert_accepted("Job's finalizer", patch(&["job", "old"], finalizers).await?);
-    assert_accepted(
-        "resumed",
-        patch(&["job", "old"], json!({ "spec": { "suspend": false } })).await?,
-    );
+    // Nobody would hold it until its queue has room.
+    let resumed = patch(&["job", "old"], json!({ "spec": { "suspend": false } })).await?;
+    assert_refused("resumed", "jobs", resumed);
 
     // On their way out, objects lose their finalizers, open door or not.
     kubectl_of.run(["delete", "job", "old", "--wait=false"]).await?;
