@@ -33,6 +33,9 @@ impl Bench {
         let options = Options::default().without_kwok().without_scheduler().audit();
         let plane = ControlPlane::start(options).await?;
         Cardgate::install(&plane, &Settings::default()).await?;
+        // Nobody runs the webhook here, and queues are to come and go.
+        let door = ["delete", "validatingwebhookconfiguration", "cardgate"];
+        plane.kubectl().run(door).await?;
         let client = plane.client().await?;
         Ok(Self { plane, client })
     }
@@ -62,6 +65,15 @@ impl Bench {
             uids.insert(node.name_any(), node.uid().unwrap_or_default());
         }
         Ok(uids)
+    }
+
+    /// Waits until the audit log, which follows a moment later, has exactly so many writes of the operator.
+    async fn await_writes(&self, count: usize) -> Outcome {
+        wait::eventually(format!("{count} writes"), wait::PATIENCE, async || {
+            let writes = self.writes()?;
+            Ok(Seen::when(writes == count, writes.to_string()))
+        })
+        .await
     }
 
     /// How often the operator has written so far.

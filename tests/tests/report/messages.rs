@@ -173,10 +173,7 @@ async fn nothing_is_said_of_pods_that_were_let_in_or_are_gone() -> Outcome {
 #[tokio::test]
 async fn the_same_event_again_is_counted() -> Outcome {
     let bench = Bench::start().await?;
-    bench
-        .plane
-        .apply(&queue("team-a").capability("cpu", "10").build())
-        .await?;
+    bench.plane.apply(&queue("team-a").build()).await?;
     let running = bench.reporter(true).await?;
     let regarding = ObjectReference {
         api_version: Some("scheduling.volcano.sh/v1beta1".to_owned()),

@@ -45,13 +45,14 @@ fn table(text: &str) -> Vec<Vec<String>> {
 }
 
 /// What `kubectl get cardinventory -o wide` shows of every shape of node, without the age.
-const EVERY_SHAPE: [[&str; 8]; 10] = [
+const EVERY_SHAPE: [[&str; 9]; 11] = [
     [
         "NAME",
         "CARDS",
         "TOTAL",
         "IN USE",
         "FREE",
+        "PODS WITHOUT GPU",
         "PROBLEMS",
         "RESOURCES",
         "USABLE",
@@ -64,6 +65,7 @@ const EVERY_SHAPE: [[&str; 8]; 10] = [
         "0",
         "7",
         "",
+        "",
         "nvidia.com/gpu, nvidia.com/mig-1g.5gb, nvidia.com/mig-2g.10gb",
         "True",
     ],
@@ -73,6 +75,7 @@ const EVERY_SHAPE: [[&str; 8]; 10] = [
         "56",
         "0",
         "56",
+        "",
         "",
         "nvidia.com/gpu",
         "True",
@@ -84,6 +87,7 @@ const EVERY_SHAPE: [[&str; 8]; 10] = [
         "0",
         "8",
         "",
+        "",
         "huawei.com/ascend-910",
         "True",
     ],
@@ -93,6 +97,7 @@ const EVERY_SHAPE: [[&str; 8]; 10] = [
         "8",
         "0",
         "8",
+        "",
         "",
         "nvidia.com/gpu",
         "True",
@@ -104,6 +109,7 @@ const EVERY_SHAPE: [[&str; 8]; 10] = [
         "0",
         "8",
         "",
+        "",
         "nvidia.com/gpu",
         "True",
     ],
@@ -113,6 +119,7 @@ const EVERY_SHAPE: [[&str; 8]; 10] = [
         "0",
         "0",
         "0",
+        "",
         "MissingResource",
         "<none>",
         "True",
@@ -123,6 +130,7 @@ const EVERY_SHAPE: [[&str; 8]; 10] = [
         "0",
         "0",
         "0",
+        "",
         "UnlabelledResource",
         "<none>",
         "True",
@@ -134,6 +142,7 @@ const EVERY_SHAPE: [[&str; 8]; 10] = [
         "0",
         "32",
         "",
+        "",
         "nvidia.com/gpu.shared",
         "True",
     ],
@@ -144,7 +153,19 @@ const EVERY_SHAPE: [[&str; 8]; 10] = [
         "0",
         "16",
         "",
+        "",
         "nvidia.com/gpu",
+        "True",
+    ],
+    [
+        "vke-mgpu",
+        "NVIDIA-H100-80GB-HBM3/mgpu x800",
+        "800",
+        "0",
+        "800",
+        "",
+        "",
+        "vke.volcengine.com/mgpu-core",
         "True",
     ],
 ];
@@ -166,8 +187,8 @@ async fn inventories_of_every_shape_are_worth_reading_and_written_once() -> Outc
 
     let running = bench.reporter(true).await?;
     send_all(&running)?;
-    await_objects::<CardInventory>(&bench.client, "nine inventories", |found| {
-        let complete = found.len() == 9 && found.iter().all(|inventory| inventory.status.is_some());
+    await_objects::<CardInventory>(&bench.client, "ten inventories", |found| {
+        let complete = found.len() == 10 && found.iter().all(|inventory| inventory.status.is_some());
         Seen::when(complete, format!("{:?}", names(found)))
     })
     .await?;
@@ -186,8 +207,9 @@ async fn inventories_of_every_shape_are_worth_reading_and_written_once() -> Outc
             .contains("cardinventory.card.volcano.sh/h100"),
         "the category"
     );
-    let writes = bench.writes()?;
-    assert_eq!(writes, 9 * 2, "each is created, and its status written, once");
+    // Each is created, and its status written, once.
+    let writes = 10 * 2;
+    bench.await_writes(writes).await?;
 
     // The same again, from this operator and from one that starts anew: only the node that is cordoned is written.
     send_all(&running)?;
@@ -208,7 +230,7 @@ async fn inventories_of_every_shape_are_worth_reading_and_written_once() -> Outc
     })
     .await?;
     restarted.end().await?;
-    assert_eq!(bench.writes()?, writes + 1);
+    bench.await_writes(writes + 1).await?;
     Ok(())
 }
 
@@ -262,10 +284,7 @@ async fn objects_go_with_their_node_queue_and_card() -> Outcome {
     let bench = Bench::start().await?;
     let specs = [nodes::h100_8("stays"), nodes::h100_8("goes"), nodes::h100_8("went")];
     let uids = bench.create_nodes(&specs).await?;
-    bench
-        .plane
-        .apply(&queue("team-a").capability("cpu", "10").build())
-        .await?;
+    bench.plane.apply(&queue("team-a").build()).await?;
     let queues: Api<Queue> = Api::all(bench.client.clone());
     let queue_uid = queues.get("team-a").await?.uid().unwrap_or_default();
 
@@ -373,7 +392,8 @@ async fn nothing_is_written_without_leadership() -> Outcome {
         .await
     };
     free(8).await?;
-    assert_eq!(bench.writes()?, 2, "by the leader");
+    // By the leader.
+    bench.await_writes(2).await?;
     // The leadership passes over: what the other knows is newer.
     standby
         .reports
@@ -381,6 +401,6 @@ async fn nothing_is_written_without_leadership() -> Outcome {
     leading.end().await?;
     standby.leader.send(true)?;
     free(0).await?;
-    assert_eq!(bench.writes()?, 3);
+    bench.await_writes(3).await?;
     standby.end().await
 }
