@@ -206,10 +206,13 @@ fn an_api_server_that_does_not_answer_leaves_the_request_unanswered() {
     );
 }
 
+/// The API server shows such a pod only where its namespace has opted in to `CrossQuota`.
 #[test]
-fn plain_pods_pass_before_anything_is_known() {
+fn a_plain_pod_is_not_let_past_before_it_is_known_whether_cross_quota_holds_it() {
     let world = World::of(Knowledge::default(), Arc::new(FakeApi::default()), Options::default());
-    assert!(world.create_pod(&pod(&[], &[("cpu", "1")])).allowed().is_empty());
+    let review = serde_json::to_vec(&pod_review(&pod(&[], &[("cpu", "1")]))).unwrap();
+    assert_eq!(world.answer(Endpoint::Mutate, &review).status, 503);
+    assert!(World::new().create_pod(&pod(&[], &[("cpu", "1")])).allowed().is_empty());
 }
 
 #[test]
