@@ -227,6 +227,12 @@ pub fn amount(dimension: Dimension, amount: i128) -> String {
     }
 }
 
+/// How many nodes say what; nothing of what none says.
+fn counted(parts: &[(usize, &str)]) -> Vec<String> {
+    let some = parts.iter().filter(|(count, _)| *count > 0);
+    some.map(|(count, text)| format!("{count} {text}")).collect()
+}
+
 fn no_node(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
     let said = |census: fit::Census, what: &str| {
         let parts = [
@@ -237,11 +243,7 @@ fn no_node(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
             ),
             (census.unusable, "not ready or cordoned"),
         ];
-        let parts: Vec<_> = parts
-            .iter()
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, text)| format!("{count} {text}"))
-            .collect();
+        let parts = counted(&parts);
         let nodes = if census.nodes == 1 { "node" } else { "nodes" };
         format!(
             "{} {nodes}{what}: {}",
@@ -300,11 +302,7 @@ fn no_cards(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
         ),
         (census.unusable, "not ready or cordoned"),
     ];
-    let parts: Vec<_> = parts
-        .iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, text)| format!("{count} {text}"))
-        .collect();
+    let parts = counted(&parts);
     let lead = if reason == Reason::NoMgpuNode {
         "no mGPU node would take the pod, whatever is free on it"
     } else {
