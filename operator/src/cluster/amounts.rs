@@ -24,7 +24,7 @@ impl Amounts {
     }
 
     /// Dimensions and amounts, by dimension.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (Dimension, i64)> + '_ {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (Dimension, i64)> + Clone + '_ {
         self.0.iter().copied()
     }
 
@@ -80,6 +80,13 @@ impl Totals {
         amounts
             .iter()
             .for_each(|(dimension, amount)| self.add(dimension, i128::from(amount)));
+    }
+
+    /// Adds every total.
+    pub fn add_totals(&mut self, totals: &Self) {
+        totals
+            .iter()
+            .for_each(|(dimension, amount)| self.add(dimension, amount));
     }
 
     /// Subtracts every amount.

@@ -36,7 +36,7 @@ impl Demand {
 }
 
 /// What is reserved in a queue.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Inqueue {
     resources: Totals,
     cards: BTreeMap<CardSet, i128>,
@@ -46,6 +46,11 @@ impl Inqueue {
     /// How much of a Kubernetes resource.
     pub fn resource(&self, dimension: Dimension) -> i128 {
         self.resources.get(dimension)
+    }
+
+    /// The Kubernetes resources of which something is reserved.
+    pub fn resources(&self) -> impl Iterator<Item = Dimension> + '_ {
+        self.resources.iter().map(|(dimension, _)| dimension)
     }
 
     /// Sets of alternatives and how many cards are reserved of each, without those that have none.
@@ -72,6 +77,14 @@ impl Inqueue {
         self.resources.add_all(&demand.resources);
         for (set, count) in &demand.cards {
             *self.cards.entry(set.clone()).or_default() += i128::from(*count);
+        }
+    }
+
+    /// Adds what is reserved elsewhere.
+    pub(super) fn add_all(&mut self, other: &Self) {
+        self.resources.add_totals(&other.resources);
+        for (set, count) in &other.cards {
+            *self.cards.entry(set.clone()).or_default() += count;
         }
     }
 

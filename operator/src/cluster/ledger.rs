@@ -66,6 +66,9 @@ impl Cluster {
                 let charged = pod
                     .charged(charge)
                     .map(|(dimension, amount)| (dimension, i128::from(amount)));
+                if let Some(node) = pod.room {
+                    self.change_charged(node, charged.clone());
+                }
                 self.change_allocated(queue, charged);
                 let state = &mut self.queues[queue.index()];
                 state.admitted += 1;
@@ -76,7 +79,9 @@ impl Cluster {
                 && waits.aside_until.is_none()
             {
                 let asked: Vec<_> = pod.charged(waits.asked).collect();
-                state.waiting.insert(waits.shape.clone(), waits.place, pod.told, &asked);
+                if state.waiting.insert(waits.shape.clone(), waits.place, pod.told, &asked) {
+                    self.change_requested_above(queue, &asked, 1);
+                }
             }
             self.changes.queues.insert(queue);
         }
@@ -102,6 +107,9 @@ impl Cluster {
                 let charged = pod
                     .charged(charge)
                     .map(|(dimension, amount)| (dimension, -i128::from(amount)));
+                if let Some(node) = pod.room {
+                    self.change_charged(node, charged.clone());
+                }
                 self.change_allocated(queue, charged);
                 let state = &mut self.queues[queue.index()];
                 state.admitted -= 1;
@@ -111,7 +119,9 @@ impl Cluster {
             let state = &mut self.queues[queue.index()];
             if let Some(waits) = &pod.waits {
                 let asked: Vec<_> = pod.charged(waits.asked).collect();
-                state.waiting.remove(&waits.shape, waits.place, &asked);
+                if state.waiting.remove(&waits.shape, waits.place, &asked) {
+                    self.change_requested_above(queue, &asked, -1);
+                }
             }
             self.changes.queues.insert(queue);
         }

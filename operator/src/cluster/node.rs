@@ -126,6 +126,8 @@ pub struct Node {
     pub used: Totals,
     /// How many pods those are.
     pub pods: usize,
+    /// What queues are charged for them.
+    pub(super) charged: Totals,
     /// What those of them without GPU hold of each resource that is limited for them.
     pub(super) held_without_gpu: Vec<i128>,
     /// What those hold of each card that it shares through mGPU, by index.
@@ -144,6 +146,7 @@ impl Node {
             offer: None,
             used: Totals::default(),
             pods: 0,
+            charged: Totals::default(),
             held_without_gpu: Vec::new(),
             gpus: Vec::new(),
             gpu_pods: BTreeSet::new(),

@@ -32,11 +32,10 @@ impl Cluster {
             .filter(|old| old.uid != offer.uid)
             .map(|old| old.uid.clone());
         self.count_cards_out(id);
+        let parts = self.nodes[id.index()].parts_of_total();
         let before = self.nodes[id.index()].offer.replace(offer);
         self.count_cards_in(id);
-        let after = self.nodes[id.index()].offer.take();
-        self.total_changed(before.as_ref(), after.as_ref());
-        self.nodes[id.index()].offer = after;
+        self.total_changed(id, parts);
         if let Some(uid) = replaced {
             let name = Arc::clone(&self.node(id).name);
             self.changes.nodes_gone.push((name, uid));
@@ -61,6 +60,7 @@ impl Cluster {
 
     pub(super) fn remove_node_by_id(&mut self, id: NodeId, now: Timestamp) {
         self.count_cards_out(id);
+        let parts = self.nodes[id.index()].parts_of_total();
         let Some(offer) = self.nodes[id.index()].offer.take() else {
             return;
         };
@@ -72,7 +72,7 @@ impl Cluster {
             .push((Arc::clone(&self.node(id).name), offer.uid.clone()));
         self.refresh_gpu_node(id);
         self.changes.nodes.remove(&id);
-        self.total_changed(Some(&offer), None);
+        self.total_changed(id, parts);
         self.cards_changed(id, Some(&offer), now);
         self.mgpu_changed(id, offer.mgpu.as_ref());
         self.changes.node_usage.remove(&id);

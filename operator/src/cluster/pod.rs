@@ -161,7 +161,7 @@ impl Pod {
     }
 
     /// What the charge comes to, by dimension.
-    pub fn charged(&self, charge: Charge) -> impl Iterator<Item = (Dimension, i64)> + '_ {
+    pub fn charged(&self, charge: Charge) -> impl Iterator<Item = (Dimension, i64)> + Clone + '_ {
         let exempt = move |dimension| match dimension {
             Dimension::Resource(ResourceId::CPU | ResourceId::MEMORY) => !charge.cpu_and_memory,
             _ => false,

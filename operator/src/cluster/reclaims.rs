@@ -67,7 +67,7 @@ impl Cluster {
         let given_up = reclaim.claim.iter().any(|dimension| !claim.contains(dimension));
         reclaim.claim = claim;
         if given_up {
-            self.top.borrowing_eased();
+            self.top.rose();
         }
     }
 
@@ -81,7 +81,7 @@ impl Cluster {
             self.reclaims.remove(&id);
         }
         if had_claim {
-            self.top.borrowing_eased();
+            self.top.rose();
         }
     }
 

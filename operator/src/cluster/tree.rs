@@ -4,18 +4,16 @@
 //! What a queue holds is counted upwards pod by pod. Only when a queue says something else about its place or about its
 //! guarantee, the tree is grown anew, before the next decision.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crds::configuration::QueuePlugin;
 
 use super::Cluster;
 use super::amounts::{Amounts, Bounds, Dimension, Totals};
-use super::names::ResourceId;
-use super::node::Offer;
+use super::inqueue::{Demand, Inqueue};
 use super::queue::{Queue, QueueId, Terms};
-use super::share::Share;
-use crate::policies::capacity::{self, Level};
+use crate::policies::capacity;
 
 /// Sums over the queues directly below a queue or below the cluster.
 #[derive(Debug, Default)]
@@ -30,6 +28,12 @@ pub struct Below {
     pub guaranteed: Totals,
     /// What they deserve, as they say.
     pub deserved: Totals,
+    /// What the pods ask for that wait in them and below them.
+    pub requested: Totals,
+    /// What is kept for workloads in them and below them whose pods have not taken over.
+    pub inqueue: Inqueue,
+    /// What workloads in them and below them hold beyond their minimum.
+    pub elastic: Totals,
 }
 
 /// The cluster as what all queues are parts of.
@@ -37,36 +41,27 @@ pub struct Below {
 pub struct Top {
     /// What the queues without a parent come to.
     pub below: Below,
-    /// What the ready nodes have in all.
+    /// What pods have of the nodes, and what the nodes can still give.
     pub total: Totals,
     /// Rises whenever there is more of anything for queues than before.
     version: u64,
 }
 
-/// A level that has no room.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shortage {
-    /// How many levels had to be asked, the cluster included where it was.
-    pub levels: usize,
-    /// The queue without room; none where it is the cluster.
-    pub queue: Option<QueueId>,
-    /// What is in use there, or kept free for others.
-    pub used: i128,
-    /// How much of that is only kept free.
-    pub reserved: i128,
-    /// The most that may be in use.
-    pub limit: i128,
-    /// Whether the limit is what the queue deserves: it may not borrow at the moment.
-    pub is_deserved: bool,
-}
-
-/// All levels up to the cluster.
-pub const ALL_LEVELS: usize = usize::MAX;
-
 impl Queue {
+    /// The queue that it is a part of.
+    pub fn parent(&self) -> Option<QueueId> {
+        self.parent
+    }
+
     /// What the pods in it and below it have.
     pub fn allocated_in_all(&self, dimension: Dimension) -> i128 {
         self.allocated.get(dimension) + self.below.allocated.get(dimension)
+    }
+
+    /// What the pods in it and below it have and ask for.
+    pub fn request_in_all(&self, dimension: Dimension) -> i128 {
+        let requested = self.waiting.requested.get(dimension) + self.below.requested.get(dimension);
+        self.allocated_in_all(dimension) + requested
     }
 
     /// What is kept free for it.
@@ -84,7 +79,7 @@ impl Queue {
         self.quota().is_some_and(says)
     }
 
-    fn used(&self, dimension: Dimension) -> i128 {
+    pub(super) fn used(&self, dimension: Dimension) -> i128 {
         self.allocated.get(dimension) + self.below.held.get(dimension)
     }
 
@@ -92,8 +87,39 @@ impl Queue {
         capacity::held(self.used(dimension), self.guarantee(dimension))
     }
 
+    /// What it comes to in the sums above it.
+    fn as_part(&self) -> Below {
+        let quota = self.quota();
+        let mut part = Below {
+            children: usize::from(self.terms.is_some()),
+            allocated: self.allocated.clone(),
+            requested: self.waiting.requested.clone(),
+            inqueue: self.inqueue.clone(),
+            elastic: self.elastic.clone(),
+            ..Below::default()
+        };
+        part.allocated.add_totals(&self.below.allocated);
+        part.requested.add_totals(&self.below.requested);
+        part.inqueue.add_all(&self.below.inqueue);
+        part.elastic.add_totals(&self.below.elastic);
+        let promised = quota.into_iter().flat_map(|quota| quota.guarantee.iter());
+        let promised = promised.map(|(dimension, _)| dimension);
+        let sums = [&part.allocated, &self.below.held, &self.below.guaranteed];
+        let known = sums
+            .into_iter()
+            .flat_map(|sums| sums.iter().map(|(dimension, _)| dimension));
+        for dimension in known.chain(promised).collect::<BTreeSet<_>>() {
+            part.held.add(dimension, self.held(dimension));
+            part.guaranteed.add(dimension, self.guaranteed_in_all(dimension));
+        }
+        for (dimension, amount) in quota.into_iter().flat_map(|quota| quota.deserved.iter()) {
+            part.deserved.add(dimension, amount.into());
+        }
+        part
+    }
+
     /// What is kept free for it and for the queues below it.
-    fn guaranteed_in_all(&self, dimension: Dimension) -> i128 {
+    pub(super) fn guaranteed_in_all(&self, dimension: Dimension) -> i128 {
         self.guarantee(dimension).max(self.below.guaranteed.get(dimension))
     }
 }
@@ -152,7 +178,7 @@ impl Cluster {
         self.top.version = version;
     }
 
-    fn arguments(&self) -> &crds::configuration::Capacity {
+    pub(super) fn arguments(&self) -> &crds::configuration::Capacity {
         &self.configuration.capacity
     }
 
@@ -180,20 +206,61 @@ impl Cluster {
         }
     }
 
-    /// A node offers something else than before.
-    pub(super) fn total_changed(&mut self, before: Option<&Offer>, after: Option<&Offer>) {
-        for (offer, sign) in [(before, -1), (after, 1)] {
-            let Some(offer) = offer.filter(|offer| offer.ready) else {
-                continue;
-            };
-            let cards = offer.cards.iter();
-            let cards = cards.map(|card| (Dimension::Card(card.card), card.found.count));
-            for (dimension, amount) in offer.allocatable.iter().chain(cards) {
-                self.top.total.add(dimension, sign * i128::from(amount));
-            }
+    /// Changes the sums of every level above a queue; while the tree is stale, they are counted anew anyhow.
+    fn change_above(&mut self, id: QueueId, change: impl Fn(&mut Below, &mut u64)) {
+        if self.tree_is_stale {
+            return;
         }
-        self.top.version += 1;
-        self.changes.total = true;
+        let mut next = self.queues[id.index()].parent;
+        while let Some(id) = next {
+            let queue = &mut self.queues[id.index()];
+            change(&mut queue.below, &mut queue.version);
+            next = queue.parent;
+        }
+        change(&mut self.top.below, &mut self.top.version);
+    }
+
+    /// Changes what the waiting pods of a queue ask for, as far as the levels above count it.
+    pub(super) fn change_requested_above(&mut self, id: QueueId, asked: &[(Dimension, i64)], sign: i128) {
+        self.change_above(id, |below, _| {
+            for (dimension, amount) in asked {
+                below.requested.add(*dimension, sign * i128::from(*amount));
+            }
+        });
+    }
+
+    /// Keeps something for a workload in a queue.
+    pub(super) fn reserve_in(&mut self, id: QueueId, demand: &Demand) {
+        self.queues[id.index()].inqueue.add(demand);
+        self.change_above(id, |below, _| below.inqueue.add(demand));
+    }
+
+    /// Keeps it no longer.
+    pub(super) fn release_in(&mut self, id: QueueId, demand: &Demand) {
+        let queue = &mut self.queues[id.index()];
+        queue.inqueue.subtract(demand);
+        queue.version += 1;
+        self.change_above(id, |below, version| {
+            below.inqueue.subtract(demand);
+            *version += 1;
+        });
+    }
+
+    /// Changes what the workloads of a queue hold beyond their minimum.
+    pub(super) fn change_elastic(&mut self, id: QueueId, amounts: &[(Dimension, i128)]) {
+        let change = |elastic: &mut Totals| {
+            for (dimension, amount) in amounts {
+                elastic.add(*dimension, *amount);
+            }
+        };
+        change(&mut self.queues[id.index()].elastic);
+        self.change_above(id, |below, _| change(&mut below.elastic));
+    }
+
+    /// There is more room in a queue and above it, though its pods have what they had.
+    pub(super) fn room_grew(&mut self, id: QueueId) {
+        self.queues[id.index()].version += 1;
+        self.change_above(id, |_, version| *version += 1);
     }
 
     /// Sees to it that the tree is as the queues say, before anything is decided from it.
@@ -213,40 +280,12 @@ impl Cluster {
         }
         for id in self.leaves_first() {
             let queue = &self.queues[id.index()];
-            let promised = queue.quota().into_iter().flat_map(|quota| quota.guarantee.iter());
-            let dimensions = promised.map(|(dimension, _)| dimension);
-            let below = [&queue.allocated, &queue.below.allocated, &queue.below.held].into_iter();
-            let mut dimensions: Vec<_> = dimensions
-                .chain(below.flat_map(|totals| totals.iter().map(|(dimension, _)| dimension)))
-                .collect();
-            dimensions.sort_unstable();
-            dimensions.dedup();
-            let sums: Vec<_> = dimensions
-                .into_iter()
-                .map(|dimension| {
-                    let guaranteed = queue.guaranteed_in_all(dimension);
-                    (
-                        dimension,
-                        queue.allocated_in_all(dimension),
-                        queue.held(dimension),
-                        guaranteed,
-                    )
-                })
-                .collect();
-            let is_there = queue.terms.is_some();
-            let deserved = queue.quota().map(|quota| quota.deserved.clone()).unwrap_or_default();
-            let above = match queue.parent {
+            let (part, parent) = (queue.as_part(), queue.parent);
+            let above = match parent {
                 Some(parent) => &mut self.queues[parent.index()].below,
                 None => &mut self.top.below,
             };
-            above.children += usize::from(is_there);
-            for (dimension, allocated, held, guaranteed) in sums {
-                above.change(dimension, allocated, held);
-                above.guaranteed.add(dimension, guaranteed);
-            }
-            for (dimension, amount) in deserved.iter() {
-                above.deserved.add(dimension, amount.into());
-            }
+            above.add(&part);
         }
         self.version += 1;
     }
@@ -337,200 +376,27 @@ impl Cluster {
         let queues = self.ancestry(id).map(|id| self.queue(id).version);
         queues.chain([self.top.version]).take(levels).sum()
     }
-
-    /// Whether a queue's plugin compares this dimension with its capability (`checkQueueDimensionsOnly`; semantics,
-    /// **Queues**).
-    pub fn compares(&self, queue: &Queue, dimension: Dimension) -> bool {
-        let is_named = || {
-            let capability = queue.quota().map(|quota| &quota.capability);
-            capability.is_some_and(|capability| capability.get(dimension).is_some())
-        };
-        match (self.configuration.queue_plugin, dimension) {
-            (QueuePlugin::CapacityCard, Dimension::Card(_)) => true,
-            (QueuePlugin::CapacityCard, Dimension::Resource(resource)) => {
-                matches!(resource, ResourceId::CPU | ResourceId::MEMORY)
-            }
-            (QueuePlugin::Capacity, Dimension::Resource(ResourceId::PODS)) => is_named(),
-            (QueuePlugin::Capacity, _) => !self.arguments().check_queue_dimensions_only || is_named(),
-        }
-    }
-
-    /// The most that the cluster gives to all queues; none where nothing is guaranteed and the document sets no such limit.
-    fn cluster_limit(&self, dimension: Dimension) -> Option<i128> {
-        let limits =
-            self.configuration.queue_plugin == QueuePlugin::Capacity || self.top.below.guaranteed.get(dimension) > 0;
-        limits.then(|| self.top.total.get(dimension))
-    }
-
-    /// A queue's own limit. Under `capacity-card` the queue that takes pods has none of what it does not name; its ancestors
-    /// do not limit what they do not name.
-    fn capability(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
-        let quota = self.queue(id).quota()?;
-        let named = quota.capability.get(dimension).map(i128::from);
-        let is_strict = self.configuration.queue_plugin == QueuePlugin::CapacityCard && !self.is_inner(id);
-        named.or(is_strict.then_some(0))
-    }
-
-    /// `realCapability` of a queue; none where nothing limits it.
-    pub fn real_capability(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
-        let queue = self.queue(id);
-        let (available, all) = match queue.parent {
-            Some(parent) => {
-                let guaranteed = self.queue(parent).below.guaranteed.get(dimension);
-                (self.real_capability(parent, dimension), guaranteed)
-            }
-            None => (self.cluster_limit(dimension), self.top.below.guaranteed.get(dimension)),
-        };
-        let own = queue.guaranteed_in_all(dimension);
-        capacity::real_capability(self.capability(id, dimension), available, all - own, own)
-    }
-
-    /// What a queue deserves, where its spec says so.
-    pub fn deserved_by_spec(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
-        let queue = self.queue(id);
-        let spec = i128::from(queue.quota()?.deserved.get(dimension)?);
-        let real = self.real_capability(id, dimension);
-        Some(capacity::deserved(
-            real,
-            queue.guaranteed_in_all(dimension),
-            Some(spec),
-            0,
-        ))
-    }
-
-    /// What a queue deserves. The Capacity Card document has no `deserved` of its own: there it is the quota.
-    pub fn deserved(&self, id: QueueId, dimension: Dimension) -> i128 {
-        self.deserved_by_spec(id, dimension).unwrap_or_else(|| {
-            let queue = self.queue(id);
-            let real = self.real_capability(id, dimension);
-            let request = queue.allocated_in_all(dimension) + queue.waiting.requested.get(dimension);
-            match (self.configuration.queue_plugin, real) {
-                (QueuePlugin::CapacityCard, Some(real)) => real,
-                _ => capacity::deserved(real, queue.guaranteed_in_all(dimension), None, request),
-            }
-        })
-    }
-
-    /// Whether so much of a dimension is in use that nobody borrows it any more (section 4, `guaranteeThreshold`).
-    pub fn is_scarce(&self, dimension: Dimension) -> bool {
-        let (used, total) = (self.top.below.allocated.get(dimension), self.top.total.get(dimension));
-        capacity::is_above_threshold(used, total, self.arguments().guarantee_threshold)
-    }
-
-    /// The dimensions with a guarantee of which so much is in use that queues below their guarantee go first.
-    pub fn scarce_guarantees(&self) -> Vec<Dimension> {
-        let guaranteed = self.top.below.guaranteed.iter().map(|(dimension, _)| dimension);
-        guaranteed.filter(|dimension| self.is_scarce(*dimension)).collect()
-    }
-
-    /// The limit of a queue at this moment, and whether it is what the queue deserves.
-    fn limit(&self, id: QueueId, dimension: Dimension) -> (Option<i128>, bool) {
-        if !self.compares(self.queue(id), dimension) {
-            return (None, false);
-        }
-        let capability = self.capability(id, dimension);
-        let deserved = self.deserved_by_spec(id, dimension);
-        match deserved.filter(|_| !self.may_borrow(id, dimension)) {
-            Some(deserved) if capability.is_none_or(|capability| deserved < capability) => (Some(deserved), true),
-            _ => (capability, false),
-        }
-    }
-
-    fn may_borrow(&self, id: QueueId, dimension: Dimension) -> bool {
-        self.arguments().enable_overuse && !self.is_scarce(dimension) && !self.is_claimed_by_others(id, dimension)
-    }
-
-    /// What a queue keeps whatever others need: what it deserves by its spec, and its guarantee; none where it says neither.
-    pub(crate) fn floor(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
-        let guarantee = self.queue(id).guaranteed_in_all(dimension);
-        let guarantee = (guarantee > 0).then_some(guarantee);
-        self.deserved_by_spec(id, dimension).max(guarantee)
-    }
-
-    /// A queue and everything above it up to the cluster, with what each deserves by its spec. Limits are those that hold
-    /// whoever borrows.
-    pub(crate) fn levels(&self, id: QueueId, dimension: Dimension) -> Vec<(Level, Option<i128>)> {
-        let of_queue = |id| {
-            let queue = self.queue(id);
-            let compares = self.compares(queue, dimension);
-            let level = Level {
-                allocated: queue.allocated_in_all(dimension),
-                used: queue.used(dimension),
-                guarantee: queue.guarantee(dimension),
-                limit: self.capability(id, dimension).filter(|_| compares),
-            };
-            (level, self.deserved_by_spec(id, dimension).filter(|_| compares))
-        };
-        let cluster = || (self.cluster_level(id, dimension), None);
-        self.ancestry(id)
-            .map(of_queue)
-            .chain(std::iter::once_with(cluster))
-            .collect()
-    }
-
-    fn cluster_level(&self, id: QueueId, dimension: Dimension) -> Level {
-        let limit = self.cluster_limit(dimension);
-        Level {
-            allocated: self.top.below.allocated.get(dimension),
-            used: self.top.below.held.get(dimension),
-            guarantee: 0,
-            limit: limit.filter(|_| self.compares(self.queue(id), dimension)),
-        }
-    }
-
-    /// Whether a queue and everything above it has room for so much more (**Resource check logic**).
-    pub fn room(&self, id: QueueId, dimension: Dimension, asked: i64) -> Result<(), Shortage> {
-        let asked = i128::from(asked);
-        let cluster = || self.cluster_level(id, dimension);
-        let of_queue = |id| {
-            let queue = self.queue(id);
-            Level {
-                allocated: queue.allocated_in_all(dimension),
-                used: queue.used(dimension),
-                guarantee: queue.guarantee(dimension),
-                limit: self.limit(id, dimension).0,
-            }
-        };
-        let levels = self.ancestry(id).map(of_queue).chain(std::iter::once_with(cluster));
-        capacity::check(levels, asked).map_err(|place| {
-            let queue = self.ancestry(id).nth(place);
-            let level = queue.map_or_else(cluster, of_queue);
-            let is_deserved = queue.is_some_and(|id| self.limit(id, dimension).1);
-            Shortage {
-                levels: if is_deserved { ALL_LEVELS } else { place + 1 },
-                queue,
-                used: level.used,
-                reserved: level.used - level.allocated,
-                limit: level.limit.unwrap_or_default(),
-                is_deserved,
-            }
-        })
-    }
-
-    /// The largest part in use of anything that a queue deserves (**Resource tracking**: `share = max(allocated / deserved)`).
-    pub fn share(&self, id: QueueId) -> Share {
-        let queue = self.queue(id);
-        if queue.quota().is_none() {
-            return Share::ZERO;
-        }
-        queue
-            .allocated
-            .iter()
-            .filter(|(dimension, _)| self.compares(queue, *dimension))
-            .map(|(dimension, used)| Share::new(used, self.deserved(id, dimension)))
-            .max()
-            .unwrap_or(Share::ZERO)
-    }
 }
 
 impl Top {
-    /// Somebody may borrow again what was barred before.
-    pub(super) fn borrowing_eased(&mut self) {
+    /// There is more of something for queues than before, or somebody may borrow again what was barred.
+    pub(super) fn rose(&mut self) {
         self.version += 1;
     }
 }
 
 impl Below {
+    fn add(&mut self, part: &Self) {
+        self.children += part.children;
+        self.allocated.add_totals(&part.allocated);
+        self.held.add_totals(&part.held);
+        self.guaranteed.add_totals(&part.guaranteed);
+        self.deserved.add_totals(&part.deserved);
+        self.requested.add_totals(&part.requested);
+        self.inqueue.add_all(&part.inqueue);
+        self.elastic.add_totals(&part.elastic);
+    }
+
     fn change(&mut self, dimension: Dimension, allocated: i128, held: i128) {
         self.allocated.add(dimension, allocated);
         self.held.add(dimension, held);

@@ -144,7 +144,14 @@ impl Waiting {
         Some((id, &self.groups[&id]))
     }
 
-    pub(super) fn insert(&mut self, shape: Arc<Shape>, place: Place, told: Option<Reason>, asked: &[(Dimension, i64)]) {
+    /// Whether the pod was not there before.
+    pub(super) fn insert(
+        &mut self,
+        shape: Arc<Shape>,
+        place: Place,
+        told: Option<Reason>,
+        asked: &[(Dimension, i64)],
+    ) -> bool {
         let id = *self.ids.entry(Arc::clone(&shape)).or_insert_with(|| {
             self.next_id += 1;
             self.next_id
@@ -155,7 +162,8 @@ impl Waiting {
             refused: None,
             untold: BTreeSet::new(),
         });
-        if group.pods.insert(place) {
+        let is_new = group.pods.insert(place);
+        if is_new {
             self.count += 1;
             for (dimension, amount) in asked {
                 self.requested.add(*dimension, i128::from(*amount));
@@ -164,13 +172,20 @@ impl Waiting {
         if told.is_none() || told != group.refused.map(|refused| refused.reason) {
             group.untold.insert(place);
         }
+        is_new
     }
 
-    pub(super) fn remove(&mut self, shape: &Shape, place: Place, asked: &[(Dimension, i64)]) {
-        let Some(id) = self.ids.get(shape).copied() else { return };
-        let Some(group) = self.groups.get_mut(&id) else { return };
+    /// Whether the pod was there.
+    pub(super) fn remove(&mut self, shape: &Shape, place: Place, asked: &[(Dimension, i64)]) -> bool {
+        let Some(id) = self.ids.get(shape).copied() else {
+            return false;
+        };
+        let Some(group) = self.groups.get_mut(&id) else {
+            return false;
+        };
         group.untold.remove(&place);
-        if group.pods.remove(&place) {
+        let was_there = group.pods.remove(&place);
+        if was_there {
             self.count -= 1;
             for (dimension, amount) in asked {
                 self.requested.add(*dimension, -i128::from(*amount));
@@ -180,5 +195,6 @@ impl Waiting {
             self.groups.remove(&id);
             self.ids.remove(shape);
         }
+        was_there
     }
 }

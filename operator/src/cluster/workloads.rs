@@ -1,5 +1,6 @@
 //! Workloads come, change and go, and their pods with them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crds::card::SEPARATOR;
@@ -341,7 +342,7 @@ impl Cluster {
         if open && workload.is_enqueued() {
             if workload.reserved.is_none() {
                 let demand = self.metered(&claim.demand);
-                self.queues[queue.index()].inqueue.add(&demand);
+                self.reserve_in(queue, &demand);
                 self.changes.queues.insert(queue);
                 self.workloads[id.index()].reserved = Some((queue, demand));
             }
@@ -358,16 +359,36 @@ impl Cluster {
         self.note_incomplete(id);
     }
 
-    /// What of a demand counts: CPU and memory, unless cards stand for them.
+    /// What of a demand counts: cards, each also as one of the resource that it is requested as; CPU and memory, unless cards
+    /// stand for them; and every other resource, of which the plugin compares what it does.
     pub(crate) fn metered(&self, demand: &Demand) -> Demand {
-        let counts = charges_cpu_and_memory(&self.configuration.capacity_card, !demand.cards.is_empty());
+        let counts = |(dimension, _): &(Dimension, i64)| self.is_metered(*dimension, !demand.cards.is_empty());
+        let mut resources: BTreeMap<_, _> = demand.resources.iter().filter(counts).collect();
+        let mut devices = BTreeMap::<Dimension, i64>::new();
+        for (set, count) in &demand.cards {
+            // All alternatives are of one resource.
+            if let Some(resource) = set.iter().find_map(|card| self.resource_of(*card)) {
+                let sum = devices.entry(Dimension::Resource(resource)).or_default();
+                *sum = sum.saturating_add(*count);
+            }
+        }
+        for (dimension, count) in devices {
+            let sum = resources.entry(dimension).or_default();
+            *sum = count.max(*sum);
+        }
         Demand {
-            resources: if counts {
-                demand.resources.clone()
-            } else {
-                Amounts::default()
-            },
+            resources: resources.into_iter().collect(),
             cards: demand.cards.clone(),
+        }
+    }
+
+    /// Whether a resource counts for a workload.
+    fn is_metered(&self, dimension: Dimension, names_cards: bool) -> bool {
+        match dimension {
+            Dimension::Resource(ResourceId::CPU | ResourceId::MEMORY) => {
+                charges_cpu_and_memory(&self.configuration.capacity_card, names_cards)
+            }
+            _ => true,
         }
     }
 
@@ -378,9 +399,7 @@ impl Cluster {
         let Some((queue, demand)) = self.workloads[id.index()].reserved.take() else {
             return;
         };
-        let queue_state = &mut self.queues[queue.index()];
-        queue_state.inqueue.subtract(&demand);
-        queue_state.version += 1;
+        self.release_in(queue, &demand);
         self.changes.queues.insert(queue);
     }
 
@@ -461,11 +480,15 @@ impl Cluster {
         loop {
             let workload = &mut self.workloads[id.index()];
             let out_of_order = workload.core.last() > workload.extra.first() && !workload.extra.is_empty();
-            if workload.core.len() > least || (out_of_order && workload.core.len() == least) {
+            let is_lowered = workload.core.len() > least;
+            if is_lowered || (out_of_order && workload.core.len() == least) {
                 if let Some(member) = workload.core.pop_last() {
                     let pod = member.2;
                     workload.extra.insert(member);
                     self.add_elastic(pod, 1);
+                    if let Some(queue) = self.pod(pod).and_then(|pod| pod.queue).filter(|_| is_lowered) {
+                        self.room_grew(queue);
+                    }
                 }
             } else if workload.core.len() < least && !workload.extra.is_empty() {
                 if let Some(member) = workload.extra.pop_first() {
@@ -485,22 +508,25 @@ impl Cluster {
             return;
         };
         if let (Some(queue), Some(charge)) = (pod.queue, pod.charge) {
-            let elastic = &mut self.queues[queue.index()].elastic;
-            pod.charged(charge)
-                .for_each(|(dimension, amount)| elastic.add(dimension, sign * i128::from(amount)));
+            let charged = pod.charged(charge);
+            let charged: Vec<_> = charged
+                .map(|(dimension, amount)| (dimension, sign * i128::from(amount)))
+                .collect();
+            self.change_elastic(queue, &charged);
         }
         self.pods[id.index()] = Some(pod);
     }
 
     /// What the first `count` pods of a line ask for in all, each with the alternatives that the cluster knows.
     pub(crate) fn demand_of(&self, pods: impl IntoIterator<Item = PodId>) -> Demand {
-        let (mut cpu, mut memory) = (0_i64, 0_i64);
+        let mut resources = BTreeMap::<Dimension, i64>::new();
         let mut cards = Vec::new();
         for pod in pods.into_iter().filter_map(|id| self.pod(id)) {
             let names_cards = !pod.task.cards.is_empty();
-            if charges_cpu_and_memory(&self.configuration.capacity_card, names_cards) {
-                cpu = cpu.saturating_add(pod.task.count(ResourceId::CPU));
-                memory = memory.saturating_add(pod.task.count(ResourceId::MEMORY));
+            let request = pod.task.request.iter();
+            for (dimension, amount) in request.filter(|(dimension, _)| self.is_metered(*dimension, names_cards)) {
+                let sum = resources.entry(dimension).or_default();
+                *sum = sum.saturating_add(amount);
             }
             let known = pod
                 .task
@@ -520,8 +546,6 @@ impl Cluster {
                 cards.push((set, *count));
             }
         }
-        let resources = [(ResourceId::CPU, cpu), (ResourceId::MEMORY, memory)];
-        let resources = resources.map(|(resource, amount)| (Dimension::Resource(resource), amount));
         Demand::new(resources.into_iter().collect(), cards)
     }
 }
@@ -555,9 +579,8 @@ fn read_demand(
     let cards = cards.map_err(|error| format!("annotation {CARD_REQUEST}: {error}"))?;
     let resources = resources.map_or(Ok(crds::resources::ResourceVector::default()), volcano::resource_vector);
     let resources = resources.map_err(|error| format!("spec.minResources: {error}"))?;
-    let metered = resources.iter().map(|(name, amount)| (names.resource(name), amount));
-    let metered = metered.filter(|(resource, _)| matches!(*resource, ResourceId::CPU | ResourceId::MEMORY));
-    let amounts: Amounts = metered
+    let amounts = resources.iter().map(|(name, amount)| (names.resource(name), amount));
+    let amounts: Amounts = amounts
         .map(|(resource, amount)| (Dimension::Resource(resource), amount))
         .collect();
     let cards = cards.iter().map(|(names_text, count)| {

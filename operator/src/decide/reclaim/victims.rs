@@ -27,6 +27,8 @@ pub(super) enum Place {
     Node,
     /// At this level above the queue: 0 is the queue itself.
     Level(usize),
+    /// In the cluster.
+    Cluster,
 }
 
 pub(super) type Need = (Place, Dimension, i128);
@@ -39,6 +41,8 @@ pub(super) struct Candidacy {
     /// The lowest level above the waiting queue that it is part of.
     pub(super) level: usize,
     pub(super) charged: Vec<(Dimension, i128)>,
+    /// What of that others in the cluster could have: nothing on nodes that take no pods.
+    pub(super) usable: Vec<(Dimension, i128)>,
     pub(super) takes: Vec<(usize, i128)>,
 }
 
@@ -59,13 +63,16 @@ impl Candidacy {
 
     /// What it gives of what is missing, where the pod is to go to this node.
     pub(super) fn gives(&self, (place, dimension, _): &Need, node: Option<NodeId>) -> i128 {
+        let of = |amounts: &[(Dimension, i128)]| {
+            let amount = amounts.iter().find(|(known, _)| known == dimension);
+            amount.map_or(0, |(_, amount)| *amount)
+        };
         match place {
+            _ if self.members.is_empty() => 0,
             Place::Node => self.gives_on(node, *dimension),
-            Place::Level(level) if self.level <= *level && !self.members.is_empty() => {
-                let charged = self.charged.iter().find(|(charged, _)| charged == dimension);
-                charged.map_or(0, |(_, amount)| *amount)
-            }
+            Place::Level(level) if self.level <= *level => of(&self.charged),
             Place::Level(_) => 0,
+            Place::Cluster => of(&self.usable),
         }
     }
 }
@@ -225,7 +232,9 @@ pub(super) fn missing_at_levels(cluster: &Cluster, queue: QueueId, asked: &[(Dim
     let mut needs = Vec::new();
     for (dimension, amount) in asked {
         let mut grows = *amount;
-        for (place, (level, deserved)) in cluster.levels(queue, *dimension).into_iter().enumerate() {
+        let levels = cluster.levels(queue, *dimension);
+        let top = levels.len() - 1;
+        for (place, (level, deserved)) in levels.into_iter().enumerate() {
             let within = |limit: i128| level.allocated + amount - limit;
             let mut missing = deserved.map_or(0, within);
             if let Some(limit) = level.limit {
@@ -235,7 +244,12 @@ pub(super) fn missing_at_levels(cluster: &Cluster, queue: QueueId, asked: &[(Dim
                 }
             }
             if missing > 0 {
-                needs.push((Place::Level(place), *dimension, missing));
+                let place = if place == top {
+                    Place::Cluster
+                } else {
+                    Place::Level(place)
+                };
+                needs.push((place, *dimension, missing));
             }
             let held = |used| capacity::held(used, level.guarantee);
             grows = held(level.used + grows) - held(level.used);
@@ -300,6 +314,11 @@ pub(super) fn candidates(
                 priority: pod.priority,
                 created: pod.created,
                 level,
+                usable: if cluster.gives_to_others(pod.room) {
+                    charged.clone()
+                } else {
+                    Vec::new()
+                },
                 charged,
             };
             match pod.group.filter(|group| cluster.workload(*group).min_member() > 1) {
@@ -340,6 +359,7 @@ pub(super) fn of_gang(workload: &Workload, members: Vec<Candidacy>, slack: &mut 
             created: Timestamp::MAX,
             level: 0,
             charged: Vec::new(),
+            usable: Vec::new(),
             takes: vec![(place, i128::try_from(surplus).unwrap_or(i128::MAX))],
         };
         for member in &members {
@@ -347,6 +367,7 @@ pub(super) fn of_gang(workload: &Workload, members: Vec<Candidacy>, slack: &mut 
             whole.priority = whole.priority.max(member.priority);
             whole.created = whole.created.min(member.created);
             add_up(&mut whole.charged, &member.charged);
+            add_up(&mut whole.usable, &member.usable);
             add_up(&mut whole.takes, &member.takes);
             whole.members.extend(member.members.iter().map(|one| Member {
                 pod: one.pod,

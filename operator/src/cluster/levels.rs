@@ -1,0 +1,223 @@
+//! What each level from a queue up to the cluster may have, deserves and has room for (the capacity document, **Resource
+//! check logic**, **Multi-layer check**).
+
+use crds::configuration::QueuePlugin;
+
+use super::Cluster;
+use super::amounts::Dimension;
+use super::names::ResourceId;
+use super::queue::{Queue, QueueId};
+use super::share::Share;
+use crate::policies::capacity::{self, Level};
+
+/// A level that has no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shortage {
+    /// How many levels had to be asked, the cluster included where it was.
+    pub levels: usize,
+    /// The queue without room; none where it is the cluster.
+    pub queue: Option<QueueId>,
+    /// What is in use there, or kept free for others.
+    pub used: i128,
+    /// How much of that is only kept free.
+    pub reserved: i128,
+    /// The most that may be in use.
+    pub limit: i128,
+    /// Whether the limit is what the queue deserves: it may not borrow at the moment.
+    pub is_deserved: bool,
+}
+
+/// All levels up to the cluster.
+pub const ALL_LEVELS: usize = usize::MAX;
+
+impl Cluster {
+    /// Whether a queue's plugin compares this dimension with its capability (`checkQueueDimensionsOnly`; semantics,
+    /// **Queues**).
+    pub fn compares(&self, queue: &Queue, dimension: Dimension) -> bool {
+        let is_named = || {
+            let capability = queue.quota().map(|quota| &quota.capability);
+            capability.is_some_and(|capability| capability.get(dimension).is_some())
+        };
+        match (self.configuration.queue_plugin, dimension) {
+            (QueuePlugin::CapacityCard, Dimension::Card(_)) => true,
+            (QueuePlugin::CapacityCard, Dimension::Resource(resource)) => {
+                matches!(resource, ResourceId::CPU | ResourceId::MEMORY)
+            }
+            (QueuePlugin::Capacity, Dimension::Resource(ResourceId::PODS)) => is_named(),
+            (QueuePlugin::Capacity, _) => !self.arguments().check_queue_dimensions_only || is_named(),
+        }
+    }
+
+    /// The most that the cluster gives to all queues; none where nothing is guaranteed and the document sets no such limit.
+    fn cluster_limit(&self, dimension: Dimension) -> Option<i128> {
+        let limits =
+            self.configuration.queue_plugin == QueuePlugin::Capacity || self.top.below.guaranteed.get(dimension) > 0;
+        limits.then(|| self.top.total.get(dimension))
+    }
+
+    /// A queue's own limit. Under `capacity-card` the queue that takes pods has none of what it does not name; its ancestors
+    /// do not limit what they do not name.
+    fn capability(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
+        let quota = self.queue(id).quota()?;
+        let named = quota.capability.get(dimension).map(i128::from);
+        let is_strict = self.configuration.queue_plugin == QueuePlugin::CapacityCard && !self.is_inner(id);
+        named.or(is_strict.then_some(0))
+    }
+
+    /// `realCapability` of a queue; none where nothing limits it.
+    pub fn real_capability(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
+        let queue = self.queue(id);
+        let (available, all) = match queue.parent {
+            Some(parent) => {
+                let guaranteed = self.queue(parent).below.guaranteed.get(dimension);
+                (self.real_capability(parent, dimension), guaranteed)
+            }
+            None => (self.cluster_limit(dimension), self.top.below.guaranteed.get(dimension)),
+        };
+        let own = queue.guaranteed_in_all(dimension);
+        capacity::real_capability(self.capability(id, dimension), available, all - own, own)
+    }
+
+    /// What a queue deserves, where its spec says so.
+    pub fn deserved_by_spec(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
+        let queue = self.queue(id);
+        let spec = i128::from(queue.quota()?.deserved.get(dimension)?);
+        let real = self.real_capability(id, dimension);
+        Some(capacity::deserved(
+            real,
+            queue.guaranteed_in_all(dimension),
+            Some(spec),
+            0,
+        ))
+    }
+
+    /// What a queue deserves. The Capacity Card document has no `deserved` of its own: there it is the quota.
+    pub fn deserved(&self, id: QueueId, dimension: Dimension) -> i128 {
+        self.deserved_by_spec(id, dimension).unwrap_or_else(|| {
+            let queue = self.queue(id);
+            let real = self.real_capability(id, dimension);
+            let request = queue.request_in_all(dimension);
+            match (self.configuration.queue_plugin, real) {
+                (QueuePlugin::CapacityCard, Some(real)) => real,
+                _ => capacity::deserved(real, queue.guaranteed_in_all(dimension), None, request),
+            }
+        })
+    }
+
+    /// Whether so much of a dimension is in use that nobody borrows it any more (section 4, `guaranteeThreshold`).
+    pub fn is_scarce(&self, dimension: Dimension) -> bool {
+        let (used, total) = (self.top.below.allocated.get(dimension), self.top.total.get(dimension));
+        capacity::is_above_threshold(used, total, self.arguments().guarantee_threshold)
+    }
+
+    /// The dimensions with a guarantee of which so much is in use that queues below their guarantee go first.
+    pub fn scarce_guarantees(&self) -> Vec<Dimension> {
+        let guaranteed = self.top.below.guaranteed.iter().map(|(dimension, _)| dimension);
+        guaranteed.filter(|dimension| self.is_scarce(*dimension)).collect()
+    }
+
+    /// The limit of a queue at this moment, and whether it is what the queue deserves.
+    fn limit(&self, id: QueueId, dimension: Dimension) -> (Option<i128>, bool) {
+        if !self.compares(self.queue(id), dimension) {
+            return (None, false);
+        }
+        let capability = self.capability(id, dimension);
+        let deserved = self.deserved_by_spec(id, dimension);
+        match deserved.filter(|_| !self.may_borrow(id, dimension)) {
+            Some(deserved) if capability.is_none_or(|capability| deserved < capability) => (Some(deserved), true),
+            _ => (capability, false),
+        }
+    }
+
+    fn may_borrow(&self, id: QueueId, dimension: Dimension) -> bool {
+        self.arguments().enable_overuse && !self.is_scarce(dimension) && !self.is_claimed_by_others(id, dimension)
+    }
+
+    /// What a queue keeps whatever others need: what it deserves by its spec, and its guarantee; none where it says neither.
+    pub(crate) fn floor(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
+        let guarantee = self.queue(id).guaranteed_in_all(dimension);
+        let guarantee = (guarantee > 0).then_some(guarantee);
+        self.deserved_by_spec(id, dimension).max(guarantee)
+    }
+
+    /// A queue and everything above it up to the cluster, with what each deserves by its spec. Limits are those that hold
+    /// whoever borrows.
+    pub(crate) fn levels(&self, id: QueueId, dimension: Dimension) -> Vec<(Level, Option<i128>)> {
+        let of_queue = |id| {
+            let queue = self.queue(id);
+            let compares = self.compares(queue, dimension);
+            let level = Level {
+                allocated: queue.allocated_in_all(dimension),
+                used: queue.used(dimension),
+                guarantee: queue.guarantee(dimension),
+                limit: self.capability(id, dimension).filter(|_| compares),
+            };
+            (level, self.deserved_by_spec(id, dimension).filter(|_| compares))
+        };
+        let cluster = || (self.cluster_level(id, dimension), None);
+        self.ancestry(id)
+            .map(of_queue)
+            .chain(std::iter::once_with(cluster))
+            .collect()
+    }
+
+    /// Whether what a queue may have depends on what others may have or are guaranteed.
+    pub(crate) fn is_limited_above(&self, id: QueueId, dimension: Dimension) -> bool {
+        self.real_capability(id, dimension) != self.capability(id, dimension)
+    }
+
+    /// The cluster as the level above all others of a queue.
+    pub(crate) fn cluster_level(&self, id: QueueId, dimension: Dimension) -> Level {
+        let limit = self.cluster_limit(dimension);
+        Level {
+            allocated: self.top.below.allocated.get(dimension),
+            used: self.top.below.held.get(dimension),
+            guarantee: 0,
+            limit: limit.filter(|_| self.compares(self.queue(id), dimension)),
+        }
+    }
+
+    /// Whether a queue and everything above it has room for so much more (**Resource check logic**).
+    pub fn room(&self, id: QueueId, dimension: Dimension, asked: i64) -> Result<(), Shortage> {
+        let asked = i128::from(asked);
+        let cluster = || self.cluster_level(id, dimension);
+        let of_queue = |id| {
+            let queue = self.queue(id);
+            Level {
+                allocated: queue.allocated_in_all(dimension),
+                used: queue.used(dimension),
+                guarantee: queue.guarantee(dimension),
+                limit: self.limit(id, dimension).0,
+            }
+        };
+        let levels = self.ancestry(id).map(of_queue).chain(std::iter::once_with(cluster));
+        capacity::check(levels, asked).map_err(|place| {
+            let queue = self.ancestry(id).nth(place);
+            let level = queue.map_or_else(cluster, of_queue);
+            let is_deserved = queue.is_some_and(|id| self.limit(id, dimension).1);
+            Shortage {
+                levels: if is_deserved { ALL_LEVELS } else { place + 1 },
+                queue,
+                used: level.used,
+                reserved: level.used - level.allocated,
+                limit: level.limit.unwrap_or_default(),
+                is_deserved,
+            }
+        })
+    }
+
+    /// The largest part in use of anything that a queue deserves (**Resource tracking**: `share = max(allocated / deserved)`).
+    pub fn share(&self, id: QueueId) -> Share {
+        let queue = self.queue(id);
+        if queue.quota().is_none() {
+            return Share::ZERO;
+        }
+        let below = queue.below.allocated.iter().chain(queue.allocated.iter());
+        let dimensions = below.map(|(dimension, _)| dimension);
+        dimensions
+            .filter(|dimension| self.compares(queue, *dimension))
+            .map(|dimension| Share::new(queue.allocated_in_all(dimension), self.deserved(id, dimension)))
+            .max()
+            .unwrap_or(Share::ZERO)
+    }
+}
