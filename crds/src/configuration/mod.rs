@@ -155,6 +155,11 @@ impl Configuration {
         self.actions.iter().any(|named| named == action)
     }
 
+    /// Whether what queues borrow is taken back: `actions` names `reclaim`, and the plugin's argument `reclaimable` allows it.
+    pub fn reclaims(&self) -> bool {
+        self.has_action("reclaim") && self.capacity.reclaimable
+    }
+
     /// Reads the two keys of the `ConfigMap`. A key that is absent, empty or has nothing but comments leaves the defaults.
     pub fn parse(
         volcano_scheduler_conf: Option<&str>,

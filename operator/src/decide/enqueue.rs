@@ -10,12 +10,13 @@ use super::verdict::{admits, refusal_in};
 use crate::cluster::Cluster;
 use crate::cluster::amounts::Dimension;
 use crate::cluster::inqueue::Demand;
+use crate::cluster::levels::ALL_LEVELS;
 use crate::cluster::pod::PodId;
-use crate::cluster::queue::QueueId;
+use crate::cluster::queue::{Queue, QueueId};
 use crate::cluster::waiting::Refused;
-use crate::cluster::workload::{Step, WorkloadId};
+use crate::cluster::workload::{Claim, Step, WorkloadId};
 use crate::policies::Reason;
-use crate::policies::job_mode::JobCheck;
+use crate::policies::job_mode::{JobCheck, Load};
 
 /// Lets a workload into its queue, or remembers why not.
 pub(super) fn let_in(cluster: &mut Cluster, id: WorkloadId) -> Result<(), ()> {
@@ -41,7 +42,13 @@ fn judge(cluster: &Cluster, id: WorkloadId) -> Result<(), Refused> {
     if claim.problem.is_some() {
         return Err(because(Reason::PodGroupInvalid));
     }
-    check(cluster, id, claim.queue, &workload.namespace, &claim.demand).map_err(because)?;
+    check(
+        cluster,
+        id,
+        claim.queue,
+        &workload.namespace,
+        &cluster.metered(&claim.demand),
+    )?;
     // What can never run keeps no quota from what can.
     if gang::could_ever_fit(cluster, id) {
         Ok(())
@@ -58,7 +65,6 @@ pub(super) fn before_pods(cluster: &mut Cluster, id: WorkloadId) -> Result<(), R
         return Ok(());
     };
     let queue = claim.queue;
-    let because = |reason| refusal_in(cluster, queue, Some(id), reason);
     if cluster.queue(queue).held.contains(&id) {
         return let_in(cluster, id).map_err(|()| {
             let refused = cluster.workload(id).refused;
@@ -73,7 +79,7 @@ pub(super) fn before_pods(cluster: &mut Cluster, id: WorkloadId) -> Result<(), R
         return if workload.reserved().is_some() {
             Ok(())
         } else {
-            check(cluster, id, queue, &workload.namespace, &claim.demand).map_err(because)
+            check(cluster, id, queue, &workload.namespace, &cluster.metered(&claim.demand))
         };
     }
     let mut pods = BTreeMap::<QueueId, Vec<PodId>>::new();
@@ -84,42 +90,127 @@ pub(super) fn before_pods(cluster: &mut Cluster, id: WorkloadId) -> Result<(), R
     }
     for (queue, pods) in pods {
         let demand = cluster.demand_of(pods);
-        check(cluster, id, queue, &workload.namespace, &demand)
-            .map_err(|reason| refusal_in(cluster, queue, Some(id), reason))?;
+        check(cluster, id, queue, &workload.namespace, &demand)?;
     }
     Ok(())
 }
 
-/// Whether a queue takes the workload at all, and has room for a demand besides what is reserved for others.
-fn check(cluster: &Cluster, id: WorkloadId, queue: QueueId, namespace: &str, demand: &Demand) -> Result<(), Reason> {
-    admits(cluster, queue, namespace)?;
-    job_check(cluster, id, queue).map_or(Err(Reason::QueueInvalid), |check| check.check(demand))
+/// Whether a queue takes the workload at all, and it and every level above it have room for a demand besides what is
+/// reserved for others.
+fn check(cluster: &Cluster, id: WorkloadId, queue: QueueId, namespace: &str, demand: &Demand) -> Result<(), Refused> {
+    let because = |reason| refusal_in(cluster, queue, Some(id), reason);
+    admits(cluster, queue, namespace).map_err(because)?;
+    match lack(cluster, id, queue, demand) {
+        None => Ok(()),
+        Some(lack) => Err(because(lack.reason).with_levels(cluster, queue, lack.levels)),
+    }
 }
 
-/// What a workload is checked against in a queue; none where the queue's quota can't be read.
-pub(super) fn job_check(
+/// Where a workload finds no room as a whole.
+pub(super) struct Lack {
+    /// What it finds none for.
+    pub(super) reason: Reason,
+    /// Its queue or one above it; none where it is the cluster.
+    pub(super) at: Option<QueueId>,
+    /// How many levels from the queue upwards that depends on.
+    levels: usize,
+}
+
+/// The first level from a queue upwards that has no room for a demand. Without a hierarchy, the document asks the queue
+/// alone.
+///
+/// What a workload asks within what its queue deserves, others give back once its pods wait: so a parent or a cluster that
+/// is full does not keep it out, or nothing would ever wait to be served.
+pub(super) fn lack(cluster: &Cluster, id: WorkloadId, queue: QueueId, demand: &Demand) -> Option<Lack> {
+    let hierarchy = cluster.configuration().capacity.enable_hierarchy;
+    let levels = cluster.ancestry(queue).map(Some).chain(hierarchy.then_some(None));
+    let (place, at, reason) = levels.enumerate().find_map(|(place, at)| {
+        let checked = check_at(cluster, id, queue, at).check(demand);
+        checked.err().map(|reason| (place, at, reason))
+    })?;
+    if place > 0 && is_claim(cluster, id, queue, demand) {
+        return None;
+    }
+    let is_limited_above = |at| dimensions(demand).any(|dimension| cluster.is_limited_above(at, dimension));
+    Some(Lack {
+        reason,
+        at,
+        levels: if at.is_some_and(is_limited_above) {
+            ALL_LEVELS
+        } else {
+            place + 1
+        },
+    })
+}
+
+fn dimensions(demand: &Demand) -> impl Iterator<Item = Dimension> + '_ {
+    let cards = demand.cards.iter().flat_map(|(set, _)| set.iter());
+    let resources = demand.resources.iter().map(|(dimension, _)| dimension);
+    resources.chain(cards.map(|card| Dimension::Card(*card)))
+}
+
+/// Whether others are to give back what a workload asks for: its queue says what it deserves or is guaranteed, and stays
+/// within that with the workload; and no level above deserves less than that by itself. Whether there is enough to give
+/// back is seen once its pods wait.
+fn is_claim(cluster: &Cluster, id: WorkloadId, queue: QueueId, demand: &Demand) -> bool {
+    let says = |dimension| cluster.floor(queue, dimension).is_some();
+    let keeps = |dimension| {
+        let above = cluster.ancestry(queue).skip(1);
+        let above = above.filter_map(|level| cluster.deserved_by_spec(level, dimension));
+        let keeps = cluster.floor(queue, dimension).into_iter().chain(above).min();
+        keeps.filter(|_| cluster.compares(cluster.queue(queue), dimension))
+    };
+    let check = check_against(cluster, id, queue, Some(queue), keeps);
+    cluster.configuration().reclaims() && dimensions(demand).any(says) && check.check(demand).is_ok()
+}
+
+/// What a workload is checked against at a level from its queue upwards; without `at`, in the cluster.
+pub(super) fn check_at(
     cluster: &Cluster,
     id: WorkloadId,
     queue: QueueId,
-) -> Option<JobCheck<'_, impl Fn(Dimension) -> Option<i128> + '_>> {
-    let state = cluster.queue(queue);
-    let limit = move |dimension| {
-        let limit = cluster.real_capability(queue, dimension);
-        limit.filter(|_| cluster.compares(state, dimension))
-    };
-    let configuration = cluster.configuration();
-    let own = cluster
-        .workload(id)
-        .claim
-        .as_ref()
-        .is_some_and(|claim| claim.queue == queue);
-    Some(JobCheck {
-        arguments: &configuration.capacity_card,
-        is_empty: state.quota()?.is_empty && configuration.queue_plugin == QueuePlugin::CapacityCard,
-        limit,
-        allocated: &state.allocated,
-        inqueue: &state.inqueue,
-        elastic: &state.elastic,
-        own: cluster.workload(id).reserved().filter(|_| own),
+    at: Option<QueueId>,
+) -> JobCheck<'_, impl Fn(Dimension) -> Option<i128> + '_> {
+    check_against(cluster, id, queue, at, move |dimension| match at {
+        Some(level) => {
+            let limit = cluster.real_capability(level, dimension);
+            limit.filter(|_| cluster.compares(cluster.queue(level), dimension))
+        }
+        None => cluster.cluster_level(queue, dimension).limit,
     })
+}
+
+/// The same against other limits.
+fn check_against<L: Fn(Dimension) -> Option<i128>>(
+    cluster: &Cluster,
+    id: WorkloadId,
+    queue: QueueId,
+    at: Option<QueueId>,
+    limit: L,
+) -> JobCheck<'_, L> {
+    let configuration = cluster.configuration();
+    let level = at.map(|at| cluster.queue(at));
+    let below = level.map_or(&cluster.top().below, |level| &level.below);
+    let own = level.map(|level| Load {
+        allocated: &level.allocated,
+        inqueue: &level.inqueue,
+        elastic: &level.elastic,
+    });
+    let below = Load {
+        allocated: &below.allocated,
+        inqueue: &below.inqueue,
+        elastic: &below.elastic,
+    };
+    let workload = cluster.workload(id);
+    let counts_own = |claim: &Claim| at.is_none_or(|at| cluster.ancestry(claim.queue).any(|level| level == at));
+    let is_empty = level.and_then(Queue::quota).is_some_and(|quota| quota.is_empty);
+    JobCheck {
+        arguments: &configuration.capacity_card,
+        is_empty: is_empty && at == Some(queue) && configuration.queue_plugin == QueuePlugin::CapacityCard,
+        limit,
+        loads: own.into_iter().chain([below]).collect(),
+        own: workload
+            .reserved()
+            .filter(|_| workload.claim.as_ref().is_some_and(counts_own)),
+    }
 }

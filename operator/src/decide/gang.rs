@@ -84,8 +84,11 @@ fn judge(cluster: &mut Cluster, id: WorkloadId, now: Timestamp) -> Result<Vec<Ad
         shape: Arc::clone(first),
         searched: 0,
     };
-    enqueue::before_pods(cluster, id)
-        .map_err(|refused| (Step::Enqueue, because(refused.reason, refused.nodes_matter)))?;
+    enqueue::before_pods(cluster, id).map_err(|refused| {
+        let cause = because(refused.reason, refused.nodes_matter);
+        let levels = refused.levels;
+        (Step::Enqueue, Cause { levels, ..cause })
+    })?;
     if line.len() < missing {
         return Err((Step::Together, because(Reason::PodGroupIncomplete, false)));
     }

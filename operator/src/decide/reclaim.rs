@@ -66,7 +66,7 @@ struct Modes {
 pub(super) fn look(cluster: &mut Cluster, now: Timestamp) -> Vec<Action> {
     let configuration = cluster.configuration();
     let modes = Modes {
-        reclaim: configuration.has_action("reclaim") && configuration.capacity.reclaimable,
+        reclaim: configuration.reclaims(),
         preempt: configuration.has_action("preempt"),
     };
     for queue in cluster.reclaiming_queues() {

@@ -8,8 +8,19 @@ use crate::cluster::amounts::{Dimension, Totals};
 use crate::cluster::inqueue::{Demand, Inqueue};
 use crate::cluster::names::{CardId, ResourceId};
 
-/// What a workload is checked against: one queue.
+/// What counts against a limit.
 #[derive(Debug, Clone, Copy)]
+pub struct Load<'a> {
+    /// What admitted pods hold.
+    pub allocated: &'a Totals,
+    /// What is reserved for workloads that are in their queue already.
+    pub inqueue: &'a Inqueue,
+    /// What workloads hold beyond their minimum.
+    pub elastic: &'a Totals,
+}
+
+/// What a workload is checked against: its queue, or a level above it.
+#[derive(Debug, Clone)]
 pub struct JobCheck<'a, L> {
     /// The plugin's arguments.
     pub arguments: &'a CapacityCard,
@@ -17,12 +28,8 @@ pub struct JobCheck<'a, L> {
     pub is_empty: bool,
     /// What the queue may have of a dimension; none where nothing limits it.
     pub limit: L,
-    /// What its admitted pods hold.
-    pub allocated: &'a Totals,
-    /// What is reserved for workloads that are in the queue already.
-    pub inqueue: &'a Inqueue,
-    /// What the queue's workloads hold beyond their minimum.
-    pub elastic: &'a Totals,
+    /// Its own load, and that of the queues below it.
+    pub loads: Vec<Load<'a>>,
     /// A reservation that does not count: the workload's own.
     pub own: Option<&'a Demand>,
 }
@@ -89,9 +96,9 @@ impl<L: Fn(Dimension) -> Option<i128>> JobCheck<'_, L> {
         let own = self.own.map_or(0, |own| own.resources.get(dimension));
         Sums {
             asked: demand.resources.get(dimension).into(),
-            allocated: self.allocated.get(dimension),
-            inqueue: self.inqueue.resource(dimension) - i128::from(own),
-            elastic: self.elastic.get(dimension),
+            allocated: self.sum(|load| load.allocated.get(dimension)),
+            inqueue: self.sum(|load| load.inqueue.resource(dimension)) - i128::from(own),
+            elastic: self.sum(|load| load.elastic.get(dimension)),
             quota: (self.limit)(dimension),
         }
     }
@@ -100,7 +107,8 @@ impl<L: Fn(Dimension) -> Option<i128>> JobCheck<'_, L> {
     /// is reserved and shares a card with what is asked for.
     pub fn first_excess<'s>(&'s self, demand: &'s Demand) -> Option<(&'s [CardId], Sums)> {
         let asked = demand.cards.iter().map(|(set, _)| &**set);
-        let reserved = self.inqueue.cards().map(|(set, _)| set);
+        let reserved = self.loads.iter().flat_map(|load| load.inqueue.cards());
+        let reserved = reserved.map(|(set, _)| set);
         let concerned =
             reserved.filter(|set| set.len() > 1 && demand.cards.iter().any(|(asked, _)| share_a_card(set, asked)));
         asked
@@ -120,21 +128,30 @@ impl<L: Fn(Dimension) -> Option<i128>> JobCheck<'_, L> {
                 set == other
             }
         };
-        let own = |set: &[CardId]| {
-            let own = self.own?.cards.iter().find(|(own, _)| **own == *set)?;
-            Some(i128::from(own.1))
-        };
         let over_cards =
             |amount: &dyn Fn(Dimension) -> i128| set.iter().map(|card| amount(Dimension::Card(*card))).sum();
         let asked = demand.cards.iter().filter(|(other, _)| counts(other));
-        let reserved = self.inqueue.cards().filter(|(other, _)| counts(other));
+        let reserved = self.loads.iter().flat_map(|load| load.inqueue.cards());
+        let reserved: i128 = reserved
+            .filter(|(other, _)| counts(other))
+            .map(|(_, count)| count)
+            .sum();
+        let own = self.own.iter().flat_map(|own| own.cards.iter());
+        let own: i128 = own
+            .filter(|(other, _)| counts(other))
+            .map(|(_, count)| i128::from(*count))
+            .sum();
         Sums {
             asked: asked.map(|(_, count)| i128::from(*count)).sum(),
-            inqueue: reserved.map(|(other, count)| count - own(other).unwrap_or(0)).sum(),
-            allocated: over_cards(&|dimension| self.allocated.get(dimension)),
-            elastic: over_cards(&|dimension| self.elastic.get(dimension)),
+            inqueue: reserved - own,
+            allocated: over_cards(&|dimension| self.sum(|load| load.allocated.get(dimension))),
+            elastic: over_cards(&|dimension| self.sum(|load| load.elastic.get(dimension))),
             quota: set.iter().map(|card| (self.limit)(Dimension::Card(*card))).sum(),
         }
+    }
+
+    fn sum(&self, amount: impl Fn(&Load<'_>) -> i128) -> i128 {
+        self.loads.iter().map(amount).sum()
     }
 }
 

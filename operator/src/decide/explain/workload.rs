@@ -5,7 +5,7 @@ use crate::cluster::Cluster;
 use crate::cluster::names::{CardId, ResourceId};
 use crate::cluster::queue::QueueId;
 use crate::cluster::workload::{Step, Workload, WorkloadId, WorkloadKind};
-use crate::decide::enqueue::job_check;
+use crate::decide::enqueue::{check_at, lack};
 use crate::policies::Reason;
 use crate::policies::job_mode::Sums;
 use crate::quantities::{format_bytes, format_cpu};
@@ -61,18 +61,25 @@ fn as_a_whole(cluster: &Cluster, id: WorkloadId, queue: QueueId, reason: Reason)
     let queue = first.filter(|_| by_pods).unwrap_or(queue);
     let state = cluster.queue(queue);
     let demand = match &workload.claim {
-        Some(claim) if !by_pods => claim.demand.clone(),
+        Some(claim) if !by_pods => cluster.metered(&claim.demand),
         _ => cluster.demand_of(pods()),
     };
+    let at = lack(cluster, id, queue, &demand).map_or(Some(queue), |lack| lack.at);
+    let who = match at {
+        Some(at) if at == queue => format!("queue {}", state.name),
+        Some(at) => format!(
+            "queue {}, of which queue {} is a part,",
+            cluster.queue(at).name,
+            state.name
+        ),
+        None => format!("the cluster, for queue {},", state.name),
+    };
     let lead = format!(
-        "queue {} can't take {} {} as a whole",
-        state.name,
+        "{who} can't take {} {} as a whole",
         workload.kind.as_str(),
         workload.name
     );
-    let Some(check) = job_check(cluster, id, queue) else {
-        return explain_queue(cluster, queue, &workload.namespace, reason);
-    };
+    let check = check_at(cluster, id, queue, at);
     let numbers = |what: &str, sums: Sums, format: &dyn Fn(i128) -> String| {
         format!(
             "{lead}: {what} asked {}, allocated {}, in queue {}, elastic {}, quota {}",

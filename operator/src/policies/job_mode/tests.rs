@@ -53,9 +53,11 @@ impl Scene {
             arguments: &self.arguments,
             is_empty: self.quota.is_empty(),
             limit: &limit,
-            allocated: &self.allocated,
-            inqueue: &inqueue,
-            elastic: &self.elastic,
+            loads: vec![Load {
+                allocated: &self.allocated,
+                inqueue: &inqueue,
+                elastic: &self.elastic,
+            }],
             own: None,
         })
     }

@@ -4,6 +4,7 @@ mod arguments;
 mod dimensions;
 mod guarantees;
 mod hierarchy;
+mod job_mode;
 mod nodes;
 mod properties;
 mod reclaim;
