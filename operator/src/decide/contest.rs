@@ -1,8 +1,12 @@
 //! Whose turn it is: queues by priority, then share, then age, and before them those below a guarantee that is scarce; in a
 //! queue by priority, then age.
+//!
+//! Where queues are parts of others, those are compared that stand side by side: two queues by the ancestors of theirs that
+//! have the same parent. So a department's order among departments does not depend on how it is divided, and none gets ahead
+//! by the priority of one of its parts.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
@@ -10,7 +14,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::verdict;
 use crate::cluster::Cluster;
 use crate::cluster::amounts::Dimension;
-use crate::cluster::queue::QueueId;
+use crate::cluster::queue::{Queue, QueueId};
 use crate::cluster::share::Share;
 use crate::cluster::waiting::Place;
 use crate::cluster::workload::WorkloadId;
@@ -27,129 +31,214 @@ pub(super) enum Turn {
 /// Turns by priority and place, first to go first.
 type Turns = BinaryHeap<Reverse<(Reverse<i32>, Place, Turn)>>;
 
-/// The queues that have something to judge. What was refused, and is refused still, takes no part.
+/// The queues that have something to judge, and those that these are parts of. What was refused, and is refused still, takes
+/// no part.
 pub(super) struct Contest {
-    queues: BTreeSet<Standing>,
-    /// The turns of each queue.
-    turns: Vec<Turns>,
+    /// Those without a parent.
+    top: BTreeSet<Standing>,
+    branches: BTreeMap<QueueId, Branch>,
     /// The dimensions of which so much is in use that queues below their guarantee go first.
     scarce: Vec<Dimension>,
+    /// Whose turn it is.
+    current: Option<QueueId>,
 }
 
+/// A queue, and those of its parts that have something to judge.
+struct Branch {
+    turns: Turns,
+    parts: BTreeSet<Standing>,
+    standing: Standing,
+}
+
+/// A queue among those with the same parent.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Standing {
-    /// These go first while what is guaranteed to them is scarce (the capacity document, section 4, `guaranteeThreshold`).
+    /// These go first while what is guaranteed to them, or to a part of them, is scarce (the capacity document, section 4,
+    /// `guaranteeThreshold`).
     below_guarantee: Reverse<bool>,
     priority: Reverse<i32>,
     share: Share,
     created: Timestamp,
     name: Arc<str>,
     queue: QueueId,
-    contest: usize,
 }
 
 impl Contest {
     pub(super) fn new(cluster: &Cluster) -> Self {
         let mut contest = Self {
-            queues: BTreeSet::new(),
-            turns: Vec::new(),
+            top: BTreeSet::new(),
+            branches: BTreeMap::new(),
             scarce: cluster.scarce_guarantees(),
+            current: None,
         };
-        let concerned = |queue: &crate::cluster::queue::Queue| !queue.waiting.is_empty() || !queue.held.is_empty();
-        for (id, queue) in cluster.queues().filter(|(_, queue)| concerned(queue)) {
-            let pods = queue.waiting.groups().filter(|(_, group)| {
-                group
-                    .refused
-                    .is_none_or(|refused| !verdict::stands(cluster, id, group.shape.group, refused))
-            });
-            let pods = pods.filter_map(|(group_id, group)| {
-                Some((
-                    Reverse(group.shape.priority),
-                    *group.pods.first()?,
-                    Turn::Pods(group_id),
-                ))
-            });
-            let held = queue.held.iter().map(|id| (*id, cluster.workload(*id)));
-            let held = held.filter(|(held, workload)| {
-                workload
-                    .refused
-                    .is_none_or(|(_, refused)| !verdict::stands(cluster, id, Some(*held), refused))
-            });
-            let held = held.map(|(id, workload)| (Reverse(workload.priority()), workload.place(), Turn::Workload(id)));
-            let turns: Turns = pods.chain(held).map(Reverse).collect();
-            if !turns.is_empty() {
-                contest
-                    .queues
-                    .insert(Standing::of(cluster, id, contest.turns.len(), &contest.scarce));
-                contest.turns.push(turns);
+        let concerned = |queue: &Queue| !queue.waiting.is_empty() || !queue.held.is_empty();
+        for (id, _) in cluster.queues().filter(|(_, queue)| concerned(queue)) {
+            let turns = turns(cluster, id);
+            if turns.is_empty() {
+                continue;
+            }
+            for ancestor in cluster.ancestry(id) {
+                let standing = || Standing::of(cluster, ancestor, &contest.scarce, false);
+                contest.branches.entry(ancestor).or_insert_with(|| Branch {
+                    turns: Turns::new(),
+                    parts: BTreeSet::new(),
+                    standing: standing(),
+                });
+            }
+            if let Some(branch) = contest.branches.get_mut(&id) {
+                branch.turns = turns;
             }
         }
+        contest.rank_all(cluster);
         contest
     }
 
     /// Whose turn it is. Pods of a shape take part with the first of those that still wait: gangs take pods of several shapes
     /// at once.
     pub(super) fn next(&mut self, cluster: &Cluster) -> Option<(QueueId, Turn)> {
-        while let Some(standing) = self.queues.first() {
-            let turns = &mut self.turns[standing.contest];
-            while let Some(Reverse((priority, place, turn))) = turns.peek().copied() {
-                let first = match turn {
-                    Turn::Workload(_) => Some(place),
-                    Turn::Pods(group) => {
-                        let group = cluster.queue(standing.queue).waiting.group(group);
-                        group.and_then(|group| group.pods.first().copied())
-                    }
-                };
-                if first == Some(place) {
-                    return Some((standing.queue, turn));
+        loop {
+            let mut id = self.top.first()?.queue;
+            loop {
+                let branch = self.branches.get_mut(&id)?;
+                if let Some(turn) = branch.turn(cluster.queue(id)) {
+                    self.current = Some(id);
+                    return Some((id, turn));
                 }
-                turns.pop();
-                turns.extend(first.map(|place| Reverse((priority, place, turn))));
+                let Some(first) = branch.parts.first() else { break };
+                id = first.queue;
             }
-            self.queues.pop_first();
+            self.leave(cluster, id);
         }
-        None
     }
 
     /// Whoever had the turn is out for this round.
     pub(super) fn done(&mut self) {
-        let Some(standing) = self.queues.first() else { return };
-        let turns = &mut self.turns[standing.contest];
-        turns.pop();
-        if turns.is_empty() {
-            self.queues.pop_first();
+        let branch = self.current.and_then(|id| self.branches.get_mut(&id));
+        branch.and_then(|branch| branch.turns.pop());
+    }
+
+    /// Pods of this queue were let in: its share has grown, and that of all above it.
+    pub(super) fn admitted(&mut self, cluster: &Cluster, queue: QueueId) {
+        let scarce = cluster.scarce_guarantees();
+        if scarce == self.scarce {
+            self.rank(cluster, Some(queue));
+        } else {
+            self.scarce = scarce;
+            self.rank_all(cluster);
         }
     }
 
-    /// Pods of this queue were let in, and its share has grown.
-    pub(super) fn admitted(&mut self, cluster: &Cluster, queue: QueueId) {
-        if let Some(standing) = self.queues.pop_first() {
-            self.queues
-                .insert(Standing::of(cluster, queue, standing.contest, &self.scarce));
+    /// A queue has nothing to judge any more.
+    fn leave(&mut self, cluster: &Cluster, id: QueueId) {
+        if let Some(branch) = self.branches.remove(&id) {
+            let parent = cluster.queue(id).parent();
+            self.beside(parent).remove(&branch.standing);
+            self.rank(cluster, parent);
         }
-        let scarce = cluster.scarce_guarantees();
-        if scarce != self.scarce {
-            self.scarce = scarce;
-            let standings = self.queues.iter();
-            let standings = standings.map(|one| Standing::of(cluster, one.queue, one.contest, &self.scarce));
-            self.queues = standings.collect();
+    }
+
+    /// The queues with this parent.
+    fn beside(&mut self, parent: Option<QueueId>) -> &mut BTreeSet<Standing> {
+        match parent.and_then(|parent| self.branches.get_mut(&parent)) {
+            Some(branch) => &mut branch.parts,
+            None => &mut self.top,
+        }
+    }
+
+    /// Ranks a queue and all above it anew.
+    fn rank(&mut self, cluster: &Cluster, queue: Option<QueueId>) {
+        let mut next = queue;
+        while let Some(id) = next {
+            let Some(branch) = self.branches.get_mut(&id) else {
+                return;
+            };
+            let has_part_below = branch.parts.first().is_some_and(|first| first.below_guarantee.0);
+            let standing = Standing::of(cluster, id, &self.scarce, has_part_below);
+            let before = std::mem::replace(&mut branch.standing, standing.clone());
+            next = cluster.queue(id).parent();
+            let beside = self.beside(next);
+            beside.remove(&before);
+            beside.insert(standing);
+        }
+    }
+
+    /// Ranks all anew.
+    fn rank_all(&mut self, cluster: &Cluster) {
+        let depth = |id: &QueueId| cluster.ancestry(*id).count();
+        let mut ids: Vec<_> = self.branches.keys().map(|id| (depth(id), *id)).collect();
+        ids.sort_unstable();
+        self.top.clear();
+        self.branches.values_mut().for_each(|branch| branch.parts.clear());
+        for (_, id) in ids.into_iter().rev() {
+            let Some(branch) = self.branches.get_mut(&id) else {
+                continue;
+            };
+            let has_part_below = branch.parts.first().is_some_and(|first| first.below_guarantee.0);
+            let standing = Standing::of(cluster, id, &self.scarce, has_part_below);
+            branch.standing = standing.clone();
+            self.beside(cluster.queue(id).parent()).insert(standing);
         }
     }
 }
 
+impl Branch {
+    /// The queue's own turn.
+    fn turn(&mut self, queue: &Queue) -> Option<Turn> {
+        while let Some(Reverse((priority, place, turn))) = self.turns.peek().copied() {
+            let first = match turn {
+                Turn::Workload(_) => Some(place),
+                Turn::Pods(group) => {
+                    let group = queue.waiting.group(group);
+                    group.and_then(|group| group.pods.first().copied())
+                }
+            };
+            if first == Some(place) {
+                return Some(turn);
+            }
+            self.turns.pop();
+            self.turns.extend(first.map(|place| Reverse((priority, place, turn))));
+        }
+        None
+    }
+}
+
+/// What a queue has to judge.
+fn turns(cluster: &Cluster, id: QueueId) -> Turns {
+    let queue = cluster.queue(id);
+    let pods = queue.waiting.groups().filter(|(_, group)| {
+        group
+            .refused
+            .is_none_or(|refused| !verdict::stands(cluster, id, group.shape.group, refused))
+    });
+    let pods = pods.filter_map(|(group_id, group)| {
+        Some((
+            Reverse(group.shape.priority),
+            *group.pods.first()?,
+            Turn::Pods(group_id),
+        ))
+    });
+    let held = queue.held.iter().map(|id| (*id, cluster.workload(*id)));
+    let held = held.filter(|(held, workload)| {
+        workload
+            .refused
+            .is_none_or(|(_, refused)| !verdict::stands(cluster, id, Some(*held), refused))
+    });
+    let held = held.map(|(id, workload)| (Reverse(workload.priority()), workload.place(), Turn::Workload(id)));
+    pods.chain(held).map(Reverse).collect()
+}
+
 impl Standing {
-    fn of(cluster: &Cluster, id: QueueId, contest: usize, scarce: &[Dimension]) -> Self {
+    fn of(cluster: &Cluster, id: QueueId, scarce: &[Dimension], has_part_below: bool) -> Self {
         let queue = cluster.queue(id);
         let terms = queue.terms.as_ref();
         let is_below = |dimension: &Dimension| queue.allocated_in_all(*dimension) < queue.guarantee(*dimension);
         Self {
-            below_guarantee: Reverse(scarce.iter().any(is_below)),
+            below_guarantee: Reverse(has_part_below || scarce.iter().any(is_below)),
             priority: Reverse(terms.map_or(0, |terms| terms.priority)),
             share: cluster.share(id),
             created: terms.map_or(Timestamp::MAX, |terms| terms.created),
             name: Arc::clone(&queue.name),
             queue: id,
-            contest,
         }
     }
 }

@@ -6,6 +6,7 @@ mod guarantees;
 mod hierarchy;
 mod job_mode;
 mod nodes;
+mod order;
 mod properties;
 mod reclaim;
 mod shown;
