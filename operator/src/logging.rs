@@ -84,3 +84,60 @@ impl LogControl {
         (self.0)(filter);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// What was logged.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(text)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn section_3_log_level_changes_what_is_logged_while_the_program_runs() {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let log = tracing_subscriber::fmt()
+            .with_env_filter(EnvFilter::new("info"))
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .with_filter_reloading();
+        let control = LogControl::new(log.reload_handle());
+        let logged = || {
+            lines.0.lock().unwrap().clear();
+            tracing::error!("own error");
+            tracing::info!("own info");
+            tracing::debug!("own debug");
+            tracing::trace!("own trace");
+            tracing::debug!(target: "kube", "other debug");
+            let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+            let known = ["own error", "own info", "own debug", "own trace", "other debug"];
+            known.into_iter().filter(|line| text.contains(line)).collect::<Vec<_>>()
+        };
+        tracing::subscriber::with_default(log.finish(), || {
+            assert_eq!(logged(), ["own error", "own info"]);
+            for (level, expected) in [
+                (LogLevel::Debug, &["own error", "own info", "own debug"][..]),
+                (LogLevel::Trace, &["own error", "own info", "own debug", "own trace"]),
+                (LogLevel::Error, &["own error"]),
+                (LogLevel::Info, &["own error", "own info"]),
+            ] {
+                control.set(Some(level));
+                assert_eq!(logged(), expected, "{level:?}");
+            }
+        });
+    }
+}

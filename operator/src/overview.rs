@@ -364,7 +364,10 @@ fn standing(cluster: &Cluster, id: QueueId, queue: &Queue) -> StandingFigures {
     let used = used
         .into_iter()
         .flat_map(|totals| totals.iter().map(|(dimension, _)| dimension));
-    let all: BTreeSet<_> = named.chain(used).collect();
+    let reserved = [&queue.inqueue, &queue.below.inqueue];
+    let reserved_of = |dimension| reserved.iter().map(|inqueue| inqueue.resource(dimension)).sum();
+    let kept = reserved.iter().flat_map(|inqueue| inqueue.resources());
+    let all: BTreeSet<_> = named.chain(used).chain(kept).collect();
     let resources = all.iter().filter_map(|dimension| match dimension {
         Dimension::Resource(resource) => Some((*dimension, cluster.names.resource_name(*resource))),
         Dimension::Card(_) => None,
@@ -376,7 +379,8 @@ fn standing(cluster: &Cluster, id: QueueId, queue: &Queue) -> StandingFigures {
             resource: name.into(),
             deserved: to_i64(cluster.deserved(id, dimension)),
             allocated: to_i64(allocated),
-            request: to_i64(allocated + queue.waiting.requested.get(dimension)),
+            request: to_i64(queue.request_in_all(dimension)),
+            inqueue: to_i64(reserved_of(dimension)),
             capacity: capability,
             real_capacity: cluster.real_capability(id, dimension).map(to_i64),
         }

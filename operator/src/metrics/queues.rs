@@ -46,6 +46,8 @@ pub struct ResourceFigures {
     pub allocated: i64,
     /// What its pods have and ask for.
     pub request: i64,
+    /// What is kept for workloads that are in it and whose pods have not taken over.
+    pub inqueue: i64,
     /// What it may have at most; none where it does not say.
     pub capacity: Option<i64>,
     /// The same, less what is guaranteed to others; none where nothing limits it.
@@ -96,11 +98,16 @@ const CARD_METRICS: [CardMetric; 4] = [
 /// A metric of a resource: the middle of its name, what it counts, its figure.
 type ResourceMetric = (&'static str, &'static str, fn(&ResourceFigures) -> Option<i64>);
 
-const RESOURCE_METRICS: [ResourceMetric; 5] = [
+const RESOURCE_METRICS: [ResourceMetric; 6] = [
     ("allocated", "What the queue's pods have", |one| Some(one.allocated)),
     ("request", "What the queue's pods have and ask for", |one| {
         Some(one.request)
     }),
+    (
+        "inqueue",
+        "What is kept for workloads that are in the queue and whose pods have not taken over",
+        |one| Some(one.inqueue),
+    ),
     ("deserved", "What the queue should have", |one| Some(one.deserved)),
     ("capacity", "What the queue may have at most", |one| one.capacity),
     (

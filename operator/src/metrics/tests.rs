@@ -33,6 +33,7 @@ fn resource_monitoring_metrics_under_volcanos_names() {
         deserved: 10 + allocated,
         allocated,
         request: 20 + allocated,
+        inqueue: 50 + allocated,
         capacity: (resource != "nvidia.com/gpu").then_some(30 + allocated),
         real_capacity: Some(40 + allocated),
     };
@@ -45,25 +46,31 @@ fn resource_monitoring_metrics_under_volcanos_names() {
         standing: Some(standing),
         ..figures("team-a", "A", 1)
     }]);
-    for (series, figure) in [
-        (r#"volcano_queue_allocated_milli_cpu{queue_name="team-a"}"#, "1500"),
-        (r#"volcano_queue_deserved_milli_cpu{queue_name="team-a"}"#, "1510"),
-        (r#"volcano_queue_request_milli_cpu{queue_name="team-a"}"#, "1520"),
-        (r#"volcano_queue_capacity_milli_cpu{queue_name="team-a"}"#, "1530"),
-        (r#"volcano_queue_real_capacity_milli_cpu{queue_name="team-a"}"#, "1540"),
-        (
-            r#"volcano_queue_allocated_memory_bytes{queue_name="team-a"}"#,
-            "1073741824",
-        ),
-        (
-            r#"volcano_queue_allocated_scalar_resources{queue_name="team-a",resource="nvidia.com/gpu"}"#,
-            "2",
-        ),
-        (r#"volcano_queue_share{queue_name="team-a"}"#, "0.75"),
-        (r#"volcano_queue_overused{queue_name="team-a"}"#, "1"),
-    ] {
-        assert_eq!(value(&metrics, series).as_deref(), Some(figure), "{series}");
+    // Every name with its exact labels: dashboards rely on them.
+    let figures_of = [
+        ("allocated", 0),
+        ("deserved", 10),
+        ("request", 20),
+        ("capacity", 30),
+        ("real_capacity", 40),
+        ("inqueue", 50),
+    ];
+    let gpu = r#"{queue_name="team-a",resource="nvidia.com/gpu"}"#;
+    let units = [
+        ("milli_cpu", r#"{queue_name="team-a"}"#, 1500),
+        ("memory_bytes", r#"{queue_name="team-a"}"#, 1 << 30),
+        ("scalar_resources", gpu, 2),
+    ];
+    for (name, more) in figures_of {
+        for (unit, labels, allocated) in units {
+            let series = format!("volcano_queue_{name}_{unit}{labels}");
+            let expected = (name != "capacity" || labels != gpu).then(|| (allocated + more).to_string());
+            assert_eq!(value(&metrics, &series), expected, "{series}");
+        }
     }
+    let of_queue = |name: &str| value(&metrics, &format!(r#"volcano_queue_{name}{{queue_name="team-a"}}"#));
+    assert_eq!(of_queue("share").as_deref(), Some("0.75"));
+    assert_eq!(of_queue("overused").as_deref(), Some("1"));
     let unlimited = r#"volcano_queue_capacity_scalar_resources{queue_name="team-a",resource="nvidia.com/gpu"}"#;
     assert_eq!(value(&metrics, unlimited), None, "no limit is no number");
     // Switched off (metricsEnabled: false).
