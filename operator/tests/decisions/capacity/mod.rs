@@ -9,6 +9,7 @@ mod nodes;
 mod order;
 mod properties;
 mod reclaim;
+mod reference;
 mod shown;
 
 use crate::world::{Object, World, bare_queue, capacity, node, pod};

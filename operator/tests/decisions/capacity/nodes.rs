@@ -24,8 +24,10 @@ fn half_used() -> World {
     world
 }
 
-/// Ways to lose `n1`.
-const LOSSES: [(&str, fn(&mut World)); 4] = [
+/// A way to lose `n1`.
+type Loss = (&'static str, fn(&mut World));
+
+const LOSSES: [Loss; 4] = [
     ("not ready", |world| world.node(&node("n1").cards("A", 4).not_ready())),
     ("cordoned", |world| world.node(&node("n1").cards("A", 4).cordoned())),
     ("gone", |world| {
