@@ -85,14 +85,16 @@ pub enum Event {
     Outcome(Arc<str>, Outcome),
     /// What became of resuming a Job, by its uid.
     Resumed(Arc<str>, Outcome),
+    /// What became of binding a pod, by its uid.
+    Bound(Arc<str>, Outcome),
     /// What became of evictions, victim by victim.
     Evictions(Box<Eviction>, Vec<EvictionOutcome>),
 }
 
-/// What became of an admission.
+/// What became of an admission, or of a binding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// The pod is let in.
+    /// The pod is let in, or bound.
     Admitted,
     /// It was not, and the pod still waits or is gone.
     Refused,

@@ -1,5 +1,7 @@
 //! The mind: one task that hears events, keeps the cluster's picture, decides, and hands out what is to be done.
 
+mod questions;
+
 use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::Arc;
@@ -8,7 +10,7 @@ use std::time::Duration;
 use crds::configuration::Configuration;
 use crds::keys::QUEUE_NAME;
 use k8s_openapi::api::core::v1::ObjectReference;
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -17,16 +19,16 @@ use crate::cluster::node::NodeId;
 use crate::cluster::queue::Terms;
 use crate::cluster::reclaims::EvictionOutcome;
 use crate::cluster::{Cluster, Kind};
-use crate::decide::extender::{self, Candidate};
 use crate::decide::{Action, Eviction, Progress, decide, notices, progress};
 use crate::event::{Event, Outcome};
-use crate::extender::{Asked, Question};
+use crate::extender::Question;
 use crate::metrics::{Decision, Metrics};
 use crate::overview;
 use crate::pod_ref::PodRef;
 use crate::report::status::INVALID_CROSS_QUOTA;
 use crate::report::{EventKind, PodReport, Report, Reports};
 use crate::server::Readiness;
+use questions::Pending;
 
 /// How many events are heard before the next round of decisions.
 const EVENTS_PER_ROUND: usize = 512;
@@ -34,9 +36,6 @@ const EVENTS_PER_ROUND: usize = 512;
 const ADMISSIONS_UNDER_WAY: usize = 256;
 /// How often time alone is looked at, and what has changed is shown.
 const TICK: Duration = Duration::from_millis(200);
-/// How long a question of a scheduler may wait for pods that are being placed, before it is answered as if they went
-/// everywhere they may: they are bound within milliseconds.
-const SETTLING: SignedDuration = SignedDuration::from_millis(800);
 /// How many waiting pods are told why in one tick. The reporter writes no faster, and numbers should be fresh.
 const NOTICES_PER_TICK: usize = 10;
 /// How many workloads are told how far they are in one tick: whoever makes their pods may wait for it.
@@ -52,8 +51,8 @@ pub struct Mind {
     metrics: Arc<Metrics>,
     readiness: Arc<Readiness>,
     under_way: usize,
-    /// Questions of schedulers that wait for an answer, and until when.
-    questions: Vec<(Candidate, Vec<Box<str>>, Asked, Timestamp)>,
+    /// Questions of schedulers that wait for an answer.
+    questions: Vec<Pending>,
     /// Nodes whose label is being written.
     labelling: BTreeSet<Arc<str>>,
     reported_all: bool,
@@ -184,43 +183,18 @@ impl Mind {
                     Outcome::Refused => cluster.refuse(&uid, now),
                 }
             }
+            Event::Bound(uid, outcome) => {
+                self.under_way -= 1;
+                if outcome == Outcome::Refused {
+                    cluster.binding_failed(&uid);
+                }
+            }
             Event::Evictions(eviction, outcomes) => {
                 self.under_way -= 1;
                 for (victim, outcome) in eviction.victims.iter().zip(&outcomes) {
                     cluster.eviction_ended(&victim.pod.uid, *outcome, now);
                 }
                 self.tell_victims(*eviction, &outcomes);
-            }
-        }
-    }
-
-    /// Takes a scheduler's question; without an answer it ends where the cluster is not known.
-    fn hear_question(&mut self, question: Question) {
-        if self.unlisted.is_empty() {
-            let candidate = extender::read(&mut self.cluster, *question.pod);
-            let until = Timestamp::now().checked_add(SETTLING).unwrap_or(Timestamp::MAX);
-            self.questions.push((candidate, question.nodes, question.asked, until));
-        }
-    }
-
-    /// Answers the questions that can be answered now.
-    fn answer_questions(&mut self, now: Timestamp) {
-        self.cluster.expire_assumed(now);
-        for (pod, nodes, asked, until) in std::mem::take(&mut self.questions) {
-            match asked {
-                Asked::Prioritize(answer) => {
-                    // Who asked may have gone, here as below; nothing has changed by it.
-                    let _ = answer.send(extender::prioritize(&self.cluster, &pod, &nodes));
-                }
-                Asked::Filter(answer) if answer.is_closed() => {}
-                Asked::Filter(answer) => {
-                    let mut filtered = extender::filter(&mut self.cluster, &pod, &nodes);
-                    if filtered.unsettled && now < until {
-                        self.questions.push((pod, nodes, Asked::Filter(answer), until));
-                    } else if answer.send(std::mem::take(&mut filtered.refused)).is_ok() {
-                        extender::assume(&mut self.cluster, &pod, filtered, now);
-                    }
-                }
             }
         }
     }

@@ -19,6 +19,7 @@ const TERMINATING_TIMEOUT: &str = "terminatingTimeout";
 const REQUIRE_CARD_NAME: &str = "requireCardName";
 const CARD_RESOURCES: &str = "cardResources";
 const ENFORCE_CROSS_QUOTA: &str = "enforceCrossQuota";
+const ENFORCE_MGPU: &str = "enforceMGPU";
 const ENQUEUE: &str = "enqueue";
 const STRICT_HIERARCHY: &str = "strictHierarchy";
 
@@ -36,7 +37,8 @@ pub enum AdmitOn {
 pub enum Enforcement {
     /// A pod waits behind a scheduling gate until there is a node for it, and goes nowhere else.
     Gating,
-    /// A scheduler asks Cardgate's scheduler extender which nodes can take the pod, and which are best.
+    /// A scheduler asks Cardgate's scheduler extender which nodes can take the pod, and which are best. The pod is pinned to
+    /// none.
     Extender,
 }
 
@@ -58,6 +60,8 @@ pub struct Settings {
     pub card_resources: Vec<String>,
     /// How the quotas of pods without GPU on nodes with GPUs are enforced, where the plugin `crossquota` is enabled.
     pub enforce_cross_quota: Enforcement,
+    /// How the cards of mGPU pods are chosen, where `predicate.MGPUEnable` is on.
+    pub enforce_mgpu: Enforcement,
     /// Move `PodGroup`s from phase to phase, and reserve quota for those whose pods do not exist yet. Off beside Volcano's
     /// scheduler, which does both.
     pub enqueue: bool,
@@ -79,6 +83,7 @@ impl Default for Settings {
                 format!("{NVIDIA_MIG_PREFIX}*"),
             ],
             enforce_cross_quota: Enforcement::Gating,
+            enforce_mgpu: Enforcement::Gating,
             enqueue: true,
             strict_hierarchy: false,
         }
@@ -134,6 +139,9 @@ pub(super) fn read(text: &str, warnings: &mut Vec<String>) -> Result<Settings, C
     if let Some(field) = document.take(ENFORCE_CROSS_QUOTA) {
         read.enforce_cross_quota = enforcement(&field)?;
     }
+    if let Some(field) = document.take(ENFORCE_MGPU) {
+        read.enforce_mgpu = enforcement(&field)?;
+    }
     if let Some(field) = document.take(ENQUEUE) {
         read.enqueue = field.boolean()?;
     }
@@ -145,6 +153,7 @@ pub(super) fn read(text: &str, warnings: &mut Vec<String>) -> Result<Settings, C
         REQUIRE_CARD_NAME,
         CARD_RESOURCES,
         ENFORCE_CROSS_QUOTA,
+        ENFORCE_MGPU,
         ENQUEUE,
         STRICT_HIERARCHY,
     ];

@@ -1,5 +1,6 @@
 //! Act: lets pods in and takes them back, and keeps the label of GPU nodes. Only here are pods and nodes written.
 
+mod bind;
 mod evict;
 mod node_label;
 mod patch;
@@ -105,26 +106,15 @@ impl Actor {
         let job = &resumption.job;
         let api: Api<Job> = Api::namespaced(self.client.clone(), &job.namespace);
         let patch = Patch::Json::<()>(resumption_patch(&job.uid));
-        let deadline = Instant::now() + TRY_LIMIT;
-        let mut wait = FIRST_WAIT;
-        loop {
-            let reason = match self.resume_once(&api, &job.name, &patch).await {
-                Tried::Done => {
-                    tracing::info!(job = %job, queue = %resumption.queue, "resumed");
-                    return Outcome::Admitted;
-                }
-                Tried::Refused(reason) => {
-                    tracing::info!(job = %job, queue = %resumption.queue, reason, "not resumed: the Job has changed");
-                    return Outcome::Refused;
-                }
-                Tried::Failed(reason) => reason,
-            };
-            if Instant::now() + wait >= deadline {
-                tracing::warn!(job = %job, queue = %resumption.queue, reason, "not resumed: trying again later");
-                return Outcome::Refused;
+        match keep_trying(|| self.resume_once(&api, &job.name, &patch)).await {
+            Ok(()) => {
+                tracing::info!(job = %job, queue = %resumption.queue, "resumed");
+                Outcome::Admitted
             }
-            sleep(wait).await;
-            wait = (wait * 2).min(LONGEST_WAIT);
+            Err(reason) => {
+                tracing::warn!(job = %job, queue = %resumption.queue, reason, "not resumed");
+                Outcome::Refused
+            }
         }
     }
 
@@ -152,29 +142,17 @@ impl Actor {
     async fn try_to_admit(&self, admission: &Admission) -> Outcome {
         let pod = &admission.pod;
         let patch = Patch::Json::<()>(admission_patch(admission));
-        let deadline = Instant::now() + TRY_LIMIT;
-        let mut wait = FIRST_WAIT;
-        loop {
-            let reason = match self.admit_once(admission, &patch).await {
-                Tried::Done => {
-                    let waited = Timestamp::now().duration_since(admission.arrived);
-                    self.metrics.admitted(Duration::try_from(waited).unwrap_or_default());
-                    tracing::info!(pod = %pod, queue = %admission.queue, card = admission.card.as_deref(), "admitted");
-                    return Outcome::Admitted;
-                }
-                Tried::Refused(reason) => {
-                    tracing::info!(pod = %pod, queue = %admission.queue, reason, "not admitted: the pod has changed");
-                    return Outcome::Refused;
-                }
-                Tried::Failed(reason) => reason,
-            };
-            if Instant::now() + wait >= deadline {
-                tracing::warn!(pod = %pod, queue = %admission.queue, reason, "not admitted: giving the reservation back");
-                return Outcome::Refused;
+        match keep_trying(|| self.admit_once(admission, &patch)).await {
+            Ok(()) => {
+                let waited = Timestamp::now().duration_since(admission.arrived);
+                self.metrics.admitted(Duration::try_from(waited).unwrap_or_default());
+                tracing::info!(pod = %pod, queue = %admission.queue, card = admission.card.as_deref(), "admitted");
+                Outcome::Admitted
             }
-            tracing::debug!(pod = %pod, reason, "admission failed, trying again");
-            sleep(wait).await;
-            wait = (wait * 2).min(LONGEST_WAIT);
+            Err(reason) => {
+                tracing::info!(pod = %pod, queue = %admission.queue, reason, "not admitted: the reservation is given back");
+                Outcome::Refused
+            }
         }
     }
 
@@ -233,6 +211,25 @@ impl Actor {
 
     fn pods(&self, pod: &PodRef) -> Api<Pod> {
         Api::namespaced(self.client.clone(), &pod.namespace)
+    }
+}
+
+/// Tries until it is done, or refused, or has failed for too long; then says why.
+async fn keep_trying<F: Future<Output = Tried>>(once: impl Fn() -> F) -> Result<(), String> {
+    let deadline = Instant::now() + TRY_LIMIT;
+    let mut wait = FIRST_WAIT;
+    loop {
+        let reason = match once().await {
+            Tried::Done => return Ok(()),
+            Tried::Refused(reason) => return Err(reason),
+            Tried::Failed(reason) => reason,
+        };
+        if Instant::now() + wait >= deadline {
+            return Err(format!("given up: {reason}"));
+        }
+        tracing::debug!(reason, "a write failed, trying again");
+        sleep(wait).await;
+        wait = (wait * 2).min(LONGEST_WAIT);
     }
 }
 

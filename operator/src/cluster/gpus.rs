@@ -3,6 +3,7 @@
 //! A node's cards are counted anew from its pods whenever one of these changes, never added to and taken from: so nothing can
 //! be given back twice, and a restart counts the same.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crds::mgpu::ContainerRequest;
@@ -38,12 +39,22 @@ impl Cluster {
     pub fn containers_on_cards(&self, node: NodeId) -> Vec<Placed> {
         let node = self.node(node);
         let offer = node.offer.as_ref().and_then(|offer| offer.mgpu.as_ref());
-        offer.map_or_else(Vec::new, |offer| self.place(node, offer).0)
+        offer.map_or_else(Vec::new, |offer| self.place(node, offer, None).0)
+    }
+
+    /// What is in use of a node's cards, as if this pod were nowhere; no card where the node shares none.
+    pub fn gpus_without(&self, id: NodeId, pod: Option<PodId>) -> Cow<'_, [CardUse]> {
+        let node = self.node(id);
+        let offer = node.offer.as_ref().and_then(|offer| offer.mgpu.as_ref());
+        match (offer, pod.filter(|pod| node.gpu_pods.contains(pod))) {
+            (Some(offer), Some(pod)) => Cow::Owned(self.place(node, offer, Some(pod)).1),
+            _ => Cow::Borrowed(&node.gpus),
+        }
     }
 
     /// Containers whose results can be read hold what these say. The others hold what first fit gives them, oldest pod first
-    /// (semantics, **mGPU**, Release).
-    fn place(&self, node: &Node, offer: &MgpuCards) -> (Vec<Placed>, Vec<CardUse>) {
+    /// (semantics, **mGPU**, Release). One pod may be left out.
+    fn place(&self, node: &Node, offer: &MgpuCards, without: Option<PodId>) -> (Vec<Placed>, Vec<CardUse>) {
         let mut used = vec![CardUse::default(); offer.count];
         let mut placed = Vec::new();
         let mut unplaced = Vec::new();
@@ -52,7 +63,8 @@ impl Cluster {
                 used[usize::from(*card)].add(request.share, offer.memory);
             }
         };
-        for (id, pod) in node.gpu_pods.iter().filter_map(|id| Some((*id, self.pod(*id)?))) {
+        let pods = node.gpu_pods.iter().filter(|id| Some(**id) != without);
+        for (id, pod) in pods.filter_map(|id| Some((*id, self.pod(*id)?))) {
             for (container, request, result) in pod.mgpu_containers() {
                 match result.and_then(|result| offer.read_result(result, request.cards)) {
                     Some(cards) => {
@@ -109,7 +121,7 @@ impl Cluster {
     pub(super) fn count_gpus(&mut self, id: NodeId) {
         let node = self.node(id);
         let offer = node.offer.as_ref().and_then(|offer| offer.mgpu.as_ref());
-        let used = offer.map_or_else(Vec::new, |offer| self.place(node, offer).1);
+        let used = offer.map_or_else(Vec::new, |offer| self.place(node, offer, None).1);
         if used != node.gpus {
             self.nodes[id.index()].gpus = used;
             self.changes.node_usage.insert(id);

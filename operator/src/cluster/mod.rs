@@ -5,6 +5,7 @@
 //! [`Cluster::leave`] alone.
 
 pub mod amounts;
+mod bindings;
 mod cards;
 pub mod constraints;
 mod deadlines;

@@ -130,7 +130,10 @@ pub struct Pod {
     pub group: Option<WorkloadId>,
     /// The Job that made it, where that Job asks for its cards in advance.
     pub job: Option<WorkloadId>,
-    /// The mGPU cards written on it.
+    /// Whether a scheduler has it bound to the node of its room, as far as is known: that is being written, or is written and
+    /// not yet seen.
+    pub binding: bool,
+    /// The mGPU cards written on it; before they are, those it is expected on.
     pub gpus: Option<CardLists>,
     /// The controller that will replace it.
     pub controller: Option<Controller>,
@@ -204,6 +207,17 @@ pub(super) struct Reading {
     pub shown_as_waiting: bool,
     pub told: Option<Reason>,
     pub controller: Option<Controller>,
+}
+
+impl Reading {
+    /// The mGPU cards that are written on the pod; before they are, those that the decision about it took.
+    pub(super) fn cards(&self, stage: Stage, old: Option<&Pod>) -> Option<CardLists> {
+        let is_written = self.gpus.iter().flat_map(|gpus| gpus.iter()).any(Option::is_some);
+        let taken = old.filter(|_| matches!(stage, Stage::Admitting { .. } | Stage::Unbound { .. }));
+        taken
+            .filter(|_| !is_written)
+            .map_or_else(|| self.gpus.clone(), |old| old.gpus.clone())
+    }
 }
 
 /// Reads what a pod asks for. What can't be read makes the task unreadable, with the reason for the user.

@@ -95,7 +95,8 @@ impl Cluster {
             assigned: reading.assigned.or_else(|| under_way?.assigned),
             group,
             job,
-            gpus: under_way.map_or(reading.gpus.clone(), |under_way| under_way.gpus.clone()),
+            binding: old.is_some_and(|old| old.binding) && matches!(stage, Stage::Unbound { .. }),
+            gpus: reading.cards(stage, old),
             controller: reading.controller.clone(),
             returns: old.map_or_else(|| returned.map_or(0, |returned| returned.times), |old| old.returns),
             has_annotations: !pod.metadata.annotations.is_empty(),
@@ -107,7 +108,7 @@ impl Cluster {
             task: reading.task.clone(),
         };
         new.charge = self.charge_for(&new, now);
-        let old_stage = old.map(|old| old.stage);
+        let bound_now = stage == Stage::Bound && old.is_none_or(|old| old.stage != Stage::Bound);
         let news = new.shown_as_waiting && !old.is_some_and(|old| old.shown_as_waiting && old.stage == stage);
         if news && queue.is_some() && matches!(stage, Stage::Unbound { .. } | Stage::Bound) {
             self.changes.shown_as_waiting.push(Arc::clone(&new.uid));
@@ -115,7 +116,6 @@ impl Cluster {
         if let (Stage::Waiting | Stage::Admitting { .. }, Some(queue)) = (stage, queue) {
             new.waits = Some(self.waits(&new, queue, reading, pod.spec.priority.unwrap_or(0), now));
         }
-        let bound_now = new.stage == Stage::Bound && old_stage != Some(Stage::Bound);
         let uid = Arc::clone(&new.uid);
         match known {
             Some(id) => self.replace_pod(id, new),
@@ -189,8 +189,19 @@ impl Cluster {
             _ => false,
         };
         let same = same_waits
-            && (old.has_annotations, old.shown_as_waiting, &old.controller, &old.gpus)
-                == (pod.has_annotations, pod.shown_as_waiting, &pod.controller, &pod.gpus)
+            && (
+                old.has_annotations,
+                old.shown_as_waiting,
+                &old.controller,
+                &old.gpus,
+                old.binding,
+            ) == (
+                pod.has_annotations,
+                pod.shown_as_waiting,
+                &pod.controller,
+                &pod.gpus,
+                pod.binding,
+            )
             && (
                 old.queue,
                 &old.task,

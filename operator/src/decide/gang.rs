@@ -281,7 +281,7 @@ impl Gang<'_> {
                     .position(|known| *known == card)
                     .unwrap_or(preference)
             });
-            if let Some(request) = mgpu::request(cluster, shape) {
+            if let Some(request) = mgpu::request(cluster, shape).filter(|_| mgpu::pins(cluster) || !on_quota) {
                 // What is in use of the cards tells these nodes apart, so each is one of its own.
                 let places = cluster.mgpu_nodes().iter().enumerate();
                 let after = places.filter(|(place, _)| least.is_none_or(|least| (preference, *place) >= least));

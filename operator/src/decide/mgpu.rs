@@ -2,9 +2,11 @@
 //!
 //! Nothing is reserved while nodes are looked at: every node is asked what it would give, and only the best one gives it.
 
-use std::collections::HashSet;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::rc::Rc;
 
-use crds::configuration::{CardStrategy, Mgpu, ScheduleMode};
+use crds::configuration::{CardStrategy, Enforcement, Mgpu, ScheduleMode};
 use crds::keys::{MGPU_ASSUMED, MGPU_INDEX_PREFIX};
 use crds::mgpu::{ContainerRequest, MgpuRequest};
 
@@ -22,19 +24,24 @@ use crate::policies::mgpu::{Allocation, CardUse, Cards, allocate};
 /// What one mGPU node says to a pod.
 enum Says {
     /// These cards.
-    Takes(Allocation),
-    /// Its cards have no room for the containers now.
-    CardsInUse,
-    /// The same as a node with the same cards, which was asked before.
-    AskedBefore,
-    /// Its compute policy is not the pod's.
-    OtherPolicy,
-    /// A container asks for more cards than it has.
-    TooFewCards,
-    /// Cards are to be named by their device ids, and it does not say them.
-    NoDeviceIds,
+    Takes(Rc<Allocation>),
+    /// Its cards don't.
+    Refuses(Unfit),
     /// It fails the pod's other needs.
     Unfit(Answer),
+}
+
+/// Why the cards of a node can't take a pod (**Filter**).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unfit {
+    /// They have no room for the containers now.
+    CardsInUse,
+    /// Their compute policy is not the pod's.
+    OtherPolicy,
+    /// A container asks for more cards than there are.
+    TooFewCards,
+    /// Cards are to be named by their device ids, and the node does not say them.
+    NoDeviceIds,
 }
 
 /// A search for the best node that goes on where the last one of the same shape ended.
@@ -75,11 +82,11 @@ impl Search {
             Some(changed)
         });
         let candidates = changed.as_deref().unwrap_or(cluster.mgpu_nodes());
-        let mut query = Query::new(shape, request, arguments);
-        let mut best: Option<(NodeId, Allocation)> = None;
+        let mut query = Query::new(request, arguments);
+        let mut best: Option<(NodeId, Rc<Allocation>)> = None;
         for id in candidates {
             let node = cluster.node(*id);
-            let Some(says) = query.ask(cluster, card, node) else {
+            let Some(says) = query.ask(cluster, shape, card, node) else {
                 continue;
             };
             match says {
@@ -92,8 +99,10 @@ impl Search {
                         best = Some((*id, allocation));
                     }
                 }
-                Says::CardsInUse | Says::Unfit(Answer::LacksRoom | Answer::Unusable) => self.would_do = true,
-                Says::AskedBefore | Says::OtherPolicy | Says::TooFewCards | Says::NoDeviceIds | Says::Unfit(_) => {}
+                Says::Refuses(Unfit::CardsInUse) | Says::Unfit(Answer::LacksRoom | Answer::Unusable) => {
+                    self.would_do = true;
+                }
+                Says::Refuses(_) | Says::Unfit(_) => {}
             }
         }
         let (node, allocation) = best?;
@@ -115,6 +124,11 @@ impl Search {
     }
 }
 
+/// Whether pods are pinned to the cards that they get, rather than placed by a scheduler that asks.
+pub(super) fn pins(cluster: &Cluster) -> bool {
+    cluster.configuration().cardgate.enforce_mgpu == Enforcement::Gating
+}
+
 /// The mGPU request of a pod that is to be placed on cards.
 pub(super) fn request<'s>(cluster: &Cluster, shape: &'s Shape) -> Option<&'s MgpuRequest> {
     let request = shape.task.mgpu.as_deref();
@@ -129,8 +143,8 @@ pub(super) fn grant_on(
     card: Option<CardId>,
     node: NodeId,
 ) -> Option<Grant> {
-    let mut query = Query::new(shape, request, cluster.configuration().mgpu);
-    match query.ask(cluster, card, cluster.node(node))? {
+    let mut query = Query::new(request, cluster.configuration().mgpu);
+    match query.ask(cluster, shape, card, cluster.node(node))? {
         Says::Takes(allocation) => grant(cluster, card, node, &allocation),
         _ => None,
     }
@@ -139,17 +153,14 @@ pub(super) fn grant_on(
 fn grant(cluster: &Cluster, card: Option<CardId>, node: NodeId, allocation: &Allocation) -> Option<Grant> {
     let cards = cluster.node(node).offer.as_ref()?.mgpu.as_ref()?;
     Some(Grant {
-        pinned: true,
+        pinned: pins(cluster),
         gpus: Some(results(allocation, cards, cluster.configuration().mgpu)),
         ..Grant::of(card, Some(node))
     })
 }
 
 /// **Schedule Result**: what is written on a pod, keys and values.
-pub(super) fn annotations(shape: &Shape, gpus: Option<&CardLists>) -> Vec<(String, String)> {
-    let (Some(request), Some(gpus)) = (&shape.task.mgpu, gpus) else {
-        return Vec::new();
-    };
+pub(super) fn annotations(request: &MgpuRequest, gpus: &CardLists) -> Vec<(String, String)> {
     let lists = request.containers.iter().zip(gpus.iter());
     let lists = lists.filter_map(|((container, _), list)| {
         let list = list.as_deref()?;
@@ -160,7 +171,7 @@ pub(super) fn annotations(shape: &Shape, gpus: Option<&CardLists>) -> Vec<(Strin
 }
 
 /// **Schedule Result**: the cards of each container, as they are written on the pod.
-fn results(allocation: &Allocation, cards: &MgpuCards, arguments: Mgpu) -> CardLists {
+pub(super) fn results(allocation: &Allocation, cards: &MgpuCards, arguments: Mgpu) -> CardLists {
     let name = |index: &u16| match arguments.schedule_mode {
         ScheduleMode::Index => index.to_string(),
         ScheduleMode::Id => cards.device_id(*index).unwrap_or_default().to_owned(),
@@ -172,61 +183,72 @@ fn results(allocation: &Allocation, cards: &MgpuCards, arguments: Mgpu) -> CardL
     lists.collect()
 }
 
+/// What is in use of each card of a node, and the memory of a card.
+type InUse<'a> = (Cow<'a, [CardUse]>, i64);
+
 /// One pod's question to many nodes. Nodes whose cards are in use alike have the same answer, so it is worked out once.
-struct Query<'a> {
-    shape: &'a Shape,
+pub(super) struct Query<'a> {
     request: &'a MgpuRequest,
     containers: Vec<ContainerRequest>,
     arguments: Mgpu,
-    asked: HashSet<(&'a [CardUse], i64)>,
+    asked: HashMap<InUse<'a>, Option<Rc<Allocation>>>,
 }
 
 impl<'a> Query<'a> {
-    fn new(shape: &'a Shape, request: &'a MgpuRequest, arguments: Mgpu) -> Self {
+    pub(super) fn new(request: &'a MgpuRequest, arguments: Mgpu) -> Self {
         Self {
-            shape,
             request,
             containers: request.containers.iter().map(|(_, container)| *container).collect(),
             arguments,
-            asked: HashSet::new(),
+            asked: HashMap::new(),
         }
     }
 
     /// What a node says; none where it is no mGPU node, or has not the card.
-    fn ask(&mut self, cluster: &Cluster, card: Option<CardId>, node: &'a Node) -> Option<Says> {
+    fn ask(&mut self, cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: &'a Node) -> Option<Says> {
         let cards = node.offer.as_ref()?.mgpu.as_ref()?;
-        let answer = match fit::ask(cluster, self.shape, card, node) {
+        let answer = match fit::ask(cluster, shape, card, node) {
             Answer::Unrelated => return None,
             Answer::Excluded => return Some(Says::Unfit(Answer::Excluded)),
             answer => answer,
         };
-        let widest = self
-            .containers
-            .iter()
-            .map(|container| container.cards)
-            .max()
-            .unwrap_or(0);
-        if usize::try_from(widest).unwrap_or(usize::MAX) > cards.count {
-            return Some(Says::TooFewCards);
-        }
-        if !cards.policy.is_some_and(|policy| self.request.accepts(policy)) {
-            return Some(Says::OtherPolicy);
-        }
-        if self.arguments.schedule_mode == ScheduleMode::Id && cards.device_ids.is_none() {
-            return Some(Says::NoDeviceIds);
+        if let Some(unfit) = self.mismatch(cards) {
+            return Some(Says::Refuses(unfit));
         }
         if answer != Answer::Takes {
             return Some(Says::Unfit(answer));
         }
-        if !self.asked.insert((&node.gpus, cards.memory)) {
-            return Some(Says::AskedBefore);
+        let allocation = self.allocate(cards, Cow::Borrowed(&node.gpus));
+        Some(allocation.map_or(Says::Refuses(Unfit::CardsInUse), Says::Takes))
+    }
+
+    /// Why these cards can't take the pod, whatever is in use of them.
+    pub(super) fn mismatch(&self, cards: &MgpuCards) -> Option<Unfit> {
+        if usize::try_from(self.widest()).unwrap_or(usize::MAX) > cards.count {
+            return Some(Unfit::TooFewCards);
         }
-        let cards = Cards {
-            used: &node.gpus,
-            memory: cards.memory,
-        };
-        let allocation = allocate(&self.containers, cards, self.arguments);
-        Some(allocation.map_or(Says::CardsInUse, Says::Takes))
+        if !cards.policy.is_some_and(|policy| self.request.accepts(policy)) {
+            return Some(Unfit::OtherPolicy);
+        }
+        let no_ids = self.arguments.schedule_mode == ScheduleMode::Id && cards.device_ids.is_none();
+        no_ids.then_some(Unfit::NoDeviceIds)
+    }
+
+    /// The cards that the container with most asks for.
+    pub(super) fn widest(&self) -> u32 {
+        let cards = self.containers.iter().map(|container| container.cards);
+        cards.max().unwrap_or(0)
+    }
+
+    /// The best combination of these cards, where so much of them is in use.
+    pub(super) fn allocate(&mut self, cards: &MgpuCards, used: Cow<'a, [CardUse]>) -> Option<Rc<Allocation>> {
+        let memory = cards.memory;
+        let (containers, arguments) = (&self.containers, self.arguments);
+        let asked = self.asked.entry((used, memory)).or_insert_with_key(|(used, memory)| {
+            let cards = Cards { used, memory: *memory };
+            allocate(containers, cards, arguments).map(Rc::new)
+        });
+        asked.clone()
     }
 }
 
@@ -246,15 +268,15 @@ pub(super) struct Census {
 /// Asks every mGPU node. Only for messages: it looks at all of them.
 pub(super) fn census(cluster: &Cluster, shape: &Shape, request: &MgpuRequest) -> Census {
     let mut census = Census::default();
-    let mut query = Query::new(shape, request, cluster.configuration().mgpu);
+    let mut query = Query::new(request, cluster.configuration().mgpu);
     for node in cluster.mgpu_nodes().iter().map(|node| cluster.node(*node)) {
         census.nodes += 1;
-        match query.ask(cluster, None, node) {
+        match query.ask(cluster, shape, None, node) {
             // Had one of them taken the pod, it would not wait.
-            Some(Says::Takes(_) | Says::CardsInUse | Says::AskedBefore) => census.cards_in_use += 1,
-            Some(Says::OtherPolicy) => census.other_policy += 1,
-            Some(Says::TooFewCards) => census.too_few_cards += 1,
-            Some(Says::NoDeviceIds) => census.no_device_ids += 1,
+            Some(Says::Takes(_) | Says::Refuses(Unfit::CardsInUse)) => census.cards_in_use += 1,
+            Some(Says::Refuses(Unfit::OtherPolicy)) => census.other_policy += 1,
+            Some(Says::Refuses(Unfit::TooFewCards)) => census.too_few_cards += 1,
+            Some(Says::Refuses(Unfit::NoDeviceIds)) => census.no_device_ids += 1,
             Some(Says::Unfit(Answer::LacksRoom)) => census.lack_room += 1,
             Some(Says::Unfit(Answer::Unusable)) => census.unusable += 1,
             Some(Says::Unfit(_)) => census.excluded += 1,

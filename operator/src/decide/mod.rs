@@ -258,6 +258,10 @@ fn admission(cluster: &Cluster, id: PodId, grant: &Grant) -> Option<Admission> {
         node: Arc::clone(&cluster.node(node).name),
         affinity: shape.constraints.affinity.clone(),
     });
+    // Where a scheduler chooses the node, the cards are written when it has.
+    let gpus = grant.gpus.as_ref().filter(|_| grant.pinned);
+    let mgpu_results = shape.task.mgpu.as_deref().zip(gpus);
+    let mgpu_results = mgpu_results.map(|(request, gpus)| mgpu::annotations(request, gpus));
     let missing = |(key, _): &&(String, String)| shape.constraints.node_selector.get(key).is_none();
     Some(Admission {
         pod: pod_ref(pod),
@@ -268,7 +272,7 @@ fn admission(cluster: &Cluster, id: PodId, grant: &Grant) -> Option<Admission> {
         has_node_selector: !shape.constraints.node_selector.is_empty(),
         pin,
         off_gpu_nodes: grant.off_gpu_nodes.then(|| shape.constraints.affinity.clone()),
-        mgpu_results: mgpu::annotations(shape, grant.gpus.as_ref()),
+        mgpu_results: mgpu_results.unwrap_or_default(),
         has_annotations: pod.has_annotations,
         was_told: pod.told.is_some(),
     })

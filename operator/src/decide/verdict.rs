@@ -38,12 +38,12 @@ pub(super) fn judge(cluster: &mut Cluster, shape: &Shape, earlier: Option<Refuse
     let levels = levels.get();
     let cards = cards.map_err(|reason| refusal_by(cluster, shape, levels, reason))?;
     let earlier = earlier.filter(|earlier| earlier.cluster_version == cluster.version());
-    if let Some(request) = mgpu::request(cluster, shape) {
-        // The cards that a pod gets must be known, so it needs its node now, whatever `admitOn` says.
+    let on_quota = cluster.configuration().cardgate.admit_on == AdmitOn::Quota;
+    if let Some(request) = mgpu::request(cluster, shape).filter(|_| mgpu::pins(cluster) || !on_quota) {
+        // Where a pod is pinned to its cards, it needs its node now, whatever `admitOn` says.
         let placed = place_on_cards(cluster, shape, request, cards, earlier);
         return placed.map_err(|refused| refused.with_levels(cluster, shape.queue, levels));
     }
-    let on_quota = cluster.configuration().cardgate.admit_on == AdmitOn::Quota;
     let selectable = |cluster: &Cluster, card: Option<CardId>| {
         card.is_none_or(|card| narrow::labels_of(cluster, shape, card).is_some())
     };

@@ -20,6 +20,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use crate::decide::extender::Refusal;
+use crate::pod_ref::PodRef;
 pub use leader_label::{LEADER_LABEL, keep_leader_label};
 
 /// Longest body: five thousand nodes in full have about fifty million bytes.
@@ -33,18 +34,33 @@ pub const FILTER_PATH: &str = "/scheduler/filter";
 /// Where nodes are scored.
 pub const PRIORITIZE_PATH: &str = "/scheduler/prioritize";
 
-/// A question of a scheduler about one pod and these nodes.
+/// Where a pod is bound.
+pub const BIND_PATH: &str = "/scheduler/bind";
+
+/// What a scheduler asks, and where the answer goes.
 #[derive(Debug)]
-pub struct Question {
-    /// The pod.
-    pub pod: Box<Pod<Box<str>>>,
-    /// The nodes.
-    pub nodes: Vec<Box<str>>,
-    /// What is asked, and where the answer goes.
-    pub asked: Asked,
+pub enum Question {
+    /// About one pod and these nodes.
+    Nodes {
+        /// The pod.
+        pod: Box<Pod<Box<str>>>,
+        /// The nodes.
+        nodes: Vec<Box<str>>,
+        /// What is asked about them.
+        asked: Asked,
+    },
+    /// To bind a pod.
+    Bind {
+        /// The pod.
+        pod: PodRef,
+        /// The node.
+        node: Box<str>,
+        /// Whether it is bound, and why it is not.
+        answer: oneshot::Sender<Result<(), String>>,
+    },
 }
 
-/// What a scheduler asks.
+/// What a scheduler asks about nodes.
 #[derive(Debug)]
 pub enum Asked {
     /// Which nodes can't take the pod: their places, and why. From then on the pod counts on all others, until it is bound.
@@ -86,7 +102,8 @@ pub fn routes(questions: Questions) -> impl FnOnce(&mut ServiceConfig) {
             .app_data(Data::new(questions))
             .app_data(PayloadConfig::new(MAX_BODY))
             .route(FILTER_PATH, post().to(filter))
-            .route(PRIORITIZE_PATH, post().to(prioritize));
+            .route(PRIORITIZE_PATH, post().to(prioritize))
+            .route(BIND_PATH, post().to(bind));
     }
 }
 
@@ -94,7 +111,7 @@ pub fn routes(questions: Questions) -> impl FnOnce(&mut ServiceConfig) {
 #[derive(Debug, Error)]
 pub enum Failure {
     /// Not JSON, or JSON of another shape.
-    #[error("the body is no ExtenderArgs of extender API v1: {0}")]
+    #[error("the body is no ExtenderArgs or ExtenderBindingArgs of extender API v1: {0}")]
     Body(#[from] serde_json::Error),
     /// Nothing to look at.
     #[error("the body has neither NodeNames nor Nodes: one of them says which nodes to look at")]
@@ -123,7 +140,7 @@ impl Failure {
 async fn filter(questions: Data<Questions>, body: Bytes) -> HttpResponse {
     let answer = async {
         let args = wire::Args::read(&body)?;
-        let refused = ask(&questions, args.pod(), args.names()?, Asked::Filter).await?;
+        let refused = ask_about_nodes(&questions, args.pod(), args.names()?, Asked::Filter).await?;
         args.filtered(&refused)
     };
     respond(answer.await)
@@ -133,8 +150,17 @@ async fn prioritize(questions: Data<Questions>, body: Bytes) -> HttpResponse {
     let answer = async {
         let args = wire::Args::read(&body)?;
         let names = args.names()?;
-        let scores = ask(&questions, args.pod(), names.clone(), Asked::Prioritize).await?;
+        let scores = ask_about_nodes(&questions, args.pod(), names.clone(), Asked::Prioritize).await?;
         Ok(wire::prioritized(&names, &scores)?)
+    };
+    respond(answer.await)
+}
+
+async fn bind(questions: Data<Questions>, body: Bytes) -> HttpResponse {
+    let answer = async {
+        let (pod, node) = wire::BindingArgs::read(&body)?.into_pod_and_node();
+        let bound = ask(&questions, |answer| Question::Bind { pod, node, answer }).await?;
+        Ok(wire::bound(bound.err().as_deref().unwrap_or_default())?)
     };
     respond(answer.await)
 }
@@ -146,18 +172,24 @@ fn respond(answer: Result<Vec<u8>, Failure>) -> HttpResponse {
     }
 }
 
-async fn ask<T>(
+async fn ask_about_nodes<T>(
     questions: &Questions,
     pod: Pod<Box<str>>,
     nodes: Vec<Box<str>>,
     asked: impl FnOnce(oneshot::Sender<T>) -> Asked,
 ) -> Result<T, Failure> {
-    let (sender, answer) = oneshot::channel();
-    let question = Question {
-        pod: Box::new(pod),
+    let pod = Box::new(pod);
+    let question = |answer| Question::Nodes {
+        pod,
         nodes,
-        asked: asked(sender),
+        asked: asked(answer),
     };
+    ask(questions, question).await
+}
+
+async fn ask<T>(questions: &Questions, question: impl FnOnce(oneshot::Sender<T>) -> Question) -> Result<T, Failure> {
+    let (sender, answer) = oneshot::channel();
+    let question = question(sender);
     let answered = async {
         questions.send(question).await.map_err(|_| Failure::NotLeading)?;
         answer.await.map_err(|_| Failure::NotLeading)

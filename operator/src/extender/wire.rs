@@ -4,7 +4,6 @@
 //! nodes, and wants whole nodes back: those go back as they came.
 
 use std::borrow::Cow;
-use std::fmt;
 
 use crds::pod::Pod;
 use serde::ser::{SerializeMap as _, SerializeSeq as _};
@@ -12,6 +11,8 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::Failure;
+use crate::decide::extender::Refusal;
+use crate::pod_ref::PodRef;
 
 /// What a scheduler sends. Go writes the fields as they are named there; other clients begin them with a small letter.
 #[derive(Debug, Deserialize)]
@@ -69,9 +70,13 @@ impl<'a> Args<'a> {
     }
 
     /// `ExtenderFilterResult`: the nodes without those at these places, in the form in which they came.
-    pub fn filtered<R: fmt::Display>(&self, refused: &[(usize, R)]) -> Result<Vec<u8>, Failure> {
+    pub fn filtered(&self, refused: &[(usize, Refusal)]) -> Result<Vec<u8>, Failure> {
         let names = self.names()?;
-        let failed = Failed { names: &names, refused };
+        let failed = |is_final| Failed {
+            names: &names,
+            refused,
+            is_final,
+        };
         let items = self
             .nodes
             .as_ref()
@@ -83,7 +88,8 @@ impl<'a> Args<'a> {
             nodes: (!by_name).then_some(Items {
                 items: Kept { nodes: items, refused },
             }),
-            failed_nodes: failed,
+            failed_nodes: failed(false),
+            failed_and_unresolvable_nodes: failed(true),
             error: "",
         };
         Ok(serde_json::to_vec(&result)?)
@@ -91,29 +97,29 @@ impl<'a> Args<'a> {
 }
 
 #[derive(Serialize)]
-#[serde(rename_all = "PascalCase", bound(serialize = ""))]
-struct FilterResult<'a, R: fmt::Display> {
+#[serde(rename_all = "PascalCase")]
+struct FilterResult<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    node_names: Option<Kept<'a, Box<str>, R>>,
+    node_names: Option<Kept<'a, Box<str>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    nodes: Option<Items<'a, R>>,
-    failed_nodes: Failed<'a, R>,
+    nodes: Option<Items<'a>>,
+    failed_nodes: Failed<'a>,
+    failed_and_unresolvable_nodes: Failed<'a>,
     error: &'static str,
 }
 
 #[derive(Serialize)]
-#[serde(bound(serialize = ""))]
-struct Items<'a, R> {
-    items: Kept<'a, &'a RawValue, R>,
+struct Items<'a> {
+    items: Kept<'a, &'a RawValue>,
 }
 
 /// All nodes but those that are refused, whose places are in order.
-struct Kept<'a, T, R> {
+struct Kept<'a, T> {
     nodes: &'a [T],
-    refused: &'a [(usize, R)],
+    refused: &'a [(usize, Refusal)],
 }
 
-impl<T: Serialize, R> Serialize for Kept<'_, T, R> {
+impl<T: Serialize> Serialize for Kept<'_, T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut seq = serializer.serialize_seq(None)?;
         let mut refused = self.refused.iter().map(|(place, _)| *place).peekable();
@@ -126,17 +132,20 @@ impl<T: Serialize, R> Serialize for Kept<'_, T, R> {
     }
 }
 
-/// The nodes that are refused, and why.
-struct Failed<'a, R> {
+/// The nodes that are refused, and why: those where evictions might help, or the others.
+struct Failed<'a> {
     names: &'a [Box<str>],
-    refused: &'a [(usize, R)],
+    refused: &'a [(usize, Refusal)],
+    is_final: bool,
 }
 
-impl<R: fmt::Display> Serialize for Failed<'_, R> {
+impl Serialize for Failed<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.refused.len()))?;
+        let mut map = serializer.serialize_map(None)?;
         for (place, reason) in self.refused {
-            map.serialize_entry(&self.names[*place], &format_args!("{reason}"))?;
+            if reason.is_final() == self.is_final {
+                map.serialize_entry(&self.names[*place], &format_args!("{reason}"))?;
+            }
         }
         map.end()
     }
@@ -159,25 +168,74 @@ pub fn prioritized(names: &[Box<str>], scores: &[i64]) -> Result<Vec<u8>, serde_
     serde_json::to_vec(&list)
 }
 
+/// `ExtenderBindingArgs`.
+#[derive(Debug, Deserialize)]
+pub struct BindingArgs {
+    #[serde(rename = "PodName", alias = "podName")]
+    name: Box<str>,
+    #[serde(rename = "PodNamespace", alias = "podNamespace")]
+    namespace: Box<str>,
+    #[serde(rename = "PodUID", alias = "podUID")]
+    uid: Box<str>,
+    #[serde(rename = "Node", alias = "node")]
+    node: Box<str>,
+}
+
+impl BindingArgs {
+    /// Reads a request's body.
+    pub fn read(body: &[u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(body)
+    }
+
+    /// The pod, and the node that it is to be bound to.
+    pub fn into_pod_and_node(self) -> (PodRef, Box<str>) {
+        let pod = PodRef {
+            namespace: self.namespace.into(),
+            name: self.name.into(),
+            uid: self.uid.into(),
+        };
+        (pod, self.node)
+    }
+}
+
+/// `ExtenderBindingResult`: why the pod is not bound; empty where it is.
+pub fn bound(error: &str) -> Result<Vec<u8>, serde_json::Error> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "PascalCase")]
+    struct BindingResult<'a> {
+        error: &'a str,
+    }
+    serde_json::to_vec(&BindingResult { error })
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::decide::extender::CardsRefusal;
 
-    fn filtered(args: &Value, refused: &[(usize, String)]) -> Value {
+    fn filtered(args: &Value, refused: &[(usize, Refusal)]) -> Value {
         let body = serde_json::to_vec(args).unwrap();
         let args = Args::read(&body).unwrap();
         serde_json::from_slice(&args.filtered(refused).unwrap()).unwrap()
     }
 
+    const FULL: Refusal = Refusal::Cards(CardsRefusal::CardsInUse);
+    const TOO_FEW: Refusal = Refusal::Cards(CardsRefusal::TooFewCards { asked: 3, cards: 2 });
+
     #[test]
     fn names_come_back_as_names() {
         for key in ["NodeNames", "nodenames", "nodeNames"] {
-            let args = json!({"Pod": {"metadata": {"name": "p"}}, "Nodes": null, key: ["a", "b\u{e9}", "c"]});
+            let args = json!({"Pod": {"metadata": {"name": "p"}}, "Nodes": null, key: ["a", "b\u{e9}", "c", "d"]});
             assert_eq!(
-                filtered(&args, &[(1, "cpu quota exceeded".to_owned())]),
-                json!({"NodeNames": ["a", "c"], "FailedNodes": {"b\u{e9}": "cpu quota exceeded"}, "Error": ""})
+                filtered(&args, &[(1, FULL), (3, TOO_FEW)]),
+                json!({
+                    "NodeNames": ["a", "c"],
+                    "FailedNodes": {"b\u{e9}": FULL.to_string()},
+                    "FailedAndUnresolvableNodes": {"d": TOO_FEW.to_string()},
+                    "Error": "",
+                })
             );
         }
     }
@@ -187,9 +245,26 @@ mod tests {
         let node = |name: &str| json!({"metadata": {"name": name}, "status": {"images": [{"names": ["x"]}]}});
         let args = json!({"Pod": {}, "Nodes": {"metadata": {}, "items": [node("a"), node("b")]}, "NodeNames": null});
         assert_eq!(
-            filtered(&args, &[(0, "full".to_owned())]),
-            json!({"Nodes": {"items": [node("b")]}, "FailedNodes": {"a": "full"}, "Error": ""})
+            filtered(&args, &[(0, FULL)]),
+            json!({
+                "Nodes": {"items": [node("b")]},
+                "FailedNodes": {"a": FULL.to_string()},
+                "FailedAndUnresolvableNodes": {},
+                "Error": "",
+            })
         );
+    }
+
+    #[test]
+    fn a_binding_names_pod_and_node() {
+        let body = r#"{"PodName":"p","PodNamespace":"team","PodUID":"u1","Node":"g1"}"#;
+        let (pod, node) = BindingArgs::read(body.as_bytes()).unwrap().into_pod_and_node();
+        assert_eq!(
+            (&*pod.namespace, &*pod.name, &*pod.uid, &*node),
+            ("team", "p", "u1", "g1")
+        );
+        let result: Value = serde_json::from_slice(&bound("no room").unwrap()).unwrap();
+        assert_eq!(result, json!({"Error": "no room"}));
     }
 
     #[test]

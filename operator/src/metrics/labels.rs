@@ -95,6 +95,8 @@ words! {
         Admission = "admission",
         /// An eviction.
         Eviction = "eviction",
+        /// Of a pod, with its cards.
+        Binding = "binding",
         /// Of a Job, to be resumed.
         Resumption = "resumption",
         /// The label of a GPU node.
@@ -121,8 +123,9 @@ words! {
 }
 
 impl Write {
-    pub(super) const ALL: [Self; 13] = [
+    pub(super) const ALL: [Self; 14] = [
         Self::Admission,
+        Self::Binding,
         Self::Eviction,
         Self::Resumption,
         Self::NodeLabel,

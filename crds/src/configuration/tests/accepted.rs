@@ -181,7 +181,8 @@ fn arguments_stand_under_arguments_or_beside_it_quoted_or_bare() {
 fn every_setting_of_cardgate_yaml() {
     let read = settings(
         "defaultQueue: research\nadmitOn: quota\nreservationTimeout: 1h30m\nterminatingTimeout: 90s\n\
-         requireCardName: true\nenqueue: false\ncardResources: [amd.com/gpu, example.com/*, nvidia.com/gpu]\nstrictHierarchy: true\n",
+         requireCardName: true\nenqueue: false\ncardResources: [amd.com/gpu, example.com/*, nvidia.com/gpu]\nstrictHierarchy: true\n\
+         enforceMGPU: extender\n",
     );
     assert_eq!(
         read,
@@ -202,6 +203,7 @@ fn every_setting_of_cardgate_yaml() {
             .map(str::to_owned)
             .to_vec(),
             enforce_cross_quota: Enforcement::Gating,
+            enforce_mgpu: Enforcement::Extender,
             strict_hierarchy: true,
         }
     );

@@ -284,23 +284,29 @@ fn what_has_no_effect_is_named() {
     }
 }
 
+/// The configuration chooses for each feature by itself.
 #[test]
-fn how_cross_quota_is_enforced() {
-    let enforced = |text: &str| Configuration::parse(None, Some(text)).map(|parsed| parsed.configuration.cardgate);
-    assert_eq!(enforced("").unwrap().enforce_cross_quota, Enforcement::Gating);
+fn how_cross_quota_and_mgpu_are_enforced() {
+    use Enforcement::{Extender, Gating};
+    let enforced = |text: &str| {
+        let settings = Configuration::parse(None, Some(text)).unwrap().configuration.cardgate;
+        (settings.enforce_cross_quota, settings.enforce_mgpu)
+    };
+    assert_eq!(enforced(""), (Gating, Gating));
     assert_eq!(
-        enforced("enforceCrossQuota: gating").unwrap().enforce_cross_quota,
-        Enforcement::Gating
+        enforced("enforceCrossQuota: gating\nenforceMGPU: gating"),
+        (Gating, Gating)
     );
-    assert_eq!(
-        enforced("enforceCrossQuota: extender").unwrap().enforce_cross_quota,
-        Enforcement::Extender
-    );
-    let message = enforced("enforceCrossQuota: both").unwrap_err().to_string();
-    assert!(
-        message.contains("enforceCrossQuota is \"both\": write gating or extender"),
-        "{message}"
-    );
+    assert_eq!(enforced("enforceCrossQuota: extender"), (Extender, Gating));
+    assert_eq!(enforced("enforceMGPU: extender"), (Gating, Extender));
+    for key in ["enforceCrossQuota", "enforceMGPU"] {
+        let error = Configuration::parse(None, Some(&format!("{key}: both"))).unwrap_err();
+        let message = error.to_string();
+        assert!(
+            message.contains(&format!("{key} is \"both\": write gating or extender")),
+            "{message}"
+        );
+    }
 }
 
 proptest::proptest! {

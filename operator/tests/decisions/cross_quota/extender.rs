@@ -42,7 +42,7 @@ fn predicate_function_example_as_a_refusal_per_node() {
         world.pod(&held.on(name));
     }
     world.node(&node("cpu-1"));
-    let nodes: [Box<str>; 4] = ["cpu-1".into(), "gpu-2".into(), "gpu-1".into(), "unknown".into()];
+    let nodes: [Box<str>; 3] = ["cpu-1".into(), "gpu-2".into(), "gpu-1".into()];
     let pod = bare_pod("p").requests("cpu", "6").requests("memory", "10Gi");
     let filtered = ask(&mut world, &pod, &nodes);
     assert_eq!(
@@ -54,6 +54,21 @@ fn predicate_function_example_as_a_refusal_per_node() {
     let filtered = ask(&mut world, &memory, &nodes);
     let expected = "memory quota exceeded: asked 15Gi, used 50Gi, quota 64Gi";
     assert_eq!(refused(&filtered)[1], (2, expected.to_owned()));
+}
+
+/// A GPU node may have joined this moment, and its quota is not known.
+#[test]
+fn a_node_that_has_not_been_seen_takes_nobody_whom_quotas_concern() {
+    let mut world = extended("quota.cpu: 4");
+    let nodes: [Box<str>; 1] = ["gpu-1".into()];
+    let pod = bare_pod("p").requests("cpu", "6");
+    let filtered = ask(&mut world, &pod, &nodes);
+    assert_eq!(
+        refused(&filtered),
+        [(0, "Cardgate has not seen the node yet".to_owned())]
+    );
+    assert!(filtered.unsettled, "worth waiting for");
+    assert_eq!(refused(&ask(&mut world, &pod.requests(GPU, "1"), &nodes)), []);
 }
 
 #[test]

@@ -1,17 +1,22 @@
-//! What the policies say about nodes to a scheduler that asks: `CrossQuota`'s predicate and score, and the node order of
-//! the Capacity Card document, for pods that are not pinned when they are let in.
+//! What the policies say about nodes to a scheduler that asks: `CrossQuota`'s predicate and score, mGPU's filter and score,
+//! and the node order of the Capacity Card document, for pods that are not pinned when they are let in.
 //!
-//! A scheduler does not say which of the nodes it takes, until it has bound the pod. So from the answer until then the pod
-//! counts on every node that it may go to: too much for a moment, and never too little. Another operator that comes to lead
-//! knows of no such pods; it lists all pods before it answers, and a handover takes longer than a binding.
+//! A scheduler does not say which of the nodes it takes, until it binds the pod. With quotas for pods without GPU, it binds by
+//! itself: so from the answer until then the pod counts on every node that it may go to: too much for a moment, and never too
+//! little. Another operator that comes to lead knows of no such pods; it lists all pods before it answers, and a handover
+//! takes longer than a binding. mGPU pods it has the operator bind, which takes their cards at that moment: an earlier answer
+//! promises nothing.
+
+mod binding;
+mod cards;
 
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use crds::configuration::Enforcement;
-use crds::keys::SCORING_STRATEGY;
-use crds::managed::is_reachable;
+use crds::keys::{MGPU_CORE, MGPU_MEMORY, SCORING_STRATEGY};
+use crds::managed::{is_reachable, requests_any};
 use crds::scoring_strategy::ScoringStrategy;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
@@ -22,6 +27,9 @@ use crate::cluster::waiting::Task;
 use crate::policies::card_quota::node_order_score;
 use crate::policies::cross_quota::{Line, Scoring, exceeded};
 use crate::quantities::format_amount;
+pub use binding::{Binding, Wish, bind};
+pub use cards::CardsRefusal;
+use cards::{CardQuery, Shares};
 
 /// How long a scheduler may take to bind a pod after it has asked, before the pod no longer counts where it might have gone.
 const BINDING_LIMIT: SignedDuration = SignedDuration::from_secs(60);
@@ -33,17 +41,51 @@ pub struct Candidate {
     task: Task,
     /// How it orders GPU nodes, where their quotas concern it.
     strategy: Option<ScoringStrategy>,
+    /// What it asks for of shared cards, where these concern it.
+    shares: Option<Shares>,
 }
 
-/// Why a GPU node can't take a pod, in the document's words and with the numbers.
+/// Why a node can't take a pod, in the documents' words and with the numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub enum Refusal {
+    /// A quota for pods without GPU.
+    OverQuota(OverQuota),
+    /// The node's mGPU cards.
+    Cards(CardsRefusal),
+    /// The scheduler knows a node that has not been seen here.
+    UnknownNode,
+}
+
+impl Refusal {
+    /// Whether nothing that leaves the node would help, so that nobody is to be evicted for the pod.
+    pub fn is_final(&self) -> bool {
+        match self {
+            Self::OverQuota(over) => over.asked > over.line.quota,
+            Self::Cards(refusal) => *refusal != CardsRefusal::CardsInUse,
+            Self::UnknownNode => false,
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OverQuota(over) => over.fmt(f),
+            Self::Cards(refusal) => refusal.fmt(f),
+            Self::UnknownNode => f.write_str("Cardgate has not seen the node yet"),
+        }
+    }
+}
+
+/// A quota for pods without GPU that a pod would exceed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OverQuota {
     resource: Arc<str>,
     asked: i64,
     line: Line,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for OverQuota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let amount = |amount| format_amount(&self.resource, amount);
         let Line { quota, used, assumed } = self.line;
@@ -73,6 +115,7 @@ pub fn read(cluster: &mut Cluster, pod: crds::pod::Pod<Box<str>>) -> Candidate {
     let strategy: ScoringStrategy = annotation.and_then(|text| text.parse().ok()).unwrap_or_default();
     let namespace: Box<str> = pod.metadata.namespace.clone().unwrap_or_default();
     let everywhere = !is_reachable(&pod, &namespace) || crds::managed::is_of_daemon_set(&pod);
+    let shares_cards = requests_any(&pod, |resource| matches!(resource, MGPU_CORE | MGPU_MEMORY));
     let labels = pod.metadata.labels.clone();
     let uid: Arc<str> = pod.metadata.uid.clone().unwrap_or_default().into();
     let task = cluster.read_task(pod, &namespace);
@@ -86,40 +129,70 @@ pub fn read(cluster: &mut Cluster, pod: crds::pod::Pod<Box<str>>) -> Candidate {
             .is_some_and(|arguments| arguments.selector.selects(|key| labels.get(key)));
     Candidate {
         uid,
+        shares: Shares::read(cluster, shares_cards, &task),
         task,
         strategy: concerned.then_some(strategy),
     }
 }
 
-/// **Predicate Function**: which of these nodes can't take the pod.
+/// Which of these nodes can't take the pod, and why.
 pub fn filter(cluster: &mut Cluster, pod: &Candidate, nodes: &[Box<str>]) -> Filtered {
     // Asked again, it is being placed again.
     cluster.end_assumption(&pod.uid);
     let mut filtered = Filtered::default();
-    if pod.strategy.is_none() {
+    if pod.strategy.is_none() && pod.shares.is_none() {
         return filtered;
     }
-    let table = cluster.gpu_nodes();
-    let request = table.request(&pod.task.request);
+    let cluster = &*cluster;
+    let known = cluster.pod_with_uid(&pod.uid);
+    let mut cards = match &pod.shares {
+        Some(Shares::Of(request)) => Some(CardQuery::new(cluster, known, request)),
+        _ => None,
+    };
+    let request = cluster.gpu_nodes().request(&pod.task.request);
     for (place, name) in nodes.iter().enumerate() {
-        let Some(node) = cluster.node_named(name) else { continue };
-        let Some(lines) = lines_without(cluster, pod, &request, node) else {
+        let Some(node) = cluster.node_named(name) else {
+            filtered.unsettled = true;
+            filtered.refused.push((place, Refusal::UnknownNode));
             continue;
         };
-        let Some(resource) = exceeded(&lines, &request) else {
-            filtered.within.push(node);
-            continue;
+        let refusal = match (&pod.shares, &mut cards) {
+            (_, Some(query)) => query.refusal(node),
+            (Some(Shares::Unreadable(reason)), None) => Some(CardsRefusal::Unreadable(reason.clone())),
+            _ => None,
         };
-        let settled: Vec<_> = lines.iter().map(|line| Line { assumed: 0, ..*line }).collect();
-        filtered.unsettled |= exceeded(&settled, &request).is_none();
-        let refusal = Refusal {
-            resource: cluster.names.resource_text(table.resources()[resource]),
-            asked: request[resource],
-            line: lines[resource],
-        };
-        filtered.refused.push((place, refusal));
+        if let Some(refusal) = refusal {
+            filtered.refused.push((place, Refusal::Cards(refusal)));
+        } else if pod.strategy.is_some() {
+            predicate(cluster, pod, &request, (place, node), &mut filtered);
+        }
     }
     filtered
+}
+
+/// **Predicate Function**: whether a quota of this node stands against the pod.
+fn predicate(
+    cluster: &Cluster,
+    pod: &Candidate,
+    request: &[i64],
+    (place, node): (usize, NodeId),
+    filtered: &mut Filtered,
+) {
+    let Some(lines) = lines_without(cluster, pod, request, node) else {
+        return;
+    };
+    let Some(resource) = exceeded(&lines, request) else {
+        filtered.within.push(node);
+        return;
+    };
+    let settled: Vec<_> = lines.iter().map(|line| Line { assumed: 0, ..*line }).collect();
+    filtered.unsettled |= exceeded(&settled, request).is_none();
+    let over = OverQuota {
+        resource: cluster.names.resource_text(cluster.gpu_nodes().resources()[resource]),
+        asked: request[resource],
+        line: lines[resource],
+    };
+    filtered.refused.push((place, Refusal::OverQuota(over)));
 }
 
 /// The answer has been given: until the pod is bound it counts on every node that it may go to.
@@ -152,11 +225,17 @@ pub fn prioritize(cluster: &Cluster, pod: &Candidate, nodes: &[Box<str>]) -> Vec
         let lines = lines_without(cluster, pod, &request, node)?;
         Some(scoring.rounded(&scoring.candidate(&lines), plugin_weight, 1))
     };
-    let score = |name: &str| {
+    let mut cards = match &pod.shares {
+        Some(Shares::Of(request)) => Some(CardQuery::new(cluster, cluster.pod_with_uid(&pod.uid), request)),
+        _ => None,
+    };
+    let mut score = |name: &str| {
         let node = cluster.node_named(name)?;
         let has = |card| cluster.node(node).card(card).is_some();
         let order = node_order_score(&configuration.capacity_card, &pod.task.cards, has);
-        Some(cross_quota(node).unwrap_or_default().saturating_add(whole(order)))
+        let shares = cards.as_mut().and_then(|query| query.score(node));
+        let policies = [cross_quota(node), shares, Some(whole(order))];
+        Some(policies.into_iter().flatten().fold(0, i64::saturating_add))
     };
     nodes.iter().map(|name| score(name).unwrap_or_default()).collect()
 }

@@ -1,0 +1,87 @@
+//! Questions of schedulers: what is answered at once, and what is worth waiting for.
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use tokio::sync::oneshot;
+
+use super::Mind;
+use crate::decide::extender::{self, Candidate, Wish};
+use crate::extender::{Asked, Question};
+use crate::pod_ref::PodRef;
+
+/// How long a question of a scheduler may wait for pods that are being placed, before it is answered as if they went
+/// everywhere they may: they are bound within milliseconds. And so long it may wait for what the scheduler has seen and the
+/// operator has not.
+const SETTLING: SignedDuration = SignedDuration::from_millis(800);
+
+/// A question that waits for an answer.
+pub(super) struct Pending {
+    what: What,
+    /// Until when a better answer is waited for.
+    until: Timestamp,
+}
+
+enum What {
+    Nodes(Candidate, Vec<Box<str>>, Asked),
+    Bind(PodRef, Box<str>, oneshot::Sender<Result<(), String>>),
+}
+
+impl Mind {
+    /// Takes a scheduler's question; without an answer it ends where the cluster is not known.
+    pub(super) fn hear_question(&mut self, question: Question) {
+        if !self.unlisted.is_empty() {
+            return;
+        }
+        let what = match question {
+            Question::Nodes { pod, nodes, asked } => What::Nodes(extender::read(&mut self.cluster, *pod), nodes, asked),
+            Question::Bind { pod, node, answer } => What::Bind(pod, node, answer),
+        };
+        let until = Timestamp::now().checked_add(SETTLING).unwrap_or(Timestamp::MAX);
+        self.questions.push(Pending { what, until });
+    }
+
+    /// Answers the questions that can be answered now.
+    pub(super) fn answer_questions(&mut self, now: Timestamp) {
+        self.cluster.expire_assumed(now);
+        for Pending { what, until } in std::mem::take(&mut self.questions) {
+            let left = self.answer(what, now < until, now);
+            self.questions.extend(left.map(|what| Pending { what, until }));
+        }
+    }
+
+    /// Answers a question, or keeps it where it `may_wait` for a better answer. Whoever asked may have gone; nothing has
+    /// changed by their question then.
+    fn answer(&mut self, what: What, may_wait: bool, now: Timestamp) -> Option<What> {
+        let cluster = &mut self.cluster;
+        match what {
+            What::Nodes(pod, nodes, Asked::Prioritize(answer)) => {
+                let _ = answer.send(extender::prioritize(cluster, &pod, &nodes));
+            }
+            What::Nodes(_, _, Asked::Filter(answer)) if answer.is_closed() => {}
+            What::Nodes(pod, nodes, Asked::Filter(answer)) => {
+                let mut filtered = extender::filter(cluster, &pod, &nodes);
+                if filtered.unsettled && may_wait {
+                    return Some(What::Nodes(pod, nodes, Asked::Filter(answer)));
+                }
+                if answer.send(std::mem::take(&mut filtered.refused)).is_ok() {
+                    extender::assume(cluster, &pod, filtered, now);
+                }
+            }
+            What::Bind(_, _, answer) if answer.is_closed() => {}
+            What::Bind(pod, node, answer) => match extender::bind(cluster, &pod, &node) {
+                Wish::Granted(binding) => {
+                    self.under_way += 1;
+                    self.actor.bind(binding, answer);
+                }
+                Wish::NotYet(_) if may_wait => return Some(What::Bind(pod, node, answer)),
+                Wish::Done => {
+                    let _ = answer.send(Ok(()));
+                }
+                Wish::NotYet(reason) | Wish::Refused(reason) => {
+                    tracing::info!(pod = %pod, node, reason, "not bound");
+                    let _ = answer.send(Err(reason));
+                }
+            },
+        }
+        None
+    }
+}
