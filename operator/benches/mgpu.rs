@@ -13,7 +13,7 @@ mod world;
 use std::hint::black_box;
 
 use crds::configuration::Mgpu;
-use crds::mgpu::{ContainerRequest, Share};
+use crds::mgpu::ContainerRequest as Request;
 use divan::Bencher;
 use operator::decide::decide;
 use operator::policies::mgpu::{CardUse, Cards, allocate};
@@ -25,16 +25,6 @@ fn main() {
 
 /// Memory of a card, in MiB.
 const MEMORY: i64 = 81_559;
-
-fn part(cards: u32, core: i64, memory: i64) -> ContainerRequest {
-    let share = Share::Part { core, memory };
-    ContainerRequest { cards, share }
-}
-
-fn full(cards: u32) -> ContainerRequest {
-    let share = Share::Full;
-    ContainerRequest { cards, share }
-}
 
 /// Cards that are all in use differently, the last one idle.
 fn partly_used(count: usize) -> Vec<CardUse> {
@@ -48,7 +38,7 @@ fn partly_used(count: usize) -> Vec<CardUse> {
     cards
 }
 
-fn measure(bencher: Bencher<'_, '_>, containers: &[ContainerRequest], used: &[CardUse], fits: bool) {
+fn measure(bencher: Bencher<'_, '_>, containers: &[Request], used: &[CardUse], fits: bool) {
     let cards = Cards { used, memory: MEMORY };
     assert_eq!(allocate(containers, cards, Mgpu::default()).is_some(), fits);
     bencher.bench_local(|| allocate(black_box(containers), black_box(cards), Mgpu::default()));
@@ -58,15 +48,21 @@ fn measure(bencher: Bencher<'_, '_>, containers: &[ContainerRequest], used: &[Ca
 #[divan::bench(args = ["2,1,3", "2,1,2"])]
 fn one_node(bencher: Bencher<'_, '_>, list: &str) {
     let containers = match list {
-        "2,1,3" => [part(2, 50, 3000), full(1), part(3, 33, 2000)],
-        _ => [part(2, 30, 3000), part(1, 40, 2500), part(2, 20, 2000)],
+        "2,1,3" => [Request::part(2, 50, 3000), Request::full(1), Request::part(3, 33, 2000)],
+        _ => [
+            Request::part(2, 30, 3000),
+            Request::part(1, 40, 2500),
+            Request::part(2, 20, 2000),
+        ],
     };
     measure(bencher, &containers, &partly_used(8), true);
 }
 
 /// Eight containers of which each needs a card of its own.
-fn eight() -> Vec<ContainerRequest> {
-    (0..8).map(|index| part(1, 55 + index, 9000 + 100 * index)).collect()
+fn eight() -> Vec<Request> {
+    (0..8)
+        .map(|index| Request::part(1, 55 + index, 9000 + 100 * index))
+        .collect()
 }
 
 #[divan::bench]
@@ -77,7 +73,7 @@ fn eight_containers_on_eight_cards(bencher: Bencher<'_, '_>) {
 /// One more, which would fit on any of the cards, were it alone.
 #[divan::bench]
 fn the_last_container_fits_nowhere(bencher: Bencher<'_, '_>) {
-    let containers = [eight(), vec![part(1, 55, 9000)]].concat();
+    let containers = [eight(), vec![Request::part(1, 55, 9000)]].concat();
     measure(bencher, &containers, &partly_used(8), false);
 }
 
@@ -90,7 +86,9 @@ fn sixteen_containers_on_sixteen_cards(bencher: Bencher<'_, '_>) {
             containers: 1,
         })
         .collect();
-    let containers: Vec<_> = (0..16).map(|index| part(1, 51 + index, 9000 + 100 * index)).collect();
+    let containers: Vec<_> = (0..16)
+        .map(|index| Request::part(1, 51 + index, 9000 + 100 * index))
+        .collect();
     measure(bencher, &containers, &cards, true);
 }
 

@@ -149,30 +149,19 @@ fn what_a_watch_has_not_delivered_yet_is_asked_of_the_api_server() {
 fn nobody_is_refused_for_what_was_just_mended() {
     // The watches still show what the API server no longer has.
     let world = World::new();
-    world
-        .api
-        .namespaces
-        .lock()
-        .unwrap()
-        .insert(NAMESPACE.to_owned(), namespace(&[("team", "b")], None));
+    let namespaces = &world.api.namespaces;
+    let of_team_b = namespace(&[("team", "b")], None);
+    namespaces.lock().unwrap().insert(NAMESPACE.to_owned(), of_team_b);
     world.create_pod(&in_queue("team-b")).allowed();
 
     let world = World::new();
-    world
-        .api
-        .queues
-        .lock()
-        .unwrap()
-        .insert("team-b".to_owned(), queue(None));
+    let queues = &world.api.queues;
+    queues.lock().unwrap().insert("team-b".to_owned(), queue(None));
     world.create_pod(&in_queue("team-b")).allowed();
 
     let world = World::new();
-    world
-        .api
-        .queues
-        .lock()
-        .unwrap()
-        .insert("broken".to_owned(), queue(None));
+    let queues = &world.api.queues;
+    queues.lock().unwrap().insert("broken".to_owned(), queue(None));
     world.create_pod(&in_queue("broken")).allowed();
 
     let world = World::new();

@@ -40,6 +40,20 @@ pub struct ContainerRequest {
     pub share: Share,
 }
 
+impl ContainerRequest {
+    /// Asks for so much of each of so many cards; memory in MiB.
+    pub const fn part(cards: u32, core: i64, memory: i64) -> Self {
+        let share = Share::Part { core, memory };
+        Self { cards, share }
+    }
+
+    /// Asks for so many cards, whole.
+    pub const fn full(cards: u32) -> Self {
+        let share = Share::Full;
+        Self { cards, share }
+    }
+}
+
 /// What a pod asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct MgpuRequest {
@@ -194,11 +208,8 @@ impl<'a> Asked<'a> {
         }
         let full_cards = self.core / CARD_CORE;
         self.no_memory(full_cards)?;
-        Ok(ContainerRequest {
-            // More than a 32-bit number of cards is more than any node has, as is the largest such number.
-            cards: u32::try_from(full_cards).unwrap_or(u32::MAX),
-            share: Share::Full,
-        })
+        // More than a 32-bit number of cards is more than any node has, as is the largest such number.
+        Ok(ContainerRequest::full(u32::try_from(full_cards).unwrap_or(u32::MAX)))
     }
 
     /// **Multiple MGPU Pod**: the same part of several cards.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::*;
+use super::{ContainerRequest as Request, *};
 
 const CORE: &str = MGPU_CORE;
 const MEMORY: &str = MGPU_MEMORY;
@@ -28,18 +28,8 @@ fn read_pod(pod: &Value) -> Result<Option<MgpuRequest>, MgpuError> {
 }
 
 /// What a pod with one container asks for.
-fn one(list: Option<&str>, requests: &[(&str, &str)]) -> Result<ContainerRequest, MgpuError> {
+fn one(list: Option<&str>, requests: &[(&str, &str)]) -> Result<Request, MgpuError> {
     read(list, &[container("main", requests)]).map(|request| request.unwrap().containers[0].1)
-}
-
-fn part(cards: u32, core: i64, memory: i64) -> ContainerRequest {
-    let share = Share::Part { core, memory };
-    ContainerRequest { cards, share }
-}
-
-fn full(cards: u32) -> ContainerRequest {
-    let share = Share::Full;
-    ContainerRequest { cards, share }
 }
 
 /// The message names the container and all of `parts`.
@@ -70,8 +60,11 @@ fn normal_mgpu_pod_1_requested_core_or_memory_not_positive() {
         &["\"main\"", "0 of", MEMORY],
     );
     // Neighbours.
-    assert_eq!(one(None, &[(CORE, "1"), (MEMORY, "6k")]), Ok(part(1, 1, 6000)));
-    assert_eq!(one(None, &[(CORE, "20"), (MEMORY, "6k")]), Ok(part(1, 20, 6000)));
+    assert_eq!(one(None, &[(CORE, "1"), (MEMORY, "6k")]), Ok(Request::part(1, 1, 6000)));
+    assert_eq!(
+        one(None, &[(CORE, "20"), (MEMORY, "6k")]),
+        Ok(Request::part(1, 20, 6000))
+    );
 }
 
 #[test]
@@ -83,8 +76,11 @@ fn normal_mgpu_pod_2_too_little_memory_for_a_part_of_a_card() {
         );
     }
     refused(one(None, &[(CORE, "50")]), &["\"main\"", "0 of", MEMORY, "256 MiB"]);
-    assert_eq!(one(None, &[(CORE, "99"), (MEMORY, "256")]), Ok(part(1, 99, 256)));
-    assert_eq!(one(None, &[(CORE, "1"), (MEMORY, "257")]), Ok(part(1, 1, 257)));
+    assert_eq!(
+        one(None, &[(CORE, "99"), (MEMORY, "256")]),
+        Ok(Request::part(1, 99, 256))
+    );
+    assert_eq!(one(None, &[(CORE, "1"), (MEMORY, "257")]), Ok(Request::part(1, 1, 257)));
 }
 
 #[test]
@@ -97,9 +93,9 @@ fn normal_mgpu_pod_3_more_than_a_card_and_not_full_cards() {
         one(None, &[(CORE, "120"), (MEMORY, "128")]),
         &["\"main\"", "120", "multiple of 100"],
     );
-    assert_eq!(one(None, &[(CORE, "100")]), Ok(full(1)));
-    assert_eq!(one(None, &[(CORE, "200")]), Ok(full(2)));
-    assert_eq!(one(None, &[(CORE, "1600")]), Ok(full(16)));
+    assert_eq!(one(None, &[(CORE, "100")]), Ok(Request::full(1)));
+    assert_eq!(one(None, &[(CORE, "200")]), Ok(Request::full(2)));
+    assert_eq!(one(None, &[(CORE, "1600")]), Ok(Request::full(16)));
 }
 
 #[test]
@@ -112,7 +108,7 @@ fn normal_mgpu_pod_4_full_cards_with_redundant_memory() {
         one(None, &[(CORE, "100"), (MEMORY, "256")]),
         &["\"main\"", "256", "100 of", "1 full card come"],
     );
-    assert_eq!(one(None, &[(CORE, "200")]), Ok(full(2)));
+    assert_eq!(one(None, &[(CORE, "200")]), Ok(Request::full(2)));
 }
 
 #[test]
@@ -129,7 +125,11 @@ fn multiple_mgpu_pod_1_number_of_gpus_and_containers_not_equal() {
     assert_eq!(
         read(Some("4,5"), &[container("a"), container("b")]).unwrap().unwrap(),
         MgpuRequest {
-            containers: [("a".into(), part(4, 50, 1500)), ("b".into(), part(5, 40, 1200))].into(),
+            containers: [
+                ("a".into(), Request::part(4, 50, 1500)),
+                ("b".into(), Request::part(5, 40, 1200))
+            ]
+            .into(),
             multiple: true,
             policy: None,
         }
@@ -167,7 +167,7 @@ fn multiple_mgpu_pod_2_number_of_cards_invalid() {
     let mixed = [both[0].clone(), container("sidecar", &[("cpu", "1")])];
     refused(read(Some("1,1"), &mixed), &["\"1,1\"", "\"sidecar\"", "write 0"]);
     let request = read(Some("1,0"), &mixed).unwrap().unwrap();
-    assert_eq!(&*request.containers, [("a".into(), part(1, 50, 512))]);
+    assert_eq!(&*request.containers, [("a".into(), Request::part(1, 50, 512))]);
 }
 
 #[test]
@@ -176,8 +176,8 @@ fn multiple_mgpu_pod_3_full_cards_with_redundant_memory() {
         one(Some("2"), &[(CORE, "200"), (MEMORY, "6k")]),
         &["\"main\"", "6000", "200 of", "2 full cards"],
     );
-    assert_eq!(one(Some("2"), &[(CORE, "200")]), Ok(full(2)));
-    assert_eq!(one(Some("1"), &[(CORE, "100")]), Ok(full(1)));
+    assert_eq!(one(Some("2"), &[(CORE, "200")]), Ok(Request::full(2)));
+    assert_eq!(one(Some("1"), &[(CORE, "100")]), Ok(Request::full(1)));
 }
 
 #[test]
@@ -187,7 +187,10 @@ fn multiple_mgpu_pod_4_1_too_little_memory_on_every_card() {
         &["\"main\"", "510", "2 cards", "256 MiB"],
     );
     refused(one(Some("2"), &[(CORE, "100")]), &["\"main\"", "0 of", "256 MiB"]);
-    assert_eq!(one(Some("2"), &[(CORE, "100"), (MEMORY, "512")]), Ok(part(2, 50, 256)));
+    assert_eq!(
+        one(Some("2"), &[(CORE, "100"), (MEMORY, "512")]),
+        Ok(Request::part(2, 50, 256))
+    );
 }
 
 #[test]
@@ -202,8 +205,14 @@ fn multiple_mgpu_pod_4_2_core_and_memory_not_divisible() {
         &["100 of", "divided by 3"],
     );
     refused(one(Some("3"), &[(CORE, "99"), (MEMORY, "1000")]), &["1000 of", MEMORY]);
-    assert_eq!(one(Some("3"), &[(CORE, "99"), (MEMORY, "6k")]), Ok(part(3, 33, 2000)));
-    assert_eq!(one(Some("3"), &[(CORE, "132"), (MEMORY, "6k")]), Ok(part(3, 44, 2000)));
+    assert_eq!(
+        one(Some("3"), &[(CORE, "99"), (MEMORY, "6k")]),
+        Ok(Request::part(3, 33, 2000))
+    );
+    assert_eq!(
+        one(Some("3"), &[(CORE, "132"), (MEMORY, "6k")]),
+        Ok(Request::part(3, 44, 2000))
+    );
 }
 
 #[test]
@@ -221,8 +230,14 @@ fn multiple_mgpu_pod_4_3_more_than_a_card_on_every_card() {
             );
         }
     }
-    assert_eq!(one(Some("2"), &[(CORE, "198"), (MEMORY, "6k")]), Ok(part(2, 99, 3000)));
-    assert_eq!(one(Some("1"), &[(CORE, "99"), (MEMORY, "256")]), Ok(part(1, 99, 256)));
+    assert_eq!(
+        one(Some("2"), &[(CORE, "198"), (MEMORY, "6k")]),
+        Ok(Request::part(2, 99, 3000))
+    );
+    assert_eq!(
+        one(Some("1"), &[(CORE, "99"), (MEMORY, "256")]),
+        Ok(Request::part(1, 99, 256))
+    );
 }
 
 #[test]
@@ -236,9 +251,9 @@ fn a_container_shares_multiple_gpu_cards_as_in_the_document() {
         ],
     );
     let expected = [
-        ("0".into(), part(2, 50, 3000)),
-        ("1".into(), full(1)),
-        ("2".into(), part(3, 33, 2000)),
+        ("0".into(), Request::part(2, 50, 3000)),
+        ("1".into(), Request::full(1)),
+        ("2".into(), Request::part(3, 33, 2000)),
     ];
     assert_eq!(&*request.unwrap().unwrap().containers, expected);
 }
@@ -265,11 +280,15 @@ fn every_container_is_judged_in_requests_and_in_limits() {
         (json!({}), core("100")),
     ] {
         let request = with(requests.clone(), limits.clone()).unwrap().unwrap();
-        assert_eq!(request.containers[1], ("other".into(), full(1)), "{requests} {limits}");
+        assert_eq!(
+            request.containers[1],
+            ("other".into(), Request::full(1)),
+            "{requests} {limits}"
+        );
     }
     // Each resource where it is written.
     let request = with(core("50"), json!({MEMORY: "1Ki"})).unwrap().unwrap();
-    assert_eq!(request.containers[1].1, part(1, 50, 1024));
+    assert_eq!(request.containers[1].1, Request::part(1, 50, 1024));
 }
 
 #[test]
@@ -282,10 +301,10 @@ fn quantities_are_whole_numbers() {
     for fraction in ["99.5", "500m", "0.5"] {
         refused(one(None, &[(CORE, fraction)]), &["\"main\"", fraction, "whole number"]);
     }
-    assert_eq!(one(None, &[(CORE, "100.0")]), Ok(full(1)));
-    assert_eq!(one(None, &[(CORE, "1e2")]), Ok(full(1)));
-    assert_eq!(one(None, &[(CORE, "100k")]), Ok(full(1000)));
-    assert_eq!(one(None, &[(CORE, "9223372036854775800")]), Ok(full(u32::MAX)));
+    assert_eq!(one(None, &[(CORE, "100.0")]), Ok(Request::full(1)));
+    assert_eq!(one(None, &[(CORE, "1e2")]), Ok(Request::full(1)));
+    assert_eq!(one(None, &[(CORE, "100k")]), Ok(Request::full(1000)));
+    assert_eq!(one(None, &[(CORE, "9223372036854775800")]), Ok(Request::full(u32::MAX)));
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! The Capacity Card document's sections and examples, as decisions on whole clusters.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
-use crate::world::{Admitted, GPU, World, bare_queue, configuration, node, pod, queue};
+use crate::world::{Admitted, GPU, Object, World, bare_queue, configuration, node, pod, queue};
 
 /// How many of each card were given.
 fn by_card(admitted: &[Admitted]) -> BTreeMap<&str, usize> {
@@ -49,54 +50,48 @@ fn example_2_multi_card_selection() {
     assert_eq!(admitted[3], ("task-3".into(), Some("NVIDIA-H100".into())));
 }
 
-#[test]
-fn example_3_mps_shared_gpu() {
-    const SHARES: &str = "NVIDIA-A100/mps-80g*1/8";
+/// An eighth of an A100, by MPS.
+const SHARE: &str = "NVIDIA-A100/mps-80g*1/8";
+
+/// A node of four A100 in eight shares each, and a queue that may have them all.
+fn shared_cards() -> World {
     let mut world = World::new();
     let shared = node("n1").cards("NVIDIA-A100", 4).offers(GPU, "0");
-    world.node(
-        &shared
-            .label("nvidia.com/gpu.replicas", "8")
-            .offers("nvidia.com/gpu.shared", "32"),
-    );
+    let shared = shared.label("nvidia.com/gpu.replicas", "8");
+    world.node(&shared.offers("nvidia.com/gpu.shared", "32"));
     world.queue(&queue("team-a").quota(r#"{"NVIDIA-A100/mps-80g*1/8": 32}"#));
-    let share = |index: i32| {
-        pod(&format!("inference-{index}"))
-            .annotation("volcano.sh/card.name", SHARES)
-            .requests("nvidia.com/gpu.shared", "1")
-    };
+    world
+}
 
-    world.pods((0..16).map(share));
-    assert_eq!(by_card(&world.admit()), [(SHARES, 16)].into());
-    assert_eq!(world.allocated("team-a", SHARES), 16);
+/// A pod that asks for one such share.
+fn share(name: &str) -> Object {
+    let pod = pod(name).annotation("volcano.sh/card.name", SHARE);
+    pod.requests("nvidia.com/gpu.shared", "1")
+}
+
+#[test]
+fn example_3_mps_shared_gpu() {
+    let mut world = shared_cards();
+    let shares = |numbers: Range<i32>| numbers.map(|number| share(&format!("inference-{number}")));
+
+    world.pods(shares(0..16));
+    assert_eq!(by_card(&world.admit()), [(SHARE, 16)].into());
+    assert_eq!(world.allocated("team-a", SHARE), 16);
     assert_eq!(world.allocated("team-a", "NVIDIA-A100"), 0);
 
-    world.pods((16..40).map(share));
-    assert_eq!(by_card(&world.admit()), [(SHARES, 16)].into());
+    world.pods(shares(16..40));
+    assert_eq!(by_card(&world.admit()), [(SHARE, 16)].into());
 }
 
 #[test]
 fn example_3_a_share_is_narrowed_to_nodes_whose_labels_make_up_its_name() {
-    use operator::decide::Action;
-    let mut world = World::new();
-    let shared = node("n1").cards("NVIDIA-A100", 4).offers(GPU, "0");
-    world.node(
-        &shared
-            .label("nvidia.com/gpu.replicas", "8")
-            .offers("nvidia.com/gpu.shared", "32"),
-    );
-    world.queue(&queue("team-a").quota(r#"{"NVIDIA-A100/mps-80g*1/8": 32}"#));
-    let share = pod("p").annotation("volcano.sh/card.name", "NVIDIA-A100/mps-80g*1/8");
-    world.pod(&share.requests("nvidia.com/gpu.shared", "1").selects("zone", "z"));
+    let mut world = shared_cards();
+    world.pod(&share("p").selects("zone", "z"));
     assert_eq!(world.admit(), []);
-    let share = pod("q").annotation("volcano.sh/card.name", "NVIDIA-A100/mps-80g*1/8");
-    world.pod(
-        &share
-            .requests("nvidia.com/gpu.shared", "1")
-            .selects("nvidia.com/gpu.product", "NVIDIA-A100"),
-    );
-    let [Action::Admit(admission)] = &world.decide()[..] else {
-        panic!("one admission")
+    world.pod(&share("q").selects("nvidia.com/gpu.product", "NVIDIA-A100"));
+    let admissions = world.admissions();
+    let [admission] = admissions.as_slice() else {
+        panic!("{admissions:?}")
     };
     let expected = [("nvidia.com/gpu.memory", "81920"), ("nvidia.com/gpu.replicas", "8")];
     assert_eq!(

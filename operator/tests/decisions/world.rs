@@ -10,7 +10,7 @@ use operator::cluster::amounts::Dimension;
 use operator::cluster::names::ResourceId;
 use operator::cluster::pod::{Pod, Stage};
 use operator::cluster::queue::{Queue, Terms};
-use operator::decide::{Action, Notice, decide, notices};
+use operator::decide::{Action, Admission, Notice, decide, notices};
 use operator::policies::Reason;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -448,13 +448,21 @@ impl World {
 
     /// One round of decisions, in which nothing but admissions is decided.
     #[track_caller]
-    pub fn admit(&mut self) -> Vec<Admitted> {
+    pub fn admissions(&mut self) -> Vec<Admission> {
         let actions = self.decide().into_iter();
         let admissions = actions.map(|action| match action {
-            Action::Admit(admission) => (admission.pod.name.to_string(), admission.card.map(Into::into)),
+            Action::Admit(admission) => admission,
             other => panic!("not an admission: {other:?}"),
         });
         admissions.collect()
+    }
+
+    /// The pods that one round lets in, and the card of each.
+    #[track_caller]
+    pub fn admit(&mut self) -> Vec<Admitted> {
+        let admissions = self.admissions().into_iter();
+        let admitted = admissions.map(|admission| (admission.pod.name.to_string(), admission.card.map(Into::into)));
+        admitted.collect()
     }
 
     /// The names of the pods that one round lets in.

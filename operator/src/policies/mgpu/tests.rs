@@ -3,19 +3,10 @@
 use std::time::{Duration, Instant};
 
 use crds::configuration::{CardStrategy, Mgpu};
+use crds::mgpu::ContainerRequest as Request;
 use proptest::prelude::*;
 
 use super::*;
-
-fn part(cards: u32, core: i64, memory: i64) -> ContainerRequest {
-    let share = Share::Part { core, memory };
-    ContainerRequest { cards, share }
-}
-
-fn full(cards: u32) -> ContainerRequest {
-    let share = Share::Full;
-    ContainerRequest { cards, share }
-}
 
 /// A card that one container uses so much of.
 fn used(core: i64, memory: i64) -> CardUse {
@@ -42,7 +33,7 @@ const SPREAD: CardStrategy = CardStrategy::Spread;
 /// Memory of the cards in these tests, in MiB.
 const MEMORY: i64 = 10_000;
 
-fn lists(containers: &[ContainerRequest], cards: &[CardUse], policy: CardStrategy) -> Option<Vec<Vec<u16>>> {
+fn lists(containers: &[Request], cards: &[CardUse], policy: CardStrategy) -> Option<Vec<Vec<u16>>> {
     let cards = Cards {
         used: cards,
         memory: MEMORY,
@@ -52,7 +43,7 @@ fn lists(containers: &[ContainerRequest], cards: &[CardUse], policy: CardStrateg
 }
 
 /// All combinations, in lexicographic order of their card lists; the best that comes first.
-fn exhaustive(containers: &[ContainerRequest], cards: Cards<'_>, arguments: Mgpu) -> Option<(Vec<Vec<u16>>, Score)> {
+fn exhaustive(containers: &[Request], cards: Cards<'_>, arguments: Mgpu) -> Option<(Vec<Vec<u16>>, Score)> {
     fn combinations(count: usize, cards: usize, from: usize) -> Vec<Vec<usize>> {
         if count == 0 {
             return vec![Vec::new()];
@@ -81,7 +72,7 @@ fn exhaustive(containers: &[ContainerRequest], cards: Cards<'_>, arguments: Mgpu
         }
     }
     fn search(
-        left: &[ContainerRequest],
+        left: &[Request],
         used: &[CardUse],
         chosen: &mut Vec<Vec<u16>>,
         (memory, arguments): (i64, Mgpu),
@@ -132,9 +123,10 @@ fn any_card() -> impl Strategy<Value = CardUse> {
     prop_oneof![2 => Just(CardUse::default()), 3 => partly, 1 => Just(used(100, 4000))]
 }
 
-fn any_container() -> impl Strategy<Value = ContainerRequest> {
-    let part = (1u32..4, 1i64..7, 1i64..6).prop_map(|(cards, core, memory)| part(cards, core * 15 - 5, memory * 300));
-    prop_oneof![4 => part, 1 => (1u32..3).prop_map(full)]
+fn any_container() -> impl Strategy<Value = Request> {
+    let part =
+        (1u32..4, 1i64..7, 1i64..6).prop_map(|(cards, core, memory)| Request::part(cards, core * 15 - 5, memory * 300));
+    prop_oneof![4 => part, 1 => (1u32..3).prop_map(Request::full)]
 }
 
 fn any_arguments() -> impl Strategy<Value = Mgpu> {
@@ -202,7 +194,7 @@ proptest! {
 
 #[test]
 fn a_container_shares_multiple_gpu_cards_three_containers_of_the_document() {
-    let containers = [part(2, 50, 3000), full(1), part(3, 33, 2000)];
+    let containers = [Request::part(2, 50, 3000), Request::full(1), Request::part(3, 33, 2000)];
     // Packed: the first two share cards 0 and 1, and the full card is alone.
     let packed = lists(&containers, &idle(4), BINPACK).unwrap();
     assert_eq!(packed, [vec![0, 1], vec![2], vec![0, 1, 3]]);
@@ -212,7 +204,7 @@ fn a_container_shares_multiple_gpu_cards_three_containers_of_the_document() {
 
 #[test]
 fn binpack_fills_a_card_before_the_next_and_spread_takes_the_emptiest() {
-    let container = part(1, 30, 3000);
+    let container = Request::part(1, 30, 3000);
     let cards = [used(20, 2000), used(60, 6000), CardUse::default()];
     assert_eq!(lists(&[container], &cards, BINPACK), Some(vec![vec![1]]));
     assert_eq!(lists(&[container], &cards, SPREAD), Some(vec![vec![2]]));
@@ -221,7 +213,10 @@ fn binpack_fills_a_card_before_the_next_and_spread_takes_the_emptiest() {
         Some(vec![vec![0], vec![2]])
     );
     // What no longer fits on the best goes to the next best.
-    assert_eq!(lists(&[part(1, 50, 3000)], &cards, BINPACK), Some(vec![vec![0]]));
+    assert_eq!(
+        lists(&[Request::part(1, 50, 3000)], &cards, BINPACK),
+        Some(vec![vec![0]])
+    );
 }
 
 #[test]
@@ -237,7 +232,7 @@ fn weight_of_core_weighs_compute_against_memory() {
             used: &cards,
             memory: MEMORY,
         };
-        allocate(&[part(1, 10, 1000)], cards, arguments).unwrap()
+        allocate(&[Request::part(1, 10, 1000)], cards, arguments).unwrap()
     };
     assert_eq!(*chosen(100).cards[0], [0]);
     assert_eq!(*chosen(0).cards[0], [1]);
@@ -256,36 +251,42 @@ fn ties_break_to_the_lexicographically_smallest_card_lists() {
     let used = [used(40, 1000), used(40, 3000), used(40, 2000)];
     for policy in [BINPACK, SPREAD] {
         let arguments = Mgpu { policy, ..arguments };
-        let chosen = |containers: &[ContainerRequest]| {
+        let chosen = |containers: &[Request]| {
             let cards = Cards {
                 used: &used,
                 memory: MEMORY,
             };
             allocate(containers, cards, arguments).unwrap().cards.concat()
         };
-        assert_eq!(chosen(&[part(1, 30, 1000)]), [0]);
+        assert_eq!(chosen(&[Request::part(1, 30, 1000)]), [0]);
         // The second of them has not memory enough for the second container.
-        assert_eq!(chosen(&[part(1, 30, 1000), part(1, 50, 8000)]), [0, 2]);
-        assert_eq!(chosen(&[part(1, 40, 1000), part(2, 40, 1000)]), [0, 1, 2]);
+        assert_eq!(
+            chosen(&[Request::part(1, 30, 1000), Request::part(1, 50, 8000)]),
+            [0, 2]
+        );
+        assert_eq!(
+            chosen(&[Request::part(1, 40, 1000), Request::part(2, 40, 1000)]),
+            [0, 1, 2]
+        );
     }
 }
 
 #[test]
 fn full_cards_need_idle_ones() {
     let cards = [used(1, 256), CardUse::default(), used(99, 256), CardUse::default()];
-    assert_eq!(lists(&[full(2)], &cards, BINPACK), Some(vec![vec![1, 3]]));
-    assert_eq!(lists(&[full(3)], &cards, BINPACK), None);
+    assert_eq!(lists(&[Request::full(2)], &cards, BINPACK), Some(vec![vec![1, 3]]));
+    assert_eq!(lists(&[Request::full(3)], &cards, BINPACK), None);
     assert_eq!(
-        lists(&[full(1), full(1)], &cards, BINPACK),
+        lists(&[Request::full(1), Request::full(1)], &cards, BINPACK),
         Some(vec![vec![1], vec![3]])
     );
     // A part goes where the full card does not need to be.
     assert_eq!(
-        lists(&[part(1, 99, 256), full(2)], &cards, BINPACK),
+        lists(&[Request::part(1, 99, 256), Request::full(2)], &cards, BINPACK),
         Some(vec![vec![0], vec![1, 3]])
     );
-    assert_eq!(lists(&[full(u32::MAX)], &cards, BINPACK), None);
-    assert_eq!(lists(&[part(u32::MAX, 1, 256)], &cards, BINPACK), None);
+    assert_eq!(lists(&[Request::full(u32::MAX)], &cards, BINPACK), None);
+    assert_eq!(lists(&[Request::part(u32::MAX, 1, 256)], &cards, BINPACK), None);
 }
 
 #[test]
@@ -299,7 +300,7 @@ fn max_containers_per_card_is_kept() {
         used: &used,
         memory: MEMORY,
     };
-    let containers = [part(1, 10, 256); 5];
+    let containers = [Request::part(1, 10, 256); 5];
     assert_eq!(allocate(&containers, cards, arguments), None);
     let four = allocate(&containers[..4], cards, arguments).unwrap();
     assert_eq!(four.cards.concat(), [0, 0, 1, 1]);
@@ -315,7 +316,7 @@ fn scores_of_nodes_with_cards_of_different_sizes_compare_exactly() {
             weight_of_core: 0,
             ..Mgpu::default()
         };
-        allocate(&[part(1, 1, asked)], cards, arguments).unwrap().score
+        allocate(&[Request::part(1, 1, asked)], cards, arguments).unwrap().score
     };
     assert_eq!(score(3000, 1000), score(81_558, 27_186));
     assert!(score(MAX_CARD_MEMORY, (MAX_CARD_MEMORY - 1) / 3) < score(3000, 1000));
@@ -323,7 +324,7 @@ fn scores_of_nodes_with_cards_of_different_sizes_compare_exactly() {
 }
 
 /// An allocation, and that it takes no longer than any decision may.
-fn in_time(containers: &[ContainerRequest], cards: &[CardUse], policy: CardStrategy) -> Option<Vec<Vec<u16>>> {
+fn in_time(containers: &[Request], cards: &[CardUse], policy: CardStrategy) -> Option<Vec<Vec<u16>>> {
     let start = Instant::now();
     let found = lists(containers, cards, policy);
     // A hundred times what a release build needs; exhaustive search would take years.
@@ -340,17 +341,17 @@ fn many_containers_on_many_cards_never_blow_up() {
                 .collect();
             // All different, and each needs a card of its own.
             let containers: Vec<_> = (0..i64::from(count))
-                .map(|container| part(1, 51 + container, 1000 + container))
+                .map(|container| Request::part(1, 51 + container, 1000 + container))
                 .collect();
             let found = in_time(&containers, &cards, policy).expect("there is room");
             let mut taken = found.concat();
             taken.sort_unstable();
             assert_eq!(taken, (0..count).collect::<Vec<_>>(), "each card once");
             // One more fits nowhere, though it would fit on any of the cards alone.
-            let last = [containers, vec![part(1, 52, 1000)]].concat();
+            let last = [containers, vec![Request::part(1, 52, 1000)]].concat();
             assert_eq!(in_time(&last, &cards, policy), None);
             // Equal containers on equal cards, one too many.
-            let equal = vec![part(1, 60, 256); usize::from(count) + 1];
+            let equal = vec![Request::part(1, 60, 256); usize::from(count) + 1];
             assert_eq!(in_time(&equal, &idle(count.into()), policy), None);
             let fitting = in_time(&equal[1..], &idle(count.into()), policy).unwrap();
             assert_eq!(fitting.concat(), (0..count).collect::<Vec<_>>());
@@ -364,8 +365,8 @@ fn large_containers_among_small_ones_never_blow_up() {
     let cards: Vec<_> = (0..16)
         .map(|card| used(if card < 8 { 10 + card } else { 38 + card % 8 }, 300 + card))
         .collect();
-    let small: Vec<_> = (0..7).map(|container| part(1, 51 + container, 1000)).collect();
-    let large: Vec<_> = (0..9).map(|container| part(1, 63 + container, 1000)).collect();
+    let small: Vec<_> = (0..7).map(|container| Request::part(1, 51 + container, 1000)).collect();
+    let large: Vec<_> = (0..9).map(|container| Request::part(1, 63 + container, 1000)).collect();
     for policy in [BINPACK, SPREAD] {
         assert_eq!(in_time(&[small.clone(), large.clone()].concat(), &cards, policy), None);
         assert!(in_time(&[small.clone(), large[1..].to_vec()].concat(), &cards, policy).is_some());
@@ -374,13 +375,13 @@ fn large_containers_among_small_ones_never_blow_up() {
 
 #[test]
 fn containers_that_share_all_cards_are_placed() {
-    let containers: Vec<_> = (0..16).map(|container| part(16, 6, 400 + container)).collect();
+    let containers: Vec<_> = (0..16).map(|container| Request::part(16, 6, 400 + container)).collect();
     for policy in [BINPACK, SPREAD] {
         let found = in_time(&containers, &idle(16), policy).unwrap();
         assert!(found.iter().all(|list| list.len() == 16));
         assert_eq!(
             in_time(
-                &[containers.clone(), vec![part(16, 5, 256)]].concat(),
+                &[containers.clone(), vec![Request::part(16, 5, 256)]].concat(),
                 &idle(16),
                 policy
             ),

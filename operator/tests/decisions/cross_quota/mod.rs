@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use crds::configuration::Configuration;
 use operator::cluster::Cluster;
-use operator::decide::{Action, Admission};
 
 use crate::world::{GPU, Object, World, bare_pod, node, pod, queue};
 
@@ -33,6 +32,15 @@ fn gpu_node(name: &str) -> Object {
     node(name).offers(GPU, "8").label(GPU_NODE, "true")
 }
 
+/// Three nodes, of which pods without GPU may have 8 cores each.
+fn three_gpu_nodes() -> World {
+    let mut world = world("quota.cpu: 8");
+    for name in ["gpu-1", "gpu-2", "gpu-3"] {
+        world.node(&gpu_node(name));
+    }
+    world
+}
+
 /// A pod as the door leaves it in a namespace that opted in.
 fn batch(name: &str) -> Object {
     bare_pod(name)
@@ -44,19 +52,10 @@ fn cpu(name: &str, cores: &str) -> Object {
     batch(name).requests("cpu", cores)
 }
 
-fn admissions(world: &mut World) -> Vec<Admission> {
-    let actions = world.decide().into_iter();
-    let admissions = actions.map(|action| match action {
-        Action::Admit(admission) => admission,
-        other => panic!("not an admission: {other:?}"),
-    });
-    admissions.collect()
-}
-
 /// The node that the one pod that is let in is pinned to.
 #[track_caller]
 fn pinned(world: &mut World) -> String {
-    let admissions = admissions(world);
+    let admissions = world.admissions();
     let [admission] = admissions.as_slice() else {
         panic!("{admissions:?}")
     };
@@ -73,10 +72,7 @@ fn line(cluster: &Cluster, name: &str) -> (i128, i64) {
 
 #[test]
 fn story_1_batch_jobs_are_consolidated() {
-    let mut world = world("quota.cpu: 8");
-    for name in ["gpu-1", "gpu-2", "gpu-3"] {
-        world.node(&gpu_node(name));
-    }
+    let mut world = three_gpu_nodes();
     let mut nodes = Vec::new();
     for number in 0..12 {
         world.pod(&cpu(&format!("p{number}"), "2"));
@@ -90,10 +86,7 @@ fn story_1_batch_jobs_are_consolidated() {
 
 #[test]
 fn story_2_services_are_distributed() {
-    let mut world = world("quota.cpu: 8");
-    for name in ["gpu-1", "gpu-2", "gpu-3"] {
-        world.node(&gpu_node(name));
-    }
+    let mut world = three_gpu_nodes();
     let mut nodes = Vec::new();
     for number in 0..6 {
         let service = cpu(&format!("p{number}"), "2");
@@ -119,7 +112,7 @@ fn nodes_without_gpu_go_first_and_pods_there_are_kept_off_gpu_nodes() {
     world.node(&gpu_node("gpu-1"));
     world.node(&node("cpu-1"));
     world.pod(&cpu("first", "60"));
-    let admitted = admissions(&mut world);
+    let admitted = world.admissions();
     assert!(
         admitted[0].pin.is_none() && admitted[0].off_gpu_nodes.is_some(),
         "{admitted:?}"
@@ -223,7 +216,7 @@ fn a_pods_quota_has_an_effect() {
     let mut world = world("quota-resources: pods, quota.pods: 2");
     world.node(&gpu_node("gpu-1"));
     world.pods((0..3).map(|number| batch(&format!("p{number}"))));
-    assert_eq!(admissions(&mut world).len(), 2);
+    assert_eq!(world.admissions().len(), 2);
     assert_eq!(line(&world.cluster, "gpu-1"), (2, 2));
 }
 
@@ -232,7 +225,7 @@ fn the_last_free_core_goes_to_one_pod() {
     let mut world = world("quota.cpu: 1");
     world.node(&gpu_node("gpu-1"));
     world.pods([batch("a"), batch("b")]);
-    assert_eq!(admissions(&mut world).len(), 1);
+    assert_eq!(world.admissions().len(), 1);
     assert_eq!(line(&world.cluster, "gpu-1"), (1_000, 1_000));
     // Refused by the API server: what was taken is given back.
     world.cluster.refuse("a", world.now);
@@ -352,7 +345,7 @@ fn disabled_it_lets_go_of_every_pod() {
     ] {
         let mut world = world_of(&world, "p");
         world.cluster.set_configuration(released, world.now);
-        let admitted = admissions(&mut world);
+        let admitted = world.admissions();
         assert!(
             admitted[0].pin.is_none() && admitted[0].off_gpu_nodes.is_none(),
             "{admitted:?}"
@@ -393,7 +386,7 @@ fn for_an_autoscaler_pods_are_let_in_to_nodes_without_gpu() {
     let mut world = World::with(configuration("quota.cpu: 1", "admitOn: quota"));
     world.node(&gpu_node("gpu-1"));
     world.pods([batch("a"), batch("b")]);
-    let admitted = admissions(&mut world);
+    let admitted = world.admissions();
     assert_eq!(admitted[0].pin.as_ref().map(|pin| &*pin.node), Some("gpu-1"));
     assert!(
         admitted[1].pin.is_none() && admitted[1].off_gpu_nodes.is_some(),

@@ -169,7 +169,7 @@ impl Run {
                 }
             }
             Step::Decide => {
-                for admission in admissions(&mut self.world) {
+                for admission in self.world.admissions() {
                     let uid = admission.pod.uid.to_string();
                     let place = (0..PODS)
                         .find(|place| self.uid(*place).as_deref() == Some(&*uid))

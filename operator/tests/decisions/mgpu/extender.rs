@@ -284,7 +284,7 @@ fn a_pod_that_is_pinned_keeps_its_cards() {
     world.node(&node("g1").mgpu(2, 10_000, FIXED));
     let pod = pod("p").share(60, 1000);
     world.pod(&pod);
-    let admitted = admissions(&mut world).remove(0);
+    let admitted = world.admissions().remove(0);
     world.cluster.confirm("p");
     world.pod(&after(&pod, &admitted));
     let binding = granted(bind(&mut world.cluster, &pod_ref("p"), "g1"));
@@ -406,7 +406,7 @@ proptest! {
                     world.cluster.remove_pod(&kept.uid);
                 }
                 Step::Decide => {
-                    for admission in admissions(&mut world) {
+                    for admission in world.admissions() {
                         prop_assert!(admission.pin.is_none() && admission.mgpu_results.is_empty());
                         world.cluster.confirm(&admission.pod.uid);
                         let kept = pods.iter_mut().flatten().find(|kept| *kept.uid == *admission.pod.uid);

@@ -39,17 +39,6 @@ fn world(arguments: &[(&str, &str)]) -> World {
     world
 }
 
-/// Decides, and returns the admissions in their order.
-#[track_caller]
-fn admissions(world: &mut World) -> Vec<Admission> {
-    let actions = world.decide().into_iter();
-    let admissions = actions.map(|action| match action {
-        Action::Admit(admission) => admission,
-        other => panic!("not an admission: {other:?}"),
-    });
-    admissions.collect()
-}
-
 /// The node that an admission pins its pod to, and the cards of each container.
 fn placed(admission: &Admission) -> String {
     let node = admission.pin.as_ref().map_or("nowhere", |pin| &*pin.node);
@@ -63,7 +52,7 @@ fn placed(admission: &Admission) -> String {
 /// Decides, and returns where pods are placed.
 #[track_caller]
 fn places(world: &mut World) -> Vec<String> {
-    admissions(world).iter().map(placed).collect()
+    world.admissions().iter().map(placed).collect()
 }
 
 /// The pod as the API server shows it after its admission.

@@ -65,7 +65,7 @@ fn a_container_shares_multiple_gpu_cards_and_the_result_is_written_in_the_docume
         .container("c2", 100, 0)
         .container("c3", 99, 6000);
     world.pod(&pod);
-    let admissions = admissions(&mut world);
+    let admissions = world.admissions();
     let prefix = "vke.volcengine.com/gpu-index-container";
     assert_eq!(
         admissions[0].mgpu_results,
@@ -181,7 +181,7 @@ fn schedule_mode_id_names_cards_by_their_device_ids() {
     world.pod(&pod);
     insta::assert_snapshot!(world.refusal(), @"NoMGPUNode: no mGPU node would take the pod, whatever is free on it: 1 mGPU node: 1 without device ids");
     world.node(&node("g1").mgpu(2, 10_000, NATIVE).annotation(ids, "GPU-aa,GPU-bb"));
-    let admissions = admissions(&mut world);
+    let admissions = world.admissions();
     assert_eq!(placed(&admissions[0]), "p: g1 main=GPU-aa,GPU-bb");
     world.cluster.confirm("p");
     world.pod(&after(&pod, &admissions[0]).on("g1"));

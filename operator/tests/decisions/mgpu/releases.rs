@@ -15,7 +15,7 @@ fn a_release_is_credited_once_however_often_it_is_told() {
     let mut world = one_card();
     let (p, q) = (pod("p").share(60, 1000), pod("q").share(40, 1000));
     world.pods([p.clone(), q.clone()]);
-    let admitted = admissions(&mut world);
+    let admitted = world.admissions();
     for (pod, admission) in [p.clone(), q].iter().zip(&admitted) {
         world.cluster.confirm(&admission.pod.uid);
         world.pod(&after(pod, admission).on("g1"));
@@ -120,7 +120,7 @@ fn a_pinned_node_that_fails_leads_to_another_and_nothing_is_leaked() {
     world.node(&node("g2").mgpu(1, 10_000, FIXED));
     let first = pod("p").share(60, 1000).controlled_by("Job", "training");
     world.pod(&first);
-    let admission = admissions(&mut world).remove(0);
+    let admission = world.admissions().remove(0);
     assert_eq!(placed(&admission), "p: g1 main=0");
     world.cluster.confirm("p");
     world.pod(&after(&first, &admission));

@@ -111,7 +111,7 @@ fn run(steps: Vec<Step>) {
         }
         // Shorter than an answer may take before the pod counts as waiting again: by then the write has long been given up.
         world.wait(1);
-        api.under_way.extend(admissions(&mut world));
+        api.under_way.extend(world.admissions());
         check(&world, &api);
     }
 }
