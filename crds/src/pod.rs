@@ -138,6 +138,8 @@ lean! {
     PodStatus {
         /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
         phase: Option<S>,
+        /// When its kubelet took it, RFC 3339.
+        start_time: Option<S>,
         /// Conditions.
         conditions: Vec<PodCondition<S>>,
     }

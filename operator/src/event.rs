@@ -27,6 +27,8 @@ pub enum Event {
     Pod(Box<Pod<Box<str>>>),
     /// A pod is gone or over, by its uid.
     PodGone(Box<str>),
+    /// A pod that had succeeded is gone, by its uid.
+    SucceededPodGone(Box<str>),
     /// A node is there, or has changed.
     Node(Box<Node<Box<str>>>),
     /// A node is gone, by its name.

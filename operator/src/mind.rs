@@ -136,6 +136,7 @@ impl Mind {
             }
             Event::Pod(pod) => cluster.apply_pod(*pod, now),
             Event::PodGone(uid) => cluster.remove_pod(&uid),
+            Event::SucceededPodGone(uid) => cluster.forget_succeeded(&uid),
             Event::Node(node) => cluster.apply_node(&node, now),
             Event::NodeGone(name) => cluster.remove_node(&name, now),
             Event::Queue(queue) => {

@@ -10,7 +10,7 @@ use super::names::CardId;
 pub type CardSet = Box<[CardId]>;
 
 /// What a workload asks for as a whole.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Demand {
     /// Kubernetes resources.
     pub resources: Amounts,

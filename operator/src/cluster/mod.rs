@@ -4,9 +4,11 @@
 //! comes with the event. All sums live beside what they are sums of and are changed by [`Cluster::enter`] and
 //! [`Cluster::leave`] alone.
 
+mod admissions;
 pub mod amounts;
 mod bindings;
 mod cards;
+mod claims;
 pub mod constraints;
 mod deadlines;
 pub mod gpu_nodes;
@@ -14,6 +16,7 @@ pub mod gpus;
 pub mod inqueue;
 mod ledger;
 pub mod levels;
+mod members;
 pub mod names;
 pub mod node;
 mod nodes;
@@ -22,6 +25,7 @@ mod pods;
 pub mod queue;
 mod queues;
 pub mod reclaims;
+mod reservations;
 pub mod share;
 mod total;
 pub mod tree;
@@ -36,13 +40,13 @@ use crds::configuration::Configuration;
 use crds::lean::TextMap;
 use k8s_openapi::jiff::Timestamp;
 
+pub use admissions::Bookmark;
 pub use cards::{Card, Meaning, Tally};
 pub use deadlines::Due;
 use gpu_nodes::GpuNodes;
 use names::{CardId, Names};
 use node::{Node, NodeId};
 use pod::{Controller, Pod, PodId};
-pub use pods::Bookmark;
 use queue::{Queue, QueueId};
 use workload::{Workload, WorkloadId, WorkloadKind};
 
@@ -100,17 +104,20 @@ pub enum Kind {
     Job,
     /// Pods.
     Pod,
+    /// Pods that have succeeded: they hold nothing, and count toward the minimum of their groups.
+    SucceededPod,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Node,
         Self::Queue,
         Self::Namespace,
         Self::PodGroup,
         Self::Job,
         Self::Pod,
+        Self::SucceededPod,
     ];
 
     /// The kind's name in lists.
@@ -122,6 +129,7 @@ impl Kind {
             Self::PodGroup => "podgroups",
             Self::Job => "jobs",
             Self::Pod => "pods",
+            Self::SucceededPod => "succeeded pods",
         }
     }
 }
@@ -190,6 +198,8 @@ pub struct Cluster {
     /// Workloads of which some pods hold quota, and others that belong to the minimum wait.
     incomplete: BTreeSet<WorkloadId>,
     workload_deadlines: BTreeSet<(Timestamp, WorkloadId)>,
+    /// Members of groups that have succeeded, by uid.
+    succeeded: BTreeMap<Arc<str>, members::Succeeded>,
     /// Whether the cluster has no `PodGroup`s at all: then pods that name one are pods like others.
     groups_absent: bool,
     pods: Vec<Option<Pod>>,
@@ -233,6 +243,7 @@ impl Cluster {
             free_workloads: Vec::new(),
             incomplete: BTreeSet::new(),
             workload_deadlines: BTreeSet::new(),
+            succeeded: BTreeMap::new(),
             groups_absent: false,
             pods: Vec::new(),
             pod_ids: HashMap::new(),
@@ -321,6 +332,7 @@ impl Cluster {
                     self.remove_pod(&uid);
                 }
             }
+            Kind::SucceededPod => self.forget_unlisted_succeeded(epoch),
         }
     }
 

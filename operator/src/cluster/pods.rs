@@ -1,14 +1,11 @@
-//! Pods come, change, are let in, and go.
+//! Pods come, change, and go.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crds::keys::GATE;
 use crds::pod::PodSpec;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use super::gpus::CardLists;
-use super::names::CardId;
 use super::node::NodeId;
 use super::pod::{self, Gates, Pod, PodId, Reading, Stage, Waits};
 use super::queue::{NAMELESS, QueueId};
@@ -24,8 +21,7 @@ impl Cluster {
             return;
         };
         let namespace = self.texts.get(pod.metadata.namespace.as_deref().unwrap_or_default());
-        if matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed")) {
-            self.remove_pod(&uid);
+        if self.end_if_over(&uid, &namespace, &pod, now) {
             return;
         }
         let epoch = self.epoch(Kind::Pod);
@@ -124,6 +120,20 @@ impl Cluster {
         if bound_now && let Some(id) = self.pod_with_uid(&uid) {
             self.note_unplaced(id);
         }
+    }
+
+    /// Takes the end of a pod that is over; whether it is.
+    fn end_if_over(&mut self, uid: &str, namespace: &str, pod: &crds::pod::Pod<Box<str>>, now: Timestamp) -> bool {
+        let phase = pod.status.phase.as_deref();
+        if !matches!(phase, Some("Succeeded" | "Failed")) {
+            // Seen later, but written earlier: what is over stays so.
+            return self.succeeded.contains_key(uid);
+        }
+        self.remove_pod(uid);
+        if phase == Some("Succeeded") {
+            self.note_succeeded(uid, namespace, pod, now);
+        }
+        true
     }
 
     fn waits(&mut self, pod: &Pod, queue: QueueId, reading: Reading, priority: i32, now: Timestamp) -> Waits {
@@ -306,134 +316,6 @@ impl Cluster {
         self.pods.iter().flatten()
     }
 
-    /// Lets a waiting pod in: from now on it holds its quota, and room where it is expected.
-    pub fn admit(&mut self, id: PodId, card: Option<CardId>, expected_on: Option<NodeId>, now: Timestamp) {
-        let Some(charge) = self.pod(id).map(|pod| self.charge(pod, card)) else {
-            return;
-        };
-        self.update_pod(id, |pod| {
-            pod.stage = Stage::Admitting {
-                until: Self::expectation(now),
-                written: false,
-            };
-            pod.assigned = card;
-            pod.charge = Some(charge);
-            pod.room = expected_on;
-        });
-    }
-
-    /// Lets a waiting pod in with these mGPU cards of the node that it is pinned to.
-    pub fn admit_to_cards(&mut self, id: PodId, node: NodeId, gpus: CardLists, card: Option<CardId>, now: Timestamp) {
-        if let Some(pod) = self.pods[id.index()].as_mut() {
-            pod.gpus = Some(gpus);
-        }
-        self.admit(id, card, Some(node), now);
-    }
-
-    /// The API server has confirmed an admission.
-    pub fn confirm(&mut self, uid: &str) {
-        let Some(pod) = self.pod_ids.get(uid).and_then(|id| self.pods[id.index()].as_mut()) else {
-            return;
-        };
-        if let Stage::Admitting { written, .. } = &mut pod.stage {
-            *written = true;
-        }
-    }
-
-    /// The API server has refused an admission: the pod waits again, and stands aside for a moment. One of a gang whose
-    /// others are on their way keeps its place for that moment.
-    pub fn refuse(&mut self, uid: &str, now: Timestamp) {
-        let Some(id) = self.pod_with_uid(uid) else { return };
-        let aside = Self::after_refused_write(now);
-        if self.belongs_to_started_gang(id)
-            && let (Some(until), Some(pod)) = (aside, self.pods[id.index()].as_mut())
-            && let Stage::Admitting {
-                until: patience,
-                written,
-            } = &mut pod.stage
-        {
-            (*patience, *written) = (until, false);
-            self.set_deadline(id);
-        } else {
-            self.withdraw(id, aside);
-        }
-    }
-
-    /// Whether a pod belongs to the minimum of a group, and others of it hold quota besides.
-    pub(super) fn belongs_to_started_gang(&self, id: PodId) -> bool {
-        let group = self.pod(id).and_then(|pod| pod.group).map(|group| self.workload(group));
-        group.is_some_and(|group| {
-            group.min_member() > 1 && group.admitted() > 1 && group.admitted() <= group.min_member()
-        })
-    }
-
-    /// Takes back decisions of this round, the last first, as if they had not been made. What happened before
-    /// [`Self::bookmark`] and what they have changed are as they were.
-    pub fn take_back(&mut self, pods: &[PodId], bookmark: &Bookmark) {
-        for id in pods.iter().rev() {
-            self.withdraw(*id, None);
-        }
-        self.set_top_version(bookmark.top);
-        for (queue, version) in &bookmark.queues {
-            self.queue_mut(*queue).version = *version;
-        }
-        for (workload, version) in &bookmark.workloads {
-            self.workload_mut(*workload).version = *version;
-        }
-        self.forget_node_changes_since(bookmark.node_changes);
-    }
-
-    /// Where things stand, as far as taking back admissions of these pods needs to know.
-    pub fn bookmark(&self, pods: impl IntoIterator<Item = PodId>) -> Bookmark {
-        let pods = pods.into_iter().filter_map(|id| self.pod(id));
-        let mut bookmark = Bookmark {
-            node_changes: self.node_change_count(),
-            top: self.top_version(),
-            ..Bookmark::default()
-        };
-        for pod in pods {
-            let levels = pod.queue.into_iter().flat_map(|queue| self.ancestry(queue));
-            bookmark
-                .queues
-                .extend(levels.map(|queue| (queue, self.queue(queue).version)));
-            let workloads = [pod.group, pod.job].into_iter().flatten();
-            let reserved = workloads
-                .clone()
-                .filter_map(|id| Some(self.workload(id).claim.as_ref()?.queue));
-            bookmark
-                .queues
-                .extend(reserved.map(|queue| (queue, self.queue(queue).version)));
-            bookmark
-                .workloads
-                .extend(workloads.map(|id| (id, self.workload(id).version)));
-        }
-        bookmark
-    }
-
-    /// Takes back the decision to let a pod in.
-    pub(super) fn withdraw(&mut self, id: PodId, aside_until: Option<Timestamp>) {
-        if !self
-            .pod(id)
-            .is_some_and(|pod| matches!(pod.stage, Stage::Admitting { .. }))
-        {
-            return;
-        }
-        self.update_pod(id, |pod| {
-            pod.stage = if pod.deleted.is_some() {
-                Stage::Held
-            } else {
-                Stage::Waiting
-            };
-            pod.assigned = None;
-            pod.gpus = None;
-            pod.charge = None;
-            pod.room = None;
-            if let Some(waits) = &mut pod.waits {
-                waits.aside_until = aside_until;
-            }
-        });
-    }
-
     /// Remembers what a waiting pod has been told.
     pub fn tell(&mut self, id: PodId, reason: Reason) {
         let Some(pod) = self.pods[id.index()].as_mut() else {
@@ -461,17 +343,7 @@ impl Cluster {
     }
 }
 
-/// Versions as they were, so that decisions that are taken back wake nobody.
-#[derive(Debug, Default)]
-pub struct Bookmark {
-    queues: BTreeMap<QueueId, u64>,
-    /// The version of the cluster above them.
-    top: u64,
-    workloads: BTreeMap<WorkloadId, u64>,
-    node_changes: u64,
-}
-
-fn read_time(text: Option<&str>) -> Option<Timestamp> {
+pub(super) fn read_time(text: Option<&str>) -> Option<Timestamp> {
     text?.parse().ok()
 }
 

@@ -110,6 +110,8 @@ pub enum Step {
     Enqueue,
     /// Its first pods can't be let in together.
     Together,
+    /// No way to let its first pods in together was found before the search was given up.
+    GivenUp,
 }
 
 /// One workload.
@@ -131,6 +133,8 @@ pub struct Workload {
     pub(super) core: BTreeSet<Member>,
     /// Those beyond the minimum.
     pub(super) extra: BTreeSet<Member>,
+    /// Its pods that have succeeded: when each began to run, and its unique id.
+    pub(super) succeeded: BTreeSet<(Timestamp, Arc<str>)>,
     /// Its pods that wait in line, first to go first.
     pub line: BTreeSet<(Reverse<i32>, Place)>,
     /// How many pods name it, in whatever stage.
@@ -162,6 +166,7 @@ impl Workload {
             ran: false,
             core: BTreeSet::new(),
             extra: BTreeSet::new(),
+            succeeded: BTreeSet::new(),
             line: BTreeSet::new(),
             named: 0,
             reserved: None,
@@ -190,15 +195,23 @@ impl Workload {
         self.core.iter().chain(&self.extra).map(|member| member.2)
     }
 
+    /// How many of its pods have succeeded: as in Volcano's gangs, they count as if they were still there. Pods that ran
+    /// before the group was created belonged to an earlier one of its name.
+    pub fn succeeded(&self) -> usize {
+        let created = self.claim.as_ref().map_or(Timestamp::MAX, |claim| claim.created);
+        let of_this_one = self.succeeded.iter().rev().take_while(|(began, _)| *began >= created);
+        of_this_one.count()
+    }
+
     /// How many pods are to be let in together before others follow one by one.
     pub fn missing(&self) -> usize {
-        self.min_member().saturating_sub(self.admitted())
+        self.min_member().saturating_sub(self.admitted() + self.succeeded())
     }
 
     /// Whether pods of it have taken over: what it asks for as a whole has no effect any more.
     pub fn is_started(&self) -> bool {
         let said = self.claim.as_ref().map(|claim| claim.said);
-        self.ran || self.admitted() > 0 || said == Some(Said::Started)
+        self.ran || self.admitted() > 0 || self.succeeded() > 0 || said == Some(Said::Started)
     }
 
     /// Whether it is in its queue.

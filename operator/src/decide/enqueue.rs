@@ -58,7 +58,7 @@ fn judge(cluster: &Cluster, id: WorkloadId) -> Result<(), Refused> {
 }
 
 /// Whether a group's pods may be looked at one beside the other: from the first that is let in they may. Before, the group
-/// is judged as a whole: by what it asks for where it says that, and otherwise by the pods that it would let in together.
+/// is judged as a whole: by what it asks for where it says that, and otherwise by its pods ([`takes_pods`]).
 pub(super) fn before_pods(cluster: &mut Cluster, id: WorkloadId) -> Result<(), Refused> {
     let workload = cluster.workload(id);
     let Some(claim) = workload.claim.as_ref().filter(|_| !workload.is_started()) else {
@@ -74,21 +74,27 @@ pub(super) fn before_pods(cluster: &mut Cluster, id: WorkloadId) -> Result<(), R
             )
         });
     }
-    if !claim.demand.cards.is_empty() {
-        // Beside Volcano nothing is reserved; what the group asks for is checked all the same.
-        return if workload.reserved().is_some() {
-            Ok(())
-        } else {
-            check(cluster, id, queue, &workload.namespace, &cluster.metered(&claim.demand))
-        };
+    if claim.demand.cards.is_empty() || workload.reserved().is_some() {
+        return Ok(());
     }
-    let mut pods = BTreeMap::<QueueId, Vec<PodId>>::new();
-    for (_, place) in workload.line.iter().take(workload.missing()) {
-        if let Some(queue) = cluster.pod(place.pod).and_then(|pod| pod.queue) {
-            pods.entry(queue).or_default().push(place.pod);
+    // Beside Volcano nothing is reserved; what the group asks for is checked all the same.
+    check(cluster, id, queue, &workload.namespace, &cluster.metered(&claim.demand))
+}
+
+/// Whether the queues of these pods of a group can take them as a whole, where the group is judged by them.
+pub(super) fn takes_pods(cluster: &Cluster, id: WorkloadId, pods: &[PodId]) -> Result<(), Refused> {
+    let workload = cluster.workload(id);
+    let asks_for_cards = |claim: &Claim| !claim.demand.cards.is_empty();
+    if workload.is_started() || workload.claim.as_ref().is_none_or(asks_for_cards) {
+        return Ok(());
+    }
+    let mut by_queue = BTreeMap::<QueueId, Vec<PodId>>::new();
+    for pod in pods {
+        if let Some(queue) = cluster.pod(*pod).and_then(|pod| pod.queue) {
+            by_queue.entry(queue).or_default().push(*pod);
         }
     }
-    for (queue, pods) in pods {
+    for (queue, pods) in by_queue {
         let demand = cluster.demand_of(pods);
         check(cluster, id, queue, &workload.namespace, &demand)?;
     }

@@ -208,11 +208,6 @@ pub(super) fn candidates(cluster: &Cluster, card: Option<CardId>) -> &[NodeId] {
     }
 }
 
-/// Whether a node can take a pod of this shape, with this card, now.
-pub(super) fn takes(cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: NodeId) -> bool {
-    matches!(ask(cluster, shape, card, cluster.node(node)), Answer::Takes)
-}
-
 /// Whether a node could take a pod of this shape, with this card, if nothing else were on it.
 pub(super) fn could_take(cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: NodeId) -> bool {
     let node = cluster.node(node);

@@ -116,6 +116,8 @@ pub struct Round {
     pub actions: Vec<Action>,
     /// Whether there is more to decide at once.
     pub more: bool,
+    /// How many gangs were judged by themselves: those that wait alike share a verdict.
+    pub gangs_judged: usize,
 }
 
 /// Decides what may be done now, and lets in at most `limit` pods, more only where a gang would be cut in two. What is let in
@@ -129,10 +131,10 @@ pub fn decide(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Round {
     cluster.grow_tree();
     // A gang that is on its way (a crash or a refused write came between) is completed before anything else gets what it
     // needs.
+    let mut refusals = gang::Refusals::default();
     for id in cluster.incomplete().collect::<Vec<_>>() {
-        round
-            .actions
-            .extend(gang::let_in(cluster, id, now).into_iter().map(Action::Admit));
+        let admissions = gang::let_in(cluster, id, &mut refusals, now);
+        round.actions.extend(admissions.into_iter().map(Action::Admit));
     }
     let mut contest = Contest::new(cluster);
     while let Some((queue, turn)) = contest.next(cluster) {
@@ -157,7 +159,7 @@ pub fn decide(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Round {
                     contest.done();
                     continue;
                 };
-                let admissions = let_in(cluster, &shape, now);
+                let admissions = let_in(cluster, &shape, &mut refusals, now);
                 if admissions.is_empty() {
                     contest.done();
                 } else if admissions
@@ -172,6 +174,7 @@ pub fn decide(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Round {
             }
         }
     }
+    round.gangs_judged = refusals.judged;
     if !round.more {
         round.actions.extend(reclaim::look(cluster, now));
     }
@@ -213,7 +216,7 @@ fn hold(cluster: &mut Cluster, pod: PodId, grant: Grant, now: Timestamp) {
 }
 
 /// Lets the first waiting pod of a shape in, with all of its gang where it belongs to one; or nobody, and remembers why.
-fn let_in(cluster: &mut Cluster, shape: &Arc<Shape>, now: Timestamp) -> Vec<Admission> {
+fn let_in(cluster: &mut Cluster, shape: &Arc<Shape>, refusals: &mut gang::Refusals, now: Timestamp) -> Vec<Admission> {
     let judged = match shape
         .group
         .filter(|_| !cluster.groups_are_absent())
@@ -222,7 +225,7 @@ fn let_in(cluster: &mut Cluster, shape: &Arc<Shape>, now: Timestamp) -> Vec<Admi
         Some((id, group)) => match &group.claim {
             None => Err(Reason::PodGroupNotFound),
             Some(claim) if claim.problem.is_some() => Err(Reason::PodGroupInvalid),
-            Some(_) if group.missing() > 0 => return gang::let_in(cluster, id, now),
+            Some(_) if group.missing() > 0 => return gang::let_in(cluster, id, refusals, now),
             Some(_) => Ok(()),
         },
         None => Ok(()),

@@ -83,7 +83,8 @@ fn phase(cluster: &Cluster, id: WorkloadId) -> Option<Phase> {
         .members()
         .filter(|member| is_bound(*member))
         .take(claim.min_member);
-    Some(if claim.said == Said::Started || bound.count() == claim.min_member {
+    let there = bound.count() + workload.succeeded();
+    Some(if claim.said == Said::Started || there >= claim.min_member {
         Phase::Running
     } else if workload.is_enqueued() || workload.is_started() {
         Phase::Inqueue

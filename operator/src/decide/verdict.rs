@@ -132,6 +132,52 @@ fn cards_with_room(
     }
 }
 
+/// How many pods of this shape, at most so many, there is quota for with each card, if nothing else is let in; `None` stands
+/// for no card.
+pub(super) fn quota_for(cluster: &Cluster, shape: &Shape, most: usize) -> Vec<(Option<CardId>, usize)> {
+    if cluster.queue(shape.queue).is_nameless() {
+        return vec![(None, most)];
+    }
+    if admits(cluster, shape.queue, &shape.namespace).is_err() {
+        return Vec::new();
+    }
+    let has_room = |count: i64, dimension, asked: i64| {
+        let asked = asked.saturating_mul(count);
+        cluster.room(shape.queue, dimension, asked).is_ok()
+    };
+    let check = |count: i64| {
+        check_of(cluster, shape, move |dimension, asked| {
+            has_room(count, dimension, asked)
+        })
+    };
+    let most = largest(most, |count| check(count).before_cards().is_ok());
+    if shape.task.cards.is_empty() {
+        return vec![(None, most)];
+    }
+    let cards = check(1);
+    let cards = cards.known_alternatives();
+    cards
+        .map(|(card, asked)| {
+            let has_room = |count| has_room(count, Dimension::Card(card), asked);
+            (Some(card), largest(most, has_room))
+        })
+        .collect()
+}
+
+/// The largest number up to `most` for which something holds that holds for every smaller one.
+fn largest(most: usize, holds: impl Fn(i64) -> bool) -> usize {
+    let (mut least, mut most) = (0, most);
+    while least < most {
+        let middle = least + (most - least).div_ceil(2);
+        if i64::try_from(middle).is_ok_and(&holds) {
+            least = middle;
+        } else {
+            most = middle - 1;
+        }
+    }
+    least
+}
+
 /// The document's check of this shape.
 pub(super) fn check_of<'c, H: Fn(Dimension, i64) -> bool>(
     cluster: &'c Cluster,

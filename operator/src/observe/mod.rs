@@ -20,6 +20,8 @@ use crate::event::Event;
 
 /// Pods that are over hold nothing; the API server need not send them.
 const PODS_NOT_OVER: &str = "status.phase!=Succeeded,status.phase!=Failed";
+/// But pods that have succeeded count toward the minimum of their groups.
+const PODS_SUCCEEDED: &str = "status.phase=Succeeded";
 
 /// HTTP status of a kind that is not installed.
 const NOT_FOUND: u16 = 404;
@@ -35,6 +37,7 @@ pub async fn observe(client: Client, events: mpsc::Sender<Event>) {
     let everything = watcher::Config::default;
     let (nodes, queues, namespaces) = (Listed::default(), Listed::default(), Listed::default());
     let (groups, jobs, pods) = (Listed::default(), Listed::default(), Listed::default());
+    let succeeded = Listed::default();
     tokio::join!(
         watch(
             Api::<ObservedNode>::all(client.clone()),
@@ -91,6 +94,17 @@ pub async fn observe(client: Client, events: mpsc::Sender<Event>) {
                 &events,
                 &pods,
                 pod_event
+            )
+        ),
+        after(
+            [&groups],
+            watch(
+                Api::<ObservedPod>::all(client.clone()),
+                watcher::Config::default().fields(PODS_SUCCEEDED),
+                Kind::SucceededPod,
+                &events,
+                &succeeded,
+                succeeded_pod_event
             )
         ),
     );
@@ -152,6 +166,13 @@ fn pod_event(change: Change<ObservedPod>) -> Event {
     match change {
         Change::Applied(pod) => Event::Pod(Box::new(pod.object)),
         Change::Deleted(pod) => Event::PodGone(pod.object.metadata.uid.unwrap_or_default()),
+    }
+}
+
+fn succeeded_pod_event(change: Change<ObservedPod>) -> Event {
+    match change {
+        Change::Applied(pod) => Event::Pod(Box::new(pod.object)),
+        Change::Deleted(pod) => Event::SucceededPodGone(pod.object.metadata.uid.unwrap_or_default()),
     }
 }
 

@@ -6,6 +6,7 @@ use crate::cluster::names::{CardId, ResourceId};
 use crate::cluster::queue::QueueId;
 use crate::cluster::workload::{Step, Workload, WorkloadId, WorkloadKind};
 use crate::decide::enqueue::{check_at, lack};
+use crate::decide::gang::MOST_TRIES;
 use crate::policies::Reason;
 use crate::policies::job_mode::Sums;
 use crate::quantities::{format_bytes, format_cpu};
@@ -33,10 +34,10 @@ pub(in crate::decide) fn explain_workload(cluster: &Cluster, id: WorkloadId, rea
         (Reason::PodGroupIncomplete, Some(claim)) => format!(
             "PodGroup {name} lets {} pods in together (spec.minMember), and {} are there: the others are to be created",
             claim.min_member,
-            workload.admitted() + workload.line.len()
+            workload.admitted() + workload.succeeded() + workload.line.len()
         ),
         (_, Some(claim)) => match workload.refused {
-            Some((Step::Together, _)) => together(cluster, workload, reason),
+            Some((Step::Together | Step::GivenUp, _)) => together(cluster, workload, reason),
             _ => as_a_whole(cluster, id, claim.queue, reason),
         },
     }
@@ -133,8 +134,16 @@ fn together(cluster: &Cluster, workload: &Workload, reason: Reason) -> String {
     } else {
         "Job"
     };
+    let given_up = if matches!(workload.refused, Some((Step::GivenUp, _))) {
+        format!(
+            "; the search for places for all of them was given up after {MOST_TRIES} tries, so there may be some: pods of \
+             fewer kinds are searched for to the end"
+        )
+    } else {
+        String::new()
+    };
     format!(
-        "the {missing} {pods} of {kind} {} are let in together; of each, {each}",
+        "the {missing} {pods} of {kind} {} are let in together; of each, {each}{given_up}",
         workload.name
     )
 }

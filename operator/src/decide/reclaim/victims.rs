@@ -347,7 +347,10 @@ pub(super) fn is_evictable(cluster: &Cluster, pod: &Pod, now: Timestamp) -> bool
 
 /// How a gang may be taken back: as many single pods as it has beyond its minimum, or all of it.
 pub(super) fn of_gang(workload: &Workload, members: Vec<Candidacy>, slack: &mut Vec<i128>) -> Vec<Candidacy> {
-    let surplus = workload.admitted().saturating_sub(workload.min_member());
+    let surplus = workload.admitted()
+        - workload
+            .admitted()
+            .min(workload.min_member().saturating_sub(workload.succeeded()));
     let place = slack.len();
     slack.push(i128::try_from(surplus).unwrap_or(i128::MAX));
     let mut found = Vec::new();

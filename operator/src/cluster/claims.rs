@@ -1,0 +1,154 @@
+//! What `PodGroup`s and Jobs say of themselves.
+
+use std::sync::Arc;
+
+use crds::card::SEPARATOR;
+use crds::card_counts::CardRequest;
+use crds::keys::{CARD_REQUEST, GROUP_NAME, JOB_HELD, QUEUE_NAME};
+use crds::volcano::{self, PodGroup};
+use k8s_openapi::jiff::Timestamp;
+
+use super::Cluster;
+use super::amounts::{Amounts, Dimension};
+use super::inqueue::Demand;
+use super::names::Names;
+use super::queue::QueueId;
+use super::workload::{Claim, Said, WorkloadKind};
+
+impl Cluster {
+    /// Takes what a `PodGroup` says.
+    pub fn apply_group(&mut self, group: &PodGroup, now: Timestamp) {
+        let metadata = &group.metadata;
+        let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
+        let (Some(namespace), Some(name)) = (namespace, name) else {
+            return;
+        };
+        let request = metadata.annotations.as_ref().and_then(|all| all.get(CARD_REQUEST));
+        let demand = read_demand(
+            request.map(String::as_str),
+            group.spec.min_resources.as_ref(),
+            &mut self.names,
+        );
+        let phase = group.status.as_ref().and_then(|status| status.phase.as_deref());
+        let queue = group.spec.queue.as_deref().filter(|queue| !queue.is_empty());
+        let queue = self.queue_of_workload(namespace, queue);
+        let claim = Claim {
+            uid: metadata.uid.as_deref().unwrap_or_default().into(),
+            created: metadata.creation_timestamp.as_ref().map_or(now, |time| time.0),
+            queue,
+            min_member: group
+                .spec
+                .min_member
+                .and_then(|least| usize::try_from(least).ok())
+                .map_or(1, |least| least.max(1)),
+            asks: request.is_some() || group.spec.min_resources.as_ref().is_some_and(|least| !least.is_empty()),
+            problem: demand.as_ref().err().cloned(),
+            demand: demand.unwrap_or_default(),
+            said: match phase {
+                None | Some("" | "Pending") => Said::Waiting,
+                Some("Inqueue") => Said::LetIn,
+                Some("Completed") => Said::Over,
+                Some(_) => Said::Started,
+            },
+            phase: phase.map(Into::into),
+        };
+        self.apply_claim(WorkloadKind::PodGroup, namespace, name, claim);
+    }
+
+    /// Takes note of a `PodGroup` that can't be read at all: its pods wait until it is mended.
+    pub fn apply_unreadable_group(&mut self, namespace: &str, name: &str, uid: &str, reason: &str) {
+        let claim = Claim {
+            uid: uid.into(),
+            created: Timestamp::UNIX_EPOCH,
+            queue: self.queue_of_workload(namespace, None),
+            min_member: 1,
+            demand: Demand::default(),
+            asks: false,
+            said: Said::Waiting,
+            phase: None,
+            problem: Some(reason.into()),
+        };
+        self.apply_claim(WorkloadKind::PodGroup, namespace, name, claim);
+    }
+
+    /// Forgets what a `PodGroup` said.
+    pub fn remove_group(&mut self, namespace: &str, name: &str) {
+        self.remove_claim(WorkloadKind::PodGroup, namespace, name);
+    }
+
+    /// Takes what a Job says; one that asks for no cards in advance is none of the operator's business.
+    pub fn apply_job(&mut self, job: &crds::job::Job<Box<str>>, now: Timestamp) {
+        let metadata = &job.metadata;
+        let (Some(namespace), Some(name)) = (metadata.namespace.as_deref(), metadata.name.as_deref()) else {
+            return;
+        };
+        let Some(request) = metadata.annotations.get(CARD_REQUEST) else {
+            self.remove_job(namespace, name);
+            return;
+        };
+        let demand = read_demand(Some(request), None, &mut self.names);
+        // Where its pods will be charged.
+        let template = &job.spec.template.metadata.annotations;
+        let named = |key| template.get(key).filter(|name| !name.is_empty());
+        let of_group = named(GROUP_NAME).and_then(|group| {
+            let group = self.workload_named(WorkloadKind::PodGroup, namespace, group)?;
+            let queue = self.workload(group).claim.as_ref()?.queue;
+            Some(Arc::clone(&self.queue(queue).name))
+        });
+        let queue = self.queue_of_workload(namespace, named(QUEUE_NAME).or(of_group.as_deref()));
+        let said = match (job.is_suspended(), metadata.annotations.contains_key(JOB_HELD)) {
+            _ if job.is_finished() => Said::Over,
+            (true, true) => Said::Waiting,
+            (true, false) => Said::Over,
+            (false, _) if job.has_ended_pods() => Said::Started,
+            (false, _) => Said::LetIn,
+        };
+        let created = metadata.creation_timestamp.as_deref();
+        let claim = Claim {
+            uid: metadata.uid.as_deref().unwrap_or_default().into(),
+            created: created.and_then(|time| time.parse().ok()).unwrap_or(now),
+            queue,
+            // It asks for all of its pods, which are let in one by one: none of them is elastic.
+            min_member: usize::MAX,
+            asks: true,
+            problem: demand.as_ref().err().cloned(),
+            demand: demand.unwrap_or_default(),
+            said,
+            phase: None,
+        };
+        self.apply_claim(WorkloadKind::Job, namespace, name, claim);
+    }
+
+    /// Forgets what a Job said.
+    pub fn remove_job(&mut self, namespace: &str, name: &str) {
+        self.remove_claim(WorkloadKind::Job, namespace, name);
+    }
+
+    /// The queue that a workload names, else that of its namespace, else the default queue.
+    fn queue_of_workload(&mut self, namespace: &str, named: Option<&str>) -> QueueId {
+        let of_namespace = self.namespace(namespace).and_then(|namespace| namespace.queue.clone());
+        let configuration = Arc::clone(&self.configuration);
+        let queue = named.or(of_namespace.as_deref());
+        self.queue_id(queue.unwrap_or(&configuration.cardgate.default_queue))
+    }
+}
+
+fn read_demand(
+    cards: Option<&str>,
+    resources: Option<&volcano::ResourceQuantities>,
+    names: &mut Names,
+) -> Result<Demand, Box<str>> {
+    let cards = cards.map_or(Ok(CardRequest::default()), CardRequest::parse);
+    let cards = cards.map_err(|error| format!("annotation {CARD_REQUEST}: {error}"))?;
+    let resources = resources.map_or(Ok(crds::resources::ResourceVector::default()), volcano::resource_vector);
+    let resources = resources.map_err(|error| format!("spec.minResources: {error}"))?;
+    let amounts = resources.iter().map(|(name, amount)| (names.resource(name), amount));
+    let amounts: Amounts = amounts
+        .map(|(resource, amount)| (Dimension::Resource(resource), amount))
+        .collect();
+    let cards = cards.iter().map(|(names_text, count)| {
+        let set = names_text.split(SEPARATOR).map(|name| names.card(name)).collect();
+        (set, count)
+    });
+    Ok(Demand::new(amounts, cards.collect::<Vec<_>>()))
+}

@@ -1,0 +1,193 @@
+//! What queues keep for workloads that are in them, until their pods take over.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::Cluster;
+use super::amounts::Dimension;
+use super::inqueue::Demand;
+use super::names::ResourceId;
+use super::pod::PodId;
+use super::waiting::Refused;
+use super::workload::{Said, Step, Workload, WorkloadId, WorkloadKind};
+use crate::policies::card_quota::charges_cpu_and_memory;
+
+impl Cluster {
+    /// Lets a workload into its queue: what it asks for is kept for it until its pods take over.
+    pub fn enqueue(&mut self, id: WorkloadId) {
+        let workload = &mut self.workloads[id.index()];
+        workload.enqueued = true;
+        workload.refused = None;
+        workload.version += 1;
+        self.settle(id);
+    }
+
+    /// Remembers why a workload, or its pods together, were not let in.
+    pub(crate) fn refuse_workload(&mut self, id: WorkloadId, refused: Option<(Step, Refused)>) {
+        let workload = &mut self.workloads[id.index()];
+        let reason = |refused: Option<(Step, Refused)>| refused.map(|(_, refused)| refused.reason);
+        if reason(workload.refused) != reason(refused) {
+            self.changes.workloads.insert(id);
+        }
+        workload.refused = refused;
+    }
+
+    /// Takes back that a workload is in its queue.
+    pub fn dequeue(&mut self, id: WorkloadId) {
+        self.workloads[id.index()].enqueued = false;
+        self.settle(id);
+    }
+
+    /// The API server has refused to resume a Job: it is tried again after a while.
+    pub fn refuse_resumption(&mut self, uid: &str, now: Timestamp) {
+        let is_it = |workload: &Workload| workload.claim.as_ref().is_some_and(|claim| &*claim.uid == uid);
+        let Some(id) = self.workloads().find(|(_, workload)| is_it(workload)).map(|(id, _)| id) else {
+            return;
+        };
+        let until = Self::after_refused_write(now);
+        self.workloads[id.index()].aside_until = until;
+        self.workload_deadlines.extend(until.map(|until| (until, id)));
+        self.dequeue(id);
+    }
+
+    /// Workloads that stood aside may try again.
+    pub(super) fn advance_workloads(&mut self, now: Timestamp) {
+        while let Some((time, id)) = self
+            .workload_deadlines
+            .first()
+            .copied()
+            .filter(|(time, _)| *time <= now)
+        {
+            self.workload_deadlines.remove(&(time, id));
+            if self.workloads[id.index()].aside_until == Some(time) {
+                self.workloads[id.index()].aside_until = None;
+                self.settle(id);
+            }
+        }
+    }
+
+    /// Counts anew what is kept for every workload, when the configuration has changed.
+    pub(super) fn resettle_workloads(&mut self) {
+        for id in (0..self.workloads.len()).filter_map(|index| u32::try_from(index).ok().map(WorkloadId)) {
+            self.unreserve(id);
+            self.settle(id);
+        }
+    }
+
+    /// Whether `PodGroup`s of this kind are enqueued by Cardgate.
+    fn enqueues(&self, kind: WorkloadKind) -> bool {
+        kind == WorkloadKind::Job || self.configuration.cardgate.enqueue
+    }
+
+    /// Reserves for a workload what should be, and puts it in line for its queue where it belongs there.
+    pub(super) fn settle(&mut self, id: WorkloadId) {
+        let workload = &self.workloads[id.index()];
+        let Some(claim) = &workload.claim else {
+            self.unreserve(id);
+            self.note_incomplete(id);
+            return;
+        };
+        let queue = claim.queue;
+        let open = claim.asks
+            && claim.problem.is_none()
+            && claim.said != Said::Over
+            && !workload.is_started()
+            && self.enqueues(workload.kind);
+        let held = open && !workload.is_enqueued() && workload.aside_until.is_none();
+        if open && workload.is_enqueued() {
+            if workload.reserved.is_none() {
+                let demand = self.metered(&claim.demand);
+                self.reserve_in(queue, &demand);
+                self.changes.queues.insert(queue);
+                self.workloads[id.index()].reserved = Some((queue, demand));
+            }
+        } else {
+            self.unreserve(id);
+        }
+        let line = &mut self.queues[queue.index()].held;
+        if held {
+            line.insert(id);
+        } else {
+            line.remove(&id);
+        }
+        self.changes.workloads.insert(id);
+        self.note_incomplete(id);
+    }
+
+    /// What of a demand counts: cards, each also as one of the resource that it is requested as; CPU and memory, unless cards
+    /// stand for them; and every other resource, of which the plugin compares what it does.
+    pub(crate) fn metered(&self, demand: &Demand) -> Demand {
+        let counts = |(dimension, _): &(Dimension, i64)| self.is_metered(*dimension, !demand.cards.is_empty());
+        let mut resources: BTreeMap<_, _> = demand.resources.iter().filter(counts).collect();
+        let mut devices = BTreeMap::<Dimension, i64>::new();
+        for (set, count) in &demand.cards {
+            // All alternatives are of one resource.
+            if let Some(resource) = set.iter().find_map(|card| self.resource_of(*card)) {
+                let sum = devices.entry(Dimension::Resource(resource)).or_default();
+                *sum = sum.saturating_add(*count);
+            }
+        }
+        for (dimension, count) in devices {
+            let sum = resources.entry(dimension).or_default();
+            *sum = count.max(*sum);
+        }
+        Demand {
+            resources: resources.into_iter().collect(),
+            cards: demand.cards.clone(),
+        }
+    }
+
+    /// Whether a resource counts for a workload.
+    fn is_metered(&self, dimension: Dimension, names_cards: bool) -> bool {
+        match dimension {
+            Dimension::Resource(ResourceId::CPU | ResourceId::MEMORY) => {
+                charges_cpu_and_memory(&self.configuration.capacity_card, names_cards)
+            }
+            _ => true,
+        }
+    }
+
+    pub(super) fn unreserve(&mut self, id: WorkloadId) {
+        if let Some(queue) = self.workloads[id.index()].claim.as_ref().map(|claim| claim.queue) {
+            self.queues[queue.index()].held.remove(&id);
+        }
+        let Some((queue, demand)) = self.workloads[id.index()].reserved.take() else {
+            return;
+        };
+        self.release_in(queue, &demand);
+        self.changes.queues.insert(queue);
+    }
+
+    /// What the first `count` pods of a line ask for in all, each with the alternatives that the cluster knows.
+    pub(crate) fn demand_of(&self, pods: impl IntoIterator<Item = PodId>) -> Demand {
+        let mut resources = BTreeMap::<Dimension, i64>::new();
+        let mut cards = Vec::new();
+        for pod in pods.into_iter().filter_map(|id| self.pod(id)) {
+            let names_cards = !pod.task.cards.is_empty();
+            let request = pod.task.request.iter();
+            for (dimension, amount) in request.filter(|(dimension, _)| self.is_metered(*dimension, names_cards)) {
+                let sum = resources.entry(dimension).or_default();
+                *sum = sum.saturating_add(amount);
+            }
+            let known = pod
+                .task
+                .cards
+                .iter()
+                .copied()
+                .filter(|card| self.resource_of(*card).is_some());
+            let counts = known.map(|card| {
+                (
+                    card,
+                    self.resource_of(card).map_or(0, |resource| pod.task.count(resource)),
+                )
+            });
+            let known: Vec<_> = counts.filter(|(_, count)| *count > 0).collect();
+            if let Some((_, count)) = known.first() {
+                let set = known.iter().map(|(card, _)| *card).collect();
+                cards.push((set, *count));
+            }
+        }
+        Demand::new(resources.into_iter().collect(), cards)
+    }
+}

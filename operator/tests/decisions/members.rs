@@ -1,0 +1,141 @@
+//! Members of a group that have succeeded: they count as if they were still there (semantics, **Enqueue**; Volcano's gangs).
+
+use operator::cluster::Kind;
+use operator::cluster::workload::Phase;
+use operator::decide::progress;
+
+use crate::world::{Object, World, at, group, node, pod, queue};
+
+fn world() -> World {
+    let mut world = World::new();
+    world.node(&node("n1").cards("A100", 8));
+    world.queue(&queue("team-a").quota(r#"{"A100": 8}"#));
+    world
+}
+
+fn member(index: usize) -> Object {
+    pod(&format!("a-{index}")).of("a").asks("A100", 1)
+}
+
+fn running(index: usize) -> Object {
+    member(index).on("n1").assigned("A100")
+}
+
+fn succeeded(index: usize) -> Object {
+    running(index).phase("Succeeded")
+}
+
+#[test]
+fn one_that_replaces_a_failed_pod_does_not_wait_for_those_that_have_succeeded() {
+    let mut world = world();
+    world.group(&group("a", 4));
+    world.pods((0..4).map(running));
+    world.pods((0..3).map(succeeded));
+    world.pod(&running(3).phase("Failed"));
+    assert_eq!(world.allocated("team-a", "A100"), 0);
+    world.pod(&member(4));
+    assert_eq!(world.admit_names(), ["a-4"]);
+}
+
+#[test]
+fn one_that_has_failed_does_not_count() {
+    let mut world = world();
+    world.group(&group("a", 3));
+    world.pods((0..3).map(running));
+    world.pod(&succeeded(0));
+    world.pods((1..3).map(|index| running(index).phase("Failed")));
+    world.pod(&member(3));
+    assert_eq!(world.refusal_of("a-3"), "PodGroupIncomplete");
+    world.wait(1);
+    let told = world.notices();
+    assert!(
+        told[0]
+            .message
+            .contains("lets 3 pods in together (spec.minMember), and 2 are there"),
+        "{told:?}"
+    );
+    world.pod(&member(4));
+    assert_eq!(world.admit_names(), ["a-3", "a-4"]);
+}
+
+#[test]
+fn they_count_after_a_restart_and_until_they_are_gone() {
+    let mut world = world();
+    world.cluster.begin_list(Kind::SucceededPod);
+    world.pods((0..2).map(succeeded));
+    world.cluster.end_list(Kind::SucceededPod, world.now);
+    world.group(&group("a", 3));
+    world.pod(&member(2));
+    assert_eq!(world.admit_names(), ["a-2"]);
+    world.pod(&member(2).phase("Failed"));
+    world.cluster.forget_succeeded("a-0");
+    world.pod(&member(3));
+    assert_eq!(world.refusal_of("a-3"), "PodGroupIncomplete");
+    // A list that names none of them: the last one is gone, too.
+    world.pod(&member(4));
+    assert_eq!(world.admit_names(), ["a-3", "a-4"]);
+    world.pods((3..5).map(|index| member(index).phase("Failed")));
+    world.cluster.begin_list(Kind::SucceededPod);
+    world.cluster.end_list(Kind::SucceededPod, world.now);
+    world.pods((5..7).map(member));
+    assert_eq!(world.refusal_of("a-5"), "PodGroupIncomplete");
+}
+
+#[test]
+fn what_was_written_before_the_end_and_comes_late_changes_nothing() {
+    let mut world = world();
+    world.group(&group("a", 2));
+    world.pods((0..2).map(running));
+    world.pod(&succeeded(0));
+    world.pod(&running(0));
+    assert_eq!(world.allocated("team-a", "A100"), 1);
+    world.pod(&running(1).phase("Failed"));
+    world.pod(&member(2));
+    assert_eq!(
+        world.admit_names(),
+        ["a-2"],
+        "one that has succeeded, and one that comes"
+    );
+}
+
+#[test]
+fn pods_of_an_earlier_group_of_the_same_name_do_not_count() {
+    let mut world = world();
+    world.pods((0..2).map(succeeded));
+    world.group(&group("a", 2).created(100));
+    world.pod(&member(2).created(101));
+    assert_eq!(world.refusal_of("a-2"), "PodGroupIncomplete");
+    // One that was created before its group, and ran after it.
+    let late = succeeded(3).set(["status", "startTime"], at(102).to_string());
+    world.pod(&late);
+    assert_eq!(world.admit_names(), ["a-2"]);
+}
+
+#[test]
+fn a_group_whose_members_have_succeeded_has_started() {
+    let mut world = world();
+    world.group(&group("a", 2).card_request(r#"{"A100": 8}"#));
+    world.pods((0..2).map(succeeded));
+    let mut other = group("b", 1).card_request(r#"{"A100": 8}"#);
+    other = other.created(1);
+    world.group(&other);
+    assert_eq!(world.admit(), []);
+    let id = |name: &str| {
+        world
+            .cluster
+            .workload_named(operator::cluster::workload::WorkloadKind::PodGroup, "team", name)
+    };
+    let (a, b) = (id("a").unwrap(), id("b").unwrap());
+    assert!(world.cluster.workload(a).reserved().is_none());
+    assert!(world.cluster.workload(b).reserved().is_some());
+    world.wait(1);
+    let shown = progress(&mut world.cluster, world.now, 10);
+    let phase = |name: &str| {
+        shown
+            .iter()
+            .find(|shown| &*shown.workload.name == name)
+            .and_then(|shown| shown.phase)
+    };
+    assert_eq!(phase("a"), Some(Phase::Running));
+    assert_eq!(phase("b"), Some(Phase::Inqueue));
+}
