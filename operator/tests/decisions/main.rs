@@ -8,6 +8,7 @@ mod cross_quota;
 mod enqueue;
 mod gang_search;
 mod gangs;
+mod groups;
 mod idle;
 mod members;
 mod mgpu;
