@@ -319,17 +319,21 @@ fn cards_of<'a>(cluster: &'a Cluster, queue: &Queue) -> BTreeSet<(&'a str, CardI
         .collect()
 }
 
-/// The figures of every queue that is there, for the metrics.
+/// The figures of every queue that is there, for the metrics; and of the pods that wait in no queue, for `CrossQuota` alone.
 pub fn figures(cluster: &Cluster) -> Vec<QueueFigures> {
-    let there = cluster
-        .queues()
-        .filter(|(_, queue)| !queue.is_nameless() && (queue.terms.is_some() || queue.admitted > 0));
+    let there = cluster.queues().filter(|(_, queue)| {
+        if queue.is_nameless() {
+            !queue.waiting.is_empty()
+        } else {
+            queue.terms.is_some() || queue.admitted > 0
+        }
+    });
     there.map(|(id, queue)| queue_figures(cluster, id, queue)).collect()
 }
 
 fn queue_figures(cluster: &Cluster, id: QueueId, queue: &Queue) -> QueueFigures {
     let quota = |dimension| queue.quota().map_or(0, |quota| quota.limit(dimension));
-    let is_shown = cluster.configuration().capacity.metrics_enabled;
+    let is_shown = cluster.configuration().capacity.metrics_enabled && !queue.is_nameless();
     let cards = cards_of(cluster, queue).into_iter().filter(|_| is_shown);
     let cards = cards.map(|(name, card)| {
         let dimension = Dimension::Card(card);

@@ -2,6 +2,7 @@
 
 mod extender;
 mod properties;
+mod shown;
 
 use std::sync::Arc;
 
