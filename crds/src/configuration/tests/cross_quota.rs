@@ -259,6 +259,22 @@ fn every_malformed_value_is_named() {
     }
 }
 
+/// **Goals**, "maintain backward compatibility with CPU-only configurations": these name no resources to limit. The document has
+/// no other keys of the older plugin; whatever else somebody writes is named, as in the next test.
+#[test]
+fn cpu_only_configurations_keep_working() {
+    for (arguments, quota, percentage) in [
+        ("quota.cpu: 4", Some(4_000), None),
+        ("quota.cpu: \"500m\"", Some(500), None),
+        ("quota-percentage.cpu: 50", None, Some("50")),
+        ("weight.cpu: 10", None, None),
+    ] {
+        let read = read(&format!("gpu-resource-names: nvidia.com/gpu, {arguments}"));
+        assert_eq!(read.resources, [limited("cpu", quota, percentage, 10)], "{arguments}");
+        assert_eq!(read.weight, 10);
+    }
+}
+
 #[test]
 fn what_has_no_effect_is_named() {
     for (arguments, parts) in [
