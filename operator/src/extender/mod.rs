@@ -5,6 +5,7 @@
 //! takes one question after the other: so two pods never get the same last core, whoever asks for them at once.
 
 mod leader_label;
+pub mod volcano;
 pub mod wire;
 
 use std::io;
@@ -60,11 +61,16 @@ pub enum Question {
     },
 }
 
+/// Takes the places of nodes that can't take a pod, and why.
+pub type Refused = oneshot::Sender<Vec<(usize, Refusal)>>;
+
 /// What a scheduler asks about nodes.
 #[derive(Debug)]
 pub enum Asked {
-    /// Which nodes can't take the pod: their places, and why. From then on the pod counts on all others, until it is bound.
-    Filter(oneshot::Sender<Vec<(usize, Refusal)>>),
+    /// Which nodes can't take the pod. From then on the pod counts on all others, and nowhere else, until it is bound.
+    Filter(Refused),
+    /// The same, and nothing comes of it.
+    Look(Refused),
     /// How good each node is for the pod.
     Prioritize(oneshot::Sender<Vec<i64>>),
 }
@@ -103,7 +109,11 @@ pub fn routes(questions: Questions) -> impl FnOnce(&mut ServiceConfig) {
             .app_data(PayloadConfig::new(MAX_BODY))
             .route(FILTER_PATH, post().to(filter))
             .route(PRIORITIZE_PATH, post().to(prioritize))
-            .route(BIND_PATH, post().to(bind));
+            .route(BIND_PATH, post().to(bind))
+            .route(volcano::PREDICATE_PATH, post().to(volcano::predicate))
+            .route(volcano::PRIORITIZE_PATH, post().to(volcano::prioritize))
+            .route(volcano::ALLOCATE_PATH, post().to(volcano::allocate))
+            .route(volcano::DEALLOCATE_PATH, post().to(volcano::deallocate));
     }
 }
 
@@ -113,8 +123,11 @@ pub enum Failure {
     /// Not JSON, or JSON of another shape.
     #[error("the body is no ExtenderArgs or ExtenderBindingArgs of extender API v1: {0}")]
     Body(#[from] serde_json::Error),
+    /// The same of Volcano's extender plugin.
+    #[error("the body is no request of Volcano's extender plugin: {0}")]
+    Volcano(serde_json::Error),
     /// Nothing to look at.
-    #[error("the body has neither NodeNames nor Nodes: one of them says which nodes to look at")]
+    #[error("the body names no nodes, in NodeNames or Nodes, or in Volcano's node or nodes")]
     NoNodes,
     /// Nobody here knows the cluster.
     #[error("this operator stands by, or has not seen the whole cluster yet: ask the one that leads, or ask again")]
@@ -128,7 +141,7 @@ impl Failure {
     fn response(&self) -> HttpResponse {
         tracing::warn!("a scheduler's question is not answered: {self}");
         let mut response = match self {
-            Self::Body(_) | Self::NoNodes => HttpResponse::BadRequest(),
+            Self::Body(_) | Self::Volcano(_) | Self::NoNodes => HttpResponse::BadRequest(),
             Self::NotLeading | Self::Late => HttpResponse::ServiceUnavailable(),
         };
         response

@@ -283,11 +283,7 @@ mod tests {
                 .map_err(|failure| failure.to_string())
         };
         assert_eq!(read(&json!({"Pod": {}, "NodeNames": []})), Ok(Vec::new()));
-        assert!(
-            read(&json!({"Pod": {}}))
-                .unwrap_err()
-                .contains("neither NodeNames nor Nodes")
-        );
+        assert!(read(&json!({"Pod": {}})).unwrap_err().contains("in NodeNames or Nodes"));
         assert!(read(&json!({"NodeNames": ["a"]})).unwrap_err().contains("Pod"));
         assert!(
             read(&json!({"Pod": {}, "Nodes": {"items": [{"spec": {}}]}}))

@@ -56,6 +56,9 @@ impl Mind {
             What::Nodes(pod, nodes, Asked::Prioritize(answer)) => {
                 let _ = answer.send(extender::prioritize(cluster, &pod, &nodes));
             }
+            What::Nodes(pod, nodes, Asked::Look(answer)) => {
+                let _ = answer.send(extender::look(cluster, &pod, &nodes).refused);
+            }
             What::Nodes(_, _, Asked::Filter(answer)) if answer.is_closed() => {}
             What::Nodes(pod, nodes, Asked::Filter(answer)) => {
                 let mut filtered = extender::filter(cluster, &pod, &nodes);

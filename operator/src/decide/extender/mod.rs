@@ -135,15 +135,18 @@ pub fn read(cluster: &mut Cluster, pod: crds::pod::Pod<Box<str>>) -> Candidate {
     }
 }
 
-/// Which of these nodes can't take the pod, and why.
+/// Which of these nodes can't take the pod, and why. It is being placed anew.
 pub fn filter(cluster: &mut Cluster, pod: &Candidate, nodes: &[Box<str>]) -> Filtered {
-    // Asked again, it is being placed again.
     cluster.end_assumption(&pod.uid);
+    look(cluster, pod, nodes)
+}
+
+/// Which of these nodes can't take the pod, and why.
+pub fn look(cluster: &Cluster, pod: &Candidate, nodes: &[Box<str>]) -> Filtered {
     let mut filtered = Filtered::default();
     if pod.strategy.is_none() && pod.shares.is_none() {
         return filtered;
     }
-    let cluster = &*cluster;
     let known = cluster.pod_with_uid(&pod.uid);
     let mut cards = match &pod.shares {
         Some(Shares::Of(request)) => Some(CardQuery::new(cluster, known, request)),

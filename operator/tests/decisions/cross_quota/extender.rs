@@ -1,6 +1,6 @@
 //! Schedulers that ask: whatever node they take, no GPU node comes above its quota.
 
-use operator::decide::extender::{Filtered, assume, filter, prioritize, read};
+use operator::decide::extender::{Filtered, assume, filter, look, prioritize, read};
 use proptest::prelude::*;
 
 use super::*;
@@ -109,6 +109,31 @@ fn a_pod_counts_on_every_node_that_it_may_go_to_until_it_is_bound() {
         refused(&filtered),
         [(0, "cpu quota exceeded: asked 3, used 3, quota 4".to_owned())]
     );
+}
+
+/// Volcano looks at many pods before it binds one of them, and says which node it allocates.
+#[test]
+fn a_look_counts_for_nothing_and_what_is_allocated_counts_there_alone() {
+    let mut world = extended("quota.cpu: 4");
+    world.node(&gpu_node("gpu-1"));
+    world.node(&gpu_node("gpu-2"));
+    let (first, second) = (bare_pod("a").requests("cpu", "3"), bare_pod("b").requests("cpu", "3"));
+    let looked = |world: &mut World, pod: &Object| {
+        let candidate = read(&mut world.cluster, pod.read());
+        refused(&look(&world.cluster, &candidate, &names(2)))
+    };
+    assert_eq!(looked(&mut world, &first), []);
+    assert_eq!(world.cluster.gpu_nodes().count_assumed(), 0);
+    assert_eq!(refused(&ask(&mut world, &first, &names(1))), [], "allocated to gpu-1");
+    assert_eq!(
+        looked(&mut world, &first),
+        [],
+        "not in its own way, and still allocated"
+    );
+    let placed = "cpu quota exceeded: asked 3, used 0, being placed 3, quota 4".to_owned();
+    assert_eq!(looked(&mut world, &second), [(0, placed)]);
+    ask(&mut world, &first, &[]);
+    assert_eq!(looked(&mut world, &second), [], "given up");
 }
 
 #[test]

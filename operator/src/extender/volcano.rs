@@ -1,0 +1,209 @@
+//! The extender plugin of Volcano's scheduler (`pkg/scheduler/plugins/extender`): the same questions in another form.
+//!
+//! Volcano looks at node after node and places many pods before it binds the first. So its looks count for nothing, and what it
+//! has allocated counts where it is allocated, from that event until the pod is bound or given up.
+
+use std::collections::BTreeMap;
+
+use actix_web::HttpResponse;
+use actix_web::web::{Bytes, Data};
+use crds::pod::Pod;
+use serde::{Deserialize, Serialize};
+
+use super::{Asked, Failure, Questions, ask_about_nodes, respond};
+
+/// Where one node is looked at for a task.
+pub const PREDICATE_PATH: &str = "/volcano/predicate";
+/// Where nodes are scored for a task.
+pub const PRIORITIZE_PATH: &str = "/volcano/prioritize";
+/// Where a task is said to be allocated to a node.
+pub const ALLOCATE_PATH: &str = "/volcano/allocate";
+/// Where a task is said not to be allocated any more.
+pub const DEALLOCATE_PATH: &str = "/volcano/deallocate";
+
+/// Volcano's codes of a predicate: other pods that go away would help, or not.
+const UNSCHEDULABLE: i32 = 2;
+const UNSCHEDULABLE_AND_UNRESOLVABLE: i32 = 3;
+
+/// `PredicateRequest`, `PrioritizeRequest` and `EventHandlerRequest`. Of Volcano's own types only names are read.
+#[derive(Debug, Deserialize)]
+struct Request {
+    task: Task,
+    node: Option<Node>,
+    nodes: Option<Vec<Node>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Task {
+    pod: Pod<Box<str>>,
+    #[serde(default)]
+    node_name: Box<str>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Node {
+    name: Box<str>,
+}
+
+/// `PredicateResponse`; without the code also `EventHandlerResponse`.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Verdict {
+    error_message: String,
+    code: i32,
+}
+
+/// `PrioritizeResponse`.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Scores {
+    node_score: BTreeMap<Box<str>, i64>,
+    error_message: &'static str,
+}
+
+impl Request {
+    fn read(body: &[u8]) -> Result<Self, Failure> {
+        serde_json::from_slice(body).map_err(Failure::Volcano)
+    }
+}
+
+pub(super) async fn predicate(questions: Data<Questions>, body: Bytes) -> HttpResponse {
+    let answer = async {
+        let Request { task, node, .. } = Request::read(&body)?;
+        let nodes = vec![node.ok_or(Failure::NoNodes)?.name];
+        verdict(&questions, task.pod, nodes, Asked::Look).await
+    };
+    respond(answer.await)
+}
+
+pub(super) async fn allocate(questions: Data<Questions>, body: Bytes) -> HttpResponse {
+    let answer = async {
+        let Task { pod, node_name } = Request::read(&body)?.task;
+        verdict(&questions, pod, vec![node_name], Asked::Filter).await
+    };
+    respond(answer.await)
+}
+
+/// What could go nowhere, counts nowhere.
+pub(super) async fn deallocate(questions: Data<Questions>, body: Bytes) -> HttpResponse {
+    let answer = async { verdict(&questions, Request::read(&body)?.task.pod, Vec::new(), Asked::Filter).await };
+    respond(answer.await)
+}
+
+pub(super) async fn prioritize(questions: Data<Questions>, body: Bytes) -> HttpResponse {
+    let answer = async {
+        let Request { task, nodes, .. } = Request::read(&body)?;
+        let nodes = nodes.ok_or(Failure::NoNodes)?;
+        let names: Vec<_> = nodes.into_iter().map(|node| node.name).collect();
+        let scores = ask_about_nodes(&questions, task.pod, names.clone(), Asked::Prioritize).await?;
+        Ok(serde_json::to_vec(&Scores {
+            node_score: names.into_iter().zip(scores).collect(),
+            error_message: "",
+        })?)
+    };
+    respond(answer.await)
+}
+
+async fn verdict(
+    questions: &Questions,
+    pod: Pod<Box<str>>,
+    nodes: Vec<Box<str>>,
+    asked: impl FnOnce(super::Refused) -> Asked,
+) -> Result<Vec<u8>, Failure> {
+    let refused = ask_about_nodes(questions, pod, nodes, asked).await?;
+    let verdict = refused.first().map(|(_, refusal)| Verdict {
+        error_message: refusal.to_string(),
+        code: if refusal.is_final() {
+            UNSCHEDULABLE_AND_UNRESOLVABLE
+        } else {
+            UNSCHEDULABLE
+        },
+    });
+    Ok(serde_json::to_vec(&verdict.unwrap_or_default())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::App;
+    use actix_web::test::{TestRequest, call_and_read_body, init_service};
+    use serde_json::{Value, json};
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::decide::extender::{CardsRefusal, Refusal};
+    use crate::extender::{Question, routes};
+
+    /// What is asked, and the answer where `refusal` is what each node says.
+    async fn exchange(path: &str, body: Value, refusal: Option<Refusal>) -> (String, Value) {
+        let (questions, mut asked) = mpsc::channel(1);
+        let app = init_service(App::new().configure(routes(questions))).await;
+        let mind = async {
+            let Some(Question::Nodes { pod, nodes, asked }) = asked.recv().await else {
+                panic!("no question about nodes");
+            };
+            let refused: Vec<_> = nodes
+                .iter()
+                .enumerate()
+                .filter_map(|(place, _)| Some((place, refusal.clone()?)))
+                .collect();
+            let kind = match asked {
+                Asked::Look(answer) => answer.send(refused).map(|()| "look"),
+                Asked::Filter(answer) => answer.send(refused).map(|()| "filter"),
+                Asked::Prioritize(answer) => {
+                    answer.send((10..).take(nodes.len()).collect()).unwrap();
+                    Ok("prioritize")
+                }
+            };
+            format!(
+                "{} {} {nodes:?}",
+                kind.unwrap(),
+                pod.metadata.name.as_deref().unwrap_or_default()
+            )
+        };
+        let request = TestRequest::post().uri(path).set_payload(body.to_string()).to_request();
+        let (asked, answer) = tokio::join!(mind, call_and_read_body(&app, request));
+        (asked, serde_json::from_slice(&answer).unwrap())
+    }
+
+    fn task(node: &str) -> Value {
+        json!({"UID": "u", "Name": "p", "NodeName": node, "Resreq": {"MilliCPU": 1.5}, "Pod": {"metadata": {"name": "p"}}})
+    }
+
+    #[actix_web::test]
+    async fn a_predicate_looks_at_one_node() {
+        let body = json!({"task": task(""), "node": {"Name": "g1", "Tasks": {}, "Idle": {"MilliCPU": 1}}});
+        let fits = json!({"errorMessage": "", "code": 0});
+        let asked = r#"look p ["g1"]"#.to_owned();
+        assert_eq!(
+            exchange(PREDICATE_PATH, body.clone(), None).await,
+            (asked.clone(), fits)
+        );
+        for (refusal, code) in [(CardsRefusal::CardsInUse, 2), (CardsRefusal::NoDeviceIds, 3)] {
+            let text = refusal.to_string();
+            let answer = exchange(PREDICATE_PATH, body.clone(), Some(Refusal::Cards(refusal))).await;
+            assert_eq!(answer, (asked.clone(), json!({"errorMessage": text, "code": code})));
+        }
+    }
+
+    #[actix_web::test]
+    async fn nodes_are_scored_by_name() {
+        let body = json!({"task": task(""), "nodes": [{"Name": "g1"}, {"Name": "g2"}]});
+        let scores = json!({"nodeScore": {"g1": 10, "g2": 11}, "errorMessage": ""});
+        assert_eq!(
+            exchange(PRIORITIZE_PATH, body, None).await,
+            (r#"prioritize p ["g1", "g2"]"#.to_owned(), scores)
+        );
+    }
+
+    #[actix_web::test]
+    async fn what_is_allocated_counts_there_and_what_is_given_up_nowhere() {
+        let body = json!({"task": task("g1")});
+        let fits = json!({"errorMessage": "", "code": 0});
+        let allocated = exchange(ALLOCATE_PATH, body.clone(), None).await;
+        assert_eq!(allocated, (r#"filter p ["g1"]"#.to_owned(), fits.clone()));
+        let given_up = exchange(DEALLOCATE_PATH, body, None).await;
+        assert_eq!(given_up, ("filter p []".to_owned(), fits));
+    }
+}
