@@ -10,19 +10,19 @@ use cardgate_tests::scenario::Scenario;
 use cardgate_tests::wait::{self, Seen};
 use cardgate_tests::workloads::{PodBuilder, pod};
 use cardgate_tests::world::World;
-use crds::keys::SCORING_STRATEGY;
+use crds::keys::{MGPU_CORE, MGPU_MEMORY, SCORING_STRATEGY};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams};
-use operator::extender::{FILTER_PATH, LEADER_LABEL, PRIORITIZE_PATH};
+use operator::extender::{BIND_PATH, FILTER_PATH, LEADER_LABEL, PRIORITIZE_PATH};
 use serde_json::{Value, json};
 
-use crate::{Outcome, SCENARIO, by_node, cpu_node, crossquota, expect_by_node, gpu_node};
+use crate::{Outcome, SCENARIO, by_node, cpu_node, crossquota, expect_by_node, gpu_node, schedulers};
 
 /// How much the extender's opinion counts beside the scheduler's own.
 const ARGUMENTS: &str = "quota.cpu: 8, crossQuotaWeight: 1000";
 
-fn batch(scenario: &Scenario<'_>, name: &str, cores: &str) -> PodBuilder {
+pub fn batch(scenario: &Scenario<'_>, name: &str, cores: &str) -> PodBuilder {
     pod(name)
         .namespace(scenario.name())
         .request("cpu", cores)
@@ -38,16 +38,24 @@ async fn start() -> anyhow::Result<(World, Port)> {
            filterVerb: filter\n  \
            prioritizeVerb: prioritize\n  \
            weight: 1\n  \
+           nodeCacheCapable: true\n\
+         - urlPrefix: http://{}/scheduler\n  \
+           bindVerb: bind\n  \
+           managedResources: [{{name: {MGPU_CORE}}}, {{name: {MGPU_MEMORY}}}]\n  \
            nodeCacheCapable: true\n",
-        port.address()
+        port.address(),
+        port.address(),
     );
     let plane = ControlPlane::start(Options::default().scheduler_config(&extender)).await?;
     let settings = Settings {
         operator_env: vec![("EXTENDER_ADDR".to_owned(), port.address())],
         ..Settings::default()
     };
-    let cardgate = Cardgate::start_with(&plane, settings).await?;
-    let own = "enforceCrossQuota: extender";
+    Cardgate::install(&plane, &settings).await?;
+    let rights = "manifests/components/scheduler-extender/operator-rbac.yaml";
+    plane.kubectl().run(["apply", "-f", rights]).await?;
+    let cardgate = Cardgate::run(&plane, &settings).await?;
+    let own = "enforceCrossQuota: extender\nenforceMGPU: extender";
     cardgate
         .configure(&plane, Some(&crossquota(ARGUMENTS)), Some(own))
         .await?;
@@ -56,9 +64,11 @@ async fn start() -> anyhow::Result<(World, Port)> {
 
 #[tokio::test]
 async fn kube_scheduler_with_the_extender() -> Outcome {
-    let (world, _port) = start().await?;
+    let (world, port) = start().await?;
     strategies(&world).await?;
     unaffected(&world).await?;
+    schedulers::two_at_once_while_the_operator_is_killed(&world, &port.address()).await?;
+    schedulers::shared_cards(&world, &port.address()).await?;
     two_hundred_pods(&world).await
 }
 
@@ -207,16 +217,25 @@ fn the_overlay_fits_together() -> Outcome {
         .as_str()
         .context("no configuration")?;
     let config: Value = serde_saphyr::from_str(config)?;
-    let extender = &config["extenders"][0];
-    let prefix = extender["urlPrefix"]
-        .as_str()
-        .and_then(|url| url.strip_prefix("http://scheduler-extender.cardgate-system.svc"));
-    let prefix = prefix.context("another Service")?;
-    for (verb, path) in [("filterVerb", FILTER_PATH), ("prioritizeVerb", PRIORITIZE_PATH)] {
+    let extenders = config["extenders"].as_array().context("no extenders")?;
+    for (extender, verb, path) in [
+        (&extenders[0], "filterVerb", FILTER_PATH),
+        (&extenders[0], "prioritizeVerb", PRIORITIZE_PATH),
+        (&extenders[1], "bindVerb", BIND_PATH),
+    ] {
+        let prefix = extender["urlPrefix"].as_str();
+        let prefix = prefix.and_then(|url| url.strip_prefix("http://scheduler-extender.cardgate-system.svc"));
+        let prefix = prefix.context("another Service")?;
         assert_eq!(
             format!("{prefix}/{}", extender[verb].as_str().unwrap_or_default()),
             path
         );
     }
+    // All other pods are the scheduler's own to bind.
+    assert_eq!(extenders[0]["bindVerb"], Value::Null);
+    assert_eq!(
+        extenders[1]["managedResources"],
+        json!([{"name": MGPU_CORE}, {"name": MGPU_MEMORY}])
+    );
     Ok(())
 }

@@ -3,6 +3,7 @@
 mod extender;
 mod gating;
 mod policies;
+mod schedulers;
 
 use std::collections::BTreeMap;
 
