@@ -57,7 +57,7 @@ impl Cluster {
 
     /// A queue's own limit. Under `capacity-card` the queue that takes pods has none of what it does not name; its ancestors
     /// do not limit what they do not name.
-    fn capability(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
+    pub fn capability(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
         let quota = self.queue(id).quota()?;
         let named = quota.capability.get(dimension).map(i128::from);
         let is_strict = self.configuration.queue_plugin == QueuePlugin::CapacityCard && !self.is_inner(id);

@@ -1,7 +1,8 @@
 //! Why a workload waits as a whole, and its pods with it.
 
-use super::{explain_pod, explain_queue};
+use super::{amount, dimension_name, explain_pod, explain_queue};
 use crate::cluster::Cluster;
+use crate::cluster::amounts::Dimension;
 use crate::cluster::names::{CardId, ResourceId};
 use crate::cluster::queue::QueueId;
 use crate::cluster::workload::{Step, Workload, WorkloadId, WorkloadKind};
@@ -9,7 +10,6 @@ use crate::decide::enqueue::{check_at, lack};
 use crate::decide::gang::MOST_TRIES;
 use crate::policies::Reason;
 use crate::policies::job_mode::Sums;
-use crate::quantities::{format_bytes, format_cpu};
 
 /// Whether a pod waits because its group does, and not by itself.
 pub(super) fn speaks_for_its_pods(cluster: &Cluster, id: WorkloadId, reason: Reason) -> bool {
@@ -81,26 +81,47 @@ fn as_a_whole(cluster: &Cluster, id: WorkloadId, queue: QueueId, reason: Reason)
         workload.name
     );
     let check = check_at(cluster, id, queue, at);
-    let numbers = |what: &str, sums: Sums, format: &dyn Fn(i128) -> String| {
+    // Without this, who wrote 10 on a queue and reads 7 has to guess.
+    let cut = |dimensions: &[Dimension], sums: Sums| {
+        let written: Option<i128> = dimensions
+            .iter()
+            .map(|dimension| cluster.capability(at?, *dimension))
+            .sum();
+        let written = written.filter(|written| Some(*written) != sums.quota)?;
+        let written = amount(*dimensions.first()?, written);
+        Some(format!(
+            " of {written}: others are guaranteed the rest, or the cluster does not have it"
+        ))
+    };
+    let numbers = |what: &str, dimensions: &[Dimension], sums: Sums| {
+        let format = |number| {
+            dimensions
+                .first()
+                .map_or_else(String::new, |dimension| amount(*dimension, number))
+        };
         format!(
-            "{lead}: {what} asked {}, allocated {}, in queue {}, elastic {}, quota {}",
+            "{lead}: {what} asked {}, allocated {}, in queue {}, elastic {}, quota {}{}",
             format(sums.asked),
             format(sums.allocated),
             format(sums.inqueue),
             format(sums.elastic),
-            sums.quota.map_or_else(|| "unlimited".to_owned(), format)
+            sums.quota.map_or_else(|| "unlimited".to_owned(), format),
+            cut(dimensions, sums).unwrap_or_default()
         )
     };
+    let of_resource = |resource, sums| {
+        let dimension = Dimension::Resource(resource);
+        numbers(dimension_name(cluster, dimension), &[dimension], sums)
+    };
     match reason {
-        Reason::InsufficientCpuQuota => numbers("CPU", check.resource(&demand, ResourceId::CPU), &format_cpu),
-        Reason::InsufficientMemoryQuota => {
-            numbers("memory", check.resource(&demand, ResourceId::MEMORY), &format_bytes)
-        }
+        Reason::InsufficientCpuQuota => of_resource(ResourceId::CPU, check.resource(&demand, ResourceId::CPU)),
+        Reason::InsufficientMemoryQuota => of_resource(ResourceId::MEMORY, check.resource(&demand, ResourceId::MEMORY)),
         Reason::InsufficientScalarQuota => match check.first_excess(&demand) {
-            _ if let Some((resource, sums)) = check.scalar_excess(&demand) => {
-                numbers(cluster.names.resource_name(resource), sums, &|count| count.to_string())
+            _ if let Some((resource, sums)) = check.scalar_excess(&demand) => of_resource(resource, sums),
+            Some((set, sums)) => {
+                let dimensions: Vec<_> = set.iter().copied().map(Dimension::Card).collect();
+                numbers(&names(cluster, set), &dimensions, sums)
             }
-            Some((set, sums)) => numbers(&names(cluster, set), sums, &|count| count.to_string()),
             None => format!("{lead}: there is room by now, and it is looked at again"),
         },
         Reason::NoNodeFits => format!(

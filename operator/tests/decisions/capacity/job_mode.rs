@@ -79,6 +79,20 @@ fn test_scenario_1_for_enqueue_only_named_dimensions_are_compared() {
 }
 
 #[test]
+fn who_may_not_have_all_that_is_written_on_the_queue_is_told_why() {
+    let mut world = world("");
+    world.queue(&plain("team-a").quota(r#"{"A": 10}"#));
+    world.queue(&plain("other").annotation("volcano.sh/card.guarantee", r#"{"A": 1}"#));
+    world.group(&group_of("large", "team-a", 1).card_request(r#"{"A": 8}"#));
+    assert_eq!(world.admit(), []);
+    assert_eq!(
+        told(&mut world, "large"),
+        "InsufficientScalarQuota: queue team-a can't take PodGroup large as a whole: A asked 8, allocated 0, in queue 0, \
+         elastic 0, quota 7 of 10: others are guaranteed the rest, or the cluster does not have it"
+    );
+}
+
+#[test]
 fn a_request_for_cards_is_one_for_their_resource_too() {
     let mut world = world("");
     world.queue(&plain("team-a").capability(GPU, "2"));
