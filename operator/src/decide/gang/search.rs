@@ -20,9 +20,8 @@ use crate::cluster::{Bookmark, Cluster};
 use crate::decide::{Grant, fit, mgpu, narrow, verdict};
 use crate::policies::mgpu::CardUse;
 
-/// How many pods are placed by way of trial before a gang is taken for one that can't get in: some tens of milliseconds of a
-/// decision that others wait for. Gangs of dozens of pods of three shapes need some hundreds (`operator/tests/decisions`,
-/// `gang_search`).
+/// How many pods are placed by way of trial before a gang is taken for one that can't get in: everybody else waits for the
+/// decision. Dozens of pods of three shapes on forty nodes need fewer (`operator/tests/decisions/gang_search.rs`).
 pub(in crate::decide) const MOST_TRIES: usize = 5_000;
 
 /// What came of a search.
