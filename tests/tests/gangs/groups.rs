@@ -2,11 +2,13 @@
 
 use cardgate_tests::nodes;
 use cardgate_tests::scenario::Scenario;
+use cardgate_tests::wait::{self, Seen};
 use cardgate_tests::world::World;
 use crds::keys::GROUP_NAME;
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::{NO_QUOTA, Outcome, apply_group, pods, shows};
+use crate::{NO_QUOTA, Outcome, apply_group, pods, says, shows};
 
 #[tokio::test]
 async fn a_gang_of_8_waits_until_there_is_room_for_all_of_it() -> Outcome {
@@ -30,6 +32,11 @@ async fn a_gang_of_8_waits_until_there_is_room_for_all_of_it() -> Outcome {
         .expect_for_good("training", &pods().waiting("NoNodeFits", 8))
         .await?;
     shows(&scenario, "training", "Pending").await?;
+    let message = says(&scenario, "training", "True", "NoNodeFits").await?;
+    assert!(
+        message.contains("the 8 pods of PodGroup training are let in together"),
+        "{message}"
+    );
     let told = scenario.events("training", "NoNodeFits").await?;
     assert!(
         told.iter()
@@ -39,7 +46,48 @@ async fn a_gang_of_8_waits_until_there_is_room_for_all_of_it() -> Outcome {
 
     scenario.delete::<Pod>("single").await?;
     scenario.expect("training", &pods().running(&card, 8)).await?;
-    shows(&scenario, "training", "Running").await
+    shows(&scenario, "training", "Running").await?;
+    says(&scenario, "training", "True", "Running").await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_pod_that_replaces_a_failed_one_does_not_wait_for_members_that_have_succeeded() -> Outcome {
+    let scenario = Scenario::begin(World::shared().await?, "succeeded").await?;
+    let card = scenario.card("NVIDIA-A100");
+    scenario.nodes(&[nodes::nvidia("succeeded", &card, 4, 81_920)]).await?;
+    scenario.apply_queue(scenario.queue().quota(&card, 4)).await?;
+    apply_group(&scenario, "training", 3, None).await?;
+    let member = |name: &str| scenario.gpu_pod(name, &card, 1).annotation(GROUP_NAME, "training");
+    // kwok completes pods of Jobs.
+    for name in ["one", "two"] {
+        let job = member(name)
+            .annotation("pod-complete.stage.kwok.x-k8s.io/delay", "1s")
+            .job(1);
+        scenario.create(&job).await?;
+    }
+    scenario.create(&member("three").build()).await?;
+    for job in ["one", "two"] {
+        wait::object(&scenario.api::<Job>(), job, "to be complete".to_owned(), |job| {
+            let succeeded = job.and_then(|job| job.status.as_ref()?.succeeded);
+            Seen::when(succeeded == Some(1), format!("{succeeded:?}"))
+        })
+        .await?;
+    }
+    scenario.delete::<Pod>("three").await?;
+    scenario.expect("three", &pods()).await?;
+    scenario.create(&member("four").build()).await?;
+    scenario.expect("four", &pods().running(&card, 1)).await?;
+    // They count for an operator that has not seen them run, too.
+    world_operator().await?.restart().await?;
+    scenario.delete::<Pod>("four").await?;
+    scenario.expect("four", &pods()).await?;
+    scenario.create(&member("five").build()).await?;
+    scenario.expect("five", &pods().running(&card, 1)).await
+}
+
+async fn world_operator() -> anyhow::Result<&'static cardgate_tests::cardgate::Instance> {
+    Ok(World::shared().await?.cardgate.operator())
 }
 
 #[tokio::test]

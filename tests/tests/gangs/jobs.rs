@@ -82,3 +82,36 @@ async fn a_suspended_job_is_let_in_when_its_queue_has_room_for_all_of_it() -> Ou
         .await?;
     scenario.expect("next", &pods().running(&card, 3)).await
 }
+
+#[tokio::test]
+async fn a_job_that_was_let_in_gives_back_what_is_kept_for_it_when_it_is_deleted() -> Outcome {
+    let scenario = Scenario::begin(World::shared().await?, "deleted-job").await?;
+    let card = scenario.card("NVIDIA-A100");
+    scenario
+        .nodes(&[nodes::nvidia("deleted-job", &card, 2, 81_920)])
+        .await?;
+    scenario.apply_queue(scenario.queue().quota(&card, 5)).await?;
+    // No node has room for its one pod, so that what the Job asks for stays reserved.
+    let mut wide = asking(scenario.gpu_pod("wide", &card, 4), &card, 4);
+    if let Some(spec) = &mut wide.spec {
+        (spec.parallelism, spec.completions) = (Some(1), Some(1));
+    }
+    scenario.create(&wide).await?;
+    scenario.expect("wide", &pods().waiting("NoNodeFits", 1)).await?;
+    is_suspended(&scenario, "wide", false).await?;
+    scenario
+        .create(&asking(scenario.gpu_pod("next", &card, 1), &card, 2))
+        .await?;
+    let told = scenario.events("next", NO_QUOTA).await?;
+    let note = told[0].message.clone().unwrap_or_default();
+    assert!(
+        note.contains("asked 2, allocated 0, in queue 4, elastic 0, quota 5"),
+        "{note}"
+    );
+    is_suspended(&scenario, "next", true).await?;
+    scenario
+        .api::<Job>()
+        .delete("wide", &DeleteParams::background())
+        .await?;
+    scenario.expect("next", &pods().running(&card, 2)).await
+}

@@ -1,6 +1,7 @@
 //! Queues among others on a real control plane: borrowing and giving back, guarantees, hierarchies. The scenarios share one
 //! control plane and one configuration, each with queues and cards of its own.
 
+mod gangs;
 mod hierarchy;
 mod reclaim;
 

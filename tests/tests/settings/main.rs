@@ -1,6 +1,7 @@
 //! The configuration, changed without a restart. It is the cluster's, so these scenarios share a control plane one after the
 //! other.
 
+mod beside_volcano;
 mod cpu_memory;
 mod invalid;
 mod own;
