@@ -6,6 +6,7 @@ mod door;
 mod inventory;
 mod queues;
 mod quotas;
+mod readme;
 mod refusals;
 mod telling;
 mod users;
