@@ -69,7 +69,8 @@ async fn kube_scheduler_with_the_extender() -> Outcome {
     unaffected(&world).await?;
     schedulers::two_at_once_while_the_operator_is_killed(&world, &port.address()).await?;
     schedulers::shared_cards(&world, &port.address()).await?;
-    two_hundred_pods(&world).await
+    two_hundred_pods(&world).await?;
+    schedulers::a_new_leader_has_the_label_and_answers(&world).await
 }
 
 async fn strategies(world: &World) -> Outcome {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Context as _;
+use cardgate_tests::cardgate::NAMESPACE;
 use cardgate_tests::http;
 use cardgate_tests::nodes::NodeSpec;
 use cardgate_tests::scenario::Scenario;
@@ -12,10 +13,10 @@ use cardgate_tests::workloads::PodBuilder;
 use cardgate_tests::world::World;
 use crds::keys::{MGPU_ASSUMED, MGPU_CORE, MGPU_INDEX_PREFIX, MGPU_MEMORY, MGPU_POLICY, MGPU_SCHEDULE};
 use k8s_openapi::api::core::v1::{Binding, ObjectReference, Pod};
-use kube::ResourceExt;
 use kube::api::{ListParams, ObjectMeta, PostParams};
 use kube::core::Status;
-use operator::extender::{BIND_PATH, FILTER_PATH};
+use kube::{Api, ResourceExt};
+use operator::extender::{BIND_PATH, FILTER_PATH, LEADER_LABEL};
 use serde_json::{Value, json};
 
 use crate::extender::batch;
@@ -126,6 +127,45 @@ pub async fn two_at_once_while_the_operator_is_killed(world: &World, address: &s
     assert!(placed().await?.values().all(|count| *count == 8));
     assert!(!by_node(&scenario, "other").await?.is_empty(), "both have placed pods");
     Ok(())
+}
+
+/// The extender's Service finds the operator that leads by the label that this keeps on its own pod.
+pub async fn a_new_leader_has_the_label_and_answers(world: &World) -> Outcome {
+    let plane = &world.plane;
+    let pods: Api<Pod> = Api::namespaced(plane.client().await?, NAMESPACE);
+    // The operators are processes: pods that never run stand for theirs.
+    for name in ["operator-1", "operator-2"] {
+        let stand_in = json!({
+            "metadata": {"name": name},
+            "spec": {
+                "schedulingGates": [{"name": "example.com/stand-in"}],
+                "securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},
+                "containers": [{
+                    "name": "operator",
+                    "image": "operator",
+                    "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
+                }],
+            },
+        });
+        pods.create(&PostParams::default(), &serde_json::from_value(stand_in)?)
+            .await?;
+    }
+    let leads = async |name: &str| {
+        wait::object(&pods, name, format!("{name} to have the label"), |pod| {
+            let label = pod.and_then(|pod| pod.labels().get(LEADER_LABEL).cloned());
+            Seen::when(label.as_deref() == Some("true"), format!("{label:?}"))
+        })
+        .await
+    };
+    world.cardgate.operator().restart().await?;
+    leads("operator-1").await?;
+    world.cardgate.operator().terminate().await?;
+    let _second = world.cardgate.another_operator(plane).await?;
+    leads("operator-2").await?;
+    let scenario = Scenario::begin(world, "handover").await?;
+    scenario.nodes(&[gpu_node("handover", 1)]).await?;
+    scenario.create(&batch(&scenario, "late", "3").deployment(3)).await?;
+    expect_by_node(&scenario, "late", &[("gpu-1", 2)]).await
 }
 
 fn shared_node(name: &str, cards: i64) -> NodeSpec {
