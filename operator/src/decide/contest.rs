@@ -44,10 +44,12 @@ pub(super) struct Contest {
 }
 
 /// A queue, and those of its parts that have something to judge.
+#[derive(Default)]
 struct Branch {
     turns: Turns,
     parts: BTreeSet<Standing>,
-    standing: Standing,
+    /// Where it stands beside others, once it is ranked.
+    standing: Option<Standing>,
 }
 
 /// A queue among those with the same parent.
@@ -78,16 +80,9 @@ impl Contest {
                 continue;
             }
             for ancestor in cluster.ancestry(id) {
-                let standing = || Standing::of(cluster, ancestor, &contest.scarce, false);
-                contest.branches.entry(ancestor).or_insert_with(|| Branch {
-                    turns: Turns::new(),
-                    parts: BTreeSet::new(),
-                    standing: standing(),
-                });
+                contest.branches.entry(ancestor).or_default();
             }
-            if let Some(branch) = contest.branches.get_mut(&id) {
-                branch.turns = turns;
-            }
+            contest.branches.entry(id).or_default().turns = turns;
         }
         contest.rank_all(cluster);
         contest
@@ -130,11 +125,11 @@ impl Contest {
 
     /// A queue has nothing to judge any more.
     fn leave(&mut self, cluster: &Cluster, id: QueueId) {
-        if let Some(branch) = self.branches.remove(&id) {
-            let parent = cluster.queue(id).parent();
-            self.beside(parent).remove(&branch.standing);
-            self.rank(cluster, parent);
+        let parent = cluster.queue(id).parent();
+        if let Some(standing) = self.branches.remove(&id).and_then(|branch| branch.standing) {
+            self.beside(parent).remove(&standing);
         }
+        self.rank(cluster, parent);
     }
 
     /// The queues with this parent.
@@ -147,19 +142,23 @@ impl Contest {
 
     /// Ranks a queue and all above it anew.
     fn rank(&mut self, cluster: &Cluster, queue: Option<QueueId>) {
-        let mut next = queue;
-        while let Some(id) = next {
-            let Some(branch) = self.branches.get_mut(&id) else {
-                return;
-            };
-            let has_part_below = branch.parts.first().is_some_and(|first| first.below_guarantee.0);
-            let standing = Standing::of(cluster, id, &self.scarce, has_part_below);
-            let before = std::mem::replace(&mut branch.standing, standing.clone());
-            next = cluster.queue(id).parent();
-            let beside = self.beside(next);
-            beside.remove(&before);
-            beside.insert(standing);
+        for id in queue.into_iter().flat_map(|queue| cluster.ancestry(queue)) {
+            self.rank_one(cluster, id);
         }
+    }
+
+    fn rank_one(&mut self, cluster: &Cluster, id: QueueId) {
+        let Some(branch) = self.branches.get_mut(&id) else {
+            return;
+        };
+        let has_part_below = branch.parts.first().is_some_and(|first| first.below_guarantee.0);
+        let standing = Standing::of(cluster, id, &self.scarce, has_part_below);
+        let before = branch.standing.replace(standing.clone());
+        let beside = self.beside(cluster.queue(id).parent());
+        if let Some(before) = before {
+            beside.remove(&before);
+        }
+        beside.insert(standing);
     }
 
     /// Ranks all anew.
@@ -167,16 +166,8 @@ impl Contest {
         let depth = |id: &QueueId| cluster.ancestry(*id).count();
         let mut ids: Vec<_> = self.branches.keys().map(|id| (depth(id), *id)).collect();
         ids.sort_unstable();
-        self.top.clear();
-        self.branches.values_mut().for_each(|branch| branch.parts.clear());
         for (_, id) in ids.into_iter().rev() {
-            let Some(branch) = self.branches.get_mut(&id) else {
-                continue;
-            };
-            let has_part_below = branch.parts.first().is_some_and(|first| first.below_guarantee.0);
-            let standing = Standing::of(cluster, id, &self.scarce, has_part_below);
-            branch.standing = standing.clone();
-            self.beside(cluster.queue(id).parent()).insert(standing);
+            self.rank_one(cluster, id);
         }
     }
 }
