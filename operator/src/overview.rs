@@ -201,19 +201,19 @@ fn usage(cluster: &Cluster, id: QueueId) -> CardUsageStatus {
         let dimension = Dimension::Resource(resource);
         format!(
             "{} / {}",
-            format(queue.allocated.get(dimension)),
+            format(queue.allocated_in_all(dimension)),
             format(i128::from(quota(dimension)))
         )
     };
     let cards = cards_of(cluster, queue).into_iter().map(|(name, card)| {
         let dimension = Dimension::Card(card);
-        let (allocated, waiting) = (queue.allocated.get(dimension), queue.waiting.requested.get(dimension));
+        let (allocated, requested) = (queue.allocated_in_all(dimension), queue.request_in_all(dimension));
         QueueCard {
             name: name.to_owned(),
             quota: quota(dimension),
             allocated: to_i64(allocated),
-            requested: to_i64(allocated + waiting),
-            waiting: to_i64(waiting),
+            requested: to_i64(requested),
+            waiting: to_i64(requested - allocated),
         }
     });
     status::usage(QueueUse {
@@ -299,22 +299,25 @@ fn unsatisfiable(cluster: &Cluster, id: QueueId) -> Option<(&'static str, String
     Some(("DeservedAboveCluster", text))
 }
 
-/// The cards that a queue may have, has or waits for, by name.
+/// The cards that a queue, with all that is below it, may have, has or waits for, by name.
 fn cards_of<'a>(cluster: &'a Cluster, queue: &Queue) -> BTreeSet<(&'a str, CardId)> {
     let of = |dimension| match dimension {
         Dimension::Card(card) => Some(card),
         Dimension::Resource(_) => None,
     };
     let quota = queue.quota().into_iter().flat_map(|quota| quota.cards.iter().copied());
-    let allocated = queue.allocated.iter().filter_map(|(dimension, _)| of(dimension));
-    let waiting = queue
-        .waiting
-        .requested
-        .iter()
-        .filter_map(|(dimension, _)| of(dimension));
+    let below = &queue.below;
+    let sums = [
+        &queue.allocated,
+        &below.allocated,
+        &queue.waiting.requested,
+        &below.requested,
+    ];
+    let known = sums
+        .into_iter()
+        .flat_map(|sums| sums.iter().filter_map(|(dimension, _)| of(dimension)));
     quota
-        .chain(allocated)
-        .chain(waiting)
+        .chain(known)
         .map(|card| (cluster.names.card_name(card), card))
         .collect()
 }
@@ -337,12 +340,11 @@ fn queue_figures(cluster: &Cluster, id: QueueId, queue: &Queue) -> QueueFigures 
     let cards = cards_of(cluster, queue).into_iter().filter(|_| is_shown);
     let cards = cards.map(|(name, card)| {
         let dimension = Dimension::Card(card);
-        let allocated = queue.allocated.get(dimension);
         CardFigures {
             card: name.into(),
             deserved: to_i64(cluster.deserved(id, dimension)),
-            allocated: to_i64(allocated),
-            request: to_i64(allocated + queue.waiting.requested.get(dimension)),
+            allocated: to_i64(queue.allocated_in_all(dimension)),
+            request: to_i64(queue.request_in_all(dimension)),
             capacity: quota(dimension),
         }
     });
@@ -364,7 +366,8 @@ fn standing(cluster: &Cluster, id: QueueId, queue: &Queue) -> StandingFigures {
         let bounds = quota.capability.iter().chain(quota.deserved.iter());
         bounds.chain(quota.guarantee.iter()).map(|(dimension, _)| dimension)
     });
-    let used = [&queue.allocated, &queue.below.allocated, &queue.waiting.requested];
+    let requested = [&queue.waiting.requested, &queue.below.requested];
+    let used = [&queue.allocated, &queue.below.allocated].into_iter().chain(requested);
     let used = used
         .into_iter()
         .flat_map(|totals| totals.iter().map(|(dimension, _)| dimension));

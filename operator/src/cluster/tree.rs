@@ -16,7 +16,7 @@ use super::queue::{Queue, QueueId, Terms};
 use crate::policies::capacity;
 
 /// Sums over the queues directly below a queue or below the cluster.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Below {
     /// How many they are.
     pub children: usize,
@@ -200,6 +200,7 @@ impl Cluster {
                 queue.version += u64::from(amount < 0);
                 held = queue.held(dimension) - before;
                 next = queue.parent;
+                self.changes.queues.insert(id);
             }
             self.top.below.change(dimension, amount, held);
             self.top.version += u64::from(amount < 0);
@@ -216,6 +217,7 @@ impl Cluster {
             let queue = &mut self.queues[id.index()];
             change(&mut queue.below, &mut queue.version);
             next = queue.parent;
+            self.changes.queues.insert(id);
         }
         change(&mut self.top.below, &mut self.top.version);
     }
@@ -270,13 +272,14 @@ impl Cluster {
         }
         let places = self.places();
         self.top.below = Below::default();
+        let mut before = Vec::with_capacity(self.queues.len());
         for (index, place) in places.into_iter().enumerate() {
             let queue = &mut self.queues[index];
             if queue.misplaced != place.problem {
                 self.changes.queues.extend(self.queue_ids.get(&queue.name));
             }
             (queue.parent, queue.misplaced) = (place.parent, place.problem);
-            queue.below = Below::default();
+            before.push(std::mem::take(&mut queue.below));
         }
         for id in self.leaves_first() {
             let queue = &self.queues[id.index()];
@@ -287,6 +290,9 @@ impl Cluster {
             };
             above.add(&part);
         }
+        let changed = self.queue_ids.values();
+        let changed = changed.filter(|id| self.queues[id.index()].below != before[id.index()]);
+        self.changes.queues.extend(changed);
         self.version += 1;
     }
 

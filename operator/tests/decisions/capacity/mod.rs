@@ -11,6 +11,7 @@ mod properties;
 mod reclaim;
 mod reference;
 mod shown;
+mod sums;
 
 use crate::world::{Object, World, bare_queue, capacity, node, pod};
 

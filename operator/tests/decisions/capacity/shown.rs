@@ -6,7 +6,7 @@ use operator::overview;
 use operator::report::Report;
 
 use super::{admitted, cluster, plain, worker, workers};
-use crate::world::{World, node};
+use crate::world::{GPU, World, group, node};
 
 /// What the usage of a queue shows now.
 fn usage(world: &mut World, name: &str) -> crds::card_usage::CardUsageStatus {
@@ -55,6 +55,50 @@ fn a_usage_shows_the_next_waiting_pods_and_what_they_lack() {
     assert_eq!(names, (1..).zip(expected).collect::<Vec<_>>());
     assert_eq!(shown[0].reason, "InsufficientScalarQuota");
     assert_eq!(shown[0].missing, "queue a: A asked 1, used 2, quota 2");
+}
+
+#[test]
+fn a_queue_shows_what_those_below_it_have_and_wait_for() {
+    let mut world = cluster(8, "enableHierarchy: true");
+    world.queue(&plain("research").quota(r#"{"A": 2}"#));
+    world.queue(&plain("vision").parent("research"));
+    let shown = |world: &mut World| {
+        let usage = usage(world, "research");
+        let card = &usage.cards[0];
+        (card.quota, card.allocated, card.requested, card.waiting)
+    };
+    assert_eq!(admitted(&mut world), 0);
+    assert_eq!(shown(&mut world), (2, 0, 0, 0));
+    workers(&mut world, "vision", 3);
+    assert_eq!(admitted(&mut world), 2);
+    assert_eq!(shown(&mut world), (2, 2, 3, 1));
+    let figures = overview::figures(&world.cluster);
+    let research = figures.iter().find(|figures| &*figures.queue == "research").unwrap();
+    assert_eq!((research.cards[0].allocated, research.cards[0].request), (2, 3));
+    let standing = research.standing.as_ref().unwrap();
+    let gpus = standing.resources.iter().find(|one| &*one.resource == GPU).unwrap();
+    assert_eq!((gpus.allocated, gpus.request), (2, 3));
+    // Another place changes what is shown of both.
+    world.queue(&plain("sales"));
+    world.queue(&plain("vision").parent("sales"));
+    assert_eq!(admitted(&mut world), 1);
+    assert_eq!(shown(&mut world), (2, 0, 0, 0));
+}
+
+#[test]
+fn what_is_in_queue_is_shown_by_resource() {
+    let mut world = cluster(8, "");
+    world.queue(&plain("team-a"));
+    let asks = group("g", 2).card_request(r#"{"A": 3}"#);
+    world.group(&asks.set(["spec", "minResources", "cpu"], "2"));
+    assert_eq!(admitted(&mut world), 0);
+    let figures = overview::figures(&world.cluster);
+    let standing = figures[0].standing.as_ref().unwrap();
+    let of = |name: &str| {
+        let found = standing.resources.iter().find(|one| &*one.resource == name);
+        found.map(|one| (one.inqueue, one.allocated))
+    };
+    assert_eq!((of("cpu"), of(GPU)), (Some((2_000, 0)), Some((3, 0))));
 }
 
 #[test]
