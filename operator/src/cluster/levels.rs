@@ -25,6 +25,8 @@ pub struct Shortage {
     pub limit: i128,
     /// Whether the limit is what the queue deserves: it may not borrow at the moment.
     pub is_deserved: bool,
+    /// Whether there is room, and it is for pods of higher priority, for which others were evicted.
+    pub is_for_betters: bool,
 }
 
 /// All levels up to the cluster.
@@ -177,6 +179,26 @@ impl Cluster {
         }
     }
 
+    /// Whether a queue and everything above it has room for a pod of this priority that asks so much. What others were evicted
+    /// for does not go to pods that have to stand back, or they would be evicted again.
+    pub fn room_for(&self, id: QueueId, priority: i32, dimension: Dimension, asked: i64) -> Result<(), Shortage> {
+        self.room(id, dimension, asked)?;
+        let is_compared = asked > 0 && self.compares(self.queue(id), dimension);
+        if !is_compared || !self.is_claimed_by_betters(id, dimension, priority) {
+            return Ok(());
+        }
+        let queue = self.queue(id);
+        Err(Shortage {
+            levels: ALL_LEVELS,
+            queue: Some(id),
+            used: queue.used(dimension),
+            reserved: 0,
+            limit: self.limit(id, dimension).0.unwrap_or_default(),
+            is_deserved: false,
+            is_for_betters: true,
+        })
+    }
+
     /// Whether a queue and everything above it has room for so much more (**Resource check logic**).
     pub fn room(&self, id: QueueId, dimension: Dimension, asked: i64) -> Result<(), Shortage> {
         let asked = i128::from(asked);
@@ -202,6 +224,7 @@ impl Cluster {
                 reserved: level.used - level.allocated,
                 limit: level.limit.unwrap_or_default(),
                 is_deserved,
+                is_for_betters: false,
             }
         })
     }

@@ -1,5 +1,7 @@
 //! Who waits for what others are to give back, and what is on its way out.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::Cluster;
@@ -23,8 +25,9 @@ pub struct Reclaim {
     next_look: Timestamp,
     /// When the next pods may be evicted for it.
     next_eviction: Timestamp,
-    /// The dimensions of what is on its way out for it: nobody else borrows them meanwhile.
-    claim: Vec<Dimension>,
+    /// The dimensions of what is on its way out for it, with the highest priority of the pods that get it: nobody else borrows
+    /// them meanwhile, and pods of lower priority of the same queue take nothing of them.
+    claim: BTreeMap<Dimension, i32>,
 }
 
 impl Default for Reclaim {
@@ -32,7 +35,7 @@ impl Default for Reclaim {
         Self {
             next_look: Timestamp::MIN,
             next_eviction: Timestamp::MIN,
-            claim: Vec::new(),
+            claim: BTreeMap::new(),
         }
     }
 }
@@ -61,10 +64,11 @@ impl Cluster {
     }
 
     /// A queue was looked at: these dimensions are on their way out for it.
-    pub(crate) fn looked_at(&mut self, id: QueueId, claim: Vec<Dimension>, now: Timestamp) {
+    pub(crate) fn looked_at(&mut self, id: QueueId, claim: BTreeMap<Dimension, i32>, now: Timestamp) {
         let reclaim = self.reclaims.entry(id).or_default();
         reclaim.next_look = now.checked_add(LOOK_INTERVAL).unwrap_or(now);
-        let given_up = reclaim.claim.iter().any(|dimension| !claim.contains(dimension));
+        let mut earlier = reclaim.claim.iter();
+        let given_up = earlier.any(|(dimension, priority)| claim.get(dimension).is_none_or(|now| now < priority));
         reclaim.claim = claim;
         if given_up {
             self.top.rose();
@@ -95,8 +99,14 @@ impl Cluster {
         let mut claims = self
             .reclaims
             .iter()
-            .filter(|(_, reclaim)| reclaim.claim.contains(&dimension));
+            .filter(|(_, reclaim)| reclaim.claim.contains_key(&dimension));
         claims.any(|(claimant, _)| !self.ancestry(*claimant).any(|ancestor| ancestor == id))
+    }
+
+    /// Whether a dimension is on its way out for pods of this queue whose priority is higher than this.
+    pub(super) fn is_claimed_by_betters(&self, id: QueueId, dimension: Dimension, priority: i32) -> bool {
+        let claimed = self.reclaims.get(&id).and_then(|reclaim| reclaim.claim.get(&dimension));
+        claimed.is_some_and(|claimed| *claimed > priority)
     }
 
     /// Pods are being evicted for a queue.

@@ -133,7 +133,7 @@ fn insufficient(cluster: &Cluster, shape: &Shape, resource: ResourceId) -> Strin
 }
 
 fn insufficient_scalars(cluster: &Cluster, shape: &Shape) -> String {
-    let has_room = |dimension, asked| cluster.room(shape.queue, dimension, asked).is_ok();
+    let has_room = |dimension, asked| cluster.room_for(shape.queue, shape.priority, dimension, asked).is_ok();
     let check = check_of(cluster, shape, has_room);
     if let Some((dimension, asked)) = check.scalar_without_room() {
         return said_by([shortage(cluster, shape, dimension, asked)]);
@@ -162,7 +162,7 @@ fn said_by(shortages: impl IntoIterator<Item = (String, String)>) -> String {
 /// Who has no room for a dimension (the queue, one of its ancestors, or the cluster), and the numbers.
 fn shortage(cluster: &Cluster, shape: &Shape, dimension: Dimension, asked: i64) -> (String, String) {
     let own = cluster.queue(shape.queue);
-    let Err(found) = cluster.room(shape.queue, dimension, asked) else {
+    let Err(found) = cluster.room_for(shape.queue, shape.priority, dimension, asked) else {
         // Room has come since; the next round sees it.
         let used = own.allocated_in_all(dimension);
         return (
@@ -171,7 +171,8 @@ fn shortage(cluster: &Cluster, shape: &Shape, dimension: Dimension, asked: i64) 
         );
     };
     let word = if found.is_deserved { "deserved" } else { "quota" };
-    let said = numbers(cluster, dimension, asked, found.used, word, Some(found.limit));
+    let limit = (!found.is_for_betters || found.limit > 0).then_some(found.limit);
+    let said = numbers(cluster, dimension, asked, found.used, word, limit);
     let reserved = if found.reserved > 0 {
         format!(
             ", {} of them kept free by guarantees",
@@ -191,6 +192,8 @@ fn shortage(cluster: &Cluster, shape: &Shape, dimension: Dimension, asked: i64) 
     };
     let borrowing = if found.is_deserved {
         ", and it may not borrow more at the moment"
+    } else if found.is_for_betters {
+        ", and what comes free is for pods of higher priority, for which others were evicted"
     } else {
         ""
     };

@@ -7,7 +7,7 @@
 mod victims;
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
@@ -116,7 +116,7 @@ fn look_at(cluster: &mut Cluster, queue: QueueId, modes: Modes, now: Timestamp) 
         is_leaving: !leaving.is_empty(),
         taken: Vec::new(),
         assumed: Vec::new(),
-        claim: BTreeSet::new(),
+        claim: BTreeMap::new(),
         evictions: Vec::new(),
         pool: None,
     };
@@ -141,7 +141,7 @@ fn look_at(cluster: &mut Cluster, queue: QueueId, modes: Modes, now: Timestamp) 
     if !look.taken.is_empty() {
         cluster.begin_evictions(queue, &look.taken, now);
     }
-    cluster.looked_at(queue, look.claim.into_iter().collect(), now);
+    cluster.looked_at(queue, look.claim, now);
     look.evictions
 }
 
@@ -196,7 +196,7 @@ struct Look {
     taken: Vec<PodId>,
     /// Pods that get in by that, counted as there.
     assumed: Vec<Assumed>,
-    claim: BTreeSet<Dimension>,
+    claim: BTreeMap<Dimension, i32>,
     evictions: Vec<Eviction>,
     /// Who may be taken back, kept from one pod to the next: to find them costs more than to choose among them.
     pool: Option<Pool>,
@@ -283,8 +283,11 @@ impl Look {
     }
 
     fn assume(&mut self, cluster: &mut Cluster, id: PodId, card: Option<CardId>, node: Option<NodeId>) -> bool {
-        self.claim
-            .extend(asked(cluster, id, card).into_iter().map(|(dimension, _)| dimension));
+        let priority = cluster.pod(id).map_or(0, |pod| pod.priority);
+        for (dimension, _) in asked(cluster, id, card) {
+            let highest = self.claim.entry(dimension).or_insert(priority);
+            *highest = priority.max(*highest);
+        }
         let assumed = cluster.assume_admitted(id, card, node, self.now);
         let is_there = assumed.is_some();
         self.assumed.extend(assumed);

@@ -118,7 +118,12 @@ fn cards_with_room(
         return readable.then(|| vec![None]).ok_or(Reason::GetTaskRequestResourceFailed);
     }
     admits(cluster, shape.queue, &shape.namespace)?;
-    let has_room = |dimension, asked| cluster.room(shape.queue, dimension, asked).map_err(&lacking).is_ok();
+    let has_room = |dimension, asked| {
+        cluster
+            .room_for(shape.queue, shape.priority, dimension, asked)
+            .map_err(&lacking)
+            .is_ok()
+    };
     let check = check_of(cluster, shape, has_room);
     check.before_cards()?;
     if shape.task.cards.is_empty() {

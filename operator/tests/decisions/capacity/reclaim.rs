@@ -350,3 +350,35 @@ fn preempt_replaces_lower_priorities_within_one_queue_and_within_what_it_deserve
     world.pod(&pod("urgent").queue("b").asks("A", 1).priority(10));
     assert_eq!(victims(&mut world), [""; 0]);
 }
+
+#[test]
+fn no_ping_pong_what_is_preempted_does_not_come_back_before_the_pod_that_it_made_room_for() {
+    let arguments = "cardUnlimitedCpuMemory: true, enableHierarchy: true, guaranteeThreshold: 100, reclaimInterval: 1";
+    let mut world = World::with(queue_plugin("capacity-card", "allocate, reclaim, preempt", arguments));
+    world.node(&node("n1").cards("A", 8));
+    world.queue(&plain("a").quota(r#"{"A": 4}"#).deserved_cards(r#"{"A": 4}"#));
+    workers(&mut world, "a", 4);
+    assert_eq!(world.admit().len(), 4);
+    settle(&mut world, 4, worker_a);
+    world.pod(&pod("urgent").queue("a").asks("A", 2).priority(1000));
+    let names = victims(&mut world);
+    assert_eq!(names.len(), 2);
+    // The one is gone and its successor there, while the other is still on its way out.
+    gone(&mut world, &names[..1]);
+    world.pod(&worker("a", 4));
+    assert_eq!(world.admit(), []);
+    assert_eq!(
+        world.notices().last().unwrap().message,
+        "queue a: A asked 1, used 3, quota 4, and what comes free is for pods of higher priority, for which others were evicted"
+    );
+    world.wait(5);
+    assert_eq!(world.admit(), []);
+    gone(&mut world, &names[1..]);
+    world.pod(&worker("a", 5));
+    assert_eq!(world.admit_names(), ["urgent"]);
+    // What is left then is anybody's again.
+    world.queue(&plain("a").quota(r#"{"A": 6}"#).deserved_cards(r#"{"A": 4}"#));
+    world.wait(5);
+    assert_eq!(world.admit(), []);
+    assert_eq!(world.admit_names(), ["a-4", "a-5"]);
+}
