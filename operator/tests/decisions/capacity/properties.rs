@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use operator::cluster::amounts::Dimension;
 use operator::cluster::reclaims::EvictionOutcome;
-use operator::decide::Action;
+use operator::decide::{Action, Eviction};
 use proptest::prelude::*;
 
 use super::{plain, worker};
@@ -218,6 +218,7 @@ impl Run {
                     self.world.pod(&pod);
                 }
                 Action::Evict(eviction) => {
+                    self.check_floors(&eviction);
                     for victim in eviction.victims {
                         let uid = victim.pod.uid.to_string();
                         let now = self.world.now;
@@ -234,6 +235,29 @@ impl Run {
         }
         self.check(hierarchy);
         count
+    }
+
+    /// Without the victims, none of their queues and of those above them that others are to get it from has less than it
+    /// deserves or is guaranteed.
+    fn check_floors(&self, eviction: &Eviction) {
+        let (cluster, card) = (&self.world.cluster, self.card());
+        let claimant = cluster.queue_named(&eviction.queue).unwrap();
+        let shared: Vec<_> = cluster.ancestry(claimant).collect();
+        let mut taken = BTreeMap::<_, i128>::new();
+        for victim in &eviction.victims {
+            let pod = self.world.known(&victim.pod.uid);
+            let cards = i128::from(pod.charge.unwrap().card.unwrap().1);
+            let levels = cluster.ancestry(pod.queue.unwrap());
+            for level in levels.filter(|level| !shared.contains(level)) {
+                *taken.entry(level).or_default() += cards;
+            }
+        }
+        for (level, cards) in taken {
+            let (queue, deserved) = (cluster.queue(level), cluster.deserved_by_spec(level, card));
+            let keeps = deserved.unwrap_or(0).max(queue.guarantee(card));
+            let left = queue.allocated_in_all(card) - cards;
+            assert!(left >= keeps, "{} has {left} and keeps {keeps}", queue.name);
+        }
     }
 
     /// Rounds until nothing happens any more.
