@@ -1,6 +1,7 @@
 //! Queues among others on a real control plane: borrowing and giving back, guarantees, hierarchies. The scenarios share one
 //! control plane and one configuration, each with queues and cards of its own.
 
+mod claims;
 mod gangs;
 mod hierarchy;
 mod reclaim;
@@ -17,7 +18,7 @@ type Outcome = anyhow::Result<()>;
 /// The reason of pods that wait for quota.
 const NO_QUOTA: &str = "InsufficientScalarQuota";
 
-const CONFIGURATION: &str = "actions: \"enqueue, allocate, backfill, reclaim\"\n\
+const CONFIGURATION: &str = "actions: \"enqueue, allocate, backfill, reclaim, preempt\"\n\
      tiers:\n\
      - plugins:\n  \
        - name: capacity-card\n    \
