@@ -39,11 +39,11 @@ impl Cluster {
 
     /// The API server has confirmed an admission.
     pub fn confirm(&mut self, uid: &str) {
-        let Some(pod) = self.pod_ids.get(uid).and_then(|id| self.pods[id.index()].as_mut()) else {
-            return;
-        };
-        if let Stage::Admitting { written, .. } = &mut pod.stage {
+        let Some(id) = self.pod_with_uid(uid) else { return };
+        if let Some(Stage::Admitting { written, .. }) = self.pods[id.index()].as_mut().map(|pod| &mut pod.stage) {
             *written = true;
+            // One that is being deleted meanwhile gives its quota back later than the confirmation was due.
+            self.set_deadline(id);
         }
     }
 

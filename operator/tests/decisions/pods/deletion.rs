@@ -92,6 +92,22 @@ fn a_pod_that_is_deleted_while_it_is_let_in_does_not_keep_quota_for_ever() {
 }
 
 #[test]
+fn a_pod_that_is_deleted_before_its_admission_is_confirmed_does_not_keep_quota_for_ever() {
+    let mut world = world();
+    world.queue(&queue("team-a").quota(r#"{"A": 1}"#));
+    world.pod(&gpu("p"));
+    assert_eq!(world.admit_names(), ["p"]);
+    world.pod(&gpu("p").deleted(15));
+    world.cluster.confirm("p");
+    world.pod(&gpu("q"));
+    // By then, the confirmation is long overdue.
+    world.now = at(15 + 300 - 1);
+    assert_eq!(world.admit(), []);
+    world.now = at(15 + 300);
+    assert_eq!(world.admit_names(), ["q"]);
+}
+
+#[test]
 fn terminal_pods_hold_nothing() {
     for phase in ["Succeeded", "Failed"] {
         let mut world = world();
