@@ -55,6 +55,10 @@ pub(super) struct Member {
 }
 
 impl Candidacy {
+    fn first_uid(&self) -> Option<&str> {
+        self.members.first().map(|member| &*member.uid)
+    }
+
     /// What it gives on a node.
     pub(super) fn gives_on(&self, node: Option<NodeId>, dimension: Dimension) -> i128 {
         let there = self.members.iter().filter(|member| member.node == node);
@@ -332,8 +336,7 @@ pub(super) fn candidates(
     }
     found.sort_unstable_by(|a, b| {
         let key = |one: &Candidacy| (one.priority, Reverse(one.created), one.members.len());
-        let uid = |one: &Candidacy| one.members.first().map(|member| Arc::clone(&member.uid));
-        key(a).cmp(&key(b)).then_with(|| uid(a).cmp(&uid(b)))
+        key(a).cmp(&key(b)).then_with(|| a.first_uid().cmp(&b.first_uid()))
     });
     found
 }
