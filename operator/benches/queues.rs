@@ -13,7 +13,7 @@ mod world;
 use divan::Bencher;
 use operator::cluster::reclaims::EvictionOutcome;
 use operator::decide::Action;
-use world::{World, bare_queue, node, pod, queue_plugin};
+use world::{World, bare_queue, group, node, pod, queue_plugin};
 
 fn main() {
     divan::main();
@@ -21,12 +21,12 @@ fn main() {
 
 const HIERARCHY: &str = "enableHierarchy: true, cardUnlimitedCpuMemory: true, guaranteeThreshold: 100";
 
-/// 1,000 queues in 4 levels below the root (10, 90 and 900 leaves), each with a quota for one card, and 10,000 waiting
-/// groups of pods that nothing has judged yet.
+/// 1,000 queues in 4 levels with the root (10, 90 and 900 leaves), each leaf with a quota of two cards, and 10,000 waiting
+/// gangs of two pods that nothing has judged yet.
 fn hierarchy() -> World {
     let mut world = World::with(queue_plugin("capacity-card", "enqueue, allocate", HIERARCHY));
     for index in 0..1_000 {
-        world.node(&node(&format!("node-{index:04}")).cards("A", 1));
+        world.node(&node(&format!("node-{index:04}")).cards("A", 2));
     }
     let level = |index: usize| match index {
         0..10 => format!("a{index}"),
@@ -40,28 +40,31 @@ fn hierarchy() -> World {
             _ => level(10 + index % 90),
         };
         let quota = match index {
-            0..10 => 100,
-            10..100 => 10,
-            _ => 1,
+            0..10 => 200,
+            10..100 => 20,
+            _ => 2,
         };
         let quota = format!("{{\"A\": {quota}}}");
         world.queue(&bare_queue(&level(index)).parent(&parent).quota(&quota));
     }
     for index in 0..10_000 {
-        // Each of a shape of its own.
-        let queue = level(100 + index % 900);
+        let (name, queue) = (format!("g{index}"), level(100 + index % 900));
         let priority = i32::try_from(index / 900).unwrap();
-        world.pod(&pod(&format!("p{index}")).queue(&queue).asks("A", 1).priority(priority));
+        world.group(&group(&name, 2).set(["spec", "queue"], queue.as_str()));
+        for member in ["a", "b"] {
+            let pod = pod(&format!("{name}-{member}")).queue(&queue).of(&name);
+            world.pod(&pod.asks("A", 1).priority(priority));
+        }
     }
     world
 }
 
-/// One round: 900 pods are let in, of which each needs room on four levels.
+/// One round: 900 groups are let in, of which each needs room on four levels.
 #[divan::bench(sample_count = 5, sample_size = 1)]
 fn a_round_over_a_hierarchy(bencher: Bencher<'_, '_>) {
     bencher.with_inputs(hierarchy).bench_local_values(|mut world| {
         let admitted = world.decide().len();
-        assert_eq!(admitted, 900);
+        assert_eq!(admitted, 1_800);
         world
     });
 }
