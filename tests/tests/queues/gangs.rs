@@ -1,6 +1,5 @@
 //! Gangs among those that give back, and among those that get back.
 
-use cardgate_tests::nodes;
 use cardgate_tests::scenario::Scenario;
 use cardgate_tests::tally::Tally;
 use crds::keys::GROUP_NAME;
@@ -8,7 +7,7 @@ use k8s_openapi::api::core::v1::Event;
 use kube::api::ListParams;
 use serde_json::json;
 
-use crate::{Outcome, queue_of, shares, world};
+use crate::{Outcome, halves};
 
 /// Creates a group whose pods get in so many at once.
 async fn create_group(scenario: &Scenario<'_>, name: &str, min_member: u32, queue: &str) -> Outcome {
@@ -24,16 +23,8 @@ async fn create_group(scenario: &Scenario<'_>, name: &str, min_member: u32, queu
 
 #[tokio::test]
 async fn a_gang_gets_back_for_all_of_it_at_once_and_no_gang_is_left_in_part() -> Outcome {
-    let scenario = Scenario::begin(world().await?, "whole").await?;
-    let card = scenario.card("NVIDIA-A100");
-    scenario.nodes(&[nodes::nvidia("whole", &card, 8, 81_920)]).await?;
+    let (scenario, card) = halves("whole").await?;
     let other = format!("{}-b", scenario.name());
-    scenario
-        .apply_queue(shares(scenario.queue(), &card, 8, Some(4), 0))
-        .await?;
-    scenario
-        .apply_queue(shares(queue_of(&scenario, "b"), &card, 8, Some(4), 0))
-        .await?;
     // What is oldest goes last, and a gang of five that is younger than three single pods can't go in part.
     scenario
         .create(&scenario.gpu_pod("single", &card, 1).deployment(3))

@@ -6,6 +6,7 @@ mod gangs;
 mod hierarchy;
 mod reclaim;
 
+use cardgate_tests::nodes;
 use cardgate_tests::scenario::Scenario;
 use cardgate_tests::workloads::{QueueBuilder, queue};
 use cardgate_tests::world::World;
@@ -51,4 +52,15 @@ fn shares(queue: QueueBuilder, card: &str, quota: u64, deserved: Option<u64>, gu
     deserved.into_iter().fold(queue, |queue, deserved| {
         queue.annotation(CARD_DESERVED, &json!({ card: deserved }).to_string())
     })
+}
+
+/// A node of 8 cards, and two queues that deserve half of them each and may have all: the scenario's own, and its `b`.
+async fn halves<'s>(name: &str) -> anyhow::Result<(Scenario<'s>, String)> {
+    let scenario = Scenario::begin(world().await?, name).await?;
+    let card = scenario.card("NVIDIA-A100");
+    scenario.nodes(&[nodes::nvidia(name, &card, 8, 81_920)]).await?;
+    for queue in [scenario.queue(), queue_of(&scenario, "b")] {
+        scenario.apply_queue(shares(queue, &card, 8, Some(4), 0)).await?;
+    }
+    Ok((scenario, card))
 }

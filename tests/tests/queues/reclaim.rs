@@ -1,6 +1,5 @@
 //! Borrowing and giving back.
 
-use cardgate_tests::nodes;
 use cardgate_tests::scenario::Scenario;
 use cardgate_tests::tally::{Tally, is_gated};
 use cardgate_tests::wait::{self, Seen};
@@ -11,22 +10,14 @@ use kube::ResourceExt as _;
 use kube::api::ListParams;
 use serde_json::json;
 
-use crate::{Outcome, queue_of, shares, world};
+use crate::{Outcome, halves, world};
 
 /// The reason of pods whose queue may have more than is free.
 const NO_ROOM: &str = "NoNodeFits";
 
 /// Two queues that deserve 4 of 8 cards each, of which the scenario's own uses all by this Deployment.
 async fn borrowed<'s>(name: &str, change: impl Fn(&mut Deployment)) -> anyhow::Result<(Scenario<'s>, String)> {
-    let scenario = Scenario::begin(world().await?, name).await?;
-    let card = scenario.card("NVIDIA-A100");
-    scenario.nodes(&[nodes::nvidia(name, &card, 8, 81_920)]).await?;
-    scenario
-        .apply_queue(shares(scenario.queue(), &card, 8, Some(4), 0))
-        .await?;
-    scenario
-        .apply_queue(shares(queue_of(&scenario, "b"), &card, 8, Some(4), 0))
-        .await?;
+    let (scenario, card) = halves(name).await?;
     let mut deployment = scenario.gpu_pod("borrower", &card, 1).deployment(8);
     change(&mut deployment);
     scenario.create(&deployment).await?;
