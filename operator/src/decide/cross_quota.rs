@@ -60,9 +60,9 @@ pub(super) fn find(cluster: &mut Cluster, shape: &Shape, card: Option<CardId>, s
 
 /// A GPU node with quota for the pod; the greatest is the best.
 struct Ranked<'a> {
-    scoring: Scoring<'a>,
+    scoring: &'a Scoring<'a>,
+    cluster: &'a Cluster,
     candidate: Candidate<'a>,
-    name: &'a str,
     node: NodeId,
 }
 
@@ -70,7 +70,8 @@ impl Ord for Ranked<'_> {
     /// By score; equal ones by name, first to go first.
     fn cmp(&self, other: &Self) -> Ordering {
         let by_score = self.scoring.compare(&self.candidate, &other.candidate);
-        by_score.then_with(|| other.name.cmp(self.name))
+        let name = |ranked: &Self| &ranked.cluster.node(ranked.node).name;
+        by_score.then_with(|| name(other).cmp(name(self)))
     }
 }
 
@@ -131,9 +132,9 @@ fn best_gpu_node(
     let mut ranked: BinaryHeap<_> = within
         .into_iter()
         .map(|(node, lines)| Ranked {
-            scoring,
+            scoring: &scoring,
+            cluster,
             candidate: scoring.candidate(lines),
-            name: &cluster.node(node).name,
             node,
         })
         .collect();

@@ -1,7 +1,8 @@
 //! **Node Ordering Function (Scoring)**, exact: scores are sums of fractions, and are compared as such.
 //!
-//! The sum over the resources is compared digit by digit, as in long division. Nearly always the first digit tells; sums
-//! that are equal cost a few more.
+//! A sum is known roughly at first, to some 2^-32 of its weights, from divisions of 64 bits. Nearly always that tells which of
+//! two is greater, and to what whole number one is rounded. Where it does not, resources that say the same of both nodes are
+//! left out, and the rest is compared digit by digit, as in long division.
 
 use std::cmp::Ordering;
 
@@ -9,11 +10,13 @@ use crds::scoring_strategy::ScoringStrategy;
 
 use super::Line;
 
-/// Bits behind the point of the first digit.
-const FIRST_BITS: u32 = 32;
+/// Bits behind the point of what is known at first.
+pub(super) const FIRST_BITS: u32 = 32;
+/// What is known of a fraction at first is less than it by less than so many units of its last bit: see [`roughly`].
+pub(super) const ROUGHNESS: i128 = 5;
 /// Bits of every further digit: a remainder is below 2^63, so that what is divided fits 128 bits.
 const FURTHER_BITS: u32 = 62;
-/// Usage beyond this counts as this much: weights, of 20 bits, and the first digit's bits still fit beside it.
+/// Usage beyond this counts as this much: weights, of 20 bits, and the first bits still fit beside it.
 const MOST_USED: i128 = 1 << 64;
 /// Scores beyond this, of nodes far above their quota, are not rounded but cut off.
 const MOST_ROUNDED: i128 = 1 << 40;
@@ -29,11 +32,49 @@ pub struct Scoring<'a> {
     pub request: &'a [i64],
 }
 
-/// A node that is scored: its resources, and the first digit of its sum.
+/// A node that is scored: its resources, and what is known at first of its sum.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidate<'a> {
     lines: &'a [Line],
     first: i128,
+}
+
+/// `resourceScore` of one resource: `weight * numerator / quota`, the quota positive.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    numerator: i128,
+    quota: i64,
+    weight: u32,
+}
+
+impl Part {
+    /// In units of the last of the first bits: never more than it is, and less by less than [`ROUGHNESS`] for each weight.
+    fn first(self) -> i128 {
+        let quota = self.quota.unsigned_abs();
+        let fraction = match u64::try_from(self.numerator) {
+            Ok(numerator) if numerator <= quota => roughly(numerator, quota).into(),
+            _ => (self.numerator << FIRST_BITS).div_euclid(quota.into()),
+        };
+        fraction * i128::from(self.weight)
+    }
+
+    fn term(self) -> Term {
+        Term {
+            numerator: self.numerator * i128::from(self.weight),
+            denominator: self.quota.into(),
+        }
+    }
+}
+
+/// `numerator / denominator` in units of the last of the first bits, where it is no more than one. Of large numbers only the
+/// upper bits count, the numerator's rounded down and the denominator's up: with 32 bits left of the one, and as many or one
+/// less of the other, they are off by less than 2^-32 and 2^-31 of themselves, and so the quotient by less than 4 units, and
+/// by one more when it is rounded.
+pub(super) fn roughly(numerator: u64, denominator: u64) -> u64 {
+    match FIRST_BITS.saturating_sub(numerator.leading_zeros()) {
+        0 => (numerator << FIRST_BITS) / denominator,
+        excess => (numerator >> excess << FIRST_BITS) / ((denominator >> excess) + 1),
+    }
 }
 
 /// Part of a sum: `numerator / denominator`, the denominator positive.
@@ -43,108 +84,134 @@ struct Term {
     denominator: i128,
 }
 
-impl Term {
-    fn first_digit(self) -> i128 {
-        (self.numerator << FIRST_BITS).div_euclid(self.denominator)
-    }
-
-    fn remainder(self) -> i128 {
-        (self.numerator << FIRST_BITS).rem_euclid(self.denominator)
-    }
-}
-
 impl<'a> Scoring<'a> {
     /// A node with these resources, in the order of the weights.
     pub fn candidate(&self, lines: &'a [Line]) -> Candidate<'a> {
         Candidate {
             lines,
-            first: self.terms(lines).map(Term::first_digit).sum(),
+            first: self.parts(lines).map(Part::first).sum(),
         }
     }
 
     /// Which of two nodes has the higher score.
     pub fn compare(&self, left: &Candidate<'_>, right: &Candidate<'_>) -> Ordering {
-        let terms = i128::try_from(self.weights.len()).unwrap_or(i128::MAX / 2);
         let difference = left.first - right.first;
-        // Each term is more than its first digit by less than one.
-        if difference.abs() > terms {
+        if difference.abs() >= self.total_weight() * ROUGHNESS {
             return difference.cmp(&0);
         }
-        compare(self.terms(left.lines), self.terms(right.lines))
+        let mut terms = Vec::new();
+        for (left, right) in self.parts(left.lines).zip(self.parts(right.lines)) {
+            let (left, right) = (left.term(), right.term());
+            if left.denominator != right.denominator {
+                terms.extend([left, right.negative()]);
+            } else if left.numerator != right.numerator {
+                terms.push(Term {
+                    numerator: left.numerator - right.numerator,
+                    denominator: left.denominator,
+                });
+            }
+        }
+        sign(terms)
     }
 
     /// `finalScore`: the score times `crossQuotaWeight`, times `scale`, rounded to the nearest whole number, halves up.
     pub fn rounded(&self, candidate: &Candidate<'_>, cross_quota_weight: u32, scale: u32) -> i64 {
-        let weights: i128 = self.weights.iter().map(|weight| i128::from(*weight)).sum();
+        let weights = self.total_weight();
         let scaled = i128::from(cross_quota_weight) * i128::from(scale);
         if weights == 0 || scaled == 0 {
             return 0;
         }
-        // Never more than the score: digits are rounded down.
-        let product = candidate.first.saturating_mul(scaled);
-        let mut rounded = product.div_euclid(weights << FIRST_BITS);
+        let nearest = |sum: i128| {
+            let product = sum.saturating_mul(2 * scaled).saturating_add(weights << FIRST_BITS);
+            product.div_euclid(weights << (FIRST_BITS + 1))
+        };
+        let mut rounded = nearest(candidate.first);
         if rounded.abs() >= MOST_ROUNDED {
             return if rounded < 0 { i64::MIN } else { i64::MAX };
         }
-        let next_half = |rounded: i128| Term {
-            numerator: (2 * rounded + 1) * weights,
-            denominator: 2 * scaled,
+        let most = nearest(candidate.first + weights * ROUGHNESS);
+        let reaches_half_above = |rounded: i128| {
+            let half = Term {
+                numerator: (2 * rounded + 1) * weights,
+                denominator: 2 * scaled,
+            };
+            let terms = self.parts(candidate.lines).map(Part::term);
+            sign(terms.chain([half.negative()]).collect()).is_ge()
         };
-        while compare(self.terms(candidate.lines), std::iter::once(next_half(rounded))).is_ge() {
+        while rounded < most && reaches_half_above(rounded) {
             rounded += 1;
         }
         i64::try_from(rounded).unwrap_or(if rounded < 0 { i64::MIN } else { i64::MAX })
     }
 
+    fn total_weight(&self) -> i128 {
+        self.weights.iter().map(|weight| i128::from(*weight)).sum()
+    }
+
     /// `resourceScore` of each resource. One without quota scores nothing, and its weight counts all the same.
-    fn terms(&self, lines: &'a [Line]) -> impl Iterator<Item = Term> + Clone + use<'a> {
+    fn parts(&self, lines: &'a [Line]) -> impl Iterator<Item = Part> + use<'a> {
         let strategy = self.strategy;
         let parts = lines.iter().zip(self.request).zip(self.weights);
         parts.map(move |((line, asked), weight)| {
             if line.quota <= 0 {
-                return Term {
+                return Part {
                     numerator: 0,
-                    denominator: 1,
+                    quota: 1,
+                    weight: *weight,
                 };
             }
-            let quota = i128::from(line.quota);
             let taken = (line.used + line.assumed + i128::from(*asked)).clamp(-MOST_USED, MOST_USED);
-            Term {
-                numerator: i128::from(*weight)
-                    * match strategy {
-                        ScoringStrategy::MostAllocated => taken,
-                        ScoringStrategy::LeastAllocated => quota - taken,
-                    },
-                denominator: quota,
+            Part {
+                numerator: match strategy {
+                    ScoringStrategy::MostAllocated => taken,
+                    ScoringStrategy::LeastAllocated => i128::from(line.quota) - taken,
+                },
+                quota: line.quota,
+                weight: *weight,
             }
         })
     }
 }
 
-/// Compares two sums of fractions.
-fn compare(left: impl Iterator<Item = Term>, right: impl Iterator<Item = Term>) -> Ordering {
-    let mut difference = 0;
-    let mut remainders = Vec::new();
-    for (term, sign) in left.map(|term| (term, 1)).chain(right.map(|term| (term, -1))) {
-        difference += sign * term.first_digit();
-        remainders.push((term.remainder(), term.denominator, sign));
+impl Term {
+    fn negative(self) -> Self {
+        Self {
+            numerator: -self.numerator,
+            ..self
+        }
     }
-    remainders.retain(|(remainder, _, _)| *remainder != 0);
-    let terms = i128::try_from(remainders.len()).unwrap_or(i128::MAX);
-    // Sums that differ do so by at least one over the product of all denominators, each below 2^63.
+}
+
+/// How a sum of fractions compares with zero.
+fn sign(terms: Vec<Term>) -> Ordering {
+    let mut sum = 0;
+    let mut remainders = Vec::with_capacity(terms.len());
+    for Term { numerator, denominator } in terms {
+        let shifted = numerator << FIRST_BITS;
+        sum += shifted.div_euclid(denominator);
+        remainders.push((shifted.rem_euclid(denominator), denominator));
+    }
+    // Sums that differ from zero do so by at least one over the product of all denominators, each below 2^63.
     let mut digits = remainders.len() + remainders.len() / 31 + 2;
-    while difference.abs() < terms.max(1) && digits > 0 && !remainders.is_empty() {
-        difference <<= FURTHER_BITS;
-        for (remainder, denominator, sign) in &mut remainders {
-            let shifted = *remainder << FURTHER_BITS;
-            difference += *sign * (shifted / *denominator);
-            *remainder = shifted % *denominator;
+    loop {
+        remainders.retain(|(remainder, _)| *remainder != 0);
+        // What the digits do not say is something for every remainder, and less than one.
+        let most = i128::try_from(remainders.len()).unwrap_or(i128::MAX);
+        if most == 0 || sum <= -most {
+            return sum.cmp(&0);
+        }
+        if sum >= 0 {
+            return Ordering::Greater;
+        }
+        if digits == 0 {
+            return Ordering::Equal;
         }
         digits -= 1;
-    }
-    if difference.abs() < terms {
-        Ordering::Equal
-    } else {
-        difference.cmp(&0)
+        sum <<= FURTHER_BITS;
+        for (remainder, denominator) in &mut remainders {
+            let shifted = *remainder << FURTHER_BITS;
+            sum += shifted / *denominator;
+            *remainder = shifted % *denominator;
+        }
     }
 }

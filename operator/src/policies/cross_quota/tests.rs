@@ -6,6 +6,7 @@ use crds::scoring_strategy::ScoringStrategy::{self, LeastAllocated, MostAllocate
 use num_bigint::BigInt;
 use proptest::prelude::*;
 
+use super::score::{FIRST_BITS, ROUGHNESS, roughly};
 use super::*;
 
 const GI: i64 = 1 << 30;
@@ -289,6 +290,36 @@ fn scored() -> impl Strategy<Value = (ScoringStrategy, Vec<u32>, Vec<i64>, Vec<L
 }
 
 proptest! {
+    #[test]
+    fn a_fraction_is_known_roughly_and_never_too_much(
+        one in prop_oneof![0..=i64::MAX, (0..63_u32).prop_map(|bits| (1 << bits) - 1), (0..63_u32).prop_map(|bits| 1 << bits)],
+        other in prop_oneof![1..=i64::MAX, (0..63_u32).prop_map(|bits| 1 << bits)],
+    ) {
+        let (numerator, denominator) = (one.min(other).unsigned_abs(), one.max(other).unsigned_abs());
+        let exact = i128::from(numerator) << FIRST_BITS;
+        let found = i128::from(roughly(numerator, denominator));
+        prop_assert!(found * i128::from(denominator) <= exact);
+        prop_assert!((found + ROUGHNESS) * i128::from(denominator) > exact);
+    }
+
+    /// Nodes that differ by as little as there is of one resource, or that make up for it by another.
+    #[test]
+    fn scores_that_are_nearly_equal_are_ordered_as_exact_fractions(
+        (strategy, weights, _, left, _) in scored(), changes in proptest::collection::vec((-1..=1_i64, -1..=1_i128), 5),
+    ) {
+        let changed = |(line, (quota, used)): (&Line, &(i64, i128))| Line {
+            quota: line.quota.saturating_add(*quota).max(0), used: (line.used + used).max(0), ..*line
+        };
+        let right: Vec<_> = left.iter().zip(&changes).map(changed).collect();
+        let request = vec![0; left.len()];
+        let scoring = Scoring { strategy, weights: &weights, request: &request };
+        let found = scoring.compare(&scoring.candidate(&left), &scoring.candidate(&right));
+        let expected = reference(strategy, &left, &request, &weights, 1)
+            .compare(&reference(strategy, &right, &request, &weights, 1));
+        let total: u64 = weights.iter().map(|weight| u64::from(*weight)).sum();
+        prop_assert_eq!(found, if total == 0 { Ordering::Equal } else { expected });
+    }
+
     #[test]
     fn scores_are_ordered_as_exact_fractions(
         (strategy, weights, request, left, right) in scored(), same in any::<bool>(), shift in 0..8_u32,
