@@ -40,6 +40,26 @@ lean! {
         overhead: TextMap<S>,
         /// Resources of the pod as a whole.
         resources: ResourceRequirements<S>,
+        /// Volumes.
+        volumes: Vec<Volume<S>>,
+    }
+}
+
+lean! {
+    /// A volume; only whether it is a claim matters here.
+    Volume {
+        /// A claim by its name.
+        persistent_volume_claim: Option<VolumeClaim<S>>,
+        /// A claim that is made for the pod.
+        ephemeral: Option<VolumeClaim<S>>,
+    }
+}
+
+lean! {
+    /// A claim of a volume.
+    VolumeClaim {
+        /// Its name, where it is known.
+        claim_name: Option<S>,
     }
 }
 

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
+use crds::configuration::Enforcement;
 use crds::keys::GPU_NODE_LABEL;
 use k8s_openapi::jiff::Timestamp;
 
@@ -113,10 +114,9 @@ impl GpuNodes {
         self.resources.iter().map(of).collect()
     }
 
-    /// Whether a scheduler may be placing this pod on this node.
-    pub fn is_assumed_on(&self, uid: &str, node: NodeId) -> bool {
-        let assumed = self.assumed.get(uid);
-        assumed.is_some_and(|assumed| assumed.nodes.binary_search(&node).is_ok())
+    /// The nodes, by id, on which a scheduler may be placing this pod.
+    pub fn assumed_nodes(&self, uid: &str) -> &[NodeId] {
+        self.assumed.get(uid).map_or(&[], |assumed| &assumed.nodes)
     }
 
     /// How many pods schedulers are placing.
@@ -275,8 +275,13 @@ impl Cluster {
 
     /// A pod is not being placed any more.
     pub(crate) fn end_assumption(&mut self, uid: &str) {
-        if let Some(assumed) = self.gpu_nodes.assumed.remove(uid) {
-            self.gpu_nodes.count_assumption(&assumed, -1);
+        let Some(assumed) = self.gpu_nodes.assumed.remove(uid) else {
+            return;
+        };
+        self.gpu_nodes.count_assumption(&assumed, -1);
+        // Once the configuration gates pods again, some may wait for what was assumed before.
+        if self.configuration.cardgate.enforce_cross_quota == Enforcement::Gating {
+            assumed.nodes.iter().for_each(|node| self.note_node_change(*node));
         }
     }
 

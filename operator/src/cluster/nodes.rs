@@ -181,7 +181,7 @@ impl Cluster {
         }
     }
 
-    fn note_node_change(&mut self, id: NodeId) {
+    pub(super) fn note_node_change(&mut self, id: NodeId) {
         if self.node_changes.len() == REMEMBERED_CHANGES {
             self.node_changes_before += self.node_changes.len() as u64;
             self.node_changes.clear();

@@ -26,7 +26,7 @@ pub struct Args<'a> {
 }
 
 /// A name, which borrows from the body.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[derive(Debug, Deserialize)]
@@ -71,21 +71,24 @@ impl<'a> Args<'a> {
 
     /// `ExtenderFilterResult`: the nodes without those at these places, in the form in which they came.
     pub fn filtered(&self, refused: &[(usize, Refusal)]) -> Result<Vec<u8>, Failure> {
-        let names = self.names()?;
-        let failed = |is_final| Failed {
-            names: &names,
-            refused,
-            is_final,
-        };
         let items = self
             .nodes
             .as_ref()
             .and_then(|nodes| nodes.items.as_deref())
             .unwrap_or_default();
-        let by_name = self.node_names.is_some();
+        let name = |place: usize| match &self.node_names {
+            Some(names) => Ok((*names[place].0).into()),
+            None => Ok::<_, serde_json::Error>(serde_json::from_str::<Node>(items[place].get())?.metadata.name),
+        };
+        let reasons = refused.iter().map(|(place, refusal)| Ok((name(*place)?, refusal)));
+        let reasons: Vec<(Box<str>, _)> = reasons.collect::<Result<_, serde_json::Error>>()?;
+        let failed = |is_final| Failed {
+            reasons: &reasons,
+            is_final,
+        };
         let result = FilterResult {
-            node_names: by_name.then_some(Kept { nodes: &names, refused }),
-            nodes: (!by_name).then_some(Items {
+            node_names: self.node_names.as_deref().map(|nodes| Kept { nodes, refused }),
+            nodes: self.node_names.is_none().then_some(Items {
                 items: Kept { nodes: items, refused },
             }),
             failed_nodes: failed(false),
@@ -100,7 +103,7 @@ impl<'a> Args<'a> {
 #[serde(rename_all = "PascalCase")]
 struct FilterResult<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    node_names: Option<Kept<'a, Box<str>>>,
+    node_names: Option<Kept<'a, Name<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     nodes: Option<Items<'a>>,
     failed_nodes: Failed<'a>,
@@ -134,17 +137,16 @@ impl<T: Serialize> Serialize for Kept<'_, T> {
 
 /// The nodes that are refused, and why: those where evictions might help, or the others.
 struct Failed<'a> {
-    names: &'a [Box<str>],
-    refused: &'a [(usize, Refusal)],
+    reasons: &'a [(Box<str>, &'a Refusal)],
     is_final: bool,
 }
 
 impl Serialize for Failed<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        for (place, reason) in self.refused {
+        for (node, reason) in self.reasons {
             if reason.is_final() == self.is_final {
-                map.serialize_entry(&self.names[*place], &format_args!("{reason}"))?;
+                map.serialize_entry(node, &format_args!("{reason}"))?;
             }
         }
         map.end()

@@ -9,8 +9,8 @@
 
 mod binding;
 mod cards;
+mod quotas;
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -25,14 +25,17 @@ use crate::cluster::node::NodeId;
 use crate::cluster::pod::Stage;
 use crate::cluster::waiting::Task;
 use crate::policies::card_quota::node_order_score;
-use crate::policies::cross_quota::{Line, Scoring, exceeded};
-use crate::quantities::format_amount;
 pub use binding::{Binding, Wish, bind};
 pub use cards::CardsRefusal;
 use cards::{CardQuery, Shares};
+pub use quotas::OverQuota;
+use quotas::{QuotaQuery, Says};
 
 /// How long a scheduler may take to bind a pod after it has asked, before the pod no longer counts where it might have gone.
 const BINDING_LIMIT: SignedDuration = SignedDuration::from_secs(60);
+/// The same of a pod that claims volumes, which are made in between: kube-scheduler waits ten minutes for them
+/// (`bindTimeoutSeconds` of its plugin `VolumeBinding`).
+const BINDING_LIMIT_WITH_VOLUMES: SignedDuration = SignedDuration::from_mins(11);
 
 /// A pod that a scheduler asks about.
 #[derive(Debug, Clone)]
@@ -43,6 +46,24 @@ pub struct Candidate {
     strategy: Option<ScoringStrategy>,
     /// What it asks for of shared cards, where these concern it.
     shares: Option<Shares>,
+    /// Whether volumes are bound before it is.
+    claims_volumes: bool,
+}
+
+impl Candidate {
+    /// What it asks the quotas of GPU nodes, where they concern it.
+    fn quotas<'a>(&self, cluster: &'a Cluster) -> Option<QuotaQuery<'a>> {
+        let strategy = self.strategy?;
+        Some(QuotaQuery::new(cluster, &self.uid, &self.task, strategy))
+    }
+
+    /// What it asks the cards of nodes, where they concern it and it can be read.
+    fn cards<'a>(&'a self, cluster: &'a Cluster) -> Option<CardQuery<'a>> {
+        match &self.shares {
+            Some(Shares::Of(request)) => Some(CardQuery::new(cluster, cluster.pod_with_uid(&self.uid), request)),
+            _ => None,
+        }
+    }
 }
 
 /// Why a node can't take a pod, in the documents' words and with the numbers.
@@ -60,7 +81,7 @@ impl Refusal {
     /// Whether nothing that leaves the node would help, so that nobody is to be evicted for the pod.
     pub fn is_final(&self) -> bool {
         match self {
-            Self::OverQuota(over) => over.asked > over.line.quota,
+            Self::OverQuota(over) => over.is_final(),
             Self::Cards(refusal) => *refusal != CardsRefusal::CardsInUse,
             Self::UnknownNode => false,
         }
@@ -74,27 +95,6 @@ impl fmt::Display for Refusal {
             Self::Cards(refusal) => refusal.fmt(f),
             Self::UnknownNode => f.write_str("Cardgate has not seen the node yet"),
         }
-    }
-}
-
-/// A quota for pods without GPU that a pod would exceed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OverQuota {
-    resource: Arc<str>,
-    asked: i64,
-    line: Line,
-}
-
-impl fmt::Display for OverQuota {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let amount = |amount| format_amount(&self.resource, amount);
-        let Line { quota, used, assumed } = self.line;
-        let (asked, used, quota) = (amount(self.asked.into()), amount(used), amount(quota.into()));
-        write!(f, "{} quota exceeded: asked {asked}, used {used}", self.resource)?;
-        if assumed != 0 {
-            write!(f, ", being placed {}", amount(assumed))?;
-        }
-        write!(f, ", quota {quota}")
     }
 }
 
@@ -116,6 +116,8 @@ pub fn read(cluster: &mut Cluster, pod: crds::pod::Pod<Box<str>>) -> Candidate {
     let namespace: Box<str> = pod.metadata.namespace.clone().unwrap_or_default();
     let everywhere = !is_reachable(&pod, &namespace) || crds::managed::is_of_daemon_set(&pod);
     let shares_cards = requests_any(&pod, |resource| matches!(resource, MGPU_CORE | MGPU_MEMORY));
+    let mut volumes = pod.spec.volumes.iter();
+    let claims_volumes = volumes.any(|volume| volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some());
     let labels = pod.metadata.labels.clone();
     let uid: Arc<str> = pod.metadata.uid.clone().unwrap_or_default().into();
     let task = cluster.read_task(pod, &namespace);
@@ -132,6 +134,7 @@ pub fn read(cluster: &mut Cluster, pod: crds::pod::Pod<Box<str>>) -> Candidate {
         shares: Shares::read(cluster, shares_cards, &task),
         task,
         strategy: concerned.then_some(strategy),
+        claims_volumes,
     }
 }
 
@@ -147,14 +150,12 @@ pub fn look(cluster: &Cluster, pod: &Candidate, nodes: &[Box<str>]) -> Filtered 
     if pod.strategy.is_none() && pod.shares.is_none() {
         return filtered;
     }
-    let known = cluster.pod_with_uid(&pod.uid);
-    let mut cards = match &pod.shares {
-        Some(Shares::Of(request)) => Some(CardQuery::new(cluster, known, request)),
-        _ => None,
-    };
-    let request = cluster.gpu_nodes().request(&pod.task.request);
+    let quotas = pod.quotas(cluster);
+    let mut cards = pod.cards(cluster);
     for (place, name) in nodes.iter().enumerate() {
-        let Some(node) = cluster.node_named(name) else {
+        // What pods name, such as those of a DaemonSet, may be known before the node says what it has.
+        let seen = cluster.node_named(name);
+        let Some(node) = seen.filter(|node| cluster.node(*node).offer.is_some()) else {
             filtered.unsettled = true;
             filtered.refused.push((place, Refusal::UnknownNode));
             continue;
@@ -166,36 +167,18 @@ pub fn look(cluster: &Cluster, pod: &Candidate, nodes: &[Box<str>]) -> Filtered 
         };
         if let Some(refusal) = refusal {
             filtered.refused.push((place, Refusal::Cards(refusal)));
-        } else if pod.strategy.is_some() {
-            predicate(cluster, pod, &request, (place, node), &mut filtered);
+            continue;
+        }
+        match quotas.as_ref().map_or(Says::Nothing, |query| query.ask(node)) {
+            Says::Nothing => {}
+            Says::Within => filtered.within.push(node),
+            Says::Over(over, unsettled) => {
+                filtered.unsettled |= unsettled;
+                filtered.refused.push((place, Refusal::OverQuota(over)));
+            }
         }
     }
     filtered
-}
-
-/// **Predicate Function**: whether a quota of this node stands against the pod.
-fn predicate(
-    cluster: &Cluster,
-    pod: &Candidate,
-    request: &[i64],
-    (place, node): (usize, NodeId),
-    filtered: &mut Filtered,
-) {
-    let Some(lines) = lines_without(cluster, pod, request, node) else {
-        return;
-    };
-    let Some(resource) = exceeded(&lines, request) else {
-        filtered.within.push(node);
-        return;
-    };
-    let settled: Vec<_> = lines.iter().map(|line| Line { assumed: 0, ..*line }).collect();
-    filtered.unsettled |= exceeded(&settled, request).is_none();
-    let over = OverQuota {
-        resource: cluster.names.resource_text(cluster.gpu_nodes().resources()[resource]),
-        asked: request[resource],
-        line: lines[resource],
-    };
-    filtered.refused.push((place, Refusal::OverQuota(over)));
 }
 
 /// The answer has been given: until the pod is bound it counts on every node that it may go to.
@@ -204,40 +187,28 @@ pub fn assume(cluster: &mut Cluster, pod: &Candidate, filtered: Filtered, now: T
     if filtered.within.is_empty() || known.is_some_and(|known| known.stage == Stage::Bound) {
         return;
     }
-    let until = now.checked_add(BINDING_LIMIT).unwrap_or(Timestamp::MAX);
+    let limit = if pod.claims_volumes {
+        BINDING_LIMIT_WITH_VOLUMES
+    } else {
+        BINDING_LIMIT
+    };
+    let until = now.checked_add(limit).unwrap_or(Timestamp::MAX);
     cluster.assume(&pod.uid, filtered.within, Arc::clone(&pod.task.request), until);
 }
 
 /// **Node Ordering**: the sum of what the policies say about each of these nodes, as whole numbers. As in the documents, a
 /// node that a policy says nothing about gets nothing.
 pub fn prioritize(cluster: &Cluster, pod: &Candidate, nodes: &[Box<str>]) -> Vec<i64> {
-    let configuration = cluster.configuration();
-    let request = cluster.gpu_nodes().request(&pod.task.request);
-    let arguments = configuration.cross_quota.as_ref();
-    let weights: Vec<_> = arguments
-        .iter()
-        .flat_map(|arguments| arguments.resources.iter().map(|resource| resource.weight))
-        .collect();
-    let plugin_weight = arguments.map_or(0, |arguments| arguments.weight);
-    let cross_quota = |node| {
-        let scoring = Scoring {
-            strategy: pod.strategy?,
-            weights: &weights,
-            request: &request,
-        };
-        let lines = lines_without(cluster, pod, &request, node)?;
-        Some(scoring.rounded(&scoring.candidate(&lines), plugin_weight, 1))
-    };
-    let mut cards = match &pod.shares {
-        Some(Shares::Of(request)) => Some(CardQuery::new(cluster, cluster.pod_with_uid(&pod.uid), request)),
-        _ => None,
-    };
+    let arguments = &cluster.configuration().capacity_card;
+    let quotas = pod.quotas(cluster);
+    let mut cards = pod.cards(cluster);
     let mut score = |name: &str| {
         let node = cluster.node_named(name)?;
         let has = |card| cluster.node(node).card(card).is_some();
-        let order = node_order_score(&configuration.capacity_card, &pod.task.cards, has);
+        let order = node_order_score(arguments, &pod.task.cards, has);
+        let quotas = quotas.as_ref().and_then(|query| query.score(node));
         let shares = cards.as_mut().and_then(|query| query.score(node));
-        let policies = [cross_quota(node), shares, Some(whole(order))];
+        let policies = [quotas, shares, Some(whole(order))];
         Some(policies.into_iter().flatten().fold(0, i64::saturating_add))
     };
     nodes.iter().map(|name| score(name).unwrap_or_default()).collect()
@@ -250,22 +221,4 @@ pub fn prioritize(cluster: &Cluster, pod: &Candidate, nodes: &[Box<str>]) -> Vec
 )]
 fn whole(score: f64) -> i64 {
     score.round() as i64
-}
-
-/// The lines of a GPU node as if the pod itself were nowhere.
-fn lines_without<'a>(cluster: &'a Cluster, pod: &Candidate, request: &[i64], node: NodeId) -> Option<Cow<'a, [Line]>> {
-    let table = cluster.gpu_nodes();
-    let lines = table.lines(node)?;
-    let known = cluster.pod_with_uid(&pod.uid).and_then(|id| cluster.pod(id));
-    let expected = known.is_some_and(|known| known.stage != Stage::Bound && known.room == Some(node));
-    let assumed = table.is_assumed_on(&pod.uid, node);
-    if !expected && !assumed {
-        return Some(Cow::Borrowed(lines));
-    }
-    let without = |(line, asked): (&Line, &i64)| Line {
-        used: line.used - if expected { i128::from(*asked) } else { 0 },
-        assumed: line.assumed - if assumed { i128::from(*asked) } else { 0 },
-        ..*line
-    };
-    Some(Cow::Owned(lines.iter().zip(request).map(without).collect()))
 }

@@ -2,6 +2,7 @@
 
 use operator::decide::extender::{Filtered, assume, filter, look, prioritize, read};
 use proptest::prelude::*;
+use serde_json::json;
 
 use super::*;
 
@@ -14,7 +15,7 @@ fn names(count: usize) -> Vec<Box<str>> {
 }
 
 /// Asks as a scheduler does, and takes note of the answer.
-fn ask(world: &mut World, pod: &Object, nodes: &[Box<str>]) -> Filtered {
+pub(super) fn ask(world: &mut World, pod: &Object, nodes: &[Box<str>]) -> Filtered {
     let candidate = read(&mut world.cluster, pod.read());
     let filtered = filter(&mut world.cluster, &candidate, nodes);
     assume(&mut world.cluster, &candidate, filtered.clone(), world.now);
@@ -68,7 +69,13 @@ fn a_node_that_has_not_been_seen_takes_nobody_whom_quotas_concern() {
         [(0, "Cardgate has not seen the node yet".to_owned())]
     );
     assert!(filtered.unsettled, "worth waiting for");
-    assert_eq!(refused(&ask(&mut world, &pod.requests(GPU, "1"), &nodes)), []);
+    // A pod that runs there, such as one of a DaemonSet, may be seen before the node.
+    world.pod(&bare_pod("agent").controlled_by("DaemonSet", "agent").on("gpu-1"));
+    assert_eq!(ask(&mut world, &pod, &nodes), filtered);
+    assert_eq!(refused(&ask(&mut world, &pod.clone().requests(GPU, "1"), &nodes)), []);
+    world.node(&gpu_node("gpu-1"));
+    let expected = "cpu quota exceeded: asked 6, used 1, quota 4";
+    assert_eq!(refused(&ask(&mut world, &pod, &nodes)), [(0, expected.to_owned())]);
 }
 
 #[test]
@@ -80,7 +87,9 @@ fn whom_quotas_do_not_concern_is_refused_nowhere() {
     for pod in [
         big("gpu").requests(GPU, "1"),
         big("daemon").controlled_by("DaemonSet", "agent"),
+        big("static").annotation("kubernetes.io/config.mirror", "abc"),
         big("system").namespace("kube-system"),
+        big("operator").namespace("cardgate-system"),
         big("free").label("app", "free"),
     ] {
         assert_eq!(refused(&ask(&mut world, &pod, &names(1))), []);
@@ -159,6 +168,27 @@ fn a_pod_that_is_gone_or_never_bound_counts_no_more() {
     }
 }
 
+/// kube-scheduler waits for them before it binds.
+#[test]
+fn a_pod_counts_for_longer_while_its_volumes_are_made() {
+    for volume in [
+        json!({"persistentVolumeClaim": {"claimName": "c"}}),
+        json!({"ephemeral": {"volumeClaimTemplate": {}}}),
+    ] {
+        let mut world = extended("quota.cpu: 4");
+        world.node(&gpu_node("gpu-1"));
+        let first = bare_pod("a")
+            .requests("cpu", "3")
+            .set(["spec", "volumes"], json!([{"emptyDir": {}}, volume]));
+        ask(&mut world, &first, &names(1));
+        for (seconds, counts) in [(600, 1), (120, 0)] {
+            world.wait(seconds);
+            world.cluster.expire_assumed(world.now);
+            assert_eq!(world.cluster.gpu_nodes().count_assumed(), counts);
+        }
+    }
+}
+
 #[test]
 fn a_pod_let_in_by_its_queue_is_not_in_its_own_way() {
     let mut world = extended("quota.cpu: 4");
@@ -210,6 +240,15 @@ fn node_ordering_of_the_capacity_card_document_is_added() {
     let pod = bare_pod("p").queue("team-a").asks("NVIDIA-H100|NVIDIA-A100", 1);
     let nodes: [Box<str>; 2] = ["a".into(), "b".into()];
     assert_eq!(scores(&mut world, &pod, &nodes), [50, 100]);
+    let twice = crate::world::configuration("nodeOrderWeight: 2.0", "");
+    world.cluster.set_configuration(twice, world.now);
+    assert_eq!(
+        scores(&mut world, &pod, &nodes),
+        [100, 200],
+        "**Node Scoring** with weight 2.0"
+    );
+    let single = bare_pod("q").queue("team-a").asks("NVIDIA-H100", 1);
+    assert_eq!(scores(&mut world, &single, &nodes), [0, 0], "no priority preference");
 }
 
 /// What schedulers and others do.
