@@ -101,7 +101,10 @@ fn the_policies_know_the_keys_of_the_programs() -> Outcome {
             [&requests[..], &results, &[keys::GATE]].concat(),
         ),
         ("policies/pod-binding.yaml", [&requests[..], &results].concat()),
-        ("policies/pod-resize.yaml", managed.to_vec()),
+        (
+            "policies/pod-resize.yaml",
+            [&managed[..], &[keys::CROSS_QUOTA_LABEL]].concat(),
+        ),
         (
             "admission/mutating.yaml",
             [

@@ -4,6 +4,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use cardgate_tests::workloads::pod;
+use crds::keys::{CROSS_QUOTA_ENABLED, CROSS_QUOTA_LABEL, GATE};
 
 use crate::Outcome;
 use crate::cluster::{Cluster, assert_denied, held, serves_resize};
@@ -24,6 +25,11 @@ async fn a_managed_pod_gives_back_and_never_takes_more() -> Outcome {
     cluster.create(held("pod").request("memory", "1Gi")).await?;
     cluster.create(held("burstable")).await?;
     cluster.create(pod("plain").request("cpu", 1)).await?;
+    // Under CrossQuota alone, in no queue.
+    let unqueued = pod("unqueued").label(CROSS_QUOTA_LABEL, CROSS_QUOTA_ENABLED).gate(GATE);
+    cluster
+        .create(unqueued.request("cpu", 1).request("memory", "1Gi"))
+        .await?;
     let pods = cluster.pods(&cluster.administrator);
     let resize = async |name: &'static str, change: Value| {
         pods.patch_resize(name, &PatchParams::default(), &Patch::Strategic(change))
@@ -39,6 +45,12 @@ async fn a_managed_pod_gives_back_and_never_takes_more() -> Outcome {
     ];
     assert_denied("cpu", POLICY, resize("pod", both("1001m", "1Gi")).await, &says);
     assert_denied("memory", POLICY, resize("pod", both("1", "1025Mi")).await, &says);
+    assert_denied(
+        "of no queue",
+        POLICY,
+        resize("unqueued", both("1001m", "1Gi")).await,
+        &says,
+    );
     assert_denied("one up, one down", POLICY, resize("pod", both("2", "1Mi")).await, &says);
     let whole = json!({ "spec": { "resources": { "requests": { "cpu": "3" } } } });
     assert_denied(
@@ -50,6 +62,7 @@ async fn a_managed_pod_gives_back_and_never_takes_more() -> Outcome {
 
     resize("pod", both("1000m", "1048576Ki")).await?;
     resize("pod", both("500m", "512Mi")).await?;
+    resize("unqueued", both("500m", "512Mi")).await?;
     assert_denied("back again", POLICY, resize("pod", both("1", "1Gi")).await, &says);
     resize(
         "plain",
