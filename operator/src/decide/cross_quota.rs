@@ -37,6 +37,17 @@ pub(super) fn governs(cluster: &Cluster, shape: &Shape) -> bool {
     rules(cluster, shape).is_some()
 }
 
+/// What pods of this shape ask of the quotas of GPU nodes, where these decide.
+pub(super) fn asked(cluster: &Cluster, shape: &Shape) -> Option<Vec<i64>> {
+    governs(cluster, shape).then(|| cluster.gpu_nodes().request(&shape.task.request))
+}
+
+/// Whether a node has quota left for a pod that asks for this, or needs none.
+pub(super) fn has_quota(cluster: &Cluster, asked: &[i64], node: NodeId) -> bool {
+    let lines = cluster.gpu_nodes().lines(node);
+    lines.is_none_or(|lines| exceeded(lines, asked).is_none())
+}
+
 /// The node for a pod of this shape, with this card.
 pub(super) fn find(cluster: &mut Cluster, shape: &Shape, card: Option<CardId>, search: &mut Search) -> Option<Grant> {
     // First: where the search goes on for other nodes depends on what has changed since the last one.

@@ -295,6 +295,7 @@ fn no_cards(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
     );
     let parts = [
         (census.cards_in_use, "whose cards have no room for its containers"),
+        (census.over_quota, "whose quota for pods without GPU is used up"),
         (census.lack_room, "without enough room"),
         (census.other_policy, &policy),
         (census.too_few_cards, "with fewer cards than a container asks for"),
@@ -317,7 +318,11 @@ fn no_cards(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
     } else {
         parts.join(", ")
     };
-    format!("{lead}: {} {nodes}: {parts}", census.nodes)
+    let quotas = match census.over_quota {
+        0 => String::new(),
+        _ => format!("; {}", cross_quota::explain(cluster, shape)),
+    };
+    format!("{lead}: {} {nodes}: {parts}{quotas}", census.nodes)
 }
 
 fn names(cluster: &Cluster, cards: impl Iterator<Item = CardId>) -> Vec<String> {

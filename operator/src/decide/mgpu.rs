@@ -10,12 +10,12 @@ use crds::configuration::{CardStrategy, Enforcement, Mgpu, ScheduleMode};
 use crds::keys::{MGPU_ASSUMED, MGPU_INDEX_PREFIX};
 use crds::mgpu::{ContainerRequest, MgpuRequest};
 
-use super::Grant;
 use super::fit::{self, Answer};
+use super::{Grant, cross_quota};
 use crate::cluster::Cluster;
 use crate::cluster::gpus::CardLists;
 use crate::cluster::names::CardId;
-use crate::cluster::node::{Node, NodeId};
+use crate::cluster::node::NodeId;
 use crate::cluster::waiting::{Refused, Shape};
 use crate::discovery::MgpuCards;
 use crate::policies::Reason;
@@ -27,6 +27,8 @@ enum Says {
     Takes(Rc<Allocation>),
     /// Its cards don't.
     Refuses(Unfit),
+    /// Its cards do; its quota for pods without GPU does not, and no pattern of `CrossQuota` makes this one a pod with GPU.
+    OverQuota,
     /// It fails the pod's other needs.
     Unfit(Answer),
 }
@@ -82,11 +84,10 @@ impl Search {
             Some(changed)
         });
         let candidates = changed.as_deref().unwrap_or(cluster.mgpu_nodes());
-        let mut query = Query::new(request, arguments);
+        let mut query = Query::of(cluster, shape, request);
         let mut best: Option<(NodeId, Rc<Allocation>)> = None;
         for id in candidates {
-            let node = cluster.node(*id);
-            let Some(says) = query.ask(cluster, shape, card, node) else {
+            let Some(says) = query.ask(cluster, shape, card, *id) else {
                 continue;
             };
             match says {
@@ -99,9 +100,9 @@ impl Search {
                         best = Some((*id, allocation));
                     }
                 }
-                Says::Refuses(Unfit::CardsInUse) | Says::Unfit(Answer::LacksRoom | Answer::Unusable) => {
-                    self.would_do = true;
-                }
+                Says::Refuses(Unfit::CardsInUse)
+                | Says::OverQuota
+                | Says::Unfit(Answer::LacksRoom | Answer::Unusable) => self.would_do = true,
                 Says::Refuses(_) | Says::Unfit(_) => {}
             }
         }
@@ -143,8 +144,7 @@ pub(super) fn grant_on(
     card: Option<CardId>,
     node: NodeId,
 ) -> Option<Grant> {
-    let mut query = Query::new(request, cluster.configuration().mgpu);
-    match query.ask(cluster, shape, card, cluster.node(node))? {
+    match Query::of(cluster, shape, request).ask(cluster, shape, card, node)? {
         Says::Takes(allocation) => grant(cluster, card, node, &allocation),
         _ => None,
     }
@@ -192,6 +192,8 @@ pub(super) struct Query<'a> {
     containers: Vec<ContainerRequest>,
     arguments: Mgpu,
     asked: HashMap<InUse<'a>, Option<Rc<Allocation>>>,
+    /// What it asks of the quotas of GPU nodes, where `CrossQuota` decides about it.
+    quotas: Option<Vec<i64>>,
 }
 
 impl<'a> Query<'a> {
@@ -201,11 +203,21 @@ impl<'a> Query<'a> {
             containers: request.containers.iter().map(|(_, container)| *container).collect(),
             arguments,
             asked: HashMap::new(),
+            quotas: None,
+        }
+    }
+
+    /// The question of a pod of this shape.
+    fn of(cluster: &Cluster, shape: &Shape, request: &'a MgpuRequest) -> Self {
+        Self {
+            quotas: cross_quota::asked(cluster, shape),
+            ..Self::new(request, cluster.configuration().mgpu)
         }
     }
 
     /// What a node says; none where it is no mGPU node, or has not the card.
-    fn ask(&mut self, cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: &'a Node) -> Option<Says> {
+    fn ask(&mut self, cluster: &'a Cluster, shape: &Shape, card: Option<CardId>, id: NodeId) -> Option<Says> {
+        let node = cluster.node(id);
         let cards = node.offer.as_ref()?.mgpu.as_ref()?;
         let answer = match fit::ask(cluster, shape, card, node) {
             Answer::Unrelated => return None,
@@ -218,8 +230,14 @@ impl<'a> Query<'a> {
         if answer != Answer::Takes {
             return Some(Says::Unfit(answer));
         }
-        let allocation = self.allocate(cards, Cow::Borrowed(&node.gpus));
-        Some(allocation.map_or(Says::Refuses(Unfit::CardsInUse), Says::Takes))
+        let Some(allocation) = self.allocate(cards, Cow::Borrowed(&node.gpus)) else {
+            return Some(Says::Refuses(Unfit::CardsInUse));
+        };
+        let over = self
+            .quotas
+            .as_ref()
+            .is_some_and(|asked| !cross_quota::has_quota(cluster, asked, id));
+        Some(if over { Says::OverQuota } else { Says::Takes(allocation) })
     }
 
     /// Why these cards can't take the pod, whatever is in use of them.
@@ -257,6 +275,7 @@ impl<'a> Query<'a> {
 pub(super) struct Census {
     pub nodes: usize,
     pub cards_in_use: usize,
+    pub over_quota: usize,
     pub other_policy: usize,
     pub too_few_cards: usize,
     pub no_device_ids: usize,
@@ -268,12 +287,13 @@ pub(super) struct Census {
 /// Asks every mGPU node. Only for messages: it looks at all of them.
 pub(super) fn census(cluster: &Cluster, shape: &Shape, request: &MgpuRequest) -> Census {
     let mut census = Census::default();
-    let mut query = Query::new(request, cluster.configuration().mgpu);
-    for node in cluster.mgpu_nodes().iter().map(|node| cluster.node(*node)) {
+    let mut query = Query::of(cluster, shape, request);
+    for node in cluster.mgpu_nodes() {
         census.nodes += 1;
-        match query.ask(cluster, shape, None, node) {
+        match query.ask(cluster, shape, None, *node) {
             // Had one of them taken the pod, it would not wait.
             Some(Says::Takes(_) | Says::Refuses(Unfit::CardsInUse)) => census.cards_in_use += 1,
+            Some(Says::OverQuota) => census.over_quota += 1,
             Some(Says::Refuses(Unfit::OtherPolicy)) => census.other_policy += 1,
             Some(Says::Refuses(Unfit::TooFewCards)) => census.too_few_cards += 1,
             Some(Says::Refuses(Unfit::NoDeviceIds)) => census.no_device_ids += 1,

@@ -1,6 +1,7 @@
 //! The `CrossQuota` document under gating (semantics, **CrossQuota**).
 
 mod extender;
+mod limits;
 mod properties;
 mod shown;
 
