@@ -1,4 +1,5 @@
-//! What placing an mGPU pod costs: the cards of one node, and the best of many nodes. One core, without the API server.
+//! What placing an mGPU pod costs: the cards of one node, the best of many nodes, and a scheduler's questions about them, JSON
+//! included. One core, without the API server.
 
 #![expect(
     clippy::unwrap_used,
@@ -12,11 +13,14 @@ mod world;
 
 use std::hint::black_box;
 
-use crds::configuration::Mgpu;
+use crds::configuration::{Configuration, Mgpu};
 use crds::mgpu::ContainerRequest as Request;
 use divan::Bencher;
 use operator::decide::decide;
+use operator::decide::extender::{filter, prioritize, read};
+use operator::extender::wire::{Args, prioritized};
 use operator::policies::mgpu::{CardUse, Cards, allocate};
+use serde_json::json;
 use world::{World, node, pod, queue};
 
 fn main() {
@@ -93,8 +97,9 @@ fn sixteen_containers_on_sixteen_cards(bencher: Bencher<'_, '_>) {
 }
 
 /// Nodes with eight cards of which each is in use differently, and a pod that takes a part of one.
-fn cluster(nodes: usize) -> World {
-    let mut world = World::new();
+fn cluster(nodes: usize, cardgate: &str) -> World {
+    let parsed = Configuration::parse(None, Some(cardgate)).unwrap();
+    let mut world = World::with(parsed.configuration.into());
     world.queue(
         &queue("team-a")
             .capability("cpu", "1000000")
@@ -118,11 +123,46 @@ fn cluster(nodes: usize) -> World {
 /// Filter, score and the decision, and the write that fails, so that the pod waits again.
 #[divan::bench(args = [1000, 5000])]
 fn one_decision(bencher: Bencher<'_, '_>, nodes: usize) {
-    let mut world = cluster(nodes);
+    let mut world = cluster(nodes, "");
     bencher.bench_local(|| {
         let actions = decide(&mut world.cluster, world.now, 1).actions;
         assert_eq!(actions.len(), 1);
         world.cluster.refuse("asks", world.now);
         world.wait(10);
+    });
+}
+
+/// The same cluster, whose scheduler asks, and what it sends: the pod and all nodes.
+fn asked(nodes: usize) -> (World, Vec<u8>) {
+    let pod: serde_json::Value = pod("asks").share(30, 3000).ungated().read();
+    let names: Vec<_> = (0..nodes).map(|index| format!("node-{index:04}")).collect();
+    let body = serde_json::to_vec(&json!({"Pod": pod, "Nodes": null, "NodeNames": names})).unwrap();
+    (cluster(nodes, "enforceMGPU: extender"), body)
+}
+
+/// A filter request, from its bytes to the bytes of its answer.
+#[divan::bench(args = [5_000])]
+fn extender_filter(bencher: Bencher<'_, '_>, nodes: usize) {
+    let (mut world, body) = asked(nodes);
+    bencher.bench_local(|| {
+        let args = Args::read(black_box(&body)).unwrap();
+        let candidate = read(&mut world.cluster, args.pod());
+        let filtered = filter(&mut world.cluster, &candidate, &args.names().unwrap());
+        assert_eq!(filtered.refused.len(), 0);
+        args.filtered(&filtered.refused).unwrap()
+    });
+}
+
+/// A prioritize request, from its bytes to the bytes of its answer.
+#[divan::bench(args = [5_000])]
+fn extender_prioritize(bencher: Bencher<'_, '_>, nodes: usize) {
+    let (mut world, body) = asked(nodes);
+    bencher.bench_local(|| {
+        let args = Args::read(black_box(&body)).unwrap();
+        let candidate = read(&mut world.cluster, args.pod());
+        let names = args.names().unwrap();
+        let scores = prioritize(&world.cluster, &candidate, &names);
+        assert!(scores.iter().all(|score| *score > 0));
+        prioritized(&names, &scores).unwrap()
     });
 }
