@@ -125,7 +125,7 @@ impl Cluster {
     }
 
     /// The queue that a workload names, else that of its namespace, else the default queue.
-    fn queue_of_workload(&mut self, namespace: &str, named: Option<&str>) -> QueueId {
+    pub(super) fn queue_of_workload(&mut self, namespace: &str, named: Option<&str>) -> QueueId {
         let of_namespace = self.namespace(namespace).and_then(|namespace| namespace.queue.clone());
         let configuration = Arc::clone(&self.configuration);
         let queue = named.or(of_namespace.as_deref());

@@ -45,9 +45,7 @@ impl Cluster {
             if let Some(queue) = known.and_then(|id| self.pod(id)?.queue) {
                 return queue;
             }
-            let of_namespace = self.namespace(&namespace).and_then(|namespace| namespace.queue.clone());
-            let configuration = Arc::clone(&self.configuration);
-            self.queue_id(of_namespace.as_deref().unwrap_or(&configuration.cardgate.default_queue))
+            self.queue_of_unnamed(&namespace, reading.group.as_deref())
         });
         let bound_to = pod
             .spec
@@ -120,6 +118,14 @@ impl Cluster {
         if bound_now && let Some(id) = self.pod_with_uid(&uid) {
             self.note_unplaced(id);
         }
+    }
+
+    /// The queue of a pod that names none: its group's, else its namespace's, else the default queue. The door writes it on
+    /// every pod; so this one was there before Cardgate.
+    fn queue_of_unnamed(&mut self, namespace: &str, group: Option<&str>) -> QueueId {
+        let group = group.and_then(|group| self.workload_named(WorkloadKind::PodGroup, namespace, group));
+        let of_group = group.and_then(|group| Some(self.workload(group).claim.as_ref()?.queue));
+        of_group.unwrap_or_else(|| self.queue_of_workload(namespace, None))
     }
 
     /// Takes the end of a pod that is over; whether it is.

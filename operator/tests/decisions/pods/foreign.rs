@@ -1,6 +1,7 @@
 //! Pods that came to run without Cardgate.
 
 use super::*;
+use crate::world::group;
 
 fn either(name: &str) -> Object {
     pod(name).asks("A|B", 1)
@@ -30,6 +31,21 @@ fn pods_bound_before_their_node_is_known_are_charged_anew_when_it_comes() {
     world.node(&node("n2").cards("A", 8));
     assert_eq!(world.allocated("team-a", "A"), 1);
     assert_eq!(world.allocated("team-a", "B"), 0);
+}
+
+#[test]
+fn pods_bound_before_are_charged_to_the_queue_of_their_group_else_of_their_namespace() {
+    let mut world = world();
+    world.namespace("team", &[], Some("team-b"));
+    world.group(&group("gang", 2));
+    let unnamed = |name: &str| bare_pod(name).asks("A", 1).on("n1");
+    world.pods([unnamed("p").of("gang"), unnamed("q"), unnamed("r").of("gone")]);
+    assert_eq!(world.allocated("team-a", "A"), 1);
+    assert_eq!(world.allocated("team-b", "A"), 2);
+    // A later change elsewhere does not move a charge.
+    world.group(&group("gang", 2).set(["spec", "queue"], "team-b"));
+    world.pod(&unnamed("p").of("gang").annotation("note", "changed"));
+    assert_eq!(world.allocated("team-a", "A"), 1);
 }
 
 #[test]
