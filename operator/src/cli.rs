@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use clap::{ArgAction, Parser};
+use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser};
 use crds::keys::NAMESPACE;
 
 use crate::certificates::Name;
@@ -55,6 +55,20 @@ pub struct Cli {
 }
 
 impl Cli {
+    /// Reads the flags and the environment; a variable that is empty is like one that is not set. What can't be read ends the
+    /// program, with a message.
+    pub fn read() -> Self {
+        let command = Self::command().mut_args(|flag| {
+            let value = flag.get_env().and_then(std::env::var_os);
+            if value.is_some_and(|value| value.is_empty()) {
+                flag.env(None::<&str>)
+            } else {
+                flag
+            }
+        });
+        Self::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit())
+    }
+
     /// Name of this replica: as given, or the host's.
     pub fn instance(&self) -> String {
         let host = || std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());

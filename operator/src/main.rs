@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use clap::Parser as _;
 use kube::Client;
 use operator::act::Actor;
 use operator::certificates::{CertificateKeeper, Name};
@@ -28,7 +27,7 @@ const EVENTS_AHEAD: usize = 4096;
 
 #[tokio::main(worker_threads = 2)]
 async fn main() -> anyhow::Result<()> {
-    let cli = Cli::parse();
+    let cli = Cli::read();
     let log = logging::start(cli.log_format)?;
     let installed = rustls::crypto::ring::default_provider().install_default();
     installed.map_err(|_| anyhow::anyhow!("a crypto provider is already installed"))?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use actix_web::{App, HttpServer};
 use anyhow::{Context as _, anyhow};
-use clap::Parser;
+use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 use kube::Client;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
@@ -68,8 +68,24 @@ struct Flags {
     log_format: LogFormat,
 }
 
+impl Flags {
+    /// Reads the flags and the environment; a variable that is empty is like one that is not set. What can't be read ends the
+    /// program, with a message.
+    fn read() -> Self {
+        let command = Self::command().mut_args(|flag| {
+            let value = flag.get_env().and_then(std::env::var_os);
+            if value.is_some_and(|value| value.is_empty()) {
+                flag.env(None::<&str>)
+            } else {
+                flag
+            }
+        });
+        Self::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit())
+    }
+}
+
 fn main() -> anyhow::Result<()> {
-    let flags = Flags::parse();
+    let flags = Flags::read();
     logging::start(flags.log_format)?;
     tls::provider()
         .install_default()
@@ -93,7 +109,7 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
     };
     let health = Arc::new(Health::new(fed.knowledge.clone(), fed.certificate.clone()));
     let options = Options {
-        replace_scheduler_name: flags.replace_scheduler_name.filter(|name| !name.is_empty()),
+        replace_scheduler_name: flags.replace_scheduler_name,
     };
     let lookups = Arc::new(ApiLookups::new(client.clone()));
     let door = Arc::new(Door::new(fed.knowledge.clone(), lookups, options, fed.metrics.clone()));
