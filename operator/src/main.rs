@@ -19,7 +19,7 @@ use operator::recorder::Recorder;
 use operator::report::{self, Reporter};
 use operator::server::{self, Readiness};
 use operator::{logging, shutdown};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{SetOnce, mpsc, oneshot};
 use tracing::info;
 
 /// How many events may wait for the mind; a watch that is ahead of it waits.
@@ -102,7 +102,14 @@ async fn main() -> anyhow::Result<()> {
     });
     tokio::pin!(election);
     // Reading watches and writing reports are tasks of their own: decisions wait for neither.
-    let observing = tokio::spawn(lead(client, leadership, Arc::clone(&readiness), events.clone()));
+    let configured = Arc::new(SetOnce::new());
+    let observing = tokio::spawn(lead(
+        client,
+        leadership,
+        Arc::clone(&configured),
+        Arc::clone(&readiness),
+        events.clone(),
+    ));
     let reporting = tokio::spawn(reporter.run(inbox));
     let certificates = tokio::spawn(async move {
         if cli.manage_certificates {
@@ -117,7 +124,7 @@ async fn main() -> anyhow::Result<()> {
         ended = serve(extender) => return ended.context("the scheduler extender ended"),
         ended = configuration.run(|configuration| {
             log.set(configuration.capacity.log_level);
-            put_in_force(events.clone(), configuration)
+            put_in_force(events.clone(), configuration, Arc::clone(&configured))
         }) => ended?,
         ended = observing => ended.context("the watches ended")?,
         ended = reporting => ended.context("the reporter ended")?,
@@ -140,20 +147,34 @@ async fn connect() -> anyhow::Result<Client> {
     client.context("no access to a Kubernetes API: set KUBECONFIG, or run in a pod with a service account")
 }
 
-/// Observes the cluster from the moment this process leads: what a former leader has done is seen in the lists.
-async fn lead(client: Client, leadership: Leadership, readiness: Arc<Readiness>, events: mpsc::Sender<Event>) {
+/// Observes the cluster from the moment this process leads: what a former leader has done is seen in the lists. And not
+/// before a configuration is in force: it says where pods are charged, and nothing is decided before all is listed.
+async fn lead(
+    client: Client,
+    leadership: Leadership,
+    configured: Arc<SetOnce<()>>,
+    readiness: Arc<Readiness>,
+    events: mpsc::Sender<Event>,
+) {
     if leadership.changes().wait_for(|leads| *leads).await.is_ok() {
         for kind in Kind::ALL {
             readiness.awaits(kind.plural());
         }
+        configured.wait().await;
         Box::pin(observe(client, events)).await;
     }
 }
 
-async fn put_in_force(events: mpsc::Sender<Event>, configuration: Arc<crds::configuration::Configuration>) {
+async fn put_in_force(
+    events: mpsc::Sender<Event>,
+    configuration: Arc<crds::configuration::Configuration>,
+    configured: Arc<SetOnce<()>>,
+) {
     let (in_force, told) = oneshot::channel();
     if events.send(Event::Configuration(configuration, in_force)).await.is_ok() {
         // The mind answers, or the program ends.
         let _ = told.await;
     }
+    // Later ones change nothing for those who waited for the first.
+    let _ = configured.set(());
 }

@@ -1,14 +1,16 @@
 //! Configurations that can't be read.
 
 use cardgate_tests::cardgate::{Cardgate, Instance, NAMESPACE};
+use cardgate_tests::controlplane::ControlPlane;
 use cardgate_tests::nodes;
 use cardgate_tests::scenario::Scenario;
 use cardgate_tests::tally::Tally;
 use cardgate_tests::wait::{self, Seen};
 use crds::keys::CONFIG_MAP;
-use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::Api;
 use kube::api::ListParams;
+use serde_json::json;
 
 use crate::{Outcome, capacity_card, configured};
 
@@ -73,4 +75,58 @@ async fn an_invalid_configuration_leaves_the_last_good_one_in_force_and_is_told_
     scenario
         .expect("next", &Tally::none().waiting("InsufficientCPUQuota", 1))
         .await
+}
+
+/// Waits until the operator's account may read the configuration, or may not, and the API server knows.
+async fn let_operator_read(plane: &ControlPlane, may: bool) -> Outcome {
+    let rule = json!({
+        "apiGroups": [""], "resources": ["configmaps"], "resourceNames": [CONFIG_MAP], "verbs": ["get", "list", "watch"],
+    });
+    let patch = if may {
+        json!([{ "op": "add", "path": "/rules/2", "value": rule }])
+    } else {
+        json!([{ "op": "test", "path": "/rules/2", "value": rule }, { "op": "remove", "path": "/rules/2" }])
+    };
+    let kubectl = plane.kubectl();
+    let text = patch.to_string();
+    let change = ["-n", NAMESPACE, "patch", "role", "operator", "--type=json", "-p", &text];
+    kubectl.run(change).await?;
+    let (resource, user) = (format!("configmaps/{CONFIG_MAP}"), Cardgate::operator_account().user());
+    let asked = ["auth", "can-i", "list", &resource, "-n", NAMESPACE, "--as", &user];
+    wait::eventually(
+        format!("the right to read, or not: {may}"),
+        wait::PATIENCE,
+        async || {
+            let answer = kubectl.output(asked, None).await?;
+            let said = String::from_utf8_lossy(&answer.stdout).into_owned();
+            Ok(Seen::when(said.trim() == if may { "yes" } else { "no" }, said))
+        },
+    )
+    .await
+}
+
+#[tokio::test]
+async fn nothing_is_decided_before_the_configuration_could_be_read() -> Outcome {
+    let (world, _turn) = configured(None, None).await?;
+    let scenario = Scenario::begin(world, "unread").await?;
+    let card = scenario.card("NVIDIA-A100");
+    scenario.nodes(&[nodes::nvidia("unread", &card, 8, 81_920)]).await?;
+    scenario.apply_queue(scenario.queue().quota(&card, 8)).await?;
+    let operator = world.cardgate.operator();
+    operator.kill()?;
+    let_operator_read(&world.plane, false).await?;
+    operator.start()?;
+    let created: Pod = scenario.create(&scenario.gpu_pod("web", &card, 1).build()).await?;
+    wait::eventually("the operator to lead and to wait", wait::PATIENCE, async || {
+        let (status, text) = operator.readiness().await?;
+        let leads = operator.metric("cardgate_leader").await? == Some(1.0);
+        let waits = status == 503 && text.contains("waiting for: configuration");
+        Ok(Seen::when(leads && waits, format!("{status} {text}, leads: {leads}")))
+    })
+    .await?;
+    let stays = scenario.expect_for_good("web", &Tally::of([&created])).await;
+    // Others need an operator that can read.
+    let_operator_read(&world.plane, true).await?;
+    stays?;
+    scenario.expect("web", &Tally::none().running(&card, 1)).await
 }
