@@ -14,7 +14,7 @@ use crds::configuration::QueuePlugin;
 use crate::cluster::Cluster;
 use crate::cluster::amounts::Dimension;
 use crate::cluster::names::{CardId, ResourceId};
-use crate::cluster::node::{Node, NodeId, Offer};
+use crate::cluster::node::{Node, NodeCard, NodeId, Offer};
 use crate::cluster::queue::{Queue, QueueId};
 use crate::decide::{amount, dimension_name, missing};
 use crate::discovery::Problem;
@@ -98,16 +98,7 @@ fn inventory(cluster: &Cluster, id: NodeId, node: &Node, offer: &Offer) -> Optio
     if offer.cards.is_empty() && offer.problems.is_empty() && offer.mgpu.is_none() && quotas.is_none() {
         return None;
     }
-    let conflicts = offer.cards.iter().filter_map(|card| {
-        let meant = cluster.resource_of(card.card).filter(|meant| *meant != card.resource)?;
-        let first = cluster.card(card.card)?.nodes.first()?;
-        Some(Problem::ConflictingResource {
-            card: card.found.name.clone(),
-            resource: card.found.resource.clone(),
-            other_resource: cluster.names.resource_name(meant).to_owned(),
-            other_node: cluster.node(*first).name.to_string(),
-        })
-    });
+    let conflicts = offer.cards.iter().filter_map(|card| conflict(cluster, id, card));
     let problems: Vec<_> = offer.problems.iter().cloned().chain(conflicts).collect();
     let published = offer
         .cards
@@ -122,6 +113,26 @@ fn inventory(cluster: &Cluster, id: NodeId, node: &Node, offer: &Offer) -> Optio
     Some(CardInventoryStatus {
         gpus: gpus::shared(cluster, id),
         ..status::inventory(&cards, usability(offer), &problems, quotas)
+    })
+}
+
+/// The node that counts a card by another resource than this one, as this one shows it: of the nodes that agree, the first by
+/// name does.
+fn conflict(cluster: &Cluster, id: NodeId, card: &NodeCard) -> Option<Problem> {
+    let conflict = cluster.card(card.card)?.conflict?;
+    let decides = conflict.first == id;
+    let (node, resource) = if decides {
+        (conflict.other, conflict.resource)
+    } else {
+        let meant = cluster.resource_of(card.card)?;
+        (conflict.first, Some(meant).filter(|meant| *meant != card.resource)?)
+    };
+    Some(Problem::ConflictingResource {
+        card: card.found.name.clone(),
+        resource: card.found.resource.clone(),
+        other_resource: cluster.names.resource_name(resource).to_owned(),
+        other_node: cluster.node(node).name.to_string(),
+        decides,
     })
 }
 

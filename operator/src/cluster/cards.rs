@@ -64,6 +64,17 @@ impl Tally {
     }
 }
 
+/// Two nodes that count a card by different resources.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Conflict {
+    /// The first node by name that has the card: it decides.
+    pub first: NodeId,
+    /// The next one by name that counts it by another resource.
+    pub other: NodeId,
+    /// That resource.
+    pub resource: ResourceId,
+}
+
 /// One card name.
 #[derive(Debug, Default)]
 pub struct Card {
@@ -74,6 +85,8 @@ pub struct Card {
     pub nodes: Vec<NodeId>,
     /// How many there are, by the resource that nodes count it by; more than one resource is a conflict.
     pub tallies: BTreeMap<ResourceId, Tally>,
+    /// The conflict, where there is one.
+    pub conflict: Option<Conflict>,
     /// Where the search for a node goes on, so that equal pods spread over the nodes.
     pub cursor: usize,
 }
@@ -169,9 +182,33 @@ impl Cluster {
                 self.recharge_pod(pod, now);
             }
         }
-        self.changes
-            .cards
-            .extend(before.iter().chain(&after).map(|(card, _)| *card));
+        for (card, _) in before.iter().chain(&after) {
+            self.conflict_changed(*card);
+            self.changes.cards.insert(*card);
+        }
+    }
+
+    /// The node that decides what a card means shows whom it disagrees with, as the others do.
+    fn conflict_changed(&mut self, id: CardId) {
+        let Some(card) = self.card(id) else { return };
+        let (before, now) = (card.conflict, self.conflict(card, id));
+        if before != now {
+            let first = |conflict: Option<Conflict>| conflict.map(|conflict| conflict.first);
+            self.changes.nodes.extend(first(before).into_iter().chain(first(now)));
+            self.card_mut(id).conflict = now;
+        }
+    }
+
+    /// Searched for only where there is one.
+    fn conflict(&self, card: &Card, id: CardId) -> Option<Conflict> {
+        let meant = self.resource_of(id).filter(|_| card.tallies.len() > 1)?;
+        let mut resources = card
+            .nodes
+            .iter()
+            .filter_map(|node| Some((*node, self.node(*node).card(id)?.resource)));
+        let (first, _) = resources.next()?;
+        let (other, resource) = resources.find(|(_, resource)| *resource != meant)?;
+        Some(Conflict { first, other, resource })
     }
 
     fn card_meaning_changed(&mut self, id: CardId, now: Timestamp) {
@@ -189,6 +226,8 @@ impl Cluster {
         }
         let before = self.card_mut(id).meaning.replace(meaning).map(|before| before.resource);
         if before != self.resource_of(id) {
+            // Nodes that count for the card now, and nodes that no longer do.
+            self.changes.nodes.extend(&self.cards[id.index()].nodes);
             self.version += 1;
             self.recharge(now, |pod| pod.task.cards.contains(&id) || pod.assigned == Some(id));
         }

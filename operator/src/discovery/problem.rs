@@ -9,7 +9,7 @@ use thiserror::Error;
 pub enum Severity {
     /// Cards that the node seems to have are not published.
     Unpublished,
-    /// The cards are published as the node allocates them, but its labels say something else.
+    /// The cards are published as the node allocates them, but its labels, or other nodes, say something else.
     Note,
 }
 
@@ -82,7 +82,7 @@ pub enum Problem {
         /// The resource that has the name.
         published: String,
     },
-    /// Another node maps the card name to another resource, and was there first.
+    /// Another node maps the card name to another resource.
     #[error(
         "{card} is counted by {resource} here and by {other_resource} on node {other_node}: one card name stands for one \
          resource, and the first node by name decides; give the two products different names"
@@ -92,10 +92,12 @@ pub enum Problem {
         card: String,
         /// The resource on this node.
         resource: String,
-        /// The resource that the name stands for.
+        /// The resource on the other node.
         other_resource: String,
-        /// The node that decides it.
+        /// The other node.
         other_node: String,
+        /// Whether this node decides, and not the other.
+        decides: bool,
     },
     /// A label that the card needs is not there.
     #[error(
@@ -211,7 +213,10 @@ impl Problem {
     /// How much it matters.
     pub fn severity(&self) -> Severity {
         match self {
-            Self::CountMismatch { .. } | Self::UnknownComputePolicy { .. } | Self::DeviceIds { .. } => Severity::Note,
+            Self::CountMismatch { .. }
+            | Self::UnknownComputePolicy { .. }
+            | Self::DeviceIds { .. }
+            | Self::ConflictingResource { decides: true, .. } => Severity::Note,
             _ => Severity::Unpublished,
         }
     }

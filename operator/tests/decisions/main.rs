@@ -4,6 +4,7 @@
 
 mod capacity;
 mod capacity_card;
+mod conflicts;
 mod cross_quota;
 mod enqueue;
 mod gang_search;
