@@ -1,6 +1,7 @@
 //! The log: text for people or JSON for collectors, on standard error.
 
 use std::error::Error;
+use std::io::IsTerminal as _;
 
 use clap::ValueEnum;
 use crds::configuration::LogLevel;
@@ -33,6 +34,7 @@ pub enum LoggingError {
 pub fn start(format: LogFormat) -> Result<LogControl, LoggingError> {
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter_of_start()?)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
     match format {
         LogFormat::Text => {

@@ -274,7 +274,8 @@ impl Mind {
         }
         for notice in notices {
             let reason = notice.reason.as_str();
-            tracing::info!(pod = %notice.pod, queue = %notice.queue, reason, detail = notice.message, "waits");
+            let (pod, queue, card) = (&notice.pod, &notice.queue, notice.card);
+            tracing::info!(%pod, %queue, card, reason, detail = notice.message, "waits");
             self.metrics.decided(Decision::Refused(notice.reason));
             let condition = PodReport {
                 status: false,

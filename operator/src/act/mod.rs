@@ -140,17 +140,17 @@ impl Actor {
     }
 
     async fn try_to_admit(&self, admission: &Admission) -> Outcome {
-        let pod = &admission.pod;
+        let (pod, queue, card) = (&admission.pod, &*admission.queue, admission.card.as_deref());
         let patch = Patch::Json::<()>(admission_patch(admission));
         match keep_trying(|| self.admit_once(admission, &patch)).await {
             Ok(()) => {
                 let waited = Timestamp::now().duration_since(admission.arrived);
                 self.metrics.admitted(Duration::try_from(waited).unwrap_or_default());
-                tracing::info!(pod = %pod, queue = %admission.queue, card = admission.card.as_deref(), "admitted");
+                tracing::info!(%pod, %queue, card, "admitted");
                 Outcome::Admitted
             }
             Err(reason) => {
-                tracing::info!(pod = %pod, queue = %admission.queue, reason, "not admitted: the reservation is given back");
+                tracing::info!(%pod, %queue, card, reason, "not admitted: the reservation is given back");
                 Outcome::Refused
             }
         }

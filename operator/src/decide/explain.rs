@@ -325,6 +325,12 @@ fn no_cards(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
     format!("{lead}: {} {nodes}: {parts}{quotas}", census.nodes)
 }
 
+/// What the pod's card name says, without spaces.
+pub(super) fn alternatives(cluster: &Cluster, shape: &Shape) -> Option<String> {
+    let cards = names(cluster, shape.task.cards.iter().copied());
+    (!cards.is_empty()).then(|| cards.join("|"))
+}
+
 fn names(cluster: &Cluster, cards: impl Iterator<Item = CardId>) -> Vec<String> {
     cards.map(|card| cluster.names.card_name(card).to_owned()).collect()
 }

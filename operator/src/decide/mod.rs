@@ -338,6 +338,8 @@ pub struct Notice {
     pub pod: PodRef,
     /// Its queue.
     pub queue: Arc<str>,
+    /// The card or alternatives that it asks for.
+    pub card: Option<String>,
     /// Whether it was told another reason before.
     pub told_before: bool,
     /// The reason, in one word.
@@ -371,6 +373,7 @@ pub fn notices(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Vec<Notic
             notices.extend(cluster.pod(id).map(|pod| Notice {
                 pod: pod_ref(pod),
                 queue: Arc::clone(&cluster.queue(shape.queue).name),
+                card: explain::alternatives(cluster, &shape),
                 told_before: told.is_some(),
                 reason,
                 message,
