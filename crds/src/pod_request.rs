@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::pod::{Container, PodSpec, ResourceRequirements};
+use crate::pod::{Container, PodSpec};
 use crate::quantity::QuantityError;
 use crate::resources::{self, CPU, HUGE_PAGES_PREFIX, MEMORY, ResourceVector};
 
@@ -20,7 +20,7 @@ pub enum PodRequestError {
         source: QuantityError,
     },
     /// Less than nothing.
-    #[error("{place} requests {quantity} of {resource}: a request can't be negative")]
+    #[error("{place} requests {quantity} of {resource}: write 0 or more")]
     Negative {
         /// The container, or the part of the pod.
         place: String,
@@ -30,8 +30,11 @@ pub enum PodRequestError {
         quantity: String,
     },
     /// A sum beyond 64 bits.
-    #[error("the containers' requests add up to more than 2^63-1 of a resource: lower them")]
-    Overflow,
+    #[error("the containers' requests of {resource} add up to more than 2^63-1: lower them")]
+    Overflow {
+        /// The resource.
+        resource: String,
+    },
 }
 
 /// The pod's request: containers and sidecars in sum against the largest init container beside the sidecars started
@@ -54,20 +57,24 @@ pub fn pod_request<S: AsRef<str>>(spec: &PodSpec<S>) -> Result<ResourceVector, P
         }
     }
     let mut request = running.max(&starting);
-    for (resource, amount) in amounts("the pod as a whole", spec.resources.effective())?.iter() {
+    for (resource, amount) in amounts(|| "the pod as a whole".to_owned(), spec.resources.effective())?.iter() {
         if is_pod_level(resource) {
             request.set(resource, amount);
         }
     }
-    add(request, &amounts("the pod's overhead", spec.overhead.iter())?)
+    add(
+        request,
+        &amounts(|| "the pod's overhead".to_owned(), spec.overhead.iter())?,
+    )
 }
 
 /// What one container requests.
 pub fn container_request<S: AsRef<str>>(container: &Container<S>) -> Result<ResourceVector, PodRequestError> {
-    requirements(
-        container.name.as_ref().map_or("a container", AsRef::as_ref),
-        &container.resources,
-    )
+    let place = || match &container.name {
+        Some(name) => format!("container {:?}", name.as_ref()),
+        None => "a container".to_owned(),
+    };
+    amounts(place, container.resources.effective())
 }
 
 /// Resources that may be set for a pod as a whole.
@@ -75,30 +82,23 @@ fn is_pod_level(resource: &str) -> bool {
     resource == CPU || resource == MEMORY || resource.starts_with(HUGE_PAGES_PREFIX)
 }
 
-fn requirements<S: AsRef<str>>(
-    place: &str,
-    resources: &ResourceRequirements<S>,
-) -> Result<ResourceVector, PodRequestError> {
-    amounts(place, resources.effective())
-}
-
+/// What is requested; `place` says where, for the message.
 fn amounts<'a>(
-    place: &str,
+    place: impl Fn() -> String,
     quantities: impl Iterator<Item = (&'a str, &'a str)>,
 ) -> Result<ResourceVector, PodRequestError> {
     let mut vector = ResourceVector::default();
     for (resource, quantity) in quantities {
         let amount = resources::parse_amount(resource, quantity).map_err(|source| PodRequestError::Quantity {
-            place: place.to_owned(),
+            place: place(),
             resource: resource.to_owned(),
             source,
         })?;
         if amount < 0 {
-            let (place, resource, quantity) = (place.to_owned(), resource.to_owned(), quantity.to_owned());
             return Err(PodRequestError::Negative {
-                place,
-                resource,
-                quantity,
+                place: place(),
+                resource: resource.to_owned(),
+                quantity: quantity.to_owned(),
             });
         }
         vector.set(resource, amount);
@@ -107,7 +107,9 @@ fn amounts<'a>(
 }
 
 fn add(left: ResourceVector, right: &ResourceVector) -> Result<ResourceVector, PodRequestError> {
-    left.checked_add(right).ok_or(PodRequestError::Overflow)
+    left.checked_add(right).map_err(|resource| PodRequestError::Overflow {
+        resource: resource.to_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -164,14 +166,17 @@ mod tests {
         assert!(with("1").is_ok());
         assert_eq!(
             with("-1").unwrap_err().to_string(),
-            "a requests -1 of nvidia.com/gpu: a request can't be negative"
+            "container \"a\" requests -1 of nvidia.com/gpu: write 0 or more"
         );
         assert!(
             with("x")
                 .unwrap_err()
                 .to_string()
-                .starts_with("a requests nvidia.com/gpu: \"x\" is not")
+                .starts_with("container \"a\" requests nvidia.com/gpu: \"x\" is not")
         );
-        assert_eq!(with("9223372036854775807"), Err(PodRequestError::Overflow));
+        assert_eq!(
+            with("9223372036854775807").unwrap_err().to_string(),
+            "the containers' requests of nvidia.com/gpu add up to more than 2^63-1: lower them"
+        );
     }
 }

@@ -52,14 +52,13 @@ impl ResourceVector {
         self.amounts.iter().map(|(name, amount)| (&**name, *amount))
     }
 
-    /// Adds every amount of `other`; none when a sum does not fit.
-    #[must_use]
-    pub fn checked_add(mut self, other: &Self) -> Option<Self> {
+    /// Adds every amount of `other`; the error is a resource whose sum does not fit.
+    pub fn checked_add(mut self, other: &Self) -> Result<Self, &str> {
         for (name, amount) in other.iter() {
-            let sum = self.get(name).checked_add(amount)?;
+            let sum = self.get(name).checked_add(amount).ok_or(name)?;
             self.set(name, sum);
         }
-        Some(self)
+        Ok(self)
     }
 
     /// Raises every amount to that of `other` where `other` has more.

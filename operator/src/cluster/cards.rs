@@ -105,6 +105,18 @@ impl Cluster {
         &mut self.cards[id.index()]
     }
 
+    /// The names of the cards that nodes have now, of the resources that `wanted` chooses, in order.
+    pub fn cards_counted_by(&self, wanted: impl Fn(ResourceId) -> bool) -> Vec<&str> {
+        let is_there = |card: &Card| {
+            let meaning = card.meaning.as_ref().filter(|_| !card.nodes.is_empty());
+            meaning.is_some_and(|meaning| wanted(meaning.resource))
+        };
+        let cards = self.names.card_names().zip(&self.cards);
+        let mut names: Vec<_> = cards.filter(|(_, card)| is_there(card)).map(|(name, _)| name).collect();
+        names.sort_unstable();
+        names
+    }
+
     /// The resource that a card name stands for; none where no node ever had the card.
     pub fn resource_of(&self, id: CardId) -> Option<ResourceId> {
         Some(self.card(id)?.meaning.as_ref()?.resource)

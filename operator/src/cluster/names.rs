@@ -88,6 +88,11 @@ impl Names {
         self.resources.names.iter().map(|name| &**name)
     }
 
+    /// The texts of all card names, in the order of their ids.
+    pub fn card_names(&self) -> impl Iterator<Item = &str> {
+        self.cards.names.iter().map(|name| &**name)
+    }
+
     /// The text of a card name.
     pub fn card_name(&self, id: CardId) -> &str {
         &self.cards.names[id.index()]

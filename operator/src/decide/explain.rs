@@ -2,6 +2,8 @@
 
 mod workload;
 
+use std::cmp::Reverse;
+
 use crds::keys::{CARD_NAME, CARD_QUOTA, QUEUE_NAMESPACES};
 
 use super::verdict::check_of;
@@ -58,7 +60,10 @@ fn explain_queue(cluster: &Cluster, id: QueueId, namespace: &str, reason: Reason
     let terms = queue.terms.as_ref();
     match reason {
         Reason::EmptyQueueCapability => {
-            format!("queue {name} has neither spec.capability nor a card quota: set the annotation {CARD_QUOTA} on it")
+            format!(
+                "queue {name} has neither spec.capability nor a card quota: set the annotation {CARD_QUOTA} on it, and \
+                 spec.capability for CPU and memory"
+            )
         }
         Reason::QueueNotFound => format!("queue {name} does not exist: create it, or name another queue"),
         Reason::QueueNotOpen => {
@@ -66,7 +71,8 @@ fn explain_queue(cluster: &Cluster, id: QueueId, namespace: &str, reason: Reason
             format!("queue {name} is {state}, not Open: it takes no pods until it is opened")
         }
         Reason::NamespaceNotAllowed => format!(
-            "queue {name} is not for namespace {namespace}: its annotation {QUEUE_NAMESPACES} selects other namespaces"
+            "queue {name} is not for namespace {namespace}: its annotation {QUEUE_NAMESPACES} selects other namespaces; use \
+             another queue, or have the namespace let in"
         ),
         Reason::InnerQueue => format!(
             "queue {name} has queues below it, and takes no pods itself: name one of those; kubectl get queues shows each with \
@@ -100,8 +106,9 @@ fn unreadable(cluster: &Cluster, shape: &Shape) -> String {
     );
     if unknown.len() == shape.task.cards.len() {
         return format!(
-            "annotation {CARD_NAME}: no node has {} yet; kubectl get cardtypes lists the cards of the cluster",
-            unknown.join(" or ")
+            "annotation {CARD_NAME}: no node has {} yet; {}",
+            unknown.join(" or "),
+            cards_to_name(cluster, shape, &unknown)
         );
     }
     let known = shape
@@ -112,8 +119,30 @@ fn unreadable(cluster: &Cluster, shape: &Shape) -> String {
     known.map_or_else(String::new, |(card, resource)| {
         let resource = cluster.names.resource_name(resource);
         let card = cluster.names.card_name(card);
-        format!("annotation {CARD_NAME} names {card}, which is requested as {resource}: no container requests it")
+        format!(
+            "annotation {CARD_NAME} names {card}, which is requested as {resource}: no container requests it; create the pod \
+             anew with it in resources.limits"
+        )
     })
+}
+
+/// What the pod could name instead of a name that may be mistyped, by what it requests.
+fn cards_to_name(cluster: &Cluster, shape: &Shape, unknown: &[String]) -> String {
+    const MOST: usize = 5;
+    let mut cards = cluster.cards_counted_by(|resource| shape.task.count(resource) > 0);
+    if cards.is_empty() {
+        return "kubectl get cardtypes lists the cards of the cluster".to_owned();
+    }
+    // Those that begin most alike first.
+    let alike = |card: &str, name: &String| {
+        let pairs = card.chars().zip(name.chars());
+        pairs.take_while(|(a, b)| a.eq_ignore_ascii_case(b)).count()
+    };
+    cards.sort_by_key(|card| Reverse(unknown.iter().map(|name| alike(card, name)).max()));
+    let more = if cards.len() > MOST { ", ..." } else { "" };
+    cards.truncate(MOST);
+    let cards = cards.join(", ");
+    format!("for what the pod requests the cluster has {cards}{more}: see kubectl get cardtypes")
 }
 
 fn unusable(cluster: &Cluster, id: QueueId) -> String {

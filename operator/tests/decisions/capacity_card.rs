@@ -230,11 +230,32 @@ mod event_recording {
     fn get_task_request_resource_failed() {
         let mut unknown = world();
         unknown.pod(&pod("p").asks("B|C", 1));
-        insta::assert_snapshot!(unknown.refusal(), @"GetTaskRequestResourceFailed: annotation volcano.sh/card.name: no node has B or C yet; kubectl get cardtypes lists the cards of the cluster");
+        insta::assert_snapshot!(unknown.refusal(), @"GetTaskRequestResourceFailed: annotation volcano.sh/card.name: no node has B or C yet; for what the pod requests the cluster has A: see kubectl get cardtypes");
+
+        let mut mistyped = world();
+        for (index, card) in [
+            "NVIDIA-A100",
+            "NVIDIA-H100-80GB-HBM3",
+            "NVIDIA-H200",
+            "NVIDIA-L4",
+            "NVIDIA-T4",
+            "X",
+        ]
+        .iter()
+        .enumerate()
+        {
+            mistyped.node(&node(&format!("m{index}")).cards(card, 8));
+        }
+        mistyped.pod(&pod("p").asks("nvidia-h100", 1));
+        insta::assert_snapshot!(mistyped.refusal(), @"GetTaskRequestResourceFailed: annotation volcano.sh/card.name: no node has nvidia-h100 yet; for what the pod requests the cluster has NVIDIA-H100-80GB-HBM3, NVIDIA-H200, NVIDIA-A100, NVIDIA-L4, NVIDIA-T4, ...: see kubectl get cardtypes");
+
+        let mut without_cards = world();
+        without_cards.pod(&pod("p").annotation("volcano.sh/card.name", "B"));
+        insta::assert_snapshot!(without_cards.refusal(), @"GetTaskRequestResourceFailed: annotation volcano.sh/card.name: no node has B yet; kubectl get cardtypes lists the cards of the cluster");
 
         let mut unrequested = world();
         unrequested.pod(&pod("p").annotation("volcano.sh/card.name", "A"));
-        insta::assert_snapshot!(unrequested.refusal(), @"GetTaskRequestResourceFailed: annotation volcano.sh/card.name names A, which is requested as nvidia.com/gpu: no container requests it");
+        insta::assert_snapshot!(unrequested.refusal(), @"GetTaskRequestResourceFailed: annotation volcano.sh/card.name names A, which is requested as nvidia.com/gpu: no container requests it; create the pod anew with it in resources.limits");
 
         let mut malformed = world();
         malformed.pod(&pod("p").asks("A||B", 1));
@@ -242,7 +263,7 @@ mod event_recording {
 
         let mut unreadable = world();
         unreadable.pod(&pod("p").asks("A", 1).requests("cpu", "1 core"));
-        insta::assert_snapshot!(unreadable.refusal(), @r#"GetTaskRequestResourceFailed: main requests cpu: "1 core" is not a Kubernetes quantity: write a number with an optional suffix, such as 4, 500m, 1.5Gi or 2e3"#);
+        insta::assert_snapshot!(unreadable.refusal(), @r#"GetTaskRequestResourceFailed: container "main" requests cpu: "1 core" is not a Kubernetes quantity: write a number with an optional suffix, such as 4, 500m, 1.5Gi or 2e3"#);
     }
 
     #[test]
@@ -250,7 +271,7 @@ mod event_recording {
         let mut world = world();
         world.queue(&bare_queue("team-a"));
         world.pod(&pod("p").asks("A", 1));
-        insta::assert_snapshot!(world.refusal(), @"EmptyQueueCapability: queue team-a has neither spec.capability nor a card quota: set the annotation volcano.sh/card.quota on it");
+        insta::assert_snapshot!(world.refusal(), @"EmptyQueueCapability: queue team-a has neither spec.capability nor a card quota: set the annotation volcano.sh/card.quota on it, and spec.capability for CPU and memory");
     }
 
     #[test]
@@ -316,7 +337,7 @@ mod event_recording {
         world.namespace("team", &[("team", "b")], None);
         world.queue(&queue("team-a").annotation("card.volcano.sh/namespaces", "team=a"));
         world.pod(&pod("p"));
-        insta::assert_snapshot!(world.refusal(), @"NamespaceNotAllowed: queue team-a is not for namespace team: its annotation card.volcano.sh/namespaces selects other namespaces");
+        insta::assert_snapshot!(world.refusal(), @"NamespaceNotAllowed: queue team-a is not for namespace team: its annotation card.volcano.sh/namespaces selects other namespaces; use another queue, or have the namespace let in");
     }
 
     #[test]

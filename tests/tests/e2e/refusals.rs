@@ -91,7 +91,7 @@ async fn a_wrong_pod_is_refused_with_the_key_the_value_and_the_remedy() -> Outco
                 "nvidia.com/gpu",
                 "1",
             ),
-            vec!["add up to more than 2^63-1".into()],
+            vec!["the containers' requests of nvidia.com/gpu add up to more than 2^63-1: lower them".into()],
         ),
         (
             named(&whole).spec(|spec| spec.node_name = Some("wrong-pods-whole".into())),
