@@ -207,6 +207,45 @@ fn cards_of_one_resource_are_alternatives_and_others_contradict_each_other() {
 }
 
 #[test]
+fn single_instance_multi_card_request_example_combinations_that_are_not_supported() {
+    const ASCEND: &str = "huawei.com/ascend-910";
+    let world = World::new();
+    let mig = ["nvidia.com/mig-1g.18gb", "nvidia.com/mig-2g.36gb"];
+    for (card, resource) in [
+        ("NVIDIA-H800/mps-80g*1/2", SHARED),
+        ("NVIDIA-H200/mig-1g.18gb-mixed", mig[0]),
+        ("NVIDIA-H200/mig-2g.36gb-mixed", mig[1]),
+        ("Ascend-910B", ASCEND),
+    ] {
+        world.knowledge.card_types.set(card.into(), resource.into());
+    }
+    for (cards, resources) in [
+        ("NVIDIA-A100|NVIDIA-H800/mps-80g*1/2", [GPU, SHARED]),
+        ("NVIDIA-H200/mig-1g.18gb-mixed|NVIDIA-H200/mig-2g.36gb-mixed", mig),
+        ("NVIDIA-A100|Ascend-910B", [GPU, ASCEND]),
+    ] {
+        // Whichever of them the pod requests, or both.
+        let both = resources.map(|resource| (resource, "1"));
+        for requests in [&both[..1], &both[1..], &both[..]] {
+            let verdict = world.create_pod(&pod(&[(CARD_NAME, cards)], requests));
+            let refused = verdict.refused();
+            for part in ["403 CardResourcesDiffer", cards, resources[0], resources[1]] {
+                assert!(refused.contains(part), "{part:?} is missing: {refused}");
+            }
+        }
+        // Each by itself is right.
+        for (card, request) in cards.split('|').zip(both) {
+            assert!(
+                world
+                    .create_pod(&pod(&[(CARD_NAME, card)], &[request]))
+                    .allowed()
+                    .is_empty()
+            );
+        }
+    }
+}
+
+#[test]
 fn unknown_cards_warn_and_wait() {
     let world = World::new();
     let verdict = world.create_pod(&pod(&[(CARD_NAME, "NVIDIA-B200|NVIDIA-A100")], &[(GPU, "1")]));

@@ -15,6 +15,46 @@ fn by_card(admitted: &[Admitted]) -> BTreeMap<&str, usize> {
 }
 
 #[test]
+fn story_1_heterogeneous_gpu_cluster_management() {
+    let mut world = World::new();
+    for card in ["A100", "H100", "V100"] {
+        for index in 0..4 {
+            world.node(&node(&format!("{card}-{index}")).cards(card, 8));
+        }
+    }
+    world.queue(&queue("queue-a").quota(r#"{"A100": 10, "H100": 5}"#));
+    world.queue(&queue("queue-b").quota(r#"{"V100": 20, "A100": 3}"#));
+    for team in ["queue-a", "queue-b"] {
+        for card in ["A100", "H100", "V100"] {
+            let worker = |index: i32| pod(&format!("{team}-{card}-{index}")).queue(team).asks(card, 1);
+            world.pods((0..24).map(worker));
+        }
+    }
+    while !world.admit().is_empty() {}
+    for (team, card, expected) in [
+        ("queue-a", "A100", 10),
+        ("queue-a", "H100", 5),
+        ("queue-a", "V100", 0),
+        ("queue-b", "A100", 3),
+        ("queue-b", "H100", 0),
+        ("queue-b", "V100", 20),
+    ] {
+        assert_eq!(world.allocated(team, card), expected, "{card} of {team}");
+    }
+}
+
+#[test]
+fn story_2_job_flexibility_with_multi_card_selection() {
+    let mut world = World::new();
+    world.node(&node("n1").cards("A100", 8));
+    world.node(&node("n2").cards("H100", 2));
+    world.queue(&queue("team-a").quota(r#"{"A100": 8, "H100": 8}"#));
+    world.pods((0..3).map(|index| pod(&format!("task-{index}")).asks("H100|A100", 1)));
+    // H100 is preferred; when its nodes are full, A100.
+    assert_eq!(by_card(&world.admit()), [("A100", 1), ("H100", 2)].into());
+}
+
+#[test]
 fn example_1_basic_card_quota() {
     let mut world = World::new();
     world.node(&node("n1").cards("NVIDIA-A100", 4));
