@@ -90,8 +90,9 @@ pub struct CardInventoryStatus {
     #[serde(default)]
     pub problems: String,
     /// `CardsPublished`: every labelled card could be counted. `LabelsConsistent`: the labels agree with what the node
-    /// allocates. `NodeUsable`: the node is ready and takes pods. `CrossQuotaReadable`, on nodes with quotas for pods without
-    /// GPU: the node's annotations on them can be read. Each that is False has a reason and a message.
+    /// allocates, and with those of other nodes. `NodeUsable`: the node is ready and takes pods. `CrossQuotaReadable`, on
+    /// nodes with quotas for pods without GPU: the node's annotations on them can be read. Each that is False has a reason
+    /// and a message.
     #[serde(default)]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

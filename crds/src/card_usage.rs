@@ -60,7 +60,7 @@ pub struct CardUsageStatus {
     #[serde(default)]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub cards: Vec<QueueCard>,
-    /// CPU in use against the queue's capability, such as `12500m / 100`.
+    /// CPU in use against the queue's capability, such as `12500m / 100`; `unlimited` where the queue sets no limit.
     #[serde(default)]
     pub cpu: String,
     /// Memory in use against the queue's capability, such as `48Gi / 200Gi`.

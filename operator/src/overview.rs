@@ -210,10 +210,14 @@ fn usage(cluster: &Cluster, id: QueueId) -> CardUsageStatus {
     let quota = |dimension| queue.quota().map_or(0, |quota| quota.limit(dimension));
     let against = |resource, format: fn(i128) -> String| {
         let dimension = Dimension::Resource(resource);
+        let limit = match queue.quota() {
+            Some(_) => cluster.capability(id, dimension),
+            None => Some(0),
+        };
         format!(
             "{} / {}",
             format(queue.allocated_in_all(dimension)),
-            format(i128::from(quota(dimension)))
+            limit.map_or_else(|| "unlimited".to_owned(), format)
         )
     };
     let cards = cards_of(cluster, queue).into_iter().map(|(name, card)| {

@@ -41,6 +41,16 @@ fn section_3_metrics_enabled_switches_the_gauges_of_queues() {
 }
 
 #[test]
+fn a_usage_says_what_no_capability_limits() {
+    let mut world = cluster(8, "");
+    world.queue(&plain("a").capability("memory", "4Gi"));
+    workers(&mut world, "a", 2);
+    assert_eq!(admitted(&mut world), 2);
+    let shown = usage(&mut world, "a");
+    assert_eq!((&*shown.cpu, &*shown.memory), ("2 / unlimited", "2Gi / 4Gi"));
+}
+
+#[test]
 fn a_usage_shows_the_next_waiting_pods_and_what_they_lack() {
     let mut world = cluster(8, "");
     world.queue(&plain("a").quota(r#"{"A": 2}"#));
