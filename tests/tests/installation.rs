@@ -2,7 +2,9 @@
 
 use cardgate_tests::cardgate::{Cardgate, NAMESPACE, Settings};
 use cardgate_tests::controlplane::{ControlPlane, Options};
+use cardgate_tests::wait::{self, Seen};
 use cardgate_tests::workloads::{pod, queue};
+use crds::keys;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::PostParams;
@@ -72,5 +74,26 @@ async fn without_volcano_the_manifests_install_and_refuse_managed_pods_until_car
 
     // A queue that limits nothing is compared with no other, and meets no webhook.
     plane.apply(&queue("team-a").build()).await?;
-    Ok(())
+
+    // Removed as the README says it stands in nobody's way, and what still waits can be let go.
+    let kubectl = plane.kubectl();
+    pods.create(&PostParams::default(), &pod("waits").gate(keys::GATE).build())
+        .await?;
+    let ungate = r#"[{"op": "remove", "path": "/spec/schedulingGates"}]"#;
+    let let_go = ["patch", "pod", "waits", "--type=json", "-p", ungate];
+    let refused = kubectl.run(let_go).await.unwrap_err().to_string();
+    assert!(refused.contains("cardgate-pod-update"), "{refused}");
+    kubectl
+        .run(["delete", "-k", "manifests/overlays/without-volcano"])
+        .await?;
+    wait::eventually("the policies to be gone", wait::PATIENCE, async || {
+        kubectl.run(let_go).await?;
+        Ok(Seen::Done(()))
+    })
+    .await?;
+    wait::eventually("the webhooks to be gone", wait::PATIENCE, async || {
+        pods.create(&PostParams::default(), &managed).await?;
+        Ok(Seen::Done(()))
+    })
+    .await
 }
