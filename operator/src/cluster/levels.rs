@@ -51,6 +51,7 @@ impl Cluster {
     }
 
     /// The most that the cluster gives to all queues; none where nothing is guaranteed and the document sets no such limit.
+    #[inline]
     fn cluster_limit(&self, dimension: Dimension) -> Option<i128> {
         let limits =
             self.configuration.queue_plugin == QueuePlugin::Capacity || self.top.below.guaranteed.get(dimension) > 0;
@@ -59,6 +60,7 @@ impl Cluster {
 
     /// A queue's own limit. Under `capacity-card` the queue that takes pods has none of what it does not name; its ancestors
     /// do not limit what they do not name.
+    #[inline]
     pub fn capability(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
         let quota = self.queue(id).quota()?;
         let named = quota.capability.get(dimension).map(i128::from);
@@ -119,6 +121,11 @@ impl Cluster {
     }
 
     /// The limit of a queue at this moment, and whether it is what the queue deserves.
+    #[expect(
+        clippy::inline_always,
+        reason = "a quota check takes twice as long with levels that go through memory"
+    )]
+    #[inline(always)]
     fn limit(&self, id: QueueId, dimension: Dimension) -> (Option<i128>, bool) {
         if !self.compares(self.queue(id), dimension) {
             return (None, false);
@@ -148,15 +155,11 @@ impl Cluster {
         let of_queue = |id| {
             let queue = self.queue(id);
             let compares = self.compares(queue, dimension);
-            let level = Level {
-                allocated: queue.allocated_in_all(dimension),
-                used: queue.used(dimension),
-                guarantee: queue.guarantee(dimension),
-                limit: self.capability(id, dimension).filter(|_| compares),
-            };
+            let capability = self.capability(id, dimension).filter(|_| compares);
+            let level = queue.level(dimension, capability);
             (level, self.deserved_by_spec(id, dimension).filter(|_| compares))
         };
-        let cluster = || (self.cluster_level(id, dimension), None);
+        let cluster = || (self.top.level(dimension, self.cluster_limit_for(id, dimension)), None);
         self.ancestry(id)
             .map(of_queue)
             .chain(std::iter::once_with(cluster))
@@ -168,15 +171,10 @@ impl Cluster {
         self.real_capability(id, dimension) != self.capability(id, dimension)
     }
 
-    /// The cluster as the level above all others of a queue.
-    pub(crate) fn cluster_level(&self, id: QueueId, dimension: Dimension) -> Level {
-        let limit = self.cluster_limit(dimension);
-        Level {
-            allocated: self.top.below.allocated.get(dimension),
-            used: self.top.below.held.get(dimension),
-            guarantee: 0,
-            limit: limit.filter(|_| self.compares(self.queue(id), dimension)),
-        }
+    /// The most that the cluster gives to all queues, as far as this queue is compared with it.
+    pub(crate) fn cluster_limit_for(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
+        self.cluster_limit(dimension)
+            .filter(|_| self.compares(self.queue(id), dimension))
     }
 
     /// Whether a queue and everything above it has room for a pod of this priority that asks so much. What others were evicted
@@ -205,21 +203,13 @@ impl Cluster {
         if asked <= 0 {
             return Ok(());
         }
-        let asked = i128::from(asked);
-        let cluster = || self.cluster_level(id, dimension);
-        let of_queue = |id| {
-            let queue = self.queue(id);
-            Level {
-                allocated: queue.allocated_in_all(dimension),
-                used: queue.used(dimension),
-                guarantee: queue.guarantee(dimension),
-                limit: self.limit(id, dimension).0,
-            }
-        };
-        let levels = self.ancestry(id).map(of_queue).chain(std::iter::once_with(cluster));
-        capacity::check(levels, asked).map_err(|place| {
+        let of_queue = |id| self.queue(id).level(dimension, self.limit(id, dimension).0);
+        // A level without limit refuses nothing, and nothing comes after the cluster.
+        let limit = self.cluster_limit_for(id, dimension);
+        let cluster = limit.map(|_| self.top.level(dimension, limit));
+        let levels = self.ancestry(id).map(of_queue).chain(cluster);
+        capacity::check(levels, asked.into()).map_err(|(place, level)| {
             let queue = self.ancestry(id).nth(place);
-            let level = queue.map_or_else(cluster, of_queue);
             let is_deserved = queue.is_some_and(|id| self.limit(id, dimension).1);
             Shortage {
                 levels: if is_deserved { ALL_LEVELS } else { place + 1 },

@@ -182,7 +182,7 @@ pub(super) fn check_at(
             let limit = cluster.real_capability(level, dimension);
             limit.filter(|_| cluster.compares(cluster.queue(level), dimension))
         }
-        None => cluster.cluster_level(queue, dimension).limit,
+        None => cluster.cluster_limit_for(queue, dimension),
     })
 }
 

@@ -53,18 +53,18 @@ pub struct Level {
 }
 
 /// **Resource check logic**: whether a queue has room for `asked`, and every level above it has too. The levels lead from the
-/// queue to the cluster; the error is the place of the first that has no room.
+/// queue to the cluster; the error is the first that has no room, and its place.
 ///
 /// What a queue uses within its guarantee was kept free for it already, so it takes nothing from those above; only the hard
 /// limits on what is really allocated hold there.
-pub fn check(levels: impl IntoIterator<Item = Level>, asked: i128) -> Result<(), usize> {
+pub fn check(levels: impl IntoIterator<Item = Level>, asked: i128) -> Result<(), (usize, Level)> {
     let mut grows = asked;
     for (place, level) in levels.into_iter().enumerate() {
         let has_room = level
             .limit
-            .is_none_or(|limit| level.allocated + asked <= limit && (grows == 0 || level.used + grows <= limit));
+            .is_none_or(|limit| level.allocated + asked <= limit && (grows <= 0 || level.used + grows <= limit));
         if asked > 0 && !has_room {
-            return Err(place);
+            return Err((place, level));
         }
         grows = held(level.used + grows, level.guarantee) - held(level.used, level.guarantee);
     }

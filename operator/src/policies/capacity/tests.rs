@@ -4,6 +4,11 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// The place of the level without room.
+fn check(levels: impl IntoIterator<Item = Level>, asked: i128) -> Result<(), usize> {
+    super::check(levels, asked).map_err(|(place, _)| place)
+}
+
 /// A queue without children.
 fn leaf(allocated: i128, guarantee: i128, limit: Option<i128>) -> Level {
     Level {
