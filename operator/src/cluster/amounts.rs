@@ -37,6 +37,7 @@ impl PartialOrd for Dimension {
 
 /// The place of a dimension among entries sorted by it, or where it would have to stand. Most objects have few: a scan is over
 /// before halving has begun.
+#[inline]
 fn find<A>(entries: &[(Dimension, A)], dimension: Dimension) -> Result<usize, usize> {
     const FEW: usize = 8;
     if entries.len() > FEW {
@@ -56,6 +57,7 @@ pub struct Amounts(Box<[(Dimension, i64)]>);
 
 impl Amounts {
     /// The amount of one dimension.
+    #[inline]
     pub fn get(&self, dimension: Dimension) -> i64 {
         find(&self.0, dimension).map_or(0, |index| self.0[index].1)
     }
@@ -87,6 +89,7 @@ pub struct Totals(Vec<(Dimension, i128)>);
 
 impl Totals {
     /// The total of one dimension.
+    #[inline]
     pub fn get(&self, dimension: Dimension) -> i128 {
         find(&self.0, dimension).map_or(0, |index| self.0[index].1)
     }
@@ -138,6 +141,7 @@ pub struct Bounds(Box<[(Dimension, i64)]>);
 
 impl Bounds {
     /// The limit of one dimension; none where it is not named.
+    #[inline]
     pub fn get(&self, dimension: Dimension) -> Option<i64> {
         find(&self.0, dimension).ok().map(|index| self.0[index].1)
     }

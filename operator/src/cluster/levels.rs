@@ -83,6 +83,7 @@ impl Cluster {
     }
 
     /// What a queue deserves, where its spec says so.
+    #[inline]
     pub fn deserved_by_spec(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
         let queue = self.queue(id);
         let spec = i128::from(queue.quota()?.deserved.get(dimension)?);
@@ -131,10 +132,14 @@ impl Cluster {
             return (None, false);
         }
         let capability = self.capability(id, dimension);
-        let deserved = self.deserved_by_spec(id, dimension);
-        match deserved.filter(|_| !self.may_borrow(id, dimension)) {
-            Some(deserved) if capability.is_none_or(|capability| deserved < capability) => (Some(deserved), true),
-            _ => (capability, false),
+        let Some(deserved) = self.deserved_by_spec(id, dimension) else {
+            return (capability, false);
+        };
+        let is_less = capability.is_none_or(|capability| deserved < capability);
+        if is_less && !self.may_borrow(id, dimension) {
+            (Some(deserved), true)
+        } else {
+            (capability, false)
         }
     }
 
@@ -172,6 +177,7 @@ impl Cluster {
     }
 
     /// The most that the cluster gives to all queues, as far as this queue is compared with it.
+    #[inline]
     pub(crate) fn cluster_limit_for(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
         self.cluster_limit(dimension)
             .filter(|_| self.compares(self.queue(id), dimension))
