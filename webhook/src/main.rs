@@ -35,7 +35,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 /// watches queues, groups, namespaces, card types, ConfigMap "cardgate-config" and Secret "cardgate-webhook-tls" (its serving
 /// certificate, replaced without a restart) through the Kubernetes API, as KUBECONFIG or the pod's service account says.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(name = "webhook", version)]
 #[expect(
     clippy::doc_markdown,
     reason = "these are the words of --help, which shows backticks as they are"
