@@ -1,0 +1,7 @@
+//! Attacks: what a tenant who has the role `edit` in one namespace, or who stole a token of Cardgate's, tries in order to stop
+//! Cardgate, to use what is not theirs, or to have cards for nothing. Each says what must hold, and that it is Cardgate that
+//! holds it: a refusal is compared with the words of the rule that it should come from.
+
+mod tenant;
+
+type Outcome = anyhow::Result<()>;
