@@ -65,14 +65,6 @@ pub enum ConfigurationError {
         /// What would be right.
         expected: &'static str,
     },
-    /// An argument both under `arguments` and beside it.
-    #[error("{file}: {path} stands there and beside arguments as well: keep one of them")]
-    TwoPlaces {
-        /// The key of the `ConfigMap`.
-        file: &'static str,
-        /// Where it stands under `arguments`.
-        path: String,
-    },
     /// One plugin twice.
     #[error("{file}: {path} names the plugin {plugin} a second time: name it once, with all its arguments")]
     PluginTwice {

@@ -9,6 +9,31 @@ const ACTIONS: [&str; 6] = ["enqueue", "allocate", "backfill", "preempt", "recla
 /// Volcano's older queue plugin.
 const PROPORTION: &str = "proportion";
 
+/// Volcano's own switches of a plugin's functions, which stand beside its name. What they switch is no part of Cardgate;
+/// `enableHierarchy`, which is one of them too, is read as an argument.
+const SWITCHES: [&str; 20] = [
+    "enableJobOrder",
+    "enableNamespaceOrder",
+    "enableSubJobOrder",
+    "enableJobReady",
+    "enableJobPipelined",
+    "enableTaskOrder",
+    "enablePreemptable",
+    "enableReclaimable",
+    "enablePreemptive",
+    "enableQueueOrder",
+    "enabledClusterOrder",
+    "enablePredicate",
+    "enableBestNode",
+    "enableNodeOrder",
+    "enableTargetJob",
+    "enableReservedNodes",
+    "enableJobEnqueued",
+    "enabledVictim",
+    "enableJobStarving",
+    "enabledOverused",
+];
+
 /// Volcano's actions where none are named.
 pub(super) fn default_actions() -> Vec<String> {
     ["enqueue", "allocate", "backfill"].map(str::to_owned).to_vec()
@@ -89,8 +114,8 @@ impl Plugins {
         }
         self.met.push(name);
 
-        let arguments = arguments(entry)?;
         let warnings = &mut parsed.warnings;
+        let arguments = arguments(entry, warnings)?;
         match name {
             capacity_card::PLUGIN => {
                 let (own, shared) = capacity_card::read(arguments, warnings)?;
@@ -130,14 +155,17 @@ impl Plugins {
     }
 }
 
-/// The arguments of a plugin: under `arguments`, and beside it, as some documents have it.
-fn arguments(mut entry: Section) -> Result<Section, ConfigurationError> {
+/// The arguments of a plugin: under `arguments`, and beside it, as some documents and most real configurations have it.
+fn arguments(mut entry: Section, warnings: &mut Vec<String>) -> Result<Section, ConfigurationError> {
     let empty = entry.empty_child("arguments");
     let under = entry.take("arguments");
+    for switch in SWITCHES {
+        entry.take(switch);
+    }
     let mut arguments = match under {
         Some(under) => under.section("arguments as `key: value`")?.unwrap_or(empty),
         None => empty,
     };
-    arguments.absorb(entry)?;
+    arguments.absorb(entry, warnings);
     Ok(arguments)
 }

@@ -79,10 +79,7 @@ impl Section {
 
     /// Where an entry stands.
     pub(super) fn path_of(&self, key: &str) -> String {
-        match self.path.as_str() {
-            "" => key.to_owned(),
-            path => format!("{path}.{key}"),
-        }
+        path_of(&self.path, key)
     }
 
     /// The keys that were not taken, by name.
@@ -90,18 +87,22 @@ impl Section {
         self.entries.keys().map(String::as_str)
     }
 
-    /// Takes over the entries of `other`, none of which may be here already.
-    pub(super) fn absorb(&mut self, other: Self) -> Result<(), ConfigurationError> {
+    /// Takes over the entries of `other`. Where both have one, this one's counts, with a warning if they differ.
+    pub(super) fn absorb(&mut self, other: Self, warnings: &mut Vec<String>) {
         for (key, value) in other.entries {
-            if self.entries.contains_key(&key) {
-                return Err(ConfigurationError::TwoPlaces {
-                    file: self.file,
-                    path: self.path_of(&key),
-                });
+            match self.entries.get(&key) {
+                Some(own) if text_of(own) == text_of(&value) => {}
+                Some(own) => warnings.push(format!(
+                    "{}: {} is {own}, and {} is {value}: the former counts, keep one of them",
+                    self.file,
+                    self.path_of(&key),
+                    path_of(&other.path, &key),
+                )),
+                None => {
+                    self.entries.insert(key, value);
+                }
             }
-            self.entries.insert(key, value);
         }
-        Ok(())
     }
 
     /// An empty mapping at an entry of this one.
@@ -135,6 +136,21 @@ impl Section {
             let (file, path) = (self.file, self.path_of(key));
             format!("{file}: {path} is unknown and has no effect: {of} are {known}")
         }));
+    }
+}
+
+fn path_of(section: &str, key: &str) -> String {
+    match section {
+        "" => key.to_owned(),
+        path => format!("{path}.{key}"),
+    }
+}
+
+/// A value as it reads whether it is quoted or bare.
+fn text_of(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.trim().to_owned(),
+        other => other.to_string(),
     }
 }
 

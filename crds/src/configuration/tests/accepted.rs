@@ -272,8 +272,8 @@ fn what_has_no_effect_is_named_in_a_warning() {
             ["tiers[0].plugins[0].arguments.cardUnlimited", "nodeOrderWeight"],
         ),
         (
-            "tiers: [{plugins: [{name: capacity-card, enablePreemptable: false}]}]",
-            ["enablePreemptable", "cardUnlimitedCpuMemory"],
+            "tiers: [{plugins: [{name: capacity-card, nodeOrderWait: 2}]}]",
+            ["nodeOrderWait", "cardUnlimitedCpuMemory"],
         ),
         ("actions: \"enqueue, alocate\"", ["\"alocate\"", "allocate"]),
         (

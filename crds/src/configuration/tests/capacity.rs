@@ -170,8 +170,8 @@ fn an_unknown_argument_is_named_in_a_warning() {
             ["arguments.enableOverUse", "enableOveruse"],
         ),
         (
-            "{name: capacity, enablePreemptable: false}",
-            ["arguments.enablePreemptable", "reclaimInterval"],
+            "{name: capacity, reclaimable: false, enableHierarchie: true}",
+            ["arguments.enableHierarchie", "reclaimInterval"],
         ),
         // Of the capacity plugin alone: what a card quota does not name is none, not unchecked.
         (

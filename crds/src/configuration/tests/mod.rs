@@ -4,3 +4,4 @@ mod accepted;
 mod capacity;
 mod cross_quota;
 mod refused;
+mod volcano;

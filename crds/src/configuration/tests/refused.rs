@@ -62,10 +62,6 @@ fn arguments_of_capacity_card_that_are_refused() {
         (card("[1]"), ["plugins[0].arguments", "[1]", "key: value"]),
         (card("5"), ["plugins[0].arguments", " is 5", "key: value"]),
         (
-            card("{nodeOrderWeight: 1}, nodeOrderWeight: 2"),
-            ["arguments.nodeOrderWeight", "beside arguments", "keep one"],
-        ),
-        (
             card("{nodeOrderWeight: 1, nodeOrderWeight: 2}"),
             ["nodeOrderWeight", "twice", "line 1"],
         ),

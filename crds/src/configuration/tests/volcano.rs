@@ -1,0 +1,79 @@
+//! Configurations as Volcano ships them, and as people copy them from each other.
+
+use crate::configuration::*;
+
+fn parse(text: &str) -> Parsed {
+    Configuration::parse(Some(text), None).unwrap()
+}
+
+#[test]
+fn what_volcano_is_installed_with_is_accepted_without_a_word() {
+    let parsed = parse(
+        r#"
+actions: "enqueue, allocate, backfill"
+tiers:
+- plugins:
+  - name: priority
+  - name: gang
+    enablePreemptable: false
+  - name: conformance
+- plugins:
+  - name: overcommit
+  - name: drf
+    enablePreemptable: false
+  - name: predicates
+  - name: proportion
+  - name: nodeorder
+  - name: binpack
+"#,
+    );
+    assert_eq!(parsed, Parsed::default());
+}
+
+#[test]
+fn a_switch_beside_the_plugin_and_again_among_its_arguments_is_said_twice() {
+    let parsed = parse(
+        r#"
+actions: "allocate, backfill, preempt, reclaim"
+tiers:
+- plugins:
+  - name: priority
+  - name: gang
+  - name: conformance
+- plugins:
+  - name: drf
+  - name: predicates
+  - name: capacity
+    enableHierarchy: true
+    enabledOverused: false
+    arguments:
+      enableHierarchy: "true"
+  - name: nodeorder
+configurations:
+- name: enqueue
+  arguments:
+    overcommit-factor: 1.2
+metrics:
+  type: prometheus
+"#,
+    );
+    assert!(parsed.configuration.capacity.enable_hierarchy);
+    assert_eq!(parsed.configuration.queue_plugin, QueuePlugin::Capacity);
+    assert_eq!(parsed.warnings, [""; 0]);
+}
+
+#[test]
+fn of_two_different_values_the_one_under_arguments_counts() {
+    let parsed = parse(
+        "tiers: [{plugins: [{name: capacity, enableHierarchy: true, arguments: {enableHierarchy: false, rootQueue: top}}]}]",
+    );
+    assert!(!parsed.configuration.capacity.enable_hierarchy);
+    assert_eq!(parsed.configuration.capacity.root_queue, "top");
+    assert_eq!(
+        parsed.warnings,
+        [
+            "volcano-scheduler.conf: tiers[0].plugins[0].arguments.enableHierarchy is false, and \
+             tiers[0].plugins[0].enableHierarchy is true: the former counts, keep one of them"
+        ]
+    );
+}
