@@ -74,10 +74,11 @@ impl Tenant {
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
     {
-        let changed = self
-            .api::<K>()
-            .patch(name, &PatchParams::default(), &Patch::Merge(patch));
-        expect_refusal(changed.await, says)
+        let api = self.api::<K>();
+        expect_refusal(
+            api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await,
+            says,
+        )
     }
 }
 
