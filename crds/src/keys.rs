@@ -68,6 +68,8 @@ pub const MIRROR_POD: &str = "kubernetes.io/config.mirror";
 pub const NAMESPACE: &str = "cardgate-system";
 /// `ConfigMap` with the configuration, in Cardgate's own namespace.
 pub const CONFIG_MAP: &str = "cardgate-config";
+/// `ConfigMap` that the policies inside the API server read, in Cardgate's own namespace; only the operator writes it.
+pub const POLICY_PARAMETERS: &str = "cardgate-policy";
 /// Namespaces in which Cardgate never touches a pod (semantics, **Which pods are managed**).
 pub const EXEMPT_NAMESPACES: [&str; 2] = ["kube-system", NAMESPACE];
 

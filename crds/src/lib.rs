@@ -7,6 +7,7 @@
 pub mod card;
 pub mod card_counts;
 pub mod card_inventory;
+pub mod card_resources;
 pub mod card_type;
 pub mod card_usage;
 pub mod configuration;

@@ -17,6 +17,7 @@ pub mod observe;
 pub mod overview;
 pub mod pod_ref;
 pub mod policies;
+pub mod policy_parameters;
 pub mod quantities;
 pub mod recorder;
 pub mod report;

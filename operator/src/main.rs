@@ -15,6 +15,7 @@ use operator::lease::{Candidate, Leadership};
 use operator::metrics::Metrics;
 use operator::mind::Mind;
 use operator::observe::observe;
+use operator::policy_parameters::ParameterKeeper;
 use operator::recorder::Recorder;
 use operator::report::{self, Reporter};
 use operator::server::{self, Readiness};
@@ -69,6 +70,13 @@ async fn main() -> anyhow::Result<()> {
     }
     let actor = Actor::new(client.clone(), events.clone(), leadership.clone(), Arc::clone(&metrics));
     let mind = Mind::new(actor, reports, Arc::clone(&metrics), Arc::clone(&readiness));
+    let parameters = ParameterKeeper {
+        client: client.clone(),
+        namespace: cli.pod_namespace.clone(),
+        leadership: leadership.clone(),
+        metrics: Arc::clone(&metrics),
+        wanted: mind.parameters(),
+    };
     let recorder = Recorder::new(client.clone(), cli.instance(), Arc::clone(&metrics));
     let configuration = ConfigurationWatch {
         client: client.clone(),
@@ -111,6 +119,7 @@ async fn main() -> anyhow::Result<()> {
         events.clone(),
     ));
     let reporting = tokio::spawn(reporter.run(inbox));
+    let parameters = tokio::spawn(parameters.run());
     let certificates = tokio::spawn(async move {
         if cli.manage_certificates {
             keeper.run().await;
@@ -128,6 +137,7 @@ async fn main() -> anyhow::Result<()> {
         }) => ended?,
         ended = observing => ended.context("the watches ended")?,
         ended = reporting => ended.context("the reporter ended")?,
+        ended = parameters => ended.context("the keeper of what the policies read ended")?,
         ended = certificates => ended.context("the keeper of certificates ended")?,
         () = mind => {}
     }

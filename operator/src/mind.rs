@@ -11,7 +11,7 @@ use crds::configuration::Configuration;
 use crds::keys::QUEUE_NAME;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::act::Actor;
@@ -25,6 +25,7 @@ use crate::extender::Question;
 use crate::metrics::{Decision, Metrics};
 use crate::overview;
 use crate::pod_ref::PodRef;
+use crate::policy_parameters::{Parameters, parameters};
 use crate::report::status::INVALID_CROSS_QUOTA;
 use crate::report::{EventKind, PodReport, Report, Reports};
 use crate::server::Readiness;
@@ -55,6 +56,10 @@ pub struct Mind {
     questions: Vec<Pending>,
     /// Nodes whose label is being written.
     labelling: BTreeSet<Arc<str>>,
+    /// What the policies inside the API server are to read.
+    parameters: watch::Sender<Option<Arc<Parameters>>>,
+    /// Whether the configuration has changed since that was told.
+    reconfigured: bool,
     reported_all: bool,
 }
 
@@ -71,8 +76,15 @@ impl Mind {
             under_way: 0,
             questions: Vec::new(),
             labelling: BTreeSet::new(),
+            parameters: watch::Sender::default(),
+            reconfigured: true,
             reported_all: false,
         }
+    }
+
+    /// What the policies inside the API server are to read; none before everything has been listed.
+    pub fn parameters(&self) -> watch::Receiver<Option<Arc<Parameters>>> {
+        self.parameters.subscribe()
     }
 
     /// Hears events and questions until `stop`, and then until what is under way has ended.
@@ -165,6 +177,7 @@ impl Mind {
             Event::JobGone { namespace, name } => cluster.remove_job(&namespace, &name),
             Event::Configuration(configuration, in_force) => {
                 cluster.set_configuration(configuration, now);
+                self.reconfigured = true;
                 // Who asked may have gone; the configuration is in force all the same.
                 let _ = in_force.send(());
             }
@@ -254,6 +267,14 @@ impl Mind {
         self.label_nodes();
         for node in std::mem::take(&mut self.cluster.changes.bad_quotas) {
             self.tell_bad_quotas(node);
+        }
+        if std::mem::take(&mut self.reconfigured) || !self.cluster.changes.cards.is_empty() {
+            let parameters = Arc::new(parameters(
+                self.cluster.configuration(),
+                &self.cluster.resources_of_cards(),
+            ));
+            self.parameters
+                .send_if_modified(|told| told.replace(Arc::clone(&parameters)).as_ref() != Some(&parameters));
         }
         let queues_changed = !self.cluster.changes.queues.is_empty();
         for (node, cards) in overview::gpu_figures(&self.cluster) {

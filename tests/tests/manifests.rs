@@ -3,6 +3,7 @@
 
 use anyhow::{Context as _, Result};
 use cardgate_tests::{manifests, workspace};
+use crds::card_resources::WELL_KNOWN;
 use crds::configuration::{CARDGATE_YAML, Configuration, SCHEDULER_CONF};
 use crds::keys;
 use serde_json::{Value, json};
@@ -128,6 +129,24 @@ fn the_policies_know_the_keys_of_the_programs() -> Outcome {
         for key in keys {
             assert!(text.contains(&format!("'{key}'")), "{file} has no '{key}'");
         }
+    }
+    Ok(())
+}
+
+/// Neither a policy without its parameters nor a `matchCondition` can read the programs' list, so each repeats it.
+#[test]
+fn the_policies_repeat_the_list_of_card_resources() -> Outcome {
+    let policy = read("base/policies/pod-create.yaml")?;
+    let defaults: Vec<String> = policy
+        .split("params.?data[?'cardResources'].orValue(")
+        .skip(1)
+        .filter_map(|rest| rest.split_once(").split(','"))
+        // Every other piece between quotes is text.
+        .map(|(text, _)| text.split('\'').skip(1).step_by(2).collect())
+        .collect();
+    assert!(!defaults.is_empty());
+    for default in defaults {
+        assert_eq!(default, WELL_KNOWN.join(","));
     }
     Ok(())
 }

@@ -37,6 +37,8 @@ pub fn apply(config_map: Option<&ConfigMap>, knowledge: &Knowledge, metrics: &Me
 mod tests {
     use std::collections::BTreeMap;
 
+    use crds::configuration::UnnamedCards;
+
     use super::*;
 
     fn config_map(cardgate_yaml: &str) -> ConfigMap {
@@ -49,16 +51,19 @@ mod tests {
     #[test]
     fn an_invalid_configuration_keeps_the_last_good_one_and_says_so() {
         let (knowledge, metrics) = (Knowledge::default(), Metrics::default());
-        apply(Some(&config_map("requireCardName: true")), &knowledge, &metrics);
-        assert!(knowledge.settings().require_card_name);
+        apply(Some(&config_map("unnamedCards: deny")), &knowledge, &metrics);
+        assert!(knowledge.settings().unnamed_cards == UnnamedCards::Deny);
         assert_eq!(knowledge.configuration_problem(), None);
         let good = metrics.encode().unwrap();
         assert!(good.contains("cardgate_config_valid 1"), "{good}");
 
-        apply(Some(&config_map("requireCardName: perhaps")), &knowledge, &metrics);
-        assert!(knowledge.settings().require_card_name, "the last good one stays");
+        apply(Some(&config_map("unnamedCards: perhaps")), &knowledge, &metrics);
+        assert!(
+            knowledge.settings().unnamed_cards == UnnamedCards::Deny,
+            "the last good one stays"
+        );
         let problem = knowledge.configuration_problem().unwrap();
-        assert!(problem.contains("requireCardName"), "{problem}");
+        assert!(problem.contains("unnamedCards"), "{problem}");
         let bad = metrics.encode().unwrap();
         assert!(bad.contains("cardgate_config_valid 0"), "{bad}");
         let generation = |text: &str| {
@@ -74,7 +79,7 @@ mod tests {
 
         apply(None, &knowledge, &metrics);
         assert!(
-            !knowledge.settings().require_card_name,
+            knowledge.settings().unnamed_cards != UnnamedCards::Deny,
             "without a ConfigMap the defaults"
         );
         assert_eq!(knowledge.configuration_problem(), None);
@@ -89,6 +94,6 @@ mod tests {
             !knowledge.missing().contains(&"configuration"),
             "a typo must not close the door"
         );
-        assert!(!knowledge.settings().require_card_name);
+        assert!(knowledge.settings().unnamed_cards != UnnamedCards::Deny);
     }
 }

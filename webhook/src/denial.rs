@@ -49,7 +49,7 @@ pub enum Denial {
     },
     /// Card resources without a card name, where that is not allowed.
     #[error(
-        "the pod requests {resource} without saying of which card, and this cluster requires it (requireCardName): add the \
+        "the pod requests {resource} without saying of which card, and this cluster requires it (unnamedCards: deny): add the \
          annotation {CARD_NAME} with a card of that resource, see kubectl get cardtypes"
     )]
     CardNameMissing {
@@ -59,7 +59,7 @@ pub enum Denial {
     /// Card resources beside those of the card name, where that is not allowed.
     #[error(
         "annotation {CARD_NAME}: {card_name:?} covers only one resource, so the pod's {resource} would be counted nowhere, which \
-         this cluster forbids (requireCardName): request cards of one resource in each pod"
+         this cluster forbids (unnamedCards: deny): request cards of one resource in each pod"
     )]
     SecondCardResource {
         /// The annotation's value.

@@ -7,7 +7,7 @@ mod common;
 use std::fmt::Write as _;
 
 use common::{NAMESPACE, World, group, namespace, pod, pod_review, queue, review};
-use crds::configuration::Settings;
+use crds::configuration::{Settings, UnnamedCards};
 use crds::keys::{
     CARD_ASSIGNED, CARD_NAME, CARD_QUOTA, CARD_REQUEST, GROUP_NAME, MGPU_CORE, QUEUE_NAME, QUEUE_NAMESPACES,
     SCORING_STRATEGY,
@@ -43,7 +43,7 @@ fn tell(text: &mut String, what: &str, world: &World, endpoint: Endpoint, review
 
 fn strict() -> World {
     World::with_settings(Settings {
-        require_card_name: true,
+        unnamed_cards: UnnamedCards::Deny,
         ..Settings::default()
     })
 }

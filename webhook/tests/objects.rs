@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Verdict, World, review};
-use crds::configuration::Settings;
+use crds::configuration::{Settings, UnnamedCards};
 use crds::keys::{CARD_NAME, CARD_QUOTA, CARD_REQUEST, QUEUE_NAMESPACES};
 use serde_json::{Value, json};
 use webhook::door::Endpoint;
@@ -178,7 +178,7 @@ fn what_another_webhook_may_put_right_on_the_pods_is_a_warning_on_the_job() {
     );
 
     let strict = World::with_settings(Settings {
-        require_card_name: true,
+        unnamed_cards: UnnamedCards::Deny,
         ..Settings::default()
     });
     let mut unnamed = job(VOLCANO_JOB, "", &json!({"nvidia.com/gpu": 1}));

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{NAMESPACE, World, pod, pod_review};
-use crds::configuration::Settings;
+use crds::configuration::{Settings, UnnamedCards};
 use crds::keys::{
     CARD_ASSIGNED, CARD_NAME, GATE, GROUP_NAME, MGPU_ASSUMED, MGPU_CORE, MIRROR_POD, QUEUE_LABEL, QUEUE_NAME,
     SCORING_STRATEGY,
@@ -17,7 +17,7 @@ const SHARED: &str = "nvidia.com/gpu.shared";
 
 fn requiring_card_names() -> World {
     World::with_settings(Settings {
-        require_card_name: true,
+        unnamed_cards: UnnamedCards::Deny,
         ..Settings::default()
     })
 }

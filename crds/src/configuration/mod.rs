@@ -20,7 +20,7 @@ pub use capacity::{Capacity, LogLevel};
 pub use capacity_card::CapacityCard;
 pub use cross_quota::{CrossQuota, GpuResources, QuotaResource};
 pub use mgpu::{CardStrategy, Mgpu, ScheduleMode};
-pub use settings::{AdmitOn, Enforcement, Settings};
+pub use settings::{AdmitOn, Enforcement, Settings, UnnamedCards, UnqueuedCards};
 
 /// Key of the `ConfigMap` with the documents' plugin configuration.
 pub const SCHEDULER_CONF: &str = "volcano-scheduler.conf";

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::yaml::{self, Field};
 use super::{CARDGATE_YAML, ConfigurationError, duration};
-use crate::keys::{NVIDIA_GPU, NVIDIA_MIG_PREFIX, NVIDIA_MPS};
+use crate::card_resources::{WELL_KNOWN, matches};
 use crate::names::is_object_name;
 
 /// Longest time that can be set. Whoever means "for ever" is told, instead of an overflow years later.
@@ -16,6 +16,9 @@ const DEFAULT_QUEUE: &str = "defaultQueue";
 const ADMIT_ON: &str = "admitOn";
 const RESERVATION_TIMEOUT: &str = "reservationTimeout";
 const TERMINATING_TIMEOUT: &str = "terminatingTimeout";
+const UNNAMED_CARDS: &str = "unnamedCards";
+const UNQUEUED_CARDS: &str = "unqueuedCards";
+/// What [`UNNAMED_CARDS`] was called before it had more than two values.
 const REQUIRE_CARD_NAME: &str = "requireCardName";
 const CARD_RESOURCES: &str = "cardResources";
 const ENFORCE_CROSS_QUOTA: &str = "enforceCrossQuota";
@@ -42,6 +45,50 @@ pub enum Enforcement {
     Extender,
 }
 
+/// What becomes of a pod that asks for cards without saying which (semantics, **Card quota**).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum UnnamedCards {
+    /// It is charged for a card that its queue has a quota for.
+    #[default]
+    Charge,
+    /// It is refused.
+    Deny,
+    /// Its cards are counted against no quota.
+    Free,
+}
+
+impl UnnamedCards {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Charge => "charge",
+            Self::Deny => "deny",
+            Self::Free => "free",
+        }
+    }
+}
+
+/// What becomes of a pod that asks for cards, where neither it nor its group nor its namespace names a queue (semantics,
+/// **Card quota**).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum UnqueuedCards {
+    /// Its cards are charged to nobody, and shown as unaccounted.
+    #[default]
+    Count,
+    /// It waits for the default queue, and is charged to it.
+    Charge,
+}
+
+impl UnqueuedCards {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Count => "count",
+            Self::Charge => "charge",
+        }
+    }
+}
+
 /// Cardgate's own settings, from `cardgate.yaml`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
@@ -53,10 +100,12 @@ pub struct Settings {
     pub reservation_timeout: Duration,
     /// How long a deleted pod may hold its quota beyond its grace period.
     pub terminating_timeout: Duration,
-    /// Deny a pod that requests card resources without naming its card.
-    pub require_card_name: bool,
-    /// Card resources, whose request without a card name is warned about or denied: exact names, or prefixes that end in
-    /// `*`. NVIDIA's are always among them (semantics, **Card quota**).
+    /// What becomes of a pod that asks for cards without saying which.
+    pub unnamed_cards: UnnamedCards,
+    /// What becomes of a pod that asks for cards where nothing names a queue.
+    pub unqueued_cards: UnqueuedCards,
+    /// Card resources: exact names, or prefixes that end in `*`. [`WELL_KNOWN`] are always among them; what nodes are
+    /// found to have as cards counts besides.
     pub card_resources: Vec<String>,
     /// How the quotas of pods without GPU on nodes with GPUs are enforced, where the plugin `crossquota` is enabled.
     pub enforce_cross_quota: Enforcement,
@@ -76,12 +125,9 @@ impl Default for Settings {
             admit_on: AdmitOn::Fit,
             reservation_timeout: Duration::from_mins(5),
             terminating_timeout: Duration::from_mins(5),
-            require_card_name: false,
-            card_resources: vec![
-                NVIDIA_GPU.to_owned(),
-                NVIDIA_MPS.to_owned(),
-                format!("{NVIDIA_MIG_PREFIX}*"),
-            ],
+            unnamed_cards: UnnamedCards::default(),
+            unqueued_cards: UnqueuedCards::default(),
+            card_resources: WELL_KNOWN.map(str::to_owned).into(),
             enforce_cross_quota: Enforcement::Gating,
             enforce_mgpu: Enforcement::Gating,
             enqueue: true,
@@ -93,12 +139,7 @@ impl Default for Settings {
 impl Settings {
     /// Whether the resource is one of [`Self::card_resources`].
     pub fn is_card_resource(&self, resource: &str) -> bool {
-        self.card_resources
-            .iter()
-            .any(|pattern| match pattern.strip_suffix('*') {
-                Some(prefix) => resource.starts_with(prefix),
-                None => resource == pattern,
-            })
+        self.card_resources.iter().any(|pattern| matches(pattern, resource))
     }
 }
 
@@ -122,8 +163,27 @@ pub(super) fn read(text: &str, warnings: &mut Vec<String>) -> Result<Settings, C
     if let Some(field) = document.take(TERMINATING_TIMEOUT) {
         read.terminating_timeout = timeout(&field, Duration::ZERO, "a time from 0s to 8760h, such as 5m")?;
     }
-    if let Some(field) = document.take(REQUIRE_CARD_NAME) {
-        read.require_card_name = field.boolean()?;
+    if let Some(field) = document.take(UNNAMED_CARDS) {
+        const EXPECTED: &str = "charge, deny or free";
+        read.unnamed_cards = match field.text(EXPECTED)? {
+            "charge" => UnnamedCards::Charge,
+            "deny" => UnnamedCards::Deny,
+            "free" => UnnamedCards::Free,
+            _ => return Err(field.refuse(EXPECTED)),
+        };
+    }
+    if let Some(field) = document.take(UNQUEUED_CARDS) {
+        const EXPECTED: &str = "count or charge";
+        read.unqueued_cards = match field.text(EXPECTED)? {
+            "count" => UnqueuedCards::Count,
+            "charge" => UnqueuedCards::Charge,
+            _ => return Err(field.refuse(EXPECTED)),
+        };
+    }
+    if document.take(REQUIRE_CARD_NAME).is_some() {
+        warnings.push(format!(
+            "{CARDGATE_YAML}: {REQUIRE_CARD_NAME} is no longer known and has no effect: write {UNNAMED_CARDS}: deny"
+        ));
     }
     if let Some(field) = document.take(STRICT_HIERARCHY) {
         read.strict_hierarchy = field.boolean()?;
@@ -150,7 +210,8 @@ pub(super) fn read(text: &str, warnings: &mut Vec<String>) -> Result<Settings, C
         ADMIT_ON,
         RESERVATION_TIMEOUT,
         TERMINATING_TIMEOUT,
-        REQUIRE_CARD_NAME,
+        UNNAMED_CARDS,
+        UNQUEUED_CARDS,
         CARD_RESOURCES,
         ENFORCE_CROSS_QUOTA,
         ENFORCE_MGPU,

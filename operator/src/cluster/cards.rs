@@ -1,6 +1,6 @@
 //! Card names found in the cluster: which resource each stands for, and which nodes have it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crds::card_type::CardKind;
 use k8s_openapi::jiff::Timestamp;
@@ -115,6 +115,14 @@ impl Cluster {
         let mut names: Vec<_> = cards.filter(|(_, card)| is_there(card)).map(|(name, _)| name).collect();
         names.sort_unstable();
         names
+    }
+
+    /// The resources by which nodes are found to have cards, also those of nodes that are gone.
+    pub fn resources_of_cards(&self) -> BTreeSet<&str> {
+        let meanings = self.cards.iter().filter_map(|card| card.meaning.as_ref());
+        meanings
+            .map(|meaning| self.names.resource_name(meaning.resource))
+            .collect()
     }
 
     /// The resource that a card name stands for; none where no node ever had the card.

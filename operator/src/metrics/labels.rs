@@ -119,11 +119,13 @@ words! {
         CertificateSecret = "certificate_secret",
         /// The certificates of the authority, in a webhook configuration.
         CaBundle = "ca_bundle",
+        /// What the policies inside the API server read.
+        PolicyParameters = "policy_parameters",
     }
 }
 
 impl Write {
-    pub(super) const ALL: [Self; 14] = [
+    pub(super) const ALL: [Self; 15] = [
         Self::Admission,
         Self::Binding,
         Self::Eviction,
@@ -138,6 +140,7 @@ impl Write {
         Self::Lease,
         Self::CertificateSecret,
         Self::CaBundle,
+        Self::PolicyParameters,
     ];
 }
 

@@ -48,6 +48,7 @@ pub struct Metrics {
     config_valid: Gauge,
     leader: Gauge,
     certificate_expiry: Family<CertificateLabels, Gauge>,
+    parameters_restored: Counter,
 }
 
 impl Default for Metrics {
@@ -64,6 +65,7 @@ impl Default for Metrics {
             config_valid: Gauge::default(),
             leader: Gauge::default(),
             certificate_expiry: Family::default(),
+            parameters_restored: Counter::default(),
         };
         // Every series that can be known beforehand is there from the start, so that rates have a zero to rise from.
         for decision in Decision::all() {
@@ -118,6 +120,11 @@ impl Metrics {
             "When a certificate expires, in seconds since 1970",
             Unit::Seconds,
             self.certificate_expiry.clone(),
+        );
+        own.register(
+            "policy_parameters_restored",
+            "How often ConfigMap cardgate-policy, which the policies read, was changed or removed by somebody else and restored",
+            self.parameters_restored.clone(),
         );
         own.register(
             "build",
@@ -199,6 +206,11 @@ impl Metrics {
     /// Whether this operator leads.
     pub fn leads(&self, leads: bool) {
         self.leader.set(leads.into());
+    }
+
+    /// What the policies read had been changed or removed, and was restored.
+    pub fn parameters_restored(&self) {
+        self.parameters_restored.inc();
     }
 
     /// When a certificate expires, in seconds since 1970.

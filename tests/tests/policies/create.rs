@@ -85,7 +85,13 @@ async fn a_managed_pod_does_not_name_its_node() -> Outcome {
     denied(cluster, "no gate", on_node(pod("p").queue(QUEUE)), &says).await;
     // Only a kubelet may say that a pod is a mirror pod; the editor's copy would run without quota.
     let mirror = || on_node(pod("mirror").queue(QUEUE)).annotation(keys::MIRROR_POD, "hash");
-    denied(cluster, "a mirror pod that no kubelet made", mirror(), &says).await;
+    denied(
+        cluster,
+        "a mirror pod that no kubelet made",
+        mirror(),
+        &["annotation kubernetes.io/config.mirror", "written by kubelets only"],
+    )
+    .await;
 
     // With the gate, the API server refuses by itself.
     let gated = on_node(held("p")).build();

@@ -7,6 +7,7 @@ mod binding;
 mod cluster;
 mod create;
 mod outage;
+mod parameters;
 mod resize;
 mod update;
 

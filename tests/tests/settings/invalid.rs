@@ -31,7 +31,7 @@ async fn an_invalid_configuration_leaves_the_last_good_one_in_force_and_is_told_
     let (operator, webhook) = (world.cardgate.operator(), world.cardgate.webhook());
     let good = (operator.generation().await?, webhook.generation().await?);
     let invalid = capacity_card(true).replace("true", "perhaps");
-    Cardgate::write_configuration(&world.plane, Some(&invalid), Some("requireCardName: true\n")).await?;
+    Cardgate::write_configuration(&world.plane, Some(&invalid), Some("unnamedCards: deny\n")).await?;
     for instance in [operator, webhook] {
         tells(instance, "cardUnlimitedCpuMemory").await?;
     }

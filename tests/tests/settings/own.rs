@@ -19,13 +19,13 @@ use crate::{NO_QUOTA, Outcome, configured};
 
 #[tokio::test]
 async fn card_names_can_be_required() -> Outcome {
-    let (world, _turn) = configured(None, Some("requireCardName: true\ncardResources: [amd.com/gpu]\n")).await?;
+    let (world, _turn) = configured(None, Some("unnamedCards: deny\ncardResources: [amd.com/gpu]\n")).await?;
     let scenario = Scenario::begin(world, "names-required").await?;
     let free = |resource: &str| pod("free").namespace(scenario.name()).request(resource, 1).build();
     let refused = scenario.refused(&free("nvidia.com/gpu")).await?;
     for part in [
         "the pod requests nvidia.com/gpu without saying of which card",
-        "(requireCardName)",
+        "(unnamedCards: deny)",
         "add the annotation volcano.sh/card.name",
     ] {
         assert!(refused.contains(part), "{part:?} is missing: {refused}");

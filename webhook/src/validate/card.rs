@@ -2,12 +2,12 @@
 //!
 //! A pod has one card name, and its card count is what it requests of the one resource that this name stands for. Card
 //! resources beside that one have no name, so nothing can count them: they are treated like a request without any card name,
-//! with a warning, or refused under `requireCardName`.
+//! with a warning, or refused under `unnamedCards: deny`.
 
 use std::sync::Arc;
 
 use crds::card::CardAlternatives;
-use crds::configuration::Settings;
+use crds::configuration::{Settings, UnnamedCards};
 use crds::resources::ResourceVector;
 
 use crate::denial::Denial;
@@ -75,7 +75,7 @@ impl<'a> Cards<'a> {
             warnings.push(Warning::NoCardRequested);
         }
         for resource in card_resources.filter(|resource| Some(*resource) != counted) {
-            if settings.require_card_name {
+            if settings.unnamed_cards == UnnamedCards::Deny {
                 return Err(Denial::SecondCardResource {
                     card_name: self.text.to_owned(),
                     resource: resource.to_owned(),
@@ -92,7 +92,7 @@ impl<'a> Cards<'a> {
 /// Checks the request of a pod without a card name.
 pub fn check_unnamed(request: &ResourceVector, settings: &Settings, warnings: &mut Vec<Warning>) -> Result<(), Denial> {
     for resource in card_resources(request, settings).map(str::to_owned) {
-        if settings.require_card_name {
+        if settings.unnamed_cards == UnnamedCards::Deny {
             return Err(Denial::CardNameMissing { resource });
         }
         warnings.push(Warning::NotMetered { resource });

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::card_resources::WELL_KNOWN;
 use crate::configuration::*;
 
 fn scheduler(text: &str) -> Parsed {
@@ -181,7 +182,7 @@ fn arguments_stand_under_arguments_or_beside_it_quoted_or_bare() {
 fn every_setting_of_cardgate_yaml() {
     let read = settings(
         "defaultQueue: research\nadmitOn: quota\nreservationTimeout: 1h30m\nterminatingTimeout: 90s\n\
-         requireCardName: true\nenqueue: false\ncardResources: [amd.com/gpu, example.com/*, nvidia.com/gpu]\nstrictHierarchy: true\n\
+         unnamedCards: deny\nunqueuedCards: charge\nenqueue: false\ncardResources: [amd.com/gpu, example.com/*, nvidia.com/gpu]\nstrictHierarchy: true\n\
          enforceMGPU: extender\n",
     );
     assert_eq!(
@@ -191,17 +192,14 @@ fn every_setting_of_cardgate_yaml() {
             admit_on: AdmitOn::Quota,
             reservation_timeout: Duration::from_mins(90),
             terminating_timeout: Duration::from_secs(90),
-            require_card_name: true,
+            unnamed_cards: UnnamedCards::Deny,
+            unqueued_cards: UnqueuedCards::Charge,
             enqueue: false,
-            card_resources: [
-                "nvidia.com/gpu",
-                "nvidia.com/gpu.shared",
-                "nvidia.com/mig-*",
-                "amd.com/gpu",
-                "example.com/*"
-            ]
-            .map(str::to_owned)
-            .to_vec(),
+            card_resources: WELL_KNOWN
+                .into_iter()
+                .chain(["example.com/*"])
+                .map(str::to_owned)
+                .collect(),
             enforce_cross_quota: Enforcement::Gating,
             enforce_mgpu: Enforcement::Extender,
             strict_hierarchy: true,

@@ -158,7 +158,8 @@ fn settings_that_are_refused() {
             ["terminatingTimeout", "5 minutes", "such as 5m"],
         ),
         ("enqueue: 1", ["enqueue", "1", "true or false"]),
-        ("requireCardName: maybe", ["requireCardName", "maybe", "true or false"]),
+        ("unnamedCards: maybe", ["unnamedCards", "maybe", "charge, deny or free"]),
+        ("unqueuedCards: free", ["unqueuedCards", "free", "count or charge"]),
         (
             "cardResources: amd.com/gpu",
             ["cardResources", "amd.com/gpu", "a list of"],

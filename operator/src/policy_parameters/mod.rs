@@ -1,0 +1,99 @@
+//! What the policies inside the API server must know of the configuration and of the cards that there are: `ConfigMap`
+//! `cardgate-policy`.
+//!
+//! A policy reads no configuration of Cardgate's and no nodes, and the door may be down; so the leading operator writes here what
+//! both come to, and writes it again when somebody else changes or removes it.
+
+mod keeper;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crds::configuration::Configuration;
+
+pub use keeper::ParameterKeeper;
+
+/// What the policies read: the data of the `ConfigMap`.
+pub type Parameters = BTreeMap<String, String>;
+
+/// Key with the resources that are cards, separated by commas: exact names, and prefixes that end in `*`.
+pub const CARD_RESOURCES: &str = "cardResources";
+/// Key with the setting `unnamedCards`.
+pub const UNNAMED_CARDS: &str = "unnamedCards";
+/// Key with the setting `unqueuedCards`.
+pub const UNQUEUED_CARDS: &str = "unqueuedCards";
+
+/// How many resources are written that nodes were found to have as cards. A cluster has a handful; a node whose labels are made
+/// up must not fill the object.
+const MOST_DISCOVERED: usize = 256;
+
+/// What a value is made from: the configuration in force, and the resources that stand for a card that some node has.
+struct Sources<'a> {
+    configuration: &'a Configuration,
+    discovered: &'a BTreeSet<&'a str>,
+}
+
+/// Every key of the `ConfigMap`, and what its value is.
+const KEYS: [(&str, fn(&Sources<'_>) -> String); 3] = [
+    (CARD_RESOURCES, card_resources),
+    (UNNAMED_CARDS, |sources| {
+        sources.configuration.cardgate.unnamed_cards.as_str().to_owned()
+    }),
+    (UNQUEUED_CARDS, |sources| {
+        sources.configuration.cardgate.unqueued_cards.as_str().to_owned()
+    }),
+];
+
+/// What the policies are to read.
+pub fn parameters(configuration: &Configuration, discovered: &BTreeSet<&str>) -> Parameters {
+    let sources = Sources {
+        configuration,
+        discovered,
+    };
+    KEYS.iter()
+        .map(|(key, value)| ((*key).to_owned(), value(&sources)))
+        .collect()
+}
+
+fn card_resources(sources: &Sources<'_>) -> String {
+    let settings = &sources.configuration.cardgate;
+    let known = settings.card_resources.iter().map(String::as_str);
+    let discovered = sources.discovered.iter().copied();
+    let others = discovered.filter(|resource| !settings.is_card_resource(resource));
+    known.chain(others.take(MOST_DISCOVERED)).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use crds::card_resources::WELL_KNOWN;
+
+    use super::*;
+
+    #[test]
+    fn the_list_holds_what_is_known_configured_and_found_each_once() {
+        let text = "cardResources: [example.com/*]\nunnamedCards: deny\nunqueuedCards: charge";
+        let configuration = Configuration::parse(None, Some(text)).unwrap().configuration;
+        let discovered = ["nvidia.com/mig-1g.5gb", "example.com/a", "other.com/card"].into();
+        let parameters = parameters(&configuration, &discovered);
+        let list: Vec<_> = parameters[CARD_RESOURCES].split(',').collect();
+        let expected: Vec<_> = WELL_KNOWN
+            .into_iter()
+            .chain(["example.com/*", "other.com/card"])
+            .collect();
+        assert_eq!(list, expected);
+        assert_eq!(
+            (&*parameters[UNNAMED_CARDS], &*parameters[UNQUEUED_CARDS]),
+            ("deny", "charge")
+        );
+    }
+
+    #[test]
+    fn made_up_resources_do_not_fill_the_object() {
+        let names: Vec<_> = (0..10_000)
+            .map(|number| format!("example.com/card-{number:05}"))
+            .collect();
+        let discovered = names.iter().map(String::as_str).collect();
+        let parameters = parameters(&Configuration::default(), &discovered);
+        let count = parameters[CARD_RESOURCES].split(',').count();
+        assert_eq!(count, WELL_KNOWN.len() + MOST_DISCOVERED);
+    }
+}
