@@ -162,16 +162,16 @@ impl Mind {
             Event::Namespace(metadata) => {
                 let name = metadata.name.clone().unwrap_or_default();
                 let queue = metadata.annotations.get(QUEUE_NAME).map(ToOwned::to_owned);
-                cluster.apply_namespace(&name, metadata.labels, queue.as_deref());
+                cluster.apply_namespace(&name, metadata.labels, queue.as_deref(), now);
             }
-            Event::NamespaceGone(name) => cluster.remove_namespace(&name),
+            Event::NamespaceGone(name) => cluster.remove_namespace(&name, now),
             Event::Group(group) => cluster.apply_group(&group, now),
             Event::GroupUnreadable {
                 namespace,
                 name,
                 uid,
                 reason,
-            } => cluster.apply_unreadable_group(&namespace, &name, &uid, &reason),
+            } => cluster.apply_unreadable_group(&namespace, &name, &uid, &reason, now),
             Event::GroupGone { namespace, name } => cluster.remove_group(&namespace, &name),
             Event::Job(job) => cluster.apply_job(&job, now),
             Event::JobGone { namespace, name } => cluster.remove_job(&namespace, &name),

@@ -9,6 +9,8 @@ use crate::names::is_object_name;
 
 /// Longest time that can be set. Whoever means "for ever" is told, instead of an overflow years later.
 const MAX_TIMEOUT: Duration = Duration::from_hours(8760);
+/// Shortest [`Settings::inqueue_timeout`]: below it, nobody could make pods in time.
+const MIN_INQUEUE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Shortest [`Settings::reservation_timeout`]: below it, a busy scheduler would be taken for one that can't place the pod.
 const MIN_RESERVATION_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -18,6 +20,7 @@ const RESERVATION_TIMEOUT: &str = "reservationTimeout";
 const TERMINATING_TIMEOUT: &str = "terminatingTimeout";
 const UNNAMED_CARDS: &str = "unnamedCards";
 const UNQUEUED_CARDS: &str = "unqueuedCards";
+const INQUEUE_TIMEOUT: &str = "inqueueTimeout";
 /// What [`UNNAMED_CARDS`] was called before it had more than two values.
 const REQUIRE_CARD_NAME: &str = "requireCardName";
 const CARD_RESOURCES: &str = "cardResources";
@@ -100,6 +103,9 @@ pub struct Settings {
     pub reservation_timeout: Duration,
     /// How long a deleted pod may hold its quota beyond its grace period.
     pub terminating_timeout: Duration,
+    /// How long a queue keeps what a `PodGroup` or Job asks for as a whole before the first of its pods is let in. Then it
+    /// waits again, behind others.
+    pub inqueue_timeout: Duration,
     /// What becomes of a pod that asks for cards without saying which.
     pub unnamed_cards: UnnamedCards,
     /// What becomes of a pod that asks for cards where nothing names a queue.
@@ -125,6 +131,7 @@ impl Default for Settings {
             admit_on: AdmitOn::Fit,
             reservation_timeout: Duration::from_mins(5),
             terminating_timeout: Duration::from_mins(5),
+            inqueue_timeout: Duration::from_mins(10),
             unnamed_cards: UnnamedCards::default(),
             unqueued_cards: UnqueuedCards::default(),
             card_resources: WELL_KNOWN.map(str::to_owned).into(),
@@ -162,6 +169,9 @@ pub(super) fn read(text: &str, warnings: &mut Vec<String>) -> Result<Settings, C
     }
     if let Some(field) = document.take(TERMINATING_TIMEOUT) {
         read.terminating_timeout = timeout(&field, Duration::ZERO, "a time from 0s to 8760h, such as 5m")?;
+    }
+    if let Some(field) = document.take(INQUEUE_TIMEOUT) {
+        read.inqueue_timeout = timeout(&field, MIN_INQUEUE_TIMEOUT, "a time from 1s to 8760h, such as 10m")?;
     }
     if let Some(field) = document.take(UNNAMED_CARDS) {
         const EXPECTED: &str = "charge, deny or free";
@@ -210,6 +220,7 @@ pub(super) fn read(text: &str, warnings: &mut Vec<String>) -> Result<Settings, C
         ADMIT_ON,
         RESERVATION_TIMEOUT,
         TERMINATING_TIMEOUT,
+        INQUEUE_TIMEOUT,
         UNNAMED_CARDS,
         UNQUEUED_CARDS,
         CARD_RESOURCES,

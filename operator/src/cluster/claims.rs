@@ -1,7 +1,5 @@
 //! What `PodGroup`s and Jobs say of themselves.
 
-use std::sync::Arc;
-
 use crds::card::SEPARATOR;
 use crds::card_counts::CardRequest;
 use crds::keys::{CARD_REQUEST, GROUP_NAME, JOB_HELD, QUEUE_NAME};
@@ -13,7 +11,7 @@ use super::amounts::{Amounts, Dimension};
 use super::inqueue::Demand;
 use super::names::Names;
 use super::queue::QueueId;
-use super::workload::{Claim, Said, WorkloadKind};
+use super::workload::{Claim, Naming, Said, Workload, WorkloadId, WorkloadKind};
 
 impl Cluster {
     /// Takes what a `PodGroup` says.
@@ -31,10 +29,15 @@ impl Cluster {
         );
         let phase = group.status.as_ref().and_then(|status| status.phase.as_deref());
         let queue = group.spec.queue.as_deref().filter(|queue| !queue.is_empty());
-        let queue = self.queue_of_workload(namespace, queue);
+        let naming = Naming {
+            queue: queue.map(Into::into),
+            group: None,
+        };
+        let queue = self.queue_of_workload(namespace, &naming);
         let claim = Claim {
             uid: metadata.uid.as_deref().unwrap_or_default().into(),
             created: metadata.creation_timestamp.as_ref().map_or(now, |time| time.0),
+            naming,
             queue,
             min_member: group
                 .spec
@@ -52,15 +55,16 @@ impl Cluster {
             },
             phase: phase.map(Into::into),
         };
-        self.apply_claim(WorkloadKind::PodGroup, namespace, name, claim);
+        self.apply_claim(WorkloadKind::PodGroup, namespace, name, claim, now);
     }
 
     /// Takes note of a `PodGroup` that can't be read at all: its pods wait until it is mended.
-    pub fn apply_unreadable_group(&mut self, namespace: &str, name: &str, uid: &str, reason: &str) {
+    pub fn apply_unreadable_group(&mut self, namespace: &str, name: &str, uid: &str, reason: &str, now: Timestamp) {
         let claim = Claim {
             uid: uid.into(),
             created: Timestamp::UNIX_EPOCH,
-            queue: self.queue_of_workload(namespace, None),
+            naming: Naming::default(),
+            queue: self.queue_of_workload(namespace, &Naming::default()),
             min_member: 1,
             demand: Demand::default(),
             asks: false,
@@ -68,7 +72,7 @@ impl Cluster {
             phase: None,
             problem: Some(reason.into()),
         };
-        self.apply_claim(WorkloadKind::PodGroup, namespace, name, claim);
+        self.apply_claim(WorkloadKind::PodGroup, namespace, name, claim, now);
     }
 
     /// Forgets what a `PodGroup` said.
@@ -89,13 +93,12 @@ impl Cluster {
         let demand = read_demand(Some(request), None, &mut self.names);
         // Where its pods will be charged.
         let template = &job.spec.template.metadata.annotations;
-        let named = |key| template.get(key).filter(|name| !name.is_empty());
-        let of_group = named(GROUP_NAME).and_then(|group| {
-            let group = self.workload_named(WorkloadKind::PodGroup, namespace, group)?;
-            let queue = self.workload(group).claim.as_ref()?.queue;
-            Some(Arc::clone(&self.queue(queue).name))
-        });
-        let queue = self.queue_of_workload(namespace, named(QUEUE_NAME).or(of_group.as_deref()));
+        let named = |key| template.get(key).filter(|name| !name.is_empty()).map(Into::into);
+        let naming = Naming {
+            queue: named(QUEUE_NAME),
+            group: named(GROUP_NAME),
+        };
+        let queue = self.queue_of_workload(namespace, &naming);
         let said = match (job.is_suspended(), metadata.annotations.contains_key(JOB_HELD)) {
             _ if job.is_finished() => Said::Over,
             (true, true) => Said::Waiting,
@@ -107,6 +110,7 @@ impl Cluster {
         let claim = Claim {
             uid: metadata.uid.as_deref().unwrap_or_default().into(),
             created: created.and_then(|time| time.parse().ok()).unwrap_or(now),
+            naming,
             queue,
             // It asks for all of its pods, which are let in one by one: none of them is elastic.
             min_member: usize::MAX,
@@ -116,7 +120,7 @@ impl Cluster {
             said,
             phase: None,
         };
-        self.apply_claim(WorkloadKind::Job, namespace, name, claim);
+        self.apply_claim(WorkloadKind::Job, namespace, name, claim, now);
     }
 
     /// Forgets what a Job said.
@@ -124,12 +128,35 @@ impl Cluster {
         self.remove_claim(WorkloadKind::Job, namespace, name);
     }
 
-    /// The queue that a workload names, else that of its namespace, else the default queue.
-    pub(super) fn queue_of_workload(&mut self, namespace: &str, named: Option<&str>) -> QueueId {
+    /// The queue that a workload names, else its group's, else that of its namespace, else the default queue.
+    pub(super) fn queue_of_workload(&mut self, namespace: &str, naming: &Naming) -> QueueId {
+        let group = naming.group.as_deref().filter(|_| naming.queue.is_none());
+        let group = group.and_then(|group| self.workload_named(WorkloadKind::PodGroup, namespace, group));
+        if let Some(claim) = group.and_then(|group| self.workload(group).claim.as_ref()) {
+            return claim.queue;
+        }
         let of_namespace = self.namespace(namespace).and_then(|namespace| namespace.queue.clone());
-        let configuration = Arc::clone(&self.configuration);
-        let queue = named.or(of_namespace.as_deref());
-        self.queue_id(queue.unwrap_or(&configuration.cardgate.default_queue))
+        let queue = naming.queue.clone().or(of_namespace);
+        let queue = queue.unwrap_or_else(|| self.configuration.cardgate.default_queue.as_str().into());
+        self.queue_id(&queue)
+    }
+
+    /// Looks anew for the queues of workloads that name none themselves: their namespace or the configuration does.
+    pub(super) fn find_queues(&mut self, concerned: impl Fn(&Workload) -> bool, now: Timestamp) {
+        let found = self.workloads().filter(|(_, workload)| concerned(workload));
+        for id in found.map(|(id, _)| id).collect::<Vec<_>>() {
+            self.find_queue(id, now);
+        }
+    }
+
+    /// Looks anew for the queue of a workload that names none itself.
+    pub(super) fn find_queue(&mut self, id: WorkloadId, now: Timestamp) {
+        let workload = self.workload(id);
+        let claim = workload.claim.clone().filter(|claim| claim.naming.queue.is_none());
+        let Some(mut claim) = claim else { return };
+        let namespace = workload.namespace.to_string();
+        claim.queue = self.queue_of_workload(&namespace, &claim.naming);
+        self.change_claim(id, claim, now);
     }
 }
 

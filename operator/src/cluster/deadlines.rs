@@ -18,7 +18,7 @@ const LONGEST_RETURN: Duration = Duration::from_hours(1);
 const REFUSED_WRITE: SignedDuration = SignedDuration::from_secs(5);
 
 /// After so long, that pods came back once says nothing about today.
-const RETURN_MEMORY: SignedDuration = SignedDuration::from_hours(2);
+pub(super) const RETURN_MEMORY: SignedDuration = SignedDuration::from_hours(2);
 
 /// How often the pods of a controller came back unplaced.
 #[derive(Debug, Clone, Copy)]
@@ -33,6 +33,13 @@ impl Return {
     fn is_forgotten(self, now: Timestamp) -> bool {
         now.duration_since(self.until) >= RETURN_MEMORY
     }
+}
+
+/// Until when those stand aside who came back for the nth time.
+pub(super) fn aside(times: u32, now: Timestamp) -> Timestamp {
+    let doubled = FIRST_RETURN.saturating_mul(1_u32.checked_shl(times.saturating_sub(1)).unwrap_or(u32::MAX));
+    let aside = SignedDuration::try_from(doubled.min(LONGEST_RETURN)).unwrap_or(SignedDuration::ZERO);
+    now.checked_add(aside).unwrap_or(now)
 }
 
 /// What has become due.
@@ -50,6 +57,7 @@ impl Cluster {
 
     /// Takes note of what time has brought, and returns what somebody must act on.
     pub fn advance(&mut self, now: Timestamp) -> Vec<Due> {
+        self.now = now;
         self.advance_workloads(now);
         let mut due = Vec::new();
         while let Some((time, id)) = self.deadlines.first().copied().filter(|(time, _)| *time <= now) {
@@ -116,9 +124,7 @@ impl Cluster {
         let times = returns
             .saturating_add(1)
             .max(earlier.map_or(0, |earlier| earlier.times));
-        let doubled = FIRST_RETURN.saturating_mul(1_u32.checked_shl(times - 1).unwrap_or(u32::MAX));
-        let aside = SignedDuration::try_from(doubled.min(LONGEST_RETURN)).unwrap_or(SignedDuration::ZERO);
-        let until = now.checked_add(aside).unwrap_or(now);
+        let until = aside(times, now);
         self.returns.retain(|_, earlier| !earlier.is_forgotten(now));
         self.returns.insert(controller.clone(), Return { times, until });
     }

@@ -14,6 +14,7 @@ mod deadlines;
 pub mod gpu_nodes;
 pub mod gpus;
 pub mod inqueue;
+mod lapses;
 mod ledger;
 pub mod levels;
 mod members;
@@ -198,6 +199,16 @@ pub struct Cluster {
     /// Workloads of which some pods hold quota, and others that belong to the minimum wait.
     incomplete: BTreeSet<WorkloadId>,
     workload_deadlines: BTreeSet<(Timestamp, WorkloadId)>,
+    /// Workloads that were in their queues when this program began to lead.
+    let_in_before: BTreeSet<WorkloadId>,
+    /// Whether anything has been decided yet.
+    has_decided: bool,
+    /// Reservations that nobody used.
+    lapses: lapses::Lapses,
+    /// Queues that may have come to refuse those for whom they keep something.
+    unreviewed: BTreeSet<QueueId>,
+    /// When what time brings was looked at last.
+    now: Timestamp,
     /// Members of groups that have succeeded, by uid.
     succeeded: BTreeMap<Arc<str>, members::Succeeded>,
     /// Whether the cluster has no `PodGroup`s at all: then pods that name one are pods like others.
@@ -243,6 +254,11 @@ impl Cluster {
             free_workloads: Vec::new(),
             incomplete: BTreeSet::new(),
             workload_deadlines: BTreeSet::new(),
+            let_in_before: BTreeSet::new(),
+            has_decided: false,
+            lapses: lapses::Lapses::default(),
+            unreviewed: BTreeSet::new(),
+            now: Timestamp::MIN,
             succeeded: BTreeMap::new(),
             groups_absent: false,
             pods: Vec::new(),
@@ -273,7 +289,11 @@ impl Cluster {
         self.tree_is_stale = true;
         self.changes.queues.extend(self.queue_ids.values());
         self.recharge(now, |_| true);
+        if before.cardgate.default_queue != self.configuration.cardgate.default_queue {
+            self.find_queues(|_| true, now);
+        }
         self.resettle_workloads();
+        self.review_all();
         self.version += 1;
     }
 
@@ -316,7 +336,10 @@ impl Cluster {
                 }
             }
             Kind::Namespace => {
-                self.namespaces.retain(|_, namespace| namespace.epoch >= epoch);
+                let stale = self.namespaces.iter().filter(|(_, namespace)| namespace.epoch < epoch);
+                for name in stale.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
+                    self.remove_namespace(&name, now);
+                }
                 self.version += 1;
             }
             Kind::PodGroup => {
@@ -359,21 +382,32 @@ impl Cluster {
     }
 
     /// Takes what a namespace says.
-    pub fn apply_namespace(&mut self, name: &str, labels: TextMap<Box<str>>, queue: Option<&str>) {
+    pub fn apply_namespace(&mut self, name: &str, labels: TextMap<Box<str>>, queue: Option<&str>, now: Timestamp) {
         let namespace = Namespace {
             labels,
             queue: queue.map(Into::into),
             epoch: self.epoch(Kind::Namespace),
         };
-        if self.namespaces.insert(name.into(), namespace.clone()) != Some(namespace) {
-            self.version += 1;
+        let before = self.namespaces.insert(name.into(), namespace.clone());
+        if before.as_ref() != Some(&namespace) {
+            let same_queue = before.and_then(|before| before.queue) == namespace.queue;
+            self.namespace_changed(name, same_queue, now);
         }
     }
 
     /// Forgets a namespace.
-    pub fn remove_namespace(&mut self, name: &str) {
-        if self.namespaces.remove(name).is_some() {
-            self.version += 1;
+    pub fn remove_namespace(&mut self, name: &str, now: Timestamp) {
+        if let Some(before) = self.namespaces.remove(name) {
+            self.namespace_changed(name, before.queue.is_none(), now);
+        }
+    }
+
+    /// A namespace says something else, which queues select by, and which names a queue for what names none.
+    fn namespace_changed(&mut self, name: &str, same_queue: bool, now: Timestamp) {
+        self.version += 1;
+        self.review_all();
+        if !same_queue {
+            self.find_queues(|workload| &*workload.namespace == name, now);
         }
     }
 

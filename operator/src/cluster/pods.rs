@@ -10,7 +10,7 @@ use super::node::NodeId;
 use super::pod::{self, Gates, Pod, PodId, Reading, Stage, Waits};
 use super::queue::{NAMELESS, QueueId};
 use super::waiting::{Place, Shape, Task};
-use super::workload::{WorkloadId, WorkloadKind};
+use super::workload::{Naming, WorkloadId, WorkloadKind};
 use super::{Cluster, Kind};
 use crate::policies::Reason;
 
@@ -125,7 +125,7 @@ impl Cluster {
     fn queue_of_unnamed(&mut self, namespace: &str, group: Option<&str>) -> QueueId {
         let group = group.and_then(|group| self.workload_named(WorkloadKind::PodGroup, namespace, group));
         let of_group = group.and_then(|group| Some(self.workload(group).claim.as_ref()?.queue));
-        of_group.unwrap_or_else(|| self.queue_of_workload(namespace, None))
+        of_group.unwrap_or_else(|| self.queue_of_workload(namespace, &Naming::default()))
     }
 
     /// Takes the end of a pod that is over; whether it is.

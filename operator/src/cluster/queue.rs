@@ -205,6 +205,8 @@ pub struct Queue {
     pub elastic: Totals,
     /// What it keeps for workloads that are in it and whose pods have not taken over.
     pub inqueue: Inqueue,
+    /// The workloads that it keeps something for.
+    pub(super) keeps_for: BTreeSet<WorkloadId>,
     /// Workloads that wait to be let into it.
     pub held: BTreeSet<WorkloadId>,
     /// How many pods and workloads name it, in whatever stage.
@@ -231,6 +233,7 @@ impl Queue {
             waiting: Waiting::default(),
             elastic: Totals::default(),
             inqueue: Inqueue::default(),
+            keeps_for: BTreeSet::new(),
             held: BTreeSet::new(),
             members: 0,
             version: 0,

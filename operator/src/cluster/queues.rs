@@ -18,6 +18,7 @@ impl Cluster {
             queue.terms = Some(terms);
             queue.version += 1;
             self.changes.queues.insert(id);
+            self.unreviewed.insert(id);
         }
     }
 
@@ -32,6 +33,7 @@ impl Cluster {
         queue.terms = None;
         queue.version += 1;
         self.changes.queues.insert(id);
+        self.unreviewed.insert(id);
         self.forget_empty_queue(id);
     }
 

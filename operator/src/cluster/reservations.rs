@@ -9,15 +9,21 @@ use super::amounts::Dimension;
 use super::inqueue::Demand;
 use super::names::ResourceId;
 use super::pod::PodId;
+use super::queue::QueueId;
 use super::waiting::Refused;
-use super::workload::{Said, Step, Workload, WorkloadId, WorkloadKind};
+use super::workload::{Enqueued, Said, Step, Workload, WorkloadId, WorkloadKind};
 use crate::policies::card_quota::charges_cpu_and_memory;
 
 impl Cluster {
     /// Lets a workload into its queue: what it asks for is kept for it until its pods take over.
     pub fn enqueue(&mut self, id: WorkloadId) {
+        let enqueued = Enqueued {
+            since: self.now,
+            lapses: self.lapses_of(id),
+        };
+        self.workload_deadlines.insert((self.time_in_queue_ends(enqueued), id));
         let workload = &mut self.workloads[id.index()];
-        workload.enqueued = true;
+        workload.enqueued = Some(enqueued);
         workload.refused = None;
         workload.version += 1;
         self.settle(id);
@@ -35,8 +41,36 @@ impl Cluster {
 
     /// Takes back that a workload is in its queue.
     pub fn dequeue(&mut self, id: WorkloadId) {
-        self.workloads[id.index()].enqueued = false;
+        self.workloads[id.index()].enqueued = None;
         self.settle(id);
+    }
+
+    /// Workloads that have something kept for them in queues that may have come to refuse them.
+    pub(crate) fn take_unreviewed(&mut self) -> Vec<WorkloadId> {
+        let queues = std::mem::take(&mut self.unreviewed);
+        let kept = queues.iter().flat_map(|queue| &self.queues[queue.index()].keeps_for);
+        kept.copied().collect()
+    }
+
+    /// What was in its queue when this program began to lead, oldest first; nothing after the first time.
+    pub(crate) fn take_let_in_before(&mut self) -> Vec<WorkloadId> {
+        self.has_decided = true;
+        let earlier = std::mem::take(&mut self.let_in_before).into_iter();
+        let still = |id: &WorkloadId| {
+            let workload = self.workload(*id);
+            let claim = workload.claim.as_ref();
+            workload.in_line.is_some() && claim.is_some_and(|claim| claim.said == Said::LetIn)
+        };
+        let mut earlier: Vec<_> = earlier.filter(still).collect();
+        earlier.sort_by_key(|id| self.workload(*id).place());
+        earlier
+    }
+
+    /// All queues are looked at for whether they still take those for whom they keep something.
+    pub(super) fn review_all(&mut self) {
+        let keeping = self.queue_ids.values().copied();
+        let keeping = keeping.filter(|id| !self.queues[id.index()].keeps_for.is_empty());
+        self.unreviewed.extend(keeping);
     }
 
     /// The API server has refused to resume a Job: it is tried again after a while.
@@ -51,7 +85,7 @@ impl Cluster {
         self.dequeue(id);
     }
 
-    /// Workloads that stood aside may try again.
+    /// Workloads that stood aside may try again, and those whose time in their queue is over wait again.
     pub(super) fn advance_workloads(&mut self, now: Timestamp) {
         while let Some((time, id)) = self
             .workload_deadlines
@@ -60,9 +94,15 @@ impl Cluster {
             .filter(|(time, _)| *time <= now)
         {
             self.workload_deadlines.remove(&(time, id));
-            if self.workloads[id.index()].aside_until == Some(time) {
-                self.workloads[id.index()].aside_until = None;
+            let workload = &mut self.workloads[id.index()];
+            if workload.aside_until == Some(time) {
+                workload.aside_until = None;
+                workload.version += 1;
                 self.settle(id);
+            }
+            let enqueued = self.workloads[id.index()].enqueued;
+            if enqueued.is_some_and(|enqueued| self.time_in_queue_ends(enqueued) == time) {
+                self.end_time_in_queue(id, now);
             }
         }
     }
@@ -71,6 +111,12 @@ impl Cluster {
     pub(super) fn resettle_workloads(&mut self) {
         for id in (0..self.workloads.len()).filter_map(|index| u32::try_from(index).ok().map(WorkloadId)) {
             self.unreserve(id);
+            if let Some(enqueued) = self.workloads[id.index()].enqueued {
+                self.workload_deadlines.insert((self.time_in_queue_ends(enqueued), id));
+            }
+            if !self.enqueues(self.workloads[id.index()].kind) {
+                self.workloads[id.index()].enqueued = None;
+            }
             self.settle(id);
         }
     }
@@ -94,25 +140,43 @@ impl Cluster {
             && claim.said != Said::Over
             && !workload.is_started()
             && self.enqueues(workload.kind);
-        let held = open && !workload.is_enqueued() && workload.aside_until.is_none();
         if open && workload.is_enqueued() {
             if workload.reserved.is_none() {
                 let demand = self.metered(&claim.demand);
+                self.leave_line(id);
                 self.reserve_in(queue, &demand);
                 self.changes.queues.insert(queue);
+                self.queues[queue.index()].keeps_for.insert(id);
                 self.workloads[id.index()].reserved = Some((queue, demand));
             }
         } else {
             self.unreserve(id);
-        }
-        let line = &mut self.queues[queue.index()].held;
-        if held {
-            line.insert(id);
-        } else {
-            line.remove(&id);
+            if open {
+                self.line_up(id, queue);
+            }
         }
         self.changes.workloads.insert(id);
         self.note_incomplete(id);
+    }
+
+    /// Puts a workload in line for its queue, unless it stands aside.
+    fn line_up(&mut self, id: WorkloadId, queue: QueueId) {
+        let (lapses, aside) = (self.lapses_of(id), self.stands_aside_until(id));
+        let workload = &mut self.workloads[id.index()];
+        workload.lapses = lapses;
+        workload.aside_until = workload.aside_until.max(aside);
+        if let Some(until) = workload.aside_until {
+            self.workload_deadlines.insert((until, id));
+        } else {
+            workload.in_line = Some(queue);
+            self.queues[queue.index()].held.insert(id);
+        }
+    }
+
+    fn leave_line(&mut self, id: WorkloadId) {
+        if let Some(queue) = self.workloads[id.index()].in_line.take() {
+            self.queues[queue.index()].held.remove(&id);
+        }
     }
 
     /// What of a demand counts: cards, each also as one of the resource that it is requested as; CPU and memory, unless cards
@@ -149,13 +213,12 @@ impl Cluster {
     }
 
     pub(super) fn unreserve(&mut self, id: WorkloadId) {
-        if let Some(queue) = self.workloads[id.index()].claim.as_ref().map(|claim| claim.queue) {
-            self.queues[queue.index()].held.remove(&id);
-        }
+        self.leave_line(id);
         let Some((queue, demand)) = self.workloads[id.index()].reserved.take() else {
             return;
         };
         self.release_in(queue, &demand);
+        self.queues[queue.index()].keeps_for.remove(&id);
         self.changes.queues.insert(queue);
     }
 

@@ -286,6 +286,7 @@ impl Cluster {
         if !std::mem::take(&mut self.tree_is_stale) {
             return;
         }
+        self.review_all();
         let places = self.places();
         self.top.below = Below::default();
         let mut before = Vec::with_capacity(self.queues.len());

@@ -55,6 +55,24 @@ pub enum Said {
     Over,
 }
 
+/// A workload's time in its queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Enqueued {
+    /// When it was let in.
+    pub since: Timestamp,
+    /// How often reservations of its namespace had run out in this queue by then.
+    pub lapses: u32,
+}
+
+/// How a workload names its queue. Where it says nothing, its namespace does.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Naming {
+    /// The queue that it names itself.
+    pub queue: Option<Box<str>>,
+    /// The group that its pods belong to, whose queue is theirs.
+    pub group: Option<Box<str>>,
+}
+
 /// What a workload says of itself.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Claim {
@@ -62,6 +80,8 @@ pub struct Claim {
     pub uid: Arc<str>,
     /// When it was created.
     pub created: Timestamp,
+    /// How it names its queue.
+    pub naming: Naming,
     /// Its queue.
     pub queue: QueueId,
     /// So many of its pods it needs at least, and of a group they are let in together; at least 1.
@@ -125,8 +145,16 @@ pub struct Workload {
     pub name: Arc<str>,
     /// What it says of itself; nothing while pods name a group that is not there.
     pub claim: Option<Claim>,
-    /// Whether it was decided that it is in its queue.
-    pub enqueued: bool,
+    /// Since when it is in its queue, where it was decided that it is: for what it asks now, in the queue that it names now.
+    pub(super) enqueued: Option<Enqueued>,
+    /// Since when it has asked for this, in this queue.
+    pub(super) waits_since: Timestamp,
+    /// The queue in whose line it stands.
+    pub(super) in_line: Option<QueueId>,
+    /// Of a group: the Jobs that name no queue, and whose pods belong to it.
+    pub(super) jobs: BTreeSet<WorkloadId>,
+    /// How often reservations of its namespace in this queue ran out unused.
+    pub(super) lapses: u32,
     /// Whether a pod of it was seen to run or to be bound.
     pub(super) ran: bool,
     /// Its pods that hold quota, up to the minimum, first to come first.
@@ -147,7 +175,7 @@ pub struct Workload {
     pub told: Option<Reason>,
     /// What it was made to show last: its phase, and why it is not further.
     pub shown: Option<(Phase, Option<Reason>)>,
-    /// Where resuming it was refused: when it is tried again.
+    /// Where resuming it was refused, or reservations of its namespace ran out: when it is tried again.
     pub(super) aside_until: Option<Timestamp>,
     /// Rises whenever its refused pods could now be let in as far as it is concerned.
     pub version: u64,
@@ -162,7 +190,11 @@ impl Workload {
             namespace,
             name: name.into(),
             claim: None,
-            enqueued: false,
+            enqueued: None,
+            waits_since: Timestamp::MAX,
+            in_line: None,
+            jobs: BTreeSet::new(),
+            lapses: 0,
             ran: false,
             core: BTreeSet::new(),
             extra: BTreeSet::new(),
@@ -214,10 +246,14 @@ impl Workload {
         self.ran || self.admitted() > 0 || self.succeeded() > 0 || said == Some(Said::Started)
     }
 
-    /// Whether it is in its queue.
+    /// Whether it is in its queue. What its object says of that is not asked: whoever may change the object could say so.
     pub fn is_enqueued(&self) -> bool {
-        let said = self.claim.as_ref().map(|claim| claim.said);
-        self.enqueued || said == Some(Said::LetIn)
+        self.enqueued.is_some()
+    }
+
+    /// Until when it stands aside.
+    pub fn aside_until(&self) -> Option<Timestamp> {
+        self.aside_until
     }
 
     /// What its queue keeps for it.
@@ -233,8 +269,8 @@ impl Workload {
     /// Its place among what waits.
     pub fn place(&self) -> Place {
         Place {
-            returns: 0,
-            created: self.claim.as_ref().map_or(Timestamp::MAX, |claim| claim.created),
+            returns: self.lapses,
+            created: self.waits_since,
             arrival: self.arrival,
             pod: PodId::NONE,
         }

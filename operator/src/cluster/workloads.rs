@@ -2,73 +2,134 @@
 
 use std::sync::Arc;
 
-use super::workload::{Claim, Said, Workload, WorkloadId, WorkloadKind};
+use k8s_openapi::jiff::Timestamp;
+
+use super::workload::{Claim, Naming, Said, Workload, WorkloadId, WorkloadKind};
 use super::{Cluster, Kind};
 
 impl Cluster {
-    pub(super) fn apply_claim(&mut self, kind: WorkloadKind, namespace: &str, name: &str, claim: Claim) {
+    pub(super) fn apply_claim(
+        &mut self,
+        kind: WorkloadKind,
+        namespace: &str,
+        name: &str,
+        claim: Claim,
+        now: Timestamp,
+    ) {
         let id = self.workload_id(kind, namespace, name);
-        let epoch = self.epoch(kind.watched());
-        let workload = &mut self.workloads[id.index()];
-        workload.epoch = epoch;
+        self.workloads[id.index()].epoch = self.epoch(kind.watched());
+        self.change_claim(id, claim, now);
+    }
+
+    /// A workload says something else of itself. Whatever it was let into its queue for, another queue or another request
+    /// is judged as if it came to wait now.
+    pub(super) fn change_claim(&mut self, id: WorkloadId, claim: Claim, now: Timestamp) {
+        let workload = &self.workloads[id.index()];
         if workload.claim.as_ref() == Some(&claim) {
             return;
         }
-        let queue = claim.queue;
-        let (said, uid) = (claim.said, Arc::clone(&claim.uid));
-        // Somebody else has made it show something else.
-        let shows = claim.phase.clone();
-        let before = workload.claim.replace(claim);
-        let changed = before.as_ref().is_some_and(|before| before.phase != shows);
-        if changed && shows.as_deref() != workload.shown.map(|(phase, _)| phase.as_str()) {
-            workload.shown = None;
-        }
-        let another = before.as_ref().is_some_and(|before| before.uid != uid);
+        let kind = workload.kind;
+        let before = workload.claim.clone();
+        let another = before.as_ref().is_some_and(|before| before.uid != claim.uid);
+        let is_new = before.is_none() || another;
         // A Job that is suspended again has given up its place; its pods are gone or going.
         let again = kind == WorkloadKind::Job
-            && said == Said::Waiting
+            && claim.said == Said::Waiting
             && before.as_ref().is_some_and(|before| before.said != Said::Waiting);
-        if before.is_none() || another {
+        let moved = before.as_ref().is_some_and(|before| before.queue != claim.queue);
+        let elsewhere = moved || before.as_ref().is_some_and(|before| before.demand != claim.demand);
+        if is_new || again || elsewhere {
+            self.end_enqueued(id, now);
+        }
+        let queue = claim.queue;
+        let workload = &mut self.workloads[id.index()];
+        // Somebody else has made it show something else.
+        let changed = before.as_ref().is_some_and(|before| before.phase != claim.phase);
+        if changed && claim.phase.as_deref() != workload.shown.map(|(phase, _)| phase.as_str()) {
+            workload.shown = None;
+        }
+        if is_new {
             // What ran for an earlier one of its name has nothing to do with it.
             workload.ran = workload.admitted() > 0;
+            workload.waits_since = claim.created;
         }
         if again {
             workload.ran = false;
         }
-        if another || again {
-            workload.enqueued = false;
+        if elsewhere && !is_new {
+            workload.waits_since = now.max(claim.created);
+        }
+        if another || again || elsewhere {
             workload.told = None;
             workload.shown = None;
+            workload.aside_until = None;
+        }
+        if is_new && claim.said == Said::LetIn {
+            // What an earlier leader has let in is judged before whatever waits.
+            self.let_in_before.extend((!self.has_decided).then_some(id));
         }
         workload.refused = None;
         workload.version += 1;
+        let naming = claim.naming.clone();
+        workload.claim = Some(claim);
+        self.name_group(id, before.as_ref().map(|before| &before.naming), Some(&naming));
         self.queues[queue.index()].members += 1;
         self.unreserve(id);
+        self.rebalance(id);
+        self.settle(id);
         if let Some(before) = before {
             self.queues[before.queue.index()].members -= 1;
             self.forget_empty_queue(before.queue);
         }
-        self.rebalance(id);
-        self.settle(id);
+        if moved || is_new {
+            self.find_queues_of_jobs(id, now);
+        }
     }
 
     pub(super) fn remove_claim(&mut self, kind: WorkloadKind, namespace: &str, name: &str) {
         let Some(id) = self.workload_named(kind, namespace, name) else {
             return;
         };
+        let now = self.now;
+        self.end_enqueued(id, now);
         let workload = &mut self.workloads[id.index()];
         let Some(claim) = workload.claim.take() else { return };
-        workload.enqueued = false;
         workload.refused = None;
         workload.told = None;
         workload.shown = None;
+        workload.aside_until = None;
         workload.version += 1;
         self.rebalance(id);
         self.settle(id);
-        self.queues[claim.queue.index()].held.remove(&id);
+        self.find_queues_of_jobs(id, now);
+        self.name_group(id, Some(&claim.naming), None);
         self.queues[claim.queue.index()].members -= 1;
         self.forget_empty_queue(claim.queue);
         self.forget_empty_workload(id);
+    }
+
+    /// A group has come, gone or moved to another queue, and with it the Jobs whose pods belong to it.
+    fn find_queues_of_jobs(&mut self, group: WorkloadId, now: Timestamp) {
+        for job in self.workload(group).jobs.clone() {
+            self.find_queue(job, now);
+        }
+    }
+
+    /// A Job has come to belong to another group: of that one, its queue depends.
+    fn name_group(&mut self, job: WorkloadId, before: Option<&Naming>, naming: Option<&Naming>) {
+        let namespace = Arc::clone(&self.workload(job).namespace);
+        let group = |naming: Option<&Naming>| naming.filter(|naming| naming.queue.is_none())?.group.clone();
+        if let Some(group) = group(naming) {
+            let group = self.workload_id(WorkloadKind::PodGroup, &namespace, &group);
+            let group = self.workload_mut(group);
+            group.named += usize::from(group.jobs.insert(job));
+        }
+        if let Some(left) = group(before).filter(|left| group(naming).as_ref() != Some(left)) {
+            let left = self.workload_id(WorkloadKind::PodGroup, &namespace, &left);
+            let group = self.workload_mut(left);
+            group.named -= usize::from(group.jobs.remove(&job));
+            self.forget_empty_workload(left);
+        }
     }
 
     /// Forgets what workloads of this kind said that a complete list has not named.

@@ -18,6 +18,26 @@ use crate::cluster::workload::{Claim, Step, WorkloadId};
 use crate::policies::Reason;
 use crate::policies::job_mode::{JobCheck, Load};
 
+/// Looks anew at what is kept already: queues may have come to refuse those for whom they keep something. And what an earlier
+/// leader has let in is judged before whatever waits: as everything else, but first.
+pub(super) fn review(cluster: &mut Cluster) {
+    for id in cluster.take_unreviewed() {
+        let workload = cluster.workload(id);
+        let Some(queue) = workload.claim.as_ref().map(|claim| claim.queue) else {
+            continue;
+        };
+        if let Err(reason) = admits(cluster, queue, &workload.namespace) {
+            let refused = refusal_in(cluster, queue, Some(id), reason);
+            cluster.dequeue(id);
+            cluster.refuse_workload(id, Some((Step::Enqueue, refused)));
+        }
+    }
+    for id in cluster.take_let_in_before() {
+        // Why not is remembered with it.
+        let _ = let_in(cluster, id);
+    }
+}
+
 /// Lets a workload into its queue, or remembers why not.
 pub(super) fn let_in(cluster: &mut Cluster, id: WorkloadId) -> Result<(), ()> {
     match judge(cluster, id) {
@@ -30,6 +50,14 @@ pub(super) fn let_in(cluster: &mut Cluster, id: WorkloadId) -> Result<(), ()> {
             Err(())
         }
     }
+}
+
+/// Whether pods of a group wait in the line of another queue than the group: that line may have had its turn already.
+pub(super) fn pods_wait_elsewhere(cluster: &Cluster, id: WorkloadId) -> bool {
+    let workload = cluster.workload(id);
+    let queue = workload.claim.as_ref().map(|claim| claim.queue);
+    let line = workload.line.iter().filter_map(|(_, place)| cluster.pod(place.pod));
+    line.map(|pod| pod.queue).any(|of_pod| of_pod != queue)
 }
 
 /// Whether a workload's queue can take what it asks for as a whole.

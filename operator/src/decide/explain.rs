@@ -41,9 +41,11 @@ fn explain_pod(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
             no_node(cluster, shape, Reason::NoNodeFits)
         ),
         Reason::InsufficientMgpu | Reason::NoMgpuNode => no_cards(cluster, shape, reason),
-        Reason::PodGroupNotFound | Reason::PodGroupInvalid | Reason::PodGroupIncomplete => shape
-            .group
-            .map_or_else(String::new, |group| explain_workload(cluster, group, reason)),
+        Reason::PodGroupNotFound | Reason::PodGroupInvalid | Reason::PodGroupIncomplete | Reason::InqueueTimeout => {
+            shape
+                .group
+                .map_or_else(String::new, |group| explain_workload(cluster, group, reason))
+        }
         Reason::EmptyQueueCapability
         | Reason::QueueNotFound
         | Reason::QueueNotOpen

@@ -27,7 +27,7 @@ use crate::cluster::node::NodeId;
 use crate::cluster::pod::PodId;
 use crate::cluster::queue::QueueId;
 use crate::cluster::waiting::Shape;
-use crate::cluster::workload::{Claim, Workload, WorkloadId, WorkloadKind};
+use crate::cluster::workload::{Claim, Said, Workload, WorkloadId, WorkloadKind};
 use crate::cluster::{Cluster, Due};
 use crate::pod_ref::{PodRef, WorkloadRef};
 use crate::policies::Reason;
@@ -129,6 +129,7 @@ pub fn decide(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Round {
         round.actions.extend(reservation_ran_out(cluster, pod, now));
     }
     cluster.grow_tree();
+    enqueue::review(cluster);
     // A gang that is on its way (a crash or a refused write came between) is completed before anything else gets what it
     // needs.
     let mut refusals = gang::Refusals::default();
@@ -146,6 +147,7 @@ pub fn decide(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Round {
             Turn::Workload(id) => {
                 if enqueue::let_in(cluster, id).is_ok() {
                     round.actions.extend(resumption(cluster, id));
+                    round.more |= enqueue::pods_wait_elsewhere(cluster, id);
                 }
                 contest.done();
             }
@@ -285,6 +287,10 @@ fn admission(cluster: &Cluster, id: PodId, grant: &Grant) -> Option<Admission> {
 fn resumption(cluster: &Cluster, id: WorkloadId) -> Option<Action> {
     let workload = cluster.workload(id);
     let claim = workload.claim.as_ref().filter(|_| workload.kind == WorkloadKind::Job)?;
+    // One that runs already is not resumed: only what is kept for it is judged.
+    if claim.said != Said::Waiting {
+        return None;
+    }
     Some(Action::Resume(Resumption {
         job: workload_ref(workload, claim),
         queue: Arc::clone(&cluster.queue(claim.queue).name),

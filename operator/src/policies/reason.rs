@@ -29,6 +29,8 @@ pub enum Reason {
     PodGroupInvalid,
     /// Fewer pods wait than the group lets in together.
     PodGroupIncomplete,
+    /// The queue has kept what the group or Job asks for, and its pods did not take over in time.
+    InqueueTimeout,
     /// The quota allows it, but no node can take it now.
     NoNodeFits,
     /// The pod's own node selector, affinity or missing tolerations exclude every node with the card.
@@ -43,7 +45,7 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons, for metrics that show each from the start.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::GetTaskRequestResourceFailed,
         Self::EmptyQueueCapability,
         Self::InsufficientCpuQuota,
@@ -57,6 +59,7 @@ impl Reason {
         Self::PodGroupNotFound,
         Self::PodGroupInvalid,
         Self::PodGroupIncomplete,
+        Self::InqueueTimeout,
         Self::NoNodeFits,
         Self::NodesExcluded,
         Self::CrossQuotaExceeded,
@@ -90,6 +93,7 @@ impl Reason {
             Self::PodGroupNotFound => "PodGroupNotFound",
             Self::PodGroupInvalid => "PodGroupInvalid",
             Self::PodGroupIncomplete => "PodGroupIncomplete",
+            Self::InqueueTimeout => "InqueueTimeout",
             Self::NoNodeFits => "NoNodeFits",
             Self::NodesExcluded => "NodesExcluded",
             Self::CrossQuotaExceeded => "CrossQuotaExceeded",

@@ -17,4 +17,5 @@ mod model;
 mod ordering;
 mod pods;
 mod queues;
+mod reservations;
 mod world;

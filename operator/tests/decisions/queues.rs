@@ -117,7 +117,7 @@ fn a_namespace_that_is_gone_has_no_labels_any_more() {
     world.namespace("team", &[("private", "")], None);
     world.pod(&pod("p").asks("A", 1));
     assert_eq!(world.refusal_of("p"), "NamespaceNotAllowed");
-    world.cluster.remove_namespace("team");
+    world.cluster.remove_namespace("team", world.now);
     assert_eq!(world.admit_names(), ["p"]);
 }
 

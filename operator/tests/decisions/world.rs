@@ -438,7 +438,7 @@ impl World {
 
     pub fn namespace(&mut self, name: &str, labels: &[(&str, &str)], queue: Option<&str>) {
         let labels = labels.iter().map(|(key, value)| ((*key).into(), (*value).into()));
-        self.cluster.apply_namespace(name, labels.collect(), queue);
+        self.cluster.apply_namespace(name, labels.collect(), queue, self.now);
     }
 
     /// One round of decisions.

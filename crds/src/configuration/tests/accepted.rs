@@ -181,7 +181,7 @@ fn arguments_stand_under_arguments_or_beside_it_quoted_or_bare() {
 #[test]
 fn every_setting_of_cardgate_yaml() {
     let read = settings(
-        "defaultQueue: research\nadmitOn: quota\nreservationTimeout: 1h30m\nterminatingTimeout: 90s\n\
+        "defaultQueue: research\nadmitOn: quota\nreservationTimeout: 1h30m\nterminatingTimeout: 90s\ninqueueTimeout: 20m\n\
          unnamedCards: deny\nunqueuedCards: charge\nenqueue: false\ncardResources: [amd.com/gpu, example.com/*, nvidia.com/gpu]\nstrictHierarchy: true\n\
          enforceMGPU: extender\n",
     );
@@ -192,6 +192,7 @@ fn every_setting_of_cardgate_yaml() {
             admit_on: AdmitOn::Quota,
             reservation_timeout: Duration::from_mins(90),
             terminating_timeout: Duration::from_secs(90),
+            inqueue_timeout: Duration::from_mins(20),
             unnamed_cards: UnnamedCards::Deny,
             unqueued_cards: UnqueuedCards::Charge,
             enqueue: false,

@@ -157,6 +157,7 @@ fn settings_that_are_refused() {
             "terminatingTimeout: 5 minutes",
             ["terminatingTimeout", "5 minutes", "such as 5m"],
         ),
+        ("inqueueTimeout: 0s", ["inqueueTimeout", "0s", "such as 10m"]),
         ("enqueue: 1", ["enqueue", "1", "true or false"]),
         ("unnamedCards: maybe", ["unnamedCards", "maybe", "charge, deny or free"]),
         ("unqueuedCards: free", ["unqueuedCards", "free", "count or charge"]),

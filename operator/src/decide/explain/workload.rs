@@ -36,6 +36,18 @@ pub(in crate::decide) fn explain_workload(cluster: &Cluster, id: WorkloadId, rea
             claim.min_member,
             workload.admitted() + workload.succeeded() + workload.line.len()
         ),
+        (Reason::InqueueTimeout, Some(claim)) => format!(
+            "queue {} has kept what {} {name} asks for during {} s (inqueueTimeout), and none of its pods was let in: now it \
+             waits again, behind the others of its priority, and until {} nothing is kept there for any workload of \
+             namespace {}; make its pods sooner, or ask for less",
+            cluster.queue(claim.queue).name,
+            workload.kind.as_str(),
+            cluster.configuration().cardgate.inqueue_timeout.as_secs(),
+            workload
+                .aside_until()
+                .map_or_else(|| "then".to_owned(), |until| until.to_string()),
+            workload.namespace
+        ),
         (_, Some(claim)) => match workload.refused {
             Some((Step::Together | Step::GivenUp, _)) => together(cluster, workload, reason),
             _ => as_a_whole(cluster, id, claim.queue, reason),

@@ -6,8 +6,8 @@ use operator::cluster::amounts::Dimension;
 use operator::cluster::pod::Stage;
 use operator::cluster::workload::WorkloadKind;
 
-use super::run::{Run, Truth};
-use super::steps::{Ask, CARDS, Owner, group_name};
+use super::run::{Run, TIMEOUT, Truth};
+use super::steps::{Ask, CARDS, Owner, QUEUES, group_name};
 
 /// What was there before a round of decisions.
 pub struct Tally {
@@ -139,6 +139,78 @@ impl Run {
         }
     }
 
+    /// What is kept in every queue is kept for groups that may use it, and not for longer than it may be; and where nothing
+    /// is in the way, nobody waits because of what names another queue.
+    pub fn check_kept(&mut self) {
+        let cluster = &self.world.cluster;
+        let mut kept = BTreeMap::new();
+        let mut sums = [0; QUEUES.len()];
+        let mut new_in_other = false;
+        for (group, shown) in &self.groups {
+            let id = cluster
+                .workload_named(WorkloadKind::PodGroup, "team", &group_name(*group))
+                .unwrap();
+            let workload = cluster.workload(id);
+            let started = shown.ran || shown.phase == Some("Running") || self.members(*group) > 0;
+            let (Some(asks), false) = (shown.says.asks, started) else {
+                assert!(workload.reserved().is_none(), "{} has started", group_name(*group));
+                continue;
+            };
+            assert_eq!(workload.reserved().is_some(), workload.is_enqueued());
+            let may_use = match shown.says.queue {
+                0 => cluster.queue_named("team-a").is_some(),
+                1 => self.other.1 || self.joined,
+                _ => false,
+            };
+            if workload.is_enqueued() {
+                assert!(may_use, "{} is kept something that it may not have", group_name(*group));
+                sums[shown.says.queue] += asks.count;
+                let since = self.kept.get(group).filter(|(_, uid, says)| {
+                    (uid, says.queue, says.asks) == (&shown.uid, shown.says.queue, shown.says.asks)
+                });
+                new_in_other |= since.is_none() && shown.says.queue == 1;
+                let since = since.map_or(self.seconds, |(since, _, _)| *since);
+                assert!(
+                    self.seconds - since < TIMEOUT,
+                    "kept for {} too long",
+                    group_name(*group)
+                );
+                kept.insert(*group, (since, shown.uid.clone(), shown.says));
+            } else if may_use && shown.says.queue == 1 && workload.aside_until().is_none() {
+                // Nothing runs there: what is kept for others is all that can be in the way.
+                let queue = cluster.queue(cluster.queue_named("team-b").unwrap());
+                let room: i64 = asks.cards().iter().map(|card| self.other.0[*card]).sum();
+                let could_run = self.waiting(*group).len() < shown.says.least;
+                assert!(
+                    !queue.inqueue.is_empty() || !could_run || asks.count > room,
+                    "{} waits for nothing",
+                    group_name(*group)
+                );
+            }
+        }
+        assert!(
+            !new_in_other || sums[1] <= self.other.0.iter().sum(),
+            "too much is kept"
+        );
+        for (queue, sum) in QUEUES.iter().zip(sums).skip(1) {
+            let known = cluster.queue_named(queue).map(|id| cluster.queue(id));
+            let known = known.map_or(0, |queue| queue.inqueue.cards().map(|(_, count)| count).sum());
+            assert_eq!(known, i128::from(sum), "kept in {queue}");
+        }
+        for (id, queue) in cluster.queues() {
+            for held in &queue.held {
+                let claim = cluster.workload(*held).claim.as_ref();
+                assert_eq!(
+                    claim.map(|claim| claim.queue),
+                    Some(id),
+                    "in the line of {}",
+                    queue.name
+                );
+            }
+        }
+        self.kept = kept;
+    }
+
     pub fn check(&self, before: &Tally) {
         if self.world.cluster.queue_named("team-a").is_some() {
             self.check_limits(before);
@@ -191,7 +263,11 @@ impl Run {
                 .unwrap();
             let started = shown.ran || shown.phase == Some("Running") || self.members(*group) > 0;
             let enqueued = cluster.workload(id).is_enqueued();
-            if let Some(asks) = shown.says.asks.filter(|_| enqueued && !started) {
+            if let Some(asks) = shown
+                .says
+                .asks
+                .filter(|_| enqueued && !started && shown.says.queue == 0)
+            {
                 *reserved.entry(asks.cards()).or_default() += asks.count;
             }
             let holds = |uid: &str, truth: &Truth| self.holds(uid) && truth.deleted.is_none();
@@ -221,7 +297,9 @@ impl Run {
                 truth.owner == Owner::Job && self.holds(uid) && truth.deleted.is_none()
             };
             let started = job.ran || self.pods.iter().any(|pod| of_job(&pod));
-            if job.phase == Some("resumed") && !started {
+            let id = cluster.workload_named(WorkloadKind::Job, "team", "job").unwrap();
+            let enqueued = cluster.workload(id).is_enqueued();
+            if job.phase == Some("resumed") && enqueued && !started {
                 *reserved.entry(job.says.cards()).or_default() += job.says.count;
             }
         }

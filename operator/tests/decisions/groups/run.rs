@@ -6,8 +6,11 @@ use operator::cluster::Kind;
 use operator::cluster::pod::Stage;
 use operator::decide::{Action, decide, progress};
 
-use super::steps::{Ask, CARDS, GROUPS, Group, Owner, Step, group_name, group_object, job_object, pod_object};
-use crate::world::{Object, World, node, queue};
+use super::steps::{Ask, CARDS, GROUPS, Group, Owner, QUEUES, Step, group_name, group_object, job_object, pod_object};
+use crate::world::{Object, World, configuration, node, queue};
+
+/// How long a queue keeps something for a group whose pods do not take over.
+pub const TIMEOUT: i64 = 100;
 
 /// A pod as the API server has it.
 #[derive(Debug, Clone)]
@@ -62,6 +65,12 @@ pub struct Run {
     pub seconds: i64,
     pub nodes: BTreeMap<usize, i64>,
     pub quota: [i64; 2],
+    /// The other team's queue, and whether it takes anybody.
+    pub other: ([i64; 2], bool),
+    /// Whether the namespace belongs to the other team.
+    pub joined: bool,
+    /// Since when something is kept for a group: what, where, and for which group.
+    pub kept: BTreeMap<usize, (i64, String, Group)>,
     pub groups: BTreeMap<usize, Shown<Group>>,
     pub job: Option<Shown<Ask>>,
     pub pods: BTreeMap<String, Truth>,
@@ -72,11 +81,14 @@ pub struct Run {
 impl Run {
     pub fn new(limit: usize) -> Self {
         Self {
-            world: World::new(),
+            world: new_world(),
             limit,
             seconds: 10,
             nodes: BTreeMap::new(),
             quota: [0, 0],
+            other: ([0, 0], false),
+            joined: false,
+            kept: BTreeMap::new(),
             groups: BTreeMap::new(),
             job: None,
             pods: BTreeMap::new(),
@@ -101,6 +113,20 @@ impl Run {
                 self.see(|world| world.queue(&queue_object(quota)));
             }
             Step::Group(name, least, asks) => self.apply_group(name, least, asks),
+            Step::Move(name, queue) => {
+                if let Some(shown) = self.groups.get_mut(&name) {
+                    shown.says.queue = queue;
+                }
+                self.see_group(name);
+            }
+            Step::Other(quota, open) => {
+                self.other = (quota, open);
+                self.see(|world| world.queue(&other_object(quota, open)));
+            }
+            Step::Join(joined) => {
+                self.joined = joined;
+                self.see(|world| world.namespace("team", namespace_labels(joined), None));
+            }
             Step::GroupGone(name) => {
                 self.groups.remove(&name);
                 self.see(|world| world.cluster.remove_group("team", &group_name(name)));
@@ -215,6 +241,7 @@ impl Run {
         } else {
             let uid = self.uid(&group_name(name));
             let says = Group {
+                queue: 0,
                 least,
                 asks,
                 created: self.seconds,
@@ -332,13 +359,17 @@ impl Run {
     /// The operator starts anew: nothing that it remembers counts, only what is there.
     fn restart(&mut self) {
         let now = self.world.now;
-        self.world = World::new();
+        self.world = new_world();
         self.world.now = now;
+        self.kept.clear();
         for (index, count) in self.nodes.clone() {
             self.see(|world| world.node(&node_object(index, count)));
         }
         let quota = self.quota;
         self.see(|world| world.queue(&queue_object(quota)));
+        let ((quota, open), joined) = (self.other, self.joined);
+        self.see(|world| world.queue(&other_object(quota, open)));
+        self.see(|world| world.namespace("team", namespace_labels(joined), None));
         for shown in self.groups.values_mut() {
             shown.ran = false;
         }
@@ -384,12 +415,14 @@ impl Run {
             }
         }
         self.check(&before);
+        self.check_kept();
     }
 
     /// Everything that is under way arrives, the operator is killed, and there is plenty of everything.
     pub fn converge(&mut self) {
         self.happen(Step::Restart);
         self.happen(Step::Wait(400));
+        (0..GROUPS).for_each(|name| self.happen(Step::Move(name, 0)));
         for index in 0..4 {
             self.happen(Step::Node(index, 100));
         }
@@ -414,6 +447,23 @@ fn node_object(index: usize, count: i64) -> Object {
     node(&format!("n{index}"))
         .cards(CARDS[index / 2], count)
         .offers("cpu", "400")
+}
+
+fn new_world() -> World {
+    World::with(configuration("", &format!("inqueueTimeout: {TIMEOUT}s")))
+}
+
+fn namespace_labels(joined: bool) -> &'static [(&'static str, &'static str)] {
+    if joined { &[("team", "b")] } else { &[] }
+}
+
+fn other_object(quota: [i64; 2], open: bool) -> Object {
+    let other = queue(QUEUES[1]).quota(&format!(r#"{{"A": {}, "B": {}}}"#, quota[0], quota[1]));
+    if open {
+        other
+    } else {
+        other.annotation("card.volcano.sh/namespaces", "team=b")
+    }
 }
 
 fn queue_object(quota: [i64; 2]) -> Object {

@@ -8,6 +8,8 @@ use crate::world::{Object, group, held_job, pod};
 pub const CARDS: [&str; 2] = ["A", "B"];
 /// What pods and groups name, and the places of the cards.
 pub const NAMES: [(&str, &[usize]); 3] = [("A", &[0]), ("B", &[1]), ("A|B", &[0, 1])];
+/// What groups name: where the pods are charged, another team's, and one that is not there.
+pub const QUEUES: [&str; 3] = ["team-a", "team-b", "gone"];
 pub const GROUPS: usize = 3;
 pub const PODS: usize = 9;
 
@@ -38,6 +40,7 @@ pub enum Owner {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Group {
+    pub queue: usize,
     pub least: usize,
     pub asks: Option<Ask>,
     pub created: i64,
@@ -50,7 +53,13 @@ pub enum Step {
     Queue([i64; 2]),
     /// A group is created, or says something else.
     Group(usize, usize, Option<Ask>),
+    /// It comes to name another queue.
+    Move(usize, usize),
     GroupGone(usize),
+    /// The other team's queue, and whether it takes anybody else.
+    Other([i64; 2], bool),
+    /// The namespace comes to belong to the other team, or does not any more.
+    Join(bool),
     /// The groups' phases are written as they should be.
     ShowPhases,
     /// The Job is created, and held.
@@ -101,6 +110,10 @@ pub fn any_step() -> impl Strategy<Value = Step> {
         2 => (0..4_usize, 0..6_i64).prop_map(|(node, count)| Step::Node(node, count)),
         2 => prop::array::uniform2(0..9_i64).prop_map(Step::Queue),
         10 => (0..GROUPS, 1..5_usize, request).prop_map(|(name, least, asks)| Step::Group(name, least, asks)),
+        5 => (0..GROUPS, prop_oneof![3 => Just(0), 3 => Just(1), 1 => Just(2)])
+            .prop_map(|(name, queue)| Step::Move(name, queue)),
+        2 => (prop::array::uniform2(0..9_i64), any::<bool>()).prop_map(|(quota, open)| Step::Other(quota, open)),
+        1 => any::<bool>().prop_map(Step::Join),
         1 => (0..GROUPS).prop_map(Step::GroupGone),
         3 => Just(Step::ShowPhases),
         2 => wide.prop_map(Step::Job),
@@ -127,6 +140,7 @@ pub fn group_name(index: usize) -> String {
 pub fn group_object(index: usize, says: &Group, uid: &str, phase: Option<&str>) -> Object {
     let least = i64::try_from(says.least).unwrap();
     let object = group(&group_name(index), least).uid(uid).created(says.created);
+    let object = object.set(["spec", "queue"], QUEUES[says.queue]);
     let object = says
         .asks
         .iter()

@@ -303,7 +303,7 @@ impl Run {
             match self.picture.namespaces.get(&index) {
                 Some(true) => world.namespace(&name, &[("open", "")], None),
                 Some(false) => world.namespace(&name, &[], None),
-                None => world.cluster.remove_namespace(&name),
+                None => world.cluster.remove_namespace(&name, world.now),
             }
         }
     }
