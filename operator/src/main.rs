@@ -20,6 +20,7 @@ use operator::recorder::Recorder;
 use operator::report::{self, Reporter};
 use operator::server::{self, Readiness};
 use operator::{logging, shutdown};
+use ports::server::allow_open_files;
 use tokio::sync::{SetOnce, mpsc, oneshot};
 use tracing::info;
 
@@ -30,6 +31,7 @@ const EVENTS_AHEAD: usize = 4096;
 async fn main() -> anyhow::Result<()> {
     let cli = Cli::read();
     let log = logging::start(cli.log_format)?;
+    allow_open_files();
     let installed = rustls::crypto::ring::default_provider().install_default();
     installed.map_err(|_| anyhow::anyhow!("a crypto provider is already installed"))?;
     let stop = shutdown::on_signal()?;

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::http::header::ContentType;
 use actix_web::web::{Data, ServiceConfig, get};
-use actix_web::{App, HttpResponse, HttpServer};
+use ports::server::{ListenError, Port};
 use thiserror::Error;
 
 use crate::metrics::Metrics;
@@ -19,11 +19,8 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 
 /// The server could not be started.
 #[derive(Debug, Error)]
-#[error("can't listen on {address}: choose another with --health-addr or --metrics-addr")]
-pub struct ServerError {
-    address: SocketAddr,
-    source: io::Error,
-}
+#[error("{0}: choose another with --health-addr or --metrics-addr")]
+pub struct ServerError(#[from] ListenError);
 
 /// Whether the operator has seen what it needs, and what else there is to know.
 #[derive(Debug, Default)]
@@ -109,13 +106,9 @@ pub fn start(
     readiness: Arc<Readiness>,
 ) -> Result<actix_web::dev::Server, ServerError> {
     let addresses = BTreeSet::from([health, metrics_address]);
-    let mut server = HttpServer::new(move || App::new().configure(routes(metrics.clone(), readiness.clone())))
-        .workers(1)
-        .disable_signals();
-    for address in addresses {
-        server = server.bind(address).map_err(|source| ServerError { address, source })?;
-    }
-    Ok(server.run())
+    let refusals = metrics.refusals().clone();
+    let routes = move || routes(metrics.clone(), readiness.clone());
+    Ok(Port::DIAGNOSTICS.plain(addresses, &refusals, routes)?)
 }
 
 /// The paths and what they answer.
@@ -155,7 +148,7 @@ async fn show_metrics(metrics: Data<Metrics>) -> HttpResponse {
 
 #[cfg(test)]
 mod tests {
-    use actix_web::test;
+    use actix_web::{App, test};
 
     use super::*;
 

@@ -29,6 +29,7 @@ pub mod process;
 mod progress;
 pub mod scenario;
 pub mod tally;
+pub mod tls;
 pub mod wait;
 pub mod workloads;
 pub mod workspace;

@@ -22,9 +22,10 @@ use std::time::{Duration, Instant};
 use actix_web::{App, HttpServer, rt};
 use common::World;
 use crds::keys::{CARD_NAME, QUEUE_NAME};
+use ports::body::Room;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
-use webhook::server::routes;
+use webhook::server::{BODIES, routes};
 use webhook::tls::{ServingCertificate, provider, server_config};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
@@ -78,11 +79,12 @@ fn serve() -> Result<(SocketAddr, CertificateDer<'static>)> {
     let (tell, told) = mpsc::channel();
     thread::spawn(move || {
         rt::System::new().block_on(async move {
-            let (door, health) = (world.door.clone(), world.health());
-            let server = HttpServer::new(move || App::new().configure(routes(door.clone(), health.clone())))
-                .workers(1)
-                .disable_signals()
-                .bind_rustls_0_23("127.0.0.1:0", server_config(certificate)?)?;
+            let (door, health, bodies) = (world.door.clone(), world.health(), Room::new(BODIES));
+            let server =
+                HttpServer::new(move || App::new().configure(routes(door.clone(), health.clone(), bodies.clone())))
+                    .workers(1)
+                    .disable_signals()
+                    .bind_rustls_0_23("127.0.0.1:0", server_config(certificate)?)?;
             tell.send(server.addrs()[0])?;
             server.run().await?;
             Result::Ok(())

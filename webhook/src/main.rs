@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_web::{App, HttpServer};
 use anyhow::{Context as _, anyhow};
 use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 use kube::Client;
+use ports::body::Room;
+use ports::server::{Port, allow_open_files};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
 use webhook::door::Door;
@@ -26,6 +27,8 @@ use webhook::watch::{self, Fed};
 const MAX_DEFAULT_WORKERS: usize = 2;
 /// How long an idle connection of an API server is kept. Opening one costs more than a hundred reviews.
 const KEEP_ALIVE: Duration = Duration::from_mins(2);
+/// Connections of API servers at once: each opens one for every request under way, of which it has 200 by default.
+const CONNECTIONS: usize = 512;
 /// How long requests under way may take when the program ends: the API server gives up on them by then.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -87,6 +90,7 @@ impl Flags {
 fn main() -> anyhow::Result<()> {
     let flags = Flags::read();
     logging::start(flags.log_format)?;
+    allow_open_files();
     tls::provider()
         .install_default()
         .map_err(|_| anyhow!("a crypto provider is already installed"))?;
@@ -114,30 +118,34 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
     let lookups = Arc::new(ApiLookups::new(client.clone()));
     let door = Arc::new(Door::new(fed.knowledge.clone(), lookups, options, fed.metrics.clone()));
 
-    let drained = health.clone();
-    let reviews = HttpServer::new(move || App::new().configure(server::routes(door.clone(), drained.clone())))
-        .workers(flags.workers.unwrap_or_else(default_workers).max(1))
-        .keep_alive(KEEP_ALIVE)
-        .shutdown_timeout(SHUTDOWN_TIMEOUT.as_secs())
-        .disable_signals()
-        .bind_rustls_0_23(flags.listen_addr, tls::server_config(fed.certificate.clone())?)
-        .with_context(|| format!("can't listen on {} (--listen-addr)", flags.listen_addr))?
-        .run();
+    let (drained, bodies) = (health.clone(), Room::new(server::BODIES));
+    let refusals = fed.metrics.refusals();
+    let reviews = Port {
+        name: server::PORT,
+        workers: flags.workers.unwrap_or_else(default_workers).max(1),
+        connections: CONNECTIONS,
+        keep_alive: Some(KEEP_ALIVE),
+        end: SHUTDOWN_TIMEOUT,
+    };
+    let reviews = reviews
+        .tls(
+            flags.listen_addr,
+            tls::server_config(fed.certificate.clone())?,
+            refusals,
+            move || server::routes(door.clone(), drained.clone(), bodies.clone()),
+        )
+        .context("choose another address with --listen-addr")?;
     let (shown, metrics) = (health.clone(), fed.metrics.clone());
-    let mut diagnostics =
-        HttpServer::new(move || App::new().configure(server::diagnostics(shown.clone(), metrics.clone())))
-            .workers(1)
-            .shutdown_timeout(1)
-            .disable_signals();
-    for address in BTreeSet::from([flags.metrics_addr, flags.health_addr]) {
-        diagnostics = diagnostics
-            .bind(address)
-            .with_context(|| format!("can't listen on {address} (--metrics-addr, --health-addr)"))?;
-    }
+    let diagnostics = Port::DIAGNOSTICS
+        .plain(
+            BTreeSet::from([flags.metrics_addr, flags.health_addr]),
+            refusals,
+            move || server::diagnostics(shown.clone(), metrics.clone()),
+        )
+        .context("choose another address with --metrics-addr or --health-addr")?;
     let mut watches = watch::start(&client, &flags.pod_namespace, &fed);
     info!(version = env!("CARGO_PKG_VERSION"), address = %flags.listen_addr, "serving");
 
-    let diagnostics = diagnostics.run();
     let (reviews_handle, diagnostics_handle) = (reviews.handle(), diagnostics.handle());
     let shutdown = async {
         wait_for_shutdown(&health, Duration::from_secs(flags.shutdown_delay)).await?;

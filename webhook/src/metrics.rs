@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use ports::refusals::Refusals;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -72,6 +73,7 @@ pub struct Metrics {
     registry: Registry,
     requests: Family<RequestLabels, Histogram, fn() -> Histogram>,
     denials: Family<ReasonLabels, Counter>,
+    refusals: Refusals,
     lookups: Family<LookupLabels, Counter>,
     watch_errors: Family<KindLabels, Counter>,
     config_generation: Gauge,
@@ -94,6 +96,8 @@ impl Default for Metrics {
             Unit::Seconds,
             requests.clone(),
         );
+        let refusals = Refusals::default();
+        refusals.register(&mut registry);
         registry.register("webhook_denials", "Refused requests by reason", denials.clone());
         registry.register(
             "webhook_lookups",
@@ -124,6 +128,7 @@ impl Default for Metrics {
             registry,
             requests,
             denials,
+            refusals,
             lookups,
             watch_errors,
             config_generation,
@@ -146,6 +151,11 @@ impl Metrics {
     pub fn denied(&self, denial: &Denial) {
         let reason = denial.reason();
         self.denials.get_or_create(&ReasonLabels { reason }).inc();
+    }
+
+    /// Counts whom a port turns away.
+    pub fn refusals(&self) -> &Refusals {
+        &self.refusals
     }
 
     /// The API server was asked.

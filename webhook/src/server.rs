@@ -1,30 +1,48 @@
 //! HTTP: the routes, and what is wrong with a request before it is looked into.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use actix_web::http::StatusCode;
 use actix_web::http::header::{CONTENT_TYPE, ContentType};
-use actix_web::web::{self, Bytes, BytesMut, Data, Payload, ServiceConfig};
+use actix_web::web::{self, Data, Payload, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
-use futures::StreamExt as _;
+use ports::body::{self, Body, BodyError, Limits, Room};
+use ports::connections;
+use ports::refusals::Reason;
+use thiserror::Error;
+use tracing::debug;
 
-use crate::door::{Door, Endpoint, Reply};
+use crate::door::{Door, Endpoint};
 use crate::health::Health;
 use crate::metrics::{Metrics, Outcome};
 
 /// Longest body. A review holds the old and the new object, and the API server stores objects of up to 1.5 MiB, which take
 /// more room as JSON.
 pub const MAX_BODY: usize = 8 * 1024 * 1024;
+/// What a body may take. An API server waits 5 s for the whole answer.
+const BODY: Limits = Limits {
+    longest: MAX_BODY,
+    time: Duration::from_secs(4),
+};
+/// Values in a body. Read, one takes up to 96 bytes, whatever it took as JSON: so reading takes no more than 40 MiB in each
+/// thread. The largest objects that API servers store have some hundred thousand.
+pub const MAX_VALUES: usize = 256 * 1024;
+/// What all bodies may take at once, arriving or being answered: with what reading them takes and with all connections, half
+/// of the memory that the Deployment allows.
+pub const BODIES: usize = 48 * 1024 * 1024;
+/// The name of the reviews' port in metrics.
+pub const PORT: &str = "https";
 /// The only content type of reviews.
 const JSON: &str = "application/json";
 
-/// The routes that the API server calls.
-pub fn routes(door: Arc<Door>, health: Arc<Health>) -> impl FnOnce(&mut ServiceConfig) {
+/// The routes that the API server calls. All threads share one room for bodies.
+pub fn routes(door: Arc<Door>, health: Arc<Health>, bodies: Arc<Room>) -> impl FnOnce(&mut ServiceConfig) {
     move |config| {
         config
             .app_data(Data::from(door))
             .app_data(Data::from(health))
+            .app_data(Data::from(bodies))
             .route(Endpoint::Mutate.path(), web::post().to(mutate))
             .route(Endpoint::Validate.path(), web::post().to(validate));
     }
@@ -42,30 +60,75 @@ pub fn diagnostics(health: Arc<Health>, metrics: Arc<Metrics>) -> impl FnOnce(&m
     }
 }
 
-async fn mutate(request: HttpRequest, payload: Payload, door: Data<Door>, health: Data<Health>) -> HttpResponse {
-    review(Endpoint::Mutate, &request, payload, &door, &health).await
+/// What every review needs.
+type Shared = (Data<Door>, Data<Health>, Data<Room>);
+
+async fn mutate(request: HttpRequest, payload: Payload, shared: Shared) -> HttpResponse {
+    review(Endpoint::Mutate, &request, payload, &shared).await
 }
 
-async fn validate(request: HttpRequest, payload: Payload, door: Data<Door>, health: Data<Health>) -> HttpResponse {
-    review(Endpoint::Validate, &request, payload, &door, &health).await
+async fn validate(request: HttpRequest, payload: Payload, shared: Shared) -> HttpResponse {
+    review(Endpoint::Validate, &request, payload, &shared).await
+}
+
+/// Why a request is answered without looking into it.
+#[derive(Debug, Error)]
+enum Refusal {
+    /// It can't be JSON.
+    #[error("the content type is {0:?}: send {JSON}")]
+    ContentType(String),
+    /// The body did not arrive.
+    #[error(transparent)]
+    Body(#[from] BodyError),
+    /// To read it would cost more than any object is worth.
+    #[error("the body holds more than {MAX_VALUES} values: send a smaller object")]
+    Values,
+}
+
+impl Refusal {
+    fn reason(&self) -> Option<Reason> {
+        match self {
+            Self::ContentType(_) => None,
+            Self::Body(error) => error.reason(),
+            Self::Values => Some(Reason::TooLarge),
+        }
+    }
+
+    fn response(&self) -> HttpResponse {
+        let status = match self {
+            Self::ContentType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::Body(error) => return error.response(),
+            Self::Values => StatusCode::PAYLOAD_TOO_LARGE,
+        };
+        // An API server never gets this answer: whoever does need not stay.
+        HttpResponse::build(status)
+            .force_close()
+            .content_type(ContentType::plaintext())
+            .body(self.to_string())
+    }
 }
 
 async fn review(
     endpoint: Endpoint,
     request: &HttpRequest,
     payload: Payload,
-    door: &Door,
-    health: &Health,
+    (door, health, bodies): &Shared,
 ) -> HttpResponse {
     let start = Instant::now();
-    let reply = match read(request, payload).await {
-        Ok(body) => door.answer(endpoint, &body).await,
-        Err((status, text)) => Reply {
-            status: status.as_u16(),
-            body: text.into_bytes(),
-            outcome: Outcome::Error,
-        },
+    let body = match read(request, payload, bodies).await {
+        Ok(body) => body,
+        Err(refusal) => {
+            let metrics = door.metrics();
+            if let Some(reason) = refusal.reason() {
+                metrics.refusals().count(PORT, reason);
+            }
+            metrics.answered(endpoint, Outcome::Error, start.elapsed());
+            debug!(path = endpoint.path(), %refusal, "a body is not looked into");
+            return refusal.response();
+        }
     };
+    let _spared = connections::busy(request);
+    let reply = door.answer(endpoint, &body).await;
     door.metrics().answered(endpoint, reply.outcome, start.elapsed());
     let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = HttpResponseBuilder::new(status);
@@ -82,37 +145,17 @@ async fn review(
 }
 
 /// Reads the body, unless the headers already say that it is of no use.
-async fn read(request: &HttpRequest, mut payload: Payload) -> Result<Bytes, (StatusCode, String)> {
+async fn read(request: &HttpRequest, payload: Payload, bodies: &Arc<Room>) -> Result<Body, Refusal> {
     let content_type = request.headers().get(CONTENT_TYPE);
     let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
     let essence = content_type.split(';').next().unwrap_or_default().trim();
     if !essence.eq_ignore_ascii_case(JSON) {
-        let text = format!("the content type is {content_type:?}: send {JSON}");
-        return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
+        return Err(Refusal::ContentType(content_type.to_owned()));
     }
-    let too_large = || {
-        let text = format!("the body is longer than {MAX_BODY} bytes: send a smaller object");
-        (StatusCode::PAYLOAD_TOO_LARGE, text)
-    };
-    let broken = |error| (StatusCode::BAD_REQUEST, format!("the body can't be read: {error}"));
-    // Most bodies come in one piece, which is then not copied.
-    let Some(first) = payload.next().await else {
-        return Ok(Bytes::new());
-    };
-    let mut body = first.map_err(broken)?;
-    if let Some(second) = payload.next().await {
-        let mut pieces = BytesMut::from(body);
-        pieces.extend_from_slice(&second.map_err(broken)?);
-        while let Some(piece) = payload.next().await {
-            if pieces.len() > MAX_BODY {
-                return Err(too_large());
-            }
-            pieces.extend_from_slice(&piece.map_err(broken)?);
-        }
-        body = pieces.freeze();
-    }
-    if body.len() > MAX_BODY {
-        return Err(too_large());
+    let body = body::read(bodies, payload, BODY).await?;
+    // Each value but the first of an object or list comes after a comma. Shorter bodies can't have so many.
+    if body.len() > MAX_VALUES && body.iter().filter(|byte| **byte == b',').count() > MAX_VALUES {
+        return Err(Refusal::Values);
     }
     Ok(body)
 }

@@ -68,6 +68,28 @@ fn a_body_that_is_no_review_is_a_bad_request_that_says_why() {
     assert_eq!(world.answer(Endpoint::Mutate, b"\xff\xfe{}").status, 400);
 }
 
+/// The stack does not grow with the depth, wherever it is.
+#[test]
+fn a_body_that_is_nothing_but_depth_is_answered() {
+    let deep = |open: &str| open.repeat((512 << 10) / open.len());
+    let review = |part: &str, inner: String| {
+        let begin = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"x","kind":{"group":"","kind":"Pod"},"operation":"CREATE","#;
+        format!("{begin}\"{part}\":{inner}")
+    };
+    for body in [
+        deep("["),
+        deep("{\"a\":"),
+        review("object", deep("[")),
+        review("oldObject", deep("{\"spec\":")),
+        review("options", deep("[")),
+    ] {
+        for endpoint in ENDPOINTS {
+            let reply = World::new().answer(endpoint, body.as_bytes());
+            assert_eq!(reply.status, 400, "{}", text(&reply));
+        }
+    }
+}
+
 #[test]
 fn a_review_of_another_kind_is_answered_by_a_refusal() {
     for (group, kind) in [

@@ -12,10 +12,11 @@ use actix_web::test::{TestRequest, call_service, init_service, read_body};
 use common::{Verdict, World, pod, pod_review};
 use crds::configuration::Settings;
 use crds::keys::QUEUE_NAME;
+use ports::body::Room;
 use serde_json::Value;
 use webhook::health::Health;
 use webhook::knowledge::Knowledge;
-use webhook::server::{MAX_BODY, diagnostics, routes};
+use webhook::server::{BODIES, MAX_BODY, MAX_VALUES, diagnostics, routes};
 use webhook::tls::ServingCertificate;
 
 fn managed() -> Vec<u8> {
@@ -24,7 +25,7 @@ fn managed() -> Vec<u8> {
 
 /// Status, content type and body of the answer to a POST.
 async fn post(world: &World, path: &str, content_type: Option<&str>, body: Vec<u8>) -> (StatusCode, String, Vec<u8>) {
-    let app = init_service(App::new().configure(routes(world.door.clone(), world.health()))).await;
+    let app = init_service(App::new().configure(routes(world.door.clone(), world.health(), Room::new(BODIES)))).await;
     let mut request = TestRequest::post().uri(path).set_payload(body);
     if let Some(content_type) = content_type {
         request = request.insert_header(("content-type", content_type));
@@ -93,6 +94,12 @@ async fn what_is_no_review_is_told_so() {
             vec![b' '; MAX_BODY + 1],
             StatusCode::PAYLOAD_TOO_LARGE,
         ),
+        (
+            "/mutate",
+            Some("application/json"),
+            vec![b','; MAX_VALUES + 1],
+            StatusCode::PAYLOAD_TOO_LARGE,
+        ),
         ("/", Some("application/json"), managed(), StatusCode::NOT_FOUND),
     ] {
         let (status, answered, text) = post(&world, path, content_type, body).await;
@@ -114,7 +121,7 @@ async fn what_is_no_review_is_told_so() {
 #[actix_web::test]
 async fn only_posts_are_reviews() {
     let world = World::new();
-    let app = init_service(App::new().configure(routes(world.door.clone(), world.health()))).await;
+    let app = init_service(App::new().configure(routes(world.door.clone(), world.health(), Room::new(BODIES)))).await;
     let response = call_service(&app, TestRequest::get().uri("/mutate").to_request()).await;
     assert!(response.status().is_client_error());
 }

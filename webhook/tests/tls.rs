@@ -14,16 +14,17 @@ use actix_web::{App, HttpServer, rt};
 use common::{UID, World, certificate, pod, pod_review};
 use crds::keys::QUEUE_NAME;
 use k8s_openapi::ByteString;
+use ports::body::Room;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use webhook::health::Health;
-use webhook::server::routes;
+use webhook::server::{BODIES, routes};
 use webhook::tls::{ServingCertificate, provider, server_config};
 
 /// Serves the door on a port of its own.
 fn serve(world: &World, health: &Arc<Health>, certificate: Arc<ServingCertificate>) -> (SocketAddr, ServerHandle) {
-    let (door, health) = (world.door.clone(), health.clone());
-    let server = HttpServer::new(move || App::new().configure(routes(door.clone(), health.clone())))
+    let (door, health, bodies) = (world.door.clone(), health.clone(), Room::new(BODIES));
+    let server = HttpServer::new(move || App::new().configure(routes(door.clone(), health.clone(), bodies.clone())))
         .workers(1)
         .shutdown_timeout(1)
         .disable_signals()

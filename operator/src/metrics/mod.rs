@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use kube::runtime::watcher;
+use ports::refusals::Refusals;
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -49,6 +50,7 @@ pub struct Metrics {
     leader: Gauge,
     certificate_expiry: Family<CertificateLabels, Gauge>,
     parameters_restored: Counter,
+    refusals: Refusals,
 }
 
 impl Default for Metrics {
@@ -66,6 +68,7 @@ impl Default for Metrics {
             leader: Gauge::default(),
             certificate_expiry: Family::default(),
             parameters_restored: Counter::default(),
+            refusals: Refusals::default(),
         };
         // Every series that can be known beforehand is there from the start, so that rates have a zero to rise from.
         for decision in Decision::all() {
@@ -121,6 +124,7 @@ impl Metrics {
             Unit::Seconds,
             self.certificate_expiry.clone(),
         );
+        self.refusals.register(own);
         own.register(
             "policy_parameters_restored",
             "How often ConfigMap cardgate-policy, which the policies read, was changed or removed by somebody else and restored",
@@ -132,6 +136,11 @@ impl Metrics {
             Info::new([("version", env!("CARGO_PKG_VERSION"))]),
         );
         self
+    }
+
+    /// Counts whom a port turns away.
+    pub fn refusals(&self) -> &Refusals {
+        &self.refusals
     }
 
     /// The text that Prometheus reads.
