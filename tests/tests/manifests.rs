@@ -253,6 +253,31 @@ fn the_programs_run_restricted() -> Outcome {
     Ok(())
 }
 
+/// Whoever wants in is named, for each program; but for the door, whose callers have no address that could be.
+#[test]
+fn only_the_door_is_open_to_all() -> Outcome {
+    for file in INSTALL_FILES {
+        let policies = objects(file, "NetworkPolicy")?;
+        for deployment in objects(file, "Deployment")? {
+            let name = &deployment["metadata"]["name"];
+            let labels = &deployment["spec"]["template"]["metadata"]["labels"];
+            let policy = policies.iter().find(|policy| &policy["metadata"]["name"] == name);
+            let spec = &policy.with_context(|| format!("{file}: no policy for {name}"))?["spec"];
+            assert_eq!(&spec["podSelector"]["matchLabels"], labels, "{file}: {name}");
+            assert_eq!(spec["policyTypes"], json!(["Ingress"]), "{file}: {name}");
+            let rules = spec["ingress"].as_array().context("no rules")?;
+            let open = rules.iter().filter(|rule| rule["from"].is_null());
+            let open: Vec<_> = open.map(|rule| &rule["ports"]).collect();
+            if name == "webhook" {
+                assert_eq!(open, [&json!([{ "port": "https" }])], "{file}");
+            } else {
+                assert!(open.is_empty(), "{file}: {name}");
+            }
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn the_overlay_replaces_volcanos_scheduler() -> Outcome {
     let replaces = |file: &str| -> Result<bool> {

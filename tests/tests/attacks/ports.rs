@@ -96,7 +96,7 @@ async fn unfinished_bodies(world: &World, webhook: &Instance, config: &Arc<Clien
     Ok(())
 }
 
-/// 3,000 connections without a handshake and 700 with half of the headers: the ones that came first make way.
+/// 1,500 connections without a handshake and 700 with half of the headers: the ones that came first make way.
 async fn idle_connections(world: &World, webhook: &Instance, config: &Arc<ClientConfig>) -> Outcome {
     const SILENT: usize = 1500;
     const HALF: usize = 700;
