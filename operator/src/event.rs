@@ -8,11 +8,13 @@ use crds::lean::Metadata;
 use crds::node::Node;
 use crds::pod::Pod;
 use crds::volcano::{PodGroup, Queue};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tokio::sync::oneshot;
 
 use crate::cluster::Kind;
 use crate::cluster::reclaims::EvictionOutcome;
 use crate::decide::Eviction;
+use crate::pulse::{Object, ObjectKind};
 
 /// One thing that happened.
 #[derive(Debug)]
@@ -91,6 +93,38 @@ pub enum Event {
     Bound(Arc<str>, Outcome),
     /// What became of evictions, victim by victim.
     Evictions(Box<Eviction>, Vec<EvictionOutcome>),
+}
+
+impl Event {
+    /// The object that it is about, where reading it is more than forgetting it.
+    pub fn object(&self) -> Option<Object> {
+        let (kind, metadata) = match self {
+            Self::Pod(pod) => (ObjectKind::Pod, &pod.metadata),
+            Self::Node(node) => (ObjectKind::Node, &node.metadata),
+            Self::Job(job) => (ObjectKind::Job, &job.metadata),
+            Self::Namespace(metadata) => (ObjectKind::Namespace, &**metadata),
+            Self::Queue(queue) => return Some(object_of(ObjectKind::Queue, &queue.metadata)),
+            Self::Group(group) => return Some(object_of(ObjectKind::PodGroup, &group.metadata)),
+            _ => return None,
+        };
+        let text = |text: &Option<Box<str>>| text.as_deref().unwrap_or_default().into();
+        Some(Object {
+            kind,
+            namespace: text(&metadata.namespace),
+            name: text(&metadata.name),
+            uid: text(&metadata.uid),
+        })
+    }
+}
+
+fn object_of(kind: ObjectKind, metadata: &ObjectMeta) -> Object {
+    let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
+    Object {
+        kind,
+        namespace: text(&metadata.namespace),
+        name: text(&metadata.name),
+        uid: text(&metadata.uid),
+    }
 }
 
 /// What became of an admission, or of a binding.

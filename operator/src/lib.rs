@@ -18,6 +18,8 @@ pub mod overview;
 pub mod pod_ref;
 pub mod policies;
 pub mod policy_parameters;
+pub mod program;
+pub mod pulse;
 pub mod quantities;
 pub mod recorder;
 pub mod report;

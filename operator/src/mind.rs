@@ -1,5 +1,8 @@
-//! The mind: one task that hears events, keeps the cluster's picture, decides, and hands out what is to be done.
+//! The mind: one thread that hears events, keeps the cluster's picture, decides, and hands out what is to be done.
 
+mod aside;
+pub mod attend;
+mod hear;
 mod questions;
 
 use std::collections::BTreeSet;
@@ -8,27 +11,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crds::configuration::Configuration;
-use crds::keys::QUEUE_NAME;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Mutex, mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::act::Actor;
 use crate::cluster::node::NodeId;
-use crate::cluster::queue::Terms;
 use crate::cluster::reclaims::EvictionOutcome;
 use crate::cluster::{Cluster, Kind};
-use crate::decide::{Action, Eviction, Progress, decide, notices, progress};
-use crate::event::{Event, Outcome};
+use crate::decide::{Action, Eviction, Progress, Round, notices_watched, progress};
+use crate::event::Event;
 use crate::extender::Question;
-use crate::metrics::{Decision, Metrics};
+use crate::metrics::{Decision, Metrics, Step};
 use crate::overview;
 use crate::pod_ref::PodRef;
 use crate::policy_parameters::{Parameters, parameters};
+use crate::pulse::{Pulse, Trail};
 use crate::report::status::INVALID_CROSS_QUOTA;
 use crate::report::{EventKind, PodReport, Report, Reports};
 use crate::server::Readiness;
+use aside::Aside;
 use questions::Pending;
 
 /// How many events are heard before the next round of decisions.
@@ -41,6 +44,25 @@ const TICK: Duration = Duration::from_millis(200);
 const NOTICES_PER_TICK: usize = 10;
 /// How many workloads are told how far they are in one tick: whoever makes their pods may wait for it.
 const PROGRESS_PER_TICK: usize = 20;
+
+/// A step that takes so long is logged, with what it was about, and counted: others wait meanwhile.
+const SLOW: Duration = Duration::from_millis(500);
+
+/// How a mind decides: [`crate::decide::decide_watched`], or for tests something that does not always come to an end.
+pub type Decide = fn(&mut Cluster, Timestamp, usize, &dyn Trail) -> Round;
+
+/// Where what a mind knows goes, and that of the next one.
+#[derive(Clone)]
+pub struct Outlets {
+    /// What is to be shown.
+    pub reports: Reports,
+    /// What the policies inside the API server are to read; none before everything has been listed.
+    pub parameters: watch::Sender<Option<Arc<Parameters>>>,
+    /// What is measured.
+    pub metrics: Arc<Metrics>,
+    /// What has been listed.
+    pub readiness: Arc<Readiness>,
+}
 
 /// Hears, decides, and hands out.
 pub struct Mind {
@@ -61,11 +83,20 @@ pub struct Mind {
     /// Whether the configuration has changed since that was told.
     reconfigured: bool,
     reported_all: bool,
+    pulse: Arc<Pulse>,
+    aside: Aside,
+    decide: Decide,
 }
 
 impl Mind {
     /// A mind that knows nothing yet.
-    pub fn new(actor: Actor, reports: Reports, metrics: Arc<Metrics>, readiness: Arc<Readiness>) -> Self {
+    pub fn new(actor: Actor, outlets: Outlets, pulse: Arc<Pulse>, aside: Aside, decide: Decide) -> Self {
+        let Outlets {
+            reports,
+            parameters,
+            metrics,
+            readiness,
+        } = outlets;
         Self {
             cluster: Cluster::new(Arc::new(Configuration::default())),
             unlisted: Kind::ALL.into(),
@@ -76,22 +107,21 @@ impl Mind {
             under_way: 0,
             questions: Vec::new(),
             labelling: BTreeSet::new(),
-            parameters: watch::Sender::default(),
+            parameters,
             reconfigured: true,
             reported_all: false,
+            pulse,
+            aside,
+            decide,
         }
     }
 
-    /// What the policies inside the API server are to read; none before everything has been listed.
-    pub fn parameters(&self) -> watch::Receiver<Option<Arc<Parameters>>> {
-        self.parameters.subscribe()
-    }
-
-    /// Hears events and questions until `stop`, and then until what is under way has ended.
+    /// Hears events and questions until `stop`, and then until what is under way has ended; or until nobody tells it any more
+    /// what happens, since another one has taken its place.
     pub async fn run(
         mut self,
         mut events: mpsc::Receiver<Event>,
-        mut questions: mpsc::Receiver<Question>,
+        questions: Arc<Mutex<mpsc::Receiver<Question>>>,
         stop: impl Future<Output = ()>,
     ) {
         let mut stop = pin!(stop);
@@ -100,11 +130,12 @@ impl Mind {
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
+            self.pulse.beat();
             let ticked = tokio::select! {
                 heard = events.recv_many(&mut batch, EVENTS_PER_ROUND) => if heard == 0 { return } else { false },
                 _ = tick.tick() => true,
-                Some(question) = questions.recv() => {
-                    self.hear_question(question);
+                Some(question) = async { questions.lock().await.recv().await } => {
+                    self.step(Step::Answer, |mind| mind.hear_question(question));
                     false
                 }
                 () = &mut stop, if !stopping => {
@@ -113,8 +144,8 @@ impl Mind {
                 }
             };
             let now = Timestamp::now();
-            for event in batch.drain(..) {
-                self.hear(event, now);
+            if !batch.is_empty() {
+                self.step(Step::Hear, |mind| mind.hear_all(&mut batch, now));
             }
             if stopping && self.under_way == 0 {
                 return;
@@ -122,101 +153,44 @@ impl Mind {
             if stopping || !self.unlisted.is_empty() {
                 continue;
             }
-            self.answer_questions(now);
-            while self.round(now) {
+            if self.questions.is_empty() {
+                self.cluster.expire_assumed(now);
+            } else {
+                self.step(Step::Answer, |mind| mind.answer_questions(now));
+            }
+            while self.step(Step::Decide, |mind| mind.round(now)) {
+                self.pulse.beat();
                 tokio::task::yield_now().await;
             }
             if ticked {
-                self.show(now);
+                self.step(Step::Show, |mind| mind.show(now));
             }
         }
     }
 
-    fn hear(&mut self, event: Event, now: Timestamp) {
-        let cluster = &mut self.cluster;
-        match event {
-            Event::ListBegins(kind) => cluster.begin_list(kind),
-            Event::ListEnds(kind) | Event::NotInstalled(kind) => {
-                if matches!(event, Event::ListEnds(_)) {
-                    cluster.end_list(kind, now);
-                } else {
-                    cluster.not_installed(kind, now);
-                }
-                if self.unlisted.remove(&kind) {
-                    self.readiness.arrived(kind.plural());
-                }
-            }
-            Event::Pod(pod) => cluster.apply_pod(*pod, now),
-            Event::PodGone(uid) => cluster.remove_pod(&uid),
-            Event::SucceededPodGone(uid) => cluster.forget_succeeded(&uid),
-            Event::Node(node) => cluster.apply_node(&node, now),
-            Event::NodeGone(name) => cluster.remove_node(&name, now),
-            Event::Queue(queue) => {
-                let terms = Terms::read(&queue, &mut cluster.names);
-                cluster.apply_queue(queue.metadata.name.as_deref().unwrap_or_default(), terms);
-            }
-            Event::QueueUnreadable { name, uid, reason } => {
-                cluster.apply_queue(&name, Terms::unreadable(&uid, &reason));
-            }
-            Event::QueueGone(name) => cluster.remove_queue(&name),
-            Event::Namespace(metadata) => {
-                let name = metadata.name.clone().unwrap_or_default();
-                let queue = metadata.annotations.get(QUEUE_NAME).map(ToOwned::to_owned);
-                cluster.apply_namespace(&name, metadata.labels, queue.as_deref(), now);
-            }
-            Event::NamespaceGone(name) => cluster.remove_namespace(&name, now),
-            Event::Group(group) => cluster.apply_group(&group, now),
-            Event::GroupUnreadable {
-                namespace,
-                name,
-                uid,
-                reason,
-            } => cluster.apply_unreadable_group(&namespace, &name, &uid, &reason, now),
-            Event::GroupGone { namespace, name } => cluster.remove_group(&namespace, &name),
-            Event::Job(job) => cluster.apply_job(&job, now),
-            Event::JobGone { namespace, name } => cluster.remove_job(&namespace, &name),
-            Event::Configuration(configuration, in_force) => {
-                cluster.set_configuration(configuration, now);
-                self.reconfigured = true;
-                // Who asked may have gone; the configuration is in force all the same.
-                let _ = in_force.send(());
-            }
-            Event::Resumed(uid, outcome) => {
-                self.under_way -= 1;
-                if outcome == Outcome::Refused {
-                    cluster.refuse_resumption(&uid, now);
-                }
-            }
-            Event::NodeLabelled(node) => {
-                self.labelling.remove(&node);
-            }
-            Event::Outcome(uid, outcome) => {
-                self.under_way -= 1;
-                match outcome {
-                    Outcome::Admitted => cluster.confirm(&uid),
-                    Outcome::Refused => cluster.refuse(&uid, now),
-                }
-            }
-            Event::Bound(uid, outcome) => {
-                self.under_way -= 1;
-                if outcome == Outcome::Refused {
-                    cluster.binding_failed(&uid);
-                }
-            }
-            Event::Evictions(eviction, outcomes) => {
-                self.under_way -= 1;
-                for (victim, outcome) in eviction.victims.iter().zip(&outcomes) {
-                    cluster.eviction_ended(&victim.pod.uid, *outcome, now);
-                }
-                self.tell_victims(*eviction, &outcomes);
-            }
+    /// Does one step, and says so where it took too long.
+    fn step<T>(&mut self, step: Step, work: impl FnOnce(&mut Self) -> T) -> T {
+        self.pulse.begin(step);
+        let result = work(self);
+        let ended = self.pulse.end();
+        let slow = ended.took >= SLOW;
+        self.metrics.round(step, ended.took, slow);
+        if slow {
+            let (longest, longest_took) = ended.longest.map(|(work, took)| (work.to_string(), took)).unzip();
+            let (step, took) = (step.as_str(), ended.took);
+            tracing::warn!(step, ?took, longest, ?longest_took, "a slow round");
         }
+        result
     }
 
     /// Decides once; whether there is more to decide at once.
     fn round(&mut self, now: Timestamp) -> bool {
         let room = ADMISSIONS_UNDER_WAY.saturating_sub(self.under_way);
-        let round = decide(&mut self.cluster, now, room);
+        let round = (self.decide)(&mut self.cluster, now, room, &*self.pulse);
+        if self.actor.is_retired() {
+            // It took so long that another mind has taken this one's place.
+            return false;
+        }
         for action in round.actions {
             match action {
                 Action::Admit(admission) => {
@@ -289,7 +263,10 @@ impl Mind {
         for progress in progress(&mut self.cluster, now, PROGRESS_PER_TICK) {
             self.show_progress(progress);
         }
-        let notices = notices(&mut self.cluster, now, NOTICES_PER_TICK);
+        let notices = notices_watched(&mut self.cluster, now, NOTICES_PER_TICK, &*self.pulse);
+        if self.actor.is_retired() {
+            return;
+        }
         if queues_changed || !notices.is_empty() {
             self.metrics.show_queues(overview::figures(&self.cluster));
         }

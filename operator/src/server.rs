@@ -13,6 +13,7 @@ use ports::server::{ListenError, Port};
 use thiserror::Error;
 
 use crate::metrics::Metrics;
+use crate::pulse::Liveness;
 
 /// What `prometheus-client` writes.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -104,32 +105,48 @@ pub fn start(
     metrics_address: SocketAddr,
     metrics: Arc<Metrics>,
     readiness: Arc<Readiness>,
+    liveness: Arc<Liveness>,
 ) -> Result<actix_web::dev::Server, ServerError> {
     let addresses = BTreeSet::from([health, metrics_address]);
     let refusals = metrics.refusals().clone();
-    let routes = move || routes(metrics.clone(), readiness.clone());
+    let routes = move || routes(metrics.clone(), readiness.clone(), liveness.clone());
     Ok(Port::DIAGNOSTICS.plain(addresses, &refusals, routes)?)
 }
 
 /// The paths and what they answer.
-pub fn routes(metrics: Arc<Metrics>, readiness: Arc<Readiness>) -> impl FnOnce(&mut ServiceConfig) {
+pub fn routes(
+    metrics: Arc<Metrics>,
+    readiness: Arc<Readiness>,
+    liveness: Arc<Liveness>,
+) -> impl FnOnce(&mut ServiceConfig) {
     move |config| {
         config
             .app_data(Data::from(metrics))
             .app_data(Data::from(readiness))
+            .app_data(Data::from(liveness))
             .route("/healthz", get().to(healthz))
             .route("/readyz", get().to(readyz))
             .route("/metrics", get().to(show_metrics));
     }
 }
 
-async fn healthz() -> HttpResponse {
-    HttpResponse::Ok().content_type(ContentType::plaintext()).body("ok\n")
+async fn healthz(liveness: Data<Liveness>) -> HttpResponse {
+    match liveness.trouble() {
+        None => text(true, "ok\n".to_owned()),
+        Some(trouble) => text(false, format!("not healthy: {trouble}\n")),
+    }
 }
 
-async fn readyz(readiness: Data<Readiness>) -> HttpResponse {
-    let (ready, text) = readiness.report();
-    let status = if ready {
+async fn readyz(readiness: Data<Readiness>, liveness: Data<Liveness>) -> HttpResponse {
+    let (ready, said) = readiness.report();
+    match liveness.trouble() {
+        None => text(ready, said),
+        Some(trouble) => text(false, format!("not ready: {trouble}\n{said}")),
+    }
+}
+
+fn text(good: bool, text: String) -> HttpResponse {
+    let status = if good {
         StatusCode::OK
     } else {
         StatusCode::SERVICE_UNAVAILABLE
@@ -151,9 +168,14 @@ mod tests {
     use actix_web::{App, test};
 
     use super::*;
+    use crate::pulse::{Pulse, SILENCE};
 
     async fn answer(readiness: Readiness, path: &str) -> (StatusCode, String) {
-        let routes = routes(Arc::new(Metrics::default()), Arc::new(readiness));
+        answer_of(readiness, Liveness::default(), path).await
+    }
+
+    async fn answer_of(readiness: Readiness, liveness: Liveness, path: &str) -> (StatusCode, String) {
+        let routes = routes(Arc::default(), Arc::new(readiness), Arc::new(liveness));
         let app = test::init_service(App::new().configure(routes)).await;
         let response = test::call_service(&app, test::TestRequest::get().uri(path).to_request()).await;
         let status = response.status();
@@ -210,6 +232,29 @@ mod tests {
     }
 
     #[actix_web::test]
+    async fn a_mind_that_is_silent_is_neither_healthy_nor_ready() {
+        let silent = || {
+            let liveness = Liveness::default();
+            liveness.is_that_of(Arc::new(Pulse::silent_for(SILENCE)));
+            liveness
+        };
+        let trouble = "the mind has not answered for 30 s: it is at no step: its thread has ended, or is not woken\n";
+        assert_eq!(
+            answer_of(Readiness::default(), silent(), "/healthz").await,
+            (StatusCode::SERVICE_UNAVAILABLE, format!("not healthy: {trouble}"))
+        );
+        let readiness = Readiness::default();
+        readiness.leads(true);
+        assert_eq!(
+            answer_of(readiness, silent(), "/readyz").await,
+            (
+                StatusCode::SERVICE_UNAVAILABLE,
+                format!("not ready: {trouble}ok\nthis operator leads\n")
+            )
+        );
+    }
+
+    #[actix_web::test]
     async fn metrics_are_served() {
         let (status, text) = answer(Readiness::default(), "/metrics").await;
         assert_eq!(status, StatusCode::OK);
@@ -223,7 +268,7 @@ mod tests {
     async fn both_addresses_may_be_one_and_a_taken_one_is_named() {
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = taken.local_addr().unwrap();
-        let start = |address| start(address, address, Arc::default(), Arc::default());
+        let start = |address| start(address, address, Arc::default(), Arc::default(), Arc::default());
         let error = start(address).err().unwrap().to_string();
         assert!(
             error.contains(&address.to_string()) && error.contains("--health-addr"),

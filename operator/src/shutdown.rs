@@ -11,6 +11,11 @@ const ENDED_AT_ONCE: i32 = 143;
 pub struct Stop(watch::Receiver<bool>);
 
 impl Stop {
+    /// Whether the program should end.
+    pub fn is_set(&self) -> bool {
+        *self.0.borrow()
+    }
+
     /// Waits until the program should end.
     pub async fn wait(mut self) {
         // The sender lives as long as the program.

@@ -17,7 +17,7 @@ impl Actor {
     /// Binds a pod and answers the scheduler; the outcome comes as an event too.
     pub fn bind(&self, binding: Binding, answer: oneshot::Sender<Result<(), String>>) {
         let actor = self.clone();
-        tokio::spawn(async move {
+        self.runtime.spawn(async move {
             let body = body(&binding);
             let api = actor.pods(&binding.pod);
             let bound = keep_trying(|| actor.bind_once(&api, &binding, &body)).await;

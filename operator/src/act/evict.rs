@@ -24,7 +24,7 @@ impl Actor {
     /// Takes an admitted pod back that could not be placed.
     pub fn send_back(&self, pod: PodRef) {
         let actor = self.clone();
-        tokio::spawn(async move {
+        self.runtime.spawn(async move {
             match actor.evict(&pod, false).await {
                 Ok(()) => tracing::info!(pod = %pod, "evicted"),
                 Err(failure) => tracing::warn!(pod = %pod, reason = %failure, "not evicted, trying again later"),
@@ -35,7 +35,7 @@ impl Actor {
     /// Takes pods back for a waiting one, all of them or none; the outcome comes as an event.
     pub fn evict_for(&self, eviction: Eviction) {
         let actor = self.clone();
-        tokio::spawn(async move {
+        self.runtime.spawn(async move {
             let outcomes = actor.evict_all(&eviction).await;
             // The mind is gone only when the program ends.
             let _ = actor.events.send(Event::Evictions(Box::new(eviction), outcomes)).await;

@@ -6,6 +6,7 @@ mod node_label;
 mod patch;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crds::keys::{CARD_ASSIGNED, GATE};
@@ -15,6 +16,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::core::Status;
 use kube::{Api, Client, Error};
+use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -30,7 +32,9 @@ pub const LANES: usize = 16;
 /// How many nodes are written at once, beside the pods: an admission never waits behind them.
 const NODE_LANES: usize = 2;
 /// How long one write may take: less than the time between the end of one leadership and the begin of the next.
-const WRITE_LIMIT: Duration = Duration::from_secs(4);
+pub const WRITE_LIMIT: Duration = Duration::from_secs(4);
+/// More requests than are ever on their way at once: a bound by name only.
+const REQUESTS: u32 = 1 << 16;
 /// How long an admission is tried before its reservation is given back.
 const TRY_LIMIT: Duration = Duration::from_secs(30);
 /// The wait before the second try; doubled every time.
@@ -42,11 +46,22 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct Actor {
     client: Client,
+    /// Where requests are awaited: whoever decides has no time for them.
+    runtime: Handle,
     lanes: Arc<Semaphore>,
     node_lanes: Arc<Semaphore>,
+    requests: Arc<Requests>,
     events: mpsc::Sender<Event>,
     leadership: Leadership,
     metrics: Arc<Metrics>,
+}
+
+/// The requests of one mind that are on their way.
+#[derive(Debug)]
+struct Requests {
+    under_way: Semaphore,
+    /// Whether the mind has been replaced: then no further one is sent.
+    retired: AtomicBool,
 }
 
 /// Why a request failed.
@@ -70,10 +85,16 @@ enum Tried {
 }
 
 impl Actor {
-    /// An actor that acts only while this process leads, and sends outcomes to `events`.
+    /// An actor that acts only while this process leads, and sends outcomes to `events`. It acts on the runtime that this is
+    /// called on, whoever tells it to.
     pub fn new(client: Client, events: mpsc::Sender<Event>, leadership: Leadership, metrics: Arc<Metrics>) -> Self {
         Self {
             client,
+            runtime: Handle::current(),
+            requests: Arc::new(Requests {
+                under_way: Semaphore::new(REQUESTS as usize),
+                retired: AtomicBool::new(false),
+            }),
             lanes: Arc::new(Semaphore::new(LANES)),
             node_lanes: Arc::new(Semaphore::new(NODE_LANES)),
             events,
@@ -82,10 +103,22 @@ impl Actor {
         }
     }
 
+    /// Whether it acts no more, since another one does.
+    pub fn is_retired(&self) -> bool {
+        self.requests.retired.load(Ordering::Acquire)
+    }
+
+    /// Acts no more, and returns when nothing is on its way.
+    pub async fn retire(&self) {
+        self.requests.retired.store(true, Ordering::Release);
+        // Never closed, so this fails never.
+        let _ = self.requests.under_way.acquire_many(REQUESTS).await;
+    }
+
     /// Lets a pod in; the outcome comes as an event.
     pub fn admit(&self, admission: Admission) {
         let actor = self.clone();
-        tokio::spawn(async move {
+        self.runtime.spawn(async move {
             let outcome = actor.try_to_admit(&admission).await;
             // The mind is gone only when the program ends.
             let _ = actor.events.send(Event::Outcome(admission.pod.uid, outcome)).await;
@@ -95,7 +128,7 @@ impl Actor {
     /// Resumes a Job; the outcome comes as an event.
     pub fn resume(&self, resumption: Resumption) {
         let actor = self.clone();
-        tokio::spawn(async move {
+        self.runtime.spawn(async move {
             let outcome = actor.try_to_resume(&resumption).await;
             // The mind is gone only when the program ends.
             let _ = actor.events.send(Event::Resumed(resumption.job.uid, outcome)).await;
@@ -193,6 +226,12 @@ impl Actor {
 
     /// Awaits an answer for a limited time, and counts what fails.
     async fn in_time<T>(&self, verb: Verb, request: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
+        let Ok(_under_way) = self.requests.under_way.acquire().await else {
+            return Err(Failure::Other("shutting down".into()));
+        };
+        if self.requests.retired.load(Ordering::Acquire) {
+            return Err(Failure::Other("decided by a mind that was replaced".into()));
+        }
         match timeout(WRITE_LIMIT, request).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => {

@@ -21,7 +21,7 @@ impl Actor {
     /// Sets or removes the label of a GPU node; when that is done, or can't be for now, an event says so.
     pub fn label_node(&self, node: Arc<str>, uid: Box<str>, is_gpu_node: bool) {
         let actor = self.clone();
-        tokio::spawn(async move {
+        self.runtime.spawn(async move {
             let mut wait = FIRST_WAIT;
             for _ in 0..TRIES {
                 let Err(reason) = actor.try_to_label(&node, &uid, is_gpu_node).await else {

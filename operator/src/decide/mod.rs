@@ -31,6 +31,7 @@ use crate::cluster::workload::{Claim, Said, Workload, WorkloadId, WorkloadKind};
 use crate::cluster::{Cluster, Due};
 use crate::pod_ref::{PodRef, WorkloadRef};
 use crate::policies::Reason;
+use crate::pulse::{Trail, Work};
 use contest::{Contest, Turn};
 pub use explain::{amount, dimension_name, missing};
 pub use progress::{Progress, progress};
@@ -123,6 +124,11 @@ pub struct Round {
 /// Decides what may be done now, and lets in at most `limit` pods, more only where a gang would be cut in two. What is let in
 /// counts as such from here on.
 pub fn decide(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Round {
+    decide_watched(cluster, now, limit, &())
+}
+
+/// The same; `trail` is told what is being judged.
+pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail: &dyn Trail) -> Round {
     let mut round = Round::default();
     for due in cluster.advance(now) {
         let Due::Reservation(pod) = due;
@@ -134,6 +140,7 @@ pub fn decide(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Round {
     // needs.
     let mut refusals = gang::Refusals::default();
     for id in cluster.incomplete().collect::<Vec<_>>() {
+        trail_workload(cluster, id, trail);
         let admissions = gang::let_in(cluster, id, &mut refusals, now);
         round.actions.extend(admissions.into_iter().map(Action::Admit));
     }
@@ -145,6 +152,7 @@ pub fn decide(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Round {
         }
         match turn {
             Turn::Workload(id) => {
+                trail_workload(cluster, id, trail);
                 if enqueue::let_in(cluster, id).is_ok() {
                     round.actions.extend(resumption(cluster, id));
                     round.more |= enqueue::pods_wait_elsewhere(cluster, id);
@@ -152,15 +160,13 @@ pub fn decide(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Round {
                 contest.done();
             }
             Turn::Pods(group) => {
-                let Some(shape) = cluster
-                    .queue(queue)
-                    .waiting
-                    .group(group)
-                    .map(|group| Arc::clone(&group.shape))
+                let group = cluster.queue(queue).waiting.group(group);
+                let Some((shape, first)) = group.map(|group| (Arc::clone(&group.shape), group.pods.first().copied()))
                 else {
                     contest.done();
                     continue;
                 };
+                trail_pod(cluster, first.map(|place| place.pod), queue, trail);
                 let admissions = let_in(cluster, &shape, &mut refusals, now);
                 if admissions.is_empty() {
                     contest.done();
@@ -177,10 +183,34 @@ pub fn decide(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Round {
         }
     }
     round.gangs_judged = refusals.judged;
+    trail.over();
     if !round.more {
         round.actions.extend(reclaim::look(cluster, now));
     }
     round
+}
+
+/// Says that a pod is judged, for all of its shape.
+fn trail_pod(cluster: &Cluster, pod: Option<PodId>, queue: QueueId, trail: &dyn Trail) {
+    if let Some(pod) = pod.and_then(|pod| cluster.pod(pod)) {
+        trail.at(Work {
+            doing: "judging",
+            object: pod_ref(pod).into(),
+            queue: Some(Arc::clone(&cluster.queue(queue).name)),
+        });
+    }
+}
+
+/// Says that a workload is judged.
+fn trail_workload(cluster: &Cluster, id: WorkloadId, trail: &dyn Trail) {
+    let workload = cluster.workload(id);
+    if let Some(claim) = &workload.claim {
+        trail.at(Work {
+            doing: "judging",
+            object: workload_ref(workload, claim).into(),
+            queue: Some(Arc::clone(&cluster.queue(claim.queue).name)),
+        });
+    }
 }
 
 /// What a pod gets when it is let in.
@@ -357,6 +387,11 @@ pub struct Notice {
 /// What to tell waiting pods, at most `limit` of them, and remembers them as told. Pods that have waited for less than a
 /// moment are passed over: they may yet get in at once.
 pub fn notices(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Vec<Notice> {
+    notices_watched(cluster, now, limit, &())
+}
+
+/// The same; `trail` is told whose waiting is being explained.
+pub fn notices_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail: &dyn Trail) -> Vec<Notice> {
     let mut untold = Vec::new();
     'queues: for (_, queue) in cluster.queues() {
         for (_, group) in queue.waiting.groups() {
@@ -375,6 +410,13 @@ pub fn notices(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Vec<Notic
     for (id, reason, shape) in untold {
         let told = cluster.pod(id).and_then(|pod| pod.told);
         if told != Some(reason) {
+            if let Some(pod) = cluster.pod(id) {
+                trail.at(Work {
+                    doing: "explaining",
+                    object: pod_ref(pod).into(),
+                    queue: Some(Arc::clone(&cluster.queue(shape.queue).name)),
+                });
+            }
             let message = explain::explain(cluster, &shape, reason);
             notices.extend(cluster.pod(id).map(|pod| Notice {
                 pod: pod_ref(pod),
@@ -387,6 +429,7 @@ pub fn notices(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Vec<Notic
         }
         cluster.tell(id, reason);
     }
+    trail.over();
     notices
 }
 

@@ -17,7 +17,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use thiserror::Error;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tracing::{debug, info, warn};
 
 pub use election::{DURATION, RENEW, TERM};
@@ -111,9 +111,9 @@ impl Candidate {
         (candidate, leadership)
     }
 
-    /// Takes part until `done`, then gives the Lease back. `done` must not come before everything is written that only a
-    /// leader may write. An error means that this process led and no longer does; it must end.
-    pub async fn run(self, done: impl Future<Output = ()>) -> Result<(), LeaseError> {
+    /// Takes part until `done`, which says how long what was sent before may still be on its way, and gives the Lease back when
+    /// that time is over: nobody else leads while something is written that only a leader may write. An error means that this process led and no longer does; it must end.
+    pub async fn run(self, done: impl Future<Output = Duration>) -> Result<(), LeaseError> {
         run(&self.lease, self.identity, self.published, done).await
     }
 }
@@ -176,7 +176,7 @@ async fn run(
     register: &impl Register,
     identity: String,
     published: Published,
-    done: impl Future<Output = ()>,
+    done: impl Future<Output = Duration>,
 ) -> Result<(), LeaseError> {
     let mut round = Round {
         election: Election::new(identity, Instant::now()),
@@ -186,7 +186,7 @@ async fn run(
         waits_for: None,
     };
     tokio::pin!(done);
-    loop {
+    let on_its_way = loop {
         let now = Instant::now();
         let term = round.election.term();
         // Whoever led and does so no longer ends; nobody leads twice in one process.
@@ -206,13 +206,14 @@ async fn run(
         };
         tokio::select! {
             biased;
-            () = &mut done => break,
+            on_its_way = &mut done => break on_its_way,
             in_time = step => if !in_time {
                 return Err(LeaseError::Silence);
             },
         }
-    }
+    };
     published.publish(None);
+    sleep(on_its_way).await;
     round.release().await;
     Ok(())
 }

@@ -58,11 +58,18 @@ macro_rules! words {
             $($(#[$member_meta])* $member,)+
         }
 
+        impl $name {
+            /// The word.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$member => $word,)+
+                }
+            }
+        }
+
         impl EncodeLabelValue for $name {
             fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
-                encoder.write_str(match self {
-                    $(Self::$member => $word,)+
-                })
+                encoder.write_str(self.as_str())
             }
         }
     };
@@ -145,6 +152,38 @@ impl Write {
 }
 
 words! {
+    /// What the mind does, again and again.
+    Step {
+        /// Takes in what has happened.
+        Hear = "hear",
+        /// Answers schedulers that ask.
+        Answer = "answer",
+        /// Decides, and hands out what is to be done.
+        Decide = "decide",
+        /// Shows what has changed, and tells pods why they wait.
+        Show = "show",
+    }
+}
+
+impl Step {
+    pub(super) const ALL: [Self; 4] = [Self::Hear, Self::Answer, Self::Decide, Self::Show];
+}
+
+words! {
+    /// How a mind came to be replaced.
+    Stumble {
+        /// It panicked.
+        Fell = "fell",
+        /// It was at one piece of work for too long.
+        StoodStill = "stood_still",
+    }
+}
+
+impl Stumble {
+    pub(super) const ALL: [Self; 2] = [Self::Fell, Self::StoodStill];
+}
+
+words! {
     /// A certificate that the operator keeps.
     Certificate {
         /// The authority that signs.
@@ -157,6 +196,21 @@ words! {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct WriteLabels {
     pub(super) kind: Write,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct StepLabels {
+    pub(super) step: Step,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct StumbleLabels {
+    pub(super) how: Stumble,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct AsideLabels {
+    pub(super) kind: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]

@@ -22,10 +22,13 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::policies::Reason;
+use crate::pulse::ObjectKind;
 pub use gpus::GpuFigures;
 use gpus::Gpus;
-pub use labels::{Certificate, Decision, Verb, Write};
-use labels::{CertificateLabels, Code, DecisionLabels, ErrorLabels, WriteLabels};
+use labels::{
+    AsideLabels, CertificateLabels, Code, DecisionLabels, ErrorLabels, StepLabels, StumbleLabels, WriteLabels,
+};
+pub use labels::{Certificate, Decision, Step, Stumble, Verb, Write};
 use queues::Queues;
 pub use queues::{CardFigures, QueueFigures, ResourceFigures, StandingFigures};
 
@@ -33,6 +36,11 @@ pub use queues::{CardFigures, QueueFigures, ResourceFigures, StandingFigures};
 const ADMISSION_BUCKETS: [f64; 18] = [
     0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0, 7_200.0, 28_800.0,
     86_400.0,
+];
+
+/// From a round that finds nothing to do to one that others notice.
+const ROUND_BUCKETS: [f64; 12] = [
+    0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0,
 ];
 
 /// All metrics of the operator.
@@ -51,6 +59,10 @@ pub struct Metrics {
     certificate_expiry: Family<CertificateLabels, Gauge>,
     parameters_restored: Counter,
     refusals: Refusals,
+    round_duration: Family<StepLabels, Histogram>,
+    slow_rounds: Family<StepLabels, Counter>,
+    stumbles: Family<StumbleLabels, Counter>,
+    set_aside: Family<AsideLabels, Gauge>,
 }
 
 impl Default for Metrics {
@@ -69,6 +81,10 @@ impl Default for Metrics {
             certificate_expiry: Family::default(),
             parameters_restored: Counter::default(),
             refusals: Refusals::default(),
+            round_duration: Family::new_with_constructor(|| Histogram::new(ROUND_BUCKETS)),
+            slow_rounds: Family::default(),
+            stumbles: Family::default(),
+            set_aside: Family::default(),
         };
         // Every series that can be known beforehand is there from the start, so that rates have a zero to rise from.
         for decision in Decision::all() {
@@ -76,6 +92,16 @@ impl Default for Metrics {
         }
         for write in Write::ALL {
             let _ = metrics.api_writes.get_or_create(&WriteLabels { kind: write });
+        }
+        for step in Step::ALL {
+            let _ = metrics.round_duration.get_or_create(&StepLabels { step });
+            let _ = metrics.slow_rounds.get_or_create(&StepLabels { step });
+        }
+        for how in Stumble::ALL {
+            let _ = metrics.stumbles.get_or_create(&StumbleLabels { how });
+        }
+        for kind in ObjectKind::ALL {
+            metrics.set_aside(kind.as_str(), 0);
         }
         metrics.registered()
     }
@@ -125,6 +151,27 @@ impl Metrics {
             self.certificate_expiry.clone(),
         );
         self.refusals.register(own);
+        own.register_with_unit(
+            "round_duration",
+            "How long one step of the mind took",
+            Unit::Seconds,
+            self.round_duration.clone(),
+        );
+        own.register(
+            "slow_rounds",
+            "Steps of the mind that took longer than half a second; the log says what they were about",
+            self.slow_rounds.clone(),
+        );
+        own.register(
+            "stumbles",
+            "How often the mind fell or stood still over an object, and was replaced by one that keeps off it",
+            self.stumbles.clone(),
+        );
+        own.register(
+            "set_aside",
+            "Objects that the mind keeps off, by kind; for Namespace also those of which no waiting pod is looked at",
+            self.set_aside.clone(),
+        );
         own.register(
             "policy_parameters_restored",
             "How often ConfigMap cardgate-policy, which the policies read, was changed or removed by somebody else and restored",
@@ -227,5 +274,25 @@ impl Metrics {
         self.certificate_expiry
             .get_or_create(&CertificateLabels { certificate })
             .set(at);
+    }
+
+    /// The mind was replaced.
+    pub fn stumbled(&self, how: Stumble) {
+        self.stumbles.get_or_create(&StumbleLabels { how }).inc();
+    }
+
+    /// So many objects of a kind are set aside.
+    pub fn set_aside(&self, kind: &'static str, count: usize) {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        self.set_aside.get_or_create(&AsideLabels { kind }).set(count);
+    }
+
+    /// A step of the mind took so long; and whether that was too long.
+    pub fn round(&self, step: Step, took: Duration, slow: bool) {
+        let labels = StepLabels { step };
+        self.round_duration.get_or_create(&labels).observe(took.as_secs_f64());
+        if slow {
+            self.slow_rounds.get_or_create(&labels).inc();
+        }
     }
 }

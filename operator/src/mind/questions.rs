@@ -7,6 +7,7 @@ use super::Mind;
 use crate::decide::extender::{self, Candidate, Wish};
 use crate::extender::{Asked, Question};
 use crate::pod_ref::PodRef;
+use crate::pulse::{Object, ObjectKind, Trail as _, Work};
 
 /// How long a question of a scheduler may wait for pods that are being placed, before it is answered as if they went
 /// everywhere they may: they are bound within milliseconds. And so long it may wait for what the scheduler has seen and the
@@ -30,6 +31,23 @@ impl Mind {
     pub(super) fn hear_question(&mut self, question: Question) {
         if !self.unlisted.is_empty() {
             return;
+        }
+        if let Question::Nodes { pod, .. } = &question
+            && let Some(uid) = pod.metadata.uid.as_deref()
+        {
+            if self.aside.has_pod(uid) {
+                return;
+            }
+            self.pulse.at(Work {
+                doing: "answering about",
+                object: Object {
+                    kind: ObjectKind::Pod,
+                    namespace: pod.metadata.namespace.as_deref().unwrap_or_default().into(),
+                    name: pod.metadata.name.as_deref().unwrap_or_default().into(),
+                    uid: uid.into(),
+                },
+                queue: None,
+            });
         }
         let what = match question {
             Question::Nodes { pod, nodes, asked } => What::Nodes(extender::read(&mut self.cluster, *pod), nodes, asked),

@@ -91,6 +91,7 @@ fn start(name: &str, connection: &Connection) -> Running {
     let task = tokio::spawn(async move {
         run(&connection, name, published, async {
             let _ = end.await;
+            Duration::ZERO
         })
         .await
     });

@@ -1,0 +1,357 @@
+//! What is set aside: objects over which a mind fell or stood still, so that the next one keeps off them.
+//!
+//! An object that has changed, or is another one by now, gets another chance. A pod that holds something is not forgotten: it
+//! counts with what it requests and nothing else that it says. Of a namespace whose pods did it again and again, no waiting pod
+//! is looked at until the operator is started anew: so nobody can make the mind fall as often as they can make pods.
+
+use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{Debug, Write as _};
+use std::hash::Hasher as _;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crds::keys::{CARD_ASSIGNED, CARD_NAME, GATE, QUEUE_NAME};
+use crds::lean::TextMap;
+use crds::pod::Pod;
+
+use crate::event::Event;
+use crate::metrics::Stumble;
+use crate::pulse::{Object, ObjectKind};
+
+/// The reason of events and conditions about what is set aside.
+pub const SET_ASIDE: &str = "SetAside";
+/// So many objects are set aside at most; the one that was first gets another chance then.
+const MOST: usize = 1000;
+/// When so many pods of a namespace are set aside, so are all others of it that wait.
+const PODS_OF_A_NAMESPACE: usize = 3;
+
+/// What is set aside, shared by the minds of a process, of which one at a time is at work.
+#[derive(Debug, Clone, Default)]
+pub struct Aside(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    entries: BTreeMap<Key, Entry>,
+    /// Namespaces of which no waiting pod is looked at.
+    namespaces: BTreeSet<Arc<str>>,
+    /// The order of arrival.
+    arrivals: u64,
+}
+
+/// A pod by its uid, since its successor may bear its name; everything else by namespace and name.
+type Key = (ObjectKind, Box<str>);
+
+#[derive(Debug)]
+struct Entry {
+    object: Object,
+    how: Stumble,
+    arrival: u64,
+    /// What it says, as a hash; none until it is seen again.
+    says: Option<u64>,
+    /// Whether a mind stumbled over what was left of it.
+    again: bool,
+    told: bool,
+}
+
+/// What becomes of an event.
+#[derive(Debug)]
+pub enum Heard {
+    /// It is heard as it is.
+    AsItIs(Event),
+    /// It is about something that is set aside. This is heard in its place, and said about it unless it was before.
+    Aside(Option<Event>, Option<Said>),
+}
+
+/// What is said about an object that is set aside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Said {
+    /// The object.
+    pub object: Object,
+    /// Whether it is a pod that waits, whose condition shows it.
+    pub waits: bool,
+    /// Why, and what to do.
+    pub message: String,
+}
+
+impl Aside {
+    /// Sets an object aside.
+    pub fn set(&self, object: Object, how: Stumble) {
+        let mut state = self.state();
+        let key = key(&object);
+        state.arrivals += 1;
+        let arrival = state.arrivals;
+        if let Some(entry) = state.entries.get_mut(&key) {
+            entry.again = true;
+            entry.told = false;
+            return;
+        }
+        let (kind, namespace) = (object.kind, Arc::clone(&object.namespace));
+        let entry = Entry {
+            object,
+            how,
+            arrival,
+            says: None,
+            again: false,
+            told: false,
+        };
+        state.entries.insert(key, entry);
+        if state.entries.len() > MOST {
+            let first = state.entries.iter().min_by_key(|(_, entry)| entry.arrival);
+            let first = first.map(|(key, _)| key.clone());
+            first.and_then(|key| state.entries.remove(&key));
+        }
+        let of_it = |entry: &&Entry| entry.object.kind == ObjectKind::Pod && entry.object.namespace == namespace;
+        if kind == ObjectKind::Pod && state.entries.values().filter(of_it).count() >= PODS_OF_A_NAMESPACE {
+            state.namespaces.insert(namespace);
+        }
+    }
+
+    /// How many objects of each kind are set aside, and how many namespaces with all their waiting pods.
+    pub fn count(&self, kind: ObjectKind) -> usize {
+        let state = self.state();
+        state.entries.keys().filter(|(of, _)| *of == kind).count()
+    }
+
+    /// How many namespaces are set aside with all their waiting pods.
+    pub fn namespaces(&self) -> usize {
+        self.state().namespaces.len()
+    }
+
+    /// Whether this pod, by its uid, is set aside.
+    pub fn has_pod(&self, uid: &str) -> bool {
+        let state = self.state();
+        !state.entries.is_empty() && state.entries.contains_key(&(ObjectKind::Pod, uid.into()))
+    }
+
+    /// What is to be heard of an event.
+    pub fn hear(&self, event: Event) -> Heard {
+        let mut state = self.state();
+        if state.entries.is_empty() && state.namespaces.is_empty() {
+            return Heard::AsItIs(event);
+        }
+        match event {
+            Event::Pod(pod) => state.hear_pod(pod),
+            Event::PodGone(ref uid) | Event::SucceededPodGone(ref uid) => {
+                let key = (ObjectKind::Pod, uid.clone());
+                state.entries.remove(&key);
+                Heard::AsItIs(event)
+            }
+            Event::Node(node) => {
+                let name = node.metadata.name.clone().unwrap_or_default();
+                let says = hash(&(
+                    &node.metadata.labels,
+                    &node.metadata.annotations,
+                    &node.spec,
+                    &node.status,
+                ));
+                match state.keeps_off((ObjectKind::Node, path("", &name)), says) {
+                    Some(said) => Heard::Aside(Some(Event::NodeGone(name)), said),
+                    None => Heard::AsItIs(Event::Node(node)),
+                }
+            }
+            Event::Queue(queue) => {
+                let name: Box<str> = queue.metadata.name.as_deref().unwrap_or_default().into();
+                let says = hash(&(&queue.metadata.annotations, &queue.spec));
+                match state.keeps_off((ObjectKind::Queue, path("", &name)), says) {
+                    Some(said) => {
+                        let uid = queue.metadata.uid.as_deref().unwrap_or_default().into();
+                        let reason = said_of("queue").into();
+                        Heard::Aside(Some(Event::QueueUnreadable { name, uid, reason }), said)
+                    }
+                    None => Heard::AsItIs(Event::Queue(queue)),
+                }
+            }
+            Event::Group(group) => {
+                let of = |text: &Option<String>| -> Box<str> { text.as_deref().unwrap_or_default().into() };
+                let (namespace, name) = (of(&group.metadata.namespace), of(&group.metadata.name));
+                let says = hash(&(&group.metadata.annotations, &group.metadata.labels, &group.spec));
+                match state.keeps_off((ObjectKind::PodGroup, path(&namespace, &name)), says) {
+                    Some(said) => {
+                        let (uid, reason) = (of(&group.metadata.uid), said_of("group").into());
+                        let event = Event::GroupUnreadable {
+                            namespace,
+                            name,
+                            uid,
+                            reason,
+                        };
+                        Heard::Aside(Some(event), said)
+                    }
+                    None => Heard::AsItIs(Event::Group(group)),
+                }
+            }
+            Event::Job(job) => {
+                let namespace = job.metadata.namespace.clone().unwrap_or_default();
+                let name = job.metadata.name.clone().unwrap_or_default();
+                let says = hash(&(&job.metadata.annotations, &job.metadata.labels, &job.spec));
+                match state.keeps_off((ObjectKind::Job, path(&namespace, &name)), says) {
+                    Some(said) => Heard::Aside(Some(Event::JobGone { namespace, name }), said),
+                    None => Heard::AsItIs(Event::Job(job)),
+                }
+            }
+            Event::Namespace(metadata) => {
+                let name = metadata.name.clone().unwrap_or_default();
+                let says = hash(&(&metadata.annotations, &metadata.labels));
+                match state.keeps_off((ObjectKind::Namespace, path("", &name)), says) {
+                    Some(said) => Heard::Aside(Some(Event::NamespaceGone(name)), said),
+                    None => Heard::AsItIs(Event::Namespace(metadata)),
+                }
+            }
+            event => {
+                state.forget_gone(&event);
+                Heard::AsItIs(event)
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing in here panics between two assignments that belong together.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Whether this object is set aside and says what it said; and if so, what is to be said about it now.
+    fn keeps_off(&mut self, key: Key, says: u64) -> Option<Option<Said>> {
+        let entry = self.entries.get_mut(&key)?;
+        if *entry.says.get_or_insert(says) != says {
+            self.entries.remove(&key);
+            return None;
+        }
+        Some(entry.say(said_of("object"), false))
+    }
+
+    fn hear_pod(&mut self, mut pod: Box<Pod<Box<str>>>) -> Heard {
+        let uid = pod.metadata.uid.clone().unwrap_or_default();
+        let holds = !pod.spec.has_gate(GATE);
+        let says = || hash(&(&pod.metadata.labels, &pod.metadata.annotations, &pod.spec));
+        let key = (ObjectKind::Pod, uid.clone());
+        if self.entries.contains_key(&key) {
+            let says = says();
+            let entry = self.entries.get_mut(&key);
+            let entry = entry.and_then(|entry| (*entry.says.get_or_insert(says) == says).then_some(entry));
+            let Some(entry) = entry else {
+                self.entries.remove(&key);
+                return self.hear_pod(pod);
+            };
+            if !holds {
+                let said = entry.say(waits("the operator fell or stood still over this pod"), true);
+                return Heard::Aside(Some(Event::PodGone(uid)), said);
+            }
+            if entry.again {
+                let said = "the operator fell or stood still over this pod, and over what it requests: it is set aside, and \
+                            nothing that it holds is counted. Delete it, and tell who keeps Cardgate";
+                let said = entry.say(said.to_owned(), false);
+                return Heard::Aside(Some(Event::PodGone(uid)), said);
+            }
+            let said = "the operator fell or stood still over this pod: it is set aside, and counts with what it requests and \
+                        nothing else that it says. Delete it when it can be spared, and tell who keeps Cardgate";
+            let said = entry.say(said.to_owned(), false);
+            reduce(&mut pod);
+            return Heard::Aside(Some(Event::Pod(pod)), said);
+        }
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        if holds || !self.namespaces.contains(namespace) {
+            return Heard::AsItIs(Event::Pod(pod));
+        }
+        let object = Object {
+            kind: ObjectKind::Pod,
+            namespace: namespace.into(),
+            name: pod.metadata.name.as_deref().unwrap_or_default().into(),
+            uid: (&*uid).into(),
+        };
+        let message = waits("the operator fell or stood still over several pods of this namespace");
+        // Said of each once: afterwards its own condition says so.
+        let said = (!says_so(&pod)).then_some(Said {
+            object,
+            waits: true,
+            message,
+        });
+        Heard::Aside(Some(Event::PodGone(uid)), said)
+    }
+
+    /// What is gone needs not be kept off any more.
+    fn forget_gone(&mut self, event: &Event) {
+        let key = match event {
+            Event::NodeGone(name) => (ObjectKind::Node, path("", name)),
+            Event::QueueGone(name) => (ObjectKind::Queue, path("", name)),
+            Event::NamespaceGone(name) => (ObjectKind::Namespace, path("", name)),
+            Event::GroupGone { namespace, name } => (ObjectKind::PodGroup, path(namespace, name)),
+            Event::JobGone { namespace, name } => (ObjectKind::Job, path(namespace, name)),
+            _ => return,
+        };
+        self.entries.remove(&key);
+    }
+}
+
+impl Entry {
+    fn say(&mut self, message: String, waits: bool) -> Option<Said> {
+        let first = !std::mem::replace(&mut self.told, true);
+        first.then(|| Said {
+            object: self.object.clone(),
+            waits,
+            message: format!("{message} ({})", self.how.as_str()),
+        })
+    }
+}
+
+fn key(object: &Object) -> Key {
+    match object.kind {
+        ObjectKind::Pod => (object.kind, (&*object.uid).into()),
+        kind => (kind, path(&object.namespace, &object.name)),
+    }
+}
+
+fn path(namespace: &str, name: &str) -> Box<str> {
+    format!("{namespace}/{name}").into()
+}
+
+fn waits(what_happened: &str) -> String {
+    format!(
+        "{what_happened}: it is set aside, so that others get in, and is looked at again when it is changed. Make a simpler \
+         one, and tell who keeps Cardgate"
+    )
+}
+
+fn said_of(what: &str) -> String {
+    format!(
+        "the operator fell or stood still over this {what}: it is set aside, and is looked at again when it is changed. Make it \
+         simpler, and tell who keeps Cardgate"
+    )
+}
+
+/// Leaves what it takes to count what a pod requests: its queue, its card and its node.
+fn reduce(pod: &mut Pod<Box<str>>) {
+    let annotations: TextMap<Box<str>> = [QUEUE_NAME, CARD_NAME, CARD_ASSIGNED]
+        .into_iter()
+        .filter_map(|key| Some((key.into(), pod.metadata.annotations.get(key)?.into())))
+        .collect();
+    pod.metadata.annotations = annotations;
+    pod.metadata.labels = TextMap::default();
+    pod.spec.affinity = Default::default();
+    pod.spec.node_selector = Default::default();
+    pod.spec.tolerations = Default::default();
+}
+
+/// Whether a pod's condition says that it is set aside.
+fn says_so(pod: &Pod<Box<str>>) -> bool {
+    let mut conditions = pod.status.conditions.iter();
+    conditions.any(|condition| condition.reason.as_deref() == Some(SET_ASIDE))
+}
+
+/// What something says, as a number. Only for what is set aside: it writes out all of it.
+fn hash(what: &impl Debug) -> u64 {
+    struct Ear(DefaultHasher);
+    impl std::fmt::Write for Ear {
+        fn write_str(&mut self, text: &str) -> std::fmt::Result {
+            self.0.write(text.as_bytes());
+            Ok(())
+        }
+    }
+    let mut ear = Ear(DefaultHasher::new());
+    // Hashing can't fail.
+    let _ = write!(ear, "{what:?}");
+    ear.0.finish()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,191 @@
+//! What is kept off, what is left of it, and when it gets another chance.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::cluster::Kind;
+
+fn pod(name: &str, uid: &str) -> Value {
+    json!({
+        "metadata": {
+            "name": name,
+            "namespace": "a",
+            "uid": uid,
+            "annotations": { QUEUE_NAME: "team-a", CARD_NAME: "A100", "other": "x" },
+        },
+        "spec": { "schedulingGates": [{ "name": GATE }], "nodeSelector": { "disk": "ssd" } },
+    })
+}
+
+fn read(pod: &Value) -> Event {
+    Event::Pod(serde_json::from_value(pod.clone()).unwrap())
+}
+
+fn object(kind: ObjectKind, namespace: &str, name: &str, uid: &str) -> Object {
+    Object {
+        kind,
+        namespace: namespace.into(),
+        name: name.into(),
+        uid: uid.into(),
+    }
+}
+
+fn set(aside: &Aside, name: &str, uid: &str) {
+    aside.set(object(ObjectKind::Pod, "a", name, uid), Stumble::Fell);
+}
+
+fn kept_off(heard: Heard) -> (Option<Event>, Option<Said>) {
+    match heard {
+        Heard::Aside(event, said) => (event, said),
+        Heard::AsItIs(event) => panic!("heard as it is: {event:?}"),
+    }
+}
+
+fn is_heard(heard: &Heard) -> bool {
+    matches!(heard, Heard::AsItIs(_))
+}
+
+#[test]
+fn a_waiting_pod_is_kept_off_until_it_changes_or_is_gone_and_told_once() {
+    let aside = Aside::default();
+    assert!(is_heard(&aside.hear(read(&pod("p", "1")))));
+    set(&aside, "p", "1");
+    let (event, said) = kept_off(aside.hear(read(&pod("p", "1"))));
+    assert!(matches!(event, Some(Event::PodGone(uid)) if &*uid == "1"));
+    let said = said.unwrap();
+    assert!(
+        said.waits && said.message.contains("set aside, so that others get in"),
+        "{}",
+        said.message
+    );
+    assert_eq!(&*said.object.name, "p");
+    // A condition that is written on it changes nothing of what it says.
+    let mut conditioned = pod("p", "1");
+    conditioned["metadata"]["resourceVersion"] = json!("17");
+    conditioned["status"] = json!({ "phase": "Pending" });
+    assert_eq!(kept_off(aside.hear(read(&conditioned))).1, None);
+    // Another pod, be it of the same name, is another pod.
+    assert!(is_heard(&aside.hear(read(&pod("p", "2")))));
+    // A list of all pods forgets nothing.
+    assert!(is_heard(&aside.hear(Event::ListBegins(Kind::Pod))));
+    kept_off(aside.hear(read(&pod("p", "1"))));
+
+    let mut changed = pod("p", "1");
+    changed["metadata"]["annotations"]["other"] = json!("y");
+    assert!(is_heard(&aside.hear(read(&changed))));
+    assert_eq!(aside.count(ObjectKind::Pod), 0);
+    set(&aside, "p", "1");
+    assert!(is_heard(&aside.hear(Event::PodGone("1".into()))));
+    assert_eq!(aside.count(ObjectKind::Pod), 0);
+}
+
+#[test]
+fn a_pod_that_holds_something_counts_with_what_it_requests_until_even_that_is_too_much() {
+    let aside = Aside::default();
+    let mut bound = pod("p", "1");
+    bound["spec"]["schedulingGates"] = json!([]);
+    bound["spec"]["nodeName"] = json!("n-1");
+    bound["spec"]["containers"] = json!([{ "resources": { "requests": { "nvidia.com/gpu": "2" } } }]);
+    set(&aside, "p", "1");
+    let (event, said) = kept_off(aside.hear(read(&bound)));
+    let Some(Event::Pod(left)) = event else {
+        panic!("{event:?}")
+    };
+    assert_eq!(left.spec.node_name.as_deref(), Some("n-1"));
+    assert_eq!(
+        left.spec.containers[0].resources.requests.get("nvidia.com/gpu"),
+        Some("2")
+    );
+    assert_eq!(left.metadata.annotations.get(QUEUE_NAME), Some("team-a"));
+    assert_eq!(left.metadata.annotations.get("other"), None);
+    assert!(left.spec.node_selector.is_empty());
+    let said = said.unwrap();
+    assert!(
+        !said.waits && said.message.contains("counts with what it requests"),
+        "{}",
+        said.message
+    );
+
+    set(&aside, "p", "1");
+    let (event, said) = kept_off(aside.hear(read(&bound)));
+    assert!(matches!(event, Some(Event::PodGone(_))));
+    assert!(said.unwrap().message.contains("nothing that it holds is counted"));
+}
+
+#[test]
+fn after_several_pods_of_a_namespace_all_of_it_that_wait_are_kept_off_and_nobody_else() {
+    let aside = Aside::default();
+    for uid in ["1", "2"] {
+        set(&aside, "p", uid);
+        assert!(is_heard(&aside.hear(read(&pod("q", "9")))));
+    }
+    set(&aside, "p", "3");
+    assert_eq!(aside.namespaces(), 1);
+    let (event, said) = kept_off(aside.hear(read(&pod("q", "9"))));
+    assert!(matches!(event, Some(Event::PodGone(uid)) if &*uid == "9"));
+    assert!(said.unwrap().message.contains("several pods of this namespace"));
+    // Its own condition says so by then.
+    let mut told = pod("q", "9");
+    told["status"] = json!({ "conditions": [
+        { "type": "card.volcano.sh/Admitted", "status": "False", "reason": SET_ASIDE },
+    ] });
+    assert_eq!(kept_off(aside.hear(read(&told))).1, None);
+    let mut running = pod("r", "10");
+    running["spec"]["schedulingGates"] = json!([]);
+    assert!(is_heard(&aside.hear(read(&running))));
+    let mut elsewhere = pod("q", "11");
+    elsewhere["metadata"]["namespace"] = json!("b");
+    assert!(is_heard(&aside.hear(read(&elsewhere))));
+}
+
+#[test]
+fn other_objects_are_as_if_they_could_not_be_read_or_were_not_there() {
+    let aside = Aside::default();
+    let of = |kind, namespace, name| aside.set(object(kind, namespace, name, "u"), Stumble::StoodStill);
+    of(ObjectKind::Queue, "", "team-a");
+    of(ObjectKind::PodGroup, "a", "g");
+    of(ObjectKind::Job, "a", "j");
+    of(ObjectKind::Node, "", "n");
+    of(ObjectKind::Namespace, "", "a");
+    let metadata = |name: &str| json!({ "name": name, "namespace": "a", "uid": "u" });
+    let queue = |quota: &str| {
+        let queue =
+            json!({ "metadata": { "name": "team-a", "uid": "u", "annotations": { "quota": quota } }, "spec": {} });
+        Event::Queue(serde_json::from_value(queue).unwrap())
+    };
+    let (event, said) = kept_off(aside.hear(queue("1")));
+    assert!(matches!(event, Some(Event::QueueUnreadable { reason, .. }) if reason.contains("over this queue")));
+    assert!(said.unwrap().message.ends_with("(stood_still)"));
+    assert!(is_heard(&aside.hear(queue("2"))));
+
+    let group = json!({ "metadata": metadata("g"), "spec": {} });
+    let (event, _) = kept_off(aside.hear(Event::Group(serde_json::from_value(group).unwrap())));
+    assert!(matches!(event, Some(Event::GroupUnreadable { .. })));
+    let job = json!({ "metadata": metadata("j") });
+    let (event, _) = kept_off(aside.hear(Event::Job(serde_json::from_value(job).unwrap())));
+    assert!(matches!(event, Some(Event::JobGone { .. })));
+    let node = json!({ "metadata": { "name": "n" } });
+    let (event, _) = kept_off(aside.hear(Event::Node(serde_json::from_value(node).unwrap())));
+    assert!(matches!(event, Some(Event::NodeGone(name)) if &*name == "n"));
+    let namespace = json!({ "name": "a" });
+    let (event, _) = kept_off(aside.hear(Event::Namespace(serde_json::from_value(namespace).unwrap())));
+    assert!(matches!(event, Some(Event::NamespaceGone(_))));
+    assert!(is_heard(&aside.hear(Event::NodeGone("n".into()))));
+    assert_eq!(aside.count(ObjectKind::Node), 0);
+}
+
+#[test]
+fn what_is_set_aside_is_bounded() {
+    let aside = Aside::default();
+    for number in 0..=MOST {
+        let name = number.to_string();
+        aside.set(object(ObjectKind::Node, "", &name, ""), Stumble::Fell);
+    }
+    assert_eq!(aside.count(ObjectKind::Node), MOST);
+    let node = |name: &str| {
+        let node = json!({ "metadata": { "name": name } });
+        aside.hear(Event::Node(serde_json::from_value(node).unwrap()))
+    };
+    assert!(is_heard(&node("0")));
+    kept_off(node("1"));
+}

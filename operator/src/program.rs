@@ -1,0 +1,198 @@
+//! The program: who there is, and who tells whom.
+//!
+//! Whoever panics ends the program, with one exception: the mind, which works on what tenants write, is replaced.
+
+use std::sync::Arc;
+use std::time::Duration;
+use std::{panic, thread};
+
+use anyhow::Context as _;
+use kube::Client;
+use ports::server::allow_open_files;
+use tokio::sync::{Mutex, oneshot, watch};
+use tokio::time::timeout;
+use tracing::{info, warn};
+
+use crate::act::WRITE_LIMIT;
+use crate::certificates::{CertificateKeeper, Name};
+use crate::cli::Cli;
+use crate::configuration::{self, ConfigurationWatch};
+use crate::lease::Candidate;
+use crate::metrics::Metrics;
+use crate::mind::attend::{self, Attendant, Configured, MindError};
+use crate::mind::{Decide, Outlets};
+use crate::policy_parameters::ParameterKeeper;
+use crate::pulse::Liveness;
+use crate::recorder::Recorder;
+use crate::report::{self, Reporter};
+use crate::server::{self, Readiness};
+use crate::shutdown::Stop;
+use crate::{extender, logging, shutdown};
+
+/// How long the mind may take to end: long enough for most of what is under way, and short enough for the Lease to be given
+/// back within the 30 s that Kubernetes leaves a pod.
+const STOP_LIMIT: Duration = Duration::from_secs(8);
+
+/// Runs the operator until it is told to end. How it decides is a parameter for tests, whose minds fall and stand still.
+pub async fn run(cli: Cli, decide: Decide) -> anyhow::Result<()> {
+    end_with_whoever_panics();
+    let log = logging::start(cli.log_format)?;
+    allow_open_files();
+    let installed = rustls::crypto::ring::default_provider().install_default();
+    installed.map_err(|_| anyhow::anyhow!("a crypto provider is already installed"))?;
+    let stop = shutdown::on_signal()?;
+    let metrics = Arc::new(Metrics::default());
+    let readiness = Arc::new(Readiness::waiting_for([configuration::READY_PART]));
+    let liveness = Arc::new(Liveness::default());
+    let served = server::start(
+        cli.health_addr,
+        cli.metrics_addr,
+        Arc::clone(&metrics),
+        Arc::clone(&readiness),
+        Arc::clone(&liveness),
+    )?;
+
+    let client = connect().await?;
+    let (candidate, leadership) = Candidate::new(
+        client.clone(),
+        &cli.pod_namespace,
+        cli.instance(),
+        Arc::clone(&metrics),
+        Arc::clone(&readiness),
+    );
+    let (reports, inbox) = report::channel();
+    let reporter = Reporter {
+        client: connect().await?,
+        instance: cli.instance(),
+        leader: leadership.changes(),
+        metrics: Arc::clone(&metrics),
+    };
+    let (questions, asked) = extender::channel();
+    let extender = cli
+        .extender_addr
+        .map(|address| extender::start(address, questions.clone()));
+    let extender = extender.transpose()?;
+    if extender.is_some() {
+        let (client, leads) = (client.clone(), leadership.changes());
+        let (namespace, pod) = (cli.pod_namespace.clone(), cli.instance());
+        tokio::spawn(async move { extender::keep_leader_label(client, &namespace, &pod, leads).await });
+    }
+    let configured = Arc::new(Configured::default());
+    let attendant = Attendant {
+        client: client.clone(),
+        leadership: leadership.clone(),
+        outlets: Outlets {
+            reports,
+            parameters: watch::Sender::default(),
+            metrics: Arc::clone(&metrics),
+            readiness: Arc::clone(&readiness),
+        },
+        liveness,
+        questions: Arc::new(Mutex::new(asked)),
+        configured: Arc::clone(&configured),
+        decide,
+    };
+    let parameters = ParameterKeeper {
+        client: client.clone(),
+        namespace: cli.pod_namespace.clone(),
+        leadership: leadership.clone(),
+        metrics: Arc::clone(&metrics),
+        wanted: attendant.outlets.parameters.subscribe(),
+    };
+    let recorder = Recorder::new(client.clone(), cli.instance(), Arc::clone(&metrics));
+    let configuration = ConfigurationWatch {
+        client: client.clone(),
+        namespace: cli.pod_namespace.clone(),
+        metrics: Arc::clone(&metrics),
+        readiness: Arc::clone(&readiness),
+        recorder: recorder.clone(),
+        leads: leadership.changes(),
+    };
+
+    let keeper = CertificateKeeper {
+        client: client.clone(),
+        namespace: cli.pod_namespace.clone(),
+        names: Name::of_webhook(&cli.pod_namespace, &cli.tls_extra_sans),
+        leadership: leadership.clone(),
+        metrics: Arc::clone(&metrics),
+        recorder: recorder.clone(),
+    };
+
+    let (thought, no_more_thoughts) = oneshot::channel::<()>();
+    let minding = tokio::spawn(minding(attendant, stop.clone(), thought));
+    let election = candidate.run(async {
+        stop.clone().wait().await;
+        readiness.drain();
+        info!("shutting down: what is under way is finished, then the Lease is given back");
+        finished(no_more_thoughts).await
+    });
+    tokio::pin!(election);
+    // Writing reports is a task of its own: decisions don't wait for it.
+    let reporting = tokio::spawn(reporter.run(inbox));
+    let parameters = tokio::spawn(parameters.run());
+    let certificates = tokio::spawn(async move {
+        if cli.manage_certificates {
+            keeper.run().await;
+        } else {
+            std::future::pending::<()>().await;
+        }
+    });
+    tokio::select! {
+        ended = &mut election => return ended.context("the election"),
+        ended = served => return ended.context("the health server ended"),
+        ended = serve(extender) => return ended.context("the scheduler extender ended"),
+        ended = configuration.run(|configuration| {
+            log.set(configuration.capacity.log_level);
+            let configured = Arc::clone(&configured);
+            async move { configured.put_in_force(configuration).await }
+        }) => ended?,
+        ended = reporting => ended.context("the reporter ended")?,
+        ended = parameters => ended.context("the keeper of what the policies read ended")?,
+        ended = certificates => ended.context("the keeper of certificates ended")?,
+        ended = minding => ended.context("the mind is left alone")?.context("the mind")?,
+    }
+    election.await.context("the election")
+}
+
+/// Serves for ever where there is a server.
+async fn serve(server: Option<actix_web::dev::Server>) -> std::io::Result<()> {
+    match server {
+        Some(server) => server.await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn connect() -> anyhow::Result<Client> {
+    let client = Client::try_default().await;
+    client.context("no access to a Kubernetes API: set KUBECONFIG, or run in a pod with a service account")
+}
+
+/// Keeps a mind until the program is told to end; then drops `thought`.
+async fn minding(attendant: Attendant, stop: Stop, thought: oneshot::Sender<()>) -> Result<(), MindError> {
+    let ended = attendant.run(stop).await;
+    drop(thought);
+    ended
+}
+
+/// Waits for the mind to end, for a limited time; returns how long what it began to write may still be on its way.
+async fn finished(no_more_thoughts: oneshot::Receiver<()>) -> Duration {
+    if timeout(STOP_LIMIT, no_more_thoughts).await.is_ok() {
+        return Duration::ZERO;
+    }
+    warn!(
+        "the mind has not ended within {} s: nothing more is written for it",
+        STOP_LIMIT.as_secs()
+    );
+    WRITE_LIMIT
+}
+
+/// Lets a panic end the program, except that of a mind.
+fn end_with_whoever_panics() {
+    let show = panic::take_hook();
+    panic::set_hook(Box::new(move |panicked| {
+        show(panicked);
+        if thread::current().name() != Some(attend::THREAD) {
+            std::process::abort();
+        }
+    }));
+}

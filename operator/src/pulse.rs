@@ -1,0 +1,405 @@
+//! The pulse of the mind: what it is at, told by the mind itself and read by those who watch over it.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+
+use crate::metrics::Step;
+use crate::pod_ref::{PodRef, WorkloadRef};
+
+/// The mind goes around five times a second, idle or not. One that has not for so long hangs, and the kubelet is told to
+/// start this operator anew.
+pub const SILENCE: Duration = Duration::from_secs(30);
+
+/// What kind of object is being worked on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ObjectKind {
+    /// A pod.
+    Pod,
+    /// A node.
+    Node,
+    /// A queue.
+    Queue,
+    /// A `PodGroup`.
+    PodGroup,
+    /// A Job.
+    Job,
+    /// A namespace.
+    Namespace,
+}
+
+impl ObjectKind {
+    /// All kinds.
+    pub const ALL: [Self; 6] = [
+        Self::Pod,
+        Self::Node,
+        Self::Queue,
+        Self::PodGroup,
+        Self::Job,
+        Self::Namespace,
+    ];
+
+    /// The kind, as Kubernetes writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pod => "Pod",
+            Self::Node => "Node",
+            Self::Queue => "Queue",
+            Self::PodGroup => "PodGroup",
+            Self::Job => "Job",
+            Self::Namespace => "Namespace",
+        }
+    }
+}
+
+/// An object that is being worked on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Object {
+    /// Its kind.
+    pub kind: ObjectKind,
+    /// Its namespace; empty where it has none.
+    pub namespace: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its unique id; empty where it is known by its name.
+    pub uid: Arc<str>,
+}
+
+impl From<PodRef> for Object {
+    fn from(pod: PodRef) -> Self {
+        Self {
+            kind: ObjectKind::Pod,
+            namespace: pod.namespace,
+            name: pod.name,
+            uid: pod.uid,
+        }
+    }
+}
+
+impl From<WorkloadRef> for Object {
+    fn from(workload: WorkloadRef) -> Self {
+        Self {
+            kind: match workload.kind {
+                crate::cluster::workload::WorkloadKind::PodGroup => ObjectKind::PodGroup,
+                crate::cluster::workload::WorkloadKind::Job => ObjectKind::Job,
+            },
+            namespace: workload.namespace,
+            name: workload.name,
+            uid: workload.uid,
+        }
+    }
+}
+
+impl fmt::Display for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.namespace {
+            "" => write!(f, "{} {}", self.kind.as_str(), self.name),
+            namespace => write!(f, "{} {namespace}/{}", self.kind.as_str(), self.name),
+        }
+    }
+}
+
+/// One piece of work: so small that it should be over in a moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Work {
+    /// What is done, as in "judging".
+    pub doing: &'static str,
+    /// The object that it is done with.
+    pub object: Object,
+    /// The queue that it is about.
+    pub queue: Option<Arc<str>>,
+}
+
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.doing, self.object)?;
+        match &self.queue {
+            Some(queue) => write!(f, " of queue {queue}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Is told what is begun, piece by piece. Whoever decides knows no clock; whoever listens does.
+pub trait Trail {
+    /// This is worked on from now on, and what was before is over.
+    fn at(&self, work: Work);
+    /// What was worked on is over, and nothing else of this kind begins.
+    fn over(&self);
+}
+
+/// Nobody listens.
+impl Trail for () {
+    fn at(&self, _: Work) {}
+
+    fn over(&self) {}
+}
+
+/// A step that has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// How long it took.
+    pub took: Duration,
+    /// The piece of work that took longest, and how long it took.
+    pub longest: Option<(Work, Duration)>,
+}
+
+/// The pulse of one mind.
+#[derive(Debug)]
+pub struct Pulse(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    /// When it went around last.
+    beat: Instant,
+    /// The step that it is at, and since when.
+    step: Option<(Step, Instant)>,
+    /// The piece of work that it is at, and since when.
+    work: Option<(Work, Instant)>,
+    longest: Option<(Work, Duration)>,
+    /// Rises with every piece of work.
+    pieces: u64,
+}
+
+/// Where the mind is, as somebody sees who watches over it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Differs from that of every other piece of work.
+    pub piece: u64,
+    /// The piece of work, if it is at one.
+    pub work: Option<Work>,
+}
+
+impl Default for Pulse {
+    fn default() -> Self {
+        Self(Mutex::new(State {
+            beat: Instant::now(),
+            step: None,
+            work: None,
+            longest: None,
+            pieces: 0,
+        }))
+    }
+}
+
+impl Pulse {
+    /// The mind has gone around once more.
+    pub fn beat(&self) {
+        self.state().beat = Instant::now();
+    }
+
+    /// A step begins.
+    pub fn begin(&self, step: Step) {
+        let mut state = self.state();
+        let now = Instant::now();
+        state.end_piece(now);
+        state.step = Some((step, now));
+        state.longest = None;
+    }
+
+    /// The step has ended.
+    pub fn end(&self) -> Ended {
+        let mut state = self.state();
+        let now = Instant::now();
+        state.end_piece(now);
+        let took = state.step.take().map(|(_, since)| now.duration_since(since));
+        Ended {
+            took: took.unwrap_or_default(),
+            longest: state.longest.take(),
+        }
+    }
+
+    /// Where the mind is now.
+    pub fn place(&self) -> Place {
+        let state = self.state();
+        Place {
+            piece: state.pieces,
+            work: state.work.as_ref().map(|(work, _)| work.clone()),
+        }
+    }
+
+    /// Why the mind does not seem to be alive; none where it does. Without names, since whoever reaches the port may read it.
+    pub fn trouble(&self) -> Option<String> {
+        let state = self.state();
+        let now = Instant::now();
+        let silent = now.duration_since(state.beat);
+        if silent < SILENCE {
+            return None;
+        }
+        let seconds = silent.as_secs();
+        let at = match (&state.work, state.step) {
+            (Some((work, since)), _) => format!(
+                "it has been {} a {} (uid {}) for {} s; its name is in the log",
+                work.doing,
+                work.object.kind.as_str(),
+                work.object.uid,
+                now.duration_since(*since).as_secs()
+            ),
+            (None, Some((step, since))) => {
+                format!(
+                    "its step \"{}\" has lasted {} s",
+                    step.as_str(),
+                    now.duration_since(since).as_secs()
+                )
+            }
+            (None, None) => "it is at no step: its thread has ended, or is not woken".to_owned(),
+        };
+        Some(format!("the mind has not answered for {seconds} s: {at}"))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn silent_for(time: Duration) -> Self {
+        let pulse = Self::default();
+        pulse.state().beat -= time;
+        pulse
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing in here panics between two assignments that belong together.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn end_piece(&mut self, now: Instant) {
+        self.pieces += 1;
+        if let Some((work, since)) = self.work.take() {
+            let took = now.duration_since(since);
+            if self.longest.as_ref().is_none_or(|(_, longest)| took > *longest) {
+                self.longest = Some((work, took));
+            }
+        }
+    }
+}
+
+impl Trail for Pulse {
+    fn at(&self, work: Work) {
+        let mut state = self.state();
+        let now = Instant::now();
+        state.end_piece(now);
+        state.work = Some((work, now));
+    }
+
+    fn over(&self) {
+        self.state().end_piece(Instant::now());
+    }
+}
+
+/// Whether the mind lives, whichever mind it is at the moment.
+#[derive(Debug, Default)]
+pub struct Liveness(ArcSwap<Pulse>);
+
+impl Liveness {
+    /// From now on, this is the pulse of the mind.
+    pub fn is_that_of(&self, pulse: Arc<Pulse>) {
+        self.0.store(pulse);
+    }
+
+    /// Why the mind does not seem to be alive; none where it does.
+    pub fn trouble(&self) -> Option<String> {
+        self.0.load().trouble()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn work(name: &str) -> Work {
+        Work {
+            doing: "judging",
+            object: Object {
+                kind: ObjectKind::Pod,
+                namespace: "ns".into(),
+                name: name.into(),
+                uid: "u-1".into(),
+            },
+            queue: Some("team-a".into()),
+        }
+    }
+
+    /// As if that much time had passed.
+    fn age(pulse: &Pulse, by: Duration) {
+        let mut state = pulse.state();
+        state.beat -= by;
+        if let Some((_, since)) = &mut state.step {
+            *since -= by;
+        }
+        if let Some((_, since)) = &mut state.work {
+            *since -= by;
+        }
+    }
+
+    #[test]
+    fn the_longest_piece_of_a_step_is_named() {
+        let pulse = Pulse::default();
+        pulse.begin(Step::Decide);
+        pulse.at(work("short"));
+        pulse.at(work("long"));
+        age(&pulse, Duration::from_secs(2));
+        pulse.at(work("last"));
+        let ended = pulse.end();
+        assert!(ended.took >= Duration::from_secs(2));
+        let (longest, took) = ended.longest.unwrap();
+        assert_eq!(longest.to_string(), "judging Pod ns/long of queue team-a");
+        assert!(took >= Duration::from_secs(2) && took <= ended.took, "{took:?}");
+        // What was found is not found again in the next step.
+        pulse.begin(Step::Show);
+        assert_eq!(pulse.end().longest, None);
+    }
+
+    #[test]
+    fn a_mind_that_went_around_lately_is_alive_whatever_it_is_at() {
+        let pulse = Pulse::default();
+        assert_eq!(pulse.trouble(), None);
+        pulse.begin(Step::Decide);
+        age(&pulse, SILENCE - Duration::from_secs(1));
+        assert_eq!(pulse.trouble(), None);
+        pulse.beat();
+        age(&pulse, Duration::from_secs(2));
+        assert_eq!(pulse.trouble(), None);
+    }
+
+    #[test]
+    fn a_silent_mind_is_in_trouble_and_nobody_reads_a_name() {
+        let pulse = Pulse::default();
+        age(&pulse, SILENCE);
+        let idle = pulse.trouble().unwrap();
+        assert!(
+            idle.starts_with("the mind has not answered for 30 s: it is at no step"),
+            "{idle}"
+        );
+
+        let pulse = Pulse::default();
+        pulse.begin(Step::Show);
+        age(&pulse, Duration::from_secs(40));
+        let step = pulse.trouble().unwrap();
+        assert_eq!(
+            step,
+            "the mind has not answered for 40 s: its step \"show\" has lasted 40 s"
+        );
+
+        let pulse = Pulse::default();
+        pulse.begin(Step::Decide);
+        pulse.at(work("secret"));
+        age(&pulse, Duration::from_secs(31));
+        let piece = pulse.trouble().unwrap();
+        assert_eq!(
+            piece,
+            "the mind has not answered for 31 s: it has been judging a Pod (uid u-1) for 31 s; its name is in the log"
+        );
+    }
+
+    #[test]
+    fn of_two_minds_the_newer_one_is_asked() {
+        let liveness = Liveness::default();
+        let old = Arc::new(Pulse::default());
+        liveness.is_that_of(Arc::clone(&old));
+        age(&old, SILENCE);
+        assert!(liveness.trouble().is_some());
+        liveness.is_that_of(Arc::default());
+        assert_eq!(liveness.trouble(), None);
+    }
+}
