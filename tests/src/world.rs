@@ -6,7 +6,7 @@
 use anyhow::{Error, Result};
 use tokio::sync::OnceCell;
 
-use crate::cardgate::Cardgate;
+use crate::cardgate::{Cardgate, Settings};
 use crate::controlplane::{ControlPlane, Options};
 
 /// A control plane and the Cardgate in it.
@@ -29,6 +29,13 @@ impl World {
     pub async fn start_with(options: Options) -> Result<Self> {
         let plane = ControlPlane::start(options).await?;
         let cardgate = Cardgate::start(&plane).await?;
+        Ok(Self { cardgate, plane })
+    }
+
+    /// Starts a world of one's own in which Cardgate has other settings.
+    pub async fn start_cardgate_with(settings: Settings) -> Result<Self> {
+        let plane = ControlPlane::start(Options::default()).await?;
+        let cardgate = Cardgate::start_with(&plane, settings).await?;
         Ok(Self { cardgate, plane })
     }
 

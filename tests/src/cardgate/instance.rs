@@ -168,6 +168,11 @@ impl Instance {
         http::get(&self.health.address(), "/readyz").await
     }
 
+    /// What `/healthz` answers: the status code and the text.
+    pub async fn health(&self) -> Result<(u16, String)> {
+        http::get(&self.health.address(), "/healthz").await
+    }
+
     /// All metrics, in Prometheus' text format.
     pub async fn metrics(&self) -> Result<String> {
         let (status, text) = http::get(&self.metrics.address(), "/metrics").await?;

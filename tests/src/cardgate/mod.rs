@@ -8,6 +8,7 @@ mod binaries;
 mod install;
 mod instance;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ pub use crds::keys::NAMESPACE;
 pub struct Settings {
     /// The kustomization below `manifests/`.
     pub kustomization: String,
+    /// A program that runs in the operator's place.
+    pub operator_program: Option<PathBuf>,
     /// Environment variables of the operator, over those of its Deployment.
     pub operator_env: Vec<(String, String)>,
     /// Environment variables of the webhook, over those of its Deployment.
@@ -39,6 +42,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             kustomization: "overlays/without-volcano".to_owned(),
+            operator_program: None,
             operator_env: Vec::new(),
             webhook_env: Vec::new(),
         }
@@ -85,9 +89,10 @@ impl Cardgate {
 
     /// Starts what [`Cardgate::install`] has installed, and waits until it does its work.
     pub async fn run(plane: &ControlPlane, settings: &Settings) -> Result<Self> {
-        let binaries = tokio::task::spawn_blocking(build)
+        let mut binaries = tokio::task::spawn_blocking(build)
             .await
             .context("the build was interrupted")??;
+        binaries.operator = settings.operator_program.clone().unwrap_or(binaries.operator);
         let binaries = Arc::new(binaries);
         let operator = Instance::create(plane, Role::Operator, 1, &binaries, &settings.operator_env).await?;
         let webhook = Instance::create(plane, Role::Webhook, 1, &binaries, &settings.webhook_env).await?;
