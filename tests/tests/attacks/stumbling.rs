@@ -58,7 +58,8 @@ fn over_quota(name: &str, card: &str) -> Pod {
 async fn leader(world: &World) -> anyhow::Result<(Option<String>, Option<i32>)> {
     let leases: Api<Lease> = Api::namespaced(world.plane.client().await?, NAMESPACE);
     let spec = leases.get(LEASE).await?.spec.unwrap_or_default();
-    Ok((spec.holder_identity, spec.lease_transitions))
+    let holder = spec.holder_identity.filter(|holder| !holder.is_empty());
+    Ok((holder, spec.lease_transitions))
 }
 
 async fn expect_metric(world: &World, series: &str, expected: f64) -> Outcome {
