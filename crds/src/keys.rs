@@ -80,6 +80,23 @@ pub const NVIDIA_MPS: &str = "nvidia.com/gpu.shared";
 /// Prefix of MIG resources (Capacity Card, **MIG Partition Cards**).
 pub const NVIDIA_MIG_PREFIX: &str = "nvidia.com/mig-";
 
+/// The user that the operator is for the API server.
+pub const OPERATOR: &str = "system:serviceaccount:cardgate-system:operator";
+/// The users by which the `DaemonSet` controller creates pods: its own service account, and that of a controller manager whose
+/// controllers have none of their own.
+pub const DAEMON_SET_CONTROLLERS: [&str; 2] = [
+    "system:serviceaccount:kube-system:daemon-set-controller",
+    "system:kube-controller-manager",
+];
+
+/// Whether a pod is charged by this annotation: what it asks for, or what it was given.
+pub fn is_charged_by(annotation: &str) -> bool {
+    matches!(
+        annotation,
+        QUEUE_NAME | GROUP_NAME | CARD_NAME | SCORING_STRATEGY | MGPU_CONTAINER_CARDS | MGPU_POLICY
+    ) || is_operator_result(annotation)
+}
+
 /// Whether only the operator may write this annotation on a pod.
 pub fn is_operator_result(annotation: &str) -> bool {
     annotation == CARD_ASSIGNED || annotation == MGPU_ASSUMED || annotation.starts_with(MGPU_INDEX_PREFIX)

@@ -1,8 +1,8 @@
 //! Which pods are Cardgate's business (semantics, **Which pods are managed**).
 
 use crate::keys::{
-    CARD_NAME, CROSS_QUOTA_ENABLED, CROSS_QUOTA_LABEL, EXEMPT_NAMESPACES, GROUP_NAME, MGPU_CORE, MGPU_MEMORY,
-    MIRROR_POD, QUEUE_NAME,
+    CARD_NAME, CROSS_QUOTA_ENABLED, CROSS_QUOTA_LABEL, DAEMON_SET_CONTROLLERS, EXEMPT_NAMESPACES, GROUP_NAME,
+    MGPU_CORE, MGPU_MEMORY, MIRROR_POD, QUEUE_NAME,
 };
 use crate::pod::Pod;
 
@@ -30,7 +30,13 @@ pub fn is_reachable<S: AsRef<str>>(pod: &Pod<S>, namespace: &str) -> bool {
     !EXEMPT_NAMESPACES.contains(&namespace) && !pod.metadata.annotations.contains_key(MIRROR_POD)
 }
 
-/// Whether a `DaemonSet` made the pod: it runs on every node.
+/// Whether this user creates the pod for a `DaemonSet`, so that it must run on every node. What the pod says of its owner alone
+/// proves nothing: everybody may write it.
+pub fn is_created_for_daemon_set<S: AsRef<str>>(pod: &Pod<S>, user: &str) -> bool {
+    DAEMON_SET_CONTROLLERS.contains(&user) && is_of_daemon_set(pod)
+}
+
+/// Whether the pod says that a `DaemonSet` made it.
 pub fn is_of_daemon_set<S: AsRef<str>>(pod: &Pod<S>) -> bool {
     let mut owners = pod.metadata.owner_references.iter();
     owners.any(|owner| owner.controller == Some(true) && owner.kind.as_ref().map(AsRef::as_ref) == Some(DAEMON_SET))

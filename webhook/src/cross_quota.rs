@@ -3,23 +3,29 @@
 use crds::configuration::{CrossQuota, Enforcement};
 use crds::keys::{CROSS_QUOTA_ENABLED, CROSS_QUOTA_LABEL};
 use crds::lean::Text;
-use crds::managed::is_of_daemon_set;
+use crds::managed::is_created_for_daemon_set;
 use crds::pod::Pod;
 use crds::pod_request::pod_request;
 
 use crate::pod::Stop;
 use crate::view::{Lookup, View};
 
-/// Whether `CrossQuota` decides where the pod goes. `asked_for_this` says that the API server can have shown the pod for this
-/// reason alone: then it has seen the namespace's label, though the watch may not have yet.
-pub fn decides(pod: &Pod<Text<'_>>, namespace: &str, view: View<'_>, asked_for_this: bool) -> Result<bool, Stop> {
+/// Whether `CrossQuota` decides where the pod that this user creates goes. `asked_for_this` says that the API server can have
+/// shown the pod for this reason alone: then it has seen the namespace's label, though the watch may not have yet.
+pub fn decides(
+    pod: &Pod<Text<'_>>,
+    user: &str,
+    namespace: &str,
+    view: View<'_>,
+    asked_for_this: bool,
+) -> Result<bool, Stop> {
     if asked_for_this && !view.knowledge.is_complete() {
         return Err(Stop::NotReady);
     }
     let Some(arguments) = view.knowledge.cross_quota() else {
         return Ok(false);
     };
-    if view.knowledge.settings().enforce_cross_quota != Enforcement::Gating || !is_subject(&arguments, pod) {
+    if view.knowledge.settings().enforce_cross_quota != Enforcement::Gating || !is_subject(&arguments, pod, user) {
         return Ok(false);
     }
     let facts = view.namespace(namespace);
@@ -33,9 +39,9 @@ pub fn decides(pod: &Pod<Text<'_>>, namespace: &str, view: View<'_>, asked_for_t
 }
 
 /// Whether the quotas concern the pod, in whatever namespace: it has no GPU, is selected, and need not run on every node.
-fn is_subject(arguments: &CrossQuota, pod: &Pod<Text<'_>>) -> bool {
+fn is_subject(arguments: &CrossQuota, pod: &Pod<Text<'_>>, user: &str) -> bool {
     let labels = &pod.metadata.labels;
-    if is_of_daemon_set(pod) || !arguments.selector.selects(|key| labels.get(key)) {
+    if is_created_for_daemon_set(pod, user) || !arguments.selector.selects(|key| labels.get(key)) {
         return false;
     }
     // A request that can't be read is refused further on, by name.

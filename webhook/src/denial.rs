@@ -273,6 +273,18 @@ pub enum Denial {
         /// One of its pods.
         pod: String,
     },
+    /// A Binding that would replace what its pod is charged by.
+    #[error(
+        "the Binding carries {keys}, which would replace what the pod is charged by, and {user:?} is none of the schedulers that \
+         may send a pod's own annotations back: leave them out, or have an administrator add the scheduler to `schedulers` in \
+         cardgate.yaml"
+    )]
+    BindingKeys {
+        /// The annotations and labels.
+        keys: String,
+        /// Who sends them.
+        user: String,
+    },
     /// A workload with a card request that can't be read.
     #[error("annotation {CARD_REQUEST}: {0}")]
     CardRequest(#[source] CardCountsError),
@@ -343,6 +355,7 @@ impl Denial {
             Self::RootQueue { .. } => "RootQueue",
             Self::QueueHasChildren { .. } => "QueueHasChildren",
             Self::QueueHasPods { .. } => "QueueHasPods",
+            Self::BindingKeys { .. } => "BindingKeys",
             Self::CardRequest(_) => "CardRequestInvalid",
             Self::Template { denial, .. } => denial.reason(),
             Self::Object { .. } => "ObjectInvalid",

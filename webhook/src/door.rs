@@ -9,6 +9,7 @@ use serde::de::IgnoredAny;
 use thiserror::Error;
 use tracing::{debug, info, warn};
 
+use crate::binding;
 use crate::denial::Denial;
 use crate::job::hold;
 use crate::knowledge::Knowledge;
@@ -16,7 +17,7 @@ use crate::lookup::{LookupError, Lookups};
 use crate::metrics::{Metrics, Outcome};
 use crate::patch::PodPatch;
 use crate::pod::{Admitted, Options, Stop, judge};
-use crate::review::{self, Answer, RawRequest, Request, ReviewError};
+use crate::review::{self, Answer, CreateRequest, RawRequest, Request, ReviewError};
 use crate::validate::{self, job, pod_group, queue};
 use crate::view::{Fresh, Lookup, View};
 use crate::warning::Warning;
@@ -147,6 +148,9 @@ impl Door {
         if request.kind.as_pair() == ("batch", "Job") {
             return self.hold_job(&review::parse(body)?);
         }
+        if request.kind.as_pair() == ("", "Binding") {
+            return self.strip_binding(&request);
+        }
         if request.kind.as_pair() != ("", "Pod") {
             return self.deny(&request, &unknown_kind(Endpoint::Mutate, &request));
         }
@@ -156,6 +160,32 @@ impl Door {
                 Err(denial) => self.deny(&request, &denial),
             },
             None => allow(&request, None, &[]),
+        }
+    }
+
+    /// A Binding's metadata is read like a pod's, and it has nothing else of interest.
+    fn strip_binding(&self, request: &CreateRequest<'_, Pod<Text<'_>>>) -> Result<Reply, Failure> {
+        // Who is a scheduler is not known before.
+        self.ready()?;
+        let Some(object) = &request.object else {
+            return allow(request, None, &[]);
+        };
+        match binding::judge(
+            &object.metadata,
+            request.username(),
+            &self.knowledge.settings().schedulers,
+        ) {
+            Ok(patch) => allow(request, Some(&patch), &[]),
+            Err(denial) => {
+                info!(
+                    namespace = request.namespace(),
+                    pod = request.name(),
+                    user = request.username(),
+                    reason = denial.reason(),
+                    "Binding refused: {denial}"
+                );
+                self.deny(request, &denial)
+            }
         }
     }
 
@@ -218,7 +248,7 @@ impl Door {
                 knowledge: &self.knowledge,
                 fresh: &fresh,
             };
-            let lookup = match judge(pod, request.namespace(), view, &self.options) {
+            let lookup = match judge(pod, request.username(), request.namespace(), view, &self.options) {
                 Ok(admitted) => {
                     debug!(
                         namespace = request.namespace(),

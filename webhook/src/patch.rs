@@ -20,7 +20,7 @@ const HELD: &str = "true";
 /// The scheduler of every Kubernetes cluster.
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
-/// What is written on a pod, or on a Job.
+/// What is written on a pod, on a Job or on a Binding.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize)]
 #[serde(transparent)]
 pub struct PodPatch {
@@ -138,6 +138,16 @@ impl PodPatch {
             });
         }
         patch
+    }
+
+    /// Takes members off: each is a map of the object and a key of it.
+    pub fn without(members: &[(&str, &str)]) -> Self {
+        let remove = |(map, key): &(&str, &str)| Operation::Remove {
+            path: pointer(map, key),
+        };
+        Self {
+            operations: members.iter().map(remove).collect(),
+        }
     }
 
     /// Suspends a Job, and marks the suspension as Cardgate's.

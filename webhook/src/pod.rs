@@ -57,14 +57,20 @@ pub struct Admitted {
     pub resolved: Option<Resolved>,
 }
 
-/// Judges a pod that is being created. Pods that are none of Cardgate's business come out as they went in.
-pub fn judge(pod: &Pod<Text<'_>>, namespace: &str, view: View<'_>, options: &Options) -> Result<Admitted, Stop> {
+/// Judges a pod that a user creates. Pods that are none of Cardgate's business come out as they went in.
+pub fn judge(
+    pod: &Pod<Text<'_>>,
+    user: &str,
+    namespace: &str,
+    view: View<'_>,
+    options: &Options,
+) -> Result<Admitted, Stop> {
     if !is_reachable(pod, namespace) {
         return Ok(Admitted::default());
     }
     let managed = is_managed(pod, namespace);
     let asks_for_devices = requests_any(pod, is_extended);
-    let cross_quota = cross_quota::decides(pod, namespace, view, !managed && !asks_for_devices)?;
+    let cross_quota = cross_quota::decides(pod, user, namespace, view, !managed && !asks_for_devices)?;
     if !managed && !asks_for_devices && !cross_quota {
         let mut warnings = Vec::new();
         return Ok(Admitted {

@@ -6,7 +6,9 @@ mod common;
 
 use common::{NAMESPACE, Verdict, World, namespace, pod, pod_review};
 use crds::configuration::Configuration;
-use crds::keys::{CROSS_QUOTA_LABEL, GATE, MIRROR_POD, QUEUE_LABEL, QUEUE_NAME, SCORING_STRATEGY};
+use crds::keys::{
+    CROSS_QUOTA_LABEL, DAEMON_SET_CONTROLLERS, GATE, MIRROR_POD, QUEUE_LABEL, QUEUE_NAME, SCORING_STRATEGY,
+};
 use serde_json::{Value, json};
 use webhook::door::Endpoint;
 
@@ -77,8 +79,21 @@ fn pods_with_gpu_are_not() {
 
 #[test]
 fn what_must_run_everywhere_is_not() {
-    assert!(!is_held(&world().create_pod(&owned_by("DaemonSet"))));
-    assert!(is_held(&world().create_pod(&owned_by("ReplicaSet"))));
+    let created = |by: &str, kind: &str| {
+        let mut review = pod_review(&owned_by(kind));
+        review["request"]["userInfo"]["username"] = json!(by);
+        is_held(&world().verdict(Endpoint::Mutate, &review))
+    };
+    for controller in DAEMON_SET_CONTROLLERS {
+        assert!(!created(controller, "DaemonSet"));
+        assert!(created(controller, "ReplicaSet"));
+    }
+    // What anybody may write proves nothing.
+    assert!(created("jane", "DaemonSet"));
+    assert!(created(
+        "system:serviceaccount:research:daemon-set-controller",
+        "DaemonSet"
+    ));
     assert!(!is_held(&world().create_pod(&pod(&[(MIRROR_POD, "abc")], &[]))));
     let mut review = pod_review(&pod(&[], &[("cpu", "1")]));
     review["request"]["namespace"] = json!("kube-system");

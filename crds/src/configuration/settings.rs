@@ -14,6 +14,9 @@ const MIN_INQUEUE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Shortest [`Settings::reservation_timeout`]: below it, a busy scheduler would be taken for one that can't place the pod.
 const MIN_RESERVATION_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Longest user name that is read, in bytes: twice what a service account's can have.
+const MAX_USER_NAME: usize = 700;
+
 const DEFAULT_QUEUE: &str = "defaultQueue";
 const ADMIT_ON: &str = "admitOn";
 const RESERVATION_TIMEOUT: &str = "reservationTimeout";
@@ -28,6 +31,16 @@ const ENFORCE_CROSS_QUOTA: &str = "enforceCrossQuota";
 const ENFORCE_MGPU: &str = "enforceMGPU";
 const ENQUEUE: &str = "enqueue";
 const STRICT_HIERARCHY: &str = "strictHierarchy";
+const SCHEDULERS: &str = "schedulers";
+
+/// The users whose Bindings may carry the pod's own annotations, where nothing else is configured: the stock scheduler, Volcano's
+/// where its chart and its manifests install it, and the one that Cardgate's overlay installs.
+const DEFAULT_SCHEDULERS: [&str; 4] = [
+    "system:kube-scheduler",
+    "system:serviceaccount:volcano-system:volcano-scheduler",
+    "system:serviceaccount:kube-system:volcano-scheduler",
+    "system:serviceaccount:cardgate-system:scheduler",
+];
 
 /// When a waiting pod is let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,6 +135,9 @@ pub struct Settings {
     pub enqueue: bool,
     /// Deny a queue whose children could use more in sum than it may (semantics, **Queues**); else a warning.
     pub strict_hierarchy: bool,
+    /// The users that are schedulers: their Bindings may carry what the pod is charged by, which is taken off them, since the pod
+    /// has it already. From anybody else such a Binding is refused.
+    pub schedulers: Vec<String>,
 }
 
 impl Default for Settings {
@@ -139,6 +155,7 @@ impl Default for Settings {
             enforce_mgpu: Enforcement::Gating,
             enqueue: true,
             strict_hierarchy: false,
+            schedulers: DEFAULT_SCHEDULERS.map(str::to_owned).to_vec(),
         }
     }
 }
@@ -215,6 +232,10 @@ pub(super) fn read(text: &str, warnings: &mut Vec<String>) -> Result<Settings, C
     if let Some(field) = document.take(ENQUEUE) {
         read.enqueue = field.boolean()?;
     }
+    if let Some(field) = document.take(SCHEDULERS) {
+        let users = field.list("a list of user names, such as [system:kube-scheduler]")?;
+        read.schedulers = users.iter().map(user_name).collect::<Result<_, _>>()?;
+    }
     let known = [
         DEFAULT_QUEUE,
         ADMIT_ON,
@@ -228,6 +249,7 @@ pub(super) fn read(text: &str, warnings: &mut Vec<String>) -> Result<Settings, C
         ENFORCE_MGPU,
         ENQUEUE,
         STRICT_HIERARCHY,
+        SCHEDULERS,
     ];
     document.warn_unknown("the settings", &known, warnings);
     Ok(read)
@@ -256,6 +278,16 @@ fn queue_name(field: &Field) -> Result<String, ConfigurationError> {
     } else {
         Err(field.refuse(EXPECTED))
     }
+}
+
+fn user_name(field: &Field) -> Result<String, ConfigurationError> {
+    const EXPECTED: &str =
+        "a user as the API server knows it, such as system:serviceaccount:volcano-system:volcano-scheduler";
+    let name = field.text(EXPECTED)?;
+    if name.is_empty() || name.len() > MAX_USER_NAME || name.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        return Err(field.refuse(EXPECTED));
+    }
+    Ok(name.to_owned())
 }
 
 /// Card resources are extended resources, so they have a domain: `*` alone would mean CPU as well.

@@ -4,6 +4,8 @@
 
 mod ports;
 mod stumbling;
+mod identities;
+mod stolen_token;
 mod tenant;
 
 type Outcome = anyhow::Result<()>;

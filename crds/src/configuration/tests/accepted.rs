@@ -183,7 +183,7 @@ fn every_setting_of_cardgate_yaml() {
     let read = settings(
         "defaultQueue: research\nadmitOn: quota\nreservationTimeout: 1h30m\nterminatingTimeout: 90s\ninqueueTimeout: 20m\n\
          unnamedCards: deny\nunqueuedCards: charge\nenqueue: false\ncardResources: [amd.com/gpu, example.com/*, nvidia.com/gpu]\nstrictHierarchy: true\n\
-         enforceMGPU: extender\n",
+         enforceMGPU: extender\nschedulers: [\"system:serviceaccount:a:b\"]\n",
     );
     assert_eq!(
         read,
@@ -204,6 +204,7 @@ fn every_setting_of_cardgate_yaml() {
             enforce_cross_quota: Enforcement::Gating,
             enforce_mgpu: Enforcement::Extender,
             strict_hierarchy: true,
+            schedulers: vec!["system:serviceaccount:a:b".to_owned()],
         }
     );
     for (resource, is_card) in [

@@ -175,6 +175,12 @@ fn settings_that_are_refused() {
             "cardResources: [a.com/]",
             ["cardResources[0]", "a.com/", "with its domain"],
         ),
+        ("schedulers: all", ["schedulers", "all", "a list of user names"]),
+        ("schedulers: [a, '']", ["schedulers[1]", "", "a user as the API server"]),
+        (
+            "schedulers: [a b]",
+            ["schedulers[0]", "a b", "a user as the API server"],
+        ),
         ("cardResources: [5]", ["cardResources[0]", " is 5", "with its domain"]),
         ("admitOn: fit\nadmitOn: fit", ["YAML", "admitOn", "twice"]),
         ("[]", ["the document", "[]", "key: value"]),
