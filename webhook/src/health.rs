@@ -39,7 +39,7 @@ impl Health {
     pub fn readiness(&self) -> (bool, String) {
         let mut missing = self.knowledge.missing();
         if !self.certificate.is_present() {
-            missing.push("serving certificate");
+            missing.push("serving certificate (tls.crt and tls.key in --tls-dir)");
         }
         let draining = self.is_draining();
         let ready = missing.is_empty() && !draining;

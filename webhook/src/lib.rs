@@ -9,6 +9,8 @@
 //!                  lookup ◀─ missing ─ knowledge ◀─ watch ◀─ API server
 //! ```
 
+pub mod binding;
+pub mod certificate_directory;
 pub mod configuration;
 mod cross_quota;
 pub mod denial;

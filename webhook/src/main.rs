@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use ports::body::Room;
 use ports::server::{Port, allow_open_files};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
+use webhook::certificate_directory;
 use webhook::door::Door;
 use webhook::health::Health;
 use webhook::knowledge::Knowledge;
@@ -35,8 +37,8 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 /// The door of Cardgate: the admission webhooks for pods, queues, groups and jobs that are subject to card quotas.
 ///
 /// Holds managed pods back by a scheduling gate until the operator grants their quota, and refuses what is malformed. It
-/// watches queues, groups, namespaces, card types, ConfigMap "cardgate-config" and Secret "cardgate-webhook-tls" (its serving
-/// certificate, replaced without a restart) through the Kubernetes API, as KUBECONFIG or the pod's service account says.
+/// watches queues, groups, namespaces, card types and ConfigMap "cardgate-config" through the Kubernetes API, as KUBECONFIG or the
+/// pod's service account says, and takes its serving certificate from files, replaced without a restart.
 #[derive(Debug, Parser)]
 #[command(name = "webhook", version)]
 #[expect(
@@ -53,7 +55,10 @@ struct Flags {
     /// Address of GET /healthz and GET /readyz, for the kubelet.
     #[arg(long, env, default_value = "0.0.0.0:8081")]
     health_addr: SocketAddr,
-    /// Cardgate's own namespace, where its ConfigMap and its Secret are.
+    /// Directory of the serving certificate and its key, tls.crt and tls.key as PEM: where Secret "cardgate-webhook-tls" is mounted.
+    #[arg(long, env, value_name = "PATH", default_value = "/etc/cardgate/tls")]
+    tls_dir: PathBuf,
+    /// Cardgate's own namespace, where its ConfigMap is.
     #[arg(long, env, default_value = crds::keys::NAMESPACE)]
     pod_namespace: String,
     /// A scheduler that this cluster does not have, such as volcano: pods that name it get default-scheduler instead, with
@@ -108,10 +113,10 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
         .context("no access to a Kubernetes API: set KUBECONFIG, or run in a pod with a service account")?;
     let fed = Fed {
         knowledge: Arc::new(Knowledge::default()),
-        certificate: Arc::new(ServingCertificate::default()),
         metrics: Arc::new(Metrics::default()),
     };
-    let health = Arc::new(Health::new(fed.knowledge.clone(), fed.certificate.clone()));
+    let certificate = Arc::new(ServingCertificate::default());
+    let health = Arc::new(Health::new(fed.knowledge.clone(), certificate.clone()));
     let options = Options {
         replace_scheduler_name: flags.replace_scheduler_name,
     };
@@ -130,7 +135,7 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
     let reviews = reviews
         .tls(
             flags.listen_addr,
-            tls::server_config(fed.certificate.clone())?,
+            tls::server_config(certificate.clone())?,
             refusals,
             move || server::routes(door.clone(), drained.clone(), bodies.clone()),
         )
@@ -144,6 +149,11 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
         )
         .context("choose another address with --metrics-addr or --health-addr")?;
     let mut watches = watch::start(&client, &flags.pod_namespace, &fed);
+    watches.spawn(certificate_directory::follow(
+        flags.tls_dir,
+        certificate,
+        fed.metrics.clone(),
+    ));
     info!(version = env!("CARGO_PKG_VERSION"), address = %flags.listen_addr, "serving");
 
     let (reviews_handle, diagnostics_handle) = (reviews.handle(), diagnostics.handle());

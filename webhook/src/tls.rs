@@ -1,4 +1,5 @@
-//! The serving certificate: taken from the Secret that the operator (or cert-manager) writes, and replaced while serving.
+//! The serving certificate: taken from the files of the Secret that the operator (or cert-manager) writes, and replaced while
+//! serving.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,21 +15,21 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use thiserror::Error;
 
-/// Key of the Secret with the certificate and those that vouch for it, as PEM.
-const CERTIFICATE: &str = "tls.crt";
-/// Key of the Secret with the private key, as PEM.
-const PRIVATE_KEY: &str = "tls.key";
+/// The file with the certificate and those that vouch for it, as PEM; a key of the Secret.
+pub const CERTIFICATE: &str = "tls.crt";
+/// The file with the private key, as PEM; a key of the Secret.
+pub const PRIVATE_KEY: &str = "tls.key";
 
-/// A Secret that can't be served with.
+/// Files that can't be served with.
 #[derive(Debug, Error)]
 pub enum CertificateError {
-    /// A key is not there.
+    /// A file is not there.
     #[error("it has no {0}")]
     Missing(&'static str),
     /// A value is no PEM.
     #[error("its {key} is no PEM: {source}")]
     Pem {
-        /// The key of the Secret.
+        /// The file.
         key: &'static str,
         /// What is wrong.
         source: pem::Error,
@@ -53,10 +54,10 @@ impl fmt::Debug for ServingCertificate {
 }
 
 impl ServingCertificate {
-    /// Takes the certificate of a Secret into use. One that can't be used changes nothing.
-    pub fn replace(&self, secret: Option<&BTreeMap<String, ByteString>>) -> Result<(), CertificateError> {
+    /// Takes a certificate into use. One that can't be used changes nothing.
+    pub fn replace(&self, files: Option<&BTreeMap<String, ByteString>>) -> Result<(), CertificateError> {
         let pem = |key: &'static str| {
-            let value = secret.and_then(|secret| secret.get(key));
+            let value = files.and_then(|files| files.get(key));
             value
                 .map(|value| value.0.as_slice())
                 .ok_or(CertificateError::Missing(key))

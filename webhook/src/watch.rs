@@ -9,22 +9,19 @@ use crds::card_type::CardType;
 use crds::keys::CONFIG_MAP;
 use crds::volcano::{PodGroup, Queue};
 use futures::{Stream, StreamExt as _};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::PartialObjectMeta;
 use kube::core::DeserializeGuard;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, ResourceExt as _};
 use tokio::task::JoinSet;
-use tracing::{debug, error, info, warn};
+use tracing::{debug, info, warn};
 
 use crate::configuration;
 use crate::knowledge::{GroupFacts, Knowledge, NamespaceFacts, QueueFacts, Store, group_key};
 use crate::metrics::Metrics;
-use crate::tls::ServingCertificate;
 
-/// The Secret with the serving certificate.
-const SECRET: &str = "cardgate-webhook-tls";
 /// HTTP status of a kind that is not installed.
 const NOT_FOUND: u16 = 404;
 
@@ -36,8 +33,6 @@ type Entry<V> = (Box<str>, V);
 pub struct Fed {
     /// What the door knows.
     pub knowledge: Arc<Knowledge>,
-    /// The certificate it serves with.
-    pub certificate: Arc<ServingCertificate>,
     /// What it measures.
     pub metrics: Arc<Metrics>,
 }
@@ -45,7 +40,6 @@ pub struct Fed {
 /// Starts all watches. None of them ends by itself; `namespace` is Cardgate's own.
 pub fn start(client: &Client, namespace: &str, fed: &Fed) -> JoinSet<()> {
     let config = watcher::Config::default;
-    let named = |name: &str| config().fields(&format!("metadata.name={name}"));
     let mut watches = JoinSet::new();
 
     let queues = watcher(Api::<DeserializeGuard<Queue>>::all(client.clone()), config());
@@ -83,14 +77,11 @@ pub fn start(client: &Client, namespace: &str, fed: &Fed) -> JoinSet<()> {
 
     let config_maps = watcher(
         Api::<ConfigMap>::namespaced(client.clone(), namespace),
-        named(CONFIG_MAP),
+        config().fields(&format!("metadata.name={CONFIG_MAP}")),
     );
     watches.spawn(follow_one("configmaps", config_maps, fed.clone(), |config_map, fed| {
         configuration::apply(config_map, &fed.knowledge, &fed.metrics);
     }));
-
-    let secrets = watcher(Api::<Secret>::namespaced(client.clone(), namespace), named(SECRET));
-    watches.spawn(follow_one("secrets", secrets, fed.clone(), serve_with));
     watches
 }
 
@@ -189,26 +180,6 @@ fn is_not_installed(error: &watcher::Error) -> bool {
 fn watch_failed(kind: &'static str, error: &watcher::Error, metrics: &Metrics) {
     metrics.watch_failed(kind);
     warn!(kind, "a watch failed and starts again: {error}");
-}
-
-/// Serves with a new certificate. Whatever is wrong with it, the one in use stays.
-fn serve_with(secret: Option<&Secret>, fed: &Fed) {
-    match secret {
-        Some(secret) => match fed.certificate.replace(secret.data.as_ref()) {
-            Ok(()) => {
-                info!(secret = SECRET, "serving certificate in use");
-                fed.metrics.certificate(true);
-            }
-            Err(error) => {
-                error!(secret = SECRET, "the Secret can't be served with: {error}");
-                fed.metrics.certificate(false);
-            }
-        },
-        None if fed.certificate.is_present() => {
-            warn!(secret = SECRET, "the Secret is gone, its certificate stays in use");
-        }
-        None => info!(secret = SECRET, "waiting for the Secret with the serving certificate"),
-    }
 }
 
 #[cfg(test)]

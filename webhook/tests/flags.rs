@@ -27,6 +27,7 @@ fn a_variable_that_is_empty_is_like_one_that_is_not_set() {
         "REPLACE_SCHEDULER_NAME",
         "RUST_LOG",
         "SHUTDOWN_DELAY",
+        "TLS_DIR",
         "WORKERS",
     ];
     let said = says(&all.map(|name| (name, "")));

@@ -136,7 +136,7 @@ async fn readiness_waits_for_everything_and_says_for_what() {
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(
         text,
-        "not ready, waiting for: queues, podgroups, namespaces, cardtypes, configuration, serving certificate\n"
+        "not ready, waiting for: queues, podgroups, namespaces, cardtypes, configuration, serving certificate (tls.crt and tls.key in --tls-dir)\n"
     );
     assert_eq!(get(&world, &health, "/healthz").await.0, StatusCode::OK, "it lives");
 
@@ -150,7 +150,7 @@ async fn readiness_waits_for_everything_and_says_for_what() {
         (status, text.as_str()),
         (
             StatusCode::SERVICE_UNAVAILABLE,
-            "not ready, waiting for: serving certificate\n"
+            "not ready, waiting for: serving certificate (tls.crt and tls.key in --tls-dir)\n"
         )
     );
 

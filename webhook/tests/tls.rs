@@ -1,4 +1,4 @@
-//! The serving certificate: taken from a Secret's data, and replaced while connections come in.
+//! The serving certificate: taken from a Secret's files, and replaced while connections come in.
 
 #![allow(clippy::unwrap_used, reason = "part of tests")]
 

@@ -2,22 +2,26 @@
 //! processes under the manifests' own service accounts, so that RBAC is part of every test.
 //!
 //! Two things differ from a cluster with container runtimes. The two Deployments are scaled to zero, since kwok's nodes
-//! only pretend to run pods; and the API server reaches the webhook by URL instead of by Service.
+//! only pretend to run pods, and what a kubelet does for them (environment, volumes) is done here; and the API server reaches
+//! the webhook by URL instead of by Service.
 
 mod binaries;
 mod install;
 mod instance;
+mod volume;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use operator::certificates::SERVING_SECRET;
 
 pub use self::binaries::{Binaries, build};
 pub use self::instance::Instance;
 
 use self::instance::Role;
+use self::volume::SecretVolume;
 use crate::controlplane::{Account, ControlPlane};
 use crate::wait::{self, Seen};
 
@@ -54,6 +58,8 @@ impl Default for Settings {
 pub struct Cardgate {
     operator: Instance,
     webhook: Instance,
+    // Last: followed as long as somebody reads it.
+    _certificate: SecretVolume,
 }
 
 impl Cardgate {
@@ -95,11 +101,18 @@ impl Cardgate {
         binaries.operator = settings.operator_program.clone().unwrap_or(binaries.operator);
         let binaries = Arc::new(binaries);
         let operator = Instance::create(plane, Role::Operator, 1, &binaries, &settings.operator_env).await?;
-        let webhook = Instance::create(plane, Role::Webhook, 1, &binaries, &settings.webhook_env).await?;
+        let certificate = SecretVolume::mount(plane, SERVING_SECRET).await?;
+        let mut webhook_env = settings.webhook_env.clone();
+        webhook_env.push(("TLS_DIR".to_owned(), certificate.directory().display().to_string()));
+        let webhook = Instance::create(plane, Role::Webhook, 1, &binaries, &webhook_env).await?;
         install::point_at(plane, &webhook.address()).await?;
         operator.start()?;
         webhook.start()?;
-        let cardgate = Self { operator, webhook };
+        let cardgate = Self {
+            operator,
+            webhook,
+            _certificate: certificate,
+        };
         cardgate.operator.await_ready().await?;
         cardgate.webhook.await_ready().await?;
         cardgate.await_door(plane).await?;

@@ -246,6 +246,11 @@ impl ControlPlane {
         self.endpoint.client(&self.admin).await
     }
 
+    /// The kubeconfig file of the cluster's administrator.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubectl.kubeconfig
+    }
+
     /// kubectl as the cluster's administrator.
     pub fn kubectl(&self) -> &Kubectl {
         &self.kubectl

@@ -10,7 +10,6 @@ type QueueEvent = watcher::Result<Event<DeserializeGuard<Queue>>>;
 fn fed() -> Fed {
     Fed {
         knowledge: Arc::default(),
-        certificate: Arc::default(),
         metrics: Arc::default(),
     }
 }
