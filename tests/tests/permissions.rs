@@ -174,7 +174,8 @@ async fn webhook(reviewer: &Reviewer) -> Outcome {
     may(&READ, ("scheduling.volcano.sh/podgroups", "*", "*")).await?;
     may(&READ, ("card.volcano.sh/cardtypes", "*", "*")).await?;
     may(&[], ("card.volcano.sh/cardinventories", "*", "*")).await?;
-    may(&["list"], ("/pods", "*", "*")).await?;
+    may(&["get"], ("card.volcano.sh/cardusages", "*", "*")).await?;
+    may(&[], ("/pods", "*", "*")).await?;
     may(&[], ("/nodes", "*", "*")).await?;
     may(&[], ("/events", "*", "*")).await?;
     may(&[], ("/secrets", NAMESPACE, "cardgate-webhook-tls")).await?;

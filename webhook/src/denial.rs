@@ -183,14 +183,14 @@ pub enum Denial {
     },
     /// A parent that pods use.
     #[error(
-        "spec.parent: queue {parent:?} has pods ({pod} among them), and a queue with queues below it takes none: let them end, \
-         or name another parent"
+        "spec.parent: queue {parent:?} has pods ({count}, see its CardUsage), and a queue with queues below it takes none: let them \
+         end, or name another parent"
     )]
     ParentHasPods {
         /// The parent.
         parent: String,
-        /// One of its pods.
-        pod: String,
+        /// How many it has.
+        count: u64,
     },
     /// A queue that may have more than its parent.
     #[error(
@@ -266,12 +266,12 @@ pub enum Denial {
         count: usize,
     },
     /// The removal of a queue that pods use.
-    #[error("queue {queue:?} has pods ({pod} among them): let them end first, or close the queue")]
+    #[error("queue {queue:?} has pods ({count}, see its CardUsage): let them end first, or close the queue")]
     QueueHasPods {
         /// The queue.
         queue: String,
-        /// One of its pods.
-        pod: String,
+        /// How many it has.
+        count: u64,
     },
     /// A Binding that would replace what its pod is charged by.
     #[error(

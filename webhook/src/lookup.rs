@@ -1,15 +1,18 @@
-//! Asking the API server itself for what a watch has not delivered (yet).
+//! Asking the API server itself for what a watch has not delivered (yet), and for what is watched by nobody here.
+//!
+//! How many pods a queue has is what the operator wrote last in the queue's `CardUsage`: so the webhook needs no right to read pods,
+//! and may be some seconds behind. A queue that is removed or given queues below it meanwhile harms nobody: its pods wait, and what
+//! they hold stays charged. One that is kept meanwhile can be tried again. Without a `CardUsage` nothing is known of any pods.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crds::keys::QUEUE_LABEL;
+use crds::card_usage::CardUsage;
 use crds::volcano::{PodGroup, Queue};
 use futures::future::BoxFuture;
-use k8s_openapi::api::core::v1::{Namespace, Pod};
-use kube::api::{ListParams, PartialObjectMeta};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::core::DeserializeGuard;
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Api, Client};
 use thiserror::Error;
 
 use crate::knowledge::{GroupFacts, NamespaceFacts, QueueFacts};
@@ -65,16 +68,12 @@ impl ApiLookups {
                 let namespace = existing(Api::<Namespace>::all(client).get_metadata(name).await)?;
                 Found::Namespace(namespace.map(|namespace| Arc::new(NamespaceFacts::read(&namespace.metadata))))
             }
-            Lookup::PodOf(queue) => {
-                let unfinished = ListParams::default()
-                    .labels(&format!("{QUEUE_LABEL}={queue}"))
-                    .fields("status.phase!=Succeeded,status.phase!=Failed")
-                    .limit(1);
-                let pods = Api::<Pod>::all(client).list_metadata(&unfinished).await?;
-                let name = |pod: &PartialObjectMeta<Pod>| {
-                    format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any())
-                };
-                Found::PodOf(pods.items.first().map(name))
+            Lookup::PodsOf(queue) => {
+                let usages = Api::<DeserializeGuard<CardUsage>>::all(client);
+                let usage = existing(usages.get(queue).await)?;
+                let status = usage.and_then(|usage| usage.0.ok()?.status);
+                let count = status.map_or(0, |status| status.admitted_pods.saturating_add(status.waiting_pods));
+                Found::PodsOf(u64::try_from(count).unwrap_or(0))
             }
         })
     }

@@ -164,7 +164,7 @@ impl Metrics {
             Lookup::Queue(_) => "queue",
             Lookup::Group { .. } => "podgroup",
             Lookup::Namespace(_) => "namespace",
-            Lookup::PodOf(_) => "pod",
+            Lookup::PodsOf(_) => "cardusage",
         };
         self.lookups.get_or_create(&LookupLabels { kind, answered }).inc();
     }

@@ -23,8 +23,8 @@ pub enum Lookup {
     },
     /// A namespace.
     Namespace(String),
-    /// A pod that holds or waits for something of this queue.
-    PodOf(String),
+    /// How many pods hold or wait for something of this queue.
+    PodsOf(String),
 }
 
 impl fmt::Display for Lookup {
@@ -33,7 +33,7 @@ impl fmt::Display for Lookup {
             Self::Queue(name) => write!(f, "queue {name:?}"),
             Self::Group { namespace, name } => write!(f, "PodGroup {name:?} in namespace {namespace:?}"),
             Self::Namespace(name) => write!(f, "namespace {name:?}"),
-            Self::PodOf(queue) => write!(f, "a pod of queue {queue:?}"),
+            Self::PodsOf(queue) => write!(f, "the usage of queue {queue:?}"),
         }
     }
 }
@@ -47,8 +47,8 @@ pub enum Found {
     Group(Option<Arc<GroupFacts>>),
     /// About a namespace.
     Namespace(Option<Arc<NamespaceFacts>>),
-    /// A pod, as `namespace/name`.
-    PodOf(Option<String>),
+    /// How many pods a queue has, as the operator last wrote it.
+    PodsOf(u64),
 }
 
 /// Answers of the API server for one request.
@@ -142,18 +142,12 @@ impl View<'_> {
         Fact::new(fresh, || self.knowledge.groups.get(&group_key(in_namespace, group)))
     }
 
-    /// A pod of a queue, where there is one and it was asked for: `namespace/name`.
-    pub fn pod_of(&self, of: &str) -> Option<&str> {
+    /// How many pods a queue has, where it was asked for.
+    pub fn pods_of(&self, of: &str) -> Option<u64> {
         self.fresh.find(|lookup, found| match (lookup, found) {
-            (Lookup::PodOf(queue), Found::PodOf(pod)) if queue == of => pod.as_deref(),
+            (Lookup::PodsOf(queue), Found::PodsOf(count)) if queue == of => Some(*count),
             _ => None,
         })
-    }
-
-    /// Whether it was asked for.
-    pub fn knows_pod_of(&self, of: &str) -> bool {
-        let is_it = |lookup: &Lookup| matches!(lookup, Lookup::PodOf(queue) if queue == of);
-        self.fresh.find(|lookup, _| is_it(lookup).then_some(())).is_some()
     }
 
     /// A namespace.

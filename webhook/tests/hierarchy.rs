@@ -207,24 +207,12 @@ fn a_cycle_is_refused() {
 #[test]
 fn a_queue_with_pods_does_not_become_a_parent() {
     let hierarchy = Hierarchy::new();
-    hierarchy
-        .0
-        .api
-        .pods
-        .lock()
-        .unwrap()
-        .insert("vision".to_owned(), "team/trainer-0".to_owned());
+    hierarchy.0.api.pods.lock().unwrap().insert("vision".to_owned(), 3);
     let refused = hierarchy.create(&part("lab", "vision", 1, 0)).refused();
     assert!(refused.starts_with("403 ParentHasPods: "), "{refused}");
-    assert!(refused.contains("team/trainer-0"), "{refused}");
+    assert!(refused.contains("has pods (3, "), "{refused}");
     // One that is a parent already stays one, whatever runs in it.
-    hierarchy
-        .0
-        .api
-        .pods
-        .lock()
-        .unwrap()
-        .insert("research".to_owned(), "team/old".to_owned());
+    hierarchy.0.api.pods.lock().unwrap().insert("research".to_owned(), 1);
     hierarchy.create(&part("lab", "research", 1, 0)).allowed();
 }
 
@@ -240,16 +228,10 @@ fn children_pods_the_root_and_the_default_queue_protect_from_removal() {
             "{name}"
         );
     }
-    hierarchy
-        .0
-        .api
-        .pods
-        .lock()
-        .unwrap()
-        .insert("vision".to_owned(), "team/trainer-0".to_owned());
+    hierarchy.0.api.pods.lock().unwrap().insert("vision".to_owned(), 3);
     let pods = hierarchy.delete("vision").refused();
     assert!(
-        pods.starts_with("403 QueueHasPods: ") && pods.contains("team/trainer-0"),
+        pods.starts_with("403 QueueHasPods: ") && pods.contains("has pods (3, "),
         "{pods}"
     );
     hierarchy.delete("speech").allowed();
@@ -277,13 +259,7 @@ fn without_hierarchy_parents_mean_nothing_and_pods_still_protect() {
     hierarchy.delete("research").allowed();
     hierarchy.delete("root").allowed();
     hierarchy.delete("default").refused();
-    hierarchy
-        .0
-        .api
-        .pods
-        .lock()
-        .unwrap()
-        .insert("vision".to_owned(), "team/trainer-0".to_owned());
+    hierarchy.0.api.pods.lock().unwrap().insert("vision".to_owned(), 3);
     hierarchy.delete("vision").refused();
 }
 

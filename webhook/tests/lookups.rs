@@ -36,6 +36,12 @@ async fn api(request: HttpRequest) -> HttpResponse {
                 "metadata": {"name": "research", "labels": {"team": "a"}}
             }))
         }
+        "/apis/card.volcano.sh/v1alpha1/cardusages/team-a" => HttpResponse::Ok().json(json!({
+            "metadata": {"name": "team-a"}, "spec": {"queue": "team-a"}, "status": {"admittedPods": 2, "waitingPods": 3}
+        })),
+        "/apis/card.volcano.sh/v1alpha1/cardusages/new" => {
+            HttpResponse::Ok().json(json!({"metadata": {"name": "new"}, "spec": {"queue": "new"}}))
+        }
         path if path.ends_with("/gone") => HttpResponse::NotFound().json(status(404, "NotFound")),
         path if path.ends_with("/forbidden") => HttpResponse::Forbidden().json(status(403, "Forbidden")),
         _ => HttpResponse::NotFound().body("404 page not found\n"),
@@ -101,5 +107,12 @@ async fn answers_are_read_and_absence_is_an_answer() {
     };
     let labels = [("team".to_owned(), "a".to_owned())].into();
     assert_eq!(facts, Arc::new(NamespaceFacts { labels, queue: None }));
+    for (queue, count) in [("team-a", 5), ("new", 0), ("gone", 0), ("uninstalled", 0)] {
+        let found = lookups.find(&Lookup::PodsOf(queue.to_owned())).await.unwrap();
+        assert!(
+            matches!(found, Found::PodsOf(found) if found == count),
+            "{queue}: {found:?}"
+        );
+    }
     handle.stop(false).await;
 }

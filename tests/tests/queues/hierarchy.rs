@@ -4,6 +4,8 @@ use cardgate_tests::nodes;
 use cardgate_tests::scenario::Scenario;
 use cardgate_tests::tally::Tally;
 use cardgate_tests::wait::{self, Seen};
+use crds::card_usage::CardUsage;
+use kube::Api;
 use serde_json::json;
 
 use crate::{NO_QUOTA, Outcome, queue_of, shares, world};
@@ -102,8 +104,15 @@ async fn three_levels_of_queues_limit_together_and_are_protected_at_the_door() -
     assert!(text.contains("the queue would be part of itself"), "{text}");
     let text = refused(&["delete", "queue", "company-research"], None).await?;
     assert!(text.contains("has queues below it (2,"), "{text}");
+    // The door knows of pods what the operator writes of them.
+    let usages: Api<CardUsage> = Api::all(scenario.plane().client().await?);
+    wait::object(&usages, "company-speech", "its pods", |usage| {
+        let pods = usage.and_then(|usage| Some(usage.status.as_ref()?.admitted_pods));
+        Seen::when(pods.is_some_and(|pods| pods > 0), format!("{pods:?}"))
+    })
+    .await?;
     let text = refused(&["delete", "queue", "company-speech"], None).await?;
-    assert!(text.contains("has pods (company/speech-"), "{text}");
+    assert!(text.contains("queue \"company-speech\" has pods ("), "{text}");
     let lab = part("lab", "company-speech", 1).build().to_string();
     let text = refused(&["create", "-f", "-"], Some(lab)).await?;
     assert!(text.contains("queue \"company-speech\" has pods"), "{text}");

@@ -78,7 +78,7 @@ impl Family<'_> {
         }
         let is_new = before.is_none_or(|before| before.parent != terms.parent);
         let becomes_parent = is_new && self.children_of(&parent).is_empty();
-        (becomes_parent && !self.view.knows_pod_of(&parent)).then(|| Lookup::PodOf(parent.into()))
+        (becomes_parent && self.view.pods_of(&parent).is_none()).then(|| Lookup::PodsOf(parent.into()))
     }
 
     /// Judges the queue's place.
@@ -104,10 +104,10 @@ impl Family<'_> {
                 parent: parent.to_string(),
             });
         }
-        if let Some(pod) = self.view.pod_of(&parent) {
+        if let Some(count @ 1..) = self.view.pods_of(&parent) {
             findings.denials.push(Denial::ParentHasPods {
                 parent: parent.to_string(),
-                pod: pod.to_owned(),
+                count,
             });
         }
         if let Some(facts) = facts {
@@ -219,8 +219,8 @@ impl Family<'_> {
         let unsure = unsure.filter(|name| !self.view.queue(name).fresh);
         let lookup = unsure.map(|name| Lookup::Queue(name.to_string())).next();
         lookup.or_else(|| {
-            let is_asked = self.view.knows_pod_of(self.name);
-            (children.is_empty() && !is_asked).then(|| Lookup::PodOf(self.name.to_owned()))
+            let is_asked = self.view.pods_of(self.name).is_some();
+            (children.is_empty() && !is_asked).then(|| Lookup::PodsOf(self.name.to_owned()))
         })
     }
 
@@ -255,12 +255,9 @@ impl Family<'_> {
                 count: children.len(),
             });
         }
-        match self.view.pod_of(self.name) {
-            Some(pod) => Err(Denial::QueueHasPods {
-                queue: queue(),
-                pod: pod.to_owned(),
-            }),
-            None => Ok(()),
+        match self.view.pods_of(self.name) {
+            Some(count @ 1..) => Err(Denial::QueueHasPods { queue: queue(), count }),
+            _ => Ok(()),
         }
     }
 }

@@ -34,8 +34,8 @@ pub struct FakeApi {
     pub queues: Mutex<BTreeMap<String, Arc<QueueFacts>>>,
     pub groups: Mutex<BTreeMap<String, Arc<GroupFacts>>>,
     pub namespaces: Mutex<BTreeMap<String, Arc<NamespaceFacts>>>,
-    /// A pod of each queue that has one.
-    pub pods: Mutex<BTreeMap<String, String>>,
+    /// How many pods each queue has that has any.
+    pub pods: Mutex<BTreeMap<String, u64>>,
     /// What was asked, in order.
     pub asked: Mutex<Vec<Lookup>>,
     /// Whether nothing is answered.
@@ -55,7 +55,7 @@ impl Lookups for FakeApi {
                     Found::Group(self.groups.lock().unwrap().get(&group_key(namespace, name)).cloned())
                 }
                 Lookup::Namespace(name) => Found::Namespace(self.namespaces.lock().unwrap().get(name).cloned()),
-                Lookup::PodOf(queue) => Found::PodOf(self.pods.lock().unwrap().get(queue).cloned()),
+                Lookup::PodsOf(queue) => Found::PodsOf(self.pods.lock().unwrap().get(queue).copied().unwrap_or(0)),
             })
         })
     }
