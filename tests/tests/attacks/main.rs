@@ -5,6 +5,7 @@
 mod ports;
 mod stumbling;
 mod identities;
+mod ports;
 mod stolen_token;
 mod tenant;
 
