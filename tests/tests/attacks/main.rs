@@ -2,11 +2,10 @@
 //! Cardgate, to use what is not theirs, or to have cards for nothing. Each says what must hold, and that it is Cardgate that
 //! holds it: a refusal is compared with the words of the rule that it should come from.
 
-mod ports;
-mod stumbling;
 mod identities;
 mod ports;
 mod stolen_token;
+mod stumbling;
 mod tenant;
 
 type Outcome = anyhow::Result<()>;
