@@ -1,11 +1,17 @@
 //! Whether the webhook lives, and whether it should get requests.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::knowledge::Knowledge;
 use crate::tls::ServingCertificate;
+
+/// A review that takes so long hangs, and so does the thread that it is on: API servers wait for 5 s, and what a review asks
+/// for itself has a limit of its own. The kubelet is told then to start this webhook anew.
+pub const LONGEST_REVIEW: Duration = Duration::from_secs(30);
 
 /// What readiness depends on.
 #[derive(Debug)]
@@ -13,6 +19,22 @@ pub struct Health {
     knowledge: Arc<Knowledge>,
     certificate: Arc<ServingCertificate>,
     draining: AtomicBool,
+    /// When each review under way began, oldest first, and its number.
+    under_way: Mutex<BTreeSet<(Instant, u64)>>,
+    reviews: AtomicU64,
+}
+
+/// A review that is under way until this is dropped.
+#[derive(Debug)]
+pub struct Review<'h> {
+    health: &'h Health,
+    began: (Instant, u64),
+}
+
+impl Drop for Review<'_> {
+    fn drop(&mut self) {
+        self.health.under_way().remove(&self.began);
+    }
 }
 
 impl Health {
@@ -22,7 +44,32 @@ impl Health {
             knowledge,
             certificate,
             draining: AtomicBool::new(false),
+            under_way: Mutex::default(),
+            reviews: AtomicU64::new(0),
         }
+    }
+
+    /// A review begins.
+    pub fn begin(&self) -> Review<'_> {
+        self.begin_at(Instant::now())
+    }
+
+    fn begin_at(&self, now: Instant) -> Review<'_> {
+        let began = (now, self.reviews.fetch_add(1, Ordering::Relaxed));
+        self.under_way().insert(began);
+        Review { health: self, began }
+    }
+
+    /// Why the webhook does not seem to be alive; none where it does.
+    pub fn trouble(&self) -> Option<String> {
+        let oldest = self.under_way().first().map(|(began, _)| began.elapsed())?;
+        let seconds = oldest.as_secs();
+        (oldest >= LONGEST_REVIEW).then(|| format!("not healthy: a review has been under way for {seconds} s\n"))
+    }
+
+    fn under_way(&self) -> MutexGuard<'_, BTreeSet<(Instant, u64)>> {
+        // Each change is one call, so whoever panicked meanwhile left nothing half done.
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// From now on no new requests should come.
@@ -56,5 +103,25 @@ impl Health {
             );
         }
         (ready, text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_review_that_hangs_is_seen_until_it_ends() {
+        let health = Health::new(Arc::default(), Arc::default());
+        assert_eq!(health.trouble(), None);
+        let long_ago = Instant::now().checked_sub(LONGEST_REVIEW).unwrap();
+        let hangs = health.begin_at(long_ago);
+        let quick = health.begin();
+        let expected = "not healthy: a review has been under way for 30 s\n";
+        assert_eq!(health.trouble().as_deref(), Some(expected));
+        drop(quick);
+        assert!(health.trouble().is_some());
+        drop(hangs);
+        assert_eq!(health.trouble(), None);
     }
 }

@@ -54,7 +54,7 @@ pub fn diagnostics(health: Arc<Health>, metrics: Arc<Metrics>) -> impl FnOnce(&m
         config
             .app_data(Data::from(health))
             .app_data(Data::from(metrics))
-            .route("/healthz", web::get().to(|| async { "ok\n" }))
+            .route("/healthz", web::get().to(healthz))
             .route("/readyz", web::get().to(readyz))
             .route("/metrics", web::get().to(metrics_text));
     }
@@ -128,7 +128,9 @@ async fn review(
         }
     };
     let _spared = connections::busy(request);
+    let under_way = health.begin();
     let reply = door.answer(endpoint, &body).await;
+    drop(under_way);
     door.metrics().answered(endpoint, reply.outcome, start.elapsed());
     let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = HttpResponseBuilder::new(status);
@@ -158,6 +160,15 @@ async fn read(request: &HttpRequest, payload: Payload, bodies: &Arc<Room>) -> Re
         return Err(Refusal::Values);
     }
     Ok(body)
+}
+
+async fn healthz(health: Data<Health>) -> HttpResponse {
+    match health.trouble() {
+        None => HttpResponse::Ok().content_type(ContentType::plaintext()).body("ok\n"),
+        Some(trouble) => HttpResponse::ServiceUnavailable()
+            .content_type(ContentType::plaintext())
+            .body(trouble),
+    }
 }
 
 async fn readyz(health: Data<Health>) -> HttpResponse {
