@@ -7,6 +7,7 @@ mod capacity_card;
 mod conflicts;
 mod cross_quota;
 mod enqueue;
+mod fairness;
 mod gang_search;
 mod gangs;
 mod groups;
