@@ -125,7 +125,7 @@ impl Mind {
         stop: impl Future<Output = ()>,
     ) {
         let mut stop = pin!(stop);
-        let mut stopping = false;
+        let (mut stopping, mut more) = (false, false);
         let mut batch = Vec::with_capacity(EVENTS_PER_ROUND);
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -142,7 +142,14 @@ impl Mind {
                     stopping = true;
                     false
                 }
+                () = tokio::task::yield_now(), if more => false,
             };
+            // Between two rounds, what others do is always heard: decisions about many pods of one queue take many rounds.
+            while batch.len() < EVENTS_PER_ROUND
+                && let Ok(event) = events.try_recv()
+            {
+                batch.push(event);
+            }
             let now = Timestamp::now();
             if !batch.is_empty() {
                 self.step(Step::Hear, |mind| mind.hear_all(&mut batch, now));
@@ -151,6 +158,7 @@ impl Mind {
                 return;
             }
             if stopping || !self.unlisted.is_empty() {
+                more = false;
                 continue;
             }
             if self.questions.is_empty() {
@@ -158,10 +166,7 @@ impl Mind {
             } else {
                 self.step(Step::Answer, |mind| mind.answer_questions(now));
             }
-            while self.step(Step::Decide, |mind| mind.round(now)) {
-                self.pulse.beat();
-                tokio::task::yield_now().await;
-            }
+            more = self.step(Step::Decide, |mind| mind.round(now));
             if ticked {
                 self.step(Step::Show, |mind| mind.show(now));
             }
