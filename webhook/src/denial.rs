@@ -7,7 +7,7 @@ use std::fmt;
 use crds::card::CardNameError;
 use crds::card_counts::CardCountsError;
 use crds::keys::{
-    CARD_DESERVED, CARD_GUARANTEE, CARD_NAME, CARD_QUOTA, CARD_REQUEST, QUEUE_NAME, QUEUE_NAMESPACES, SCORING_STRATEGY,
+    CARD_DESERVED, CARD_GUARANTEE, CARD_NAME, CARD_QUOTA, CARD_REQUEST, QUEUE_NAMESPACES, SCORING_STRATEGY,
 };
 use crds::mgpu::MgpuError;
 use crds::pod_request::PodRequestError;
@@ -99,8 +99,9 @@ pub enum Denial {
     /// The queue is not for this namespace.
     #[error(
         "{named_by}: queue {queue:?} takes pods only from namespaces with the labels {selector:?} (its annotation \
-         {QUEUE_NAMESPACES}), and namespace {namespace:?} has not: choose another queue by the annotation {QUEUE_NAME}, or ask \
-         an administrator to let the namespace in"
+         {QUEUE_NAMESPACES}), and namespace {namespace:?} has not: choose another queue by {}, or ask an administrator to let \
+         the namespace in",
+        named_by.elsewhere()
     )]
     QueueAccess {
         /// Where the queue's name comes from.

@@ -18,7 +18,7 @@ use crate::metrics::{Metrics, Outcome};
 use crate::patch::PodPatch;
 use crate::pod::{Admitted, Options, Stop, judge};
 use crate::review::{self, Answer, CreateRequest, RawRequest, Request, ReviewError};
-use crate::validate::{self, job, pod_group, queue};
+use crate::validate::{queue, workload};
 use crate::view::{Fresh, Lookup, View};
 use crate::warning::Warning;
 
@@ -198,17 +198,14 @@ impl Door {
 
     async fn validate(&self, body: &[u8]) -> Result<Reply, Failure> {
         let request: RawRequest<'_> = review::parse(body)?;
-        let knowledge = &*self.knowledge;
         let judged = match request.kind.as_pair() {
             ("", "Pod") => return self.validate_pod(&request).await,
             ("scheduling.volcano.sh", "Queue") => {
                 self.ready()?;
-                self.judge_queue(&request).await?
+                self.judge_object(&request, queue::judge).await?
             }
-            ("scheduling.volcano.sh", "PodGroup") => validate::judge(&request, pod_group::rules),
-            ("batch" | "batch.volcano.sh", "Job") => {
-                self.ready()?;
-                validate::judge(&request, |object| job::rules(object, knowledge))
+            ("scheduling.volcano.sh", "PodGroup") | ("batch" | "batch.volcano.sh", "Job") => {
+                self.judge_object(&request, workload::judge).await?
             }
             _ => Err(unknown_kind(Endpoint::Validate, &request)),
         };
@@ -279,15 +276,20 @@ impl Door {
         }
     }
 
-    /// Judges a Queue, and asks the API server where the decision would rest on what a watch may not have delivered yet.
-    async fn judge_queue(&self, request: &RawRequest<'_>) -> Result<Result<Vec<Warning>, Denial>, Failure> {
+    /// Judges a Queue, `PodGroup` or Job, and asks the API server where the decision would rest on what a watch may not have
+    /// delivered yet.
+    async fn judge_object(
+        &self,
+        request: &RawRequest<'_>,
+        judge: impl Fn(&RawRequest<'_>, View<'_>) -> Result<Vec<Warning>, Stop>,
+    ) -> Result<Result<Vec<Warning>, Denial>, Failure> {
         let mut fresh = Fresh::default();
         loop {
             let view = View {
                 knowledge: &self.knowledge,
                 fresh: &fresh,
             };
-            let lookup = match queue::judge(request, view) {
+            let lookup = match judge(request, view) {
                 Ok(warnings) => return Ok(Ok(warnings)),
                 Err(Stop::Denied(denial)) => return Ok(Err(denial)),
                 Err(Stop::NotReady) => return Err(Failure::NotReady(self.knowledge.missing())),

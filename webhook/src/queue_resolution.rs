@@ -21,6 +21,15 @@ pub struct Resolved {
     pub source: QueueSource,
 }
 
+/// How something names its queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Naming<'a> {
+    /// The queue that it names itself, and where.
+    pub own: Option<(&'a str, QueueSource)>,
+    /// The group that it belongs to.
+    pub group: Option<&'a str>,
+}
+
 /// Finds the pod's queue: its annotation, else its `PodGroup`'s queue, else its namespace's annotation, else the default
 /// queue. The result is written on the pod for good, so none of the steps is skipped for want of an up-to-date watch.
 pub fn resolve(
@@ -30,10 +39,24 @@ pub fn resolve(
     warnings: &mut Vec<Warning>,
 ) -> Result<Resolved, Stop> {
     let annotation = |key| pod.metadata.annotations.get(key).filter(|value| !value.is_empty());
-    if let Some(queue) = annotation(QUEUE_NAME) {
-        return named(queue.into(), QueueSource::Pod);
+    let naming = Naming {
+        own: annotation(QUEUE_NAME).map(|queue| (queue, QueueSource::Pod)),
+        group: annotation(GROUP_NAME),
+    };
+    find(&naming, namespace, view, warnings)
+}
+
+/// The same for whatever names a queue in its own way.
+pub fn find(
+    naming: &Naming<'_>,
+    namespace: &str,
+    view: View<'_>,
+    warnings: &mut Vec<Warning>,
+) -> Result<Resolved, Stop> {
+    if let Some((queue, source)) = &naming.own {
+        return named((*queue).into(), source.clone());
     }
-    let group = annotation(GROUP_NAME);
+    let group = naming.group;
     let mut group_exists = false;
     if let Some(name) = group.filter(|name| is_object_name(name)) {
         let lookup = || Lookup::Group {

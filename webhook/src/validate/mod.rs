@@ -6,6 +6,7 @@ pub mod job;
 pub mod pod_group;
 pub mod queue;
 mod scalar;
+pub mod workload;
 
 use serde_json::value::RawValue;
 
