@@ -9,6 +9,7 @@ pub mod decide;
 pub mod discovery;
 pub mod event;
 pub mod extender;
+pub mod installation;
 pub mod lease;
 pub mod logging;
 pub mod metrics;

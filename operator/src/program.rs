@@ -17,6 +17,7 @@ use crate::act::WRITE_LIMIT;
 use crate::certificates::{CertificateKeeper, Name};
 use crate::cli::Cli;
 use crate::configuration::{self, ConfigurationWatch};
+use crate::installation::InstallationWatch;
 use crate::lease::Candidate;
 use crate::metrics::Metrics;
 use crate::mind::attend::{self, Attendant, Configured, MindError};
@@ -118,6 +119,15 @@ pub async fn run(cli: Cli, decide: Decide) -> anyhow::Result<()> {
         recorder: recorder.clone(),
     };
 
+    let installation = InstallationWatch {
+        client: client.clone(),
+        namespace: cli.pod_namespace.clone(),
+        metrics: Arc::clone(&metrics),
+        readiness: Arc::clone(&readiness),
+        recorder: recorder.clone(),
+        leads: leadership.changes(),
+    };
+
     let (thought, no_more_thoughts) = oneshot::channel::<()>();
     let minding = tokio::spawn(minding(attendant, stop.clone(), thought));
     let election = candidate.run(async {
@@ -130,6 +140,7 @@ pub async fn run(cli: Cli, decide: Decide) -> anyhow::Result<()> {
     // Writing reports is a task of its own: decisions don't wait for it.
     let reporting = tokio::spawn(reporter.run(inbox));
     let parameters = tokio::spawn(parameters.run());
+    let installation = tokio::spawn(installation.run());
     let certificates = tokio::spawn(async move {
         if cli.manage_certificates {
             keeper.run().await;
@@ -147,6 +158,7 @@ pub async fn run(cli: Cli, decide: Decide) -> anyhow::Result<()> {
             async move { configured.put_in_force(configuration).await }
         }) => ended?,
         ended = reporting => ended.context("the reporter ended")?,
+        ended = installation => ended.context("the watch on the installation ended")??,
         ended = parameters => ended.context("the keeper of what the policies read ended")?,
         ended = certificates => ended.context("the keeper of certificates ended")?,
         ended = minding => ended.context("the mind is left alone")?.context("the mind")?,

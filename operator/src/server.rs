@@ -32,6 +32,7 @@ struct State {
     missing: BTreeSet<&'static str>,
     leads: Option<bool>,
     configuration_problem: Option<String>,
+    installation_problems: Vec<String>,
     draining: bool,
 }
 
@@ -64,6 +65,12 @@ impl Readiness {
         self.state().configuration_problem = problem;
     }
 
+    /// What of the installation is missing or changed, each with what to do. The operator stays ready: what it does still
+    /// holds, and taking it out of service would put nothing back.
+    pub fn installation(&self, problems: Vec<String>) {
+        self.state().installation_problems = problems;
+    }
+
     /// From now on nothing should be expected from this operator.
     pub fn drain(&self) {
         self.state().draining = true;
@@ -89,6 +96,9 @@ impl Readiness {
         if let Some(problem) = &state.configuration_problem {
             // Writing to a String can't fail.
             let _ = writeln!(text, "the configuration is invalid: {problem}");
+        }
+        for problem in &state.installation_problems {
+            let _ = writeln!(text, "installation: {problem}");
         }
         (ready, text)
     }

@@ -49,6 +49,13 @@ pub(super) struct DecisionLabels {
     reason: &'static str,
 }
 
+/// An object of the installation: there are as many as the manifests have.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct InstallationLabels {
+    pub kind: &'static str,
+    pub name: String,
+}
+
 /// Declares an enum whose members have a word each.
 macro_rules! words {
     ($(#[$meta:meta])* $name:ident { $($(#[$member_meta:meta])* $member:ident = $word:literal,)+ }) => {

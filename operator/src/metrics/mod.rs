@@ -26,7 +26,8 @@ use crate::pulse::ObjectKind;
 pub use gpus::GpuFigures;
 use gpus::Gpus;
 use labels::{
-    AsideLabels, CertificateLabels, Code, DecisionLabels, ErrorLabels, StepLabels, StumbleLabels, WriteLabels,
+    AsideLabels, CertificateLabels, Code, DecisionLabels, ErrorLabels, InstallationLabels, StepLabels, StumbleLabels,
+    WriteLabels,
 };
 pub use labels::{Certificate, Decision, Step, Stumble, Verb, Write};
 use queues::Queues;
@@ -58,6 +59,8 @@ pub struct Metrics {
     leader: Gauge,
     certificate_expiry: Family<CertificateLabels, Gauge>,
     parameters_restored: Counter,
+    installation_missing: Family<InstallationLabels, Gauge>,
+    installation_changed: Family<InstallationLabels, Gauge>,
     refusals: Refusals,
     round_duration: Family<StepLabels, Histogram>,
     slow_rounds: Family<StepLabels, Counter>,
@@ -80,6 +83,8 @@ impl Default for Metrics {
             leader: Gauge::default(),
             certificate_expiry: Family::default(),
             parameters_restored: Counter::default(),
+            installation_missing: Family::default(),
+            installation_changed: Family::default(),
             refusals: Refusals::default(),
             round_duration: Family::new_with_constructor(|| Histogram::new(ROUND_BUCKETS)),
             slow_rounds: Family::default(),
@@ -178,6 +183,16 @@ impl Metrics {
             self.parameters_restored.clone(),
         );
         own.register(
+            "installation_missing",
+            "1 if an object that enforcement rests on is missing",
+            self.installation_missing.clone(),
+        );
+        own.register(
+            "installation_changed",
+            "1 if an object that enforcement rests on says something else than this version was installed with",
+            self.installation_changed.clone(),
+        );
+        own.register(
             "build",
             "What runs here",
             Info::new([("version", env!("CARGO_PKG_VERSION"))]),
@@ -246,6 +261,16 @@ impl Metrics {
     pub fn api_timeout(&self, verb: Verb) {
         let code = Code::Timeout;
         self.api_errors.get_or_create(&ErrorLabels { verb, code }).inc();
+    }
+
+    /// How an object of the installation was found.
+    pub fn installation(&self, kind: &'static str, name: &str, missing: bool, changed: bool) {
+        let labels = InstallationLabels {
+            kind,
+            name: name.to_owned(),
+        };
+        self.installation_missing.get_or_create(&labels).set(missing.into());
+        self.installation_changed.get_or_create(&labels).set(changed.into());
     }
 
     /// A configuration is in force.

@@ -52,6 +52,8 @@ pub(super) struct Written<T> {
     pub left: T,
     pub requests: u32,
     pub error: Option<RequestError>,
+    /// Whether the API server knows no such kind, or is about to forget it.
+    pub kind_is_gone: bool,
 }
 
 /// Sends requests, each within the time limit, and counts them.
@@ -114,6 +116,7 @@ pub(super) async fn write_object<K: Shown>(sender: Sender, name: Arc<str>, plan:
         sender,
         name,
         requests: 0,
+        kind_is_gone: false,
     };
     let (left, error) = match writing.carry_out(plan).await {
         Ok(left) => (left, None),
@@ -123,6 +126,7 @@ pub(super) async fn write_object<K: Shown>(sender: Sender, name: Arc<str>, plan:
         left,
         requests: writing.requests,
         error,
+        kind_is_gone: writing.kind_is_gone,
     }
 }
 
@@ -132,6 +136,7 @@ struct Writing<K> {
     sender: Sender,
     name: Arc<str>,
     requests: u32,
+    kind_is_gone: bool,
 }
 
 impl<K: Shown> Writing<K> {
@@ -167,7 +172,11 @@ impl<K: Shown> Writing<K> {
             Ok(_) => Ok(true),
             Err(error) => match error.code() {
                 Some(409) => Ok(false),
-                Some(_) => Err((Left::Nothing, error)),
+                // Not found, or not allowed while its definition is being removed: no object has that to say.
+                Some(code) => {
+                    self.kind_is_gone = matches!(code, 404 | 405);
+                    Err((Left::Nothing, error))
+                }
                 None => Err((Left::Unknown, error)),
             },
         }
@@ -259,6 +268,7 @@ pub(super) async fn write_event(
                     left: Some((name, count)),
                     requests,
                     error: None,
+                    kind_is_gone: false,
                 };
             }
             // It has expired: written anew.
@@ -268,6 +278,7 @@ pub(super) async fn write_event(
                     left: None,
                     requests,
                     error: Some(error),
+                    kind_is_gone: false,
                 };
             }
         }
@@ -281,17 +292,20 @@ pub(super) async fn write_event(
             left: Some((event.name_any(), 1)),
             requests,
             error: None,
+            kind_is_gone: false,
         },
         // An earlier attempt was written, although its answer was lost.
         Err(error) if error.code() == Some(409) => Written {
             left: Some((event.name_any(), 1)),
             requests,
             error: None,
+            kind_is_gone: false,
         },
         Err(error) => Written {
             left: None,
             requests,
             error: Some(error),
+            kind_is_gone: false,
         },
     }
 }

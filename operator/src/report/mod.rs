@@ -12,6 +12,7 @@ mod queue;
 mod shelf;
 mod shown;
 pub mod status;
+mod taken;
 mod writer;
 
 use std::sync::Arc;

@@ -94,6 +94,12 @@ impl<K: Shown> Objects<K> {
         self.listed && differs
     }
 
+    /// Somebody has removed an object; whether it should be there.
+    pub(super) fn gone(&mut self, name: &Arc<str>) -> bool {
+        self.there.remove(name);
+        self.listed && self.wanted.contains_key(name)
+    }
+
     /// A list of what the API server has begins.
     pub(super) fn begin_list(&mut self) {
         self.written_since = Some(HashSet::new());

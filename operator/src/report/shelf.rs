@@ -76,10 +76,21 @@ impl<K: Shown> Shelf<K> {
         Some(async move { done(Arc::clone(&name), api::write_object(sender, name, plan).await) }.boxed())
     }
 
-    pub(super) fn written(&mut self, name: &Arc<str>, written: Written<Left<K>>) -> (Outcome, u32) {
+    /// What the API server has is looked at soon: something is not as it was left.
+    pub(super) fn list_soon(&mut self, now: Instant) {
+        self.list_at = self.list_at.map(|at| at.min(now + RELIST_AFTER_FAILURE));
+    }
+
+    pub(super) fn written(&mut self, name: &Arc<str>, written: Written<Left<K>>, now: Instant) -> (Outcome, u32) {
         self.objects.written(name, written.left);
         let outcome = match written.error {
             None => Outcome::Settled,
+            // The kind itself is gone, or going: once it can be listed again, everything is written anew.
+            Some(error) if written.kind_is_gone => {
+                tracing::warn!(kind = %K::kind(&()), %error, "the definition is missing: nothing can be shown");
+                self.list_soon(now);
+                Outcome::Settled
+            }
             Some(error) => {
                 tracing::warn!(kind = %K::kind(&()), %name, %error, "can't write an object, trying again later");
                 Outcome::Failed

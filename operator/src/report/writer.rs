@@ -12,7 +12,7 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use super::api::{self, RequestError, Sender, Written};
 use super::event::{Occurrence, Series};
@@ -20,8 +20,9 @@ use super::message::Messages;
 use super::objects::{Left, Record};
 use super::queue::{Outcome, Target, Urgency, WriteQueue};
 use super::shelf::{List, Shelf};
+use super::taken::{self, Taken};
 use super::{Inbox, Report};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Write};
 
 /// How long a pod's condition waits before it is written: a pod that is let in a moment later never needs it.
 const SETTLE: Duration = Duration::from_millis(200);
@@ -45,6 +46,13 @@ impl Reporter {
     /// what is waiting is not: who leads next writes it.
     pub async fn run(self, mut inbox: Inbox) {
         let mut leader = self.leader.clone();
+        let (taken, mut missed) = mpsc::channel(BATCH);
+        let watches = [
+            taken::watch::<CardInventory>(self.client.clone(), leader.clone(), taken.clone()).boxed(),
+            taken::watch::<CardType>(self.client.clone(), leader.clone(), taken.clone()).boxed(),
+            taken::watch::<CardUsage>(self.client.clone(), leader.clone(), taken).boxed(),
+        ];
+        let mut watches = FuturesUnordered::from_iter(watches);
         let mut state = State::new(self, Instant::now());
         let mut batch = Vec::new();
         loop {
@@ -67,6 +75,8 @@ impl Reporter {
                     }
                 }
                 Some(done) = state.running.next() => state.end(done, Instant::now(), Timestamp::now()),
+                Some(taken) = missed.recv() => state.miss(taken, Instant::now()),
+                Some(()) = watches.next() => {}
                 changed = leader.changed() => {
                     if changed.is_err() {
                         break;
@@ -233,6 +243,30 @@ impl State {
         }
     }
 
+    /// Somebody else has removed something that is to be shown, or may have.
+    fn miss(&mut self, Taken { kind, name }: Taken, now: Instant) {
+        let (gone, list_at, target): (_, _, fn(Arc<str>) -> Target) = match kind {
+            Write::CardInventory => {
+                let gone = name.as_ref().map(|name| self.inventories.objects.gone(name));
+                (gone, &mut self.inventories.list_at, Target::Inventory)
+            }
+            Write::CardType => {
+                let gone = name.as_ref().map(|name| self.card_types.objects.gone(name));
+                (gone, &mut self.card_types.list_at, Target::CardType)
+            }
+            Write::CardUsage => {
+                let gone = name.as_ref().map(|name| self.usages.objects.gone(name));
+                (gone, &mut self.usages.list_at, Target::Usage)
+            }
+            _ => return,
+        };
+        match (name, gone) {
+            (Some(name), Some(true)) => self.queue.offer(&target(name), Urgency::Prompt, now, now),
+            (Some(_), _) => {}
+            (None, _) => *list_at = list_at.map(|_| now),
+        }
+    }
+
     fn offer(&mut self, target: &Target, differs: bool, prompt: bool, now: Instant) {
         // What is waiting or being written may be something else than what is wanted now, even where that is there.
         if differs || self.queue.is_pending(target) {
@@ -313,15 +347,15 @@ impl State {
     fn end(&mut self, done: Done, now: Instant, time: Timestamp) {
         match done {
             Done::Inventory(name, written) => {
-                let (outcome, requests) = self.inventories.written(&name, written);
+                let (outcome, requests) = self.inventories.written(&name, written, now);
                 self.queue.done(&Target::Inventory(name), outcome, requests, now);
             }
             Done::CardType(name, written) => {
-                let (outcome, requests) = self.card_types.written(&name, written);
+                let (outcome, requests) = self.card_types.written(&name, written, now);
                 self.queue.done(&Target::CardType(name), outcome, requests, now);
             }
             Done::Usage(name, written) => {
-                let (outcome, requests) = self.usages.written(&name, written);
+                let (outcome, requests) = self.usages.written(&name, written, now);
                 self.queue.done(&Target::Usage(name), outcome, requests, now);
             }
             Done::Condition(uid, result) => self.end_condition(&uid, &result, now),

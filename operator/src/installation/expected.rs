@@ -1,0 +1,163 @@
+//! What is installed with this version, as far as enforcement rests on it.
+
+use kube::core::{ApiResource, GroupVersionKind};
+use serde_json::Value;
+use thiserror::Error;
+
+/// The manifests of this version, as `kubectl apply` takes them.
+const MANIFESTS: &str = include_str!("../../../manifests/install.yaml");
+/// The namespace that they name.
+const NAMESPACE: &str = "cardgate-system";
+/// The kinds that enforcement rests on, each with its plural, where what it says stands, and why it is needed.
+const KINDS: [(&str, &str, &str, &str); 6] = [
+    (
+        "MutatingWebhookConfiguration",
+        "mutatingwebhookconfigurations",
+        "webhooks",
+        "without it nobody holds new pods and Jobs back for their quota",
+    ),
+    (
+        "ValidatingWebhookConfiguration",
+        "validatingwebhookconfigurations",
+        "webhooks",
+        "without it queues, groups and Jobs are not checked when they are written",
+    ),
+    (
+        "ValidatingAdmissionPolicy",
+        "validatingadmissionpolicies",
+        "spec",
+        "without it nobody but the webhook keeps gates and results out of other hands",
+    ),
+    (
+        "ValidatingAdmissionPolicyBinding",
+        "validatingadmissionpolicybindings",
+        "spec",
+        "without it its policy has no effect",
+    ),
+    (
+        "CustomResourceDefinition",
+        "customresourcedefinitions",
+        "spec",
+        "without it nothing is shown of cards and queues",
+    ),
+    (
+        "ConfigMap",
+        "configmaps",
+        "data",
+        "without it the policies know neither the settings nor the cards",
+    ),
+];
+/// Of the `ConfigMap`s, the one that policies read. The other is the users' own, and need not be there.
+const PARAMETERS: &str = "cardgate-policy";
+
+/// What is built in can't be read.
+#[derive(Debug, Error)]
+pub enum ExpectedError {
+    /// No YAML.
+    #[error("the manifests that are built in can't be read: {0}")]
+    Syntax(#[from] serde_saphyr::Error),
+}
+
+/// One object of the installation.
+#[derive(Debug, Clone)]
+pub struct Part {
+    /// Its kind.
+    pub kind: &'static str,
+    /// Its name.
+    pub name: String,
+    /// Its namespace, where its kind has any.
+    pub namespace: Option<String>,
+    /// Where the API server serves it.
+    pub resource: ApiResource,
+    /// Where in it stands what matters.
+    pub place: &'static str,
+    /// What stands there.
+    pub content: Value,
+    /// Why it is needed.
+    pub purpose: &'static str,
+}
+
+/// The objects that enforcement rests on, in an installation in this namespace.
+pub fn parts(namespace: &str) -> Result<Vec<Part>, ExpectedError> {
+    let text = MANIFESTS.replace(NAMESPACE, namespace);
+    let mut parts = Vec::new();
+    for document in text.split("\n---\n") {
+        let object: Value = serde_saphyr::from_str(document)?;
+        parts.extend(part(&object));
+    }
+    Ok(parts)
+}
+
+fn part(object: &Value) -> Option<Part> {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+    let (kind, plural, place, purpose) = KINDS.into_iter().find(|(kind, ..)| text("/kind") == Some(kind))?;
+    let name = text("/metadata/name")?;
+    if kind == "ConfigMap" && name != PARAMETERS {
+        return None;
+    }
+    let (group, version) = text("/apiVersion")?.rsplit_once('/').unwrap_or(("", "v1"));
+    let kind_of_api = GroupVersionKind::gvk(group, version, kind);
+    Some(Part {
+        kind,
+        name: name.to_owned(),
+        namespace: text("/metadata/namespace").map(ToOwned::to_owned),
+        resource: ApiResource::from_gvk_with_plural(&kind_of_api, plural),
+        place,
+        content: object.get(place).cloned().unwrap_or_default(),
+        purpose,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn everything_that_enforcement_rests_on_is_known() {
+        let parts = parts("elsewhere").unwrap();
+        let of = |kind: &str| parts.iter().filter(|part| part.kind == kind).count();
+        assert_eq!(of("MutatingWebhookConfiguration"), 1);
+        assert_eq!(of("ValidatingWebhookConfiguration"), 1);
+        assert_eq!(of("CustomResourceDefinition"), 3);
+        assert!(of("ValidatingAdmissionPolicy") >= 5);
+        assert_eq!(of("ValidatingAdmissionPolicy"), of("ValidatingAdmissionPolicyBinding"));
+        for part in &parts {
+            assert!(
+                part.kind == "ConfigMap" || !part.content.is_null(),
+                "{} says nothing",
+                part.name
+            );
+            assert!(!part.content.to_string().contains(NAMESPACE), "{}", part.name);
+        }
+    }
+
+    #[test]
+    fn the_operator_may_read_each_of_them_and_nothing_else() {
+        let mut may = BTreeSet::new();
+        for document in MANIFESTS.split("\n---\n") {
+            let object: Value = serde_saphyr::from_str(document).unwrap();
+            if object["metadata"]["name"] != "cardgate-operator-installation" || object["kind"] != "ClusterRole" {
+                continue;
+            }
+            for rule in object["rules"].as_array().unwrap() {
+                assert_eq!(rule["verbs"], serde_json::json!(["get", "list", "watch"]));
+                for (resource, name) in rule["resources"].as_array().unwrap().iter().flat_map(|resource| {
+                    rule["resourceNames"]
+                        .as_array()
+                        .unwrap()
+                        .iter()
+                        .map(move |name| (resource, name))
+                }) {
+                    may.insert((resource.as_str().unwrap().to_owned(), name.as_str().unwrap().to_owned()));
+                }
+            }
+        }
+        let parts = parts(NAMESPACE).unwrap();
+        // The ConfigMap's rights are those of who writes it.
+        let needs = parts.into_iter().filter(|part| part.kind != "ConfigMap");
+        let needs: BTreeSet<_> = needs.map(|part| (part.resource.plural, part.name)).collect();
+        assert_eq!(may, needs);
+    }
+}

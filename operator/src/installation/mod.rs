@@ -1,0 +1,195 @@
+//! Misses what somebody takes away: each object of the installation that enforcement rests on is watched.
+//!
+//! One that is missing, or says something else than this version was installed with, is shown in the readiness text, in
+//! metrics, in an event and in the log, once, and again when it is back. Only its administrator puts it back: the operator has
+//! no right to create or loosen what it is held to itself. It stays ready meanwhile: what it does still holds, and
+//! taking it out of service would help nobody.
+
+mod compare;
+mod expected;
+
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use futures::stream::select_all;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::core::DynamicObject;
+use kube::runtime::events::EventType;
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, Client};
+use tokio::sync::watch;
+
+pub use self::expected::{ExpectedError, Part};
+use crate::configuration::CONFIG_MAP;
+use crate::metrics::Metrics;
+use crate::recorder::Recorder;
+use crate::server::Readiness;
+
+/// What Cardgate was doing, in events.
+const ACTION: &str = "WatchInstallation";
+/// HTTP status of what the operator may not read.
+const FORBIDDEN: u16 = 403;
+
+/// Watches the installation.
+pub struct InstallationWatch {
+    /// For reading.
+    pub client: Client,
+    /// Cardgate's own namespace.
+    pub namespace: String,
+    /// Gets what is missing or changed.
+    pub metrics: Arc<Metrics>,
+    /// Gets the same, as text.
+    pub readiness: Arc<Readiness>,
+    /// Writes the events.
+    pub recorder: Recorder,
+    /// Only who leads writes events, so that each is written once.
+    pub leads: watch::Receiver<bool>,
+}
+
+/// How an object of the installation was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Finding {
+    InPlace,
+    Missing,
+    /// It says something else, first here.
+    Changed(String),
+    /// The operator may not read it.
+    NotWatched,
+}
+
+impl InstallationWatch {
+    /// Watches for ever.
+    pub async fn run(mut self) -> Result<(), ExpectedError> {
+        let parts = expected::parts(&self.namespace)?;
+        let watches = parts.iter().enumerate().map(|(index, part)| {
+            let api = self.api(part);
+            let seen = watcher::watch_object(api, &part.name).default_backoff();
+            seen.map(move |seen| (index, seen)).boxed()
+        });
+        let mut watches = select_all(watches);
+        let mut findings = vec![None; parts.len()];
+        let mut leads_may_change = true;
+        loop {
+            tokio::select! {
+                Some((index, seen)) = watches.next() => {
+                    if let Some(finding) = self.read(&parts[index], seen) {
+                        self.found(&parts, &mut findings, index, finding).await;
+                    }
+                }
+                election = self.leads.changed(), if leads_may_change => {
+                    // Without an election any more, who leads stays what it was.
+                    leads_may_change = election.is_ok();
+                    for (part, finding) in parts.iter().zip(&findings) {
+                        if let Some(finding @ (Finding::Missing | Finding::Changed(_))) = finding {
+                            self.tell(part, finding).await;
+                        }
+                    }
+                }
+                else => std::future::pending().await,
+            }
+        }
+    }
+
+    fn api(&self, part: &Part) -> Api<DynamicObject> {
+        let client = self.client.clone();
+        match &part.namespace {
+            Some(namespace) => Api::namespaced_with(client, namespace, &part.resource),
+            None => Api::all_with(client, &part.resource),
+        }
+    }
+
+    /// What a watch has brought; nothing where it was only interrupted.
+    fn read(&self, part: &Part, seen: Result<Option<DynamicObject>, watcher::Error>) -> Option<Finding> {
+        match seen {
+            Ok(None) => Some(Finding::Missing),
+            Ok(Some(object)) => {
+                let content = object.data.get(part.place).unwrap_or(&serde_json::Value::Null);
+                // What a definition allows besides, and what the operator has written down, takes nothing away.
+                let added = !matches!(part.kind, "CustomResourceDefinition" | "ConfigMap");
+                let found = if part.content.is_null() {
+                    None
+                } else {
+                    compare::difference(part.place, &part.content, content, added)
+                };
+                Some(found.map_or(Finding::InPlace, Finding::Changed))
+            }
+            Err(error) => {
+                self.metrics.watch_error(&error);
+                let is_forbidden = matches!(
+                    &error,
+                    watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == FORBIDDEN
+                );
+                tracing::debug!(kind = part.kind, name = part.name, %error, "watch interrupted, trying again");
+                is_forbidden.then_some(Finding::NotWatched)
+            }
+        }
+    }
+
+    async fn found(&self, parts: &[Part], findings: &mut [Option<Finding>], index: usize, finding: Finding) {
+        let before = findings[index].replace(finding.clone());
+        if before.as_ref() == Some(&finding) {
+            return;
+        }
+        let part = &parts[index];
+        let (missing, changed) = (finding == Finding::Missing, matches!(finding, Finding::Changed(_)));
+        self.metrics.installation(part.kind, &part.name, missing, changed);
+        let known = parts.iter().zip(findings.iter());
+        let problems = known.filter_map(|(part, finding)| Some((part, finding.as_ref()?)));
+        let problems = problems.filter(|(_, finding)| **finding != Finding::InPlace);
+        let problems = problems.map(|(part, finding)| describe(part, finding));
+        self.readiness.installation(problems.collect());
+        match &finding {
+            Finding::InPlace if matches!(before, None | Some(Finding::NotWatched)) => {}
+            Finding::InPlace => tracing::info!("{}", describe(part, &finding)),
+            _ => tracing::warn!("{}", describe(part, &finding)),
+        }
+        if before.is_some() || finding != Finding::InPlace {
+            self.tell(part, &finding).await;
+        }
+    }
+
+    /// Says it in an event on the configuration.
+    async fn tell(&self, part: &Part, finding: &Finding) {
+        let (kind, reason) = match finding {
+            Finding::InPlace => (EventType::Normal, "InstallationRestored"),
+            Finding::Missing => (EventType::Warning, "InstallationIncomplete"),
+            Finding::Changed(_) => (EventType::Warning, "InstallationChanged"),
+            // Whoever installed it so knows.
+            Finding::NotWatched => return,
+        };
+        if !*self.leads.borrow() {
+            return;
+        }
+        let regarding = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("ConfigMap".to_owned()),
+            name: Some(CONFIG_MAP.to_owned()),
+            namespace: Some(self.namespace.clone()),
+            ..ObjectReference::default()
+        };
+        let note = describe(part, finding);
+        self.recorder.publish(&regarding, kind, reason, ACTION, &note).await;
+    }
+}
+
+fn describe(part: &Part, finding: &Finding) -> String {
+    let Part {
+        kind, name, purpose, ..
+    } = part;
+    let version = env!("CARGO_PKG_VERSION");
+    match finding {
+        Finding::InPlace => format!("{kind} {name} is as it was installed again"),
+        Finding::Missing => {
+            format!("{kind} {name} is missing: {purpose}; apply the manifests of version {version} again")
+        }
+        Finding::Changed(place) => format!(
+            "{kind} {name} is not as the manifests of version {version} have it, first at {place}: apply them again, unless \
+             you have changed it yourself"
+        ),
+        Finding::NotWatched => {
+            format!(
+                "{kind} {name} is not watched: the operator may not read it (ClusterRole cardgate-operator-installation)"
+            )
+        }
+    }
+}
