@@ -19,7 +19,7 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client};
 use tokio::sync::watch;
 
-pub use self::expected::{ExpectedError, Part};
+pub use self::expected::{ExpectedError, Part, parts};
 use crate::configuration::CONFIG_MAP;
 use crate::metrics::Metrics;
 use crate::recorder::Recorder;
@@ -60,7 +60,7 @@ enum Finding {
 impl InstallationWatch {
     /// Watches for ever.
     pub async fn run(mut self) -> Result<(), ExpectedError> {
-        let parts = expected::parts(&self.namespace)?;
+        let parts = parts(&self.namespace)?;
         let watches = parts.iter().enumerate().map(|(index, part)| {
             let api = self.api(part);
             let seen = watcher::watch_object(api, &part.name).default_backoff();

@@ -5,8 +5,10 @@
 mod fairness;
 mod identities;
 mod ports;
+mod queues;
 mod stolen_token;
 mod stumbling;
+mod taken_away;
 mod tenant;
 
 type Outcome = anyhow::Result<()>;

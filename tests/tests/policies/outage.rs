@@ -175,6 +175,14 @@ async fn queues_and_requests_are_refused_where_they_speak_of_cards() -> Outcome 
     }
     let created = create(cluster, &volcano("PodGroup", &json!({ keys::CARD_REQUEST: "{}" }))).await?;
     assert_refused("PodGroup", "requests", created);
+    let mut group = volcano("PodGroup", &Value::Null);
+    group["spec"]["queue"] = json!(QUEUE);
+    assert_refused("PodGroup of a queue", "requests", create(cluster, &group).await?);
+    // As Volcano makes them for every pod of its own.
+    group["spec"] = json!({ "queue": "default", "minResources": { "cpu": "1" } });
+    assert_accepted("PodGroup of the default queue", create(cluster, &group).await?);
+    let of_queue = serde_json::to_value(pod("job").queue(QUEUE).job(1))?;
+    assert_refused("Job of a queue", "requests", create(cluster, &of_queue).await?);
     let mut job = serde_json::to_value(pod("job").job(1))?;
     job["metadata"]["annotations"] = json!({ keys::CARD_REQUEST: "{}" });
     assert_refused("Job", "jobs", create(cluster, &job).await?);
