@@ -34,8 +34,8 @@ async fn without_parameters_pods_are_created() -> Outcome {
     let maps: Api<ConfigMap> = Api::namespaced(cluster.administrator.clone(), NAMESPACE);
     maps.delete(POLICY_PARAMETERS, &DeleteParams::default()).await?;
     // The API server learns of it by a watch of its own; the policy is skipped then, and refuses nobody.
-    let forged = pod("mirror")
-        .annotation(MIRROR_POD, "hash")
+    let forged = pod("forged")
+        .annotation(CARD_ASSIGNED, "forged")
         .namespace(cluster.team)
         .build();
     wait::eventually("the policy to be without parameters", wait::PATIENCE, async || {
@@ -50,8 +50,10 @@ async fn without_parameters_pods_are_created() -> Outcome {
 #[tokio::test]
 async fn only_a_kubelet_marks_a_mirror_pod() -> Outcome {
     let cluster = &Cluster::with_policies_only("mirrors").await?;
-    let forged = pod("mirror")
-        .annotation(MIRROR_POD, "hash")
+    // The API server itself wants a mirror pod to name its node.
+    let mirror = pod("mirror").annotation(MIRROR_POD, "hash");
+    let forged = mirror
+        .spec(|spec| spec.node_name = Some("node-1".to_owned()))
         .namespace(cluster.team)
         .build();
     let says = ["annotation kubernetes.io/config.mirror", "written by kubelets only"];
