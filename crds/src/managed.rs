@@ -12,11 +12,15 @@ const DAEMON_SET: &str = "DaemonSet";
 /// Whether the pod names a queue, belongs to a group, names a card or requests a share of a GPU, outside the exempt
 /// namespaces. `namespace` is the request's: a pod that is being created need not repeat it.
 pub fn is_managed<S: AsRef<str>>(pod: &Pod<S>, namespace: &str) -> bool {
+    is_reachable(pod, namespace) && is_concerned(pod)
+}
+
+/// The same, wherever the pod is and whatever it calls itself.
+pub fn is_concerned<S: AsRef<str>>(pod: &Pod<S>) -> bool {
     let annotations = &pod.metadata.annotations;
-    let named = [QUEUE_NAME, GROUP_NAME, CARD_NAME]
-        .iter()
-        .any(|key| annotations.contains_key(key));
-    is_reachable(pod, namespace) && (named || requests_any(pod, |resource| matches!(resource, MGPU_CORE | MGPU_MEMORY)))
+    let mut keys = [QUEUE_NAME, GROUP_NAME, CARD_NAME].iter();
+    keys.any(|key| annotations.contains_key(key))
+        || requests_any(pod, |resource| matches!(resource, MGPU_CORE | MGPU_MEMORY))
 }
 
 /// Whether `CrossQuota` decides where the pod goes: the door has marked it so.

@@ -58,14 +58,24 @@ pub enum Denial {
     },
     /// Card resources beside those of the card name, where that is not allowed.
     #[error(
-        "annotation {CARD_NAME}: {card_name:?} covers only one resource, so the pod's {resource} would be counted nowhere, which \
-         this cluster forbids (unnamedCards: deny): request cards of one resource in each pod"
+        "annotation {CARD_NAME}: {card_name:?} covers only one resource, so nobody would be charged for the pod's {resource}: \
+         request cards of one resource in each pod"
     )]
     SecondCardResource {
         /// The annotation's value.
         card_name: String,
         /// A requested card resource that it does not stand for.
         resource: String,
+    },
+    /// Cards of several resources, of which one alone can be charged.
+    #[error(
+        "the pod requests cards by {}, and can be charged for those of one resource only: request cards of one resource in each \
+         pod",
+        .resources.join(" and ")
+    )]
+    SeveralCardResources {
+        /// The requested card resources.
+        resources: Vec<String>,
     },
     /// A quantity that can't be counted.
     #[error("{0}")]
@@ -327,7 +337,7 @@ impl Denial {
             Self::CardResourcesDiffer { .. } => "CardResourcesDiffer",
             Self::CardNotRequested { .. } => "CardNotRequested",
             Self::CardNameMissing { .. } => "CardNameMissing",
-            Self::SecondCardResource { .. } => "SecondCardResource",
+            Self::SecondCardResource { .. } | Self::SeveralCardResources { .. } => "SecondCardResource",
             Self::Request(_) => "RequestInvalid",
             Self::Mgpu(_) => "MgpuRequestInvalid",
             Self::NodeNamed { .. } => "NodeNamed",

@@ -245,7 +245,8 @@ impl Door {
                 knowledge: &self.knowledge,
                 fresh: &fresh,
             };
-            let lookup = match judge(pod, request.username(), request.namespace(), view, &self.options) {
+            let (user, by_kubelet) = (request.username(), request.is_by_kubelet());
+            let lookup = match judge(pod, user, by_kubelet, request.namespace(), view, &self.options) {
                 Ok(admitted) => {
                     debug!(
                         namespace = request.namespace(),

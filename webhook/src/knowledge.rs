@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use crds::card_resources::is_extended;
 use crds::configuration::{Capacity, CrossQuota, Settings};
 use crds::keys::{QUEUE_NAME, QUEUE_NAMESPACES};
 use crds::queue_access::{QueueAccess, QueueAccessError};
@@ -146,6 +147,12 @@ impl<V: Clone> Store<V> {
         entries.iter().filter_map(|(name, facts)| choose(name, facts)).collect()
     }
 
+    /// Whether `wanted` says so of any object.
+    pub fn any(&self, wanted: impl Fn(&V) -> bool) -> bool {
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        entries.values().any(wanted)
+    }
+
     /// Sets the facts of one object.
     pub fn set(&self, name: Box<str>, facts: V) {
         self.entries
@@ -213,6 +220,12 @@ impl Knowledge {
     /// Cardgate's settings in force.
     pub fn settings(&self) -> arc_swap::Guard<Arc<Settings>> {
         self.settings.load()
+    }
+
+    /// Whether a resource is a card: by the configuration, or because some node was found to have cards of it.
+    pub fn is_card_resource(&self, resource: &str) -> bool {
+        is_extended(resource)
+            && (self.settings().is_card_resource(resource) || self.card_types.any(|known| **known == *resource))
     }
 
     /// The arguments of the plugin `crossquota`, where it is enabled.

@@ -118,7 +118,14 @@ impl PodPatch {
             patch.add_entry("/metadata/labels", no_labels, CROSS_QUOTA_LABEL, CROSS_QUOTA_ENABLED);
             no_labels = false;
         }
-        let Some(queue) = queue else { return patch };
+        let Some(queue) = queue else {
+            if labels.contains_key(QUEUE_LABEL) {
+                patch.operations.push(Operation::Remove {
+                    path: pointer("/metadata/labels", QUEUE_LABEL),
+                });
+            }
+            return patch;
+        };
         let annotations = &pod.metadata.annotations;
         if annotations.get(QUEUE_NAME).is_none_or(str::is_empty) {
             patch.add_entry("/metadata/annotations", annotations.is_empty(), QUEUE_NAME, queue);

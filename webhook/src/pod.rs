@@ -1,8 +1,10 @@
 //! The door for pods: what is refused, and what is written on a pod that is let in to wait for its quota.
 
-use crds::keys::{CARD_NAME, MGPU_CONTAINER_CARDS, SCORING_STRATEGY};
+use crds::card_resources::is_extended;
+use crds::configuration::UnqueuedCards;
+use crds::keys::{CARD_NAME, EXEMPT_NAMESPACES, MGPU_CONTAINER_CARDS, MIRROR_POD, SCORING_STRATEGY};
 use crds::lean::Text;
-use crds::managed::{is_managed, is_reachable, requests_any};
+use crds::managed::{is_concerned, requests_any};
 use crds::mgpu::{ComputePolicy, MgpuRequest};
 use crds::pod::Pod;
 use crds::pod_request::pod_request;
@@ -12,7 +14,8 @@ use crate::cross_quota;
 use crate::denial::Denial;
 use crate::patch::PodPatch;
 use crate::queue_resolution::{Resolved, check_access, resolve};
-use crate::validate::card::{Cards, check_unnamed, is_extended};
+use crate::queue_source::QueueSource;
+use crate::validate::card::{Cards, check_unnamed};
 use crate::view::{Lookup, View};
 use crate::warning::Warning;
 
@@ -57,21 +60,24 @@ pub struct Admitted {
     pub resolved: Option<Resolved>,
 }
 
-/// Judges a pod that a user creates. Pods that are none of Cardgate's business come out as they went in.
+/// Judges a pod that is being created. Pods that are none of Cardgate's business come out as they went in.
 pub fn judge(
     pod: &Pod<Text<'_>>,
     user: &str,
+    by_kubelet: bool,
     namespace: &str,
     view: View<'_>,
     options: &Options,
 ) -> Result<Admitted, Stop> {
-    if !is_reachable(pod, namespace) {
+    // A mirror pod shows what a node runs by itself. Whoever else says so is judged as everybody.
+    let is_mirror_pod = by_kubelet && pod.metadata.annotations.contains_key(MIRROR_POD);
+    if EXEMPT_NAMESPACES.contains(&namespace) || is_mirror_pod {
         return Ok(Admitted::default());
     }
-    let managed = is_managed(pod, namespace);
+    let concerned = is_concerned(pod);
     let asks_for_devices = requests_any(pod, is_extended);
-    let cross_quota = cross_quota::decides(pod, user, namespace, view, !managed && !asks_for_devices)?;
-    if !managed && !asks_for_devices && !cross_quota {
+    let cross_quota = cross_quota::decides(pod, user, namespace, view, !concerned && !asks_for_devices)?;
+    if !concerned && !asks_for_devices && !cross_quota {
         let mut warnings = Vec::new();
         return Ok(Admitted {
             patch: PodPatch::correct(pod, false, options, &mut warnings),
@@ -82,12 +88,13 @@ pub fn judge(
     if !view.knowledge.is_complete() {
         return Err(Stop::NotReady);
     }
-    let settings = view.knowledge.settings();
+    let asks_for_cards = requests_any(pod, |resource| view.knowledge.is_card_resource(resource));
+    let managed = concerned || asks_for_cards && charges_cards(namespace, view)?;
     let mut warnings = Vec::new();
     if !managed && !cross_quota {
         // Quantities that can't be read are refused by the API server, in its own words.
         if let Ok(request) = pod_request(&pod.spec) {
-            check_unnamed(&request, &settings, &mut warnings)?;
+            check_unnamed(&request, false, view.knowledge, &mut warnings)?;
         }
         return Ok(Admitted {
             patch: PodPatch::correct(pod, false, options, &mut warnings),
@@ -117,25 +124,49 @@ pub fn judge(
         .map(|text| Cards::read(text, view.knowledge))
         .transpose()?;
     let request = pod_request(&pod.spec)?;
+    let resolved = if managed {
+        Some(resolve(pod, namespace, view, &mut warnings)?)
+    } else {
+        None
+    };
+    // Cards that nobody's queue is named for are charged to nobody, if the configuration has it so; the rest of the pod is
+    // the default queue's. Without the queue on it, the operator knows such a pod again.
+    let is_unaccounted = cards.is_none()
+        && asks_for_cards
+        && view.knowledge.settings().unqueued_cards == UnqueuedCards::Count
+        && resolved
+            .as_ref()
+            .is_some_and(|resolved| resolved.source == QueueSource::Default);
     match cards {
-        Some(cards) => cards.check_request(&request, &settings, &mut warnings)?,
-        None => check_unnamed(&request, &settings, &mut warnings)?,
+        Some(cards) => cards.check_request(&request, view.knowledge, &mut warnings)?,
+        None => check_unnamed(&request, managed && !is_unaccounted, view.knowledge, &mut warnings)?,
     }
     if let Some(strategy) = annotation(SCORING_STRATEGY) {
         strategy.parse::<ScoringStrategy>()?;
     }
-    if !managed {
+    let Some(resolved) = resolved else {
         return Ok(Admitted {
             patch: PodPatch::hold(pod, None, true, options, &mut warnings),
             warnings,
             resolved: None,
         });
-    }
-    let resolved = resolve(pod, namespace, view, &mut warnings)?;
+    };
     check_access(&resolved, namespace, view, &mut warnings)?;
+    let queue = (!is_unaccounted).then_some(&*resolved.queue);
     Ok(Admitted {
-        patch: PodPatch::hold(pod, Some(&resolved.queue), cross_quota, options, &mut warnings),
+        patch: PodPatch::hold(pod, queue, cross_quota, options, &mut warnings),
         warnings,
         resolved: Some(resolved),
     })
+}
+
+/// Whether cards are charged in a namespace whatever its pods say: it names a queue, or the default queue is charged for those
+/// that name none (semantics, **Card quota**, `unqueuedCards`).
+fn charges_cards(namespace: &str, view: View<'_>) -> Result<bool, Stop> {
+    if view.knowledge.settings().unqueued_cards == UnqueuedCards::Charge {
+        return Ok(true);
+    }
+    let lookup = || Lookup::Namespace(namespace.to_owned());
+    let facts = view.namespace(namespace).known(lookup)?;
+    Ok(facts.is_some_and(|facts| facts.queue.is_some()))
 }

@@ -18,6 +18,10 @@ use crate::warning::Warning;
 const API_VERSION: &str = "admission.k8s.io/v1";
 /// Its kind.
 const KIND: &str = "AdmissionReview";
+/// What the name of a node's user begins with, as the API server authenticates kubelets.
+const NODE_USER: &str = "system:node:";
+/// The group of nodes' users.
+const NODE_GROUP: &str = "system:nodes";
 /// Longest text in a review's answer, in characters. Messages quote what users write, which can be long.
 const MAX_TEXT: usize = 1000;
 /// How many characters of a text that is too long are kept at its end, where the remedy is.
@@ -117,6 +121,9 @@ pub struct UserInfo<'a> {
     /// Name of the user or service account.
     #[serde(borrow)]
     pub username: Option<Text<'a>>,
+    /// The groups that they are in.
+    #[serde(default)]
+    pub groups: Option<Vec<Text<'a>>>,
 }
 
 /// A request whose object is not read yet.
@@ -164,6 +171,12 @@ impl<O, P> Request<'_, O, P> {
     /// Name of the user or service account that asks.
     pub fn username(&self) -> &str {
         text(self.user_info.username.as_ref())
+    }
+
+    /// Whether a node's kubelet asks: it alone says which pods are mirror pods.
+    pub fn is_by_kubelet(&self) -> bool {
+        let mut groups = self.user_info.groups.iter().flatten();
+        self.username().starts_with(NODE_USER) && groups.any(|group| group.as_ref() == NODE_GROUP)
     }
 
     /// Whether this is `operation` on the object itself.

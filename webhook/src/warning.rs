@@ -41,6 +41,15 @@ pub enum Warning {
         /// The requested resource.
         resource: String,
     },
+    /// Cards that nobody is charged for, since nothing names a queue.
+    #[error(
+        "nobody is charged for the pod's {resource}, since nothing names its queue: name it by the annotation {QUEUE_NAME} on \
+         the pod or its namespace"
+    )]
+    Unaccounted {
+        /// The requested resource.
+        resource: String,
+    },
     /// Cards that are counted nowhere, since the card name stands for another resource.
     #[error("the pod's {resource} counts against no quota: its {CARD_NAME} stands for another resource")]
     SecondCardResource {

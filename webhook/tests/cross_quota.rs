@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{NAMESPACE, Verdict, World, namespace, pod, pod_review};
+use common::{NAMESPACE, Verdict, World, by_kubelet, namespace, pod, pod_review};
 use crds::configuration::Configuration;
 use crds::keys::{
     CROSS_QUOTA_LABEL, DAEMON_SET_CONTROLLERS, GATE, MIRROR_POD, QUEUE_LABEL, QUEUE_NAME, SCORING_STRATEGY,
@@ -94,7 +94,10 @@ fn what_must_run_everywhere_is_not() {
         "system:serviceaccount:research:daemon-set-controller",
         "DaemonSet"
     ));
-    assert!(!is_held(&world().create_pod(&pod(&[(MIRROR_POD, "abc")], &[]))));
+    // A node runs a mirror pod by itself; whoever else says so is held as everybody.
+    let mirror = pod(&[(MIRROR_POD, "abc")], &[]);
+    assert!(!is_held(&world().verdict(Endpoint::Mutate, &by_kubelet(&mirror))));
+    assert!(is_held(&world().create_pod(&mirror)));
     let mut review = pod_review(&pod(&[], &[("cpu", "1")]));
     review["request"]["namespace"] = json!("kube-system");
     assert!(!is_held(&world().verdict(Endpoint::Mutate, &review)));

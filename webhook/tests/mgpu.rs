@@ -126,6 +126,8 @@ fn the_correct_neighbours_of_each_case_are_gated() {
         single(Some("2"), "198", Some("6k")),
         single(Some("1"), "50", Some("512")),
     ] {
+        let mut pod = pod;
+        pod["metadata"]["annotations"][QUEUE_NAME] = json!("team-a");
         let verdict = world.create_pod(&pod);
         assert_eq!(verdict.allowed(), [""; 0], "{pod}");
         assert_eq!(
@@ -168,7 +170,7 @@ fn several_cards_under_another_policy_than_native_burst_share_are_warned_about()
         (json!("fixed-share"), "fixed-share"),
         (json!("guaranteed-burst-share"), "guaranteed-burst-share"),
     ] {
-        let annotations = json!({MGPU_CONTAINER_CARDS: "2", MGPU_POLICY: policy});
+        let annotations = json!({MGPU_CONTAINER_CARDS: "2", MGPU_POLICY: policy, QUEUE_NAME: "team-a"});
         let verdict = world.create_pod(&pod(&annotations, &[container("main", Some("100"), Some("512"))]));
         let [warning] = verdict.allowed() else {
             panic!("{:?}", verdict.warnings);
@@ -182,7 +184,7 @@ fn several_cards_under_another_policy_than_native_burst_share_are_warned_about()
 
 #[test]
 fn results_that_come_along_are_dropped() {
-    let annotations = json!({MGPU_ASSUMED: "true", format!("{MGPU_INDEX_PREFIX}main"): "0"});
+    let annotations = json!({MGPU_ASSUMED: "true", format!("{MGPU_INDEX_PREFIX}main"): "0", QUEUE_NAME: "team-a"});
     let verdict = World::new().create_pod(&pod(&annotations, &[container("main", Some("100"), None)]));
     assert_eq!(verdict.allowed().len(), 2);
     let left = verdict.object()["metadata"]["annotations"].as_object().unwrap();

@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::{NAMESPACE, World, pod, pod_review};
-use crds::configuration::{Settings, UnnamedCards};
+use common::{NAMESPACE, World, by_kubelet, pod, pod_review};
+use crds::configuration::{Settings, UnnamedCards, UnqueuedCards};
 use crds::keys::{
     CARD_ASSIGNED, CARD_NAME, GATE, GROUP_NAME, MGPU_ASSUMED, MGPU_CORE, MIRROR_POD, QUEUE_LABEL, QUEUE_NAME,
     SCORING_STRATEGY,
@@ -15,9 +15,17 @@ use webhook::pod::Options;
 const GPU: &str = "nvidia.com/gpu";
 const SHARED: &str = "nvidia.com/gpu.shared";
 
-fn requiring_card_names() -> World {
+fn unnamed_cards(unnamed_cards: UnnamedCards) -> World {
     World::with_settings(Settings {
-        unnamed_cards: UnnamedCards::Deny,
+        unnamed_cards,
+        ..Settings::default()
+    })
+}
+
+/// A cluster where nobody's cards are free.
+fn charging() -> World {
+    World::with_settings(Settings {
+        unqueued_cards: UnqueuedCards::Charge,
         ..Settings::default()
     })
 }
@@ -44,14 +52,13 @@ fn a_managed_pod_is_gated_and_told_its_queue() {
 
 #[test]
 fn a_pod_that_is_none_of_cardgates_business_is_left_alone() {
-    for untouched in [
-        pod(&[], &[("cpu", "1")]),
-        pod(&[(SCORING_STRATEGY, "nonsense")], &[]),
-        pod(&[(MIRROR_POD, "abc"), (QUEUE_NAME, "team-a")], &[]),
-    ] {
+    for untouched in [pod(&[], &[("cpu", "1")]), pod(&[(SCORING_STRATEGY, "nonsense")], &[])] {
         let verdict = World::new().create_pod(&untouched);
         assert_eq!((verdict.allowed().len(), verdict.operations), (0, 0), "{untouched}");
     }
+    let mirror = pod(&[(MIRROR_POD, "abc"), (QUEUE_NAME, "team-a")], &[]);
+    let verdict = World::new().verdict(Endpoint::Mutate, &by_kubelet(&mirror));
+    assert_eq!((verdict.allowed().len(), verdict.operations), (0, 0));
     for exempt in ["kube-system", "cardgate-system"] {
         let mut review = pod_review(&pod(&[(QUEUE_NAME, "team-a")], &[(GPU, "1")]));
         review["request"]["namespace"] = json!(exempt);
@@ -110,7 +117,7 @@ fn the_patch_fits_whatever_is_there_already_and_changes_nothing_twice() {
         Some(json!([{"name": "example.com/other"}])),
         Some(json!([{"name": GATE}, {"name": "example.com/other"}])),
     ];
-    let world = World::new();
+    let world = charging();
     for metadata in &metadata {
         for gates in &gates {
             let mut created = pod(&[], &[(MGPU_CORE, "100")]);
@@ -153,7 +160,7 @@ fn the_queue_is_the_annotations_else_the_groups_else_the_namespaces_else_the_def
     ] {
         let mut review = pod_review(&pod(&annotations, &[(MGPU_CORE, "100")]));
         review["request"]["namespace"] = json!(namespace);
-        let verdict = World::new().verdict(Endpoint::Mutate, &review);
+        let verdict = charging().verdict(Endpoint::Mutate, &review);
         assert_eq!(
             queue_of(verdict.object()),
             (queue, queue),
@@ -162,6 +169,7 @@ fn the_queue_is_the_annotations_else_the_groups_else_the_namespaces_else_the_def
     }
     let settings = Settings {
         default_queue: "team-a".to_owned(),
+        unqueued_cards: UnqueuedCards::Charge,
         ..Settings::default()
     };
     let verdict = World::with_settings(settings).create_pod(&pod(&[], &[(MGPU_CORE, "100")]));
@@ -170,6 +178,11 @@ fn the_queue_is_the_annotations_else_the_groups_else_the_namespaces_else_the_def
         ("team-a", "team-a"),
         "the configured default"
     );
+    // Shares of cards are held also where nobody is charged for them: Cardgate places them.
+    let verdict = World::new().create_pod(&pod(&[], &[(MGPU_CORE, "100")]));
+    assert!(verdict.allowed()[0].contains("nobody is charged for the pod's vke.volcengine.com/mgpu-core"));
+    assert_eq!(queue_of(verdict.object()), ("none", "none"));
+    assert_eq!(verdict.object()["spec"]["schedulingGates"], json!([{"name": GATE}]));
 }
 
 #[test]
@@ -285,53 +298,69 @@ fn a_pod_requests_what_its_card_name_stands_for() {
 }
 
 #[test]
-fn cards_without_a_name_are_not_metered_or_refused() {
-    let unnamed = [
-        pod(&[], &[(GPU, "1")]),
-        pod(&[(QUEUE_NAME, "team-a")], &[("nvidia.com/mig-1g.5gb", "1")]),
-    ];
-    for unnamed in &unnamed {
-        let verdict = World::new().create_pod(unnamed);
-        assert_eq!(verdict.allowed().len(), 1, "{:?}", verdict.warnings);
-        let verdict = requiring_card_names().create_pod(unnamed);
-        assert!(verdict.refused().contains("403 CardNameMissing"));
+fn cards_without_a_name_are_charged_refused_or_free() {
+    let unqueued = pod(&[], &[(GPU, "1")]);
+    let queued = pod(&[(QUEUE_NAME, "team-a")], &[("nvidia.com/mig-1g.5gb", "1")]);
+    // Which card it is charged for, its queue says.
+    assert!(World::new().create_pod(&queued).allowed().is_empty());
+    let verdict = unnamed_cards(UnnamedCards::Free).create_pod(&queued);
+    assert!(verdict.allowed()[0].contains("counts against no quota"));
+    for settings in [UnnamedCards::Charge, UnnamedCards::Free] {
+        let verdict = unnamed_cards(settings).create_pod(&unqueued);
+        assert!(verdict.allowed()[0].contains("nobody is charged for the pod's nvidia.com/gpu"));
+        assert_eq!(verdict.operations, 0, "not managed, so left alone");
     }
-    assert_eq!(
-        World::new().create_pod(&unnamed[0]).operations,
-        0,
-        "not managed, so left alone"
-    );
+    let denying = unnamed_cards(UnnamedCards::Deny);
+    for unnamed in [
+        &unqueued,
+        &queued,
+        &pod(&[], &[("amd.com/gpu", "1")]),
+        &pod(&[], &[(MGPU_CORE, "100")]),
+    ] {
+        assert!(denying.create_pod(unnamed).refused().contains("403 CardNameMissing"));
+    }
+    for other in [(GPU, "0"), ("example.com/fpga", "1")] {
+        assert!(denying.create_pod(&pod(&[], &[other])).allowed().is_empty());
+    }
+    let several = pod(&[(QUEUE_NAME, "team-a")], &[(GPU, "1"), ("nvidia.com/mig-1g.5gb", "1")]);
+    let refused = World::new().create_pod(&several).refused();
     assert!(
-        requiring_card_names()
-            .create_pod(&pod(&[], &[(GPU, "0")]))
-            .allowed()
-            .is_empty()
+        refused.contains("cards by nvidia.com/gpu and nvidia.com/mig-1g.5gb"),
+        "{refused}"
     );
-    assert!(
-        requiring_card_names()
-            .create_pod(&pod(&[], &[("amd.com/gpu", "1")]))
-            .allowed()
-            .is_empty()
-    );
+}
+
+#[test]
+fn cards_are_charged_wherever_the_namespace_names_a_queue_or_nobodys_are_free() {
+    let unnamed = pod(&[], &[("amd.com/gpu", "1")]);
+    let in_production = |world: World| {
+        let mut review = pod_review(&unnamed);
+        review["request"]["namespace"] = json!("production");
+        world.verdict(Endpoint::Mutate, &review)
+    };
+    let verdict = in_production(World::new());
+    assert!(verdict.allowed().is_empty(), "{:?}", verdict.warnings);
+    assert_eq!(queue_of(verdict.object()), ("team-b", "team-b"));
+    assert_eq!(verdict.object()["spec"]["schedulingGates"], json!([{"name": GATE}]));
+    let verdict = charging().create_pod(&unnamed);
+    assert_eq!(queue_of(verdict.object()), ("default", "default"));
 }
 
 #[test]
 fn a_card_name_covers_one_resource_only() {
     for card in ["NVIDIA-A100", "NVIDIA-B200"] {
         let both = pod(&[(CARD_NAME, card)], &[(GPU, "1"), (SHARED, "1")]);
-        let verdict = World::new().create_pod(&both);
+        let verdict = unnamed_cards(UnnamedCards::Free).create_pod(&both);
         let second: Vec<_> = verdict
             .allowed()
             .iter()
             .filter(|text| text.contains("gpu.shared counts against no"))
             .collect();
         assert_eq!(second.len(), 1, "{:?}", verdict.warnings);
-        assert!(
-            requiring_card_names()
-                .create_pod(&both)
-                .refused()
-                .contains("403 SecondCardResource")
-        );
+        for settings in [UnnamedCards::Charge, UnnamedCards::Deny] {
+            let refused = unnamed_cards(settings).create_pod(&both).refused();
+            assert!(refused.contains("403 SecondCardResource"), "{refused}");
+        }
     }
 }
 
@@ -403,10 +432,7 @@ fn a_scheduler_that_is_not_there_is_replaced_where_that_is_wanted() {
 #[test]
 fn validate_judges_a_pod_as_mutate_does_and_writes_nothing() {
     let world = World::new();
-    let verdict = world.verdict(
-        Endpoint::Validate,
-        &pod_review(&pod(&[(QUEUE_NAME, "team-a")], &[(GPU, "1")])),
-    );
+    let verdict = world.verdict(Endpoint::Validate, &pod_review(&pod(&[], &[(GPU, "1")])));
     assert_eq!((verdict.allowed().len(), verdict.operations), (1, 0));
     let verdict = world.verdict(Endpoint::Validate, &pod_review(&pod(&[(CARD_NAME, "A|A")], &[])));
     assert!(verdict.refused().contains("403 CardNameInvalid"));

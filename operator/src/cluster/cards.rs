@@ -119,10 +119,8 @@ impl Cluster {
 
     /// The resources by which nodes are found to have cards, also those of nodes that are gone.
     pub fn resources_of_cards(&self) -> BTreeSet<&str> {
-        let meanings = self.cards.iter().filter_map(|card| card.meaning.as_ref());
-        meanings
-            .map(|meaning| self.names.resource_name(meaning.resource))
-            .collect()
+        let resources = self.card_resources.iter();
+        resources.map(|resource| self.names.resource_name(*resource)).collect()
     }
 
     /// The resource that a card name stands for; none where no node ever had the card.
@@ -244,11 +242,13 @@ impl Cluster {
         if card.meaning.as_ref() == Some(&meaning) {
             return;
         }
+        self.card_resources.insert(meaning.resource);
         let before = self.card_mut(id).meaning.replace(meaning).map(|before| before.resource);
+        self.name_cards_anew(|_| true);
+        self.version += 1;
         if before != self.resource_of(id) {
             // Nodes that count for the card now, and nodes that no longer do.
             self.changes.nodes.extend(&self.cards[id.index()].nodes);
-            self.version += 1;
             self.recharge(now, |pod| pod.task.cards.contains(&id) || pod.assigned == Some(id));
         }
     }

@@ -6,6 +6,7 @@ use super::Cluster;
 use super::amounts::Dimension;
 use super::names::CardId;
 use super::pod::{Charge, Pod, PodId, Stage};
+use super::waiting::Naming;
 use crate::policies::card_quota;
 
 impl Cluster {
@@ -25,16 +26,19 @@ impl Cluster {
             card: card.map(|card| (card, self.card_count(pod, card))),
             cpu_and_memory: card_quota::charges_cpu_and_memory(
                 &self.configuration.capacity_card,
-                !pod.task.cards.is_empty(),
+                pod.task.is_for_cards(),
             ),
         }
     }
 
     /// The card a pod counts for: what was written when it was let in; else what its node has of what it asks for; else
     /// what it prefers (semantics, **Card quota**).
-    fn charged_card(&self, pod: &Pod) -> Option<CardId> {
+    pub(super) fn charged_card(&self, pod: &Pod) -> Option<CardId> {
         let of_node = || {
             let node = self.node(pod.room.filter(|_| counts_by_node(pod))?);
+            if !pod.task.says_cards {
+                return self.card_of_node(pod);
+            }
             pod.task.cards.iter().copied().find(|card| node.card(*card).is_some())
         };
         pod.assigned
@@ -178,5 +182,10 @@ impl Cluster {
 
 /// Whether the node that a pod runs on says which of its cards it counts for.
 fn counts_by_node(pod: &Pod) -> bool {
-    pod.stage == Stage::Bound && pod.assigned.is_none() && pod.task.cards.len() > 1
+    let is_open = if pod.task.says_cards {
+        pod.task.cards.len() > 1
+    } else {
+        pod.task.naming != Naming::Own
+    };
+    pod.stage == Stage::Bound && pod.assigned.is_none() && is_open
 }

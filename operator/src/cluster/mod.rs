@@ -18,6 +18,7 @@ mod lapses;
 mod ledger;
 pub mod levels;
 mod members;
+mod metering;
 pub mod names;
 pub mod node;
 mod nodes;
@@ -45,7 +46,7 @@ pub use admissions::Bookmark;
 pub use cards::{Card, Meaning, Tally};
 pub use deadlines::Due;
 use gpu_nodes::GpuNodes;
-use names::{CardId, Names};
+use names::{CardId, Names, ResourceId};
 use node::{Node, NodeId};
 use pod::{Controller, Pod, PodId};
 use queue::{Queue, QueueId};
@@ -182,6 +183,8 @@ pub struct Cluster {
     /// Where the search for a node goes on for pods that name no card.
     cursor: usize,
     cards: Vec<Card>,
+    /// The resources by which nodes have been found to have cards.
+    card_resources: BTreeSet<ResourceId>,
     gpu_nodes: GpuNodes,
     queues: Vec<Queue>,
     queue_ids: HashMap<Arc<str>, QueueId>,
@@ -241,6 +244,7 @@ impl Cluster {
             mgpu_nodes: Vec::new(),
             cursor: 0,
             cards: Vec::new(),
+            card_resources: BTreeSet::new(),
             gpu_nodes: GpuNodes::default(),
             queues: Vec::new(),
             queue_ids: HashMap::new(),
@@ -288,6 +292,7 @@ impl Cluster {
         }
         self.tree_is_stale = true;
         self.changes.queues.extend(self.queue_ids.values());
+        self.name_cards_anew(|_| true);
         self.recharge(now, |_| true);
         if before.cardgate.default_queue != self.configuration.cardgate.default_queue {
             self.find_queues(|_| true, now);
@@ -385,7 +390,7 @@ impl Cluster {
     pub fn apply_namespace(&mut self, name: &str, labels: TextMap<Box<str>>, queue: Option<&str>, now: Timestamp) {
         let namespace = Namespace {
             labels,
-            queue: queue.map(Into::into),
+            queue: queue.filter(|name| !name.is_empty()).map(Into::into),
             epoch: self.epoch(Kind::Namespace),
         };
         let before = self.namespaces.insert(name.into(), namespace.clone());

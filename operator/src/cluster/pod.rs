@@ -6,7 +6,7 @@ use crds::card::CardAlternatives;
 use crds::keys::{
     ADMITTED_CONDITION, CARD_ASSIGNED, CARD_NAME, GATE, GROUP_NAME, MGPU_INDEX_PREFIX, QUEUE_NAME, SCORING_STRATEGY,
 };
-use crds::managed::{is_managed, is_under_cross_quota};
+use crds::managed::{is_managed, is_reachable, is_under_cross_quota};
 use crds::mgpu::MgpuRequest;
 use crds::pod::{PodCondition, PodSpec, PodStatus};
 use crds::pod_request::pod_request;
@@ -19,7 +19,7 @@ use super::gpus::CardLists;
 use super::names::{CardId, Names, ResourceId};
 use super::node::NodeId;
 use super::queue::QueueId;
-use super::waiting::{Place, Shape, Task};
+use super::waiting::{Naming, Place, Shape, Task};
 use super::workload::WorkloadId;
 use crate::policies::Reason;
 
@@ -196,6 +196,8 @@ pub(super) struct Reading {
     pub assigned: Option<CardId>,
     pub gpus: Option<CardLists>,
     pub managed: bool,
+    /// Whether Cardgate may look at it at all.
+    pub reachable: bool,
     /// Whether it is managed for `CrossQuota` alone, so that no queue is charged.
     pub in_no_queue: bool,
     /// How it orders GPU nodes, where `CrossQuota` decides where it goes.
@@ -225,10 +227,12 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
     let names_queue_or_card = is_managed(pod, namespace);
     let under_cross_quota = is_under_cross_quota(pod, namespace);
     let managed = names_queue_or_card || under_cross_quota;
+    let reachable = is_reachable(pod, namespace);
     let annotations = &pod.metadata.annotations;
     let mut unreadable = None;
 
     let mut cards = Vec::new();
+    let says_cards = managed && annotations.contains_key(CARD_NAME);
     if let Some(text) = annotations.get(CARD_NAME).filter(|_| managed) {
         match CardAlternatives::parse(text) {
             Ok(alternatives) => cards.extend(alternatives.iter().map(|name| names.card(name))),
@@ -297,11 +301,15 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
         constraints: NodeConstraints::take(&mut pod.spec),
         task: Task {
             request: Arc::new(request.into_iter().collect::<Amounts>()),
+            says_cards,
+            naming: Naming::Own,
+            unqueued: false,
             cards: cards.into(),
             mgpu,
             unreadable,
         },
         managed,
+        reachable,
         controller,
     }
 }

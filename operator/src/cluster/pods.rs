@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crds::configuration::UnqueuedCards;
 use crds::keys::GATE;
 use crds::pod::PodSpec;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -29,11 +30,15 @@ impl Cluster {
         if let Some(old) = known.and_then(|id| self.pods[id.index()].as_mut()) {
             old.epoch = epoch;
         }
-        let reading = pod::read(&mut pod, &namespace, &mut self.names);
+        let mut reading = pod::read(&mut pod, &namespace, &mut self.names);
         self.meet_resources();
+        if self.asks_for_charged_cards(&reading, &namespace, known) {
+            (reading.managed, reading.in_no_queue) = (true, false);
+        }
         if pod.spec.node_name.as_deref().is_some_and(|node| !node.is_empty()) {
             self.end_assumption(&uid);
         }
+        let mut unqueued = false;
         let queue = reading.managed.then(|| {
             if reading.in_no_queue {
                 return self.queue_id(NAMELESS);
@@ -42,11 +47,17 @@ impl Cluster {
                 return self.queue_id(name);
             }
             // A later change elsewhere does not move a charge.
-            if let Some(queue) = known.and_then(|id| self.pod(id)?.queue) {
+            let old = known.and_then(|id| self.pod(id));
+            if let Some((queue, was_unqueued)) = old.and_then(|old| Some((old.queue?, old.task.unqueued))) {
+                unqueued = was_unqueued;
                 return queue;
             }
-            self.queue_of_unnamed(&namespace, reading.group.as_deref())
+            let queue;
+            (queue, unqueued) = self.queue_of_unnamed(&namespace, reading.group.as_deref());
+            queue
         });
+        reading.task.unqueued = unqueued;
+        self.name_cards(&mut reading.task, queue);
         let bound_to = pod
             .spec
             .node_name
@@ -120,12 +131,31 @@ impl Cluster {
         }
     }
 
-    /// The queue of a pod that names none: its group's, else its namespace's, else the default queue. The door writes it on
-    /// every pod; so this one was there before Cardgate.
-    fn queue_of_unnamed(&mut self, namespace: &str, group: Option<&str>) -> QueueId {
+    /// The queue of a pod that names none: its group's, else its namespace's, else the default queue; and whether it is that
+    /// for want of any other. The door writes it on every pod but those: so others were there before Cardgate.
+    fn queue_of_unnamed(&mut self, namespace: &str, group: Option<&str>) -> (QueueId, bool) {
         let group = group.and_then(|group| self.workload_named(WorkloadKind::PodGroup, namespace, group));
         let of_group = group.and_then(|group| Some(self.workload(group).claim.as_ref()?.queue));
-        of_group.unwrap_or_else(|| self.queue_of_workload(namespace, &Naming::default()))
+        let queue = of_group.unwrap_or_else(|| self.queue_of_workload(namespace, &Naming::default()));
+        let is_default = *self.queue(queue).name == *self.configuration.cardgate.default_queue;
+        let named = self
+            .namespace(namespace)
+            .is_some_and(|namespace| namespace.queue.is_some());
+        (queue, is_default && !named)
+    }
+
+    /// Whether a pod that names neither queue nor card asks for cards that are charged all the same: its namespace names a
+    /// queue, or nobody's cards are free. What was charged once stays so.
+    fn asks_for_charged_cards(&self, reading: &Reading, namespace: &str, known: Option<PodId>) -> bool {
+        let is_charged = || {
+            let old = known.and_then(|id| self.pod(id)?.queue);
+            let was_charged = old.is_some_and(|queue| !self.queue(queue).is_nameless());
+            let namespace = self.namespace(namespace);
+            let names_queue = namespace.is_some_and(|namespace| namespace.queue.is_some());
+            was_charged || names_queue || self.configuration.cardgate.unqueued_cards == UnqueuedCards::Charge
+        };
+        let is_open = !reading.managed || reading.in_no_queue;
+        is_open && reading.reachable && !self.card_resources_of(&reading.task.request).is_empty() && is_charged()
     }
 
     /// Takes the end of a pod that is over; whether it is.

@@ -19,6 +19,7 @@ impl Cluster {
             queue.version += 1;
             self.changes.queues.insert(id);
             self.unreviewed.insert(id);
+            self.name_cards_anew(|queue| queue == id);
         }
     }
 
@@ -34,6 +35,7 @@ impl Cluster {
         queue.version += 1;
         self.changes.queues.insert(id);
         self.unreviewed.insert(id);
+        self.name_cards_anew(|queue| queue == id);
         self.forget_empty_queue(id);
     }
 

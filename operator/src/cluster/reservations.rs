@@ -227,7 +227,7 @@ impl Cluster {
         let mut resources = BTreeMap::<Dimension, i64>::new();
         let mut cards = Vec::new();
         for pod in pods.into_iter().filter_map(|id| self.pod(id)) {
-            let names_cards = !pod.task.cards.is_empty();
+            let names_cards = pod.task.is_for_cards();
             let request = pod.task.request.iter();
             for (dimension, amount) in request.filter(|(dimension, _)| self.is_metered(*dimension, names_cards)) {
                 let sum = resources.entry(dimension).or_default();

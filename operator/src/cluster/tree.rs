@@ -311,6 +311,10 @@ impl Cluster {
         let changed = changed.filter(|id| self.queues[id.index()].below != before[id.index()]);
         self.changes.queues.extend(changed);
         self.version += 1;
+        // Which cards a queue's pods are read to name may rest on the queues above it.
+        if self.configuration.queue_plugin == QueuePlugin::Capacity {
+            self.name_cards_anew(|_| true);
+        }
     }
 
     /// Queues that are in use, each before its parent.

@@ -34,6 +34,7 @@ fn explain_pod(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
         Reason::InsufficientCpuQuota => insufficient(cluster, shape, ResourceId::CPU),
         Reason::InsufficientMemoryQuota => insufficient(cluster, shape, ResourceId::MEMORY),
         Reason::InsufficientScalarQuota => insufficient_scalars(cluster, shape),
+        Reason::NoCardQuota | Reason::CardNameMissing | Reason::SecondCardResource => unnamed(cluster, shape, reason),
         Reason::NoNodeFits | Reason::NodesExcluded => no_node(cluster, shape, reason),
         Reason::CrossQuotaExceeded => format!(
             "{}; {}",
@@ -128,6 +129,35 @@ fn unreadable(cluster: &Cluster, shape: &Shape) -> String {
     })
 }
 
+/// Why a pod can't be charged that does not say which cards it asks for, or asks for cards of several resources.
+fn unnamed(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
+    let resources = cluster.card_resources_of(&shape.task.request);
+    let resources: Vec<_> = resources
+        .iter()
+        .map(|resource| cluster.names.resource_name(*resource))
+        .collect();
+    let resources = resources.join(" and ");
+    match reason {
+        Reason::NoCardQuota => {
+            let queue = &cluster.queue(shape.queue).name;
+            format!(
+                "queue {queue} has a quota for no card that {resources} stands for: have one added to its annotation \
+                 {CARD_QUOTA}, or name another queue; {}",
+                cards_to_name(cluster, shape, &[])
+            )
+        }
+        Reason::CardNameMissing => format!(
+            "the pod requests {resources} without saying of which card, and this cluster requires it (unnamedCards: deny): \
+             create it anew with the annotation {CARD_NAME}; {}",
+            cards_to_name(cluster, shape, &[])
+        ),
+        _ => format!(
+            "the pod requests cards by {resources}, and only those of one resource can be charged: create pods that request \
+             one each"
+        ),
+    }
+}
+
 /// What the pod could name instead of a name that may be mistyped, by what it requests.
 fn cards_to_name(cluster: &Cluster, shape: &Shape, unknown: &[String]) -> String {
     const MOST: usize = 5;
@@ -169,10 +199,14 @@ fn insufficient_scalars(cluster: &Cluster, shape: &Shape) -> String {
     if let Some((dimension, asked)) = check.scalar_without_room() {
         return said_by([shortage(cluster, shape, dimension, asked)]);
     }
-    let cards = check
-        .known_alternatives()
-        .map(|(card, asked)| shortage(cluster, shape, Dimension::Card(card), asked));
-    said_by(cards)
+    let asked = |card| {
+        cluster
+            .resource_of(card)
+            .map_or(0, |resource| shape.task.count(resource))
+    };
+    let cards = check.known_alternatives().map(|(card, _)| card).collect();
+    let cards = cluster.in_order_of_quota(shape, cards).into_iter();
+    said_by(cards.map(|card| shortage(cluster, shape, Dimension::Card(card), asked(card))))
 }
 
 /// What is said by whom, naming each only once in a row.

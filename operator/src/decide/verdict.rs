@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use crds::configuration::AdmitOn;
+use crds::configuration::{AdmitOn, QueuePlugin};
 use crds::mgpu::MgpuRequest;
 
 use super::{Grant, cross_quota, fit, mgpu, narrow};
@@ -11,7 +11,7 @@ use crate::cluster::amounts::Dimension;
 use crate::cluster::levels::Shortage;
 use crate::cluster::names::{CardId, ResourceId};
 use crate::cluster::queue::QueueId;
-use crate::cluster::waiting::{Refused, Shape};
+use crate::cluster::waiting::{Naming, Refused, Shape};
 use crate::cluster::workload::WorkloadId;
 use crate::policies::Reason;
 use crate::policies::card_quota::Check;
@@ -126,14 +126,26 @@ fn cards_with_room(
     };
     let check = check_of(cluster, shape, has_room);
     check.before_cards()?;
-    if shape.task.cards.is_empty() {
+    if names_none(cluster, shape)? {
         return Ok(vec![None]);
     }
-    let cards: Vec<_> = check.cards_with_quota().map(|(card, _)| Some(card)).collect();
+    let cards: Vec<_> = check.cards_with_quota().map(|(card, _)| card).collect();
+    let cards: Vec<_> = cluster.in_order_of_quota(shape, cards).into_iter().map(Some).collect();
     if cards.is_empty() {
         Err(Reason::InsufficientScalarQuota)
     } else {
         Ok(cards)
+    }
+}
+
+/// Whether a pod of this shape is charged for no card; why it can't be charged for what it asks, where it can't.
+fn names_none(cluster: &Cluster, shape: &Shape) -> Result<bool, Reason> {
+    // Under `capacity`, a queue without card quotas is limited in the resource itself.
+    let strict = cluster.configuration().queue_plugin == QueuePlugin::CapacityCard;
+    match shape.task.naming {
+        Naming::Refused(reason) => Err(reason),
+        Naming::ByQueue if shape.task.cards.is_empty() && strict => Err(Reason::NoCardQuota),
+        Naming::Own | Naming::ByQueue => Ok(shape.task.cards.is_empty()),
     }
 }
 
@@ -156,8 +168,10 @@ pub(super) fn quota_for(cluster: &Cluster, shape: &Shape, most: usize) -> Vec<(O
         })
     };
     let most = largest(most, |count| check(count).before_cards().is_ok());
-    if shape.task.cards.is_empty() {
-        return vec![(None, most)];
+    match names_none(cluster, shape) {
+        Ok(true) => return vec![(None, most)],
+        Ok(false) => {}
+        Err(_) => return Vec::new(),
     }
     let cards = check(1);
     let cards = cards.known_alternatives();

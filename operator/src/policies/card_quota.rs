@@ -29,14 +29,14 @@ impl<R: Fn(CardId) -> Option<ResourceId>, H: Fn(Dimension, i64) -> bool> Check<'
     /// **Task Allocatable Check** up to the cards: is the request readable, does the queue have anything at all, and is
     /// there CPU and memory left?
     pub fn before_cards(&self) -> Result<(), Reason> {
-        let names_cards = !self.task.cards.is_empty();
-        if self.task.unreadable.is_some() || (names_cards && self.known_alternatives().next().is_none()) {
+        let names_unknown = !self.task.cards.is_empty() && self.known_alternatives().next().is_none();
+        if self.task.unreadable.is_some() || names_unknown {
             return Err(Reason::GetTaskRequestResourceFailed);
         }
         if self.queue_is_empty && self.plugin == QueuePlugin::CapacityCard {
             return Err(Reason::EmptyQueueCapability);
         }
-        if charges_cpu_and_memory(self.arguments, names_cards) {
+        if charges_cpu_and_memory(self.arguments, self.task.is_for_cards()) {
             for (resource, reason) in [
                 (ResourceId::CPU, Reason::InsufficientCpuQuota),
                 (ResourceId::MEMORY, Reason::InsufficientMemoryQuota),

@@ -13,6 +13,12 @@ pub enum Reason {
     InsufficientMemoryQuota,
     /// Not enough of any acceptable card left in the queue.
     InsufficientScalarQuota,
+    /// The pod does not say which cards it asks for, and the queue has a quota for none that they could be.
+    NoCardQuota,
+    /// The pod does not say which cards it asks for, and must.
+    CardNameMissing,
+    /// The pod asks for cards of several resources, of which one alone can be charged.
+    SecondCardResource,
     /// The queue does not exist.
     QueueNotFound,
     /// The queue takes no pods at the moment.
@@ -45,12 +51,15 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons, for metrics that show each from the start.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 22] = [
         Self::GetTaskRequestResourceFailed,
         Self::EmptyQueueCapability,
         Self::InsufficientCpuQuota,
         Self::InsufficientMemoryQuota,
         Self::InsufficientScalarQuota,
+        Self::NoCardQuota,
+        Self::CardNameMissing,
+        Self::SecondCardResource,
         Self::QueueNotFound,
         Self::QueueNotOpen,
         Self::QueueInvalid,
@@ -85,6 +94,9 @@ impl Reason {
             Self::InsufficientCpuQuota => "InsufficientCPUQuota",
             Self::InsufficientMemoryQuota => "InsufficientMemoryQuota",
             Self::InsufficientScalarQuota => "InsufficientScalarQuota",
+            Self::NoCardQuota => "NoCardQuota",
+            Self::CardNameMissing => "CardNameMissing",
+            Self::SecondCardResource => "SecondCardResource",
             Self::QueueNotFound => "QueueNotFound",
             Self::QueueNotOpen => "QueueNotOpen",
             Self::QueueInvalid => "QueueInvalid",

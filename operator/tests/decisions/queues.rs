@@ -153,6 +153,10 @@ fn a_node_that_joins_late_lets_pods_in_whose_card_was_unknown() {
 fn a_card_that_comes_to_mean_another_resource_is_searched_for_anew() {
     const OTHER: &str = "example.com/gpu";
     let mut world = world();
+    // Of two card resources, one would be refused.
+    world
+        .cluster
+        .set_configuration(configuration("", "unnamedCards: free"), world.now);
     let other = node("n2").label("example.com/gpu.product", "A").offers(OTHER, "8");
     let other = other
         .label("example.com/gpu.count", "8")

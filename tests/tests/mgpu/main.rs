@@ -53,7 +53,9 @@ async fn configured(
         "tiers: [{{plugins: [{{name: predicates, arguments: {{{}}}}}]}}]",
         arguments.join(", ")
     );
-    world.cardgate.configure(&world.plane, Some(&conf), own).await?;
+    // These tests are about cards and not about quotas: shares without a card name count against none.
+    let own = format!("unnamedCards: free\n{}", own.unwrap_or_default());
+    world.cardgate.configure(&world.plane, Some(&conf), Some(&own)).await?;
     Ok((world, turn))
 }
 

@@ -1,13 +1,14 @@
 //! The rules of `volcano.sh/card.name` (semantics, **Card quota**).
 //!
-//! A pod has one card name, and its card count is what it requests of the one resource that this name stands for. Card
-//! resources beside that one have no name, so nothing can count them: they are treated like a request without any card name,
-//! with a warning, or refused under `unnamedCards: deny`.
+//! A pod has one card name, and its card count is what it requests of the one resource that this name stands for. A pod without
+//! one is charged for a card that its queue has a quota for, so it may request cards of one resource too. Cards of another resource
+//! beside it could be charged to nobody: they are refused, unless `unnamedCards: free` says that they need not be.
 
 use std::sync::Arc;
 
 use crds::card::CardAlternatives;
-use crds::configuration::{Settings, UnnamedCards};
+use crds::card_resources::{counts_cards, is_extended};
+use crds::configuration::UnnamedCards;
 use crds::resources::ResourceVector;
 
 use crate::denial::Denial;
@@ -47,10 +48,10 @@ impl<'a> Cards<'a> {
     pub fn check_request(
         &self,
         request: &ResourceVector,
-        settings: &Settings,
+        knowledge: &Knowledge,
         warnings: &mut Vec<Warning>,
     ) -> Result<(), Denial> {
-        let mut card_resources = card_resources(request, settings);
+        let mut card_resources = card_resources(request, knowledge).into_iter();
         let counted = match &self.resource {
             Some(resource) if request.get(resource) == 0 => {
                 return Err(Denial::CardNotRequested {
@@ -75,7 +76,7 @@ impl<'a> Cards<'a> {
             warnings.push(Warning::NoCardRequested);
         }
         for resource in card_resources.filter(|resource| Some(*resource) != counted) {
-            if settings.unnamed_cards == UnnamedCards::Deny {
+            if knowledge.settings().unnamed_cards != UnnamedCards::Free {
                 return Err(Denial::SecondCardResource {
                     card_name: self.text.to_owned(),
                     resource: resource.to_owned(),
@@ -89,25 +90,45 @@ impl<'a> Cards<'a> {
     }
 }
 
-/// Checks the request of a pod without a card name.
-pub fn check_unnamed(request: &ResourceVector, settings: &Settings, warnings: &mut Vec<Warning>) -> Result<(), Denial> {
-    for resource in card_resources(request, settings).map(str::to_owned) {
-        if settings.unnamed_cards == UnnamedCards::Deny {
-            return Err(Denial::CardNameMissing { resource });
+/// Checks the request of a pod without a card name. `is_charged` says whether anybody is charged for its cards.
+pub fn check_unnamed(
+    request: &ResourceVector,
+    is_charged: bool,
+    knowledge: &Knowledge,
+    warnings: &mut Vec<Warning>,
+) -> Result<(), Denial> {
+    let resources: Vec<_> = card_resources(request, knowledge)
+        .into_iter()
+        .map(str::to_owned)
+        .collect();
+    match (knowledge.settings().unnamed_cards, resources.as_slice()) {
+        (_, []) => {}
+        (UnnamedCards::Free, _) if is_charged => {
+            warnings.extend(resources.into_iter().map(|resource| Warning::NotMetered { resource }));
         }
-        warnings.push(Warning::NotMetered { resource });
+        (UnnamedCards::Deny, [resource, ..]) => {
+            return Err(Denial::CardNameMissing {
+                resource: resource.clone(),
+            });
+        }
+        (UnnamedCards::Charge, [_, _, ..]) if is_charged => return Err(Denial::SeveralCardResources { resources }),
+        (UnnamedCards::Charge, _) if is_charged => {}
+        _ => warnings.extend(resources.into_iter().map(|resource| Warning::Unaccounted { resource })),
     }
     Ok(())
 }
 
-/// Whether a resource is one of devices, not one that Kubernetes itself knows: only such can be cards.
-pub fn is_extended(resource: &str) -> bool {
-    resource.contains('/')
-}
-
-fn card_resources<'r>(request: &'r ResourceVector, settings: &'r Settings) -> impl Iterator<Item = &'r str> {
+/// The requested resources that count cards.
+fn card_resources<'r>(request: &'r ResourceVector, knowledge: &Knowledge) -> Vec<&'r str> {
     let resources = request.iter().map(|(resource, _)| resource);
-    resources.filter(|resource| settings.is_card_resource(resource))
+    let cards: Vec<_> = resources
+        .filter(|resource| knowledge.is_card_resource(resource))
+        .collect();
+    if cards.iter().any(|resource| counts_cards(resource)) {
+        cards.into_iter().filter(|resource| counts_cards(resource)).collect()
+    } else {
+        cards
+    }
 }
 
 fn differing(text: &str, alternatives: &CardAlternatives<'_>, knowledge: &Knowledge) -> Denial {

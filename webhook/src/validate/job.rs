@@ -70,7 +70,6 @@ pub fn rules(object: &RawValue, knowledge: &Knowledge) -> Findings {
 }
 
 fn check_template(place: &str, template: &Pod<Scalar<'_>>, knowledge: &Knowledge, findings: &mut Findings) {
-    let settings = knowledge.settings();
     if let Err(error) = MgpuRequest::read(template) {
         findings.denials.push(Denial::Template {
             place: place.to_owned(),
@@ -83,7 +82,7 @@ fn check_template(place: &str, template: &Pod<Scalar<'_>>, knowledge: &Knowledge
     let mut warnings = Vec::new();
     let checked = match template.metadata.annotations.get(CARD_NAME) {
         Some(text) => match Cards::read(text, knowledge) {
-            Ok(cards) => request.map(|request| cards.check_request(&request, &settings, &mut warnings)),
+            Ok(cards) => request.map(|request| cards.check_request(&request, knowledge, &mut warnings)),
             Err(denial) => {
                 findings.denials.push(Denial::Template {
                     place: place.to_owned(),
@@ -92,7 +91,7 @@ fn check_template(place: &str, template: &Pod<Scalar<'_>>, knowledge: &Knowledge
                 return;
             }
         },
-        None => request.map(|request| check_unnamed(&request, &settings, &mut warnings)),
+        None => request.map(|request| check_unnamed(&request, true, knowledge, &mut warnings)),
     };
     findings.warnings.append(&mut warnings);
     if let Some(Err(denial)) = checked {

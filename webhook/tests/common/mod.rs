@@ -353,3 +353,10 @@ pub fn certificate(name: &str) -> (BTreeMap<String, k8s_openapi::ByteString>, rc
     ];
     (data.into(), signed.cert)
 }
+
+/// The same, as a node's kubelet asks.
+pub fn by_kubelet(pod: &Value) -> Value {
+    let mut review = pod_review(pod);
+    review["request"]["userInfo"] = json!({"username": "system:node:node-1", "groups": ["system:nodes"]});
+    review
+}

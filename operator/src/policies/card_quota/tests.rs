@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::*;
 use crate::cluster::amounts::{Amounts, Totals};
 use crate::cluster::names::Names;
+use crate::cluster::waiting::Naming;
 use crate::policies::capacity::{self, Level};
 
 const GPU: &str = "nvidia.com/gpu";
@@ -83,6 +84,9 @@ impl Case {
         let task = Task {
             mgpu: None,
             request: Arc::new(self.request.into_iter().collect::<Amounts>()),
+            says_cards: !self.cards.is_empty(),
+            naming: Naming::Own,
+            unqueued: false,
             cards: self.cards.into(),
             unreadable: None,
         };

@@ -112,7 +112,7 @@ fn what_has_ended_holds_nothing_and_what_is_being_deleted_holds_until_it_is_gone
 fn a_pod_on_shared_cards_keeps_to_quotas_where_no_pattern_knows_them() {
     let shared = |name: &str| gpu_node(name).mgpu(2, 16_000, "fixed-share");
     let share = |name: &str, cores: &str| cpu(name, cores).share(30, 1000).queue("team-a");
-    let mut world = world("quota.cpu: 4");
+    let mut world = World::with(configuration("quota.cpu: 4", "unnamedCards: free"));
     world.node(&shared("gpu-1"));
     world.queue(&queue("team-a"));
     world.pod(&share("a", "3"));

@@ -187,7 +187,8 @@ fn a_pod_that_fits_nowhere_says_which_resource_and_is_let_in_after_a_deletion() 
 fn gpu_pods_are_not_affected_and_do_not_count() {
     let mut world = world("quota.cpu: 1");
     world.node(&gpu_node("gpu-1"));
-    world.queue(&queue("team-a"));
+    world.node(&gpu_node("gpu-1").cards("A", 8));
+    world.queue(&queue("team-a").quota(r#"{"A": 1}"#));
     world.pod(&pod("queued").requests(GPU, "1").requests("cpu", "32"));
     assert_eq!(world.admit_names(), ["queued"]);
     world.pod(&bare_pod("foreign").requests(GPU, "1").requests("cpu", "16").on("gpu-1"));

@@ -18,7 +18,8 @@ const FIXED: &str = "fixed-share";
 const POLICY: &str = "vke.volcengine.com/mgpu-compute-policy";
 const CONTAINER_CARDS: &str = "vke.volcengine.com/container-multiple-gpu";
 
-/// Arguments of the predicates plugin without their prefix, and `cardgate.yaml`.
+/// Arguments of the predicates plugin without their prefix, and `cardgate.yaml`. These tests are about cards and not about
+/// quotas, so pods that name no card count against none.
 fn configuration(arguments: &[(&str, &str)], cardgate: &str) -> Arc<Configuration> {
     let arguments: Vec<_> = arguments
         .iter()
@@ -28,7 +29,8 @@ fn configuration(arguments: &[(&str, &str)], cardgate: &str) -> Arc<Configuratio
         "tiers: [{{plugins: [{{name: predicates, arguments: {{{}}}}}]}}]",
         arguments.join(", ")
     );
-    let parsed = Configuration::parse(Some(&conf), Some(cardgate)).unwrap();
+    let cardgate = format!("unnamedCards: free\n{cardgate}");
+    let parsed = Configuration::parse(Some(&conf), Some(&cardgate)).unwrap();
     assert_eq!(parsed.warnings, [""; 0]);
     Arc::new(parsed.configuration)
 }

@@ -75,9 +75,35 @@ impl Picture {
         pod.spec.managed && stage && !ended
     }
 
+    /// Whether a pod asks for cards without saying which.
+    fn is_unnamed(spec: &Spec) -> bool {
+        spec.managed && spec.cards.is_empty() && spec.count > 0
+    }
+
+    /// The cards that a pod names; where it does not say which, those that its queue has a quota for and that what it requests
+    /// stands for, by name.
+    fn named(&self, spec: &Spec) -> Vec<usize> {
+        let quota = self
+            .queues
+            .get(&spec.queue)
+            .filter(|queue| queue.valid)
+            .map(|queue| queue.quota);
+        if !Self::is_unnamed(spec) {
+            return spec.cards.clone();
+        }
+        let is_chosen = |card: &usize| {
+            quota.is_some_and(|quota| quota[*card].is_some()) && self.makers.get(card) == Some(&spec.maker)
+        };
+        (0..CARDS.len()).filter(is_chosen).collect()
+    }
+
     fn charged_card(&self, pod: &Pod) -> Option<usize> {
         let of_node = || {
             let node = self.nodes.get(&pod.room?).filter(|_| pod.stage == Stage::Bound)?;
+            if Self::is_unnamed(&pod.spec) {
+                let (card, maker, count) = node.cards;
+                return (maker == pod.spec.maker && count > 0).then_some(card);
+            }
             pod.spec
                 .cards
                 .iter()
@@ -86,7 +112,7 @@ impl Picture {
         };
         pod.assigned
             .or_else(of_node)
-            .or_else(|| pod.spec.cards.first().copied())
+            .or_else(|| self.named(&pod.spec).first().copied())
     }
 
     fn card_count(&self, spec: &Spec, card: usize) -> i64 {
@@ -107,7 +133,7 @@ impl Picture {
 
     fn charge(&self, spec: &Spec, card: Option<usize>) -> Amounts {
         let mut charge = Self::request(spec);
-        if self.configuration.unlimited && !spec.cards.is_empty() {
+        if self.configuration.unlimited && (!spec.cards.is_empty() || Self::is_unnamed(spec)) {
             charge.remove("cpu");
             charge.remove("memory");
         }
@@ -143,7 +169,7 @@ impl Picture {
 
     pub fn requested(&self, queue: usize) -> Amounts {
         let waiting = self.pods_of(queue).filter(|pod| pod.is_in_line());
-        Self::sum(waiting.map(|pod| self.charge(&pod.spec, pod.spec.cards.first().copied())))
+        Self::sum(waiting.map(|pod| self.charge(&pod.spec, self.named(&pod.spec).first().copied())))
     }
 
     pub fn used(&self, node: usize) -> Amounts {
@@ -233,7 +259,8 @@ impl Picture {
             return Err("NamespaceNotAllowed");
         }
         let known = |card: &usize| self.makers.contains_key(card) && self.card_count(spec, *card) > 0;
-        let known: Vec<_> = spec.cards.iter().copied().filter(known).collect();
+        let named = self.named(spec);
+        let mut known: Vec<_> = named.iter().copied().filter(known).collect();
         if known.is_empty() && !spec.cards.is_empty() {
             return Err("GetTaskRequestResourceFailed");
         }
@@ -247,12 +274,26 @@ impl Picture {
                 return Err(reason);
             }
         }
+        if Self::is_unnamed(spec) {
+            if known.is_empty() {
+                return Err("NoCardQuota");
+            }
+            // The pod's own selector chooses where it leaves any; then most free quota goes first.
+            if known.iter().any(|card| self.may_select(spec, Some(*card))) {
+                known.retain(|card| self.may_select(spec, Some(*card)));
+            }
+            let free = |card: usize| {
+                let name = format!("card {}", CARDS[card]);
+                Self::limit(queue, &name) - allocated.get(&name).copied().unwrap_or(0)
+            };
+            known.sort_by_key(|card| (Reverse(free(*card)), *card));
+        }
         let with_quota = |card: &usize| {
             let count = self.card_count(spec, *card).into();
             Self::has_quota(queue, &allocated, &format!("card {}", CARDS[*card]), count)
         };
         let mut choices: Vec<_> = known.into_iter().filter(with_quota).map(Some).collect();
-        if spec.cards.is_empty() {
+        if spec.cards.is_empty() && !Self::is_unnamed(spec) {
             choices.push(None);
         }
         if choices.is_empty() {
