@@ -87,7 +87,7 @@ fn the_policies_know_the_keys_of_the_programs() -> Outcome {
         keys::MGPU_POLICY,
         keys::QUEUE_LABEL,
     ];
-    let expected: [(&str, Vec<&str>); 8] = [
+    let expected: [(&str, Vec<&str>); 9] = [
         (
             "policies/pod-create.yaml",
             [
@@ -116,6 +116,10 @@ fn the_policies_know_the_keys_of_the_programs() -> Outcome {
             [&requests[..], &results, &[keys::CROSS_QUOTA_LABEL, keys::OPERATOR]].concat(),
         ),
         ("policies/operator.yaml", vec![keys::OPERATOR]),
+        (
+            "policies/crossquota.yaml",
+            [&keys::DAEMON_SET_CONTROLLERS[..], &[keys::GATE, keys::MIRROR_POD]].concat(),
+        ),
         ("policies/job.yaml", vec![keys::OPERATOR, keys::JOB_HELD]),
         (
             "policies/pod-resize.yaml",
@@ -204,7 +208,7 @@ fn every_policy_is_bound_and_fails_closed() -> Outcome {
     for file in INSTALL_FILES {
         let bindings = objects(file, "ValidatingAdmissionPolicyBinding")?;
         let policies = objects(file, "ValidatingAdmissionPolicy")?;
-        assert_eq!(policies.len(), 7, "{file}");
+        assert_eq!(policies.len(), 8, "{file}");
         for policy in policies {
             let name = &policy["metadata"]["name"];
             let bound = bindings.iter().filter(|binding| &binding["spec"]["policyName"] == name);

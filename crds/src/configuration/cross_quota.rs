@@ -67,7 +67,8 @@ impl GpuResources {
         self.0.iter().any(|pattern| pattern.is_match(resource))
     }
 
-    fn patterns(&self) -> impl Iterator<Item = &str> {
+    /// The expressions, in the order in which they are configured.
+    pub fn patterns(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(Regex::as_str)
     }
 }

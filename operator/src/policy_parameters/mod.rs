@@ -8,7 +8,8 @@ mod keeper;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crds::configuration::Configuration;
+use crds::configuration::{Configuration, Enforcement};
+use crds::label_selector::LabelSelector;
 
 pub use keeper::ParameterKeeper;
 
@@ -22,6 +23,9 @@ pub const UNNAMED_CARDS: &str = "unnamedCards";
 /// Key with the setting `unqueuedCards`.
 pub const UNQUEUED_CARDS: &str = "unqueuedCards";
 
+/// Key with a regular expression on the resources that are GPUs, where pods without them are held; else empty.
+pub const CROSS_QUOTA_GPU_RESOURCES: &str = "crossQuotaGpuResources";
+
 /// How many resources are written that nodes were found to have as cards. A cluster has a handful; a node whose labels are made
 /// up must not fill the object.
 const MOST_DISCOVERED: usize = 256;
@@ -33,7 +37,8 @@ struct Sources<'a> {
 }
 
 /// Every key of the `ConfigMap`, and what its value is.
-const KEYS: [(&str, fn(&Sources<'_>) -> String); 3] = [
+const KEYS: [(&str, fn(&Sources<'_>) -> String); 4] = [
+    (CROSS_QUOTA_GPU_RESOURCES, cross_quota_gpu_resources),
     (CARD_RESOURCES, card_resources),
     (UNNAMED_CARDS, |sources| {
         sources.configuration.cardgate.unnamed_cards.as_str().to_owned()
@@ -52,6 +57,21 @@ pub fn parameters(configuration: &Configuration, discovered: &BTreeSet<&str>) ->
     KEYS.iter()
         .map(|(key, value)| ((*key).to_owned(), value(&sources)))
         .collect()
+}
+
+/// What a policy can't tell from the pod is left to the door: under a label selector, nothing is written.
+fn cross_quota_gpu_resources(sources: &Sources<'_>) -> String {
+    let configuration = sources.configuration;
+    let held = configuration.cardgate.enforce_cross_quota == Enforcement::Gating;
+    let arguments = configuration.cross_quota.as_ref().filter(|_| held);
+    let for_all = arguments.filter(|arguments| arguments.selector == LabelSelector::default());
+    let patterns = for_all
+        .into_iter()
+        .flat_map(|arguments| arguments.gpu_resources.patterns());
+    patterns
+        .map(|pattern| format!("(?:{pattern})"))
+        .collect::<Vec<_>>()
+        .join("|")
 }
 
 fn card_resources(sources: &Sources<'_>) -> String {
@@ -84,6 +104,25 @@ mod tests {
             (&*parameters[UNNAMED_CARDS], &*parameters[UNQUEUED_CARDS]),
             ("deny", "charge")
         );
+    }
+
+    #[test]
+    fn gpus_are_written_where_all_pods_without_them_are_held() {
+        let pattern = |selector: &str, cardgate: &str| {
+            let arguments = format!("gpu-resource-names: \"nvidia.com/gpu,amd\\\\.com/.*\"{selector}");
+            let conf = format!("tiers: [{{plugins: [{{name: crossquota, arguments: {{{arguments}}}}}]}}]");
+            let configuration = Configuration::parse(Some(&conf), Some(cardgate)).unwrap().configuration;
+            parameters(&configuration, &BTreeSet::new())[CROSS_QUOTA_GPU_RESOURCES].clone()
+        };
+        assert_eq!(pattern("", ""), r"(?:nvidia.com/gpu)|(?:amd\.com/.*)");
+        assert_eq!(pattern("", "enforceCrossQuota: extender"), "");
+        assert_eq!(
+            pattern(", label-selector: \"team=a\"", ""),
+            "",
+            "only the door knows which pods that leaves out"
+        );
+        let none = parameters(&Configuration::default(), &BTreeSet::new());
+        assert_eq!(none[CROSS_QUOTA_GPU_RESOURCES], "");
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub use self::identities::Account;
 pub use self::kubectl::Kubectl;
 pub use self::resources::{Answer, Target, Write};
 
-use self::components::{Components, Ports};
+use self::components::{Audit, Components, Ports};
 use self::kubeconfig::{Credentials, Endpoint};
 use self::pki::{Identity, Pki};
 use crate::assets::{Assets, Program};
@@ -47,7 +47,7 @@ pub struct Options {
     scheduler: Option<String>,
     kwok: bool,
     job_duration: Duration,
-    audit: bool,
+    audit: Option<Audit>,
     queue: bool,
 }
 
@@ -57,7 +57,7 @@ impl Default for Options {
             scheduler: Some(String::new()),
             kwok: true,
             job_duration: Duration::ZERO,
-            audit: false,
+            audit: None,
             queue: true,
         }
     }
@@ -102,7 +102,19 @@ impl Options {
     /// Records who writes what through the API server; see [`ControlPlane::audit_log`].
     #[must_use]
     pub fn audit(self) -> Self {
-        Self { audit: true, ..self }
+        Self {
+            audit: Some(Audit::Writes),
+            ..self
+        }
+    }
+
+    /// Records all that Cardgate's two accounts ask of the API server, reads too; see [`ControlPlane::audit_log`].
+    #[must_use]
+    pub fn audit_cardgate(self) -> Self {
+        Self {
+            audit: Some(Audit::Cardgate),
+            ..self
+        }
     }
 
     /// Starts even if as many control planes run as tests may have at once: for programs that people start.

@@ -20,11 +20,11 @@ use crate::wait::{self, Seen};
 /// Who the harness is in managed fields.
 const FIELD_MANAGER: &str = "cardgate-tests";
 
-/// A write that the API server answered.
+/// A request that the API server answered: a write, where nothing else was asked to be recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Write {
-    /// `create`, `update`, `patch`, `delete` or `deletecollection`.
+    /// Such as `create` or `patch`.
     pub verb: String,
     user: Writer,
     impersonated_user: Option<Writer>,
@@ -52,6 +52,8 @@ impl Write {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Target {
+    /// The group, such as `batch`; empty for the core.
+    pub api_group: String,
     /// The plural, such as `pods`.
     pub resource: String,
     /// Such as `status`, or empty.

@@ -39,11 +39,13 @@ async fn a_pod_that_only_says_that_a_daemon_set_made_it_is_held_like_any_other()
     // A real one, whose pods run everywhere.
     let template = pod("agent").request("cpu", 1).node_selector(HERE, "owned");
     let template = template.deployment(1).spec.unwrap_or_default();
-    let real: DaemonSet = serde_json::from_value(json!({
+    let template = json!({
         "metadata": { "name": "agent" },
         "spec": { "selector": template.selector, "template": template.template },
-    }))?;
-    let real = tenant.create(&real).await?;
+    });
+    let real = tenant
+        .create(&serde_json::from_value::<DaemonSet>(template.clone())?)
+        .await?;
     let pods = tenant.api::<Pod>();
     wait::eventually("the DaemonSet's pod to run", wait::PATIENCE, async || {
         let found = pods.list(&ListParams::default().labels("app=agent")).await?.items;
@@ -59,7 +61,7 @@ async fn a_pod_that_only_says_that_a_daemon_set_made_it_is_held_like_any_other()
     forged["metadata"]["ownerReferences"] = json!([{
         "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": real.metadata.uid, "controller": true,
     }]);
-    let created = tenant.create(&serde_json::from_value::<Pod>(forged)?).await?;
+    let created = tenant.create(&serde_json::from_value::<Pod>(forged.clone())?).await?;
     let gates = created.spec.and_then(|spec| spec.scheduling_gates).unwrap_or_default();
     assert_eq!(gates.iter().map(|gate| &*gate.name).collect::<Vec<_>>(), [GATE]);
     // It waits for what the node gives to pods without GPU: 3 of 4 cores, since the agent has one.
@@ -69,7 +71,47 @@ async fn a_pod_that_only_says_that_a_daemon_set_made_it_is_held_like_any_other()
     // Nor does what it says later let it go.
     let says = "scheduling gate \"card.volcano.sh/quota\" is removed by Cardgate's operator only";
     let ungated = json!({ "spec": { "schedulingGates": null } });
-    tenant.may_not_change::<Pod>("forged", ungated, says).await
+    tenant.may_not_change::<Pod>("forged", ungated, says).await?;
+    without_the_door(&world, &tenant, &template, &forged).await
+}
+
+/// With the door's configuration deleted, the API server itself holds what is not held, and lets run everywhere what must.
+async fn without_the_door(world: &World, tenant: &Tenant, agent: &Value, forged: &Value) -> Outcome {
+    let kubectl = world.plane.kubectl();
+    kubectl
+        .run(["delete", "mutatingwebhookconfiguration", "cardgate"])
+        .await?;
+    let dry_run = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    let says = "the namespace has opted in to quotas for pods without GPU";
+    let pods = tenant.api::<Pod>();
+    let plain = pod("plain").request("cpu", 36).build();
+    wait::eventually("the door to be gone", wait::PATIENCE, async || {
+        let refused = expect_refusal(pods.create(&dry_run, &plain).await, says);
+        Ok(Seen::when(
+            refused.is_ok(),
+            format!("{refused:?}").chars().take(300).collect::<String>(),
+        ))
+    })
+    .await?;
+    let mut forged = forged.clone();
+    forged["metadata"]["name"] = json!("forged-again");
+    tenant.is_refused(&serde_json::from_value::<Pod>(forged)?, says).await?;
+    // None is not one.
+    let pretended = pod("pretended").request("nvidia.com/gpu", 0).request("cpu", 36).build();
+    expect_refusal(pods.create(&dry_run, &pretended).await, "card.volcano.sh/")?;
+    let mut again = agent.clone();
+    again["metadata"]["name"] = json!("agent-again");
+    tenant.create(&serde_json::from_value::<DaemonSet>(again)?).await?;
+    let sets = tenant.api::<DaemonSet>();
+    wait::object(&sets, "agent-again", "its pod", |set| {
+        let status = set.and_then(|set| set.status.as_ref());
+        let created = status.map(|status| status.current_number_scheduled);
+        Seen::when(created.is_some_and(|created| created > 0), format!("{created:?}"))
+    })
+    .await
 }
 
 /// A service account that may bind pods, and its client.

@@ -136,7 +136,7 @@ pub async fn a_new_leader_has_the_label_and_answers(world: &World) -> Outcome {
     // The operators are processes: pods that never run stand for theirs.
     for name in ["operator-1", "operator-2"] {
         let stand_in = json!({
-            "metadata": {"name": name},
+            "metadata": {"name": name, "labels": {"app.kubernetes.io/component": "operator"}},
             "spec": {
                 "schedulingGates": [{"name": "example.com/stand-in"}],
                 "securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},

@@ -80,7 +80,7 @@ async fn an_invalid_configuration_leaves_the_last_good_one_in_force_and_is_told_
 /// Waits until the operator's account may read the configuration, or may not, and the API server knows.
 async fn let_operator_read(plane: &ControlPlane, may: bool) -> Outcome {
     let rule = json!({
-        "apiGroups": [""], "resources": ["configmaps"], "resourceNames": [CONFIG_MAP], "verbs": ["get", "list", "watch"],
+        "apiGroups": [""], "resources": ["configmaps"], "resourceNames": [CONFIG_MAP], "verbs": ["list", "watch"],
     });
     let patch = if may {
         json!([{ "op": "add", "path": "/rules/2", "value": rule }])
