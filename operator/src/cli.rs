@@ -1,6 +1,7 @@
 //! The operator's flags, each with an environment twin.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser};
 use crds::keys::NAMESPACE;
@@ -27,9 +28,24 @@ pub struct Cli {
     #[arg(long, env = "METRICS_ADDR", default_value = "0.0.0.0:8080")]
     pub metrics_addr: SocketAddr,
 
-    /// Where the scheduler extender is served; without it, it is not
+    /// Where the scheduler extender is served, by TLS, to who shows a certificate of the same authority; without it, it is not
     #[arg(long, env = "EXTENDER_ADDR")]
     pub extender_addr: Option<SocketAddr>,
+
+    /// Directory of the extender's certificate and its callers' authorities, tls.crt, tls.key and ca.crt as PEM: where Secret
+    /// cardgate-extender-tls is mounted
+    #[arg(
+        long,
+        env = "EXTENDER_TLS_DIR",
+        value_name = "PATH",
+        default_value = "/etc/cardgate/extender-tls"
+    )]
+    pub extender_tls_dir: PathBuf,
+
+    /// File with a token for callers under /volcano that can't show a certificate, at least 16 characters; without it, all show
+    /// one
+    #[arg(long, env = "EXTENDER_TOKEN_FILE", value_name = "PATH")]
+    pub extender_token_file: Option<PathBuf>,
 
     /// Namespace of Cardgate's own objects: the Lease, the configuration, the certificates
     #[arg(long, env = "POD_NAMESPACE", default_value = NAMESPACE)]
@@ -45,7 +61,7 @@ pub struct Cli {
           default_missing_value = "true")]
     pub manage_certificates: bool,
 
-    /// Further names and addresses in the webhook's certificate, beside those of its Service
+    /// Further names and addresses in the certificates of the webhook and the extender, beside those of their Services
     #[arg(long, env = "TLS_EXTRA_SANS", value_delimiter = ',')]
     pub tls_extra_sans: Vec<Name>,
 

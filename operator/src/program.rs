@@ -14,9 +14,10 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use crate::act::WRITE_LIMIT;
-use crate::certificates::{CertificateKeeper, Name};
+use crate::certificates::{CertificateKeeper, Leaf};
 use crate::cli::Cli;
 use crate::configuration::{self, ConfigurationWatch};
+use crate::extender::Mounted;
 use crate::installation::InstallationWatch;
 use crate::lease::Candidate;
 use crate::metrics::Metrics;
@@ -69,10 +70,19 @@ pub async fn run(cli: Cli, decide: Decide) -> anyhow::Result<()> {
         metrics: Arc::clone(&metrics),
     };
     let (questions, asked) = extender::channel();
-    let extender = cli
-        .extender_addr
-        .map(|address| extender::start(address, questions.clone()));
-    let extender = extender.transpose()?;
+    let extender = match cli.extender_addr {
+        Some(address) => {
+            let mounted = Mounted::new(cli.extender_tls_dir.clone(), cli.extender_token_file.clone());
+            tokio::spawn(Arc::clone(&mounted).follow());
+            Some(extender::start(
+                address,
+                &mounted,
+                metrics.refusals(),
+                questions.clone(),
+            )?)
+        }
+        None => None,
+    };
     if extender.is_some() {
         let (client, leads) = (client.clone(), leadership.changes());
         let (namespace, pod) = (cli.pod_namespace.clone(), cli.instance());
@@ -113,7 +123,7 @@ pub async fn run(cli: Cli, decide: Decide) -> anyhow::Result<()> {
     let keeper = CertificateKeeper {
         client: client.clone(),
         namespace: cli.pod_namespace.clone(),
-        names: Name::of_webhook(&cli.pod_namespace, &cli.tls_extra_sans),
+        leaves: leaves(&cli),
         leadership: leadership.clone(),
         metrics: Arc::clone(&metrics),
         recorder: recorder.clone(),
@@ -164,6 +174,15 @@ pub async fn run(cli: Cli, decide: Decide) -> anyhow::Result<()> {
         ended = minding => ended.context("the mind is left alone")?.context("the mind")?,
     }
     election.await.context("the election")
+}
+
+/// The certificates that are to be there.
+fn leaves(cli: &Cli) -> Vec<Leaf> {
+    let mut leaves = vec![Leaf::webhook(&cli.pod_namespace, &cli.tls_extra_sans)];
+    if cli.extender_addr.is_some() {
+        leaves.extend(Leaf::extender(&cli.pod_namespace, &cli.tls_extra_sans));
+    }
+    leaves
 }
 
 /// Serves for ever where there is a server.

@@ -57,7 +57,11 @@ impl Connections {
     /// Keeps a book of a connection that begins: what [`actix_web::HttpServer::on_connect`] is to call.
     pub fn begin(self: &Arc<Self>, stream: &dyn Any, data: &mut Extensions) {
         let tcp = match stream.downcast_ref::<TlsStream<net::TcpStream>>() {
-            Some(tls) => Some(tls.get_ref().0),
+            Some(tls) => {
+                let (tcp, session) = tls.get_ref();
+                data.insert(Certified(session.peer_certificates().is_some()));
+                Some(tcp)
+            }
             None => stream.downcast_ref::<net::TcpStream>(),
         };
         // A second handle, by which it can be ended from outside. Without one (too many open files) it lives as long as the
@@ -91,6 +95,14 @@ impl Connections {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a connection has shown a certificate that was believed.
+struct Certified(bool);
+
+/// Whether a request came over a connection with a certificate, which TLS has verified.
+pub fn is_certified(request: &HttpRequest) -> bool {
+    request.conn_data::<Certified>().is_some_and(|certified| certified.0)
 }
 
 /// One connection; gone when it is dropped.

@@ -1,38 +1,65 @@
-//! Plain HTTP to the ports of a child process.
+//! HTTP to the ports of a child process.
 
 use std::io::Cursor;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use http::Request;
+use http::header::CONTENT_TYPE;
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::Connect;
 use hyper_util::rt::TokioExecutor;
+use rustls::ClientConfig;
 use serde_json::Value;
 
 /// Nothing on the loopback interface that is alive takes longer.
 const LIMIT: Duration = Duration::from_secs(5);
 
+type Body = Full<Cursor<Vec<u8>>>;
+
 /// GETs `http://<address><path>` and returns the status code and the text.
 pub async fn get(address: &str, path: &str) -> Result<(u16, String)> {
-    ask(Request::get(format!("http://{address}{path}")), Vec::new()).await
+    ask_plainly(Request::get(format!("http://{address}{path}")), Vec::new()).await
 }
 
 /// POSTs JSON to `http://<address><path>` and returns the status code and the text.
 pub async fn post(address: &str, path: &str, body: &Value) -> Result<(u16, String)> {
     let request = Request::post(format!("http://{address}{path}"));
-    ask(
-        request.header(http::header::CONTENT_TYPE, "application/json"),
+    ask_plainly(
+        request.header(CONTENT_TYPE, "application/json"),
         serde_json::to_vec(body)?,
     )
     .await
 }
 
-async fn ask(request: http::request::Builder, body: Vec<u8>) -> Result<(u16, String)> {
+/// POSTs JSON to `https://<address><path>` and returns the status code and the text.
+pub async fn post_tls(tls: &ClientConfig, address: &str, path: &str, body: &Value) -> Result<(u16, String)> {
+    let request = Request::post(format!("https://{address}{path}")).header(CONTENT_TYPE, "application/json");
+    send(tls, request, serde_json::to_vec(body)?).await
+}
+
+/// Sends any request by HTTPS and returns the status code and the text.
+pub async fn send(tls: &ClientConfig, request: http::request::Builder, body: Vec<u8>) -> Result<(u16, String)> {
+    let connector = hyper_rustls::HttpsConnectorBuilder::new()
+        .with_tls_config(tls.clone())
+        .https_only()
+        .enable_http1()
+        .build();
+    ask(Client::builder(TokioExecutor::new()).build(connector), request, body).await
+}
+
+async fn ask_plainly(request: http::request::Builder, body: Vec<u8>) -> Result<(u16, String)> {
+    ask(Client::builder(TokioExecutor::new()).build_http(), request, body).await
+}
+
+async fn ask<C>(client: Client<C, Body>, request: http::request::Builder, body: Vec<u8>) -> Result<(u16, String)>
+where
+    C: Connect + Clone + Send + Sync + 'static,
+{
     let request = request.body(Full::new(Cursor::new(body)))?;
     let what = format!("{} {}", request.method(), request.uri());
     let answer = async {
-        let client = Client::builder(TokioExecutor::new()).build_http::<Full<Cursor<Vec<u8>>>>();
         let response = client.request(request).await?;
         let status = response.status().as_u16();
         let body = response.into_body().collect().await?.to_bytes();

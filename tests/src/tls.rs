@@ -1,6 +1,8 @@
 //! TLS to the ports of Cardgate, as a client that trusts its authority and may show a certificate.
 
+use std::collections::BTreeMap;
 use std::net::TcpStream;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,6 +49,22 @@ impl Identity {
             })
         })
         .await
+    }
+
+    /// Writes it into files, and says where they are as the `tlsConfig` of a `KubeSchedulerConfiguration` does.
+    pub fn write_files(&self, dir: &Path) -> Result<BTreeMap<&'static str, PathBuf>> {
+        let (certificate, key) = self.own.as_ref().context("no certificate of its own")?;
+        let files = [
+            ("caFile", &self.authorities),
+            ("certFile", certificate),
+            ("keyFile", key),
+        ];
+        let write = |(name, content): (&'static str, &Vec<u8>)| {
+            let path = dir.join(format!("extender-{name}"));
+            std::fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))?;
+            Ok((name, path))
+        };
+        files.into_iter().map(write).collect()
     }
 
     /// For rustls.

@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::{Pod, Secret};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use operator::certificates::{AUTHORITY_SECRET, CONFIGURATION, CertificateKeeper, Name, SERVING_SECRET};
+use operator::certificates::{AUTHORITY_SECRET, CONFIGURATION, CertificateKeeper, Leaf, Name, SERVING_SECRET};
 use operator::lease::Candidate;
 use operator::metrics::Metrics;
 use operator::recorder::{CONTROLLER, Recorder};
@@ -52,7 +52,7 @@ impl Keeping {
         let keeper = CertificateKeeper {
             client: client.clone(),
             namespace: NAMESPACE.to_owned(),
-            names: Name::of_webhook(NAMESPACE, &extra),
+            leaves: vec![Leaf::webhook(NAMESPACE, &extra)],
             leadership,
             metrics: Arc::clone(&metrics),
             recorder: Recorder::new(client.clone(), instance, metrics),

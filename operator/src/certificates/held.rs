@@ -11,6 +11,7 @@ use thiserror::Error;
 use time::OffsetDateTime;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
+use super::leaf::{Leaf, Usage};
 use super::names::Name;
 use super::plan::{self, AUTHORITY_LIFETIME, SERVING_LIFETIME, Step, Validity};
 use super::verify;
@@ -82,7 +83,7 @@ pub(super) struct Authority {
     pub key: Option<KeyPair>,
 }
 
-/// What the webhook serves with.
+/// A certificate with its key: what a port serves with, or what its callers show.
 #[derive(Debug)]
 pub(super) struct Serving {
     /// The certificate, then what leads from it to an authority.
@@ -100,17 +101,22 @@ impl Serving {
         self.chain.first()
     }
 
-    /// Whether the authorities verify it now, for exactly these names, and the key fits.
-    pub fn is_good(&self, authorities: &[Authority], names: &[Name], now: Timestamp) -> bool {
+    /// Whether the authorities verify it now as what it is for, for exactly its names, and the key fits.
+    pub fn is_good(&self, authorities: &[Authority], leaf: &Leaf, now: Timestamp) -> bool {
+        let authorities = || authorities.iter().map(|one| &one.certificate);
         self.key_fits
-            && self.leaf().is_some_and(|leaf| leaf.names == names)
-            && names
-                .iter()
-                .all(|name| verify::verifies(authorities.iter().map(|one| &one.certificate), &self.chain, name, now))
+            && self.leaf().is_some_and(|own| own.names == leaf.names)
+            && match leaf.usage {
+                Usage::Server => leaf
+                    .names
+                    .iter()
+                    .all(|name| verify::verifies(authorities(), &self.chain, name, now)),
+                Usage::Client => verify::verifies_client(authorities(), &self.chain, now),
+            }
     }
 }
 
-/// All certificates and keys.
+/// All authorities, and one certificate that they vouch for.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     /// The bundle, in the order in which it is written.
@@ -120,7 +126,7 @@ pub(super) struct Held {
 
 impl Held {
     /// What is to be done about them.
-    pub fn plan(&self, names: &[Name], now: Timestamp) -> plan::Plan {
+    pub fn plan(&self, leaf: &Leaf, now: Timestamp) -> plan::Plan {
         let authorities: Vec<_> = self
             .authorities
             .iter()
@@ -132,19 +138,19 @@ impl Held {
         let serving = self.serving.as_ref().and_then(|serving| {
             Some(plan::Serving {
                 validity: serving.leaf()?.validity,
-                is_good: serving.is_good(&self.authorities, names, now),
+                is_good: serving.is_good(&self.authorities, leaf, now),
             })
         });
         plan::plan(&authorities, serving, now)
     }
 
     /// Does what was planned for them.
-    pub fn apply(&mut self, steps: &[Step], names: &[Name], now: Timestamp) -> Result<(), CertificateError> {
+    pub fn apply(&mut self, steps: &[Step], leaf: &Leaf, now: Timestamp) -> Result<(), CertificateError> {
         let mut expired = Vec::new();
         for step in steps {
             match *step {
                 Step::Create => self.authorities.push(create_authority(now)?),
-                Step::Issue { by } => self.serving = Some(issue(&self.authorities[by], names, now)?),
+                Step::Issue { by } => self.serving = Some(issue(&self.authorities[by], leaf, now)?),
                 Step::DropKey(place) => self.authorities[place].key = None,
                 Step::Drop(place) => expired.push(place),
             }
@@ -177,16 +183,19 @@ fn create_authority(now: Timestamp) -> Result<Authority, CertificateError> {
     })
 }
 
-fn issue(authority: &Authority, names: &[Name], now: Timestamp) -> Result<Serving, CertificateError> {
+fn issue(authority: &Authority, leaf: &Leaf, now: Timestamp) -> Result<Serving, CertificateError> {
     let signing_key = authority.key.as_ref().ok_or(CertificateError::NoKey)?;
     let issuer = Issuer::from_ca_cert_der(&authority.certificate.der, signing_key)?;
     let key = KeyPair::generate()?;
     let end = authority.certificate.validity.not_after;
-    let mut params = params("Cardgate webhook", now, SERVING_LIFETIME, Some(end))?;
-    params.subject_alt_names = names.iter().filter_map(Name::to_san).collect();
+    let mut params = params(leaf.common_name, now, SERVING_LIFETIME, Some(end))?;
+    params.subject_alt_names = leaf.names.iter().filter_map(Name::to_san).collect();
     params.is_ca = IsCa::ExplicitNoCa;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params.extended_key_usages = vec![match leaf.usage {
+        Usage::Server => ExtendedKeyUsagePurpose::ServerAuth,
+        Usage::Client => ExtendedKeyUsagePurpose::ClientAuth,
+    }];
     params.use_authority_key_identifier_extension = true;
     let der = params.signed_by(&key, &issuer)?.der().clone();
     let certificate = Certificate::read(der).ok_or(rcgen::Error::CouldNotParseCertificate)?;

@@ -1,4 +1,4 @@
-//! Keeps the two Secrets and the two webhook configurations as they should be, while this operator leads.
+//! Keeps the Secrets and the two webhook configurations as they should be, while this operator leads.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use thiserror::Error;
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
-use super::held::{CertificateError, Held};
+use super::held::{CertificateError, Held, Serving};
 use super::inject::{self, CONFIGURATION, Webhooks};
-use super::names::Name;
+use super::leaf::Leaf;
 use super::plan::Step;
-use super::secrets::{self, AUTHORITY_SECRET, Data, Found, SERVING_SECRET};
+use super::secrets::{self, AUTHORITY_SECRET, Data, Found};
 use crate::lease::Leadership;
 use crate::metrics::{Certificate, Metrics, Verb, Write};
 use crate::recorder::Recorder;
@@ -83,8 +83,8 @@ pub struct CertificateKeeper {
     pub client: Client,
     /// Cardgate's own namespace.
     pub namespace: String,
-    /// The names of the webhook ([`Name::of_webhook`]).
-    pub names: Vec<Name>,
+    /// The certificates that are to be there: the webhook's first, by which a lost authority is known.
+    pub leaves: Vec<Leaf>,
     /// Nothing is written without it.
     pub leadership: Leadership,
     /// Counts writes and errors, and shows when certificates expire.
@@ -96,7 +96,8 @@ pub struct CertificateKeeper {
 /// What there is in the cluster.
 struct Cluster {
     authority: Option<Secret>,
-    serving: Option<Secret>,
+    /// In the order of [`CertificateKeeper::leaves`].
+    leaves: Vec<Option<Secret>>,
     mutating: Option<MutatingWebhookConfiguration>,
     validating: Option<ValidatingWebhookConfiguration>,
 }
@@ -119,12 +120,13 @@ impl CertificateKeeper {
     }
 
     async fn keep(&self) {
-        let mut changes = stream::select_all([
-            self.changes::<Secret>(Api::namespaced(self.client.clone(), &self.namespace), AUTHORITY_SECRET),
-            self.changes::<Secret>(Api::namespaced(self.client.clone(), &self.namespace), SERVING_SECRET),
+        let secrets = self.leaves.iter().map(|leaf| leaf.secret).chain([AUTHORITY_SECRET]);
+        let secrets =
+            secrets.map(|name| self.changes::<Secret>(Api::namespaced(self.client.clone(), &self.namespace), name));
+        let mut changes = stream::select_all(secrets.chain([
             self.changes::<MutatingWebhookConfiguration>(Api::all(self.client.clone()), CONFIGURATION),
             self.changes::<ValidatingWebhookConfiguration>(Api::all(self.client.clone()), CONFIGURATION),
-        ]);
+        ]));
         let mut wait = FIRST_WAIT;
         loop {
             let now = Timestamp::now();
@@ -173,50 +175,73 @@ impl CertificateKeeper {
     /// Brings everything in order. Returns when to do so again.
     async fn reconcile(&self, now: Timestamp) -> Result<Timestamp, KeeperError> {
         let cluster = self.look().await?;
+        let mut next = Vec::new();
+        let mut created = false;
+        // The authorities go through the hands of all leaves; the first decides about them, and about itself.
+        let first = cluster.leaves.first().and_then(Option::as_ref);
         let Found {
             mut held,
             bad_authority,
             bad_serving,
-        } = secrets::read(cluster.authority.as_ref(), cluster.serving.as_ref(), now);
-        let plan = held.plan(&self.names, now);
-        held.apply(&plan.steps, &self.names, now)?;
+        } = secrets::read(cluster.authority.as_ref(), first, now);
+        let mut bad = Some(bad_serving);
+        let mut issued = Vec::new();
+        for (leaf, secret) in self.leaves.iter().zip(&cluster.leaves) {
+            let bad = bad.take().unwrap_or_else(|| {
+                let (serving, bad, _) = secrets::read_serving(secret.as_ref());
+                held.serving = serving;
+                bad
+            });
+            let plan = held.plan(leaf, now);
+            held.apply(&plan.steps, leaf, now)?;
+            created |= plan.steps.contains(&Step::Create);
+            next.push(plan.next);
+            let is_new = plan.steps.iter().any(|step| matches!(step, Step::Issue { .. }));
+            issued.push((leaf, secret.as_ref(), held.serving.take(), is_new.then_some(bad)));
+        }
 
         let authority = secrets::authority_data(&held);
         if !secrets::holds(cluster.authority.as_ref(), &authority) {
             self.write_secret(AUTHORITY_SECRET, cluster.authority.as_ref(), &authority)
                 .await?;
-            if plan.steps.contains(&Step::Create) {
-                let note = "a new certificate authority for the webhook; the ones before it stay until they expire";
+            if created {
+                let note = "a new certificate authority; the ones before it stay until they expire. Start schedulers that \
+                            ask the extender anew within four weeks: they read whom to trust when they start";
                 self.tell(AUTHORITY_SECRET, bad_authority, "CertificateAuthority", note)
                     .await;
             }
         }
         self.inject(cluster.mutating.as_ref(), &held).await?;
         self.inject(cluster.validating.as_ref(), &held).await?;
-        if let Some(serving) = secrets::serving_data(&held)
-            && !secrets::holds(cluster.serving.as_ref(), &serving)
-        {
-            self.write_secret(SERVING_SECRET, cluster.serving.as_ref(), &serving)
-                .await?;
-            if plan.steps.iter().any(|step| matches!(step, Step::Issue { .. })) {
-                let note = "a new certificate for the webhook";
-                self.tell(SERVING_SECRET, bad_serving, "ServingCertificate", note).await;
+        self.show_authorities(&held);
+        for (leaf, secret, serving, new) in issued {
+            held.serving = serving;
+            if let Some(data) = secrets::serving_data(&held)
+                && !secrets::holds(secret, &data)
+            {
+                self.write_secret(leaf.secret, secret, &data).await?;
+                if let Some(bad) = new {
+                    let note = format!("a new certificate for {}", leaf.owner);
+                    self.tell(leaf.secret, bad, "ServingCertificate", &note).await;
+                }
             }
+            self.show(leaf, held.serving.as_ref());
         }
-        self.show(&held);
-        Ok(plan.next)
+        Ok(next.into_iter().min().unwrap_or(now))
     }
 
     async fn look(&self) -> Result<Cluster, KeeperError> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
         let mutating: Api<MutatingWebhookConfiguration> = Api::all(self.client.clone());
         let validating: Api<ValidatingWebhookConfiguration> = Api::all(self.client.clone());
+        let mut leaves = Vec::new();
+        for leaf in &self.leaves {
+            leaves.push(self.read(secrets.get_opt(leaf.secret), leaf.described).await?);
+        }
         Ok(Cluster {
+            leaves,
             authority: self
                 .read(secrets.get_opt(AUTHORITY_SECRET), "the Secret cardgate-ca")
-                .await?,
-            serving: self
-                .read(secrets.get_opt(SERVING_SECRET), "the Secret cardgate-webhook-tls")
                 .await?,
             mutating: self
                 .read(
@@ -293,10 +318,10 @@ impl CertificateKeeper {
             }
             written?;
         } else {
-            let kind = if name == SERVING_SECRET {
-                TLS_SECRET
-            } else {
+            let kind = if name == AUTHORITY_SECRET {
                 OPAQUE_SECRET
+            } else {
+                TLS_SECRET
             };
             let secret = Secret {
                 metadata: ObjectMeta {
@@ -371,7 +396,7 @@ impl CertificateKeeper {
         }
     }
 
-    fn show(&self, held: &Held) {
+    fn show_authorities(&self, held: &Held) {
         let ends = held
             .authorities
             .iter()
@@ -380,9 +405,12 @@ impl CertificateKeeper {
             self.metrics
                 .certificate_expires(Certificate::Authority, end.as_second());
         }
-        if let Some(leaf) = held.serving.as_ref().and_then(|serving| serving.leaf()) {
-            let end = leaf.validity.not_after;
-            self.metrics.certificate_expires(Certificate::Webhook, end.as_second());
+    }
+
+    fn show(&self, leaf: &Leaf, serving: Option<&Serving>) {
+        if let Some(certificate) = serving.and_then(Serving::leaf) {
+            let end = certificate.validity.not_after;
+            self.metrics.certificate_expires(leaf.metric, end.as_second());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The names under which API servers reach the webhook: what its certificate says.
+//! The names under which a port is reached: what its certificate says.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -7,9 +7,6 @@ use rcgen::SanType;
 use rustls::pki_types::{DnsName, ServerName};
 use thiserror::Error;
 use x509_parser::extensions::GeneralName;
-
-/// The webhook's Service.
-const SERVICE: &str = "webhook";
 
 /// A name that no certificate can say.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -43,9 +40,9 @@ impl FromStr for Name {
 }
 
 impl Name {
-    /// The names of the webhook's Service in `namespace`, and `extra`: sorted, each once.
-    pub fn of_webhook(namespace: &str, extra: &[Self]) -> Vec<Self> {
-        let service = format!("{SERVICE}.{namespace}.svc");
+    /// The names of a Service in `namespace`, and `extra`: sorted, each once.
+    pub(super) fn of_service(service: &str, namespace: &str, extra: &[Self]) -> Vec<Self> {
+        let service = format!("{service}.{namespace}.svc");
         let mut names = vec![Self::Dns(format!("{service}.cluster.local")), Self::Dns(service)];
         names.extend_from_slice(extra);
         names.sort_unstable();
@@ -120,7 +117,7 @@ mod tests {
     #[test]
     fn the_service_comes_with_the_extra_names() {
         let extra = ["127.0.0.1", "webhook.cardgate-system.svc", "a.example"].map(|text| text.parse().unwrap());
-        let names = Name::of_webhook("cardgate-system", &extra);
+        let names = Name::of_service("webhook", "cardgate-system", &extra);
         let expected = [
             "a.example",
             "webhook.cardgate-system.svc",

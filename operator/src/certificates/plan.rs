@@ -13,9 +13,10 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 pub const AUTHORITY_LIFETIME: SignedDuration = SignedDuration::from_hours(365 * 24);
 /// How long a serving certificate is valid, unless its authority expires before.
 pub const SERVING_LIFETIME: SignedDuration = SignedDuration::from_hours(90 * 24);
-/// How long an authority is in the bundle before it signs. API servers follow within seconds; an hour covers one that was
-/// cut off for a while.
-pub const OVERLAP: SignedDuration = SignedDuration::from_hours(1);
+/// How long an authority is in the bundle before it signs. API servers follow within seconds, but a kube-scheduler reads whom
+/// to trust when it starts: these are four weeks to start it anew. Less than the third of [`SERVING_LIFETIME`] that is left
+/// when a certificate is renewed, so that one whose authority is lost still works by then.
+pub const OVERLAP: SignedDuration = SignedDuration::from_hours(28 * 24);
 /// How much earlier than now a new certificate is valid, for clocks that are behind.
 pub const BACKDATE: SignedDuration = SignedDuration::from_hours(1);
 

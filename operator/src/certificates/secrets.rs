@@ -1,4 +1,4 @@
-//! The two Secrets: what they hold, and reading what somebody may have put there.
+//! The Secrets: what they hold, and reading what somebody may have put there.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +14,13 @@ use super::verify;
 
 /// The Secret with the authorities: the bundle and the keys of those that sign.
 pub const AUTHORITY_SECRET: &str = "cardgate-ca";
-/// The Secret that the webhook serves with.
-pub const SERVING_SECRET: &str = "cardgate-webhook-tls";
-
-/// Key of both Secrets: the certificates of the authorities, PEM.
+/// Key of all Secrets: the certificates of the authorities, PEM.
 const BUNDLE: &str = "ca.crt";
 /// Key of [`AUTHORITY_SECRET`]: the private keys of the authorities, PEM.
 const AUTHORITY_KEYS: &str = "ca.key";
-/// Key of [`SERVING_SECRET`]: the serving certificate, PEM.
+/// Key of a Secret with a certificate: the serving certificate, PEM.
 const SERVING_CERTIFICATE: &str = "tls.crt";
-/// Key of [`SERVING_SECRET`]: its private key, PEM.
+/// Key of a Secret with a certificate: its private key, PEM.
 const SERVING_KEY: &str = "tls.key";
 
 /// More authorities than any rotation has. A longer bundle is not ours, and would not fit into webhook configurations.
@@ -107,7 +104,7 @@ fn read_authorities(secret: Option<&Secret>) -> (Vec<Authority>, Option<&'static
     (authorities, bad)
 }
 
-fn read_serving(secret: Option<&Secret>) -> (Option<Serving>, Option<&'static str>, Vec<Certificate>) {
+pub(super) fn read_serving(secret: Option<&Secret>) -> (Option<Serving>, Option<&'static str>, Vec<Certificate>) {
     let (certificate, key) = (bytes(secret, SERVING_CERTIFICATE), bytes(secret, SERVING_KEY));
     if certificate.is_empty() && key.is_empty() {
         return (None, None, Vec::new());
@@ -151,7 +148,7 @@ pub(super) fn authority_data(held: &Held) -> Data {
     data([(BUNDLE, bundle(held).into_bytes()), (AUTHORITY_KEYS, keys.into_bytes())])
 }
 
-/// What [`SERVING_SECRET`] should hold; none while there is nothing to serve with.
+/// What a Secret with a certificate should hold; none while there is nothing to serve with.
 pub(super) fn serving_data(held: &Held) -> Option<Data> {
     let serving = held.serving.as_ref()?;
     Some(data([

@@ -9,6 +9,7 @@ use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier as _;
 use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
 
 use super::held::Certificate;
 use super::names::Name;
@@ -16,6 +17,27 @@ use super::names::Name;
 /// Whether a client can trust the certificate as an authority.
 pub(super) fn is_sound(authority: &CertificateDer<'static>) -> bool {
     RootCertStore::empty().add(authority.clone()).is_ok()
+}
+
+/// Whether a server that trusts the authorities believes a client, at that time, that the chain is its own.
+pub(super) fn verifies_client<'c>(
+    authorities: impl Iterator<Item = &'c Certificate>,
+    chain: &[Certificate],
+    at: Timestamp,
+) -> bool {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(authorities.map(|authority| authority.der.clone()));
+    let provider = Arc::new(ring::default_provider());
+    let (Ok(verifier), Some((leaf, more)), Ok(seconds)) = (
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build(),
+        chain.split_first(),
+        u64::try_from(at.as_second()),
+    ) else {
+        return false;
+    };
+    let more: Vec<CertificateDer<'_>> = more.iter().map(|one| one.der.clone()).collect();
+    let at = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+    verifier.verify_client_cert(&leaf.der, &more, at).is_ok()
 }
 
 /// Whether a client that trusts the authorities believes, at that time, that the chain is `name`'s.

@@ -4,28 +4,48 @@
 //! again. Requests are read and answers written here, on threads of their own; what is said is said by the mind, which
 //! takes one question after the other: so two pods never get the same last core, whoever asks for them at once.
 
+mod access;
 mod leader_label;
+mod mounted;
 pub mod volcano;
 pub mod wire;
 
-use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use actix_web::HttpResponse;
 use actix_web::http::header::ContentType;
-use actix_web::web::{Bytes, Data, PayloadConfig, ServiceConfig, post};
-use actix_web::{App, HttpResponse, HttpServer};
+use actix_web::middleware::from_fn;
+use actix_web::web::{Data, Payload, ServiceConfig, post, scope};
 use crds::pod::Pod;
+use ports::body::{self, Body, BodyError, Limits, Room};
+use ports::refusals::Refusals;
+use ports::server::{ListenError, Port};
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use crate::decide::extender::Refusal;
 use crate::pod_ref::PodRef;
+use access::Access;
 pub use leader_label::{LEADER_LABEL, keep_leader_label};
+pub use mounted::Mounted;
 
-/// Longest body: five thousand nodes in full have about fifty million bytes.
-const MAX_BODY: usize = 128 << 20;
+/// What a body may take: five thousand nodes in full have about fifty million bytes. Schedulers wait five seconds.
+const BODY: Limits = Limits {
+    longest: 96 << 20,
+    time: Duration::from_secs(4),
+};
+/// What all bodies may take at once: two of five thousand nodes, arriving or being read. Answers that hold nodes in full are as
+/// long again.
+const BODIES: usize = 144 << 20;
+/// The port's name in metrics.
+const PORT: &str = "extender";
+/// Connections at once: Volcano asks about sixteen nodes at a time.
+const CONNECTIONS: usize = 128;
+/// How long a connection waits for the next question.
+const KEEP_ALIVE: Duration = Duration::from_mins(2);
 /// How many questions may wait for the mind; a scheduler asks one at a time.
 const QUESTIONS_AHEAD: usize = 64;
 /// How long an answer may take; schedulers wait five seconds where they are not told otherwise.
@@ -85,28 +105,73 @@ pub fn channel() -> (Questions, mpsc::Receiver<Question>) {
 
 /// The extender could not be started.
 #[derive(Debug, Error)]
-#[error("can't listen on {address}: choose another with --extender-addr")]
-pub struct ExtenderError {
+pub enum ExtenderError {
+    /// The address is taken, or none of this machine's.
+    #[error("{0}: choose another with --extender-addr")]
+    Listen(#[from] ListenError),
+    /// TLS can't be set up.
+    #[error("TLS can't be set up: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
+/// Listens on `address`, by TLS alone. Await the result to serve.
+pub fn start(
     address: SocketAddr,
-    source: io::Error,
+    mounted: &Arc<Mounted>,
+    refusals: &Refusals,
+    questions: Questions,
+) -> Result<actix_web::dev::Server, ExtenderError> {
+    let port = Port {
+        name: PORT,
+        workers: 2,
+        connections: CONNECTIONS,
+        keep_alive: Some(KEEP_ALIVE),
+        end: Duration::from_secs(5),
+    };
+    let access = Data::new(Access {
+        mounted: Arc::clone(mounted),
+        refusals: refusals.clone(),
+    });
+    let bodies = Bodies::new(BODIES, refusals.clone());
+    let guarded = move || {
+        let (access, routes) = (access.clone(), routes(questions.clone(), bodies.clone()));
+        move |config: &mut ServiceConfig| {
+            let guarded = scope("").wrap(from_fn(access::check)).configure(routes);
+            config.app_data(access).service(guarded);
+        }
+    };
+    Ok(port.tls(address, mounted.server_config()?, refusals, guarded)?)
 }
 
-/// Listens on `address`. Await the result to serve.
-pub fn start(address: SocketAddr, questions: Questions) -> Result<actix_web::dev::Server, ExtenderError> {
-    let server = HttpServer::new(move || App::new().configure(routes(questions.clone())))
-        .workers(2)
-        .disable_signals()
-        .bind(address)
-        .map_err(|source| ExtenderError { address, source })?;
-    Ok(server.run())
+/// Where bodies are read. Clones share one room.
+#[derive(Debug, Clone)]
+pub struct Bodies {
+    room: Arc<Room>,
+    refusals: Refusals,
 }
 
-/// The paths and what they answer.
-pub fn routes(questions: Questions) -> impl FnOnce(&mut ServiceConfig) {
+impl Bodies {
+    /// Room for so many bytes, and where is counted what finds none.
+    pub fn new(bytes: usize, refusals: Refusals) -> Self {
+        let room = Room::new(bytes);
+        Self { room, refusals }
+    }
+
+    async fn read(&self, payload: Payload) -> Result<Body, Failure> {
+        let body = body::read(&self.room, payload, BODY).await;
+        if let Some(reason) = body.as_ref().err().and_then(BodyError::reason) {
+            self.refusals.count(PORT, reason);
+        }
+        Ok(body?)
+    }
+}
+
+/// The paths and what they answer, whoever asks.
+pub fn routes(questions: Questions, bodies: Bodies) -> impl FnOnce(&mut ServiceConfig) {
     move |config| {
         config
             .app_data(Data::new(questions))
-            .app_data(PayloadConfig::new(MAX_BODY))
+            .app_data(Data::new(bodies))
             .route(FILTER_PATH, post().to(filter))
             .route(PRIORITIZE_PATH, post().to(prioritize))
             .route(BIND_PATH, post().to(bind))
@@ -120,6 +185,9 @@ pub fn routes(questions: Questions) -> impl FnOnce(&mut ServiceConfig) {
 /// Why there is no answer.
 #[derive(Debug, Error)]
 pub enum Failure {
+    /// It did not arrive.
+    #[error(transparent)]
+    Unread(#[from] BodyError),
     /// Not JSON, or JSON of another shape.
     #[error("the body is no ExtenderArgs or ExtenderBindingArgs of extender API v1: {0}")]
     Body(#[from] serde_json::Error),
@@ -141,6 +209,7 @@ impl Failure {
     fn response(&self) -> HttpResponse {
         tracing::warn!("a scheduler's question is not answered: {self}");
         let mut response = match self {
+            Self::Unread(error) => return error.response(),
             Self::Body(_) | Self::Volcano(_) | Self::NoNodes => HttpResponse::BadRequest(),
             Self::NotLeading | Self::Late => HttpResponse::ServiceUnavailable(),
         };
@@ -150,8 +219,9 @@ impl Failure {
     }
 }
 
-async fn filter(questions: Data<Questions>, body: Bytes) -> HttpResponse {
+async fn filter(questions: Data<Questions>, bodies: Data<Bodies>, payload: Payload) -> HttpResponse {
     let answer = async {
+        let body = bodies.read(payload).await?;
         let args = wire::Args::read(&body)?;
         let refused = ask_about_nodes(&questions, args.pod(), args.names()?, Asked::Filter).await?;
         args.filtered(&refused)
@@ -159,8 +229,9 @@ async fn filter(questions: Data<Questions>, body: Bytes) -> HttpResponse {
     respond(answer.await)
 }
 
-async fn prioritize(questions: Data<Questions>, body: Bytes) -> HttpResponse {
+async fn prioritize(questions: Data<Questions>, bodies: Data<Bodies>, payload: Payload) -> HttpResponse {
     let answer = async {
+        let body = bodies.read(payload).await?;
         let args = wire::Args::read(&body)?;
         let names = args.names()?;
         let scores = ask_about_nodes(&questions, args.pod(), names.clone(), Asked::Prioritize).await?;
@@ -169,9 +240,9 @@ async fn prioritize(questions: Data<Questions>, body: Bytes) -> HttpResponse {
     respond(answer.await)
 }
 
-async fn bind(questions: Data<Questions>, body: Bytes) -> HttpResponse {
+async fn bind(questions: Data<Questions>, bodies: Data<Bodies>, payload: Payload) -> HttpResponse {
     let answer = async {
-        let (pod, node) = wire::BindingArgs::read(&body)?.into_pod_and_node();
+        let (pod, node) = wire::BindingArgs::read(&*bodies.read(payload).await?)?.into_pod_and_node();
         let bound = ask(&questions, |answer| Question::Bind { pod, node, answer }).await?;
         Ok(wire::bound(bound.err().as_deref().unwrap_or_default())?)
     };

@@ -6,12 +6,14 @@
 use std::collections::BTreeMap;
 
 use actix_web::HttpResponse;
-use actix_web::web::{Bytes, Data};
+use actix_web::web::{Data, Payload};
 use crds::pod::Pod;
 use serde::{Deserialize, Serialize};
 
-use super::{Asked, Failure, Questions, ask_about_nodes, respond};
+use super::{Asked, Bodies, Failure, Questions, ask_about_nodes, respond};
 
+/// What all of its paths begin with.
+pub(super) const PREFIX: &str = "/volcano/";
 /// Where one node is looked at for a task.
 pub const PREDICATE_PATH: &str = "/volcano/predicate";
 /// Where nodes are scored for a task.
@@ -69,32 +71,39 @@ impl Request {
     }
 }
 
-pub(super) async fn predicate(questions: Data<Questions>, body: Bytes) -> HttpResponse {
+pub(super) async fn predicate(questions: Data<Questions>, bodies: Data<Bodies>, payload: Payload) -> HttpResponse {
     let answer = async {
+        let body = bodies.read(payload).await?;
         let Request { task, node, .. } = Request::read(&body)?;
+        drop(body);
         let nodes = vec![node.ok_or(Failure::NoNodes)?.name];
         verdict(&questions, task.pod, nodes, Asked::Look).await
     };
     respond(answer.await)
 }
 
-pub(super) async fn allocate(questions: Data<Questions>, body: Bytes) -> HttpResponse {
+pub(super) async fn allocate(questions: Data<Questions>, bodies: Data<Bodies>, payload: Payload) -> HttpResponse {
     let answer = async {
-        let Task { pod, node_name } = Request::read(&body)?.task;
+        let Task { pod, node_name } = Request::read(&*bodies.read(payload).await?)?.task;
         verdict(&questions, pod, vec![node_name], Asked::Filter).await
     };
     respond(answer.await)
 }
 
 /// What could go nowhere, counts nowhere.
-pub(super) async fn deallocate(questions: Data<Questions>, body: Bytes) -> HttpResponse {
-    let answer = async { verdict(&questions, Request::read(&body)?.task.pod, Vec::new(), Asked::Filter).await };
+pub(super) async fn deallocate(questions: Data<Questions>, bodies: Data<Bodies>, payload: Payload) -> HttpResponse {
+    let answer = async {
+        let Task { pod, .. } = Request::read(&*bodies.read(payload).await?)?.task;
+        verdict(&questions, pod, Vec::new(), Asked::Filter).await
+    };
     respond(answer.await)
 }
 
-pub(super) async fn prioritize(questions: Data<Questions>, body: Bytes) -> HttpResponse {
+pub(super) async fn prioritize(questions: Data<Questions>, bodies: Data<Bodies>, payload: Payload) -> HttpResponse {
     let answer = async {
+        let body = bodies.read(payload).await?;
         let Request { task, nodes, .. } = Request::read(&body)?;
+        drop(body);
         let nodes = nodes.ok_or(Failure::NoNodes)?;
         let names: Vec<_> = nodes.into_iter().map(|node| node.name).collect();
         let scores = ask_about_nodes(&questions, task.pod, names.clone(), Asked::Prioritize).await?;
@@ -131,6 +140,8 @@ mod tests {
     use serde_json::{Value, json};
     use tokio::sync::mpsc;
 
+    use ports::refusals::Refusals;
+
     use super::*;
     use crate::decide::extender::{CardsRefusal, Refusal};
     use crate::extender::{Question, routes};
@@ -138,7 +149,8 @@ mod tests {
     /// What is asked, and the answer where `refusal` is what each node says.
     async fn exchange(path: &str, body: Value, refusal: Option<Refusal>) -> (String, Value) {
         let (questions, mut asked) = mpsc::channel(1);
-        let app = init_service(App::new().configure(routes(questions))).await;
+        let app =
+            init_service(App::new().configure(routes(questions, Bodies::new(1 << 20, Refusals::default())))).await;
         let mind = async {
             let Some(Question::Nodes { pod, nodes, asked }) = asked.recv().await else {
                 panic!("no question about nodes");

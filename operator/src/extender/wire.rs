@@ -95,7 +95,10 @@ impl<'a> Args<'a> {
             failed_and_unresolvable_nodes: failed(true),
             error: "",
         };
-        Ok(serde_json::to_vec(&result)?)
+        // At once what it can be at most, since nodes in full are long.
+        let mut body = Vec::with_capacity(items.iter().map(|item| item.get().len() + 1).sum::<usize>() + 1024);
+        serde_json::to_writer(&mut body, &result)?;
+        Ok(body)
     }
 }
 

@@ -197,6 +197,10 @@ words! {
         Authority = "authority",
         /// What the webhook serves with.
         Webhook = "webhook",
+        /// What the scheduler extender serves with.
+        Extender = "extender",
+        /// What schedulers show to the extender.
+        ExtenderClient = "extender_client",
     }
 }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use operator::certificates::SERVING_SECRET;
+use operator::certificates::{EXTENDER_SECRET, SERVING_SECRET};
 
 pub use self::binaries::{Binaries, build};
 pub use self::instance::Instance;
@@ -58,8 +58,8 @@ impl Default for Settings {
 pub struct Cardgate {
     operator: Instance,
     webhook: Instance,
-    // Last: followed as long as somebody reads it.
-    _certificate: SecretVolume,
+    // Last: followed as long as somebody reads them.
+    _volumes: Vec<SecretVolume>,
 }
 
 impl Cardgate {
@@ -100,10 +100,20 @@ impl Cardgate {
             .context("the build was interrupted")??;
         binaries.operator = settings.operator_program.clone().unwrap_or(binaries.operator);
         let binaries = Arc::new(binaries);
-        let operator = Instance::create(plane, Role::Operator, 1, &binaries, &settings.operator_env).await?;
-        let certificate = SecretVolume::mount(plane, SERVING_SECRET).await?;
+        let mut volumes = Vec::new();
+        let mut mount = async |secret| {
+            let volume = SecretVolume::mount(plane, secret).await?;
+            let directory = volume.directory().display().to_string();
+            volumes.push(volume);
+            Ok::<_, anyhow::Error>(directory)
+        };
+        let mut operator_env = settings.operator_env.clone();
+        if operator_env.iter().any(|(name, _)| name == "EXTENDER_ADDR") {
+            operator_env.push(("EXTENDER_TLS_DIR".to_owned(), mount(EXTENDER_SECRET).await?));
+        }
+        let operator = Instance::create(plane, Role::Operator, 1, &binaries, &operator_env).await?;
         let mut webhook_env = settings.webhook_env.clone();
-        webhook_env.push(("TLS_DIR".to_owned(), certificate.directory().display().to_string()));
+        webhook_env.push(("TLS_DIR".to_owned(), mount(SERVING_SECRET).await?));
         let webhook = Instance::create(plane, Role::Webhook, 1, &binaries, &webhook_env).await?;
         install::point_at(plane, &webhook.address()).await?;
         operator.start()?;
@@ -111,7 +121,7 @@ impl Cardgate {
         let cardgate = Self {
             operator,
             webhook,
-            _certificate: certificate,
+            _volumes: volumes,
         };
         cardgate.operator.await_ready().await?;
         cardgate.webhook.await_ready().await?;

@@ -134,6 +134,9 @@ pub struct ControlPlane {
     admin: Credentials,
     kubectl: Kubectl,
     ports: Ports,
+    pki: Pki,
+    scheduler: Identity,
+    options: Options,
     _turn: Option<File>,
     // Last: the directory goes when nobody writes to it any more.
     _temp: Option<TempDir>,
@@ -218,24 +221,47 @@ impl ControlPlane {
             admin,
             kubectl,
             ports,
+            pki,
+            scheduler,
+            options,
             _turn: turn,
             _temp: temp,
         };
-        plane.await_components(&pki, &options, &client).await?;
+        plane.await_components(&client).await?;
         Ok(plane)
     }
 
-    async fn await_components(&self, pki: &Pki, options: &Options, client: &Client) -> Result<()> {
-        if options.scheduler.is_some() {
-            let endpoint = Endpoint {
-                server: format!("https://{}", self.ports.scheduler.address()),
-                ca: pki.ca.clone(),
-            };
-            let scheduler = endpoint.client(&self.admin).await?;
-            // Kubernetes 1.30's has no `/readyz`.
-            await_ready(&scheduler, "kube-scheduler", "/healthz", &self.processes).await?;
+    /// Starts kube-scheduler, with this added to its configuration, on a control plane that began without one. What the
+    /// configuration names can so be made on the control plane before.
+    pub async fn start_scheduler(&mut self, config: &str) -> Result<()> {
+        let components = Components {
+            assets: Assets::locate()?,
+            dir: &self.dir,
+            pki: &self.pki,
+            ports: &self.ports,
+            reaper: &self.reaper,
+            options: &self.options,
+            endpoint: &self.endpoint,
+        };
+        self.processes.push(components.scheduler(&self.scheduler, config)?);
+        self.await_scheduler().await
+    }
+
+    async fn await_scheduler(&self) -> Result<()> {
+        let endpoint = Endpoint {
+            server: format!("https://{}", self.ports.scheduler.address()),
+            ca: self.pki.ca.clone(),
+        };
+        let scheduler = endpoint.client(&self.admin).await?;
+        // Kubernetes 1.30's has no `/readyz`.
+        await_ready(&scheduler, "kube-scheduler", "/healthz", &self.processes).await
+    }
+
+    async fn await_components(&self, client: &Client) -> Result<()> {
+        if self.options.scheduler.is_some() {
+            self.await_scheduler().await?;
         }
-        if options.kwok {
+        if self.options.kwok {
             let address = self.ports.kwok.address();
             wait::eventually("kwok to be ready", wait::PATIENCE, async || {
                 self.ensure_running()?;

@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use cardgate_tests::cardgate::Instance;
+use cardgate_tests::cardgate::{Cardgate, Instance, Settings};
+use cardgate_tests::controlplane::{ControlPlane, Options};
+use cardgate_tests::http;
+use cardgate_tests::ports::Port;
 use cardgate_tests::tls::{self, Identity};
 use cardgate_tests::wait::{self, Seen};
 use cardgate_tests::workloads;
@@ -14,8 +17,11 @@ use cardgate_tests::world::World;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::PostParams;
-use operator::certificates::SERVING_SECRET;
+use operator::certificates::{EXTENDER_CLIENT_SECRET, SERVING_SECRET};
+use operator::extender::{BIND_PATH, FILTER_PATH, PRIORITIZE_PATH};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
 use rustls::ClientConfig;
+use serde_json::json;
 use tokio::task::spawn_blocking;
 
 use crate::Outcome;
@@ -203,4 +209,161 @@ fn peak_memory(program: &Instance) -> Result<u64> {
         .context("no VmHWM")?;
     let kib: u64 = line.trim().trim_end_matches(" kB").trim().parse()?;
     Ok(kib << 10)
+}
+
+/// The extender, asked by a stranger, by somebody with a certificate of another authority, and by who has the token of Volcano.
+#[tokio::test]
+async fn strangers_at_the_extender() -> Outcome {
+    let port = Port::take()?;
+    let plane = ControlPlane::start(Options::default().without_scheduler()).await?;
+    let token = "token-of-volcano-0123456789";
+    let token_file = plane.dir().join("token");
+    std::fs::write(&token_file, token)?;
+    let settings = Settings {
+        operator_env: vec![
+            ("EXTENDER_ADDR".to_owned(), port.address()),
+            ("EXTENDER_TOKEN_FILE".to_owned(), token_file.display().to_string()),
+        ],
+        ..Settings::default()
+    };
+    Cardgate::install(&plane, &settings).await?;
+    let rights = "manifests/components/scheduler-extender/operator-rbac.yaml";
+    plane.kubectl().run(["apply", "-f", rights]).await?;
+    let cardgate = Cardgate::run(&plane, &settings).await?;
+    let operator = cardgate.operator();
+
+    let scheduler = Identity::of_secret(&plane, EXTENDER_CLIENT_SECRET, true).await?;
+    let stranger = Identity {
+        own: None,
+        ..scheduler.clone()
+    };
+    let known = scheduler.config()?;
+    let filter = json!({"Pod": {"metadata": {"name": "p", "namespace": "default"}}, "NodeNames": []});
+    wait::eventually("the extender to answer a scheduler", wait::PATIENCE, async || {
+        let (status, text) = http::post_tls(&known, &port.address(), FILTER_PATH, &filter).await?;
+        Ok(Seen::when(status == 200, text))
+    })
+    .await?;
+
+    // Plain HTTP is none of its languages, and a certificate of nobody's makes no friend.
+    let plain = http::post(&port.address(), BIND_PATH, &filter).await;
+    ensure!(plain.is_err(), "{plain:?}");
+    let forged = forged_client(&scheduler)?.config()?;
+    let refused = http::post_tls(&forged, &port.address(), FILTER_PATH, &filter).await;
+    let words = format!("{:?}", refused.err().context("a forged certificate is believed")?);
+    ensure!(words.contains("UnknownCA") || words.contains("DecryptError"), "{words}");
+    // A certificate of the right authority for servers is none for clients.
+    let serving = Identity::of_secret(&plane, SERVING_SECRET, true).await?;
+    let refused = http::post_tls(&serving.config()?, &port.address(), FILTER_PATH, &filter).await;
+    ensure!(refused.is_err(), "{refused:?}");
+
+    // Without one: in words, whatever is asked, and before a body is read.
+    let unknown = stranger.config()?;
+    for path in [
+        FILTER_PATH,
+        PRIORITIZE_PATH,
+        BIND_PATH,
+        "/volcano/predicate",
+        "/volcano/allocate",
+        "/",
+        "/x",
+    ] {
+        let (status, text) = http::post_tls(&unknown, &port.address(), path, &filter).await?;
+        ensure!(
+            status == 401 && text.contains("Secret cardgate-extender-client"),
+            "{path}: {status} {text}"
+        );
+    }
+    for (path, authorization, expected) in [
+        ("/volcano/deallocate", format!("Bearer {token}"), 200),
+        ("/volcano/deallocate", format!("Bearer {token}x"), 401),
+        ("/volcano/deallocate", "Bearer ".to_owned(), 401),
+        // The token is Volcano's, who binds by itself.
+        (BIND_PATH, format!("Bearer {token}"), 401),
+        (FILTER_PATH, format!("Bearer {token}"), 401),
+        ("/volcano/../scheduler/bind", format!("Bearer {token}"), 404),
+    ] {
+        let request = ::http::Request::post(format!("https://{}{path}", port.address()));
+        let request = request
+            .header("Authorization", authorization)
+            .header("Content-Type", "application/json");
+        let task = json!({"task": {"Pod": {"metadata": {"name": "p", "namespace": "default"}}}});
+        let (status, text) = http::send(&unknown, request, serde_json::to_vec(&task)?).await?;
+        ensure!(status == expected, "{path}: {status} {text}");
+    }
+    counted(
+        operator,
+        r#"cardgate_port_refusals_total{port="extender",reason="unknown"}"#,
+        11.0,
+    )
+    .await?;
+    long_bodies(operator, &port.address(), Arc::new(unknown), Arc::new(known)).await
+}
+
+/// Bodies of 110 MB: of strangers nothing is read, and those of who is known share a room.
+async fn long_bodies(
+    operator: &Instance,
+    address: &str,
+    unknown: Arc<ClientConfig>,
+    known: Arc<ClientConfig>,
+) -> Outcome {
+    const LENGTH: usize = 110 << 20;
+    let before = peak_memory(operator)?;
+    // Where the machine is slow, the time is over first.
+    let refusals = [
+        (unknown, ["HTTP/1.1 401 "; 2]),
+        (known, ["HTTP/1.1 413 ", "HTTP/1.1 408 "]),
+    ];
+    for (config, expected) in refusals {
+        let address = address.to_owned();
+        let answers = spawn_blocking(move || {
+            let piece = vec![b' '; 1 << 20];
+            let answers = (0..3).map(|_| {
+                let mut stream = tls::connect(&address, &config)?;
+                stream.write_all(head(FILTER_PATH, LENGTH).as_bytes())?;
+                // Whoever is refused is hung up on.
+                let _ = (0..LENGTH / piece.len()).try_for_each(|_| stream.write_all(&piece));
+                let mut answer = String::new();
+                let _ = stream.read_to_string(&mut answer);
+                Ok(answer)
+            });
+            answers.collect::<Result<Vec<_>>>()
+        });
+        for answer in answers.await?? {
+            // The answer may be lost where the client still writes into a connection that has ended.
+            ensure!(
+                answer.is_empty() || expected.iter().any(|status| answer.starts_with(status)),
+                "{answer}"
+            );
+        }
+    }
+    counted(
+        operator,
+        r#"cardgate_port_refusals_total{port="extender",reason="too-large"}"#,
+        3.0,
+    )
+    .await?;
+    let grown = peak_memory(operator)?.saturating_sub(before);
+    println!(
+        "the operator grew by {} MiB at most, from {} MiB",
+        grown >> 20,
+        before >> 20
+    );
+    ensure!(grown < 300 << 20, "the operator grew by {} MiB", grown >> 20);
+    Ok(())
+}
+
+/// A client with a certificate like the scheduler's, of an authority of its own.
+fn forged_client(like: &Identity) -> Result<Identity> {
+    let mut params = CertificateParams::new(Vec::new())?;
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
+    let key = KeyPair::generate()?;
+    let mut params = CertificateParams::new(vec!["scheduler.cardgate-system.svc".to_owned()])?;
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let certificate = params.signed_by(&key, &authority)?;
+    Ok(Identity {
+        own: Some((certificate.pem().into_bytes(), key.serialize_pem().into_bytes())),
+        ..like.clone()
+    })
 }

@@ -7,6 +7,7 @@ use cardgate_tests::controlplane::{ControlPlane, Options};
 use cardgate_tests::manifests;
 use cardgate_tests::ports::Port;
 use cardgate_tests::scenario::Scenario;
+use cardgate_tests::tls::Identity;
 use cardgate_tests::wait::{self, Seen};
 use cardgate_tests::workloads::{PodBuilder, pod};
 use cardgate_tests::world::World;
@@ -14,7 +15,9 @@ use crds::keys::{MGPU_CORE, MGPU_MEMORY, SCORING_STRATEGY};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams};
+use operator::certificates::{EXTENDER_CLIENT_SECRET, EXTENDER_SECRET};
 use operator::extender::{BIND_PATH, FILTER_PATH, LEADER_LABEL, PRIORITIZE_PATH};
+use rustls::ClientConfig;
 use serde_json::{Value, json};
 
 use crate::{Outcome, SCENARIO, by_node, cpu_node, crossquota, expect_by_node, gpu_node, schedulers};
@@ -29,24 +32,22 @@ pub fn batch(scenario: &Scenario<'_>, name: &str, cores: &str) -> PodBuilder {
         .node_selector(SCENARIO, scenario.name())
 }
 
-/// A world whose kube-scheduler asks the operator.
-async fn start() -> anyhow::Result<(World, Port)> {
+/// Where the operator answers schedulers, and what it believes them by.
+pub struct Extender {
+    port: Port,
+    pub tls: ClientConfig,
+}
+
+impl Extender {
+    pub fn address(&self) -> String {
+        self.port.address()
+    }
+}
+
+/// A world whose kube-scheduler asks the operator, by the certificate that the operator issues for it.
+async fn start() -> anyhow::Result<(World, Extender)> {
     let port = Port::take()?;
-    let extender = format!(
-        "extenders:\n\
-         - urlPrefix: http://{}/scheduler\n  \
-           filterVerb: filter\n  \
-           prioritizeVerb: prioritize\n  \
-           weight: 1\n  \
-           nodeCacheCapable: true\n\
-         - urlPrefix: http://{}/scheduler\n  \
-           bindVerb: bind\n  \
-           managedResources: [{{name: {MGPU_CORE}}}, {{name: {MGPU_MEMORY}}}]\n  \
-           nodeCacheCapable: true\n",
-        port.address(),
-        port.address(),
-    );
-    let plane = ControlPlane::start(Options::default().scheduler_config(&extender)).await?;
+    let mut plane = ControlPlane::start(Options::default().without_scheduler()).await?;
     let settings = Settings {
         operator_env: vec![("EXTENDER_ADDR".to_owned(), port.address())],
         ..Settings::default()
@@ -59,16 +60,37 @@ async fn start() -> anyhow::Result<(World, Port)> {
     cardgate
         .configure(&plane, Some(&crossquota(ARGUMENTS)), Some(own))
         .await?;
-    Ok((World { cardgate, plane }, port))
+    let identity = Identity::of_secret(&plane, EXTENDER_CLIENT_SECRET, true).await?;
+    let tls = format!(
+        "urlPrefix: https://{}/scheduler\n  \
+           enableHTTPS: true\n  \
+           tlsConfig: {}\n  \
+           nodeCacheCapable: true\n",
+        port.address(),
+        json!(identity.write_files(plane.dir())?),
+    );
+    let extenders = format!(
+        "extenders:\n\
+         - {tls}  \
+           filterVerb: filter\n  \
+           prioritizeVerb: prioritize\n  \
+           weight: 1\n\
+         - {tls}  \
+           bindVerb: bind\n  \
+           managedResources: [{{name: {MGPU_CORE}}}, {{name: {MGPU_MEMORY}}}]\n"
+    );
+    plane.start_scheduler(&extenders).await?;
+    let tls = identity.config()?;
+    Ok((World { cardgate, plane }, Extender { port, tls }))
 }
 
 #[tokio::test]
 async fn kube_scheduler_with_the_extender() -> Outcome {
-    let (world, port) = start().await?;
+    let (world, extender) = start().await?;
     strategies(&world).await?;
     unaffected(&world).await?;
-    schedulers::two_at_once_while_the_operator_is_killed(&world, &port.address()).await?;
-    schedulers::shared_cards(&world, &port.address()).await?;
+    schedulers::two_at_once_while_the_operator_is_killed(&world, &extender).await?;
+    schedulers::shared_cards(&world, &extender).await?;
     two_hundred_pods(&world).await?;
     schedulers::a_new_leader_has_the_label_and_answers(&world).await
 }
@@ -225,18 +247,80 @@ fn the_overlay_fits_together() -> Outcome {
         (&extenders[1], "bindVerb", BIND_PATH),
     ] {
         let prefix = extender["urlPrefix"].as_str();
-        let prefix = prefix.and_then(|url| url.strip_prefix("http://scheduler-extender.cardgate-system.svc"));
+        let prefix = prefix.and_then(|url| url.strip_prefix("https://scheduler-extender.cardgate-system.svc"));
         let prefix = prefix.context("another Service")?;
         assert_eq!(
             format!("{prefix}/{}", extender[verb].as_str().unwrap_or_default()),
             path
         );
     }
+    // By TLS, with the certificate that is mounted there; the operator mounts its own.
+    for extender in extenders {
+        assert_eq!(extender["enableHTTPS"], true);
+        let file = |key: &str| {
+            extender["tlsConfig"][key]
+                .as_str()
+                .and_then(|path| path.strip_prefix("/etc/scheduler-extender/"))
+        };
+        assert_eq!(
+            [file("caFile"), file("certFile"), file("keyFile")],
+            [Some("ca.crt"), Some("tls.crt"), Some("tls.key")]
+        );
+    }
+    let mounts = |name: &str, path: &str, secret: &str| -> anyhow::Result<bool> {
+        let pod = &object("Deployment", name)?["spec"]["template"]["spec"];
+        let mounts = pod["containers"][0]["volumeMounts"].as_array().context("no mounts")?;
+        let mount = mounts
+            .iter()
+            .find(|mount| mount["mountPath"] == path)
+            .context("not mounted")?;
+        let volumes = pod["volumes"].as_array().context("no volumes")?;
+        let volume = volumes.iter().find(|volume| volume["name"] == mount["name"]);
+        Ok(volume.is_some_and(|volume| volume["secret"]["secretName"] == secret))
+    };
+    assert!(mounts("scheduler", "/etc/scheduler-extender", EXTENDER_CLIENT_SECRET)?);
+    assert!(mounts("operator", "/etc/cardgate/extender-tls", EXTENDER_SECRET)?);
+    assert!(listed(
+        &container["env"],
+        json!({"name": "EXTENDER_TLS_DIR", "value": "/etc/cardgate/extender-tls"})
+    ));
+    assert_eq!(service["ports"][0]["port"], 443);
     // All other pods are the scheduler's own to bind.
     assert_eq!(extenders[0]["bindVerb"], Value::Null);
     assert_eq!(
         extenders[1]["managedResources"],
         json!([{"name": MGPU_CORE}, {"name": MGPU_MEMORY}])
     );
+    Ok(())
+}
+
+/// `manifests/overlays/scheduler-extender-cert-manager`: all certificates are cert-manager's, and no Secret is the operator's.
+#[test]
+fn with_cert_manager_the_extender_has_its_certificates_too() -> Outcome {
+    let kubectl = Assets::locate()?.path(Program::Kubectl);
+    let overlay = manifests::directory().join("overlays/scheduler-extender-cert-manager");
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&manifests::render(&kubectl, &overlay)?)?;
+    let of_kind = |kind: &'static str| objects.iter().filter(move |object| object["kind"] == kind);
+    for (secret, usage) in [
+        (EXTENDER_SECRET, "server auth"),
+        (EXTENDER_CLIENT_SECRET, "client auth"),
+    ] {
+        let mut found = of_kind("Certificate").filter(|object| object["spec"]["secretName"] == secret);
+        let found = found.next().with_context(|| format!("no Certificate for {secret}"))?;
+        assert_eq!(found["spec"]["usages"], json!(["digital signature", usage]));
+    }
+    let rules = of_kind("Role")
+        .chain(of_kind("ClusterRole"))
+        .filter(|role| {
+            role["metadata"]["name"]
+                .as_str()
+                .is_some_and(|name| name.contains("operator"))
+        })
+        .filter_map(|role| role["rules"].as_array())
+        .flatten();
+    for rule in rules {
+        let resources = rule["resources"].as_array().context("no resources")?;
+        assert!(!resources.contains(&json!("secrets")), "{rule}");
+    }
     Ok(())
 }

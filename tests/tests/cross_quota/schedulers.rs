@@ -19,7 +19,7 @@ use kube::{Api, ResourceExt};
 use operator::extender::{BIND_PATH, FILTER_PATH, LEADER_LABEL};
 use serde_json::{Value, json};
 
-use crate::extender::batch;
+use crate::extender::{Extender, batch};
 use crate::{Outcome, SCENARIO, by_node, expect_by_node, gpu_node};
 
 /// The other scheduler's name.
@@ -28,8 +28,7 @@ const OTHER: &str = "other-scheduler";
 /// A scheduler that looks at one pod after the other and takes whatever node it is left, the last one first.
 struct OtherScheduler<'a> {
     scenario: &'a Scenario<'a>,
-    /// Where the operator answers.
-    address: &'a str,
+    extender: &'a Extender,
     nodes: Vec<String>,
 }
 
@@ -41,7 +40,7 @@ impl OtherScheduler<'_> {
         for pod in pods.list(&own).await?.items.iter().filter(|pod| !is_gated(pod)) {
             let args = json!({"Pod": pod, "NodeNames": self.nodes});
             // While nobody leads there is no answer, or none that helps.
-            let Ok((200, answer)) = http::post(self.address, FILTER_PATH, &args).await else {
+            let Ok((200, answer)) = self.ask(FILTER_PATH, &args).await else {
                 return Ok(());
             };
             let answer: Value = serde_json::from_str(&answer)?;
@@ -51,6 +50,10 @@ impl OtherScheduler<'_> {
             }
         }
         Ok(())
+    }
+
+    async fn ask(&self, path: &str, args: &Value) -> anyhow::Result<(u16, String)> {
+        http::post_tls(&self.extender.tls, &self.extender.address(), path, args).await
     }
 
     async fn bind(&self, pod: &Pod, node: &str) -> Outcome {
@@ -63,7 +66,7 @@ impl OtherScheduler<'_> {
                 "PodName": pod.name_any(), "PodNamespace": pod.namespace(), "PodUID": pod.uid(), "Node": node,
             });
             // Refused, or not answered: the next round tries again.
-            let _ = http::post(self.address, BIND_PATH, &args).await;
+            let _ = self.ask(BIND_PATH, &args).await;
             return Ok(());
         }
         let binding = Binding {
@@ -86,14 +89,14 @@ impl OtherScheduler<'_> {
 }
 
 /// 3 x 8 cores, and twice as many pods of one core, half of them with either scheduler.
-pub async fn two_at_once_while_the_operator_is_killed(world: &World, address: &str) -> Outcome {
+pub async fn two_at_once_while_the_operator_is_killed(world: &World, extender: &Extender) -> Outcome {
     let scenario = Scenario::begin(world, "race").await?;
     scenario
         .nodes(&[1, 2, 3].map(|number| gpu_node("race", number)))
         .await?;
     let other = OtherScheduler {
         scenario: &scenario,
-        address,
+        extender,
         nodes: (1..=3).map(|number| format!("race-gpu-{number}")).collect(),
     };
     let stock = batch(&scenario, "stock", "1");
@@ -183,7 +186,7 @@ fn share(scenario: &Scenario<'_>, name: &str) -> PodBuilder {
 }
 
 /// Four cards for two pods each: each pod has its cards from the moment it is bound, and is pinned nowhere.
-pub async fn shared_cards(world: &World, address: &str) -> Outcome {
+pub async fn shared_cards(world: &World, extender: &Extender) -> Outcome {
     let scenario = Scenario::begin(world, "shared").await?;
     scenario
         .nodes(&[shared_node("shared-1", 2), shared_node("shared-2", 2)])
@@ -192,7 +195,7 @@ pub async fn shared_cards(world: &World, address: &str) -> Outcome {
     scenario.apply_queue(queue).await?;
     let other = OtherScheduler {
         scenario: &scenario,
-        address,
+        extender,
         nodes: vec!["shared-1".to_owned(), "shared-2".to_owned()],
     };
     // Binpack: the second goes where the first is, onto the same card.

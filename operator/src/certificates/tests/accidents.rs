@@ -257,7 +257,7 @@ proptest! {
         let v6 = std::net::Ipv6Addr::from(address).to_string();
         let v4 = std::net::Ipv4Addr::from(short).to_string();
         let extra: Vec<Name> = [dns.as_str(), &v6, &v4].iter().filter_map(|text| text.parse().ok()).collect();
-        let names = Name::of_webhook("cardgate-system", &extra);
+        let names = Name::of_service("webhook", "cardgate-system", &extra);
         let mut world = World::default();
         let (states, _) = world.reconcile(&names, begin());
         prop_assert!(believes(states.last().unwrap(), &names, begin()));

@@ -9,6 +9,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use webpki::{ALL_VERIFICATION_ALGS, EndEntityCert, KeyUsage, anchor_from_trusted_cert};
 
+use super::leaf::Leaf;
 use super::names::Name;
 use super::secrets::{self, Data};
 
@@ -23,7 +24,15 @@ fn begin() -> Timestamp {
 
 fn names(extra: &[&str]) -> Vec<Name> {
     let extra: Vec<_> = extra.iter().map(|text| text.parse().unwrap()).collect();
-    Name::of_webhook("cardgate-system", &extra)
+    Name::of_service("webhook", "cardgate-system", &extra)
+}
+
+/// The webhook's certificate with these names.
+fn leaf(names: &[Name]) -> Leaf {
+    Leaf {
+        names: names.to_vec(),
+        ..Leaf::webhook("cardgate-system", &[])
+    }
 }
 
 fn secret(data: Data) -> Secret {
@@ -60,8 +69,8 @@ impl World {
     fn reconcile(&mut self, names: &[Name], now: Timestamp) -> (Vec<Public>, Timestamp) {
         let found = secrets::read(self.authority.as_ref(), self.serving.as_ref(), now);
         let mut held = found.held;
-        let plan = held.plan(names, now);
-        held.apply(&plan.steps, names, now).unwrap();
+        let plan = held.plan(&leaf(names), now);
+        held.apply(&plan.steps, &leaf(names), now).unwrap();
         let mut states = Vec::new();
         self.authority = Some(secret(secrets::authority_data(&held)));
         states.extend(self.public());

@@ -188,13 +188,13 @@ fn an_authority_joins_long_before_it_signs_and_stays_until_it_expires() {
     // A renewal that is due meanwhile is signed by the old one.
     assert_eq!(plan(&[old, new(0)], serving(1500), now).steps, [Step::Issue { by: 0 }]);
     // The new one is trusted: the old key has done its work.
-    assert_eq!(plan(&[old, new(2)], serving(0), now).steps, [Step::DropKey(0)]);
+    assert_eq!(plan(&[old, new(700)], serving(0), now).steps, [Step::DropKey(0)]);
     assert_eq!(
-        plan(&[old, new(2)], serving(1500), now).steps,
+        plan(&[old, new(700)], serving(1500), now).steps,
         [Step::DropKey(0), Step::Issue { by: 1 }]
     );
     let expired = authority(-8760, 8760, false);
-    assert_eq!(plan(&[expired, new(2)], serving(0), now).steps, [Step::Drop(0)]);
+    assert_eq!(plan(&[expired, new(700)], serving(0), now).steps, [Step::Drop(0)]);
 }
 
 #[test]

@@ -1,0 +1,77 @@
+//! The certificates that the authority signs: one for each port, and one for those who may ask the extender.
+
+use super::names::Name;
+use crate::metrics::Certificate;
+
+/// The Secret that the webhook serves with.
+pub const SERVING_SECRET: &str = "cardgate-webhook-tls";
+/// The Secret that the scheduler extender serves with.
+pub const EXTENDER_SECRET: &str = "cardgate-extender-tls";
+/// The Secret that schedulers show to the scheduler extender.
+pub const EXTENDER_CLIENT_SECRET: &str = "cardgate-extender-client";
+
+/// The webhook's Service.
+const WEBHOOK: &str = "webhook";
+/// The extender's Service.
+const EXTENDER: &str = "scheduler-extender";
+/// The scheduler's name, as its Service would have it.
+const SCHEDULER: &str = "scheduler";
+
+/// What a certificate is good for; others don't believe it for anything else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Usage {
+    Server,
+    Client,
+}
+
+/// A certificate that is to be there.
+#[derive(Debug, Clone)]
+pub struct Leaf {
+    pub(super) secret: &'static str,
+    /// What the Secret is called in messages.
+    pub(super) described: &'static str,
+    /// Whose it is, in messages.
+    pub(super) owner: &'static str,
+    pub(super) common_name: &'static str,
+    pub(super) names: Vec<Name>,
+    pub(super) usage: Usage,
+    pub(super) metric: Certificate,
+}
+
+impl Leaf {
+    /// The webhook's, for its Service and these names.
+    pub fn webhook(namespace: &str, extra: &[Name]) -> Self {
+        Self {
+            secret: SERVING_SECRET,
+            described: "the Secret cardgate-webhook-tls",
+            owner: "the webhook",
+            common_name: "Cardgate webhook",
+            names: Name::of_service(WEBHOOK, namespace, extra),
+            usage: Usage::Server,
+            metric: Certificate::Webhook,
+        }
+    }
+
+    /// The extender's, for its Service and these names; and its callers'.
+    pub fn extender(namespace: &str, extra: &[Name]) -> [Self; 2] {
+        let server = Self {
+            secret: EXTENDER_SECRET,
+            described: "the Secret cardgate-extender-tls",
+            owner: "the scheduler extender",
+            common_name: "Cardgate scheduler extender",
+            names: Name::of_service(EXTENDER, namespace, extra),
+            usage: Usage::Server,
+            metric: Certificate::Extender,
+        };
+        let client = Self {
+            secret: EXTENDER_CLIENT_SECRET,
+            described: "the Secret cardgate-extender-client",
+            owner: "schedulers that ask the extender",
+            common_name: "Cardgate scheduler",
+            names: Name::of_service(SCHEDULER, namespace, &[]),
+            usage: Usage::Client,
+            metric: Certificate::ExtenderClient,
+        };
+        [server, client]
+    }
+}
