@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{panic, thread};
 
+use actix_web::dev::Server;
 use anyhow::Context as _;
 use kube::Client;
 use ports::server::allow_open_files;
@@ -17,9 +18,9 @@ use crate::act::WRITE_LIMIT;
 use crate::certificates::{CertificateKeeper, Leaf};
 use crate::cli::Cli;
 use crate::configuration::{self, ConfigurationWatch};
-use crate::extender::Mounted;
+use crate::extender::{ExtenderError, Mounted, Questions};
 use crate::installation::InstallationWatch;
-use crate::lease::Candidate;
+use crate::lease::{Candidate, Leadership};
 use crate::metrics::Metrics;
 use crate::mind::attend::{self, Attendant, Configured, MindError};
 use crate::mind::{Decide, Outlets};
@@ -39,9 +40,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(8);
 pub async fn run(cli: Cli, decide: Decide) -> anyhow::Result<()> {
     end_with_whoever_panics();
     let log = logging::start(cli.log_format)?;
-    allow_open_files();
-    let installed = rustls::crypto::ring::default_provider().install_default();
-    installed.map_err(|_| anyhow::anyhow!("a crypto provider is already installed"))?;
+    prepare()?;
     let stop = shutdown::on_signal()?;
     let metrics = Arc::new(Metrics::default());
     let readiness = Arc::new(Readiness::waiting_for([configuration::READY_PART]));
@@ -70,24 +69,7 @@ pub async fn run(cli: Cli, decide: Decide) -> anyhow::Result<()> {
         metrics: Arc::clone(&metrics),
     };
     let (questions, asked) = extender::channel();
-    let extender = match cli.extender_addr {
-        Some(address) => {
-            let mounted = Mounted::new(cli.extender_tls_dir.clone(), cli.extender_token_file.clone());
-            tokio::spawn(Arc::clone(&mounted).follow());
-            Some(extender::start(
-                address,
-                &mounted,
-                metrics.refusals(),
-                questions.clone(),
-            )?)
-        }
-        None => None,
-    };
-    if extender.is_some() {
-        let (client, leads) = (client.clone(), leadership.changes());
-        let (namespace, pod) = (cli.pod_namespace.clone(), cli.instance());
-        tokio::spawn(async move { extender::keep_leader_label(client, &namespace, &pod, leads).await });
-    }
+    let extender = start_extender(&cli, questions, &client, &leadership, &metrics)?;
     let configured = Arc::new(Configured::default());
     let attendant = Attendant {
         client: client.clone(),
@@ -151,13 +133,7 @@ pub async fn run(cli: Cli, decide: Decide) -> anyhow::Result<()> {
     let reporting = tokio::spawn(reporter.run(inbox));
     let parameters = tokio::spawn(parameters.run());
     let installation = tokio::spawn(installation.run());
-    let certificates = tokio::spawn(async move {
-        if cli.manage_certificates {
-            keeper.run().await;
-        } else {
-            std::future::pending::<()>().await;
-        }
-    });
+    let certificates = tokio::spawn(keep_certificates(keeper, cli.manage_certificates));
     tokio::select! {
         ended = &mut election => return ended.context("the election"),
         ended = served => return ended.context("the health server ended"),
@@ -185,8 +161,44 @@ fn leaves(cli: &Cli) -> Vec<Leaf> {
     leaves
 }
 
+/// Sets what holds for the whole process.
+fn prepare() -> anyhow::Result<()> {
+    allow_open_files();
+    let installed = rustls::crypto::ring::default_provider().install_default();
+    installed.map_err(|_| anyhow::anyhow!("a crypto provider is already installed"))
+}
+
+/// Serves schedulers that ask, where they are to be served.
+fn start_extender(
+    cli: &Cli,
+    questions: Questions,
+    client: &Client,
+    leadership: &Leadership,
+    metrics: &Metrics,
+) -> Result<Option<Server>, ExtenderError> {
+    let Some(address) = cli.extender_addr else {
+        return Ok(None);
+    };
+    let mounted = Mounted::new(cli.extender_tls_dir.clone(), cli.extender_token_file.clone());
+    tokio::spawn(Arc::clone(&mounted).follow());
+    let server = extender::start(address, &mounted, metrics.refusals(), questions)?;
+    let (client, leads) = (client.clone(), leadership.changes());
+    let (namespace, pod) = (cli.pod_namespace.clone(), cli.instance());
+    tokio::spawn(async move { extender::keep_leader_label(client, &namespace, &pod, leads).await });
+    Ok(Some(server))
+}
+
+/// Keeps certificates, where nobody else does.
+async fn keep_certificates(keeper: CertificateKeeper, is_ours: bool) {
+    if is_ours {
+        keeper.run().await;
+    } else {
+        std::future::pending::<()>().await;
+    }
+}
+
 /// Serves for ever where there is a server.
-async fn serve(server: Option<actix_web::dev::Server>) -> std::io::Result<()> {
+async fn serve(server: Option<Server>) -> std::io::Result<()> {
     match server {
         Some(server) => server.await,
         None => std::future::pending().await,

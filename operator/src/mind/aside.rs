@@ -25,6 +25,11 @@ const MOST: usize = 1000;
 /// When so many pods of a namespace are set aside, so are all others of it that wait.
 const PODS_OF_A_NAMESPACE: usize = 3;
 
+/// When a pod that is set aside gets another chance.
+const CHANGED: &str = "it is changed";
+/// The same of a pod whose namespace is.
+const RESTARTED: &str = "the operator is started anew";
+
 /// What is set aside, shared by the minds of a process, of which one at a time is at work.
 #[derive(Debug, Clone, Default)]
 pub struct Aside(Arc<Mutex<State>>);
@@ -71,6 +76,13 @@ pub struct Said {
     pub waits: bool,
     /// Why, and what to do.
     pub message: String,
+}
+
+/// Whether an object is kept off.
+enum Kept {
+    /// It is, and this is to be said about it now.
+    Off(Option<Said>),
+    Not,
 }
 
 impl Aside {
@@ -144,29 +156,29 @@ impl Aside {
                     &node.spec,
                     &node.status,
                 ));
-                match state.keeps_off((ObjectKind::Node, path("", &name)), says) {
-                    Some(said) => Heard::Aside(Some(Event::NodeGone(name)), said),
-                    None => Heard::AsItIs(Event::Node(node)),
+                match state.keeps_off(&(ObjectKind::Node, path("", &name)), says) {
+                    Kept::Off(said) => Heard::Aside(Some(Event::NodeGone(name)), said),
+                    Kept::Not => Heard::AsItIs(Event::Node(node)),
                 }
             }
             Event::Queue(queue) => {
                 let name: Box<str> = queue.metadata.name.as_deref().unwrap_or_default().into();
                 let says = hash(&(&queue.metadata.annotations, &queue.spec));
-                match state.keeps_off((ObjectKind::Queue, path("", &name)), says) {
-                    Some(said) => {
+                match state.keeps_off(&(ObjectKind::Queue, path("", &name)), says) {
+                    Kept::Off(said) => {
                         let uid = queue.metadata.uid.as_deref().unwrap_or_default().into();
                         let reason = said_of("queue").into();
                         Heard::Aside(Some(Event::QueueUnreadable { name, uid, reason }), said)
                     }
-                    None => Heard::AsItIs(Event::Queue(queue)),
+                    Kept::Not => Heard::AsItIs(Event::Queue(queue)),
                 }
             }
             Event::Group(group) => {
                 let of = |text: &Option<String>| -> Box<str> { text.as_deref().unwrap_or_default().into() };
                 let (namespace, name) = (of(&group.metadata.namespace), of(&group.metadata.name));
                 let says = hash(&(&group.metadata.annotations, &group.metadata.labels, &group.spec));
-                match state.keeps_off((ObjectKind::PodGroup, path(&namespace, &name)), says) {
-                    Some(said) => {
+                match state.keeps_off(&(ObjectKind::PodGroup, path(&namespace, &name)), says) {
+                    Kept::Off(said) => {
                         let (uid, reason) = (of(&group.metadata.uid), said_of("group").into());
                         let event = Event::GroupUnreadable {
                             namespace,
@@ -176,24 +188,24 @@ impl Aside {
                         };
                         Heard::Aside(Some(event), said)
                     }
-                    None => Heard::AsItIs(Event::Group(group)),
+                    Kept::Not => Heard::AsItIs(Event::Group(group)),
                 }
             }
             Event::Job(job) => {
                 let namespace = job.metadata.namespace.clone().unwrap_or_default();
                 let name = job.metadata.name.clone().unwrap_or_default();
                 let says = hash(&(&job.metadata.annotations, &job.metadata.labels, &job.spec));
-                match state.keeps_off((ObjectKind::Job, path(&namespace, &name)), says) {
-                    Some(said) => Heard::Aside(Some(Event::JobGone { namespace, name }), said),
-                    None => Heard::AsItIs(Event::Job(job)),
+                match state.keeps_off(&(ObjectKind::Job, path(&namespace, &name)), says) {
+                    Kept::Off(said) => Heard::Aside(Some(Event::JobGone { namespace, name }), said),
+                    Kept::Not => Heard::AsItIs(Event::Job(job)),
                 }
             }
             Event::Namespace(metadata) => {
                 let name = metadata.name.clone().unwrap_or_default();
                 let says = hash(&(&metadata.annotations, &metadata.labels));
-                match state.keeps_off((ObjectKind::Namespace, path("", &name)), says) {
-                    Some(said) => Heard::Aside(Some(Event::NamespaceGone(name)), said),
-                    None => Heard::AsItIs(Event::Namespace(metadata)),
+                match state.keeps_off(&(ObjectKind::Namespace, path("", &name)), says) {
+                    Kept::Off(said) => Heard::Aside(Some(Event::NamespaceGone(name)), said),
+                    Kept::Not => Heard::AsItIs(Event::Namespace(metadata)),
                 }
             }
             event => {
@@ -210,14 +222,16 @@ impl Aside {
 }
 
 impl State {
-    /// Whether this object is set aside and says what it said; and if so, what is to be said about it now.
-    fn keeps_off(&mut self, key: Key, says: u64) -> Option<Option<Said>> {
-        let entry = self.entries.get_mut(&key)?;
+    /// Whether this object is set aside and says what it said.
+    fn keeps_off(&mut self, key: &Key, says: u64) -> Kept {
+        let Some(entry) = self.entries.get_mut(key) else {
+            return Kept::Not;
+        };
         if *entry.says.get_or_insert(says) != says {
-            self.entries.remove(&key);
-            return None;
+            self.entries.remove(key);
+            return Kept::Not;
         }
-        Some(entry.say(said_of("object"), false))
+        Kept::Off(entry.say(&said_of("object"), false))
     }
 
     fn hear_pod(&mut self, mut pod: Box<Pod<Box<str>>>) -> Heard {
@@ -234,18 +248,18 @@ impl State {
                 return self.hear_pod(pod);
             };
             if !holds {
-                let said = entry.say(waits("the operator fell or stood still over this pod"), true);
+                let said = entry.say(&waits("the operator fell or stood still over this pod", CHANGED), true);
                 return Heard::Aside(Some(Event::PodGone(uid)), said);
             }
             if entry.again {
                 let said = "the operator fell or stood still over this pod, and over what it requests: it is set aside, and \
                             nothing that it holds is counted. Delete it, and tell who keeps Cardgate";
-                let said = entry.say(said.to_owned(), false);
+                let said = entry.say(said, false);
                 return Heard::Aside(Some(Event::PodGone(uid)), said);
             }
             let said = "the operator fell or stood still over this pod: it is set aside, and counts with what it requests and \
                         nothing else that it says. Delete it when it can be spared, and tell who keeps Cardgate";
-            let said = entry.say(said.to_owned(), false);
+            let said = entry.say(said, false);
             reduce(&mut pod);
             return Heard::Aside(Some(Event::Pod(pod)), said);
         }
@@ -259,7 +273,10 @@ impl State {
             name: pod.metadata.name.as_deref().unwrap_or_default().into(),
             uid: (&*uid).into(),
         };
-        let message = waits("the operator fell or stood still over several pods of this namespace");
+        let message = waits(
+            "the operator fell or stood still over several pods of this namespace",
+            RESTARTED,
+        );
         // Said of each once: afterwards its own condition says so.
         let said = (!says_so(&pod)).then_some(Said {
             object,
@@ -284,7 +301,7 @@ impl State {
 }
 
 impl Entry {
-    fn say(&mut self, message: String, waits: bool) -> Option<Said> {
+    fn say(&mut self, message: &str, waits: bool) -> Option<Said> {
         let first = !std::mem::replace(&mut self.told, true);
         first.then(|| Said {
             object: self.object.clone(),
@@ -305,10 +322,10 @@ fn path(namespace: &str, name: &str) -> Box<str> {
     format!("{namespace}/{name}").into()
 }
 
-fn waits(what_happened: &str) -> String {
+fn waits(what_happened: &str, until: &str) -> String {
     format!(
-        "{what_happened}: it is set aside, so that others get in, and is looked at again when it is changed. Make a simpler \
-         one, and tell who keeps Cardgate"
+        "{what_happened}: it is set aside, so that others get in, and is looked at again when {until}. Make simpler ones, and \
+         tell who keeps Cardgate"
     )
 }
 
@@ -327,9 +344,9 @@ fn reduce(pod: &mut Pod<Box<str>>) {
         .collect();
     pod.metadata.annotations = annotations;
     pod.metadata.labels = TextMap::default();
-    pod.spec.affinity = Default::default();
-    pod.spec.node_selector = Default::default();
-    pod.spec.tolerations = Default::default();
+    pod.spec.affinity = None;
+    pod.spec.node_selector = TextMap::default();
+    pod.spec.tolerations = Vec::new();
 }
 
 /// Whether a pod's condition says that it is set aside.

@@ -298,7 +298,7 @@ async fn look(
         Box::pin(observe(client, events)).await;
         if ears.is_closed() {
             // The mind fell, and its attendant sees it.
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }

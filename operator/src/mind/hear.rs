@@ -21,7 +21,9 @@ impl Mind {
             let event = match self.aside.hear(event) {
                 Heard::AsItIs(event) => event,
                 Heard::Aside(event, said) => {
-                    said.into_iter().for_each(|said| self.say_aside(said));
+                    if let Some(said) = said {
+                        self.say_aside(said);
+                    }
                     let Some(event) = event else { continue };
                     event
                 }
