@@ -37,6 +37,10 @@ use crate::{extender, logging, shutdown};
 const STOP_LIMIT: Duration = Duration::from_secs(8);
 
 /// Runs the operator until it is told to end. How it decides is a parameter for tests, whose minds fall and stand still.
+#[expect(
+    clippy::too_many_lines,
+    reason = "a list of who there is, which is easier to follow in one piece"
+)]
 pub async fn run(cli: Cli, decide: Decide) -> anyhow::Result<()> {
     end_with_whoever_panics();
     let log = logging::start(cli.log_format)?;
