@@ -8,6 +8,9 @@ use std::fmt;
 
 use thiserror::Error;
 
+use crate::bounds::{self, BoundError};
+use crate::keys::CARD_NAME;
+
 /// What separates the alternatives of a multi-card request.
 pub const SEPARATOR: char = '|';
 
@@ -30,17 +33,26 @@ pub enum CardNameError {
     /// A control character, which no label value can hold.
     #[error("{0:?} holds a control character: card names are label values of nodes, see kubectl get cardtypes")]
     ControlCharacter(String),
+    /// More than is allowed.
+    #[error("{0}")]
+    Bound(#[from] BoundError),
 }
 
 /// Reads one card name, without the white space around it.
 ///
 /// The text is one name whatever it holds: whoever reads alternatives splits first ([`CardAlternatives::parse`]).
 pub fn parse_name(text: &str) -> Result<&str, CardNameError> {
+    check_name_length(text)?;
     refuse_control_characters(text)?;
     match text.trim() {
         "" => Err(CardNameError::Empty(text.to_owned())),
         name => Ok(name),
     }
+}
+
+fn check_name_length(name: &str) -> Result<(), BoundError> {
+    const REMEDY: &str = "write the card's name as kubectl get cardtypes shows it";
+    BoundError::length(name, bounds::CARD_NAME_LENGTH, REMEDY)
 }
 
 fn refuse_control_characters(text: &str) -> Result<(), CardNameError> {
@@ -66,12 +78,19 @@ pub struct CardAlternatives<'a> {
 impl<'a> CardAlternatives<'a> {
     /// Reads `A`, `A|B`, `A | B`: spaces around `|` are not part of names.
     pub fn parse(text: &'a str) -> Result<Self, CardNameError> {
+        const REMEDY: &str = "name the few that the pod prefers";
+        BoundError::length(text, bounds::annotation_length(CARD_NAME), REMEDY)?;
+        let count = 1 + text.matches(SEPARATOR).count();
+        let what = || format!("{:?}", bounds::excerpt(text));
+        BoundError::count(what, "alternatives", count, bounds::ALTERNATIVES, REMEDY)?;
         refuse_control_characters(text)?;
-        let mut names: Vec<&str> = Vec::with_capacity(1 + text.matches(SEPARATOR).count());
+        let mut names: Vec<&str> = Vec::with_capacity(count);
         for name in text.split(SEPARATOR).map(str::trim) {
             if name.is_empty() {
                 return Err(CardNameError::Empty(text.to_owned()));
             }
+            check_name_length(name)?;
+            // Few enough to be compared one by one.
             if names.contains(&name) {
                 return Err(CardNameError::Repeated {
                     text: text.to_owned(),
@@ -133,5 +152,39 @@ mod tests {
             })
         );
         assert!(CardAlternatives::parse("A\n").is_err());
+    }
+
+    #[test]
+    fn there_is_a_bound_to_names_and_to_their_number() {
+        let names: Vec<_> = (0..=bounds::ALTERNATIVES).map(|index| format!("C{index}")).collect();
+        assert!(CardAlternatives::parse(&names[1..].join("|")).is_ok());
+        let error = CardAlternatives::parse(&names.join("|")).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "\"C0|C1|C2|C3|C4|C5|C6|C7|C8|C9|C10|C11|C12|C13|C14|C15|C16|C17|C1...\" has 33 alternatives, and 32 are allowed: \
+             name the few that the pod prefers"
+        );
+        let longest = "x".repeat(bounds::CARD_NAME_LENGTH);
+        assert!(parse_name(&longest).is_ok() && CardAlternatives::parse(&longest).is_ok());
+        let longer = format!("{longest}x");
+        for error in [
+            parse_name(&longer).unwrap_err(),
+            CardAlternatives::parse(&longer).unwrap_err(),
+        ] {
+            let error = error.to_string();
+            assert!(
+                error.contains(
+                    "has 161 bytes, and 160 are allowed: write the card's name as kubectl get cardtypes shows it"
+                ),
+                "{error}"
+            );
+        }
+        // The 38,000 alternatives that once stalled every decision.
+        let many: Vec<_> = (0..38_000).map(|index| format!("A{index}")).collect();
+        let error = CardAlternatives::parse(&many.join("|")).unwrap_err().to_string();
+        assert!(
+            error.contains("bytes, and 4096 are allowed") && error.len() < 200,
+            "{error}"
+        );
     }
 }

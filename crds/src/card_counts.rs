@@ -6,12 +6,17 @@ use serde::Deserializer as _;
 use serde::de::{self, MapAccess, Visitor};
 use thiserror::Error;
 
+use crate::bounds::{self, BoundError};
 use crate::card::{self, CardAlternatives, CardNameError, SEPARATOR};
+use crate::keys::{CARD_QUOTA, CARD_REQUEST};
 use crate::lean::Text;
 
 /// JSON that is no card count.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CardCountsError {
+    /// More than is allowed.
+    #[error("{0}")]
+    Bound(#[from] BoundError),
     /// Not a JSON object of names and numbers; the text says where.
     #[error("{text:?} is not a JSON object of card names and whole numbers, such as {{\"NVIDIA-A100\": 8}}: {reason}")]
     Json {
@@ -55,7 +60,8 @@ pub struct CardQuota {
 impl CardQuota {
     /// Reads the JSON of `volcano.sh/card.quota` (Capacity Card, **Queue Annotations for Card Quotas**).
     pub fn parse(text: &str) -> Result<Self, CardCountsError> {
-        let counts = parse_counts(text, |key| {
+        let most = (bounds::QUOTA_ENTRIES, bounds::annotation_length(CARD_QUOTA));
+        let counts = parse_counts(text, most, |key| {
             let name = if key.contains(SEPARATOR) {
                 CardAlternatives::parse(key).map(|_| None)
             } else {
@@ -99,7 +105,8 @@ pub struct CardRequest {
 impl CardRequest {
     /// Reads the JSON of `volcano.sh/card.request` (Capacity Card, **Job Annotations for Card Requests**).
     pub fn parse(text: &str) -> Result<Self, CardCountsError> {
-        let counts = parse_counts(text, |key| {
+        let most = (bounds::REQUEST_ENTRIES, bounds::annotation_length(CARD_REQUEST));
+        let counts = parse_counts(text, most, |key| {
             CardAlternatives::parse(key)
                 .map(|names| names.to_string())
                 .map_err(|source| CardCountsError::Name {
@@ -116,16 +123,23 @@ impl CardRequest {
     }
 }
 
+/// What to do where there are too many.
+const REMEDY: &str = "leave out the cards that are not needed";
+
+/// Reads at most so many entries of a text that is at most so long.
 fn parse_counts(
     text: &str,
+    (most, length): (usize, usize),
     canonical: impl Fn(&str) -> Result<String, CardCountsError>,
 ) -> Result<Vec<(String, i64)>, CardCountsError> {
+    BoundError::length(text, length, REMEDY)?;
     // The visitor can only report serde_json's error type; what names a key goes around it.
     let mut refused = None;
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let read = deserializer
         .deserialize_map(CountsVisitor {
             canonical,
+            most,
             refused: &mut refused,
         })
         .and_then(|counts| deserializer.end().map(|()| counts));
@@ -133,7 +147,7 @@ fn parse_counts(
         (Some(error), _) => Err(error),
         (None, Ok(counts)) => Ok(counts),
         (None, Err(error)) => Err(CardCountsError::Json {
-            text: text.to_owned(),
+            text: bounds::excerpt(text).into_owned(),
             reason: error.to_string(),
         }),
     }
@@ -141,7 +155,33 @@ fn parse_counts(
 
 struct CountsVisitor<'r, F> {
     canonical: F,
+    most: usize,
     refused: &'r mut Option<CardCountsError>,
+}
+
+impl<F: Fn(&str) -> Result<String, CardCountsError>> CountsVisitor<'_, F> {
+    fn add(
+        &self,
+        counts: &mut Vec<(String, i64)>,
+        key: &str,
+        value: &serde_json::Value,
+    ) -> Result<(), CardCountsError> {
+        let name = (self.canonical)(key)?;
+        let count = value.as_i64().filter(|count| *count >= 0);
+        let count = count.ok_or_else(|| CardCountsError::Value {
+            key: key.to_owned(),
+            value: bounds::excerpt(&value.to_string()).into_owned(),
+        })?;
+        BoundError::count(|| "the object".to_owned(), "cards", counts.len() + 1, self.most, REMEDY)?;
+        match counts.binary_search_by(|(known, _)| known.as_str().cmp(&name)) {
+            Ok(_) => Err(CardCountsError::Duplicate(key.to_owned())),
+            // Few enough for the others to be moved.
+            Err(place) => {
+                counts.insert(place, (name, count));
+                Ok(())
+            }
+        }
+    }
 }
 
 impl<'de, F: Fn(&str) -> Result<String, CardCountsError>> Visitor<'de> for CountsVisitor<'_, F> {
@@ -152,29 +192,12 @@ impl<'de, F: Fn(&str) -> Result<String, CardCountsError>> Visitor<'de> for Count
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut counts: Vec<(String, i64)> = Vec::new();
+        let mut counts = Vec::new();
         while let Some(key) = map.next_key::<Text>()? {
             let value = map.next_value::<serde_json::Value>()?;
-            let entry = (self.canonical)(key.as_ref()).and_then(|name| match value.as_i64() {
-                Some(count) if count >= 0 => Ok((name, count)),
-                _ => Err(CardCountsError::Value {
-                    key: key.as_ref().to_owned(),
-                    value: value.to_string(),
-                }),
-            });
-            let entry =
-                entry.and_then(
-                    |(name, count)| match counts.binary_search_by(|(known, _)| known.as_str().cmp(&name)) {
-                        Ok(_) => Err(CardCountsError::Duplicate(key.as_ref().to_owned())),
-                        Err(place) => Ok((place, name, count)),
-                    },
-                );
-            match entry {
-                Ok((place, name, count)) => counts.insert(place, (name, count)),
-                Err(error) => {
-                    *self.refused = Some(error);
-                    return Err(de::Error::custom("refused"));
-                }
+            if let Err(error) = self.add(&mut counts, key.as_ref(), &value) {
+                *self.refused = Some(error);
+                return Err(de::Error::custom("refused"));
             }
         }
         Ok(counts)
@@ -227,5 +250,27 @@ mod tests {
             let error = CardQuota::parse(text).unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn there_is_a_bound_to_the_number_of_cards() {
+        let text = |count: usize| {
+            let entries: Vec<_> = (0..count).rev().map(|index| format!("\"C{index}\": 1")).collect();
+            format!("{{{}}}", entries.join(","))
+        };
+        assert_eq!(CardQuota::parse(&text(256)).unwrap().iter().len(), 256);
+        assert_eq!(CardRequest::parse(&text(64)).unwrap().iter().len(), 64);
+        for error in [
+            CardQuota::parse(&text(257)).unwrap_err().to_string(),
+            CardRequest::parse(&text(65)).unwrap_err().to_string(),
+        ] {
+            assert!(
+                error.starts_with("the object has ")
+                    && error.ends_with("allowed: leave out the cards that are not needed"),
+                "{error}"
+            );
+        }
+        let error = CardQuota::parse(&text(100_000)).unwrap_err().to_string();
+        assert!(error.contains("bytes, and 32768 are allowed"), "{error}");
     }
 }

@@ -3,6 +3,7 @@
 
 use thiserror::Error;
 
+use crate::bounds::excerpt;
 use crate::keys::{NODE_QUOTA_PERCENTAGE_PREFIX, NODE_QUOTA_PREFIX};
 use crate::quantity::QuantityError;
 use crate::resources;
@@ -30,7 +31,7 @@ pub enum QuotaError {
 pub fn parse_quota(resource: &str, text: &str) -> Result<i64, QuotaError> {
     let quota = resources::parse_amount(resource, text)?;
     if quota < 0 {
-        return Err(QuotaError::Negative(text.to_owned()));
+        return Err(QuotaError::Negative(excerpt(text).into_owned()));
     }
     Ok(quota)
 }
@@ -47,7 +48,7 @@ pub struct Percentage {
 impl Percentage {
     /// Reads a percentage, such as `50` or `12.5`.
     pub fn parse(text: &str) -> Result<Self, QuotaError> {
-        Self::read(text).ok_or_else(|| QuotaError::Percentage(text.to_owned()))
+        Self::read(text).ok_or_else(|| QuotaError::Percentage(excerpt(text).into_owned()))
     }
 
     fn read(text: &str) -> Option<Self> {

@@ -5,6 +5,7 @@
 
 use thiserror::Error;
 
+use crate::bounds::{self, BoundError};
 use crate::names::{is_label_key, is_label_value};
 
 /// A selector that can't be read.
@@ -13,6 +14,9 @@ pub enum LabelSelectorError {
     /// Nothing but white space.
     #[error("the selector is empty: write one such as team=a, or leave it out")]
     Empty,
+    /// More than is allowed.
+    #[error("{0}")]
+    Bound(#[from] BoundError),
     /// Not the grammar.
     #[error(
         "{text:?} is not a label selector ({expected} expected at {found:?}): write it as kubectl get -l takes \
@@ -78,6 +82,7 @@ enum Condition {
 impl LabelSelector {
     /// Reads a selector.
     pub fn parse(text: &str) -> Result<Self, LabelSelectorError> {
+        BoundError::length(text, bounds::SELECTOR_LENGTH, "select by a label that all of them have")?;
         Parser::new(text).selector()
     }
 

@@ -77,6 +77,11 @@ impl<S: AsRef<str>> TextMap<S> {
         self.0.iter().map(|(key, value)| (key.as_ref(), value.as_ref()))
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -4,6 +4,7 @@
 //! and what would be right; the webhook and the operator share them, so what one accepts the other understands. Nothing
 //! here does I/O.
 
+pub mod bounds;
 pub mod card;
 pub mod card_counts;
 pub mod card_inventory;
@@ -22,6 +23,7 @@ pub mod mgpu;
 pub mod names;
 pub mod node;
 pub mod pod;
+pub mod pod_bounds;
 pub mod pod_request;
 pub mod quantity;
 pub mod queue_access;

@@ -1,5 +1,7 @@
 //! A lean pod: the fields of a Pod that Cardgate reads, and no others (see [`crate::lean`]).
 
+use std::collections::HashSet;
+
 use crate::lean::lean;
 pub use crate::lean::{Metadata, OwnerReference, Text, TextMap};
 
@@ -205,7 +207,15 @@ impl<S: AsRef<str>> Container<S> {
 impl<S: AsRef<str>> ResourceRequirements<S> {
     /// Resource names and quantities: the requests, and the limits of resources without a request.
     pub fn effective(&self) -> impl Iterator<Item = (&str, &str)> {
-        let unrequested = self.limits.iter().filter(|(name, _)| !self.requests.contains_key(name));
+        // A list of a few is searched faster than a set of them is made.
+        const FEW: usize = 16;
+        let names = || self.requests.iter().map(|(name, _)| name).collect::<HashSet<_>>();
+        let requested = (self.requests.len() > FEW).then(names);
+        let is_requested = move |name: &str| match &requested {
+            Some(requested) => requested.contains(name),
+            None => self.requests.contains_key(name),
+        };
+        let unrequested = self.limits.iter().filter(move |(name, _)| !is_requested(name));
         self.requests.iter().chain(unrequested)
     }
 }

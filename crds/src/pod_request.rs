@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use crate::bounds::{self, BoundError};
 use crate::pod::{Container, PodSpec};
 use crate::quantity::QuantityError;
 use crate::resources::{self, CPU, HUGE_PAGES_PREFIX, MEMORY, ResourceVector};
@@ -29,6 +30,9 @@ pub enum PodRequestError {
         /// The quantity, as written.
         quantity: String,
     },
+    /// More resources than are allowed.
+    #[error("{0}")]
+    Resources(#[from] BoundError),
     /// A sum beyond 64 bits.
     #[error("the containers' requests of {resource} add up to more than 2^63-1: lower them")]
     Overflow {
@@ -101,15 +105,32 @@ fn amounts<'a>(
                 quantity: quantity.to_owned(),
             });
         }
+        // Zeros are not kept, and not counted: they ask for nothing.
         vector.set(resource, amount);
+        check_count(&vector)?;
     }
     Ok(vector)
 }
 
+/// Whether it names no more resources than a pod may: so adding up costs no more than the pod is long.
+fn check_count(vector: &ResourceVector) -> Result<(), BoundError> {
+    const REMEDY: &str = "request fewer kinds of resources in one pod";
+    let count = vector.iter().len();
+    BoundError::count(
+        || "the pod".to_owned(),
+        "requested resources",
+        count,
+        bounds::RESOURCES,
+        REMEDY,
+    )
+}
+
 fn add(left: ResourceVector, right: &ResourceVector) -> Result<ResourceVector, PodRequestError> {
-    left.checked_add(right).map_err(|resource| PodRequestError::Overflow {
+    let sum = left.checked_add(right).map_err(|resource| PodRequestError::Overflow {
         resource: resource.to_owned(),
-    })
+    })?;
+    check_count(&sum)?;
+    Ok(sum)
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@
 
 use thiserror::Error;
 
+use crate::bounds::excerpt;
+
 /// A quantity that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum QuantityError {
@@ -33,8 +35,8 @@ pub fn parse_milli(text: &str) -> Result<i64, QuantityError> {
 const FAR: i64 = 40;
 
 fn parse_scaled(text: &str, scale: u128) -> Result<i64, QuantityError> {
-    let syntax = || QuantityError::Syntax(text.to_owned());
-    let overflow = || QuantityError::Overflow(text.to_owned());
+    let syntax = || QuantityError::Syntax(excerpt(text).into_owned());
+    let overflow = || QuantityError::Overflow(excerpt(text).into_owned());
 
     let (negative, unsigned) = match text.as_bytes().first() {
         Some(b'-') => (true, &text[1..]),

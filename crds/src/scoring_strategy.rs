@@ -4,6 +4,8 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
+use crate::bounds::excerpt;
+
 /// A strategy that the document does not know.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0:?} is no scoring strategy: write most-allocated or least-allocated, or leave the annotation out")]
@@ -26,7 +28,7 @@ impl FromStr for ScoringStrategy {
         match text {
             "most-allocated" => Ok(Self::MostAllocated),
             "least-allocated" => Ok(Self::LeastAllocated),
-            _ => Err(ScoringStrategyError(text.to_owned())),
+            _ => Err(ScoringStrategyError(excerpt(text).into_owned())),
         }
     }
 }

@@ -7,6 +7,7 @@ use kube::CustomResource;
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::bounds::{self, BoundError};
 use crate::resources::{self, ResourceVector};
 
 /// State of a queue that takes pods; also what an unset state means.
@@ -153,6 +154,14 @@ pub type ResourceQuantities = BTreeMap<String, QuantityText>;
 
 /// The resource list as exact integers; the error names the resource and its quantity.
 pub fn resource_vector(quantities: &ResourceQuantities) -> Result<ResourceVector, ResourceQuantityError> {
+    const REMEDY: &str = "leave out the resources that are not needed";
+    BoundError::count(
+        || "it".to_owned(),
+        "resources",
+        quantities.len(),
+        bounds::RESOURCES,
+        REMEDY,
+    )?;
     let mut vector = ResourceVector::default();
     for (resource, quantity) in quantities {
         let amount =
@@ -174,6 +183,9 @@ pub fn resource_vector(quantities: &ResourceQuantities) -> Result<ResourceVector
 /// A resource list that can't be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ResourceQuantityError {
+    /// More than is allowed.
+    #[error("{0}")]
+    Bound(#[from] BoundError),
     /// A quantity that can't be read.
     #[error("{resource}: {source}")]
     Unreadable {

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+use crds::bounds::excerpt;
 use crds::quantity::{self, QuantityError};
 use num_bigint::{BigInt, Sign};
 use proptest::prelude::*;
@@ -95,7 +96,7 @@ fn quantities() -> impl Strategy<Value = Parts> {
 
 fn agrees(parts: &Parts, scale: u32, read: Result<i64, QuantityError>) -> Result<(), TestCaseError> {
     let expected = parts.reference(scale);
-    let expected = i64::try_from(&expected).map_err(|_| QuantityError::Overflow(parts.text()));
+    let expected = i64::try_from(&expected).map_err(|_| QuantityError::Overflow(excerpt(&parts.text()).into_owned()));
     prop_assert_eq!(read, expected, "{}", parts.text());
     Ok(())
 }

@@ -10,6 +10,7 @@ use crds::keys::{
     CARD_DESERVED, CARD_GUARANTEE, CARD_NAME, CARD_QUOTA, CARD_REQUEST, QUEUE_NAMESPACES, SCORING_STRATEGY,
 };
 use crds::mgpu::MgpuError;
+use crds::pod_bounds::PodBoundError;
 use crds::pod_request::PodRequestError;
 use crds::queue_access::QueueAccessError;
 use crds::scoring_strategy::ScoringStrategyError;
@@ -77,6 +78,9 @@ pub enum Denial {
         /// The requested card resources.
         resources: Vec<String>,
     },
+    /// More than a pod may say.
+    #[error("{0}")]
+    Bound(#[from] PodBoundError),
     /// A quantity that can't be counted.
     #[error("{0}")]
     Request(#[from] PodRequestError),
@@ -338,6 +342,7 @@ impl Denial {
             Self::CardNotRequested { .. } => "CardNotRequested",
             Self::CardNameMissing { .. } => "CardNameMissing",
             Self::SecondCardResource { .. } | Self::SeveralCardResources { .. } => "SecondCardResource",
+            Self::Bound(_) => "PodBoundExceeded",
             Self::Request(_) => "RequestInvalid",
             Self::Mgpu(_) => "MgpuRequestInvalid",
             Self::NodeNamed { .. } => "NodeNamed",

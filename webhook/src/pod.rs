@@ -7,6 +7,7 @@ use crds::lean::Text;
 use crds::managed::{is_concerned, requests_any};
 use crds::mgpu::{ComputePolicy, MgpuRequest};
 use crds::pod::Pod;
+use crds::pod_bounds;
 use crds::pod_request::pod_request;
 use crds::scoring_strategy::ScoringStrategy;
 
@@ -112,6 +113,7 @@ pub fn judge(
         return Err(Denial::NodeNamed { node: node.to_owned() }.into());
     }
     let annotation = |key| pod.metadata.annotations.get(key);
+    pod_bounds::check(pod)?;
     match MgpuRequest::read(pod)? {
         Some(mgpu) if !ComputePolicy::ALL.into_iter().any(|policy| mgpu.accepts(policy)) => {
             let policy = mgpu.policy.unwrap_or_default();

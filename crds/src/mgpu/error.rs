@@ -4,6 +4,7 @@ use thiserror::Error;
 
 use super::policy::ComputePolicyError;
 use super::{CARD_CORE, MIN_MEMORY};
+use crate::bounds::BoundError;
 use crate::keys::{MGPU_CONTAINER_CARDS, MGPU_CORE, MGPU_MEMORY, MGPU_POLICY};
 use crate::quantity::QuantityError;
 
@@ -196,6 +197,12 @@ pub enum MgpuError {
         /// The compute of each.
         per_card: i64,
     },
+    /// More containers than are allowed.
+    #[error("{0}")]
+    Containers(BoundError),
+    /// A list that is longer than is allowed.
+    #[error("annotation {MGPU_CONTAINER_CARDS}: {0}")]
+    List(BoundError),
     /// A compute policy that is none.
     #[error("annotation {MGPU_POLICY}: {0}")]
     Policy(#[from] ComputePolicyError),

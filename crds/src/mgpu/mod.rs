@@ -5,6 +5,7 @@ mod policy;
 #[cfg(test)]
 mod tests;
 
+use crate::bounds::{self, BoundError};
 use crate::keys::{MGPU_CONTAINER_CARDS, MGPU_CORE, MGPU_MEMORY, MGPU_POLICY};
 use crate::pod::{Container, Pod};
 use crate::quantity;
@@ -77,27 +78,37 @@ impl MgpuRequest {
             }
         }
         let containers = &pod.spec.containers;
-        if containers
+        let asking = containers
             .iter()
-            .all(|container| requested_resource(container).is_none())
-        {
+            .filter(|container| requested_resource(container).is_some());
+        let asking = asking.count();
+        if asking == 0 {
             return Ok(None);
         }
+        let remedy = "split the pod";
+        BoundError::count(
+            || "the pod".to_owned(),
+            "containers that request mGPU",
+            asking,
+            bounds::MGPU_CONTAINERS,
+            remedy,
+        )
+        .map_err(MgpuError::Containers)?;
         let annotations = &pod.metadata.annotations;
         let policy = annotations.get(MGPU_POLICY).map(str::parse).transpose()?;
         let list = annotations.get(MGPU_CONTAINER_CARDS);
         let counts = list.map(|list| read_counts(list, containers)).transpose()?;
-        let mut asking = Vec::new();
+        let mut requests = Vec::with_capacity(asking);
         for (index, container) in containers.iter().enumerate() {
             let Some(asked) = Asked::read(container)? else { continue };
             let request = match &counts {
                 Some(counts) => asked.multiple(counts[index])?,
                 None => asked.normal()?,
             };
-            asking.push((asked.container.into(), request));
+            requests.push((asked.container.into(), request));
         }
         Ok(Some(Self {
-            containers: asking.into(),
+            containers: requests.into(),
             multiple: counts.is_some(),
             policy,
         }))
@@ -135,6 +146,8 @@ fn name<S: AsRef<str>>(container: &Container<S>) -> &str {
 
 /// Reads the list of card counts: one for each container, 0 exactly for those that ask for no mGPU.
 fn read_counts<S: AsRef<str>>(list: &str, containers: &[Container<S>]) -> Result<Vec<u32>, MgpuError> {
+    let remedy = "write one number of cards for each container";
+    BoundError::length(list, bounds::annotation_length(MGPU_CONTAINER_CARDS), remedy).map_err(MgpuError::List)?;
     let read = |entry: &str| {
         let is_number = !entry.is_empty() && entry.bytes().all(|byte| byte.is_ascii_digit());
         let count = entry.parse().ok().filter(|_| is_number);

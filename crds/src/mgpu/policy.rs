@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
+use crate::bounds::excerpt;
+
 /// A compute policy that the document does not know.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0:?} is no compute policy: write fixed-share, guaranteed-burst-share or native-burst-share")]
@@ -47,7 +49,7 @@ impl FromStr for ComputePolicy {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let known = Self::ALL.into_iter().find(|policy| policy.as_str() == text);
-        known.ok_or_else(|| ComputePolicyError(text.to_owned()))
+        known.ok_or_else(|| ComputePolicyError(excerpt(text).into_owned()))
     }
 }
 

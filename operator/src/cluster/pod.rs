@@ -9,6 +9,7 @@ use crds::keys::{
 use crds::managed::{is_managed, is_reachable, is_under_cross_quota};
 use crds::mgpu::MgpuRequest;
 use crds::pod::{PodCondition, PodSpec, PodStatus};
+use crds::pod_bounds;
 use crds::pod_request::pod_request;
 use crds::scoring_strategy::ScoringStrategy;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -229,14 +230,21 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
     let managed = names_queue_or_card || under_cross_quota;
     let reachable = is_reachable(pod, namespace);
     let annotations = &pod.metadata.annotations;
-    let mut unreadable = None;
+    let mut unreadable: Option<Box<str>> = None;
+    if let Err(error) = pod_bounds::check(pod)
+        && managed
+    {
+        unreadable = Some(error.to_string().into());
+    }
 
     let mut cards = Vec::new();
     let says_cards = managed && annotations.contains_key(CARD_NAME);
     if let Some(text) = annotations.get(CARD_NAME).filter(|_| managed) {
         match CardAlternatives::parse(text) {
             Ok(alternatives) => cards.extend(alternatives.iter().map(|name| names.card(name))),
-            Err(error) => unreadable = Some(format!("annotation {CARD_NAME}: {error}").into()),
+            Err(error) => {
+                unreadable = unreadable.or_else(|| Some(format!("annotation {CARD_NAME}: {error}").into()));
+            }
         }
     }
     let mut request = Vec::new();

@@ -1,0 +1,157 @@
+//! The bounds of what users may write: generous for people, small for machines.
+//!
+//! Every parser refuses what is beyond them before it does any work on it, so no input costs more than its size. The policies
+//! in `manifests/base/policies` repeat them inside the API server: a text that passes there may still be refused here, never
+//! the other way round (lengths are bytes here and characters there). `README.md` shows them.
+
+use std::borrow::Cow;
+
+use thiserror::Error;
+
+use crate::keys::{
+    CARD_DESERVED, CARD_GUARANTEE, CARD_NAME, CARD_QUOTA, CARD_REQUEST, GROUP_NAME, MGPU_CONTAINER_CARDS, MGPU_POLICY,
+    QUEUE_NAME, QUEUE_NAMESPACES, SCORING_STRATEGY,
+};
+
+/// Alternatives of one card name: more than most clusters have cards.
+pub const ALTERNATIVES: usize = 32;
+/// Length of one card name: a label value of 63 characters, and behind a slash what its kind adds: a resource name of 63
+/// characters with `-mixed`, or memory and replicas.
+pub const CARD_NAME_LENGTH: usize = 160;
+/// Cards that one quota names: all that a large cluster has, many times over.
+pub const QUOTA_ENTRIES: usize = 256;
+/// Cards, or alternatives, that one workload asks for.
+pub const REQUEST_ENTRIES: usize = 64;
+/// Resources that one list names (a capability, `minResources`), and that one pod requests: nodes offer about ten.
+pub const RESOURCES: usize = 64;
+/// Containers of a pod that ask for shares of cards: the combinations to choose from multiply with each.
+pub const MGPU_CONTAINERS: usize = 16;
+/// What a pod says about nodes: labels of its selector, terms, requirements and values of its affinity, and tolerations in
+/// all. Each is compared with every node.
+pub const NODE_TERMS: usize = 1024;
+/// Length of a label selector on namespaces, which is evaluated for every pod of the queue.
+pub const SELECTOR_LENGTH: usize = 4096;
+/// Length of the name of an object (RFC 1123 subdomain).
+const OBJECT_NAME_LENGTH: usize = 253;
+/// Length of an annotation that says one of a few words.
+const WORD_LENGTH: usize = 64;
+
+/// The longest text of each annotation, in bytes: several times what real uses need.
+pub const ANNOTATIONS: [(&str, usize); 11] = [
+    (QUEUE_NAME, OBJECT_NAME_LENGTH),
+    (GROUP_NAME, OBJECT_NAME_LENGTH),
+    (CARD_NAME, 4096),
+    (CARD_REQUEST, 16_384),
+    (CARD_QUOTA, 32_768),
+    (CARD_DESERVED, 32_768),
+    (CARD_GUARANTEE, 32_768),
+    (QUEUE_NAMESPACES, SELECTOR_LENGTH),
+    (SCORING_STRATEGY, WORD_LENGTH),
+    (MGPU_POLICY, WORD_LENGTH),
+    // One number for each container, those without mGPU included.
+    (MGPU_CONTAINER_CARDS, 1024),
+];
+
+/// The longest text of an annotation that Cardgate reads.
+pub const fn annotation_length(key: &str) -> usize {
+    let mut index = 0;
+    while index < ANNOTATIONS.len() {
+        if is_same(ANNOTATIONS[index].0.as_bytes(), key.as_bytes()) {
+            return ANNOTATIONS[index].1;
+        }
+        index += 1;
+    }
+    // What is not listed is not read.
+    0
+}
+
+const fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let mut index = 0;
+    while index < one.len() && index < other.len() && one[index] == other[index] {
+        index += 1;
+    }
+    index == one.len() && index == other.len()
+}
+
+/// More than a bound allows.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{what} has {found} {of}, and {most} are allowed: {remedy}", what = .0.what, found = .0.found, of = .0.of, most = .0.most, remedy = .0.remedy)]
+pub struct BoundError(Box<Excess>);
+
+/// What there is too much of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Excess {
+    /// What has too many; a text is cut.
+    what: String,
+    found: usize,
+    of: &'static str,
+    most: usize,
+    remedy: &'static str,
+}
+
+impl BoundError {
+    /// Whether a text is not too long; of one that is, the beginning is shown.
+    pub(crate) fn length(text: &str, most: usize, remedy: &'static str) -> Result<(), Self> {
+        Self::count(|| format!("{:?}", excerpt(text)), "bytes", text.len(), most, remedy)
+    }
+
+    /// Whether there is no more of something than there may be.
+    pub(crate) fn count(
+        what: impl FnOnce() -> String,
+        of: &'static str,
+        found: usize,
+        most: usize,
+        remedy: &'static str,
+    ) -> Result<(), Self> {
+        if found <= most {
+            return Ok(());
+        }
+        let what = what();
+        Err(Self(Box::new(Excess {
+            what,
+            found,
+            of,
+            most,
+            remedy,
+        })))
+    }
+}
+
+/// How much of a text is repeated in a message.
+const EXCERPT: usize = 64;
+
+/// The beginning of a text, for messages: nobody reads more, and a message must not be as long as what it is about.
+pub fn excerpt(text: &str) -> Cow<'_, str> {
+    if text.len() <= EXCERPT {
+        return Cow::Borrowed(text);
+    }
+    let end = text.floor_char_boundary(EXCERPT);
+    Cow::Owned(format!("{}...", &text[..end]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_annotation_that_is_read_has_a_bound() {
+        for (key, most) in ANNOTATIONS {
+            assert_eq!(annotation_length(key), most, "{key}");
+        }
+        assert_eq!(annotation_length("volcano.sh/card.nam"), 0);
+        assert_eq!(annotation_length(""), 0);
+    }
+
+    #[test]
+    fn messages_repeat_only_the_beginning_of_a_text() {
+        assert_eq!(excerpt("short"), "short");
+        let long = "é".repeat(5000);
+        let cut = excerpt(&long);
+        assert!(cut.len() <= EXCERPT + 3 && cut.ends_with("é..."), "{cut}");
+        let error = BoundError::length(&long, 8, "shorten it").unwrap_err().to_string();
+        assert!(
+            error.ends_with("has 10000 bytes, and 8 are allowed: shorten it") && error.len() < 200,
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,110 @@
+//! What a pod may say at most, beside what has a parser of its own (see [`crate::bounds`]).
+
+use thiserror::Error;
+
+use crate::bounds::{self, BoundError};
+use crate::keys::{GROUP_NAME, QUEUE_NAME};
+use crate::pod::{NodeSelectorTerm, Pod, PodSpec};
+
+/// A pod that says more than it may.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum PodBoundError {
+    /// An annotation that is too long.
+    #[error("annotation {key}: {source}")]
+    Annotation {
+        /// The annotation.
+        key: &'static str,
+        /// What it has.
+        source: BoundError,
+    },
+    /// Too much about nodes.
+    #[error("{0}")]
+    Nodes(BoundError),
+}
+
+/// Checks the names that a pod gives of other objects, and what it says about nodes.
+pub fn check<S: AsRef<str>>(pod: &Pod<S>) -> Result<(), PodBoundError> {
+    for key in [QUEUE_NAME, GROUP_NAME] {
+        let text = pod.metadata.annotations.get(key).unwrap_or_default();
+        BoundError::length(text, bounds::annotation_length(key), "no object can have such a name")
+            .map_err(|source| PodBoundError::Annotation { key, source })?;
+    }
+    let count = node_terms(&pod.spec);
+    BoundError::count(
+        || "the pod".to_owned(),
+        "labels, requirements and values in spec.nodeSelector, spec.affinity.nodeAffinity and spec.tolerations",
+        count,
+        bounds::NODE_TERMS,
+        "select nodes by a label that all of them have",
+    )
+    .map_err(PodBoundError::Nodes)
+}
+
+/// How much a pod says about nodes.
+fn node_terms<S>(spec: &PodSpec<S>) -> usize
+where
+    S: AsRef<str>,
+{
+    let of_term = |term: &NodeSelectorTerm<S>| {
+        let requirements = term.match_expressions.iter().chain(&term.match_fields);
+        1 + requirements
+            .map(|requirement| 1 + requirement.values.len())
+            .sum::<usize>()
+    };
+    let affinity = spec
+        .affinity
+        .as_ref()
+        .and_then(|affinity| affinity.node_affinity.as_ref());
+    let required = affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
+    let terms = required.map_or(0, |required| required.node_selector_terms.iter().map(of_term).sum());
+    spec.node_selector.len() + spec.tolerations.len() + terms
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn checked(pod: &serde_json::Value) -> Result<(), String> {
+        let pod: Pod<String> = serde_json::from_value(pod.clone()).unwrap();
+        check(&pod).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_pod_says_no_more_about_nodes_than_can_be_compared_with_each() {
+        let pod = |values: usize, tolerations: usize| {
+            let values: Vec<_> = (0..values).map(|index| format!("node-{index}")).collect();
+            json!({"spec": {
+                "nodeSelector": {"zone": "a"},
+                "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+                    {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": values}]},
+                ]}}},
+                "tolerations": vec![json!({"operator": "Exists"}); tolerations],
+            }})
+        };
+        assert_eq!(checked(&pod(1000, 21)), Ok(()));
+        for beyond in [pod(1001, 21), pod(1000, 22)] {
+            let error = checked(&beyond).unwrap_err();
+            assert!(
+                error.starts_with("the pod has 1025 labels, requirements and values")
+                    && error.ends_with("and 1024 are allowed: select nodes by a label that all of them have"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn names_of_objects_are_no_longer_than_names_can_be() {
+        for key in [QUEUE_NAME, GROUP_NAME] {
+            let pod = |length: usize| json!({"metadata": {"annotations": {key: "x".repeat(length)}}});
+            assert_eq!(checked(&pod(253)), Ok(()));
+            let error = checked(&pod(254)).unwrap_err();
+            assert!(
+                error.starts_with(&format!("annotation {key}: \"xxx"))
+                    && error.contains("254 bytes, and 253 are allowed"),
+                "{error}"
+            );
+        }
+    }
+}
