@@ -328,9 +328,11 @@ fn cards_of<'a>(cluster: &'a Cluster, queue: &Queue) -> BTreeSet<(&'a str, CardI
         &queue.waiting.requested,
         &below.requested,
     ];
+    // Of what pods wait for, only cards that some node has, or had: a tenant can make up any number of names.
     let known = sums
         .into_iter()
-        .flat_map(|sums| sums.iter().filter_map(|(dimension, _)| of(dimension)));
+        .flat_map(|sums| sums.iter().filter_map(|(dimension, _)| of(dimension)))
+        .filter(|card| cluster.resource_of(*card).is_some());
     quota
         .chain(known)
         .map(|card| (cluster.names.card_name(card), card))
@@ -389,7 +391,9 @@ fn standing(cluster: &Cluster, id: QueueId, queue: &Queue) -> StandingFigures {
     let reserved = [&queue.inqueue, &queue.below.inqueue];
     let reserved_of = |dimension| reserved.iter().map(|inqueue| inqueue.resource(dimension)).sum();
     let kept = reserved.iter().flat_map(|inqueue| inqueue.resources());
-    let all: BTreeSet<_> = named.chain(used).chain(kept).collect();
+    // Of what pods and groups ask for, only resources that the cluster has: a tenant can make up any number of names.
+    let asked = used.chain(kept).filter(|dimension| cluster.has(*dimension));
+    let all: BTreeSet<_> = named.chain(asked).collect();
     let resources = all.iter().filter_map(|dimension| match dimension {
         Dimension::Resource(resource) => Some((*dimension, cluster.names.resource_name(*resource))),
         Dimension::Card(_) => None,

@@ -57,6 +57,18 @@ impl GpuNodes {
         &self.resources
     }
 
+    /// The resources that it names: those that are limited, and those of pods that a scheduler is placing.
+    pub(super) fn named_resources(&self) -> impl Iterator<Item = Dimension> + '_ {
+        let requests = self.assumed.values().flat_map(|assumed| assumed.request.iter());
+        let limited = self.resources.iter().copied().map(Dimension::Resource);
+        requests.map(|(dimension, _)| dimension).chain(limited)
+    }
+
+    /// Resources with these numbers and higher ones are no longer known.
+    pub(super) fn forget_resources_from(&mut self, number: usize) {
+        self.is_gpu.truncate(number);
+    }
+
     /// The GPU nodes and the lines of their resources, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (NodeId, &[Line])> {
         self.nodes
@@ -242,9 +254,15 @@ impl Cluster {
     /// Looks at resource names that were not met before. Whoever reads a pod or node calls it, so that nobody who counts or
     /// decides has to match names.
     pub(super) fn meet_resources(&mut self) {
+        let renamed = self.names.take_renamed_resources();
         let Some(arguments) = &self.configuration.cross_quota else {
             return;
         };
+        for resource in renamed {
+            if let Some(is_gpu) = self.gpu_nodes.is_gpu.get_mut(resource.index()) {
+                *is_gpu = arguments.gpu_resources.matches(self.names.resource_name(resource));
+            }
+        }
         let names = self.names.resource_names().skip(self.gpu_nodes.is_gpu.len());
         let new: Vec<_> = names.map(|name| arguments.gpu_resources.matches(name)).collect();
         self.gpu_nodes.is_gpu.extend(new);

@@ -31,6 +31,7 @@ mod reservations;
 pub mod share;
 mod total;
 pub mod tree;
+mod unused_names;
 pub mod waiting;
 pub mod workload;
 mod workloads;

@@ -9,7 +9,7 @@ use crds::resources::{CPU, MEMORY, PODS};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ResourceId(u32);
 
-/// A card name. Its order is the order of first appearance, not of the text.
+/// A card name. Its order is that of its number, not of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CardId(u32);
 
@@ -36,7 +36,8 @@ impl CardId {
     }
 }
 
-/// Resource and card names seen so far. Both sets are small and are never emptied: ids stay valid for ever.
+/// Resource and card names. An id is valid as long as anything that the cluster holds has it: those of names that nobody uses
+/// any more are given to others ([`super::Cluster::forget_unused_names`]).
 #[derive(Debug)]
 pub struct Names {
     resources: Table,
@@ -66,6 +67,42 @@ impl Names {
     /// The id of a card name, new ones included.
     pub fn card(&mut self, name: &str) -> CardId {
         CardId(self.cards.id(name))
+    }
+
+    /// How many numbers of card names there are, used or not.
+    pub fn card_numbers(&self) -> usize {
+        self.cards.names.len()
+    }
+
+    /// The ids of all numbers, used or not.
+    pub(super) fn card_ids(&self) -> impl Iterator<Item = CardId> {
+        (0_u32..).take(self.card_numbers()).map(CardId)
+    }
+
+    /// Something that used so many names of cards and of resources is gone.
+    pub(super) fn gone(&mut self, cards: usize, resources: usize) {
+        self.cards.turnover += cards;
+        self.resources.turnover += resources;
+    }
+
+    /// Whether so much has come and gone that a look at who uses which name is worth its cost.
+    pub(super) fn is_look_due(&self) -> bool {
+        let is_due = |table: &Table| table.turnover >= SMALL_TABLE.max(table.ids.len() / 2);
+        is_due(&self.cards) || is_due(&self.resources)
+    }
+
+    /// Forgets the names that are not used, by number, and returns the numbers of those of cards.
+    pub(super) fn keep(&mut self, cards: &[bool], resources: &[bool]) -> Vec<CardId> {
+        self.resources.keep(resources);
+        self.cards.keep(cards);
+        self.cards.renamed.clear();
+        self.cards.free.iter().copied().map(CardId).collect()
+    }
+
+    /// The resources that have got numbers of others since this was asked last.
+    pub(super) fn take_renamed_resources(&mut self) -> Vec<ResourceId> {
+        let renamed = std::mem::take(&mut self.resources.renamed);
+        renamed.into_iter().map(ResourceId).collect()
     }
 
     /// The id of a card name that was seen before.
@@ -99,10 +136,20 @@ impl Names {
     }
 }
 
+/// So many names are kept without a look at who uses them.
+const SMALL_TABLE: usize = 1024;
+
 #[derive(Debug, Default)]
 struct Table {
+    /// By number; empty where the number is free.
     names: Vec<Arc<str>>,
     ids: HashMap<Arc<str>, u32>,
+    /// Numbers that are free, the lowest last.
+    free: Vec<u32>,
+    /// Numbers that have been given to other names.
+    renamed: Vec<u32>,
+    /// How many names have come, and how many users of names have gone, since the last look.
+    turnover: usize,
 }
 
 impl Table {
@@ -110,10 +157,37 @@ impl Table {
         if let Some(id) = self.ids.get(name) {
             return *id;
         }
-        let id = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
+        self.turnover += 1;
         let name: Arc<str> = name.into();
-        self.names.push(Arc::clone(&name));
+        let id = if let Some(id) = self.free.pop() {
+            self.names[id as usize] = Arc::clone(&name);
+            self.renamed.push(id);
+            id
+        } else {
+            self.names.push(Arc::clone(&name));
+            u32::try_from(self.names.len() - 1).unwrap_or(u32::MAX)
+        };
         self.ids.insert(name, id);
         id
+    }
+
+    /// Forgets what is not used.
+    fn keep(&mut self, used: &[bool]) {
+        self.turnover = 0;
+        let is_used = |id: u32| used.get(id as usize).copied().unwrap_or(true);
+        self.ids.retain(|_, id| is_used(*id));
+        self.ids.shrink_to(2 * self.ids.len());
+        let last = self.ids.values().max().map_or(0, |id| *id as usize + 1);
+        self.names.truncate(last);
+        self.names.shrink_to(2 * last);
+        let nobody: Arc<str> = "".into();
+        self.free.clear();
+        for (id, name) in (0_u32..).zip(&mut self.names) {
+            if !is_used(id) {
+                *name = Arc::clone(&nobody);
+                self.free.push(id);
+            }
+        }
+        self.free.reverse();
     }
 }

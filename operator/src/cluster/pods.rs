@@ -314,6 +314,9 @@ impl Cluster {
             return;
         };
         self.free_pods.push(id);
+        // CPU, memory and the pod's slot are names that stay.
+        let resources = pod.task.request.iter().len().saturating_sub(3);
+        self.names.gone(pod.task.cards.len(), resources);
         if let Some(node) = pod.room {
             self.forget_empty_node(node);
         }

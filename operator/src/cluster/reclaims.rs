@@ -30,6 +30,13 @@ pub struct Reclaim {
     claim: BTreeMap<Dimension, i32>,
 }
 
+impl Reclaim {
+    /// The dimensions of what is on its way out.
+    pub(super) fn claimed(&self) -> impl Iterator<Item = Dimension> + '_ {
+        self.claim.keys().copied()
+    }
+}
+
 impl Default for Reclaim {
     fn default() -> Self {
         Self {

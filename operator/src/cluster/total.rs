@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use super::Cluster;
 use super::amounts::Dimension;
+use super::names::ResourceId;
 use super::node::{Node, NodeId, Offer};
 
 impl Node {
@@ -70,6 +71,15 @@ impl Cluster {
                 self.top.rose();
             }
         }
+    }
+
+    /// Whether there is any of a dimension: what every node has, or some node, or a pod.
+    pub fn has(&self, dimension: Dimension) -> bool {
+        let everywhere = matches!(
+            dimension,
+            Dimension::Resource(ResourceId::CPU | ResourceId::MEMORY | ResourceId::PODS)
+        );
+        everywhere || self.top.total.get(dimension) > 0
     }
 
     /// Whether what a pod gives back on a node can be given to others.

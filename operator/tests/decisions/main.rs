@@ -15,6 +15,7 @@ mod idle;
 mod members;
 mod mgpu;
 mod model;
+mod names;
 mod ordering;
 mod pods;
 mod queues;

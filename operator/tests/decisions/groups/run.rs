@@ -99,6 +99,8 @@ impl Run {
 
     pub fn take(&mut self, step: Step) {
         self.happen(step);
+        // Nobody notices that numbers of names change hands.
+        self.world.cluster.forget_unused_names();
         self.decide();
     }
 

@@ -99,6 +99,8 @@ impl Run {
                 None
             }
         };
+        // Nobody notices that numbers of names change hands.
+        self.worlds[0].cluster.forget_unused_names();
         self.decide();
         if let Some(limit) = tell {
             self.tell(limit);
