@@ -13,13 +13,13 @@ mod world;
 
 use std::hint::black_box;
 
-use crds::configuration::{Configuration, Mgpu};
+use crds::configuration::{CardStrategy, Configuration, Mgpu};
 use crds::mgpu::ContainerRequest as Request;
 use divan::Bencher;
 use operator::decide::decide;
 use operator::decide::extender::{filter, prioritize, read};
 use operator::extender::wire::{Args, prioritized};
-use operator::policies::mgpu::{CardUse, Cards, allocate};
+use operator::policies::mgpu::{CardUse, Cards, STEPS, Steps, allocate, best};
 use serde_json::json;
 use world::{World, node, pod, queue};
 
@@ -94,6 +94,95 @@ fn sixteen_containers_on_sixteen_cards(bencher: Bencher<'_, '_>) {
         .map(|index| Request::part(1, 51 + index, 9000 + 100 * index))
         .collect();
     measure(bencher, &containers, &cards, true);
+}
+
+/// The worst that random search and hill climbing found: all of them spend the steps of a node, and end with what they have.
+///
+/// Each 3 to 8 core and about a third of a card, as the pod that once never ended; about half a card on cards that are all in
+/// use differently; several cards for each container; and cards that only memory tells apart where only compute counts, so that
+/// all sets of them are equally good.
+#[divan::bench(args = ["thirds", "halves", "wide", "equal"])]
+fn worst_on_one_node(bencher: Bencher<'_, '_>, instance: &str) {
+    let arguments = |policy, weight_of_core| Mgpu {
+        policy,
+        weight_of_core,
+        ..Mgpu::default()
+    };
+    let containers = |count: i64, wide: i64, part: i64| -> Vec<Request> {
+        let container = |index: i64| {
+            let cards = u32::try_from(1 + (index * 5) % wide).unwrap();
+            Request::part(cards, 3 + index % 6, MEMORY / part - 900 + (index * 431) % 1800)
+        };
+        (0..count).map(container).collect()
+    };
+    let used = |count: i64, more: i64| -> Vec<CardUse> {
+        let card = |index: i64| CardUse {
+            core: 1 + index,
+            memory: 256 + more * index,
+            containers: 1,
+        };
+        (0..count).map(card).collect()
+    };
+    let equal = |count: i64| -> Vec<CardUse> {
+        let card = |index: i64| CardUse {
+            core: 10,
+            memory: 100 + index,
+            containers: 1,
+        };
+        (0..count).map(card).collect()
+    };
+    let (containers, used, arguments) = match instance {
+        "thirds" => (containers(16, 1, 3), used(6, 100), arguments(CardStrategy::Spread, 20)),
+        "halves" => (containers(14, 1, 2), used(8, 100), arguments(CardStrategy::Binpack, 20)),
+        "wide" => (
+            containers(16, 7, 4),
+            vec![CardUse::default(); 16],
+            arguments(CardStrategy::Spread, 20),
+        ),
+        _ => (containers(16, 1, 8), equal(68), arguments(CardStrategy::Binpack, 100)),
+    };
+    let cards = Cards {
+        used: &used,
+        memory: MEMORY,
+    };
+    let steps = Steps::new(STEPS);
+    best(&containers, cards, arguments, &steps);
+    assert!(steps.are_spent(), "{instance} leaves {} steps", steps.left());
+    bencher.bench_local(|| best(black_box(&containers), cards, arguments, &Steps::new(STEPS)));
+}
+
+/// A whole decision about such a pod, on so many nodes whose cards are all in use differently; it is the first time each time.
+#[divan::bench(args = [1, 100, 1000])]
+fn worst_decision(bencher: Bencher<'_, '_>, nodes: usize) {
+    let world = || {
+        let mut world = World::new();
+        world.queue(
+            &queue("team-a")
+                .capability("cpu", "1000000")
+                .capability("memory", "1000Ti"),
+        );
+        for index in 0..nodes {
+            let name = format!("node-{index:04}");
+            world.node(&node(&name).mgpu(8, MEMORY, "fixed-share"));
+            for card in 0..8 {
+                let memory = 256 + 100 * card + i64::try_from(index).unwrap();
+                let running = pod(&format!("{name}-{card}")).share(1 + card, memory);
+                let running = running.annotation("vke.volcengine.com/gpu-index-container-main", &card.to_string());
+                world.pod(&running.on(&name));
+            }
+        }
+        let complex = (0..14).fold(pod("complex"), |pod, index| {
+            let memory = MEMORY / 2 - 900 + (index * 431) % 1800;
+            pod.container(&format!("c{index}"), 3 + index % 6, memory)
+        });
+        world.pod(&complex);
+        world
+    };
+    bencher.with_inputs(world).bench_local_values(|mut world| {
+        let round = decide(&mut world.cluster, world.now, 1);
+        assert!(round.actions.is_empty() && round.steps > STEPS);
+        world
+    });
 }
 
 /// Nodes with eight cards of which each is in use differently, and a pod that takes a part of one.

@@ -157,6 +157,7 @@ impl Mind {
             } else {
                 self.step(Step::Answer, |mind| mind.answer_questions(now));
             }
+            // What there is more to decide waits for what has happened meanwhile, not the other way round.
             more = self.step(Step::Decide, |mind| mind.round(now));
             if ticked {
                 self.step(Step::Show, |mind| mind.show(now));

@@ -51,7 +51,7 @@ pub(super) fn has_quota(cluster: &Cluster, asked: &[i64], node: NodeId) -> bool 
 /// The node for a pod of this shape, with this card.
 pub(super) fn find(cluster: &mut Cluster, shape: &Shape, card: Option<CardId>, search: &mut Search) -> Option<Grant> {
     // First: where the search goes on for other nodes depends on what has changed since the last one.
-    let candidates = search.changed(cluster, card);
+    let candidates = search.changed(cluster, shape, card);
     search.keep_off_gpu_nodes();
     if let Some(node) = search.find(cluster, shape, card) {
         // A GPU node without its label, which is a matter of moments, looks to the scheduler like any other.

@@ -41,7 +41,7 @@ fn explain_pod(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
             cross_quota::explain(cluster, shape),
             no_node(cluster, shape, Reason::NoNodeFits)
         ),
-        Reason::InsufficientMgpu | Reason::NoMgpuNode => no_cards(cluster, shape, reason),
+        Reason::InsufficientMgpu | Reason::NoMgpuNode | Reason::TooComplex => no_cards(cluster, shape, reason),
         Reason::PodGroupNotFound | Reason::PodGroupInvalid | Reason::PodGroupIncomplete | Reason::InqueueTimeout => {
             shape
                 .group
@@ -360,6 +360,7 @@ fn no_cards(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
     );
     let parts = [
         (census.cards_in_use, "whose cards have no room for its containers"),
+        (census.too_complex, "where no way was found"),
         (census.over_quota, "whose quota for pods without GPU is used up"),
         (census.lack_room, "without enough room"),
         (census.other_policy, &policy),
@@ -372,10 +373,14 @@ fn no_cards(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
         (census.unusable, "not ready or cordoned"),
     ];
     let parts = counted(&parts);
-    let lead = if reason == Reason::NoMgpuNode {
-        "no mGPU node would take the pod, whatever is free on it"
-    } else {
-        "no mGPU node can take the pod now"
+    let lead = match reason {
+        Reason::NoMgpuNode => "no mGPU node would take the pod, whatever is free on it".to_owned(),
+        Reason::TooComplex => format!(
+            "too complex: the shares of the pod's {} containers can be combined in more ways than are tried, and none \
+             of those fits: split the pod, or wait for cards that are less in use",
+            request.containers.len()
+        ),
+        _ => "no mGPU node can take the pod now".to_owned(),
     };
     let nodes = if census.nodes == 1 { "mGPU node" } else { "mGPU nodes" };
     let parts = if parts.is_empty() {

@@ -2,6 +2,7 @@
 
 use crds::keys::GPU_NODE_LABEL;
 
+use super::effort::Effort;
 use crate::cluster::Cluster;
 use crate::cluster::amounts::{Dimension, Totals};
 use crate::cluster::constraints::Mismatch;
@@ -23,6 +24,7 @@ pub(super) struct Search {
     over_quota: bool,
     /// Which nodes are in question.
     among: Among,
+    effort: Effort,
 }
 
 /// Which nodes a search is among.
@@ -49,7 +51,7 @@ pub(super) enum Answer {
 }
 
 impl Search {
-    pub(super) fn new(earlier: Option<Refused>) -> Self {
+    pub(super) fn new(earlier: Option<Refused>, effort: Effort) -> Self {
         Self {
             earlier,
             searched: 0,
@@ -57,6 +59,7 @@ impl Search {
             excluded: false,
             over_quota: false,
             among: Among::All,
+            effort,
         }
     }
 
@@ -67,8 +70,8 @@ impl Search {
 
     /// The nodes that have changed since an earlier search for this card, in the order of their ids; none where there was no
     /// such search, or where too much has changed.
-    pub(super) fn changed(&self, cluster: &Cluster, card: Option<CardId>) -> Option<Vec<NodeId>> {
-        let earlier = self.earlier(card)?;
+    pub(super) fn changed(&self, cluster: &Cluster, shape: &Shape, card: Option<CardId>) -> Option<Vec<NodeId>> {
+        let earlier = self.earlier(shape, card)?;
         let changed = cluster.nodes_changed_since(earlier.node_changes)?;
         if changed.len() >= candidates(cluster, card).len() {
             return None;
@@ -79,20 +82,20 @@ impl Search {
         Some(changed)
     }
 
-    fn earlier(&self, card: Option<CardId>) -> Option<Refused> {
-        let bit = search_bit(card);
+    fn earlier(&self, shape: &Shape, card: Option<CardId>) -> Option<Refused> {
+        let bit = search_bit(shape, card);
         self.earlier.filter(|earlier| bit != 0 && earlier.searched & bit != 0)
     }
 
     /// The node that the pod is expected on, with this card: nodes take turns, as under the scheduler's own spreading.
     pub(super) fn find(&mut self, cluster: &mut Cluster, shape: &Shape, card: Option<CardId>) -> Option<NodeId> {
-        if let Some(earlier) = self.earlier(card) {
+        if let Some(earlier) = self.earlier(shape, card) {
             self.would_do |= earlier.reason == Reason::NoNodeFits;
             self.excluded |= earlier.reason == Reason::NodesExcluded;
             self.over_quota |= earlier.reason == Reason::CrossQuotaExceeded;
         }
-        self.searched |= search_bit(card);
-        if let Some(changed) = self.changed(cluster, card) {
+        self.searched |= search_bit(shape, card);
+        if let Some(changed) = self.changed(cluster, shape, card) {
             return changed.into_iter().find(|node| self.ask(cluster, shape, card, *node));
         }
         let candidates = candidates(cluster, card);
@@ -147,6 +150,7 @@ impl Search {
         card: Option<CardId>,
         node: NodeId,
     ) -> bool {
+        self.effort.look_at_node();
         match ask(cluster, shape, card, cluster.node(node)) {
             Answer::Takes => return true,
             Answer::LacksRoom | Answer::Unusable => self.would_do = true,
@@ -171,13 +175,13 @@ pub(super) fn may_run_on(cluster: &Cluster, shape: &Shape, card: Option<CardId>,
     )
 }
 
-/// A bit for a search with a card or without, where there is one: with more than 64 cards some are searched for anew every
-/// time.
-pub(super) fn search_bit(card: Option<CardId>) -> u64 {
-    card.map_or(1, |card| {
-        let index = u32::try_from(card.index()).ok();
-        index.and_then(|index| 1_u64.checked_shl(index)).unwrap_or(0)
-    })
+/// A bit for a search with a card or without, by the card's place among those that the pod names, which are fewer than 64; so
+/// it is the same however many cards others name.
+pub(super) fn search_bit(shape: &Shape, card: Option<CardId>) -> u64 {
+    let place = card.and_then(|card| shape.task.cards.iter().position(|named| *named == card));
+    let place = place.map_or(0, |place| place + 1);
+    let place = u32::try_from(place).ok();
+    place.and_then(|place| 1_u64.checked_shl(place)).unwrap_or(0)
 }
 
 /// What a node says to a pod, as the scheduler would see it.

@@ -10,6 +10,7 @@ use crds::configuration::{CardStrategy, Enforcement, Mgpu, ScheduleMode};
 use crds::keys::{MGPU_ASSUMED, MGPU_INDEX_PREFIX};
 use crds::mgpu::{ContainerRequest, MgpuRequest};
 
+use super::effort::Effort;
 use super::fit::{self, Answer};
 use super::{Grant, cross_quota};
 use crate::cluster::Cluster;
@@ -19,7 +20,7 @@ use crate::cluster::node::NodeId;
 use crate::cluster::waiting::{Refused, Shape};
 use crate::discovery::MgpuCards;
 use crate::policies::Reason;
-use crate::policies::mgpu::{Allocation, CardUse, Cards, allocate};
+use crate::policies::mgpu::{self, Allocation, CardUse, Cards};
 
 /// What one mGPU node says to a pod.
 enum Says {
@@ -44,6 +45,8 @@ pub(super) enum Unfit {
     TooFewCards,
     /// Cards are to be named by their device ids, and the node does not say them.
     NoDeviceIds,
+    /// Whether they have room was not found out in the steps that there are.
+    TooComplex,
 }
 
 /// A search for the best node that goes on where the last one of the same shape ended.
@@ -52,15 +55,20 @@ pub(super) struct Search {
     searched: u64,
     /// Whether some node would do, but for what is in use of it.
     would_do: bool,
+    /// Whether some node was given up.
+    too_complex: bool,
+    effort: Effort,
 }
 
 impl Search {
-    pub(super) fn new(earlier: Option<Refused>) -> Self {
+    pub(super) fn new(earlier: Option<Refused>, effort: Effort) -> Self {
         let earlier = earlier.filter(|earlier| earlier.reason.is_about_mgpu());
         Self {
             earlier,
             searched: 0,
             would_do: false,
+            too_complex: false,
+            effort,
         }
     }
 
@@ -73,20 +81,24 @@ impl Search {
         card: Option<CardId>,
     ) -> Option<Grant> {
         let arguments = cluster.configuration().mgpu;
-        let bit = fit::search_bit(card);
+        let bit = fit::search_bit(shape, card);
         self.searched |= bit;
         let earlier = self.earlier.filter(|earlier| earlier.searched & bit != 0);
         let changed = earlier.and_then(|earlier| {
             self.would_do |= earlier.reason == Reason::InsufficientMgpu;
+            self.too_complex |= earlier.reason == Reason::TooComplex;
             let mut changed = cluster.nodes_changed_since(earlier.node_changes)?.to_vec();
             changed.sort_unstable_by_key(|node| &cluster.node(*node).name);
             changed.dedup();
             Some(changed)
         });
         let candidates = changed.as_deref().unwrap_or(cluster.mgpu_nodes());
-        let mut query = Query::of(cluster, shape, request);
+        let mut query = Query::of(cluster, shape, request, self.effort.clone());
         let mut best: Option<(NodeId, Rc<Allocation>)> = None;
         for id in candidates {
+            if best.is_some() && self.effort.is_spent() {
+                break;
+            }
             let Some(says) = query.ask(cluster, shape, card, *id) else {
                 continue;
             };
@@ -103,6 +115,7 @@ impl Search {
                 Says::Refuses(Unfit::CardsInUse)
                 | Says::OverQuota
                 | Says::Unfit(Answer::LacksRoom | Answer::Unusable) => self.would_do = true,
+                Says::Refuses(Unfit::TooComplex) => self.too_complex = true,
                 Says::Refuses(_) | Says::Unfit(_) => {}
             }
         }
@@ -117,7 +130,9 @@ impl Search {
 
     /// Why no node was found.
     pub(super) fn reason(&self) -> Reason {
-        if self.would_do {
+        if self.too_complex {
+            Reason::TooComplex
+        } else if self.would_do {
             Reason::InsufficientMgpu
         } else {
             Reason::NoMgpuNode
@@ -143,8 +158,9 @@ pub(super) fn grant_on(
     request: &MgpuRequest,
     card: Option<CardId>,
     node: NodeId,
+    effort: Effort,
 ) -> Option<Grant> {
-    match Query::of(cluster, shape, request).ask(cluster, shape, card, node)? {
+    match Query::of(cluster, shape, request, effort).ask(cluster, shape, card, node)? {
         Says::Takes(allocation) => grant(cluster, card, node, &allocation),
         _ => None,
     }
@@ -191,27 +207,29 @@ pub(super) struct Query<'a> {
     request: &'a MgpuRequest,
     containers: Vec<ContainerRequest>,
     arguments: Mgpu,
-    asked: HashMap<InUse<'a>, Option<Rc<Allocation>>>,
+    asked: HashMap<InUse<'a>, Result<Rc<Allocation>, Unfit>>,
+    effort: Effort,
     /// What it asks of the quotas of GPU nodes, where `CrossQuota` decides about it.
     quotas: Option<Vec<i64>>,
 }
 
 impl<'a> Query<'a> {
-    pub(super) fn new(request: &'a MgpuRequest, arguments: Mgpu) -> Self {
+    pub(super) fn new(request: &'a MgpuRequest, arguments: Mgpu, effort: Effort) -> Self {
         Self {
             request,
             containers: request.containers.iter().map(|(_, container)| *container).collect(),
             arguments,
             asked: HashMap::new(),
+            effort,
             quotas: None,
         }
     }
 
     /// The question of a pod of this shape.
-    fn of(cluster: &Cluster, shape: &Shape, request: &'a MgpuRequest) -> Self {
+    fn of(cluster: &Cluster, shape: &Shape, request: &'a MgpuRequest, effort: Effort) -> Self {
         Self {
             quotas: cross_quota::asked(cluster, shape),
-            ..Self::new(request, cluster.configuration().mgpu)
+            ..Self::new(request, cluster.configuration().mgpu, effort)
         }
     }
 
@@ -219,6 +237,7 @@ impl<'a> Query<'a> {
     fn ask(&mut self, cluster: &'a Cluster, shape: &Shape, card: Option<CardId>, id: NodeId) -> Option<Says> {
         let node = cluster.node(id);
         let cards = node.offer.as_ref()?.mgpu.as_ref()?;
+        self.effort.look_at_node();
         let answer = match fit::ask(cluster, shape, card, node) {
             Answer::Unrelated => return None,
             Answer::Excluded => return Some(Says::Unfit(Answer::Excluded)),
@@ -230,8 +249,9 @@ impl<'a> Query<'a> {
         if answer != Answer::Takes {
             return Some(Says::Unfit(answer));
         }
-        let Some(allocation) = self.allocate(cards, Cow::Borrowed(&node.gpus)) else {
-            return Some(Says::Refuses(Unfit::CardsInUse));
+        let allocation = match self.allocate(cards, Cow::Borrowed(&node.gpus)) {
+            Ok(allocation) => allocation,
+            Err(unfit) => return Some(Says::Refuses(unfit)),
         };
         let over = self
             .quotas
@@ -258,13 +278,17 @@ impl<'a> Query<'a> {
         cards.max().unwrap_or(0)
     }
 
-    /// The best combination of these cards, where so much of them is in use.
-    pub(super) fn allocate(&mut self, cards: &MgpuCards, used: Cow<'a, [CardUse]>) -> Option<Rc<Allocation>> {
+    /// The best combination of these cards, where so much of them is in use; else why there is none.
+    pub(super) fn allocate(&mut self, cards: &MgpuCards, used: Cow<'a, [CardUse]>) -> Result<Rc<Allocation>, Unfit> {
         let memory = cards.memory;
-        let (containers, arguments) = (&self.containers, self.arguments);
+        let (containers, arguments, effort) = (&self.containers, self.arguments, &self.effort);
         let asked = self.asked.entry((used, memory)).or_insert_with_key(|(used, memory)| {
             let cards = Cards { used, memory: *memory };
-            allocate(containers, cards, arguments).map(Rc::new)
+            match effort.search(|steps| mgpu::best(containers, cards, arguments, steps)) {
+                mgpu::Answer::Cards(allocation) => Ok(Rc::new(allocation)),
+                mgpu::Answer::NoRoom => Err(Unfit::CardsInUse),
+                mgpu::Answer::TooComplex => Err(Unfit::TooComplex),
+            }
         });
         asked.clone()
     }
@@ -275,6 +299,7 @@ impl<'a> Query<'a> {
 pub(super) struct Census {
     pub nodes: usize,
     pub cards_in_use: usize,
+    pub too_complex: usize,
     pub over_quota: usize,
     pub other_policy: usize,
     pub too_few_cards: usize,
@@ -287,11 +312,13 @@ pub(super) struct Census {
 /// Asks every mGPU node. Only for messages: it looks at all of them.
 pub(super) fn census(cluster: &Cluster, shape: &Shape, request: &MgpuRequest) -> Census {
     let mut census = Census::default();
-    let mut query = Query::of(cluster, shape, request);
+    // A message is worth a look at each node, and no long search.
+    let mut query = Query::of(cluster, shape, request, Effort::of_complex_pod());
     for node in cluster.mgpu_nodes() {
         census.nodes += 1;
         match query.ask(cluster, shape, None, *node) {
             // Had one of them taken the pod, it would not wait.
+            Some(Says::Refuses(Unfit::TooComplex)) => census.too_complex += 1,
             Some(Says::Takes(_) | Says::Refuses(Unfit::CardsInUse)) => census.cards_in_use += 1,
             Some(Says::OverQuota) => census.over_quota += 1,
             Some(Says::Refuses(Unfit::OtherPolicy)) => census.other_policy += 1,

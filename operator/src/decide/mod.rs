@@ -5,6 +5,7 @@
 
 mod contest;
 mod cross_quota;
+mod effort;
 mod enqueue;
 mod explain;
 pub mod extender;
@@ -33,6 +34,7 @@ use crate::pod_ref::{PodRef, WorkloadRef};
 use crate::policies::Reason;
 use crate::pulse::{Trail, Work};
 use contest::{Contest, Turn};
+use effort::{Effort, Spending};
 pub use explain::{amount, dimension_name, missing};
 pub use progress::{Progress, progress};
 pub use reclaim::{Eviction, Victim};
@@ -119,6 +121,8 @@ pub struct Round {
     pub more: bool,
     /// How many gangs were judged by themselves: those that wait alike share a verdict.
     pub gangs_judged: usize,
+    /// How many steps the searches took: looks at nodes and cards, the same on every machine.
+    pub steps: u64,
 }
 
 /// Decides what may be done now, and lets in at most `limit` pods, more only where a gang would be cut in two. What is let in
@@ -134,6 +138,7 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
         let Due::Reservation(pod) = due;
         round.actions.extend(reservation_ran_out(cluster, pod, now));
     }
+    cluster.forget_unused_names_in_time();
     cluster.grow_tree();
     enqueue::review(cluster);
     // A gang that is on its way (a crash or a refused write came between) is completed before anything else gets what it
@@ -141,9 +146,11 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
     let mut refusals = gang::Refusals::default();
     for id in cluster.incomplete().collect::<Vec<_>>() {
         trail_workload(cluster, id, trail);
-        let admissions = gang::let_in(cluster, id, &mut refusals, now);
+        let admissions = gang::let_in(cluster, id, &mut refusals, &Effort::of_gang(), now);
         round.actions.extend(admissions.into_iter().map(Action::Admit));
     }
+    let mut spending = Spending::default();
+    let mut postponed = false;
     let mut contest = Contest::new(cluster);
     while let Some((queue, turn)) = contest.next(cluster) {
         if round.actions.len() >= limit {
@@ -159,6 +166,10 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
                 }
                 contest.done();
             }
+            Turn::Pods(_) if spending.is_over(queue) => {
+                postponed = true;
+                contest.done();
+            }
             Turn::Pods(group) => {
                 let group = cluster.queue(queue).waiting.group(group);
                 let Some((shape, first)) = group.map(|group| (Arc::clone(&group.shape), group.pods.first().copied()))
@@ -167,7 +178,9 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
                     continue;
                 };
                 trail_pod(cluster, first.map(|place| place.pod), queue, trail);
-                let admissions = let_in(cluster, &shape, &mut refusals, now);
+                let (admissions, effort) = let_in(cluster, &shape, &mut refusals, now);
+                spending.add(queue, &effort);
+                round.steps += effort.spent();
                 if admissions.is_empty() {
                     contest.done();
                 } else if admissions
@@ -187,6 +200,7 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
     if !round.more {
         round.actions.extend(reclaim::look(cluster, now));
     }
+    round.more |= postponed;
     round
 }
 
@@ -247,8 +261,14 @@ fn hold(cluster: &mut Cluster, pod: PodId, grant: Grant, now: Timestamp) {
     }
 }
 
-/// Lets the first waiting pod of a shape in, with all of its gang where it belongs to one; or nobody, and remembers why.
-fn let_in(cluster: &mut Cluster, shape: &Arc<Shape>, refusals: &mut gang::Refusals, now: Timestamp) -> Vec<Admission> {
+/// Lets the first waiting pod of a shape in, with all of its gang where it belongs to one; or nobody, and remembers why. Also
+/// what that has cost.
+fn let_in(
+    cluster: &mut Cluster,
+    shape: &Arc<Shape>,
+    refusals: &mut gang::Refusals,
+    now: Timestamp,
+) -> (Vec<Admission>, Effort) {
     let judged = match shape
         .group
         .filter(|_| !cluster.groups_are_absent())
@@ -257,7 +277,10 @@ fn let_in(cluster: &mut Cluster, shape: &Arc<Shape>, refusals: &mut gang::Refusa
         Some((id, group)) => match &group.claim {
             None => Err(Reason::PodGroupNotFound),
             Some(claim) if claim.problem.is_some() => Err(Reason::PodGroupInvalid),
-            Some(_) if group.missing() > 0 => return gang::let_in(cluster, id, refusals, now),
+            Some(_) if group.missing() > 0 => {
+                let effort = Effort::of_gang();
+                return (gang::let_in(cluster, id, refusals, &effort, now), effort);
+            }
             Some(_) => Ok(()),
         },
         None => Ok(()),
@@ -266,8 +289,13 @@ fn let_in(cluster: &mut Cluster, shape: &Arc<Shape>, refusals: &mut gang::Refusa
         Some((_, group)) => (group.refused, group.pods.first().map(|place| place.pod)),
         None => (None, None),
     };
+    let effort = match earlier.map(|refused| refused.reason) {
+        Some(Reason::TooComplex) => Effort::of_complex_pod(),
+        _ => Effort::of_pod(),
+    };
     let judged = judged.map_err(|reason| verdict::refusal(cluster, shape, reason));
-    match (judged.and_then(|()| verdict::judge(cluster, shape, earlier)), first) {
+    let judged = judged.and_then(|()| verdict::judge(cluster, shape, earlier, &effort));
+    let admissions = match (judged, first) {
         (Ok(grant), Some(pod)) => {
             let admission = admission(cluster, pod, &grant);
             hold(cluster, pod, grant, now);
@@ -278,7 +306,8 @@ fn let_in(cluster: &mut Cluster, shape: &Arc<Shape>, refusals: &mut gang::Refusa
             verdict::remember(cluster, shape, refused);
             Vec::new()
         }
-    }
+    };
+    (admissions, effort)
 }
 
 /// What is written on a pod that is let in.

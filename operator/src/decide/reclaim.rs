@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
+use super::effort::Effort;
 use super::explain::{amount, dimension_name};
 use super::{Action, pod_ref, verdict};
 use crate::cluster::Cluster;
@@ -119,9 +120,10 @@ fn look_at(cluster: &mut Cluster, queue: QueueId, modes: Modes, now: Timestamp) 
         claim: BTreeMap::new(),
         evictions: Vec::new(),
         pool: None,
+        effort: Effort::of_gang(),
     };
     for set in sets {
-        if look.assumed.len() >= PODS_PER_LOOK {
+        if look.assumed.len() >= PODS_PER_LOOK || look.effort.is_spent() {
             break;
         }
         match set {
@@ -200,12 +202,14 @@ struct Look {
     evictions: Vec<Eviction>,
     /// Who may be taken back, kept from one pod to the next: to find them costs more than to choose among them.
     pool: Option<Pool>,
+    /// What all of it may cost.
+    effort: Effort,
 }
 
 impl Look {
     /// Sees to it that a pod gets in, if it is entitled to; whether it will.
     fn make_room(&mut self, cluster: &mut Cluster, shape: &Shape, id: PodId) -> bool {
-        if let Ok(grant) = verdict::judge(cluster, shape, None) {
+        if let Ok(grant) = verdict::judge(cluster, shape, None, &self.effort) {
             // A gang whose first pods have room waits for its others.
             let something_gives_way = self.is_leaving || !self.taken.is_empty() || shape.group.is_some();
             return something_gives_way
@@ -221,7 +225,7 @@ impl Look {
         let victims = self.pool.as_mut().map_or_else(Vec::new, |pool| pool.take(&ranks));
         let described = describe(cluster, shape, id, &victims);
         cluster.take_out(&victims);
-        let grant = verdict::judge(cluster, shape, None);
+        let grant = verdict::judge(cluster, shape, None, &self.effort);
         let entitled = grant.ok().filter(|grant| is_entitled(cluster, shape, id, grant.card));
         let (Some(grant), Some(eviction)) = (entitled, described) else {
             cluster.put_back(&victims);
@@ -269,7 +273,7 @@ impl Look {
             if self.pool.as_ref().is_none_or(|pool| pool.key != key) {
                 self.pool = Some(Pool::new(cluster, shape, &asked, key, self.modes, self.now));
             }
-            self.pool.as_ref()?.cheapest(cluster, shape, card, &asked)
+            self.pool.as_ref()?.cheapest(cluster, shape, card, &asked, &self.effort)
         })
     }
 

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use crds::configuration::{AdmitOn, QueuePlugin};
 use crds::mgpu::MgpuRequest;
 
+use super::effort::Effort;
 use super::{Grant, cross_quota, fit, mgpu, narrow};
 use crate::cluster::Cluster;
 use crate::cluster::amounts::Dimension;
@@ -26,7 +27,12 @@ pub(super) fn stands(cluster: &Cluster, queue: QueueId, workload: Option<Workloa
 
 /// Judges one pod of a shape: the queue, the quota, then the nodes. What an earlier refusal has found out about nodes is not
 /// found out again.
-pub(super) fn judge(cluster: &mut Cluster, shape: &Shape, earlier: Option<Refused>) -> Result<Grant, Refused> {
+pub(super) fn judge(
+    cluster: &mut Cluster,
+    shape: &Shape,
+    earlier: Option<Refused>,
+    effort: &Effort,
+) -> Result<Grant, Refused> {
     let governed = cross_quota::governs(cluster, shape);
     if cluster.queue(shape.queue).is_nameless() && !governed {
         // CrossQuota held the pod, and does so no longer: nothing else asks for it.
@@ -41,7 +47,13 @@ pub(super) fn judge(cluster: &mut Cluster, shape: &Shape, earlier: Option<Refuse
     let on_quota = cluster.configuration().cardgate.admit_on == AdmitOn::Quota;
     if let Some(request) = mgpu::request(cluster, shape).filter(|_| mgpu::pins(cluster) || !on_quota) {
         // Where a pod is pinned to its cards, it needs its node now, whatever `admitOn` says.
-        let placed = place_on_cards(cluster, shape, request, cards, earlier);
+        let placed = place_on_cards(
+            cluster,
+            shape,
+            request,
+            cards,
+            mgpu::Search::new(earlier, effort.clone()),
+        );
         return placed.map_err(|refused| refused.with_levels(cluster, shape.queue, levels));
     }
     let selectable = |cluster: &Cluster, card: Option<CardId>| {
@@ -54,7 +66,7 @@ pub(super) fn judge(cluster: &mut Cluster, shape: &Shape, earlier: Option<Refuse
             .ok_or_else(|| refusal_by(cluster, shape, levels, Reason::NodesExcluded));
     }
 
-    let mut search = fit::Search::new(earlier);
+    let mut search = fit::Search::new(earlier, effort.clone());
     for card in &cards {
         let grant = if governed {
             cross_quota::find(cluster, shape, *card, &mut search)
@@ -87,9 +99,8 @@ fn place_on_cards(
     shape: &Shape,
     request: &MgpuRequest,
     cards: Vec<Option<CardId>>,
-    earlier: Option<Refused>,
+    mut search: mgpu::Search,
 ) -> Result<Grant, Refused> {
-    let mut search = mgpu::Search::new(earlier);
     for card in cards {
         if let Some(grant) = search.find(cluster, shape, request, card) {
             return Ok(grant);

@@ -47,11 +47,14 @@ pub enum Reason {
     InsufficientMgpu,
     /// No mGPU node would do, whatever is free on it: policies, numbers of cards, or the pod's own selectors.
     NoMgpuNode,
+    /// The containers' shares of cards can be combined in more ways than are tried, and none of those fits. So it stays until
+    /// the pod asks for something else, or other cards are free.
+    TooComplex,
 }
 
 impl Reason {
     /// All reasons, for metrics that show each from the start.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::GetTaskRequestResourceFailed,
         Self::EmptyQueueCapability,
         Self::InsufficientCpuQuota,
@@ -74,6 +77,7 @@ impl Reason {
         Self::CrossQuotaExceeded,
         Self::InsufficientMgpu,
         Self::NoMgpuNode,
+        Self::TooComplex,
     ];
 
     /// The reason with this word.
@@ -83,7 +87,7 @@ impl Reason {
 
     /// Whether it is what mGPU nodes say.
     pub fn is_about_mgpu(self) -> bool {
-        matches!(self, Self::InsufficientMgpu | Self::NoMgpuNode)
+        matches!(self, Self::InsufficientMgpu | Self::NoMgpuNode | Self::TooComplex)
     }
 
     /// The word.
@@ -111,6 +115,7 @@ impl Reason {
             Self::CrossQuotaExceeded => "CrossQuotaExceeded",
             Self::InsufficientMgpu => "InsufficientMGPU",
             Self::NoMgpuNode => "NoMGPUNode",
+            Self::TooComplex => "TooComplex",
         }
     }
 }

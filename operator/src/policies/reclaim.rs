@@ -6,6 +6,8 @@
 
 use std::collections::HashMap;
 
+use super::mgpu::Steps;
+
 /// A pod, or a whole gang, that may be evicted. Their order is their rank: lowest priority first, then youngest.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Candidate {
@@ -19,12 +21,13 @@ pub struct Candidate {
     pub takes: Vec<(usize, i128)>,
 }
 
-/// How many sets are tried before one is put together without looking for the best.
-const MOST_STEPS: usize = 20_000;
+/// How many sets are tried for one node before one is put together without looking for the best.
+pub const MOST_STEPS: u64 = 20_000;
 
 /// The cheapest set of candidates, by their ranks, that gives all `needs` and takes no more than each `slack`; none where
-/// no set does.
-pub fn select(needs: &[i128], slack: &[i128], candidates: &[Candidate]) -> Option<Vec<usize>> {
+/// no set does. `steps` are what all nodes together may cost: when they are spent, a set is put together without looking for
+/// the best.
+pub fn select(needs: &[i128], slack: &[i128], candidates: &[Candidate], steps: &Steps) -> Option<Vec<usize>> {
     if needs.iter().all(|need| *need <= 0) {
         return Some(Vec::new());
     }
@@ -35,6 +38,7 @@ pub fn select(needs: &[i128], slack: &[i128], candidates: &[Candidate]) -> Optio
         let allowed: Vec<_> = (0..candidates.len())
             .filter(|index| candidates[*index].priority <= highest)
             .collect();
+        steps.spend(candidates.len());
         // Without floors in the way, all together must do.
         let enough = needs.iter().enumerate().all(|(place, need)| {
             let all = allowed.iter().map(|index| given(&candidates[*index], place));
@@ -43,7 +47,9 @@ pub fn select(needs: &[i128], slack: &[i128], candidates: &[Candidate]) -> Optio
         if !enough {
             return None;
         }
-        Search::new(needs, slack, candidates, &allowed).run()
+        steps.share(MOST_STEPS, |own| {
+            Search::new(needs, slack, candidates, &allowed, own).run()
+        })
     })
 }
 
@@ -65,11 +71,18 @@ struct Search<'a> {
     needs: Vec<i128>,
     slack: Vec<i128>,
     chosen: Vec<usize>,
-    steps: usize,
+    /// What this search may cost.
+    steps: &'a Steps,
 }
 
 impl<'a> Search<'a> {
-    fn new(needs: &[i128], slack: &[i128], candidates: &'a [Candidate], allowed: &'a [usize]) -> Self {
+    fn new(
+        needs: &[i128],
+        slack: &[i128],
+        candidates: &'a [Candidate],
+        allowed: &'a [usize],
+        steps: &'a Steps,
+    ) -> Self {
         let mut best = vec![vec![0; needs.len()]];
         let mut twins_before = Vec::with_capacity(allowed.len());
         let mut pods_up_to = Vec::with_capacity(allowed.len());
@@ -97,7 +110,7 @@ impl<'a> Search<'a> {
             needs: needs.to_vec(),
             slack: slack.to_vec(),
             chosen: Vec::new(),
-            steps: 0,
+            steps,
         }
     }
 
@@ -113,7 +126,7 @@ impl<'a> Search<'a> {
                 self.chosen.sort_unstable();
                 return Some(self.chosen);
             }
-            if self.steps >= MOST_STEPS {
+            if self.steps.are_spent() {
                 return self.without_looking_for_the_best();
             }
         }
@@ -127,8 +140,8 @@ impl<'a> Search<'a> {
         }
         let slots = i128::try_from(pods).unwrap_or(i128::MAX);
         for place in 0..first {
-            self.steps += 1;
-            if self.steps >= MOST_STEPS {
+            self.steps.spend(1);
+            if self.steps.are_spent() {
                 return false;
             }
             let candidate = &self.candidates[self.allowed[place]];

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use crds::configuration::{CardStrategy, Enforcement};
@@ -12,8 +13,10 @@ use crate::cluster::Cluster;
 use crate::cluster::gpus::CardLists;
 use crate::cluster::node::NodeId;
 use crate::cluster::pod::PodId;
+use crate::decide::effort::Effort;
 use crate::decide::mgpu::{self, Query, Unfit};
 use crate::discovery::MgpuCards;
+use crate::policies::mgpu::Allocation;
 
 /// The score of the best combination of cards there can be; a scheduler gets percent.
 const BEST: u8 = 100;
@@ -52,6 +55,8 @@ pub enum CardsRefusal {
     NoDeviceIds,
     /// There is no room on the cards now.
     CardsInUse,
+    /// Whether there is room was not found out in the steps that there are.
+    TooComplex,
     /// Nobody knows what the pod asks for.
     Unreadable(Box<str>),
 }
@@ -86,6 +91,10 @@ impl fmt::Display for CardsRefusal {
                 "no device ids: MGPUScheduleMode id needs annotation {MGPU_DEVICE_IDS}"
             ),
             Self::CardsInUse => write!(f, "no room on the mGPU cards for the pod's containers"),
+            Self::TooComplex => write!(
+                f,
+                "too complex: the shares of the pod's containers can be combined in more ways than are tried: split the pod"
+            ),
             Self::Unreadable(reason) => write!(f, "mGPU: {reason}"),
         }
     }
@@ -120,7 +129,7 @@ impl<'a> CardQuery<'a> {
             cluster,
             pod,
             request,
-            query: Query::new(request, cluster.configuration().mgpu),
+            query: Query::new(request, cluster.configuration().mgpu, Effort::of_pod()),
         }
     }
 
@@ -134,12 +143,15 @@ impl<'a> CardQuery<'a> {
             return Some(CardsRefusal::NotShared);
         };
         let unfit = match self.query.mismatch(cards) {
-            None if self.used(node, cards).is_some() => return None,
-            None => Unfit::CardsInUse,
+            None => match self.used(node, cards) {
+                Ok(_) => return None,
+                Err(unfit) => unfit,
+            },
             Some(unfit) => unfit,
         };
         Some(match unfit {
             Unfit::CardsInUse => CardsRefusal::CardsInUse,
+            Unfit::TooComplex => CardsRefusal::TooComplex,
             Unfit::OtherPolicy => CardsRefusal::OtherPolicy {
                 node: cards.policy,
                 pod: self.request.policy.unwrap_or_default(),
@@ -160,7 +172,7 @@ impl<'a> CardQuery<'a> {
         if self.query.mismatch(cards).is_some() {
             return None;
         }
-        let full = self.used(node, cards)?.score.percent();
+        let full = self.used(node, cards).ok()?.score.percent();
         let full = u8::try_from(full).unwrap_or(BEST).min(BEST);
         Some(i64::from(match self.cluster.configuration().mgpu.policy {
             CardStrategy::Binpack => full,
@@ -171,11 +183,11 @@ impl<'a> CardQuery<'a> {
     /// **Allocate**: the best cards of a node for each container, as they are written on the pod.
     pub(super) fn results(&mut self, node: NodeId) -> Option<CardLists> {
         let cards = self.cards(node)?;
-        let allocation = self.used(node, cards)?;
+        let allocation = self.used(node, cards).ok()?;
         Some(mgpu::results(&allocation, cards, self.cluster.configuration().mgpu))
     }
 
-    fn used(&mut self, node: NodeId, cards: &MgpuCards) -> Option<std::rc::Rc<crate::policies::mgpu::Allocation>> {
+    fn used(&mut self, node: NodeId, cards: &MgpuCards) -> Result<Rc<Allocation>, Unfit> {
         let used: Cow<'a, _> = self.cluster.gpus_without(node, self.pod);
         self.query.allocate(cards, used)
     }

@@ -17,6 +17,7 @@ pub(super) use self::alike::Refusals;
 use self::alike::{Likeness, Refusal};
 pub(super) use self::search::MOST_TRIES;
 use self::search::{Found, Search, cards_of};
+use super::effort::Effort;
 use super::verdict::{self, refusal};
 use super::{Admission, Grant, admission, cross_quota, enqueue, fit, hold};
 use crate::cluster::pod::PodId;
@@ -30,8 +31,14 @@ type Candidate = (PodId, Arc<Shape>);
 
 /// Lets the missing pods of a group in, all of them, and returns the admissions; or none, and every one of its waiting pods
 /// remembers why.
-pub(super) fn let_in(cluster: &mut Cluster, id: WorkloadId, refusals: &mut Refusals, now: Timestamp) -> Vec<Admission> {
-    match judge(cluster, id, refusals, now) {
+pub(super) fn let_in(
+    cluster: &mut Cluster,
+    id: WorkloadId,
+    refusals: &mut Refusals,
+    effort: &Effort,
+    now: Timestamp,
+) -> Vec<Admission> {
+    match judge(cluster, id, refusals, effort, now) {
         Ok(admissions) => {
             cluster.refuse_workload(id, None);
             admissions
@@ -96,6 +103,7 @@ fn judge(
     cluster: &mut Cluster,
     id: WorkloadId,
     refusals: &mut Refusals,
+    effort: &Effort,
     now: Timestamp,
 ) -> Result<Vec<Admission>, (Step, Cause)> {
     let line = line(cluster, id);
@@ -112,7 +120,7 @@ fn judge(
         known
     } else {
         refusals.judged += 1;
-        let (step, cause) = match judge_pods(cluster, id, &line, now) {
+        let (step, cause) = match judge_pods(cluster, id, &line, effort, now) {
             Ok(admissions) => return Ok(admissions),
             Err(refusal) => refusal,
         };
@@ -136,6 +144,7 @@ fn judge_pods(
     cluster: &mut Cluster,
     id: WorkloadId,
     line: &[Candidate],
+    effort: &Effort,
     now: Timestamp,
 ) -> Result<Vec<Admission>, (Step, Cause)> {
     let missing = cluster.workload(id).missing();
@@ -151,6 +160,7 @@ fn judge_pods(
         missing,
         now,
         admitted: BTreeMap::new(),
+        effort: effort.clone(),
     };
     let alone = gang.each_as_if_alone(line);
     let admitted: Vec<_> = gang.admitted.keys().copied().collect();
@@ -165,7 +175,9 @@ fn judge_pods(
         .iter()
         .any(|(_, shape)| *shape != line[0].1 || shape.task.cards.len() > 1);
     let mut step = Step::Together;
-    if !governed && choices {
+    if effort.is_spent() {
+        step = Step::GivenUp;
+    } else if !governed && choices {
         match Search::new(&mut gang, id, line, &bookmark).run(line, whole.is_ok()) {
             Found::Way => return Ok(gang.admissions(line)),
             Found::GivenUp => step = Step::GivenUp,
@@ -218,6 +230,7 @@ struct Gang<'c> {
     missing: usize,
     now: Timestamp,
     admitted: BTreeMap<PodId, (Grant, Admission)>,
+    effort: Effort,
 }
 
 impl Gang<'_> {
@@ -266,6 +279,9 @@ impl Gang<'_> {
             if self.is_complete() {
                 return Ok(());
             }
+            if self.effort.is_spent() {
+                break;
+            }
             if refused.iter().any(|(known, _)| *known == shape) {
                 continue;
             }
@@ -274,7 +290,7 @@ impl Gang<'_> {
                 .group_of(shape)
                 .and_then(|(_, group)| group.refused)
                 .filter(|_| index == 0);
-            match verdict::judge(self.cluster, shape, earlier) {
+            match verdict::judge(self.cluster, shape, earlier, &self.effort) {
                 Ok(grant) => self.admit(*pod, grant),
                 Err(refusal) => {
                     if index == 0 {

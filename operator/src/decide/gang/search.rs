@@ -149,7 +149,14 @@ impl<'g, 'c> Search<'g, 'c> {
         if self.gang.is_complete() {
             return self.gang.is_accepted(self.id, self.bookmark);
         }
-        if kind == self.kinds.len() || !self.could_lead_on(kind, taken) {
+        if self.tries == 0 || kind == self.kinds.len() || !self.could_lead_on(kind, taken) {
+            return false;
+        }
+        self.gang
+            .effort
+            .spend(self.nodes.looks.len() * (self.kinds.len() - kind));
+        if self.gang.effort.is_spent() {
+            self.tries = 0;
             return false;
         }
         let here = self.here(kind, taken);
@@ -256,7 +263,7 @@ impl<'g, 'c> Search<'g, 'c> {
         };
         let (_, node) = self.nodes.members[look].first()?;
         match mgpu::request(cluster, shape) {
-            Some(request) => mgpu::grant_on(cluster, shape, request, card, *node),
+            Some(request) => mgpu::grant_on(cluster, shape, request, card, *node, self.gang.effort.clone()),
             None => Some(Grant::of(card, Some(*node))),
         }
     }

@@ -16,6 +16,7 @@ use crate::cluster::pod::{Pod, PodId, Stage};
 use crate::cluster::queue::QueueId;
 use crate::cluster::waiting::Shape;
 use crate::cluster::workload::{Workload, WorkloadId};
+use crate::decide::effort::Effort;
 use crate::decide::fit;
 use crate::policies::capacity;
 use crate::policies::reclaim::{Candidate, cost, select};
@@ -151,6 +152,7 @@ impl Pool {
         shape: &Shape,
         card: Option<CardId>,
         asked: &[(Dimension, i128)],
+        effort: &Effort,
     ) -> Option<Vec<usize>> {
         let levels = missing_at_levels(cluster, shape.queue, asked);
         let gives_above = |candidate: &Candidacy| levels.iter().any(|need| candidate.gives(need, None) > 0);
@@ -159,7 +161,9 @@ impl Pool {
             .take(ELSEWHERE)
             .collect();
         if cluster.configuration().cardgate.admit_on == AdmitOn::Quota {
-            return self.cheapest_of(&elsewhere, &levels, None).map(|(_, ranks)| ranks);
+            return self
+                .cheapest_of(&elsewhere, &levels, None, effort)
+                .map(|(_, ranks)| ranks);
         }
         let first_on = |node: &NodeId| self.by_node.get(node).and_then(|ranks| ranks.first().copied());
         let mut nodes: Vec<_> = fit::candidates(cluster, card).to_vec();
@@ -167,6 +171,11 @@ impl Pool {
         let mut best: Option<(Cost, Vec<usize>)> = None;
         let mut has_roomy = false;
         for node in nodes {
+            // The best so far, or nobody, when all nodes together have cost what they may.
+            if effort.is_spent() {
+                break;
+            }
+            effort.look_at_node();
             // Nobody can do better on this node than its first candidate alone.
             let bound = first_on(&node).map(|first| (Some(self.candidates[first].priority), 1, vec![first]));
             let is_beaten = best
@@ -182,7 +191,7 @@ impl Pool {
                 if std::mem::replace(&mut has_roomy, true) {
                     continue;
                 }
-                self.cheapest_of(&elsewhere, &levels, None)
+                self.cheapest_of(&elsewhere, &levels, None, effort)
             } else {
                 let Some(there) = self.by_node.get(&node) else { continue };
                 let missing = lacking.into_iter();
@@ -191,7 +200,7 @@ impl Pool {
                 let mut ranks: Vec<_> = there.iter().chain(&elsewhere).copied().collect();
                 ranks.sort_unstable();
                 ranks.dedup();
-                self.cheapest_of(&ranks, &needs, Some(node))
+                self.cheapest_of(&ranks, &needs, Some(node), effort)
             };
             if let Some(found) = found
                 && best.as_ref().is_none_or(|(cost, _)| found.0 < *cost)
@@ -208,6 +217,7 @@ impl Pool {
         ranks: &[usize],
         needs: &[Need],
         node: Option<NodeId>,
+        effort: &Effort,
     ) -> Option<(Cost, Vec<usize>)> {
         let useful = ranks.iter().filter_map(|rank| {
             let candidate = &self.candidates[*rank];
@@ -223,7 +233,7 @@ impl Pool {
         });
         let (ranks, useful): (Vec<_>, Vec<_>) = useful.unzip();
         let numbers: Vec<_> = needs.iter().map(|(.., amount)| *amount).collect();
-        let set = select(&numbers, &self.slack, &useful)?;
+        let set = select(&numbers, &self.slack, &useful, effort.common())?;
         let (priority, pods, _) = cost(&set, &useful);
         let mut set: Vec<_> = set.into_iter().map(|index| ranks[index]).collect();
         set.sort_unstable_by(|a, b| b.cmp(a));

@@ -93,6 +93,11 @@ impl Demand {
         }
     }
 
+    /// How many bounds there are to look at.
+    pub fn bounds(&self) -> usize {
+        self.bounds.len()
+    }
+
     /// Whether cards could have room in all, each so many times; less than that can't be enough.
     pub fn could_be_met(&self, cards: &(impl Iterator<Item = (Room, usize)> + Clone)) -> bool {
         self.bounds.iter().all(|bound| {

@@ -3,18 +3,21 @@
 //! Pure: the same request on the same cards gives the same allocation, in whatever order anything is listed.
 
 mod allocate;
+mod by_rule;
 mod demand;
 mod score;
 mod search;
+mod steps;
 mod targets;
 #[cfg(test)]
 mod tests;
 
 use crds::mgpu::{CARD_CORE, ContainerRequest, Share};
 
-pub use allocate::{Allocation, allocate};
+pub use allocate::{Allocation, Answer, STEPS, allocate, best};
 use demand::Room;
 pub use score::Score;
+pub use steps::Steps;
 
 /// What is in use of one card.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

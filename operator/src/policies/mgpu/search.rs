@@ -6,10 +6,10 @@
 
 use std::collections::HashSet;
 
-use crds::configuration::Mgpu;
 use crds::mgpu::{ContainerRequest, Share};
 
 use super::demand::Demand;
+use super::steps::Steps;
 use super::targets::{Class, Target};
 use super::{CardUse, Cards, card_index};
 
@@ -39,6 +39,7 @@ pub(super) struct Search<'a> {
     /// The cards of each container so far.
     chosen: Vec<Vec<u16>>,
     failed: HashSet<Position>,
+    steps: &'a Steps,
 }
 
 impl<'a> Search<'a> {
@@ -48,8 +49,9 @@ impl<'a> Search<'a> {
         class_of: &[Option<u16>],
         classes: &'a [Class],
         targets: Vec<Target>,
-        arguments: Mgpu,
+        (max_containers, steps): (u32, &'a Steps),
     ) -> Self {
+        steps.spend(containers.len() * containers.len() + cards.used.len());
         let demands = (0..=containers.len()).map(|first| Demand::of(&containers[first..]));
         let cards_now = cards.used.iter().zip(class_of).map(|(used, class)| Card {
             used: *used,
@@ -59,7 +61,7 @@ impl<'a> Search<'a> {
         Self {
             containers,
             memory: cards.memory,
-            max_containers: arguments.max_containers_per_card,
+            max_containers,
             cards: cards_now.collect(),
             targets,
             touched: vec![0; classes.len()],
@@ -67,10 +69,12 @@ impl<'a> Search<'a> {
             classes,
             chosen: vec![Vec::new(); containers.len()],
             failed: HashSet::new(),
+            steps,
         }
     }
 
-    /// The smallest combination that uses exactly the cards of one of the targets.
+    /// The smallest combination that uses exactly the cards of one of the targets; none where there is none, or where none is
+    /// found before the steps are spent.
     pub fn run(&mut self) -> Option<Vec<Box<[u16]>>> {
         self.place(0)
             .then(|| self.chosen.iter().map(|cards| cards.as_slice().into()).collect())
@@ -85,7 +89,7 @@ impl<'a> Search<'a> {
             return false;
         }
         let placed = self.choose(container, 0);
-        if !placed {
+        if !placed && !self.steps.are_spent() {
             self.failed.insert(self.position(container));
         }
         placed
@@ -99,6 +103,9 @@ impl<'a> Search<'a> {
             return self.can_meet_target(&self.demands[container + 1]) && self.place(container + 1);
         }
         for index in first..(self.cards.len() + 1).saturating_sub(missing) {
+            if self.steps.are_spent() {
+                return false;
+            }
             let card = self.cards[index];
             if !self.takes(&card, request.share) || self.tried(container, index) {
                 continue;
@@ -113,6 +120,7 @@ impl<'a> Search<'a> {
     }
 
     fn takes(&self, card: &Card, share: Share) -> bool {
+        self.steps.spend(1);
         if !card.used.takes(share, self.memory, self.max_containers) {
             return false;
         }
@@ -122,6 +130,7 @@ impl<'a> Search<'a> {
             (Share::Part { .. }, Some(class)) => {
                 let class = usize::from(class);
                 let wants = |target: &Target| {
+                    self.steps.spend(target.counts.len());
                     target.counts[class] > self.touched[class] && is_within(&self.touched, &target.counts)
                 };
                 self.targets.iter().any(wants)
@@ -132,6 +141,7 @@ impl<'a> Search<'a> {
 
     /// Whether a card of lower index, which this container does not take, looks the same: then all was tried with that one.
     fn tried(&self, container: usize, index: usize) -> bool {
+        self.steps.spend(2 * index);
         let card = self.cards[index];
         let same = |lower: usize| self.cards[lower] == card && !self.chosen[container].contains(&card_index(lower));
         (0..index).any(same)
@@ -171,20 +181,24 @@ impl<'a> Search<'a> {
         let touched = self.cards.iter().filter(|card| card.touched && card.class.is_some());
         let touched = touched.map(|card| (card.used.room(self.memory, max), 1));
         let meets = |target: &Target| {
+            self.steps
+                .spend(2 * (self.cards.len() + self.classes.len()) * left.bounds());
             let missing = target.counts.iter().zip(&self.touched);
             let missing = missing.map(|(wanted, touched)| usize::from(wanted - touched));
             let untouched = self.classes.iter().zip(missing.clone());
             let untouched = untouched.map(|(class, missing)| (class.room, missing));
             missing.sum::<usize>() <= left.cards && left.could_be_met(&touched.clone().chain(untouched))
         };
-        let mut open = self
-            .targets
-            .iter()
-            .filter(|target| is_within(&self.touched, &target.counts));
+        let mut open = self.targets.iter().filter(|target| {
+            self.steps.spend(self.touched.len());
+            is_within(&self.touched, &target.counts)
+        });
         open.any(meets)
     }
 
     fn position(&self, container: usize) -> Position {
+        // It is sorted, and may be kept.
+        self.steps.spend(12 * self.cards.len());
         let mut cards = self.cards.clone();
         cards.sort_unstable();
         (container, cards)

@@ -10,6 +10,7 @@ use std::collections::{BinaryHeap, HashSet};
 use crds::configuration::CardStrategy;
 
 use super::demand::{Demand, Room};
+use super::steps::Steps;
 
 /// Cards of equal use that could take at least one of the containers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +61,7 @@ impl Ord for Target {
 /// Sets of cards, best first, found as they are asked for: there may be many, and the first few mostly do.
 pub(super) struct Targets<'a> {
     classes: &'a [Class],
+    steps: &'a Steps,
     waiting: BinaryHeap<Target>,
     seen: HashSet<Vec<u16>>,
 }
@@ -67,9 +69,16 @@ pub(super) struct Targets<'a> {
 impl<'a> Targets<'a> {
     /// All sets that could have room. `classes` are best first; `sum` is the weight that all containers add, those with full
     /// cards included, and `full_cards` the number of cards that these take.
-    pub fn new(classes: &'a [Class], demand: &Demand, sum: u128, full_cards: usize, strategy: CardStrategy) -> Self {
+    pub fn new(
+        classes: &'a [Class],
+        demand: &Demand,
+        (sum, full_cards): (u128, usize),
+        strategy: CardStrategy,
+        steps: &'a Steps,
+    ) -> Self {
         let mut targets = Self {
             classes,
+            steps,
             waiting: BinaryHeap::new(),
             seen: HashSet::new(),
         };
@@ -78,6 +87,7 @@ impl<'a> Targets<'a> {
             return targets;
         };
         for size in fewest..=demand.cards.min(there) {
+            steps.spend(classes.len());
             let mut left = size;
             let mut target = Target {
                 counts: Vec::with_capacity(classes.len()),
@@ -96,13 +106,15 @@ impl<'a> Targets<'a> {
         targets
     }
 
-    /// The next sets of cards, all with the same score; none when there are no more.
+    /// The next sets of cards, all with the same score; none when there are no more, or when the steps are spent: then not all
+    /// sets with that score may be known.
     pub fn next_best(&mut self) -> Option<Vec<Target>> {
         let best = self.next()?;
         let mut equal = vec![best];
         while let Some(next) = self.waiting.peek() {
             let best = &equal[0];
-            if next.sum * best.cards as u128 != best.sum * next.cards as u128 {
+            let is_equal = next.sum * best.cards as u128 == best.sum * next.cards as u128;
+            if !is_equal || self.steps.are_spent() {
                 break;
             }
             equal.extend(self.next());
@@ -112,12 +124,15 @@ impl<'a> Targets<'a> {
 
     fn next(&mut self) -> Option<Target> {
         let best = self.waiting.pop()?;
+        self.steps.spend(8 * self.classes.len());
         // One card after the other gives way to one of the next class: no such set is better, and all are reached.
         for index in 1..self.classes.len() {
             let (from, to) = (index - 1, index);
             if best.counts[from] == 0 || usize::from(best.counts[to]) == self.classes[to].count {
                 continue;
             }
+            // It is copied twice, hashed, and compared with others.
+            self.steps.spend(12 * self.classes.len());
             let mut counts = best.counts.clone();
             counts[from] -= 1;
             counts[to] += 1;

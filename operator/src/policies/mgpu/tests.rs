@@ -180,6 +180,45 @@ proptest! {
         }
     }
 
+    /// However few steps there are, what comes out is true: cards that have room, or that there is none, or that it was not
+    /// found out; and with enough of them it is the best.
+    #[test]
+    fn a_search_that_ends_early_says_nothing_wrong(
+        used in prop::collection::vec(any_card(), 1..5),
+        containers in prop::collection::vec(any_container(), 1..5),
+        memory in 2000i64..4000,
+        arguments in any_arguments(),
+        few in 0u64..3000,
+    ) {
+        let cards = Cards { used: &used, memory };
+        let steps = Steps::new(few);
+        let expected = allocate(&containers, cards, arguments);
+        match best(&containers, cards, arguments, &steps) {
+            Answer::Cards(found) => {
+                if !steps.are_spent() {
+                    prop_assert_eq!(Some(&found), expected.as_ref());
+                }
+                let mut after = used.clone();
+                for (container, list) in containers.iter().zip(&found.cards) {
+                    prop_assert_eq!(list.len(), container.cards as usize);
+                    prop_assert!(list.is_sorted_by(|a, b| a < b), "different cards, ascending: {:?}", list);
+                    for card in list {
+                        let card = &mut after[usize::from(*card)];
+                        prop_assert!(card.takes(container.share, memory, arguments.max_containers_per_card));
+                        card.add(container.share, memory);
+                    }
+                }
+                let better = expected.is_some_and(|best| match arguments.policy {
+                    CardStrategy::Binpack => found.score > best.score,
+                    CardStrategy::Spread => found.score < best.score,
+                });
+                prop_assert!(!better, "nothing is better than the best");
+            }
+            Answer::NoRoom => prop_assert_eq!(expected, None),
+            Answer::TooComplex => prop_assert!(steps.are_spent()),
+        }
+    }
+
     /// First fit names as many different cards as there are, those that take the container first.
     #[test]
     fn first_fit_takes_the_first_cards_that_do(used in prop::collection::vec(any_card(), 1..6), container in any_container()) {
@@ -370,6 +409,36 @@ fn large_containers_among_small_ones_never_blow_up() {
     for policy in [BINPACK, SPREAD] {
         assert_eq!(in_time(&[small.clone(), large.clone()].concat(), &cards, policy), None);
         assert!(in_time(&[small.clone(), large[1..].to_vec()].concat(), &cards, policy).is_some());
+    }
+}
+
+/// What realistic pods need, and pods far beyond: the steps that there are for them all, many times over.
+#[test]
+fn what_people_write_takes_a_small_part_of_the_steps() {
+    let cards: Vec<_> = (0..16).map(|card| used(5 + 2 * card, 300 + 100 * card)).collect();
+    let document = vec![
+        Request::part(2, 50, 3000),
+        Request::part(3, 33, 2000),
+        Request::part(1, 40, 2500),
+    ];
+    let four: Vec<_> = (0..4).map(|container| Request::part(1, 20 + container, 1000)).collect();
+    let each_alone: Vec<_> = (0..16)
+        .map(|container| Request::part(1, 51 + container, 1000 + container))
+        .collect();
+    for (containers, used, part) in [
+        (&document, &cards[..8], 100),
+        (&four, &cards[..8], 100),
+        (&each_alone, &cards[..], 50),
+        (&document, &cards[..], 2),
+    ] {
+        for policy in [BINPACK, SPREAD] {
+            let steps = Steps::new(STEPS);
+            let memory = MEMORY;
+            let found = best(containers, Cards { used, memory }, arguments(policy), &steps);
+            assert!(matches!(found, Answer::Cards(_)), "{found:?}");
+            let spent = STEPS - steps.left();
+            assert!(spent <= STEPS / part, "{spent} steps for {containers:?}");
+        }
     }
 }
 

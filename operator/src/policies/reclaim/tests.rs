@@ -4,6 +4,11 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// With as many steps as one search may have.
+fn select(needs: &[i128], slack: &[i128], candidates: &[Candidate]) -> Option<Vec<usize>> {
+    super::select(needs, slack, candidates, &Steps::new(u64::MAX))
+}
+
 /// A pod that gives so much of the only need, and takes as much from the only queue.
 fn pod(priority: i32, amount: i128) -> Candidate {
     Candidate {

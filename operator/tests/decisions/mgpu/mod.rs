@@ -1,5 +1,6 @@
 //! mGPU: decisions on whole clusters, step by step (mGPU, **Filter**, **Allocate**, **Schedule Result**, **Release**).
 
+mod complex;
 mod extender;
 mod placement;
 mod releases;

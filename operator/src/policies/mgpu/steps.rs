@@ -1,0 +1,44 @@
+//! What a search may cost.
+//!
+//! To place containers on cards is bin packing: there are requests for which no search ends in time. So each counts its
+//! steps, which are the same on every machine, and ends with what it has when they are spent.
+
+use std::cell::Cell;
+
+/// The steps that a search has left. A step is a look at a card, a class of cards or a bound: a few nanoseconds.
+#[derive(Debug)]
+pub struct Steps {
+    left: Cell<u64>,
+}
+
+impl Steps {
+    /// So many steps.
+    pub const fn new(steps: u64) -> Self {
+        Self { left: Cell::new(steps) }
+    }
+
+    /// How many are left.
+    pub fn left(&self) -> u64 {
+        self.left.get()
+    }
+
+    /// Whether all are spent.
+    pub fn are_spent(&self) -> bool {
+        self.left.get() == 0
+    }
+
+    /// Lets a part of the work spend at most so many of what is left.
+    pub fn share<T>(&self, most: u64, work: impl FnOnce(&Self) -> T) -> T {
+        let granted = most.min(self.left());
+        let own = Self::new(granted);
+        let result = work(&own);
+        self.left.set(self.left() - (granted - own.left()));
+        result
+    }
+
+    /// Spends some, or what is left.
+    pub fn spend(&self, steps: usize) {
+        let steps = u64::try_from(steps).unwrap_or(u64::MAX);
+        self.left.set(self.left.get().saturating_sub(steps));
+    }
+}
