@@ -24,9 +24,12 @@ pub enum PodBoundError {
 
 /// Checks the names that a pod gives of other objects, and what it says about nodes.
 pub fn check<S: AsRef<str>>(pod: &Pod<S>) -> Result<(), PodBoundError> {
-    for key in [QUEUE_NAME, GROUP_NAME] {
+    for (key, remedy) in [
+        (QUEUE_NAME, "name a queue, see kubectl get queues"),
+        (GROUP_NAME, "name a PodGroup, see kubectl get podgroups"),
+    ] {
         let text = pod.metadata.annotations.get(key).unwrap_or_default();
-        BoundError::length(text, bounds::annotation_length(key), "no object can have such a name")
+        BoundError::length(text, bounds::annotation_length(key), remedy)
             .map_err(|source| PodBoundError::Annotation { key, source })?;
     }
     let count = node_terms(&pod.spec);

@@ -3,6 +3,7 @@
 
 use anyhow::{Context as _, Result};
 use cardgate_tests::{manifests, workspace};
+use crds::bounds;
 use crds::card_resources::WELL_KNOWN;
 use crds::configuration::{CARDGATE_YAML, Configuration, SCHEDULER_CONF};
 use crds::keys;
@@ -175,6 +176,80 @@ fn the_policies_repeat_the_list_of_card_resources() -> Outcome {
     Ok(())
 }
 
+/// What the webhook refuses as too long or too many, the API server refuses too, by the same numbers.
+#[test]
+fn the_policies_have_the_bounds_of_the_programs() -> Outcome {
+    let files: [(&str, &[&str]); 6] = [
+        (
+            "pod-create",
+            &[
+                keys::QUEUE_NAME,
+                keys::GROUP_NAME,
+                keys::CARD_NAME,
+                keys::SCORING_STRATEGY,
+                keys::MGPU_POLICY,
+                keys::MGPU_CONTAINER_CARDS,
+            ],
+        ),
+        (
+            "queue",
+            &[
+                keys::CARD_QUOTA,
+                keys::CARD_DESERVED,
+                keys::CARD_GUARANTEE,
+                keys::QUEUE_NAMESPACES,
+            ],
+        ),
+        ("pod-group", &[keys::CARD_REQUEST]),
+        ("job", &[keys::CARD_REQUEST]),
+        ("volcano-job", &[keys::CARD_REQUEST]),
+        ("namespace", &[keys::QUEUE_NAME]),
+    ];
+    for (file, keys) in files {
+        let text = read(&format!("base/policies/{file}.yaml"))?;
+        for key in keys {
+            let most = bounds::annotation_length(key);
+            let bound = format!("'{key}': {most}");
+            assert!(text.contains(&bound), "{file} has no {bound}");
+            // The condition that lets everything else pass has the number too.
+            let compared = text.matches(&format!("> {most}")).count();
+            assert!(compared > 0, "{file} compares nothing with {most}");
+        }
+    }
+    for (key, _) in bounds::ANNOTATIONS {
+        assert!(
+            files.iter().any(|(_, keys)| keys.contains(&key)),
+            "no policy bounds {key}"
+        );
+    }
+    let pods = read("base/policies/pod-create.yaml")?;
+    for bound in [
+        format!(
+            "'volcano.sh/card.name'].orValue('').split('|')) > {}",
+            bounds::ALTERNATIVES
+        ),
+        format!("variables.alternatives <= {}", bounds::ALTERNATIVES),
+        format!("size(object.spec.containers) > {}", bounds::MGPU_CONTAINERS),
+        format!("variables.sharing <= {}", bounds::MGPU_CONTAINERS),
+    ] {
+        assert!(pods.contains(&bound), "pod-create has no {bound}");
+    }
+    for file in ["queue", "pod-group"] {
+        let text = read(&format!("base/policies/{file}.yaml"))?;
+        let bound = format!("variables.resources[field] > {}", bounds::RESOURCES);
+        assert!(text.contains(&bound), "{file} has no {bound}");
+    }
+    let group = format!(
+        "size(variables.group_after.orValue('')) <= {}",
+        bounds::annotation_length(keys::GROUP_NAME)
+    );
+    assert!(
+        read("base/policies/pod-update.yaml")?.contains(&group),
+        "pod-update has no {group}"
+    );
+    Ok(())
+}
+
 #[test]
 fn every_webhook_has_conditions_and_fails_closed() -> Outcome {
     for file in INSTALL_FILES {
@@ -208,7 +283,7 @@ fn every_policy_is_bound_and_fails_closed() -> Outcome {
     for file in INSTALL_FILES {
         let bindings = objects(file, "ValidatingAdmissionPolicyBinding")?;
         let policies = objects(file, "ValidatingAdmissionPolicy")?;
-        assert_eq!(policies.len(), 8, "{file}");
+        assert_eq!(policies.len(), 12, "{file}");
         for policy in policies {
             let name = &policy["metadata"]["name"];
             let bound = bindings.iter().filter(|binding| &binding["spec"]["policyName"] == name);

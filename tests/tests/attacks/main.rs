@@ -2,6 +2,7 @@
 //! Cardgate, to use what is not theirs, or to have cards for nothing. Each says what must hold, and that it is Cardgate that
 //! holds it: a refusal is compared with the words of the rule that it should come from.
 
+mod bounds;
 mod fairness;
 mod identities;
 mod ports;
