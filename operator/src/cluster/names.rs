@@ -74,6 +74,11 @@ impl Names {
         self.cards.names.len()
     }
 
+    /// How many card names are known.
+    pub fn known_cards(&self) -> usize {
+        self.cards.ids.len()
+    }
+
     /// The ids of all numbers, used or not.
     pub(super) fn card_ids(&self) -> impl Iterator<Item = CardId> {
         (0_u32..).take(self.card_numbers()).map(CardId)

@@ -50,8 +50,8 @@ fn made_up_card_names_come_and_go_and_nothing_is_left() {
             }
         }
         settle(&mut world);
-        let left = world.cluster.names.card_numbers();
-        assert!(left <= 2048, "{left} numbers are left");
+        let left = world.cluster.names.known_cards();
+        assert!(left <= 2048, "{left} names are left");
         assert_eq!(world.allocated("team-a", "NVIDIA-A100"), 1);
     }
     // Numbers that others had before are nobody's but those of their new names.
