@@ -56,7 +56,7 @@ async fn start() -> anyhow::Result<(World, Extender)> {
     let rights = "manifests/components/scheduler-extender/operator-rbac.yaml";
     plane.kubectl().run(["apply", "-f", rights]).await?;
     let cardgate = Cardgate::run(&plane, &settings).await?;
-    let own = "enforceCrossQuota: extender\nenforceMGPU: extender";
+    let own = "enforceCrossQuota: extender\nenforceMGPU: extender\nunnamedCards: free";
     cardgate
         .configure(&plane, Some(&crossquota(ARGUMENTS)), Some(own))
         .await?;
