@@ -57,6 +57,7 @@ impl fmt::Display for CardKind {
     printcolumn(name = "Total", type_ = "integer", json_path = ".status.total"),
     printcolumn(name = "In use", type_ = "integer", json_path = ".status.used"),
     printcolumn(name = "Free", type_ = "integer", json_path = ".status.free"),
+    printcolumn(name = "Unaccounted", type_ = "integer", json_path = ".status.unaccounted"),
     printcolumn(name = "Problems", type_ = "string", json_path = ".status.problems", priority = 1),
     printcolumn(
         name = "Age",
@@ -91,6 +92,10 @@ pub struct CardTypeStatus {
     /// How many new pods could get, on nodes that are usable.
     #[serde(default)]
     pub free: i64,
+    /// How many pods hold for which no queue is charged: pods that name no queue in namespaces that name none, those that a
+    /// node runs by itself, and those of kube-system.
+    #[serde(default)]
+    pub unaccounted: i64,
     /// Reasons of the conditions that are false, in one line; empty when all is well.
     #[serde(default)]
     pub problems: String,

@@ -190,6 +190,7 @@ fn card_type(cluster: &Cluster, id: CardId) -> Option<(CardTypeSpec, CardTypeSta
         total: to_i64(tally.total),
         used: to_i64(tally.used),
         free: to_i64(tally.free),
+        unaccounted: to_i64(tally.unaccounted),
     };
     let conflicts: Vec<_> = conflicting_nodes(cluster, id)
         .map(|node| cluster.node(node))

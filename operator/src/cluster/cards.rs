@@ -6,6 +6,7 @@ use crds::card_type::CardKind;
 use k8s_openapi::jiff::Timestamp;
 
 use super::Cluster;
+use super::amounts::Dimension;
 use super::names::{CardId, ResourceId};
 use super::node::{Node, NodeCard, NodeId, Offer};
 
@@ -31,6 +32,8 @@ pub struct Tally {
     pub used: i128,
     /// How many new pods could get: none of those on nodes that are cordoned or not ready.
     pub free: i128,
+    /// How many pods hold for which no queue is charged.
+    pub unaccounted: i128,
 }
 
 impl Tally {
@@ -42,6 +45,7 @@ impl Tally {
             total,
             used,
             free: if offer.is_usable() { (total - used).max(0) } else { 0 },
+            unaccounted: (used - node.charged.get(Dimension::Card(card.card))).max(0),
         }
     }
 
@@ -51,6 +55,7 @@ impl Tally {
             total: self.total + other.total,
             used: self.used + other.used,
             free: self.free + other.free,
+            unaccounted: self.unaccounted + other.unaccounted,
         }
     }
 
@@ -60,6 +65,7 @@ impl Tally {
             total: self.total - other.total,
             used: self.used - other.used,
             free: self.free - other.free,
+            unaccounted: self.unaccounted - other.unaccounted,
         }
     }
 }

@@ -58,6 +58,7 @@ impl Cluster {
 
     /// Changes what pods on a node are charged for.
     pub(super) fn change_charged(&mut self, id: NodeId, amounts: impl Iterator<Item = (Dimension, i128)>) {
+        self.count_cards_out(id);
         for (dimension, amount) in amounts {
             let node = &mut self.nodes[id.index()];
             let before = node.part_of_total(dimension);
@@ -71,6 +72,7 @@ impl Cluster {
                 self.top.rose();
             }
         }
+        self.count_cards_in(id);
     }
 
     /// Whether there is any of a dimension: what every node has, or some node, or a pod.

@@ -264,3 +264,8 @@ impl EncodeLabelValue for Code {
         }
     }
 }
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct CardLabels {
+    pub(super) card: String,
+}

@@ -26,8 +26,8 @@ use crate::pulse::ObjectKind;
 pub use gpus::GpuFigures;
 use gpus::Gpus;
 use labels::{
-    AsideLabels, CertificateLabels, Code, DecisionLabels, ErrorLabels, InstallationLabels, StepLabels, StumbleLabels,
-    WriteLabels,
+    AsideLabels, CardLabels, CertificateLabels, Code, DecisionLabels, ErrorLabels, InstallationLabels, StepLabels,
+    StumbleLabels, WriteLabels,
 };
 pub use labels::{Certificate, Decision, Step, Stumble, Verb, Write};
 use queues::Queues;
@@ -59,6 +59,7 @@ pub struct Metrics {
     leader: Gauge,
     certificate_expiry: Family<CertificateLabels, Gauge>,
     parameters_restored: Counter,
+    unaccounted_cards: Family<CardLabels, Gauge>,
     installation_missing: Family<InstallationLabels, Gauge>,
     installation_changed: Family<InstallationLabels, Gauge>,
     refusals: Refusals,
@@ -83,6 +84,7 @@ impl Default for Metrics {
             leader: Gauge::default(),
             certificate_expiry: Family::default(),
             parameters_restored: Counter::default(),
+            unaccounted_cards: Family::default(),
             installation_missing: Family::default(),
             installation_changed: Family::default(),
             refusals: Refusals::default(),
@@ -193,6 +195,11 @@ impl Metrics {
             self.installation_changed.clone(),
         );
         own.register(
+            "unaccounted_cards",
+            "Cards that pods hold for which no queue is charged",
+            self.unaccounted_cards.clone(),
+        );
+        own.register(
             "build",
             "What runs here",
             Info::new([("version", env!("CARGO_PKG_VERSION"))]),
@@ -287,6 +294,19 @@ impl Metrics {
     /// Whether this operator leads.
     pub fn leads(&self, leads: bool) {
         self.leader.set(leads.into());
+    }
+
+    /// How many of a card pods hold for which no queue is charged; none where no node has the card.
+    pub fn unaccounted(&self, card: &str, count: Option<i64>) {
+        let labels = CardLabels { card: card.to_owned() };
+        match count {
+            Some(count) => {
+                self.unaccounted_cards.get_or_create(&labels).set(count);
+            }
+            None => {
+                self.unaccounted_cards.remove(&labels);
+            }
+        }
     }
 
     /// What the policies read had been changed or removed, and was restored.

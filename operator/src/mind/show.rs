@@ -47,6 +47,10 @@ impl Mind {
             self.metrics.show_gpus(&node, cards);
         }
         for report in overview::changed(&mut self.cluster) {
+            if let Report::CardType { card, content, .. } = &report {
+                let status = content.as_ref().map(|(_, status)| status.unaccounted);
+                self.metrics.unaccounted(card, status);
+            }
             self.reports.send(report);
         }
         if !std::mem::replace(&mut self.reported_all, true) {

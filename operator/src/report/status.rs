@@ -160,6 +160,8 @@ pub struct TypeUse {
     pub used: i64,
     /// How many new pods could get.
     pub free: i64,
+    /// How many pods hold for which no queue is charged.
+    pub unaccounted: i64,
 }
 
 /// What a card type says. `conflicts` are the nodes, by name, that count the card by another resource than `resource`.
@@ -185,6 +187,7 @@ pub fn card_type(counts: TypeUse, resource: &str, conflicts: &[(&str, &str)]) ->
         total: counts.total,
         used: counts.used,
         free: counts.free,
+        unaccounted: counts.unaccounted,
         problems: list_reasons((!conflicts.is_empty()).then_some("ConflictingResource")),
         conditions: vec![consistent],
     }

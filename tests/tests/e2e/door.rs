@@ -135,7 +135,7 @@ async fn what_is_legal_and_worth_a_word_is_warned_about() -> Outcome {
         ),
         (
             pod("free").namespace(scenario.name()).request("nvidia.com/gpu", 1),
-            vec!["the pod's nvidia.com/gpu counts against no quota", keys::CARD_NAME],
+            vec!["nobody is charged for the pod's nvidia.com/gpu", keys::QUEUE_NAME],
         ),
     ];
     for (builder, says) in cases {

@@ -244,6 +244,7 @@ fn card_type(resource: &str, total: i64) -> Report {
         },
         status::card_type(
             TypeUse {
+                unaccounted: 0,
                 nodes: 1,
                 total,
                 used: 0,

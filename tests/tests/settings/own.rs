@@ -46,7 +46,10 @@ async fn card_names_can_be_required() -> Outcome {
         .create(&scenario.gpu_pod("named", "NVIDIA-A100", 1).build())
         .await?;
 
-    world.cardgate.configure(&world.plane, None, None).await?;
+    world
+        .cardgate
+        .configure(&world.plane, None, Some("unnamedCards: free\n"))
+        .await?;
     scenario.create(&free("nvidia.com/gpu")).await?;
     scenario.create(&second).await?;
     Ok(())

@@ -119,6 +119,7 @@ fn cards_of_an_unusable_node_are_not_free() {
 #[test]
 fn a_card_type_names_the_nodes_that_mean_something_else() {
     let counts = TypeUse {
+        unaccounted: 0,
         nodes: 2,
         total: 16,
         used: 1,
