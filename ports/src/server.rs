@@ -82,7 +82,7 @@ impl Port {
     pub fn tls<C>(
         self,
         address: SocketAddr,
-        config: ServerConfig,
+        config: &ServerConfig,
         refusals: &Refusals,
         routes: impl Fn() -> C + Clone + Send + 'static,
     ) -> Result<Server, ListenError>
@@ -95,7 +95,7 @@ impl Port {
     fn start<C>(
         self,
         addresses: impl IntoIterator<Item = SocketAddr>,
-        tls: Option<ServerConfig>,
+        tls: Option<&ServerConfig>,
         refusals: &Refusals,
         routes: impl Fn() -> C + Clone + Send + 'static,
     ) -> Result<Server, ListenError>
@@ -120,7 +120,7 @@ impl Port {
             })
             .disable_signals();
         for address in addresses {
-            server = match &tls {
+            server = match tls {
                 Some(config) => server.bind_rustls_0_23(address, config.clone()),
                 None => server.bind(address),
             }

@@ -135,7 +135,7 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
     let reviews = reviews
         .tls(
             flags.listen_addr,
-            tls::server_config(certificate.clone())?,
+            &tls::server_config(certificate.clone())?,
             refusals,
             move || server::routes(door.clone(), drained.clone(), bodies.clone()),
         )

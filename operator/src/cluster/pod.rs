@@ -191,6 +191,10 @@ pub(super) enum Gates {
 }
 
 /// What is read of a pod before it finds its place in the cluster.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "what a pod is and is not, each by its own name"
+)]
 pub(super) struct Reading {
     pub task: Task,
     pub constraints: NodeConstraints,

@@ -38,25 +38,9 @@ impl Cluster {
         if pod.spec.node_name.as_deref().is_some_and(|node| !node.is_empty()) {
             self.end_assumption(&uid);
         }
-        let mut unqueued = false;
-        let queue = reading.managed.then(|| {
-            if reading.in_no_queue {
-                return self.queue_id(NAMELESS);
-            }
-            if let Some(name) = &reading.queue_annotation {
-                return self.queue_id(name);
-            }
-            // A later change elsewhere does not move a charge.
-            let old = known.and_then(|id| self.pod(id));
-            if let Some((queue, was_unqueued)) = old.and_then(|old| Some((old.queue?, old.task.unqueued))) {
-                unqueued = was_unqueued;
-                return queue;
-            }
-            let queue;
-            (queue, unqueued) = self.queue_of_unnamed(&namespace, reading.group.as_deref());
-            queue
-        });
-        reading.task.unqueued = unqueued;
+        let queue = reading.managed.then(|| self.queue_of_pod(&reading, &namespace, known));
+        reading.task.unqueued = queue.is_some_and(|(_, unqueued)| unqueued);
+        let queue = queue.map(|(queue, _)| queue);
         self.name_cards(&mut reading.task, queue);
         let bound_to = pod
             .spec
@@ -129,6 +113,22 @@ impl Cluster {
         if bound_now && let Some(id) = self.pod_with_uid(&uid) {
             self.note_unplaced(id);
         }
+    }
+
+    /// The queue that a managed pod is charged to, and whether it is the default queue for want of any other.
+    fn queue_of_pod(&mut self, reading: &Reading, namespace: &str, known: Option<PodId>) -> (QueueId, bool) {
+        if reading.in_no_queue {
+            return (self.queue_id(NAMELESS), false);
+        }
+        if let Some(name) = &reading.queue_annotation {
+            return (self.queue_id(name), false);
+        }
+        // A later change elsewhere does not move a charge.
+        let old = known.and_then(|id| self.pod(id));
+        if let Some(charged) = old.and_then(|old| Some((old.queue?, old.task.unqueued))) {
+            return charged;
+        }
+        self.queue_of_unnamed(namespace, reading.group.as_deref())
     }
 
     /// The queue of a pod that names none: its group's, else its namespace's, else the default queue; and whether it is that

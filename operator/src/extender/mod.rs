@@ -140,7 +140,7 @@ pub fn start(
             config.app_data(access).service(guarded);
         }
     };
-    Ok(port.tls(address, mounted.server_config()?, refusals, guarded)?)
+    Ok(port.tls(address, &mounted.server_config()?, refusals, guarded)?)
 }
 
 /// Where bodies are read. Clones share one room.
@@ -242,7 +242,7 @@ async fn prioritize(questions: Data<Questions>, bodies: Data<Bodies>, payload: P
 
 async fn bind(questions: Data<Questions>, bodies: Data<Bodies>, payload: Payload) -> HttpResponse {
     let answer = async {
-        let (pod, node) = wire::BindingArgs::read(&*bodies.read(payload).await?)?.into_pod_and_node();
+        let (pod, node) = wire::BindingArgs::read(&bodies.read(payload).await?)?.into_pod_and_node();
         let bound = ask(&questions, |answer| Question::Bind { pod, node, answer }).await?;
         Ok(wire::bound(bound.err().as_deref().unwrap_or_default())?)
     };

@@ -127,7 +127,7 @@ impl Mounted {
                 );
             }
             Err(error) => {
-                warn!(%directory, "the extender's certificate can't be replaced, the one in use stays: {error}")
+                warn!(%directory, "the extender's certificate can't be replaced, the one in use stays: {error}");
             }
         }
     }

@@ -84,7 +84,7 @@ pub(super) async fn predicate(questions: Data<Questions>, bodies: Data<Bodies>, 
 
 pub(super) async fn allocate(questions: Data<Questions>, bodies: Data<Bodies>, payload: Payload) -> HttpResponse {
     let answer = async {
-        let Task { pod, node_name } = Request::read(&*bodies.read(payload).await?)?.task;
+        let Task { pod, node_name } = Request::read(&bodies.read(payload).await?)?.task;
         verdict(&questions, pod, vec![node_name], Asked::Filter).await
     };
     respond(answer.await)
@@ -93,7 +93,7 @@ pub(super) async fn allocate(questions: Data<Questions>, bodies: Data<Bodies>, p
 /// What could go nowhere, counts nowhere.
 pub(super) async fn deallocate(questions: Data<Questions>, bodies: Data<Bodies>, payload: Payload) -> HttpResponse {
     let answer = async {
-        let Task { pod, .. } = Request::read(&*bodies.read(payload).await?)?.task;
+        let Task { pod, .. } = Request::read(&bodies.read(payload).await?)?.task;
         verdict(&questions, pod, Vec::new(), Asked::Filter).await
     };
     respond(answer.await)

@@ -56,10 +56,11 @@ fn is_empty(value: &Value) -> bool {
 }
 
 fn is_default(key: &str, value: &Value) -> bool {
+    let text = value.to_string();
     is_empty(value)
         || DEFAULTS
             .iter()
-            .any(|(known, default)| key == *known && value.to_string() == *default)
+            .any(|(known, default)| key == *known && text == *default)
 }
 
 #[cfg(test)]

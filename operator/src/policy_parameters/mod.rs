@@ -36,8 +36,11 @@ struct Sources<'a> {
     discovered: &'a BTreeSet<&'a str>,
 }
 
+/// How the value of a key is made.
+type Value = fn(&Sources<'_>) -> String;
+
 /// Every key of the `ConfigMap`, and what its value is.
-const KEYS: [(&str, fn(&Sources<'_>) -> String); 4] = [
+const KEYS: [(&str, Value); 4] = [
     (CROSS_QUOTA_GPU_RESOURCES, cross_quota_gpu_resources),
     (CARD_RESOURCES, card_resources),
     (UNNAMED_CARDS, |sources| {

@@ -40,7 +40,7 @@ fn made_up_card_names_come_and_go_and_nothing_is_left() {
             "{named} numbers for {MADE_UP} names"
         );
         assert_eq!(
-            world.reason("p0").map(|reason| reason.as_str()),
+            world.reason("p0").map(operator::policies::Reason::as_str),
             Some("GetTaskRequestResourceFailed")
         );
         for index in 0..MADE_UP {

@@ -1,7 +1,7 @@
 use std::pin::pin;
 use std::task::Poll;
 
-use futures::future::poll_immediate;
+use futures::future::{LocalBoxFuture, poll_immediate};
 use futures::{FutureExt as _, stream};
 use proptest::prelude::*;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -16,7 +16,7 @@ const LIMITS: Limits = Limits {
 type Pieces = UnboundedSender<Result<Bytes, PayloadError>>;
 
 /// A body that arrives as the test sends it.
-fn arriving(room: &Arc<Room>) -> (Pieces, std::pin::Pin<Box<dyn Future<Output = Result<Body, BodyError>>>>) {
+fn arriving(room: &Arc<Room>) -> (Pieces, LocalBoxFuture<'static, Result<Body, BodyError>>) {
     let (sender, mut receiver) = unbounded_channel();
     let room = Arc::clone(room);
     let reading = async move {

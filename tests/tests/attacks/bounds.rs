@@ -72,7 +72,7 @@ fn complex(scenario: &Scenario<'_>, name: &str, variant: i64) -> Pod {
 }
 
 fn mgpu_node(scenario: &Scenario<'_>) -> NodeSpec {
-    NodeSpec::new(&format!("{}-0", scenario.name()))
+    NodeSpec::new(format!("{}-0", scenario.name()))
         .label("scenario", scenario.name())
         .label(MGPU_SCHEDULE.0, MGPU_SCHEDULE.1)
         .label(MGPU_POLICY, NATIVE)

@@ -1,4 +1,4 @@
-//! Exemptions go by who asks, never by what is written: pods that say that a DaemonSet made them, and Bindings that carry what
+//! Exemptions go by who asks, never by what is written: pods that say that a `DaemonSet` made them, and Bindings that carry what
 //! their pod is charged by.
 
 use cardgate_tests::controlplane::Account;

@@ -1,5 +1,7 @@
 //! Other teams' queues, and quotas that are held by groups that never run.
 
+use std::fmt::Write as _;
+
 use cardgate_tests::nodes;
 use cardgate_tests::scenario::Scenario;
 use cardgate_tests::tally::Tally;
@@ -158,10 +160,8 @@ async fn groups_that_never_run_hold_nobodys_quota() -> Outcome {
 
     let mut crowd = String::new();
     for index in 0..20 {
-        crowd += &format!(
-            "{}\n---\n",
-            group("holder", &format!("empty-{index}"), "held-up", &card, 5)
-        );
+        let empty = group("holder", &format!("empty-{index}"), "held-up", &card, 5);
+        writeln!(crowd, "{empty}\n---")?;
     }
     tenant.kubectl().apply(&crowd).await?;
     shows(&other, "empty-0", "Inqueue").await?;

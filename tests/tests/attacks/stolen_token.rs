@@ -101,13 +101,13 @@ async fn the_operators_token_changes_nothing_on_pods_but_what_lets_them_in() -> 
     let none = Patch::Json::<()>(serde_json::from_value(none)?);
     let ungated = thief.patch("gated", &PatchParams::default(), &none).await;
     expect_refusal(ungated, ONLY_ADMISSIONS)?;
-    let gates = scenario
+    let left = scenario
         .api::<Pod>()
         .get("gated")
         .await?
         .spec
         .and_then(|spec| spec.scheduling_gates);
-    assert_eq!(gates.map(|gates| gates.len()), Some(2), "{GATE} and the other one");
+    assert_eq!(left.map(|left| left.len()), Some(2), "{GATE} and the other one");
     Ok(())
 }
 

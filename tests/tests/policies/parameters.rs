@@ -1,4 +1,4 @@
-//! ConfigMap `cardgate-policy`: what the policies read of the configuration and of the cards that there are.
+//! `ConfigMap` `cardgate-policy`: what the policies read of the configuration and of the cards that there are.
 
 use anyhow::Result;
 use cardgate_tests::wait::{self, Seen};

@@ -37,13 +37,13 @@ fn in_turn(order: &[usize], containers: &[ContainerRequest], cards: Cards<'_>, a
         let container = &containers[*place];
         let fullness = |used: &CardUse| weight(*used, cards.memory, arguments.weight_of_core);
         let takes = |used: &CardUse| used.takes(container.share, cards.memory, arguments.max_containers_per_card);
-        let mut takers: Vec<_> = (0..after.len()).filter(|card| takes(&after[*card])).collect();
+        let mut open: Vec<_> = (0..after.len()).filter(|card| takes(&after[*card])).collect();
         match arguments.policy {
-            CardStrategy::Binpack => takers.sort_by_key(|card| Reverse(fullness(&after[*card]))),
-            CardStrategy::Spread => takers.sort_by_key(|card| fullness(&after[*card])),
+            CardStrategy::Binpack => open.sort_by_key(|card| Reverse(fullness(&after[*card]))),
+            CardStrategy::Spread => open.sort_by_key(|card| fullness(&after[*card])),
         }
         let wanted = usize::try_from(container.cards).ok()?;
-        let mut chosen: Vec<usize> = takers.get(..wanted)?.to_vec();
+        let mut chosen: Vec<usize> = open.get(..wanted)?.to_vec();
         chosen.sort_unstable();
         for card in &chosen {
             after[*card].add(container.share, cards.memory);
