@@ -124,7 +124,7 @@ async fn operator(reviewer: &Reviewer) -> Outcome {
     may(&[], ("batch/jobs/status", "*", "*")).await?;
     may(&[], ("/events", "*", "*")).await?;
     may(&["create", "patch"], ("events.k8s.io/events", "*", "*")).await?;
-    let own = ["list", "create", "patch", "delete"];
+    let own = ["list", "watch", "create", "patch", "delete"];
     for kind in [
         "card.volcano.sh/cardinventories",
         "card.volcano.sh/cardtypes",
