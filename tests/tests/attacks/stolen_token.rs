@@ -6,10 +6,11 @@ use cardgate_tests::scenario::Scenario;
 use cardgate_tests::workloads::pod;
 use cardgate_tests::world::World;
 use crds::keys::{CARD_ASSIGNED, CARD_NAME, CARD_REQUEST, GATE, JOB_HELD, QUEUE_LABEL, QUEUE_NAME};
+use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
-use kube::api::{EvictParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, EvictParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
@@ -129,8 +130,7 @@ async fn the_operators_token_changes_nothing_in_kube_system_and_little_in_its_ow
         let phase = json!({ "status": { "phase": "Failed" } });
         expect_refusal(patch_status(&thief, "victim", phase).await, says)?;
         expect_refusal(thief.evict("victim", &EvictParams::default()).await, says)?;
-        pods.delete("victim", &kube::api::DeleteParams::default().grace_period(0))
-            .await?;
+        pods.delete("victim", &DeleteParams::default().grace_period(0)).await?;
     }
     let jobs: Api<Job> = Api::namespaced(administrator, "kube-system");
     jobs.create(&PostParams::default(), &job("victim", &[])?).await?;
@@ -272,4 +272,60 @@ async fn the_webhooks_token_reads_no_pods_and_no_secrets_and_writes_nothing() ->
     let change = Patch::Merge(json!({ "data": { "cardgate.yaml": "defaultQueue: evil" } }));
     let changed = maps.patch("cardgate-config", &PatchParams::default(), &change).await;
     expect_refusal(changed, "cannot patch resource \"configmaps\"")
+}
+
+#[tokio::test]
+async fn the_operators_token_changes_nothing_on_its_webhook_configurations_but_what_they_trust() -> Outcome {
+    const ONLY_TRUST: &str = "Cardgate's operator changes nothing on a webhook configuration but caBundle";
+    let world = World::shared().await?;
+    let client = operator(world).await?;
+    let thief: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
+    let validating: Api<ValidatingWebhookConfiguration> = Api::all(client);
+    let cannot = |verb: &str| format!("cannot {verb} resource \"mutatingwebhookconfigurations\"");
+    let dry_run = PatchParams {
+        dry_run: true,
+        ..PatchParams::default()
+    };
+    let marked = Patch::Merge(json!({ "metadata": { "annotations": { "example.com/evil": "1" } } }));
+    expect_refusal(thief.patch("other", &dry_run, &marked).await, &cannot("patch"))?;
+    let own = thief.get("cardgate").await?;
+    let replaced = thief.replace("cardgate", &PostParams::default(), &own).await;
+    expect_refusal(replaced, &cannot("update"))?;
+    let deleted = thief.delete("cardgate", &DeleteParams::default()).await;
+    expect_refusal(deleted.map(|_| ()), &cannot("delete"))?;
+
+    expect_refusal(thief.patch("cardgate", &dry_run, &marked).await, ONLY_TRUST)?;
+    let evil = json!({
+        "name": "evil.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+        "clientConfig": { "url": "https://evil.example.com/" },
+        "rules": [{ "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["secrets"] }],
+    });
+    for (operation, path, value) in [
+        ("add", "/webhooks/-", evil),
+        ("remove", "/webhooks/0", Value::Null),
+        ("replace", "/webhooks/0/failurePolicy", json!("Ignore")),
+        ("replace", "/webhooks/0/rules/0/operations", json!(["DELETE"])),
+        (
+            "replace",
+            "/webhooks/0/clientConfig/url",
+            json!("https://evil.example.com/"),
+        ),
+        ("remove", "/webhooks/0/matchConditions", Value::Null),
+    ] {
+        let mut change = json!({ "op": operation, "path": path });
+        if !value.is_null() {
+            change["value"] = value;
+        }
+        let change = Patch::Json::<()>(serde_json::from_value(json!([change]))?);
+        expect_refusal(thief.patch("cardgate", &dry_run, &change).await, ONLY_TRUST)?;
+        expect_refusal(validating.patch("cardgate", &dry_run, &change).await, ONLY_TRUST)?;
+    }
+    // What the operator does.
+    let bundle = &own.webhooks.unwrap_or_default()[0].client_config.ca_bundle;
+    let renewed = json!([{ "op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": bundle }]);
+    let renewed = Patch::Json::<()>(serde_json::from_value(renewed)?);
+    thief.patch("cardgate", &dry_run, &renewed).await?;
+    let none = json!([{ "op": "remove", "path": "/webhooks/0/clientConfig/caBundle" }]);
+    let none = Patch::Json::<()>(serde_json::from_value(none)?);
+    expect_refusal(thief.patch("cardgate", &dry_run, &none).await, ONLY_TRUST)
 }
