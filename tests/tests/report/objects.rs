@@ -309,7 +309,10 @@ async fn objects_go_with_their_node_queue_and_card() -> Outcome {
     })
     .await?;
     let shown = table(&bench.plane.kubectl().run(["get", "cardtype"]).await?);
-    assert_eq!(shown[0][1..], ["CARD", "RESOURCE", "KIND", "NODES", "TOTAL", "IN USE"]);
+    assert_eq!(
+        shown[0][1..],
+        ["CARD", "RESOURCE", "KIND", "NODES", "TOTAL", "IN USE", "FREE"]
+    );
     assert_eq!(
         shown[1][1..],
         [
@@ -318,7 +321,8 @@ async fn objects_go_with_their_node_queue_and_card() -> Outcome {
             "MPS",
             "1",
             "64",
-            "0"
+            "0",
+            "64"
         ]
     );
 

@@ -82,7 +82,7 @@ impl Picture {
 
     /// The cards that a pod names; where it does not say which, those that its queue has a quota for and that what it requests
     /// stands for, by name.
-    fn named(&self, spec: &Spec) -> Vec<usize> {
+    pub fn named(&self, spec: &Spec) -> Vec<usize> {
         let quota = self
             .queues
             .get(&spec.queue)
