@@ -70,7 +70,7 @@ pub const NAMESPACE: &str = "cardgate-system";
 pub const CONFIG_MAP: &str = "cardgate-config";
 /// `ConfigMap` that the policies inside the API server read, in Cardgate's own namespace; only the operator writes it.
 pub const POLICY_PARAMETERS: &str = "cardgate-policy";
-/// Namespaces in which Cardgate never touches a pod (semantics, **Which pods are managed**).
+/// Namespaces in which Cardgate never touches a pod (docs/rules.md, **Which pods are managed**).
 pub const EXEMPT_NAMESPACES: [&str; 2] = ["kube-system", NAMESPACE];
 
 /// Resource name of whole NVIDIA cards.

@@ -1,4 +1,4 @@
-//! Which pods are Cardgate's business (semantics, **Which pods are managed**).
+//! Which pods are Cardgate's business (docs/rules.md, **Which pods are managed**).
 
 use crate::keys::{
     CARD_NAME, CROSS_QUOTA_ENABLED, CROSS_QUOTA_LABEL, DAEMON_SET_CONTROLLERS, EXEMPT_NAMESPACES, GROUP_NAME,

@@ -1,4 +1,4 @@
-//! What a pod requests in all, exactly as Kubernetes' scheduler counts it (semantics, **Requests**).
+//! What a pod requests in all, exactly as Kubernetes' scheduler counts it (docs/rules.md, **Requests**).
 
 use thiserror::Error;
 

@@ -14,7 +14,7 @@ pub const HUGE_PAGES_PREFIX: &str = "hugepages-";
 pub const PODS: &str = "pods";
 
 /// Reads a quantity in the unit its resource is counted in: CPU in milli, everything else in whole units
-/// (semantics, **Requests**).
+/// (docs/rules.md, **Requests**).
 pub fn parse_amount(resource: &str, quantity: &str) -> Result<i64, QuantityError> {
     if resource == CPU {
         quantity::parse_milli(quantity)

@@ -1,4 +1,4 @@
-//! Which pods `CrossQuota` decides about (semantics, **CrossQuota**): pods without GPU in namespaces that opted in.
+//! Which pods `CrossQuota` decides about (docs/rules.md, **CrossQuota**): pods without GPU in namespaces that opted in.
 
 use crds::configuration::{CrossQuota, Enforcement};
 use crds::keys::{CROSS_QUOTA_ENABLED, CROSS_QUOTA_LABEL};

@@ -1,5 +1,5 @@
 //! The door for `batch/v1` Jobs that ask for their cards in advance: they are suspended until their queue lets them in as a
-//! whole (semantics, **Enqueue**).
+//! whole (docs/rules.md, **Enqueue**).
 
 use crds::job::Job;
 use crds::keys::CARD_REQUEST;

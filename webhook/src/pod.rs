@@ -163,7 +163,7 @@ pub fn judge(
 }
 
 /// Whether cards are charged in a namespace whatever its pods say: it names a queue, or the default queue is charged for those
-/// that name none (semantics, **Card quota**, `unqueuedCards`).
+/// that name none (docs/rules.md, **Card quota**, `unqueuedCards`).
 fn charges_cards(namespace: &str, view: View<'_>) -> Result<bool, Stop> {
     if view.knowledge.settings().unqueued_cards == UnqueuedCards::Charge {
         return Ok(true);

@@ -1,4 +1,4 @@
-//! Which queue a pod belongs to, and whether it may use it (semantics, **Which pods are managed**).
+//! Which queue a pod belongs to, and whether it may use it (docs/rules.md, **Which pods are managed**).
 
 use crds::keys::{GROUP_NAME, QUEUE_NAME};
 use crds::lean::Text;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crds::keys::QUEUE_NAME;
 
-/// Where a pod's queue comes from, in the order in which they are asked (semantics, **Which pods are managed**).
+/// Where a pod's queue comes from, in the order in which they are asked (docs/rules.md, **Which pods are managed**).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum QueueSource {
     /// The pod's own annotation.

@@ -1,4 +1,4 @@
-//! Which pods the door holds for `CrossQuota` (semantics, **CrossQuota**).
+//! Which pods the door holds for `CrossQuota` (docs/rules.md, **CrossQuota**).
 
 #![allow(clippy::unwrap_used, reason = "part of tests")]
 

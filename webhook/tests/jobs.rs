@@ -1,4 +1,4 @@
-//! The door for Jobs that ask for their cards in advance (semantics, **Enqueue**).
+//! The door for Jobs that ask for their cards in advance (docs/rules.md, **Enqueue**).
 
 mod common;
 

@@ -26,7 +26,7 @@ const LABEL_SELECTOR: &str = "label-selector";
 const DEFAULT_CROSS_QUOTA_WEIGHT: u32 = 10;
 /// CrossQuota, **Constants**: `DefaultCPUWeight`.
 const DEFAULT_CPU_WEIGHT: u32 = 10;
-/// CrossQuota, **Constants**: `DefaultMemoryWeight`; of all others too (semantics, **CrossQuota**).
+/// CrossQuota, **Constants**: `DefaultMemoryWeight`; of all others too (docs/rules.md, **CrossQuota**).
 const DEFAULT_WEIGHT: u32 = 1;
 /// The largest weight: beyond it, the others would not count at all.
 const MAX_WEIGHT: i64 = 1_000_000;

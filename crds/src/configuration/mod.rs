@@ -89,7 +89,7 @@ pub enum ConfigurationError {
     },
 }
 
-/// The plugin, and so the document, that rules queues (semantics, **Queues**).
+/// The plugin, and so the document, that rules queues (docs/rules.md, **Queues**).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum QueuePlugin {
     /// `capacity-card`: what a queue's capability and card quota do not name, it has none of.

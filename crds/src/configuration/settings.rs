@@ -61,7 +61,7 @@ pub enum Enforcement {
     Extender,
 }
 
-/// What becomes of a pod that asks for cards without saying which (semantics, **Card quota**).
+/// What becomes of a pod that asks for cards without saying which (docs/rules.md, **Card quota**).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum UnnamedCards {
     /// It is charged for a card that its queue has a quota for.
@@ -84,7 +84,7 @@ impl UnnamedCards {
     }
 }
 
-/// What becomes of a pod that asks for cards, where neither it nor its group nor its namespace names a queue (semantics,
+/// What becomes of a pod that asks for cards, where neither it nor its group nor its namespace names a queue (docs/rules.md,
 /// **Card quota**).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum UnqueuedCards {
@@ -133,7 +133,7 @@ pub struct Settings {
     /// Move `PodGroup`s from phase to phase, and reserve quota for those whose pods do not exist yet. Off beside Volcano's
     /// scheduler, which does both.
     pub enqueue: bool,
-    /// Deny a queue whose children could use more in sum than it may (semantics, **Queues**); else a warning.
+    /// Deny a queue whose children could use more in sum than it may (docs/rules.md, **Queues**); else a warning.
     pub strict_hierarchy: bool,
     /// The users that are schedulers: their Bindings may carry what the pod is charged by, which is taken off them, since the pod
     /// has it already. From anybody else such a Binding is refused.

@@ -53,7 +53,7 @@ impl Cluster {
     }
 
     /// Containers whose results can be read hold what these say. The others hold what first fit gives them, oldest pod first
-    /// (semantics, **mGPU**, Release). One pod may be left out.
+    /// (docs/rules.md, **mGPU**, Release). One pod may be left out.
     fn place(&self, node: &Node, offer: &MgpuCards, without: Option<PodId>) -> (Vec<Placed>, Vec<CardUse>) {
         let mut used = vec![CardUse::default(); offer.count];
         let mut placed = Vec::new();

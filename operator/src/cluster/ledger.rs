@@ -32,7 +32,7 @@ impl Cluster {
     }
 
     /// The card a pod counts for: what was written when it was let in; else what its node has of what it asks for; else
-    /// what it prefers (semantics, **Card quota**).
+    /// what it prefers (docs/rules.md, **Card quota**).
     pub(super) fn charged_card(&self, pod: &Pod) -> Option<CardId> {
         let of_node = || {
             let node = self.node(pod.room.filter(|_| counts_by_node(pod))?);

@@ -33,7 +33,7 @@ pub struct Shortage {
 pub const ALL_LEVELS: usize = usize::MAX;
 
 impl Cluster {
-    /// Whether a queue's plugin compares this dimension with its capability (`checkQueueDimensionsOnly`; semantics,
+    /// Whether a queue's plugin compares this dimension with its capability (`checkQueueDimensionsOnly`; docs/rules.md,
     /// **Queues**).
     pub fn compares(&self, queue: &Queue, dimension: Dimension) -> bool {
         let is_named = || {

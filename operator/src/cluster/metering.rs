@@ -1,4 +1,4 @@
-//! The cards of pods that do not say themselves which they ask for (semantics, **Card quota**): read as if they named every
+//! The cards of pods that do not say themselves which they ask for (docs/rules.md, **Card quota**): read as if they named every
 //! card that their queue has a quota for and that what they request stands for.
 
 use std::cmp::Reverse;

@@ -40,7 +40,7 @@ pub enum Naming {
     /// The pod names them, or is charged for none.
     #[default]
     Own,
-    /// Its queue has a quota for them (semantics, **Card quota**, `unnamedCards`).
+    /// Its queue has a quota for them (docs/rules.md, **Card quota**, `unnamedCards`).
     ByQueue,
     /// It can't be charged for what it asks, for this reason.
     Refused(Reason),

@@ -1,5 +1,5 @@
 //! Where pods without GPU go: to nodes without GPUs first, then to the GPU node with the highest score that has quota
-//! left for them (`CrossQuota`, as read in semantics, **CrossQuota**).
+//! left for them (`CrossQuota`, as read in docs/rules.md, **CrossQuota**).
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;

@@ -1,4 +1,4 @@
-//! Narrowing: the node labels by which a pod lands on the card that it is charged for (semantics, **Card quota**).
+//! Narrowing: the node labels by which a pod lands on the card that it is charged for (docs/rules.md, **Card quota**).
 
 use crate::cluster::Cluster;
 use crate::cluster::names::CardId;

@@ -1,5 +1,5 @@
 //! Reclaim and preempt: which pods are taken back for which waiting ones (the capacity document, **Reclaimable** and
-//! **Preemptive**; semantics, **Queues**).
+//! **Preemptive**; docs/rules.md, **Queues**).
 //!
 //! What is on its way out already is counted as gone first. Only what is missing then is taken from others, and only if that
 //! is sufficient: each plan is tried on the ledger itself, by the same verdict that will let the pod in.

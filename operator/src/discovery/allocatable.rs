@@ -57,7 +57,7 @@ impl<'a> Allocatable<'a> {
     }
 }
 
-/// Whether the resource counts shares or slices of cards: never whole cards (semantics, **Card discovery**).
+/// Whether the resource counts shares or slices of cards: never whole cards (docs/rules.md, **Card discovery**).
 pub(super) fn is_share(resource: &str) -> bool {
     resource == NVIDIA_MPS || is_slice(resource)
 }

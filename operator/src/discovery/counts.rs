@@ -1,5 +1,5 @@
 //! Whether the labels that describe cards agree with what the node allocates. What is allocated counts; a disagreement is
-//! noted (semantics, **Card discovery**).
+//! noted (docs/rules.md, **Card discovery**).
 
 use crds::keys::NVIDIA_MPS;
 use crds::lean::TextMap;

@@ -1,4 +1,4 @@
-//! Nodes that share their cards through mGPU (semantics, **mGPU**): how many cards, how large, under which policy.
+//! Nodes that share their cards through mGPU (docs/rules.md, **mGPU**): how many cards, how large, under which policy.
 
 use crds::keys::{MGPU_CORE, MGPU_DEVICE_IDS, MGPU_MEMORY, MGPU_POLICY, MGPU_SCHEDULE};
 use crds::lean::TextMap;

@@ -152,7 +152,7 @@ impl<'a> Product<'a> {
         whole: &Whole<'a>,
         found: &mut Discovery,
     ) {
-        // MPS and MIG belong to the label `nvidia.com/gpu.product` (semantics, **Card discovery**).
+        // MPS and MIG belong to the label `nvidia.com/gpu.product` (docs/rules.md, **Card discovery**).
         let shares: Vec<_> = if self.stem == NVIDIA_GPU {
             allocatable.shares().collect()
         } else {
@@ -312,7 +312,7 @@ impl<'a> Product<'a> {
     }
 }
 
-/// MB as GB, rounded to nearest (semantics, **Card discovery**).
+/// MB as GB, rounded to nearest (docs/rules.md, **Card discovery**).
 fn round_to_gigabytes(megabytes: i64) -> i64 {
     megabytes / 1024 + i64::from(megabytes % 1024 >= 512)
 }

@@ -20,7 +20,7 @@ pub fn real_capability(
     }
 }
 
-/// What a queue deserves of a dimension (**Dynamic resource calculation**, and semantics, **Queues**):
+/// What a queue deserves of a dimension (**Dynamic resource calculation**, and docs/rules.md, **Queues**):
 /// `min(realCapability, max(guarantee, deserved))` where its spec says what it deserves, and
 /// `min(realCapability, max(guarantee, request))` where not.
 pub fn deserved(real_capability: Option<i128>, guarantee: i128, spec: Option<i128>, request: i128) -> i128 {

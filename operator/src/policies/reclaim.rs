@@ -1,5 +1,5 @@
 //! Victim selection: what to take back, so that what is missing is there (the capacity document, **Reclaimable** and
-//! **Preemptive**; semantics, **Queues**).
+//! **Preemptive**; docs/rules.md, **Queues**).
 //!
 //! Pure: who may be evicted, what is missing and what must stay comes as numbers. The cheapest sufficient set is taken, or
 //! none. Cheapest is, in this order: the lowest highest priority; the fewest pods; the youngest.

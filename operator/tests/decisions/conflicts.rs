@@ -1,4 +1,4 @@
-//! One card name maps to one resource cluster-wide (semantics, **Card discovery**): who shows that nodes disagree.
+//! One card name maps to one resource cluster-wide (docs/rules.md, **Card discovery**): who shows that nodes disagree.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Members of a group that have succeeded: they count as if they were still there (semantics, **Enqueue**; Volcano's gangs).
+//! Members of a group that have succeeded: they count as if they were still there (docs/rules.md, **Enqueue**; Volcano's gangs).
 
 use operator::cluster::Kind;
 use operator::cluster::workload::Phase;

@@ -1,4 +1,4 @@
-//! The rules of `volcano.sh/card.name` (semantics, **Card quota**).
+//! The rules of `volcano.sh/card.name` (docs/rules.md, **Card quota**).
 //!
 //! A pod has one card name, and its card count is what it requests of the one resource that this name stands for. A pod without
 //! one is charged for a card that its queue has a quota for, so it may request cards of one resource too. Cards of another resource

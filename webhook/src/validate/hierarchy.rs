@@ -1,5 +1,5 @@
 //! The rules for a Queue among others: its parent, its children, and what they may have together (the capacity document,
-//! **Hierarchical processing**; semantics, **Queues**).
+//! **Hierarchical processing**; docs/rules.md, **Queues**).
 
 use std::sync::Arc;
 

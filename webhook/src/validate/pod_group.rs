@@ -1,4 +1,4 @@
-//! The rules for a `PodGroup`: its card request (semantics, **Enqueue**).
+//! The rules for a `PodGroup`: its card request (docs/rules.md, **Enqueue**).
 
 use crds::card_counts::CardRequest;
 use crds::keys::CARD_REQUEST;

@@ -1,4 +1,4 @@
-//! The rules for a Queue: what it says by itself, and its place among others (semantics, **Card quota**, **Queues**).
+//! The rules for a Queue: what it says by itself, and its place among others (docs/rules.md, **Card quota**, **Queues**).
 
 use crds::card_counts::CardQuota;
 use crds::keys::{CARD_DESERVED, CARD_GUARANTEE, CARD_QUOTA, QUEUE_NAMESPACES};

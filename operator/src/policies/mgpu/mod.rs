@@ -81,7 +81,7 @@ pub struct Cards<'a> {
     pub memory: i64,
 }
 
-/// First fit: the cards with the lowest indexes that take a container (semantics, **mGPU**: a bound pod that nobody placed).
+/// First fit: the cards with the lowest indexes that take a container (docs/rules.md, **mGPU**: a bound pod that nobody placed).
 /// Where not enough of them do, those with the most room make up the number: what runs there uses them, allowed or not.
 pub fn first_fit(request: ContainerRequest, cards: Cards<'_>, max_containers: u32) -> Vec<u16> {
     let takes = |index: &usize| cards.used[*index].takes(request.share, cards.memory, max_containers);

@@ -1,4 +1,4 @@
-//! Reclaim and preempt on whole clusters (semantics, **Queues**).
+//! Reclaim and preempt on whole clusters (docs/rules.md, **Queues**).
 
 use operator::cluster::reclaims::EvictionOutcome;
 use operator::decide::{Action, Eviction};

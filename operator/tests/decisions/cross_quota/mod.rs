@@ -1,4 +1,4 @@
-//! The `CrossQuota` document under gating (semantics, **CrossQuota**).
+//! The `CrossQuota` document under gating (docs/rules.md, **CrossQuota**).
 
 mod extender;
 mod limits;

@@ -1,4 +1,4 @@
-//! Cards come free once, and are counted the same after a restart (mGPU, **Release**; semantics, **mGPU**).
+//! Cards come free once, and are counted the same after a restart (mGPU, **Release**; docs/rules.md, **mGPU**).
 
 use super::*;
 
