@@ -76,6 +76,9 @@ fn mgpu_node(scenario: &Scenario<'_>) -> NodeSpec {
         .label("scenario", scenario.name())
         .label(MGPU_SCHEDULE.0, MGPU_SCHEDULE.1)
         .label(MGPU_POLICY, NATIVE)
+        .label("nvidia.com/gpu.product", &scenario.card("NVIDIA-A100"))
+        .label("nvidia.com/gpu.count", "8")
+        .label("nvidia.com/gpu.memory", &MEMORY.to_string())
         .allocatable(MGPU_CORE, "800")
         .allocatable(MGPU_MEMORY, &(8 * MEMORY).to_string())
 }
@@ -83,7 +86,9 @@ fn mgpu_node(scenario: &Scenario<'_>) -> NodeSpec {
 /// A scenario with a queue, and its tenant.
 async fn scene<'w>(world: &'w World, name: &str) -> Result<(Scenario<'w>, Tenant)> {
     let scenario = Scenario::begin(world, name).await?;
+    let shares = format!("{}/mgpu", scenario.card("NVIDIA-A100"));
     let queue = scenario.queue().capability("cpu", "1000").capability("memory", "1Ti");
+    let queue = queue.quota(&shares, 800);
     scenario.apply_queue(queue).await?;
     let tenant = Tenant::of(scenario.plane(), name).await?;
     Ok((scenario, tenant))

@@ -2,7 +2,7 @@
 
 use cardgate_tests::wait::{self, Seen};
 use cardgate_tests::workloads::{pod, queue};
-use crds::keys::ADMITTED_CONDITION;
+use crds::keys::{ADMITTED_CONDITION, GATE};
 use k8s_openapi::api::core::v1::{ObjectReference, Pod, PodCondition};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Patch, PatchParams, PostParams};
@@ -40,9 +40,9 @@ fn admitted(pod: Option<&Pod>) -> Option<PodCondition> {
         .cloned()
 }
 
-/// Creates a pod that waits for a gate of somebody else.
+/// Creates a pod that waits at Cardgate's gate: of others the operator may say nothing.
 async fn create(pods: &Api<Pod>, name: &str) -> kube::Result<Pod> {
-    let pod = pod(name).gate("example.com/wait").build();
+    let pod = pod(name).gate(GATE).build();
     pods.create(&PostParams::default(), &pod).await
 }
 
