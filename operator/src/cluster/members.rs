@@ -114,8 +114,9 @@ impl Cluster {
             .map(|waits| (std::cmp::Reverse(waits.shape.priority), waits.place));
         for workload in [pod.group, pod.job].into_iter().flatten() {
             let state = &mut self.workloads[workload.index()];
-            if let Some(place) = place {
-                state.line.remove(&place);
+            // Those that are left may be too few, which is another reason to wait, and none to be kept out of the queue.
+            if place.is_some_and(|place| state.line.remove(&place)) && state.missing() > 0 {
+                state.version += 1;
             }
             if let Some(member) = &member {
                 if state.extra.remove(member) {

@@ -325,3 +325,22 @@ fn a_queue_that_takes_nothing_enqueues_nothing() {
     assert_eq!(world.admit(), []);
     assert!(world.is_group_enqueued("a"));
 }
+
+#[test]
+fn a_group_that_a_pod_kept_out_is_enqueued_when_that_pod_is_gone() {
+    let mut world = world();
+    world.group(&group("a", 2).card_request(r#"{"A100": 2}"#));
+    assert_eq!(world.admit(), []);
+    assert!(world.is_group_enqueued("a"));
+    world.pod(&member("a", 0, "A100"));
+    world.pod(&pod("a-1").of("a").asks("A100", 9));
+    assert_eq!(world.admit(), []);
+    assert!(!world.is_group_enqueued("a"), "no node has 9 cards");
+    assert_eq!(world.refusal_of("a-0"), "NoNodeFits");
+    world.cluster.remove_pod("a-1");
+    assert_eq!(world.admit(), []);
+    assert!(world.is_group_enqueued("a"));
+    assert_eq!(world.refusal_of("a-0"), "PodGroupIncomplete");
+    world.pod(&member("a", 1, "A100"));
+    assert_eq!(world.admit_names(), ["a-0", "a-1"]);
+}

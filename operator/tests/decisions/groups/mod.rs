@@ -7,7 +7,7 @@ mod steps;
 use proptest::prelude::*;
 
 use run::Run;
-use steps::{any_beginning, any_step};
+use steps::{Ask, NAMES, Owner, Step, any_beginning, any_step};
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, max_shrink_iters: 20_000, ..ProptestConfig::default() })]
@@ -27,5 +27,32 @@ proptest! {
             run.take(step);
         }
         run.converge();
+    }
+}
+
+/// Found by [`groups_stay_whole`]: no node has room for one of its pods, so a group is kept out of its queue; without that pod
+/// it is not.
+#[test]
+fn a_group_is_judged_anew_without_the_pod_that_kept_it_out() {
+    for limit in [1, usize::MAX] {
+        for names in 0..NAMES.len() {
+            let ask = |count| Ask { names, count };
+            let mut run = Run::new(limit);
+            let nodes = (0..4).map(|node| Step::Node(node, 2));
+            let steps = [
+                Step::Queue([2, 2]),
+                Step::Group(0, 3, Some(Ask { names: 0, count: 1 })),
+                Step::Pod(6, Owner::Group(0), ask(1)),
+                Step::Other([1, 0], true),
+                Step::Move(0, 1),
+                Step::Pod(0, Owner::Group(0), ask(3)),
+                Step::Twin(7, 6),
+                Step::Pod(6, Owner::Nobody, ask(1)),
+            ];
+            for step in nodes.chain(steps) {
+                run.take(step);
+            }
+            run.converge();
+        }
     }
 }
