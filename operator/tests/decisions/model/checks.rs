@@ -87,8 +87,8 @@ impl Run {
                 let charges = there
                     .filter_map(|pod| pod.charge?.card)
                     .filter(|(charged, _)| *charged == card.card);
-                let charged: i128 = charges.map(|(_, count)| i128::from(count)).sum();
-                tally.unaccounted += (node.used_of(card.resource) - charged).max(0);
+                let accounted: i128 = charges.map(|(_, count)| i128::from(count)).sum();
+                tally.unaccounted += (node.used_of(card.resource) - accounted).max(0);
             }
         }
         let cards = recount.keys().map(|(card, _)| *card).collect::<BTreeSet<_>>();
