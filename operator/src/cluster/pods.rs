@@ -59,6 +59,8 @@ impl Cluster {
         let group = group.map(|group| self.workload_id(WorkloadKind::PodGroup, &namespace, group));
         let job = reading.controller.as_ref().filter(|_| reading.managed);
         let job = job.and_then(|controller| self.workload_ids.get(&controller.0).copied());
+        // Anybody may write that a PodGroup made a pod: it would be a member of that twice.
+        let job = job.filter(|job| self.workload(*job).kind == WorkloadKind::Job);
         let old = known.and_then(|id| self.pod(id));
         let deleted = read_time(pod.metadata.deletion_timestamp.as_deref());
         let stage = stage(&reading, &pod.spec, bound_to, deleted.is_some(), old, now);

@@ -1,7 +1,8 @@
 //! Members of a group that have succeeded: they count as if they were still there (docs/rules.md, **Enqueue**; Volcano's gangs).
 
 use operator::cluster::Kind;
-use operator::cluster::workload::Phase;
+use operator::cluster::amounts::Dimension;
+use operator::cluster::workload::{Phase, WorkloadKind};
 use operator::decide::progress;
 
 use crate::world::{Object, World, at, group, node, pod, queue};
@@ -120,11 +121,7 @@ fn a_group_whose_members_have_succeeded_has_started() {
     other = other.created(1);
     world.group(&other);
     assert_eq!(world.admit(), []);
-    let id = |name: &str| {
-        world
-            .cluster
-            .workload_named(operator::cluster::workload::WorkloadKind::PodGroup, "team", name)
-    };
+    let id = |name: &str| world.cluster.workload_named(WorkloadKind::PodGroup, "team", name);
     let (a, b) = (id("a").unwrap(), id("b").unwrap());
     assert!(world.cluster.workload(a).reserved().is_none());
     assert!(world.cluster.workload(b).reserved().is_some());
@@ -138,4 +135,28 @@ fn a_group_whose_members_have_succeeded_has_started() {
     };
     assert_eq!(phase("a"), Some(Phase::Running));
     assert_eq!(phase("b"), Some(Phase::Inqueue));
+}
+
+#[test]
+fn nobody_is_a_member_of_a_group_twice() {
+    // A tenant may write that the group itself made its pods. What is beyond its minimum would then count as elastic twice, and
+    // once more with each pod that comes and goes: the queue would keep more for others than it has.
+    let mut world = world();
+    world.group(&group("a", 1));
+    let claiming = |index| running(index).controlled_by("PodGroup", "a");
+    world.pods((0..2).map(claiming));
+    for index in 2..6 {
+        world.pod(&claiming(index));
+        world.pod(&claiming(index).phase("Failed"));
+    }
+    let card = world.cluster.names.known_card("A100").unwrap();
+    let elastic = |world: &World| world.known_queue("team-a").elastic.get(Dimension::Card(card));
+    assert_eq!((world.allocated("team-a", "A100"), elastic(&world)), (2, 1));
+    world.pod(&claiming(1).phase("Failed"));
+    assert_eq!((world.allocated("team-a", "A100"), elastic(&world)), (1, 0));
+    // 1 + 8 > 8.
+    world.group(&group("next", 1).card_request(r#"{"A100": 8}"#));
+    assert_eq!(world.admit(), []);
+    let next = world.cluster.workload_named(WorkloadKind::PodGroup, "team", "next");
+    assert!(!world.cluster.workload(next.unwrap()).is_enqueued());
 }
