@@ -234,12 +234,8 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
     let managed = names_queue_or_card || under_cross_quota;
     let reachable = is_reachable(pod, namespace);
     let annotations = &pod.metadata.annotations;
-    let mut unreadable: Option<Box<str>> = None;
-    if let Err(error) = pod_bounds::check(pod)
-        && managed
-    {
-        unreadable = Some(error.to_string().into());
-    }
+    // Also of a pod that says nothing of queues or cards: its namespace may make it managed.
+    let mut unreadable: Option<Box<str>> = pod_bounds::check(pod).err().map(|error| error.to_string().into());
 
     let mut cards = Vec::new();
     let says_cards = managed && annotations.contains_key(CARD_NAME);

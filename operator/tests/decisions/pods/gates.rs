@@ -43,3 +43,27 @@ fn what_cardgate_does_not_manage_is_never_admitted_and_never_charged() {
             .all(|pod| pod.queue.is_none() && pod.charge.is_none())
     );
 }
+
+#[test]
+fn what_a_pod_may_say_about_nodes_is_bounded_wherever_its_queue_comes_from() {
+    // It names neither queue nor card, and brings the gate itself: only its namespace makes it Cardgate's business.
+    let mut world = world();
+    world.namespace("team", &[], Some("team-a"));
+    let values: Vec<_> = (0..100_000).map(|index| format!("node-{index}")).collect();
+    let name = serde_json::json!({"key": "kubernetes.io/hostname", "operator": "NotIn", "values": values});
+    let required = serde_json::json!({"nodeSelectorTerms": [{"matchExpressions": [name]}]});
+    let greedy = bare_pod("greedy")
+        .requests("nvidia.com/gpu", "1")
+        .gates(&["card.volcano.sh/quota"]);
+    let path = [
+        "spec",
+        "affinity",
+        "nodeAffinity",
+        "requiredDuringSchedulingIgnoredDuringExecution",
+    ];
+    world.pod(&greedy.set(path, required));
+    assert_eq!(world.refusal_of("greedy"), "GetTaskRequestResourceFailed");
+    world.wait(1);
+    let told = world.notices();
+    assert!(told[0].message.contains("and 1024 are allowed"), "{told:?}");
+}
