@@ -43,8 +43,8 @@ pub fn check<S: AsRef<str>>(pod: &Pod<S>) -> Result<(), PodBoundError> {
     .map_err(PodBoundError::Nodes)
 }
 
-/// How much a pod says about nodes.
-fn node_terms<S>(spec: &PodSpec<S>) -> usize
+/// How much a pod says about nodes: its labels, requirements and values, and its tolerations.
+pub fn node_terms<S>(spec: &PodSpec<S>) -> usize
 where
     S: AsRef<str>,
 {

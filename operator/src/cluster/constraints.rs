@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crds::lean::TextMap;
 use crds::pod::{NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Toleration};
+use crds::pod_bounds::node_terms;
 
 /// The one field that Kubernetes knows in `matchFields`.
 pub const NAME_FIELD: &str = "metadata.name";
@@ -28,6 +29,8 @@ pub struct NodeConstraints {
     pub affinity: NodeAffinity,
     /// Taints that the pod tolerates.
     pub tolerations: Vec<Toleration<Box<str>>>,
+    /// How much is compared with every node.
+    pub length: usize,
 }
 
 /// What a pod's affinity says about nodes, and how much of it is there: a patch adds to it where it ends.
@@ -105,6 +108,7 @@ impl NodeConstraints {
     /// Takes what the pod says, leaving the rest of it.
     pub fn take(spec: &mut PodSpec<Box<str>>) -> Self {
         Self {
+            length: node_terms(spec),
             node_selector: std::mem::take(&mut spec.node_selector),
             affinity: NodeAffinity::take(spec),
             tolerations: std::mem::take(&mut spec.tolerations),

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::cluster::queue::QueueId;
+use crate::cluster::waiting::Shape;
 use crate::policies::mgpu::{STEPS, Steps};
 
 /// The steps that all nodes share in one question: some ten milliseconds.
@@ -55,9 +56,11 @@ impl Effort {
         Self(Rc::new(Left { common, spent }))
     }
 
-    /// Counts a look at a node.
-    pub(super) fn look_at_node(&self) {
+    /// Counts a look at a node, with which all that the pod says about nodes is compared. That ends a queue's turn sooner, and
+    /// leaves what is found as it is.
+    pub(super) fn look_at_node(&self, shape: &Shape) {
         self.spend(LOOK_AT_NODE);
+        self.count(u64::try_from(shape.constraints.length).unwrap_or(u64::MAX));
     }
 
     /// The steps that all nodes share.

@@ -150,7 +150,7 @@ impl Search {
         card: Option<CardId>,
         node: NodeId,
     ) -> bool {
-        self.effort.look_at_node();
+        self.effort.look_at_node(shape);
         match ask(cluster, shape, card, cluster.node(node)) {
             Answer::Takes => return true,
             Answer::LacksRoom | Answer::Unusable => self.would_do = true,

@@ -237,7 +237,7 @@ impl<'a> Query<'a> {
     fn ask(&mut self, cluster: &'a Cluster, shape: &Shape, card: Option<CardId>, id: NodeId) -> Option<Says> {
         let node = cluster.node(id);
         let cards = node.offer.as_ref()?.mgpu.as_ref()?;
-        self.effort.look_at_node();
+        self.effort.look_at_node(shape);
         let answer = match fit::ask(cluster, shape, card, node) {
             Answer::Unrelated => return None,
             Answer::Excluded => return Some(Says::Unfit(Answer::Excluded)),

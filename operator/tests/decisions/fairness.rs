@@ -4,8 +4,9 @@ use std::cell::RefCell;
 
 use operator::decide::decide_watched;
 use operator::pulse::{Trail, Work};
+use serde_json::json;
 
-use super::world::{World, node, pod, queue};
+use super::world::{PRODUCT, World, node, pod, queue};
 
 /// Pods of which nothing is alike, and for which there is no quota.
 const HOPELESS: usize = 10_000;
@@ -59,4 +60,45 @@ fn hopeless_pods_of_one_queue_are_judged_once_and_never_again_for_what_others_do
     // One more of them is judged, and the others are not.
     world.pod(&pod("hopeless-more").queue("attacker").asks("A100", 2));
     assert_eq!(round(&mut world), (vec!["hopeless-more".to_owned()], 0));
+}
+
+#[test]
+fn what_pods_say_about_nodes_counts_toward_their_queues_turn() {
+    // Each has the most that a pod may say, and is compared with all nodes.
+    const PODS: usize = 100;
+    let mut world = World::new();
+    for number in 0..200 {
+        world.node(&node(&format!("n-{number}")).cards("A100", 8));
+    }
+    world.queue(&queue("attacker").quota(r#"{"A100": 8}"#));
+    world.queue(&queue("victim").quota(r#"{"A100": 8}"#));
+    for number in 0..PODS {
+        let values: Vec<_> = (0..1000).map(|value| format!("nowhere-{number}-{value}")).collect();
+        let terms = json!([{"matchExpressions": [{"key": PRODUCT, "operator": "In", "values": values}]}]);
+        let lengthy = pod(&format!("lengthy-{number:03}")).queue("attacker").asks("A100", 1);
+        world.pod(&lengthy.set(
+            [
+                "spec",
+                "affinity",
+                "nodeAffinity",
+                "requiredDuringSchedulingIgnoredDuringExecution",
+            ],
+            json!({ "nodeSelectorTerms": terms }),
+        ));
+    }
+    world.pod(&pod("theirs").queue("victim").created(1).asks("A100", 1));
+    let judged = Judged::default();
+    let round = decide_watched(&mut world.cluster, world.now, usize::MAX, &judged);
+    let judged = judged.0.into_inner();
+    assert_eq!(round.actions.len(), 1, "{judged:?}");
+    assert!(
+        round.more && judged.len() < PODS,
+        "{} are judged in one round",
+        judged.len()
+    );
+    let mut rounds = 1;
+    while decide_watched(&mut world.cluster, world.now, usize::MAX, &Judged::default()).more {
+        rounds += 1;
+        assert!(rounds < PODS, "every round ends with some that are judged");
+    }
 }

@@ -175,7 +175,7 @@ impl Pool {
             if effort.is_spent() {
                 break;
             }
-            effort.look_at_node();
+            effort.look_at_node(shape);
             // Nobody can do better on this node than its first candidate alone.
             let bound = first_on(&node).map(|first| (Some(self.candidates[first].priority), 1, vec![first]));
             let is_beaten = best
