@@ -4,6 +4,7 @@
 
 mod bounds;
 mod fairness;
+mod found;
 mod free_cards;
 mod identities;
 mod ports;

@@ -6,6 +6,8 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
+use cardgate_tests::controlplane::Account;
+use cardgate_tests::wait::{PATIENCE, Seen, eventually};
 use cardgate_tests::workloads::pod;
 
 use crate::Outcome;
@@ -280,7 +282,56 @@ async fn a_group_is_added_once_before_the_pod_is_bound() -> Outcome {
     cluster.create(running).await?;
     let added = "annotation scheduling.k8s.io/group-name (\"\" to \"group-a\")";
     let change = annotation(keys::GROUP_NAME, "group-a");
-    denied(cluster, "running", "added to a bound pod", change, &[added, GROUP_KEPT]).await
+    denied(
+        cluster,
+        "running",
+        "added to a bound pod",
+        change.clone(),
+        &[added, GROUP_KEPT],
+    )
+    .await?;
+
+    // Nobody but Volcano's controllers makes a pod pass for a member that never waited.
+    cluster.create(pod("ungated")).await?;
+    let says = "by Volcano's controllers only, since the pod would be charged without having waited for quota";
+    denied(
+        cluster,
+        "ungated",
+        "added to a pod without the gate",
+        change.clone(),
+        &[says],
+    )
+    .await?;
+    let account = Account::new("volcano-system", "volcano-controllers");
+    cluster.plane.create_namespace("volcano-system", &[], &[]).await?;
+    let kubectl = cluster.plane.kubectl();
+    kubectl
+        .run([
+            "create",
+            "serviceaccount",
+            "volcano-controllers",
+            "-n",
+            "volcano-system",
+        ])
+        .await?;
+    let subject = "--serviceaccount=volcano-system:volcano-controllers";
+    kubectl
+        .run([
+            "create",
+            "rolebinding",
+            "controllers",
+            "--clusterrole=edit",
+            subject,
+            "-n",
+            cluster.team,
+        ])
+        .await?;
+    let controllers = cluster.pods(&cluster.plane.client_of_account(&account).await?);
+    eventually("the controllers' rights", PATIENCE, async || {
+        let added = write(&controllers, "ungated", Through::Pods, &change).await;
+        Ok(Seen::when(added.is_ok(), format!("{added:?}")))
+    })
+    .await
 }
 
 #[tokio::test]

@@ -1,0 +1,54 @@
+//! What was found when everything else held, and everything was tried in combination.
+
+use cardgate_tests::nodes;
+use cardgate_tests::scenario::Scenario;
+use cardgate_tests::tally::Tally;
+use cardgate_tests::workloads::pod;
+use cardgate_tests::world::World;
+use crds::keys::GROUP_NAME;
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::json;
+
+use crate::Outcome;
+use crate::tenant::Tenant;
+
+/// Pods that say nothing of queues are none of Cardgate's business, and have no gate. If they became members of a group later,
+/// they would be charged to its queue without ever having waited, also where no scheduler places them: so everybody else's
+/// pods of a queue that is open to all would wait for ever.
+#[tokio::test]
+async fn pods_that_never_waited_fill_no_queue() -> Outcome {
+    let world = World::shared().await?;
+    let (team, other) = (
+        Scenario::begin(world, "filled").await?,
+        Scenario::begin(world, "filler").await?,
+    );
+    let card = team.card("NVIDIA-A100");
+    team.nodes(&[nodes::nvidia("filled", &card, 2, 81_920)]).await?;
+    team.apply_queue(team.queue().quota(&card, 2)).await?;
+    team.door_knows(&[&card]).await?;
+    let tenant = Tenant::of(&world.plane, "filler").await?;
+    let group = json!({
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": { "name": "late", "namespace": "filler" },
+        "spec": { "minMember": 1, "queue": "filled" },
+    });
+    world.plane.apply(&group).await?;
+
+    // Of no queue, and of a namespace that names none; and nobody ever places it.
+    let idle = pod("idle").namespace("filler").scheduler("nobody");
+    tenant
+        .create(&idle.request("nvidia.com/gpu", 100).request("cpu", 100_000).build())
+        .await?;
+    let joins = json!({ "metadata": { "annotations": { GROUP_NAME: "late" } } });
+    let says = "is added to a pod without the scheduling gate \"card.volcano.sh/quota\" by Volcano's controllers only";
+    tenant.may_not_change::<Pod>("idle", joins.clone(), says).await?;
+    // One that says so from the start waits like everybody.
+    let waiting = pod("waiting").namespace("filler").annotation(GROUP_NAME, "late");
+    tenant.create(&waiting.request("nvidia.com/gpu", 100).build()).await?;
+    other.waits("waiting", "InsufficientScalarQuota").await?;
+
+    team.create(&team.gpu_pod("trainer", &card, 1).deployment(2)).await?;
+    team.expect("trainer", &Tally::none().running(&card, 2)).await?;
+    Ok(())
+}
