@@ -56,11 +56,9 @@ impl Effort {
         Self(Rc::new(Left { common, spent }))
     }
 
-    /// Counts a look at a node, with which all that the pod says about nodes is compared. That ends a queue's turn sooner, and
-    /// leaves what is found as it is.
+    /// Counts a look at a node, with which all that the pod says about nodes is compared.
     pub(super) fn look_at_node(&self, shape: &Shape) {
-        self.spend(LOOK_AT_NODE);
-        self.count(u64::try_from(shape.constraints.length).unwrap_or(u64::MAX));
+        self.spend(LOOK_AT_NODE.saturating_add(shape.constraints.length));
     }
 
     /// The steps that all nodes share.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use crds::configuration::QueuePlugin;
 
+use super::effort::Effort;
 use super::gang;
 use super::verdict::{admits, refusal_in};
 use crate::cluster::Cluster;
@@ -34,13 +35,13 @@ pub(super) fn review(cluster: &mut Cluster) {
     }
     for id in cluster.take_let_in_before() {
         // Why not is remembered with it.
-        let _ = let_in(cluster, id);
+        let _ = let_in(cluster, id, &Effort::of_gang());
     }
 }
 
 /// Lets a workload into its queue, or remembers why not.
-pub(super) fn let_in(cluster: &mut Cluster, id: WorkloadId) -> Result<(), ()> {
-    match judge(cluster, id) {
+pub(super) fn let_in(cluster: &mut Cluster, id: WorkloadId, effort: &Effort) -> Result<(), ()> {
+    match judge(cluster, id, effort) {
         Ok(()) => {
             cluster.enqueue(id);
             Ok(())
@@ -61,7 +62,7 @@ pub(super) fn pods_wait_elsewhere(cluster: &Cluster, id: WorkloadId) -> bool {
 }
 
 /// Whether a workload's queue can take what it asks for as a whole.
-fn judge(cluster: &Cluster, id: WorkloadId) -> Result<(), Refused> {
+fn judge(cluster: &Cluster, id: WorkloadId, effort: &Effort) -> Result<(), Refused> {
     let workload = cluster.workload(id);
     let Some(claim) = &workload.claim else {
         return Ok(());
@@ -78,7 +79,7 @@ fn judge(cluster: &Cluster, id: WorkloadId) -> Result<(), Refused> {
         &cluster.metered(&claim.demand),
     )?;
     // What can never run keeps no quota from what can.
-    if gang::could_ever_fit(cluster, id) {
+    if gang::could_ever_fit(cluster, id, effort) {
         Ok(())
     } else {
         Err(because(Reason::NoNodeFits))
@@ -87,14 +88,14 @@ fn judge(cluster: &Cluster, id: WorkloadId) -> Result<(), Refused> {
 
 /// Whether a group's pods may be looked at one beside the other: from the first that is let in they may. Before, the group
 /// is judged as a whole: by what it asks for where it says that, and otherwise by its pods ([`takes_pods`]).
-pub(super) fn before_pods(cluster: &mut Cluster, id: WorkloadId) -> Result<(), Refused> {
+pub(super) fn before_pods(cluster: &mut Cluster, id: WorkloadId, effort: &Effort) -> Result<(), Refused> {
     let workload = cluster.workload(id);
     let Some(claim) = workload.claim.as_ref().filter(|_| !workload.is_started()) else {
         return Ok(());
     };
     let queue = claim.queue;
     if cluster.queue(queue).held.contains(&id) {
-        return let_in(cluster, id).map_err(|()| {
+        return let_in(cluster, id, effort).map_err(|()| {
             let refused = cluster.workload(id).refused;
             refused.map_or_else(
                 || refusal_in(cluster, queue, Some(id), Reason::QueueNotFound),

@@ -158,16 +158,19 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
             break;
         }
         match turn {
+            _ if spending.is_over(queue) => {
+                postponed = true;
+                contest.done();
+            }
             Turn::Workload(id) => {
                 trail_workload(cluster, id, trail);
-                if enqueue::let_in(cluster, id).is_ok() {
+                let effort = Effort::of_gang();
+                if enqueue::let_in(cluster, id, &effort).is_ok() {
                     round.actions.extend(resumption(cluster, id));
                     round.more |= enqueue::pods_wait_elsewhere(cluster, id);
                 }
-                contest.done();
-            }
-            Turn::Pods(_) if spending.is_over(queue) => {
-                postponed = true;
+                spending.add(queue, &effort);
+                round.steps += effort.spent();
                 contest.done();
             }
             Turn::Pods(group) => {

@@ -7,7 +7,7 @@
 mod alike;
 mod search;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use crds::configuration::AdmitOn;
@@ -44,13 +44,11 @@ pub(super) fn let_in(
             admissions
         }
         Err((step, cause)) => {
-            let mut shapes: Vec<Arc<Shape>> = Vec::new();
-            for (_, shape) in line(cluster, id) {
-                if !shapes.contains(&shape) {
-                    shapes.push(shape);
-                }
-            }
-            for (index, shape) in shapes.iter().enumerate() {
+            let mut known = HashSet::new();
+            let shapes = line(cluster, id).into_iter().map(|(_, shape)| shape);
+            let shapes = shapes.filter(|shape| known.insert(Arc::clone(shape)));
+            for (index, shape) in shapes.enumerate() {
+                let shape = &shape;
                 let refused = Refused {
                     nodes_matter: cause.nodes_matter,
                     searched: if index == cause.kind { cause.searched } else { 0 },
@@ -111,7 +109,7 @@ fn judge(
     if line.is_empty() {
         return Ok(Vec::new());
     }
-    enqueue::before_pods(cluster, id).map_err(Cause::as_a_whole)?;
+    enqueue::before_pods(cluster, id, effort).map_err(Cause::as_a_whole)?;
     if line.len() < missing {
         return Err((Step::Together, Cause::of(Reason::PodGroupIncomplete, false)));
     }
@@ -124,7 +122,7 @@ fn judge(
             Ok(admissions) => return Ok(admissions),
             Err(refusal) => refusal,
         };
-        let never_fits = step != Step::Enqueue && !could_ever_fit(cluster, id);
+        let never_fits = step != Step::Enqueue && !could_ever_fit(cluster, id, effort);
         let refusal = Refusal {
             step,
             cause,
@@ -164,7 +162,8 @@ fn judge_pods(
     };
     let alone = gang.each_as_if_alone(line);
     let admitted: Vec<_> = gang.admitted.keys().copied().collect();
-    let are_first = whole.is_ok() && admitted.iter().all(|pod| first.contains(pod));
+    let of_first: HashSet<_> = first.iter().collect();
+    let are_first = whole.is_ok() && admitted.iter().all(|pod| of_first.contains(pod));
     if alone.is_ok() && (are_first || gang.is_accepted(id, &bookmark)) {
         return Ok(gang.admissions(line));
     }
@@ -199,8 +198,9 @@ fn line(cluster: &Cluster, id: WorkloadId) -> Vec<Candidate> {
         .collect()
 }
 
-/// Whether enough of a group's waiting pods could run if nothing else did. What can't must keep no quota from others.
-pub(super) fn could_ever_fit(cluster: &Cluster, id: WorkloadId) -> bool {
+/// Whether enough of a group's waiting pods could run if nothing else did. What can't must keep no quota from others: unless that
+/// takes more steps to know than there are, and then it keeps it for no longer than `inqueueTimeout`.
+pub(super) fn could_ever_fit(cluster: &Cluster, id: WorkloadId, effort: &Effort) -> bool {
     if cluster.configuration().cardgate.admit_on == AdmitOn::Quota {
         return true;
     }
@@ -208,20 +208,20 @@ pub(super) fn could_ever_fit(cluster: &Cluster, id: WorkloadId) -> bool {
     if workload.line.len() < workload.missing() {
         return true;
     }
-    let mut asked: Vec<(Arc<Shape>, bool)> = Vec::new();
+    let mut asked = HashMap::new();
+    let takes = |shape: &Shape, card, node| {
+        effort.look_at_node(shape);
+        effort.is_spent() || fit::could_take(cluster, shape, card, node)
+    };
     let fitting = line(cluster, id).into_iter().filter(|(_, shape)| {
-        if let Some((_, known)) = asked.iter().find(|(known, _)| known == shape) {
-            return *known;
-        }
-        let fits = cards_of(shape).into_iter().any(|card| {
-            fit::candidates(cluster, card)
-                .iter()
-                .any(|node| fit::could_take(cluster, shape, card, *node))
-        });
-        asked.push((Arc::clone(shape), fits));
-        fits
+        *asked.entry(Arc::clone(shape)).or_insert_with(|| {
+            cards_of(shape).into_iter().any(|card| {
+                let mut nodes = fit::candidates(cluster, card).iter();
+                nodes.any(|node| takes(shape, card, *node))
+            })
+        })
     });
-    fitting.count() >= workload.missing()
+    fitting.count() >= workload.missing() || effort.is_spent()
 }
 
 /// A gang that is being let in.
@@ -273,7 +273,8 @@ impl Gang<'_> {
 
     /// Each pod gets what it would get alone beside those before it. Who gets nothing is passed over.
     fn each_as_if_alone(&mut self, line: &[Candidate]) -> Result<(), Cause> {
-        let mut refused: Vec<(&Arc<Shape>, Refused)> = Vec::new();
+        let mut refused: Vec<Refused> = Vec::new();
+        let mut known = HashSet::new();
         let mut cause = Cause::of(Reason::NoNodeFits, true);
         for (index, (pod, shape)) in line.iter().enumerate() {
             if self.is_complete() {
@@ -282,7 +283,7 @@ impl Gang<'_> {
             if self.effort.is_spent() {
                 break;
             }
-            if refused.iter().any(|(known, _)| *known == shape) {
+            if known.contains(shape) {
                 continue;
             }
             let queue = &self.cluster.queue(shape.queue).waiting;
@@ -296,16 +297,17 @@ impl Gang<'_> {
                     if index == 0 {
                         cause.searched = refusal.searched;
                     }
-                    refused.push((shape, refusal));
+                    known.insert(shape);
+                    refused.push(refusal);
                 }
             }
         }
         if self.is_complete() {
             return Ok(());
         }
-        cause.reason = refused.first().map_or(cause.reason, |(_, refused)| refused.reason);
-        cause.nodes_matter = refused.iter().any(|(_, refused)| refused.nodes_matter);
-        cause.levels = refused.iter().map(|(_, refused)| refused.levels).max().unwrap_or(1);
+        cause.reason = refused.first().map_or(cause.reason, |refused| refused.reason);
+        cause.nodes_matter = refused.iter().any(|refused| refused.nodes_matter);
+        cause.levels = refused.iter().map(|refused| refused.levels).max().unwrap_or(1);
         Err(cause)
     }
 }

@@ -17,6 +17,7 @@ use crate::cluster::pod::PodId;
 use crate::cluster::waiting::Shape;
 use crate::cluster::workload::WorkloadId;
 use crate::cluster::{Bookmark, Cluster};
+use crate::decide::effort::Effort;
 use crate::decide::{Grant, fit, mgpu, narrow, verdict};
 use crate::policies::mgpu::CardUse;
 
@@ -102,18 +103,20 @@ pub(super) struct Search<'g, 'c> {
 impl<'g, 'c> Search<'g, 'c> {
     pub(super) fn new(gang: &'g mut Gang<'c>, id: WorkloadId, line: &[Candidate], bookmark: &'g Bookmark) -> Self {
         let mut kinds: Vec<Kind> = Vec::new();
+        let mut places = HashMap::new();
         for (pod, shape) in line {
-            match kinds.iter_mut().find(|kind| kind.shape == *shape) {
-                Some(kind) => kind.pods.push(*pod),
-                None => kinds.push(Kind {
+            let place = *places.entry(shape).or_insert(kinds.len());
+            if place == kinds.len() {
+                kinds.push(Kind {
                     shape: Arc::clone(shape),
-                    pods: vec![*pod],
+                    pods: Vec::new(),
                     most: 0,
-                }),
+                });
             }
+            kinds[place].pods.push(*pod);
         }
         let on_quota = gang.cluster.configuration().cardgate.admit_on == AdmitOn::Quota;
-        let nodes = Nodes::new(gang.cluster, &kinds);
+        let nodes = Nodes::new(gang.cluster, &kinds, &gang.effort);
         Self {
             gang,
             id,
@@ -130,7 +133,11 @@ impl<'g, 'c> Search<'g, 'c> {
 
     /// Looks for a way: first with those whose turn it is, then with any of the line.
     pub(super) fn run(&mut self, line: &[Candidate], first_may: bool) -> Found {
-        let first: Vec<_> = line.iter().take(self.gang.missing).map(|(pod, _)| *pod).collect();
+        // More kinds than can be asked of all nodes.
+        if self.gang.effort.is_spent() {
+            return Found::GivenUp;
+        }
+        let first: HashSet<_> = line.iter().take(self.gang.missing).map(|(pod, _)| *pod).collect();
         for all in [false, true] {
             for kind in &mut self.kinds {
                 let of_first = kind.pods.iter().filter(|pod| first.contains(pod)).count();
@@ -308,13 +315,18 @@ pub(super) fn cards_of(shape: &Shape) -> Vec<Option<CardId>> {
 }
 
 impl Nodes {
-    fn new(cluster: &Cluster, kinds: &[Kind]) -> Self {
+    /// The nodes as these kinds see them; not all of it where the steps are spent before.
+    fn new(cluster: &Cluster, kinds: &[Kind], effort: &Effort) -> Self {
         let requested = kinds.iter().flat_map(|kind| kind.shape.task.request.iter());
         let dimensions: BTreeSet<_> = requested.map(|(dimension, _)| dimension).collect();
         let mut suits_by_node: BTreeMap<NodeId, BTreeSet<(usize, Option<CardId>)>> = BTreeMap::new();
         for (index, kind) in kinds.iter().enumerate() {
             for card in cards_of(&kind.shape) {
                 for node in fit::candidates(cluster, card) {
+                    effort.look_at_node(&kind.shape);
+                    if effort.is_spent() {
+                        break;
+                    }
                     if fit::may_run_on(cluster, &kind.shape, card, *node) {
                         suits_by_node.entry(*node).or_default().insert((index, card));
                     }
