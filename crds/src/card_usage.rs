@@ -1,4 +1,4 @@
-//! `CardUsage`: what one queue may have, has and waits for.
+//! `CardUsage`: what one queue may have, has and waits for; and what no queue is charged for.
 
 #![expect(
     clippy::duplicated_attributes,
@@ -10,7 +10,11 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The card quota of one queue and what is used of it. Written by the operator alone, owned by its Queue.
+/// Name of the object that shows what no queue is charged for. A queue of this name keeps its own object under it.
+pub const UNACCOUNTED: &str = "unaccounted";
+
+/// The card quota of one queue and what is used of it. Written by the operator alone, owned by its Queue; but `unaccounted`
+/// shows what no queue is charged for, while there is any, and nobody owns it.
 #[derive(CustomResource, Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "card.volcano.sh",
@@ -31,6 +35,12 @@ use serde::{Deserialize, Serialize};
     printcolumn(name = "CPU", type_ = "string", json_path = ".status.cpu", priority = 1),
     printcolumn(name = "Memory", type_ = "string", json_path = ".status.memory", priority = 1),
     printcolumn(
+        name = "Claims",
+        type_ = "integer",
+        json_path = ".status.podsWithResourceClaims",
+        priority = 1
+    ),
+    printcolumn(
         name = "Age",
         type_ = "date",
         json_path = ".metadata.creationTimestamp",
@@ -39,7 +49,7 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct CardUsageSpec {
-    /// Name of the queue.
+    /// Name of the queue; empty where the object is of no queue, and shows what none is charged for.
     pub queue: String,
 }
 
@@ -72,6 +82,10 @@ pub struct CardUsageStatus {
     /// How many pods of the queue wait.
     #[serde(default)]
     pub waiting_pods: i64,
+    /// How many pods, of all queues and of none, ask for devices by resource claims (`spec.resourceClaims`) and are not over:
+    /// no queue is charged for those devices. Shown on the object of what no queue is charged for, and on no other.
+    #[serde(default)]
+    pub pods_with_resource_claims: Option<i64>,
     /// The largest part of any quota in use, as a decimal fraction such as `0.75` (Capacity Card, **Resource Tracking**).
     #[serde(default)]
     pub share: String,

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::lean::lean;
-pub use crate::lean::{Metadata, OwnerReference, Text, TextMap};
+pub use crate::lean::{Filled, Metadata, OwnerReference, Text, TextMap};
 
 lean! {
     /// A Pod.
@@ -44,6 +44,8 @@ lean! {
         resources: ResourceRequirements<S>,
         /// Volumes.
         volumes: Vec<Volume<S>>,
+        /// Whether the pod asks for devices by resource claims.
+        resource_claims: Filled,
     }
 }
 

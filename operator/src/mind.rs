@@ -22,6 +22,7 @@ use crate::decide::{Action, Round};
 use crate::event::Event;
 use crate::extender::Question;
 use crate::metrics::{Decision, Metrics, Step};
+use crate::overview::Unaccounted;
 use crate::policy_parameters::Parameters;
 use crate::pulse::{Pulse, Trail};
 use crate::report::{EventKind, Report, Reports};
@@ -74,6 +75,7 @@ pub struct Mind {
     /// Whether the configuration has changed since that was told.
     reconfigured: bool,
     reported_all: bool,
+    unaccounted: Unaccounted,
     pulse: Arc<Pulse>,
     aside: Aside,
     decide: Decide,
@@ -101,6 +103,7 @@ impl Mind {
             parameters,
             reconfigured: true,
             reported_all: false,
+            unaccounted: Unaccounted::default(),
             pulse,
             aside,
             decide,

@@ -1,6 +1,7 @@
 //! What there is to see of the cluster: reports on nodes, cards and queues whose figures have changed.
 
 mod gpus;
+mod unaccounted;
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -24,6 +25,7 @@ use crate::quantities::{format_amount, format_bytes, format_cpu};
 use crate::report::Report;
 use crate::report::status::{self, CardUse, QueueUse, Quotas, TypeUse, Usability};
 pub use gpus::{first_fit, gpu_figures};
+pub use unaccounted::Unaccounted;
 
 /// How many of a queue's waiting pods its usage shows.
 const FIRST_WAITING: usize = 5;

@@ -65,6 +65,7 @@ impl Cluster {
         let Some(pod) = self.pods[id.index()].take() else {
             return;
         };
+        self.pods_with_resource_claims += usize::from(pod.has_resource_claims);
         if let Some(queue) = pod.queue {
             if let Some(charge) = pod.charge {
                 let charged = pod
@@ -106,6 +107,7 @@ impl Cluster {
         let Some(pod) = self.pods[id.index()].take() else {
             return;
         };
+        self.pods_with_resource_claims -= usize::from(pod.has_resource_claims);
         if let Some(queue) = pod.queue {
             if let Some(charge) = pod.charge {
                 let charged = pod

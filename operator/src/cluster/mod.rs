@@ -218,6 +218,8 @@ pub struct Cluster {
     /// Whether the cluster has no `PodGroup`s at all: then pods that name one are pods like others.
     groups_absent: bool,
     pods: Vec<Option<Pod>>,
+    /// How many pods ask for devices by resource claims.
+    pods_with_resource_claims: usize,
     pod_ids: HashMap<Arc<str>, PodId>,
     free_pods: Vec<PodId>,
     deadlines: BTreeSet<(Timestamp, PodId)>,
@@ -267,6 +269,7 @@ impl Cluster {
             succeeded: BTreeMap::new(),
             groups_absent: false,
             pods: Vec::new(),
+            pods_with_resource_claims: 0,
             pod_ids: HashMap::new(),
             free_pods: Vec::new(),
             deadlines: BTreeSet::new(),

@@ -98,6 +98,10 @@ pub struct Controller(pub Box<str>);
 
 /// One pod.
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "what a pod is and is not, each by its own name"
+)]
 pub struct Pod {
     /// Unique id.
     pub uid: Arc<str>,
@@ -142,6 +146,8 @@ pub struct Pod {
     pub returns: u32,
     /// Whether it has any annotation.
     pub has_annotations: bool,
+    /// Whether it asks for devices by resource claims, for which no queue is charged.
+    pub has_resource_claims: bool,
     /// How it waits; kept until it is seen without its gate, in case the decision can't be carried out.
     pub waits: Option<Waits>,
     /// The reason it was told last.

@@ -91,6 +91,7 @@ impl Cluster {
             controller: reading.controller.clone(),
             returns: old.map_or_else(|| returned.map_or(0, |returned| returned.times), |old| old.returns),
             has_annotations: !pod.metadata.annotations.is_empty(),
+            has_resource_claims: pod.spec.resource_claims.0,
             waits: None,
             told: old.map_or(reading.told, |old| old.told),
             shown_as_waiting: reading.shown_as_waiting,
@@ -239,12 +240,14 @@ impl Cluster {
         let same = same_waits
             && (
                 old.has_annotations,
+                old.has_resource_claims,
                 old.shown_as_waiting,
                 &old.controller,
                 &old.gpus,
                 old.binding,
             ) == (
                 pod.has_annotations,
+                pod.has_resource_claims,
                 pod.shown_as_waiting,
                 &pod.controller,
                 &pod.gpus,
@@ -355,6 +358,11 @@ impl Cluster {
     /// All pods.
     pub fn pods(&self) -> impl Iterator<Item = &Pod> {
         self.pods.iter().flatten()
+    }
+
+    /// How many pods ask for devices by resource claims.
+    pub fn pods_with_resource_claims(&self) -> usize {
+        self.pods_with_resource_claims
     }
 
     /// Remembers what a waiting pod has been told.

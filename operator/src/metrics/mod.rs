@@ -60,6 +60,7 @@ pub struct Metrics {
     certificate_expiry: Family<CertificateLabels, Gauge>,
     parameters_restored: Counter,
     unaccounted_cards: Family<CardLabels, Gauge>,
+    pods_with_resource_claims: Gauge,
     installation_missing: Family<InstallationLabels, Gauge>,
     installation_changed: Family<InstallationLabels, Gauge>,
     refusals: Refusals,
@@ -85,6 +86,7 @@ impl Default for Metrics {
             certificate_expiry: Family::default(),
             parameters_restored: Counter::default(),
             unaccounted_cards: Family::default(),
+            pods_with_resource_claims: Gauge::default(),
             installation_missing: Family::default(),
             installation_changed: Family::default(),
             refusals: Refusals::default(),
@@ -200,6 +202,11 @@ impl Metrics {
             self.unaccounted_cards.clone(),
         );
         own.register(
+            "pods_with_resource_claims",
+            "Pods that ask for devices by resource claims, for which no queue is charged",
+            self.pods_with_resource_claims.clone(),
+        );
+        own.register(
             "build",
             "What runs here",
             Info::new([("version", env!("CARGO_PKG_VERSION"))]),
@@ -307,6 +314,12 @@ impl Metrics {
                 self.unaccounted_cards.remove(&labels);
             }
         }
+    }
+
+    /// So many pods ask for devices by resource claims.
+    pub fn pods_with_resource_claims(&self, count: usize) {
+        self.pods_with_resource_claims
+            .set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     /// What the policies read had been changed or removed, and was restored.

@@ -50,7 +50,13 @@ impl Mind {
             if let Report::CardType { card, content, .. } = &report {
                 let status = content.as_ref().map(|(_, status)| status.unaccounted);
                 self.metrics.unaccounted(card, status);
+                self.unaccounted.card(card, status);
             }
+            self.reports.send(report);
+        }
+        self.metrics
+            .pods_with_resource_claims(self.cluster.pods_with_resource_claims());
+        if let Some(report) = self.unaccounted.report(&self.cluster) {
             self.reports.send(report);
         }
         if !std::mem::replace(&mut self.reported_all, true) {

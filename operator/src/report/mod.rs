@@ -62,6 +62,11 @@ pub enum Report {
         /// What it has; none removes the usage.
         status: Option<CardUsageStatus>,
     },
+    /// What no queue is charged for. While a queue has the name of the object, the object is the queue's.
+    Unaccounted {
+        /// What that is; none removes the object.
+        status: Option<CardUsageStatus>,
+    },
     /// How a pod stands.
     Pod {
         /// The pod.

@@ -109,8 +109,10 @@ impl Shown for CardUsage {
         Self::new(name, spec)
     }
 
+    /// What no queue is charged for is nobody's.
     fn owner(spec: &CardUsageSpec) -> Option<(&'static str, &'static str, &str)> {
-        Some(("scheduling.volcano.sh/v1beta1", "Queue", &spec.queue))
+        let queue = Some(spec.queue.as_str()).filter(|queue| !queue.is_empty())?;
+        Some(("scheduling.volcano.sh/v1beta1", "Queue", queue))
     }
 
     fn conditions(status: &CardUsageStatus) -> &[Condition] {

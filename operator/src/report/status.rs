@@ -236,6 +236,7 @@ pub fn usage(queue: QueueUse<'_>) -> CardUsageStatus {
         memory: queue.memory,
         admitted_pods: queue.admitted_pods,
         waiting_pods: queue.waiting_pods,
+        pods_with_resource_claims: None,
         share: queue.share,
         problems: list_reasons(
             queue
@@ -257,6 +258,36 @@ pub fn usage(queue: QueueUse<'_>) -> CardUsageStatus {
         first_waiting: queue.first_waiting,
         cards: queue.cards,
     }
+}
+
+/// What the usage says that is of no queue: the cards that no queue is charged for, by name, and how many pods ask for devices by
+/// resource claims. None where there is nothing of either.
+pub fn unaccounted<'a>(
+    cards: impl IntoIterator<Item = (&'a str, i64)>,
+    pods_with_resource_claims: i64,
+) -> Option<CardUsageStatus> {
+    let held = cards.into_iter().filter(|(_, count)| *count > 0);
+    let cards: Vec<_> = held
+        .map(|(name, count)| QueueCard {
+            name: name.to_owned(),
+            quota: 0,
+            allocated: count,
+            requested: count,
+            waiting: 0,
+        })
+        .collect();
+    if cards.is_empty() && pods_with_resource_claims == 0 {
+        return None;
+    }
+    let allocated = list_counts(cards.iter().map(|card| (card.name.as_str(), card.allocated)));
+    Some(CardUsageStatus {
+        quota: NONE.to_owned(),
+        requested: allocated.clone(),
+        allocated,
+        pods_with_resource_claims: Some(pods_with_resource_claims),
+        cards,
+        ..CardUsageStatus::default()
+    })
 }
 
 fn condition(kind: &str, holds: bool, reason: &str, message: &str) -> Condition {

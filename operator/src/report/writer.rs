@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crds::card_inventory::{CardInventory, CardInventorySpec};
 use crds::card_type::CardType;
-use crds::card_usage::{CardUsage, CardUsageSpec};
+use crds::card_usage::{CardUsage, CardUsageSpec, UNACCOUNTED};
 use crds::slug::slug;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -206,6 +206,16 @@ impl State {
                 });
                 let differs = self.usages.objects.want(&queue, record, time);
                 self.offer(&Target::Usage(queue), differs, false, now);
+            }
+            Report::Unaccounted { status } => {
+                let record = status.map(|status| Record {
+                    owner_uid: "".into(),
+                    spec: CardUsageSpec::default(),
+                    status,
+                });
+                let name = UNACCOUNTED.into();
+                let differs = self.usages.objects.want(&name, record, time);
+                self.offer(&Target::Usage(name), differs, false, now);
             }
             Report::Pod { pod, condition, event } => {
                 let uid = Arc::clone(&pod.uid);

@@ -20,4 +20,5 @@ mod ordering;
 mod pods;
 mod queues;
 mod reservations;
+mod unaccounted;
 mod world;

@@ -8,9 +8,10 @@ use cardgate_tests::wait::{self, Seen};
 use cardgate_tests::workloads::{PodBuilder, pod};
 use cardgate_tests::world::World;
 use crds::card_type::CardType;
+use crds::card_usage::{CardUsage, UNACCOUNTED};
 use crds::keys;
 use crds::slug::slug;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodResourceClaim};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
@@ -123,7 +124,32 @@ async fn what_nobody_is_charged_for_is_shown() -> Outcome {
         )
     })
     .await?;
-    Ok(())
+    // Devices by a claim, which nobody is charged for either. The claim does not exist, so the pod stays pending.
+    let claiming = pod("claiming").namespace(scenario.name()).spec(|spec| {
+        spec.resource_claims = Some(vec![PodResourceClaim {
+            name: "gpu".to_owned(),
+            resource_claim_name: Some("missing".to_owned()),
+            resource_claim_template_name: None,
+        }]);
+    });
+    tenant.create(&claiming.build()).await?;
+    let usages: Api<CardUsage> = Api::all(world.plane.client().await?);
+    wait::object(&usages, UNACCOUNTED, "3 cards, and a pod with claims", |found| {
+        let status = found.and_then(|found| found.status.clone()).unwrap_or_default();
+        let cards = status.cards.iter().find(|found| found.name == card);
+        let is_nobodys = found.is_some_and(|found| found.spec.queue.is_empty() && found.owner_references().is_empty());
+        Seen::when(
+            is_nobodys && cards.is_some_and(|card| card.allocated == 3) && status.pods_with_resource_claims >= Some(1),
+            format!("{found:?}"),
+        )
+    })
+    .await?;
+    let series = "cardgate_pods_with_resource_claims";
+    wait::eventually(series, wait::PATIENCE, async || {
+        let now = world.cardgate.operator().metric(series).await?;
+        Ok(Seen::when(now >= Some(1.0), format!("{now:?}")))
+    })
+    .await
 }
 
 #[tokio::test]
