@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crds::card_usage::{CardUsageStatus, UNACCOUNTED};
+use crds::card_usage::UNACCOUNTED;
 
 use super::Cluster;
 use crate::report::{Report, status};
@@ -15,8 +15,8 @@ pub struct Unaccounted {
     cards: BTreeMap<Arc<str>, i64>,
     cards_changed: bool,
     pods_with_resource_claims: usize,
-    /// What was shown last; nothing before the first time, and while a queue has the name.
-    shown: Option<Option<CardUsageStatus>>,
+    /// Whether it is shown, or that there is nothing: not before the first time, and not while a queue has the name.
+    is_shown: bool,
 }
 
 impl Unaccounted {
@@ -34,20 +34,16 @@ impl Unaccounted {
     pub fn report(&mut self, cluster: &Cluster) -> Option<Report> {
         let queue = cluster.queue_named(UNACCOUNTED).map(|id| cluster.queue(id));
         if queue.is_some_and(|queue| queue.terms.is_some()) {
-            self.shown = None;
+            self.is_shown = false;
             return None;
         }
         let claiming = cluster.pods_with_resource_claims();
-        if self.shown.is_some() && !self.cards_changed && self.pods_with_resource_claims == claiming {
+        if self.is_shown && !self.cards_changed && self.pods_with_resource_claims == claiming {
             return None;
         }
-        (self.cards_changed, self.pods_with_resource_claims) = (false, claiming);
+        (self.is_shown, self.cards_changed, self.pods_with_resource_claims) = (true, false, claiming);
         let cards = self.cards.iter().map(|(card, count)| (&**card, *count));
         let status = status::unaccounted(cards, i64::try_from(claiming).unwrap_or(i64::MAX));
-        if self.shown.as_ref() == Some(&status) {
-            return None;
-        }
-        self.shown = Some(status.clone());
         Some(Report::Unaccounted { status })
     }
 }

@@ -7,15 +7,23 @@ use serde_json::json;
 
 use crate::world::{GPU, Object, World, bare_pod, node, pod, queue};
 
-/// What is shown anew: nothing where that is what was shown last; the status, or that there is no object any more.
-fn shown(world: &mut World, unaccounted: &mut Unaccounted) -> Option<Option<CardUsageStatus>> {
+/// That there is no object any more.
+const GONE: Report = Report::Unaccounted { status: None };
+
+/// What is shown anew; nothing where that is what was shown last.
+fn shown(world: &mut World, unaccounted: &mut Unaccounted) -> Option<Report> {
     for report in overview::changed(&mut world.cluster) {
         if let Report::CardType { card, content, .. } = &report {
             unaccounted.card(card, content.as_ref().map(|(_, status)| status.unaccounted));
         }
     }
-    match unaccounted.report(&world.cluster)? {
-        Report::Unaccounted { status } => Some(status),
+    unaccounted.report(&world.cluster)
+}
+
+/// What the object says that is shown anew.
+fn status(world: &mut World, unaccounted: &mut Unaccounted) -> CardUsageStatus {
+    match shown(world, unaccounted) {
+        Some(Report::Unaccounted { status: Some(status) }) => status,
         other => panic!("{other:?}"),
     }
 }
@@ -49,27 +57,25 @@ fn cards_that_no_queue_is_charged_for_are_shown_while_there_are_any() {
     world.pod(&pod("charged").asks("A", 2));
     assert_eq!(world.admit_names(), ["charged"]);
     // The first time says that nothing is left of what was shown before.
-    assert_eq!(shown(&mut world, &mut unaccounted), Some(None));
+    assert_eq!(shown(&mut world, &mut unaccounted), Some(GONE));
     assert_eq!(shown(&mut world, &mut unaccounted), None);
     world.pod(&free("three", "3"));
-    let status = shown(&mut world, &mut unaccounted).unwrap().unwrap();
-    assert_eq!(figures(&status), ("A x3", Some(0)));
-    let [card] = &status.cards[..] else {
-        panic!("{status:?}")
-    };
+    let now = status(&mut world, &mut unaccounted);
+    assert_eq!(figures(&now), ("A x3", Some(0)));
+    let [card] = &now.cards[..] else { panic!("{now:?}") };
     assert_eq!(
         (&*card.name, card.quota, card.allocated, card.requested, card.waiting),
         ("A", 0, 3, 3, 0)
     );
     world.pod(&free("one", "1"));
-    let status = shown(&mut world, &mut unaccounted).unwrap().unwrap();
-    assert_eq!(figures(&status), ("A x4", Some(0)));
+    let now = status(&mut world, &mut unaccounted);
+    assert_eq!(figures(&now), ("A x4", Some(0)));
     // Something else changes.
     world.pod(&bare_pod("plain").on("n1"));
     assert_eq!(shown(&mut world, &mut unaccounted), None);
     world.cluster.remove_pod("three");
     world.pod(&free("one", "1").phase("Failed"));
-    assert_eq!(shown(&mut world, &mut unaccounted), Some(None));
+    assert_eq!(shown(&mut world, &mut unaccounted), Some(GONE));
 }
 
 #[test]
@@ -81,8 +87,8 @@ fn pods_with_resource_claims_are_counted_until_they_are_over() {
     world.pod(&bare_pod("none").set(["spec", "resourceClaims"], json!([])));
     world.pod(&claiming(bare_pod("over")).phase("Succeeded"));
     assert_eq!(world.admit_names(), ["admitted"]);
-    let status = shown(&mut world, &mut unaccounted).unwrap().unwrap();
-    assert_eq!(figures(&status), ("<none>", Some(3)));
+    let now = status(&mut world, &mut unaccounted);
+    assert_eq!(figures(&now), ("<none>", Some(3)));
     // Seen again, and elsewhere on its way.
     world.pod(&claiming(bare_pod("unmanaged")));
     world.pod(&claiming(bare_pod("unmanaged")).on("n1"));
@@ -91,10 +97,10 @@ fn pods_with_resource_claims_are_counted_until_they_are_over() {
     assert_eq!((counted, world.cluster.pods_with_resource_claims()), (3, 3));
     world.pod(&claiming(bare_pod("unmanaged")).on("n1").phase("Failed"));
     world.cluster.remove_pod("waits");
-    let status = shown(&mut world, &mut unaccounted).unwrap().unwrap();
-    assert_eq!(figures(&status), ("<none>", Some(1)));
+    let now = status(&mut world, &mut unaccounted);
+    assert_eq!(figures(&now), ("<none>", Some(1)));
     world.cluster.remove_pod("admitted");
-    assert_eq!(shown(&mut world, &mut unaccounted), Some(None));
+    assert_eq!(shown(&mut world, &mut unaccounted), Some(GONE));
     assert_eq!(world.cluster.pods_with_resource_claims(), 0);
 }
 
@@ -102,7 +108,7 @@ fn pods_with_resource_claims_are_counted_until_they_are_over() {
 fn a_queue_with_the_name_of_the_object_keeps_its_own() {
     let (mut world, mut unaccounted) = (world(), Unaccounted::default());
     world.pod(&free("three", "3"));
-    assert!(shown(&mut world, &mut unaccounted).unwrap().is_some());
+    assert_eq!(figures(&status(&mut world, &mut unaccounted)), ("A x3", Some(0)));
     world.queue(&queue(UNACCOUNTED));
     let reports = overview::changed(&mut world.cluster);
     let is_usage = |report: &Report| matches!(report, Report::Usage { queue, .. } if &**queue == UNACCOUNTED);
@@ -110,6 +116,6 @@ fn a_queue_with_the_name_of_the_object_keeps_its_own() {
     world.pod(&claiming(free("one", "1")));
     assert_eq!(shown(&mut world, &mut unaccounted), None);
     world.cluster.remove_queue(UNACCOUNTED);
-    let status = shown(&mut world, &mut unaccounted).unwrap().unwrap();
-    assert_eq!(figures(&status), ("A x4", Some(1)));
+    let now = status(&mut world, &mut unaccounted);
+    assert_eq!(figures(&now), ("A x4", Some(1)));
 }
