@@ -203,7 +203,7 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
     if !round.more {
         round.actions.extend(reclaim::look(cluster, now));
     }
-    round.more |= postponed;
+    round.more |= postponed || refusals.gave_back;
     round
 }
 
@@ -282,7 +282,13 @@ fn let_in(
             Some(claim) if claim.problem.is_some() => Err(Reason::PodGroupInvalid),
             Some(_) if group.missing() > 0 => {
                 let effort = Effort::of_gang();
-                return (gang::let_in(cluster, id, refusals, &effort, now), effort);
+                // The turn of one shape is that of its whole gang.
+                let admissions = if refusals.has_turn(id) {
+                    gang::let_in(cluster, id, refusals, &effort, now)
+                } else {
+                    Vec::new()
+                };
+                return (admissions, effort);
             }
             Some(_) => Ok(()),
         },

@@ -1,6 +1,8 @@
 //! Gangs: the first `minMember` pods of a group are let in together, or none of them is; the rest follow one by one.
 
 use operator::cluster::pod::Stage;
+use operator::decide::decide;
+use serde_json::json;
 
 use crate::world::{GPU, Object, PRODUCT, World, configuration, group, node, pod, queue};
 
@@ -68,7 +70,7 @@ fn the_round_limit_does_not_cut_a_gang_in_two() {
     let mut world = world();
     world.group(&group("a", 6));
     world.pods(members("a", 6));
-    let round = operator::decide::decide(&mut world.cluster, world.now, 2);
+    let round = decide(&mut world.cluster, world.now, 2);
     assert_eq!(round.actions.len(), 6);
 }
 
@@ -281,4 +283,34 @@ fn cpu_is_counted_for_all_of_a_gang() {
     assert_eq!(world.refusal_of("a-0"), "InsufficientCPUQuota");
     world.group(&group("a", 3));
     assert_eq!(world.admit_names().len(), 3);
+}
+
+#[test]
+fn a_gang_of_which_no_two_pods_are_alike_is_judged_once() {
+    // They differ in the last of all that they say, and no node is what they ask for.
+    const PODS: i64 = 200;
+    let mut world = World::new();
+    for number in 0..3 {
+        world.node(&node(&format!("n-{number}")).cards("A100", 8));
+    }
+    world.queue(&queue("team-a").quota(r#"{"A100": 1000}"#));
+    world.group(&group("a", PODS));
+    let mut values: Vec<_> = (0..300).map(|value| format!("nowhere-{value}")).collect();
+    for number in 0..PODS {
+        values.push(format!("differs-{number}"));
+        let terms = json!([{"matchExpressions": [{"key": PRODUCT, "operator": "In", "values": values}]}]);
+        values.pop();
+        let affinity = [
+            "spec",
+            "affinity",
+            "nodeAffinity",
+            "requiredDuringSchedulingIgnoredDuringExecution",
+        ];
+        let member = pod(&format!("a-{number}")).of("a").asks("A100", 1);
+        world.pod(&member.set(affinity, json!({ "nodeSelectorTerms": terms })));
+    }
+    let round = decide(&mut world.cluster, world.now, usize::MAX);
+    assert!(round.actions.is_empty());
+    // Each pod with itself and with every node, twice; were the gang judged in the turn of each, a hundred times as much.
+    assert!(round.steps < 2_000_000, "{}", round.steps);
 }

@@ -75,7 +75,15 @@ pub(in crate::decide) struct Refusals {
     known: HashMap<Likeness, (Refusal, Vec<(QueueId, Refused)>)>,
     /// How many gangs were judged by themselves.
     pub(in crate::decide) judged: usize,
+    /// Whether what was kept for a gang that can never run is kept no more: others may have been refused for it.
+    pub(in crate::decide) gave_back: bool,
+    /// How many turns each gang has had.
+    turns: HashMap<WorkloadId, usize>,
 }
+
+/// How often a gang is judged in one round, however many shapes its pods have: each of them has a turn, and what others leave
+/// may let in a gang that was refused before. One of more shapes than that waits for the next round.
+const TURNS: usize = 16;
 
 /// Why a gang was refused.
 #[derive(Debug, Clone, Copy)]
@@ -87,6 +95,13 @@ pub(super) struct Refusal {
 }
 
 impl Refusals {
+    /// Whether a gang has a turn left in this round, which this one is.
+    pub(in crate::decide) fn has_turn(&mut self, gang: WorkloadId) -> bool {
+        let turns = self.turns.entry(gang).or_default();
+        *turns += 1;
+        *turns <= TURNS
+    }
+
     /// Why a gang like this one was refused, where nothing that matters has changed since.
     pub(super) fn of(&self, cluster: &Cluster, likeness: &Likeness) -> Option<Refusal> {
         let (refusal, refused) = self.known.get(likeness)?;

@@ -109,6 +109,10 @@ fn judge(
     if line.is_empty() {
         return Ok(Vec::new());
     }
+    // What its pods say is compared and remembered, pod by pod.
+    for (_, shape) in &line {
+        effort.look_at_node(shape);
+    }
     enqueue::before_pods(cluster, id, effort).map_err(Cause::as_a_whole)?;
     if line.len() < missing {
         return Err((Step::Together, Cause::of(Reason::PodGroupIncomplete, false)));
@@ -132,6 +136,7 @@ fn judge(
         refusal
     };
     if refusal.never_fits {
+        refusals.gave_back |= cluster.workload(id).is_enqueued();
         cluster.dequeue(id);
     }
     Err((refusal.step, refusal.cause))
