@@ -377,7 +377,7 @@ fn only_the_door_is_open_to_all() -> Outcome {
             let open = rules.iter().filter(|rule| rule["from"].is_null());
             let open: Vec<_> = open.map(|rule| &rule["ports"]).collect();
             if name == "webhook" {
-                assert_eq!(open, [&json!([{ "port": "https" }])], "{file}");
+                assert_eq!(open, [&json!([{ "port": "https", "protocol": "TCP" }])], "{file}");
             } else {
                 assert!(open.is_empty(), "{file}: {name}");
             }
