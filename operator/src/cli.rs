@@ -3,11 +3,10 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser};
-use crds::keys::NAMESPACE;
+use clap::{ArgAction, Parser};
+use programs::flags::CommonFlags;
 
 use crate::certificates::Name;
-use crate::logging::LogFormat;
 
 /// Discovers the cards of the cluster, lets waiting pods in within their queues' quotas, and shows what there is.
 ///
@@ -20,13 +19,9 @@ use crate::logging::LogFormat;
     reason = "these are the words of --help, which shows backticks as they are"
 )]
 pub struct Cli {
-    /// Where /healthz and /readyz are served
-    #[arg(long, env = "HEALTH_ADDR", default_value = "0.0.0.0:8081")]
-    pub health_addr: SocketAddr,
-
-    /// Where /metrics is served
-    #[arg(long, env = "METRICS_ADDR", default_value = "0.0.0.0:8080")]
-    pub metrics_addr: SocketAddr,
+    /// Those of both programs.
+    #[command(flatten)]
+    pub common: CommonFlags,
 
     /// Where the scheduler extender is served, by TLS, to who shows a certificate of the same authority; without it, it is not
     #[arg(long, env = "EXTENDER_ADDR")]
@@ -47,10 +42,6 @@ pub struct Cli {
     #[arg(long, env = "EXTENDER_TOKEN_FILE", value_name = "PATH")]
     pub extender_token_file: Option<PathBuf>,
 
-    /// Namespace of Cardgate's own objects: the Lease, the configuration, the certificates
-    #[arg(long, env = "POD_NAMESPACE", default_value = NAMESPACE)]
-    pub pod_namespace: String,
-
     /// Name of this replica in the Lease and in events; by default the host's name, which is the pod's
     #[arg(long, env = "POD_NAME")]
     pub pod_name: Option<String>,
@@ -64,27 +55,9 @@ pub struct Cli {
     /// Further names and addresses in the certificates of the webhook and the extender, beside those of their Services
     #[arg(long, env = "TLS_EXTRA_SANS", value_delimiter = ',')]
     pub tls_extra_sans: Vec<Name>,
-
-    /// Form of the log
-    #[arg(long, env = "LOG_FORMAT", value_enum, default_value = "text")]
-    pub log_format: LogFormat,
 }
 
 impl Cli {
-    /// Reads the flags and the environment; a variable that is empty is like one that is not set. What can't be read ends the
-    /// program, with a message.
-    pub fn read() -> Self {
-        let command = Self::command().mut_args(|flag| {
-            let value = flag.get_env().and_then(std::env::var_os);
-            if value.is_some_and(|value| value.is_empty()) {
-                flag.env(None::<&str>)
-            } else {
-                flag
-            }
-        });
-        Self::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit())
-    }
-
     /// Name of this replica: as given, or the host's.
     pub fn instance(&self) -> String {
         let host = || std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());

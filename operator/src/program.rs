@@ -9,7 +9,9 @@ use std::{panic, thread};
 use actix_web::dev::Server;
 use anyhow::Context as _;
 use kube::Client;
-use ports::server::allow_open_files;
+use programs::certificates::provider;
+use programs::ports::server::allow_open_files;
+use programs::{connect, diagnostics, logging};
 use tokio::sync::{Mutex, oneshot, watch};
 use tokio::time::timeout;
 use tracing::{info, warn};
@@ -17,7 +19,7 @@ use tracing::{info, warn};
 use crate::act::WRITE_LIMIT;
 use crate::certificates::{CertificateKeeper, Leaf};
 use crate::cli::Cli;
-use crate::configuration::{self, ConfigurationWatch};
+use crate::context::Context;
 use crate::extender::{ExtenderError, Mounted, Questions};
 use crate::installation::InstallationWatch;
 use crate::lease::{Candidate, Leadership};
@@ -28,39 +30,34 @@ use crate::policy_parameters::ParameterKeeper;
 use crate::pulse::Liveness;
 use crate::recorder::Recorder;
 use crate::report::{self, Reporter};
-use crate::server::{self, Readiness};
+use crate::server::{Diagnosed, Readiness};
 use crate::shutdown::Stop;
-use crate::{extender, logging, shutdown};
+use crate::{configuration, extender, keep, shutdown};
 
 /// How long the mind may take to end: long enough for most of what is under way, and short enough for the Lease to be given
 /// back within the 30 s that Kubernetes leaves a pod.
 const STOP_LIMIT: Duration = Duration::from_secs(8);
 
 /// Runs the operator until it is told to end. How it decides is a parameter for tests, whose minds fall and stand still.
-#[expect(
-    clippy::too_many_lines,
-    reason = "a list of who there is, which is easier to follow in one piece"
-)]
 pub async fn run(cli: Cli, decide: Decide) -> anyhow::Result<()> {
     end_with_whoever_panics();
-    let log = logging::start(cli.log_format)?;
+    let log = logging::start(env!("CARGO_CRATE_NAME"), cli.common.log_format)?;
     prepare()?;
     let stop = shutdown::on_signal()?;
     let metrics = Arc::new(Metrics::default());
     let readiness = Arc::new(Readiness::waiting_for([configuration::READY_PART]));
     let liveness = Arc::new(Liveness::default());
-    let served = server::start(
-        cli.health_addr,
-        cli.metrics_addr,
-        Arc::clone(&metrics),
-        Arc::clone(&readiness),
-        Arc::clone(&liveness),
-    )?;
+    let diagnosed = Diagnosed {
+        metrics: Arc::clone(&metrics),
+        readiness: Arc::clone(&readiness),
+        liveness: Arc::clone(&liveness),
+    };
+    let served = diagnostics::start(&cli.common, metrics.refusals(), diagnosed)?;
 
     let client = connect().await?;
     let (candidate, leadership) = Candidate::new(
         client.clone(),
-        &cli.pod_namespace,
+        &cli.common.pod_namespace,
         cli.instance(),
         Arc::clone(&metrics),
         Arc::clone(&readiness),
@@ -89,40 +86,20 @@ pub async fn run(cli: Cli, decide: Decide) -> anyhow::Result<()> {
         configured: Arc::clone(&configured),
         decide,
     };
-    let parameters = ParameterKeeper {
+    let context = Context {
         client: client.clone(),
-        namespace: cli.pod_namespace.clone(),
+        namespace: cli.common.pod_namespace.clone(),
         leadership: leadership.clone(),
         metrics: Arc::clone(&metrics),
-        wanted: attendant.outlets.parameters.subscribe(),
-    };
-    let recorder = Recorder::new(client.clone(), cli.instance(), Arc::clone(&metrics));
-    let configuration = ConfigurationWatch {
-        client: client.clone(),
-        namespace: cli.pod_namespace.clone(),
-        metrics: Arc::clone(&metrics),
         readiness: Arc::clone(&readiness),
-        recorder: recorder.clone(),
-        leads: leadership.changes(),
+        recorder: Recorder::new(client.clone(), cli.instance(), Arc::clone(&metrics)),
     };
-
+    let parameters = ParameterKeeper::new(context.clone(), attendant.outlets.parameters.subscribe());
     let keeper = CertificateKeeper {
-        client: client.clone(),
-        namespace: cli.pod_namespace.clone(),
+        context: context.clone(),
         leaves: leaves(&cli),
-        leadership: leadership.clone(),
-        metrics: Arc::clone(&metrics),
-        recorder: recorder.clone(),
     };
-
-    let installation = InstallationWatch {
-        client: client.clone(),
-        namespace: cli.pod_namespace.clone(),
-        metrics: Arc::clone(&metrics),
-        readiness: Arc::clone(&readiness),
-        recorder: recorder.clone(),
-        leads: leadership.changes(),
-    };
+    let installation = InstallationWatch(context.clone());
 
     let (thought, no_more_thoughts) = oneshot::channel::<()>();
     let minding = tokio::spawn(minding(attendant, stop.clone(), thought));
@@ -135,14 +112,14 @@ pub async fn run(cli: Cli, decide: Decide) -> anyhow::Result<()> {
     tokio::pin!(election);
     // Writing reports is a task of its own: decisions don't wait for it.
     let reporting = tokio::spawn(reporter.run(inbox));
-    let parameters = tokio::spawn(parameters.run());
+    let parameters = tokio::spawn(keep::run(parameters));
     let installation = tokio::spawn(installation.run());
     let certificates = tokio::spawn(keep_certificates(keeper, cli.manage_certificates));
     tokio::select! {
         ended = &mut election => return ended.context("the election"),
         ended = served => return ended.context("the health server ended"),
         ended = serve(extender) => return ended.context("the scheduler extender ended"),
-        ended = configuration.run(|configuration| {
+        ended = configuration::run(context, |configuration| {
             log.set(configuration.capacity.log_level);
             let configured = Arc::clone(&configured);
             async move { configured.put_in_force(configuration).await }
@@ -158,9 +135,9 @@ pub async fn run(cli: Cli, decide: Decide) -> anyhow::Result<()> {
 
 /// The certificates that are to be there.
 fn leaves(cli: &Cli) -> Vec<Leaf> {
-    let mut leaves = vec![Leaf::webhook(&cli.pod_namespace, &cli.tls_extra_sans)];
+    let mut leaves = vec![Leaf::webhook(&cli.common.pod_namespace, &cli.tls_extra_sans)];
     if cli.extender_addr.is_some() {
-        leaves.extend(Leaf::extender(&cli.pod_namespace, &cli.tls_extra_sans));
+        leaves.extend(Leaf::extender(&cli.common.pod_namespace, &cli.tls_extra_sans));
     }
     leaves
 }
@@ -168,7 +145,7 @@ fn leaves(cli: &Cli) -> Vec<Leaf> {
 /// Sets what holds for the whole process.
 fn prepare() -> anyhow::Result<()> {
     allow_open_files();
-    let installed = rustls::crypto::ring::default_provider().install_default();
+    let installed = provider().install_default();
     installed.map_err(|_| anyhow::anyhow!("a crypto provider is already installed"))
 }
 
@@ -187,7 +164,7 @@ fn start_extender(
     tokio::spawn(Arc::clone(&mounted).follow());
     let server = extender::start(address, &mounted, metrics.refusals(), questions)?;
     let (client, leads) = (client.clone(), leadership.changes());
-    let (namespace, pod) = (cli.pod_namespace.clone(), cli.instance());
+    let (namespace, pod) = (cli.common.pod_namespace.clone(), cli.instance());
     tokio::spawn(async move { extender::keep_leader_label(client, &namespace, &pod, leads).await });
     Ok(Some(server))
 }
@@ -195,7 +172,7 @@ fn start_extender(
 /// Keeps certificates, where nobody else does.
 async fn keep_certificates(keeper: CertificateKeeper, is_ours: bool) {
     if is_ours {
-        keeper.run().await;
+        keep::run(keeper).await;
     } else {
         std::future::pending::<()>().await;
     }
@@ -207,11 +184,6 @@ async fn serve(server: Option<Server>) -> std::io::Result<()> {
         Some(server) => server.await,
         None => std::future::pending().await,
     }
-}
-
-async fn connect() -> anyhow::Result<Client> {
-    let client = Client::try_default().await;
-    client.context("no access to a Kubernetes API: set KUBECONFIG, or run in a pod with a service account")
 }
 
 /// Keeps a mind until the program is told to end; then drops `thought`.

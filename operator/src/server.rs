@@ -1,27 +1,13 @@
-//! `/healthz`, `/readyz` and `/metrics`, over plain HTTP.
+//! What the operator says of itself: whether it lives, whether it is ready, and what it measures.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
-use std::net::SocketAddr;
+use std::fmt::{self, Write as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use actix_web::HttpResponse;
-use actix_web::http::StatusCode;
-use actix_web::http::header::ContentType;
-use actix_web::web::{Data, ServiceConfig, get};
-use ports::server::{ListenError, Port};
-use thiserror::Error;
+use programs::diagnostics::{self, Diagnostics};
 
 use crate::metrics::Metrics;
 use crate::pulse::Liveness;
-
-/// What `prometheus-client` writes.
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
-/// The server could not be started.
-#[derive(Debug, Error)]
-#[error("{0}: choose another with --health-addr or --metrics-addr")]
-pub struct ServerError(#[from] ListenError);
 
 /// Whether the operator has seen what it needs, and what else there is to know.
 #[derive(Debug, Default)]
@@ -79,15 +65,8 @@ impl Readiness {
     /// Whether the operator is ready, and a text for people.
     pub fn report(&self) -> (bool, String) {
         let state = self.state();
-        let ready = state.missing.is_empty() && !state.draining;
-        let mut text = match (state.draining, ready) {
-            (true, _) => "not ready: shutting down\n".to_owned(),
-            (false, true) => "ok\n".to_owned(),
-            (false, false) => {
-                let missing: Vec<_> = state.missing.iter().copied().collect();
-                format!("not ready, waiting for: {}\n", missing.join(", "))
-            }
-        };
+        let missing: Vec<_> = state.missing.iter().copied().collect();
+        let (ready, mut text) = diagnostics::readiness(state.draining, &missing);
         match state.leads {
             Some(true) => text.push_str("this operator leads\n"),
             Some(false) => text.push_str("this operator stands by\n"),
@@ -109,72 +88,38 @@ impl Readiness {
     }
 }
 
-/// Listens on both addresses, which may be one; both serve all three paths. Await the result to serve.
-pub fn start(
-    health: SocketAddr,
-    metrics_address: SocketAddr,
-    metrics: Arc<Metrics>,
-    readiness: Arc<Readiness>,
-    liveness: Arc<Liveness>,
-) -> Result<actix_web::dev::Server, ServerError> {
-    let addresses = BTreeSet::from([health, metrics_address]);
-    let refusals = metrics.refusals().clone();
-    let routes = move || routes(metrics.clone(), readiness.clone(), liveness.clone());
-    Ok(Port::DIAGNOSTICS.plain(addresses, &refusals, routes)?)
+/// What the operator says of itself.
+#[derive(Debug)]
+pub struct Diagnosed {
+    /// What it measures.
+    pub metrics: Arc<Metrics>,
+    /// What it has seen.
+    pub readiness: Arc<Readiness>,
+    /// Whether its mind answers.
+    pub liveness: Arc<Liveness>,
 }
 
-/// The paths and what they answer.
-pub fn routes(
-    metrics: Arc<Metrics>,
-    readiness: Arc<Readiness>,
-    liveness: Arc<Liveness>,
-) -> impl FnOnce(&mut ServiceConfig) {
-    move |config| {
-        config
-            .app_data(Data::from(metrics))
-            .app_data(Data::from(readiness))
-            .app_data(Data::from(liveness))
-            .route("/healthz", get().to(healthz))
-            .route("/readyz", get().to(readyz))
-            .route("/metrics", get().to(show_metrics));
+impl Diagnostics for Diagnosed {
+    fn trouble(&self) -> Option<String> {
+        self.liveness.trouble()
     }
-}
 
-async fn healthz(liveness: Data<Liveness>) -> HttpResponse {
-    match liveness.trouble() {
-        None => text(true, "ok\n".to_owned()),
-        Some(trouble) => text(false, format!("not healthy: {trouble}\n")),
+    fn readiness(&self) -> (bool, String) {
+        let (ready, text) = self.readiness.report();
+        match self.trouble() {
+            None => (ready, text),
+            Some(trouble) => (false, format!("not ready: {trouble}\n{text}")),
+        }
     }
-}
 
-async fn readyz(readiness: Data<Readiness>, liveness: Data<Liveness>) -> HttpResponse {
-    let (ready, said) = readiness.report();
-    match liveness.trouble() {
-        None => text(ready, said),
-        Some(trouble) => text(false, format!("not ready: {trouble}\n{said}")),
-    }
-}
-
-fn text(good: bool, text: String) -> HttpResponse {
-    let status = if good {
-        StatusCode::OK
-    } else {
-        StatusCode::SERVICE_UNAVAILABLE
-    };
-    HttpResponse::build(status)
-        .content_type(ContentType::plaintext())
-        .body(text)
-}
-
-async fn show_metrics(metrics: Data<Metrics>) -> HttpResponse {
-    match metrics.encode() {
-        Ok(text) => HttpResponse::Ok().content_type(OPEN_METRICS).body(text),
-        Err(error) => HttpResponse::InternalServerError().body(format!("can't encode the metrics: {error}\n")),
+    fn metrics(&self) -> Result<String, fmt::Error> {
+        self.metrics.encode()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use actix_web::http::StatusCode;
     use actix_web::{App, test};
 
     use super::*;
@@ -185,8 +130,12 @@ mod tests {
     }
 
     async fn answer_of(readiness: Readiness, liveness: Liveness, path: &str) -> (StatusCode, String) {
-        let routes = routes(Arc::default(), Arc::new(readiness), Arc::new(liveness));
-        let app = test::init_service(App::new().configure(routes)).await;
+        let diagnosed = Diagnosed {
+            metrics: Arc::default(),
+            readiness: Arc::new(readiness),
+            liveness: Arc::new(liveness),
+        };
+        let app = test::init_service(App::new().configure(diagnostics::routes(Arc::new(diagnosed)))).await;
         let response = test::call_service(&app, test::TestRequest::get().uri(path).to_request()).await;
         let status = response.status();
         let body = test::read_body(response).await;
@@ -272,19 +221,5 @@ mod tests {
             text.contains("# TYPE cardgate_leader gauge") && text.ends_with("# EOF\n"),
             "{text}"
         );
-    }
-
-    #[actix_web::test]
-    async fn both_addresses_may_be_one_and_a_taken_one_is_named() {
-        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = taken.local_addr().unwrap();
-        let start = |address| start(address, address, Arc::default(), Arc::default(), Arc::default());
-        let error = start(address).err().unwrap().to_string();
-        assert!(
-            error.contains(&address.to_string()) && error.contains("--health-addr"),
-            "{error}"
-        );
-        let any_free: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        assert!(start(any_free).is_ok());
     }
 }

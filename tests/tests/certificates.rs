@@ -16,6 +16,8 @@ use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use operator::certificates::{AUTHORITY_SECRET, CONFIGURATION, CertificateKeeper, Leaf, Name, SERVING_SECRET};
+use operator::context::Context;
+use operator::keep;
 use operator::lease::Candidate;
 use operator::metrics::Metrics;
 use operator::recorder::{CONTROLLER, Recorder};
@@ -50,15 +52,18 @@ impl Keeping {
             .map(|name| name.parse().expect("a good name"))
             .collect();
         let keeper = CertificateKeeper {
-            client: client.clone(),
-            namespace: NAMESPACE.to_owned(),
+            context: Context {
+                client: client.clone(),
+                namespace: NAMESPACE.to_owned(),
+                leadership,
+                metrics: Arc::clone(&metrics),
+                readiness: Arc::default(),
+                recorder: Recorder::new(client.clone(), instance, metrics),
+            },
             leaves: vec![Leaf::webhook(NAMESPACE, &extra)],
-            leadership,
-            metrics: Arc::clone(&metrics),
-            recorder: Recorder::new(client.clone(), instance, metrics),
         };
         let leading = tokio::spawn(candidate.run(std::future::pending()));
-        let keeping = tokio::spawn(keeper.run());
+        let keeping = tokio::spawn(keep::run(keeper));
         Self {
             tasks: [leading.abort_handle(), keeping.abort_handle()],
         }

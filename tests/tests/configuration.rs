@@ -6,14 +6,17 @@ use cardgate_tests::cardgate::{Cardgate, NAMESPACE, Settings};
 use cardgate_tests::controlplane::{Account, ControlPlane, Options};
 use cardgate_tests::wait::{self, Seen};
 use crds::configuration::Configuration;
+use crds::keys::CONFIG_MAP;
 use k8s_openapi::api::events::v1::Event;
 use kube::Api;
 use kube::api::ListParams;
-use operator::configuration::{CONFIG_MAP, ConfigurationWatch, READY_PART};
+use operator::configuration::{self, READY_PART};
+use operator::context::Context;
+use operator::lease::Candidate;
 use operator::metrics::Metrics;
 use operator::recorder::{CONTROLLER, Recorder};
 use operator::server::Readiness;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 type Outcome = anyhow::Result<()>;
 
@@ -53,17 +56,23 @@ async fn the_newest_readable_configuration_is_in_force_and_what_is_wrong_is_told
     let client = plane.client_of_account(&Account::new(NAMESPACE, "operator")).await?;
     let metrics = Arc::new(Metrics::default());
     let readiness = Arc::new(Readiness::waiting_for([READY_PART]));
-    let (lead, leads) = watch::channel(false);
     let (publish, mut published) = mpsc::channel(8);
-    let follow = ConfigurationWatch {
+    let (candidate, leadership) = Candidate::new(
+        client.clone(),
+        NAMESPACE,
+        "operator-1".to_owned(),
+        Arc::clone(&metrics),
+        Arc::default(),
+    );
+    let context = Context {
         client: client.clone(),
         namespace: NAMESPACE.to_owned(),
+        leadership,
         metrics: Arc::clone(&metrics),
         readiness: Arc::clone(&readiness),
         recorder: Recorder::new(client, "operator-1".to_owned(), Arc::clone(&metrics)),
-        leads,
     };
-    let following = tokio::spawn(follow.run(move |configuration| {
+    let following = tokio::spawn(configuration::run(context, move |configuration| {
         let publish = publish.clone();
         async move {
             publish
@@ -91,7 +100,7 @@ async fn the_newest_readable_configuration_is_in_force_and_what_is_wrong_is_told
     let events: Api<Event> = Api::namespaced(plane.client().await?, NAMESPACE);
     let own = ListParams::default().fields(&format!("reportingController={CONTROLLER}"));
     assert_eq!(events.list(&own).await?.items, []);
-    lead.send(true)?;
+    tokio::spawn(candidate.run(std::future::pending()));
     let warning = event(&events, "ConfigurationWarning", "nodeOrderWait").await?;
     let regarding = warning.regarding.unwrap_or_default();
     assert_eq!(

@@ -22,11 +22,12 @@ use std::time::{Duration, Instant};
 use actix_web::{App, HttpServer, rt};
 use common::World;
 use crds::keys::{CARD_NAME, QUEUE_NAME};
-use ports::body::Room;
+use programs::certificates::provider;
+use programs::ports::body::Room;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use webhook::server::{BODIES, routes};
-use webhook::tls::{ServingCertificate, provider, server_config};
+use webhook::tls::{ServingCertificate, server_config};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -75,7 +76,7 @@ fn serve() -> Result<(SocketAddr, CertificateDer<'static>)> {
     let world = World::new();
     let (secret, root) = common::certificate(NAME);
     let certificate = Arc::new(ServingCertificate::default());
-    certificate.replace(Some(&secret))?;
+    certificate.replace(&secret)?;
     let (tell, told) = mpsc::channel();
     thread::spawn(move || {
         rt::System::new().block_on(async move {

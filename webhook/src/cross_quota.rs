@@ -19,13 +19,13 @@ pub fn decides(
     view: View<'_>,
     asked_for_this: bool,
 ) -> Result<bool, Stop> {
-    if asked_for_this && !view.knowledge.is_complete() {
+    if asked_for_this && !view.is_complete() {
         return Err(Stop::NotReady);
     }
-    let Some(arguments) = view.knowledge.cross_quota() else {
+    let Some(arguments) = &view.configuration().cross_quota else {
         return Ok(false);
     };
-    if view.knowledge.settings().enforce_cross_quota != Enforcement::Gating || !is_subject(&arguments, pod, user) {
+    if view.configuration().cardgate.enforce_cross_quota != Enforcement::Gating || !is_subject(arguments, pod, user) {
         return Ok(false);
     }
     let facts = view.namespace(namespace);

@@ -173,7 +173,7 @@ impl Door {
         match binding::judge(
             &object.metadata,
             request.username(),
-            &self.knowledge.settings().schedulers,
+            &self.knowledge.configured().configuration.cardgate.schedulers,
         ) {
             Ok(patch) => allow(request, Some(&patch), &[]),
             Err(denial) => {
@@ -239,10 +239,11 @@ impl Door {
         request: &Request<'_, O, P>,
         pod: &Pod<Text<'_>>,
     ) -> Result<Result<Admitted, Denial>, Failure> {
-        let mut fresh = Fresh::default();
+        let (configured, mut fresh) = (self.knowledge.configured(), Fresh::default());
         loop {
             let view = View {
                 knowledge: &self.knowledge,
+                configured: &configured,
                 fresh: &fresh,
             };
             let (user, by_kubelet) = (request.username(), request.is_by_kubelet());
@@ -284,10 +285,11 @@ impl Door {
         request: &RawRequest<'_>,
         judge: impl Fn(&RawRequest<'_>, View<'_>) -> Result<Vec<Warning>, Stop>,
     ) -> Result<Result<Vec<Warning>, Denial>, Failure> {
-        let mut fresh = Fresh::default();
+        let (configured, mut fresh) = (self.knowledge.configured(), Fresh::default());
         loop {
             let view = View {
                 knowledge: &self.knowledge,
+                configured: &configured,
                 fresh: &fresh,
             };
             let lookup = match judge(request, view) {

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use programs::diagnostics;
+
 use crate::knowledge::Knowledge;
 use crate::tls::ServingCertificate;
 
@@ -64,7 +66,7 @@ impl Health {
     pub fn trouble(&self) -> Option<String> {
         let oldest = self.under_way().first().map(|(began, _)| began.elapsed())?;
         let seconds = oldest.as_secs();
-        (oldest >= LONGEST_REVIEW).then(|| format!("not healthy: a review has been under way for {seconds} s\n"))
+        (oldest >= LONGEST_REVIEW).then(|| format!("a review has been under way for {seconds} s"))
     }
 
     fn under_way(&self) -> MutexGuard<'_, BTreeSet<(Instant, u64)>> {
@@ -88,19 +90,10 @@ impl Health {
         if !self.certificate.is_present() {
             missing.push("serving certificate (tls.crt and tls.key in --tls-dir)");
         }
-        let draining = self.is_draining();
-        let ready = missing.is_empty() && !draining;
-        let mut text = match (draining, ready) {
-            (true, _) => "not ready: shutting down\n".to_owned(),
-            (_, true) => "ok\n".to_owned(),
-            _ => format!("not ready, waiting for: {}\n", missing.join(", ")),
-        };
-        if let Some(problem) = self.knowledge.configuration_problem() {
+        let (ready, mut text) = diagnostics::readiness(self.is_draining(), &missing);
+        if let Some(problem) = &self.knowledge.configured().problem {
             // Writing to a String can't fail.
-            let _ = writeln!(
-                text,
-                "the configuration is invalid, the last good one stays in force: {problem}"
-            );
+            let _ = writeln!(text, "the configuration is invalid: {problem}");
         }
         (ready, text)
     }
@@ -117,7 +110,7 @@ mod tests {
         let long_ago = Instant::now().checked_sub(LONGEST_REVIEW).unwrap();
         let hangs = health.begin_at(long_ago);
         let quick = health.begin();
-        let expected = "not healthy: a review has been under way for 30 s\n";
+        let expected = "a review has been under way for 30 s";
         assert_eq!(health.trouble().as_deref(), Some(expected));
         drop(quick);
         assert!(health.trouble().is_some());

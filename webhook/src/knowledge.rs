@@ -7,9 +7,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use arc_swap::{ArcSwap, ArcSwapOption};
-use crds::card_resources::is_extended;
-use crds::configuration::{Capacity, CrossQuota, Settings};
+use arc_swap::ArcSwap;
+use crds::configuration::Configuration;
 use crds::keys::{QUEUE_NAME, QUEUE_NAMESPACES};
 use crds::queue_access::{QueueAccess, QueueAccessError};
 use crds::volcano::{PodGroup, Queue};
@@ -183,7 +182,7 @@ impl<V: Clone> Store<V> {
 }
 
 /// All that the door knows.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Knowledge {
     /// Queues by name.
     pub queues: Store<Arc<QueueFacts>>,
@@ -193,77 +192,33 @@ pub struct Knowledge {
     pub namespaces: Store<Arc<NamespaceFacts>>,
     /// The Kubernetes resource of every card name.
     pub card_types: Store<Arc<str>>,
-    settings: ArcSwap<Settings>,
-    cross_quota: ArcSwapOption<CrossQuota>,
-    queue_rules: ArcSwap<Capacity>,
-    configured: AtomicBool,
-    configuration_problem: ArcSwapOption<String>,
+    configured: ArcSwap<Configured>,
 }
 
-impl Default for Knowledge {
-    fn default() -> Self {
-        Self {
-            queues: Store::default(),
-            groups: Store::default(),
-            namespaces: Store::default(),
-            card_types: Store::default(),
-            settings: ArcSwap::from_pointee(Settings::default()),
-            cross_quota: ArcSwapOption::empty(),
-            queue_rules: ArcSwap::from_pointee(Capacity::default()),
-            configured: AtomicBool::new(false),
-            configuration_problem: ArcSwapOption::empty(),
-        }
-    }
+/// The configuration, as the door knows it: exchanged as a whole, so that no request sees half of a change.
+#[derive(Debug, Default)]
+pub struct Configured {
+    /// What is in force.
+    pub configuration: Arc<Configuration>,
+    /// Why the newest is not in force, if so.
+    pub problem: Option<String>,
+    /// Whether it has been read once.
+    pub is_known: bool,
 }
 
 impl Knowledge {
-    /// Cardgate's settings in force.
-    pub fn settings(&self) -> arc_swap::Guard<Arc<Settings>> {
-        self.settings.load()
+    /// The configuration.
+    pub fn configured(&self) -> Arc<Configured> {
+        self.configured.load_full()
     }
 
-    /// Whether a resource is a card: by the configuration, or because some node was found to have cards of it.
-    pub fn is_card_resource(&self, resource: &str) -> bool {
-        is_extended(resource)
-            && (self.settings().is_card_resource(resource) || self.card_types.any(|known| **known == *resource))
-    }
-
-    /// The arguments of the plugin `crossquota`, where it is enabled.
-    pub fn cross_quota(&self) -> Option<Arc<CrossQuota>> {
-        self.cross_quota.load_full()
-    }
-
-    /// Puts the arguments of the plugin `crossquota` in force; none where it is not enabled.
-    pub fn configure_cross_quota(&self, arguments: Option<CrossQuota>) {
-        self.cross_quota.store(arguments.map(Arc::new));
-    }
-
-    /// The arguments of the plugin that rules queues.
-    pub fn queue_rules(&self) -> arc_swap::Guard<Arc<Capacity>> {
-        self.queue_rules.load()
-    }
-
-    /// Puts the arguments of the plugin that rules queues in force.
-    pub fn rule_queues(&self, arguments: Capacity) {
-        self.queue_rules.store(Arc::new(arguments));
-    }
-
-    /// Puts settings in force.
-    pub fn configure(&self, settings: Settings) {
-        self.settings.store(Arc::new(settings));
-        self.configuration_problem.store(None);
-        self.configured.store(true, Ordering::Release);
-    }
-
-    /// Keeps the settings in force, since the newest ones can't be.
-    pub fn refuse_configuration(&self, problem: String) {
-        self.configuration_problem.store(Some(Arc::new(problem)));
-        self.configured.store(true, Ordering::Release);
-    }
-
-    /// Why the newest settings are not in force, if so.
-    pub fn configuration_problem(&self) -> Option<Arc<String>> {
-        self.configuration_problem.load_full()
+    /// Puts a configuration in force, or keeps the one that is; `problem` says why the newest is not.
+    pub fn configure(&self, in_force: Option<Arc<Configuration>>, problem: Option<String>) {
+        self.configured.store(Arc::new(Configured {
+            configuration: in_force.unwrap_or_else(|| Arc::clone(&self.configured().configuration)),
+            problem,
+            is_known: true,
+        }));
     }
 
     /// What has not been read once; nothing that needs knowledge is decided before this is empty.
@@ -273,7 +228,7 @@ impl Knowledge {
             ("podgroups", self.groups.is_listed()),
             ("namespaces", self.namespaces.is_listed()),
             ("cardtypes", self.card_types.is_listed()),
-            ("configuration", self.configured.load(Ordering::Acquire)),
+            ("configuration", self.configured.load().is_known),
         ]
         .into_iter()
         .filter_map(|(what, known)| (!known).then_some(what))
@@ -282,11 +237,12 @@ impl Knowledge {
 
     /// Whether everything has been read once.
     pub fn is_complete(&self) -> bool {
-        self.queues.is_listed()
-            && self.groups.is_listed()
-            && self.namespaces.is_listed()
-            && self.card_types.is_listed()
-            && self.configured.load(Ordering::Acquire)
+        self.configured.load().is_known && self.is_listed()
+    }
+
+    /// Whether all objects have been listed once.
+    pub fn is_listed(&self) -> bool {
+        self.queues.is_listed() && self.groups.is_listed() && self.namespaces.is_listed() && self.card_types.is_listed()
     }
 }
 

@@ -10,15 +10,12 @@
 //! ```
 
 pub mod binding;
-pub mod certificate_directory;
-pub mod configuration;
 mod cross_quota;
 pub mod denial;
 pub mod door;
 pub mod health;
 pub mod job;
 pub mod knowledge;
-pub mod logging;
 pub mod lookup;
 pub mod metrics;
 pub mod patch;

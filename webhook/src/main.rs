@@ -1,27 +1,26 @@
 //! `webhook`: flags and wiring.
 
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use clap::{CommandFactory as _, FromArgMatches as _, Parser};
-use kube::Client;
-use ports::body::Room;
-use ports::server::{Port, allow_open_files};
+use clap::Parser;
+use programs::certificates::provider;
+use programs::flags::{self, CommonFlags};
+use programs::ports::body::Room;
+use programs::ports::server::{Port, allow_open_files};
+use programs::{diagnostics, logging};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
-use webhook::certificate_directory;
 use webhook::door::Door;
 use webhook::health::Health;
 use webhook::knowledge::Knowledge;
-use webhook::logging::{self, LogFormat};
 use webhook::lookup::ApiLookups;
 use webhook::metrics::Metrics;
 use webhook::pod::Options;
-use webhook::server;
+use webhook::server::{self, Diagnosed};
 use webhook::tls::{self, ServingCertificate};
 use webhook::watch::{self, Fed};
 
@@ -38,7 +37,8 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 ///
 /// Holds managed pods back by a scheduling gate until the operator grants their quota, and refuses what is malformed. It
 /// watches queues, groups, namespaces, card types and ConfigMap "cardgate-config" through the Kubernetes API, as KUBECONFIG or the
-/// pod's service account says, and takes its serving certificate from files, replaced without a restart.
+/// pod's service account says, and takes its serving certificate from files, replaced without a restart. RUST_LOG sets what is
+/// logged, such as "info" or "info,webhook=debug".
 #[derive(Debug, Parser)]
 #[command(name = "webhook", version)]
 #[expect(
@@ -49,18 +49,9 @@ struct Flags {
     /// Address of the webhooks, HTTPS: POST /mutate and POST /validate.
     #[arg(long, env, default_value = "0.0.0.0:9443")]
     listen_addr: SocketAddr,
-    /// Address of GET /metrics, for Prometheus. Both plain HTTP addresses serve the same paths and may be equal.
-    #[arg(long, env, default_value = "0.0.0.0:8080")]
-    metrics_addr: SocketAddr,
-    /// Address of GET /healthz and GET /readyz, for the kubelet.
-    #[arg(long, env, default_value = "0.0.0.0:8081")]
-    health_addr: SocketAddr,
     /// Directory of the serving certificate and its key, tls.crt and tls.key as PEM: where Secret "cardgate-webhook-tls" is mounted.
     #[arg(long, env, value_name = "PATH", default_value = "/etc/cardgate/tls")]
     tls_dir: PathBuf,
-    /// Cardgate's own namespace, where its ConfigMap is.
-    #[arg(long, env, default_value = crds::keys::NAMESPACE)]
-    pod_namespace: String,
     /// A scheduler that this cluster does not have, such as volcano: pods that name it get default-scheduler instead, with
     /// a warning.
     #[arg(long, env, value_name = "NAME")]
@@ -71,32 +62,15 @@ struct Flags {
     /// How long to go on serving after SIGTERM, until every API server knows that this replica is going.
     #[arg(long, env, value_name = "SECONDS", default_value_t = 5)]
     shutdown_delay: u64,
-    /// Form of the log. What is logged is set by RUST_LOG, as "info" or "webhook=debug".
-    #[arg(long, env, value_enum, default_value_t = LogFormat::Text)]
-    log_format: LogFormat,
-}
-
-impl Flags {
-    /// Reads the flags and the environment; a variable that is empty is like one that is not set. What can't be read ends the
-    /// program, with a message.
-    fn read() -> Self {
-        let command = Self::command().mut_args(|flag| {
-            let value = flag.get_env().and_then(std::env::var_os);
-            if value.is_some_and(|value| value.is_empty()) {
-                flag.env(None::<&str>)
-            } else {
-                flag
-            }
-        });
-        Self::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit())
-    }
+    #[command(flatten)]
+    common: CommonFlags,
 }
 
 fn main() -> anyhow::Result<()> {
-    let flags = Flags::read();
-    logging::start(flags.log_format)?;
+    let flags: Flags = flags::read();
+    logging::start(env!("CARGO_CRATE_NAME"), flags.common.log_format)?;
     allow_open_files();
-    tls::provider()
+    provider()
         .install_default()
         .map_err(|_| anyhow!("a crypto provider is already installed"))?;
     // Watches and signals; the reviews are answered by threads of their own.
@@ -108,9 +82,7 @@ fn main() -> anyhow::Result<()> {
 }
 
 async fn run(flags: Flags) -> anyhow::Result<()> {
-    let client = Client::try_default()
-        .await
-        .context("no access to a Kubernetes API: set KUBECONFIG, or run in a pod with a service account")?;
+    let client = programs::connect().await?;
     let fed = Fed {
         knowledge: Arc::new(Knowledge::default()),
         metrics: Arc::new(Metrics::default()),
@@ -140,20 +112,13 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
             move || server::routes(door.clone(), drained.clone(), bodies.clone()),
         )
         .context("choose another address with --listen-addr")?;
-    let (shown, metrics) = (health.clone(), fed.metrics.clone());
-    let diagnostics = Port::DIAGNOSTICS
-        .plain(
-            BTreeSet::from([flags.metrics_addr, flags.health_addr]),
-            refusals,
-            move || server::diagnostics(shown.clone(), metrics.clone()),
-        )
-        .context("choose another address with --metrics-addr or --health-addr")?;
-    let mut watches = watch::start(&client, &flags.pod_namespace, &fed);
-    watches.spawn(certificate_directory::follow(
-        flags.tls_dir,
-        certificate,
-        fed.metrics.clone(),
-    ));
+    let diagnosed = Diagnosed {
+        health: health.clone(),
+        metrics: fed.metrics.clone(),
+    };
+    let diagnostics = diagnostics::start(&flags.common, refusals, diagnosed)?;
+    let mut watches = watch::start(&client, &flags.common.pod_namespace, &fed);
+    watches.spawn(tls::follow(flags.tls_dir, certificate, fed.metrics.clone()));
     info!(version = env!("CARGO_PKG_VERSION"), address = %flags.listen_addr, "serving");
 
     let (reviews_handle, diagnostics_handle) = (reviews.handle(), diagnostics.handle());

@@ -3,8 +3,10 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use ports::refusals::Refusals;
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder, text};
+use programs::configuration::ConfigurationGauges;
+use programs::diagnostics;
+use programs::ports::refusals::Refusals;
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -76,8 +78,7 @@ pub struct Metrics {
     refusals: Refusals,
     lookups: Family<LookupLabels, Counter>,
     watch_errors: Family<KindLabels, Counter>,
-    config_generation: Gauge,
-    config_valid: Gauge,
+    configuration: ConfigurationGauges,
     certificate_valid: Gauge,
 }
 
@@ -89,7 +90,7 @@ impl Default for Metrics {
         let denials = Family::default();
         let lookups = Family::default();
         let watch_errors = Family::default();
-        let (config_generation, config_valid, certificate_valid) = <(Gauge, Gauge, Gauge)>::default();
+        let (configuration, certificate_valid) = <(ConfigurationGauges, Gauge)>::default();
         registry.register_with_unit(
             "webhook_request_duration",
             "From a request's first byte in the handler to its answer, by path and outcome",
@@ -109,16 +110,7 @@ impl Default for Metrics {
             "Errors of the webhook's watches, by kind",
             watch_errors.clone(),
         );
-        registry.register(
-            "config_generation",
-            "Changes when a new configuration is in force",
-            config_generation.clone(),
-        );
-        registry.register(
-            "config_valid",
-            "1 if the newest configuration is in force, 0 if it is invalid and an older one is",
-            config_valid.clone(),
-        );
+        configuration.register(&mut registry);
         registry.register(
             "webhook_certificate_valid",
             "1 if the newest serving certificate is in use, 0 if there is none or it can't be used",
@@ -131,8 +123,7 @@ impl Default for Metrics {
             refusals,
             lookups,
             watch_errors,
-            config_generation,
-            config_valid,
+            configuration,
             certificate_valid,
         }
     }
@@ -174,15 +165,9 @@ impl Metrics {
         self.watch_errors.get_or_create(&KindLabels { kind }).inc();
     }
 
-    /// A configuration is in force; `generation` tells it from others.
-    pub fn configured(&self, generation: i64) {
-        self.config_generation.set(generation);
-        self.config_valid.set(1);
-    }
-
-    /// The newest configuration can't be put in force.
-    pub fn config_invalid(&self) {
-        self.config_valid.set(0);
+    /// Shows which configuration is in force.
+    pub fn configuration(&self) -> &ConfigurationGauges {
+        &self.configuration
     }
 
     /// Whether the newest certificate is in use.
@@ -192,8 +177,6 @@ impl Metrics {
 
     /// All metrics in the text form that Prometheus reads.
     pub fn encode(&self) -> Result<String, std::fmt::Error> {
-        let mut buffer = String::with_capacity(4096);
-        text::encode(&mut buffer, &self.registry)?;
-        Ok(buffer)
+        diagnostics::encode(&self.registry)
     }
 }

@@ -86,16 +86,16 @@ pub fn judge(
             resolved: None,
         });
     }
-    if !view.knowledge.is_complete() {
+    if !view.is_complete() {
         return Err(Stop::NotReady);
     }
-    let asks_for_cards = requests_any(pod, |resource| view.knowledge.is_card_resource(resource));
+    let asks_for_cards = requests_any(pod, |resource| view.is_card_resource(resource));
     let managed = concerned || asks_for_cards && charges_cards(namespace, view)?;
     let mut warnings = Vec::new();
     if !managed && !cross_quota {
         // Quantities that can't be read are refused by the API server, in its own words.
         if let Ok(request) = pod_request(&pod.spec) {
-            check_unnamed(&request, false, view.knowledge, &mut warnings)?;
+            check_unnamed(&request, false, view, &mut warnings)?;
         }
         return Ok(Admitted {
             patch: PodPatch::correct(pod, false, options, &mut warnings),
@@ -122,9 +122,7 @@ pub fn judge(
         None if annotation(MGPU_CONTAINER_CARDS).is_some() => warnings.push(Warning::MgpuNotRequested),
         _ => {}
     }
-    let cards = annotation(CARD_NAME)
-        .map(|text| Cards::read(text, view.knowledge))
-        .transpose()?;
+    let cards = annotation(CARD_NAME).map(|text| Cards::read(text, view)).transpose()?;
     let request = pod_request(&pod.spec)?;
     let resolved = if managed {
         Some(resolve(pod, namespace, view, &mut warnings)?)
@@ -135,13 +133,13 @@ pub fn judge(
     // the default queue's. Without the queue on it, the operator knows such a pod again.
     let is_unaccounted = cards.is_none()
         && asks_for_cards
-        && view.knowledge.settings().unqueued_cards == UnqueuedCards::Count
+        && view.configuration().cardgate.unqueued_cards == UnqueuedCards::Count
         && resolved
             .as_ref()
             .is_some_and(|resolved| resolved.source == QueueSource::Default);
     match cards {
-        Some(cards) => cards.check_request(&request, view.knowledge, &mut warnings)?,
-        None => check_unnamed(&request, managed && !is_unaccounted, view.knowledge, &mut warnings)?,
+        Some(cards) => cards.check_request(&request, view, &mut warnings)?,
+        None => check_unnamed(&request, managed && !is_unaccounted, view, &mut warnings)?,
     }
     if let Some(strategy) = annotation(SCORING_STRATEGY) {
         strategy.parse::<ScoringStrategy>()?;
@@ -165,7 +163,7 @@ pub fn judge(
 /// Whether cards are charged in a namespace whatever its pods say: it names a queue, or the default queue is charged for those
 /// that name none (docs/rules.md, **Card quota**, `unqueuedCards`).
 fn charges_cards(namespace: &str, view: View<'_>) -> Result<bool, Stop> {
-    if view.knowledge.settings().unqueued_cards == UnqueuedCards::Charge {
+    if view.configuration().cardgate.unqueued_cards == UnqueuedCards::Charge {
         return Ok(true);
     }
     let lookup = || Lookup::Namespace(namespace.to_owned());

@@ -75,7 +75,7 @@ pub fn find(
     let resolved = match facts.and_then(|facts| facts.queue.clone()) {
         Some(queue) => named(queue, QueueSource::Namespace(namespace.to_owned())),
         None => named(
-            view.knowledge.settings().default_queue.as_str().into(),
+            view.configuration().cardgate.default_queue.as_str().into(),
             QueueSource::Default,
         ),
     }?;

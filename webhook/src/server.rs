@@ -1,5 +1,6 @@
 //! HTTP: the routes, and what is wrong with a request before it is looked into.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -7,9 +8,10 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::{CONTENT_TYPE, ContentType};
 use actix_web::web::{self, Data, Payload, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
-use ports::body::{self, Body, BodyError, Limits, Room};
-use ports::connections;
-use ports::refusals::Reason;
+use programs::diagnostics::Diagnostics;
+use programs::ports::body::{self, Body, BodyError, Limits, Room};
+use programs::ports::connections;
+use programs::ports::refusals::Reason;
 use thiserror::Error;
 use tracing::debug;
 
@@ -48,15 +50,26 @@ pub fn routes(door: Arc<Door>, health: Arc<Health>, bodies: Arc<Room>) -> impl F
     }
 }
 
-/// The routes for probes and for Prometheus.
-pub fn diagnostics(health: Arc<Health>, metrics: Arc<Metrics>) -> impl FnOnce(&mut ServiceConfig) {
-    move |config| {
-        config
-            .app_data(Data::from(health))
-            .app_data(Data::from(metrics))
-            .route("/healthz", web::get().to(healthz))
-            .route("/readyz", web::get().to(readyz))
-            .route("/metrics", web::get().to(metrics_text));
+/// What the webhook says of itself.
+#[derive(Debug)]
+pub struct Diagnosed {
+    /// Whether it lives, and is ready.
+    pub health: Arc<Health>,
+    /// What it measures.
+    pub metrics: Arc<Metrics>,
+}
+
+impl Diagnostics for Diagnosed {
+    fn trouble(&self) -> Option<String> {
+        self.health.trouble()
+    }
+
+    fn readiness(&self) -> (bool, String) {
+        self.health.readiness()
+    }
+
+    fn metrics(&self) -> Result<String, fmt::Error> {
+        self.metrics.encode()
     }
 }
 
@@ -165,34 +178,4 @@ async fn read(request: &HttpRequest, payload: Payload, bodies: &Arc<Room>) -> Re
 #[expect(clippy::naive_bytecount, reason = "only long bodies are counted, and they are rare")]
 fn commas(body: &[u8]) -> usize {
     body.iter().filter(|byte| **byte == b',').count()
-}
-
-async fn healthz(health: Data<Health>) -> HttpResponse {
-    match health.trouble() {
-        None => HttpResponse::Ok().content_type(ContentType::plaintext()).body("ok\n"),
-        Some(trouble) => HttpResponse::ServiceUnavailable()
-            .content_type(ContentType::plaintext())
-            .body(trouble),
-    }
-}
-
-async fn readyz(health: Data<Health>) -> HttpResponse {
-    let (ready, text) = health.readiness();
-    let status = if ready {
-        StatusCode::OK
-    } else {
-        StatusCode::SERVICE_UNAVAILABLE
-    };
-    HttpResponse::build(status)
-        .content_type(ContentType::plaintext())
-        .body(text)
-}
-
-async fn metrics_text(metrics: Data<Metrics>) -> HttpResponse {
-    match metrics.encode() {
-        Ok(text) => HttpResponse::Ok()
-            .content_type("application/openmetrics-text; version=1.0.0; charset=utf-8")
-            .body(text),
-        Err(error) => HttpResponse::InternalServerError().body(error.to_string()),
-    }
 }

@@ -1,43 +1,18 @@
 //! The serving certificate: taken from the files of the Secret that the operator (or cert-manager) writes, and replaced while
 //! serving.
 
-use std::collections::BTreeMap;
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
-use k8s_openapi::ByteString;
+use programs::certificates::{self, CERTIFICATE, CertificateError, Files, PRIVATE_KEY, certified_key, provider};
 use rustls::ServerConfig;
-use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::pem::{self, PemObject as _};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
-use thiserror::Error;
+use tracing::{error, info, warn};
 
-/// The file with the certificate and those that vouch for it, as PEM; a key of the Secret.
-pub const CERTIFICATE: &str = "tls.crt";
-/// The file with the private key, as PEM; a key of the Secret.
-pub const PRIVATE_KEY: &str = "tls.key";
-
-/// Files that can't be served with.
-#[derive(Debug, Error)]
-pub enum CertificateError {
-    /// A file is not there.
-    #[error("it has no {0}")]
-    Missing(&'static str),
-    /// A value is no PEM.
-    #[error("its {key} is no PEM: {source}")]
-    Pem {
-        /// The file.
-        key: &'static str,
-        /// What is wrong.
-        source: pem::Error,
-    },
-    /// Not a certificate and the key that belongs to it.
-    #[error("its {CERTIFICATE} and {PRIVATE_KEY} can't be used together: {0}")]
-    Unusable(#[from] rustls::Error),
-}
+use crate::metrics::Metrics;
 
 /// The certificate in use. Connections that are open stay as they are when it is replaced.
 #[derive(Default)]
@@ -55,20 +30,8 @@ impl fmt::Debug for ServingCertificate {
 
 impl ServingCertificate {
     /// Takes a certificate into use. One that can't be used changes nothing.
-    pub fn replace(&self, files: Option<&BTreeMap<String, ByteString>>) -> Result<(), CertificateError> {
-        let pem = |key: &'static str| {
-            let value = files.and_then(|files| files.get(key));
-            value
-                .map(|value| value.0.as_slice())
-                .ok_or(CertificateError::Missing(key))
-        };
-        let unreadable = |key| move |source| CertificateError::Pem { key, source };
-        let chain: Vec<_> = CertificateDer::pem_slice_iter(pem(CERTIFICATE)?)
-            .collect::<Result<_, _>>()
-            .map_err(unreadable(CERTIFICATE))?;
-        let key = PrivateKeyDer::from_pem_slice(pem(PRIVATE_KEY)?).map_err(unreadable(PRIVATE_KEY))?;
-        let certified = CertifiedKey::from_der(chain, key, &provider())?;
-        self.current.store(Some(Arc::new(certified)));
+    pub fn replace(&self, files: &Files) -> Result<(), CertificateError> {
+        self.current.store(Some(Arc::new(certified_key(files)?)));
         Ok(())
     }
 
@@ -84,15 +47,83 @@ impl ResolvesServerCert for ServingCertificate {
     }
 }
 
-/// The only crypto provider in use.
-pub fn provider() -> CryptoProvider {
-    ring::default_provider()
-}
-
 /// TLS for a server that shows whatever certificate is in use when a connection begins.
 pub fn server_config(certificate: Arc<ServingCertificate>) -> Result<ServerConfig, rustls::Error> {
     Ok(ServerConfig::builder_with_provider(Arc::new(provider()))
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
         .with_cert_resolver(certificate))
+}
+
+/// Serves with what the directory holds, for ever. Whatever is wrong with it, the certificate in use stays.
+pub async fn follow(directory: PathBuf, certificate: Arc<ServingCertificate>, metrics: Arc<Metrics>) {
+    let read = || certificates::read(&directory, &[CERTIFICATE, PRIVATE_KEY]).map_err(|error| error.to_string());
+    certificates::follow(read, |files| take(&directory, files, &certificate, &metrics)).await;
+}
+
+fn take(directory: &Path, files: &Result<Files, String>, certificate: &ServingCertificate, metrics: &Metrics) {
+    let directory = directory.display();
+    match files {
+        Ok(files) if files.is_empty() && !certificate.is_present() => {
+            info!(%directory, "waiting for the serving certificate: {CERTIFICATE} and {PRIVATE_KEY} in this directory");
+        }
+        Ok(files) if files.is_empty() => {
+            warn!(%directory, "the serving certificate is gone, the one in use stays");
+        }
+        Ok(files) => match certificate.replace(files) {
+            Ok(()) => {
+                info!(%directory, "serving certificate in use");
+                metrics.certificate(true);
+            }
+            Err(error) => {
+                error!(%directory, "the directory can't be served with: {error}");
+                metrics.certificate(false);
+            }
+        },
+        Err(error) => {
+            error!(%directory, "the directory can't be read: {error}");
+            metrics.certificate(false);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn versions_come_into_use_and_bad_ones_do_not() {
+        let volume = tempfile::tempdir().unwrap();
+        let publish = |chain: &str, key: &str| {
+            std::fs::write(volume.path().join(CERTIFICATE), chain).unwrap();
+            std::fs::write(volume.path().join(PRIVATE_KEY), key).unwrap();
+        };
+        let (certificate, metrics) = (Arc::<ServingCertificate>::default(), Arc::<Metrics>::default());
+        let following = tokio::spawn(follow(
+            volume.path().to_owned(),
+            Arc::clone(&certificate),
+            Arc::clone(&metrics),
+        ));
+        let valid = |value: u8| format!("cardgate_webhook_certificate_valid {value}\n");
+        let awaited = async |value: u8| {
+            while !metrics.encode().unwrap().contains(&valid(value)) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let signed = rcgen::generate_simple_self_signed(["webhook".to_owned()]).unwrap();
+        let (chain, key) = (signed.cert.pem(), signed.signing_key.serialize_pem());
+        assert!(!certificate.is_present());
+        publish(&chain, &key);
+        let patience = Duration::from_secs(20);
+        tokio::time::timeout(patience, awaited(1)).await.unwrap();
+        assert!(certificate.is_present());
+        publish("garbage", &key);
+        tokio::time::timeout(patience, awaited(0)).await.unwrap();
+        assert!(certificate.is_present(), "the one in use stays");
+        publish(&chain, &key);
+        tokio::time::timeout(patience, awaited(1)).await.unwrap();
+        following.abort();
+    }
 }

@@ -7,7 +7,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::knowledge::{GroupFacts, Knowledge, NamespaceFacts, QueueFacts, group_key};
+use crds::card_resources::is_extended;
+use crds::configuration::Configuration;
+
+use crate::knowledge::{Configured, GroupFacts, Knowledge, NamespaceFacts, QueueFacts, group_key};
 
 /// What to ask of the API server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,6 +86,8 @@ impl Fresh {
 pub struct View<'k> {
     /// What the watches have delivered.
     pub knowledge: &'k Knowledge,
+    /// The configuration when the request came.
+    pub configured: &'k Configured,
     /// What was asked for this request.
     pub fresh: &'k Fresh,
 }
@@ -121,7 +126,24 @@ impl<T> Fact<T> {
     }
 }
 
-impl View<'_> {
+impl<'k> View<'k> {
+    /// The configuration in force.
+    pub fn configuration(&self) -> &'k Configuration {
+        &self.configured.configuration
+    }
+
+    /// Whether everything has been read once.
+    pub fn is_complete(&self) -> bool {
+        self.configured.is_known && self.knowledge.is_listed()
+    }
+
+    /// Whether a resource is a card: by the configuration, or because some node was found to have cards of it.
+    pub fn is_card_resource(&self, resource: &str) -> bool {
+        is_extended(resource)
+            && (self.configuration().cardgate.is_card_resource(resource)
+                || self.knowledge.card_types.any(|known| **known == *resource))
+    }
+
     /// A queue.
     pub fn queue(&self, name: &str) -> Fact<QueueFacts> {
         let fresh = self.fresh.find(|lookup, found| match (lookup, found) {

@@ -6,19 +6,18 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use crds::card_type::CardType;
-use crds::keys::CONFIG_MAP;
 use crds::volcano::{PodGroup, Queue};
 use futures::{Stream, StreamExt as _};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::api::PartialObjectMeta;
 use kube::core::DeserializeGuard;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, ResourceExt as _};
+use programs::configuration::{Loaded, follow as follow_configuration};
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
-use crate::configuration;
 use crate::knowledge::{GroupFacts, Knowledge, NamespaceFacts, QueueFacts, Store, group_key};
 use crate::metrics::Metrics;
 
@@ -75,13 +74,7 @@ pub fn start(client: &Client, namespace: &str, fed: &Fed) -> JoinSet<()> {
         read_card_type,
     ));
 
-    let config_maps = watcher(
-        Api::<ConfigMap>::namespaced(client.clone(), namespace),
-        config().fields(&format!("metadata.name={CONFIG_MAP}")),
-    );
-    watches.spawn(follow_one("configmaps", config_maps, fed.clone(), |config_map, fed| {
-        configuration::apply(config_map, &fed.knowledge, &fed.metrics);
-    }));
+    watches.spawn(configure(follow_configuration(client.clone(), namespace), fed.clone()));
     watches
 }
 
@@ -149,23 +142,16 @@ async fn follow<K, V: Clone, E: Into<Option<Entry<V>>>>(
     }
 }
 
-/// Tells every state of one object, `None` where it does not exist.
-async fn follow_one<K>(
-    kind: &'static str,
-    events: impl Stream<Item = watcher::Result<Event<K>>>,
-    fed: Fed,
-    tell: fn(Option<&K>, &Fed),
-) {
-    let mut events = pin!(events.default_backoff());
-    let mut listed = None;
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(Event::Init) => listed = None,
-            Ok(Event::InitApply(object)) => listed = Some(object),
-            Ok(Event::InitDone) => tell(listed.take().as_ref(), &fed),
-            Ok(Event::Apply(object)) => tell(Some(&object), &fed),
-            Ok(Event::Delete(_)) => tell(None, &fed),
-            Err(error) => watch_failed(kind, &error, &fed.metrics),
+/// Keeps the configuration as the `ConfigMap` has it.
+async fn configure(changes: impl Stream<Item = watcher::Result<Loaded>>, fed: Fed) {
+    let mut changes = pin!(changes);
+    while let Some(change) = changes.next().await {
+        match change {
+            Ok(loaded) => {
+                fed.metrics.configuration().show(&loaded.read);
+                fed.knowledge.configure(loaded.in_force, loaded.read.err());
+            }
+            Err(error) => watch_failed("configmaps", &error, &fed.metrics),
         }
     }
 }

@@ -20,8 +20,7 @@ fn world_with(arguments: &str, cardgate: &str) -> World {
         "tiers: [{{plugins: [{{name: crossquota, arguments: {{gpu-resource-names: \"nvidia.com/gpu\"{arguments}}}}}]}}]"
     );
     let configuration = Configuration::parse(Some(&conf), Some(cardgate)).unwrap().configuration;
-    let world = World::with_settings(configuration.cardgate);
-    world.knowledge.configure_cross_quota(configuration.cross_quota);
+    let world = World::with_configuration(configuration);
     let opted_in = namespace(&[(CROSS_QUOTA_LABEL, "enabled")], None);
     world.knowledge.namespaces.set(NAMESPACE.into(), opted_in);
     world

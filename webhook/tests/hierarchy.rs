@@ -7,7 +7,7 @@ mod common;
 use std::sync::Arc;
 
 use common::{Verdict, World, review};
-use crds::configuration::{Capacity, Settings};
+use crds::configuration::{Capacity, Configuration, Settings};
 use crds::keys::{CARD_DESERVED, CARD_GUARANTEE, CARD_QUOTA};
 use crds::volcano::Queue;
 use serde_json::{Value, json};
@@ -44,12 +44,15 @@ impl Hierarchy {
     }
 
     fn with(settings: Settings, enable_hierarchy: bool) -> Self {
-        let world = World::with_settings(settings);
-        world.knowledge.rule_queues(Capacity {
+        let capacity = Capacity {
             enable_hierarchy,
             ..Capacity::default()
-        });
-        let hierarchy = Self(world);
+        };
+        let hierarchy = Self(World::with_configuration(Configuration {
+            cardgate: settings,
+            capacity,
+            ..Configuration::default()
+        }));
         for queue in [
             part("research", "root", 10, 6),
             part("vision", "research", 6, 3),

@@ -7,7 +7,7 @@ mod common;
 use std::fmt::Write as _;
 
 use common::{NAMESPACE, World, group, namespace, pod, pod_review, queue, review};
-use crds::configuration::{Settings, UnnamedCards};
+use crds::configuration::{Configuration, Settings, UnnamedCards};
 use crds::keys::{
     CARD_ASSIGNED, CARD_NAME, CARD_QUOTA, CARD_REQUEST, GROUP_NAME, MGPU_CORE, QUEUE_NAME, QUEUE_NAMESPACES,
     SCORING_STRATEGY,
@@ -168,7 +168,7 @@ fn messages_about_pods() {
     let options = Options {
         replace_scheduler_name: Some("volcano".to_owned()),
     };
-    let world = &World::with(Settings::default(), options);
+    let world = &World::with(Configuration::default(), options);
     let mut scheduled = pod(&[(QUEUE_NAME, "team-a")], &[]);
     scheduled["spec"]["schedulerName"] = json!("volcano");
     tell(

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{NAMESPACE, World, by_kubelet, pod, pod_review};
-use crds::configuration::{Settings, UnnamedCards, UnqueuedCards};
+use crds::configuration::{Configuration, Settings, UnnamedCards, UnqueuedCards};
 use crds::keys::{
     CARD_ASSIGNED, CARD_NAME, GATE, GROUP_NAME, MGPU_ASSUMED, MGPU_CORE, MIRROR_POD, QUEUE_LABEL, QUEUE_NAME,
     SCORING_STRATEGY,
@@ -423,7 +423,7 @@ fn a_scheduler_that_is_not_there_is_replaced_where_that_is_wanted() {
         (&options, scheduled_by("volcano", &[]), "default-scheduler", 1),
         (&Options::default(), scheduled_by("volcano", &managed), "volcano", 0),
     ] {
-        let verdict = World::with(Settings::default(), options.clone()).create_pod(&created);
+        let verdict = World::with(Configuration::default(), options.clone()).create_pod(&created);
         assert_eq!(verdict.object()["spec"]["schedulerName"], scheduler, "{created}");
         assert_eq!(verdict.warnings.len(), warnings, "{:?}", verdict.warnings);
     }

@@ -3,7 +3,6 @@
 mod common;
 
 use common::{FakeApi, NAMESPACE, World, group, namespace, pod, pod_review, queue};
-use crds::configuration::Settings;
 use crds::keys::{GROUP_NAME, QUEUE_LABEL, QUEUE_NAME};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -113,7 +112,7 @@ fn list_nothing(knowledge: &Knowledge) {
     knowledge.groups.replace([].into());
     knowledge.namespaces.replace([].into());
     knowledge.card_types.replace([].into());
-    knowledge.configure(Settings::default());
+    knowledge.configure(Some(Arc::default()), None);
 }
 
 #[test]

@@ -10,13 +10,13 @@ use actix_web::App;
 use actix_web::http::StatusCode;
 use actix_web::test::{TestRequest, call_service, init_service, read_body};
 use common::{Verdict, World, pod, pod_review};
-use crds::configuration::Settings;
 use crds::keys::QUEUE_NAME;
-use ports::body::Room;
+use programs::diagnostics;
+use programs::ports::body::Room;
 use serde_json::Value;
 use webhook::health::Health;
 use webhook::knowledge::Knowledge;
-use webhook::server::{BODIES, MAX_BODY, MAX_VALUES, diagnostics, routes};
+use webhook::server::{BODIES, Diagnosed, MAX_BODY, MAX_VALUES, routes};
 use webhook::tls::ServingCertificate;
 
 fn managed() -> Vec<u8> {
@@ -43,7 +43,11 @@ async fn post(world: &World, path: &str, content_type: Option<&str>, body: Vec<u
 }
 
 async fn get(world: &World, health: &Arc<Health>, path: &str) -> (StatusCode, String) {
-    let app = init_service(App::new().configure(diagnostics(health.clone(), world.metrics.clone()))).await;
+    let diagnosed = Diagnosed {
+        health: health.clone(),
+        metrics: world.metrics.clone(),
+    };
+    let app = init_service(App::new().configure(diagnostics::routes(Arc::new(diagnosed)))).await;
     let response = call_service(&app, TestRequest::get().uri(path).to_request()).await;
     let status = response.status();
     (status, String::from_utf8(read_body(response).await.to_vec()).unwrap())
@@ -144,7 +148,7 @@ async fn readiness_waits_for_everything_and_says_for_what() {
     knowledge.groups.replace([].into());
     knowledge.namespaces.replace([].into());
     knowledge.card_types.replace([].into());
-    knowledge.configure(Settings::default());
+    knowledge.configure(Some(Arc::default()), None);
     let (status, text) = get(&world, &health, "/readyz").await;
     assert_eq!(
         (status, text.as_str()),
@@ -154,13 +158,13 @@ async fn readiness_waits_for_everything_and_says_for_what() {
         )
     );
 
-    certificate.replace(Some(&common::certificate("webhook").0)).unwrap();
+    certificate.replace(&common::certificate("webhook").0).unwrap();
     assert_eq!(
         get(&world, &health, "/readyz").await,
         (StatusCode::OK, "ok\n".to_owned())
     );
 
-    knowledge.refuse_configuration("cardgate.yaml: no".to_owned());
+    knowledge.configure(None, Some("cardgate.yaml: no".to_owned()));
     let (status, text) = get(&world, &health, "/readyz").await;
     assert_eq!(status, StatusCode::OK, "the last good configuration rules");
     assert!(text.contains("cardgate.yaml: no"), "{text}");

@@ -4,7 +4,6 @@
 
 mod common;
 
-use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -13,13 +12,13 @@ use actix_web::dev::ServerHandle;
 use actix_web::{App, HttpServer, rt};
 use common::{UID, World, certificate, pod, pod_review};
 use crds::keys::QUEUE_NAME;
-use k8s_openapi::ByteString;
-use ports::body::Room;
+use programs::certificates::{Files, provider};
+use programs::ports::body::Room;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use webhook::health::Health;
 use webhook::server::{BODIES, routes};
-use webhook::tls::{ServingCertificate, provider, server_config};
+use webhook::tls::{ServingCertificate, server_config};
 
 /// Serves the door on a port of its own.
 fn serve(world: &World, health: &Arc<Health>, certificate: Arc<ServingCertificate>) -> (SocketAddr, ServerHandle) {
@@ -81,7 +80,7 @@ async fn a_new_certificate_is_served_without_a_restart_and_a_bad_one_never() {
         .await
         .expect_err("there is no certificate yet");
 
-    serving.replace(Some(&first)).unwrap();
+    serving.replace(&first).unwrap();
     let answer = asked(address, first_root.clone()).await.unwrap();
     assert!(
         answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains(UID),
@@ -90,32 +89,23 @@ async fn a_new_certificate_is_served_without_a_restart_and_a_bad_one_never() {
     asked(address, second_root.clone()).await.expect_err("not this one");
 
     for (bad, part) in [
-        (BTreeMap::new(), "has no tls.crt"),
+        (Files::new(), "has no tls.crt"),
         (swapped(&first, "tls.key", &second), "can't be used together"),
         (
-            swapped(
-                &first,
-                "tls.key",
-                &BTreeMap::from([("tls.key".to_owned(), ByteString(b"x".to_vec()))]),
-            ),
+            swapped(&first, "tls.key", &Files::from([("tls.key", b"x".to_vec())])),
             "is no PEM",
         ),
         (
-            swapped(
-                &first,
-                "tls.crt",
-                &BTreeMap::from([("tls.crt".to_owned(), ByteString(b"x".to_vec()))]),
-            ),
+            swapped(&first, "tls.crt", &Files::from([("tls.crt", b"x".to_vec())])),
             "can't be used",
         ),
     ] {
-        let error = serving.replace(Some(&bad)).unwrap_err().to_string();
+        let error = serving.replace(&bad).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
         asked(address, first_root.clone()).await.expect("the one in use stays");
     }
-    assert!(serving.replace(None).is_err());
 
-    serving.replace(Some(&second)).unwrap();
+    serving.replace(&second).unwrap();
     asked(address, second_root).await.expect("the new one");
     asked(address, first_root).await.expect_err("the old one is gone");
     handle.stop(false).await;
@@ -128,7 +118,7 @@ async fn a_webhook_that_goes_closes_connections_that_are_kept_alive() {
     let serving = Arc::new(ServingCertificate::default());
     let (address, handle) = serve(&world, &health, serving.clone());
     let (secret, root) = certificate("webhook.cardgate-system.svc");
-    serving.replace(Some(&secret)).unwrap();
+    serving.replace(&secret).unwrap();
     health.drain();
     let asked = rt::task::spawn_blocking(move || ask(address, &root, "keep-alive"))
         .await
@@ -142,12 +132,8 @@ async fn a_webhook_that_goes_closes_connections_that_are_kept_alive() {
 }
 
 /// `data` with one value of `other`.
-fn swapped(
-    data: &BTreeMap<String, ByteString>,
-    key: &str,
-    other: &BTreeMap<String, ByteString>,
-) -> BTreeMap<String, ByteString> {
+fn swapped(data: &Files, key: &'static str, other: &Files) -> Files {
     let mut data = data.clone();
-    data.insert(key.to_owned(), other[key].clone());
+    data.insert(key, other[key].clone());
     data
 }

@@ -1,44 +1,30 @@
 //! Keeps the Secrets and the two webhook configurations as they should be, while this operator leads.
 
 use std::fmt::Debug;
-use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
-use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::ClusterResourceScope;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::api::core::v1::{ObjectReference, Secret};
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{ObjectMeta, PartialObjectMeta, Patch, PatchParams, PostParams};
+use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use kube::runtime::events::EventType;
-use kube::runtime::{WatchStreamExt as _, watcher};
-use kube::{Api, Client, Resource};
+use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use thiserror::Error;
-use tokio::time::{sleep, timeout};
-use tracing::{info, warn};
+use tracing::info;
 
 use super::held::{CertificateError, Held, Serving};
 use super::inject::{self, CONFIGURATION, Webhooks};
 use super::leaf::Leaf;
 use super::plan::Step;
 use super::secrets::{self, AUTHORITY_SECRET, Data, Found};
-use crate::lease::Leadership;
-use crate::metrics::{Certificate, Metrics, Verb, Write};
-use crate::recorder::Recorder;
-
-/// How long one request may take.
-const TIME_LIMIT: Duration = Duration::from_secs(5);
-/// Everything is looked at again after this time, whatever was heard: a lost message heals by itself.
-const LOOK_AGAIN: Duration = Duration::from_mins(10);
-/// The shortest time between two looks: what comes in a burst is one look, and a quarrel about an object stays slow.
-const PAUSE: Duration = Duration::from_millis(100);
-/// The wait after the first failure; doubled with every one that follows.
-const FIRST_WAIT: Duration = Duration::from_millis(500);
-/// The longest wait after a failure.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+use crate::context::Context;
+use crate::keep::{Keeper, RequestError};
+use crate::metrics::{Certificate, Verb, Write};
 
 /// Type of a Secret with a serving certificate.
 const TLS_SECRET: &str = "kubernetes.io/tls";
@@ -54,43 +40,17 @@ pub enum KeeperError {
     /// A certificate could not be made.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
-    /// The API server refuses, or can't be reached.
-    #[error("can't {verb} {what}: {source}")]
-    Api {
-        /// What was tried.
-        verb: &'static str,
-        /// With what.
-        what: &'static str,
-        /// Why it failed.
-        source: Box<kube::Error>,
-    },
-    /// The API server did not answer.
-    #[error("can't {verb} {what}: no answer within {} s", TIME_LIMIT.as_secs())]
-    Timeout {
-        /// What was tried.
-        verb: &'static str,
-        /// With what.
-        what: &'static str,
-    },
-    /// Somebody else leads.
-    #[error("this operator no longer leads")]
-    NotLeading,
+    /// A request failed.
+    #[error(transparent)]
+    Request(#[from] RequestError),
 }
 
 /// Keeps certificates.
 pub struct CertificateKeeper {
-    /// For reading and writing.
-    pub client: Client,
-    /// Cardgate's own namespace.
-    pub namespace: String,
+    /// Its surroundings.
+    pub context: Context,
     /// The certificates that are to be there: the webhook's first, by which a lost authority is known.
     pub leaves: Vec<Leaf>,
-    /// Nothing is written without it.
-    pub leadership: Leadership,
-    /// Counts writes and errors, and shows when certificates expire.
-    pub metrics: Arc<Metrics>,
-    /// Says what was replaced.
-    pub recorder: Recorder,
 }
 
 /// What there is in the cluster.
@@ -102,78 +62,43 @@ struct Cluster {
     validating: Option<ValidatingWebhookConfiguration>,
 }
 
-impl CertificateKeeper {
-    /// Keeps certificates for ever, whenever this operator leads.
-    pub async fn run(self) {
-        let mut leads = self.leadership.changes();
-        loop {
-            // Without an election any more, this operator will never lead again.
-            if leads.wait_for(|leads| *leads).await.is_err() {
-                return;
-            }
-            let end = leads.wait_for(|leads| !*leads).map(|_| ());
-            tokio::select! {
-                () = end => {}
-                () = self.keep() => {}
-            }
-        }
+impl Keeper for CertificateKeeper {
+    type Error = KeeperError;
+    const OBJECTS: &'static str = "certificates are";
+
+    fn context(&self) -> &Context {
+        &self.context
     }
 
-    async fn keep(&self) {
+    fn changes(&self) -> BoxStream<'static, ()> {
+        let Context { client, namespace, .. } = &self.context;
         let secrets = self.leaves.iter().map(|leaf| leaf.secret).chain([AUTHORITY_SECRET]);
-        let secrets =
-            secrets.map(|name| self.changes::<Secret>(Api::namespaced(self.client.clone(), &self.namespace), name));
-        let mut changes = stream::select_all(secrets.chain([
-            self.changes::<MutatingWebhookConfiguration>(Api::all(self.client.clone()), CONFIGURATION),
-            self.changes::<ValidatingWebhookConfiguration>(Api::all(self.client.clone()), CONFIGURATION),
-        ]));
-        let mut wait = FIRST_WAIT;
-        loop {
-            let now = Timestamp::now();
-            let rest = match self.reconcile(now).await {
-                Ok(next) => {
-                    wait = FIRST_WAIT;
-                    // Time that has passed already is looked at after the pause.
-                    Duration::try_from(now.duration_until(next))
-                        .unwrap_or_default()
-                        .min(LOOK_AGAIN)
-                }
-                Err(error) => {
-                    warn!(%error, "certificates are not in order, trying again");
-                    let rest = wait;
-                    wait = (wait * 2).min(LONGEST_WAIT);
-                    rest
-                }
-            };
-            sleep(PAUSE).await;
-            tokio::select! {
-                () = sleep(rest) => {}
-                _ = changes.next() => while let Some(Some(())) = changes.next().now_or_never() {},
-            }
-        }
+        let secrets = secrets.map(|name| {
+            let api = Api::namespaced(client.clone(), namespace);
+            self.context.changes::<Secret>(api, name)
+        });
+        let mutating = Api::all(client.clone());
+        let validating = Api::all(client.clone());
+        let configurations = [
+            self.context
+                .changes::<MutatingWebhookConfiguration>(mutating, CONFIGURATION),
+            self.context
+                .changes::<ValidatingWebhookConfiguration>(validating, CONFIGURATION),
+        ];
+        stream::select_all(secrets.chain(configurations)).boxed()
     }
 
-    /// Something about the object has changed.
-    fn changes<K>(&self, api: Api<PartialObjectMeta<K>>, name: &str) -> BoxStream<'static, ()>
-    where
-        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
-    {
-        let only = watcher::Config::default().fields(&format!("metadata.name={name}"));
-        let metrics = Arc::clone(&self.metrics);
-        watcher(api, only)
-            .default_backoff()
-            .filter_map(move |change| {
-                if let Err(error) = &change {
-                    metrics.watch_error(error);
-                    warn!(kind = %K::kind(&()), %error, "a watch was interrupted, trying again");
-                }
-                std::future::ready(change.ok().map(|_| ()))
-            })
-            .boxed()
+    async fn reconcile(&mut self) -> Result<Duration, KeeperError> {
+        let now = Timestamp::now();
+        let next = self.bring_in_order(now).await?;
+        // Time that has passed already is looked at after the pause.
+        Ok(Duration::try_from(now.duration_until(next)).unwrap_or_default())
     }
+}
 
+impl CertificateKeeper {
     /// Brings everything in order. Returns when to do so again.
-    async fn reconcile(&self, now: Timestamp) -> Result<Timestamp, KeeperError> {
+    async fn bring_in_order(&self, now: Timestamp) -> Result<Timestamp, KeeperError> {
         let cluster = self.look().await?;
         let mut next = Vec::new();
         let mut created = false;
@@ -231,9 +156,9 @@ impl CertificateKeeper {
     }
 
     async fn look(&self) -> Result<Cluster, KeeperError> {
-        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
-        let mutating: Api<MutatingWebhookConfiguration> = Api::all(self.client.clone());
-        let validating: Api<ValidatingWebhookConfiguration> = Api::all(self.client.clone());
+        let secrets: Api<Secret> = Api::namespaced(self.context.client.clone(), &self.context.namespace);
+        let mutating: Api<MutatingWebhookConfiguration> = Api::all(self.context.client.clone());
+        let validating: Api<ValidatingWebhookConfiguration> = Api::all(self.context.client.clone());
         let mut leaves = Vec::new();
         for leaf in &self.leaves {
             leaves.push(self.read(secrets.get_opt(leaf.secret), leaf.described).await?);
@@ -262,51 +187,29 @@ impl CertificateKeeper {
         &self,
         request: impl Future<Output = kube::Result<T>>,
         what: &'static str,
-    ) -> Result<T, KeeperError> {
-        self.request(request, Verb::Get, "read", what).await
-    }
-
-    async fn request<T>(
-        &self,
-        request: impl Future<Output = kube::Result<T>>,
-        kind: Verb,
-        verb: &'static str,
-        what: &'static str,
-    ) -> Result<T, KeeperError> {
-        match timeout(TIME_LIMIT, request).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => {
-                self.metrics.api_error(kind, &error);
-                Err(KeeperError::Api {
-                    verb,
-                    what,
-                    source: Box::new(error),
-                })
-            }
-            Err(_) => {
-                self.metrics.api_timeout(kind);
-                Err(KeeperError::Timeout { verb, what })
-            }
-        }
+    ) -> Result<T, RequestError> {
+        self.context.request(request, Verb::Get, "read", what).await
     }
 
     /// Writes our part of a Secret over the version that was read.
     async fn write_secret(&self, name: &'static str, old: Option<&Secret>, data: &Data) -> Result<(), KeeperError> {
-        self.may_write(Write::CertificateSecret)?;
-        let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
+        self.context.may_write(Write::CertificateSecret)?;
+        let api: Api<Secret> = Api::namespaced(self.context.client.clone(), &self.context.namespace);
         if let Some(old) = old {
             let version = &old.metadata.resource_version;
             let change = json!({ "metadata": { "resourceVersion": version }, "data": data });
             let (params, change) = (PatchParams::default(), Patch::Merge(change));
             let written = self
+                .context
                 .request(api.patch(name, &params, &change), Verb::Patch, "write the Secret", name)
                 .await;
-            if let Err(KeeperError::Api { source, .. }) = &written
+            if let Err(RequestError::Api { source, .. }) = &written
                 && matches!(&**source, kube::Error::Api(status) if status.code == 422)
             {
                 // An immutable Secret, or one of a type that wants other keys.
                 let note = format!("Cardgate can't write this Secret, delete it so that it is made anew: {source}");
-                self.recorder
+                self.context
+                    .recorder
                     .publish(
                         &self.secret(name),
                         EventType::Warning,
@@ -332,13 +235,14 @@ impl CertificateKeeper {
                 type_: Some(kind.to_owned()),
                 ..Secret::default()
             };
-            self.request(
-                api.create(&PostParams::default(), &secret),
-                Verb::Create,
-                "create the Secret",
-                name,
-            )
-            .await?;
+            self.context
+                .request(
+                    api.create(&PostParams::default(), &secret),
+                    Verb::Create,
+                    "create the Secret",
+                    name,
+                )
+                .await?;
         }
         info!(secret = name, "wrote certificates");
         Ok(())
@@ -352,25 +256,18 @@ impl CertificateKeeper {
         let Some(patch) = configuration.and_then(|found| inject::patch(found, &secrets::bundle(held))) else {
             return Ok(());
         };
-        self.may_write(Write::CaBundle)?;
-        let api: Api<K> = Api::all(self.client.clone());
+        self.context.may_write(Write::CaBundle)?;
+        let api: Api<K> = Api::all(self.context.client.clone());
         let (params, patch) = (PatchParams::default(), Patch::Json::<()>(patch));
-        self.request(
-            api.patch(CONFIGURATION, &params, &patch),
-            Verb::Patch,
-            "write caBundle into",
-            CONFIGURATION,
-        )
-        .await?;
+        self.context
+            .request(
+                api.patch(CONFIGURATION, &params, &patch),
+                Verb::Patch,
+                "write caBundle into",
+                CONFIGURATION,
+            )
+            .await?;
         info!(kind = %K::kind(&()), "API servers trust the webhook's authorities");
-        Ok(())
-    }
-
-    fn may_write(&self, kind: Write) -> Result<(), KeeperError> {
-        if !self.leadership.holds() {
-            return Err(KeeperError::NotLeading);
-        }
-        self.metrics.api_write(kind);
         Ok(())
     }
 
@@ -381,7 +278,8 @@ impl CertificateKeeper {
             None => (EventType::Normal, note.to_owned()),
         };
         info!(secret, "{note}");
-        self.recorder
+        self.context
+            .recorder
             .publish(&self.secret(secret), kind, reason, ACTION, &note)
             .await;
     }
@@ -391,7 +289,7 @@ impl CertificateKeeper {
             api_version: Some("v1".to_owned()),
             kind: Some("Secret".to_owned()),
             name: Some(name.to_owned()),
-            namespace: Some(self.namespace.clone()),
+            namespace: Some(self.context.namespace.clone()),
             ..ObjectReference::default()
         }
     }
@@ -402,7 +300,8 @@ impl CertificateKeeper {
             .iter()
             .map(|authority| authority.certificate.validity.not_after);
         if let Some(end) = ends.max() {
-            self.metrics
+            self.context
+                .metrics
                 .certificate_expires(Certificate::Authority, end.as_second());
         }
     }
@@ -410,7 +309,7 @@ impl CertificateKeeper {
     fn show(&self, leaf: &Leaf, serving: Option<&Serving>) {
         if let Some(certificate) = serving.and_then(Serving::leaf) {
             let end = certificate.validity.not_after;
-            self.metrics.certificate_expires(leaf.metric, end.as_second());
+            self.context.metrics.certificate_expires(leaf.metric, end.as_second());
         }
     }
 }

@@ -13,8 +13,8 @@ use actix_web::web::Data;
 use actix_web::{Error, HttpResponse};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use ports::connections::is_certified;
-use ports::refusals::{Reason, Refusals};
+use programs::ports::connections::is_certified;
+use programs::ports::refusals::{Reason, Refusals};
 
 use super::mounted::Mounted;
 use super::{PORT, volcano};

@@ -2,43 +2,32 @@
 //! the token of another Secret. They are read anew while serving.
 
 use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use programs::certificates::{self, CERTIFICATE, CertificateError, Files, PRIVATE_KEY, certified_key, provider};
 use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::{WebPkiSupportedAlgorithms, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::{self, PemObject as _};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
-use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, ServerConfig, SignatureScheme,
-};
+use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, ServerConfig, SignatureScheme};
 use thiserror::Error as ThisError;
-use tokio::time::sleep;
 use tracing::{info, warn};
 
-/// How often the files are looked at: a kubelet brings changes within a minute.
-const LOOK_AGAIN: Duration = Duration::from_secs(2);
+/// The file with those who vouch for callers, as PEM; a key of the Secret.
+const AUTHORITIES: &str = "ca.crt";
 /// The shortest token: 16 characters of base64 are 96 bits.
 const SHORTEST_TOKEN: usize = 16;
-/// The link to the current version of a mounted Secret.
-const CURRENT: &str = "..data";
 
 /// Files that can't be used.
 #[derive(Debug, ThisError)]
 enum MountedError {
-    #[error("can't read {0}: {1}")]
-    Read(&'static str, io::Error),
-    #[error("{0} is no PEM: {1}")]
-    Pem(&'static str, pem::Error),
-    #[error("tls.crt and tls.key can't be used together: {0}")]
-    Unusable(Error),
-    #[error("ca.crt can't be used: {0}")]
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+    #[error("its {AUTHORITIES} can't be used: {0}")]
     Authorities(String),
 }
 
@@ -74,7 +63,7 @@ impl Mounted {
             token_file,
             current: ArcSwapOption::empty(),
             token: ArcSwapOption::empty(),
-            algorithms: ring::default_provider().signature_verification_algorithms,
+            algorithms: provider().signature_verification_algorithms,
         })
     }
 
@@ -85,33 +74,21 @@ impl Mounted {
 
     /// Reads the files for ever. Whatever is wrong with them, what is in use stays.
     pub async fn follow(self: Arc<Self>) {
-        let mut seen = None;
-        let mut token_seen = None;
-        loop {
-            let files = self.files().map_err(|error| error.to_string());
-            if seen.as_ref() != Some(&files) {
-                self.take(&files);
-                seen = Some(files);
-            }
-            let token = self.token_file.as_deref().map(read_token);
-            if token_seen != token {
-                self.take_token(token.clone().flatten());
-                token_seen = token;
-            }
-            sleep(LOOK_AGAIN).await;
-        }
+        let files = certificates::follow(
+            || {
+                certificates::read(&self.directory, &[CERTIFICATE, PRIVATE_KEY, AUTHORITIES])
+                    .map_err(|error| error.to_string())
+            },
+            |files| self.take(files),
+        );
+        let token = certificates::follow(
+            || self.token_file.as_deref().and_then(read_token),
+            |token| self.take_token(token.clone()),
+        );
+        tokio::join!(files, token);
     }
 
-    /// `tls.crt`, `tls.key` and `ca.crt` of one version.
-    fn files(&self) -> Result<[Vec<u8>; 3], MountedError> {
-        // What is read from one version is of one version: Kubernetes exchanges it as a whole.
-        let version = self.directory.join(CURRENT).canonicalize();
-        let directory = version.as_deref().unwrap_or(&self.directory);
-        let read = |name| std::fs::read(directory.join(name)).map_err(|error| MountedError::Read(name, error));
-        Ok([read("tls.crt")?, read("tls.key")?, read("ca.crt")?])
-    }
-
-    fn take(&self, files: &Result<[Vec<u8>; 3], String>) {
+    fn take(&self, files: &Result<Files, String>) {
         let directory = self.directory.display();
         let current = files.as_ref().map_err(Clone::clone);
         match current.and_then(|files| read(files).map_err(|error| error.to_string())) {
@@ -146,7 +123,7 @@ impl Mounted {
     /// TLS that shows whatever certificate is there, and asks callers for theirs. Each connection shows it anew, so that one
     /// whose authority is gone is refused.
     pub fn server_config(self: &Arc<Self>) -> Result<ServerConfig, Error> {
-        let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        let mut config = ServerConfig::builder_with_provider(Arc::new(provider()))
             .with_safe_default_protocol_versions()?
             .with_client_cert_verifier(Arc::new(Callers(Arc::clone(self))))
             .with_cert_resolver(Arc::new(Own(Arc::clone(self))));
@@ -163,23 +140,15 @@ fn read_token(file: &Path) -> Option<String> {
     (!token.is_empty()).then(|| token.to_owned())
 }
 
-fn read([chain, key, authorities]: &[Vec<u8>; 3]) -> Result<Current, MountedError> {
-    let certificates = |name: &'static str, text: &[u8]| -> Result<Vec<CertificateDer<'static>>, MountedError> {
-        CertificateDer::pem_slice_iter(text)
-            .collect::<Result<_, _>>()
-            .map_err(|error| MountedError::Pem(name, error))
-    };
-    let chain = certificates("tls.crt", chain)?;
-    let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| MountedError::Pem("tls.key", error))?;
-    let provider = Arc::new(ring::default_provider());
-    let own = CertifiedKey::from_der(chain, key, &provider).map_err(MountedError::Unusable)?;
+fn read(files: &Files) -> Result<Current, MountedError> {
+    let own = certified_key(files)?;
     let mut roots = RootCertStore::empty();
-    for authority in certificates("ca.crt", authorities)? {
+    for authority in certificates::certificates(files, AUTHORITIES)? {
         roots
             .add(authority)
             .map_err(|error| MountedError::Authorities(error.to_string()))?;
     }
-    let callers = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+    let callers = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::new(provider())).build();
     Ok(Current {
         own: Arc::new(own),
         callers: callers.map_err(|error| MountedError::Authorities(error.to_string()))?,
@@ -218,7 +187,7 @@ impl ClientCertVerifier for Callers {
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
         let current = self.0.current.load();
-        let current = current.as_ref().ok_or(CertificateError::UnknownIssuer)?;
+        let current = current.as_ref().ok_or(rustls::CertificateError::UnknownIssuer)?;
         current.callers.verify_client_cert(leaf, more, now)
     }
 

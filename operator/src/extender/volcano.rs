@@ -140,7 +140,7 @@ mod tests {
     use serde_json::{Value, json};
     use tokio::sync::mpsc;
 
-    use ports::refusals::Refusals;
+    use programs::ports::refusals::Refusals;
 
     use super::*;
     use crate::decide::extender::{CardsRefusal, Refusal};

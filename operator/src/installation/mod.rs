@@ -8,22 +8,17 @@
 mod compare;
 mod expected;
 
-use std::sync::Arc;
-
+use crds::keys::CONFIG_MAP;
 use futures::StreamExt as _;
 use futures::stream::select_all;
 use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Api;
 use kube::core::DynamicObject;
 use kube::runtime::events::EventType;
 use kube::runtime::{WatchStreamExt as _, watcher};
-use kube::{Api, Client};
-use tokio::sync::watch;
 
 pub use self::expected::{ExpectedError, Part, parts};
-use crate::configuration::CONFIG_MAP;
-use crate::metrics::Metrics;
-use crate::recorder::Recorder;
-use crate::server::Readiness;
+use crate::context::Context;
 
 /// What Cardgate was doing, in events.
 const ACTION: &str = "WatchInstallation";
@@ -31,20 +26,7 @@ const ACTION: &str = "WatchInstallation";
 const FORBIDDEN: u16 = 403;
 
 /// Watches the installation.
-pub struct InstallationWatch {
-    /// For reading.
-    pub client: Client,
-    /// Cardgate's own namespace.
-    pub namespace: String,
-    /// Gets what is missing or changed.
-    pub metrics: Arc<Metrics>,
-    /// Gets the same, as text.
-    pub readiness: Arc<Readiness>,
-    /// Writes the events.
-    pub recorder: Recorder,
-    /// Only who leads writes events, so that each is written once.
-    pub leads: watch::Receiver<bool>,
-}
+pub struct InstallationWatch(pub Context);
 
 /// How an object of the installation was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,8 +41,8 @@ enum Finding {
 
 impl InstallationWatch {
     /// Watches for ever.
-    pub async fn run(mut self) -> Result<(), ExpectedError> {
-        let parts = parts(&self.namespace)?;
+    pub async fn run(self) -> Result<(), ExpectedError> {
+        let parts = parts(&self.0.namespace)?;
         let watches = parts.iter().enumerate().map(|(index, part)| {
             let api = self.api(part);
             let seen = watcher::watch_object(api, &part.name).default_backoff();
@@ -68,7 +50,7 @@ impl InstallationWatch {
         });
         let mut watches = select_all(watches);
         let mut findings = vec![None; parts.len()];
-        let mut leads_may_change = true;
+        let mut elections = self.0.elections();
         loop {
             tokio::select! {
                 Some((index, seen)) = watches.next() => {
@@ -76,22 +58,19 @@ impl InstallationWatch {
                         self.found(&parts, &mut findings, index, finding).await;
                     }
                 }
-                election = self.leads.changed(), if leads_may_change => {
-                    // Without an election any more, who leads stays what it was.
-                    leads_may_change = election.is_ok();
+                _ = elections.next() => {
                     for (part, finding) in parts.iter().zip(&findings) {
                         if let Some(finding @ (Finding::Missing | Finding::Changed(_))) = finding {
                             self.tell(part, finding).await;
                         }
                     }
                 }
-                else => std::future::pending().await,
             }
         }
     }
 
     fn api(&self, part: &Part) -> Api<DynamicObject> {
-        let client = self.client.clone();
+        let client = self.0.client.clone();
         match &part.namespace {
             Some(namespace) => Api::namespaced_with(client, namespace, &part.resource),
             None => Api::all_with(client, &part.resource),
@@ -114,7 +93,7 @@ impl InstallationWatch {
                 Some(found.map_or(Finding::InPlace, Finding::Changed))
             }
             Err(error) => {
-                self.metrics.watch_error(&error);
+                self.0.metrics.watch_error(&error);
                 let is_forbidden = matches!(
                     &error,
                     watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == FORBIDDEN
@@ -132,12 +111,12 @@ impl InstallationWatch {
         }
         let part = &parts[index];
         let (missing, changed) = (finding == Finding::Missing, matches!(finding, Finding::Changed(_)));
-        self.metrics.installation(part.kind, &part.name, missing, changed);
+        self.0.metrics.installation(part.kind, &part.name, missing, changed);
         let known = parts.iter().zip(findings.iter());
         let problems = known.filter_map(|(part, finding)| Some((part, finding.as_ref()?)));
         let problems = problems.filter(|(_, finding)| **finding != Finding::InPlace);
         let problems = problems.map(|(part, finding)| describe(part, finding));
-        self.readiness.installation(problems.collect());
+        self.0.readiness.installation(problems.collect());
         match &finding {
             Finding::InPlace if matches!(before, None | Some(Finding::NotWatched)) => {}
             Finding::InPlace => tracing::info!("{}", describe(part, &finding)),
@@ -157,18 +136,18 @@ impl InstallationWatch {
             // Whoever installed it so knows.
             Finding::NotWatched => return,
         };
-        if !*self.leads.borrow() {
+        if !self.0.leadership.is_elected() {
             return;
         }
         let regarding = ObjectReference {
             api_version: Some("v1".to_owned()),
             kind: Some("ConfigMap".to_owned()),
             name: Some(CONFIG_MAP.to_owned()),
-            namespace: Some(self.namespace.clone()),
+            namespace: Some(self.0.namespace.clone()),
             ..ObjectReference::default()
         };
         let note = describe(part, finding);
-        self.recorder.publish(&regarding, kind, reason, ACTION, &note).await;
+        self.0.recorder.publish(&regarding, kind, reason, ACTION, &note).await;
     }
 }
 

@@ -57,6 +57,11 @@ impl Leadership {
         term.is_some_and(|end| Instant::now() < end)
     }
 
+    /// Whether this process was elected, as it was last told; enough for what does no harm when it is written twice.
+    pub fn is_elected(&self) -> bool {
+        *self.changes.borrow()
+    }
+
     /// Tells when this process begins to lead and when it no longer does.
     pub fn changes(&self) -> watch::Receiver<bool> {
         self.changes.clone()

@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use kube::runtime::watcher;
-use ports::refusals::Refusals;
-use prometheus_client::encoding::text;
+use programs::configuration::ConfigurationGauges;
+use programs::diagnostics;
+use programs::ports::refusals::Refusals;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -54,8 +55,7 @@ pub struct Metrics {
     gpus: Gpus,
     api_errors: Family<ErrorLabels, Counter>,
     api_writes: Family<WriteLabels, Counter>,
-    config_generation: Gauge,
-    config_valid: Gauge,
+    configuration: ConfigurationGauges,
     leader: Gauge,
     certificate_expiry: Family<CertificateLabels, Gauge>,
     parameters_restored: Counter,
@@ -80,8 +80,7 @@ impl Default for Metrics {
             gpus: Gpus::default(),
             api_errors: Family::default(),
             api_writes: Family::default(),
-            config_generation: Gauge::default(),
-            config_valid: Gauge::default(),
+            configuration: ConfigurationGauges::default(),
             leader: Gauge::default(),
             certificate_expiry: Family::default(),
             parameters_restored: Counter::default(),
@@ -142,16 +141,7 @@ impl Metrics {
             "Writes to the API server, by what was written",
             self.api_writes.clone(),
         );
-        own.register(
-            "config_generation",
-            "Changes when a new configuration is in force",
-            self.config_generation.clone(),
-        );
-        own.register(
-            "config_valid",
-            "1 if the newest configuration is in force, 0 if it is invalid and an older one is",
-            self.config_valid.clone(),
-        );
+        self.configuration.register(own);
         own.register("leader", "1 if this operator makes the decisions", self.leader.clone());
         own.register_with_unit(
             "certificate_expiry_timestamp",
@@ -221,9 +211,7 @@ impl Metrics {
 
     /// The text that Prometheus reads.
     pub fn encode(&self) -> Result<String, fmt::Error> {
-        let mut text = String::new();
-        text::encode(&mut text, &self.registry)?;
-        Ok(text)
+        diagnostics::encode(&self.registry)
     }
 
     /// A pod was let in, `waited` after its creation.
@@ -287,15 +275,9 @@ impl Metrics {
         self.installation_changed.get_or_create(&labels).set(changed.into());
     }
 
-    /// A configuration is in force.
-    pub fn configured(&self, generation: i64) {
-        self.config_generation.set(generation);
-        self.config_valid.set(1);
-    }
-
-    /// The newest configuration is invalid.
-    pub fn config_invalid(&self) {
-        self.config_valid.set(0);
+    /// Shows which configuration is in force.
+    pub fn configuration(&self) -> &ConfigurationGauges {
+        &self.configuration
     }
 
     /// Whether this operator leads.

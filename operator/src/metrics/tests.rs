@@ -152,8 +152,8 @@ fn errors_and_writes_are_counted() {
 #[test]
 fn configuration_leadership_and_certificates_are_shown() {
     let metrics = Metrics::default();
-    metrics.configured(42);
-    metrics.config_invalid();
+    metrics.configuration().show(&Ok(42));
+    metrics.configuration().show(&Err("no".to_owned()));
     metrics.leads(true);
     metrics.certificate_expires(Certificate::Webhook, 1_800_000_000);
     let version = format!("cardgate_build_info{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"));

@@ -4,134 +4,49 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crds::keys::POLICY_PARAMETERS;
-use futures::stream::BoxStream;
-use futures::{FutureExt as _, StreamExt as _};
+use futures::StreamExt as _;
+use futures::stream::{self, BoxStream};
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
 use kube::api::{Patch, PatchParams};
-use kube::runtime::{WatchStreamExt as _, watcher};
-use kube::{Api, Client};
 use serde_json::json;
-use thiserror::Error;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 use super::Parameters;
-use crate::lease::Leadership;
-use crate::metrics::{Metrics, Verb, Write};
+use crate::context::Context;
+use crate::keep::{Keeper, LOOK_AGAIN, RequestError};
+use crate::metrics::{Verb, Write};
 
-/// How long one request may take.
-const TIME_LIMIT: Duration = Duration::from_secs(5);
-/// Everything is looked at again after this time, whatever was heard: a lost message heals by itself.
-const LOOK_AGAIN: Duration = Duration::from_mins(10);
-/// The shortest time between two looks: a quarrel about the object stays slow.
-const PAUSE: Duration = Duration::from_millis(100);
-/// The wait after the first failure; doubled with every one that follows.
-const FIRST_WAIT: Duration = Duration::from_millis(500);
-/// The longest wait after a failure.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// Who the API server notes as the owner of what is written.
 const FIELD_MANAGER: &str = "cardgate-operator";
-
-/// The `ConfigMap` could not be brought in order. It is tried again.
-#[derive(Debug, Error)]
-enum ParameterError {
-    #[error("can't {verb} ConfigMap {POLICY_PARAMETERS}: {source}")]
-    Api {
-        verb: &'static str,
-        source: Box<kube::Error>,
-    },
-    #[error("can't {verb} ConfigMap {POLICY_PARAMETERS}: no answer within {} s", TIME_LIMIT.as_secs())]
-    Timeout { verb: &'static str },
-    #[error("this operator no longer leads")]
-    NotLeading,
-}
+/// The object, in messages.
+const OBJECT: &str = "ConfigMap cardgate-policy";
 
 /// Keeps the parameters.
 pub struct ParameterKeeper {
-    /// For reading and writing.
-    pub client: Client,
-    /// Cardgate's own namespace.
-    pub namespace: String,
-    /// Nothing is written without it.
-    pub leadership: Leadership,
-    /// Counts writes, errors and what had to be restored.
-    pub metrics: Arc<Metrics>,
+    context: Context,
     /// What is to be there; none before everything has been listed.
-    pub wanted: watch::Receiver<Option<Arc<Parameters>>>,
+    wanted: watch::Receiver<Option<Arc<Parameters>>>,
+    /// What was there at the last look.
+    written: Option<Arc<Parameters>>,
 }
 
 impl ParameterKeeper {
-    /// Keeps the parameters for ever, whenever this operator leads.
-    pub async fn run(mut self) {
-        let mut leads = self.leadership.changes();
-        loop {
-            // Without an election any more, this operator will never lead again.
-            if leads.wait_for(|leads| *leads).await.is_err() {
-                return;
-            }
-            let end = leads.wait_for(|leads| !*leads).map(|_| ());
-            tokio::select! {
-                () = end => {}
-                () = self.keep() => {}
-            }
+    /// Keeps what is `wanted`; nothing before that is known.
+    pub fn new(context: Context, wanted: watch::Receiver<Option<Arc<Parameters>>>) -> Self {
+        Self {
+            context,
+            wanted,
+            written: None,
         }
     }
 
-    async fn keep(&mut self) {
-        let mut changes = self.changes();
-        let mut wait = FIRST_WAIT;
-        let mut written = None;
-        loop {
-            let wanted = self.wanted.borrow_and_update().clone();
-            let kept = match &wanted {
-                Some(wanted) => self.reconcile(wanted, written.as_ref() == Some(wanted)).await,
-                None => Ok(()),
-            };
-            let rest = match kept {
-                Ok(()) => {
-                    (written, wait) = (wanted, FIRST_WAIT);
-                    LOOK_AGAIN
-                }
-                Err(error) => {
-                    warn!(%error, "what the policies read is not in order, trying again");
-                    let rest = wait;
-                    wait = (wait * 2).min(LONGEST_WAIT);
-                    rest
-                }
-            };
-            sleep(PAUSE).await;
-            tokio::select! {
-                () = sleep(rest) => {}
-                _ = changes.next() => while let Some(Some(())) = changes.next().now_or_never() {},
-                told = self.wanted.changed() => if told.is_err() {
-                    // Who decides has ended, and so does the program.
-                    return;
-                },
-            }
-        }
-    }
-
-    /// Something about the object has changed.
-    fn changes(&self) -> BoxStream<'static, ()> {
-        let only = watcher::Config::default().fields(&format!("metadata.name={POLICY_PARAMETERS}"));
-        let metrics = Arc::clone(&self.metrics);
-        watcher(self.api(), only)
-            .default_backoff()
-            .filter_map(move |change| {
-                if let Err(error) = &change {
-                    metrics.watch_error(error);
-                    warn!(%error, "the watch on ConfigMap {POLICY_PARAMETERS} was interrupted, trying again");
-                }
-                std::future::ready(change.ok().map(|_| ()))
-            })
-            .boxed()
-    }
-
-    /// Writes what is to be there, where it is not; `was_there` says that it was at the last look.
-    async fn reconcile(&self, wanted: &Parameters, was_there: bool) -> Result<(), ParameterError> {
-        let api = self.api();
-        let found = self.request(api.get_opt(POLICY_PARAMETERS), Verb::Get, "read").await?;
+    /// Writes what is to be there, where it is not.
+    async fn bring_in_order(&self, wanted: &Arc<Parameters>) -> Result<(), RequestError> {
+        let api: Api<ConfigMap> = Api::namespaced(self.context.client.clone(), &self.context.namespace);
+        let read = api.get_opt(POLICY_PARAMETERS);
+        let found = self.context.request(read, Verb::Get, "read", OBJECT).await?;
         let data = found.and_then(|map| map.data);
         let found = |key: &String| data.as_ref().and_then(|data| data.get(key));
         let differing = wanted.iter().filter(|(key, value)| found(key) != Some(value));
@@ -139,23 +54,20 @@ impl ParameterKeeper {
         if differing.is_empty() {
             return Ok(());
         }
-        if !self.leadership.holds() {
-            return Err(ParameterError::NotLeading);
-        }
-        self.metrics.api_write(Write::PolicyParameters);
+        self.context.may_write(Write::PolicyParameters)?;
         let object = json!({
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": { "name": POLICY_PARAMETERS },
-            "data": wanted,
+            "data": &**wanted,
         });
         let params = PatchParams::apply(FIELD_MANAGER).force();
         let patch = Patch::Apply(&object);
-        self.request(api.patch(POLICY_PARAMETERS, &params, &patch), Verb::Patch, "write")
-            .await?;
+        let write = api.patch(POLICY_PARAMETERS, &params, &patch);
+        self.context.request(write, Verb::Patch, "write", OBJECT).await?;
         let keys = differing.join(", ");
-        if was_there {
-            self.metrics.parameters_restored();
+        if self.written.as_ref() == Some(wanted) {
+            self.context.metrics.parameters_restored();
             warn!(
                 keys,
                 "somebody changed ConfigMap {POLICY_PARAMETERS}, which the policies read: restored"
@@ -165,30 +77,32 @@ impl ParameterKeeper {
         }
         Ok(())
     }
+}
 
-    async fn request<T>(
-        &self,
-        request: impl Future<Output = kube::Result<T>>,
-        kind: Verb,
-        verb: &'static str,
-    ) -> Result<T, ParameterError> {
-        match timeout(TIME_LIMIT, request).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => {
-                self.metrics.api_error(kind, &error);
-                Err(ParameterError::Api {
-                    verb,
-                    source: Box::new(error),
-                })
-            }
-            Err(_) => {
-                self.metrics.api_timeout(kind);
-                Err(ParameterError::Timeout { verb })
-            }
-        }
+impl Keeper for ParameterKeeper {
+    type Error = RequestError;
+    const OBJECTS: &'static str = "what the policies read is";
+
+    fn context(&self) -> &Context {
+        &self.context
     }
 
-    fn api(&self) -> Api<ConfigMap> {
-        Api::namespaced(self.client.clone(), &self.namespace)
+    fn changes(&self) -> BoxStream<'static, ()> {
+        let api = Api::namespaced(self.context.client.clone(), &self.context.namespace);
+        let of_object = self.context.changes::<ConfigMap>(api, POLICY_PARAMETERS);
+        let of_wanted = stream::unfold(self.wanted.clone(), |mut wanted| async move {
+            wanted.changed().await.ok()?;
+            Some(((), wanted))
+        });
+        stream::select(of_object, of_wanted).boxed()
+    }
+
+    async fn reconcile(&mut self) -> Result<Duration, RequestError> {
+        let wanted = self.wanted.borrow().clone();
+        if let Some(wanted) = &wanted {
+            self.bring_in_order(wanted).await?;
+        }
+        self.written = wanted;
+        Ok(LOOK_AGAIN)
     }
 }

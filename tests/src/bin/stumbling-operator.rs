@@ -7,7 +7,6 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::Timestamp;
-use operator::cli::Cli;
 use operator::cluster::Cluster;
 use operator::cluster::pod::{Pod, Stage};
 use operator::decide::{Round, decide_watched};
@@ -33,7 +32,7 @@ static DAWDLED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 #[tokio::main(worker_threads = 2)]
 async fn main() -> anyhow::Result<()> {
-    program::run(Cli::read(), stumble).await
+    program::run(programs::flags::read(), stumble).await
 }
 
 fn stumble(cluster: &mut Cluster, now: Timestamp, limit: usize, trail: &dyn Trail) -> Round {

@@ -35,7 +35,7 @@ const ADMISSION: Duration = Duration::from_secs(4);
 
 #[tokio::test]
 async fn strangers_at_the_ports_of_the_webhook() -> Outcome {
-    ::ports::server::allow_open_files();
+    programs::ports::server::allow_open_files();
     let world = World::start().await?;
     let webhook = world.cardgate.webhook();
     let stranger = Identity::of_secret(&world.plane, SERVING_SECRET, false).await?;

@@ -12,7 +12,7 @@ use crds::configuration::UnnamedCards;
 use crds::resources::ResourceVector;
 
 use crate::denial::Denial;
-use crate::knowledge::Knowledge;
+use crate::view::View;
 use crate::warning::Warning;
 
 /// What a card name stands for.
@@ -26,7 +26,7 @@ pub struct Cards<'a> {
 
 impl<'a> Cards<'a> {
     /// Reads the annotation and looks its cards up. Cards that no node has contradict nothing: a node may join later.
-    pub fn read(text: &'a str, knowledge: &Knowledge) -> Result<Self, Denial> {
+    pub fn read(text: &'a str, view: View<'_>) -> Result<Self, Denial> {
         let alternatives = CardAlternatives::parse(text)?;
         let mut cards = Self {
             text,
@@ -34,11 +34,11 @@ impl<'a> Cards<'a> {
             unknown: Vec::new(),
         };
         for card in alternatives.iter() {
-            match (knowledge.card_types.get(card), &cards.resource) {
+            match (view.knowledge.card_types.get(card), &cards.resource) {
                 (None, _) => cards.unknown.push(card),
                 (Some(resource), None) => cards.resource = Some(resource),
                 (Some(resource), Some(first)) if resource == *first => {}
-                (Some(_), Some(_)) => return Err(differing(text, &alternatives, knowledge)),
+                (Some(_), Some(_)) => return Err(differing(text, &alternatives, view)),
             }
         }
         Ok(cards)
@@ -48,10 +48,10 @@ impl<'a> Cards<'a> {
     pub fn check_request(
         &self,
         request: &ResourceVector,
-        knowledge: &Knowledge,
+        view: View<'_>,
         warnings: &mut Vec<Warning>,
     ) -> Result<(), Denial> {
-        let mut card_resources = card_resources(request, knowledge).into_iter();
+        let mut card_resources = card_resources(request, view).into_iter();
         let counted = match &self.resource {
             Some(resource) if request.get(resource) == 0 => {
                 return Err(Denial::CardNotRequested {
@@ -76,7 +76,7 @@ impl<'a> Cards<'a> {
             warnings.push(Warning::NoCardRequested);
         }
         for resource in card_resources.filter(|resource| Some(*resource) != counted) {
-            if knowledge.settings().unnamed_cards != UnnamedCards::Free {
+            if view.configuration().cardgate.unnamed_cards != UnnamedCards::Free {
                 return Err(Denial::SecondCardResource {
                     card_name: self.text.to_owned(),
                     resource: resource.to_owned(),
@@ -94,14 +94,11 @@ impl<'a> Cards<'a> {
 pub fn check_unnamed(
     request: &ResourceVector,
     is_charged: bool,
-    knowledge: &Knowledge,
+    view: View<'_>,
     warnings: &mut Vec<Warning>,
 ) -> Result<(), Denial> {
-    let resources: Vec<_> = card_resources(request, knowledge)
-        .into_iter()
-        .map(str::to_owned)
-        .collect();
-    match (knowledge.settings().unnamed_cards, resources.as_slice()) {
+    let resources: Vec<_> = card_resources(request, view).into_iter().map(str::to_owned).collect();
+    match (view.configuration().cardgate.unnamed_cards, resources.as_slice()) {
         (_, []) => {}
         (UnnamedCards::Free, _) if is_charged => {
             warnings.extend(resources.into_iter().map(|resource| Warning::NotMetered { resource }));
@@ -119,11 +116,9 @@ pub fn check_unnamed(
 }
 
 /// The requested resources that count cards.
-fn card_resources<'r>(request: &'r ResourceVector, knowledge: &Knowledge) -> Vec<&'r str> {
+fn card_resources<'r>(request: &'r ResourceVector, view: View<'_>) -> Vec<&'r str> {
     let resources = request.iter().map(|(resource, _)| resource);
-    let cards: Vec<_> = resources
-        .filter(|resource| knowledge.is_card_resource(resource))
-        .collect();
+    let cards: Vec<_> = resources.filter(|resource| view.is_card_resource(resource)).collect();
     if cards.iter().any(|resource| counts_cards(resource)) {
         cards.into_iter().filter(|resource| counts_cards(resource)).collect()
     } else {
@@ -131,9 +126,9 @@ fn card_resources<'r>(request: &'r ResourceVector, knowledge: &Knowledge) -> Vec
     }
 }
 
-fn differing(text: &str, alternatives: &CardAlternatives<'_>, knowledge: &Knowledge) -> Denial {
+fn differing(text: &str, alternatives: &CardAlternatives<'_>, view: View<'_>) -> Denial {
     let cards = alternatives.iter().filter_map(|card| {
-        let resource = knowledge.card_types.get(card)?;
+        let resource = view.knowledge.card_types.get(card)?;
         Some((card.to_owned(), resource.to_string()))
     });
     Denial::CardResourcesDiffer {

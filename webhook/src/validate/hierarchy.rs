@@ -53,7 +53,7 @@ pub struct Family<'a> {
 
 impl Family<'_> {
     fn root(&self) -> Box<str> {
-        self.view.knowledge.queue_rules().root_queue.as_str().into()
+        self.view.configuration().capacity.root_queue.as_str().into()
     }
 
     /// The parent of a queue; none for the root.
@@ -225,7 +225,7 @@ impl Family<'_> {
     }
 
     fn children_before_removal(&self) -> Vec<(Box<str>, Arc<QueueFacts>)> {
-        if !self.view.knowledge.queue_rules().enable_hierarchy {
+        if !self.view.configuration().capacity.enable_hierarchy {
             return Vec::new();
         }
         let mut children = self.children_of(self.name);
@@ -240,8 +240,8 @@ impl Family<'_> {
     /// Whether the queue may be removed.
     pub fn check_removal(&self) -> Result<(), Denial> {
         let queue = || self.name.to_owned();
-        let rules = self.view.knowledge.queue_rules();
-        if *self.name == *self.view.knowledge.settings().default_queue {
+        let rules = &self.view.configuration().capacity;
+        if *self.name == *self.view.configuration().cardgate.default_queue {
             return Err(Denial::DefaultQueue { queue: queue() });
         }
         if rules.enable_hierarchy && *self.name == *rules.root_queue {

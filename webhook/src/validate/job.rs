@@ -17,7 +17,7 @@ use super::pod_group::check_card_request;
 use super::scalar::Scalar;
 use super::{Findings, unreadable};
 use crate::denial::Denial;
-use crate::knowledge::Knowledge;
+use crate::view::View;
 use crate::warning::Warning;
 
 #[derive(Deserialize)]
@@ -46,7 +46,7 @@ struct Task<'a> {
 }
 
 /// Judges a Job by itself.
-pub fn rules(object: &RawValue, knowledge: &Knowledge) -> Findings {
+pub fn rules(object: &RawValue, view: View<'_>) -> Findings {
     let job: Job<'_> = match serde_json::from_str(object.get()) {
         Ok(job) => job,
         Err(error) => return unreadable("Job", &error),
@@ -55,7 +55,7 @@ pub fn rules(object: &RawValue, knowledge: &Knowledge) -> Findings {
     check_card_request(&job.metadata.annotations, &mut findings);
     let spec = job.spec.unwrap_or_default();
     if let Some(template) = &spec.template {
-        check_template("spec.template", template, knowledge, &mut findings);
+        check_template("spec.template", template, view, &mut findings);
     }
     for (index, task) in spec.tasks.iter().flatten().enumerate() {
         if let Some(template) = &task.template {
@@ -63,13 +63,13 @@ pub fn rules(object: &RawValue, knowledge: &Knowledge) -> Findings {
                 Some(name) => format!("spec.tasks[{:?}].template", name.as_ref()),
                 None => format!("spec.tasks[{index}].template"),
             };
-            check_template(&place, template, knowledge, &mut findings);
+            check_template(&place, template, view, &mut findings);
         }
     }
     findings
 }
 
-fn check_template(place: &str, template: &Pod<Scalar<'_>>, knowledge: &Knowledge, findings: &mut Findings) {
+fn check_template(place: &str, template: &Pod<Scalar<'_>>, view: View<'_>, findings: &mut Findings) {
     if let Err(error) = MgpuRequest::read(template) {
         findings.denials.push(Denial::Template {
             place: place.to_owned(),
@@ -81,8 +81,8 @@ fn check_template(place: &str, template: &Pod<Scalar<'_>>, knowledge: &Knowledge
     let request = pod_request(&template.spec).ok();
     let mut warnings = Vec::new();
     let checked = match template.metadata.annotations.get(CARD_NAME) {
-        Some(text) => match Cards::read(text, knowledge) {
-            Ok(cards) => request.map(|request| cards.check_request(&request, knowledge, &mut warnings)),
+        Some(text) => match Cards::read(text, view) {
+            Ok(cards) => request.map(|request| cards.check_request(&request, view, &mut warnings)),
             Err(denial) => {
                 findings.denials.push(Denial::Template {
                     place: place.to_owned(),
@@ -91,7 +91,7 @@ fn check_template(place: &str, template: &Pod<Scalar<'_>>, knowledge: &Knowledge
                 return;
             }
         },
-        None => request.map(|request| check_unnamed(&request, true, knowledge, &mut warnings)),
+        None => request.map(|request| check_unnamed(&request, true, view, &mut warnings)),
     };
     findings.warnings.append(&mut warnings);
     if let Some(Err(denial)) = checked {

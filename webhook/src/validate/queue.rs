@@ -44,7 +44,7 @@ pub fn judge(request: &RawRequest<'_>, view: View<'_>) -> Result<Vec<Warning>, S
         family.check_removal()?;
         return Ok(Vec::new());
     }
-    if view.knowledge.queue_rules().enable_hierarchy {
+    if view.configuration().capacity.enable_hierarchy {
         let terms = |object: Option<&RawValue>| {
             let queue: Queue<'_> = serde_json::from_str(object?.get()).ok()?;
             Some(queue.terms())
@@ -64,7 +64,7 @@ fn rules(object: &RawValue, family: Family<'_>) -> Findings {
         Ok(queue) => queue,
         Err(error) => return unreadable("Queue", &error),
     };
-    let knowledge = family.view.knowledge;
+    let (knowledge, configuration) = (family.view.knowledge, family.view.configuration());
     let annotations = &queue.metadata.annotations;
     let mut findings = Findings::default();
     for (annotation, denial) in [
@@ -103,8 +103,8 @@ fn rules(object: &RawValue, family: Family<'_>) -> Findings {
 
     let terms = queue.terms();
     check_alone(&terms, &mut findings);
-    if knowledge.queue_rules().enable_hierarchy {
-        family.check(&terms, knowledge.settings().strict_hierarchy, &mut findings);
+    if configuration.capacity.enable_hierarchy {
+        family.check(&terms, configuration.cardgate.strict_hierarchy, &mut findings);
     }
     findings
 }

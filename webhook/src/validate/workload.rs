@@ -74,13 +74,12 @@ impl Workload<'_> {
 
 /// Judges a `PodGroup` or Job that is created or changed.
 pub fn judge(request: &RawRequest<'_>, view: View<'_>) -> Result<Vec<Warning>, Stop> {
-    let knowledge = view.knowledge;
     let is_job = request.kind.as_pair().1 == "Job";
-    if is_job && !knowledge.is_complete() {
+    if is_job && !view.is_complete() {
         return Err(Stop::NotReady);
     }
     let mut warnings = if is_job {
-        super::judge(request, |object| job::rules(object, knowledge))
+        super::judge(request, |object| job::rules(object, view))
     } else {
         super::judge(request, pod_group::rules)
     }?;
@@ -106,7 +105,7 @@ fn check_queue(request: &RawRequest<'_>, view: View<'_>, warnings: &mut Vec<Warn
     if !names_or_asks || before.as_ref().is_some_and(|before| before.claim() == claim) {
         return Ok(());
     }
-    if !view.knowledge.is_complete() {
+    if !view.is_complete() {
         return Err(Stop::NotReady);
     }
     let resolved = find(naming, request.namespace(), view, warnings)?;

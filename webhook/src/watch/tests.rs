@@ -1,5 +1,7 @@
 use futures::stream;
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::Status;
+use programs::configuration::Reader;
 use serde_json::{Value, json};
 
 use super::*;
@@ -157,44 +159,30 @@ fn facts_are_read_by_the_names_that_pods_use() {
 }
 
 #[tokio::test]
-async fn one_object_is_told_as_it_is_and_when_it_is_gone() {
+async fn the_configuration_is_as_its_object_and_when_that_is_gone() {
     let fed = fed();
     let config = |text: &str| ConfigMap {
         data: Some([("cardgate.yaml".to_owned(), format!("defaultQueue: {text}"))].into()),
         ..ConfigMap::default()
     };
-    let apply = |config_map: Option<&ConfigMap>, fed: &Fed| {
-        configuration::apply(config_map, &fed.knowledge, &fed.metrics);
-    };
-    let default_queue = || fed.knowledge.settings().default_queue.clone();
-    let events = |events: Vec<Event<ConfigMap>>| stream::iter(events.into_iter().map(Ok));
-    follow_one("configmaps", events(vec![Event::Init]), fed.clone(), apply).await;
+    let default_queue = || fed.knowledge.configured().configuration.cardgate.default_queue.clone();
+    let mut reader = Reader::default();
+    let mut seen =
+        |config_map: Option<&ConfigMap>| configure(stream::iter(reader.read(config_map).map(Ok)), fed.clone());
     assert!(fed.knowledge.missing().contains(&"configuration"));
-    follow_one(
-        "configmaps",
-        events(vec![Event::Init, Event::InitDone]),
-        fed.clone(),
-        apply,
-    )
-    .await;
+    seen(None).await;
     assert!(
         !fed.knowledge.missing().contains(&"configuration"),
         "no ConfigMap is a configuration too"
     );
-    let changes = vec![
-        Event::Init,
-        Event::InitApply(config("one")),
-        Event::InitDone,
-        Event::Apply(config("two")),
-    ];
-    follow_one("configmaps", events(changes), fed.clone(), apply).await;
+    seen(Some(&config("one"))).await;
+    seen(Some(&config("two"))).await;
     assert_eq!(default_queue(), "two");
-    follow_one(
-        "configmaps",
-        events(vec![Event::Delete(config("two"))]),
-        fed.clone(),
-        apply,
-    )
-    .await;
+    seen(Some(&config("]"))).await;
+    assert_eq!(default_queue(), "two", "the last good one stays");
+    let problem = fed.knowledge.configured().problem.clone().unwrap();
+    assert!(problem.contains("cardgate.yaml"), "{problem}");
+    seen(None).await;
     assert_eq!(default_queue(), "default");
+    assert_eq!(fed.knowledge.configured().problem, None);
 }

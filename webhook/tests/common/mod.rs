@@ -10,9 +10,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use crds::configuration::Settings;
+use crds::configuration::{Configuration, Settings};
 use crds::queue_access::QueueAccess;
 use futures::future::BoxFuture;
+use programs::certificates::Files;
 use serde_json::{Value, json};
 use webhook::door::{Door, Endpoint, Reply};
 use webhook::health::Health;
@@ -108,14 +109,21 @@ pub struct World {
 impl World {
     /// A cluster with A100 and H100 cards, whole and shared, and queues of each kind.
     pub fn new() -> Self {
-        Self::with(Settings::default(), Options::default())
+        Self::with(Configuration::default(), Options::default())
     }
 
     pub fn with_settings(settings: Settings) -> Self {
-        Self::with(settings, Options::default())
+        Self::with_configuration(Configuration {
+            cardgate: settings,
+            ..Configuration::default()
+        })
     }
 
-    pub fn with(settings: Settings, options: Options) -> Self {
+    pub fn with_configuration(configuration: Configuration) -> Self {
+        Self::with(configuration, Options::default())
+    }
+
+    pub fn with(configuration: Configuration, options: Options) -> Self {
         let knowledge = Knowledge::default();
         let cards = [
             ("NVIDIA-A100", "nvidia.com/gpu"),
@@ -179,7 +187,7 @@ impl World {
         knowledge
             .groups
             .replace(groups.into_iter().map(|(name, facts)| (name.into(), facts)).collect());
-        knowledge.configure(settings);
+        knowledge.configure(Some(Arc::new(configuration)), None);
         Self::of(knowledge, api, options)
     }
 
@@ -343,15 +351,14 @@ pub fn review((group, version, kind): (&str, &str, &str), operation: &str, objec
     })
 }
 
-/// The data of a Secret with a self-signed certificate, and the certificate.
-pub fn certificate(name: &str) -> (BTreeMap<String, k8s_openapi::ByteString>, rcgen::Certificate) {
+/// The files of a Secret with a self-signed certificate, and the certificate.
+pub fn certificate(name: &str) -> (Files, rcgen::Certificate) {
     let signed = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
-    let bytes = |text: String| k8s_openapi::ByteString(text.into_bytes());
-    let data = [
-        ("tls.crt".to_owned(), bytes(signed.cert.pem())),
-        ("tls.key".to_owned(), bytes(signed.signing_key.serialize_pem())),
+    let files = [
+        ("tls.crt", signed.cert.pem().into_bytes()),
+        ("tls.key", signed.signing_key.serialize_pem().into_bytes()),
     ];
-    (data.into(), signed.cert)
+    (files.into(), signed.cert)
 }
 
 /// The same, as a node's kubelet asks.

@@ -19,7 +19,7 @@ use thiserror::Error;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::refusals::Reason;
+use crate::ports::refusals::Reason;
 
 /// The room for a body that comes in several pieces: at first, and doubled from then on.
 const FIRST_ROOM: usize = 16 << 10;

@@ -13,8 +13,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls::ServerConfig;
 use thiserror::Error;
 
-use crate::connections::Connections;
-use crate::refusals::Refusals;
+use crate::ports::connections::Connections;
+use crate::ports::refusals::Refusals;
 
 /// From the first byte of a TLS handshake to its last: API servers that can be reached at all need milliseconds.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(2);

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use crds::configuration::LogLevel;
 use thiserror::Error;
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{FromEnvError, LevelFilter};
 use tracing_subscriber::reload::Handle;
 
 /// Form of the log.
@@ -23,53 +23,64 @@ pub enum LogFormat {
 #[derive(Debug, Error)]
 pub enum LoggingError {
     /// `RUST_LOG` is no filter.
-    #[error("RUST_LOG can't be read: write a level, or levels by module, such as \"info\" or \"info,operator=debug\"")]
-    Filter(#[source] tracing_subscriber::filter::FromEnvError),
+    #[error("RUST_LOG can't be read: write a level, or levels by module, such as \"info\" or \"info,{program}=debug\"")]
+    Filter {
+        /// The program's own crate.
+        program: &'static str,
+        /// What can't be read.
+        source: FromEnvError,
+    },
     /// There is one already.
     #[error("can't start the log")]
     Started(#[source] Box<dyn Error + Send + Sync>),
 }
 
-/// Starts the log. What is logged is set by the environment variable `RUST_LOG`; without it, what is worth knowing.
-pub fn start(format: LogFormat) -> Result<LogControl, LoggingError> {
+/// Starts the log of a program, named as its own crate. What is logged is set by the environment variable `RUST_LOG`;
+/// without it, what is worth knowing.
+pub fn start(program: &'static str, format: LogFormat) -> Result<LogControl, LoggingError> {
+    let filter = filter_of_start().map_err(|source| LoggingError::Filter { program, source })?;
     let log = tracing_subscriber::fmt()
-        .with_env_filter(filter_of_start()?)
+        .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
     match format {
         LogFormat::Text => {
             let log = log.with_filter_reloading();
-            let control = LogControl::new(log.reload_handle());
+            let control = LogControl::new(program, log.reload_handle());
             log.try_init().map(|()| control)
         }
         LogFormat::Json => {
             let log = log.json().flatten_event(true).with_filter_reloading();
-            let control = LogControl::new(log.reload_handle());
+            let control = LogControl::new(program, log.reload_handle());
             log.try_init().map(|()| control)
         }
     }
     .map_err(LoggingError::Started)
 }
 
-fn filter_of_start() -> Result<EnvFilter, LoggingError> {
+fn filter_of_start() -> Result<EnvFilter, FromEnvError> {
     EnvFilter::builder()
         .with_default_directive(LevelFilter::INFO.into())
         .try_from_env()
         .or_else(|error| match std::env::var_os(EnvFilter::DEFAULT_ENV) {
             None => Ok(EnvFilter::new("info")),
-            Some(_) => Err(LoggingError::Filter(error)),
+            Some(_) => Err(error),
         })
 }
 
 /// Changes what is logged while the program runs.
-pub struct LogControl(Box<dyn Fn(EnvFilter) + Send + Sync>);
+pub struct LogControl {
+    program: &'static str,
+    reload: Box<dyn Fn(EnvFilter) + Send + Sync>,
+}
 
 impl LogControl {
-    fn new<S: 'static>(handle: Handle<EnvFilter, S>) -> Self {
-        Self(Box::new(move |filter| {
+    fn new<S: 'static>(program: &'static str, handle: Handle<EnvFilter, S>) -> Self {
+        let reload = Box::new(move |filter| {
             // Only when the log is gone, which ends with the program.
             let _ = handle.reload(filter);
-        }))
+        });
+        Self { program, reload }
     }
 
     /// Logs what the configuration says (the capacity document, section 3, `logLevel`); without it, what the program was
@@ -78,12 +89,13 @@ impl LogControl {
         let filter = match level {
             // Of other people's code, the steps in detail help nobody.
             Some(level @ (LogLevel::Trace | LogLevel::Debug)) => {
-                EnvFilter::new(format!("info,{}={}", env!("CARGO_CRATE_NAME"), level.as_str()))
+                let (program, shared, level) = (self.program, env!("CARGO_CRATE_NAME"), level.as_str());
+                EnvFilter::new(format!("info,{program}={level},{shared}={level}"))
             }
             Some(level) => EnvFilter::new(level.as_str()),
             None => filter_of_start().unwrap_or_else(|_| EnvFilter::new("info")),
         };
-        (self.0)(filter);
+        (self.reload)(filter);
     }
 }
 
@@ -117,7 +129,7 @@ mod tests {
             .with_ansi(false)
             .with_writer(move || writer.clone())
             .with_filter_reloading();
-        let control = LogControl::new(log.reload_handle());
+        let control = LogControl::new(env!("CARGO_CRATE_NAME"), log.reload_handle());
         let logged = || {
             lines.0.lock().unwrap().clear();
             tracing::error!("own error");

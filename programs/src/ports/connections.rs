@@ -13,7 +13,7 @@ use actix_web::HttpRequest;
 use actix_web::dev::Extensions;
 use actix_web::rt::net;
 
-use crate::refusals::{Reason, Refusals};
+use crate::ports::refusals::{Reason, Refusals};
 
 /// The connections of one port.
 pub struct Connections {

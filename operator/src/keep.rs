@@ -1,0 +1,166 @@
+//! Keeps objects as they should be while this operator leads: looks at them when they change, and now and then.
+
+use std::fmt::{Debug, Display};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::BoxStream;
+use futures::{FutureExt as _, StreamExt as _};
+use kube::api::PartialObjectMeta;
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+use tokio::time::{sleep, timeout};
+use tracing::warn;
+
+use crate::context::Context;
+use crate::metrics::{Verb, Write};
+
+/// How long one request may take.
+const TIME_LIMIT: Duration = Duration::from_secs(5);
+/// Everything is looked at again after this time, whatever was heard: a lost message heals by itself.
+pub const LOOK_AGAIN: Duration = Duration::from_mins(10);
+/// The shortest time between two looks: what comes in a burst is one look, and a quarrel about an object stays slow.
+const PAUSE: Duration = Duration::from_millis(100);
+/// The wait after the first failure; doubled with every one that follows.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+/// The longest wait after a failure.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// A request that failed. It is tried again.
+#[derive(Debug, Error)]
+pub enum RequestError {
+    /// The API server refuses, or can't be reached.
+    #[error("can't {verb} {what}: {source}")]
+    Api {
+        /// What was tried, in words.
+        verb: &'static str,
+        /// With which object.
+        what: &'static str,
+        /// The API server's words, or the connection's.
+        source: Box<kube::Error>,
+    },
+    /// The API server did not answer.
+    #[error("can't {verb} {what}: no answer within {} s", TIME_LIMIT.as_secs())]
+    Timeout {
+        /// What was tried, in words.
+        verb: &'static str,
+        /// With which object.
+        what: &'static str,
+    },
+    /// Somebody else leads.
+    #[error("this operator no longer leads")]
+    NotLeading,
+}
+
+/// Keeps some objects.
+pub trait Keeper: Send + Sync {
+    /// Why the objects could not be brought in order.
+    type Error: Display + Send;
+    /// The objects, for the log.
+    const OBJECTS: &'static str;
+
+    /// The keeper's surroundings.
+    fn context(&self) -> &Context;
+
+    /// Something has changed that [`Self::reconcile`] looks at.
+    fn changes(&self) -> BoxStream<'static, ()>;
+
+    /// Brings everything in order. Returns after what time to do so again.
+    fn reconcile(&mut self) -> impl Future<Output = Result<Duration, Self::Error>> + Send;
+}
+
+/// Keeps the objects for ever, whenever this operator leads.
+pub async fn run(mut keeper: impl Keeper) {
+    let mut leads = keeper.context().leadership.changes();
+    loop {
+        // Without an election any more, this operator will never lead again.
+        if leads.wait_for(|leads| *leads).await.is_err() {
+            return;
+        }
+        let end = leads.wait_for(|leads| !*leads).map(|_| ());
+        tokio::select! {
+            () = end => {}
+            () = keep(&mut keeper) => {}
+        }
+    }
+}
+
+async fn keep<K: Keeper>(keeper: &mut K) {
+    let mut changes = keeper.changes();
+    let mut wait = FIRST_WAIT;
+    loop {
+        let rest = match keeper.reconcile().await {
+            Ok(rest) => {
+                wait = FIRST_WAIT;
+                rest.min(LOOK_AGAIN)
+            }
+            Err(error) => {
+                warn!(%error, "{} not in order, trying again", K::OBJECTS);
+                let rest = wait;
+                wait = (wait * 2).min(LONGEST_WAIT);
+                rest
+            }
+        };
+        sleep(PAUSE).await;
+        tokio::select! {
+            () = sleep(rest) => {}
+            _ = changes.next() => while let Some(Some(())) = changes.next().now_or_never() {},
+        }
+    }
+}
+
+impl Context {
+    /// Something about the object of this name has changed.
+    pub fn changes<K>(&self, api: Api<PartialObjectMeta<K>>, name: &str) -> BoxStream<'static, ()>
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+    {
+        let metrics = Arc::clone(&self.metrics);
+        watcher::watch_object(api, name)
+            .default_backoff()
+            .filter_map(move |change| {
+                if let Err(error) = &change {
+                    metrics.watch_error(error);
+                    warn!(kind = %K::kind(&()), %error, "a watch was interrupted, trying again");
+                }
+                std::future::ready(change.ok().map(|_| ()))
+            })
+            .boxed()
+    }
+
+    /// The answer to a request; what fails is counted.
+    pub async fn request<T>(
+        &self,
+        request: impl Future<Output = kube::Result<T>>,
+        kind: Verb,
+        verb: &'static str,
+        what: &'static str,
+    ) -> Result<T, RequestError> {
+        match timeout(TIME_LIMIT, request).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => {
+                self.metrics.api_error(kind, &error);
+                Err(RequestError::Api {
+                    verb,
+                    what,
+                    source: Box::new(error),
+                })
+            }
+            Err(_) => {
+                self.metrics.api_timeout(kind);
+                Err(RequestError::Timeout { verb, what })
+            }
+        }
+    }
+
+    /// Asked before every write, which is counted.
+    pub fn may_write(&self, kind: Write) -> Result<(), RequestError> {
+        if !self.leadership.holds() {
+            return Err(RequestError::NotLeading);
+        }
+        self.metrics.api_write(kind);
+        Ok(())
+    }
+}

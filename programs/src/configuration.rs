@@ -1,0 +1,206 @@
+//! Follows the configuration's `ConfigMap`: the newest that can be read is in force.
+//!
+//! One that can't be read changes nothing. The last good one stays, or the defaults if there was none since the start, and
+//! the log, a metric and the readiness text say so, and an event of the operator that leads.
+
+use std::future::ready;
+use std::sync::Arc;
+
+use crds::configuration::{CARDGATE_YAML, Configuration, SCHEDULER_CONF, generation};
+use crds::keys::CONFIG_MAP;
+use futures::{Stream, StreamExt as _};
+use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, Client, Resource as _};
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use tracing::{error, info, warn};
+
+/// What a change of the `ConfigMap` came to.
+#[derive(Debug, PartialEq)]
+pub struct Loaded {
+    /// What comes into force with it; none where the one before stays.
+    pub in_force: Option<Arc<Configuration>>,
+    /// The generation of its texts; why they can't be read, and what is in force instead, where they can't.
+    pub read: Result<i64, String>,
+    /// What of it has no effect.
+    pub warnings: Vec<String>,
+    /// The `ConfigMap`, for events.
+    pub config_map: ObjectReference,
+}
+
+/// Follows the `ConfigMap` in Cardgate's own namespace, for ever. The first item comes as soon as it is known whether there is
+/// one; an error is one of the watch, which begins again.
+pub fn follow(client: Client, namespace: &str) -> impl Stream<Item = watcher::Result<Loaded>> + Send + use<> {
+    let mut reader = Reader::default();
+    watcher::watch_object(Api::<ConfigMap>::namespaced(client, namespace), CONFIG_MAP)
+        .default_backoff()
+        .filter_map(move |seen| ready(seen.map(|config_map| reader.read(config_map.as_ref())).transpose()))
+}
+
+/// What a program shows of its configuration in metrics. Clones show the same.
+#[derive(Debug, Clone, Default)]
+pub struct ConfigurationGauges {
+    generation: Gauge,
+    valid: Gauge,
+}
+
+impl ConfigurationGauges {
+    /// Shows them in a registry.
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "config_generation",
+            "Changes when a new configuration is in force",
+            self.generation.clone(),
+        );
+        registry.register(
+            "config_valid",
+            "1 if the newest configuration is in force, 0 if it is invalid and an older one is",
+            self.valid.clone(),
+        );
+    }
+
+    /// The newest configuration was read, and is in force where it could be.
+    pub fn show(&self, read: &Result<i64, String>) {
+        if let Ok(generation) = read {
+            self.generation.set(*generation);
+        }
+        self.valid.set(read.is_ok().into());
+    }
+}
+
+/// Remembers what was read last.
+#[derive(Debug, Default)]
+pub struct Reader {
+    last: Option<i64>,
+    in_force: bool,
+}
+
+impl Reader {
+    /// Reads the `ConfigMap`; without one, the defaults. None where the texts are those of the last time.
+    pub fn read(&mut self, config_map: Option<&ConfigMap>) -> Option<Loaded> {
+        let data = config_map.and_then(|config_map| config_map.data.as_ref());
+        let text = |key: &str| data.and_then(|data| data.get(key)).map(String::as_str);
+        let (conf, own) = (text(SCHEDULER_CONF), text(CARDGATE_YAML));
+        let generation = generation(conf, own);
+        if self.last.replace(generation) == Some(generation) {
+            return None;
+        }
+        let was_in_force = std::mem::replace(&mut self.in_force, true);
+        let (in_force, read, warnings) = match Configuration::parse(conf, own) {
+            Ok(parsed) => {
+                for warning in &parsed.warnings {
+                    warn!("configuration: {warning}");
+                }
+                info!(generation, configuration = ?parsed.configuration, "configuration in force");
+                (Some(Arc::new(parsed.configuration)), Ok(generation), parsed.warnings)
+            }
+            Err(problem) => {
+                let (instead, ruling) = if was_in_force {
+                    (None, "the last good one stays in force")
+                } else {
+                    (Some(Arc::default()), "the defaults are in force")
+                };
+                error!("the configuration is invalid: {problem}; {ruling}");
+                (instead, Err(format!("{problem}; {ruling}")), Vec::new())
+            }
+        };
+        Some(Loaded {
+            in_force,
+            read,
+            warnings,
+            config_map: config_map
+                .map(|config_map| config_map.object_ref(&()))
+                .unwrap_or_default(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn config_map(cardgate_yaml: &str) -> ConfigMap {
+        ConfigMap {
+            data: Some(BTreeMap::from([(CARDGATE_YAML.to_owned(), cardgate_yaml.to_owned())])),
+            ..ConfigMap::default()
+        }
+    }
+
+    fn default_queue(loaded: &Loaded) -> &str {
+        assert!(loaded.read.is_ok(), "{loaded:?}");
+        &loaded.in_force.as_ref().unwrap().cardgate.default_queue
+    }
+
+    #[test]
+    fn each_change_comes_into_force_once() {
+        let mut reader = Reader::default();
+        let first = reader.read(None).unwrap();
+        assert_eq!(default_queue(&first), "default");
+        assert_eq!(reader.read(None), None, "a watch that begins again");
+        let changed = reader.read(Some(&config_map("defaultQueue: research"))).unwrap();
+        assert_eq!(default_queue(&changed), "research");
+        assert_eq!(reader.read(Some(&config_map("defaultQueue: research"))), None);
+        assert_eq!(
+            default_queue(&reader.read(None).unwrap()),
+            "default",
+            "the ConfigMap was deleted"
+        );
+    }
+
+    #[test]
+    fn an_invalid_configuration_keeps_the_last_good_one_and_says_so() {
+        let (mut reader, gauges, mut registry) =
+            (Reader::default(), ConfigurationGauges::default(), Registry::default());
+        gauges.register(&mut registry);
+        let mut shown = |text: Option<&str>| {
+            let loaded = reader.read(text.map(config_map).as_ref()).unwrap();
+            gauges.show(&loaded.read);
+            let text = crate::diagnostics::encode(&registry).unwrap();
+            let generation = text.lines().find(|line| line.starts_with("config_generation "));
+            (
+                loaded,
+                generation.unwrap().to_owned(),
+                text.contains("config_valid 1\n"),
+            )
+        };
+        let (_, good, is_valid) = shown(Some("defaultQueue: research"));
+        assert!(is_valid);
+        let (loaded, bad, is_valid) = shown(Some("admitOn: sometimes"));
+        assert_eq!(loaded.in_force, None);
+        let problem = loaded.read.unwrap_err();
+        assert!(
+            problem.contains("admitOn") && problem.contains("sometimes"),
+            "{problem}"
+        );
+        assert!(!is_valid);
+        assert_eq!(good, bad, "another one is in force only when it is valid");
+        assert_ne!(shown(None).1, good);
+    }
+
+    #[test]
+    fn an_invalid_configuration_at_the_start_leaves_the_defaults() {
+        let mut reader = Reader::default();
+        let mut invalid = |text| {
+            let loaded = reader.read(Some(&config_map(text))).unwrap();
+            assert!(loaded.read.is_err(), "{loaded:?}");
+            loaded.in_force
+        };
+        assert_eq!(
+            invalid("admitOn: 1"),
+            Some(Arc::default()),
+            "a typo must not close the door"
+        );
+        assert_eq!(invalid("admitOn: 2"), None, "they are in force already");
+    }
+
+    #[test]
+    fn warnings_are_told() {
+        let loaded = Reader::default().read(Some(&config_map("admiton: fit"))).unwrap();
+        assert_eq!(default_queue(&loaded), "default");
+        assert_eq!(loaded.warnings.len(), 1);
+        assert!(loaded.warnings[0].contains("admiton"), "{:?}", loaded.warnings);
+    }
+}

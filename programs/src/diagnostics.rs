@@ -1,0 +1,150 @@
+//! `/healthz`, `/readyz` and `/metrics`, over plain HTTP.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use actix_web::HttpResponse;
+use actix_web::dev::Server;
+use actix_web::http::StatusCode;
+use actix_web::http::header::ContentType;
+use actix_web::web::{Data, ServiceConfig, get};
+use prometheus_client::encoding::text;
+use prometheus_client::registry::Registry;
+use thiserror::Error;
+
+use crate::flags::CommonFlags;
+use crate::ports::refusals::Refusals;
+use crate::ports::server::{ListenError, Port};
+
+/// What `prometheus-client` writes.
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The server could not be started.
+#[derive(Debug, Error)]
+#[error("{0}: choose another with --health-addr or --metrics-addr")]
+pub struct DiagnosticsError(#[from] ListenError);
+
+/// What a program says of itself.
+pub trait Diagnostics: Send + Sync + 'static {
+    /// Why the program does not seem to be alive and should be started anew; none where it does.
+    fn trouble(&self) -> Option<String>;
+
+    /// Whether requests should come, and a text for people.
+    fn readiness(&self) -> (bool, String);
+
+    /// What it measures, as Prometheus reads it.
+    fn metrics(&self) -> Result<String, fmt::Error>;
+}
+
+/// Whether a program is ready: once nothing is missing, until it drains.
+pub fn readiness(draining: bool, missing: &[&str]) -> (bool, String) {
+    let ready = missing.is_empty() && !draining;
+    let text = match (draining, ready) {
+        (true, _) => "not ready: shutting down\n".to_owned(),
+        (false, true) => "ok\n".to_owned(),
+        (false, false) => format!("not ready, waiting for: {}\n", missing.join(", ")),
+    };
+    (ready, text)
+}
+
+/// All metrics of a registry in the text form that Prometheus reads.
+pub fn encode(registry: &Registry) -> Result<String, fmt::Error> {
+    let mut text = String::with_capacity(4096);
+    text::encode(&mut text, registry)?;
+    Ok(text)
+}
+
+/// Listens on both addresses, which may be one; both serve all three paths. Await the result to serve.
+pub fn start(flags: &CommonFlags, refusals: &Refusals, program: impl Diagnostics) -> Result<Server, DiagnosticsError> {
+    let addresses = BTreeSet::from([flags.health_addr, flags.metrics_addr]);
+    let program: Arc<dyn Diagnostics> = Arc::new(program);
+    Ok(Port::DIAGNOSTICS.plain(addresses, refusals, move || routes(Arc::clone(&program)))?)
+}
+
+/// The paths and what they answer.
+pub fn routes(program: Arc<dyn Diagnostics>) -> impl FnOnce(&mut ServiceConfig) {
+    move |config| {
+        config
+            .app_data(Data::from(program))
+            .route("/healthz", get().to(healthz))
+            .route("/readyz", get().to(readyz))
+            .route("/metrics", get().to(metrics));
+    }
+}
+
+async fn healthz(program: Data<dyn Diagnostics>) -> HttpResponse {
+    match program.trouble() {
+        None => said(true, "ok\n".to_owned()),
+        Some(trouble) => said(false, format!("not healthy: {trouble}\n")),
+    }
+}
+
+async fn readyz(program: Data<dyn Diagnostics>) -> HttpResponse {
+    let (ready, text) = program.readiness();
+    said(ready, text)
+}
+
+fn said(good: bool, text: String) -> HttpResponse {
+    let status = if good {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    HttpResponse::build(status)
+        .content_type(ContentType::plaintext())
+        .body(text)
+}
+
+async fn metrics(program: Data<dyn Diagnostics>) -> HttpResponse {
+    match program.metrics() {
+        Ok(text) => HttpResponse::Ok().content_type(OPEN_METRICS).body(text),
+        Err(error) => HttpResponse::InternalServerError().body(format!("can't encode the metrics: {error}\n")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+    use crate::logging::LogFormat;
+
+    struct Nobody;
+
+    impl Diagnostics for Nobody {
+        fn trouble(&self) -> Option<String> {
+            None
+        }
+
+        fn readiness(&self) -> (bool, String) {
+            readiness(false, &[])
+        }
+
+        fn metrics(&self) -> Result<String, fmt::Error> {
+            encode(&Registry::default())
+        }
+    }
+
+    #[actix_web::test]
+    async fn both_addresses_may_be_one_and_a_taken_one_is_named() {
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = taken.local_addr().unwrap();
+        let start = |address: SocketAddr| {
+            let flags = CommonFlags {
+                health_addr: address,
+                metrics_addr: address,
+                pod_namespace: String::new(),
+                log_format: LogFormat::Text,
+            };
+            start(&flags, &Refusals::default(), Nobody)
+        };
+        let error = start(address).err().unwrap().to_string();
+        assert!(
+            error.contains(&address.to_string()) && error.contains("--health-addr"),
+            "{error}"
+        );
+        let any_free: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        assert!(start(any_free).is_ok());
+    }
+}
