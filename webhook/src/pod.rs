@@ -2,21 +2,19 @@
 
 use crds::card_resources::is_extended;
 use crds::configuration::UnqueuedCards;
-use crds::keys::{CARD_NAME, EXEMPT_NAMESPACES, MGPU_CONTAINER_CARDS, MIRROR_POD, SCORING_STRATEGY};
+use crds::keys::{EXEMPT_NAMESPACES, MIRROR_POD};
 use crds::lean::Text;
 use crds::managed::{is_concerned, requests_any};
-use crds::mgpu::{ComputePolicy, MgpuRequest};
 use crds::pod::Pod;
-use crds::pod_bounds;
 use crds::pod_request::pod_request;
-use crds::scoring_strategy::ScoringStrategy;
 
 use crate::cross_quota;
 use crate::denial::Denial;
 use crate::patch::PodPatch;
 use crate::queue_resolution::{Resolved, check_access, resolve};
 use crate::queue_source::QueueSource;
-use crate::validate::card::{Cards, check_unnamed};
+use crate::validate::card::check_unnamed;
+use crate::validate::pod::SoundPod;
 use crate::view::{Lookup, View};
 use crate::warning::Warning;
 
@@ -103,26 +101,7 @@ pub fn judge(
             resolved: None,
         });
     }
-    if let Some(node) = pod
-        .spec
-        .node_name
-        .as_ref()
-        .map(AsRef::as_ref)
-        .filter(|node| !node.is_empty())
-    {
-        return Err(Denial::NodeNamed { node: node.to_owned() }.into());
-    }
-    let annotation = |key| pod.metadata.annotations.get(key);
-    pod_bounds::check(pod)?;
-    match MgpuRequest::read(pod)? {
-        Some(mgpu) if !ComputePolicy::ALL.into_iter().any(|policy| mgpu.accepts(policy)) => {
-            let policy = mgpu.policy.unwrap_or_default();
-            warnings.push(Warning::MgpuPolicyUnfit { policy });
-        }
-        None if annotation(MGPU_CONTAINER_CARDS).is_some() => warnings.push(Warning::MgpuNotRequested),
-        _ => {}
-    }
-    let cards = annotation(CARD_NAME).map(|text| Cards::read(text, view)).transpose()?;
+    let sound = SoundPod::read(pod, view, &mut warnings)?;
     let request = pod_request(&pod.spec)?;
     let resolved = if managed {
         Some(resolve(pod, namespace, view, &mut warnings)?)
@@ -131,19 +110,13 @@ pub fn judge(
     };
     // Cards that nobody's queue is named for are charged to nobody, if the configuration has it so; the rest of the pod is
     // the default queue's. Without the queue on it, the operator knows such a pod again.
-    let is_unaccounted = cards.is_none()
+    let is_unaccounted = !sound.names_cards()
         && asks_for_cards
         && view.configuration().cardgate.unqueued_cards == UnqueuedCards::Count
         && resolved
             .as_ref()
             .is_some_and(|resolved| resolved.source == QueueSource::Default);
-    match cards {
-        Some(cards) => cards.check_request(&request, view, &mut warnings)?,
-        None => check_unnamed(&request, managed && !is_unaccounted, view, &mut warnings)?,
-    }
-    if let Some(strategy) = annotation(SCORING_STRATEGY) {
-        strategy.parse::<ScoringStrategy>()?;
-    }
+    sound.check_request(&request, managed && !is_unaccounted, view, &mut warnings)?;
     let Some(resolved) = resolved else {
         return Ok(Admitted {
             patch: PodPatch::hold(pod, None, true, options, &mut warnings),

@@ -1,10 +1,12 @@
 //! The door for Queues, `PodGroup`s and Jobs.
 
+#![allow(clippy::unwrap_used, reason = "part of tests")]
+
 mod common;
 
 use common::{Verdict, World, review};
 use crds::configuration::{Settings, UnnamedCards};
-use crds::keys::{CARD_NAME, CARD_QUOTA, CARD_REQUEST, QUEUE_NAMESPACES};
+use crds::keys::{CARD_NAME, CARD_QUOTA, CARD_REQUEST, QUEUE_NAME, QUEUE_NAMESPACES, SCORING_STRATEGY};
 use serde_json::{Value, json};
 use webhook::door::Endpoint;
 
@@ -159,6 +161,87 @@ fn a_job_whose_pods_would_be_refused_is_refused_itself() {
             assert!(refused.starts_with(&format!("403 {reason}: {place}: ")), "{refused}");
         }
     }
+}
+
+#[test]
+fn a_template_is_refused_for_what_its_pods_are_refused_for() {
+    for (kind, template) in [(JOB, "/spec/template"), (VOLCANO_JOB, "/spec/tasks/0/template")] {
+        let place = if kind == JOB {
+            "spec.template"
+        } else {
+            "spec.tasks[\"worker\"].template"
+        };
+        let gpu = json!({"nvidia.com/gpu": 1});
+        for (field, value, reason) in [
+            (
+                "/metadata/annotations",
+                json!({CARD_NAME: "NVIDIA-A100", SCORING_STRATEGY: "random"}),
+                "ScoringStrategyUnknown",
+            ),
+            ("/spec/nodeName", json!("node-1"), "NodeNamed"),
+            (
+                "/spec/tolerations",
+                json!(vec![json!({"operator": "Exists"}); 1025]),
+                "PodBoundExceeded",
+            ),
+        ] {
+            let good = job(kind, "NVIDIA-A100", &gpu);
+            let mut bad = good.clone();
+            let (parent, key) = field.rsplit_once('/').unwrap();
+            bad.pointer_mut(&format!("{template}{parent}")).unwrap()[key] = value;
+            let mut pod = bad.pointer(template).unwrap().clone();
+            pod["spec"]["containers"][0]["resources"]["limits"] = json!({"nvidia.com/gpu": "1"});
+            let of_pod = World::new().create_pod(&pod).refused();
+            let (code_and_reason, message) = of_pod.split_once(": ").unwrap();
+            assert_eq!(code_and_reason, format!("403 {reason}"));
+            assert_eq!(
+                create(kind, &bad).refused(),
+                format!("{code_and_reason}: {place}: {message}")
+            );
+            // Who changes something else is not held up by it.
+            let updated = update(kind, &bad, &bad);
+            let [warning] = updated.allowed() else {
+                panic!("{reason}")
+            };
+            assert!(warning.contains(message), "{warning}");
+            assert!(create(kind, &good).allowed().is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_template_whose_pods_may_be_none_of_cardgates_business_is_warned_about() {
+    let mut job = json!({"metadata": {"name": "x", "annotations": {CARD_REQUEST: "{\"NVIDIA-A100\": 4}"}},
+        "spec": {"template": {"spec": {"nodeName": "node-1", "containers": []}}}});
+    let warned = create(JOB, &job);
+    let [warning] = warned.allowed() else {
+        panic!("{warned:?}")
+    };
+    assert!(
+        warning.starts_with("spec.template: spec.nodeName: \"node-1\""),
+        "{warning}"
+    );
+    job["spec"]["template"]["metadata"]["annotations"] = json!({QUEUE_NAME: "team-a"});
+    assert!(
+        create(JOB, &job)
+            .refused()
+            .starts_with("403 NodeNamed: spec.template: ")
+    );
+}
+
+#[test]
+fn requests_that_cannot_be_added_up_are_a_warning_on_the_job() {
+    let verdict = create(
+        VOLCANO_JOB,
+        &job(VOLCANO_JOB, "NVIDIA-A100", &json!({"nvidia.com/gpu": "some"})),
+    );
+    let [warning] = verdict.allowed() else {
+        panic!("{verdict:?}")
+    };
+    assert!(
+        warning.starts_with("spec.tasks[\"worker\"].template: ") && warning.contains("\"some\""),
+        "{warning}"
+    );
 }
 
 #[test]

@@ -1,18 +1,17 @@
-//! The rules for Jobs, Volcano's and Kubernetes' own: the card request, and the card names of the pod templates.
+//! The rules for Jobs, Volcano's and Kubernetes' own: the card request, and the pod templates, by the rules for pods.
 //!
 //! A pod that is refused shows only in the events of whatever creates it. So what is certain to be refused is refused here,
 //! and the warnings that nobody would see on the pods are given here. What another webhook may still put right on the pod
 //! (a missing request) is a warning too.
 
-use crds::keys::CARD_NAME;
 use crds::lean::{Metadata, Text};
-use crds::mgpu::MgpuRequest;
+use crds::managed::is_concerned;
 use crds::pod::Pod;
 use crds::pod_request::pod_request;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::card::{Cards, check_unnamed};
+use super::pod::SoundPod;
 use super::pod_group::check_card_request;
 use super::scalar::Scalar;
 use super::{Findings, unreadable};
@@ -55,7 +54,7 @@ pub fn rules(object: &RawValue, view: View<'_>) -> Findings {
     check_card_request(&job.metadata.annotations, &mut findings);
     let spec = job.spec.unwrap_or_default();
     if let Some(template) = &spec.template {
-        check_template("spec.template", template, view, &mut findings);
+        check_template("spec.template", template, is_concerned(template), view, &mut findings);
     }
     for (index, task) in spec.tasks.iter().flatten().enumerate() {
         if let Some(template) = &task.template {
@@ -63,41 +62,34 @@ pub fn rules(object: &RawValue, view: View<'_>) -> Findings {
                 Some(name) => format!("spec.tasks[{:?}].template", name.as_ref()),
                 None => format!("spec.tasks[{index}].template"),
             };
-            check_template(&place, template, view, &mut findings);
+            // Volcano makes a group of all pods of a Job.
+            check_template(&place, template, true, view, &mut findings);
         }
     }
     findings
 }
 
-fn check_template(place: &str, template: &Pod<Scalar<'_>>, view: View<'_>, findings: &mut Findings) {
-    if let Err(error) = MgpuRequest::read(template) {
-        findings.denials.push(Denial::Template {
-            place: place.to_owned(),
-            denial: Box::new(error.into()),
-        });
-        return;
-    }
-    // Quantities that can't be read are refused by the API server, in its own words.
-    let request = pod_request(&template.spec).ok();
-    let mut warnings = Vec::new();
-    let checked = match template.metadata.annotations.get(CARD_NAME) {
-        Some(text) => match Cards::read(text, view) {
-            Ok(cards) => request.map(|request| cards.check_request(&request, view, &mut warnings)),
-            Err(denial) => {
-                findings.denials.push(Denial::Template {
-                    place: place.to_owned(),
-                    denial: Box::new(denial),
-                });
-                return;
-            }
-        },
-        None => request.map(|request| check_unnamed(&request, true, view, &mut warnings)),
+/// Checks a template. `is_held` says whether Cardgate holds its pods for certain; then what is wrong with them is wrong with
+/// the Job.
+fn check_template(place: &str, template: &Pod<Scalar<'_>>, is_held: bool, view: View<'_>, findings: &mut Findings) {
+    let place = || place.to_owned();
+    let sound = match SoundPod::read(template, view, &mut findings.warnings) {
+        Ok(sound) => sound,
+        Err(denial) if is_held => {
+            findings.denials.push(Denial::Template {
+                place: place(),
+                denial: Box::new(denial),
+            });
+            return;
+        }
+        Err(denial) => {
+            findings.warnings.push(Warning::Template { place: place(), denial });
+            return;
+        }
     };
-    findings.warnings.append(&mut warnings);
-    if let Some(Err(denial)) = checked {
-        findings.warnings.push(Warning::Template {
-            place: place.to_owned(),
-            denial,
-        });
+    let request = pod_request(&template.spec).map_err(Denial::from);
+    let checked = request.and_then(|request| sound.check_request(&request, true, view, &mut findings.warnings));
+    if let Err(denial) = checked {
+        findings.warnings.push(Warning::Template { place: place(), denial });
     }
 }

@@ -3,6 +3,7 @@
 pub mod card;
 pub mod hierarchy;
 pub mod job;
+pub mod pod;
 pub mod pod_group;
 pub mod queue;
 mod scalar;
