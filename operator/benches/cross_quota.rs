@@ -6,7 +6,7 @@
     reason = "a scene that can't be set is to end the benchmark"
 )]
 
-#[path = "../tests/decisions/world.rs"]
+#[path = "../../engine/tests/decisions/world.rs"]
 #[expect(dead_code, reason = "the language of the tests, of which benchmarks need a part")]
 mod world;
 
@@ -15,10 +15,11 @@ use std::hint::black_box;
 use crds::configuration::Configuration;
 use crds::scoring_strategy::ScoringStrategy;
 use divan::Bencher;
-use operator::decide::extender::{filter, prioritize, read};
+use engine::decide::extender::{filter, prioritize, read};
+use engine::policies::cross_quota::{Scoring, exceeded};
 use operator::extender::wire::{Args, prioritized};
-use operator::policies::cross_quota::{Scoring, exceeded};
 use serde_json::json;
+
 use world::{GPU, Object, World, bare_pod, node};
 
 /// Pods without GPU on each GPU node.

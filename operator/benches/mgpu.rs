@@ -7,7 +7,7 @@
     reason = "a scene that can't be set is to end the benchmark"
 )]
 
-#[path = "../tests/decisions/world.rs"]
+#[path = "../../engine/tests/decisions/world.rs"]
 #[expect(dead_code, reason = "the language of the tests, of which benchmarks need a part")]
 mod world;
 
@@ -16,11 +16,12 @@ use std::hint::black_box;
 use crds::configuration::{CardStrategy, Configuration, Mgpu};
 use crds::mgpu::ContainerRequest as Request;
 use divan::Bencher;
-use operator::decide::decide;
-use operator::decide::extender::{filter, prioritize, read};
+use engine::decide::decide;
+use engine::decide::extender::{filter, prioritize, read};
+use engine::policies::mgpu::{CardUse, Cards, STEPS, Steps, allocate, best};
 use operator::extender::wire::{Args, prioritized};
-use operator::policies::mgpu::{CardUse, Cards, STEPS, Steps, allocate, best};
 use serde_json::json;
+
 use world::{World, node, pod, queue};
 
 fn main() {
@@ -216,7 +217,7 @@ fn one_decision(bencher: Bencher<'_, '_>, nodes: usize) {
     bencher.bench_local(|| {
         let actions = decide(&mut world.cluster, world.now, 1).actions;
         assert_eq!(actions.len(), 1);
-        world.cluster.refuse("asks", world.now);
+        world.refuse("asks", world.now);
         world.wait(10);
     });
 }

@@ -1,13 +1,10 @@
-//! The mind of Cardgate: observes the cluster, decides what may run, and acts.
+//! The eyes and hands of Cardgate: observes the cluster, asks the `engine` what may run, acts and reports.
 
 pub mod act;
 pub mod certificates;
 pub mod cli;
-pub mod cluster;
 pub mod configuration;
 pub mod context;
-pub mod decide;
-pub mod discovery;
 pub mod event;
 pub mod extender;
 pub mod installation;
@@ -16,13 +13,9 @@ pub mod lease;
 pub mod metrics;
 pub mod mind;
 pub mod observe;
-pub mod overview;
-pub mod pod_ref;
-pub mod policies;
 pub mod policy_parameters;
 pub mod program;
 pub mod pulse;
-pub mod quantities;
 pub mod recorder;
 pub mod report;
 pub mod server;

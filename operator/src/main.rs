@@ -1,6 +1,7 @@
 //! The operator: discovers cards, lets waiting pods in within their queues' quotas, and shows what there is.
 
-use operator::{decide, program};
+use engine::decide;
+use operator::program;
 use programs::flags;
 
 #[tokio::main(worker_threads = 2)]

@@ -12,19 +12,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crds::configuration::Configuration;
+use engine::cluster::{Cluster, Kind};
+use engine::decide::{Action, Round};
+use engine::overview::Unaccounted;
+use engine::trail::Trail;
 use k8s_openapi::jiff::Timestamp;
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::act::Actor;
-use crate::cluster::{Cluster, Kind};
-use crate::decide::{Action, Round};
 use crate::event::Event;
 use crate::extender::Question;
 use crate::metrics::{Decision, Metrics, Step};
-use crate::overview::Unaccounted;
 use crate::policy_parameters::Parameters;
-use crate::pulse::{Pulse, Trail};
+use crate::pulse::Pulse;
 use crate::report::{EventKind, Report, Reports};
 use crate::server::Readiness;
 use aside::Aside;
@@ -40,7 +41,7 @@ const TICK: Duration = Duration::from_millis(200);
 /// A step that takes so long is logged, with what it was about, and counted: others wait meanwhile.
 const SLOW: Duration = Duration::from_millis(500);
 
-/// How a mind decides: [`crate::decide::decide_watched`], or for tests something that does not always come to an end.
+/// How a mind decides: [`engine::decide::decide_watched`], or for tests something that does not always come to an end.
 pub type Decide = fn(&mut Cluster, Timestamp, usize, &dyn Trail) -> Round;
 
 /// Where what a mind knows goes, and that of the next one.

@@ -1,141 +1,16 @@
 //! The pulse of the mind: what it is at, told by the mind itself and read by those who watch over it.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use engine::trail::{Trail, Work};
 
 use crate::metrics::Step;
-use crate::pod_ref::{PodRef, WorkloadRef};
 
 /// The mind goes around five times a second, idle or not. One that has not for so long hangs, and the kubelet is told to
 /// start this operator anew.
 pub const SILENCE: Duration = Duration::from_secs(30);
-
-/// What kind of object is being worked on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ObjectKind {
-    /// A pod.
-    Pod,
-    /// A node.
-    Node,
-    /// A queue.
-    Queue,
-    /// A `PodGroup`.
-    PodGroup,
-    /// A Job.
-    Job,
-    /// A namespace.
-    Namespace,
-}
-
-impl ObjectKind {
-    /// All kinds.
-    pub const ALL: [Self; 6] = [
-        Self::Pod,
-        Self::Node,
-        Self::Queue,
-        Self::PodGroup,
-        Self::Job,
-        Self::Namespace,
-    ];
-
-    /// The kind, as Kubernetes writes it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pod => "Pod",
-            Self::Node => "Node",
-            Self::Queue => "Queue",
-            Self::PodGroup => "PodGroup",
-            Self::Job => "Job",
-            Self::Namespace => "Namespace",
-        }
-    }
-}
-
-/// An object that is being worked on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Object {
-    /// Its kind.
-    pub kind: ObjectKind,
-    /// Its namespace; empty where it has none.
-    pub namespace: Arc<str>,
-    /// Its name.
-    pub name: Arc<str>,
-    /// Its unique id; empty where it is known by its name.
-    pub uid: Arc<str>,
-}
-
-impl From<PodRef> for Object {
-    fn from(pod: PodRef) -> Self {
-        Self {
-            kind: ObjectKind::Pod,
-            namespace: pod.namespace,
-            name: pod.name,
-            uid: pod.uid,
-        }
-    }
-}
-
-impl From<WorkloadRef> for Object {
-    fn from(workload: WorkloadRef) -> Self {
-        Self {
-            kind: match workload.kind {
-                crate::cluster::workload::WorkloadKind::PodGroup => ObjectKind::PodGroup,
-                crate::cluster::workload::WorkloadKind::Job => ObjectKind::Job,
-            },
-            namespace: workload.namespace,
-            name: workload.name,
-            uid: workload.uid,
-        }
-    }
-}
-
-impl fmt::Display for Object {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &*self.namespace {
-            "" => write!(f, "{} {}", self.kind.as_str(), self.name),
-            namespace => write!(f, "{} {namespace}/{}", self.kind.as_str(), self.name),
-        }
-    }
-}
-
-/// One piece of work: so small that it should be over in a moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Work {
-    /// What is done, as in "judging".
-    pub doing: &'static str,
-    /// The object that it is done with.
-    pub object: Object,
-    /// The queue that it is about.
-    pub queue: Option<Arc<str>>,
-}
-
-impl fmt::Display for Work {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.doing, self.object)?;
-        match &self.queue {
-            Some(queue) => write!(f, " of queue {queue}"),
-            None => Ok(()),
-        }
-    }
-}
-
-/// Is told what is begun, piece by piece. Whoever decides knows no clock; whoever listens does.
-pub trait Trail {
-    /// This is worked on from now on, and what was before is over.
-    fn at(&self, work: Work);
-    /// What was worked on is over, and nothing else of this kind begins.
-    fn over(&self);
-}
-
-/// Nobody listens.
-impl Trail for () {
-    fn at(&self, _: Work) {}
-
-    fn over(&self) {}
-}
 
 /// A step that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,6 +1,8 @@
 //! Bindings: a pod's node and the results of mGPU scheduling in one write, since the API server copies the annotations of a
 //! Binding to its pod.
 
+use engine::decide::extender::Binding;
+use engine::{Answer, Outcome};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::PostParams;
@@ -9,8 +11,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 
 use super::{Actor, Failure, Tried, keep_trying};
-use crate::decide::extender::Binding;
-use crate::event::{Event, Outcome};
+use crate::event::Event;
 use crate::metrics::{Verb, Write};
 
 impl Actor {
@@ -22,18 +23,21 @@ impl Actor {
             let api = actor.pods(&binding.pod);
             let bound = keep_trying(|| actor.bind_once(&api, &binding, &body)).await;
             let (pod, node) = (&binding.pod, &binding.node);
-            let outcome = match &bound {
+            let answered = match &bound {
                 Ok(()) => {
                     tracing::info!(pod = %pod, node = %node, "bound");
-                    Outcome::Admitted
+                    Answer::Accepted
                 }
                 Err(reason) => {
                     tracing::info!(pod = %pod, node = %node, reason, "not bound");
-                    Outcome::Refused
+                    Answer::Refused
                 }
             };
             // The mind is gone only when the program ends, and the scheduler may have stopped waiting.
-            let _ = actor.events.send(Event::Bound(binding.pod.uid, outcome)).await;
+            let _ = actor
+                .events
+                .send(Event::Outcome(Outcome::Binding(binding.pod.uid, answered)))
+                .await;
             let _ = answer.send(bound);
         });
     }

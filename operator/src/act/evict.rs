@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use engine::cluster::reclaims::EvictionOutcome;
+use engine::decide::Eviction;
+use engine::refs::PodRef;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
@@ -11,11 +14,8 @@ use serde::de::IgnoredAny;
 use serde_json::json;
 
 use super::{Actor, Failure};
-use crate::cluster::reclaims::EvictionOutcome;
-use crate::decide::Eviction;
 use crate::event::Event;
 use crate::metrics::{Verb, Write};
-use crate::pod_ref::PodRef;
 
 /// HTTP status of a pod that is gone, or that is another one by now.
 const GONE: [u16; 2] = [404, 409];

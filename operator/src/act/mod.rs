@@ -10,6 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crds::keys::{CARD_ASSIGNED, GATE};
+use engine::decide::{Admission, Resumption};
+use engine::refs::PodRef;
+use engine::{Answer, Outcome};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
@@ -20,11 +23,9 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::decide::{Admission, Resumption};
-use crate::event::{Event, Outcome};
+use crate::event::Event;
 use crate::lease::Leadership;
 use crate::metrics::{Metrics, Verb, Write};
-use crate::pod_ref::PodRef;
 pub use patch::{admission_patch, resumption_patch};
 
 /// How many pods are written at once. More would only wait in the API server, which serves few writes at a time.
@@ -119,9 +120,12 @@ impl Actor {
     pub fn admit(&self, admission: Admission) {
         let actor = self.clone();
         self.runtime.spawn(async move {
-            let outcome = actor.try_to_admit(&admission).await;
+            let answer = actor.try_to_admit(&admission).await;
             // The mind is gone only when the program ends.
-            let _ = actor.events.send(Event::Outcome(admission.pod.uid, outcome)).await;
+            let _ = actor
+                .events
+                .send(Event::Outcome(Outcome::Admission(admission.pod.uid, answer)))
+                .await;
         });
     }
 
@@ -129,24 +133,27 @@ impl Actor {
     pub fn resume(&self, resumption: Resumption) {
         let actor = self.clone();
         self.runtime.spawn(async move {
-            let outcome = actor.try_to_resume(&resumption).await;
+            let answer = actor.try_to_resume(&resumption).await;
             // The mind is gone only when the program ends.
-            let _ = actor.events.send(Event::Resumed(resumption.job.uid, outcome)).await;
+            let _ = actor
+                .events
+                .send(Event::Outcome(Outcome::Resumption(resumption.job.uid, answer)))
+                .await;
         });
     }
 
-    async fn try_to_resume(&self, resumption: &Resumption) -> Outcome {
+    async fn try_to_resume(&self, resumption: &Resumption) -> Answer {
         let job = &resumption.job;
         let api: Api<Job> = Api::namespaced(self.client.clone(), &job.namespace);
         let patch = Patch::Json::<()>(resumption_patch(&job.uid));
         match keep_trying(|| self.resume_once(&api, &job.name, &patch)).await {
             Ok(()) => {
                 tracing::info!(job = %job, queue = %resumption.queue, "resumed");
-                Outcome::Admitted
+                Answer::Accepted
             }
             Err(reason) => {
                 tracing::warn!(job = %job, queue = %resumption.queue, reason, "not resumed");
-                Outcome::Refused
+                Answer::Refused
             }
         }
     }
@@ -172,7 +179,7 @@ impl Actor {
         }
     }
 
-    async fn try_to_admit(&self, admission: &Admission) -> Outcome {
+    async fn try_to_admit(&self, admission: &Admission) -> Answer {
         let (pod, queue, card) = (&admission.pod, &*admission.queue, admission.card.as_deref());
         let patch = Patch::Json::<()>(admission_patch(admission));
         match keep_trying(|| self.admit_once(admission, &patch)).await {
@@ -180,11 +187,11 @@ impl Actor {
                 let waited = Timestamp::now().duration_since(admission.arrived);
                 self.metrics.admitted(Duration::try_from(waited).unwrap_or_default());
                 tracing::info!(%pod, %queue, card, "admitted");
-                Outcome::Admitted
+                Answer::Accepted
             }
             Err(reason) => {
                 tracing::info!(%pod, %queue, card, reason, "not admitted: the reservation is given back");
-                Outcome::Refused
+                Answer::Refused
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crds::keys::GPU_NODE_LABEL;
+use engine::cluster::gpu_nodes::GPU_NODE;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -10,7 +11,6 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::{Actor, FIRST_WAIT, LONGEST_WAIT};
-use crate::cluster::gpu_nodes::GPU_NODE;
 use crate::event::Event;
 use crate::metrics::{Verb, Write};
 

@@ -2,12 +2,11 @@
 
 use crds::keys::{CARD_ASSIGNED, GATE, GPU_NODE_LABEL, JOB_HELD};
 use crds::pod::NodeSelectorTerm;
+use engine::cluster::constraints::{self, NAME_FIELD, NodeAffinity};
+use engine::decide::Admission;
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, ReplaceOperation, TestOperation};
 use serde_json::{Map, Value, json};
-
-use crate::cluster::constraints::{self, NAME_FIELD, NodeAffinity};
-use crate::decide::Admission;
 
 /// The key of required affinity in a pod's affinity to nodes.
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
@@ -152,9 +151,9 @@ fn pointer<const N: usize>(tokens: [&str; N]) -> PointerBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::constraints::NodeConstraints;
-    use crate::decide::Pin;
-    use crate::pod_ref::PodRef;
+    use engine::cluster::constraints::NodeConstraints;
+    use engine::decide::Pin;
+    use engine::refs::PodRef;
 
     fn admission(has_node_selector: bool, has_annotations: bool) -> Admission {
         Admission {

@@ -101,17 +101,23 @@ impl Serving {
         self.chain.first()
     }
 
+    /// The chain, as it goes over the wire.
+    pub fn chain_der(&self) -> Vec<CertificateDer<'static>> {
+        self.chain.iter().map(|one| one.der.clone()).collect()
+    }
+
     /// Whether the authorities verify it now as what it is for, for exactly its names, and the key fits.
     pub fn is_good(&self, authorities: &[Authority], leaf: &Leaf, now: Timestamp) -> bool {
-        let authorities = || authorities.iter().map(|one| &one.certificate);
+        let authorities = || authorities.iter().map(|one| &one.certificate.der);
+        let chain = self.chain_der();
         self.key_fits
             && self.leaf().is_some_and(|own| own.names == leaf.names)
             && match leaf.usage {
                 Usage::Server => leaf
                     .names
                     .iter()
-                    .all(|name| verify::verifies(authorities(), &self.chain, name, now)),
-                Usage::Client => verify::verifies_client(authorities(), &self.chain, now),
+                    .all(|name| verify::verifies(authorities(), &chain, name, now)),
+                Usage::Client => verify::verifies_client(authorities(), &chain, now),
             }
     }
 }

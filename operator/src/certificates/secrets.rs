@@ -130,11 +130,11 @@ pub(super) fn read_serving(secret: Option<&Secret>) -> (Option<Serving>, Option<
 
 /// The authority in the bundle that verifies what is served.
 fn issuer(serving: &Serving, bundle: Vec<Certificate>, now: Timestamp) -> Option<Certificate> {
-    let name = serving.leaf()?.names.first()?;
+    let (name, chain) = (serving.leaf()?.names.first()?, serving.chain_der());
     bundle
         .into_iter()
         .filter(|certificate| certificate.is_authority)
-        .find(|certificate| verify::verifies(std::iter::once(certificate), &serving.chain, name, now))
+        .find(|certificate| verify::verifies(std::iter::once(&certificate.der), &chain, name, now))
 }
 
 /// What [`AUTHORITY_SECRET`] should hold.

@@ -11,7 +11,6 @@ use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 
-use super::held::Certificate;
 use super::names::Name;
 
 /// Whether a client can trust the certificate as an authority.
@@ -21,12 +20,12 @@ pub(super) fn is_sound(authority: &CertificateDer<'static>) -> bool {
 
 /// Whether a server that trusts the authorities believes a client, at that time, that the chain is its own.
 pub(super) fn verifies_client<'c>(
-    authorities: impl Iterator<Item = &'c Certificate>,
-    chain: &[Certificate],
+    authorities: impl Iterator<Item = &'c CertificateDer<'static>>,
+    chain: &[CertificateDer<'static>],
     at: Timestamp,
 ) -> bool {
     let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(authorities.map(|authority| authority.der.clone()));
+    roots.add_parsable_certificates(authorities.cloned());
     let provider = Arc::new(ring::default_provider());
     let (Ok(verifier), Some((leaf, more)), Ok(seconds)) = (
         WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build(),
@@ -35,21 +34,20 @@ pub(super) fn verifies_client<'c>(
     ) else {
         return false;
     };
-    let more: Vec<CertificateDer<'_>> = more.iter().map(|one| one.der.clone()).collect();
     let at = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
-    verifier.verify_client_cert(&leaf.der, &more, at).is_ok()
+    verifier.verify_client_cert(leaf, more, at).is_ok()
 }
 
 /// Whether a client that trusts the authorities believes, at that time, that the chain is `name`'s.
 pub(super) fn verifies<'c>(
-    authorities: impl Iterator<Item = &'c Certificate>,
-    chain: &[Certificate],
+    authorities: impl Iterator<Item = &'c CertificateDer<'static>>,
+    chain: &[CertificateDer<'static>],
     name: &Name,
     at: Timestamp,
 ) -> bool {
     let mut roots = RootCertStore::empty();
     // What can't be an authority verifies nothing.
-    roots.add_parsable_certificates(authorities.map(|authority| authority.der.clone()));
+    roots.add_parsable_certificates(authorities.cloned());
     let provider = Arc::new(ring::default_provider());
     let (Ok(verifier), Some((leaf, more)), Some(name), Ok(seconds)) = (
         WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build(),
@@ -59,7 +57,6 @@ pub(super) fn verifies<'c>(
     ) else {
         return false;
     };
-    let more: Vec<CertificateDer<'_>> = more.iter().map(|one| one.der.clone()).collect();
     let at = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
-    verifier.verify_server_cert(&leaf.der, &more, &name, &[], at).is_ok()
+    verifier.verify_server_cert(leaf, more, &name, &[], at).is_ok()
 }

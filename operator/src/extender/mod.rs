@@ -19,6 +19,8 @@ use actix_web::http::header::ContentType;
 use actix_web::middleware::from_fn;
 use actix_web::web::{Data, Payload, ServiceConfig, post, scope};
 use crds::pod::Pod;
+use engine::decide::extender::Refusal;
+use engine::refs::PodRef;
 use programs::ports::body::{self, Body, BodyError, Limits, Room};
 use programs::ports::refusals::Refusals;
 use programs::ports::server::{ListenError, Port};
@@ -26,8 +28,6 @@ use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use crate::decide::extender::Refusal;
-use crate::pod_ref::PodRef;
 use access::Access;
 pub use leader_label::{LEADER_LABEL, keep_leader_label};
 pub use mounted::Mounted;

@@ -143,8 +143,8 @@ mod tests {
     use programs::ports::refusals::Refusals;
 
     use super::*;
-    use crate::decide::extender::{CardsRefusal, Refusal};
     use crate::extender::{Question, routes};
+    use engine::decide::extender::{CardsRefusal, Refusal};
 
     /// What is asked, and the answer where `refusal` is what each node says.
     async fn exchange(path: &str, body: Value, refusal: Option<Refusal>) -> (String, Value) {

@@ -6,13 +6,13 @@
 use std::borrow::Cow;
 
 use crds::pod::Pod;
+use engine::decide::extender::Refusal;
+use engine::refs::PodRef;
 use serde::ser::{SerializeMap as _, SerializeSeq as _};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::Failure;
-use crate::decide::extender::Refusal;
-use crate::pod_ref::PodRef;
 
 /// What a scheduler sends. Go writes the fields as they are named there; other clients begin them with a small letter.
 #[derive(Debug, Deserialize)]
@@ -218,7 +218,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::decide::extender::CardsRefusal;
+    use engine::decide::extender::CardsRefusal;
 
     fn filtered(args: &Value, refused: &[(usize, Refusal)]) -> Value {
         let body = serde_json::to_vec(args).unwrap();

@@ -4,22 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use engine::overview::GpuFigures;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
-
-/// One card as it is now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct GpuFigures {
-    /// Compute in use, of 100.
-    pub core: i64,
-    /// Memory in use, in MiB.
-    pub memory: i64,
-    /// Memory that the card has, in MiB.
-    pub total_memory: i64,
-    /// How many containers share it.
-    pub containers: i64,
-}
 
 /// The cards of each node, by index.
 pub(super) type Nodes = BTreeMap<Arc<str>, Vec<GpuFigures>>;

@@ -11,6 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use engine::overview::{GpuFigures, QueueFigures};
+use engine::reason::Reason;
+use engine::trail::ObjectKind;
 use kube::runtime::watcher;
 use programs::configuration::ConfigurationGauges;
 use programs::diagnostics;
@@ -22,9 +25,6 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::policies::Reason;
-use crate::pulse::ObjectKind;
-pub use gpus::GpuFigures;
 use gpus::Gpus;
 use labels::{
     AsideLabels, CardLabels, CertificateLabels, Code, DecisionLabels, ErrorLabels, InstallationLabels, StepLabels,
@@ -32,7 +32,6 @@ use labels::{
 };
 pub use labels::{Certificate, Decision, Step, Stumble, Verb, Write};
 use queues::Queues;
-pub use queues::{CardFigures, QueueFigures, ResourceFigures, StandingFigures};
 
 /// From an idle cluster's tens of milliseconds to a pod that waits for days.
 const ADMISSION_BUCKETS: [f64; 18] = [

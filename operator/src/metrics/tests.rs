@@ -1,5 +1,7 @@
 //! What Prometheus reads.
 
+use engine::overview::{CardFigures, ResourceFigures, StandingFigures};
+
 use super::*;
 
 fn value(metrics: &Metrics, series: &str) -> Option<String> {

@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crds::keys::{CARD_ASSIGNED, CARD_NAME, GATE, QUEUE_NAME};
 use crds::lean::TextMap;
 use crds::pod::Pod;
+use engine::Observation;
+use engine::trail::{Object, ObjectKind};
 
-use crate::event::Event;
 use crate::metrics::Stumble;
-use crate::pulse::{Object, ObjectKind};
 
 /// The reason of events and conditions about what is set aside.
 pub const SET_ASIDE: &str = "SetAside";
@@ -62,9 +62,9 @@ struct Entry {
 #[derive(Debug)]
 pub enum Heard {
     /// It is heard as it is.
-    AsItIs(Event),
+    AsItIs(Observation),
     /// It is about something that is set aside. This is heard in its place, and said about it unless it was before.
-    Aside(Option<Event>, Option<Said>),
+    Aside(Option<Observation>, Option<Said>),
 }
 
 /// What is said about an object that is set aside.
@@ -136,19 +136,19 @@ impl Aside {
     }
 
     /// What is to be heard of an event.
-    pub fn hear(&self, event: Event) -> Heard {
+    pub fn hear(&self, event: Observation) -> Heard {
         let mut state = self.state();
         if state.entries.is_empty() && state.namespaces.is_empty() {
             return Heard::AsItIs(event);
         }
         match event {
-            Event::Pod(pod) => state.hear_pod(pod),
-            Event::PodGone(ref uid) | Event::SucceededPodGone(ref uid) => {
+            Observation::Pod(pod) => state.hear_pod(pod),
+            Observation::PodGone(ref uid) | Observation::SucceededPodGone(ref uid) => {
                 let key = (ObjectKind::Pod, uid.clone());
                 state.entries.remove(&key);
                 Heard::AsItIs(event)
             }
-            Event::Node(node) => {
+            Observation::Node(node) => {
                 let name = node.metadata.name.clone().unwrap_or_default();
                 let says = hash(&(
                     &node.metadata.labels,
@@ -157,30 +157,30 @@ impl Aside {
                     &node.status,
                 ));
                 match state.keeps_off(&(ObjectKind::Node, path("", &name)), says) {
-                    Kept::Off(said) => Heard::Aside(Some(Event::NodeGone(name)), said),
-                    Kept::Not => Heard::AsItIs(Event::Node(node)),
+                    Kept::Off(said) => Heard::Aside(Some(Observation::NodeGone(name)), said),
+                    Kept::Not => Heard::AsItIs(Observation::Node(node)),
                 }
             }
-            Event::Queue(queue) => {
+            Observation::Queue(queue) => {
                 let name: Box<str> = queue.metadata.name.as_deref().unwrap_or_default().into();
                 let says = hash(&(&queue.metadata.annotations, &queue.spec));
                 match state.keeps_off(&(ObjectKind::Queue, path("", &name)), says) {
                     Kept::Off(said) => {
                         let uid = queue.metadata.uid.as_deref().unwrap_or_default().into();
                         let reason = said_of("queue").into();
-                        Heard::Aside(Some(Event::QueueUnreadable { name, uid, reason }), said)
+                        Heard::Aside(Some(Observation::QueueUnreadable { name, uid, reason }), said)
                     }
-                    Kept::Not => Heard::AsItIs(Event::Queue(queue)),
+                    Kept::Not => Heard::AsItIs(Observation::Queue(queue)),
                 }
             }
-            Event::Group(group) => {
+            Observation::Group(group) => {
                 let of = |text: &Option<String>| -> Box<str> { text.as_deref().unwrap_or_default().into() };
                 let (namespace, name) = (of(&group.metadata.namespace), of(&group.metadata.name));
                 let says = hash(&(&group.metadata.annotations, &group.metadata.labels, &group.spec));
                 match state.keeps_off(&(ObjectKind::PodGroup, path(&namespace, &name)), says) {
                     Kept::Off(said) => {
                         let (uid, reason) = (of(&group.metadata.uid), said_of("group").into());
-                        let event = Event::GroupUnreadable {
+                        let event = Observation::GroupUnreadable {
                             namespace,
                             name,
                             uid,
@@ -188,24 +188,24 @@ impl Aside {
                         };
                         Heard::Aside(Some(event), said)
                     }
-                    Kept::Not => Heard::AsItIs(Event::Group(group)),
+                    Kept::Not => Heard::AsItIs(Observation::Group(group)),
                 }
             }
-            Event::Job(job) => {
+            Observation::Job(job) => {
                 let namespace = job.metadata.namespace.clone().unwrap_or_default();
                 let name = job.metadata.name.clone().unwrap_or_default();
                 let says = hash(&(&job.metadata.annotations, &job.metadata.labels, &job.spec));
                 match state.keeps_off(&(ObjectKind::Job, path(&namespace, &name)), says) {
-                    Kept::Off(said) => Heard::Aside(Some(Event::JobGone { namespace, name }), said),
-                    Kept::Not => Heard::AsItIs(Event::Job(job)),
+                    Kept::Off(said) => Heard::Aside(Some(Observation::JobGone { namespace, name }), said),
+                    Kept::Not => Heard::AsItIs(Observation::Job(job)),
                 }
             }
-            Event::Namespace(metadata) => {
+            Observation::Namespace(metadata) => {
                 let name = metadata.name.clone().unwrap_or_default();
                 let says = hash(&(&metadata.annotations, &metadata.labels));
                 match state.keeps_off(&(ObjectKind::Namespace, path("", &name)), says) {
-                    Kept::Off(said) => Heard::Aside(Some(Event::NamespaceGone(name)), said),
-                    Kept::Not => Heard::AsItIs(Event::Namespace(metadata)),
+                    Kept::Off(said) => Heard::Aside(Some(Observation::NamespaceGone(name)), said),
+                    Kept::Not => Heard::AsItIs(Observation::Namespace(metadata)),
                 }
             }
             event => {
@@ -249,23 +249,23 @@ impl State {
             };
             if !holds {
                 let said = entry.say(&waits("the operator fell or stood still over this pod", CHANGED), true);
-                return Heard::Aside(Some(Event::PodGone(uid)), said);
+                return Heard::Aside(Some(Observation::PodGone(uid)), said);
             }
             if entry.again {
                 let said = "the operator fell or stood still over this pod, and over what it requests: it is set aside, and \
                             nothing that it holds is counted. Delete it, and tell who keeps Cardgate";
                 let said = entry.say(said, false);
-                return Heard::Aside(Some(Event::PodGone(uid)), said);
+                return Heard::Aside(Some(Observation::PodGone(uid)), said);
             }
             let said = "the operator fell or stood still over this pod: it is set aside, and counts with what it requests and \
                         nothing else that it says. Delete it when it can be spared, and tell who keeps Cardgate";
             let said = entry.say(said, false);
             reduce(&mut pod);
-            return Heard::Aside(Some(Event::Pod(pod)), said);
+            return Heard::Aside(Some(Observation::Pod(pod)), said);
         }
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         if holds || !self.namespaces.contains(namespace) {
-            return Heard::AsItIs(Event::Pod(pod));
+            return Heard::AsItIs(Observation::Pod(pod));
         }
         let object = Object {
             kind: ObjectKind::Pod,
@@ -283,17 +283,17 @@ impl State {
             waits: true,
             message,
         });
-        Heard::Aside(Some(Event::PodGone(uid)), said)
+        Heard::Aside(Some(Observation::PodGone(uid)), said)
     }
 
     /// What is gone needs not be kept off any more.
-    fn forget_gone(&mut self, event: &Event) {
+    fn forget_gone(&mut self, event: &Observation) {
         let key = match event {
-            Event::NodeGone(name) => (ObjectKind::Node, path("", name)),
-            Event::QueueGone(name) => (ObjectKind::Queue, path("", name)),
-            Event::NamespaceGone(name) => (ObjectKind::Namespace, path("", name)),
-            Event::GroupGone { namespace, name } => (ObjectKind::PodGroup, path(namespace, name)),
-            Event::JobGone { namespace, name } => (ObjectKind::Job, path(namespace, name)),
+            Observation::NodeGone(name) => (ObjectKind::Node, path("", name)),
+            Observation::QueueGone(name) => (ObjectKind::Queue, path("", name)),
+            Observation::NamespaceGone(name) => (ObjectKind::Namespace, path("", name)),
+            Observation::GroupGone { namespace, name } => (ObjectKind::PodGroup, path(namespace, name)),
+            Observation::JobGone { namespace, name } => (ObjectKind::Job, path(namespace, name)),
             _ => return,
         };
         self.entries.remove(&key);

@@ -6,12 +6,12 @@
 //! cut off first, and what it had begun to write is awaited: two minds never act at once.
 
 use std::collections::VecDeque;
-use std::io;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 
 use crds::configuration::Configuration;
+use engine::cluster::Kind;
 use kube::Client;
 use thiserror::Error;
 use tokio::sync::{Mutex, SetOnce, mpsc, oneshot, watch};
@@ -21,7 +21,6 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use super::aside::Aside;
 use super::{Decide, Mind, Outlets};
 use crate::act::Actor;
-use crate::cluster::Kind;
 use crate::event::Event;
 use crate::extender::Question;
 use crate::lease::Leadership;

@@ -2,40 +2,22 @@
 
 use std::sync::Arc;
 
-use crds::keys::QUEUE_NAME;
+use engine::refs::PodRef;
+use engine::trail::{Object, ObjectKind, Trail as _, Work};
+use engine::{Observation, Outcome};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 
 use super::Mind;
 use super::aside::{Heard, SET_ASIDE, Said};
-use crate::cluster::queue::Terms;
-use crate::event::{Event, Outcome};
-use crate::pod_ref::PodRef;
-use crate::pulse::{Object, ObjectKind, Trail as _, Work};
+use crate::event::Event;
 use crate::report::{EventKind, PodReport, Report};
 
 impl Mind {
     /// Takes in what has happened.
     pub(super) fn hear_all(&mut self, events: &mut Vec<Event>, now: Timestamp) {
         for event in events.drain(..) {
-            let event = match self.aside.hear(event) {
-                Heard::AsItIs(event) => event,
-                Heard::Aside(event, said) => {
-                    if let Some(said) = said {
-                        self.say_aside(said);
-                    }
-                    let Some(event) = event else { continue };
-                    event
-                }
-            };
-            match event.object() {
-                Some(object) => self.pulse.at(Work {
-                    doing: "reading",
-                    object,
-                    queue: None,
-                }),
-                None => self.pulse.over(),
-            }
+            self.pulse.over();
             self.hear(event, now);
         }
     }
@@ -86,84 +68,57 @@ impl Mind {
     }
 
     fn hear(&mut self, event: Event, now: Timestamp) {
-        let cluster = &mut self.cluster;
         match event {
-            Event::ListBegins(kind) => cluster.begin_list(kind),
-            Event::ListEnds(kind) | Event::NotInstalled(kind) => {
-                if matches!(event, Event::ListEnds(_)) {
-                    cluster.end_list(kind, now);
-                } else {
-                    cluster.not_installed(kind, now);
-                }
-                if self.unlisted.remove(&kind) {
-                    self.readiness.arrived(kind.plural());
-                }
-            }
-            Event::Pod(pod) => cluster.apply_pod(*pod, now),
-            Event::PodGone(uid) => cluster.remove_pod(&uid),
-            Event::SucceededPodGone(uid) => cluster.forget_succeeded(&uid),
-            Event::Node(node) => cluster.apply_node(&node, now),
-            Event::NodeGone(name) => cluster.remove_node(&name, now),
-            Event::Queue(queue) => {
-                let terms = Terms::read(&queue, &mut cluster.names);
-                cluster.apply_queue(queue.metadata.name.as_deref().unwrap_or_default(), terms);
-            }
-            Event::QueueUnreadable { name, uid, reason } => {
-                cluster.apply_queue(&name, Terms::unreadable(&uid, &reason));
-            }
-            Event::QueueGone(name) => cluster.remove_queue(&name),
-            Event::Namespace(metadata) => {
-                let name = metadata.name.clone().unwrap_or_default();
-                let queue = metadata.annotations.get(QUEUE_NAME).map(ToOwned::to_owned);
-                cluster.apply_namespace(&name, metadata.labels, queue.as_deref(), now);
-            }
-            Event::NamespaceGone(name) => cluster.remove_namespace(&name, now),
-            Event::Group(group) => cluster.apply_group(&group, now),
-            Event::GroupUnreadable {
-                namespace,
-                name,
-                uid,
-                reason,
-            } => cluster.apply_unreadable_group(&namespace, &name, &uid, &reason, now),
-            Event::GroupGone { namespace, name } => cluster.remove_group(&namespace, &name),
-            Event::Job(job) => cluster.apply_job(&job, now),
-            Event::JobGone { namespace, name } => cluster.remove_job(&namespace, &name),
+            Event::Observed(observation) => self.observe(observation, now),
             Event::Configuration(configuration, in_force) => {
-                cluster.set_configuration(configuration, now);
+                self.cluster.apply(Observation::Configuration(configuration), now);
                 self.reconfigured = true;
                 // Who asked may have gone; the configuration is in force all the same.
                 let _ = in_force.send(());
             }
-            Event::Resumed(uid, outcome) => {
-                self.under_way -= 1;
-                if outcome == Outcome::Refused {
-                    cluster.refuse_resumption(&uid, now);
-                }
-            }
             Event::NodeLabelled(node) => {
                 self.labelling.remove(&node);
             }
-            Event::Outcome(uid, outcome) => {
+            Event::Outcome(outcome) => {
                 self.under_way -= 1;
-                match outcome {
-                    Outcome::Admitted => cluster.confirm(&uid),
-                    Outcome::Refused => cluster.refuse(&uid, now),
-                }
-            }
-            Event::Bound(uid, outcome) => {
-                self.under_way -= 1;
-                if outcome == Outcome::Refused {
-                    cluster.binding_failed(&uid);
-                }
+                self.cluster.outcome(&outcome, now);
             }
             Event::Evictions(eviction, outcomes) => {
                 self.under_way -= 1;
                 for (victim, outcome) in eviction.victims.iter().zip(&outcomes) {
-                    cluster.eviction_ended(&victim.pod.uid, *outcome, now);
+                    let outcome = Outcome::Eviction(Arc::clone(&victim.pod.uid), *outcome);
+                    self.cluster.outcome(&outcome, now);
                 }
                 self.tell_victims(*eviction, &outcomes);
             }
         }
+    }
+
+    /// Takes in what was observed, unless it is about something that is set aside.
+    fn observe(&mut self, observation: Observation, now: Timestamp) {
+        let observation = match self.aside.hear(observation) {
+            Heard::AsItIs(observation) => observation,
+            Heard::Aside(observation, said) => {
+                if let Some(said) = said {
+                    self.say_aside(said);
+                }
+                let Some(observation) = observation else { return };
+                observation
+            }
+        };
+        if let Some(object) = observation.object() {
+            self.pulse.at(Work {
+                doing: "reading",
+                object,
+                queue: None,
+            });
+        }
+        if let Observation::ListEnds(kind) | Observation::NotInstalled(kind) = observation
+            && self.unlisted.remove(&kind)
+        {
+            self.readiness.arrived(kind.plural());
+        }
+        self.cluster.apply(observation, now);
     }
 }
 

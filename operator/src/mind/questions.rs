@@ -1,13 +1,13 @@
 //! Questions of schedulers: what is answered at once, and what is worth waiting for.
 
+use engine::decide::extender::{self, Candidate, Wish};
+use engine::refs::PodRef;
+use engine::trail::{Object, ObjectKind, Trail as _, Work};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use tokio::sync::oneshot;
 
 use super::Mind;
-use crate::decide::extender::{self, Candidate, Wish};
 use crate::extender::{Asked, Question};
-use crate::pod_ref::PodRef;
-use crate::pulse::{Object, ObjectKind, Trail as _, Work};
 
 /// How long a question of a scheduler may wait for pods that are being placed, before it is answered as if they went
 /// everywhere they may: they are bound within milliseconds. And so long it may wait for what the scheduler has seen and the

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
+use engine::cluster::reclaims::EvictionOutcome;
+use engine::decide::{Eviction, Progress, notices_watched, progress};
+use engine::ids::NodeId;
+use engine::overview::status::INVALID_CROSS_QUOTA;
+use engine::overview::{self, Shown};
+use engine::refs::PodRef;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 
 use super::Mind;
-use crate::cluster::node::NodeId;
-use crate::cluster::reclaims::EvictionOutcome;
-use crate::decide::{Eviction, Progress, notices_watched, progress};
 use crate::metrics::Decision;
-use crate::overview;
-use crate::pod_ref::PodRef;
 use crate::policy_parameters::parameters;
-use crate::report::status::INVALID_CROSS_QUOTA;
 use crate::report::{EventKind, PodReport, Report};
 
 /// How many waiting pods are told why in one tick. The reporter writes no faster, and numbers should be fresh.
@@ -46,18 +46,18 @@ impl Mind {
         for (node, cards) in overview::gpu_figures(&self.cluster) {
             self.metrics.show_gpus(&node, cards);
         }
-        for report in overview::changed(&mut self.cluster) {
-            if let Report::CardType { card, content, .. } = &report {
+        for shown in overview::changed(&mut self.cluster) {
+            if let Shown::CardType { card, content, .. } = &shown {
                 let status = content.as_ref().map(|(_, status)| status.unaccounted);
                 self.metrics.unaccounted(card, status);
                 self.unaccounted.card(card, status);
             }
-            self.reports.send(report);
+            self.reports.send(Report::Shown(shown));
         }
         self.metrics
             .pods_with_resource_claims(self.cluster.pods_with_resource_claims());
-        if let Some(report) = self.unaccounted.report(&self.cluster) {
-            self.reports.send(report);
+        if let Some(shown) = self.unaccounted.report(&self.cluster) {
+            self.reports.send(Report::Shown(shown));
         }
         if !std::mem::replace(&mut self.reported_all, true) {
             self.reports.send(Report::Synced);

@@ -6,17 +6,18 @@ use std::fmt::Debug;
 
 use crds::keys::CARD_REQUEST;
 use crds::volcano::{PodGroup, Queue};
+use engine::Observation;
+use engine::cluster::Kind;
 use futures::StreamExt as _;
 use k8s_openapi::api::{batch::v1 as batch, core::v1 as core};
 use kube::core::DeserializeGuard;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Resource, ResourceExt as _};
-use observed::{Namespace, Observed};
 use serde::de::DeserializeOwned;
 use tokio::sync::{SetOnce, mpsc};
 
-use crate::cluster::Kind;
 use crate::event::Event;
+use observed::{Namespace, Observed};
 
 /// Pods that are over hold nothing; the API server need not send them.
 const PODS_NOT_OVER: &str = "status.phase!=Succeeded,status.phase!=Failed";
@@ -133,26 +134,26 @@ async fn watch<K>(
     kind: Kind,
     events: &mpsc::Sender<Event>,
     listed: &Listed,
-    translate: impl Fn(Change<K>) -> Event,
+    translate: impl Fn(Change<K>) -> Observation,
 ) where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let mut stream = watcher(api, config).default_backoff().boxed();
     while let Some(next) = stream.next().await {
-        let event = match next {
-            Ok(watcher::Event::Init) => Event::ListBegins(kind),
+        let observation = match next {
+            Ok(watcher::Event::Init) => Observation::ListBegins(kind),
             Ok(watcher::Event::InitApply(object) | watcher::Event::Apply(object)) => translate(Change::Applied(object)),
             Ok(watcher::Event::Delete(object)) => translate(Change::Deleted(object)),
-            Ok(watcher::Event::InitDone) => Event::ListEnds(kind),
+            Ok(watcher::Event::InitDone) => Observation::ListEnds(kind),
             // What is created before the next try is seen by it.
-            Err(error) if kind == Kind::PodGroup && is_not_installed(&error) => Event::NotInstalled(kind),
+            Err(error) if kind == Kind::PodGroup && is_not_installed(&error) => Observation::NotInstalled(kind),
             Err(error) => {
                 tracing::warn!(kind = kind.plural(), %error, "watch interrupted, trying again");
                 continue;
             }
         };
-        let list_ends = matches!(event, Event::ListEnds(_) | Event::NotInstalled(_));
-        if events.send(event).await.is_err() {
+        let list_ends = matches!(observation, Observation::ListEnds(_) | Observation::NotInstalled(_));
+        if events.send(Event::Observed(observation)).await.is_err() {
             return;
         }
         if list_ends {
@@ -162,56 +163,56 @@ async fn watch<K>(
     }
 }
 
-fn pod_event(change: Change<ObservedPod>) -> Event {
+fn pod_event(change: Change<ObservedPod>) -> Observation {
     match change {
-        Change::Applied(pod) => Event::Pod(Box::new(pod.object)),
-        Change::Deleted(pod) => Event::PodGone(pod.object.metadata.uid.unwrap_or_default()),
+        Change::Applied(pod) => Observation::Pod(Box::new(pod.object)),
+        Change::Deleted(pod) => Observation::PodGone(pod.object.metadata.uid.unwrap_or_default()),
     }
 }
 
-fn succeeded_pod_event(change: Change<ObservedPod>) -> Event {
+fn succeeded_pod_event(change: Change<ObservedPod>) -> Observation {
     match change {
-        Change::Applied(pod) => Event::Pod(Box::new(pod.object)),
-        Change::Deleted(pod) => Event::SucceededPodGone(pod.object.metadata.uid.unwrap_or_default()),
+        Change::Applied(pod) => Observation::Pod(Box::new(pod.object)),
+        Change::Deleted(pod) => Observation::SucceededPodGone(pod.object.metadata.uid.unwrap_or_default()),
     }
 }
 
-fn node_event(change: Change<ObservedNode>) -> Event {
+fn node_event(change: Change<ObservedNode>) -> Observation {
     match change {
-        Change::Applied(node) => Event::Node(Box::new(node.object)),
-        Change::Deleted(node) => Event::NodeGone(node.object.metadata.name.unwrap_or_default()),
+        Change::Applied(node) => Observation::Node(Box::new(node.object)),
+        Change::Deleted(node) => Observation::NodeGone(node.object.metadata.name.unwrap_or_default()),
     }
 }
 
-fn namespace_event(change: Change<ObservedNamespace>) -> Event {
+fn namespace_event(change: Change<ObservedNamespace>) -> Observation {
     match change {
-        Change::Applied(namespace) => Event::Namespace(Box::new(namespace.object.metadata)),
-        Change::Deleted(namespace) => Event::NamespaceGone(namespace.object.metadata.name.unwrap_or_default()),
+        Change::Applied(namespace) => Observation::Namespace(Box::new(namespace.object.metadata)),
+        Change::Deleted(namespace) => Observation::NamespaceGone(namespace.object.metadata.name.unwrap_or_default()),
     }
 }
 
-fn queue_event(change: Change<DeserializeGuard<Queue>>) -> Event {
+fn queue_event(change: Change<DeserializeGuard<Queue>>) -> Observation {
     match change {
-        Change::Applied(DeserializeGuard(Ok(queue))) => Event::Queue(Box::new(queue)),
-        Change::Applied(DeserializeGuard(Err(invalid))) => Event::QueueUnreadable {
+        Change::Applied(DeserializeGuard(Ok(queue))) => Observation::Queue(Box::new(queue)),
+        Change::Applied(DeserializeGuard(Err(invalid))) => Observation::QueueUnreadable {
             name: invalid.metadata.name.unwrap_or_default().into(),
             uid: invalid.metadata.uid.unwrap_or_default().into(),
             reason: invalid.error.into(),
         },
-        Change::Deleted(queue) => Event::QueueGone(queue.name_any().into()),
+        Change::Deleted(queue) => Observation::QueueGone(queue.name_any().into()),
     }
 }
 
-fn group_event(change: Change<DeserializeGuard<PodGroup>>) -> Event {
+fn group_event(change: Change<DeserializeGuard<PodGroup>>) -> Observation {
     match change {
-        Change::Applied(DeserializeGuard(Ok(group))) => Event::Group(Box::new(group)),
-        Change::Applied(DeserializeGuard(Err(invalid))) => Event::GroupUnreadable {
+        Change::Applied(DeserializeGuard(Ok(group))) => Observation::Group(Box::new(group)),
+        Change::Applied(DeserializeGuard(Err(invalid))) => Observation::GroupUnreadable {
             namespace: invalid.metadata.namespace.unwrap_or_default().into(),
             name: invalid.metadata.name.unwrap_or_default().into(),
             uid: invalid.metadata.uid.unwrap_or_default().into(),
             reason: invalid.error.into(),
         },
-        Change::Deleted(group) => Event::GroupGone {
+        Change::Deleted(group) => Observation::GroupGone {
             namespace: group.namespace().unwrap_or_default().into(),
             name: group.name_any().into(),
         },
@@ -219,12 +220,12 @@ fn group_event(change: Change<DeserializeGuard<PodGroup>>) -> Event {
 }
 
 /// A Job that asks for no cards in advance is like one that is gone: it is not kept in memory.
-fn job_event(change: Change<ObservedJob>) -> Event {
+fn job_event(change: Change<ObservedJob>) -> Observation {
     match change {
         Change::Applied(job) if job.object.metadata.annotations.contains_key(CARD_REQUEST) => {
-            Event::Job(Box::new(job.object))
+            Observation::Job(Box::new(job.object))
         }
-        Change::Applied(job) | Change::Deleted(job) => Event::JobGone {
+        Change::Applied(job) | Change::Deleted(job) => Observation::JobGone {
             namespace: job.object.metadata.namespace.unwrap_or_default(),
             name: job.object.metadata.name.unwrap_or_default(),
         },

@@ -1,5 +1,7 @@
 //! What is seen of a mind at work, and of a silent one.
 
+use engine::trail::{Object, ObjectKind};
+
 use super::*;
 
 fn work(name: &str) -> Work {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crds::volcano::PodGroup;
+use engine::refs::{PodRef, WorkloadRef};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::{Event, EventSeries};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
@@ -18,7 +19,6 @@ use super::event::Occurrence;
 use super::objects::{Left, Plan, Record};
 use super::shown::{Shown, owner_reference};
 use crate::metrics::{Metrics, Verb, Write};
-use crate::pod_ref::{PodRef, WorkloadRef};
 
 /// How long a request may take. The client itself would repeat it for a quarter of an hour.
 const TIME_LIMIT: Duration = Duration::from_secs(10);

@@ -4,6 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crds::keys::ADMITTED_CONDITION;
+use engine::cluster::workload::Phase;
+use engine::reason::Reason;
+use engine::refs::{PodRef, WorkloadRef};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -11,9 +14,6 @@ use serde_json::{Value, json};
 
 use super::PodReport;
 use super::event::{EventKind, Occurrence};
-use crate::cluster::workload::Phase;
-use crate::pod_ref::{PodRef, WorkloadRef};
-use crate::policies::Reason;
 
 /// What was being done to a pod when an event about it happened.
 const ADMIT: &str = "Admit";

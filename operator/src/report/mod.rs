@@ -11,62 +11,26 @@ mod objects;
 mod queue;
 mod shelf;
 mod shown;
-pub mod status;
 mod taken;
 mod writer;
 
 use std::sync::Arc;
 
-use crds::card_inventory::CardInventoryStatus;
-use crds::card_type::{CardTypeSpec, CardTypeStatus};
-use crds::card_usage::CardUsageStatus;
+use engine::cluster::workload::Phase;
+use engine::overview::Shown;
+use engine::reason::Reason;
+use engine::refs::{PodRef, WorkloadRef};
+pub use event::EventKind;
 use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::sync::mpsc;
-
-use crate::cluster::workload::Phase;
-use crate::pod_ref::{PodRef, WorkloadRef};
-use crate::policies::Reason;
-pub use event::EventKind;
 pub use writer::Reporter;
 
 /// Something that should be readable in the API. The newest report for an object replaces an older one that is not written
 /// yet. Times in conditions are set by the reporter: the transition time of a condition stays while its status does.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Report {
-    /// The cards of one node.
-    Inventory {
-        /// Name of the node, and of the inventory.
-        node: Arc<str>,
-        /// Its unique id: the node owns the inventory.
-        node_uid: Box<str>,
-        /// What it has; none removes the inventory.
-        status: Option<CardInventoryStatus>,
-        /// Whether anything but the use of its cards has changed: then it is written at once.
-        prompt: bool,
-    },
-    /// One card name.
-    CardType {
-        /// The card name.
-        card: Arc<str>,
-        /// What it stands for and how many there are; none removes it.
-        content: Option<(CardTypeSpec, CardTypeStatus)>,
-        /// Whether anything but the use of the cards has changed: then it is written at once.
-        prompt: bool,
-    },
-    /// What one queue has.
-    Usage {
-        /// Name of the queue, and of the usage.
-        queue: Arc<str>,
-        /// Its unique id: the queue owns the usage.
-        queue_uid: Box<str>,
-        /// What it has; none removes the usage.
-        status: Option<CardUsageStatus>,
-    },
-    /// What no queue is charged for. While a queue has the name of the object, the object is the queue's.
-    Unaccounted {
-        /// What that is; none removes the object.
-        status: Option<CardUsageStatus>,
-    },
+    /// What there is to see of a node, a card or a queue.
+    Shown(Shown),
     /// How a pod stands.
     Pod {
         /// The pod.

@@ -7,6 +7,7 @@ use crds::card_inventory::{CardInventory, CardInventorySpec};
 use crds::card_type::CardType;
 use crds::card_usage::{CardUsage, CardUsageSpec, UNACCOUNTED};
 use crds::slug::slug;
+use engine::overview::Shown;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
@@ -164,59 +165,7 @@ impl State {
 
     fn take_in(&mut self, report: Report, now: Instant, time: Timestamp) {
         match report {
-            Report::Inventory {
-                node,
-                node_uid,
-                status,
-                prompt,
-            } => {
-                let spec = CardInventorySpec {
-                    node_name: node.to_string(),
-                };
-                let record = status.map(|status| Record {
-                    owner_uid: node_uid,
-                    spec,
-                    status,
-                });
-                let differs = self.inventories.objects.want(&node, record, time);
-                self.offer(&Target::Inventory(node), differs, prompt, now);
-            }
-            Report::CardType { card, content, prompt } => {
-                let name = slug(&card).into();
-                let record = content.map(|(spec, status)| Record {
-                    owner_uid: "".into(),
-                    spec,
-                    status,
-                });
-                let differs = self.card_types.objects.want(&name, record, time);
-                self.offer(&Target::CardType(name), differs, prompt, now);
-            }
-            Report::Usage {
-                queue,
-                queue_uid,
-                status,
-            } => {
-                let spec = CardUsageSpec {
-                    queue: queue.to_string(),
-                };
-                let record = status.map(|status| Record {
-                    owner_uid: queue_uid,
-                    spec,
-                    status,
-                });
-                let differs = self.usages.objects.want(&queue, record, time);
-                self.offer(&Target::Usage(queue), differs, false, now);
-            }
-            Report::Unaccounted { status } => {
-                let record = status.map(|status| Record {
-                    owner_uid: "".into(),
-                    spec: CardUsageSpec::default(),
-                    status,
-                });
-                let name = UNACCOUNTED.into();
-                let differs = self.usages.objects.want(&name, record, time);
-                self.offer(&Target::Usage(name), differs, false, now);
-            }
+            Report::Shown(shown) => self.take_in_shown(shown, now, time),
             Report::Pod { pod, condition, event } => {
                 let uid = Arc::clone(&pod.uid);
                 self.messages.pod(pod, condition, event, time);
@@ -249,6 +198,64 @@ impl State {
                 for target in inventories.chain(card_types).chain(usages) {
                     self.queue.offer(&target, Urgency::Prompt, now, now);
                 }
+            }
+        }
+    }
+
+    fn take_in_shown(&mut self, shown: Shown, now: Instant, time: Timestamp) {
+        match shown {
+            Shown::Inventory {
+                node,
+                node_uid,
+                status,
+                prompt,
+            } => {
+                let spec = CardInventorySpec {
+                    node_name: node.to_string(),
+                };
+                let record = status.map(|status| Record {
+                    owner_uid: node_uid,
+                    spec,
+                    status,
+                });
+                let differs = self.inventories.objects.want(&node, record, time);
+                self.offer(&Target::Inventory(node), differs, prompt, now);
+            }
+            Shown::CardType { card, content, prompt } => {
+                let name = slug(&card).into();
+                let record = content.map(|(spec, status)| Record {
+                    owner_uid: "".into(),
+                    spec,
+                    status,
+                });
+                let differs = self.card_types.objects.want(&name, record, time);
+                self.offer(&Target::CardType(name), differs, prompt, now);
+            }
+            Shown::Usage {
+                queue,
+                queue_uid,
+                status,
+            } => {
+                let spec = CardUsageSpec {
+                    queue: queue.to_string(),
+                };
+                let record = status.map(|status| Record {
+                    owner_uid: queue_uid,
+                    spec,
+                    status,
+                });
+                let differs = self.usages.objects.want(&queue, record, time);
+                self.offer(&Target::Usage(queue), differs, false, now);
+            }
+            Shown::Unaccounted { status } => {
+                let record = status.map(|status| Record {
+                    owner_uid: "".into(),
+                    spec: CardUsageSpec::default(),
+                    status,
+                });
+                let name = UNACCOUNTED.into();
+                let differs = self.usages.objects.want(&name, record, time);
+                self.offer(&Target::Usage(name), differs, false, now);
             }
         }
     }

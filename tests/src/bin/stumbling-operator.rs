@@ -6,13 +6,13 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use engine::cluster::Cluster;
+use engine::cluster::pod::{Pod, Stage};
+use engine::decide::{Round, decide_watched};
+use engine::refs::PodRef;
+use engine::trail::{Trail, Work};
 use k8s_openapi::jiff::Timestamp;
-use operator::cluster::Cluster;
-use operator::cluster::pod::{Pod, Stage};
-use operator::decide::{Round, decide_watched};
-use operator::pod_ref::PodRef;
 use operator::program;
-use operator::pulse::{Trail, Work};
 
 /// Judged, it makes the mind panic.
 const FALLS: &str = "falls";

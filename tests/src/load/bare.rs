@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, ensure};
+use engine::decide::Admission;
+use engine::refs::PodRef;
 use futures::{StreamExt, pin_mut};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
@@ -14,8 +16,6 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Config};
 use operator::act::{LANES, admission_patch};
-use operator::decide::Admission;
-use operator::pod_ref::PodRef;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::observer::SeenPod;

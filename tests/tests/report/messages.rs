@@ -3,12 +3,12 @@
 use cardgate_tests::wait::{self, Seen};
 use cardgate_tests::workloads::{pod, queue};
 use crds::keys::{ADMITTED_CONDITION, GATE};
+use engine::refs::PodRef;
 use k8s_openapi::api::core::v1::{ObjectReference, Pod, PodCondition};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt as _};
-use operator::pod_ref::PodRef;
 use operator::report::{EventKind, PodReport, Report};
 use serde_json::json;
 

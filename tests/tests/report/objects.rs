@@ -7,12 +7,13 @@ use crds::card_inventory::CardInventory;
 use crds::card_type::{CardKind, CardType, CardTypeSpec};
 use crds::card_usage::{CardUsage, QueueCard};
 use crds::volcano::Queue;
+use engine::discovery::discover;
+use engine::overview::Shown;
+use engine::overview::status::{self, CardUse, QueueUse, TypeUse, Usability};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, ResourceExt as _};
-use operator::discovery::discover;
 use operator::report::Report;
-use operator::report::status::{self, CardUse, QueueUse, TypeUse, Usability};
 
 use crate::{Bench, Outcome, Running, await_objects, names};
 
@@ -22,12 +23,12 @@ fn inventory(spec: &nodes::NodeSpec, uid: &str, usability: Usability) -> anyhow:
     let found = discover(&node.metadata.labels, &node.status.allocatable);
     let cards: Vec<_> = found.cards.iter().map(|card| CardUse { card, used: 0 }).collect();
     let is_of_interest = !cards.is_empty() || !found.problems.is_empty();
-    Ok(Report::Inventory {
+    Ok(Report::Shown(Shown::Inventory {
         node: spec.name().into(),
         node_uid: uid.into(),
         status: is_of_interest.then(|| status::inventory(&cards, usability, &found.problems, None)),
         prompt: true,
-    })
+    }))
 }
 
 /// The cells of a table that kubectl printed, without the last column, which is the age.
@@ -254,11 +255,11 @@ fn card_type(resource: &str, total: i64) -> Report {
             &[],
         ),
     );
-    Report::CardType {
+    Report::Shown(Shown::CardType {
         card: "NVIDIA-A100/mps-80g*1/8".into(),
         content: Some(content),
         prompt: true,
-    }
+    })
 }
 
 /// What the operator reports of a queue that nobody uses.
@@ -273,11 +274,11 @@ fn usage(uid: &str, quota: i64) -> Report {
         share: "0.00".to_owned(),
         ..QueueUse::default()
     };
-    Report::Usage {
+    Report::Shown(Shown::Usage {
         queue: "team-a".into(),
         queue_uid: uid.into(),
         status: Some(status::usage(queue)),
-    }
+    })
 }
 
 #[tokio::test]
@@ -340,12 +341,12 @@ async fn objects_go_with_their_node_queue_and_card() -> Outcome {
     .await?;
 
     // One loses its cards, one its node; the queue is deleted. Nobody tells of the last two: they are garbage.
-    running.reports.send(Report::Inventory {
+    running.reports.send(Report::Shown(Shown::Inventory {
         node: "went".into(),
         node_uid: "".into(),
         status: None,
         prompt: true,
-    });
+    }));
     let nodes: Api<Node> = Api::all(bench.client.clone());
     nodes.delete("goes", &DeleteParams::default()).await?;
     queues.delete("team-a", &DeleteParams::default()).await?;

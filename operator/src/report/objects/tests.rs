@@ -1,12 +1,12 @@
 //! What has to be written, given what is there.
 
 use crds::card_inventory::{CardInventory, CardInventorySpec};
+use engine::discovery::Problem;
+use engine::overview::status::{Usability, inventory};
 use kube::ResourceExt as _;
 
 use super::*;
-use crate::discovery::Problem;
 use crate::report::shown::owner_reference;
-use crate::report::status::{Usability, inventory};
 
 type Inventories = Objects<CardInventory>;
 

@@ -1,0 +1,111 @@
+//! What many queues in a hierarchy cost, and what it costs to plan a reclaim. One core, without the API server.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a scene that can't be set is to end the benchmark"
+)]
+
+#[path = "../tests/decisions/world.rs"]
+#[expect(dead_code, reason = "the language of the tests, of which benchmarks need a part")]
+mod world;
+
+use divan::Bencher;
+use engine::cluster::reclaims::EvictionOutcome;
+use engine::decide::Action;
+
+use world::{World, bare_queue, group, node, pod, queue_plugin};
+
+fn main() {
+    divan::main();
+}
+
+const HIERARCHY: &str = "enableHierarchy: true, cardUnlimitedCpuMemory: true, guaranteeThreshold: 100";
+
+/// 1,000 queues in 4 levels with the root (10, 90 and 900 leaves), each leaf with a quota of two cards, and 10,000 waiting
+/// gangs of two pods that nothing has judged yet.
+fn hierarchy() -> World {
+    let mut world = World::with(queue_plugin("capacity-card", "enqueue, allocate", HIERARCHY));
+    for index in 0..1_000 {
+        world.node(&node(&format!("node-{index:04}")).cards("A", 2));
+    }
+    let level = |index: usize| match index {
+        0..10 => format!("a{index}"),
+        10..100 => format!("b{index}"),
+        _ => format!("c{index}"),
+    };
+    for index in 0..1_000 {
+        let parent = match index {
+            0..10 => "root".to_owned(),
+            10..100 => level(index % 10),
+            _ => level(10 + index % 90),
+        };
+        let quota = match index {
+            0..10 => 200,
+            10..100 => 20,
+            _ => 2,
+        };
+        let quota = format!("{{\"A\": {quota}}}");
+        world.queue(&bare_queue(&level(index)).parent(&parent).quota(&quota));
+    }
+    for index in 0..10_000 {
+        let (name, queue) = (format!("g{index}"), level(100 + index % 900));
+        let priority = i32::try_from(index / 900).unwrap();
+        world.group(&group(&name, 2).set(["spec", "queue"], queue.as_str()));
+        for member in ["a", "b"] {
+            let pod = pod(&format!("{name}-{member}")).queue(&queue).of(&name);
+            world.pod(&pod.asks("A", 1).priority(priority));
+        }
+    }
+    world
+}
+
+/// One round: 900 groups are let in, of which each needs room on four levels.
+#[divan::bench(sample_count = 5, sample_size = 1)]
+fn a_round_over_a_hierarchy(bencher: Bencher<'_, '_>) {
+    bencher.with_inputs(hierarchy).bench_local_values(|mut world| {
+        let admitted = world.decide().len();
+        assert_eq!(admitted, 1_800);
+        world
+    });
+}
+
+/// 5,000 full nodes with 10 pods each of a queue that deserves half of what it has.
+fn borrowed() -> World {
+    let arguments = "cardUnlimitedCpuMemory: true, guaranteeThreshold: 100, reclaimInterval: 1";
+    let mut world = World::with(queue_plugin("capacity-card", "reclaim", arguments));
+    for index in 0..5_000 {
+        world.node(&node(&format!("node-{index:04}")).cards("A", 10));
+    }
+    for name in ["a", "b"] {
+        let quota = bare_queue(name).quota(r#"{"A": 50000}"#);
+        world.queue(&quota.deserved_cards(r#"{"A": 25000}"#));
+    }
+    for index in 0..50_000 {
+        let on = format!("node-{:04}", index / 10);
+        let age = i64::from(index % 1_000);
+        let running = pod(&format!("a{index}")).queue("a").asks("A", 1).created(age);
+        world.pod(&running.assigned("A").on(&on));
+    }
+    world.pod(&pod("waits").queue("b").asks("A", 4));
+    world
+}
+
+/// The plan for one pod that needs four cards on one node.
+#[divan::bench(sample_count = 5, sample_size = 1)]
+fn reclaim_planning(bencher: Bencher<'_, '_>) {
+    bencher.with_inputs(borrowed).bench_local_values(|mut world| {
+        let actions = world.decide();
+        let [Action::Evict(eviction)] = &actions[..] else {
+            panic!("{actions:?}")
+        };
+        assert_eq!(eviction.victims.len(), 4);
+        for victim in &eviction.victims {
+            let now = world.now;
+            world
+                .cluster
+                .eviction_ended(&victim.pod.uid, EvictionOutcome::Evicted, now);
+        }
+        world
+    });
+}

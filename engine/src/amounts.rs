@@ -1,0 +1,170 @@
+//! Amounts by dimension: what a pod asks for, what a node offers, what a queue holds.
+
+use std::cmp::Ordering;
+
+use crate::names::{CardId, ResourceId};
+
+/// What can be counted: a Kubernetes resource, or a card by its name. One mechanism serves both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Dimension {
+    /// A Kubernetes resource: CPU in milli, everything else in whole units.
+    Resource(ResourceId),
+    /// A card name, in whole cards.
+    Card(CardId),
+}
+
+impl Dimension {
+    /// Its place: resources before cards. One number, since every look at an amount compares several.
+    fn rank(self) -> u64 {
+        match self {
+            Self::Resource(resource) => resource.index() as u64,
+            Self::Card(card) => 1 << 32 | card.index() as u64,
+        }
+    }
+}
+
+impl Ord for Dimension {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.rank().cmp(&other.rank())
+    }
+}
+
+impl PartialOrd for Dimension {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// The place of a dimension among entries sorted by it, or where it would have to stand. Most objects have few: a scan is over
+/// before halving has begun.
+#[inline]
+fn find<A>(entries: &[(Dimension, A)], dimension: Dimension) -> Result<usize, usize> {
+    const FEW: usize = 8;
+    if entries.len() > FEW {
+        return entries.binary_search_by_key(&dimension, |entry| entry.0);
+    }
+    let place = entries.iter().take_while(|entry| entry.0 < dimension).count();
+    if entries.get(place).is_some_and(|entry| entry.0 == dimension) {
+        Ok(place)
+    } else {
+        Err(place)
+    }
+}
+
+/// Amounts of one object, sorted by dimension; a dimension that is not named is 0.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Amounts(Box<[(Dimension, i64)]>);
+
+impl Amounts {
+    /// The amount of one dimension.
+    #[inline]
+    pub fn get(&self, dimension: Dimension) -> i64 {
+        find(&self.0, dimension).map_or(0, |index| self.0[index].1)
+    }
+
+    /// Dimensions and amounts, by dimension.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (Dimension, i64)> + Clone + '_ {
+        self.0.iter().copied()
+    }
+
+    /// Whether every amount, added to `used`, stays within `limit`.
+    pub fn fit(&self, used: &Totals, limit: &Self) -> bool {
+        self.iter()
+            .all(|(dimension, amount)| used.get(dimension) + i128::from(amount) <= i128::from(limit.get(dimension)))
+    }
+}
+
+impl FromIterator<(Dimension, i64)> for Amounts {
+    /// Amounts of one dimension are not added up: each may appear once.
+    fn from_iter<I: IntoIterator<Item = (Dimension, i64)>>(amounts: I) -> Self {
+        let mut amounts: Vec<_> = amounts.into_iter().filter(|(_, amount)| *amount != 0).collect();
+        amounts.sort_unstable();
+        Self(amounts.into())
+    }
+}
+
+/// Sums over many objects, sorted by dimension. 128 bits hold any sum of 64-bit amounts that memory can list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Totals(Vec<(Dimension, i128)>);
+
+impl Totals {
+    /// The total of one dimension.
+    #[inline]
+    pub fn get(&self, dimension: Dimension) -> i128 {
+        find(&self.0, dimension).map_or(0, |index| self.0[index].1)
+    }
+
+    /// Dimensions and totals that are not 0, by dimension.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (Dimension, i128)> + '_ {
+        self.0.iter().copied()
+    }
+
+    /// Adds to one dimension; what comes to 0 is not kept.
+    pub fn add(&mut self, dimension: Dimension, amount: i128) {
+        match find(&self.0, dimension) {
+            Ok(index) => {
+                self.0[index].1 += amount;
+                if self.0[index].1 == 0 {
+                    self.0.remove(index);
+                }
+            }
+            Err(index) if amount != 0 => self.0.insert(index, (dimension, amount)),
+            Err(_) => {}
+        }
+    }
+
+    /// Adds every amount.
+    pub fn add_all(&mut self, amounts: &Amounts) {
+        amounts
+            .iter()
+            .for_each(|(dimension, amount)| self.add(dimension, i128::from(amount)));
+    }
+
+    /// Adds every total.
+    pub fn add_totals(&mut self, totals: &Self) {
+        totals
+            .iter()
+            .for_each(|(dimension, amount)| self.add(dimension, amount));
+    }
+
+    /// Subtracts every amount.
+    pub fn subtract_all(&mut self, amounts: &Amounts) {
+        amounts
+            .iter()
+            .for_each(|(dimension, amount)| self.add(dimension, -i128::from(amount)));
+    }
+}
+
+/// Limits of one object, sorted by dimension. A dimension may be named with 0, which is not the same as not being named.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Bounds(Box<[(Dimension, i64)]>);
+
+impl Bounds {
+    /// The limit of one dimension; none where it is not named.
+    #[inline]
+    pub fn get(&self, dimension: Dimension) -> Option<i64> {
+        find(&self.0, dimension).ok().map(|index| self.0[index].1)
+    }
+
+    /// Dimensions that are named, and their limits, by dimension.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (Dimension, i64)> + '_ {
+        self.0.iter().copied()
+    }
+
+    /// Whether no dimension is named.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl FromIterator<(Dimension, i64)> for Bounds {
+    /// Each dimension may appear once.
+    fn from_iter<I: IntoIterator<Item = (Dimension, i64)>>(bounds: I) -> Self {
+        let mut bounds: Vec<_> = bounds.into_iter().collect();
+        bounds.sort_unstable();
+        Self(bounds.into())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+//! Decisions to let pods in: made, confirmed, refused, taken back.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::Cluster;
+use super::pod::Stage;
+use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
+use crate::names::CardId;
+use crate::policies::mgpu::CardLists;
+
+impl Cluster {
+    /// Lets a waiting pod in: from now on it holds its quota, and room where it is expected.
+    pub fn admit(&mut self, id: PodId, card: Option<CardId>, expected_on: Option<NodeId>, now: Timestamp) {
+        let Some(charge) = self.pod(id).map(|pod| self.charge(pod, card)) else {
+            return;
+        };
+        self.update_pod(id, |pod| {
+            pod.stage = Stage::Admitting {
+                until: Self::expectation(now),
+                written: false,
+            };
+            pod.assigned = card;
+            pod.charge = Some(charge);
+            pod.room = expected_on;
+        });
+    }
+
+    /// Lets a waiting pod in with these mGPU cards of the node that it is pinned to.
+    pub fn admit_to_cards(&mut self, id: PodId, node: NodeId, gpus: CardLists, card: Option<CardId>, now: Timestamp) {
+        if let Some(pod) = self.pods[id.index()].as_mut() {
+            pod.gpus = Some(gpus);
+        }
+        self.admit(id, card, Some(node), now);
+    }
+
+    /// The API server has confirmed an admission.
+    pub fn confirm(&mut self, uid: &str) {
+        let Some(id) = self.pod_with_uid(uid) else { return };
+        if let Some(Stage::Admitting { written, .. }) = self.pods[id.index()].as_mut().map(|pod| &mut pod.stage) {
+            *written = true;
+            // One that is being deleted meanwhile gives its quota back later than the confirmation was due.
+            self.set_deadline(id);
+        }
+    }
+
+    /// The API server has refused an admission: the pod waits again, and stands aside for a moment. One of a gang whose
+    /// others are on their way keeps its place for that moment.
+    pub fn refuse(&mut self, uid: &str, now: Timestamp) {
+        let Some(id) = self.pod_with_uid(uid) else { return };
+        let aside = Self::after_refused_write(now);
+        if self.belongs_to_started_gang(id)
+            && let (Some(until), Some(pod)) = (aside, self.pods[id.index()].as_mut())
+            && let Stage::Admitting {
+                until: patience,
+                written,
+            } = &mut pod.stage
+        {
+            (*patience, *written) = (until, false);
+            self.set_deadline(id);
+        } else {
+            self.withdraw(id, aside);
+        }
+    }
+
+    /// Whether a pod belongs to the minimum of a group, and others of it hold quota besides.
+    pub(super) fn belongs_to_started_gang(&self, id: PodId) -> bool {
+        let group = self.pod(id).and_then(|pod| pod.group).map(|group| self.workload(group));
+        group.is_some_and(|group| {
+            group.min_member() > 1 && group.admitted() > 1 && group.admitted() <= group.min_member()
+        })
+    }
+
+    /// Where things stand, as far as taking back admissions of these pods needs to know.
+    pub fn bookmark(&self, pods: impl IntoIterator<Item = PodId>) -> Bookmark {
+        let pods = pods.into_iter().filter_map(|id| self.pod(id));
+        let mut bookmark = Bookmark {
+            node_changes: self.node_change_count(),
+            top: self.top_version(),
+            ..Bookmark::default()
+        };
+        for pod in pods {
+            let levels = pod.queue.into_iter().flat_map(|queue| self.ancestry(queue));
+            bookmark
+                .queues
+                .extend(levels.map(|queue| (queue, self.queue(queue).version)));
+            let workloads = [pod.group, pod.job].into_iter().flatten();
+            let reserved = workloads
+                .clone()
+                .filter_map(|id| Some(self.workload(id).claim.as_ref()?.queue));
+            let levels = reserved.flat_map(|queue| self.ancestry(queue));
+            bookmark
+                .queues
+                .extend(levels.map(|queue| (queue, self.queue(queue).version)));
+            bookmark
+                .workloads
+                .extend(workloads.map(|id| (id, self.workload(id).version)));
+        }
+        bookmark
+    }
+
+    /// Takes back decisions of this round, the last first, as if they had not been made. What happened before
+    /// [`Self::bookmark`] and what they have changed are as they were.
+    pub fn take_back(&mut self, pods: &[PodId], bookmark: &Bookmark) {
+        for id in pods.iter().rev() {
+            self.withdraw(*id, None);
+        }
+        self.set_top_version(bookmark.top);
+        for (queue, version) in &bookmark.queues {
+            self.queue_mut(*queue).version = *version;
+        }
+        for (workload, version) in &bookmark.workloads {
+            self.workload_mut(*workload).version = *version;
+        }
+        self.forget_node_changes_since(bookmark.node_changes);
+    }
+
+    /// Takes back the decision to let a pod in.
+    pub(super) fn withdraw(&mut self, id: PodId, aside_until: Option<Timestamp>) {
+        if !self
+            .pod(id)
+            .is_some_and(|pod| matches!(pod.stage, Stage::Admitting { .. }))
+        {
+            return;
+        }
+        self.update_pod(id, |pod| {
+            pod.stage = if pod.deleted.is_some() {
+                Stage::Held
+            } else {
+                Stage::Waiting
+            };
+            pod.assigned = None;
+            pod.gpus = None;
+            pod.charge = None;
+            pod.room = None;
+            if let Some(waits) = &mut pod.waits {
+                waits.aside_until = aside_until;
+            }
+        });
+    }
+}
+
+/// Versions as they were, so that decisions that are taken back wake nobody.
+#[derive(Debug, Default)]
+pub struct Bookmark {
+    queues: BTreeMap<QueueId, u64>,
+    /// The version of the cluster above them.
+    top: u64,
+    workloads: BTreeMap<WorkloadId, u64>,
+    node_changes: u64,
+}

@@ -1,0 +1,262 @@
+//! Card names found in the cluster: which resource each stands for, and which nodes have it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crds::card_type::CardKind;
+use jiff::Timestamp;
+
+use super::Cluster;
+use super::node::{Node, NodeCard, Offer};
+use crate::amounts::Dimension;
+use crate::ids::NodeId;
+use crate::names::{CardId, ResourceId};
+
+/// What a card name stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Meaning {
+    /// The resource that pods request for it.
+    pub resource: ResourceId,
+    /// What kind of card it is.
+    pub kind: CardKind,
+    /// The node labels that make up the name, keys and values.
+    pub labels: Vec<(String, String)>,
+}
+
+/// How many of a card there are on the nodes that count it by the same resource.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// How many nodes have it.
+    pub nodes: i64,
+    /// How many there are.
+    pub total: i128,
+    /// How many pods hold.
+    pub used: i128,
+    /// How many new pods could get: none of those on nodes that are cordoned or not ready.
+    pub free: i128,
+    /// How many pods hold for which no queue is charged.
+    pub unaccounted: i128,
+}
+
+impl Tally {
+    /// What one node has of one of its cards.
+    fn of(node: &Node, offer: &Offer, card: &NodeCard) -> Self {
+        let (total, used) = (i128::from(card.found.count), node.used_of(card.resource));
+        Self {
+            nodes: 1,
+            total,
+            used,
+            free: if offer.is_usable() { (total - used).max(0) } else { 0 },
+            unaccounted: (used - node.charged.get(Dimension::Card(card.card))).max(0),
+        }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            nodes: self.nodes + other.nodes,
+            total: self.total + other.total,
+            used: self.used + other.used,
+            free: self.free + other.free,
+            unaccounted: self.unaccounted + other.unaccounted,
+        }
+    }
+
+    fn minus(self, other: Self) -> Self {
+        Self {
+            nodes: self.nodes - other.nodes,
+            total: self.total - other.total,
+            used: self.used - other.used,
+            free: self.free - other.free,
+            unaccounted: self.unaccounted - other.unaccounted,
+        }
+    }
+}
+
+/// Two nodes that count a card by different resources.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Conflict {
+    /// The first node by name that has the card: it decides.
+    pub first: NodeId,
+    /// The next one by name that counts it by another resource.
+    pub other: NodeId,
+    /// That resource.
+    pub resource: ResourceId,
+}
+
+/// One card name.
+#[derive(Debug, Default)]
+pub struct Card {
+    /// What it stands for on the first node by name that has it. It outlasts the last node, so that pods that still run
+    /// there keep their charge.
+    pub meaning: Option<Meaning>,
+    /// The nodes that have it, by name; also those that mean another resource by it.
+    pub nodes: Vec<NodeId>,
+    /// How many there are, by the resource that nodes count it by; more than one resource is a conflict.
+    pub tallies: BTreeMap<ResourceId, Tally>,
+    /// The conflict, where there is one.
+    pub conflict: Option<Conflict>,
+    /// Where the search for a node goes on, so that equal pods spread over the nodes.
+    pub cursor: usize,
+}
+
+impl Cluster {
+    /// What is known of a card name.
+    pub fn card(&self, id: CardId) -> Option<&Card> {
+        self.cards.get(id.index())
+    }
+
+    /// What is known of a card name, to be changed.
+    fn card_mut(&mut self, id: CardId) -> &mut Card {
+        if self.cards.len() <= id.index() {
+            self.cards.resize_with(id.index() + 1, Card::default);
+        }
+        &mut self.cards[id.index()]
+    }
+
+    /// The names of the cards that nodes have now, of the resources that `wanted` chooses, in order.
+    pub fn cards_counted_by(&self, wanted: impl Fn(ResourceId) -> bool) -> Vec<&str> {
+        let is_there = |card: &Card| {
+            let meaning = card.meaning.as_ref().filter(|_| !card.nodes.is_empty());
+            meaning.is_some_and(|meaning| wanted(meaning.resource))
+        };
+        let cards = self.names.card_names().zip(&self.cards);
+        let mut names: Vec<_> = cards.filter(|(_, card)| is_there(card)).map(|(name, _)| name).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// The resources by which nodes are found to have cards, also those of nodes that are gone.
+    pub fn resources_of_cards(&self) -> BTreeSet<&str> {
+        let resources = self.card_resources.iter();
+        resources.map(|resource| self.names.resource_name(*resource)).collect()
+    }
+
+    /// The resource that a card name stands for; none where no node ever had the card.
+    pub fn resource_of(&self, id: CardId) -> Option<ResourceId> {
+        Some(self.card(id)?.meaning.as_ref()?.resource)
+    }
+
+    /// Where the search for a node goes on, for pods with this card or without any.
+    pub(crate) fn cursor(&self, card: Option<CardId>) -> usize {
+        card.map_or(self.cursor, |card| self.card(card).map_or(0, |card| card.cursor))
+    }
+
+    /// Where the search for a node is to go on.
+    pub(crate) fn set_cursor(&mut self, card: Option<CardId>, place: usize) {
+        match card {
+            Some(card) => self.card_mut(card).cursor = place,
+            None => self.cursor = place,
+        }
+    }
+
+    /// Counts what a node has of its cards into their tallies. Counted out before the node or what pods hold of it
+    /// changes, and in afterwards.
+    pub(super) fn count_cards_in(&mut self, node: NodeId) {
+        let node = &self.nodes[node.index()];
+        let Some(offer) = &node.offer else { return };
+        for card in &offer.cards {
+            if self.cards.len() <= card.card.index() {
+                self.cards.resize_with(card.card.index() + 1, Card::default);
+            }
+            let tally = self.cards[card.card.index()].tallies.entry(card.resource).or_default();
+            *tally = tally.plus(Tally::of(node, offer, card));
+        }
+    }
+
+    /// Counts what a node has of its cards out of their tallies.
+    pub(super) fn count_cards_out(&mut self, node: NodeId) {
+        let node = &self.nodes[node.index()];
+        let Some(offer) = &node.offer else { return };
+        for card in &offer.cards {
+            let tallies = &mut self.cards[card.card.index()].tallies;
+            let Some(tally) = tallies.get_mut(&card.resource) else {
+                continue;
+            };
+            *tally = tally.minus(Tally::of(node, offer, card));
+            if tally.nodes == 0 {
+                tallies.remove(&card.resource);
+            }
+        }
+    }
+
+    /// A node has other cards than before, or is gone.
+    pub(super) fn cards_changed(&mut self, node: NodeId, before: Option<&Offer>, now: Timestamp) {
+        let cards_of = |offer: Option<&Offer>| -> Vec<(CardId, ResourceId)> {
+            offer.map_or_else(Vec::new, |offer| {
+                offer.cards.iter().map(|card| (card.card, card.resource)).collect()
+            })
+        };
+        let (before, after) = (cards_of(before), cards_of(self.node(node).offer.as_ref()));
+        for (card, _) in before.iter().filter(|card| !after.contains(card)) {
+            let known = self.card(*card).map(|card| self.place_in_order(&card.nodes, node));
+            if let Some(Ok(place)) = known {
+                self.card_mut(*card).nodes.remove(place);
+            }
+            self.card_meaning_changed(*card, now);
+        }
+        for (card, _) in after.iter().filter(|card| !before.contains(card)) {
+            let place = self.card(*card).map_or(0, |card| {
+                let (Ok(place) | Err(place)) = self.place_in_order(&card.nodes, node);
+                place
+            });
+            self.card_mut(*card).nodes.insert(place, node);
+            self.card_meaning_changed(*card, now);
+        }
+        if before != after {
+            // The meaning of the cards may be the same as before, and their counts with it; but not which of them it is.
+            for pod in self.node(node).undecided.clone() {
+                self.recharge_pod(pod, now);
+            }
+        }
+        for (card, _) in before.iter().chain(&after) {
+            self.conflict_changed(*card);
+            self.changes.cards.insert(*card);
+        }
+    }
+
+    /// The node that decides what a card means shows whom it disagrees with, as the others do.
+    fn conflict_changed(&mut self, id: CardId) {
+        let Some(card) = self.card(id) else { return };
+        let (before, now) = (card.conflict, self.conflict(card, id));
+        if before != now {
+            let first = |conflict: Option<Conflict>| conflict.map(|conflict| conflict.first);
+            self.changes.nodes.extend(first(before).into_iter().chain(first(now)));
+            self.card_mut(id).conflict = now;
+        }
+    }
+
+    /// Searched for only where there is one.
+    fn conflict(&self, card: &Card, id: CardId) -> Option<Conflict> {
+        let meant = self.resource_of(id).filter(|_| card.tallies.len() > 1)?;
+        let mut resources = card
+            .nodes
+            .iter()
+            .filter_map(|node| Some((*node, self.node(*node).card(id)?.resource)));
+        let (first, _) = resources.next()?;
+        let (other, resource) = resources.find(|(_, resource)| *resource != meant)?;
+        Some(Conflict { first, other, resource })
+    }
+
+    fn card_meaning_changed(&mut self, id: CardId, now: Timestamp) {
+        let Some(card) = self.card(id) else { return };
+        let first = card.nodes.first().and_then(|node| self.node(*node).card(id));
+        let Some(meaning) = first.map(|card| Meaning {
+            resource: card.resource,
+            kind: card.found.kind,
+            labels: card.found.labels.clone(),
+        }) else {
+            return;
+        };
+        if card.meaning.as_ref() == Some(&meaning) {
+            return;
+        }
+        self.card_resources.insert(meaning.resource);
+        let before = self.card_mut(id).meaning.replace(meaning).map(|before| before.resource);
+        self.name_cards_anew(|_| true);
+        self.version += 1;
+        if before != self.resource_of(id) {
+            // Nodes that count for the card now, and nodes that no longer do.
+            self.changes.nodes.extend(&self.cards[id.index()].nodes);
+            self.recharge(now, |pod| pod.task.cards.contains(&id) || pod.assigned == Some(id));
+        }
+    }
+}

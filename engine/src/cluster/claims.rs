@@ -1,0 +1,182 @@
+//! What `PodGroup`s and Jobs say of themselves.
+
+use crds::card::SEPARATOR;
+use crds::card_counts::CardRequest;
+use crds::keys::{CARD_REQUEST, GROUP_NAME, JOB_HELD, QUEUE_NAME};
+use crds::volcano::{self, PodGroup};
+use jiff::Timestamp;
+
+use super::Cluster;
+use super::workload::{Claim, QueueNaming, Said, Workload};
+use crate::amounts::{Amounts, Dimension};
+use crate::ids::{QueueId, WorkloadId};
+use crate::inqueue::Demand;
+use crate::names::Names;
+use crate::refs::WorkloadKind;
+
+impl Cluster {
+    /// Takes what a `PodGroup` says.
+    pub fn apply_group(&mut self, group: &PodGroup, now: Timestamp) {
+        let metadata = &group.metadata;
+        let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
+        let (Some(namespace), Some(name)) = (namespace, name) else {
+            return;
+        };
+        let request = metadata.annotations.as_ref().and_then(|all| all.get(CARD_REQUEST));
+        let demand = read_demand(
+            request.map(String::as_str),
+            group.spec.min_resources.as_ref(),
+            &mut self.names,
+        );
+        let phase = group.status.as_ref().and_then(|status| status.phase.as_deref());
+        let queue = group.spec.queue.as_deref().filter(|queue| !queue.is_empty());
+        let naming = QueueNaming {
+            queue: queue.map(Into::into),
+            group: None,
+        };
+        let queue = self.queue_of_workload(namespace, &naming);
+        let claim = Claim {
+            uid: metadata.uid.as_deref().unwrap_or_default().into(),
+            created: metadata.creation_timestamp.as_ref().map_or(now, |time| time.0),
+            naming,
+            queue,
+            min_member: group
+                .spec
+                .min_member
+                .and_then(|least| usize::try_from(least).ok())
+                .map_or(1, |least| least.max(1)),
+            asks: request.is_some() || group.spec.min_resources.as_ref().is_some_and(|least| !least.is_empty()),
+            problem: demand.as_ref().err().cloned(),
+            demand: demand.unwrap_or_default(),
+            said: match phase {
+                None | Some("" | "Pending") => Said::Waiting,
+                Some("Inqueue") => Said::LetIn,
+                Some("Completed") => Said::Over,
+                Some(_) => Said::Started,
+            },
+            phase: phase.map(Into::into),
+        };
+        self.apply_claim(WorkloadKind::PodGroup, namespace, name, claim, now);
+    }
+
+    /// Takes note of a `PodGroup` that can't be read at all: its pods wait until it is mended.
+    pub fn apply_unreadable_group(&mut self, namespace: &str, name: &str, uid: &str, reason: &str, now: Timestamp) {
+        let claim = Claim {
+            uid: uid.into(),
+            created: Timestamp::UNIX_EPOCH,
+            naming: QueueNaming::default(),
+            queue: self.queue_of_workload(namespace, &QueueNaming::default()),
+            min_member: 1,
+            demand: Demand::default(),
+            asks: false,
+            said: Said::Waiting,
+            phase: None,
+            problem: Some(reason.into()),
+        };
+        self.apply_claim(WorkloadKind::PodGroup, namespace, name, claim, now);
+    }
+
+    /// Forgets what a `PodGroup` said.
+    pub fn remove_group(&mut self, namespace: &str, name: &str) {
+        self.remove_claim(WorkloadKind::PodGroup, namespace, name);
+    }
+
+    /// Takes what a Job says; one that asks for no cards in advance is none of the operator's business.
+    pub fn apply_job(&mut self, job: &crds::job::Job<Box<str>>, now: Timestamp) {
+        let metadata = &job.metadata;
+        let (Some(namespace), Some(name)) = (metadata.namespace.as_deref(), metadata.name.as_deref()) else {
+            return;
+        };
+        let Some(request) = metadata.annotations.get(CARD_REQUEST) else {
+            self.remove_job(namespace, name);
+            return;
+        };
+        let demand = read_demand(Some(request), None, &mut self.names);
+        // Where its pods will be charged.
+        let template = &job.spec.template.metadata.annotations;
+        let named = |key| template.get(key).filter(|name| !name.is_empty()).map(Into::into);
+        let naming = QueueNaming {
+            queue: named(QUEUE_NAME),
+            group: named(GROUP_NAME),
+        };
+        let queue = self.queue_of_workload(namespace, &naming);
+        let said = match (job.is_suspended(), metadata.annotations.contains_key(JOB_HELD)) {
+            _ if job.is_finished() => Said::Over,
+            (true, true) => Said::Waiting,
+            (true, false) => Said::Over,
+            (false, _) if job.has_ended_pods() => Said::Started,
+            (false, _) => Said::LetIn,
+        };
+        let created = metadata.creation_timestamp.as_deref();
+        let claim = Claim {
+            uid: metadata.uid.as_deref().unwrap_or_default().into(),
+            created: created.and_then(|time| time.parse().ok()).unwrap_or(now),
+            naming,
+            queue,
+            // It asks for all of its pods, which are let in one by one: none of them is elastic.
+            min_member: usize::MAX,
+            asks: true,
+            problem: demand.as_ref().err().cloned(),
+            demand: demand.unwrap_or_default(),
+            said,
+            phase: None,
+        };
+        self.apply_claim(WorkloadKind::Job, namespace, name, claim, now);
+    }
+
+    /// Forgets what a Job said.
+    pub fn remove_job(&mut self, namespace: &str, name: &str) {
+        self.remove_claim(WorkloadKind::Job, namespace, name);
+    }
+
+    /// The queue that a workload names, else its group's, else that of its namespace, else the default queue.
+    pub(super) fn queue_of_workload(&mut self, namespace: &str, naming: &QueueNaming) -> QueueId {
+        let group = naming.group.as_deref().filter(|_| naming.queue.is_none());
+        let group = group.and_then(|group| self.workload_named(WorkloadKind::PodGroup, namespace, group));
+        if let Some(claim) = group.and_then(|group| self.workload(group).claim.as_ref()) {
+            return claim.queue;
+        }
+        let of_namespace = self.namespace(namespace).and_then(|namespace| namespace.queue.clone());
+        let queue = naming.queue.clone().or(of_namespace);
+        let queue = queue.unwrap_or_else(|| self.configuration.cardgate.default_queue.as_str().into());
+        self.queue_id(&queue)
+    }
+
+    /// Looks anew for the queues of workloads that name none themselves: their namespace or the configuration does.
+    pub(super) fn find_queues(&mut self, concerned: impl Fn(&Workload) -> bool, now: Timestamp) {
+        let found = self.workloads().filter(|(_, workload)| concerned(workload));
+        for id in found.map(|(id, _)| id).collect::<Vec<_>>() {
+            self.find_queue(id, now);
+        }
+    }
+
+    /// Looks anew for the queue of a workload that names none itself.
+    pub(super) fn find_queue(&mut self, id: WorkloadId, now: Timestamp) {
+        let workload = self.workload(id);
+        let claim = workload.claim.clone().filter(|claim| claim.naming.queue.is_none());
+        let Some(mut claim) = claim else { return };
+        let namespace = workload.namespace.to_string();
+        claim.queue = self.queue_of_workload(&namespace, &claim.naming);
+        self.change_claim(id, claim, now);
+    }
+}
+
+fn read_demand(
+    cards: Option<&str>,
+    resources: Option<&volcano::ResourceQuantities>,
+    names: &mut Names,
+) -> Result<Demand, Box<str>> {
+    let cards = cards.map_or(Ok(CardRequest::default()), CardRequest::parse);
+    let cards = cards.map_err(|error| format!("annotation {CARD_REQUEST}: {error}"))?;
+    let resources = resources.map_or(Ok(crds::resources::ResourceVector::default()), volcano::resource_vector);
+    let resources = resources.map_err(|error| format!("spec.minResources: {error}"))?;
+    let amounts = resources.iter().map(|(name, amount)| (names.resource(name), amount));
+    let amounts: Amounts = amounts
+        .map(|(resource, amount)| (Dimension::Resource(resource), amount))
+        .collect();
+    let cards = cards.iter().map(|(names_text, count)| {
+        let set = names_text.split(SEPARATOR).map(|name| names.card(name)).collect();
+        (set, count)
+    });
+    Ok(Demand::new(amounts, cards.collect::<Vec<_>>()))
+}

@@ -1,0 +1,147 @@
+//! What time alone brings: reservations that run out, deletions that take too long, pods that may try again.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::Cluster;
+use super::pod::{Controller, Pod, Stage};
+use crate::ids::PodId;
+
+/// How long an admission may stay unconfirmed before the pod counts as waiting again. The write itself is given up much
+/// earlier; this is for outcomes and events that never arrive.
+const EXPECTATION_TIMEOUT: SignedDuration = SignedDuration::from_secs(120);
+/// How long a controller's pods stand aside after the first one came back unplaced; doubled every time.
+const FIRST_RETURN: Duration = Duration::from_secs(30);
+/// The longest that they stand aside.
+const LONGEST_RETURN: Duration = Duration::from_hours(1);
+/// How long a pod stands aside whose admission the API server refused.
+const REFUSED_WRITE: SignedDuration = SignedDuration::from_secs(5);
+
+/// After so long, that pods came back once says nothing about today.
+pub(super) const RETURN_MEMORY: SignedDuration = SignedDuration::from_hours(2);
+
+/// How often the pods of a controller came back unplaced.
+#[derive(Debug, Clone, Copy)]
+pub struct Return {
+    /// How often.
+    pub times: u32,
+    /// Until when they stand aside.
+    pub until: Timestamp,
+}
+
+impl Return {
+    fn is_forgotten(self, now: Timestamp) -> bool {
+        now.duration_since(self.until) >= RETURN_MEMORY
+    }
+}
+
+/// Until when those stand aside who came back for the nth time.
+pub(super) fn aside(times: u32, now: Timestamp) -> Timestamp {
+    let doubled = FIRST_RETURN.saturating_mul(1_u32.checked_shl(times.saturating_sub(1)).unwrap_or(u32::MAX));
+    let aside = SignedDuration::try_from(doubled.min(LONGEST_RETURN)).unwrap_or(SignedDuration::ZERO);
+    now.checked_add(aside).unwrap_or(now)
+}
+
+/// What has become due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    /// The scheduler could not place an admitted pod in time.
+    Reservation(PodId),
+}
+
+impl Cluster {
+    /// When something becomes due next.
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        self.deadlines.first().map(|(time, _)| *time)
+    }
+
+    /// Takes note of what time has brought, and returns what somebody must act on.
+    pub fn advance(&mut self, now: Timestamp) -> Vec<Due> {
+        self.now = now;
+        self.advance_workloads(now);
+        let mut due = Vec::new();
+        while let Some((time, id)) = self.deadlines.first().copied().filter(|(time, _)| *time <= now) {
+            self.deadlines.remove(&(time, id));
+            let Some(pod) = self.pod(id) else { continue };
+            if self.deadline_of(pod) != Some(time) {
+                continue;
+            }
+            match pod.stage {
+                Stage::Admitting { until, written: false } if until <= now => {
+                    // Of a gang that is on its way, whoever waits again is the next to be let in.
+                    let started = self.belongs_to_started_gang(id);
+                    self.withdraw(id, Self::after_refused_write(now).filter(|_| !started));
+                }
+                Stage::Waiting => self.update_pod(id, |pod| {
+                    if let Some(waits) = &mut pod.waits {
+                        waits.aside_until = None;
+                    }
+                }),
+                Stage::Unbound { .. } if pod.deleted.is_none() => due.push(Due::Reservation(id)),
+                Stage::Held | Stage::Admitting { .. } | Stage::Unbound { .. } | Stage::Bound => {
+                    let charge = self.charge_for(pod, now);
+                    self.update_pod(id, |pod| pod.charge = charge);
+                }
+            }
+        }
+        due
+    }
+
+    /// When time alone next changes something about a pod.
+    pub(super) fn deadline_of(&self, pod: &Pod) -> Option<Timestamp> {
+        pod.queue?;
+        let quota_end = self.quota_end(pod).filter(|_| pod.charge.is_some());
+        match pod.stage {
+            Stage::Admitting { until, written: false } => Some(quota_end.map_or(until, |end| end.min(until))),
+            Stage::Waiting => pod.waits.as_ref()?.aside_until,
+            Stage::Unbound { since } if pod.deleted.is_none() => {
+                let timeout = SignedDuration::try_from(self.configuration.cardgate.reservation_timeout).ok()?;
+                since.checked_add(timeout).ok()
+            }
+            // What is written is true, whenever it is seen.
+            Stage::Held | Stage::Admitting { written: true, .. } | Stage::Unbound { .. } | Stage::Bound => quota_end,
+        }
+    }
+
+    pub(super) fn set_deadline(&mut self, id: PodId) {
+        if let Some(time) = self.pod(id).and_then(|pod| self.deadline_of(pod)) {
+            self.deadlines.insert((time, id));
+        }
+    }
+
+    /// The scheduler could not place a pod that has no controller: it keeps its place, and is looked at again later.
+    pub fn renew_reservation(&mut self, id: PodId, now: Timestamp) {
+        if let Some(pod) = self.pods[id.index()].as_mut() {
+            pod.stage = Stage::Unbound { since: now };
+        }
+        self.set_deadline(id);
+    }
+
+    /// A controller's pod is sent back unplaced: those that come after it stand aside, longer every time. Pods that came
+    /// after the same number of returns are of one wave, and count once.
+    pub fn note_return(&mut self, controller: &Controller, returns: u32, now: Timestamp) {
+        let earlier = self.return_of(Some(controller), now);
+        let times = returns
+            .saturating_add(1)
+            .max(earlier.map_or(0, |earlier| earlier.times));
+        let until = aside(times, now);
+        self.returns.retain(|_, earlier| !earlier.is_forgotten(now));
+        self.returns.insert(controller.clone(), Return { times, until });
+    }
+
+    /// How the pods of a controller have fared.
+    pub(super) fn return_of(&self, controller: Option<&Controller>, now: Timestamp) -> Option<Return> {
+        let returned = self.returns.get(controller?).copied();
+        returned.filter(|returned| !returned.is_forgotten(now))
+    }
+
+    /// Until when an admission may stay unconfirmed.
+    pub(super) fn expectation(now: Timestamp) -> Timestamp {
+        now.checked_add(EXPECTATION_TIMEOUT).unwrap_or(Timestamp::MAX)
+    }
+
+    pub(super) fn after_refused_write(now: Timestamp) -> Option<Timestamp> {
+        now.checked_add(REFUSED_WRITE).ok()
+    }
+}

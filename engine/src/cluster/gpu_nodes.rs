@@ -1,0 +1,384 @@
+//! Nodes with GPUs, and what pods without GPU hold of them (`CrossQuota`).
+//!
+//! The quotas of all GPU nodes lie in one table, a row for each node and a line in it for each limited resource, so that
+//! looking at all of them is looking at one piece of memory.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+use crds::configuration::Enforcement;
+use crds::keys::GPU_NODE_LABEL;
+use jiff::Timestamp;
+
+use super::Cluster;
+use crate::amounts::{Amounts, Dimension};
+use crate::ids::NodeId;
+use crate::names::ResourceId;
+use crate::policies::cross_quota::{self, BadAnnotation, Line, Source};
+
+/// Value of [`GPU_NODE_LABEL`].
+pub const GPU_NODE: &str = "true";
+
+/// The GPU nodes, in no order.
+#[derive(Debug, Default)]
+pub struct GpuNodes {
+    /// The limited resources.
+    resources: Vec<ResourceId>,
+    nodes: Vec<NodeId>,
+    lines: Vec<Line>,
+    sources: Vec<Source>,
+    /// The row of each node that has one, by its id.
+    rows: Vec<Option<usize>>,
+    /// Pods that a scheduler is placing, by uid.
+    assumed: BTreeMap<Arc<str>, Assumed>,
+    /// Annotations that can't be read.
+    bad: BTreeMap<NodeId, Vec<BadAnnotation>>,
+    /// GPU nodes without the label that says so: the scheduler may take them for nodes without GPU.
+    unlabelled: BTreeSet<NodeId>,
+    /// Other nodes with that label.
+    mislabelled: BTreeSet<NodeId>,
+    /// Whether each resource that was met is one of GPUs, by its id.
+    is_gpu: Vec<bool>,
+}
+
+/// A pod that a scheduler is placing.
+#[derive(Debug)]
+struct Assumed {
+    /// Where it may come to be, by id.
+    nodes: Vec<NodeId>,
+    request: Arc<Amounts>,
+    until: Timestamp,
+}
+
+impl GpuNodes {
+    /// The limited resources, in the order of the lines.
+    pub fn resources(&self) -> &[ResourceId] {
+        &self.resources
+    }
+
+    /// The resources that it names: those that are limited, and those of pods that a scheduler is placing.
+    pub(super) fn named_resources(&self) -> impl Iterator<Item = Dimension> + '_ {
+        let requests = self.assumed.values().flat_map(|assumed| assumed.request.iter());
+        let limited = self.resources.iter().copied().map(Dimension::Resource);
+        requests.map(|(dimension, _)| dimension).chain(limited)
+    }
+
+    /// Resources with these numbers and higher ones are no longer known.
+    pub(super) fn forget_resources_from(&mut self, number: usize) {
+        self.is_gpu.truncate(number);
+    }
+
+    /// The GPU nodes and the lines of their resources, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (NodeId, &[Line])> {
+        self.nodes
+            .iter()
+            .copied()
+            .zip(self.lines.chunks_exact(self.resources.len().max(1)))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Whether this node is one.
+    pub fn contains(&self, node: NodeId) -> bool {
+        self.place(node).is_some()
+    }
+
+    /// The lines of a GPU node.
+    pub fn lines(&self, node: NodeId) -> Option<&[Line]> {
+        let row = self.row(node)?;
+        Some(&self.lines[row])
+    }
+
+    /// Where the quotas of a GPU node come from, in the order of the lines.
+    pub fn sources(&self, node: NodeId) -> Option<&[Source]> {
+        let row = self.row(node)?;
+        Some(&self.sources[row])
+    }
+
+    /// The annotations of a GPU node that can't be read.
+    pub fn bad_annotations(&self, node: NodeId) -> &[BadAnnotation] {
+        self.bad.get(&node).map_or(&[], Vec::as_slice)
+    }
+
+    /// Nodes whose label does not say what they are, and whether they are GPU nodes.
+    pub fn to_label(&self) -> impl Iterator<Item = (NodeId, bool)> + '_ {
+        let unlabelled = self.unlabelled.iter().map(|node| (*node, true));
+        unlabelled.chain(self.mislabelled.iter().map(|node| (*node, false)))
+    }
+
+    /// Whether every GPU node carries its label, so that pods can be kept off all of them by it.
+    pub fn all_labelled(&self) -> bool {
+        self.unlabelled.is_empty()
+    }
+
+    /// What a pod asks for of each limited resource.
+    pub fn request(&self, request: &Amounts) -> Vec<i64> {
+        let of = |resource: &ResourceId| request.get(Dimension::Resource(*resource));
+        self.resources.iter().map(of).collect()
+    }
+
+    /// The nodes, by id, on which a scheduler may be placing this pod.
+    pub fn assumed_nodes(&self, uid: &str) -> &[NodeId] {
+        self.assumed.get(uid).map_or(&[], |assumed| &assumed.nodes)
+    }
+
+    /// How many pods schedulers are placing.
+    pub fn count_assumed(&self) -> usize {
+        self.assumed.len()
+    }
+
+    fn place(&self, node: NodeId) -> Option<usize> {
+        self.rows.get(node.index()).copied().flatten()
+    }
+
+    fn set_place(&mut self, node: NodeId, place: Option<usize>) {
+        if self.rows.len() <= node.index() {
+            self.rows.resize(node.index() + 1, None);
+        }
+        self.rows[node.index()] = place;
+    }
+
+    fn row(&self, node: NodeId) -> Option<Range<usize>> {
+        let width = self.resources.len();
+        self.place(node).map(|place| place * width..(place + 1) * width)
+    }
+
+    /// What is assumed on a node, resource by resource.
+    fn assumed_on(&self, node: NodeId) -> Vec<i128> {
+        let mut sums = vec![0; self.resources.len()];
+        for assumed in self.assumed.values() {
+            if assumed.nodes.binary_search(&node).is_ok() {
+                for (sum, resource) in sums.iter_mut().zip(&self.resources) {
+                    *sum += i128::from(assumed.request.get(Dimension::Resource(*resource)));
+                }
+            }
+        }
+        sums
+    }
+
+    fn count_assumption(&mut self, assumed: &Assumed, sign: i128) {
+        let request = self.request(&assumed.request);
+        for node in &assumed.nodes {
+            if let Some(row) = self.row(*node) {
+                for (line, asked) in self.lines[row].iter_mut().zip(&request) {
+                    line.assumed += sign * i128::from(*asked);
+                }
+            }
+        }
+    }
+
+    fn set_row(&mut self, node: NodeId, lines: Vec<Line>, sources: Vec<Source>) {
+        if let Some(row) = self.row(node) {
+            self.lines[row.clone()].copy_from_slice(&lines);
+            self.sources[row].copy_from_slice(&sources);
+        } else {
+            self.set_place(node, Some(self.nodes.len()));
+            self.nodes.push(node);
+            self.lines.extend(lines);
+            self.sources.extend(sources);
+        }
+    }
+
+    fn remove_row(&mut self, node: NodeId) {
+        let (Some(row), Some(place)) = (self.row(node), self.place(node)) else {
+            return;
+        };
+        self.set_place(node, None);
+        let last = self.lines.len() - self.resources.len()..;
+        self.lines.copy_within(last.clone(), row.start);
+        self.sources.copy_within(last.clone(), row.start);
+        self.lines.truncate(last.start);
+        self.sources.truncate(last.start);
+        self.nodes.swap_remove(place);
+        if let Some(moved) = self.nodes.get(place) {
+            self.set_place(*moved, Some(place));
+        }
+    }
+
+    fn set_label(&mut self, node: NodeId, label: Option<&str>) {
+        let is_gpu_node = self.contains(node);
+        let keep = |set: &mut BTreeSet<NodeId>, wrong: bool| {
+            if wrong {
+                set.insert(node);
+            } else {
+                set.remove(&node);
+            }
+        };
+        keep(&mut self.unlabelled, is_gpu_node && label != Some(GPU_NODE));
+        keep(&mut self.mislabelled, !is_gpu_node && label.is_some());
+    }
+
+    fn forget(&mut self, node: NodeId) {
+        self.remove_row(node);
+        self.bad.remove(&node);
+        self.unlabelled.remove(&node);
+        self.mislabelled.remove(&node);
+    }
+
+    fn set_used(&mut self, node: NodeId, used: &[i128]) {
+        if let Some(row) = self.row(node) {
+            for (line, used) in self.lines[row].iter_mut().zip(used) {
+                line.used = *used;
+            }
+        }
+    }
+}
+
+impl Cluster {
+    /// The GPU nodes; none where `CrossQuota` is not configured.
+    pub fn gpu_nodes(&self) -> &GpuNodes {
+        &self.gpu_nodes
+    }
+
+    /// **CPU Pod Detection**: whether a pod that asks for this asks for a GPU.
+    pub fn asks_for_gpu(&self, request: &Amounts) -> bool {
+        request.iter().any(|(dimension, _)| match dimension {
+            Dimension::Resource(resource) => self.is_gpu_resource(resource),
+            Dimension::Card(_) => false,
+        })
+    }
+
+    fn is_gpu_resource(&self, resource: ResourceId) -> bool {
+        self.gpu_nodes.is_gpu.get(resource.index()).copied().unwrap_or_default()
+    }
+
+    /// Looks at resource names that were not met before. Whoever reads a pod or node calls it, so that nobody who counts or
+    /// decides has to match names.
+    pub(super) fn meet_resources(&mut self) {
+        let renamed = self.names.take_renamed_resources();
+        let Some(arguments) = &self.configuration.cross_quota else {
+            return;
+        };
+        for resource in renamed {
+            if let Some(is_gpu) = self.gpu_nodes.is_gpu.get_mut(resource.index()) {
+                *is_gpu = arguments.gpu_resources.matches(self.names.resource_name(resource));
+            }
+        }
+        let names = self.names.resource_names().skip(self.gpu_nodes.is_gpu.len());
+        let new: Vec<_> = names.map(|name| arguments.gpu_resources.matches(name)).collect();
+        self.gpu_nodes.is_gpu.extend(new);
+    }
+
+    /// A pod comes to hold, or gives back, room on a node.
+    pub(super) fn count_without_gpu(&mut self, id: NodeId, request: &Amounts, sign: i128) {
+        let resources = &self.gpu_nodes.resources;
+        if resources.is_empty() || self.asks_for_gpu(request) {
+            return;
+        }
+        let held = &mut self.nodes[id.index()].held_without_gpu;
+        held.resize(resources.len(), 0);
+        for (held, resource) in held.iter_mut().zip(resources) {
+            *held += sign * i128::from(request.get(Dimension::Resource(*resource)));
+        }
+        self.gpu_nodes.set_used(id, held);
+    }
+
+    /// A scheduler is placing a pod: until it is bound or gone, or `until`, it counts on all of these nodes.
+    pub(crate) fn assume(&mut self, uid: &Arc<str>, mut nodes: Vec<NodeId>, request: Arc<Amounts>, until: Timestamp) {
+        self.end_assumption(uid);
+        nodes.sort_unstable();
+        let assumed = Assumed { nodes, request, until };
+        self.gpu_nodes.count_assumption(&assumed, 1);
+        self.gpu_nodes.assumed.insert(Arc::clone(uid), assumed);
+    }
+
+    /// A pod is not being placed any more.
+    pub(crate) fn end_assumption(&mut self, uid: &str) {
+        let Some(assumed) = self.gpu_nodes.assumed.remove(uid) else {
+            return;
+        };
+        self.gpu_nodes.count_assumption(&assumed, -1);
+        // Once the configuration gates pods again, some may wait for what was assumed before.
+        if self.configuration.cardgate.enforce_cross_quota == Enforcement::Gating {
+            assumed.nodes.iter().for_each(|node| self.note_node_change(*node));
+        }
+    }
+
+    /// Pods that were being placed for too long count no more where they might have gone.
+    pub fn expire_assumed(&mut self, now: Timestamp) {
+        let assumed = self.gpu_nodes.assumed.iter();
+        let expired = assumed.filter(|(_, assumed)| assumed.until <= now);
+        for uid in expired.map(|(uid, _)| Arc::clone(uid)).collect::<Vec<_>>() {
+            self.end_assumption(&uid);
+        }
+    }
+
+    /// **GPU Node Detection** and quotas, when what a node says has changed, or what is configured.
+    pub(super) fn refresh_gpu_node(&mut self, id: NodeId) {
+        let node = &self.nodes[id.index()];
+        let Some(offer) = &node.offer else {
+            self.gpu_nodes.forget(id);
+            return;
+        };
+        let has_gpu = offer.allocatable.iter().any(|(dimension, amount)| match dimension {
+            Dimension::Resource(resource) => amount > 0 && self.is_gpu_resource(resource),
+            Dimension::Card(_) => false,
+        });
+        let label = offer.label(GPU_NODE_LABEL).map(str::to_owned);
+        let mut bad = Vec::new();
+        if let Some(arguments) = self.configuration.cross_quota.as_ref().filter(|_| has_gpu) {
+            let quotas = arguments.resources.iter().zip(&self.gpu_nodes.resources);
+            let quotas: Vec<_> = quotas
+                .map(|(resource, id)| {
+                    let allocatable = offer.allocatable.get(Dimension::Resource(*id));
+                    cross_quota::quota(resource, allocatable, |key| offer.quota_annotation(key), &mut bad)
+                })
+                .collect();
+            let held = |place: usize| node.held_without_gpu.get(place).copied().unwrap_or_default();
+            let assumed = self.gpu_nodes.assumed_on(id);
+            let lines = quotas.iter().enumerate().map(|(place, quota)| Line {
+                quota: quota.amount,
+                used: held(place),
+                assumed: assumed[place],
+            });
+            let lines: Vec<_> = lines.collect();
+            let sources = quotas.iter().map(|quota| quota.source).collect();
+            self.gpu_nodes.set_row(id, lines, sources);
+        } else {
+            self.gpu_nodes.remove_row(id);
+        }
+        self.gpu_nodes.set_label(id, label.as_deref());
+        if self.gpu_nodes.bad_annotations(id) != bad {
+            self.changes.bad_quotas.insert(id);
+            self.gpu_nodes.bad.insert(id, bad);
+        }
+    }
+
+    /// Another configuration: every node is looked at anew, and every pod counted anew.
+    pub(super) fn refresh_gpu_nodes(&mut self) {
+        let mut before = std::mem::take(&mut self.gpu_nodes);
+        self.gpu_nodes.assumed = std::mem::take(&mut before.assumed);
+        if let Some(arguments) = self.configuration.cross_quota.clone() {
+            let names = arguments.resources.iter();
+            self.gpu_nodes.resources = names.map(|resource| self.names.resource(&resource.name)).collect();
+            self.meet_resources();
+        }
+        for node in &mut self.nodes {
+            node.held_without_gpu = Vec::new();
+        }
+        let rooms: Vec<_> = self
+            .pods
+            .iter()
+            .flatten()
+            .filter_map(|pod| Some((pod.room?, pod.task.request.clone())))
+            .collect();
+        for (node, request) in rooms {
+            self.count_without_gpu(node, &request, 1);
+        }
+        for id in self.node_order.clone() {
+            self.refresh_gpu_node(id);
+            if before.contains(id) || self.gpu_nodes.contains(id) {
+                self.changes.nodes.insert(id);
+            }
+        }
+    }
+}

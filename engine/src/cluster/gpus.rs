@@ -1,0 +1,178 @@
+//! The cards of mGPU nodes: what pods hold of each, read from what is written on the pods.
+//!
+//! A node's cards are counted anew from its pods whenever one of these changes, never added to and taken from: so nothing can
+//! be given back twice, and a restart counts the same.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crds::mgpu::ContainerRequest;
+
+use super::Cluster;
+use super::node::Node;
+use super::pod::{Pod, Stage};
+use crate::discovery::MgpuCards;
+use crate::ids::{NodeId, PodId};
+use crate::policies::mgpu::{CardUse, Cards, first_fit};
+
+/// A container and its cards.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placed {
+    /// The pod.
+    pub pod: PodId,
+    /// Which of the pod's containers that ask for mGPU.
+    pub container: usize,
+    /// The card indexes.
+    pub cards: Vec<u16>,
+}
+
+impl Cluster {
+    /// The nodes that share cards through mGPU, by name.
+    pub fn mgpu_nodes(&self) -> &[NodeId] {
+        &self.mgpu_nodes
+    }
+
+    /// Which cards of a node its containers hold.
+    pub fn containers_on_cards(&self, node: NodeId) -> Vec<Placed> {
+        let node = self.node(node);
+        let offer = node.offer.as_ref().and_then(|offer| offer.mgpu.as_ref());
+        offer.map_or_else(Vec::new, |offer| self.place(node, offer, None).0)
+    }
+
+    /// What is in use of a node's cards, as if this pod were nowhere; no card where the node shares none.
+    pub fn gpus_without(&self, id: NodeId, pod: Option<PodId>) -> Cow<'_, [CardUse]> {
+        let node = self.node(id);
+        let offer = node.offer.as_ref().and_then(|offer| offer.mgpu.as_ref());
+        match (offer, pod.filter(|pod| node.gpu_pods.contains(pod))) {
+            (Some(offer), Some(pod)) => Cow::Owned(self.place(node, offer, Some(pod)).1),
+            _ => Cow::Borrowed(&node.gpus),
+        }
+    }
+
+    /// Containers whose results can be read hold what these say. The others hold what first fit gives them, oldest pod first
+    /// (docs/rules.md, **mGPU**, Release). One pod may be left out.
+    fn place(&self, node: &Node, offer: &MgpuCards, without: Option<PodId>) -> (Vec<Placed>, Vec<CardUse>) {
+        let mut used = vec![CardUse::default(); offer.count];
+        let mut placed = Vec::new();
+        let mut unplaced = Vec::new();
+        let take = |used: &mut [CardUse], request: ContainerRequest, cards: &[u16]| {
+            for card in cards {
+                used[usize::from(*card)].add(request.share, offer.memory);
+            }
+        };
+        let pods = node.gpu_pods.iter().filter(|id| Some(**id) != without);
+        for (id, pod) in pods.filter_map(|id| Some((*id, self.pod(*id)?))) {
+            for (container, request, result) in pod.mgpu_containers() {
+                match result.and_then(|result| offer.read_result(result, request.cards)) {
+                    Some(cards) => {
+                        take(&mut used, request, &cards);
+                        placed.push(Placed {
+                            pod: id,
+                            container,
+                            cards,
+                        });
+                    }
+                    None => unplaced.push((pod.created, &pod.uid, container, id, request)),
+                }
+            }
+        }
+        unplaced.sort_unstable();
+        for (_, _, container, id, request) in unplaced {
+            let cards = Cards {
+                used: &used,
+                memory: offer.memory,
+            };
+            let cards = first_fit(request, cards, self.configuration.mgpu.max_containers_per_card);
+            take(&mut used, request, &cards);
+            placed.push(Placed {
+                pod: id,
+                container,
+                cards,
+            });
+        }
+        (placed, used)
+    }
+
+    /// A pod holds room on a node from now on.
+    pub(super) fn enter_gpus(&mut self, id: PodId) {
+        if let Some(node) = self.gpu_node_of(id) {
+            self.nodes[node.index()].gpu_pods.insert(id);
+            self.count_gpus(node);
+        }
+    }
+
+    /// A pod holds no room on its node any more.
+    pub(super) fn leave_gpus(&mut self, id: PodId) {
+        if let Some(node) = self.gpu_node_of(id) {
+            self.nodes[node.index()].gpu_pods.remove(&id);
+            self.count_gpus(node);
+        }
+    }
+
+    fn gpu_node_of(&self, id: PodId) -> Option<NodeId> {
+        let pod = self.pod(id)?;
+        pod.room.filter(|_| pod.task.mgpu.is_some())
+    }
+
+    /// Counts what pods hold of a node's cards.
+    pub(super) fn count_gpus(&mut self, id: NodeId) {
+        let node = self.node(id);
+        let offer = node.offer.as_ref().and_then(|offer| offer.mgpu.as_ref());
+        let used = offer.map_or_else(Vec::new, |offer| self.place(node, offer, None).1);
+        if used != node.gpus {
+            self.nodes[id.index()].gpus = used;
+            self.changes.node_usage.insert(id);
+        }
+    }
+
+    /// A node says something else about its cards, or is gone.
+    pub(super) fn mgpu_changed(&mut self, id: NodeId, before: Option<&MgpuCards>) {
+        let after = self.node(id).offer.as_ref().and_then(|offer| offer.mgpu.as_ref());
+        if after == before {
+            return;
+        }
+        let (is_shared, was_shared) = (after.is_some(), before.is_some());
+        match self.place_in_order(&self.mgpu_nodes, id) {
+            Err(place) if is_shared => self.mgpu_nodes.insert(place, id),
+            Ok(place) if !is_shared => {
+                self.mgpu_nodes.remove(place);
+            }
+            _ => {}
+        }
+        self.count_gpus(id);
+        if is_shared && !was_shared {
+            for pod in self.node(id).gpu_pods.clone() {
+                self.note_unplaced(pod);
+            }
+        }
+    }
+
+    /// Remembers to say that a bound pod has no results that can be read, so that nobody knows its cards.
+    pub(super) fn note_unplaced(&mut self, id: PodId) {
+        let Some(pod) = self.pod(id).filter(|pod| pod.stage == Stage::Bound) else {
+            return;
+        };
+        let offer = pod.room.and_then(|node| self.node(node).offer.as_ref()?.mgpu.as_ref());
+        let Some(offer) = offer else { return };
+        let is_unknown = |(_, request, result): (usize, ContainerRequest, Option<&str>)| {
+            result
+                .and_then(|result| offer.read_result(result, request.cards))
+                .is_none()
+        };
+        if pod.mgpu_containers().any(is_unknown) {
+            let uid = Arc::clone(&pod.uid);
+            self.changes.unplaced_gpu_pods.push(uid);
+        }
+    }
+}
+
+impl Pod {
+    /// The containers that ask for mGPU: which, what for, and the result of scheduling.
+    fn mgpu_containers(&self) -> impl Iterator<Item = (usize, ContainerRequest, Option<&str>)> {
+        let containers = self.task.mgpu.iter().flat_map(|request| request.containers.iter());
+        containers.enumerate().map(|(index, (_, request))| {
+            let result = self.gpus.as_ref().and_then(|gpus| gpus.get(index)?.as_deref());
+            (index, *request, result)
+        })
+    }
+}

@@ -1,0 +1,154 @@
+//! What queues have kept in vain: reservations of workloads whose pods did not take over in time.
+//!
+//! It is counted for each namespace in each queue, not for each workload: whoever makes many groups without pods could
+//! otherwise hold a queue's quota with one after the other.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::Cluster;
+use super::deadlines::{RETURN_MEMORY, aside};
+use super::waiting::Refused;
+use super::workload::{Enqueued, Step};
+use crate::ids::WorkloadId;
+use crate::reason::Reason;
+
+/// How the reservations of one namespace in one queue have fared.
+#[derive(Debug, Clone, Copy)]
+struct Lapse {
+    /// How often they ran out.
+    times: u32,
+    /// Until when no further ones are made.
+    until: Timestamp,
+    /// How long others were held and given up without use since then.
+    given_up: SignedDuration,
+    /// When any of this was noted last.
+    noted: Timestamp,
+}
+
+impl Lapse {
+    /// Long ago, it says nothing about today.
+    fn is_forgotten(&self, now: Timestamp) -> bool {
+        now.duration_since(self.noted.max(self.until)) >= RETURN_MEMORY
+    }
+}
+
+/// By namespace and queue.
+#[derive(Debug, Default)]
+pub(super) struct Lapses(BTreeMap<(Arc<str>, Arc<str>), Lapse>);
+
+impl Cluster {
+    /// How the reservations of a workload's namespace in its queue have fared.
+    fn lapse_of(&self, id: WorkloadId) -> Option<Lapse> {
+        let lapse = self.lapses.0.get(&self.lapse_key(id)?).copied();
+        lapse.filter(|lapse| !lapse.is_forgotten(self.now))
+    }
+
+    fn lapse_key(&self, id: WorkloadId) -> Option<(Arc<str>, Arc<str>)> {
+        let workload = self.workload(id);
+        let queue = &self.queue(workload.claim.as_ref()?.queue).name;
+        Some((Arc::clone(&workload.namespace), Arc::clone(queue)))
+    }
+
+    /// How often reservations of a workload's namespace in its queue ran out.
+    pub(super) fn lapses_of(&self, id: WorkloadId) -> u32 {
+        self.lapse_of(id).map_or(0, |lapse| lapse.times)
+    }
+
+    /// Until when no reservation is made for a workload, because others of its namespace in its queue ran out.
+    pub(super) fn stands_aside_until(&self, id: WorkloadId) -> Option<Timestamp> {
+        let until = self.lapse_of(id)?.until;
+        Some(until).filter(|until| *until > self.now)
+    }
+
+    /// When a workload's time in its queue is over.
+    pub(super) fn time_in_queue_ends(&self, enqueued: Enqueued) -> Timestamp {
+        let timeout = SignedDuration::try_from(self.configuration.cardgate.inqueue_timeout);
+        let end = timeout
+            .ok()
+            .and_then(|timeout| enqueued.since.checked_add(timeout).ok());
+        end.unwrap_or(Timestamp::MAX)
+    }
+
+    /// A workload is in its queue no longer, for another reason than that its time there is over. What was kept for it in
+    /// vain is not forgotten: otherwise groups that are made and deleted in turn would hold as much as ones that stay.
+    pub(super) fn end_enqueued(&mut self, id: WorkloadId, now: Timestamp) {
+        let Some(enqueued) = self.workloads[id.index()].enqueued.take() else {
+            return;
+        };
+        let was_kept = self.workloads[id.index()].reserved.is_some();
+        let Some(key) = self.lapse_key(id).filter(|_| was_kept) else {
+            return;
+        };
+        let held = now.duration_since(enqueued.since).max(SignedDuration::ZERO);
+        let earlier = self.lapse_of(id);
+        let given_up = earlier.map_or(SignedDuration::ZERO, |earlier| earlier.given_up) + held;
+        if SignedDuration::try_from(self.configuration.cardgate.inqueue_timeout).is_ok_and(|most| given_up >= most) {
+            self.note_lapse(id, enqueued, now);
+        } else {
+            let lapse = Lapse {
+                times: earlier.map_or(0, |earlier| earlier.times),
+                until: earlier.map_or(now, |earlier| earlier.until),
+                given_up,
+                noted: now,
+            };
+            self.remember_lapse(key, lapse, now);
+        }
+    }
+
+    /// A workload's time in its queue is over. Where its pods have not taken over, its queue keeps nothing for it any more;
+    /// and for a while for none of its namespace, so that others have their turn.
+    pub(super) fn end_time_in_queue(&mut self, id: WorkloadId, now: Timestamp) {
+        let workload = &mut self.workloads[id.index()];
+        let Some(enqueued) = workload.enqueued.take().filter(|_| workload.reserved.is_some()) else {
+            return;
+        };
+        workload.told = None;
+        self.note_lapse(id, enqueued, now);
+        let workload = &self.workloads[id.index()];
+        let refused = workload.claim.as_ref().map(|claim| Refused {
+            reason: Reason::InqueueTimeout,
+            levels: 1,
+            queue_version: self.version_of(claim.queue, 1),
+            cluster_version: self.version(),
+            workload_version: workload.version,
+            node_changes: self.node_change_count(),
+            nodes_matter: false,
+            searched: 0,
+        });
+        self.refuse_workload(id, refused.map(|refused| (Step::Enqueue, refused)));
+        self.settle(id);
+    }
+
+    /// A reservation has run out. Those that were made after the same number of such ends are of one wave, and count once.
+    fn note_lapse(&mut self, id: WorkloadId, enqueued: Enqueued, now: Timestamp) {
+        let Some(key) = self.lapse_key(id) else { return };
+        let earlier = self.lapse_of(id);
+        let times = enqueued.lapses.saturating_add(1);
+        let times = times.max(earlier.map_or(0, |earlier| earlier.times));
+        let until = aside(times, now);
+        let lapse = Lapse {
+            times,
+            until: earlier.map_or(until, |earlier| earlier.until.max(until)),
+            given_up: SignedDuration::ZERO,
+            noted: now,
+        };
+        self.remember_lapse(key, lapse, now);
+        // Those of its namespace that stand in line step back with it.
+        let workload = self.workload(id);
+        let namespace = Arc::clone(&workload.namespace);
+        let queue = workload.claim.as_ref().map(|claim| claim.queue);
+        let line = queue.into_iter().flat_map(|queue| &self.queue(queue).held);
+        let beside = line.filter(|other| self.workload(**other).namespace == namespace);
+        for other in beside.copied().collect::<Vec<_>>() {
+            self.settle(other);
+        }
+    }
+
+    fn remember_lapse(&mut self, key: (Arc<str>, Arc<str>), lapse: Lapse, now: Timestamp) {
+        self.lapses.0.retain(|_, earlier| !earlier.is_forgotten(now));
+        self.lapses.0.insert(key, lapse);
+    }
+}

@@ -1,0 +1,194 @@
+//! What pods hold of their queues: charged and given back here alone.
+
+use jiff::Timestamp;
+
+use super::Cluster;
+use super::pod::{Charge, Pod, Stage};
+use crate::amounts::Dimension;
+use crate::ids::{Id as _, PodId};
+use crate::names::CardId;
+use crate::policies::card_quota;
+use crate::task::Naming;
+
+impl Cluster {
+    /// What a pod holds at its stage: nothing while it waits, and nothing once its deletion has taken too long.
+    pub(super) fn charge_for(&self, pod: &Pod, now: Timestamp) -> Option<Charge> {
+        let holds = match pod.stage {
+            Stage::Waiting | Stage::Held => false,
+            Stage::Admitting { .. } | Stage::Unbound { .. } | Stage::Bound => true,
+        };
+        let ended = self.quota_end(pod).is_some_and(|end| end <= now);
+        (pod.queue.is_some() && holds && !ended).then(|| self.charge(pod, self.charged_card(pod)))
+    }
+
+    /// The charge of a pod for a card.
+    pub(crate) fn charge(&self, pod: &Pod, card: Option<CardId>) -> Charge {
+        Charge {
+            card: card.map(|card| (card, self.card_count(pod, card))),
+            cpu_and_memory: card_quota::charges_cpu_and_memory(
+                &self.configuration.capacity_card,
+                pod.task.is_for_cards(),
+            ),
+        }
+    }
+
+    /// The card a pod counts for: what was written when it was let in; else what its node has of what it asks for; else
+    /// what it prefers (docs/rules.md, **Card quota**).
+    pub(super) fn charged_card(&self, pod: &Pod) -> Option<CardId> {
+        let of_node = || {
+            let node = self.node(pod.room.filter(|_| counts_by_node(pod))?);
+            if !pod.task.says_cards {
+                return self.card_of_node(pod);
+            }
+            pod.task.cards.iter().copied().find(|card| node.card(*card).is_some())
+        };
+        pod.assigned
+            .or_else(of_node)
+            .or_else(|| pod.task.cards.first().copied())
+    }
+
+    /// How many of a card a pod asks for. Of a card that no node ever had, the most of any extended resource: a pod that
+    /// runs must not count for nothing because its node is gone.
+    fn card_count(&self, pod: &Pod, card: CardId) -> i64 {
+        if let Some(resource) = self.resource_of(card) {
+            return pod.task.count(resource);
+        }
+        let extended = |dimension| match dimension {
+            Dimension::Resource(resource) => self.names.resource_name(resource).contains('/'),
+            Dimension::Card(_) => false,
+        };
+        let amounts = pod.task.request.iter().filter(|(dimension, _)| extended(*dimension));
+        amounts.map(|(_, amount)| amount).max().unwrap_or(0)
+    }
+
+    /// Counts in what a pod holds: quota, room, and its place among the waiting.
+    pub(super) fn enter(&mut self, id: PodId) {
+        let Some(pod) = self.pods[id.index()].take() else {
+            return;
+        };
+        self.pods_with_resource_claims += usize::from(pod.has_resource_claims);
+        if let Some(queue) = pod.queue {
+            if let Some(charge) = pod.charge {
+                let charged = pod
+                    .charged(charge)
+                    .map(|(dimension, amount)| (dimension, i128::from(amount)));
+                if let Some(node) = pod.room {
+                    self.change_charged(node, charged.clone());
+                }
+                self.change_allocated(queue, charged);
+                let state = &mut self.queues[queue.index()];
+                state.admitted += 1;
+                state.holders.insert(id);
+            }
+            let state = &mut self.queues[queue.index()];
+            if let (Stage::Waiting, Some(waits)) = (pod.stage, &pod.waits)
+                && waits.aside_until.is_none()
+            {
+                let asked: Vec<_> = pod.charged(waits.asked).collect();
+                if state.waiting.insert(waits.shape.clone(), waits.place, pod.told, &asked) {
+                    self.change_requested_above(queue, &asked, 1);
+                }
+            }
+            self.changes.queues.insert(queue);
+        }
+        if let Some(node) = pod.room {
+            self.take_room(node, &pod.task.request);
+            if counts_by_node(&pod) {
+                self.nodes[node.index()].undecided.insert(id);
+            }
+        }
+        self.pods[id.index()] = Some(pod);
+        self.enter_gpus(id);
+        self.join_workloads(id);
+    }
+
+    /// Counts out what a pod holds.
+    pub(super) fn leave(&mut self, id: PodId) {
+        self.quit_workloads(id);
+        let Some(pod) = self.pods[id.index()].take() else {
+            return;
+        };
+        self.pods_with_resource_claims -= usize::from(pod.has_resource_claims);
+        if let Some(queue) = pod.queue {
+            if let Some(charge) = pod.charge {
+                let charged = pod
+                    .charged(charge)
+                    .map(|(dimension, amount)| (dimension, -i128::from(amount)));
+                if let Some(node) = pod.room {
+                    self.change_charged(node, charged.clone());
+                }
+                self.change_allocated(queue, charged);
+                let state = &mut self.queues[queue.index()];
+                state.admitted -= 1;
+                state.holders.remove(&id);
+                state.version += 1;
+            }
+            let state = &mut self.queues[queue.index()];
+            if let Some(waits) = &pod.waits {
+                let asked: Vec<_> = pod.charged(waits.asked).collect();
+                if state.waiting.remove(&waits.shape, waits.place, &asked) {
+                    self.change_requested_above(queue, &asked, -1);
+                }
+            }
+            self.changes.queues.insert(queue);
+        }
+        if let Some(node) = pod.room {
+            self.give_room_back(node, &pod.task.request);
+            self.nodes[node.index()].undecided.remove(&id);
+        }
+        self.pods[id.index()] = Some(pod);
+        self.leave_gpus(id);
+    }
+
+    /// Changes a pod, with all that it holds counted anew.
+    pub(super) fn update_pod(&mut self, id: PodId, change: impl FnOnce(&mut Pod)) {
+        let room = self.pod(id).and_then(|pod| pod.room);
+        self.leave(id);
+        if let Some(pod) = self.pods[id.index()].as_mut() {
+            change(pod);
+        }
+        self.enter(id);
+        self.set_deadline(id);
+        if let Some(node) = room {
+            self.forget_empty_node(node);
+        }
+    }
+
+    /// Counts anew what the pods that `concerned` says hold, when what their requests mean has changed.
+    pub(super) fn recharge(&mut self, now: Timestamp, concerned: impl Fn(&Pod) -> bool) {
+        let ids: Vec<_> = (0..self.pods.len())
+            .filter(|index| {
+                self.pods[*index]
+                    .as_ref()
+                    .is_some_and(|pod| pod.queue.is_some() && concerned(pod))
+            })
+            .map(PodId::of)
+            .collect();
+        for id in ids {
+            self.recharge_pod(id, now);
+        }
+    }
+
+    /// Counts anew what a pod holds.
+    pub(super) fn recharge_pod(&mut self, id: PodId, now: Timestamp) {
+        let Some(pod) = self.pod(id) else { return };
+        let charge = self.charge_for(pod, now);
+        let asked = self.charge(pod, pod.task.cards.first().copied());
+        self.update_pod(id, |pod| {
+            pod.charge = charge;
+            if let Some(waits) = &mut pod.waits {
+                waits.asked = asked;
+            }
+        });
+    }
+}
+
+/// Whether the node that a pod runs on says which of its cards it counts for.
+fn counts_by_node(pod: &Pod) -> bool {
+    let is_open = if pod.task.says_cards {
+        pod.task.cards.len() > 1
+    } else {
+        pod.task.naming != Naming::Own
+    };
+    pod.stage == Stage::Bound && pod.assigned.is_none() && is_open
+}

@@ -1,0 +1,247 @@
+//! What each level from a queue up to the cluster may have, deserves and has room for (the capacity document, **Resource
+//! check logic**, **Multi-layer check**).
+
+use crds::configuration::QueuePlugin;
+
+use super::Cluster;
+use super::queue::Queue;
+use crate::amounts::Dimension;
+use crate::ids::QueueId;
+use crate::names::ResourceId;
+use crate::policies::capacity::{self, Level};
+use crate::share::Share;
+
+/// A level that has no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shortage {
+    /// How many levels had to be asked, the cluster included where it was.
+    pub levels: usize,
+    /// The queue without room; none where it is the cluster.
+    pub queue: Option<QueueId>,
+    /// What is in use there, or kept free for others.
+    pub used: i128,
+    /// How much of that is only kept free.
+    pub reserved: i128,
+    /// The most that may be in use.
+    pub limit: i128,
+    /// Whether the limit is what the queue deserves: it may not borrow at the moment.
+    pub is_deserved: bool,
+    /// Whether there is room, and it is for pods of higher priority, for which others were evicted.
+    pub is_for_betters: bool,
+}
+
+/// All levels up to the cluster.
+pub const ALL_LEVELS: usize = usize::MAX;
+
+impl Cluster {
+    /// Whether a queue's plugin compares this dimension with its capability (`checkQueueDimensionsOnly`; docs/rules.md,
+    /// **Queues**).
+    pub fn compares(&self, queue: &Queue, dimension: Dimension) -> bool {
+        let is_named = || {
+            let capability = queue.quota().map(|quota| &quota.capability);
+            capability.is_some_and(|capability| capability.get(dimension).is_some())
+        };
+        match (self.configuration.queue_plugin, dimension) {
+            (QueuePlugin::CapacityCard, Dimension::Card(_)) => true,
+            (QueuePlugin::CapacityCard, Dimension::Resource(resource)) => {
+                matches!(resource, ResourceId::CPU | ResourceId::MEMORY)
+            }
+            (QueuePlugin::Capacity, Dimension::Resource(ResourceId::PODS)) => is_named(),
+            (QueuePlugin::Capacity, _) => !self.arguments().check_queue_dimensions_only || is_named(),
+        }
+    }
+
+    /// The most that the cluster gives to all queues; none where nothing is guaranteed and the document sets no such limit.
+    #[inline]
+    fn cluster_limit(&self, dimension: Dimension) -> Option<i128> {
+        let limits =
+            self.configuration.queue_plugin == QueuePlugin::Capacity || self.top.below.guaranteed.get(dimension) > 0;
+        limits.then(|| self.top.total.get(dimension))
+    }
+
+    /// A queue's own limit. Under `capacity-card` the queue that takes pods has none of what it does not name; its ancestors
+    /// do not limit what they do not name.
+    #[inline]
+    pub fn capability(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
+        let quota = self.queue(id).quota()?;
+        let named = quota.capability.get(dimension).map(i128::from);
+        let is_strict = self.configuration.queue_plugin == QueuePlugin::CapacityCard && !self.is_inner(id);
+        named.or(is_strict.then_some(0))
+    }
+
+    /// `realCapability` of a queue; none where nothing limits it.
+    pub fn real_capability(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
+        let queue = self.queue(id);
+        let (available, all) = match queue.parent {
+            Some(parent) => {
+                let guaranteed = self.queue(parent).below.guaranteed.get(dimension);
+                (self.real_capability(parent, dimension), guaranteed)
+            }
+            None => (self.cluster_limit(dimension), self.top.below.guaranteed.get(dimension)),
+        };
+        let own = queue.guaranteed_in_all(dimension);
+        capacity::real_capability(self.capability(id, dimension), available, all - own, own)
+    }
+
+    /// What a queue deserves, where its spec says so.
+    #[inline]
+    pub fn deserved_by_spec(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
+        let queue = self.queue(id);
+        let spec = i128::from(queue.quota()?.deserved.get(dimension)?);
+        let real = self.real_capability(id, dimension);
+        Some(capacity::deserved(
+            real,
+            queue.guaranteed_in_all(dimension),
+            Some(spec),
+            0,
+        ))
+    }
+
+    /// What a queue deserves. The Capacity Card document has no `deserved` of its own: there it is the quota.
+    pub fn deserved(&self, id: QueueId, dimension: Dimension) -> i128 {
+        self.deserved_by_spec(id, dimension).unwrap_or_else(|| {
+            let queue = self.queue(id);
+            let real = self.real_capability(id, dimension);
+            let request = queue.request_in_all(dimension);
+            match (self.configuration.queue_plugin, real) {
+                (QueuePlugin::CapacityCard, Some(real)) => real,
+                _ => capacity::deserved(real, queue.guaranteed_in_all(dimension), None, request),
+            }
+        })
+    }
+
+    /// Whether so much of a dimension is in use that nobody borrows it any more (section 4, `guaranteeThreshold`).
+    pub fn is_scarce(&self, dimension: Dimension) -> bool {
+        let (used, total) = (self.top.below.allocated.get(dimension), self.top.total.get(dimension));
+        capacity::is_above_threshold(used, total, self.arguments().guarantee_threshold)
+    }
+
+    /// The dimensions with a guarantee of which so much is in use that queues below their guarantee go first.
+    pub fn scarce_guarantees(&self) -> Vec<Dimension> {
+        let guaranteed = self.top.below.guaranteed.iter().map(|(dimension, _)| dimension);
+        guaranteed.filter(|dimension| self.is_scarce(*dimension)).collect()
+    }
+
+    /// The limit of a queue at this moment, and whether it is what the queue deserves.
+    #[expect(
+        clippy::inline_always,
+        reason = "a quota check takes twice as long with levels that go through memory"
+    )]
+    #[inline(always)]
+    fn limit(&self, id: QueueId, dimension: Dimension) -> (Option<i128>, bool) {
+        if !self.compares(self.queue(id), dimension) {
+            return (None, false);
+        }
+        let capability = self.capability(id, dimension);
+        let Some(deserved) = self.deserved_by_spec(id, dimension) else {
+            return (capability, false);
+        };
+        let is_less = capability.is_none_or(|capability| deserved < capability);
+        if is_less && !self.may_borrow(id, dimension) {
+            (Some(deserved), true)
+        } else {
+            (capability, false)
+        }
+    }
+
+    fn may_borrow(&self, id: QueueId, dimension: Dimension) -> bool {
+        self.arguments().enable_overuse && !self.is_scarce(dimension) && !self.is_claimed_by_others(id, dimension)
+    }
+
+    /// What a queue keeps whatever others need: what it deserves by its spec, and its guarantee; none where it says neither.
+    pub(crate) fn floor(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
+        let guarantee = self.queue(id).guaranteed_in_all(dimension);
+        let guarantee = (guarantee > 0).then_some(guarantee);
+        self.deserved_by_spec(id, dimension).max(guarantee)
+    }
+
+    /// A queue and everything above it up to the cluster, with what each deserves by its spec. Limits are those that hold
+    /// whoever borrows.
+    pub(crate) fn levels(&self, id: QueueId, dimension: Dimension) -> Vec<(Level, Option<i128>)> {
+        let of_queue = |id| {
+            let queue = self.queue(id);
+            let compares = self.compares(queue, dimension);
+            let capability = self.capability(id, dimension).filter(|_| compares);
+            let level = queue.level(dimension, capability);
+            (level, self.deserved_by_spec(id, dimension).filter(|_| compares))
+        };
+        let cluster = || (self.top.level(dimension, self.cluster_limit_for(id, dimension)), None);
+        self.ancestry(id)
+            .map(of_queue)
+            .chain(std::iter::once_with(cluster))
+            .collect()
+    }
+
+    /// Whether what a queue may have depends on what others may have or are guaranteed.
+    pub(crate) fn is_limited_above(&self, id: QueueId, dimension: Dimension) -> bool {
+        self.real_capability(id, dimension) != self.capability(id, dimension)
+    }
+
+    /// The most that the cluster gives to all queues, as far as this queue is compared with it.
+    #[inline]
+    pub(crate) fn cluster_limit_for(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
+        self.cluster_limit(dimension)
+            .filter(|_| self.compares(self.queue(id), dimension))
+    }
+
+    /// Whether a queue and everything above it has room for a pod of this priority that asks so much. What others were evicted
+    /// for does not go to pods that have to stand back, or they would be evicted again.
+    pub fn room_for(&self, id: QueueId, priority: i32, dimension: Dimension, asked: i64) -> Result<(), Shortage> {
+        self.room(id, dimension, asked)?;
+        let is_compared = asked > 0 && self.compares(self.queue(id), dimension);
+        if !is_compared || !self.is_claimed_by_betters(id, dimension, priority) {
+            return Ok(());
+        }
+        let queue = self.queue(id);
+        Err(Shortage {
+            levels: ALL_LEVELS,
+            queue: Some(id),
+            used: queue.used(dimension),
+            reserved: 0,
+            limit: self.limit(id, dimension).0.unwrap_or_default(),
+            is_deserved: false,
+            is_for_betters: true,
+        })
+    }
+
+    /// Whether a queue and everything above it has room for so much more (**Resource check logic**).
+    pub fn room(&self, id: QueueId, dimension: Dimension, asked: i64) -> Result<(), Shortage> {
+        // What is not asked for has room everywhere: most pods ask for few of the dimensions that are checked.
+        if asked <= 0 {
+            return Ok(());
+        }
+        let of_queue = |id| self.queue(id).level(dimension, self.limit(id, dimension).0);
+        // A level without limit refuses nothing, and nothing comes after the cluster.
+        let limit = self.cluster_limit_for(id, dimension);
+        let cluster = limit.map(|_| self.top.level(dimension, limit));
+        let levels = self.ancestry(id).map(of_queue).chain(cluster);
+        capacity::check(levels, asked.into()).map_err(|(place, level)| {
+            let queue = self.ancestry(id).nth(place);
+            let is_deserved = queue.is_some_and(|id| self.limit(id, dimension).1);
+            Shortage {
+                levels: if is_deserved { ALL_LEVELS } else { place + 1 },
+                queue,
+                used: level.used,
+                reserved: level.used - level.allocated,
+                limit: level.limit.unwrap_or_default(),
+                is_deserved,
+                is_for_betters: false,
+            }
+        })
+    }
+
+    /// The largest part in use of anything that a queue deserves (**Resource tracking**: `share = max(allocated / deserved)`).
+    pub fn share(&self, id: QueueId) -> Share {
+        let queue = self.queue(id);
+        if queue.quota().is_none() {
+            return Share::ZERO;
+        }
+        let below = queue.below.allocated.iter().chain(queue.allocated.iter());
+        let dimensions = below.map(|(dimension, _)| dimension);
+        dimensions
+            .filter(|dimension| self.compares(queue, *dimension))
+            .map(|dimension| Share::new(queue.allocated_in_all(dimension), self.deserved(id, dimension)))
+            .max()
+            .unwrap_or(Share::ZERO)
+    }
+}

@@ -1,0 +1,194 @@
+//! The pods of workloads: who holds quota, who waits, and who is beyond the minimum.
+
+use std::sync::Arc;
+
+use crds::keys::GROUP_NAME;
+use crds::managed::is_managed;
+use jiff::Timestamp;
+
+use super::pod::{Pod, Stage};
+use super::pods::read_time;
+use super::workload::Member;
+use super::{Cluster, Kind};
+use crate::ids::{PodId, WorkloadId};
+use crate::refs::WorkloadKind;
+
+/// A member of a group that has succeeded.
+#[derive(Debug)]
+pub(super) struct Succeeded {
+    group: WorkloadId,
+    began: Timestamp,
+    epoch: u64,
+}
+
+impl Cluster {
+    /// A pod has succeeded: it counts toward the minimum of its group for as long as it is there.
+    pub(super) fn note_succeeded(
+        &mut self,
+        uid: &str,
+        namespace: &str,
+        pod: &crds::pod::Pod<Box<str>>,
+        now: Timestamp,
+    ) {
+        let epoch = self.epoch(Kind::SucceededPod);
+        if let Some(known) = self.succeeded.get_mut(uid) {
+            known.epoch = epoch;
+            return;
+        }
+        let group = pod.metadata.annotations.get(GROUP_NAME);
+        let Some(group) = group.filter(|group| !group.is_empty() && is_managed(pod, namespace)) else {
+            return;
+        };
+        let group = self.workload_id(WorkloadKind::PodGroup, namespace, group);
+        let created = pod.metadata.creation_timestamp.as_deref();
+        let began = read_time(pod.status.start_time.as_deref().or(created)).unwrap_or(now);
+        let uid: Arc<str> = uid.into();
+        let workload = self.workload_mut(group);
+        workload.succeeded.insert((began, Arc::clone(&uid)));
+        workload.named += 1;
+        workload.version += 1;
+        self.succeeded.insert(uid, Succeeded { group, began, epoch });
+        self.settle(group);
+    }
+
+    /// A pod that has succeeded is gone.
+    pub fn forget_succeeded(&mut self, uid: &str) {
+        let Some((uid, Succeeded { group, began, .. })) = self.succeeded.remove_entry(uid) else {
+            return;
+        };
+        let workload = self.workload_mut(group);
+        workload.succeeded.remove(&(began, uid));
+        workload.named -= 1;
+        workload.version += 1;
+        self.settle(group);
+        self.forget_empty_workload(group);
+    }
+
+    /// Forgets the pods that have succeeded and that a complete list has not named.
+    pub(super) fn forget_unlisted_succeeded(&mut self, epoch: u64) {
+        let stale = self.succeeded.iter().filter(|(_, succeeded)| succeeded.epoch < epoch);
+        for uid in stale.map(|(uid, _)| Arc::clone(uid)).collect::<Vec<_>>() {
+            self.forget_succeeded(&uid);
+        }
+    }
+
+    /// Counts a pod in with its workloads.
+    pub(super) fn join_workloads(&mut self, id: PodId) {
+        let Some(pod) = self.pod(id).filter(|pod| pod.group.or(pod.job).is_some()) else {
+            return;
+        };
+        let member = member(id, pod);
+        let ran = matches!(pod.stage, Stage::Unbound { .. } | Stage::Bound);
+        let place = pod
+            .waits
+            .as_ref()
+            .filter(|waits| pod.stage == Stage::Waiting && waits.aside_until.is_none());
+        let place = place.map(|waits| (std::cmp::Reverse(waits.shape.priority), waits.place));
+        let group = pod.group;
+        for workload in [pod.group, pod.job].into_iter().flatten() {
+            let state = &mut self.workloads[workload.index()];
+            state.ran |= ran;
+            if let Some(member) = &member {
+                state.extra.insert(member.clone());
+                self.add_elastic(id, 1);
+                self.rebalance(workload);
+            }
+            let state = &mut self.workloads[workload.index()];
+            if let Some(place) = place.filter(|_| group == Some(workload)) {
+                state.line.insert(place);
+                if state.missing() > 0 {
+                    state.version += 1;
+                }
+            }
+            self.settle(workload);
+        }
+    }
+
+    /// Counts a pod out with its workloads.
+    pub(super) fn quit_workloads(&mut self, id: PodId) {
+        let Some(pod) = self.pod(id).filter(|pod| pod.group.or(pod.job).is_some()) else {
+            return;
+        };
+        let member = member(id, pod);
+        let place = pod
+            .waits
+            .as_ref()
+            .map(|waits| (std::cmp::Reverse(waits.shape.priority), waits.place));
+        for workload in [pod.group, pod.job].into_iter().flatten() {
+            let state = &mut self.workloads[workload.index()];
+            // Those that are left may be too few, which is another reason to wait, and none to be kept out of the queue.
+            if place.is_some_and(|place| state.line.remove(&place)) && state.missing() > 0 {
+                state.version += 1;
+            }
+            if let Some(member) = &member {
+                if state.extra.remove(member) {
+                    self.add_elastic(id, -1);
+                } else {
+                    state.core.remove(member);
+                    self.rebalance(workload);
+                }
+                self.workloads[workload.index()].version += 1;
+            }
+            self.settle(workload);
+        }
+    }
+
+    /// A gang of which some pods hold quota and others wait goes before everything else.
+    pub(super) fn note_incomplete(&mut self, id: WorkloadId) {
+        let workload = &self.workloads[id.index()];
+        if workload.admitted() > 0 && workload.missing() > 0 && !workload.line.is_empty() {
+            self.incomplete.insert(id);
+        } else {
+            self.incomplete.remove(&id);
+        }
+    }
+
+    /// Keeps the first of a workload's pods that hold quota, up to its minimum, apart from those beyond it, which are
+    /// elastic.
+    pub(super) fn rebalance(&mut self, id: WorkloadId) {
+        let least = self.workloads[id.index()].min_member();
+        loop {
+            let workload = &mut self.workloads[id.index()];
+            let out_of_order = workload.core.last() > workload.extra.first() && !workload.extra.is_empty();
+            let is_lowered = workload.core.len() > least;
+            if is_lowered || (out_of_order && workload.core.len() == least) {
+                if let Some(member) = workload.core.pop_last() {
+                    let pod = member.2;
+                    workload.extra.insert(member);
+                    self.add_elastic(pod, 1);
+                    if let Some(queue) = self.pod(pod).and_then(|pod| pod.queue).filter(|_| is_lowered) {
+                        self.room_grew(queue);
+                    }
+                }
+            } else if workload.core.len() < least && !workload.extra.is_empty() {
+                if let Some(member) = workload.extra.pop_first() {
+                    let pod = member.2;
+                    workload.core.insert(member);
+                    self.add_elastic(pod, -1);
+                }
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// Counts what a pod holds in, or out, as elastic.
+    fn add_elastic(&mut self, id: PodId, sign: i128) {
+        let Some(pod) = self.pods[id.index()].take() else {
+            return;
+        };
+        if let (Some(queue), Some(charge)) = (pod.queue, pod.charge) {
+            let charged = pod.charged(charge);
+            let charged: Vec<_> = charged
+                .map(|(dimension, amount)| (dimension, sign * i128::from(amount)))
+                .collect();
+            self.change_elastic(queue, &charged);
+        }
+        self.pods[id.index()] = Some(pod);
+    }
+}
+
+/// A pod that holds quota and is there to stay.
+fn member(id: PodId, pod: &Pod) -> Option<Member> {
+    (pod.charge.is_some() && pod.deleted.is_none()).then(|| (pod.created, Arc::clone(&pod.uid), id))
+}

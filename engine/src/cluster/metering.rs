@@ -1,0 +1,181 @@
+//! The cards of pods that do not say themselves which they ask for (docs/rules.md, **Card quota**): read as if they named every
+//! card that their queue has a quota for and that what they request stands for.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use crds::card_resources::{counts_cards, is_extended};
+use crds::configuration::{QueuePlugin, UnnamedCards, UnqueuedCards};
+
+use super::Cluster;
+use super::pod::Pod;
+use super::waiting::Shape;
+use crate::amounts::{Amounts, Dimension};
+use crate::ids::{Id as _, PodId, QueueId};
+use crate::names::{CardId, ResourceId};
+use crate::reason::Reason;
+use crate::task::{Naming, Task};
+
+impl Cluster {
+    /// Whether a resource is a card: by the configuration, or because nodes are found to have cards of it.
+    pub(crate) fn is_card_resource(&self, resource: ResourceId) -> bool {
+        let name = self.names.resource_name(resource);
+        let settings = &self.configuration.cardgate;
+        is_extended(name) && (self.card_resources.contains(&resource) || settings.is_card_resource(name))
+    }
+
+    /// The resources that count the cards of a request, in order of first appearance.
+    pub(crate) fn card_resources_of(&self, request: &Amounts) -> Vec<ResourceId> {
+        let resources = request.iter().filter_map(|(dimension, _)| match dimension {
+            Dimension::Resource(resource) => Some(resource),
+            Dimension::Card(_) => None,
+        });
+        let cards: Vec<_> = resources.filter(|resource| self.is_card_resource(*resource)).collect();
+        let counts = |resource: &ResourceId| counts_cards(self.names.resource_name(*resource));
+        if cards.iter().any(counts) {
+            cards.into_iter().filter(counts).collect()
+        } else {
+            cards
+        }
+    }
+
+    /// Says which cards a task is charged for, as the configuration, the queue's quota and the nodes have it now.
+    pub(super) fn name_cards(&self, task: &mut Task, queue: Option<QueueId>) {
+        let settings = &self.configuration.cardgate;
+        let no_cards = |task: &mut Task| {
+            if !task.says_cards {
+                task.cards = Arc::default();
+            }
+        };
+        task.naming = Naming::Own;
+        let queue = queue.filter(|queue| !self.queue(*queue).is_nameless());
+        let is_uncounted = task.unqueued && settings.unqueued_cards == UnqueuedCards::Count && !task.says_cards;
+        let Some(queue) = queue.filter(|_| !is_uncounted && settings.unnamed_cards != UnnamedCards::Free) else {
+            return no_cards(task);
+        };
+        let resources = self.card_resources_of(&task.request);
+        if task.says_cards {
+            if resources.len() > 1 {
+                task.naming = Naming::Refused(Reason::SecondCardResource);
+            }
+            return;
+        }
+        no_cards(task);
+        task.naming = match (&*resources, settings.unnamed_cards) {
+            ([], _) => Naming::Own,
+            ([_, _, ..], _) => Naming::Refused(Reason::SecondCardResource),
+            ([_], UnnamedCards::Deny) => Naming::Refused(Reason::CardNameMissing),
+            ([resource], _) => {
+                task.cards = self.cards_of_queue(queue, *resource).into();
+                Naming::ByQueue
+            }
+        };
+    }
+
+    /// The cards of this resource that a queue has a quota for, by name.
+    fn cards_of_queue(&self, queue: QueueId, resource: ResourceId) -> Vec<CardId> {
+        // Under `capacity-card` a queue has none of what it does not name. Under `capacity` a queue above may name what it
+        // does not.
+        let levels = match self.configuration.queue_plugin {
+            QueuePlugin::CapacityCard => 1,
+            QueuePlugin::Capacity => usize::MAX,
+        };
+        let quotas = self
+            .ancestry(queue)
+            .take(levels)
+            .filter_map(|level| self.queue(level).quota());
+        let mut cards: Vec<_> = quotas
+            .flat_map(|quota| quota.cards.iter().copied())
+            .filter(|card| self.resource_of(*card) == Some(resource) && self.limits_card(queue, *card))
+            .collect();
+        cards.sort_by_key(|card| self.names.card_name(*card));
+        cards.dedup();
+        cards
+    }
+
+    /// Whether a queue has a quota for a card under the plugin in force: what is only deserved or guaranteed is none where
+    /// what is not named is 0.
+    fn limits_card(&self, queue: QueueId, card: CardId) -> bool {
+        let quota = self.queue(queue).quota();
+        let is_named = || quota.is_some_and(|quota| quota.capability.get(Dimension::Card(card)).is_some());
+        self.configuration.queue_plugin == QueuePlugin::Capacity || is_named()
+    }
+
+    /// The cards of these that a pod of this shape gets one of, in order: where the queue chooses, those that the pod's own
+    /// selectors leave, unless they leave none, most free quota first.
+    pub(crate) fn in_order_of_quota(&self, shape: &Shape, mut cards: Vec<CardId>) -> Vec<CardId> {
+        if shape.task.naming != Naming::ByQueue {
+            return cards;
+        }
+        let is_left = |card: &CardId| {
+            let meaning = self.card(*card).and_then(|card| card.meaning.as_ref());
+            meaning.is_none_or(|meaning| shape.constraints.may_select(&meaning.labels))
+        };
+        if shape.task.cards.iter().any(is_left) {
+            cards.retain(is_left);
+        }
+        cards.sort_by_cached_key(|card| {
+            let levels = self.levels(shape.queue, Dimension::Card(*card)).into_iter();
+            let free = levels.filter_map(|(level, _)| Some(level.limit? - level.used));
+            let free = free.min().unwrap_or(i128::MAX);
+            (Reverse(free), self.names.card_name(*card).to_owned())
+        });
+        cards
+    }
+
+    /// The card of its node that a pod holds which names none: whatever its queue has a quota for.
+    pub(super) fn card_of_node(&self, pod: &Pod) -> Option<CardId> {
+        let offer = self.node(pod.room?).offer.as_ref()?;
+        let mut cards = offer.cards.iter().map(|card| (card.card, card.resource));
+        let (card, _) = cards.find(|(_, resource)| pod.task.count(*resource) > 0)?;
+        Some(card)
+    }
+
+    /// Says anew which cards pods are charged for, where what they rest on has changed: those that name none, of the queues
+    /// that are `concerned`.
+    pub(super) fn name_cards_anew(&mut self, concerned: impl Fn(QueueId) -> bool) {
+        let pods = self
+            .pods
+            .iter()
+            .enumerate()
+            .filter_map(|(index, pod)| Some((index, pod.as_ref()?)));
+        let changed = pods.filter_map(|(index, pod)| {
+            let queue = pod.queue.filter(|queue| concerned(*queue))?;
+            let mut task = pod.task.clone();
+            self.name_cards(&mut task, Some(queue));
+            (task != pod.task).then(|| (PodId::of(index), task))
+        });
+        for (id, task) in changed.collect::<Vec<_>>() {
+            self.set_task(id, task);
+        }
+    }
+
+    fn set_task(&mut self, id: PodId, task: Task) {
+        let shape = self.pod(id).and_then(|pod| pod.waits.as_ref()).map(|waits| {
+            Arc::new(Shape {
+                queue: waits.shape.queue,
+                namespace: Arc::clone(&waits.shape.namespace),
+                group: waits.shape.group,
+                priority: waits.shape.priority,
+                task: task.clone(),
+                constraints: waits.shape.constraints.clone(),
+                cross_quota: waits.shape.cross_quota,
+            })
+        });
+        self.update_pod(id, |pod| {
+            pod.task = task;
+            if let (Some(waits), Some(shape)) = (&mut pod.waits, shape) {
+                waits.shape = shape;
+            }
+        });
+        let Some(pod) = self.pod(id) else { return };
+        let charge = pod.charge.map(|_| self.charge(pod, self.charged_card(pod)));
+        let asked = self.charge(pod, pod.task.cards.first().copied());
+        self.update_pod(id, |pod| {
+            pod.charge = charge;
+            if let Some(waits) = &mut pod.waits {
+                waits.asked = asked;
+            }
+        });
+    }
+}

@@ -1,0 +1,213 @@
+//! One node: what it offers and what pods hold of it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crds::keys::NODE_QUOTA_PREFIX;
+use crds::lean::TextMap;
+
+use super::constraints::Taint;
+use crate::amounts::{Amounts, Dimension, Totals};
+use crate::discovery::{self, Discovery, MgpuCards};
+use crate::ids::PodId;
+use crate::names::{CardId, Names, ResourceId};
+use crate::policies::mgpu::CardUse;
+
+/// The taint that Kubernetes puts on cordoned nodes.
+const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
+/// The taint that Kubernetes puts on nodes that are not ready.
+const NOT_READY_TAINT: &str = "node.kubernetes.io/not-ready";
+const NO_SCHEDULE: &str = "NoSchedule";
+const PREFER_NO_SCHEDULE: &str = "PreferNoSchedule";
+
+/// One card name on a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeCard {
+    /// The card name.
+    pub card: CardId,
+    /// The resource that this node has for it.
+    pub resource: ResourceId,
+    /// What discovery found, with the labels that make up the name.
+    pub found: discovery::Card,
+}
+
+/// What a node says of itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Offer {
+    /// Unique id, for owner references.
+    pub uid: Box<str>,
+    /// Whether the kubelet says that the node is ready.
+    pub ready: bool,
+    /// Whether the node is cordoned.
+    pub cordoned: bool,
+    labels: Box<[(Arc<str>, Arc<str>)]>,
+    /// Annotations on quotas for pods without GPU.
+    quota_annotations: Box<[(Box<str>, Box<str>)]>,
+    /// Taints that keep pods away, those for cordoned and unready nodes included before the control plane sets them.
+    pub taints: Vec<Taint>,
+    /// What pods may use.
+    pub allocatable: Amounts,
+    /// The cards, by name.
+    pub cards: Vec<NodeCard>,
+    /// The cards that it shares through mGPU.
+    pub mgpu: Option<MgpuCards>,
+    /// What keeps cards from being counted, or is odd about them.
+    pub problems: Vec<discovery::Problem>,
+}
+
+impl Offer {
+    /// Reads what a node says of itself.
+    pub fn read(node: &crds::node::Node<Box<str>>, names: &mut Names, pool: &mut super::TextPool) -> Self {
+        let labels = &node.metadata.labels;
+        let Discovery { cards, mut problems } = discovery::discover(labels, &node.status.allocatable);
+        let (mgpu, mgpu_problems) = MgpuCards::discover(labels, &node.metadata.annotations, &node.status.allocatable);
+        problems.extend(mgpu_problems);
+        let cards = cards
+            .into_iter()
+            .map(|found| NodeCard {
+                card: names.card(&found.name),
+                resource: names.resource(&found.resource),
+                found,
+            })
+            .collect();
+        Self {
+            uid: node.metadata.uid.clone().unwrap_or_default(),
+            ready: node.is_ready(),
+            cordoned: node.spec.unschedulable,
+            labels: read_labels(labels, pool),
+            quota_annotations: read_quota_annotations(&node.metadata.annotations),
+            taints: read_taints(node, pool),
+            allocatable: read_allocatable(&node.status.allocatable, names),
+            cards,
+            mgpu,
+            problems,
+        }
+    }
+
+    /// The value of a label.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        let found = self.labels.binary_search_by(|(name, _)| (**name).cmp(key));
+        found.ok().map(|index| &*self.labels[index].1)
+    }
+
+    /// The value of an annotation on quotas for pods without GPU.
+    pub fn quota_annotation(&self, key: &str) -> Option<&str> {
+        let mut annotations = self.quota_annotations.iter();
+        annotations
+            .find(|(known, _)| **known == *key)
+            .map(|(_, value)| &**value)
+    }
+
+    /// Whether new pods may come at all.
+    pub fn is_usable(&self) -> bool {
+        self.ready && !self.cordoned
+    }
+}
+
+/// One node: what it offers and what pods hold of it.
+#[derive(Debug)]
+pub struct Node {
+    /// Name.
+    pub name: Arc<str>,
+    /// What it says of itself; nothing while pods name a node that is not there.
+    pub offer: Option<Offer>,
+    /// The requests of the pods that are bound to it or expected on it.
+    pub used: Totals,
+    /// How many pods those are.
+    pub pods: usize,
+    /// What queues are charged for them.
+    pub(super) charged: Totals,
+    /// What those of them without GPU hold of each resource that is limited for them.
+    pub(super) held_without_gpu: Vec<i128>,
+    /// What those hold of each card that it shares through mGPU, by index.
+    pub gpus: Vec<CardUse>,
+    /// Those of them that ask for mGPU.
+    pub(super) gpu_pods: BTreeSet<PodId>,
+    /// Its pods that count for whichever of their cards it has: nobody wrote on them which.
+    pub(super) undecided: BTreeSet<PodId>,
+    pub(super) epoch: u64,
+}
+
+impl Node {
+    pub(super) fn new(name: Arc<str>) -> Self {
+        Self {
+            name,
+            offer: None,
+            used: Totals::default(),
+            pods: 0,
+            charged: Totals::default(),
+            held_without_gpu: Vec::new(),
+            gpus: Vec::new(),
+            gpu_pods: BTreeSet::new(),
+            undecided: BTreeSet::new(),
+            epoch: 0,
+        }
+    }
+
+    /// The card of this name, where the node has it.
+    pub fn card(&self, card: CardId) -> Option<&NodeCard> {
+        self.offer.as_ref()?.cards.iter().find(|known| known.card == card)
+    }
+
+    /// How many of a resource pods hold.
+    pub fn used_of(&self, resource: ResourceId) -> i128 {
+        self.used.get(Dimension::Resource(resource))
+    }
+}
+
+fn read_labels(labels: &TextMap<Box<str>>, pool: &mut super::TextPool) -> Box<[(Arc<str>, Arc<str>)]> {
+    let mut labels: Vec<_> = labels
+        .iter()
+        .map(|(key, value)| (pool.get(key), pool.get(value)))
+        .collect();
+    labels.sort_unstable();
+    labels.into()
+}
+
+fn read_quota_annotations(annotations: &TextMap<Box<str>>) -> Box<[(Box<str>, Box<str>)]> {
+    let on_quotas = annotations.iter().filter(|(key, _)| key.starts_with(NODE_QUOTA_PREFIX));
+    on_quotas.map(|(key, value)| (key.into(), value.into())).collect()
+}
+
+fn read_taints(node: &crds::node::Node<Box<str>>, pool: &mut super::TextPool) -> Vec<Taint> {
+    let mut taints: Vec<Taint> = node
+        .spec
+        .taints
+        .iter()
+        .filter(|taint| taint.effect.as_deref() != Some(PREFER_NO_SCHEDULE))
+        .map(|taint| Taint {
+            key: pool.get(taint.key.as_deref().unwrap_or_default()),
+            value: pool.get(taint.value.as_deref().unwrap_or_default()),
+            effect: pool.get(taint.effect.as_deref().unwrap_or_default()),
+        })
+        .collect();
+    // The control plane sets these a moment later; a decision in between must see them too.
+    for (holds, key) in [
+        (node.spec.unschedulable, UNSCHEDULABLE_TAINT),
+        (!node.is_ready(), NOT_READY_TAINT),
+    ] {
+        if holds
+            && !taints
+                .iter()
+                .any(|taint| &*taint.key == key && &*taint.effect == NO_SCHEDULE)
+        {
+            taints.push(Taint {
+                key: pool.get(key),
+                value: pool.get(""),
+                effect: pool.get(NO_SCHEDULE),
+            });
+        }
+    }
+    taints
+}
+
+/// A quantity that can't be read counts as absent; for cards, discovery says so in the inventory.
+fn read_allocatable(allocatable: &TextMap<Box<str>>, names: &mut Names) -> Amounts {
+    allocatable
+        .iter()
+        .filter_map(|(resource, quantity)| {
+            let amount = crds::resources::parse_amount(resource, quantity).ok()?;
+            Some((Dimension::Resource(names.resource(resource)), amount))
+        })
+        .collect()
+}

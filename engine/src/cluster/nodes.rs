@@ -1,0 +1,192 @@
+//! Nodes come, change and go.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::node::{Node, Offer};
+use super::{Cluster, Kind};
+use crate::amounts::Amounts;
+use crate::ids::{Id as _, NodeId};
+
+/// How many node changes are remembered. A refusal that is older looks at every node again.
+const REMEMBERED_CHANGES: usize = 1 << 16;
+
+impl Cluster {
+    /// Takes what a node says. Nothing happens when it says what it said before, as in every heartbeat.
+    pub fn apply_node(&mut self, node: &crds::node::Node<Box<str>>, now: Timestamp) {
+        let Some(name) = node.metadata.name.as_deref() else {
+            return;
+        };
+        let id = self.node_id(name);
+        let offer = Offer::read(node, &mut self.names, &mut self.texts);
+        self.meet_resources();
+        let epoch = self.epoch(Kind::Node);
+        let known = &mut self.nodes[id.index()];
+        known.epoch = epoch;
+        if known.offer.as_ref() == Some(&offer) {
+            return;
+        }
+        let replaced = known
+            .offer
+            .as_ref()
+            .filter(|old| old.uid != offer.uid)
+            .map(|old| old.uid.clone());
+        self.count_cards_out(id);
+        let parts = self.nodes[id.index()].parts_of_total();
+        let before = self.nodes[id.index()].offer.replace(offer);
+        self.count_cards_in(id);
+        self.total_changed(id, parts);
+        if let Some(uid) = replaced {
+            let name = Arc::clone(&self.node(id).name);
+            self.changes.nodes_gone.push((name, uid));
+        }
+        if before.is_none() {
+            let (Ok(place) | Err(place)) = self.place_in_order(&self.node_order, id);
+            self.node_order.insert(place, id);
+        }
+        self.changes.nodes.insert(id);
+        self.refresh_gpu_node(id);
+        self.note_node_change(id);
+        self.cards_changed(id, before.as_ref(), now);
+        self.mgpu_changed(id, before.as_ref().and_then(|offer| offer.mgpu.as_ref()));
+    }
+
+    /// Forgets what a node said; what its pods hold of their queues stays until they go.
+    pub fn remove_node(&mut self, name: &str, now: Timestamp) {
+        if let Some(id) = self.node_ids.get(name).copied() {
+            self.remove_node_by_id(id, now);
+        }
+    }
+
+    pub(super) fn remove_node_by_id(&mut self, id: NodeId, now: Timestamp) {
+        self.count_cards_out(id);
+        let parts = self.nodes[id.index()].parts_of_total();
+        let Some(offer) = self.nodes[id.index()].offer.take() else {
+            return;
+        };
+        if let Ok(place) = self.place_in_order(&self.node_order, id) {
+            self.node_order.remove(place);
+        }
+        self.changes
+            .nodes_gone
+            .push((Arc::clone(&self.node(id).name), offer.uid.clone()));
+        self.refresh_gpu_node(id);
+        self.changes.nodes.remove(&id);
+        self.total_changed(id, parts);
+        self.cards_changed(id, Some(&offer), now);
+        self.mgpu_changed(id, offer.mgpu.as_ref());
+        self.changes.node_usage.remove(&id);
+        self.forget_empty_node(id);
+    }
+
+    /// The node with this id.
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.index()]
+    }
+
+    /// The node with this name.
+    pub fn node_named(&self, name: &str) -> Option<NodeId> {
+        self.node_ids.get(name).copied()
+    }
+
+    /// The nodes that are there, by name.
+    pub fn nodes_by_name(&self) -> &[NodeId] {
+        &self.node_order
+    }
+
+    /// Where a node stands among nodes ordered by name, or where it would.
+    pub(super) fn place_in_order(&self, nodes: &[NodeId], id: NodeId) -> Result<usize, usize> {
+        let name = &self.node(id).name;
+        nodes.binary_search_by(|other| self.node(*other).name.cmp(name))
+    }
+
+    /// The id of a node, whether it is there or only named by a pod.
+    pub(super) fn node_id(&mut self, name: &str) -> NodeId {
+        if let Some(id) = self.node_ids.get(name) {
+            return *id;
+        }
+        let name: Arc<str> = name.into();
+        let node = Node::new(Arc::clone(&name));
+        let id = if let Some(id) = self.free_nodes.pop() {
+            self.nodes[id.index()] = node;
+            id
+        } else {
+            self.nodes.push(node);
+            NodeId::of(self.nodes.len() - 1)
+        };
+        self.node_ids.insert(name, id);
+        id
+    }
+
+    /// A pod takes room on a node.
+    pub(super) fn take_room(&mut self, id: NodeId, request: &Amounts) {
+        self.count_cards_out(id);
+        let node = &mut self.nodes[id.index()];
+        node.used.add_all(request);
+        node.pods += 1;
+        self.count_cards_in(id);
+        self.count_without_gpu(id, request, 1);
+        self.usage_changed(id);
+    }
+
+    /// A pod gives its room back. Whoever calls forgets the node then, where nothing holds it any more; not at once, since
+    /// the pod may take room on it anew.
+    pub(super) fn give_room_back(&mut self, id: NodeId, request: &Amounts) {
+        self.count_cards_out(id);
+        let node = &mut self.nodes[id.index()];
+        node.used.subtract_all(request);
+        node.pods -= 1;
+        self.count_cards_in(id);
+        self.count_without_gpu(id, request, -1);
+        self.usage_changed(id);
+        self.note_node_change(id);
+    }
+
+    fn usage_changed(&mut self, id: NodeId) {
+        let Some(offer) = self.nodes[id.index()].offer.as_ref() else {
+            return;
+        };
+        if !offer.cards.is_empty() || self.gpu_nodes.contains(id) {
+            self.changes.node_usage.insert(id);
+            self.changes.card_usage.extend(offer.cards.iter().map(|card| card.card));
+        }
+    }
+
+    /// Forgets a node that is not there and that no pod names.
+    pub(super) fn forget_empty_node(&mut self, id: NodeId) {
+        let node = &self.nodes[id.index()];
+        if node.offer.is_none() && node.pods == 0 && self.node_ids.remove(&node.name).is_some() {
+            self.free_nodes.push(id);
+        }
+    }
+
+    /// How many node changes have happened.
+    pub fn node_change_count(&self) -> u64 {
+        self.node_changes_before + self.node_changes.len() as u64
+    }
+
+    /// The nodes that may have got room since `count` changes had happened; none when that is too long ago to know.
+    pub fn nodes_changed_since(&self, count: u64) -> Option<&[NodeId]> {
+        let start = usize::try_from(count.checked_sub(self.node_changes_before)?).ok()?;
+        self.node_changes.get(start..)
+    }
+
+    /// Forgets the latest node changes: nothing had changed after all.
+    pub(super) fn forget_node_changes_since(&mut self, count: u64) {
+        if let Some(length) = count
+            .checked_sub(self.node_changes_before)
+            .and_then(|length| usize::try_from(length).ok())
+        {
+            self.node_changes.truncate(length);
+        }
+    }
+
+    pub(super) fn note_node_change(&mut self, id: NodeId) {
+        if self.node_changes.len() == REMEMBERED_CHANGES {
+            self.node_changes_before += self.node_changes.len() as u64;
+            self.node_changes.clear();
+        }
+        self.node_changes.push(id);
+    }
+}

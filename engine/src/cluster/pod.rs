@@ -1,0 +1,332 @@
+//! One pod: what it asks for, how far it has come, and what it holds.
+
+use std::sync::Arc;
+
+use crds::card::CardAlternatives;
+use crds::keys::{
+    ADMITTED_CONDITION, CARD_ASSIGNED, CARD_NAME, GATE, GROUP_NAME, MGPU_INDEX_PREFIX, QUEUE_NAME, SCORING_STRATEGY,
+};
+use crds::managed::{is_managed, is_reachable, is_under_cross_quota};
+use crds::mgpu::MgpuRequest;
+use crds::pod::{PodCondition, PodSpec, PodStatus};
+use crds::pod_bounds;
+use crds::pod_request::pod_request;
+use crds::scoring_strategy::ScoringStrategy;
+use jiff::{SignedDuration, Timestamp};
+
+use super::constraints::NodeConstraints;
+use super::waiting::{Place, Shape};
+use crate::amounts::{Amounts, Dimension};
+use crate::ids::{NodeId, QueueId, WorkloadId};
+use crate::names::{CardId, Names, ResourceId};
+use crate::policies::mgpu::CardLists;
+use crate::reason::Reason;
+use crate::task::{Naming, Task};
+
+/// How far a pod has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Only Cardgate's gate holds it.
+    Waiting,
+    /// Another gate holds it, or it is being deleted before it ran: no quota is held, and it is not its turn.
+    Held,
+    /// Let in, but not yet seen without its gate: events that still show the gate are older than the decision.
+    Admitting {
+        /// Until when the API server may take to confirm the patch; then the pod counts as waiting again.
+        until: Timestamp,
+        /// Whether the API server has confirmed the patch.
+        written: bool,
+    },
+    /// Without a gate and not on a node yet.
+    Unbound {
+        /// When it was first seen so.
+        since: Timestamp,
+    },
+    /// On a node.
+    Bound,
+}
+
+/// What a pod holds of its queue. Kept with the pod, so that exactly this is given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Charge {
+    /// The card it is charged for, and how many.
+    pub card: Option<(CardId, i64)>,
+    /// Whether CPU and memory are charged too (Capacity Card, **Plugin Configuration**: `cardUnlimitedCpuMemory`).
+    pub cpu_and_memory: bool,
+}
+
+/// Whether a pod is to make room for another one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Evicting {
+    /// Since when it is being evicted.
+    pub since: Option<Timestamp>,
+    /// Until when that is not tried again.
+    pub spared_until: Option<Timestamp>,
+}
+
+/// How a pod waits.
+#[derive(Debug, Clone)]
+pub struct Waits {
+    /// What it has in common with others.
+    pub shape: Arc<Shape>,
+    /// Its place among those.
+    pub place: Place,
+    /// What counts as requested while it waits: its first card.
+    pub asked: Charge,
+    /// Where it stands aside for a while: until when.
+    pub aside_until: Option<Timestamp>,
+}
+
+/// The owner that made a pod and will make another in its place.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Controller(pub Box<str>);
+
+/// One pod.
+#[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "what a pod is and is not, each by its own name"
+)]
+pub struct Pod {
+    /// Unique id.
+    pub uid: Arc<str>,
+    /// Namespace.
+    pub namespace: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
+    /// When it was created.
+    pub created: Timestamp,
+    /// When it was first seen.
+    pub seen: Timestamp,
+    /// The queue it is charged to; none where Cardgate does not manage the pod.
+    pub queue: Option<QueueId>,
+    /// What it asks for.
+    pub task: Task,
+    /// How far it has come.
+    pub stage: Stage,
+    /// What it holds of its queue.
+    pub charge: Option<Charge>,
+    /// Pods of higher priority are taken back later.
+    pub priority: i32,
+    /// Whether it is to make room for another one.
+    pub eviction: Evicting,
+    /// The node whose room it holds: the one it is bound to, or expected on.
+    pub room: Option<NodeId>,
+    /// Where it is being deleted: when its grace period ends.
+    pub deleted: Option<Timestamp>,
+    /// The card written on it when it was let in.
+    pub assigned: Option<CardId>,
+    /// The `PodGroup` it belongs to.
+    pub group: Option<WorkloadId>,
+    /// The Job that made it, where that Job asks for its cards in advance.
+    pub job: Option<WorkloadId>,
+    /// Whether a scheduler has it bound to the node of its room, as far as is known: that is being written, or is written and
+    /// not yet seen.
+    pub binding: bool,
+    /// The mGPU cards written on it; before they are, those it is expected on.
+    pub gpus: Option<CardLists>,
+    /// The controller that will replace it.
+    pub controller: Option<Controller>,
+    /// How often its controller's pods had come back unplaced when it came.
+    pub returns: u32,
+    /// Whether it has any annotation.
+    pub has_annotations: bool,
+    /// Whether it asks for devices by resource claims, for which no queue is charged.
+    pub has_resource_claims: bool,
+    /// How it waits; kept until it is seen without its gate, in case the decision can't be carried out.
+    pub waits: Option<Waits>,
+    /// The reason it was told last.
+    pub told: Option<Reason>,
+    /// Whether its condition still says that it waits, though it does not.
+    pub shown_as_waiting: bool,
+    pub(super) epoch: u64,
+}
+
+/// Times of creation are whole seconds, cut off: a pod that was seen this soon came when it was seen.
+const CREATION_RESOLUTION: SignedDuration = SignedDuration::from_secs(2);
+
+impl Pod {
+    /// When the pod came, as exactly as that can be known.
+    pub fn arrived(&self) -> Timestamp {
+        if self.seen.duration_since(self.created) < CREATION_RESOLUTION {
+            self.seen
+        } else {
+            self.created
+        }
+    }
+
+    /// What the charge comes to, by dimension.
+    pub fn charged(&self, charge: Charge) -> impl Iterator<Item = (Dimension, i64)> + Clone + '_ {
+        let exempt = move |dimension| match dimension {
+            Dimension::Resource(ResourceId::CPU | ResourceId::MEMORY) => !charge.cpu_and_memory,
+            _ => false,
+        };
+        let resources = self
+            .task
+            .request
+            .iter()
+            .filter(move |(dimension, _)| !exempt(*dimension));
+        resources.chain(charge.card.map(|(card, count)| (Dimension::Card(card), count)))
+    }
+}
+
+/// Whose gates hold a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Gates {
+    /// No gate.
+    None,
+    /// Cardgate's alone.
+    Own,
+    /// Somebody else's, with or without Cardgate's.
+    Foreign,
+}
+
+/// What is read of a pod before it finds its place in the cluster.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "what a pod is and is not, each by its own name"
+)]
+pub(super) struct Reading {
+    pub task: Task,
+    pub constraints: NodeConstraints,
+    pub assigned: Option<CardId>,
+    pub gpus: Option<CardLists>,
+    pub managed: bool,
+    /// Whether Cardgate may look at it at all.
+    pub reachable: bool,
+    /// Whether it is managed for `CrossQuota` alone, so that no queue is charged.
+    pub in_no_queue: bool,
+    /// How it orders GPU nodes, where `CrossQuota` decides where it goes.
+    pub cross_quota: Option<ScoringStrategy>,
+    pub gates: Gates,
+    pub queue_annotation: Option<Box<str>>,
+    pub group: Option<Box<str>>,
+    /// Whether the pod's condition says that it waits, and for which reason.
+    pub shown_as_waiting: bool,
+    pub told: Option<Reason>,
+    pub controller: Option<Controller>,
+}
+
+impl Reading {
+    /// The mGPU cards that are written on the pod; before they are, those that the decision about it took.
+    pub(super) fn cards(&self, stage: Stage, old: Option<&Pod>) -> Option<CardLists> {
+        let is_written = self.gpus.iter().flat_map(|gpus| gpus.iter()).any(Option::is_some);
+        let taken = old.filter(|_| matches!(stage, Stage::Admitting { .. } | Stage::Unbound { .. }));
+        taken
+            .filter(|_| !is_written)
+            .map_or_else(|| self.gpus.clone(), |old| old.gpus.clone())
+    }
+}
+
+/// Reads what a pod asks for. What can't be read makes the task unreadable, with the reason for the user.
+pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &mut Names) -> Reading {
+    let names_queue_or_card = is_managed(pod, namespace);
+    let under_cross_quota = is_under_cross_quota(pod, namespace);
+    let managed = names_queue_or_card || under_cross_quota;
+    let reachable = is_reachable(pod, namespace);
+    let annotations = &pod.metadata.annotations;
+    // Also of a pod that says nothing of queues or cards: its namespace may make it managed.
+    let mut unreadable: Option<Box<str>> = pod_bounds::check(pod).err().map(|error| error.to_string().into());
+
+    let mut cards = Vec::new();
+    let says_cards = managed && annotations.contains_key(CARD_NAME);
+    if let Some(text) = annotations.get(CARD_NAME).filter(|_| managed) {
+        match CardAlternatives::parse(text) {
+            Ok(alternatives) => cards.extend(alternatives.iter().map(|name| names.card(name))),
+            Err(error) => {
+                unreadable = unreadable.or_else(|| Some(format!("annotation {CARD_NAME}: {error}").into()));
+            }
+        }
+    }
+    let mut request = Vec::new();
+    match pod_request(&pod.spec) {
+        Ok(resources) => {
+            request.extend(
+                resources
+                    .iter()
+                    .map(|(name, amount)| (Dimension::Resource(names.resource(name)), amount)),
+            );
+        }
+        Err(error) => unreadable = unreadable.or(Some(error.to_string().into())),
+    }
+    let mgpu = match MgpuRequest::read(pod) {
+        Ok(mgpu) => mgpu.map(Arc::new),
+        Err(error) => {
+            unreadable = unreadable.or_else(|| Some(format!("mGPU: {error}").into()));
+            None
+        }
+    };
+    let gpus = mgpu.as_ref().map(|mgpu| {
+        let result = |container: &str| {
+            annotations
+                .get(&format!("{MGPU_INDEX_PREFIX}{container}"))
+                .map(Into::into)
+        };
+        mgpu.containers.iter().map(|(container, _)| result(container)).collect()
+    });
+    request.retain(|(dimension, _)| *dimension != Dimension::Resource(ResourceId::PODS));
+    request.push((Dimension::Resource(ResourceId::PODS), 1));
+
+    let controllers = pod
+        .metadata
+        .owner_references
+        .iter()
+        .filter(|owner| owner.controller == Some(true));
+    let controller = controllers.into_iter().next().map(|owner| {
+        let text = |field: &Option<Box<str>>| field.clone().unwrap_or_default();
+        Controller(format!("{}/{}/{}", namespace, text(&owner.kind), text(&owner.name)).into())
+    });
+    let waits = waiting_condition(&pod.status);
+    Reading {
+        assigned: annotations.get(CARD_ASSIGNED).map(|name| names.card(name)),
+        shown_as_waiting: waits.is_some(),
+        gpus,
+        told: waits.and_then(|condition| Reason::from_word(condition.reason.as_deref()?)),
+        queue_annotation: annotations
+            .get(QUEUE_NAME)
+            .filter(|name| !name.is_empty())
+            .map(Into::into),
+        group: annotations
+            .get(GROUP_NAME)
+            .filter(|name| managed && !name.is_empty())
+            .map(Into::into),
+        in_no_queue: !names_queue_or_card,
+        // The door refuses a strategy that is unknown; past it, the default holds.
+        cross_quota: under_cross_quota.then(|| {
+            let strategy = annotations.get(SCORING_STRATEGY).and_then(|text| text.parse().ok());
+            strategy.unwrap_or_default()
+        }),
+        gates: read_gates(&pod.spec),
+        constraints: NodeConstraints::take(&mut pod.spec),
+        task: Task {
+            request: Arc::new(request.into_iter().collect::<Amounts>()),
+            says_cards,
+            naming: Naming::Own,
+            unqueued: false,
+            cards: cards.into(),
+            mgpu,
+            unreadable,
+        },
+        managed,
+        reachable,
+        controller,
+    }
+}
+
+fn read_gates(spec: &PodSpec<Box<str>>) -> Gates {
+    match spec.scheduling_gates.as_slice() {
+        [] => Gates::None,
+        [gate] if gate.name.as_deref() == Some(GATE) => Gates::Own,
+        _ => Gates::Foreign,
+    }
+}
+
+/// The condition that says that the pod waits, where it does.
+fn waiting_condition(status: &PodStatus<Box<str>>) -> Option<&PodCondition<Box<str>>> {
+    let is_ours = |condition: &&PodCondition<Box<str>>| condition.r#type.as_deref() == Some(ADMITTED_CONDITION);
+    status
+        .conditions
+        .iter()
+        .find(is_ours)
+        .filter(|condition| condition.status.as_deref() == Some("False"))
+}

@@ -1,0 +1,427 @@
+//! Pods come, change, and go.
+
+use std::sync::Arc;
+
+use crds::configuration::UnqueuedCards;
+use crds::keys::GATE;
+use crds::pod::PodSpec;
+use jiff::{SignedDuration, Timestamp};
+
+use super::pod::{self, Gates, Pod, Reading, Stage, Waits};
+use super::queue::NAMELESS;
+use super::waiting::{Place, Shape};
+use super::workload::QueueNaming;
+use super::{Cluster, Kind};
+use crate::ids::{Id as _, NodeId, PodId, QueueId, WorkloadId};
+use crate::reason::Reason;
+use crate::refs::WorkloadKind;
+use crate::task::Task;
+
+impl Cluster {
+    /// Takes what a pod says.
+    pub fn apply_pod(&mut self, mut pod: crds::pod::Pod<Box<str>>, now: Timestamp) {
+        let (Some(uid), Some(name)) = (pod.metadata.uid.take(), pod.metadata.name.take()) else {
+            return;
+        };
+        let namespace = self.texts.get(pod.metadata.namespace.as_deref().unwrap_or_default());
+        if self.end_if_over(&uid, &namespace, &pod, now) {
+            return;
+        }
+        let epoch = self.epoch(Kind::Pod);
+        let known = self.pod_ids.get(&*uid).copied();
+        if let Some(old) = known.and_then(|id| self.pods[id.index()].as_mut()) {
+            old.epoch = epoch;
+        }
+        let mut reading = pod::read(&mut pod, &namespace, &mut self.names);
+        self.meet_resources();
+        if self.asks_for_charged_cards(&reading, &namespace, known) {
+            (reading.managed, reading.in_no_queue) = (true, false);
+        }
+        if pod.spec.node_name.as_deref().is_some_and(|node| !node.is_empty()) {
+            self.end_assumption(&uid);
+        }
+        let queue = reading.managed.then(|| self.queue_of_pod(&reading, &namespace, known));
+        reading.task.unqueued = queue.is_some_and(|(_, unqueued)| unqueued);
+        let queue = queue.map(|(queue, _)| queue);
+        self.name_cards(&mut reading.task, queue);
+        let bound_to = pod
+            .spec
+            .node_name
+            .as_deref()
+            .filter(|node| !node.is_empty())
+            .map(|node| self.node_id(node));
+        // A pod that was let in to a node of its own holds room there from before it is bound, after a restart too.
+        let pinned_to = reading
+            .constraints
+            .affinity
+            .pinned_to()
+            .filter(|_| reading.managed && reading.gates == Gates::None && bound_to.is_none())
+            .map(|node| self.node_id(node));
+        let group = reading.group.as_deref();
+        let group = group.map(|group| self.workload_id(WorkloadKind::PodGroup, &namespace, group));
+        let job = reading.controller.as_ref().filter(|_| reading.managed);
+        let job = job.and_then(|controller| self.workload_ids.get(&controller.0).copied());
+        // Anybody may write that a PodGroup made a pod: it would be a member of that twice.
+        let job = job.filter(|job| self.workload(*job).kind == WorkloadKind::Job);
+        let old = known.and_then(|id| self.pod(id));
+        let deleted = read_time(pod.metadata.deletion_timestamp.as_deref());
+        let stage = stage(&reading, &pod.spec, bound_to, deleted.is_some(), old, now);
+        let under_way = old.filter(|_| matches!(stage, Stage::Admitting { .. }));
+        let returned = self.return_of(reading.controller.as_ref(), now);
+        let mut new = Pod {
+            // Without a readable time of creation, a pod is as young as can be.
+            created: read_time(pod.metadata.creation_timestamp.as_deref()).unwrap_or(now),
+            seen: old.map_or(now, |old| old.seen),
+            namespace,
+            name: name.into(),
+            queue,
+            stage,
+            charge: None,
+            priority: pod.spec.priority.unwrap_or(0),
+            eviction: old.map(|old| old.eviction).unwrap_or_default(),
+            // Until the scheduler has said where, a pod is expected where the decision expected it.
+            room: bound_to
+                .or(pinned_to)
+                .or_else(|| old?.room)
+                .filter(|_| !matches!(stage, Stage::Waiting | Stage::Held)),
+            deleted,
+            assigned: reading.assigned.or_else(|| under_way?.assigned),
+            group,
+            job,
+            binding: old.is_some_and(|old| old.binding) && matches!(stage, Stage::Unbound { .. }),
+            gpus: reading.cards(stage, old),
+            controller: reading.controller.clone(),
+            returns: old.map_or_else(|| returned.map_or(0, |returned| returned.times), |old| old.returns),
+            has_annotations: !pod.metadata.annotations.is_empty(),
+            has_resource_claims: pod.spec.resource_claims.0,
+            waits: None,
+            told: old.map_or(reading.told, |old| old.told),
+            shown_as_waiting: reading.shown_as_waiting,
+            epoch,
+            uid: old.map_or_else(|| uid.into(), |old| Arc::clone(&old.uid)),
+            task: reading.task.clone(),
+        };
+        new.charge = self.charge_for(&new, now);
+        let bound_now = stage == Stage::Bound && old.is_none_or(|old| old.stage != Stage::Bound);
+        let news = new.shown_as_waiting && !old.is_some_and(|old| old.shown_as_waiting && old.stage == stage);
+        if news && queue.is_some() && matches!(stage, Stage::Unbound { .. } | Stage::Bound) {
+            self.changes.shown_as_waiting.push(Arc::clone(&new.uid));
+        }
+        if let (Stage::Waiting | Stage::Admitting { .. }, Some(queue)) = (stage, queue) {
+            new.waits = Some(self.waits(&new, queue, reading, pod.spec.priority.unwrap_or(0), now));
+        }
+        let uid = Arc::clone(&new.uid);
+        match known {
+            Some(id) => self.replace_pod(id, new),
+            None => self.add_pod(new),
+        }
+        if bound_now && let Some(id) = self.pod_with_uid(&uid) {
+            self.note_unplaced(id);
+        }
+    }
+
+    /// The queue that a managed pod is charged to, and whether it is the default queue for want of any other.
+    fn queue_of_pod(&mut self, reading: &Reading, namespace: &str, known: Option<PodId>) -> (QueueId, bool) {
+        if reading.in_no_queue {
+            return (self.queue_id(NAMELESS), false);
+        }
+        if let Some(name) = &reading.queue_annotation {
+            return (self.queue_id(name), false);
+        }
+        // A later change elsewhere does not move a charge.
+        let old = known.and_then(|id| self.pod(id));
+        if let Some(charged) = old.and_then(|old| Some((old.queue?, old.task.unqueued))) {
+            return charged;
+        }
+        self.queue_of_unnamed(namespace, reading.group.as_deref())
+    }
+
+    /// The queue of a pod that names none: its group's, else its namespace's, else the default queue; and whether it is that
+    /// for want of any other. The door writes it on every pod but those: so others were there before Cardgate.
+    fn queue_of_unnamed(&mut self, namespace: &str, group: Option<&str>) -> (QueueId, bool) {
+        let group = group.and_then(|group| self.workload_named(WorkloadKind::PodGroup, namespace, group));
+        let of_group = group.and_then(|group| Some(self.workload(group).claim.as_ref()?.queue));
+        let queue = of_group.unwrap_or_else(|| self.queue_of_workload(namespace, &QueueNaming::default()));
+        let is_default = *self.queue(queue).name == *self.configuration.cardgate.default_queue;
+        let named = self
+            .namespace(namespace)
+            .is_some_and(|namespace| namespace.queue.is_some());
+        (queue, is_default && !named)
+    }
+
+    /// Whether a pod that names neither queue nor card asks for cards that are charged all the same: its namespace names a
+    /// queue, or nobody's cards are free. What was charged once stays so.
+    fn asks_for_charged_cards(&self, reading: &Reading, namespace: &str, known: Option<PodId>) -> bool {
+        let is_charged = || {
+            let old = known.and_then(|id| self.pod(id)?.queue);
+            let was_charged = old.is_some_and(|queue| !self.queue(queue).is_nameless());
+            let namespace = self.namespace(namespace);
+            let names_queue = namespace.is_some_and(|namespace| namespace.queue.is_some());
+            was_charged || names_queue || self.configuration.cardgate.unqueued_cards == UnqueuedCards::Charge
+        };
+        let is_open = !reading.managed || reading.in_no_queue;
+        is_open && reading.reachable && !self.card_resources_of(&reading.task.request).is_empty() && is_charged()
+    }
+
+    /// Takes the end of a pod that is over; whether it is.
+    fn end_if_over(&mut self, uid: &str, namespace: &str, pod: &crds::pod::Pod<Box<str>>, now: Timestamp) -> bool {
+        let phase = pod.status.phase.as_deref();
+        if !matches!(phase, Some("Succeeded" | "Failed")) {
+            // Seen later, but written earlier: what is over stays so.
+            return self.succeeded.contains_key(uid);
+        }
+        self.remove_pod(uid);
+        if phase == Some("Succeeded") {
+            self.note_succeeded(uid, namespace, pod, now);
+        }
+        true
+    }
+
+    fn waits(&mut self, pod: &Pod, queue: QueueId, reading: Reading, priority: i32, now: Timestamp) -> Waits {
+        let old = self
+            .pod_ids
+            .get(&pod.uid)
+            .and_then(|id| self.pod(*id))
+            .and_then(|old| old.waits.clone());
+        let arrival = old.as_ref().map_or_else(
+            || {
+                self.arrivals += 1;
+                self.arrivals
+            },
+            |old| old.place.arrival,
+        );
+        Waits {
+            shape: Arc::new(Shape {
+                queue,
+                namespace: Arc::clone(&pod.namespace),
+                group: pod.group,
+                priority,
+                task: reading.task,
+                constraints: reading.constraints,
+                cross_quota: reading.cross_quota,
+            }),
+            place: Place {
+                returns: pod.returns,
+                created: pod.created,
+                arrival,
+                pod: PodId::NONE,
+            },
+            asked: self.charge(pod, pod.task.cards.first().copied()),
+            aside_until: match old {
+                Some(old) => old.aside_until,
+                None => self
+                    .return_of(pod.controller.as_ref(), now)
+                    .map(|returned| returned.until),
+            }
+            .filter(|until| *until > now),
+        }
+    }
+
+    fn add_pod(&mut self, pod: Pod) {
+        if let Some(queue) = pod.queue {
+            self.queues[queue.index()].members += 1;
+        }
+        self.name_workloads(&pod);
+        let id = if let Some(id) = self.free_pods.pop() {
+            id
+        } else {
+            self.pods.push(None);
+            PodId::of(self.pods.len() - 1)
+        };
+        self.pod_ids.insert(Arc::clone(&pod.uid), id);
+        self.put_pod(id, pod);
+    }
+
+    fn replace_pod(&mut self, id: PodId, pod: Pod) {
+        let Some(old) = self.pod(id) else { return };
+        let same_waits = match (&old.waits, &pod.waits) {
+            (Some(old), Some(new)) => old.shape == new.shape && old.aside_until == new.aside_until,
+            (None, None) => true,
+            _ => false,
+        };
+        let same = same_waits
+            && (
+                old.has_annotations,
+                old.has_resource_claims,
+                old.shown_as_waiting,
+                &old.controller,
+                &old.gpus,
+                old.binding,
+            ) == (
+                pod.has_annotations,
+                pod.has_resource_claims,
+                pod.shown_as_waiting,
+                &pod.controller,
+                &pod.gpus,
+                pod.binding,
+            )
+            && (
+                old.queue,
+                &old.task,
+                old.charge,
+                old.assigned,
+                old.room,
+                old.deleted,
+                old.stage,
+                old.group,
+                old.job,
+            ) == (
+                pod.queue,
+                &pod.task,
+                pod.charge,
+                pod.assigned,
+                pod.room,
+                pod.deleted,
+                pod.stage,
+                pod.group,
+                pod.job,
+            );
+        if same {
+            return;
+        }
+        let (old_queue, old_room, old_workloads) = (old.queue, old.room, [old.group, old.job]);
+        self.name_workloads(&pod);
+        if let Some(queue) = pod.queue {
+            self.queues[queue.index()].members += 1;
+        }
+        self.leave(id);
+        if let Some(queue) = old_queue {
+            self.queues[queue.index()].members -= 1;
+            self.forget_empty_queue(queue);
+        }
+        self.unname_workloads(old_workloads);
+        self.put_pod(id, pod);
+        if let Some(node) = old_room {
+            self.forget_empty_node(node);
+        }
+    }
+
+    fn put_pod(&mut self, id: PodId, mut pod: Pod) {
+        if let Some(waits) = &mut pod.waits {
+            waits.place.pod = id;
+        }
+        self.pods[id.index()] = Some(pod);
+        self.enter(id);
+        self.set_deadline(id);
+    }
+
+    /// What a pod asks for that somebody else shows.
+    pub(crate) fn read_task(&mut self, mut pod: crds::pod::Pod<Box<str>>, namespace: &str) -> Task {
+        let task = pod::read(&mut pod, namespace, &mut self.names).task;
+        self.meet_resources();
+        task
+    }
+
+    /// Forgets a pod and gives back all that it held.
+    pub fn remove_pod(&mut self, uid: &str) {
+        self.end_assumption(uid);
+        let Some(id) = self.pod_ids.remove(uid) else { return };
+        self.leave(id);
+        let Some(pod) = self.pods[id.index()].take() else {
+            return;
+        };
+        self.free_pods.push(id);
+        // CPU, memory and the pod's slot are names that stay.
+        let resources = pod.task.request.iter().len().saturating_sub(3);
+        self.names.gone(pod.task.cards.len(), resources);
+        if let Some(node) = pod.room {
+            self.forget_empty_node(node);
+        }
+        if let Some(queue) = pod.queue {
+            self.queues[queue.index()].members -= 1;
+            self.forget_empty_queue(queue);
+        }
+        self.unname_workloads([pod.group, pod.job]);
+    }
+
+    fn name_workloads(&mut self, pod: &Pod) {
+        for workload in [pod.group, pod.job].into_iter().flatten() {
+            self.workload_mut(workload).named += 1;
+        }
+    }
+
+    fn unname_workloads(&mut self, workloads: [Option<WorkloadId>; 2]) {
+        for workload in workloads.into_iter().flatten() {
+            self.workload_mut(workload).named -= 1;
+            self.forget_empty_workload(workload);
+        }
+    }
+
+    /// The pod with this id.
+    pub fn pod(&self, id: PodId) -> Option<&Pod> {
+        self.pods.get(id.index())?.as_ref()
+    }
+
+    /// The pod with this unique id.
+    pub fn pod_with_uid(&self, uid: &str) -> Option<PodId> {
+        self.pod_ids.get(uid).copied()
+    }
+
+    /// All pods.
+    pub fn pods(&self) -> impl Iterator<Item = &Pod> {
+        self.pods.iter().flatten()
+    }
+
+    /// How many pods ask for devices by resource claims.
+    pub fn pods_with_resource_claims(&self) -> usize {
+        self.pods_with_resource_claims
+    }
+
+    /// Remembers what a waiting pod has been told.
+    pub fn tell(&mut self, id: PodId, reason: Reason) {
+        let Some(pod) = self.pods[id.index()].as_mut() else {
+            return;
+        };
+        pod.told = Some(reason);
+        if let (Some(queue), Some(waits)) = (pod.queue, &pod.waits) {
+            let (shape, place) = (Arc::clone(&waits.shape), waits.place);
+            let waiting = &mut self.queues[queue.index()].waiting;
+            if let Some(group) = waiting
+                .group_of(&shape)
+                .map(|(id, _)| id)
+                .and_then(|id| waiting.group_mut(id))
+            {
+                group.untold.remove(&place);
+            }
+        }
+    }
+
+    /// Where a pod is being deleted: when it gives its quota back, gone or not.
+    pub(super) fn quota_end(&self, pod: &Pod) -> Option<Timestamp> {
+        let timeout = SignedDuration::try_from(self.configuration.cardgate.terminating_timeout);
+        let end = |deleted: Timestamp| deleted.checked_add(timeout.ok()?).ok();
+        pod.deleted.map(|deleted| end(deleted).unwrap_or(Timestamp::MAX))
+    }
+}
+
+pub(super) fn read_time(text: Option<&str>) -> Option<Timestamp> {
+    text?.parse().ok()
+}
+
+fn stage(
+    reading: &Reading,
+    spec: &PodSpec<Box<str>>,
+    bound_to: Option<NodeId>,
+    deleting: bool,
+    old: Option<&Pod>,
+    now: Timestamp,
+) -> Stage {
+    if bound_to.is_some() {
+        return Stage::Bound;
+    }
+    if let Some(stage @ Stage::Admitting { .. }) = old.map(|old| old.stage)
+        && spec.has_gate(GATE)
+    {
+        // Seen later, but written earlier than the decision.
+        return stage;
+    }
+    match reading.gates {
+        Gates::Own if reading.managed && !deleting => return Stage::Waiting,
+        Gates::Own | Gates::Foreign => return Stage::Held,
+        Gates::None => {}
+    }
+    match old.map(|old| old.stage) {
+        Some(Stage::Unbound { since }) => Stage::Unbound { since },
+        _ => Stage::Unbound { since: now },
+    }
+}

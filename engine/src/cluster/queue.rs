@@ -1,0 +1,255 @@
+//! One queue: what it may have, what it holds and what waits in it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crds::card_counts::CardQuota;
+use crds::keys::{CARD_DESERVED, CARD_GUARANTEE, CARD_QUOTA, QUEUE_NAMESPACES};
+use crds::queue_access::QueueAccess;
+use crds::volcano::{self, ResourceQuantities};
+use jiff::Timestamp;
+
+use super::below::Below;
+use super::waiting::Waiting;
+use crate::amounts::{Amounts, Bounds, Dimension, Totals};
+use crate::ids::{PodId, QueueId, WorkloadId};
+use crate::inqueue::Inqueue;
+use crate::names::{CardId, Names};
+
+/// The name of the queue that is none, and that no Queue can have: pods that `CrossQuota` alone holds wait in it. It limits
+/// nothing.
+pub const NAMELESS: &str = "";
+
+/// What a queue says of itself.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Terms {
+    /// Unique id, for owner references.
+    pub uid: Box<str>,
+    /// When it was created.
+    pub created: Timestamp,
+    /// Queues of higher priority go first.
+    pub priority: i32,
+    /// Set where the queue takes no pods: its state.
+    pub closed: Option<Box<str>>,
+    /// CPU, memory and card quotas; why they can't be read, where they can't.
+    pub quota: Result<Quota, Box<str>>,
+    /// Which namespaces may use it; why that can't be read, where it can't.
+    pub access: Result<QueueAccess, Box<str>>,
+    /// The queue that it is a part of, where it names one.
+    pub parent: Option<Box<str>>,
+    /// Whether what it has beyond what it deserves may be taken back.
+    pub reclaimable: bool,
+}
+
+/// What a queue may have, should have, and has for certain: resources by its spec, cards by its annotations (Capacity Card,
+/// **Queue Annotations for Card Quotas**).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Quota {
+    /// The most that it may have: what `spec.capability` names, and the cards.
+    pub capability: Bounds,
+    /// What it should have while others want it too.
+    pub deserved: Bounds,
+    /// What is kept free for it.
+    pub guarantee: Amounts,
+    /// Neither `spec.capability` nor a card quota is there.
+    pub is_empty: bool,
+    /// The cards that any of these names, by name; 0 included.
+    pub cards: Box<[CardId]>,
+}
+
+impl Quota {
+    /// The capability in one dimension; 0 where it is not named.
+    pub fn limit(&self, dimension: Dimension) -> i64 {
+        self.capability.get(dimension).unwrap_or(0)
+    }
+}
+
+impl Terms {
+    /// Reads what a queue says of itself.
+    pub fn read(queue: &volcano::Queue, names: &mut Names) -> Self {
+        let annotations = queue.metadata.annotations.as_ref();
+        let annotation = |key: &str| {
+            annotations
+                .and_then(|annotations| annotations.get(key))
+                .map(String::as_str)
+        };
+        Self {
+            uid: queue.metadata.uid.as_deref().unwrap_or_default().into(),
+            created: queue
+                .metadata
+                .creation_timestamp
+                .as_ref()
+                .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+            priority: queue.spec.priority.unwrap_or(0),
+            closed: (!queue.is_open()).then(|| {
+                queue
+                    .status
+                    .as_ref()
+                    .and_then(|status| status.state.as_deref())
+                    .unwrap_or_default()
+                    .into()
+            }),
+            quota: read_quota(queue, names),
+            access: QueueAccess::parse(annotation(QUEUE_NAMESPACES))
+                .map_err(|error| format!("annotation {QUEUE_NAMESPACES}: {error}").into()),
+            parent: queue
+                .spec
+                .parent
+                .as_deref()
+                .filter(|name| !name.is_empty())
+                .map(Into::into),
+            reclaimable: queue.spec.reclaimable.unwrap_or(true),
+        }
+    }
+
+    /// Terms of a queue that could not be read at all: it takes nothing until it is mended.
+    pub fn unreadable(uid: &str, reason: &str) -> Self {
+        Self {
+            uid: uid.into(),
+            created: Timestamp::UNIX_EPOCH,
+            priority: 0,
+            closed: None,
+            quota: Err(reason.into()),
+            access: Err(reason.into()),
+            parent: None,
+            reclaimable: false,
+        }
+    }
+
+    /// What keeps the queue from admitting anything, in the order a user should mend it.
+    pub fn problem(&self) -> Option<&str> {
+        self.quota
+            .as_ref()
+            .err()
+            .or(self.access.as_ref().err())
+            .map(|text| &**text)
+    }
+}
+
+fn read_quota(queue: &volcano::Queue, names: &mut Names) -> Result<Quota, Box<str>> {
+    let spec = &queue.spec;
+    let guarantee = spec
+        .guarantee
+        .as_ref()
+        .and_then(|guarantee| guarantee.resource.as_ref());
+    let capability = read_bounds(queue, "spec.capability", spec.capability.as_ref(), CARD_QUOTA, names)?;
+    let deserved = read_bounds(queue, "spec.deserved", spec.deserved.as_ref(), CARD_DESERVED, names)?;
+    let guarantee = read_bounds(queue, "spec.guarantee.resource", guarantee, CARD_GUARANTEE, names)?;
+    let all = capability.iter().chain(deserved.iter()).chain(guarantee.iter());
+    let cards = all.filter_map(|(dimension, _)| match dimension {
+        Dimension::Card(card) => Some(card),
+        Dimension::Resource(_) => None,
+    });
+    let mut cards: Vec<_> = cards.collect();
+    cards.sort_unstable_by(|a, b| names.card_name(*a).cmp(names.card_name(*b)));
+    cards.dedup();
+    Ok(Quota {
+        is_empty: capability.is_empty(),
+        cards: cards.into(),
+        guarantee: guarantee.iter().collect(),
+        capability,
+        deserved,
+    })
+}
+
+/// Resources from a field of the spec, and cards from an annotation.
+fn read_bounds(
+    queue: &volcano::Queue,
+    field: &str,
+    resources: Option<&ResourceQuantities>,
+    annotation: &str,
+    names: &mut Names,
+) -> Result<Bounds, Box<str>> {
+    let mut bounds = Vec::new();
+    if let Some(resources) = resources {
+        let amounts = volcano::resource_vector(resources).map_err(|error| format!("{field}: {error}"))?;
+        // A vector keeps no zeros; here 0 is something that was said.
+        let all = resources.keys().map(|name| (name, amounts.get(name)));
+        bounds.extend(all.map(|(name, amount)| (Dimension::Resource(names.resource(name)), amount)));
+    }
+    let annotations = queue.metadata.annotations.as_ref();
+    if let Some(text) = annotations.and_then(|annotations| annotations.get(annotation)) {
+        let cards = CardQuota::parse(text).map_err(|error| format!("annotation {annotation}: {error}"))?;
+        bounds.extend(
+            cards
+                .iter()
+                .map(|(name, count)| (Dimension::Card(names.card(name)), count)),
+        );
+    }
+    Ok(bounds.into_iter().collect())
+}
+
+/// One queue: what it may have, what it holds and what waits in it.
+#[derive(Debug)]
+pub struct Queue {
+    /// Name.
+    pub name: Arc<str>,
+    /// What it says of itself; nothing while pods name a queue that is not there.
+    pub terms: Option<Terms>,
+    /// What its admitted pods hold.
+    pub allocated: Totals,
+    /// How many pods those are.
+    pub admitted: usize,
+    /// Those pods.
+    pub holders: BTreeSet<PodId>,
+    /// Its waiting pods.
+    pub waiting: Waiting,
+    /// What of that its workloads hold beyond their minimum.
+    pub elastic: Totals,
+    /// What it keeps for workloads that are in it and whose pods have not taken over.
+    pub inqueue: Inqueue,
+    /// The workloads that it keeps something for.
+    pub(super) keeps_for: BTreeSet<WorkloadId>,
+    /// Workloads that wait to be let into it.
+    pub held: BTreeSet<WorkloadId>,
+    /// How many pods and workloads name it, in whatever stage.
+    pub(super) members: usize,
+    /// Rises whenever a refused pod could now be let in as far as this queue is concerned.
+    pub version: u64,
+    /// The queue that it is a part of.
+    pub(super) parent: Option<QueueId>,
+    /// What is wrong with what it says about that.
+    pub(super) misplaced: Option<Box<str>>,
+    /// The queues that are parts of it.
+    pub below: Below,
+    pub(super) epoch: u64,
+}
+
+impl Queue {
+    pub(super) fn new(name: Arc<str>) -> Self {
+        Self {
+            name,
+            terms: None,
+            allocated: Totals::default(),
+            admitted: 0,
+            holders: BTreeSet::new(),
+            waiting: Waiting::default(),
+            elastic: Totals::default(),
+            inqueue: Inqueue::default(),
+            keeps_for: BTreeSet::new(),
+            held: BTreeSet::new(),
+            members: 0,
+            version: 0,
+            parent: None,
+            misplaced: None,
+            below: Below::default(),
+            epoch: 0,
+        }
+    }
+
+    /// Whether this is the queue that is none, for pods that no queue is charged for.
+    pub fn is_nameless(&self) -> bool {
+        *self.name == *NAMELESS
+    }
+
+    /// The quota, where the queue is there and its quota can be read.
+    pub fn quota(&self) -> Option<&Quota> {
+        self.terms.as_ref()?.quota.as_ref().ok()
+    }
+
+    /// What keeps the queue from admitting anything, in the order a user should mend it.
+    pub fn problem(&self) -> Option<&str> {
+        let of_terms = self.terms.as_ref().and_then(Terms::problem);
+        of_terms.or(self.misplaced.as_deref())
+    }
+}

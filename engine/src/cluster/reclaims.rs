@@ -1,0 +1,222 @@
+//! Who waits for what others are to give back, and what is on its way out.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::Cluster;
+use super::pod::{Charge, Pod, Stage};
+use crate::amounts::Dimension;
+use crate::ids::{Id as _, NodeId, PodId, QueueId};
+use crate::names::CardId;
+
+/// How often a queue that waits is looked at again.
+const LOOK_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
+/// How long an eviction may stay without any sign of it before the pod counts as staying.
+const EVICTION_TIMEOUT: SignedDuration = SignedDuration::from_secs(60);
+/// How long a pod is left alone whose eviction was refused.
+const SPARED: SignedDuration = SignedDuration::from_secs(30);
+
+/// What a queue waits for others to give back.
+#[derive(Debug, Clone)]
+pub struct Reclaim {
+    /// When it is looked at again.
+    next_look: Timestamp,
+    /// When the next pods may be evicted for it.
+    next_eviction: Timestamp,
+    /// The dimensions of what is on its way out for it, with the highest priority of the pods that get it: nobody else borrows
+    /// them meanwhile, and pods of lower priority of the same queue take nothing of them.
+    claim: BTreeMap<Dimension, i32>,
+}
+
+impl Reclaim {
+    /// The dimensions of what is on its way out.
+    pub(super) fn claimed(&self) -> impl Iterator<Item = Dimension> + '_ {
+        self.claim.keys().copied()
+    }
+}
+
+impl Default for Reclaim {
+    fn default() -> Self {
+        Self {
+            next_look: Timestamp::MIN,
+            next_eviction: Timestamp::MIN,
+            claim: BTreeMap::new(),
+        }
+    }
+}
+
+/// A pod that was counted otherwise for a while.
+#[derive(Debug, Clone, Copy)]
+pub struct Assumed {
+    pod: PodId,
+    stage: Stage,
+    assigned: Option<CardId>,
+    charge: Option<Charge>,
+    room: Option<NodeId>,
+}
+
+impl Cluster {
+    /// Whether a queue is to be looked at again.
+    pub(crate) fn is_reclaim_due(&self, id: QueueId, now: Timestamp) -> bool {
+        let reclaim = self.reclaims.get(&id);
+        reclaim.is_none_or(|reclaim| reclaim.next_look <= now)
+    }
+
+    /// Whether pods may be evicted for a queue (`reclaimInterval`).
+    pub(crate) fn may_evict_for(&self, id: QueueId, now: Timestamp) -> bool {
+        let reclaim = self.reclaims.get(&id);
+        reclaim.is_none_or(|reclaim| reclaim.next_eviction <= now)
+    }
+
+    /// A queue was looked at: these dimensions are on their way out for it.
+    pub(crate) fn looked_at(&mut self, id: QueueId, claim: BTreeMap<Dimension, i32>, now: Timestamp) {
+        let reclaim = self.reclaims.entry(id).or_default();
+        reclaim.next_look = now.checked_add(LOOK_INTERVAL).unwrap_or(now);
+        let mut earlier = reclaim.claim.iter();
+        let given_up = earlier.any(|(dimension, priority)| claim.get(dimension).is_none_or(|now| now < priority));
+        reclaim.claim = claim;
+        if given_up {
+            self.top.rose();
+        }
+    }
+
+    /// Nobody reclaims any more, or nothing waits in the queue: only when pods may be evicted for it again is remembered.
+    pub(crate) fn end_reclaim(&mut self, id: QueueId, now: Timestamp) {
+        let Some(reclaim) = self.reclaims.get_mut(&id) else {
+            return;
+        };
+        let had_claim = !std::mem::take(&mut reclaim.claim).is_empty();
+        if reclaim.next_eviction <= now {
+            self.reclaims.remove(&id);
+        }
+        if had_claim {
+            self.top.rose();
+        }
+    }
+
+    /// The queues that others give something back for.
+    pub(crate) fn reclaiming_queues(&self) -> Vec<QueueId> {
+        self.reclaims.keys().copied().collect()
+    }
+
+    /// Whether a dimension is on its way out for somebody else than this queue and those below it.
+    pub(super) fn is_claimed_by_others(&self, id: QueueId, dimension: Dimension) -> bool {
+        let mut claims = self
+            .reclaims
+            .iter()
+            .filter(|(_, reclaim)| reclaim.claim.contains_key(&dimension));
+        claims.any(|(claimant, _)| !self.ancestry(*claimant).any(|ancestor| ancestor == id))
+    }
+
+    /// Whether a dimension is on its way out for pods of this queue whose priority is higher than this.
+    pub(super) fn is_claimed_by_betters(&self, id: QueueId, dimension: Dimension, priority: i32) -> bool {
+        let claimed = self.reclaims.get(&id).and_then(|reclaim| reclaim.claim.get(&dimension));
+        claimed.is_some_and(|claimed| *claimed > priority)
+    }
+
+    /// Pods are being evicted for a queue.
+    pub(crate) fn begin_evictions(&mut self, id: QueueId, pods: &[PodId], now: Timestamp) {
+        for pod in pods {
+            if let Some(pod) = self.pods[pod.index()].as_mut() {
+                pod.eviction.since = Some(now);
+            }
+        }
+        let interval = SignedDuration::try_from(self.configuration.capacity.reclaim_interval);
+        let next = interval.ok().and_then(|interval| now.checked_add(interval).ok());
+        self.reclaims.entry(id).or_default().next_eviction = next.unwrap_or(now);
+    }
+
+    /// What became of an eviction. One that was refused is not tried again for a while, and another one may be tried at once.
+    pub fn eviction_ended(&mut self, uid: &str, outcome: EvictionOutcome, now: Timestamp) {
+        let id = self.pod_with_uid(uid);
+        let Some(pod) = id.and_then(|id| self.pods[id.index()].as_mut()) else {
+            return;
+        };
+        match outcome {
+            EvictionOutcome::Evicted => return,
+            EvictionOutcome::Refused => pod.eviction.spared_until = now.checked_add(SPARED).ok(),
+            EvictionOutcome::NotTried => {}
+        }
+        pod.eviction.since = None;
+        for reclaim in self.reclaims.values_mut() {
+            (reclaim.next_look, reclaim.next_eviction) = (now, now);
+        }
+    }
+
+    /// Whether a pod is on its way out, and what it holds will be free.
+    pub(crate) fn is_leaving(&self, pod: &Pod, now: Timestamp) -> bool {
+        let evicted = pod
+            .eviction
+            .since
+            .is_some_and(|since| now.duration_since(since) < EVICTION_TIMEOUT);
+        evicted || self.quota_end(pod).is_some_and(|end| end > now)
+    }
+
+    /// The pods that hold something and are on their way out.
+    pub(crate) fn leaving(&self, now: Timestamp) -> Vec<PodId> {
+        let ids = (0..).map(PodId::of).zip(&self.pods);
+        let pods = ids.filter_map(|(id, pod)| Some((id, pod.as_ref()?)));
+        pods.filter(|(_, pod)| (pod.charge.is_some() || pod.room.is_some()) && self.is_leaving(pod, now))
+            .map(|(id, _)| id)
+            .collect()
+    }
+
+    /// Counts pods as gone, to see what would be possible without them.
+    pub(crate) fn take_out(&mut self, pods: &[PodId]) {
+        for pod in pods {
+            self.leave(*pod);
+        }
+    }
+
+    /// Counts them again.
+    pub(crate) fn put_back(&mut self, pods: &[PodId]) {
+        for pod in pods {
+            self.enter(*pod);
+        }
+    }
+
+    /// Counts a waiting pod as let in, to see what else would be possible.
+    pub(crate) fn assume_admitted(
+        &mut self,
+        id: PodId,
+        card: Option<CardId>,
+        on: Option<NodeId>,
+        now: Timestamp,
+    ) -> Option<Assumed> {
+        let charge = self.pod(id).map(|pod| self.charge(pod, card))?;
+        self.leave(id);
+        let assumed = self.pods[id.index()].as_mut().map(|pod| Assumed {
+            pod: id,
+            stage: std::mem::replace(&mut pod.stage, Stage::Unbound { since: now }),
+            assigned: std::mem::replace(&mut pod.assigned, card),
+            charge: pod.charge.replace(charge),
+            room: std::mem::replace(&mut pod.room, on),
+        });
+        self.enter(id);
+        assumed
+    }
+
+    /// Counts it as waiting again.
+    pub(crate) fn no_longer_assume(&mut self, assumed: Assumed) {
+        self.leave(assumed.pod);
+        if let Some(pod) = self.pods[assumed.pod.index()].as_mut() {
+            pod.stage = assumed.stage;
+            pod.assigned = assumed.assigned;
+            pod.charge = assumed.charge;
+            pod.room = assumed.room;
+        }
+        self.enter(assumed.pod);
+    }
+}
+
+/// What became of an eviction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EvictionOutcome {
+    /// The pod is on its way out.
+    Evicted,
+    /// The API server refused, for a disruption budget as a rule.
+    Refused,
+    /// Another pod of the same set was refused, so this one stays too.
+    NotTried,
+}

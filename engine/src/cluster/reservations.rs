@@ -1,0 +1,256 @@
+//! What queues keep for workloads that are in them, until their pods take over.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::Cluster;
+use super::waiting::Refused;
+use super::workload::{Enqueued, Said, Step, Workload};
+use crate::amounts::Dimension;
+use crate::ids::{Id as _, PodId, QueueId, WorkloadId};
+use crate::inqueue::Demand;
+use crate::names::ResourceId;
+use crate::policies::card_quota::charges_cpu_and_memory;
+use crate::refs::WorkloadKind;
+
+impl Cluster {
+    /// Lets a workload into its queue: what it asks for is kept for it until its pods take over.
+    pub fn enqueue(&mut self, id: WorkloadId) {
+        let enqueued = Enqueued {
+            since: self.now,
+            lapses: self.lapses_of(id),
+        };
+        self.workload_deadlines.insert((self.time_in_queue_ends(enqueued), id));
+        let workload = &mut self.workloads[id.index()];
+        workload.enqueued = Some(enqueued);
+        workload.refused = None;
+        workload.version += 1;
+        self.settle(id);
+    }
+
+    /// Remembers why a workload, or its pods together, were not let in.
+    pub(crate) fn refuse_workload(&mut self, id: WorkloadId, refused: Option<(Step, Refused)>) {
+        let workload = &mut self.workloads[id.index()];
+        let reason = |refused: Option<(Step, Refused)>| refused.map(|(_, refused)| refused.reason);
+        if reason(workload.refused) != reason(refused) {
+            self.changes.workloads.insert(id);
+        }
+        workload.refused = refused;
+    }
+
+    /// Takes back that a workload is in its queue.
+    pub fn dequeue(&mut self, id: WorkloadId) {
+        self.workloads[id.index()].enqueued = None;
+        self.settle(id);
+    }
+
+    /// Workloads that have something kept for them in queues that may have come to refuse them.
+    pub(crate) fn take_unreviewed(&mut self) -> Vec<WorkloadId> {
+        let queues = std::mem::take(&mut self.unreviewed);
+        let kept = queues.iter().flat_map(|queue| &self.queues[queue.index()].keeps_for);
+        kept.copied().collect()
+    }
+
+    /// What was in its queue when this program began to lead, oldest first; nothing after the first time.
+    pub(crate) fn take_let_in_before(&mut self) -> Vec<WorkloadId> {
+        self.has_decided = true;
+        let earlier = std::mem::take(&mut self.let_in_before).into_iter();
+        let still = |id: &WorkloadId| {
+            let workload = self.workload(*id);
+            let claim = workload.claim.as_ref();
+            workload.in_line.is_some() && claim.is_some_and(|claim| claim.said == Said::LetIn)
+        };
+        let mut earlier: Vec<_> = earlier.filter(still).collect();
+        earlier.sort_by_key(|id| self.workload(*id).place());
+        earlier
+    }
+
+    /// All queues are looked at for whether they still take those for whom they keep something.
+    pub(super) fn review_all(&mut self) {
+        let keeping = self.queue_ids.values().copied();
+        let keeping = keeping.filter(|id| !self.queues[id.index()].keeps_for.is_empty());
+        self.unreviewed.extend(keeping);
+    }
+
+    /// The API server has refused to resume a Job: it is tried again after a while.
+    pub fn refuse_resumption(&mut self, uid: &str, now: Timestamp) {
+        let is_it = |workload: &Workload| workload.claim.as_ref().is_some_and(|claim| &*claim.uid == uid);
+        let Some(id) = self.workloads().find(|(_, workload)| is_it(workload)).map(|(id, _)| id) else {
+            return;
+        };
+        let until = Self::after_refused_write(now);
+        self.workloads[id.index()].aside_until = until;
+        self.workload_deadlines.extend(until.map(|until| (until, id)));
+        self.dequeue(id);
+    }
+
+    /// Workloads that stood aside may try again, and those whose time in their queue is over wait again.
+    pub(super) fn advance_workloads(&mut self, now: Timestamp) {
+        while let Some((time, id)) = self
+            .workload_deadlines
+            .first()
+            .copied()
+            .filter(|(time, _)| *time <= now)
+        {
+            self.workload_deadlines.remove(&(time, id));
+            let workload = &mut self.workloads[id.index()];
+            if workload.aside_until == Some(time) {
+                workload.aside_until = None;
+                workload.version += 1;
+                self.settle(id);
+            }
+            let enqueued = self.workloads[id.index()].enqueued;
+            if enqueued.is_some_and(|enqueued| self.time_in_queue_ends(enqueued) == time) {
+                self.end_time_in_queue(id, now);
+            }
+        }
+    }
+
+    /// Counts anew what is kept for every workload, when the configuration has changed.
+    pub(super) fn resettle_workloads(&mut self) {
+        for id in (0..self.workloads.len()).map(WorkloadId::of) {
+            self.unreserve(id);
+            if let Some(enqueued) = self.workloads[id.index()].enqueued {
+                self.workload_deadlines.insert((self.time_in_queue_ends(enqueued), id));
+            }
+            if !self.enqueues(self.workloads[id.index()].kind) {
+                self.workloads[id.index()].enqueued = None;
+            }
+            self.settle(id);
+        }
+    }
+
+    /// Whether `PodGroup`s of this kind are enqueued by Cardgate.
+    fn enqueues(&self, kind: WorkloadKind) -> bool {
+        kind == WorkloadKind::Job || self.configuration.cardgate.enqueue
+    }
+
+    /// Reserves for a workload what should be, and puts it in line for its queue where it belongs there.
+    pub(super) fn settle(&mut self, id: WorkloadId) {
+        let workload = &self.workloads[id.index()];
+        let Some(claim) = &workload.claim else {
+            self.unreserve(id);
+            self.note_incomplete(id);
+            return;
+        };
+        let queue = claim.queue;
+        let open = claim.asks
+            && claim.problem.is_none()
+            && claim.said != Said::Over
+            && !workload.is_started()
+            && self.enqueues(workload.kind);
+        if open && workload.is_enqueued() {
+            if workload.reserved.is_none() {
+                let demand = self.metered(&claim.demand);
+                self.leave_line(id);
+                self.reserve_in(queue, &demand);
+                self.changes.queues.insert(queue);
+                self.queues[queue.index()].keeps_for.insert(id);
+                self.workloads[id.index()].reserved = Some((queue, demand));
+            }
+        } else {
+            self.unreserve(id);
+            if open {
+                self.line_up(id, queue);
+            }
+        }
+        self.changes.workloads.insert(id);
+        self.note_incomplete(id);
+    }
+
+    /// Puts a workload in line for its queue, unless it stands aside.
+    fn line_up(&mut self, id: WorkloadId, queue: QueueId) {
+        let (lapses, aside) = (self.lapses_of(id), self.stands_aside_until(id));
+        let workload = &mut self.workloads[id.index()];
+        workload.lapses = lapses;
+        workload.aside_until = workload.aside_until.max(aside);
+        if let Some(until) = workload.aside_until {
+            self.workload_deadlines.insert((until, id));
+        } else {
+            workload.in_line = Some(queue);
+            self.queues[queue.index()].held.insert(id);
+        }
+    }
+
+    fn leave_line(&mut self, id: WorkloadId) {
+        if let Some(queue) = self.workloads[id.index()].in_line.take() {
+            self.queues[queue.index()].held.remove(&id);
+        }
+    }
+
+    /// What of a demand counts: cards, each also as one of the resource that it is requested as; CPU and memory, unless cards
+    /// stand for them; and every other resource, of which the plugin compares what it does.
+    pub(crate) fn metered(&self, demand: &Demand) -> Demand {
+        let counts = |(dimension, _): &(Dimension, i64)| self.is_metered(*dimension, !demand.cards.is_empty());
+        let mut resources: BTreeMap<_, _> = demand.resources.iter().filter(counts).collect();
+        let mut devices = BTreeMap::<Dimension, i64>::new();
+        for (set, count) in &demand.cards {
+            // All alternatives are of one resource.
+            if let Some(resource) = set.iter().find_map(|card| self.resource_of(*card)) {
+                let sum = devices.entry(Dimension::Resource(resource)).or_default();
+                *sum = sum.saturating_add(*count);
+            }
+        }
+        for (dimension, count) in devices {
+            let sum = resources.entry(dimension).or_default();
+            *sum = count.max(*sum);
+        }
+        Demand {
+            resources: resources.into_iter().collect(),
+            cards: demand.cards.clone(),
+        }
+    }
+
+    /// Whether a resource counts for a workload.
+    fn is_metered(&self, dimension: Dimension, names_cards: bool) -> bool {
+        match dimension {
+            Dimension::Resource(ResourceId::CPU | ResourceId::MEMORY) => {
+                charges_cpu_and_memory(&self.configuration.capacity_card, names_cards)
+            }
+            _ => true,
+        }
+    }
+
+    pub(super) fn unreserve(&mut self, id: WorkloadId) {
+        self.leave_line(id);
+        let Some((queue, demand)) = self.workloads[id.index()].reserved.take() else {
+            return;
+        };
+        self.release_in(queue, &demand);
+        self.queues[queue.index()].keeps_for.remove(&id);
+        self.changes.queues.insert(queue);
+    }
+
+    /// What the first `count` pods of a line ask for in all, each with the alternatives that the cluster knows.
+    pub(crate) fn demand_of(&self, pods: impl IntoIterator<Item = PodId>) -> Demand {
+        let mut resources = BTreeMap::<Dimension, i64>::new();
+        let mut cards = Vec::new();
+        for pod in pods.into_iter().filter_map(|id| self.pod(id)) {
+            let names_cards = pod.task.is_for_cards();
+            let request = pod.task.request.iter();
+            for (dimension, amount) in request.filter(|(dimension, _)| self.is_metered(*dimension, names_cards)) {
+                let sum = resources.entry(dimension).or_default();
+                *sum = sum.saturating_add(amount);
+            }
+            let known = pod
+                .task
+                .cards
+                .iter()
+                .copied()
+                .filter(|card| self.resource_of(*card).is_some());
+            let counts = known.map(|card| {
+                (
+                    card,
+                    self.resource_of(card).map_or(0, |resource| pod.task.count(resource)),
+                )
+            });
+            let known: Vec<_> = counts.filter(|(_, count)| *count > 0).collect();
+            if let Some((_, count)) = known.first() {
+                let set = known.iter().map(|(card, _)| *card).collect();
+                cards.push((set, *count));
+            }
+        }
+        Demand::new(resources.into_iter().collect(), cards)
+    }
+}

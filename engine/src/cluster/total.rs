@@ -1,0 +1,93 @@
+//! What the cluster has for all queues: what pods have of its nodes, and what the nodes can still give.
+//!
+//! A node that is not ready, cordoned or gone gives nothing more. What its pods have is charged to their queues until they
+//! are gone, so it counts as long: nobody waits for room on other nodes because of them. The same holds where a node says
+//! that it has less than its pods have.
+
+use std::collections::BTreeSet;
+
+use super::Cluster;
+use super::node::{Node, Offer};
+use crate::amounts::Dimension;
+use crate::ids::NodeId;
+use crate::names::ResourceId;
+
+impl Node {
+    /// What the node adds to what the cluster has of a dimension.
+    fn part_of_total(&self, dimension: Dimension) -> i128 {
+        let offered = |offer: &Offer| match dimension {
+            Dimension::Resource(_) => offer.allocatable.get(dimension),
+            Dimension::Card(card) => {
+                let known = offer.cards.iter().find(|known| known.card == card);
+                known.map_or(0, |known| known.found.count)
+            }
+        };
+        let usable = self.offer.as_ref().filter(|offer| offer.is_usable());
+        usable
+            .map_or(0, |offer| offered(offer).into())
+            .max(self.charged.get(dimension))
+    }
+
+    /// What the node adds to what the cluster has.
+    pub(super) fn parts_of_total(&self) -> Vec<(Dimension, i128)> {
+        let offer = self.offer.iter();
+        let offered = offer.flat_map(|offer| {
+            let cards = offer.cards.iter().map(|card| Dimension::Card(card.card));
+            offer.allocatable.iter().map(|(dimension, _)| dimension).chain(cards)
+        });
+        let charged = self.charged.iter().map(|(dimension, _)| dimension);
+        let all: BTreeSet<_> = offered.chain(charged).collect();
+        let parts = all.into_iter();
+        parts
+            .map(|dimension| (dimension, self.part_of_total(dimension)))
+            .collect()
+    }
+}
+
+impl Cluster {
+    /// A node offers something else than before, when it added this.
+    pub(super) fn total_changed(&mut self, id: NodeId, before: Vec<(Dimension, i128)>) {
+        for (dimension, amount) in before {
+            self.top.total.add(dimension, -amount);
+        }
+        for (dimension, amount) in self.nodes[id.index()].parts_of_total() {
+            self.top.total.add(dimension, amount);
+        }
+        self.top.rose();
+        self.changes.total = true;
+    }
+
+    /// Changes what pods on a node are charged for.
+    pub(super) fn change_charged(&mut self, id: NodeId, amounts: impl Iterator<Item = (Dimension, i128)>) {
+        self.count_cards_out(id);
+        for (dimension, amount) in amounts {
+            let node = &mut self.nodes[id.index()];
+            let before = node.part_of_total(dimension);
+            node.charged.add(dimension, amount);
+            let grows = node.part_of_total(dimension) - before;
+            if grows != 0 {
+                self.top.total.add(dimension, grows);
+                self.changes.total = true;
+            }
+            if grows > 0 {
+                self.top.rose();
+            }
+        }
+        self.count_cards_in(id);
+    }
+
+    /// Whether there is any of a dimension: what every node has, or some node, or a pod.
+    pub fn has(&self, dimension: Dimension) -> bool {
+        let everywhere = matches!(
+            dimension,
+            Dimension::Resource(ResourceId::CPU | ResourceId::MEMORY | ResourceId::PODS)
+        );
+        everywhere || self.top.total.get(dimension) > 0
+    }
+
+    /// Whether what a pod gives back on a node can be given to others.
+    pub(crate) fn gives_to_others(&self, node: Option<NodeId>) -> bool {
+        let offer = node.map(|node| self.node(node).offer.as_ref());
+        offer.is_none_or(|offer| offer.is_some_and(Offer::is_usable))
+    }
+}

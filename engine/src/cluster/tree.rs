@@ -1,0 +1,435 @@
+//! Queues under queues: whose part each is, and what it takes to let something into all of them (the capacity document,
+//! **Hierarchical queues**). Without `enableHierarchy` every queue stands directly below the cluster, by the same rules.
+//!
+//! What a queue holds is counted upwards pod by pod. Only when a queue says something else about its place or about its
+//! guarantee, the tree is grown anew, before the next decision.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use crds::configuration::QueuePlugin;
+
+use super::Cluster;
+use super::below::Below;
+use super::queue::{Queue, Terms};
+use crate::amounts::{Amounts, Bounds, Dimension, Totals};
+use crate::ids::QueueId;
+use crate::inqueue::Demand;
+use crate::policies::capacity::{self, Level};
+
+/// The cluster as what all queues are parts of.
+#[derive(Debug, Default)]
+pub struct Top {
+    /// What the queues without a parent come to.
+    pub below: Below,
+    /// What pods have of the nodes, and what the nodes can still give.
+    pub total: Totals,
+    /// Rises whenever there is more of anything for queues than before.
+    version: u64,
+}
+
+impl Queue {
+    /// The queue that it is a part of.
+    pub fn parent(&self) -> Option<QueueId> {
+        self.parent
+    }
+
+    /// What the pods in it and below it have.
+    pub fn allocated_in_all(&self, dimension: Dimension) -> i128 {
+        self.allocated.get(dimension) + self.below.allocated.get(dimension)
+    }
+
+    /// What the pods in it and below it have and ask for.
+    pub fn request_in_all(&self, dimension: Dimension) -> i128 {
+        let requested = self.waiting.requested.get(dimension) + self.below.requested.get(dimension);
+        self.allocated_in_all(dimension) + requested
+    }
+
+    /// What is kept free for it.
+    pub fn guarantee(&self, dimension: Dimension) -> i128 {
+        self.quota()
+            .map_or(0, |quota| i128::from(quota.guarantee.get(dimension)))
+    }
+
+    /// Whether it says anything that what the cluster has makes true or not.
+    pub fn compares_with_total(&self, plugin: QueuePlugin) -> bool {
+        let says = |quota: &super::queue::Quota| {
+            let capability = plugin == QueuePlugin::Capacity && !quota.capability.is_empty();
+            capability || !quota.deserved.is_empty() || quota.guarantee.iter().len() > 0
+        };
+        self.quota().is_some_and(says)
+    }
+
+    /// What it has and keeps in a dimension, under this limit.
+    #[expect(
+        clippy::inline_always,
+        reason = "a quota check takes twice as long with levels that go through memory"
+    )]
+    #[inline(always)]
+    pub(super) fn level(&self, dimension: Dimension, limit: Option<i128>) -> Level {
+        let own = self.allocated.get(dimension);
+        Level {
+            allocated: own + self.below.allocated.get(dimension),
+            used: own + self.below.held.get(dimension),
+            guarantee: self.guarantee(dimension),
+            limit,
+        }
+    }
+
+    pub(super) fn used(&self, dimension: Dimension) -> i128 {
+        self.allocated.get(dimension) + self.below.held.get(dimension)
+    }
+
+    fn held(&self, dimension: Dimension) -> i128 {
+        capacity::held(self.used(dimension), self.guarantee(dimension))
+    }
+
+    /// What it comes to in the sums above it.
+    fn as_part(&self) -> Below {
+        let quota = self.quota();
+        let mut part = Below {
+            children: usize::from(self.terms.is_some()),
+            allocated: self.allocated.clone(),
+            requested: self.waiting.requested.clone(),
+            inqueue: self.inqueue.clone(),
+            elastic: self.elastic.clone(),
+            ..Below::default()
+        };
+        part.allocated.add_totals(&self.below.allocated);
+        part.requested.add_totals(&self.below.requested);
+        part.inqueue.add_all(&self.below.inqueue);
+        part.elastic.add_totals(&self.below.elastic);
+        let promised = quota.into_iter().flat_map(|quota| quota.guarantee.iter());
+        let promised = promised.map(|(dimension, _)| dimension);
+        let sums = [&part.allocated, &self.below.held, &self.below.guaranteed];
+        let known = sums
+            .into_iter()
+            .flat_map(|sums| sums.iter().map(|(dimension, _)| dimension));
+        for dimension in known.chain(promised).collect::<BTreeSet<_>>() {
+            part.held.add(dimension, self.held(dimension));
+            part.guaranteed.add(dimension, self.guaranteed_in_all(dimension));
+        }
+        for (dimension, amount) in quota.into_iter().flat_map(|quota| quota.deserved.iter()) {
+            part.deserved.add(dimension, amount.into());
+        }
+        part
+    }
+
+    /// What is kept free for it and for the queues below it.
+    pub(super) fn guaranteed_in_all(&self, dimension: Dimension) -> i128 {
+        self.guarantee(dimension).max(self.below.guaranteed.get(dimension))
+    }
+}
+
+/// What of a queue's terms decides how the tree grows: its place, its guarantee, what it deserves.
+pub(super) type Roots<'t> = (bool, Option<&'t str>, Option<&'t Amounts>, Option<&'t Bounds>);
+
+/// Reads that.
+pub(super) fn roots(terms: Option<&Terms>, hierarchy: bool) -> Roots<'_> {
+    let placed = terms.filter(|_| hierarchy);
+    let quota = terms.and_then(|terms| terms.quota.as_ref().ok());
+    let guarantee = quota.map(|quota| &quota.guarantee);
+    let deserved = quota.map(|quota| &quota.deserved);
+    (
+        placed.is_some(),
+        placed.and_then(|terms| terms.parent.as_deref()),
+        guarantee.filter(|guarantee| guarantee.iter().len() > 0),
+        deserved.filter(|deserved| !deserved.is_empty()),
+    )
+}
+
+impl Cluster {
+    /// The cluster as what all queues are parts of.
+    pub fn top(&self) -> &Top {
+        &self.top
+    }
+
+    /// A queue and its ancestors, up to the one without a parent.
+    pub fn ancestry(&self, id: QueueId) -> impl Iterator<Item = QueueId> + '_ {
+        std::iter::successors(Some(id), |id| self.queue(*id).parent)
+    }
+
+    /// Whether other queues are, or could be, part of this one: then it takes no pods itself.
+    pub fn is_inner(&self, id: QueueId) -> bool {
+        let queue = self.queue(id);
+        queue.below.children > 0 || (self.arguments().enable_hierarchy && *queue.name == *self.arguments().root_queue)
+    }
+
+    /// The queue, of this one and its ancestors, that keeps it from admitting anything until it is mended: what it says can't
+    /// be read, or its place is wrong.
+    pub fn unusable(&self, id: QueueId) -> Option<QueueId> {
+        let unreadable = |id: &QueueId| self.queue(*id).quota().is_none();
+        if self.queue(id).misplaced.is_some() {
+            return Some(id);
+        }
+        self.ancestry(id).find(unreadable)
+    }
+
+    /// Rises whenever there is more of anything for queues than before.
+    pub(super) fn top_version(&self) -> u64 {
+        self.top.version
+    }
+
+    /// What rose meanwhile was only tried.
+    pub(super) fn set_top_version(&mut self, version: u64) {
+        self.top.version = version;
+    }
+
+    pub(super) fn arguments(&self) -> &crds::configuration::Capacity {
+        &self.configuration.capacity
+    }
+
+    /// Changes what a queue's pods have, and with it what all levels above have.
+    pub(super) fn change_allocated(&mut self, id: QueueId, amounts: impl Iterator<Item = (Dimension, i128)>) {
+        for (dimension, amount) in amounts {
+            let queue = &mut self.queues[id.index()];
+            let before = queue.held(dimension);
+            queue.allocated.add(dimension, amount);
+            if self.tree_is_stale {
+                continue;
+            }
+            let mut held = queue.held(dimension) - before;
+            let mut next = queue.parent;
+            while let Some(id) = next {
+                let queue = &mut self.queues[id.index()];
+                let before = queue.held(dimension);
+                queue.below.change(dimension, amount, held);
+                queue.version += u64::from(amount < 0);
+                held = queue.held(dimension) - before;
+                next = queue.parent;
+                self.changes.queues.insert(id);
+            }
+            self.top.below.change(dimension, amount, held);
+            self.top.version += u64::from(amount < 0);
+        }
+    }
+
+    /// Changes the sums of every level above a queue; while the tree is stale, they are counted anew anyhow.
+    fn change_above(&mut self, id: QueueId, change: impl Fn(&mut Below, &mut u64)) {
+        if self.tree_is_stale {
+            return;
+        }
+        let mut next = self.queues[id.index()].parent;
+        while let Some(id) = next {
+            let queue = &mut self.queues[id.index()];
+            change(&mut queue.below, &mut queue.version);
+            next = queue.parent;
+            self.changes.queues.insert(id);
+        }
+        change(&mut self.top.below, &mut self.top.version);
+    }
+
+    /// Changes what the waiting pods of a queue ask for, as far as the levels above count it.
+    pub(super) fn change_requested_above(&mut self, id: QueueId, asked: &[(Dimension, i64)], sign: i128) {
+        self.change_above(id, |below, _| {
+            for (dimension, amount) in asked {
+                below.requested.add(*dimension, sign * i128::from(*amount));
+            }
+        });
+    }
+
+    /// Keeps something for a workload in a queue.
+    pub(super) fn reserve_in(&mut self, id: QueueId, demand: &Demand) {
+        self.queues[id.index()].inqueue.add(demand);
+        self.change_above(id, |below, _| below.inqueue.add(demand));
+    }
+
+    /// Keeps it no longer.
+    pub(super) fn release_in(&mut self, id: QueueId, demand: &Demand) {
+        let queue = &mut self.queues[id.index()];
+        queue.inqueue.subtract(demand);
+        queue.version += 1;
+        self.change_above(id, |below, version| {
+            below.inqueue.subtract(demand);
+            *version += 1;
+        });
+    }
+
+    /// Changes what the workloads of a queue hold beyond their minimum.
+    pub(super) fn change_elastic(&mut self, id: QueueId, amounts: &[(Dimension, i128)]) {
+        let change = |elastic: &mut Totals| {
+            for (dimension, amount) in amounts {
+                elastic.add(*dimension, *amount);
+            }
+        };
+        change(&mut self.queues[id.index()].elastic);
+        self.change_above(id, |below, _| change(&mut below.elastic));
+    }
+
+    /// There is more room in a queue and above it, though its pods have what they had.
+    pub(super) fn room_grew(&mut self, id: QueueId) {
+        self.queues[id.index()].version += 1;
+        self.change_above(id, |_, version| *version += 1);
+    }
+
+    /// Sees to it that the tree is as the queues say, before anything is decided from it.
+    pub fn grow_tree(&mut self) {
+        if !std::mem::take(&mut self.tree_is_stale) {
+            return;
+        }
+        self.review_all();
+        let places = self.places();
+        self.top.below = Below::default();
+        let mut before = Vec::with_capacity(self.queues.len());
+        for (index, place) in places.into_iter().enumerate() {
+            let queue = &mut self.queues[index];
+            if queue.misplaced != place.problem {
+                self.changes.queues.extend(self.queue_ids.get(&queue.name));
+            }
+            (queue.parent, queue.misplaced) = (place.parent, place.problem);
+            before.push(std::mem::take(&mut queue.below));
+        }
+        for id in self.leaves_first() {
+            let queue = &self.queues[id.index()];
+            let (part, parent) = (queue.as_part(), queue.parent);
+            let above = match parent {
+                Some(parent) => &mut self.queues[parent.index()].below,
+                None => &mut self.top.below,
+            };
+            above.add(&part);
+        }
+        let changed = self.queue_ids.values();
+        let changed = changed.filter(|id| self.queues[id.index()].below != before[id.index()]);
+        self.changes.queues.extend(changed);
+        self.version += 1;
+        // Which cards a queue's pods are read to name may rest on the queues above it.
+        if self.configuration.queue_plugin == QueuePlugin::Capacity {
+            self.name_cards_anew(|_| true);
+        }
+    }
+
+    /// Queues that are in use, each before its parent.
+    fn leaves_first(&self) -> Vec<QueueId> {
+        let mut ids: Vec<_> = self
+            .queue_ids
+            .values()
+            .map(|id| (self.ancestry(*id).count(), *id))
+            .collect();
+        ids.sort_unstable();
+        ids.into_iter().rev().map(|(_, id)| id).collect()
+    }
+
+    /// Whose part each queue is, by place in the table of queues.
+    fn places(&self) -> Vec<Placed> {
+        let mut places: Vec<_> = self.queues.iter().map(|_| Placed::default()).collect();
+        if !self.arguments().enable_hierarchy {
+            return places;
+        }
+        let root_name = &self.arguments().root_queue;
+        let there = |name: &str| self.queue_named(name).filter(|id| self.queue(*id).terms.is_some());
+        let root = there(root_name);
+        for id in self.queue_ids.values().copied().filter(|id| Some(*id) != root) {
+            let parent = self.queue(id).terms.as_ref().and_then(|terms| terms.parent.as_deref());
+            let place = &mut places[id.index()];
+            match parent.filter(|parent| *parent != root_name) {
+                None => place.parent = root,
+                Some(parent) => {
+                    place.parent = there(parent).or(root);
+                    place.problem = there(parent).is_none().then(|| {
+                        format!("spec.parent: queue {parent} does not exist: create it, or name another queue").into()
+                    });
+                }
+            }
+        }
+        self.break_cycles(&mut places);
+        places
+    }
+
+    /// Queues that are part of themselves stand below the cluster, and say so.
+    fn break_cycles(&self, places: &mut [Placed]) {
+        // The walk in which a queue was first met.
+        let mut met: HashMap<QueueId, usize> = HashMap::new();
+        let mut ids: Vec<_> = self.queue_ids.values().copied().collect();
+        ids.sort_unstable();
+        for (walk, start) in ids.into_iter().enumerate() {
+            let mut next = Some(start);
+            while let Some(id) = next {
+                match met.get(&id) {
+                    Some(earlier) if *earlier == walk => {
+                        self.break_cycle(id, places);
+                        break;
+                    }
+                    Some(_) => break,
+                    None => {
+                        met.insert(id, walk);
+                        next = places[id.index()].parent;
+                    }
+                }
+            }
+        }
+    }
+
+    fn break_cycle(&self, first: QueueId, places: &mut [Placed]) {
+        let mut cycle = vec![first];
+        while let Some(next) = places[cycle[cycle.len() - 1].index()]
+            .parent
+            .filter(|next| *next != first)
+        {
+            cycle.push(next);
+        }
+        let names = cycle.iter().chain([&first]).map(|id| &*self.queue(*id).name);
+        let names = names.collect::<Vec<_>>().join(" -> ");
+        let problem: Arc<str> =
+            format!("spec.parent: the queue is part of itself: {names}; name another parent").into();
+        for id in cycle {
+            places[id.index()] = Placed {
+                parent: None,
+                problem: Some((*problem).into()),
+            };
+        }
+    }
+
+    /// What the first so many levels from a queue upwards come to in versions: a refusal by them stands while this does.
+    pub fn version_of(&self, id: QueueId, levels: usize) -> u64 {
+        let queues = self.ancestry(id).map(|id| self.queue(id).version);
+        queues.chain([self.top.version]).take(levels).sum()
+    }
+}
+
+impl Top {
+    /// What all queues have and keep in a dimension, under this limit.
+    #[expect(
+        clippy::inline_always,
+        reason = "a quota check takes twice as long with levels that go through memory"
+    )]
+    #[inline(always)]
+    pub(super) fn level(&self, dimension: Dimension, limit: Option<i128>) -> Level {
+        Level {
+            allocated: self.below.allocated.get(dimension),
+            used: self.below.held.get(dimension),
+            guarantee: 0,
+            limit,
+        }
+    }
+
+    /// There is more of something for queues than before, or somebody may borrow again what was barred.
+    pub(super) fn rose(&mut self) {
+        self.version += 1;
+    }
+}
+
+impl Below {
+    fn add(&mut self, part: &Self) {
+        self.children += part.children;
+        self.allocated.add_totals(&part.allocated);
+        self.held.add_totals(&part.held);
+        self.guaranteed.add_totals(&part.guaranteed);
+        self.deserved.add_totals(&part.deserved);
+        self.requested.add_totals(&part.requested);
+        self.inqueue.add_all(&part.inqueue);
+        self.elastic.add_totals(&part.elastic);
+    }
+
+    fn change(&mut self, dimension: Dimension, allocated: i128, held: i128) {
+        self.allocated.add(dimension, allocated);
+        self.held.add(dimension, held);
+    }
+}
+
+/// Where a queue stands.
+#[derive(Debug, Default)]
+struct Placed {
+    parent: Option<QueueId>,
+    /// What is wrong with what it says about that.
+    problem: Option<Box<str>>,
+}

@@ -1,0 +1,161 @@
+//! Names of cards and resources that nobody uses any more: tenants can make up any number of them, and each is to cost no more
+//! than the pod that carries it.
+
+use super::Cluster;
+use super::cards::Card;
+use crate::amounts::{Dimension, Totals};
+use crate::inqueue::{Demand, Inqueue};
+use crate::names::{CardId, ResourceId};
+
+/// Which names are used, by number.
+struct Used {
+    cards: Vec<bool>,
+    resources: Vec<bool>,
+}
+
+impl Used {
+    fn card(&mut self, card: CardId) {
+        if let Some(used) = self.cards.get_mut(card.index()) {
+            *used = true;
+        }
+    }
+
+    fn resource(&mut self, resource: ResourceId) {
+        if let Some(used) = self.resources.get_mut(resource.index()) {
+            *used = true;
+        }
+    }
+
+    fn cards(&mut self, cards: impl IntoIterator<Item = CardId>) {
+        cards.into_iter().for_each(|card| self.card(card));
+    }
+
+    fn dimensions(&mut self, dimensions: impl IntoIterator<Item = Dimension>) {
+        for dimension in dimensions {
+            match dimension {
+                Dimension::Card(card) => self.card(card),
+                Dimension::Resource(resource) => self.resource(resource),
+            }
+        }
+    }
+
+    fn totals(&mut self, totals: &Totals) {
+        self.dimensions(totals.iter().map(|(dimension, _)| dimension));
+    }
+
+    fn demand(&mut self, demand: &Demand) {
+        self.dimensions(demand.resources.iter().map(|(dimension, _)| dimension));
+        self.cards(demand.cards.iter().flat_map(|(set, _)| set.iter().copied()));
+    }
+
+    fn inqueue(&mut self, inqueue: &Inqueue) {
+        self.dimensions(inqueue.resources());
+        self.cards(inqueue.cards().flat_map(|(set, _)| set.iter().copied()));
+    }
+}
+
+impl Cluster {
+    /// Gives the numbers of names that nobody uses any more to other names, when enough have come and gone since the last time:
+    /// so a name costs the same however many there are.
+    pub(crate) fn forget_unused_names_in_time(&mut self) {
+        if self.names.is_look_due() {
+            self.forget_unused_names();
+        }
+    }
+
+    /// Gives the numbers of names that nobody uses any more to other names. A card that a node has had stays, since pods may
+    /// still be charged for it.
+    ///
+    /// Called between events, when nothing holds an id but the cluster itself. A scheduler's question that waits for its answer
+    /// has ids as well: they only order nodes then, and for seconds.
+    pub fn forget_unused_names(&mut self) {
+        let mut used = Used {
+            cards: vec![false; self.names.card_numbers()],
+            resources: vec![false; self.names.resource_names().count()],
+        };
+        for resource in [ResourceId::CPU, ResourceId::MEMORY, ResourceId::PODS] {
+            used.resource(resource);
+        }
+        self.mark_pods(&mut used);
+        self.mark_queues(&mut used);
+        self.mark_nodes(&mut used);
+        for workload in &self.workloads {
+            let demands = [workload.claim.as_ref().map(|claim| &claim.demand), workload.reserved()];
+            demands.into_iter().flatten().for_each(|demand| used.demand(demand));
+        }
+        used.dimensions(self.reclaims.values().flat_map(super::reclaims::Reclaim::claimed));
+        used.cards(self.changes.cards.iter().chain(&self.changes.card_usage).copied());
+        for card in self.names.keep(&used.cards, &used.resources) {
+            if let Some(known) = self.cards.get_mut(card.index()) {
+                *known = Card::default();
+            }
+        }
+        self.cards.truncate(self.names.card_numbers());
+        self.gpu_nodes
+            .forget_resources_from(self.names.resource_names().count());
+    }
+
+    fn mark_pods(&self, used: &mut Used) {
+        for pod in self.pods.iter().flatten() {
+            used.cards(pod.task.cards.iter().copied().chain(pod.assigned));
+            used.dimensions(pod.task.request.iter().map(|(dimension, _)| dimension));
+            let charges = [pod.charge, pod.waits.as_ref().map(|waits| waits.asked)];
+            used.cards(charges.into_iter().flatten().filter_map(|charge| Some(charge.card?.0)));
+        }
+    }
+
+    fn mark_queues(&self, used: &mut Used) {
+        for queue in &self.queues {
+            if let Some(quota) = queue.quota() {
+                used.cards(quota.cards.iter().copied());
+                let bounds = quota.capability.iter().chain(quota.deserved.iter());
+                let all = bounds.chain(quota.guarantee.iter());
+                used.dimensions(all.map(|(dimension, _)| dimension));
+            }
+            used.totals(&queue.allocated);
+            used.totals(&queue.waiting.requested);
+            used.totals(&queue.elastic);
+            used.inqueue(&queue.inqueue);
+        }
+        let below = self.queues.iter().map(|queue| &queue.below).chain([&self.top.below]);
+        for below in below {
+            for totals in [
+                &below.allocated,
+                &below.held,
+                &below.guaranteed,
+                &below.deserved,
+                &below.requested,
+                &below.elastic,
+            ] {
+                used.totals(totals);
+            }
+            used.inqueue(&below.inqueue);
+        }
+        used.totals(&self.top.total);
+    }
+
+    fn mark_nodes(&self, used: &mut Used) {
+        for node in &self.nodes {
+            if let Some(offer) = &node.offer {
+                used.dimensions(offer.allocatable.iter().map(|(dimension, _)| dimension));
+                for card in &offer.cards {
+                    used.card(card.card);
+                    used.resource(card.resource);
+                }
+            }
+            used.totals(&node.used);
+            used.totals(&node.charged);
+        }
+        for (id, card) in self.names.card_ids().zip(&self.cards) {
+            if let Some(meaning) = &card.meaning {
+                used.card(id);
+                used.resource(meaning.resource);
+            }
+            card.tallies.keys().for_each(|resource| used.resource(*resource));
+            card.conflict
+                .iter()
+                .for_each(|conflict| used.resource(conflict.resource));
+        }
+        used.dimensions(self.gpu_nodes.named_resources());
+    }
+}

@@ -1,0 +1,177 @@
+//! The waiting pods of one queue, grouped by shape: pods that nothing tells apart share one verdict.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use crds::scoring_strategy::ScoringStrategy;
+use jiff::Timestamp;
+
+use super::constraints::NodeConstraints;
+use crate::amounts::{Dimension, Totals};
+use crate::ids::{PodId, QueueId, WorkloadId};
+use crate::reason::Reason;
+use crate::task::Task;
+
+/// Everything that decides whether a pod gets in, except its age.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct Shape {
+    /// The queue it is charged to.
+    pub queue: QueueId,
+    /// Its namespace, which the queue may exclude.
+    pub namespace: Arc<str>,
+    /// The group that it belongs to.
+    pub group: Option<WorkloadId>,
+    /// Pods of higher priority go first within their queue.
+    pub priority: i32,
+    /// What it asks for.
+    pub task: Task,
+    /// Which nodes it may run on.
+    pub constraints: NodeConstraints,
+    /// How it orders GPU nodes, where `CrossQuota` decides where it goes.
+    pub cross_quota: Option<ScoringStrategy>,
+}
+
+/// The place of a waiting pod among those of its shape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// How often it came back because the scheduler could not place it: who came back stands behind the others.
+    pub returns: u32,
+    /// When it was created.
+    pub created: Timestamp,
+    /// The order of arrival, among those created in the same second.
+    pub arrival: u64,
+    /// The pod.
+    pub pod: PodId,
+}
+
+/// Why a shape was refused, and what it would take to look again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refused {
+    /// The reason.
+    pub reason: Reason,
+    /// How many levels from the queue upwards the refusal depends on.
+    pub levels: usize,
+    /// Their versions that it was refused at.
+    pub queue_version: u64,
+    /// The cluster's version that it was refused at.
+    pub cluster_version: u64,
+    /// The version of the workload that it was refused at.
+    pub workload_version: u64,
+    /// How many node changes had happened.
+    pub node_changes: u64,
+    /// Whether a change of a node could help.
+    pub nodes_matter: bool,
+    /// The cards for which all nodes had been searched in vain, as bits.
+    pub searched: u64,
+}
+
+/// The waiting pods of one shape.
+#[derive(Debug)]
+pub struct Group {
+    /// What they have in common.
+    pub shape: Arc<Shape>,
+    /// The pods, first to go first.
+    pub pods: BTreeSet<Place>,
+    /// The last verdict, where it was a refusal.
+    pub refused: Option<Refused>,
+    /// Pods that have not been told `refused.reason`, first to go first.
+    pub untold: BTreeSet<Place>,
+}
+
+/// The waiting pods of one queue.
+#[derive(Debug, Default)]
+pub struct Waiting {
+    groups: BTreeMap<u64, Group>,
+    ids: HashMap<Arc<Shape>, u64>,
+    next_id: u64,
+    /// What they ask for in all; a pod with alternatives counts for its first.
+    pub requested: Totals,
+    count: usize,
+}
+
+impl Waiting {
+    /// How many pods wait.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether no pod waits.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The groups, in the order of their first appearance.
+    pub fn groups(&self) -> impl Iterator<Item = (u64, &Group)> {
+        self.groups.iter().map(|(id, group)| (*id, group))
+    }
+
+    /// The group with this id.
+    pub fn group(&self, id: u64) -> Option<&Group> {
+        self.groups.get(&id)
+    }
+
+    /// The group with this id, to be changed.
+    pub fn group_mut(&mut self, id: u64) -> Option<&mut Group> {
+        self.groups.get_mut(&id)
+    }
+
+    /// The group of this shape.
+    pub fn group_of(&self, shape: &Shape) -> Option<(u64, &Group)> {
+        let id = *self.ids.get(shape)?;
+        Some((id, &self.groups[&id]))
+    }
+
+    /// Whether the pod was not there before.
+    pub(super) fn insert(
+        &mut self,
+        shape: Arc<Shape>,
+        place: Place,
+        told: Option<Reason>,
+        asked: &[(Dimension, i64)],
+    ) -> bool {
+        let id = *self.ids.entry(Arc::clone(&shape)).or_insert_with(|| {
+            self.next_id += 1;
+            self.next_id
+        });
+        let group = self.groups.entry(id).or_insert_with(|| Group {
+            shape,
+            pods: BTreeSet::new(),
+            refused: None,
+            untold: BTreeSet::new(),
+        });
+        let is_new = group.pods.insert(place);
+        if is_new {
+            self.count += 1;
+            for (dimension, amount) in asked {
+                self.requested.add(*dimension, i128::from(*amount));
+            }
+        }
+        if told.is_none() || told != group.refused.map(|refused| refused.reason) {
+            group.untold.insert(place);
+        }
+        is_new
+    }
+
+    /// Whether the pod was there.
+    pub(super) fn remove(&mut self, shape: &Shape, place: Place, asked: &[(Dimension, i64)]) -> bool {
+        let Some(id) = self.ids.get(shape).copied() else {
+            return false;
+        };
+        let Some(group) = self.groups.get_mut(&id) else {
+            return false;
+        };
+        group.untold.remove(&place);
+        let was_there = group.pods.remove(&place);
+        if was_there {
+            self.count -= 1;
+            for (dimension, amount) in asked {
+                self.requested.add(*dimension, -i128::from(*amount));
+            }
+        }
+        if group.pods.is_empty() {
+            self.groups.remove(&id);
+            self.ids.remove(shape);
+        }
+        was_there
+    }
+}

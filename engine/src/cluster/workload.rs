@@ -1,0 +1,248 @@
+//! One workload: a `PodGroup`, or a Job that asks for its cards in advance.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::waiting::{Place, Refused};
+use crate::ids::{PodId, QueueId, WorkloadId};
+use crate::inqueue::Demand;
+use crate::reason::Reason;
+use crate::refs::WorkloadKind;
+
+/// How far a workload is, as its object says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Said {
+    /// It waits to be let into its queue: a group that is Pending, a Job that Cardgate suspended.
+    Waiting,
+    /// It is in its queue, and none of its pods has run.
+    LetIn,
+    /// Pods of it run or have run.
+    Started,
+    /// It makes no pods: a group that is Completed, a Job that has finished or that its user suspended.
+    Over,
+}
+
+/// A workload's time in its queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Enqueued {
+    /// When it was let in.
+    pub since: Timestamp,
+    /// How often reservations of its namespace had run out in this queue by then.
+    pub lapses: u32,
+}
+
+/// How a workload names its queue. Where it says nothing, its namespace does.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct QueueNaming {
+    /// The queue that it names itself.
+    pub queue: Option<Box<str>>,
+    /// The group that its pods belong to, whose queue is theirs.
+    pub group: Option<Box<str>>,
+}
+
+/// What a workload says of itself.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Claim {
+    /// Unique id.
+    pub uid: Arc<str>,
+    /// When it was created.
+    pub created: Timestamp,
+    /// How it names its queue.
+    pub naming: QueueNaming,
+    /// Its queue.
+    pub queue: QueueId,
+    /// So many of its pods it needs at least, and of a group they are let in together; at least 1.
+    pub min_member: usize,
+    /// What it asks for as a whole before its pods exist: `minResources` and `volcano.sh/card.request`.
+    pub demand: Demand,
+    /// Whether it asks for anything as a whole.
+    pub asks: bool,
+    /// How far it is.
+    pub said: Said,
+    /// The phase that it shows; none for a Job.
+    pub phase: Option<Box<str>>,
+    /// Why it can't be read, where it can't.
+    pub problem: Option<Box<str>>,
+}
+
+/// A pod that was let in: when it was created, its unique id, its place in the table.
+pub(super) type Member = (Timestamp, Arc<str>, PodId);
+
+/// A phase that a group is shown in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// It waits to be let into its queue.
+    Pending,
+    /// It is in its queue: its pods may be made, and wait for each other.
+    Inqueue,
+    /// Enough of its pods are on their nodes.
+    Running,
+}
+
+impl Phase {
+    /// The word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Inqueue => "Inqueue",
+            Self::Running => "Running",
+        }
+    }
+}
+
+/// What a workload was refused for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Its queue can't take it as a whole (**Job Mode**).
+    Enqueue,
+    /// Its first pods can't be let in together.
+    Together,
+    /// No way to let its first pods in together was found before the search was given up.
+    GivenUp,
+}
+
+/// One workload.
+#[derive(Debug)]
+pub struct Workload {
+    /// What kind of object it is.
+    pub kind: WorkloadKind,
+    /// Namespace.
+    pub namespace: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
+    /// What it says of itself; nothing while pods name a group that is not there.
+    pub claim: Option<Claim>,
+    /// Since when it is in its queue, where it was decided that it is: for what it asks now, in the queue that it names now.
+    pub(super) enqueued: Option<Enqueued>,
+    /// Since when it has asked for this, in this queue.
+    pub(super) waits_since: Timestamp,
+    /// The queue in whose line it stands.
+    pub(super) in_line: Option<QueueId>,
+    /// Of a group: the Jobs that name no queue, and whose pods belong to it.
+    pub(super) jobs: BTreeSet<WorkloadId>,
+    /// How often reservations of its namespace in this queue ran out unused.
+    pub(super) lapses: u32,
+    /// Whether a pod of it was seen to run or to be bound.
+    pub(super) ran: bool,
+    /// Its pods that hold quota, up to the minimum, first to come first.
+    pub(super) core: BTreeSet<Member>,
+    /// Those beyond the minimum.
+    pub(super) extra: BTreeSet<Member>,
+    /// Its pods that have succeeded: when each began to run, and its unique id.
+    pub(super) succeeded: BTreeSet<(Timestamp, Arc<str>)>,
+    /// Its pods that wait in line, first to go first.
+    pub line: BTreeSet<(Reverse<i32>, Place)>,
+    /// How many pods name it, in whatever stage.
+    pub(super) named: usize,
+    /// What its queue keeps for it.
+    pub(super) reserved: Option<(QueueId, Demand)>,
+    /// The last verdict, where it was a refusal, and of what.
+    pub refused: Option<(Step, Refused)>,
+    /// The reason it was told last.
+    pub told: Option<Reason>,
+    /// What it was made to show last: its phase, and why it is not further.
+    pub shown: Option<(Phase, Option<Reason>)>,
+    /// Where resuming it was refused, or reservations of its namespace ran out: when it is tried again.
+    pub(super) aside_until: Option<Timestamp>,
+    /// Rises whenever its refused pods could now be let in as far as it is concerned.
+    pub version: u64,
+    pub(super) arrival: u64,
+    pub(super) epoch: u64,
+}
+
+impl Workload {
+    pub(super) fn new(kind: WorkloadKind, namespace: Arc<str>, name: &str, arrival: u64) -> Self {
+        Self {
+            kind,
+            namespace,
+            name: name.into(),
+            claim: None,
+            enqueued: None,
+            waits_since: Timestamp::MAX,
+            in_line: None,
+            jobs: BTreeSet::new(),
+            lapses: 0,
+            ran: false,
+            core: BTreeSet::new(),
+            extra: BTreeSet::new(),
+            succeeded: BTreeSet::new(),
+            line: BTreeSet::new(),
+            named: 0,
+            reserved: None,
+            refused: None,
+            told: None,
+            shown: None,
+            aside_until: None,
+            version: 0,
+            arrival,
+            epoch: 0,
+        }
+    }
+
+    /// How many of its pods are let in together.
+    pub fn min_member(&self) -> usize {
+        self.claim.as_ref().map_or(1, |claim| claim.min_member)
+    }
+
+    /// How many of its pods hold quota; those that are being deleted do not count.
+    pub fn admitted(&self) -> usize {
+        self.core.len() + self.extra.len()
+    }
+
+    /// Its pods that hold quota.
+    pub fn members(&self) -> impl Iterator<Item = PodId> + '_ {
+        self.core.iter().chain(&self.extra).map(|member| member.2)
+    }
+
+    /// How many of its pods have succeeded: as in Volcano's gangs, they count as if they were still there. Pods that ran
+    /// before the group was created belonged to an earlier one of its name.
+    pub fn succeeded(&self) -> usize {
+        let created = self.claim.as_ref().map_or(Timestamp::MAX, |claim| claim.created);
+        let of_this_one = self.succeeded.iter().rev().take_while(|(began, _)| *began >= created);
+        of_this_one.count()
+    }
+
+    /// How many pods are to be let in together before others follow one by one.
+    pub fn missing(&self) -> usize {
+        self.min_member().saturating_sub(self.admitted() + self.succeeded())
+    }
+
+    /// Whether pods of it have taken over: what it asks for as a whole has no effect any more.
+    pub fn is_started(&self) -> bool {
+        let said = self.claim.as_ref().map(|claim| claim.said);
+        self.ran || self.admitted() > 0 || self.succeeded() > 0 || said == Some(Said::Started)
+    }
+
+    /// Whether it is in its queue. What its object says of that is not asked: whoever may change the object could say so.
+    pub fn is_enqueued(&self) -> bool {
+        self.enqueued.is_some()
+    }
+
+    /// Until when it stands aside.
+    pub fn aside_until(&self) -> Option<Timestamp> {
+        self.aside_until
+    }
+
+    /// What its queue keeps for it.
+    pub fn reserved(&self) -> Option<&Demand> {
+        self.reserved.as_ref().map(|(_, demand)| demand)
+    }
+
+    /// The priority of the first of its pods that wait.
+    pub fn priority(&self) -> i32 {
+        self.line.first().map_or(0, |(Reverse(priority), _)| *priority)
+    }
+
+    /// Its place among what waits.
+    pub fn place(&self) -> Place {
+        Place {
+            returns: self.lapses,
+            created: self.waits_since,
+            arrival: self.arrival,
+            pod: PodId::NONE,
+        }
+    }
+}

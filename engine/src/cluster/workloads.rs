@@ -1,0 +1,214 @@
+//! Workloads come, change and go.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::workload::{Claim, QueueNaming, Said, Workload};
+use super::{Cluster, Kind};
+use crate::ids::{Id as _, WorkloadId};
+use crate::refs::WorkloadKind;
+
+impl Cluster {
+    pub(super) fn apply_claim(
+        &mut self,
+        kind: WorkloadKind,
+        namespace: &str,
+        name: &str,
+        claim: Claim,
+        now: Timestamp,
+    ) {
+        let id = self.workload_id(kind, namespace, name);
+        self.workloads[id.index()].epoch = self.epoch(kind.watched());
+        self.change_claim(id, claim, now);
+    }
+
+    /// A workload says something else of itself. Whatever it was let into its queue for, another queue or another request
+    /// is judged as if it came to wait now.
+    pub(super) fn change_claim(&mut self, id: WorkloadId, claim: Claim, now: Timestamp) {
+        let workload = &self.workloads[id.index()];
+        if workload.claim.as_ref() == Some(&claim) {
+            return;
+        }
+        let kind = workload.kind;
+        let before = workload.claim.clone();
+        let another = before.as_ref().is_some_and(|before| before.uid != claim.uid);
+        let is_new = before.is_none() || another;
+        // A Job that is suspended again has given up its place; its pods are gone or going.
+        let again = kind == WorkloadKind::Job
+            && claim.said == Said::Waiting
+            && before.as_ref().is_some_and(|before| before.said != Said::Waiting);
+        let moved = before.as_ref().is_some_and(|before| before.queue != claim.queue);
+        let elsewhere = moved || before.as_ref().is_some_and(|before| before.demand != claim.demand);
+        if is_new || again || elsewhere {
+            self.end_enqueued(id, now);
+        }
+        let queue = claim.queue;
+        let workload = &mut self.workloads[id.index()];
+        // Somebody else has made it show something else.
+        let changed = before.as_ref().is_some_and(|before| before.phase != claim.phase);
+        if changed && claim.phase.as_deref() != workload.shown.map(|(phase, _)| phase.as_str()) {
+            workload.shown = None;
+        }
+        if is_new {
+            // What ran for an earlier one of its name has nothing to do with it.
+            workload.ran = workload.admitted() > 0;
+            workload.waits_since = claim.created;
+        }
+        if again {
+            workload.ran = false;
+        }
+        if elsewhere && !is_new {
+            workload.waits_since = now.max(claim.created);
+        }
+        if another || again || elsewhere {
+            workload.told = None;
+            workload.shown = None;
+            workload.aside_until = None;
+        }
+        if is_new && claim.said == Said::LetIn {
+            // What an earlier leader has let in is judged before whatever waits.
+            self.let_in_before.extend((!self.has_decided).then_some(id));
+        }
+        workload.refused = None;
+        workload.version += 1;
+        let naming = claim.naming.clone();
+        workload.claim = Some(claim);
+        self.name_group(id, before.as_ref().map(|before| &before.naming), Some(&naming));
+        self.queues[queue.index()].members += 1;
+        self.unreserve(id);
+        self.rebalance(id);
+        self.settle(id);
+        if let Some(before) = before {
+            self.queues[before.queue.index()].members -= 1;
+            self.forget_empty_queue(before.queue);
+        }
+        if moved || is_new {
+            self.find_queues_of_jobs(id, now);
+        }
+    }
+
+    pub(super) fn remove_claim(&mut self, kind: WorkloadKind, namespace: &str, name: &str) {
+        let Some(id) = self.workload_named(kind, namespace, name) else {
+            return;
+        };
+        let now = self.now;
+        self.end_enqueued(id, now);
+        let workload = &mut self.workloads[id.index()];
+        let Some(claim) = workload.claim.take() else { return };
+        workload.refused = None;
+        workload.told = None;
+        workload.shown = None;
+        workload.aside_until = None;
+        workload.version += 1;
+        self.rebalance(id);
+        self.settle(id);
+        self.find_queues_of_jobs(id, now);
+        self.name_group(id, Some(&claim.naming), None);
+        self.queues[claim.queue.index()].members -= 1;
+        self.forget_empty_queue(claim.queue);
+        self.forget_empty_workload(id);
+    }
+
+    /// A group has come, gone or moved to another queue, and with it the Jobs whose pods belong to it.
+    fn find_queues_of_jobs(&mut self, group: WorkloadId, now: Timestamp) {
+        for job in self.workload(group).jobs.clone() {
+            self.find_queue(job, now);
+        }
+    }
+
+    /// A Job has come to belong to another group: of that one, its queue depends.
+    fn name_group(&mut self, job: WorkloadId, before: Option<&QueueNaming>, naming: Option<&QueueNaming>) {
+        let namespace = Arc::clone(&self.workload(job).namespace);
+        let group = |naming: Option<&QueueNaming>| naming.filter(|naming| naming.queue.is_none())?.group.clone();
+        if let Some(group) = group(naming) {
+            let group = self.workload_id(WorkloadKind::PodGroup, &namespace, &group);
+            let group = self.workload_mut(group);
+            group.named += usize::from(group.jobs.insert(job));
+        }
+        if let Some(left) = group(before).filter(|left| group(naming).as_ref() != Some(left)) {
+            let left = self.workload_id(WorkloadKind::PodGroup, &namespace, &left);
+            let group = self.workload_mut(left);
+            group.named -= usize::from(group.jobs.remove(&job));
+            self.forget_empty_workload(left);
+        }
+    }
+
+    /// Forgets what workloads of this kind said that a complete list has not named.
+    pub(super) fn remove_unlisted_workloads(&mut self, kind: WorkloadKind, epoch: u64) {
+        let stale = |workload: &&Workload| workload.kind == kind && workload.claim.is_some() && workload.epoch < epoch;
+        let stale = self.workloads.iter().filter(stale);
+        let names: Vec<_> = stale
+            .map(|stale| (Arc::clone(&stale.namespace), Arc::clone(&stale.name)))
+            .collect();
+        for (namespace, name) in names {
+            self.remove_claim(kind, &namespace, &name);
+        }
+    }
+
+    /// The workload with this id.
+    pub fn workload(&self, id: WorkloadId) -> &Workload {
+        &self.workloads[id.index()]
+    }
+
+    /// The workload with this id, to be changed.
+    pub(crate) fn workload_mut(&mut self, id: WorkloadId) -> &mut Workload {
+        &mut self.workloads[id.index()]
+    }
+
+    /// The workload with this name.
+    pub fn workload_named(&self, kind: WorkloadKind, namespace: &str, name: &str) -> Option<WorkloadId> {
+        self.workload_ids.get(&*key(kind, namespace, name)).copied()
+    }
+
+    /// Every workload that is there or that pods name.
+    pub fn workloads(&self) -> impl Iterator<Item = (WorkloadId, &Workload)> {
+        let there = |workload: &Workload| workload.claim.is_some() || workload.named > 0;
+        let ids = (0..).map(WorkloadId::of);
+        ids.zip(&self.workloads).filter(move |(_, workload)| there(workload))
+    }
+
+    /// The id of a workload, whether it is there or only named by a pod.
+    pub(super) fn workload_id(&mut self, kind: WorkloadKind, namespace: &str, name: &str) -> WorkloadId {
+        let key = key(kind, namespace, name);
+        if let Some(id) = self.workload_ids.get(&*key) {
+            return *id;
+        }
+        self.arrivals += 1;
+        let workload = Workload::new(kind, self.texts.get(namespace), name, self.arrivals);
+        let id = if let Some(id) = self.free_workloads.pop() {
+            self.workloads[id.index()] = workload;
+            id
+        } else {
+            self.workloads.push(workload);
+            WorkloadId::of(self.workloads.len() - 1)
+        };
+        self.workload_ids.insert(key, id);
+        id
+    }
+
+    pub(super) fn forget_empty_workload(&mut self, id: WorkloadId) {
+        let workload = &self.workloads[id.index()];
+        if workload.claim.is_none() && workload.named == 0 {
+            let key = key(workload.kind, &workload.namespace, &workload.name);
+            if self.workload_ids.remove(&*key).is_some() {
+                self.free_workloads.push(id);
+            }
+        }
+    }
+}
+
+impl WorkloadKind {
+    /// The kind under which objects of this kind are watched.
+    const fn watched(self) -> Kind {
+        match self {
+            Self::PodGroup => Kind::PodGroup,
+            Self::Job => Kind::Job,
+        }
+    }
+}
+
+/// The same text as a pod's controller has, where a Job makes its pods.
+fn key(kind: WorkloadKind, namespace: &str, name: &str) -> Box<str> {
+    [namespace, "/", kind.as_str(), "/", name].concat().into()
+}

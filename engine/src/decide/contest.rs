@@ -1,0 +1,235 @@
+//! Whose turn it is: queues by priority, then share, then age, and before them those below a guarantee that is scarce; in a
+//! queue by priority, then age.
+//!
+//! Where queues are parts of others, those are compared that stand side by side: two queues by the ancestors of theirs that
+//! have the same parent. So a department's order among departments does not depend on how it is divided, and none gets ahead
+//! by the priority of one of its parts.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::verdict;
+use crate::amounts::Dimension;
+use crate::cluster::Cluster;
+use crate::cluster::queue::Queue;
+use crate::cluster::waiting::Place;
+use crate::ids::{QueueId, WorkloadId};
+use crate::share::Share;
+
+/// What is to be judged next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Turn {
+    /// A workload that waits to be let into its queue.
+    Workload(WorkloadId),
+    /// The first of the waiting pods of a shape.
+    Pods(u64),
+}
+
+/// Turns by priority and place, first to go first.
+type Turns = BinaryHeap<Reverse<(Reverse<i32>, Place, Turn)>>;
+
+/// The queues that have something to judge, and those that these are parts of. What was refused, and is refused still, takes
+/// no part.
+pub(super) struct Contest {
+    /// Those without a parent.
+    top: BTreeSet<Standing>,
+    branches: BTreeMap<QueueId, Branch>,
+    /// The dimensions of which so much is in use that queues below their guarantee go first.
+    scarce: Vec<Dimension>,
+    /// Whose turn it is.
+    current: Option<QueueId>,
+}
+
+/// A queue, and those of its parts that have something to judge.
+#[derive(Default)]
+struct Branch {
+    turns: Turns,
+    parts: BTreeSet<Standing>,
+    /// Where it stands beside others, once it is ranked.
+    standing: Option<Standing>,
+}
+
+/// A queue among those with the same parent.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Standing {
+    /// These go first while what is guaranteed to them, or to a part of them, is scarce (the capacity document, section 4,
+    /// `guaranteeThreshold`).
+    below_guarantee: Reverse<bool>,
+    priority: Reverse<i32>,
+    share: Share,
+    created: Timestamp,
+    name: Arc<str>,
+    queue: QueueId,
+}
+
+impl Contest {
+    pub(super) fn new(cluster: &Cluster) -> Self {
+        let mut contest = Self {
+            top: BTreeSet::new(),
+            branches: BTreeMap::new(),
+            scarce: cluster.scarce_guarantees(),
+            current: None,
+        };
+        let concerned = |queue: &Queue| !queue.waiting.is_empty() || !queue.held.is_empty();
+        for (id, _) in cluster.queues().filter(|(_, queue)| concerned(queue)) {
+            let turns = turns(cluster, id);
+            if turns.is_empty() {
+                continue;
+            }
+            for ancestor in cluster.ancestry(id) {
+                contest.branches.entry(ancestor).or_default();
+            }
+            contest.branches.entry(id).or_default().turns = turns;
+        }
+        contest.rank_all(cluster);
+        contest
+    }
+
+    /// Whose turn it is. Pods of a shape take part with the first of those that still wait: gangs take pods of several shapes
+    /// at once.
+    pub(super) fn next(&mut self, cluster: &Cluster) -> Option<(QueueId, Turn)> {
+        loop {
+            let mut id = self.top.first()?.queue;
+            loop {
+                let branch = self.branches.get_mut(&id)?;
+                if let Some(turn) = branch.turn(cluster.queue(id)) {
+                    self.current = Some(id);
+                    return Some((id, turn));
+                }
+                let Some(first) = branch.parts.first() else { break };
+                id = first.queue;
+            }
+            self.leave(cluster, id);
+        }
+    }
+
+    /// Whoever had the turn is out for this round.
+    pub(super) fn done(&mut self) {
+        let branch = self.current.and_then(|id| self.branches.get_mut(&id));
+        branch.and_then(|branch| branch.turns.pop());
+    }
+
+    /// Pods of this queue were let in: its share has grown, and that of all above it.
+    pub(super) fn admitted(&mut self, cluster: &Cluster, queue: QueueId) {
+        let scarce = cluster.scarce_guarantees();
+        if scarce == self.scarce {
+            self.rank(cluster, Some(queue));
+        } else {
+            self.scarce = scarce;
+            self.rank_all(cluster);
+        }
+    }
+
+    /// A queue has nothing to judge any more.
+    fn leave(&mut self, cluster: &Cluster, id: QueueId) {
+        let parent = cluster.queue(id).parent();
+        if let Some(standing) = self.branches.remove(&id).and_then(|branch| branch.standing) {
+            self.beside(parent).remove(&standing);
+        }
+        self.rank(cluster, parent);
+    }
+
+    /// The queues with this parent.
+    fn beside(&mut self, parent: Option<QueueId>) -> &mut BTreeSet<Standing> {
+        match parent.and_then(|parent| self.branches.get_mut(&parent)) {
+            Some(branch) => &mut branch.parts,
+            None => &mut self.top,
+        }
+    }
+
+    /// Ranks a queue and all above it anew.
+    fn rank(&mut self, cluster: &Cluster, queue: Option<QueueId>) {
+        for id in queue.into_iter().flat_map(|queue| cluster.ancestry(queue)) {
+            self.rank_one(cluster, id);
+        }
+    }
+
+    fn rank_one(&mut self, cluster: &Cluster, id: QueueId) {
+        let Some(branch) = self.branches.get_mut(&id) else {
+            return;
+        };
+        let has_part_below = branch.parts.first().is_some_and(|first| first.below_guarantee.0);
+        let standing = Standing::of(cluster, id, &self.scarce, has_part_below);
+        let before = branch.standing.replace(standing.clone());
+        let beside = self.beside(cluster.queue(id).parent());
+        if let Some(before) = before {
+            beside.remove(&before);
+        }
+        beside.insert(standing);
+    }
+
+    /// Ranks all anew.
+    fn rank_all(&mut self, cluster: &Cluster) {
+        let depth = |id: &QueueId| cluster.ancestry(*id).count();
+        let mut ids: Vec<_> = self.branches.keys().map(|id| (depth(id), *id)).collect();
+        ids.sort_unstable();
+        for (_, id) in ids.into_iter().rev() {
+            self.rank_one(cluster, id);
+        }
+    }
+}
+
+impl Branch {
+    /// The queue's own turn.
+    fn turn(&mut self, queue: &Queue) -> Option<Turn> {
+        while let Some(Reverse((priority, place, turn))) = self.turns.peek().copied() {
+            let first = match turn {
+                Turn::Workload(_) => Some(place),
+                Turn::Pods(group) => {
+                    let group = queue.waiting.group(group);
+                    group.and_then(|group| group.pods.first().copied())
+                }
+            };
+            if first == Some(place) {
+                return Some(turn);
+            }
+            self.turns.pop();
+            self.turns.extend(first.map(|place| Reverse((priority, place, turn))));
+        }
+        None
+    }
+}
+
+/// What a queue has to judge.
+fn turns(cluster: &Cluster, id: QueueId) -> Turns {
+    let queue = cluster.queue(id);
+    let pods = queue.waiting.groups().filter(|(_, group)| {
+        group
+            .refused
+            .is_none_or(|refused| !verdict::stands(cluster, id, group.shape.group, refused))
+    });
+    let pods = pods.filter_map(|(group_id, group)| {
+        Some((
+            Reverse(group.shape.priority),
+            *group.pods.first()?,
+            Turn::Pods(group_id),
+        ))
+    });
+    let held = queue.held.iter().map(|id| (*id, cluster.workload(*id)));
+    let held = held.filter(|(held, workload)| {
+        workload
+            .refused
+            .is_none_or(|(_, refused)| !verdict::stands(cluster, id, Some(*held), refused))
+    });
+    let held = held.map(|(id, workload)| (Reverse(workload.priority()), workload.place(), Turn::Workload(id)));
+    pods.chain(held).map(Reverse).collect()
+}
+
+impl Standing {
+    fn of(cluster: &Cluster, id: QueueId, scarce: &[Dimension], has_part_below: bool) -> Self {
+        let queue = cluster.queue(id);
+        let terms = queue.terms.as_ref();
+        let is_below = |dimension: &Dimension| queue.allocated_in_all(*dimension) < queue.guarantee(*dimension);
+        Self {
+            below_guarantee: Reverse(has_part_below || scarce.iter().any(is_below)),
+            priority: Reverse(terms.map_or(0, |terms| terms.priority)),
+            share: cluster.share(id),
+            created: terms.map_or(Timestamp::MAX, |terms| terms.created),
+            name: Arc::clone(&queue.name),
+            queue: id,
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Where pods without GPU go: to nodes without GPUs first, then to the GPU node with the highest score that has quota
+//! left for them (`CrossQuota`, as read in docs/rules.md, **CrossQuota**).
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
+use crds::configuration::{CrossQuota, Enforcement};
+use crds::format::format_amount;
+use crds::scoring_strategy::ScoringStrategy;
+
+use super::Grant;
+use super::fit::{self, Search};
+use crate::cluster::Cluster;
+use crate::cluster::waiting::Shape;
+use crate::ids::NodeId;
+use crate::names::CardId;
+use crate::policies::cross_quota::{Candidate, Line, Scoring, exceeded};
+
+/// The rules that hold for a pod: the plugin's arguments, and the pod's strategy.
+#[derive(Debug, Clone, Copy)]
+struct Rules<'a> {
+    arguments: &'a CrossQuota,
+    strategy: ScoringStrategy,
+}
+
+/// The rules for pods of this shape; none where `CrossQuota` does not decide where they go.
+fn rules<'a>(cluster: &'a Cluster, shape: &Shape) -> Option<Rules<'a>> {
+    let strategy = shape.cross_quota?;
+    let configuration = cluster.configuration();
+    let arguments = configuration.cross_quota.as_ref()?;
+    let gating = configuration.cardgate.enforce_cross_quota == Enforcement::Gating;
+    (gating && !cluster.asks_for_gpu(&shape.task.request)).then_some(Rules { arguments, strategy })
+}
+
+/// Whether `CrossQuota` decides where pods of this shape go.
+pub(super) fn governs(cluster: &Cluster, shape: &Shape) -> bool {
+    rules(cluster, shape).is_some()
+}
+
+/// What pods of this shape ask of the quotas of GPU nodes, where these decide.
+pub(super) fn asked(cluster: &Cluster, shape: &Shape) -> Option<Vec<i64>> {
+    governs(cluster, shape).then(|| cluster.gpu_nodes().request(&shape.task.request))
+}
+
+/// Whether a node has quota left for a pod that asks for this, or needs none.
+pub(super) fn has_quota(cluster: &Cluster, asked: &[i64], node: NodeId) -> bool {
+    let lines = cluster.gpu_nodes().lines(node);
+    lines.is_none_or(|lines| exceeded(lines, asked).is_none())
+}
+
+/// The node for a pod of this shape, with this card.
+pub(super) fn find(cluster: &mut Cluster, shape: &Shape, card: Option<CardId>, search: &mut Search) -> Option<Grant> {
+    // First: where the search goes on for other nodes depends on what has changed since the last one.
+    let candidates = search.changed(cluster, shape, card);
+    search.keep_off_gpu_nodes();
+    if let Some(node) = search.find(cluster, shape, card) {
+        // A GPU node without its label, which is a matter of moments, looks to the scheduler like any other.
+        let all_labelled = cluster.gpu_nodes().all_labelled();
+        return Some(Grant {
+            off_gpu_nodes: all_labelled,
+            pinned: !all_labelled,
+            ..Grant::of(card, Some(node))
+        });
+    }
+    let node = best_gpu_node(cluster, shape, card, candidates.as_deref(), search)?;
+    Some(Grant {
+        pinned: true,
+        ..Grant::of(card, Some(node))
+    })
+}
+
+/// A GPU node with quota for the pod; the greatest is the best.
+struct Ranked<'a> {
+    scoring: &'a Scoring<'a>,
+    cluster: &'a Cluster,
+    candidate: Candidate<'a>,
+    node: NodeId,
+}
+
+impl Ord for Ranked<'_> {
+    /// By score; equal ones by name, first to go first.
+    fn cmp(&self, other: &Self) -> Ordering {
+        let by_score = self.scoring.compare(&self.candidate, &other.candidate);
+        let name = |ranked: &Self| &ranked.cluster.node(ranked.node).name;
+        by_score.then_with(|| name(other).cmp(name(self)))
+    }
+}
+
+impl PartialOrd for Ranked<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Ranked<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Ranked<'_> {}
+
+fn best_gpu_node(
+    cluster: &Cluster,
+    shape: &Shape,
+    card: Option<CardId>,
+    changed: Option<&[NodeId]>,
+    search: &mut Search,
+) -> Option<NodeId> {
+    let rules = rules(cluster, shape)?;
+    let table = cluster.gpu_nodes();
+    let request = table.request(&shape.task.request);
+    // Without order every node scores the same.
+    let weights: Vec<u32> = match rules.arguments.weight {
+        0 => vec![0; request.len()],
+        _ => rules
+            .arguments
+            .resources
+            .iter()
+            .map(|resource| resource.weight)
+            .collect(),
+    };
+    let scoring = Scoring {
+        strategy: rules.strategy,
+        weights: &weights,
+        request: &request,
+    };
+    let mut over_quota = Vec::new();
+    let mut within = |(node, lines): &(NodeId, &[Line])| {
+        let within = exceeded(lines, &request).is_none();
+        if !within {
+            over_quota.push(*node);
+        }
+        within
+    };
+    let within: Vec<_> = match changed {
+        Some(changed) => {
+            let rows = changed.iter().filter_map(|node| Some((*node, table.lines(*node)?)));
+            rows.filter(&mut within).collect()
+        }
+        None => table.iter().filter(&mut within).collect(),
+    };
+    let mut ranked: BinaryHeap<_> = within
+        .into_iter()
+        .map(|(node, lines)| Ranked {
+            scoring: &scoring,
+            cluster,
+            candidate: scoring.candidate(lines),
+            node,
+        })
+        .collect();
+    while let Some(best) = ranked.pop() {
+        if search.ask_gpu_node(cluster, shape, card, best.node) {
+            return Some(best.node);
+        }
+    }
+    // Only now, since it matters only where there is no node.
+    for node in over_quota {
+        search.ask_node_over_quota(cluster, shape, card, node);
+    }
+    None
+}
+
+/// What the quotas of GPU nodes say to a pod, resource by resource, with the numbers of the node that has most left.
+pub(super) fn explain(cluster: &Cluster, shape: &Shape) -> String {
+    let table = cluster.gpu_nodes();
+    let request = table.request(&shape.task.request);
+    let mut lacking = vec![(0_usize, None::<(Reverse<i128>, &str, Line, NodeId)>); request.len()];
+    for (node, lines) in table.iter() {
+        let Some(place) = exceeded(lines, &request) else {
+            continue;
+        };
+        if !fit::may_run_on(cluster, shape, None, node) {
+            continue;
+        }
+        let line = lines[place];
+        let left = i128::from(line.quota) - line.used - line.assumed;
+        let found = (Reverse(left), &*cluster.node(node).name, line, node);
+        let (count, most) = &mut lacking[place];
+        *count += 1;
+        if most.is_none_or(|most| (found.0, found.1) < (most.0, most.1)) {
+            *most = Some(found);
+        }
+    }
+    let parts = lacking.into_iter().enumerate().filter_map(|(place, (count, most))| {
+        let (_, name, line, node) = most?;
+        let resource = cluster.names.resource_name(table.resources()[place]);
+        let amount = |amount| format_amount(resource, amount);
+        let source = table.sources(node)?[place].describe(resource);
+        Some(format!(
+            "{resource} quota exceeded on {count} of {} GPU nodes: asked {}; most is left on {name}: used {}, quota {} \
+             ({source})",
+            table.len(),
+            amount(i128::from(request[place])),
+            amount(line.used),
+            amount(i128::from(line.quota)),
+        ))
+    });
+    parts.collect::<Vec<_>>().join("; ")
+}

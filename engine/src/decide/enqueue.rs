@@ -1,0 +1,251 @@
+//! Whether a workload is let into its queue as a whole (Capacity Card, **Job Enqueueable Check**), before its pods exist or
+//! before the first of them is let in.
+
+use std::collections::BTreeMap;
+
+use crds::configuration::QueuePlugin;
+
+use super::effort::Effort;
+use super::line::could_ever_fit;
+use super::verdict::{admits, refusal_in};
+use crate::amounts::Dimension;
+use crate::cluster::Cluster;
+use crate::cluster::levels::ALL_LEVELS;
+use crate::cluster::queue::Queue;
+use crate::cluster::waiting::Refused;
+use crate::cluster::workload::{Claim, Step};
+use crate::ids::{PodId, QueueId, WorkloadId};
+use crate::inqueue::Demand;
+use crate::policies::job_mode::{JobCheck, Load};
+use crate::reason::Reason;
+
+/// Looks anew at what is kept already: queues may have come to refuse those for whom they keep something. And what an earlier
+/// leader has let in is judged before whatever waits: as everything else, but first.
+pub(super) fn review(cluster: &mut Cluster) {
+    for id in cluster.take_unreviewed() {
+        let workload = cluster.workload(id);
+        let Some(queue) = workload.claim.as_ref().map(|claim| claim.queue) else {
+            continue;
+        };
+        if let Err(reason) = admits(cluster, queue, &workload.namespace) {
+            let refused = refusal_in(cluster, queue, Some(id), reason);
+            cluster.dequeue(id);
+            cluster.refuse_workload(id, Some((Step::Enqueue, refused)));
+        }
+    }
+    for id in cluster.take_let_in_before() {
+        // Why not is remembered with it.
+        let _ = let_in(cluster, id, &Effort::of_gang());
+    }
+}
+
+/// Lets a workload into its queue, or remembers why not.
+pub(super) fn let_in(cluster: &mut Cluster, id: WorkloadId, effort: &Effort) -> Result<(), ()> {
+    match judge(cluster, id, effort) {
+        Ok(()) => {
+            cluster.enqueue(id);
+            Ok(())
+        }
+        Err(refused) => {
+            cluster.refuse_workload(id, Some((Step::Enqueue, refused)));
+            Err(())
+        }
+    }
+}
+
+/// Whether pods of a group wait in the line of another queue than the group: that line may have had its turn already.
+pub(super) fn pods_wait_elsewhere(cluster: &Cluster, id: WorkloadId) -> bool {
+    let workload = cluster.workload(id);
+    let queue = workload.claim.as_ref().map(|claim| claim.queue);
+    let line = workload.line.iter().filter_map(|(_, place)| cluster.pod(place.pod));
+    line.map(|pod| pod.queue).any(|of_pod| of_pod != queue)
+}
+
+/// Whether a workload's queue can take what it asks for as a whole.
+fn judge(cluster: &Cluster, id: WorkloadId, effort: &Effort) -> Result<(), Refused> {
+    let workload = cluster.workload(id);
+    let Some(claim) = &workload.claim else {
+        return Ok(());
+    };
+    let because = |reason| refusal_in(cluster, claim.queue, Some(id), reason);
+    if claim.problem.is_some() {
+        return Err(because(Reason::PodGroupInvalid));
+    }
+    check(
+        cluster,
+        id,
+        claim.queue,
+        &workload.namespace,
+        &cluster.metered(&claim.demand),
+    )?;
+    // What can never run keeps no quota from what can.
+    if could_ever_fit(cluster, id, effort) {
+        Ok(())
+    } else {
+        Err(because(Reason::NoNodeFits))
+    }
+}
+
+/// Whether a group's pods may be looked at one beside the other: from the first that is let in they may. Before, the group
+/// is judged as a whole: by what it asks for where it says that, and otherwise by its pods ([`takes_pods`]).
+pub(super) fn before_pods(cluster: &mut Cluster, id: WorkloadId, effort: &Effort) -> Result<(), Refused> {
+    let workload = cluster.workload(id);
+    let Some(claim) = workload.claim.as_ref().filter(|_| !workload.is_started()) else {
+        return Ok(());
+    };
+    let queue = claim.queue;
+    if cluster.queue(queue).held.contains(&id) {
+        return let_in(cluster, id, effort).map_err(|()| {
+            let refused = cluster.workload(id).refused;
+            refused.map_or_else(
+                || refusal_in(cluster, queue, Some(id), Reason::QueueNotFound),
+                |(_, refused)| refused,
+            )
+        });
+    }
+    if claim.demand.cards.is_empty() || workload.reserved().is_some() {
+        return Ok(());
+    }
+    // Beside Volcano nothing is reserved; what the group asks for is checked all the same.
+    check(cluster, id, queue, &workload.namespace, &cluster.metered(&claim.demand))
+}
+
+/// Whether the queues of these pods of a group can take them as a whole, where the group is judged by them.
+pub(super) fn takes_pods(cluster: &Cluster, id: WorkloadId, pods: &[PodId]) -> Result<(), Refused> {
+    let workload = cluster.workload(id);
+    let asks_for_cards = |claim: &Claim| !claim.demand.cards.is_empty();
+    if workload.is_started() || workload.claim.as_ref().is_none_or(asks_for_cards) {
+        return Ok(());
+    }
+    let mut by_queue = BTreeMap::<QueueId, Vec<PodId>>::new();
+    for pod in pods {
+        if let Some(queue) = cluster.pod(*pod).and_then(|pod| pod.queue) {
+            by_queue.entry(queue).or_default().push(*pod);
+        }
+    }
+    for (queue, pods) in by_queue {
+        let demand = cluster.demand_of(pods);
+        check(cluster, id, queue, &workload.namespace, &demand)?;
+    }
+    Ok(())
+}
+
+/// Whether a queue takes the workload at all, and it and every level above it have room for a demand besides what is
+/// reserved for others.
+fn check(cluster: &Cluster, id: WorkloadId, queue: QueueId, namespace: &str, demand: &Demand) -> Result<(), Refused> {
+    let because = |reason| refusal_in(cluster, queue, Some(id), reason);
+    admits(cluster, queue, namespace).map_err(because)?;
+    match lack(cluster, id, queue, demand) {
+        None => Ok(()),
+        Some(lack) => Err(because(lack.reason).with_levels(cluster, queue, lack.levels)),
+    }
+}
+
+/// Where a workload finds no room as a whole.
+pub(super) struct Lack {
+    /// What it finds none for.
+    pub(super) reason: Reason,
+    /// Its queue or one above it; none where it is the cluster.
+    pub(super) at: Option<QueueId>,
+    /// How many levels from the queue upwards that depends on.
+    levels: usize,
+}
+
+/// The first level from a queue upwards that has no room for a demand. Without a hierarchy, the document asks the queue
+/// alone.
+///
+/// What a workload asks within what its queue deserves, others give back once its pods wait: so a parent or a cluster that
+/// is full does not keep it out, or nothing would ever wait to be served.
+pub(super) fn lack(cluster: &Cluster, id: WorkloadId, queue: QueueId, demand: &Demand) -> Option<Lack> {
+    let hierarchy = cluster.configuration().capacity.enable_hierarchy;
+    let levels = cluster.ancestry(queue).map(Some).chain(hierarchy.then_some(None));
+    let (place, at, reason) = levels.enumerate().find_map(|(place, at)| {
+        let checked = check_at(cluster, id, queue, at).check(demand);
+        checked.err().map(|reason| (place, at, reason))
+    })?;
+    if place > 0 && is_claim(cluster, id, queue, demand) {
+        return None;
+    }
+    let is_limited_above = |at| dimensions(demand).any(|dimension| cluster.is_limited_above(at, dimension));
+    Some(Lack {
+        reason,
+        at,
+        levels: if at.is_some_and(is_limited_above) {
+            ALL_LEVELS
+        } else {
+            place + 1
+        },
+    })
+}
+
+fn dimensions(demand: &Demand) -> impl Iterator<Item = Dimension> + '_ {
+    let cards = demand.cards.iter().flat_map(|(set, _)| set.iter());
+    let resources = demand.resources.iter().map(|(dimension, _)| dimension);
+    resources.chain(cards.map(|card| Dimension::Card(*card)))
+}
+
+/// Whether others are to give back what a workload asks for: its queue says what it deserves or is guaranteed, and stays
+/// within that with the workload; and no level above deserves less than that by itself. Whether there is enough to give
+/// back is seen once its pods wait.
+fn is_claim(cluster: &Cluster, id: WorkloadId, queue: QueueId, demand: &Demand) -> bool {
+    let says = |dimension| cluster.floor(queue, dimension).is_some();
+    let keeps = |dimension| {
+        let above = cluster.ancestry(queue).skip(1);
+        let above = above.filter_map(|level| cluster.deserved_by_spec(level, dimension));
+        let keeps = cluster.floor(queue, dimension).into_iter().chain(above).min();
+        keeps.filter(|_| cluster.compares(cluster.queue(queue), dimension))
+    };
+    let check = check_against(cluster, id, queue, Some(queue), keeps);
+    cluster.configuration().reclaims() && dimensions(demand).any(says) && check.check(demand).is_ok()
+}
+
+/// What a workload is checked against at a level from its queue upwards; without `at`, in the cluster.
+pub(super) fn check_at(
+    cluster: &Cluster,
+    id: WorkloadId,
+    queue: QueueId,
+    at: Option<QueueId>,
+) -> JobCheck<'_, impl Fn(Dimension) -> Option<i128> + '_> {
+    check_against(cluster, id, queue, at, move |dimension| match at {
+        Some(level) => {
+            let limit = cluster.real_capability(level, dimension);
+            limit.filter(|_| cluster.compares(cluster.queue(level), dimension))
+        }
+        None => cluster.cluster_limit_for(queue, dimension),
+    })
+}
+
+/// The same against other limits.
+fn check_against<L: Fn(Dimension) -> Option<i128>>(
+    cluster: &Cluster,
+    id: WorkloadId,
+    queue: QueueId,
+    at: Option<QueueId>,
+    limit: L,
+) -> JobCheck<'_, L> {
+    let configuration = cluster.configuration();
+    let level = at.map(|at| cluster.queue(at));
+    let below = level.map_or(&cluster.top().below, |level| &level.below);
+    let own = level.map(|level| Load {
+        allocated: &level.allocated,
+        inqueue: &level.inqueue,
+        elastic: &level.elastic,
+    });
+    let below = Load {
+        allocated: &below.allocated,
+        inqueue: &below.inqueue,
+        elastic: &below.elastic,
+    };
+    let workload = cluster.workload(id);
+    let counts_own = |claim: &Claim| at.is_none_or(|at| cluster.ancestry(claim.queue).any(|level| level == at));
+    let is_empty = level.and_then(Queue::quota).is_some_and(|quota| quota.is_empty);
+    JobCheck {
+        arguments: &configuration.capacity_card,
+        is_empty: is_empty && at == Some(queue) && configuration.queue_plugin == QueuePlugin::CapacityCard,
+        limit,
+        loads: own.into_iter().chain([below]).collect(),
+        own: workload
+            .reserved()
+            .filter(|_| workload.claim.as_ref().is_some_and(counts_own)),
+    }
+}

@@ -1,0 +1,406 @@
+//! Why a pod waits, in words and numbers that a user can act on.
+
+mod workload;
+
+use std::cmp::Reverse;
+
+use crds::format::{format_bytes, format_cpu};
+use crds::keys::{CARD_NAME, CARD_QUOTA, QUEUE_NAMESPACES};
+
+use super::verdict::check_of;
+use super::{cross_quota, fit, mgpu};
+use crate::amounts::Dimension;
+use crate::cluster::Cluster;
+use crate::cluster::waiting::Shape;
+use crate::ids::QueueId;
+use crate::names::{CardId, ResourceId};
+use crate::reason::Reason;
+
+pub(super) use workload::explain_workload;
+
+/// The message for a refusal, with the numbers of this moment.
+pub(super) fn explain(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
+    match shape.group {
+        Some(group) if workload::speaks_for_its_pods(cluster, group, reason) => {
+            explain_workload(cluster, group, reason)
+        }
+        _ => explain_pod(cluster, shape, reason),
+    }
+}
+
+fn explain_pod(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
+    match reason {
+        Reason::GetTaskRequestResourceFailed => unreadable(cluster, shape),
+        Reason::InsufficientCpuQuota => insufficient(cluster, shape, ResourceId::CPU),
+        Reason::InsufficientMemoryQuota => insufficient(cluster, shape, ResourceId::MEMORY),
+        Reason::InsufficientScalarQuota => insufficient_scalars(cluster, shape),
+        Reason::NoCardQuota | Reason::CardNameMissing | Reason::SecondCardResource => unnamed(cluster, shape, reason),
+        Reason::NoNodeFits | Reason::NodesExcluded => no_node(cluster, shape, reason),
+        Reason::CrossQuotaExceeded => format!(
+            "{}; {}",
+            cross_quota::explain(cluster, shape),
+            no_node(cluster, shape, Reason::NoNodeFits)
+        ),
+        Reason::InsufficientMgpu | Reason::NoMgpuNode | Reason::TooComplex => no_cards(cluster, shape, reason),
+        Reason::PodGroupNotFound | Reason::PodGroupInvalid | Reason::PodGroupIncomplete | Reason::InqueueTimeout => {
+            shape
+                .group
+                .map_or_else(String::new, |group| explain_workload(cluster, group, reason))
+        }
+        Reason::EmptyQueueCapability
+        | Reason::QueueNotFound
+        | Reason::QueueNotOpen
+        | Reason::QueueInvalid
+        | Reason::InnerQueue
+        | Reason::NamespaceNotAllowed => explain_queue(cluster, shape.queue, &shape.namespace, reason),
+    }
+}
+
+/// Why a queue takes nothing from a namespace.
+fn explain_queue(cluster: &Cluster, id: QueueId, namespace: &str, reason: Reason) -> String {
+    let queue = cluster.queue(id);
+    let name = &queue.name;
+    let terms = queue.terms.as_ref();
+    match reason {
+        Reason::EmptyQueueCapability => {
+            format!(
+                "queue {name} has neither spec.capability nor a card quota: set the annotation {CARD_QUOTA} on it, and \
+                 spec.capability for CPU and memory"
+            )
+        }
+        Reason::QueueNotFound => format!("queue {name} does not exist: create it, or name another queue"),
+        Reason::QueueNotOpen => {
+            let state = terms.and_then(|terms| terms.closed.as_deref()).unwrap_or("Open");
+            format!("queue {name} is {state}, not Open: it takes no pods until it is opened")
+        }
+        Reason::NamespaceNotAllowed => format!(
+            "queue {name} is not for namespace {namespace}: its annotation {QUEUE_NAMESPACES} selects other namespaces; use \
+             another queue, or have the namespace let in"
+        ),
+        Reason::InnerQueue => format!(
+            "queue {name} has queues below it, and takes no pods itself: name one of those; kubectl get queues shows each with \
+             its parent"
+        ),
+        _ => unusable(cluster, id),
+    }
+}
+
+/// What is missing, in few words: without a look at every node.
+pub fn missing(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
+    match reason {
+        Reason::NoNodeFits => "no node has room for the pod now".to_owned(),
+        Reason::NodesExcluded => "the pod excludes every node that has what it asks for".to_owned(),
+        reason => explain(cluster, shape, reason),
+    }
+}
+
+fn unreadable(cluster: &Cluster, shape: &Shape) -> String {
+    if let Some(text) = &shape.task.unreadable {
+        return text.to_string();
+    }
+    let unknown: Vec<_> = names(
+        cluster,
+        shape
+            .task
+            .cards
+            .iter()
+            .copied()
+            .filter(|card| cluster.resource_of(*card).is_none()),
+    );
+    if unknown.len() == shape.task.cards.len() {
+        return format!(
+            "annotation {CARD_NAME}: no node has {} yet; {}",
+            unknown.join(" or "),
+            cards_to_name(cluster, shape, &unknown)
+        );
+    }
+    let known = shape
+        .task
+        .cards
+        .iter()
+        .find_map(|card| Some((*card, cluster.resource_of(*card)?)));
+    known.map_or_else(String::new, |(card, resource)| {
+        let resource = cluster.names.resource_name(resource);
+        let card = cluster.names.card_name(card);
+        format!(
+            "annotation {CARD_NAME} names {card}, which is requested as {resource}: no container requests it; create the pod \
+             anew with it in resources.limits"
+        )
+    })
+}
+
+/// Why a pod can't be charged that does not say which cards it asks for, or asks for cards of several resources.
+fn unnamed(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
+    let resources = cluster.card_resources_of(&shape.task.request);
+    let resources: Vec<_> = resources
+        .iter()
+        .map(|resource| cluster.names.resource_name(*resource))
+        .collect();
+    let resources = resources.join(" and ");
+    match reason {
+        Reason::NoCardQuota => {
+            let queue = &cluster.queue(shape.queue).name;
+            format!(
+                "queue {queue} has a quota for no card that {resources} stands for: have one added to its annotation \
+                 {CARD_QUOTA}, or name another queue; {}",
+                cards_to_name(cluster, shape, &[])
+            )
+        }
+        Reason::CardNameMissing => format!(
+            "the pod requests {resources} without saying of which card, and this cluster requires it (unnamedCards: deny): \
+             create it anew with the annotation {CARD_NAME}; {}",
+            cards_to_name(cluster, shape, &[])
+        ),
+        _ => format!(
+            "the pod requests cards by {resources}, and only those of one resource can be charged: create pods that request \
+             one each"
+        ),
+    }
+}
+
+/// What the pod could name instead of a name that may be mistyped, by what it requests.
+fn cards_to_name(cluster: &Cluster, shape: &Shape, unknown: &[String]) -> String {
+    const MOST: usize = 5;
+    let mut cards = cluster.cards_counted_by(|resource| shape.task.count(resource) > 0);
+    if cards.is_empty() {
+        return "kubectl get cardtypes lists the cards of the cluster".to_owned();
+    }
+    // Those that begin most alike first.
+    let alike = |card: &str, name: &String| {
+        let pairs = card.chars().zip(name.chars());
+        pairs.take_while(|(a, b)| a.eq_ignore_ascii_case(b)).count()
+    };
+    cards.sort_by_key(|card| Reverse(unknown.iter().map(|name| alike(card, name)).max()));
+    let more = if cards.len() > MOST { ", ..." } else { "" };
+    cards.truncate(MOST);
+    let cards = cards.join(", ");
+    format!("for what the pod requests the cluster has {cards}{more}: see kubectl get cardtypes")
+}
+
+fn unusable(cluster: &Cluster, id: QueueId) -> String {
+    let bad = cluster.unusable(id).unwrap_or(id);
+    let problem = cluster.queue(bad).problem().unwrap_or("it can't be read");
+    let (queue, bad) = (&cluster.queue(id).name, &cluster.queue(bad).name);
+    if queue == bad {
+        format!("queue {queue} can't be used until it is mended: {problem}")
+    } else {
+        format!("queue {queue} can't be used until queue {bad}, which it is a part of, is mended: {problem}")
+    }
+}
+
+fn insufficient(cluster: &Cluster, shape: &Shape, resource: ResourceId) -> String {
+    let asked = shape.task.count(resource);
+    said_by([shortage(cluster, shape, Dimension::Resource(resource), asked)])
+}
+
+fn insufficient_scalars(cluster: &Cluster, shape: &Shape) -> String {
+    let has_room = |dimension, asked| cluster.room_for(shape.queue, shape.priority, dimension, asked).is_ok();
+    let check = check_of(cluster, shape, has_room);
+    if let Some((dimension, asked)) = check.scalar_without_room() {
+        return said_by([shortage(cluster, shape, dimension, asked)]);
+    }
+    let asked = |card| {
+        cluster
+            .resource_of(card)
+            .map_or(0, |resource| shape.task.count(resource))
+    };
+    let cards = check.known_alternatives().map(|(card, _)| card).collect();
+    let cards = cluster.in_order_of_quota(shape, cards).into_iter();
+    said_by(cards.map(|card| shortage(cluster, shape, Dimension::Card(card), asked(card))))
+}
+
+/// What is said by whom, naming each only once in a row.
+fn said_by(shortages: impl IntoIterator<Item = (String, String)>) -> String {
+    let (mut text, mut last) = (String::new(), String::new());
+    for (whose, said) in shortages {
+        text.push_str(if text.is_empty() { "" } else { "; " });
+        if whose != last {
+            text.push_str(&whose);
+            text.push_str(": ");
+            last = whose;
+        }
+        text.push_str(&said);
+    }
+    text
+}
+
+/// Who has no room for a dimension (the queue, one of its ancestors, or the cluster), and the numbers.
+fn shortage(cluster: &Cluster, shape: &Shape, dimension: Dimension, asked: i64) -> (String, String) {
+    let own = cluster.queue(shape.queue);
+    let Err(found) = cluster.room_for(shape.queue, shape.priority, dimension, asked) else {
+        // Room has come since; the next round sees it.
+        let used = own.allocated_in_all(dimension);
+        return (
+            format!("queue {}", own.name),
+            numbers(cluster, dimension, asked, used, "quota", None),
+        );
+    };
+    let word = if found.is_deserved { "deserved" } else { "quota" };
+    let limit = (!found.is_for_betters || found.limit > 0).then_some(found.limit);
+    let said = numbers(cluster, dimension, asked, found.used, word, limit);
+    let reserved = if found.reserved > 0 {
+        format!(
+            ", {} of them kept free by guarantees",
+            amount(dimension, found.reserved)
+        )
+    } else {
+        String::new()
+    };
+    let whose = match found.queue {
+        Some(id) if id == shape.queue => format!("queue {}", own.name),
+        Some(id) => format!(
+            "queue {}, of which queue {} is a part",
+            cluster.queue(id).name,
+            own.name
+        ),
+        None => format!("the cluster, for queue {}", own.name),
+    };
+    let borrowing = if found.is_deserved {
+        ", and it may not borrow more at the moment"
+    } else if found.is_for_betters {
+        ", and what comes free is for pods of higher priority, for which others were evicted"
+    } else {
+        ""
+    };
+    (whose, format!("{said}{reserved}{borrowing}"))
+}
+
+fn numbers(cluster: &Cluster, dimension: Dimension, asked: i64, used: i128, word: &str, limit: Option<i128>) -> String {
+    let amount = |number| amount(dimension, number);
+    let limit = limit.map(|limit| format!(", {word} {}", amount(limit)));
+    format!(
+        "{} asked {}, used {}{}",
+        dimension_name(cluster, dimension),
+        amount(asked.into()),
+        amount(used),
+        limit.unwrap_or_default()
+    )
+}
+
+/// What people call a dimension.
+pub fn dimension_name(cluster: &Cluster, dimension: Dimension) -> &str {
+    match dimension {
+        Dimension::Resource(ResourceId::CPU) => "CPU",
+        Dimension::Resource(resource) => cluster.names.resource_name(resource),
+        Dimension::Card(card) => cluster.names.card_name(card),
+    }
+}
+
+/// An amount as people write it.
+pub fn amount(dimension: Dimension, amount: i128) -> String {
+    match dimension {
+        Dimension::Resource(ResourceId::CPU) => format_cpu(amount),
+        Dimension::Resource(ResourceId::MEMORY) => format_bytes(amount),
+        _ => amount.to_string(),
+    }
+}
+
+/// How many nodes say what; nothing of what none says.
+fn counted(parts: &[(usize, &str)]) -> Vec<String> {
+    let some = parts.iter().filter(|(count, _)| *count > 0);
+    some.map(|(count, text)| format!("{count} {text}")).collect()
+}
+
+fn no_node(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
+    let said = |census: fit::Census, what: &str| {
+        let parts = [
+            (census.lack_room, "without enough room"),
+            (
+                census.excluded,
+                "excluded by the pod's node selector, affinity or tolerations",
+            ),
+            (census.unusable, "not ready or cordoned"),
+        ];
+        let parts = counted(&parts);
+        let nodes = if census.nodes == 1 { "node" } else { "nodes" };
+        format!(
+            "{} {nodes}{what}: {}",
+            census.nodes,
+            if parts.is_empty() {
+                "none".to_owned()
+            } else {
+                parts.join(", ")
+            }
+        )
+    };
+    let known: Vec<_> = shape
+        .task
+        .cards
+        .iter()
+        .copied()
+        .filter(|card| cluster.resource_of(*card).is_some())
+        .collect();
+    let parts: Vec<_> = if known.is_empty() {
+        vec![said(fit::census(cluster, shape, None), "")]
+    } else {
+        let of = |card| {
+            said(
+                fit::census(cluster, shape, Some(card)),
+                &format!(" with {}", cluster.names.card_name(card)),
+            )
+        };
+        known.into_iter().map(of).collect()
+    };
+    let lead = if reason == Reason::NodesExcluded {
+        "the pod excludes every node that has what it asks for"
+    } else {
+        "no node can take the pod now"
+    };
+    format!("{lead}: {}", parts.join("; "))
+}
+
+fn no_cards(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
+    let Some(request) = &shape.task.mgpu else {
+        return String::new();
+    };
+    let census = mgpu::census(cluster, shape, request);
+    let policy = format!(
+        "with another compute policy than {}",
+        request.policy.unwrap_or_default()
+    );
+    let parts = [
+        (census.cards_in_use, "whose cards have no room for its containers"),
+        (census.too_complex, "where no way was found"),
+        (census.over_quota, "whose quota for pods without GPU is used up"),
+        (census.lack_room, "without enough room"),
+        (census.other_policy, &policy),
+        (census.too_few_cards, "with fewer cards than a container asks for"),
+        (census.no_device_ids, "without device ids"),
+        (
+            census.excluded,
+            "excluded by the pod's node selector, affinity or tolerations",
+        ),
+        (census.unusable, "not ready or cordoned"),
+    ];
+    let parts = counted(&parts);
+    let lead = match reason {
+        Reason::NoMgpuNode => "no mGPU node would take the pod, whatever is free on it".to_owned(),
+        Reason::TooComplex => format!(
+            "too complex: the shares of the pod's {} containers can be combined in more ways than are tried, and none \
+             of those fits: split the pod, or wait for cards that are less in use",
+            request.containers.len()
+        ),
+        _ => "no mGPU node can take the pod now".to_owned(),
+    };
+    let nodes = if census.nodes == 1 { "mGPU node" } else { "mGPU nodes" };
+    let parts = if parts.is_empty() {
+        "none".to_owned()
+    } else {
+        parts.join(", ")
+    };
+    let quotas = match census.over_quota {
+        0 => String::new(),
+        _ => format!("; {}", cross_quota::explain(cluster, shape)),
+    };
+    format!("{lead}: {} {nodes}: {parts}{quotas}", census.nodes)
+}
+
+/// What the pod's card name says, without spaces.
+pub(super) fn alternatives(cluster: &Cluster, shape: &Shape) -> Option<String> {
+    let cards = names(cluster, shape.task.cards.iter().copied());
+    (!cards.is_empty()).then(|| cards.join("|"))
+}
+
+fn names(cluster: &Cluster, cards: impl Iterator<Item = CardId>) -> Vec<String> {
+    cards.map(|card| cluster.names.card_name(card).to_owned()).collect()
+}

@@ -1,0 +1,188 @@
+//! Why a workload waits as a whole, and its pods with it.
+
+use super::{amount, dimension_name, explain_pod, explain_queue};
+use crate::amounts::Dimension;
+use crate::cluster::Cluster;
+use crate::cluster::workload::{Step, Workload};
+use crate::decide::enqueue::{check_at, lack};
+use crate::decide::gang::MOST_TRIES;
+use crate::ids::{QueueId, WorkloadId};
+use crate::names::{CardId, ResourceId};
+use crate::policies::job_mode::Sums;
+use crate::reason::Reason;
+use crate::refs::WorkloadKind;
+
+/// Whether a pod waits because its group does, and not by itself.
+pub(super) fn speaks_for_its_pods(cluster: &Cluster, id: WorkloadId, reason: Reason) -> bool {
+    let refused = cluster.workload(id).refused;
+    cluster.workload(id).missing() > 0 && refused.is_some_and(|(_, refused)| refused.reason == reason)
+}
+
+/// The message for the refusal of a workload, with the numbers of this moment.
+pub(in crate::decide) fn explain_workload(cluster: &Cluster, id: WorkloadId, reason: Reason) -> String {
+    let workload = cluster.workload(id);
+    let name = &workload.name;
+    match (reason, &workload.claim) {
+        (Reason::PodGroupNotFound, _) | (_, None) => format!(
+            "PodGroup {name} does not exist in namespace {}: create it, or leave the pod's group out",
+            workload.namespace
+        ),
+        (Reason::PodGroupInvalid, Some(claim)) => format!(
+            "{} {name} can't be used until it is mended: {}",
+            workload.kind.as_str(),
+            claim.problem.as_deref().unwrap_or("it can't be read")
+        ),
+        (Reason::PodGroupIncomplete, Some(claim)) => format!(
+            "PodGroup {name} lets {} pods in together (spec.minMember), and {} are there: the others are to be created",
+            claim.min_member,
+            workload.admitted() + workload.succeeded() + workload.line.len()
+        ),
+        (Reason::InqueueTimeout, Some(claim)) => format!(
+            "queue {} has kept what {} {name} asks for during {} s (inqueueTimeout), and none of its pods was let in: now it \
+             waits again, behind the others of its priority, and until {} nothing is kept there for any workload of \
+             namespace {}; make its pods sooner, or ask for less",
+            cluster.queue(claim.queue).name,
+            workload.kind.as_str(),
+            cluster.configuration().cardgate.inqueue_timeout.as_secs(),
+            workload
+                .aside_until()
+                .map_or_else(|| "then".to_owned(), |until| until.to_string()),
+            workload.namespace
+        ),
+        (_, Some(claim)) => match workload.refused {
+            Some((Step::Together | Step::GivenUp, _)) => together(cluster, workload, reason),
+            _ => as_a_whole(cluster, id, claim.queue, reason),
+        },
+    }
+}
+
+/// What a queue lacks for a workload as a whole (**Job Enqueueable Check**).
+fn as_a_whole(cluster: &Cluster, id: WorkloadId, queue: QueueId, reason: Reason) -> String {
+    let workload = cluster.workload(id);
+    let by_pods = workload
+        .claim
+        .as_ref()
+        .is_none_or(|claim| claim.demand.cards.is_empty() && !workload.line.is_empty());
+    let pods = || {
+        workload
+            .line
+            .iter()
+            .take(workload.missing())
+            .map(|(_, place)| place.pod)
+    };
+    // What its pods ask for is checked where they are charged.
+    let first = pods().find_map(|pod| cluster.pod(pod)?.queue);
+    let queue = first.filter(|_| by_pods).unwrap_or(queue);
+    let state = cluster.queue(queue);
+    let demand = match &workload.claim {
+        Some(claim) if !by_pods => cluster.metered(&claim.demand),
+        _ => cluster.demand_of(pods()),
+    };
+    let at = lack(cluster, id, queue, &demand).map_or(Some(queue), |lack| lack.at);
+    let who = match at {
+        Some(at) if at == queue => format!("queue {}", state.name),
+        Some(at) => format!(
+            "queue {}, of which queue {} is a part,",
+            cluster.queue(at).name,
+            state.name
+        ),
+        None => format!("the cluster, for queue {},", state.name),
+    };
+    let lead = format!(
+        "{who} can't take {} {} as a whole",
+        workload.kind.as_str(),
+        workload.name
+    );
+    let check = check_at(cluster, id, queue, at);
+    // Without this, who wrote 10 on a queue and reads 7 has to guess.
+    let cut = |dimensions: &[Dimension], sums: Sums| {
+        let written: Option<i128> = dimensions
+            .iter()
+            .map(|dimension| cluster.capability(at?, *dimension))
+            .sum();
+        let written = written.filter(|written| Some(*written) != sums.quota)?;
+        let written = amount(*dimensions.first()?, written);
+        Some(format!(
+            " of {written}: others are guaranteed the rest, or the cluster does not have it"
+        ))
+    };
+    let numbers = |what: &str, dimensions: &[Dimension], sums: Sums| {
+        let format = |number| {
+            dimensions
+                .first()
+                .map_or_else(String::new, |dimension| amount(*dimension, number))
+        };
+        format!(
+            "{lead}: {what} asked {}, allocated {}, in queue {}, elastic {}, quota {}{}",
+            format(sums.asked),
+            format(sums.allocated),
+            format(sums.inqueue),
+            format(sums.elastic),
+            sums.quota.map_or_else(|| "unlimited".to_owned(), format),
+            cut(dimensions, sums).unwrap_or_default()
+        )
+    };
+    let of_resource = |resource, sums| {
+        let dimension = Dimension::Resource(resource);
+        numbers(dimension_name(cluster, dimension), &[dimension], sums)
+    };
+    match reason {
+        Reason::InsufficientCpuQuota => of_resource(ResourceId::CPU, check.resource(&demand, ResourceId::CPU)),
+        Reason::InsufficientMemoryQuota => of_resource(ResourceId::MEMORY, check.resource(&demand, ResourceId::MEMORY)),
+        Reason::InsufficientScalarQuota => match check.first_excess(&demand) {
+            _ if let Some((resource, sums)) = check.scalar_excess(&demand) => of_resource(resource, sums),
+            Some((set, sums)) => {
+                let dimensions: Vec<_> = set.iter().copied().map(Dimension::Card).collect();
+                numbers(&names(cluster, set), &dimensions, sums)
+            }
+            None => format!("{lead}: there is room by now, and it is looked at again"),
+        },
+        Reason::NoNodeFits => format!(
+            "{lead}: fewer than {} of its pods could run on any node, even if nothing else did",
+            workload.missing()
+        ),
+        _ => explain_queue(cluster, queue, &workload.namespace, reason),
+    }
+}
+
+/// What the pods lack that are let in together.
+fn together(cluster: &Cluster, workload: &Workload, reason: Reason) -> String {
+    let shapes = workload
+        .line
+        .iter()
+        .filter_map(|(_, place)| Some(&cluster.pod(place.pod)?.waits.as_ref()?.shape));
+    let of_reason = shapes.clone().find(|shape| {
+        let waiting = &cluster.queue(shape.queue).waiting;
+        let refused = waiting.group_of(shape).and_then(|(_, group)| group.refused);
+        refused.is_some_and(|refused| refused.reason == reason)
+    });
+    let each = of_reason.map_or_else(String::new, |shape| explain_pod(cluster, shape, reason));
+    let missing = workload.missing();
+    let pods = if workload.admitted() > 0 {
+        "missing pods"
+    } else {
+        "pods"
+    };
+    let kind = if workload.kind == WorkloadKind::PodGroup {
+        "PodGroup"
+    } else {
+        "Job"
+    };
+    let given_up = if matches!(workload.refused, Some((Step::GivenUp, _))) {
+        format!(
+            "; the search for places for all of them was given up after {MOST_TRIES} tries, so there may be some: pods of \
+             fewer kinds are searched for to the end"
+        )
+    } else {
+        String::new()
+    };
+    format!(
+        "the {missing} {pods} of {kind} {} are let in together; of each, {each}{given_up}",
+        workload.name
+    )
+}
+
+fn names(cluster: &Cluster, set: &[CardId]) -> String {
+    let names: Vec<_> = set.iter().map(|card| cluster.names.card_name(*card)).collect();
+    names.join("|")
+}

@@ -1,0 +1,83 @@
+//! Binding a pod where its scheduler wants it. The node's cards are chosen here, so that they and the node are written at
+//! once: nobody else gets them, and no crash leaves one without the other.
+
+use std::sync::Arc;
+
+use crds::keys::{MGPU_CORE, MGPU_MEMORY};
+
+use super::cards::{CardQuery, Shares};
+use crate::cluster::Cluster;
+use crate::cluster::pod::Stage;
+use crate::decide::{mgpu, pod_ref};
+use crate::refs::PodRef;
+
+/// A pod that is bound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Binding {
+    /// The pod.
+    pub pod: PodRef,
+    /// The node.
+    pub node: Arc<str>,
+    /// The results of mGPU scheduling, as annotations: keys and values.
+    pub mgpu_results: Vec<(String, String)>,
+}
+
+/// What becomes of a scheduler's wish.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wish {
+    /// The pod is to be bound, and counts as bound.
+    Granted(Binding),
+    /// It is bound there already.
+    Done,
+    /// What the scheduler has seen has not been seen here: it soon will be.
+    NotYet(String),
+    /// It can't be.
+    Refused(String),
+}
+
+/// Takes the cards for a pod that is to be bound to this node.
+pub fn bind(cluster: &mut Cluster, pod: &PodRef, node: &str) -> Wish {
+    let known = cluster.pod_with_uid(&pod.uid);
+    let Some((id, known)) = known.and_then(|id| Some((id, cluster.pod(id)?))) else {
+        return Wish::NotYet(format!("no pod {pod} with uid {} is known", pod.uid));
+    };
+    if known.task.mgpu.is_none() {
+        // Others are the scheduler's own to bind: who can reach the extender shall not do it in its name.
+        return Wish::Refused(format!(
+            "pod {pod} asks for no mGPU: name {MGPU_CORE} and {MGPU_MEMORY} in the managedResources of the extender that binds"
+        ));
+    }
+    let there = known.room.map(|node| &*cluster.node(node).name);
+    match known.stage {
+        Stage::Bound if there == Some(node) => return Wish::Done,
+        Stage::Bound => return Wish::Refused(format!("pod {pod} is bound to node {}", there.unwrap_or_default())),
+        Stage::Unbound { .. } if known.binding => {
+            let there = there.unwrap_or_default();
+            return Wish::Refused(format!("pod {pod} is being bound to node {there} already"));
+        }
+        Stage::Unbound { .. } => {}
+        Stage::Admitting { .. } | Stage::Waiting | Stage::Held => {
+            return Wish::NotYet(format!("pod {pod} has a scheduling gate"));
+        }
+    }
+    let Some(node) = cluster.node_named(node) else {
+        return Wish::NotYet(format!("no node {node} is known"));
+    };
+    let mut gpus = None;
+    let mut mgpu_results = Vec::new();
+    if let Some(Shares::Of(request)) = Shares::read(cluster, true, &known.task) {
+        let mut query = CardQuery::new(cluster, Some(id), &request);
+        if let Some(refusal) = query.refusal(node) {
+            return Wish::Refused(refusal.to_string());
+        }
+        gpus = query.results(node);
+        mgpu_results.extend(gpus.iter().flat_map(|gpus| mgpu::annotations(&request, gpus)));
+    }
+    let binding = Binding {
+        pod: pod_ref(known),
+        node: Arc::clone(&cluster.node(node).name),
+        mgpu_results,
+    };
+    cluster.begin_binding(id, node, gpus);
+    Wish::Granted(binding)
+}

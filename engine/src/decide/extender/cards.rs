@@ -1,0 +1,192 @@
+//! mGPU's filter, score and result, for a scheduler that chooses the node (mGPU, **Filter** and **Allocate**).
+
+use std::borrow::Cow;
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crds::configuration::{CardStrategy, Enforcement};
+use crds::keys::{MGPU_DEVICE_IDS, MGPU_SCHEDULE};
+use crds::mgpu::{ComputePolicy, MgpuRequest};
+
+use crate::cluster::Cluster;
+use crate::decide::effort::Effort;
+use crate::decide::mgpu::{self, Query, Unfit};
+use crate::discovery::MgpuCards;
+use crate::ids::{NodeId, PodId};
+use crate::policies::mgpu::{Allocation, CardLists};
+
+/// The score of the best combination of cards there can be; a scheduler gets percent.
+const BEST: u8 = 100;
+
+/// What a pod asks for of shared cards.
+#[derive(Debug, Clone)]
+pub(super) enum Shares {
+    /// So much for each container.
+    Of(Arc<MgpuRequest>),
+    /// What can't be read, and why.
+    Unreadable(Box<str>),
+}
+
+/// Why the cards of a node can't take a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CardsRefusal {
+    /// The node shares no cards through mGPU.
+    NotShared,
+    /// A container asks for more cards than there are.
+    TooFewCards {
+        /// What it asks for.
+        asked: u32,
+        /// How many there are.
+        cards: usize,
+    },
+    /// The pod and the node do not share cards in the same way.
+    OtherPolicy {
+        /// The node's policy; none where it names one that is none.
+        node: Option<ComputePolicy>,
+        /// The pod's policy.
+        pod: ComputePolicy,
+        /// Whether its containers share several cards each.
+        multiple: bool,
+    },
+    /// Cards are to be named by their device ids, and the node does not say them.
+    NoDeviceIds,
+    /// There is no room on the cards now.
+    CardsInUse,
+    /// Whether there is room was not found out in the steps that there are.
+    TooComplex,
+    /// Nobody knows what the pod asks for.
+    Unreadable(Box<str>),
+}
+
+impl fmt::Display for CardsRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotShared => {
+                let (key, value) = MGPU_SCHEDULE;
+                write!(
+                    f,
+                    "no mGPU cards: the node needs the label {key}={value} and mGPU resources"
+                )
+            }
+            Self::TooFewCards { asked, cards } => {
+                write!(
+                    f,
+                    "too few mGPU cards: a container asks for {asked}, the node has {cards}"
+                )
+            }
+            Self::OtherPolicy { node, pod, multiple } => {
+                let node = node.map_or("unknown", ComputePolicy::as_str);
+                write!(f, "mGPU compute policy is {node}, the pod's is {pod}")?;
+                if *multiple && *pod != ComputePolicy::NativeBurstShare {
+                    let wanted = ComputePolicy::NativeBurstShare;
+                    write!(f, "; containers with several cards need {wanted}")?;
+                }
+                Ok(())
+            }
+            Self::NoDeviceIds => write!(
+                f,
+                "no device ids: MGPUScheduleMode id needs annotation {MGPU_DEVICE_IDS}"
+            ),
+            Self::CardsInUse => write!(f, "no room on the mGPU cards for the pod's containers"),
+            Self::TooComplex => write!(
+                f,
+                "too complex: the shares of the pod's containers can be combined in more ways than are tried: split the pod"
+            ),
+            Self::Unreadable(reason) => write!(f, "mGPU: {reason}"),
+        }
+    }
+}
+
+impl Shares {
+    /// What concerns a pod with this task; `asks` says that it asks for mGPU at all.
+    pub(super) fn read(cluster: &Cluster, asks: bool, task: &crate::task::Task) -> Option<Self> {
+        let configuration = cluster.configuration();
+        if !asks || !configuration.mgpu.enable || configuration.cardgate.enforce_mgpu != Enforcement::Extender {
+            return None;
+        }
+        Some(match &task.mgpu {
+            Some(request) => Self::Of(Arc::clone(request)),
+            None => Self::Unreadable(task.unreadable.clone().unwrap_or_default()),
+        })
+    }
+}
+
+/// One pod's question to many nodes.
+pub(super) struct CardQuery<'a> {
+    cluster: &'a Cluster,
+    pod: Option<PodId>,
+    request: &'a MgpuRequest,
+    query: Query<'a>,
+}
+
+impl<'a> CardQuery<'a> {
+    /// The question of a pod, which is not in its own way where the cluster knows it.
+    pub(super) fn new(cluster: &'a Cluster, pod: Option<PodId>, request: &'a MgpuRequest) -> Self {
+        Self {
+            cluster,
+            pod,
+            request,
+            query: Query::new(request, cluster.configuration().mgpu, Effort::of_pod()),
+        }
+    }
+
+    fn cards(&self, node: NodeId) -> Option<&'a MgpuCards> {
+        self.cluster.node(node).offer.as_ref()?.mgpu.as_ref()
+    }
+
+    /// **Filter**: why a node can't take the pod, where it can't.
+    pub(super) fn refusal(&mut self, node: NodeId) -> Option<CardsRefusal> {
+        let Some(cards) = self.cards(node) else {
+            return Some(CardsRefusal::NotShared);
+        };
+        let unfit = match self.query.mismatch(cards) {
+            None => match self.used(node, cards) {
+                Ok(_) => return None,
+                Err(unfit) => unfit,
+            },
+            Some(unfit) => unfit,
+        };
+        Some(match unfit {
+            Unfit::CardsInUse => CardsRefusal::CardsInUse,
+            Unfit::TooComplex => CardsRefusal::TooComplex,
+            Unfit::OtherPolicy => CardsRefusal::OtherPolicy {
+                node: cards.policy,
+                pod: self.request.policy.unwrap_or_default(),
+                multiple: self.request.multiple,
+            },
+            Unfit::TooFewCards => CardsRefusal::TooFewCards {
+                asked: self.query.widest(),
+                cards: cards.count,
+            },
+            Unfit::NoDeviceIds => CardsRefusal::NoDeviceIds,
+        })
+    }
+
+    /// The score of a node's best combination in percent, the higher the better: how full its cards are under binpack, how
+    /// empty under spread.
+    pub(super) fn score(&mut self, node: NodeId) -> Option<i64> {
+        let cards = self.cards(node)?;
+        if self.query.mismatch(cards).is_some() {
+            return None;
+        }
+        let full = self.used(node, cards).ok()?.score.percent();
+        let full = u8::try_from(full).unwrap_or(BEST).min(BEST);
+        Some(i64::from(match self.cluster.configuration().mgpu.policy {
+            CardStrategy::Binpack => full,
+            CardStrategy::Spread => BEST - full,
+        }))
+    }
+
+    /// **Allocate**: the best cards of a node for each container, as they are written on the pod.
+    pub(super) fn results(&mut self, node: NodeId) -> Option<CardLists> {
+        let cards = self.cards(node)?;
+        let allocation = self.used(node, cards).ok()?;
+        Some(mgpu::results(&allocation, cards, self.cluster.configuration().mgpu))
+    }
+
+    fn used(&mut self, node: NodeId, cards: &MgpuCards) -> Result<Rc<Allocation>, Unfit> {
+        let used: Cow<'a, _> = self.cluster.gpus_without(node, self.pod);
+        self.query.allocate(cards, used)
+    }
+}

@@ -1,0 +1,281 @@
+//! Fit: some node can take a pod now, as the scheduler would see it.
+
+use crds::keys::GPU_NODE_LABEL;
+
+use super::effort::Effort;
+use crate::amounts::{Dimension, Totals};
+use crate::cluster::Cluster;
+use crate::cluster::constraints::Mismatch;
+use crate::cluster::node::Node;
+use crate::cluster::waiting::{Refused, Shape};
+use crate::ids::NodeId;
+use crate::names::CardId;
+use crate::reason::Reason;
+
+/// A search for a node that goes on where the last one of the same shape ended: what had no room then has none now,
+/// unless it has changed since.
+pub(super) struct Search {
+    earlier: Option<Refused>,
+    searched: u64,
+    /// Whether some node would do, but for its room or its readiness.
+    would_do: bool,
+    /// Whether some node is excluded by what the pod says.
+    excluded: bool,
+    /// Whether some GPU node would do, but for its quota for pods without GPU.
+    over_quota: bool,
+    /// Which nodes are in question.
+    among: Among,
+    effort: Effort,
+}
+
+/// Which nodes a search is among.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Among {
+    All,
+    /// Those that can be told from GPU nodes by their label.
+    WithoutGpu,
+}
+
+/// What one node says to a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// Let it come.
+    Takes,
+    /// Too little of something is free.
+    LacksRoom,
+    /// Cordoned or not ready.
+    Unusable,
+    /// Excluded by what the pod says.
+    Excluded,
+    /// Gone, or it means another resource by the card's name.
+    Unrelated,
+}
+
+impl Search {
+    pub(super) fn new(earlier: Option<Refused>, effort: Effort) -> Self {
+        Self {
+            earlier,
+            searched: 0,
+            would_do: false,
+            excluded: false,
+            over_quota: false,
+            among: Among::All,
+            effort,
+        }
+    }
+
+    /// From now on, only nodes are found that can be told from GPU nodes by their label.
+    pub(super) fn keep_off_gpu_nodes(&mut self) {
+        self.among = Among::WithoutGpu;
+    }
+
+    /// The nodes that have changed since an earlier search for this card, in the order of their ids; none where there was no
+    /// such search, or where too much has changed.
+    pub(super) fn changed(&self, cluster: &Cluster, shape: &Shape, card: Option<CardId>) -> Option<Vec<NodeId>> {
+        let earlier = self.earlier(shape, card)?;
+        let changed = cluster.nodes_changed_since(earlier.node_changes)?;
+        if changed.len() >= candidates(cluster, card).len() {
+            return None;
+        }
+        let mut changed = changed.to_vec();
+        changed.sort_unstable();
+        changed.dedup();
+        Some(changed)
+    }
+
+    fn earlier(&self, shape: &Shape, card: Option<CardId>) -> Option<Refused> {
+        let bit = search_bit(shape, card);
+        self.earlier.filter(|earlier| bit != 0 && earlier.searched & bit != 0)
+    }
+
+    /// The node that the pod is expected on, with this card: nodes take turns, as under the scheduler's own spreading.
+    pub(super) fn find(&mut self, cluster: &mut Cluster, shape: &Shape, card: Option<CardId>) -> Option<NodeId> {
+        if let Some(earlier) = self.earlier(shape, card) {
+            self.would_do |= earlier.reason == Reason::NoNodeFits;
+            self.excluded |= earlier.reason == Reason::NodesExcluded;
+            self.over_quota |= earlier.reason == Reason::CrossQuotaExceeded;
+        }
+        self.searched |= search_bit(shape, card);
+        if let Some(changed) = self.changed(cluster, shape, card) {
+            return changed.into_iter().find(|node| self.ask(cluster, shape, card, *node));
+        }
+        let candidates = candidates(cluster, card);
+        let start = cluster.cursor(card).min(candidates.len());
+        let turn = (start..candidates.len()).chain(0..start);
+        let found = turn
+            .map(|place| (place, candidates[place]))
+            .find(|(_, node)| self.ask(cluster, shape, card, *node));
+        let (place, node) = found?;
+        cluster.set_cursor(card, place + 1);
+        Some(node)
+    }
+
+    /// Why no node was found.
+    pub(super) fn reason(&self) -> Reason {
+        if self.over_quota {
+            Reason::CrossQuotaExceeded
+        } else if self.excluded && !self.would_do {
+            Reason::NodesExcluded
+        } else {
+            Reason::NoNodeFits
+        }
+    }
+
+    /// The cards that were searched for, as bits.
+    pub(super) fn searched(&self) -> u64 {
+        self.searched
+    }
+
+    fn ask(&mut self, cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: NodeId) -> bool {
+        if self.among == Among::WithoutGpu && (cluster.gpu_nodes().contains(node) || has_gpu_label(cluster, node)) {
+            return false;
+        }
+        self.ask_gpu_node(cluster, shape, card, node)
+    }
+
+    /// What a GPU node without quota for the pod would say otherwise.
+    pub(super) fn ask_node_over_quota(&mut self, cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: NodeId) {
+        match ask(cluster, shape, card, cluster.node(node)) {
+            Answer::Takes | Answer::LacksRoom => self.over_quota = true,
+            Answer::Unusable => self.would_do = true,
+            Answer::Excluded => self.excluded = true,
+            Answer::Unrelated => {}
+        }
+    }
+
+    /// Whether a node takes the pod, be it a GPU node or not.
+    pub(super) fn ask_gpu_node(
+        &mut self,
+        cluster: &Cluster,
+        shape: &Shape,
+        card: Option<CardId>,
+        node: NodeId,
+    ) -> bool {
+        self.effort.look_at_node(shape);
+        match ask(cluster, shape, card, cluster.node(node)) {
+            Answer::Takes => return true,
+            Answer::LacksRoom | Answer::Unusable => self.would_do = true,
+            Answer::Excluded => self.excluded = true,
+            Answer::Unrelated => {}
+        }
+        false
+    }
+}
+
+/// Whether a node carries the label of GPU nodes, rightly or not: pods that are kept off GPU nodes can't go there.
+fn has_gpu_label(cluster: &Cluster, node: NodeId) -> bool {
+    let offer = cluster.node(node).offer.as_ref();
+    offer.is_some_and(|offer| offer.label(GPU_NODE_LABEL).is_some())
+}
+
+/// Whether the pod may run on a node, whatever room and quota it has.
+pub(super) fn may_run_on(cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: NodeId) -> bool {
+    matches!(
+        ask(cluster, shape, card, cluster.node(node)),
+        Answer::Takes | Answer::LacksRoom
+    )
+}
+
+/// A bit for a search with a card or without, by the card's place among those that the pod names, which are fewer than 64; so
+/// it is the same however many cards others name.
+pub(super) fn search_bit(shape: &Shape, card: Option<CardId>) -> u64 {
+    let place = card.and_then(|card| shape.task.cards.iter().position(|named| *named == card));
+    let place = place.map_or(0, |place| place + 1);
+    let place = u32::try_from(place).ok();
+    place.and_then(|place| 1_u64.checked_shl(place)).unwrap_or(0)
+}
+
+/// What a node says to a pod, as the scheduler would see it.
+pub(super) fn ask(cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: &Node) -> Answer {
+    let Some(offer) = &node.offer else {
+        return Answer::Unrelated;
+    };
+    let meant = |card| node.card(card).map(|card| card.resource) == cluster.resource_of(card);
+    if !card.is_none_or(meant) {
+        return Answer::Unrelated;
+    }
+    match shape
+        .constraints
+        .check(&node.name, |key| offer.label(key), &offer.taints)
+    {
+        Err(Mismatch::Taint) if !offer.is_usable() => Answer::Unusable,
+        Err(Mismatch::Taint | Mismatch::Selector) => Answer::Excluded,
+        Ok(()) if shape.task.request.fit(&node.used, &offer.allocatable) => Answer::Takes,
+        Ok(()) => Answer::LacksRoom,
+    }
+}
+
+/// The nodes that may be asked: those that have the card, or all, by name.
+pub(super) fn candidates(cluster: &Cluster, card: Option<CardId>) -> &[NodeId] {
+    match card {
+        Some(card) => cluster.card(card).map_or(&[][..], |card| &card.nodes),
+        None => cluster.nodes_by_name(),
+    }
+}
+
+/// Whether a node could take a pod of this shape, with this card, if nothing else were on it.
+pub(super) fn could_take(cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: NodeId) -> bool {
+    let node = cluster.node(node);
+    let room = node
+        .offer
+        .as_ref()
+        .is_some_and(|offer| shape.task.request.fit(&Totals::default(), &offer.allocatable));
+    room && matches!(
+        ask(cluster, shape, card, node),
+        Answer::Takes | Answer::LacksRoom | Answer::Unusable
+    )
+}
+
+/// What a node lacks of a pod's request; none where it could not take the pod whatever came free on it.
+pub(super) fn lacking(
+    cluster: &Cluster,
+    shape: &Shape,
+    card: Option<CardId>,
+    id: NodeId,
+) -> Option<Vec<(Dimension, i128)>> {
+    let node = cluster.node(id);
+    if !matches!(ask(cluster, shape, card, node), Answer::Takes | Answer::LacksRoom) {
+        return None;
+    }
+    let allocatable = &node.offer.as_ref()?.allocatable;
+    let missing = shape.task.request.iter().map(|(dimension, asked)| {
+        let all = i128::from(allocatable.get(dimension));
+        (dimension, node.used.get(dimension) + i128::from(asked) - all, all)
+    });
+    let missing: Vec<_> = missing.filter(|(_, missing, _)| *missing > 0).collect();
+    // More than the whole node has never comes free.
+    let possible = missing
+        .iter()
+        .all(|(dimension, _, all)| i128::from(shape.task.request.get(*dimension)) <= *all);
+    possible.then(|| {
+        let missing = missing.into_iter();
+        missing.map(|(dimension, missing, _)| (dimension, missing)).collect()
+    })
+}
+
+/// How many nodes say what, for people.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Census {
+    pub nodes: usize,
+    pub lack_room: usize,
+    pub excluded: usize,
+    pub unusable: usize,
+}
+
+/// Asks every node that has the card, or every node. Only for messages: it looks at all of them.
+pub(super) fn census(cluster: &Cluster, shape: &Shape, card: Option<CardId>) -> Census {
+    let candidates = candidates(cluster, card);
+    let mut census = Census {
+        nodes: candidates.len(),
+        ..Census::default()
+    };
+    for node in candidates.iter().map(|node| cluster.node(*node)) {
+        match ask(cluster, shape, card, node) {
+            Answer::LacksRoom => census.lack_room += 1,
+            Answer::Unusable => census.unusable += 1,
+            Answer::Excluded => census.excluded += 1,
+            Answer::Takes | Answer::Unrelated => {}
+        }
+    }
+    census
+}

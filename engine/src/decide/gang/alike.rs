@@ -1,0 +1,127 @@
+//! Gangs that wait alike share a verdict, as pods of one shape do.
+
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use super::{Candidate, Cause};
+use crate::cluster::Cluster;
+use crate::cluster::waiting::{Refused, Shape};
+use crate::cluster::workload::Step;
+use crate::decide::verdict::{self, refusal_in};
+use crate::ids::{QueueId, WorkloadId};
+use crate::inqueue::Demand;
+
+/// Everything that decides whether the pods of a gang get in together, except their age.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct Likeness {
+    missing: usize,
+    is_started: bool,
+    /// Whether what the group asks for has been checked, and what is kept for it alone.
+    asks_for_cards: bool,
+    reserved: Option<(QueueId, Demand)>,
+    /// Its pods that wait, in order: so many of a shape.
+    line: Vec<(OfAnyGroup, usize)>,
+}
+
+/// A shape, whatever group it belongs to.
+#[derive(Debug)]
+struct OfAnyGroup(Arc<Shape>);
+
+impl PartialEq for OfAnyGroup {
+    fn eq(&self, other: &Self) -> bool {
+        let (one, other) = (&*self.0, &*other.0);
+        (one.queue, &one.namespace, one.priority, one.cross_quota)
+            == (other.queue, &other.namespace, other.priority, other.cross_quota)
+            && (&one.task, &one.constraints) == (&other.task, &other.constraints)
+    }
+}
+
+impl Eq for OfAnyGroup {}
+
+impl Hash for OfAnyGroup {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let shape = &*self.0;
+        (shape.queue, &shape.namespace, shape.priority).hash(state);
+        (&shape.task, &shape.constraints).hash(state);
+    }
+}
+
+impl Likeness {
+    pub(super) fn of(cluster: &Cluster, id: WorkloadId, missing: usize, line: &[Candidate]) -> Self {
+        let mut runs: Vec<(OfAnyGroup, usize)> = Vec::new();
+        for (_, shape) in line {
+            match runs.last_mut() {
+                Some((last, count)) if last.0 == *shape => *count += 1,
+                _ => runs.push((OfAnyGroup(Arc::clone(shape)), 1)),
+            }
+        }
+        let workload = cluster.workload(id);
+        let claim = workload.claim.as_ref();
+        let reserved = claim.zip(workload.reserved());
+        Self {
+            missing,
+            is_started: workload.is_started(),
+            asks_for_cards: claim.is_some_and(|claim| !claim.demand.cards.is_empty()),
+            reserved: reserved.map(|(claim, demand)| (claim.queue, demand.clone())),
+            line: runs,
+        }
+    }
+}
+
+/// The gangs that were refused in this round.
+#[derive(Debug, Default)]
+pub(in crate::decide) struct Refusals {
+    known: HashMap<Likeness, (Refusal, Vec<(QueueId, Refused)>)>,
+    /// How many gangs were judged by themselves.
+    pub(in crate::decide) judged: usize,
+    /// Whether what was kept for a gang that can never run is kept no more: others may have been refused for it.
+    pub(in crate::decide) gave_back: bool,
+    /// How many turns each gang has had.
+    turns: HashMap<WorkloadId, usize>,
+}
+
+/// How often a gang is judged in one round, however many shapes its pods have: each of them has a turn, and what others leave
+/// may let in a gang that was refused before. One of more shapes than that waits for the next round.
+const TURNS: usize = 16;
+
+/// Why a gang was refused.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Refusal {
+    pub(super) step: Step,
+    pub(super) cause: Cause,
+    /// Whether it would not get in even if nothing else were there.
+    pub(super) never_fits: bool,
+}
+
+impl Refusals {
+    /// Whether a gang has a turn left in this round, which this one is.
+    pub(in crate::decide) fn has_turn(&mut self, gang: WorkloadId) -> bool {
+        let turns = self.turns.entry(gang).or_default();
+        *turns += 1;
+        *turns <= TURNS
+    }
+
+    /// Why a gang like this one was refused, where nothing that matters has changed since.
+    pub(super) fn of(&self, cluster: &Cluster, likeness: &Likeness) -> Option<Refusal> {
+        let (refusal, refused) = self.known.get(likeness)?;
+        let stands = |(queue, refused): &(QueueId, Refused)| verdict::stands(cluster, *queue, None, *refused);
+        refused.iter().all(stands).then_some(*refusal)
+    }
+
+    pub(super) fn remember(&mut self, cluster: &Cluster, likeness: Likeness, refusal: Refusal) {
+        let cause = refusal.cause;
+        let mut refused: Vec<(QueueId, Refused)> = Vec::new();
+        for (shape, _) in &likeness.line {
+            let queue = shape.0.queue;
+            if !refused.iter().any(|(known, _)| *known == queue) {
+                let versions = Refused {
+                    nodes_matter: cause.nodes_matter,
+                    ..refusal_in(cluster, queue, None, cause.reason)
+                };
+                refused.push((queue, versions.with_levels(cluster, queue, cause.levels)));
+            }
+        }
+        self.known.insert(likeness, (refusal, refused));
+    }
+}

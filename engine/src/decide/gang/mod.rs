@@ -1,0 +1,283 @@
+//! Gangs: the first `minMember` pods of a group are let in together, or none of them is.
+//!
+//! They are let in one by one in the ledger, so that each is judged beside those before it, and taken back where not all
+//! of them can be. First each gets what it would get alone; only where that does not suffice, other cards and other nodes
+//! are tried.
+
+mod alike;
+mod search;
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+pub(super) use self::alike::Refusals;
+use self::alike::{Likeness, Refusal};
+pub(super) use self::search::MOST_TRIES;
+use self::search::{Found, Search};
+use super::effort::Effort;
+use super::line::{Candidate, could_ever_fit, line};
+use super::verdict::{self, refusal};
+use super::{Admission, Grant, admission, cross_quota, enqueue, hold};
+use crate::cluster::waiting::Refused;
+use crate::cluster::workload::Step;
+use crate::cluster::{Bookmark, Cluster};
+use crate::ids::PodId;
+use crate::ids::WorkloadId;
+use crate::reason::Reason;
+
+/// Lets the missing pods of a group in, all of them, and returns the admissions; or none, and every one of its waiting pods
+/// remembers why.
+pub(super) fn let_in(
+    cluster: &mut Cluster,
+    id: WorkloadId,
+    refusals: &mut Refusals,
+    effort: &Effort,
+    now: Timestamp,
+) -> Vec<Admission> {
+    match judge(cluster, id, refusals, effort, now) {
+        Ok(admissions) => {
+            cluster.refuse_workload(id, None);
+            admissions
+        }
+        Err((step, cause)) => {
+            let mut known = HashSet::new();
+            let shapes = line(cluster, id).into_iter().map(|(_, shape)| shape);
+            let shapes = shapes.filter(|shape| known.insert(Arc::clone(shape)));
+            for (index, shape) in shapes.enumerate() {
+                let shape = &shape;
+                let refused = Refused {
+                    nodes_matter: cause.nodes_matter,
+                    searched: if index == cause.kind { cause.searched } else { 0 },
+                    ..refusal(cluster, shape, cause.reason)
+                };
+                let refused = refused.with_levels(cluster, shape.queue, cause.levels);
+                verdict::remember(cluster, shape, refused);
+                if step != Step::Enqueue {
+                    cluster.refuse_workload(id, Some((step, refused)));
+                }
+            }
+            Vec::new()
+        }
+    }
+}
+
+/// Why a gang was refused.
+#[derive(Debug, Clone, Copy)]
+struct Cause {
+    reason: Reason,
+    nodes_matter: bool,
+    /// How many levels from the queue upwards it depends on.
+    levels: usize,
+    /// Which of its shapes, in order of appearance, was searched for on every node in vain, while nothing of the gang was on
+    /// any.
+    kind: usize,
+    searched: u64,
+}
+
+impl Cause {
+    fn of(reason: Reason, nodes_matter: bool) -> Self {
+        Self {
+            reason,
+            nodes_matter,
+            levels: 1,
+            kind: 0,
+            searched: 0,
+        }
+    }
+
+    /// Its queue, or one above it, can't take it as a whole.
+    fn as_a_whole(refused: Refused) -> (Step, Self) {
+        let cause = Self::of(refused.reason, refused.nodes_matter);
+        let levels = refused.levels;
+        (Step::Enqueue, Self { levels, ..cause })
+    }
+}
+
+fn judge(
+    cluster: &mut Cluster,
+    id: WorkloadId,
+    refusals: &mut Refusals,
+    effort: &Effort,
+    now: Timestamp,
+) -> Result<Vec<Admission>, (Step, Cause)> {
+    let line = line(cluster, id);
+    let missing = cluster.workload(id).missing();
+    if line.is_empty() {
+        return Ok(Vec::new());
+    }
+    // What its pods say is compared and remembered, pod by pod.
+    for (_, shape) in &line {
+        effort.look_at_node(shape);
+    }
+    enqueue::before_pods(cluster, id, effort).map_err(Cause::as_a_whole)?;
+    if line.len() < missing {
+        return Err((Step::Together, Cause::of(Reason::PodGroupIncomplete, false)));
+    }
+    let likeness = Likeness::of(cluster, id, missing, &line);
+    let refusal = if let Some(known) = refusals.of(cluster, &likeness) {
+        known
+    } else {
+        refusals.judged += 1;
+        let (step, cause) = match judge_pods(cluster, id, &line, effort, now) {
+            Ok(admissions) => return Ok(admissions),
+            Err(refusal) => refusal,
+        };
+        let never_fits = step != Step::Enqueue && !could_ever_fit(cluster, id, effort);
+        let refusal = Refusal {
+            step,
+            cause,
+            never_fits,
+        };
+        refusals.remember(cluster, likeness, refusal);
+        refusal
+    };
+    if refusal.never_fits {
+        refusals.gave_back |= cluster.workload(id).is_enqueued();
+        cluster.dequeue(id);
+    }
+    Err((refusal.step, refusal.cause))
+}
+
+/// Judges the pods that are there: as many of them as are missing are let in, or none.
+fn judge_pods(
+    cluster: &mut Cluster,
+    id: WorkloadId,
+    line: &[Candidate],
+    effort: &Effort,
+    now: Timestamp,
+) -> Result<Vec<Admission>, (Step, Cause)> {
+    let missing = cluster.workload(id).missing();
+    let first: Vec<_> = line.iter().take(missing).map(|(pod, _)| *pod).collect();
+    let whole = enqueue::takes_pods(cluster, id, &first);
+    let whole = whole.map_err(Cause::as_a_whole);
+    if line.len() == missing {
+        whole?;
+    }
+    let bookmark = cluster.bookmark(line.iter().map(|(pod, _)| *pod));
+    let mut gang = Gang {
+        cluster,
+        missing,
+        now,
+        admitted: BTreeMap::new(),
+        effort: effort.clone(),
+    };
+    let alone = gang.each_as_if_alone(line);
+    let admitted: Vec<_> = gang.admitted.keys().copied().collect();
+    let of_first: HashSet<_> = first.iter().collect();
+    let are_first = whole.is_ok() && admitted.iter().all(|pod| of_first.contains(pod));
+    if alone.is_ok() && (are_first || gang.is_accepted(id, &bookmark)) {
+        return Ok(gang.admissions(line));
+    }
+    gang.take_back(&admitted, &bookmark);
+    // Where CrossQuota decides, it has: the best node for each pod beside those before it.
+    let governed = line.iter().any(|(_, shape)| cross_quota::governs(gang.cluster, shape));
+    let choices = line
+        .iter()
+        .any(|(_, shape)| *shape != line[0].1 || shape.task.cards.len() > 1);
+    let mut step = Step::Together;
+    if effort.is_spent() {
+        step = Step::GivenUp;
+    } else if !governed && choices {
+        match Search::new(&mut gang, id, line, &bookmark).run(line, whole.is_ok()) {
+            Found::Way => return Ok(gang.admissions(line)),
+            Found::GivenUp => step = Step::GivenUp,
+            Found::NoWay => {}
+        }
+        let admitted: Vec<_> = gang.admitted.keys().copied().collect();
+        gang.take_back(&admitted, &bookmark);
+    }
+    whole?;
+    // Some could get in together, but not as a whole: it is the queue that has too little.
+    let cause = alone.err().unwrap_or(Cause::of(Reason::InsufficientScalarQuota, false));
+    Err((step, cause))
+}
+
+/// A gang that is being let in.
+struct Gang<'c> {
+    cluster: &'c mut Cluster,
+    missing: usize,
+    now: Timestamp,
+    admitted: BTreeMap<PodId, (Grant, Admission)>,
+    effort: Effort,
+}
+
+impl Gang<'_> {
+    /// The admissions, first in line first.
+    fn admissions(mut self, line: &[Candidate]) -> Vec<Admission> {
+        let admitted = line.iter().filter_map(|(pod, _)| self.admitted.remove(pod));
+        admitted.map(|(_, admission)| admission).collect()
+    }
+
+    fn is_complete(&self) -> bool {
+        self.admitted.len() == self.missing
+    }
+
+    fn admit(&mut self, pod: PodId, grant: Grant) {
+        if let Some(admission) = admission(self.cluster, pod, &grant) {
+            self.admitted.insert(pod, (grant.clone(), admission));
+            hold(self.cluster, pod, grant, self.now);
+        }
+    }
+
+    /// Whether the queue takes those that are in as a whole.
+    fn is_accepted(&mut self, id: WorkloadId, bookmark: &Bookmark) -> bool {
+        let admitted = std::mem::take(&mut self.admitted);
+        let pods: Vec<_> = admitted.keys().copied().collect();
+        self.cluster.take_back(&pods, bookmark);
+        let accepted = enqueue::takes_pods(self.cluster, id, &pods).is_ok();
+        for (pod, (grant, _)) in &admitted {
+            hold(self.cluster, *pod, grant.clone(), self.now);
+        }
+        self.admitted = admitted;
+        accepted
+    }
+
+    fn take_back(&mut self, pods: &[PodId], bookmark: &Bookmark) {
+        for pod in pods {
+            self.admitted.remove(pod);
+        }
+        self.cluster.take_back(pods, bookmark);
+    }
+
+    /// Each pod gets what it would get alone beside those before it. Who gets nothing is passed over.
+    fn each_as_if_alone(&mut self, line: &[Candidate]) -> Result<(), Cause> {
+        let mut refused: Vec<Refused> = Vec::new();
+        let mut known = HashSet::new();
+        let mut cause = Cause::of(Reason::NoNodeFits, true);
+        for (index, (pod, shape)) in line.iter().enumerate() {
+            if self.is_complete() {
+                return Ok(());
+            }
+            if self.effort.is_spent() {
+                break;
+            }
+            if known.contains(shape) {
+                continue;
+            }
+            let queue = &self.cluster.queue(shape.queue).waiting;
+            let earlier = queue
+                .group_of(shape)
+                .and_then(|(_, group)| group.refused)
+                .filter(|_| index == 0);
+            match verdict::judge(self.cluster, shape, earlier, &self.effort) {
+                Ok(grant) => self.admit(*pod, grant),
+                Err(refusal) => {
+                    if index == 0 {
+                        cause.searched = refusal.searched;
+                    }
+                    known.insert(shape);
+                    refused.push(refusal);
+                }
+            }
+        }
+        if self.is_complete() {
+            return Ok(());
+        }
+        cause.reason = refused.first().map_or(cause.reason, |refused| refused.reason);
+        cause.nodes_matter = refused.iter().any(|refused| refused.nodes_matter);
+        cause.levels = refused.iter().map(|refused| refused.levels).max().unwrap_or(1);
+        Err(cause)
+    }
+}

@@ -1,0 +1,424 @@
+//! A way to let enough of a gang in at once, where giving each pod what it would get alone does not lead to one.
+//!
+//! The search is exact. Pods of one shape are the same to everybody, and so are nodes of which the same is free, so each
+//! situation is looked at once; and none is followed up in which too few pods could get in even if each shape had all that is
+//! left for itself.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use crds::configuration::AdmitOn;
+
+use super::super::line::{Candidate, cards_of};
+use super::Gang;
+use crate::amounts::Dimension;
+use crate::cluster::waiting::Shape;
+use crate::cluster::{Bookmark, Cluster};
+use crate::decide::effort::Effort;
+use crate::decide::{Grant, fit, mgpu, narrow, verdict};
+use crate::ids::{NodeId, PodId, WorkloadId};
+use crate::names::CardId;
+use crate::policies::mgpu::CardUse;
+
+/// How many pods are placed by way of trial before a gang is taken for one that can't get in: everybody else waits for the
+/// decision. Dozens of pods of three shapes on forty nodes need fewer (`engine/tests/decisions/gang_search.rs`).
+pub(in crate::decide) const MOST_TRIES: usize = 5_000;
+
+/// What came of a search.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Found {
+    /// The gang holds a way in.
+    Way,
+    /// There is none.
+    NoWay,
+    /// None was found in [`MOST_TRIES`] tries.
+    GivenUp,
+}
+
+/// Pods of one shape.
+struct Kind {
+    shape: Arc<Shape>,
+    /// First to go first.
+    pods: Vec<PodId>,
+    /// How many of them are considered.
+    most: usize,
+}
+
+/// What tells nodes apart for one gang.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Look {
+    /// What is free of the dimensions that the gang asks for, card resources before CPU: those with least go first.
+    free: Vec<i128>,
+    /// Which kinds may go there, with which cards: a place in [`Nodes::suits`].
+    suits: usize,
+    /// What is in use of its mGPU cards, and the node itself: what else matters there is not compared.
+    gpus: Option<(Vec<CardUse>, NodeId)>,
+}
+
+/// The nodes that any of the gang may go to, by look.
+struct Nodes {
+    dimensions: Vec<Dimension>,
+    /// Sets of kinds, each with one of its cards.
+    suits: Vec<BTreeSet<(usize, Option<CardId>)>>,
+    /// Of each node the place of its set.
+    suits_of: BTreeMap<NodeId, usize>,
+    /// Whether cards are shared through mGPU.
+    mgpu: bool,
+    looks: BTreeMap<Look, usize>,
+    /// The nodes of each look, by name.
+    members: Vec<BTreeSet<(Arc<str>, NodeId)>>,
+    /// The look of each node.
+    look_of: BTreeMap<NodeId, usize>,
+    /// How many nodes of each look there are more or fewer than at the beginning.
+    moved: BTreeMap<usize, i64>,
+}
+
+/// A situation that leads nowhere: which kind is next and how many of it are in, how many of each kind got which card, and
+/// how the nodes look.
+type DeadEnd = (usize, usize, Vec<((usize, Option<CardId>), usize)>, Vec<(usize, i64)>);
+
+/// A pod that is in by way of trial.
+struct Trial {
+    pod: PodId,
+    card: Option<CardId>,
+    /// Its node, and the look that this had before.
+    node: Option<(NodeId, usize)>,
+}
+
+pub(super) struct Search<'g, 'c> {
+    gang: &'g mut Gang<'c>,
+    id: WorkloadId,
+    bookmark: &'g Bookmark,
+    kinds: Vec<Kind>,
+    nodes: Nodes,
+    on_quota: bool,
+    /// Who is in by way of trial.
+    path: Vec<Trial>,
+    cards: BTreeMap<(usize, Option<CardId>), usize>,
+    dead_ends: HashSet<DeadEnd>,
+    tries: usize,
+}
+
+impl<'g, 'c> Search<'g, 'c> {
+    pub(super) fn new(gang: &'g mut Gang<'c>, id: WorkloadId, line: &[Candidate], bookmark: &'g Bookmark) -> Self {
+        let mut kinds: Vec<Kind> = Vec::new();
+        let mut places = HashMap::new();
+        for (pod, shape) in line {
+            let place = *places.entry(shape).or_insert(kinds.len());
+            if place == kinds.len() {
+                kinds.push(Kind {
+                    shape: Arc::clone(shape),
+                    pods: Vec::new(),
+                    most: 0,
+                });
+            }
+            kinds[place].pods.push(*pod);
+        }
+        let on_quota = gang.cluster.configuration().cardgate.admit_on == AdmitOn::Quota;
+        let nodes = Nodes::new(gang.cluster, &kinds, &gang.effort);
+        Self {
+            gang,
+            id,
+            bookmark,
+            kinds,
+            nodes,
+            on_quota,
+            path: Vec::new(),
+            cards: BTreeMap::new(),
+            dead_ends: HashSet::new(),
+            tries: MOST_TRIES,
+        }
+    }
+
+    /// Looks for a way: first with those whose turn it is, then with any of the line.
+    pub(super) fn run(&mut self, line: &[Candidate], first_may: bool) -> Found {
+        // More kinds than can be asked of all nodes.
+        if self.gang.effort.is_spent() {
+            return Found::GivenUp;
+        }
+        let first: HashSet<_> = line.iter().take(self.gang.missing).map(|(pod, _)| *pod).collect();
+        for all in [false, true] {
+            for kind in &mut self.kinds {
+                let of_first = kind.pods.iter().filter(|pod| first.contains(pod)).count();
+                kind.most = if all { kind.pods.len() } else { of_first };
+            }
+            self.dead_ends.clear();
+            if (all && line.len() > first.len() || !all && first_may) && self.follow(0, 0) {
+                return Found::Way;
+            }
+        }
+        if self.tries == 0 { Found::GivenUp } else { Found::NoWay }
+    }
+
+    /// Follows a situation up in which the kinds before this one, and so many of it, have been placed.
+    fn follow(&mut self, kind: usize, taken: usize) -> bool {
+        if self.gang.is_complete() {
+            return self.gang.is_accepted(self.id, self.bookmark);
+        }
+        if self.tries == 0 || kind == self.kinds.len() || !self.could_lead_on(kind, taken) {
+            return false;
+        }
+        self.gang
+            .effort
+            .spend(self.nodes.looks.len() * (self.kinds.len() - kind));
+        if self.gang.effort.is_spent() {
+            self.tries = 0;
+            return false;
+        }
+        let here = self.here(kind, taken);
+        if self.dead_ends.contains(&here) {
+            return false;
+        }
+        if taken < self.kinds[kind].most {
+            let pod = self.kinds[kind].pods[taken];
+            for (card, look) in self.options(kind) {
+                if self.tries == 0 {
+                    return false;
+                }
+                let Some(grant) = self.grant(kind, card, look) else {
+                    continue;
+                };
+                self.tries -= 1;
+                self.place(kind, pod, grant);
+                if self.follow(kind, taken + 1) {
+                    return true;
+                }
+                self.take_back(kind);
+            }
+        }
+        // The others of this kind stay out.
+        if self.follow(kind + 1, 0) {
+            return true;
+        }
+        if self.tries > 0 {
+            self.dead_ends.insert(here);
+        }
+        false
+    }
+
+    /// Whether enough could get in if each kind had all that is left for itself.
+    fn could_lead_on(&self, kind: usize, taken: usize) -> bool {
+        let mut open = self.gang.missing - self.gang.admitted.len();
+        for (index, other) in self.kinds.iter().enumerate().skip(kind) {
+            let left = other.most - if index == kind { taken } else { 0 };
+            open -= self.most_alone(index, left.min(open));
+            if open == 0 {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// How many of a kind, up to `wanted`, could get in if it had all that is left for itself; never too few. Exact where no
+    /// node has two of its cards, and cards are not shared through mGPU.
+    fn most_alone(&self, kind: usize, wanted: usize) -> usize {
+        let cluster = &*self.gang.cluster;
+        let shape = &self.kinds[kind].shape;
+        let quota = verdict::quota_for(cluster, shape, wanted);
+        let mut sum = 0_usize;
+        for (card, most) in quota {
+            let room = if self.on_quota && !needs_cards_now(cluster, shape) {
+                if is_selectable(cluster, shape, card) { most } else { 0 }
+            } else {
+                self.nodes.room_for(kind, card, shape, most)
+            };
+            sum = sum.saturating_add(room);
+        }
+        sum.min(wanted)
+    }
+
+    fn here(&self, kind: usize, taken: usize) -> DeadEnd {
+        let cards = self.cards.iter().filter(|(_, count)| **count > 0);
+        let moved = self.nodes.moved.iter().filter(|(_, count)| **count != 0);
+        (
+            kind,
+            taken,
+            cards.map(|(way, count)| (*way, *count)).collect(),
+            moved.map(|(look, count)| (*look, *count)).collect(),
+        )
+    }
+
+    /// What a pod of this kind could get now: the cards in order of preference, and for each one node of every look, those
+    /// with the least free first.
+    fn options(&self, kind: usize) -> Vec<(Option<CardId>, Option<usize>)> {
+        let cluster = &*self.gang.cluster;
+        let shape = &self.kinds[kind].shape;
+        let Ok(cards) = verdict::cards_with_quota(cluster, shape) else {
+            return Vec::new();
+        };
+        if self.on_quota && !needs_cards_now(cluster, shape) {
+            let selectable = cards.into_iter().filter(|card| is_selectable(cluster, shape, *card));
+            return selectable.map(|card| (card, None)).collect();
+        }
+        let mut options = Vec::new();
+        for card in cards {
+            let looks = self.nodes.looks.iter().filter(|(look, id)| {
+                !self.nodes.members[**id].is_empty() && self.nodes.copies(look, kind, card, shape) > 0
+            });
+            options.extend(looks.map(|(_, id)| (card, Some(*id))));
+        }
+        options
+    }
+
+    /// A pod of this kind on the first node of a look.
+    fn grant(&self, kind: usize, card: Option<CardId>, look: Option<usize>) -> Option<Grant> {
+        let cluster = &*self.gang.cluster;
+        let shape = &self.kinds[kind].shape;
+        let Some(look) = look else {
+            return Some(Grant::of(card, None));
+        };
+        let (_, node) = self.nodes.members[look].first()?;
+        match mgpu::request(cluster, shape) {
+            Some(request) => mgpu::grant_on(cluster, shape, request, card, *node, self.gang.effort.clone()),
+            None => Some(Grant::of(card, Some(*node))),
+        }
+    }
+
+    fn place(&mut self, kind: usize, pod: PodId, grant: Grant) {
+        let (card, node) = (grant.card, grant.node);
+        *self.cards.entry((kind, card)).or_default() += 1;
+        self.gang.admit(pod, grant);
+        let node = node.map(|node| (node, self.nodes.look_again(self.gang.cluster, node)));
+        self.path.push(Trial { pod, card, node });
+    }
+
+    fn take_back(&mut self, kind: usize) {
+        let Some(Trial { pod, card, node }) = self.path.pop() else {
+            return;
+        };
+        self.gang.take_back(&[pod], self.bookmark);
+        if let Some(count) = self.cards.get_mut(&(kind, card)) {
+            *count -= 1;
+        }
+        if let Some((node, before)) = node {
+            self.nodes.move_to(self.gang.cluster, node, before);
+        }
+    }
+}
+
+fn is_selectable(cluster: &Cluster, shape: &Shape, card: Option<CardId>) -> bool {
+    card.is_none_or(|card| narrow::labels_of(cluster, shape, card).is_some())
+}
+
+/// Whether the mGPU cards of such a pod must be known when it is let in, whatever `admitOn` says.
+fn needs_cards_now(cluster: &Cluster, shape: &Shape) -> bool {
+    mgpu::request(cluster, shape).is_some() && mgpu::pins(cluster)
+}
+
+impl Nodes {
+    /// The nodes as these kinds see them; not all of it where the steps are spent before.
+    fn new(cluster: &Cluster, kinds: &[Kind], effort: &Effort) -> Self {
+        let requested = kinds.iter().flat_map(|kind| kind.shape.task.request.iter());
+        let dimensions: BTreeSet<_> = requested.map(|(dimension, _)| dimension).collect();
+        let mut suits_by_node: BTreeMap<NodeId, BTreeSet<(usize, Option<CardId>)>> = BTreeMap::new();
+        for (index, kind) in kinds.iter().enumerate() {
+            for card in cards_of(&kind.shape) {
+                for node in fit::candidates(cluster, card) {
+                    effort.look_at_node(&kind.shape);
+                    if effort.is_spent() {
+                        break;
+                    }
+                    if fit::may_run_on(cluster, &kind.shape, card, *node) {
+                        suits_by_node.entry(*node).or_default().insert((index, card));
+                    }
+                }
+            }
+        }
+        let mut known = HashMap::new();
+        let mut suits = Vec::new();
+        let mut suits_of = BTreeMap::new();
+        for (node, set) in suits_by_node {
+            let place = *known.entry(set).or_insert_with_key(|set| {
+                suits.push(set.clone());
+                suits.len() - 1
+            });
+            suits_of.insert(node, place);
+        }
+        let mut nodes = Self {
+            dimensions: dimensions.into_iter().rev().collect(),
+            suits,
+            suits_of,
+            mgpu: kinds.iter().any(|kind| mgpu::request(cluster, &kind.shape).is_some()),
+            looks: BTreeMap::new(),
+            members: Vec::new(),
+            look_of: BTreeMap::new(),
+            moved: BTreeMap::new(),
+        };
+        let there: Vec<_> = nodes.suits_of.keys().copied().collect();
+        for node in there {
+            let look = nodes.look_at(cluster, node);
+            nodes.look_of.insert(node, look);
+            nodes.members[look].insert((Arc::clone(&cluster.node(node).name), node));
+        }
+        nodes
+    }
+
+    /// How a node looks now.
+    fn look_at(&mut self, cluster: &Cluster, id: NodeId) -> usize {
+        let node = cluster.node(id);
+        let free = self.dimensions.iter().map(|dimension| {
+            let has = node.offer.as_ref().map_or(0, |offer| offer.allocatable.get(*dimension));
+            i128::from(has) - node.used.get(*dimension)
+        });
+        let look = Look {
+            free: free.collect(),
+            suits: self.suits_of.get(&id).copied().unwrap_or(usize::MAX),
+            gpus: self.mgpu.then(|| (node.gpus.clone(), id)),
+        };
+        let next = self.looks.len();
+        let place = *self.looks.entry(look).or_insert(next);
+        if place == next {
+            self.members.push(BTreeSet::new());
+        }
+        place
+    }
+
+    /// A node has changed; returns how it looked before.
+    fn look_again(&mut self, cluster: &Cluster, node: NodeId) -> usize {
+        let look = self.look_at(cluster, node);
+        self.move_to(cluster, node, look)
+    }
+
+    /// A node looks like this from now on; returns how it looked before.
+    fn move_to(&mut self, cluster: &Cluster, node: NodeId, look: usize) -> usize {
+        let member = (Arc::clone(&cluster.node(node).name), node);
+        let before = self.look_of.insert(node, look).unwrap_or(look);
+        self.members[before].remove(&member);
+        self.members[look].insert(member);
+        *self.moved.entry(before).or_default() -= 1;
+        *self.moved.entry(look).or_default() += 1;
+        before
+    }
+
+    /// How many of a kind find room with this card, up to `most`, if they have it all for themselves.
+    fn room_for(&self, kind: usize, card: Option<CardId>, shape: &Shape, most: usize) -> usize {
+        let mut room = 0_usize;
+        for (look, id) in &self.looks {
+            let nodes = self.members[*id].len();
+            if nodes > 0 {
+                room = room.saturating_add(nodes.saturating_mul(self.copies(look, kind, card, shape)));
+                if room >= most {
+                    return most;
+                }
+            }
+        }
+        room
+    }
+
+    /// How many pods of a kind a node of this look has room for.
+    fn copies(&self, look: &Look, kind: usize, card: Option<CardId>, shape: &Shape) -> usize {
+        if !self
+            .suits
+            .get(look.suits)
+            .is_some_and(|suits| suits.contains(&(kind, card)))
+        {
+            return 0;
+        }
+        let free = self.dimensions.iter().zip(&look.free);
+        let copies = free.filter_map(|(dimension, free)| {
+            let asked = i128::from(shape.task.request.get(*dimension));
+            (asked > 0).then(|| usize::try_from((*free).max(0) / asked).unwrap_or(usize::MAX))
+        });
+        copies.min().unwrap_or(usize::MAX)
+    }
+}

@@ -1,0 +1,57 @@
+//! The waiting pods of a group, and whether enough of them could ever run.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crds::configuration::AdmitOn;
+
+use super::effort::Effort;
+use super::fit;
+use crate::cluster::Cluster;
+use crate::cluster::waiting::Shape;
+use crate::ids::{PodId, WorkloadId};
+use crate::names::CardId;
+
+/// A waiting pod and its shape.
+pub(super) type Candidate = (PodId, Arc<Shape>);
+
+/// The waiting pods of a group, first to go first.
+pub(super) fn line(cluster: &Cluster, id: WorkloadId) -> Vec<Candidate> {
+    let line = cluster.workload(id).line.iter().map(|(_, place)| place.pod);
+    line.filter_map(|pod| Some((pod, Arc::clone(&cluster.pod(pod)?.waits.as_ref()?.shape))))
+        .collect()
+}
+
+/// Whether enough of a group's waiting pods could run if nothing else did. What can't must keep no quota from others: unless that
+/// takes more steps to know than there are, and then it keeps it for no longer than `inqueueTimeout`.
+pub(super) fn could_ever_fit(cluster: &Cluster, id: WorkloadId, effort: &Effort) -> bool {
+    if cluster.configuration().cardgate.admit_on == AdmitOn::Quota {
+        return true;
+    }
+    let workload = cluster.workload(id);
+    if workload.line.len() < workload.missing() {
+        return true;
+    }
+    let mut asked = HashMap::new();
+    let takes = |shape: &Shape, card, node| {
+        effort.look_at_node(shape);
+        effort.is_spent() || fit::could_take(cluster, shape, card, node)
+    };
+    let fitting = line(cluster, id).into_iter().filter(|(_, shape)| {
+        *asked.entry(Arc::clone(shape)).or_insert_with(|| {
+            cards_of(shape).into_iter().any(|card| {
+                let mut nodes = fit::candidates(cluster, card).iter();
+                nodes.any(|node| takes(shape, card, *node))
+            })
+        })
+    });
+    fitting.count() >= workload.missing() || effort.is_spent()
+}
+
+/// The cards that a pod of this shape may name: each by itself, or none at all.
+pub(super) fn cards_of(shape: &Shape) -> Vec<Option<CardId>> {
+    match &*shape.task.cards {
+        [] => vec![None],
+        cards => cards.iter().copied().map(Some).collect(),
+    }
+}

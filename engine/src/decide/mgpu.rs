@@ -1,0 +1,333 @@
+//! The node and the cards of an mGPU pod (mGPU, **Filter** and **Allocate**).
+//!
+//! Nothing is reserved while nodes are looked at: every node is asked what it would give, and only the best one gives it.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use crds::configuration::{CardStrategy, Enforcement, Mgpu, ScheduleMode};
+use crds::keys::{MGPU_ASSUMED, MGPU_INDEX_PREFIX};
+use crds::mgpu::{ContainerRequest, MgpuRequest};
+
+use super::effort::Effort;
+use super::fit::{self, Answer};
+use super::{Grant, cross_quota};
+use crate::cluster::Cluster;
+use crate::cluster::waiting::{Refused, Shape};
+use crate::discovery::MgpuCards;
+use crate::ids::NodeId;
+use crate::names::CardId;
+use crate::policies::mgpu::{self, Allocation, CardLists, CardUse, Cards};
+use crate::reason::Reason;
+
+/// What one mGPU node says to a pod.
+enum Says {
+    /// These cards.
+    Takes(Rc<Allocation>),
+    /// Its cards don't.
+    Refuses(Unfit),
+    /// Its cards do; its quota for pods without GPU does not, and no pattern of `CrossQuota` makes this one a pod with GPU.
+    OverQuota,
+    /// It fails the pod's other needs.
+    Unfit(Answer),
+}
+
+/// Why the cards of a node can't take a pod (**Filter**).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unfit {
+    /// They have no room for the containers now.
+    CardsInUse,
+    /// Their compute policy is not the pod's.
+    OtherPolicy,
+    /// A container asks for more cards than there are.
+    TooFewCards,
+    /// Cards are to be named by their device ids, and the node does not say them.
+    NoDeviceIds,
+    /// Whether they have room was not found out in the steps that there are.
+    TooComplex,
+}
+
+/// A search for the best node that goes on where the last one of the same shape ended.
+pub(super) struct Search {
+    earlier: Option<Refused>,
+    searched: u64,
+    /// Whether some node would do, but for what is in use of it.
+    would_do: bool,
+    /// Whether some node was given up.
+    too_complex: bool,
+    effort: Effort,
+}
+
+impl Search {
+    pub(super) fn new(earlier: Option<Refused>, effort: Effort) -> Self {
+        let earlier = earlier.filter(|earlier| earlier.reason.is_about_mgpu());
+        Self {
+            earlier,
+            searched: 0,
+            would_do: false,
+            too_complex: false,
+            effort,
+        }
+    }
+
+    /// The node with the best score, and the cards there. Nodes of one score go by name.
+    pub(super) fn find(
+        &mut self,
+        cluster: &Cluster,
+        shape: &Shape,
+        request: &MgpuRequest,
+        card: Option<CardId>,
+    ) -> Option<Grant> {
+        let arguments = cluster.configuration().mgpu;
+        let bit = fit::search_bit(shape, card);
+        self.searched |= bit;
+        let earlier = self.earlier.filter(|earlier| earlier.searched & bit != 0);
+        let changed = earlier.and_then(|earlier| {
+            self.would_do |= earlier.reason == Reason::InsufficientMgpu;
+            self.too_complex |= earlier.reason == Reason::TooComplex;
+            let mut changed = cluster.nodes_changed_since(earlier.node_changes)?.to_vec();
+            changed.sort_unstable_by_key(|node| &cluster.node(*node).name);
+            changed.dedup();
+            Some(changed)
+        });
+        let candidates = changed.as_deref().unwrap_or(cluster.mgpu_nodes());
+        let mut query = Query::of(cluster, shape, request, self.effort.clone());
+        let mut best: Option<(NodeId, Rc<Allocation>)> = None;
+        for id in candidates {
+            if best.is_some() && self.effort.is_spent() {
+                break;
+            }
+            let Some(says) = query.ask(cluster, shape, card, *id) else {
+                continue;
+            };
+            match says {
+                Says::Takes(allocation) => {
+                    let better = best.as_ref().is_none_or(|(_, best)| match arguments.policy {
+                        CardStrategy::Binpack => allocation.score > best.score,
+                        CardStrategy::Spread => allocation.score < best.score,
+                    });
+                    if better {
+                        best = Some((*id, allocation));
+                    }
+                }
+                Says::Refuses(Unfit::CardsInUse)
+                | Says::OverQuota
+                | Says::Unfit(Answer::LacksRoom | Answer::Unusable) => self.would_do = true,
+                Says::Refuses(Unfit::TooComplex) => self.too_complex = true,
+                Says::Refuses(_) | Says::Unfit(_) => {}
+            }
+        }
+        let (node, allocation) = best?;
+        grant(cluster, card, node, &allocation)
+    }
+
+    /// The cards that were searched for, as bits.
+    pub(super) fn searched(&self) -> u64 {
+        self.searched
+    }
+
+    /// Why no node was found.
+    pub(super) fn reason(&self) -> Reason {
+        if self.too_complex {
+            Reason::TooComplex
+        } else if self.would_do {
+            Reason::InsufficientMgpu
+        } else {
+            Reason::NoMgpuNode
+        }
+    }
+}
+
+/// Whether pods are pinned to the cards that they get, rather than placed by a scheduler that asks.
+pub(super) fn pins(cluster: &Cluster) -> bool {
+    cluster.configuration().cardgate.enforce_mgpu == Enforcement::Gating
+}
+
+/// The mGPU request of a pod that is to be placed on cards.
+pub(super) fn request<'s>(cluster: &Cluster, shape: &'s Shape) -> Option<&'s MgpuRequest> {
+    let request = shape.task.mgpu.as_deref();
+    request.filter(|_| cluster.configuration().mgpu.enable)
+}
+
+/// What a pod would get on one node, where that takes it.
+pub(super) fn grant_on(
+    cluster: &Cluster,
+    shape: &Shape,
+    request: &MgpuRequest,
+    card: Option<CardId>,
+    node: NodeId,
+    effort: Effort,
+) -> Option<Grant> {
+    match Query::of(cluster, shape, request, effort).ask(cluster, shape, card, node)? {
+        Says::Takes(allocation) => grant(cluster, card, node, &allocation),
+        _ => None,
+    }
+}
+
+fn grant(cluster: &Cluster, card: Option<CardId>, node: NodeId, allocation: &Allocation) -> Option<Grant> {
+    let cards = cluster.node(node).offer.as_ref()?.mgpu.as_ref()?;
+    Some(Grant {
+        pinned: pins(cluster),
+        gpus: Some(results(allocation, cards, cluster.configuration().mgpu)),
+        ..Grant::of(card, Some(node))
+    })
+}
+
+/// **Schedule Result**: what is written on a pod, keys and values.
+pub(super) fn annotations(request: &MgpuRequest, gpus: &CardLists) -> Vec<(String, String)> {
+    let lists = request.containers.iter().zip(gpus.iter());
+    let lists = lists.filter_map(|((container, _), list)| {
+        let list = list.as_deref()?;
+        Some((format!("{MGPU_INDEX_PREFIX}{container}"), list.to_owned()))
+    });
+    let assumed = (MGPU_ASSUMED.to_owned(), "true".to_owned());
+    std::iter::once(assumed).chain(lists).collect()
+}
+
+/// **Schedule Result**: the cards of each container, as they are written on the pod.
+pub(super) fn results(allocation: &Allocation, cards: &MgpuCards, arguments: Mgpu) -> CardLists {
+    let name = |index: &u16| match arguments.schedule_mode {
+        ScheduleMode::Index => index.to_string(),
+        ScheduleMode::Id => cards.device_id(*index).unwrap_or_default().to_owned(),
+    };
+    let lists = allocation.cards.iter().map(|list| {
+        let names: Vec<_> = list.iter().map(name).collect();
+        Some(names.join(",").into())
+    });
+    lists.collect()
+}
+
+/// What is in use of each card of a node, and the memory of a card.
+type InUse<'a> = (Cow<'a, [CardUse]>, i64);
+
+/// One pod's question to many nodes. Nodes whose cards are in use alike have the same answer, so it is worked out once.
+pub(super) struct Query<'a> {
+    request: &'a MgpuRequest,
+    containers: Vec<ContainerRequest>,
+    arguments: Mgpu,
+    asked: HashMap<InUse<'a>, Result<Rc<Allocation>, Unfit>>,
+    effort: Effort,
+    /// What it asks of the quotas of GPU nodes, where `CrossQuota` decides about it.
+    quotas: Option<Vec<i64>>,
+}
+
+impl<'a> Query<'a> {
+    pub(super) fn new(request: &'a MgpuRequest, arguments: Mgpu, effort: Effort) -> Self {
+        Self {
+            request,
+            containers: request.containers.iter().map(|(_, container)| *container).collect(),
+            arguments,
+            asked: HashMap::new(),
+            effort,
+            quotas: None,
+        }
+    }
+
+    /// The question of a pod of this shape.
+    fn of(cluster: &Cluster, shape: &Shape, request: &'a MgpuRequest, effort: Effort) -> Self {
+        Self {
+            quotas: cross_quota::asked(cluster, shape),
+            ..Self::new(request, cluster.configuration().mgpu, effort)
+        }
+    }
+
+    /// What a node says; none where it is no mGPU node, or has not the card.
+    fn ask(&mut self, cluster: &'a Cluster, shape: &Shape, card: Option<CardId>, id: NodeId) -> Option<Says> {
+        let node = cluster.node(id);
+        let cards = node.offer.as_ref()?.mgpu.as_ref()?;
+        self.effort.look_at_node(shape);
+        let answer = match fit::ask(cluster, shape, card, node) {
+            Answer::Unrelated => return None,
+            Answer::Excluded => return Some(Says::Unfit(Answer::Excluded)),
+            answer => answer,
+        };
+        if let Some(unfit) = self.mismatch(cards) {
+            return Some(Says::Refuses(unfit));
+        }
+        if answer != Answer::Takes {
+            return Some(Says::Unfit(answer));
+        }
+        let allocation = match self.allocate(cards, Cow::Borrowed(&node.gpus)) {
+            Ok(allocation) => allocation,
+            Err(unfit) => return Some(Says::Refuses(unfit)),
+        };
+        let over = self
+            .quotas
+            .as_ref()
+            .is_some_and(|asked| !cross_quota::has_quota(cluster, asked, id));
+        Some(if over { Says::OverQuota } else { Says::Takes(allocation) })
+    }
+
+    /// Why these cards can't take the pod, whatever is in use of them.
+    pub(super) fn mismatch(&self, cards: &MgpuCards) -> Option<Unfit> {
+        if usize::try_from(self.widest()).unwrap_or(usize::MAX) > cards.count {
+            return Some(Unfit::TooFewCards);
+        }
+        if !cards.policy.is_some_and(|policy| self.request.accepts(policy)) {
+            return Some(Unfit::OtherPolicy);
+        }
+        let no_ids = self.arguments.schedule_mode == ScheduleMode::Id && cards.device_ids.is_none();
+        no_ids.then_some(Unfit::NoDeviceIds)
+    }
+
+    /// The cards that the container with most asks for.
+    pub(super) fn widest(&self) -> u32 {
+        let cards = self.containers.iter().map(|container| container.cards);
+        cards.max().unwrap_or(0)
+    }
+
+    /// The best combination of these cards, where so much of them is in use; else why there is none.
+    pub(super) fn allocate(&mut self, cards: &MgpuCards, used: Cow<'a, [CardUse]>) -> Result<Rc<Allocation>, Unfit> {
+        let memory = cards.memory;
+        let (containers, arguments, effort) = (&self.containers, self.arguments, &self.effort);
+        let asked = self.asked.entry((used, memory)).or_insert_with_key(|(used, memory)| {
+            let cards = Cards { used, memory: *memory };
+            match effort.search(|steps| mgpu::best(containers, cards, arguments, steps)) {
+                mgpu::Answer::Cards(allocation) => Ok(Rc::new(allocation)),
+                mgpu::Answer::NoRoom => Err(Unfit::CardsInUse),
+                mgpu::Answer::TooComplex => Err(Unfit::TooComplex),
+            }
+        });
+        asked.clone()
+    }
+}
+
+/// How many mGPU nodes say what, for people.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Census {
+    pub nodes: usize,
+    pub cards_in_use: usize,
+    pub too_complex: usize,
+    pub over_quota: usize,
+    pub other_policy: usize,
+    pub too_few_cards: usize,
+    pub no_device_ids: usize,
+    pub lack_room: usize,
+    pub unusable: usize,
+    pub excluded: usize,
+}
+
+/// Asks every mGPU node. Only for messages: it looks at all of them.
+pub(super) fn census(cluster: &Cluster, shape: &Shape, request: &MgpuRequest) -> Census {
+    let mut census = Census::default();
+    // A message is worth a look at each node, and no long search.
+    let mut query = Query::of(cluster, shape, request, Effort::of_complex_pod());
+    for node in cluster.mgpu_nodes() {
+        census.nodes += 1;
+        match query.ask(cluster, shape, None, *node) {
+            // Had one of them taken the pod, it would not wait.
+            Some(Says::Refuses(Unfit::TooComplex)) => census.too_complex += 1,
+            Some(Says::Takes(_) | Says::Refuses(Unfit::CardsInUse)) => census.cards_in_use += 1,
+            Some(Says::OverQuota) => census.over_quota += 1,
+            Some(Says::Refuses(Unfit::OtherPolicy)) => census.other_policy += 1,
+            Some(Says::Refuses(Unfit::TooFewCards)) => census.too_few_cards += 1,
+            Some(Says::Refuses(Unfit::NoDeviceIds)) => census.no_device_ids += 1,
+            Some(Says::Unfit(Answer::LacksRoom)) => census.lack_room += 1,
+            Some(Says::Unfit(Answer::Unusable)) => census.unusable += 1,
+            Some(Says::Unfit(_)) => census.excluded += 1,
+            None => {}
+        }
+    }
+    census
+}

@@ -1,0 +1,477 @@
+//! What may: one round over the cluster, from what is known to what is to be done.
+//!
+//! A pure function of the cluster, its configuration and time: the same input gives the same actions, so the simulator,
+//! the property tests and the live operator run the same code.
+
+mod contest;
+mod cross_quota;
+mod effort;
+mod enqueue;
+mod explain;
+pub mod extender;
+mod fit;
+mod gang;
+mod line;
+mod mgpu;
+mod narrow;
+mod progress;
+mod reclaim;
+mod verdict;
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::cluster::constraints::NodeAffinity;
+use crate::cluster::waiting::Shape;
+use crate::cluster::workload::{Claim, Said, Workload};
+use crate::cluster::{Cluster, Due};
+use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
+use crate::names::CardId;
+use crate::policies::mgpu::CardLists;
+use crate::reason::Reason;
+use crate::refs::{PodRef, WorkloadKind, WorkloadRef};
+use crate::trail::{Trail, Work};
+use contest::{Contest, Turn};
+use effort::{Effort, Spending};
+pub use explain::{amount, dimension_name, missing};
+pub use progress::{Progress, progress};
+pub use reclaim::{Eviction, Victim};
+
+/// How long a pod waits before it is told why: one that gets in at once is spared the write.
+const PATIENCE: SignedDuration = SignedDuration::from_millis(700);
+
+/// A pod that is let in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Admission {
+    /// The pod.
+    pub pod: PodRef,
+    /// Its queue.
+    pub queue: Arc<str>,
+    /// When it came to wait.
+    pub arrived: Timestamp,
+    /// The card it is charged for.
+    pub card: Option<Box<str>>,
+    /// Node labels that narrow it to that card, keys and values; without those that it has already.
+    pub narrow: Vec<(String, String)>,
+    /// Whether it has a node selector.
+    pub has_node_selector: bool,
+    /// The node that it is pinned to, where what is accounted for is accounted for node by node.
+    pub pin: Option<Pin>,
+    /// Where it may go to no GPU node: what its affinity says already, to which that is added.
+    pub off_gpu_nodes: Option<NodeAffinity>,
+    /// The results of mGPU scheduling, as annotations: keys and values.
+    pub mgpu_results: Vec<(String, String)>,
+    /// Whether it has annotations.
+    pub has_annotations: bool,
+    /// Whether it was told that it waits.
+    pub was_told: bool,
+}
+
+/// The one node that a pod may go to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pin {
+    /// Name of the node.
+    pub node: Arc<str>,
+    /// What the pod's affinity says already, to which the name is added.
+    pub affinity: NodeAffinity,
+}
+
+/// A Job that is let into its queue: its pods may be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resumption {
+    /// The Job.
+    pub job: WorkloadRef,
+    /// Its queue.
+    pub queue: Arc<str>,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Let a pod in.
+    Admit(Admission),
+    /// Resume a Job that Cardgate suspended.
+    Resume(Resumption),
+    /// Take an admitted pod back that the scheduler could not place: its controller makes another.
+    SendBack {
+        /// The pod.
+        pod: PodRef,
+        /// For the event: how long it had.
+        message: String,
+    },
+    /// Take pods back for a waiting one, all of them or none.
+    Evict(Eviction),
+    /// Say that an admitted pod without a controller could not be placed, and keeps its place.
+    Unplaced {
+        /// The pod.
+        pod: PodRef,
+        /// For the event.
+        message: String,
+    },
+}
+
+/// What one round has decided.
+#[derive(Debug, Default)]
+pub struct Round {
+    /// What is to be done, in this order.
+    pub actions: Vec<Action>,
+    /// Whether there is more to decide at once.
+    pub more: bool,
+    /// How many gangs were judged by themselves: those that wait alike share a verdict.
+    pub gangs_judged: usize,
+    /// How many steps the searches took: looks at nodes and cards, the same on every machine.
+    pub steps: u64,
+}
+
+/// Decides what may be done now, and lets in at most `limit` pods, more only where a gang would be cut in two. What is let in
+/// counts as such from here on.
+pub fn decide(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Round {
+    decide_watched(cluster, now, limit, &())
+}
+
+/// The same; `trail` is told what is being judged.
+pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail: &dyn Trail) -> Round {
+    let mut round = Round::default();
+    for due in cluster.advance(now) {
+        let Due::Reservation(pod) = due;
+        round.actions.extend(reservation_ran_out(cluster, pod, now));
+    }
+    cluster.forget_unused_names_in_time();
+    cluster.grow_tree();
+    enqueue::review(cluster);
+    // A gang that is on its way (a crash or a refused write came between) is completed before anything else gets what it
+    // needs.
+    let mut refusals = gang::Refusals::default();
+    for id in cluster.incomplete().collect::<Vec<_>>() {
+        trail_workload(cluster, id, trail);
+        let admissions = gang::let_in(cluster, id, &mut refusals, &Effort::of_gang(), now);
+        round.actions.extend(admissions.into_iter().map(Action::Admit));
+    }
+    let mut spending = Spending::default();
+    let mut postponed = false;
+    let mut contest = Contest::new(cluster);
+    while let Some((queue, turn)) = contest.next(cluster) {
+        if round.actions.len() >= limit {
+            round.more = true;
+            break;
+        }
+        match turn {
+            _ if spending.is_over(queue) => {
+                postponed = true;
+                contest.done();
+            }
+            Turn::Workload(id) => {
+                trail_workload(cluster, id, trail);
+                let effort = Effort::of_gang();
+                if enqueue::let_in(cluster, id, &effort).is_ok() {
+                    round.actions.extend(resumption(cluster, id));
+                    round.more |= enqueue::pods_wait_elsewhere(cluster, id);
+                }
+                spending.add(queue, &effort);
+                round.steps += effort.spent();
+                contest.done();
+            }
+            Turn::Pods(group) => {
+                let group = cluster.queue(queue).waiting.group(group);
+                let Some((shape, first)) = group.map(|group| (Arc::clone(&group.shape), group.pods.first().copied()))
+                else {
+                    contest.done();
+                    continue;
+                };
+                trail_pod(cluster, first.map(|place| place.pod), queue, trail);
+                let (admissions, effort) = let_in(cluster, &shape, &mut refusals, now);
+                spending.add(queue, &effort);
+                round.steps += effort.spent();
+                if admissions.is_empty() {
+                    contest.done();
+                } else if admissions
+                    .iter()
+                    .all(|admission| admission.queue == cluster.queue(queue).name)
+                {
+                    contest.admitted(cluster, queue);
+                } else {
+                    contest = Contest::new(cluster);
+                }
+                round.actions.extend(admissions.into_iter().map(Action::Admit));
+            }
+        }
+    }
+    round.gangs_judged = refusals.judged;
+    trail.over();
+    if !round.more {
+        round.actions.extend(reclaim::look(cluster, now));
+    }
+    round.more |= postponed || refusals.gave_back;
+    round
+}
+
+/// Says that a pod is judged, for all of its shape.
+fn trail_pod(cluster: &Cluster, pod: Option<PodId>, queue: QueueId, trail: &dyn Trail) {
+    if let Some(pod) = pod.and_then(|pod| cluster.pod(pod)) {
+        trail.at(Work {
+            doing: "judging",
+            object: pod_ref(pod).into(),
+            queue: Some(Arc::clone(&cluster.queue(queue).name)),
+        });
+    }
+}
+
+/// Says that a workload is judged.
+fn trail_workload(cluster: &Cluster, id: WorkloadId, trail: &dyn Trail) {
+    let workload = cluster.workload(id);
+    if let Some(claim) = &workload.claim {
+        trail.at(Work {
+            doing: "judging",
+            object: workload_ref(workload, claim).into(),
+            queue: Some(Arc::clone(&cluster.queue(claim.queue).name)),
+        });
+    }
+}
+
+/// What a pod gets when it is let in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Grant {
+    card: Option<CardId>,
+    node: Option<NodeId>,
+    /// Whether the pod may go to that node alone.
+    pinned: bool,
+    /// Whether the pod may go to no GPU node.
+    off_gpu_nodes: bool,
+    /// The mGPU cards of its containers there.
+    gpus: Option<CardLists>,
+}
+
+impl Grant {
+    /// This card, expected on this node.
+    fn of(card: Option<CardId>, node: Option<NodeId>) -> Self {
+        Self {
+            card,
+            node,
+            pinned: false,
+            off_gpu_nodes: false,
+            gpus: None,
+        }
+    }
+}
+
+/// Counts a waiting pod as let in.
+fn hold(cluster: &mut Cluster, pod: PodId, grant: Grant, now: Timestamp) {
+    match (grant.node, grant.gpus) {
+        (Some(node), Some(gpus)) => cluster.admit_to_cards(pod, node, gpus, grant.card, now),
+        (node, _) => cluster.admit(pod, grant.card, node, now),
+    }
+}
+
+/// Lets the first waiting pod of a shape in, with all of its gang where it belongs to one; or nobody, and remembers why. Also
+/// what that has cost.
+fn let_in(
+    cluster: &mut Cluster,
+    shape: &Arc<Shape>,
+    refusals: &mut gang::Refusals,
+    now: Timestamp,
+) -> (Vec<Admission>, Effort) {
+    let judged = match shape
+        .group
+        .filter(|_| !cluster.groups_are_absent())
+        .map(|id| (id, cluster.workload(id)))
+    {
+        Some((id, group)) => match &group.claim {
+            None => Err(Reason::PodGroupNotFound),
+            Some(claim) if claim.problem.is_some() => Err(Reason::PodGroupInvalid),
+            Some(_) if group.missing() > 0 => {
+                let effort = Effort::of_gang();
+                // The turn of one shape is that of its whole gang.
+                let admissions = if refusals.has_turn(id) {
+                    gang::let_in(cluster, id, refusals, &effort, now)
+                } else {
+                    Vec::new()
+                };
+                return (admissions, effort);
+            }
+            Some(_) => Ok(()),
+        },
+        None => Ok(()),
+    };
+    let (earlier, first) = match cluster.queue(shape.queue).waiting.group_of(shape) {
+        Some((_, group)) => (group.refused, group.pods.first().map(|place| place.pod)),
+        None => (None, None),
+    };
+    let effort = match earlier.map(|refused| refused.reason) {
+        Some(Reason::TooComplex) => Effort::of_complex_pod(),
+        _ => Effort::of_pod(),
+    };
+    let judged = judged.map_err(|reason| verdict::refusal(cluster, shape, reason));
+    let judged = judged.and_then(|()| verdict::judge(cluster, shape, earlier, &effort));
+    let admissions = match (judged, first) {
+        (Ok(grant), Some(pod)) => {
+            let admission = admission(cluster, pod, &grant);
+            hold(cluster, pod, grant, now);
+            admission.into_iter().collect()
+        }
+        (Ok(_), None) => Vec::new(),
+        (Err(refused), _) => {
+            verdict::remember(cluster, shape, refused);
+            Vec::new()
+        }
+    };
+    (admissions, effort)
+}
+
+/// What is written on a pod that is let in.
+fn admission(cluster: &Cluster, id: PodId, grant: &Grant) -> Option<Admission> {
+    let pod = cluster.pod(id)?;
+    let shape = &pod.waits.as_ref()?.shape;
+    let labels = grant.card.and_then(|card| match grant.node {
+        Some(node) => narrow::labels_on(cluster, node, card),
+        None => narrow::labels_of(cluster, shape, card),
+    });
+    let pin = grant.node.filter(|_| grant.pinned).map(|node| Pin {
+        node: Arc::clone(&cluster.node(node).name),
+        affinity: shape.constraints.affinity.clone(),
+    });
+    // Where a scheduler chooses the node, the cards are written when it has.
+    let gpus = grant.gpus.as_ref().filter(|_| grant.pinned);
+    let mgpu_results = shape.task.mgpu.as_deref().zip(gpus);
+    let mgpu_results = mgpu_results.map(|(request, gpus)| mgpu::annotations(request, gpus));
+    let missing = |(key, _): &&(String, String)| shape.constraints.node_selector.get(key).is_none();
+    Some(Admission {
+        pod: pod_ref(pod),
+        queue: Arc::clone(&cluster.queue(shape.queue).name),
+        arrived: pod.arrived(),
+        card: grant.card.map(|card| cluster.names.card_name(card).into()),
+        narrow: labels.into_iter().flatten().filter(missing).cloned().collect(),
+        has_node_selector: !shape.constraints.node_selector.is_empty(),
+        pin,
+        off_gpu_nodes: grant.off_gpu_nodes.then(|| shape.constraints.affinity.clone()),
+        mgpu_results: mgpu_results.unwrap_or_default(),
+        has_annotations: pod.has_annotations,
+        was_told: pod.told.is_some(),
+    })
+}
+
+/// What is done for a workload that is let into its queue: a Job is resumed.
+fn resumption(cluster: &Cluster, id: WorkloadId) -> Option<Action> {
+    let workload = cluster.workload(id);
+    let claim = workload.claim.as_ref().filter(|_| workload.kind == WorkloadKind::Job)?;
+    // One that runs already is not resumed: only what is kept for it is judged.
+    if claim.said != Said::Waiting {
+        return None;
+    }
+    Some(Action::Resume(Resumption {
+        job: workload_ref(workload, claim),
+        queue: Arc::clone(&cluster.queue(claim.queue).name),
+    }))
+}
+
+fn workload_ref(workload: &Workload, claim: &Claim) -> WorkloadRef {
+    WorkloadRef {
+        kind: workload.kind,
+        namespace: Arc::clone(&workload.namespace),
+        name: Arc::clone(&workload.name),
+        uid: Arc::clone(&claim.uid),
+    }
+}
+
+fn reservation_ran_out(cluster: &mut Cluster, id: PodId, now: Timestamp) -> Option<Action> {
+    let timeout = cluster.configuration().cardgate.reservation_timeout;
+    let pod = cluster.pod(id)?;
+    let (pod_ref, controller, returns) = (pod_ref(pod), pod.controller.clone(), pod.returns);
+    // Both outcomes are looked at again after another timeout: an eviction can be refused.
+    cluster.renew_reservation(id, now);
+    let waited = format!(
+        "the scheduler has not placed the pod within {} s of its admission",
+        timeout.as_secs()
+    );
+    Some(if let Some(controller) = controller {
+        cluster.note_return(&controller, returns, now);
+        let message = format!("{waited}: it is evicted, and its successor waits behind the others of its priority");
+        Action::SendBack { pod: pod_ref, message }
+    } else {
+        let message = format!(
+            "{waited}: no controller would replace it, so it keeps its quota; delete it, or make room on a node that it \
+             may run on"
+        );
+        Action::Unplaced { pod: pod_ref, message }
+    })
+}
+
+fn pod_ref(pod: &crate::cluster::pod::Pod) -> PodRef {
+    PodRef {
+        namespace: Arc::clone(&pod.namespace),
+        name: Arc::clone(&pod.name),
+        uid: Arc::clone(&pod.uid),
+    }
+}
+
+/// What a waiting pod is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    /// The pod.
+    pub pod: PodRef,
+    /// Its queue.
+    pub queue: Arc<str>,
+    /// The card or alternatives that it asks for.
+    pub card: Option<String>,
+    /// Whether it was told another reason before.
+    pub told_before: bool,
+    /// The reason, in one word.
+    pub reason: Reason,
+    /// The reason, with the numbers of this moment.
+    pub message: String,
+}
+
+/// What to tell waiting pods, at most `limit` of them, and remembers them as told. Pods that have waited for less than a
+/// moment are passed over: they may yet get in at once.
+pub fn notices(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Vec<Notice> {
+    notices_watched(cluster, now, limit, &())
+}
+
+/// The same; `trail` is told whose waiting is being explained.
+pub fn notices_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail: &dyn Trail) -> Vec<Notice> {
+    let mut untold = Vec::new();
+    'queues: for (_, queue) in cluster.queues() {
+        for (_, group) in queue.waiting.groups() {
+            let Some(refused) = group.refused else { continue };
+            for place in &group.untold {
+                if untold.len() == limit {
+                    break 'queues;
+                }
+                if now.duration_since(place.created) >= PATIENCE {
+                    untold.push((place.pod, refused.reason, Arc::clone(&group.shape)));
+                }
+            }
+        }
+    }
+    let mut notices = Vec::with_capacity(untold.len());
+    for (id, reason, shape) in untold {
+        let told = cluster.pod(id).and_then(|pod| pod.told);
+        if told != Some(reason) {
+            if let Some(pod) = cluster.pod(id) {
+                trail.at(Work {
+                    doing: "explaining",
+                    object: pod_ref(pod).into(),
+                    queue: Some(Arc::clone(&cluster.queue(shape.queue).name)),
+                });
+            }
+            let message = explain::explain(cluster, &shape, reason);
+            notices.extend(cluster.pod(id).map(|pod| Notice {
+                pod: pod_ref(pod),
+                queue: Arc::clone(&cluster.queue(shape.queue).name),
+                card: explain::alternatives(cluster, &shape),
+                told_before: told.is_some(),
+                reason,
+                message,
+            }));
+        }
+        cluster.tell(id, reason);
+    }
+    trail.over();
+    notices
+}
+
+/// Why the pods of a queue were refused, and how many of them, group by group.
+pub fn refusals(cluster: &Cluster, queue: QueueId) -> impl Iterator<Item = (Reason, usize)> + '_ {
+    let groups = cluster.queue(queue).waiting.groups();
+    groups.filter_map(|(_, group)| Some((group.refused?.reason, group.pods.len())))
+}

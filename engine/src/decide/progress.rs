@@ -1,0 +1,95 @@
+//! What there is to say about workloads: how far they are, and why not further.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::explain::explain_workload;
+use super::{PATIENCE, workload_ref};
+use crate::cluster::Cluster;
+use crate::cluster::pod::Stage;
+use crate::cluster::workload::{Phase, Said};
+use crate::ids::WorkloadId;
+use crate::reason::Reason;
+use crate::refs::{WorkloadKind, WorkloadRef};
+
+/// What there is to say about a workload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Progress {
+    /// The workload.
+    pub workload: WorkloadRef,
+    /// Its queue.
+    pub queue: Arc<str>,
+    /// The phase that it is to show; none for a Job, and for a group whose phase is another's business.
+    pub phase: Option<Phase>,
+    /// Why it is not further, in one word, and with the numbers of this moment.
+    pub refused: Option<(Reason, String)>,
+    /// Whether it has not been told that reason before.
+    pub news: bool,
+}
+
+/// What is new about workloads, at most `limit` of them, and remembers it as told. As with pods, those are passed over that
+/// have waited for less than a moment.
+pub fn progress(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Vec<Progress> {
+    let mut told = Vec::new();
+    let mut later = std::mem::take(&mut cluster.changes.workloads);
+    while told.len() < limit
+        && let Some(id) = later.pop_first()
+    {
+        let workload = cluster.workload(id);
+        let Some(claim) = &workload.claim else { continue };
+        let refused = workload.refused.map(|(_, refused)| refused.reason);
+        if refused.is_some() && now.duration_since(claim.created) < PATIENCE {
+            cluster.changes.workloads.insert(id);
+            continue;
+        }
+        let phase = phase(cluster, id);
+        let news = refused.is_some() && refused != workload.told;
+        let shown = phase.map(|phase| (phase, refused));
+        if !news && (shown.is_none() || shown == workload.shown || (refused.is_none() && phase_is_there(cluster, id))) {
+            continue;
+        }
+        told.push(Progress {
+            workload: workload_ref(workload, claim),
+            queue: Arc::clone(&cluster.queue(claim.queue).name),
+            phase,
+            refused: refused.map(|reason| (reason, explain_workload(cluster, id, reason))),
+            news,
+        });
+        let workload = cluster.workload_mut(id);
+        workload.shown = shown;
+        workload.told = refused.or(workload.told);
+    }
+    cluster.changes.workloads.append(&mut later);
+    told
+}
+
+/// Whether a group that was not shown anything yet shows its phase already.
+fn phase_is_there(cluster: &Cluster, id: WorkloadId) -> bool {
+    let workload = cluster.workload(id);
+    let shows = workload.claim.as_ref().and_then(|claim| claim.phase.as_deref());
+    workload.shown.is_none() && shows == phase(cluster, id).map(Phase::as_str)
+}
+
+/// The phase that a group is to show: Inqueue from when it is let into its queue, Running from when its first `minMember`
+/// pods are on their nodes.
+fn phase(cluster: &Cluster, id: WorkloadId) -> Option<Phase> {
+    let workload = cluster.workload(id);
+    let claim = workload.claim.as_ref()?;
+    if workload.kind == WorkloadKind::Job || !cluster.configuration().cardgate.enqueue || claim.said == Said::Over {
+        return None;
+    }
+    let is_bound = |id| cluster.pod(id).is_some_and(|pod| pod.stage == Stage::Bound);
+    let bound = workload
+        .members()
+        .filter(|member| is_bound(*member))
+        .take(claim.min_member);
+    let there = bound.count() + workload.succeeded();
+    Some(if claim.said == Said::Started || there >= claim.min_member {
+        Phase::Running
+    } else if workload.is_enqueued() || workload.is_started() {
+        Phase::Inqueue
+    } else {
+        Phase::Pending
+    })
+}

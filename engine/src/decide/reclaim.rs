@@ -1,0 +1,376 @@
+//! Reclaim and preempt: which pods are taken back for which waiting ones (the capacity document, **Reclaimable** and
+//! **Preemptive**; docs/rules.md, **Queues**).
+//!
+//! What is on its way out already is counted as gone first. Only what is missing then is taken from others, and only if that
+//! is sufficient: each plan is tried on the ledger itself, by the same verdict that will let the pod in.
+
+mod victims;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::effort::Effort;
+use super::explain::{amount, dimension_name};
+use super::{Action, pod_ref, verdict};
+use crate::amounts::Dimension;
+use crate::cluster::Cluster;
+use crate::cluster::reclaims::Assumed;
+use crate::cluster::waiting::Shape;
+use crate::ids::{NodeId, PodId, QueueId};
+use crate::names::CardId;
+use crate::reason::Reason;
+use crate::refs::PodRef;
+use victims::Pool;
+
+/// How many queues are looked at in one round: each look goes over many pods.
+const QUEUES_PER_ROUND: usize = 4;
+/// For how many pods of a queue something is taken back at once.
+const PODS_PER_LOOK: usize = 32;
+/// How many pods beside those on a node are considered for what is missing elsewhere than on the node.
+const ELSEWHERE: usize = 64;
+
+/// Pods that are taken back for a waiting one: all of them or none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Eviction {
+    /// The pods.
+    pub victims: Vec<Victim>,
+    /// The pod that waits.
+    pub waiting: PodRef,
+    /// Its queue.
+    pub queue: Arc<str>,
+}
+
+/// A pod that is taken back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Victim {
+    /// The pod.
+    pub pod: PodRef,
+    /// `Reclaimed` or `Preempted`.
+    pub reason: &'static str,
+    /// Who needs what, with the numbers of this moment.
+    pub message: String,
+}
+
+/// What may be taken back.
+#[derive(Debug, Clone, Copy)]
+struct Modes {
+    reclaim: bool,
+    preempt: bool,
+}
+
+/// Looks at queues that wait for what others have beyond what they deserve.
+pub(super) fn look(cluster: &mut Cluster, now: Timestamp) -> Vec<Action> {
+    let configuration = cluster.configuration();
+    let modes = Modes {
+        reclaim: configuration.reclaims(),
+        preempt: configuration.has_action("preempt"),
+    };
+    for queue in cluster.reclaiming_queues() {
+        if cluster.queue(queue).waiting.is_empty() || !(modes.reclaim || modes.preempt) {
+            cluster.end_reclaim(queue, now);
+        }
+    }
+    if !modes.reclaim && !modes.preempt {
+        return Vec::new();
+    }
+    let waiting = cluster.queues().filter(|(_, queue)| !queue.waiting.is_empty());
+    let due = waiting.filter(|(id, queue)| queue.quota().is_some() && cluster.is_reclaim_due(*id, now));
+    let mut due: Vec<_> = due
+        .map(|(id, queue)| {
+            let priority = queue.terms.as_ref().map_or(0, |terms| terms.priority);
+            (Reverse(priority), cluster.share(id), Arc::clone(&queue.name), id)
+        })
+        .collect();
+    due.sort_unstable();
+    due.truncate(QUEUES_PER_ROUND);
+    let mut actions = Vec::new();
+    for (.., queue) in due {
+        actions.extend(look_at(cluster, queue, modes, now).into_iter().map(Action::Evict));
+    }
+    actions
+}
+
+/// Whether giving something back could help.
+fn is_curable(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::InsufficientCpuQuota
+            | Reason::InsufficientMemoryQuota
+            | Reason::InsufficientScalarQuota
+            | Reason::NoNodeFits
+    )
+}
+
+fn look_at(cluster: &mut Cluster, queue: QueueId, modes: Modes, now: Timestamp) -> Vec<Eviction> {
+    let sets = waiting_sets(cluster, queue);
+    let leaving = cluster.leaving(now);
+    cluster.take_out(&leaving);
+    let mut look = Look {
+        modes,
+        now,
+        may_evict: cluster.may_evict_for(queue, now),
+        is_leaving: !leaving.is_empty(),
+        taken: Vec::new(),
+        assumed: Vec::new(),
+        claim: BTreeMap::new(),
+        evictions: Vec::new(),
+        pool: None,
+        effort: Effort::of_gang(),
+    };
+    for set in sets {
+        if look.assumed.len() >= PODS_PER_LOOK || look.effort.is_spent() {
+            break;
+        }
+        match set {
+            Set::OneByOne(shape, pods) => {
+                for pod in pods {
+                    if look.assumed.len() >= PODS_PER_LOOK || !look.make_room(cluster, &shape, pod) {
+                        break;
+                    }
+                }
+            }
+            Set::Together(pods) => look.make_room_for_all(cluster, &pods),
+        }
+    }
+    look.forget_assumptions(cluster, 0);
+    cluster.put_back(&look.taken);
+    cluster.put_back(&leaving);
+    if !look.taken.is_empty() {
+        cluster.begin_evictions(queue, &look.taken, now);
+    }
+    cluster.looked_at(queue, look.claim, now);
+    look.evictions
+}
+
+/// Pods that wait.
+enum Set {
+    /// Pods of one shape, each by itself.
+    OneByOne(Arc<Shape>, Vec<PodId>),
+    /// A gang.
+    Together(Vec<(PodId, Arc<Shape>)>),
+}
+
+/// What waits in a queue for something that others could give back, first to go first.
+fn waiting_sets(cluster: &Cluster, queue: QueueId) -> Vec<Set> {
+    let refused = cluster.queue(queue).waiting.groups().filter(|(_, group)| {
+        let reason = group.refused.map(|refused| refused.reason);
+        reason.is_some_and(is_curable)
+    });
+    let mut gangs = BTreeSet::new();
+    let mut sets = Vec::new();
+    for (_, group) in refused {
+        let Some(first) = group.pods.first() else { continue };
+        let gang = group.shape.group.map(|id| (id, cluster.workload(id)));
+        let set = match gang.filter(|(_, workload)| workload.missing() > 0) {
+            Some((id, _)) if !gangs.insert(id) => continue,
+            Some((_, workload)) => {
+                let line = workload.line.iter().take(workload.missing());
+                let with_shape = |pod| Some((pod, Arc::clone(&cluster.pod(pod)?.waits.as_ref()?.shape)));
+                let pods: Vec<_> = line.filter_map(|(_, place)| with_shape(place.pod)).collect();
+                if pods.len() < workload.missing() {
+                    continue;
+                }
+                Set::Together(pods)
+            }
+            None => {
+                let pods = group.pods.iter().take(PODS_PER_LOOK).map(|place| place.pod);
+                Set::OneByOne(Arc::clone(&group.shape), pods.collect())
+            }
+        };
+        sets.push((Reverse(group.shape.priority), *first, set));
+    }
+    sets.sort_by_key(|(priority, place, _)| (*priority, *place));
+    sets.into_iter().map(|(.., set)| set).collect()
+}
+
+/// One look at one queue.
+struct Look {
+    modes: Modes,
+    now: Timestamp,
+    may_evict: bool,
+    is_leaving: bool,
+    /// Pods that are taken back, counted as gone.
+    taken: Vec<PodId>,
+    /// Pods that get in by that, counted as there.
+    assumed: Vec<Assumed>,
+    claim: BTreeMap<Dimension, i32>,
+    evictions: Vec<Eviction>,
+    /// Who may be taken back, kept from one pod to the next: to find them costs more than to choose among them.
+    pool: Option<Pool>,
+    /// What all of it may cost.
+    effort: Effort,
+}
+
+impl Look {
+    /// Sees to it that a pod gets in, if it is entitled to; whether it will.
+    fn make_room(&mut self, cluster: &mut Cluster, shape: &Shape, id: PodId) -> bool {
+        if let Ok(grant) = verdict::judge(cluster, shape, None, &self.effort) {
+            // A gang whose first pods have room waits for its others.
+            let something_gives_way = self.is_leaving || !self.taken.is_empty() || shape.group.is_some();
+            return something_gives_way
+                && is_entitled(cluster, shape, id, grant.card)
+                && self.assume(cluster, id, grant.card, grant.node);
+        }
+        if !self.may_evict {
+            return false;
+        }
+        let Some(ranks) = self.plan(cluster, shape, id) else {
+            return false;
+        };
+        let victims = self.pool.as_mut().map_or_else(Vec::new, |pool| pool.take(&ranks));
+        let described = describe(cluster, shape, id, &victims);
+        cluster.take_out(&victims);
+        let grant = verdict::judge(cluster, shape, None, &self.effort);
+        let entitled = grant.ok().filter(|grant| is_entitled(cluster, shape, id, grant.card));
+        let (Some(grant), Some(eviction)) = (entitled, described) else {
+            cluster.put_back(&victims);
+            self.pool = None;
+            return false;
+        };
+        self.taken.extend(victims);
+        self.evictions.push(eviction);
+        self.assume(cluster, id, grant.card, grant.node)
+    }
+
+    /// The same for all pods of a gang, or for none of them. What is taken back for it is taken back together.
+    fn make_room_for_all(&mut self, cluster: &mut Cluster, pods: &[(PodId, Arc<Shape>)]) {
+        let (taken, assumed, evictions) = (self.taken.len(), self.assumed.len(), self.evictions.len());
+        let claim = self.claim.clone();
+        if pods.iter().all(|(pod, shape)| self.make_room(cluster, shape, *pod)) {
+            let mut together = self.evictions.drain(evictions..);
+            if let Some(mut first) = together.next() {
+                first.victims.extend(together.flat_map(|eviction| eviction.victims));
+                self.evictions.push(first);
+            }
+            return;
+        }
+        self.forget_assumptions(cluster, assumed);
+        let back: Vec<_> = self.taken.drain(taken..).collect();
+        cluster.put_back(&back);
+        self.pool = None;
+        self.evictions.truncate(evictions);
+        self.claim = claim;
+    }
+
+    /// The cheapest of the pool to take back, by their ranks, so that a pod of this shape gets in; none where nothing would be
+    /// sufficient.
+    fn plan(&mut self, cluster: &Cluster, shape: &Shape, id: PodId) -> Option<Vec<usize>> {
+        let alternatives: Vec<_> = match &*shape.task.cards {
+            [] => vec![None],
+            cards => {
+                let known = cards.iter().filter(|card| cluster.resource_of(**card).is_some());
+                known.map(|card| Some(*card)).collect()
+            }
+        };
+        alternatives.into_iter().find_map(|card| {
+            let asked = asked(cluster, id, card);
+            let key = (shape.priority, asked.iter().map(|(dimension, _)| *dimension).collect());
+            if self.pool.as_ref().is_none_or(|pool| pool.key != key) {
+                self.pool = Some(Pool::new(cluster, shape, &asked, key, self.modes, self.now));
+            }
+            self.pool.as_ref()?.cheapest(cluster, shape, card, &asked, &self.effort)
+        })
+    }
+
+    /// Counts all but the first so many as waiting again.
+    fn forget_assumptions(&mut self, cluster: &mut Cluster, keep: usize) {
+        while self.assumed.len() > keep {
+            if let Some(assumed) = self.assumed.pop() {
+                cluster.no_longer_assume(assumed);
+            }
+        }
+    }
+
+    fn assume(&mut self, cluster: &mut Cluster, id: PodId, card: Option<CardId>, node: Option<NodeId>) -> bool {
+        let priority = cluster.pod(id).map_or(0, |pod| pod.priority);
+        for (dimension, _) in asked(cluster, id, card) {
+            let highest = self.claim.entry(dimension).or_insert(priority);
+            *highest = priority.max(*highest);
+        }
+        let assumed = cluster.assume_admitted(id, card, node, self.now);
+        let is_there = assumed.is_some();
+        self.assumed.extend(assumed);
+        is_there
+    }
+}
+
+/// What a waiting pod would be charged that its queue compares.
+fn asked(cluster: &Cluster, id: PodId, card: Option<CardId>) -> Vec<(Dimension, i128)> {
+    let Some(pod) = cluster.pod(id) else { return Vec::new() };
+    let Some(queue) = pod.queue.map(|queue| cluster.queue(queue)) else {
+        return Vec::new();
+    };
+    let charged = pod.charged(cluster.charge(pod, card));
+    charged
+        .filter(|(dimension, amount)| *amount > 0 && cluster.compares(queue, *dimension))
+        .map(|(dimension, amount)| (dimension, amount.into()))
+        .collect()
+}
+
+/// Whether with this pod its queue, and everything above it, stays within what it deserves.
+fn is_entitled(cluster: &Cluster, shape: &Shape, id: PodId, card: Option<CardId>) -> bool {
+    let asked = asked(cluster, id, card);
+    cluster.ancestry(shape.queue).all(|level| {
+        asked.iter().all(|(dimension, amount)| {
+            let deserved = cluster.deserved_by_spec(level, *dimension);
+            deserved.is_none_or(|deserved| cluster.queue(level).allocated_in_all(*dimension) + amount <= deserved)
+        })
+    })
+}
+
+/// The eviction, with what each of its victims is told.
+fn describe(cluster: &Cluster, shape: &Shape, id: PodId, victims: &[PodId]) -> Option<Eviction> {
+    let waiting = cluster.pod(id)?;
+    let name = &cluster.queue(shape.queue).name;
+    let of = |queue: QueueId, dimension| {
+        let has = amount(dimension, cluster.queue(queue).allocated_in_all(dimension));
+        let deserves = amount(dimension, cluster.deserved(queue, dimension));
+        format!("has {has} and deserves {deserves}")
+    };
+    let all_asked = asked(cluster, id, shape.task.cards.first().copied());
+    let asks = |(dimension, asked): &(Dimension, i128)| {
+        format!("{} {}", amount(*dimension, *asked), dimension_name(cluster, *dimension))
+    };
+    let everything = all_asked.iter().map(asks).collect::<Vec<_>>().join(", ");
+    let pod = pod_ref(waiting);
+    let victims = victims.iter().filter_map(|victim| {
+        let victim = cluster.pod(*victim)?;
+        let queue = victim.queue?;
+        let (reason, message) = if queue == shape.queue {
+            let (own, priority) = (victim.priority, shape.priority);
+            let message = format!(
+                "evicted for pod {pod} of the same queue {name}, which has priority {priority}, more than {own}, and asks \
+                 {everything}"
+            );
+            ("Preempted", message)
+        } else {
+            let borrowed = all_asked.iter().find(|(dimension, _)| {
+                let deserved = cluster.deserved_by_spec(queue, *dimension);
+                deserved.is_some_and(|deserved| cluster.queue(queue).allocated_in_all(*dimension) > deserved)
+            });
+            let borrowed = borrowed.or(all_asked.first())?;
+            let (what, dimension) = (dimension_name(cluster, borrowed.0), borrowed.0);
+            let message = format!(
+                "evicted for pod {pod} of queue {name}, which asks {everything}; of {what}, queue {name} {}, and this pod's queue \
+                 {} {}",
+                of(shape.queue, dimension),
+                cluster.queue(queue).name,
+                of(queue, dimension),
+            );
+            ("Reclaimed", message)
+        };
+        Some(Victim {
+            pod: pod_ref(victim),
+            reason,
+            message,
+        })
+    });
+    Some(Eviction {
+        victims: victims.collect(),
+        waiting: pod.clone(),
+        queue: Arc::clone(name),
+    })
+}

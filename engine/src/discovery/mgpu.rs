@@ -1,0 +1,214 @@
+//! Nodes that share their cards through mGPU (docs/rules.md, **mGPU**): how many cards, how large, under which policy.
+
+use crds::keys::{MGPU_CORE, MGPU_DEVICE_IDS, MGPU_MEMORY, MGPU_POLICY, MGPU_SCHEDULE};
+use crds::lean::TextMap;
+use crds::mgpu::{CARD_CORE, ComputePolicy};
+use crds::quantity;
+
+use super::Problem;
+
+/// More cards than any node has; a node that claims more is taken to have these.
+pub const MAX_CARDS: i64 = 256;
+/// More memory in a card than there is, in MiB (an exbibyte): below it no score overflows.
+pub const MAX_CARD_MEMORY: i64 = 1 << 40;
+
+/// The cards of an mGPU node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MgpuCards {
+    /// How many, numbered from 0.
+    pub count: usize,
+    /// The memory of each, in MiB.
+    pub memory: i64,
+    /// How their compute is shared; none where the node names a policy that is none, so that no pod can match it.
+    pub policy: Option<ComputePolicy>,
+    /// Their device ids by index, where the node says them.
+    pub device_ids: Option<Box<[Box<str>]>>,
+}
+
+/// Whether a node shares its cards through mGPU, so that no whole cards are to be expected.
+pub(super) fn is_shared<S: AsRef<str>>(labels: &TextMap<S>) -> bool {
+    let (key, value) = MGPU_SCHEDULE;
+    labels.get(key) == Some(value)
+}
+
+impl MgpuCards {
+    /// Reads what a node says; none where it does not share cards through mGPU, or has none.
+    pub fn discover<S: AsRef<str>>(
+        labels: &TextMap<S>,
+        annotations: &TextMap<S>,
+        allocatable: &TextMap<S>,
+    ) -> (Option<Self>, Vec<Problem>) {
+        let mut problems = Vec::new();
+        if !is_shared(labels) {
+            return (None, problems);
+        }
+        // Discovery of whole cards says what can't be read.
+        let amount = |resource: &str| {
+            let amount = allocatable.get(resource).map(quantity::parse_units);
+            amount.and_then(Result::ok).unwrap_or(0).max(0)
+        };
+        let (core, memory) = (amount(MGPU_CORE), amount(MGPU_MEMORY));
+        let cards = (core / CARD_CORE).min(MAX_CARDS);
+        if cards == 0 {
+            problems.push(Problem::NoMgpuCards { core });
+            return (None, problems);
+        }
+        let policy = match labels.get(MGPU_POLICY).map(str::parse::<ComputePolicy>) {
+            None => Some(ComputePolicy::default()),
+            Some(Ok(policy)) => Some(policy),
+            Some(Err(error)) => {
+                problems.push(Problem::UnknownComputePolicy { policy: error.0 });
+                None
+            }
+        };
+        let count = usize::try_from(cards).unwrap_or_default();
+        let ids = annotations.get(MGPU_DEVICE_IDS).map(|text| (text, read_ids(text)));
+        let device_ids = ids.and_then(|(text, ids)| {
+            let complete = ids.filter(|ids| ids.len() == count);
+            if complete.is_none() {
+                let ids = text.to_owned();
+                problems.push(Problem::DeviceIds { ids, cards });
+            }
+            complete
+        });
+        let cards = Self {
+            count,
+            memory: (memory / cards).min(MAX_CARD_MEMORY),
+            policy,
+            device_ids,
+        };
+        (Some(cards), problems)
+    }
+
+    /// How a result names a card: by its device id, where ids are wanted and the node says them.
+    pub fn device_id(&self, index: u16) -> Option<&str> {
+        let ids = self.device_ids.as_ref()?;
+        ids.get(usize::from(index)).map(|id| &**id)
+    }
+
+    /// The card indexes that a result names, by index or by device id. None where it names anything else than as many
+    /// different cards of this node as `cards` says.
+    pub fn read_result(&self, result: &str, cards: u32) -> Option<Vec<u16>> {
+        let index = |name: &str| {
+            let ids = self.device_ids.iter().flatten();
+            let by_id = ids.into_iter().position(|id| **id == *name);
+            by_id.or_else(|| name.parse().ok().filter(|index| *index < self.count))
+        };
+        let mut indexes = Vec::new();
+        for name in result.split(',').map(str::trim) {
+            let index = u16::try_from(index(name)?).ok()?;
+            if indexes.contains(&index) {
+                return None;
+            }
+            indexes.push(index);
+        }
+        (u32::try_from(indexes.len()) == Ok(cards)).then_some(indexes)
+    }
+}
+
+/// Device ids, all different and none empty.
+fn read_ids(text: &str) -> Option<Box<[Box<str>]>> {
+    let ids: Vec<Box<str>> = text.split(',').map(|id| id.trim().into()).collect();
+    let mut distinct = ids.clone();
+    distinct.sort_unstable();
+    distinct.dedup();
+    (distinct.len() == ids.len() && ids.iter().all(|id| !id.is_empty())).then(|| ids.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(entries: &[(&str, &str)]) -> TextMap<String> {
+        entries
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect()
+    }
+
+    fn discover(
+        labels: &[(&str, &str)],
+        ids: Option<&str>,
+        resources: &[(&str, &str)],
+    ) -> (Option<MgpuCards>, Vec<&'static str>) {
+        let labels: Vec<_> = [MGPU_SCHEDULE].iter().chain(labels).copied().collect();
+        let annotations: Vec<_> = ids.iter().map(|ids| (MGPU_DEVICE_IDS, *ids)).collect();
+        let (cards, problems) = MgpuCards::discover(&map(&labels), &map(&annotations), &map(resources));
+        (cards, problems.iter().map(Problem::reason).collect())
+    }
+
+    const EIGHT: [(&str, &str); 2] = [(MGPU_CORE, "800"), (MGPU_MEMORY, "652472")];
+
+    #[test]
+    fn cards_are_hundreds_of_core_and_share_the_memory() {
+        let cards = |count, memory| MgpuCards {
+            count,
+            memory,
+            policy: Some(ComputePolicy::FixedShare),
+            device_ids: None,
+        };
+        assert_eq!(discover(&[], None, &EIGHT), (Some(cards(8, 81_559)), vec![]));
+        let odd = [(MGPU_CORE, "199"), (MGPU_MEMORY, "1001")];
+        assert_eq!(discover(&[], None, &odd), (Some(cards(1, 1001)), vec![]));
+        assert_eq!(discover(&[], None, &[(MGPU_CORE, "100")]), (Some(cards(1, 0)), vec![]));
+        let absurd = [(MGPU_CORE, "9223372036854775807"), (MGPU_MEMORY, "9223372036854775807")];
+        assert_eq!(discover(&[], None, &absurd), (Some(cards(256, 1 << 40)), vec![]));
+    }
+
+    #[test]
+    fn a_node_that_says_mgpu_and_has_no_cards_is_a_problem() {
+        for resources in [
+            &[][..],
+            &[(MGPU_CORE, "99")],
+            &[(MGPU_CORE, "x")],
+            &[(MGPU_CORE, "-800")],
+        ] {
+            assert_eq!(discover(&[], None, resources), (None, vec!["NoMGPUCards"]));
+        }
+        let other = MgpuCards::discover(&map(&[(MGPU_SCHEDULE.0, "nvidia")]), &map(&[]), &map(&EIGHT));
+        assert_eq!(other, (None, vec![]));
+    }
+
+    #[test]
+    fn a_policy_that_is_none_matches_no_pod() {
+        let (cards, problems) = discover(&[(MGPU_POLICY, "native-burst-share")], None, &EIGHT);
+        assert_eq!(cards.unwrap().policy, Some(ComputePolicy::NativeBurstShare));
+        assert!(problems.is_empty());
+        let (cards, problems) = discover(&[(MGPU_POLICY, "burst")], None, &EIGHT);
+        assert_eq!((cards.unwrap().policy, problems), (None, vec!["UnknownComputePolicy"]));
+    }
+
+    #[test]
+    fn device_ids_are_one_for_each_card() {
+        let two = [(MGPU_CORE, "200"), (MGPU_MEMORY, "2000")];
+        let ids = |text| {
+            let (cards, problems) = discover(&[], Some(text), &two);
+            (cards.unwrap().device_ids.is_some(), problems)
+        };
+        assert_eq!(ids("GPU-a,GPU-b"), (true, vec![]));
+        assert_eq!(ids("GPU-a, GPU-b"), (true, vec![]));
+        for text in ["GPU-a", "GPU-a,GPU-b,GPU-c", "GPU-a,GPU-a", "GPU-a,", ""] {
+            assert_eq!(ids(text), (false, vec!["DeviceIdsIncomplete"]), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn results_are_read_by_index_and_by_id() {
+        let (cards, _) = discover(&[], Some("GPU-a,1,GPU-c"), &[(MGPU_CORE, "300")]);
+        let read = |text: &str, count| cards.as_ref().unwrap().read_result(text, count);
+        assert_eq!(read("1,0", 2), Some(vec![1, 0]));
+        assert_eq!(read("GPU-c", 1), Some(vec![2]));
+        assert_eq!(read("GPU-a,2", 2), Some(vec![0, 2]));
+        for (text, count) in [
+            ("", 1),
+            ("3", 1),
+            ("0", 2),
+            ("0,1", 1),
+            ("0,0", 2),
+            ("-1", 1),
+            ("GPU-x", 1),
+        ] {
+            assert_eq!(read(text, count), None, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Card discovery: which cards a node's labels and allocatable resources yield (Capacity Card, **Node Card Discovery**).
+//!
+//! Pure: the same labels and resources give the same cards and problems, in whatever order they are listed.
+
+mod allocatable;
+mod counts;
+mod mgpu;
+mod problem;
+mod product;
+#[cfg(test)]
+mod tests;
+
+use crds::card_type::CardKind;
+use crds::lean::TextMap;
+
+use allocatable::Allocatable;
+pub use mgpu::{MAX_CARD_MEMORY, MAX_CARDS, MgpuCards};
+pub use problem::{Problem, Severity};
+
+/// What the labels with a card's product end in.
+const PRODUCT: &str = ".product";
+/// What the labels with the number of physical cards end in.
+const COUNT: &str = ".count";
+/// What the labels with the memory of a card, in MB, end in.
+const MEMORY: &str = ".memory";
+/// What the labels with the number of shares of a card end in.
+const REPLICAS: &str = ".replicas";
+
+/// One card name on one node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Card {
+    /// The card name, as pods and quotas write it.
+    pub name: String,
+    /// The Kubernetes resource that pods request for it.
+    pub resource: String,
+    /// What kind of card it is.
+    pub kind: CardKind,
+    /// How many the node allocates; positive.
+    pub count: i64,
+    /// The labels of this node, keys and values, that make up the name. A pod that is charged for the card lands on such a
+    /// card when its node selector has them. Another node can yield the same name from other values (81559 and 81920 MB
+    /// are both 80 GB), so they go with the node that they come from.
+    pub labels: Vec<(String, String)>,
+}
+
+/// What one node yields.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Discovery {
+    /// The cards, by name; no name twice.
+    pub cards: Vec<Card>,
+    /// What keeps cards from being published, or does not agree; in a stable order.
+    pub problems: Vec<Problem>,
+}
+
+/// The cards that a node with these labels and these allocatable resources has.
+pub fn discover<S: AsRef<str>>(labels: &TextMap<S>, allocatable: &TextMap<S>) -> Discovery {
+    let mut found = Discovery::default();
+    let allocatable = Allocatable::read(allocatable, &mut found.problems);
+    let products = product::find(labels);
+    for (product, whole) in products.iter().zip(product::whole_cards(&products, &allocatable)) {
+        product.discover(labels, &allocatable, &whole, &mut found);
+    }
+    for (resource, amount) in allocatable.positive() {
+        if let Some(label) = product::missing_label(resource, labels, &products) {
+            found.problems.push(Problem::UnlabelledResource {
+                resource: resource.to_owned(),
+                amount,
+                label,
+            });
+        }
+    }
+    found.cards.sort_by(|a, b| a.name.cmp(&b.name));
+    found
+}
+
+/// Reads a label as a positive integer, written in digits alone.
+fn positive_integer(text: &str) -> Option<i64> {
+    let is_number = text.bytes().all(|b| b.is_ascii_digit());
+    text.parse().ok().filter(|number| is_number && *number > 0)
+}

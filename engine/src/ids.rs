@@ -1,0 +1,44 @@
+//! Numbers of what the cluster keeps in tables: small, and good as keys of whatever else is kept of it.
+
+/// The number of something in its table; given again once that is gone.
+pub(crate) trait Id: Copy {
+    /// The number of this place.
+    fn of(place: usize) -> Self;
+}
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $id:ident),* $(,)?) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $id(u32);
+
+        impl $id {
+            /// Its place in tables by it.
+            pub fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+
+        impl Id for $id {
+            fn of(place: usize) -> Self {
+                Self(u32::try_from(place).unwrap_or(u32::MAX))
+            }
+        }
+    )*};
+}
+
+ids! {
+    /// A node.
+    NodeId,
+    /// A pod.
+    PodId,
+    /// A queue.
+    QueueId,
+    /// A workload: a `PodGroup` or a Job.
+    WorkloadId,
+}
+
+impl PodId {
+    /// No pod: stands behind all others.
+    pub(crate) const NONE: Self = Self(u32::MAX);
+}

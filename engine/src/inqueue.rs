@@ -1,0 +1,102 @@
+//! What workloads ask for as a whole, and what a queue keeps for those that are in it and whose pods do not exist yet
+//! (Capacity Card, **Job Enqueueable Check**).
+
+use std::collections::BTreeMap;
+
+use crate::amounts::{Amounts, Dimension, Totals};
+use crate::names::CardId;
+
+/// Alternatives of a request, in any order: one of these cards for each.
+pub type CardSet = Box<[CardId]>;
+
+/// What a workload asks for as a whole.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Demand {
+    /// Kubernetes resources.
+    pub resources: Amounts,
+    /// Cards, by sets of alternatives; each set is sorted and named once.
+    pub cards: Box<[(CardSet, i64)]>,
+}
+
+impl Demand {
+    /// The sum of what is listed.
+    pub fn new(resources: Amounts, cards: impl IntoIterator<Item = (CardSet, i64)>) -> Self {
+        let mut sums = BTreeMap::<CardSet, i64>::new();
+        for (mut set, count) in cards {
+            set.sort_unstable();
+            let sum = sums.entry(set).or_default();
+            // More than there can be of anything is never let in, as it should be.
+            *sum = sum.saturating_add(count);
+        }
+        Self {
+            resources,
+            cards: sums.into_iter().filter(|(_, count)| *count > 0).collect(),
+        }
+    }
+}
+
+/// What is reserved in a queue.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Inqueue {
+    resources: Totals,
+    cards: BTreeMap<CardSet, i128>,
+}
+
+impl Inqueue {
+    /// How much of a Kubernetes resource.
+    pub fn resource(&self, dimension: Dimension) -> i128 {
+        self.resources.get(dimension)
+    }
+
+    /// The Kubernetes resources of which something is reserved.
+    pub fn resources(&self) -> impl Iterator<Item = Dimension> + '_ {
+        self.resources.iter().map(|(dimension, _)| dimension)
+    }
+
+    /// Sets of alternatives and how many cards are reserved of each, without those that have none.
+    pub fn cards(&self) -> impl Iterator<Item = (&[CardId], i128)> {
+        self.cards.iter().map(|(set, count)| (&**set, *count))
+    }
+
+    /// Whether nothing is reserved.
+    pub fn is_empty(&self) -> bool {
+        self.resources.iter().len() == 0 && self.cards.is_empty()
+    }
+
+    /// The sum of several demands.
+    #[cfg(test)]
+    pub(crate) fn of(demands: &[Demand]) -> Self {
+        let mut inqueue = Self::default();
+        for demand in demands {
+            inqueue.add(demand);
+        }
+        inqueue
+    }
+
+    pub(crate) fn add(&mut self, demand: &Demand) {
+        self.resources.add_all(&demand.resources);
+        for (set, count) in &demand.cards {
+            *self.cards.entry(set.clone()).or_default() += i128::from(*count);
+        }
+    }
+
+    /// Adds what is reserved elsewhere.
+    pub(crate) fn add_all(&mut self, other: &Self) {
+        self.resources.add_totals(&other.resources);
+        for (set, count) in &other.cards {
+            *self.cards.entry(set.clone()).or_default() += count;
+        }
+    }
+
+    pub(crate) fn subtract(&mut self, demand: &Demand) {
+        self.resources.subtract_all(&demand.resources);
+        for (set, count) in &demand.cards {
+            if let Some(sum) = self.cards.get_mut(set) {
+                *sum -= i128::from(*count);
+                if *sum == 0 {
+                    self.cards.remove(set);
+                }
+            }
+        }
+    }
+}

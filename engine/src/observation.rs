@@ -1,0 +1,195 @@
+//! What the engine is told: what the API server shows, and what became of what was decided.
+
+use std::sync::Arc;
+
+use crds::configuration::Configuration;
+use crds::job::Job;
+use crds::keys::QUEUE_NAME;
+use crds::lean::Metadata;
+use crds::node::Node;
+use crds::pod::Pod;
+use crds::volcano::{PodGroup, Queue};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::cluster::queue::Terms;
+use crate::cluster::reclaims::EvictionOutcome;
+use crate::cluster::{Cluster, Kind};
+use crate::trail::{Object, ObjectKind};
+
+/// One thing that was seen of the cluster.
+#[derive(Debug, Clone)]
+pub enum Observation {
+    /// A list of all objects of a kind begins: what it does not name is gone when it ends.
+    ListBegins(Kind),
+    /// A list of all objects of a kind is complete.
+    ListEnds(Kind),
+    /// A kind is not installed in this cluster: it has no objects.
+    NotInstalled(Kind),
+    /// A pod is there, or has changed.
+    Pod(Box<Pod<Box<str>>>),
+    /// A pod is gone or over, by its uid.
+    PodGone(Box<str>),
+    /// A pod that had succeeded is gone, by its uid.
+    SucceededPodGone(Box<str>),
+    /// A node is there, or has changed.
+    Node(Box<Node<Box<str>>>),
+    /// A node is gone, by its name.
+    NodeGone(Box<str>),
+    /// A queue is there, or has changed.
+    Queue(Box<Queue>),
+    /// A queue is there that can't be read at all.
+    QueueUnreadable {
+        /// Its name.
+        name: Box<str>,
+        /// Its uid.
+        uid: Box<str>,
+        /// What is wrong.
+        reason: Box<str>,
+    },
+    /// A queue is gone, by its name.
+    QueueGone(Box<str>),
+    /// A `PodGroup` is there, or has changed.
+    Group(Box<PodGroup>),
+    /// A `PodGroup` is there that can't be read at all.
+    GroupUnreadable {
+        /// Its namespace.
+        namespace: Box<str>,
+        /// Its name.
+        name: Box<str>,
+        /// Its uid.
+        uid: Box<str>,
+        /// What is wrong.
+        reason: Box<str>,
+    },
+    /// A `PodGroup` is gone.
+    GroupGone {
+        /// Its namespace.
+        namespace: Box<str>,
+        /// Its name.
+        name: Box<str>,
+    },
+    /// A Job is there, or has changed.
+    Job(Box<Job<Box<str>>>),
+    /// A Job is gone.
+    JobGone {
+        /// Its namespace.
+        namespace: Box<str>,
+        /// Its name.
+        name: Box<str>,
+    },
+    /// A namespace is there, or has changed.
+    Namespace(Box<Metadata<Box<str>>>),
+    /// A namespace is gone, by its name.
+    NamespaceGone(Box<str>),
+    /// Another configuration is in force.
+    Configuration(Arc<Configuration>),
+}
+
+/// What became of one thing that was decided. Whatever was refused is as if it had not been decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Of letting in a pod, by its uid.
+    Admission(Arc<str>, Answer),
+    /// Of resuming a Job, by its uid.
+    Resumption(Arc<str>, Answer),
+    /// Of binding a pod, by its uid, to the node that was chosen for it.
+    Binding(Arc<str>, Answer),
+    /// Of evicting a pod, by its uid.
+    Eviction(Arc<str>, EvictionOutcome),
+}
+
+/// What the API server answered to a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// It is written.
+    Accepted,
+    /// It is not, and the object is as it was, or gone.
+    Refused,
+}
+
+impl Observation {
+    /// The object that it is about, where reading it is more than forgetting it.
+    pub fn object(&self) -> Option<Object> {
+        let (kind, metadata) = match self {
+            Self::Pod(pod) => (ObjectKind::Pod, &pod.metadata),
+            Self::Node(node) => (ObjectKind::Node, &node.metadata),
+            Self::Job(job) => (ObjectKind::Job, &job.metadata),
+            Self::Namespace(metadata) => (ObjectKind::Namespace, &**metadata),
+            Self::Queue(queue) => return Some(object_of(ObjectKind::Queue, &queue.metadata)),
+            Self::Group(group) => return Some(object_of(ObjectKind::PodGroup, &group.metadata)),
+            _ => return None,
+        };
+        let text = |text: &Option<Box<str>>| text.as_deref().unwrap_or_default().into();
+        Some(Object {
+            kind,
+            namespace: text(&metadata.namespace),
+            name: text(&metadata.name),
+            uid: text(&metadata.uid),
+        })
+    }
+}
+
+fn object_of(kind: ObjectKind, metadata: &ObjectMeta) -> Object {
+    let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
+    Object {
+        kind,
+        namespace: text(&metadata.namespace),
+        name: text(&metadata.name),
+        uid: text(&metadata.uid),
+    }
+}
+
+impl Cluster {
+    /// Takes in what was observed at `now`.
+    pub fn apply(&mut self, observation: Observation, now: Timestamp) {
+        match observation {
+            Observation::ListBegins(kind) => self.begin_list(kind),
+            Observation::ListEnds(kind) => self.end_list(kind, now),
+            Observation::NotInstalled(kind) => self.not_installed(kind, now),
+            Observation::Pod(pod) => self.apply_pod(*pod, now),
+            Observation::PodGone(uid) => self.remove_pod(&uid),
+            Observation::SucceededPodGone(uid) => self.forget_succeeded(&uid),
+            Observation::Node(node) => self.apply_node(&node, now),
+            Observation::NodeGone(name) => self.remove_node(&name, now),
+            Observation::Queue(queue) => {
+                let terms = Terms::read(&queue, &mut self.names);
+                self.apply_queue(queue.metadata.name.as_deref().unwrap_or_default(), terms);
+            }
+            Observation::QueueUnreadable { name, uid, reason } => {
+                self.apply_queue(&name, Terms::unreadable(&uid, &reason));
+            }
+            Observation::QueueGone(name) => self.remove_queue(&name),
+            Observation::Group(group) => self.apply_group(&group, now),
+            Observation::GroupUnreadable {
+                namespace,
+                name,
+                uid,
+                reason,
+            } => self.apply_unreadable_group(&namespace, &name, &uid, &reason, now),
+            Observation::GroupGone { namespace, name } => self.remove_group(&namespace, &name),
+            Observation::Job(job) => self.apply_job(&job, now),
+            Observation::JobGone { namespace, name } => self.remove_job(&namespace, &name),
+            Observation::Namespace(metadata) => {
+                let queue = metadata.annotations.get(QUEUE_NAME).map(ToOwned::to_owned);
+                let name = metadata.name.unwrap_or_default();
+                self.apply_namespace(&name, metadata.labels, queue.as_deref(), now);
+            }
+            Observation::NamespaceGone(name) => self.remove_namespace(&name, now),
+            Observation::Configuration(configuration) => self.set_configuration(configuration, now),
+        }
+    }
+
+    /// Takes in what became of something that was decided.
+    pub fn outcome(&mut self, outcome: &Outcome, now: Timestamp) {
+        match outcome {
+            Outcome::Admission(uid, Answer::Accepted) => self.confirm(uid),
+            Outcome::Admission(uid, Answer::Refused) => self.refuse(uid, now),
+            Outcome::Resumption(uid, Answer::Refused) => self.refuse_resumption(uid, now),
+            Outcome::Binding(uid, Answer::Refused) => self.binding_failed(uid),
+            // Seen in the watch.
+            Outcome::Resumption(_, Answer::Accepted) | Outcome::Binding(_, Answer::Accepted) => (),
+            Outcome::Eviction(uid, outcome) => self.eviction_ended(uid, *outcome, now),
+        }
+    }
+}

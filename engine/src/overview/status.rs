@@ -1,0 +1,352 @@
+//! What the objects say: pure builders of their status. Transition times of conditions are left to the reporter.
+
+#[cfg(test)]
+mod tests;
+
+use crds::card_inventory::{CardInventoryStatus, NodeCard, NodeQuota};
+use crds::card_type::CardTypeStatus;
+use crds::card_usage::{CardUsageStatus, QueueCard, WaitingWorkload};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+use crate::discovery::{Card, Problem, Severity};
+
+/// Condition of inventories: every labelled card could be counted.
+const CARDS_PUBLISHED: &str = "CardsPublished";
+/// Reason and message while that holds.
+const ALL_PUBLISHED: (&str, &str) = ("AllPublished", "every card that the node shows could be counted");
+/// Condition of inventories: the labels agree with what the node allocates.
+const LABELS_CONSISTENT: &str = "LabelsConsistent";
+/// Reason and message while that holds.
+const NO_DISAGREEMENT: (&str, &str) = ("NoDisagreement", "the labels agree with what the node allocates");
+/// Condition of inventories: the node is ready and takes pods.
+const NODE_USABLE: &str = "NodeUsable";
+/// Condition of inventories: the node's annotations on quotas for pods without GPU can be read.
+const CROSS_QUOTA_READABLE: &str = "CrossQuotaReadable";
+/// Message while that holds.
+const QUOTAS_READABLE: &str = "the node's annotations on quotas for pods without GPU can be read";
+/// Reason where an annotation can't be read, also of the event.
+pub const INVALID_CROSS_QUOTA: &str = "InvalidCrossQuota";
+/// Condition of card types: all nodes mean the same resource.
+const CONSISTENT: &str = "Consistent";
+/// Condition of usages: what the queue says can be read.
+const VALID: &str = "Valid";
+/// Condition of a usage: the cluster has what the queue says.
+const SATISFIABLE: &str = "Satisfiable";
+/// How many problems, or nodes, one message lists.
+const MOST_LISTED: usize = 10;
+/// What stands where there is nothing.
+const NONE: &str = "<none>";
+
+/// A card on a node, and how many of it pods hold.
+#[derive(Debug, Clone, Copy)]
+pub struct CardUse<'a> {
+    /// The card.
+    pub card: &'a Card,
+    /// How many pods hold.
+    pub used: i128,
+}
+
+/// Whether new pods may come to a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Usability {
+    /// They may.
+    Usable,
+    /// Its kubelet does not say that it is ready.
+    NotReady,
+    /// Somebody has cordoned it.
+    Cordoned,
+}
+
+/// What pods without GPU may hold of a node.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Quotas {
+    /// Resource by resource.
+    pub resources: Vec<NodeQuota>,
+    /// What is wrong with the node's annotations.
+    pub problems: Vec<String>,
+}
+
+/// What an inventory says of a node with these cards, of which pods hold so many; and of its quotas for pods without GPU,
+/// where it has any.
+pub fn inventory(
+    cards: &[CardUse<'_>],
+    usability: Usability,
+    problems: &[Problem],
+    quotas: Option<Quotas>,
+) -> CardInventoryStatus {
+    let cards: Vec<_> = cards.iter().map(|card| node_card(*card, usability)).collect();
+    let mut resources: Vec<_> = cards.iter().map(|card| card.resource.as_str()).collect();
+    resources.sort_unstable();
+    resources.dedup();
+    let mut conditions = vec![
+        problem_condition(CARDS_PUBLISHED, ALL_PUBLISHED, problems, Severity::Unpublished),
+        problem_condition(LABELS_CONSISTENT, NO_DISAGREEMENT, problems, Severity::Note),
+        match usability {
+            Usability::Usable => condition(NODE_USABLE, true, "Usable", "the node is ready and takes pods"),
+            Usability::NotReady => condition(
+                NODE_USABLE,
+                false,
+                "NotReady",
+                "the node is not ready, so no pod can get its cards: see kubectl describe node",
+            ),
+            Usability::Cordoned => condition(
+                NODE_USABLE,
+                false,
+                "Cordoned",
+                "the node is cordoned, so no new pod can get its cards: kubectl uncordon makes it usable again",
+            ),
+        },
+    ];
+    let mut reasons: Vec<_> = problems.iter().map(Problem::reason).collect();
+    reasons.extend(match usability {
+        Usability::Usable => None,
+        Usability::NotReady => Some("NotReady"),
+        Usability::Cordoned => Some("Cordoned"),
+    });
+    let quotas = quotas.map(|quotas| {
+        if quotas.problems.is_empty() {
+            conditions.push(condition(CROSS_QUOTA_READABLE, true, "Readable", QUOTAS_READABLE));
+        } else {
+            let message = list(quotas.problems.into_iter(), "; ");
+            conditions.push(condition(CROSS_QUOTA_READABLE, false, INVALID_CROSS_QUOTA, &message));
+            reasons.push(INVALID_CROSS_QUOTA);
+        }
+        quotas.resources
+    });
+    let quotas = quotas.unwrap_or_default();
+    let in_use = quotas
+        .iter()
+        .map(|quota| format!("{} {}/{}", quota.resource, quota.used, quota.quota));
+    CardInventoryStatus {
+        cross_quota_summary: in_use.collect::<Vec<_>>().join(", "),
+        cross_quota: quotas,
+        summary: list_counts(cards.iter().map(|card| (card.name.as_str(), card.total))),
+        resources: or_none(resources.join(", ")),
+        total: sum(cards.iter().map(|card| card.total)),
+        used: sum(cards.iter().map(|card| card.used)),
+        free: sum(cards.iter().map(|card| card.free)),
+        cards,
+        gpus: Vec::new(),
+        problems: list_reasons(reasons),
+        conditions,
+    }
+}
+
+fn node_card(CardUse { card, used }: CardUse<'_>, usability: Usability) -> NodeCard {
+    let used = i64::try_from(used).unwrap_or(i64::MAX);
+    NodeCard {
+        name: card.name.clone(),
+        resource: card.resource.clone(),
+        kind: card.kind,
+        total: card.count,
+        used,
+        free: if usability == Usability::Usable {
+            card.count.saturating_sub(used).max(0)
+        } else {
+            0
+        },
+    }
+}
+
+/// How many of a card there are on all nodes that have it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TypeUse {
+    /// How many nodes have it.
+    pub nodes: i64,
+    /// How many there are.
+    pub total: i64,
+    /// How many pods hold.
+    pub used: i64,
+    /// How many new pods could get.
+    pub free: i64,
+    /// How many pods hold for which no queue is charged.
+    pub unaccounted: i64,
+}
+
+/// What a card type says. `conflicts` are the nodes, by name, that count the card by another resource than `resource`.
+pub fn card_type(counts: TypeUse, resource: &str, conflicts: &[(&str, &str)]) -> CardTypeStatus {
+    let consistent = if conflicts.is_empty() {
+        condition(
+            CONSISTENT,
+            true,
+            "OneResource",
+            "all nodes count the card by the same resource",
+        )
+    } else {
+        let nodes = conflicts.iter().map(|(node, other)| format!("{node} ({other})"));
+        let message = format!(
+            "the card is counted by {resource}, as on the first node by name that has it; not counted, since their labels \
+             give the same name to another resource: {}. Give the products different names",
+            list(nodes, ", ")
+        );
+        condition(CONSISTENT, false, "ConflictingResource", &message)
+    };
+    CardTypeStatus {
+        nodes: counts.nodes,
+        total: counts.total,
+        used: counts.used,
+        free: counts.free,
+        unaccounted: counts.unaccounted,
+        problems: list_reasons((!conflicts.is_empty()).then_some("ConflictingResource")),
+        conditions: vec![consistent],
+    }
+}
+
+/// What one queue may have, has and waits for.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct QueueUse<'a> {
+    /// Card by card, by name.
+    pub cards: Vec<QueueCard>,
+    /// CPU in use against the queue's capability.
+    pub cpu: String,
+    /// Memory in use against the queue's capability.
+    pub memory: String,
+    /// How many of its pods hold quota.
+    pub admitted_pods: i64,
+    /// How many of its pods wait.
+    pub waiting_pods: i64,
+    /// The largest part of any quota in use.
+    pub share: String,
+    /// Why the queue can't be used, in one word and in a sentence.
+    pub problem: Option<(&'a str, &'a str)>,
+    /// The pods that are next.
+    pub first_waiting: Vec<WaitingWorkload>,
+    /// What the queue says that can't all be had at the moment, in one word and in a sentence.
+    pub unsatisfiable: Option<(&'static str, String)>,
+}
+
+/// What a usage says.
+pub fn usage(queue: QueueUse<'_>) -> CardUsageStatus {
+    let list = |count: fn(&QueueCard) -> i64| {
+        let counts = queue.cards.iter().map(|card| (card.name.as_str(), count(card)));
+        list_counts(counts.filter(|(_, count)| *count > 0))
+    };
+    CardUsageStatus {
+        quota: list_counts(
+            queue
+                .cards
+                .iter()
+                .filter(|card| card.quota > 0)
+                .map(|card| (card.name.as_str(), card.quota)),
+        ),
+        allocated: list(|card| card.allocated),
+        requested: list(|card| card.requested),
+        cpu: queue.cpu,
+        memory: queue.memory,
+        admitted_pods: queue.admitted_pods,
+        waiting_pods: queue.waiting_pods,
+        pods_with_resource_claims: None,
+        share: queue.share,
+        problems: list_reasons(
+            queue
+                .problem
+                .map(|(reason, _)| reason)
+                .into_iter()
+                .chain(queue.unsatisfiable.as_ref().map(|(reason, _)| *reason)),
+        ),
+        conditions: vec![
+            match queue.problem {
+                None => condition(VALID, true, "Readable", "what the queue says can be read"),
+                Some((reason, message)) => condition(VALID, false, reason, message),
+            },
+            match &queue.unsatisfiable {
+                None => condition(SATISFIABLE, true, "Possible", "the cluster has what the queue says"),
+                Some((reason, message)) => condition(SATISFIABLE, false, reason, message),
+            },
+        ],
+        first_waiting: queue.first_waiting,
+        cards: queue.cards,
+    }
+}
+
+/// What the usage says that is of no queue: the cards that no queue is charged for, by name, and how many pods ask for devices by
+/// resource claims. None where there is nothing of either.
+pub fn unaccounted<'a>(
+    cards: impl IntoIterator<Item = (&'a str, i64)>,
+    pods_with_resource_claims: i64,
+) -> Option<CardUsageStatus> {
+    let held = cards.into_iter().filter(|(_, count)| *count > 0);
+    let cards: Vec<_> = held
+        .map(|(name, count)| QueueCard {
+            name: name.to_owned(),
+            quota: 0,
+            allocated: count,
+            requested: count,
+            waiting: 0,
+        })
+        .collect();
+    if cards.is_empty() && pods_with_resource_claims == 0 {
+        return None;
+    }
+    let allocated = list_counts(cards.iter().map(|card| (card.name.as_str(), card.allocated)));
+    Some(CardUsageStatus {
+        quota: NONE.to_owned(),
+        requested: allocated.clone(),
+        allocated,
+        pods_with_resource_claims: Some(pods_with_resource_claims),
+        cards,
+        ..CardUsageStatus::default()
+    })
+}
+
+fn condition(kind: &str, holds: bool, reason: &str, message: &str) -> Condition {
+    Condition {
+        type_: kind.to_owned(),
+        status: if holds { "True".to_owned() } else { "False".to_owned() },
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        last_transition_time: Time(Timestamp::UNIX_EPOCH),
+        observed_generation: None,
+    }
+}
+
+/// True, as `fine` says, where no problem has this severity; else False, for the reason of the first.
+fn problem_condition(kind: &str, fine: (&str, &str), problems: &[Problem], severity: Severity) -> Condition {
+    let problems = || problems.iter().filter(|problem| problem.severity() == severity);
+    match problems().next() {
+        None => condition(kind, true, fine.0, fine.1),
+        Some(first) => condition(
+            kind,
+            false,
+            first.reason(),
+            &list(problems().map(ToString::to_string), "; "),
+        ),
+    }
+}
+
+/// `NVIDIA-A100 x8, NVIDIA-H100 x4`.
+fn list_counts<'a>(counts: impl Iterator<Item = (&'a str, i64)>) -> String {
+    let counts: Vec<_> = counts.map(|(name, count)| format!("{name} x{count}")).collect();
+    or_none(counts.join(", "))
+}
+
+/// Each once, in the order in which they come.
+fn list_reasons<'a>(reasons: impl IntoIterator<Item = &'a str>) -> String {
+    let mut distinct: Vec<&str> = Vec::new();
+    for reason in reasons {
+        if !distinct.contains(&reason) {
+            distinct.push(reason);
+        }
+    }
+    distinct.join(", ")
+}
+
+/// The first few, and how many more there are.
+fn list(texts: impl Iterator<Item = String>, separator: &str) -> String {
+    let mut texts: Vec<_> = texts.collect();
+    let more = texts.len().saturating_sub(MOST_LISTED);
+    texts.truncate(MOST_LISTED);
+    if more > 0 {
+        texts.push(format!("and {more} more"));
+    }
+    texts.join(separator)
+}
+
+fn or_none(text: String) -> String {
+    if text.is_empty() { NONE.to_owned() } else { text }
+}
+
+fn sum(counts: impl Iterator<Item = i64>) -> i64 {
+    counts.fold(0, i64::saturating_add)
+}

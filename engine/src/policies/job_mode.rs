@@ -1,0 +1,163 @@
+//! The Capacity Card document, **Job Mode**: whether a queue can take a workload as a whole.
+
+use crds::configuration::CapacityCard;
+
+use super::card_quota::charges_cpu_and_memory;
+use crate::amounts::{Dimension, Totals};
+use crate::inqueue::{Demand, Inqueue};
+use crate::names::{CardId, ResourceId};
+use crate::reason::Reason;
+
+/// What counts against a limit.
+#[derive(Debug, Clone, Copy)]
+pub struct Load<'a> {
+    /// What admitted pods hold.
+    pub allocated: &'a Totals,
+    /// What is reserved for workloads that are in their queue already.
+    pub inqueue: &'a Inqueue,
+    /// What workloads hold beyond their minimum.
+    pub elastic: &'a Totals,
+}
+
+/// What a workload is checked against: its queue, or a level above it.
+#[derive(Debug, Clone)]
+pub struct JobCheck<'a, L> {
+    /// The plugin's arguments.
+    pub arguments: &'a CapacityCard,
+    /// Whether the queue has nothing, where what is not named is nothing.
+    pub is_empty: bool,
+    /// What the queue may have of a dimension; none where nothing limits it.
+    pub limit: L,
+    /// Its own load, and that of the queues below it.
+    pub loads: Vec<Load<'a>>,
+    /// A reservation that does not count: the workload's own.
+    pub own: Option<&'a Demand>,
+}
+
+/// What a set of alternatives comes to, for decisions and for messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sums {
+    /// What is asked for.
+    pub asked: i128,
+    /// What admitted pods hold.
+    pub allocated: i128,
+    /// What is reserved.
+    pub inqueue: i128,
+    /// What others hold beyond their minimum.
+    pub elastic: i128,
+    /// The quota; none where nothing limits it.
+    pub quota: Option<i128>,
+}
+
+impl Sums {
+    /// `allocated + inqueue + minResources - elastic <= capability`. What is not asked for is not limited.
+    pub fn fit(self) -> bool {
+        let sum = self.allocated + self.inqueue + self.asked - self.elastic;
+        self.asked == 0 || self.quota.is_none_or(|quota| sum <= quota)
+    }
+}
+
+impl<L: Fn(Dimension) -> Option<i128>> JobCheck<'_, L> {
+    /// **Job Enqueueable Check**: CPU and memory, then cards.
+    pub fn check(&self, demand: &Demand) -> Result<(), Reason> {
+        if self.is_empty {
+            return Err(Reason::EmptyQueueCapability);
+        }
+        if charges_cpu_and_memory(self.arguments, !demand.cards.is_empty()) {
+            for (resource, reason) in [
+                (ResourceId::CPU, Reason::InsufficientCpuQuota),
+                (ResourceId::MEMORY, Reason::InsufficientMemoryQuota),
+            ] {
+                if !self.resource(demand, resource).fit() {
+                    return Err(reason);
+                }
+            }
+        }
+        if self.scalar_excess(demand).is_some() || self.first_excess(demand).is_some() {
+            return Err(Reason::InsufficientScalarQuota);
+        }
+        Ok(())
+    }
+
+    /// The first resource besides CPU and memory that the queue's limit does not suffice for, with its sums.
+    pub fn scalar_excess(&self, demand: &Demand) -> Option<(ResourceId, Sums)> {
+        let scalars = demand.resources.iter().filter_map(|(dimension, _)| match dimension {
+            Dimension::Resource(ResourceId::CPU | ResourceId::MEMORY) | Dimension::Card(_) => None,
+            Dimension::Resource(resource) => Some(resource),
+        });
+        scalars
+            .map(|resource| (resource, self.resource(demand, resource)))
+            .find(|(_, sums)| !sums.fit())
+    }
+
+    /// What a Kubernetes resource comes to.
+    pub fn resource(&self, demand: &Demand, resource: ResourceId) -> Sums {
+        let dimension = Dimension::Resource(resource);
+        let own = self.own.map_or(0, |own| own.resources.get(dimension));
+        Sums {
+            asked: demand.resources.get(dimension).into(),
+            allocated: self.sum(|load| load.allocated.get(dimension)),
+            inqueue: self.sum(|load| load.inqueue.resource(dimension)) - i128::from(own),
+            elastic: self.sum(|load| load.elastic.get(dimension)),
+            quota: (self.limit)(dimension),
+        }
+    }
+
+    /// The first set of alternatives that the quota does not suffice for, with its sums: one that is asked for, or one that
+    /// is reserved and shares a card with what is asked for.
+    pub fn first_excess<'s>(&'s self, demand: &'s Demand) -> Option<(&'s [CardId], Sums)> {
+        let asked = demand.cards.iter().map(|(set, _)| &**set);
+        let reserved = self.loads.iter().flat_map(|load| load.inqueue.cards());
+        let reserved = reserved.map(|(set, _)| set);
+        let concerned =
+            reserved.filter(|set| set.len() > 1 && demand.cards.iter().any(|(asked, _)| share_a_card(set, asked)));
+        asked
+            .chain(concerned)
+            .map(|set| (set, self.cards(demand, set)))
+            .find(|(_, sums)| !sums.fit())
+    }
+
+    /// What a set of alternatives comes to: the sums over its cards, and all that is asked for or reserved of sets that
+    /// share a card with it. What is asked for of one card by name counts only where that card is asked for, since
+    /// alternatives can do without it.
+    pub fn cards(&self, demand: &Demand, set: &[CardId]) -> Sums {
+        let counts = |other: &[CardId]| {
+            if set.len() > 1 {
+                share_a_card(set, other)
+            } else {
+                set == other
+            }
+        };
+        let over_cards =
+            |amount: &dyn Fn(Dimension) -> i128| set.iter().map(|card| amount(Dimension::Card(*card))).sum();
+        let asked = demand.cards.iter().filter(|(other, _)| counts(other));
+        let reserved = self.loads.iter().flat_map(|load| load.inqueue.cards());
+        let reserved: i128 = reserved
+            .filter(|(other, _)| counts(other))
+            .map(|(_, count)| count)
+            .sum();
+        let own = self.own.iter().flat_map(|own| own.cards.iter());
+        let own: i128 = own
+            .filter(|(other, _)| counts(other))
+            .map(|(_, count)| i128::from(*count))
+            .sum();
+        Sums {
+            asked: asked.map(|(_, count)| i128::from(*count)).sum(),
+            inqueue: reserved - own,
+            allocated: over_cards(&|dimension| self.sum(|load| load.allocated.get(dimension))),
+            elastic: over_cards(&|dimension| self.sum(|load| load.elastic.get(dimension))),
+            quota: set.iter().map(|card| (self.limit)(Dimension::Card(*card))).sum(),
+        }
+    }
+
+    fn sum(&self, amount: impl Fn(&Load<'_>) -> i128) -> i128 {
+        self.loads.iter().map(amount).sum()
+    }
+}
+
+fn share_a_card(one: &[CardId], other: &[CardId]) -> bool {
+    one.iter().any(|card| other.contains(card))
+}
+
+#[cfg(test)]
+mod tests;

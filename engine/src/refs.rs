@@ -1,0 +1,93 @@
+//! References: which pod or workload, for those who act on it or report about it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+
+/// Which pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodRef {
+    /// Namespace.
+    pub namespace: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
+    /// Unique id.
+    pub uid: Arc<str>,
+}
+
+impl PodRef {
+    /// The pod, as events refer to it.
+    pub fn reference(&self) -> ObjectReference {
+        ObjectReference {
+            api_version: Some("v1".into()),
+            kind: Some("Pod".into()),
+            namespace: Some(self.namespace.to_string()),
+            name: Some(self.name.to_string()),
+            uid: Some(self.uid.to_string()),
+            ..ObjectReference::default()
+        }
+    }
+}
+
+impl fmt::Display for PodRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// What kind of object a workload is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum WorkloadKind {
+    /// Volcano's `PodGroup`.
+    PodGroup,
+    /// A `batch/v1` Job.
+    Job,
+}
+
+impl WorkloadKind {
+    /// The kind, as objects name it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::PodGroup => "PodGroup",
+            Self::Job => "Job",
+        }
+    }
+}
+
+/// Which workload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkloadRef {
+    /// What kind of object it is.
+    pub kind: WorkloadKind,
+    /// Namespace.
+    pub namespace: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
+    /// Unique id.
+    pub uid: Arc<str>,
+}
+
+impl WorkloadRef {
+    /// The workload, as events refer to it.
+    pub fn reference(&self) -> ObjectReference {
+        let api_version = match self.kind {
+            WorkloadKind::PodGroup => "scheduling.volcano.sh/v1beta1",
+            WorkloadKind::Job => "batch/v1",
+        };
+        ObjectReference {
+            api_version: Some(api_version.into()),
+            kind: Some(self.kind.as_str().into()),
+            namespace: Some(self.namespace.to_string()),
+            name: Some(self.name.to_string()),
+            uid: Some(self.uid.to_string()),
+            ..ObjectReference::default()
+        }
+    }
+}
+
+impl fmt::Display for WorkloadRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}/{}", self.kind.as_str(), self.namespace, self.name)
+    }
+}

@@ -1,0 +1,111 @@
+//! Guarantee: kept free even for a queue without workloads, and not lent to others (**Queue fields**).
+
+use super::{admitted, cluster, plain, worker, workers};
+use crate::world::{World, node, pod, queue, queue_plugin};
+
+#[test]
+fn a_guarantee_is_kept_free_from_several_borrowers_together() {
+    let mut world = cluster(8, "");
+    world.queue(&plain("owner").guaranteed_cards(r#"{"A": 4}"#));
+    // Each of the two is within its own realCapability of 8 - 4; together they are not.
+    for name in ["a", "b"] {
+        world.queue(&plain(name));
+        workers(&mut world, name, 4);
+    }
+    assert_eq!(admitted(&mut world), 4);
+    assert_eq!(world.refusal_of("a-3"), "InsufficientScalarQuota");
+    workers(&mut world, "owner", 5);
+    assert_eq!(world.admit_names(), ["owner-0", "owner-1", "owner-2", "owner-3"]);
+    // Beyond its guarantee it is one of the others.
+    assert_eq!(world.refusal_of("owner-4"), "InsufficientScalarQuota");
+}
+
+#[test]
+fn the_refusal_says_what_is_kept_free() {
+    let mut world = cluster(8, "");
+    world.queue(&plain("owner").guaranteed_cards(r#"{"A": 4}"#));
+    world.queue(&plain("a"));
+    world.pod(&pod("p").queue("a").asks("A", 5));
+    assert_eq!(
+        world.refusal(),
+        "InsufficientScalarQuota: the cluster, for queue a: A asked 5, used 4, quota 8, 4 of them kept free by guarantees"
+    );
+}
+
+#[test]
+fn a_guarantee_that_is_given_up_lets_others_in() {
+    let mut world = cluster(8, "");
+    world.queue(&plain("owner").guaranteed_cards(r#"{"A": 4}"#));
+    world.queue(&plain("a"));
+    workers(&mut world, "a", 6);
+    assert_eq!(admitted(&mut world), 4);
+    world.queue(&plain("owner").guaranteed_cards(r#"{"A": 3}"#));
+    assert_eq!(admitted(&mut world), 1);
+    world.remove_queue("owner");
+    assert_eq!(admitted(&mut world), 1);
+}
+
+#[test]
+fn cards_are_guaranteed_under_the_capacity_card_plugin_too() {
+    let mut world = World::with(queue_plugin("capacity-card", super::ACTIONS, ""));
+    world.node(&node("n1").cards("A", 8));
+    world.queue(&queue("owner").quota(r#"{"A": 8}"#).guaranteed_cards(r#"{"A": 6}"#));
+    world.queue(&queue("a").quota(r#"{"A": 8}"#));
+    workers(&mut world, "a", 8);
+    assert_eq!(admitted(&mut world), 2);
+    world.pod(&worker("owner", 0));
+    assert_eq!(world.admit_names(), ["owner-0"]);
+}
+
+#[test]
+fn a_lost_node_stops_nobody_who_is_within_what_is_guaranteed() {
+    let mut world = cluster(4, "");
+    world.node(&node("n2").cards("A", 4));
+    for name in ["a", "b"] {
+        world.queue(&plain(name).guaranteed_cards(r#"{"A": 4}"#));
+        workers(&mut world, name, 1);
+    }
+    assert_eq!(admitted(&mut world), 2);
+    // 4 cards are left for guarantees of 8: both go on, as far as there are cards.
+    world.node(&node("n2").cards("A", 4).not_ready());
+    for name in ["a", "b"] {
+        world.pod(&worker(name, 1));
+    }
+    assert_eq!(admitted(&mut world), 2);
+}
+
+#[test]
+fn section_4_guarantee_threshold_queues_below_their_guarantee_go_first() {
+    // 5 of 8 are in use, which is more than 60 percent and less than 80.
+    for (threshold, order) in [("60", ["owner-0", "a-5"]), ("80", ["a-5", "owner-0"])] {
+        let mut world = cluster(8, &format!("guaranteeThreshold: {threshold}"));
+        world.queue(&plain("a").set(["spec", "priority"], 9));
+        world.queue(&plain("owner").guaranteed_cards(r#"{"A": 2}"#));
+        workers(&mut world, "a", 5);
+        assert_eq!(admitted(&mut world), 5);
+        world.pods([worker("a", 5), worker("owner", 0)]);
+        assert_eq!(world.admit_names(), order, "{threshold}");
+    }
+}
+
+#[test]
+fn section_4_guarantee_threshold_nobody_borrows_beyond_deserved_above_it() {
+    let mut world = cluster(10, "guaranteeThreshold: 50");
+    world.queue(&plain("a").deserved_cards(r#"{"A": 2}"#));
+    workers(&mut world, "a", 10);
+    // 5 of 10 are not above 50 percent: the sixth is let in, the seventh is not.
+    assert_eq!(admitted(&mut world), 6);
+    assert_eq!(
+        world.notices()[0].message,
+        "queue a: A asked 1, used 6, deserved 2, and it may not borrow more at the moment"
+    );
+    // What it deserves is not borrowed.
+    world.queue(&plain("b").deserved_cards(r#"{"A": 2}"#));
+    workers(&mut world, "b", 4);
+    assert_eq!(world.admit_names(), ["b-0", "b-1"]);
+    // Below the threshold again, others borrow again.
+    for name in ["a-0", "a-1", "b-0"] {
+        world.remove_pod(name);
+    }
+    assert_eq!(admitted(&mut world), 1);
+}

@@ -1,0 +1,144 @@
+//! What users see of queues: metrics, the first waiting pods, and what can't all be had.
+
+use std::sync::Arc;
+
+use engine::overview::{self, Shown};
+
+use super::{admitted, cluster, plain, worker, workers};
+use crate::world::{GPU, World, group, node};
+
+/// What the usage of a queue shows now.
+fn usage(world: &mut World, name: &str) -> crds::card_usage::CardUsageStatus {
+    let reports = overview::changed(&mut world.cluster).into_iter();
+    let mut usages = reports.filter_map(|report| match report {
+        Shown::Usage { queue, status, .. } if *queue == *name => status,
+        _ => None,
+    });
+    usages.next().unwrap_or_else(|| panic!("no report on {name}"))
+}
+
+#[test]
+fn section_3_metrics_enabled_switches_the_gauges_of_queues() {
+    for (arguments, expected) in [("", true), ("metricsEnabled: false", false)] {
+        let mut world = cluster(8, arguments);
+        world.queue(&plain("a").quota(r#"{"A": 4}"#).deserved_cards(r#"{"A": 1}"#));
+        workers(&mut world, "a", 2);
+        assert_eq!(admitted(&mut world), 2);
+        let figures = overview::figures(&world.cluster);
+        assert_eq!(figures[0].standing.is_some(), expected, "{arguments}");
+        assert_eq!(!figures[0].cards.is_empty(), expected, "{arguments}");
+        if let Some(standing) = &figures[0].standing {
+            assert!(standing.overused, "2 of 1 deserved");
+            assert!((standing.share - 2.0).abs() < f64::EPSILON, "{}", standing.share);
+            let cpu = standing.resources.iter().find(|one| &*one.resource == "cpu").unwrap();
+            assert_eq!(
+                (cpu.allocated, cpu.capacity, cpu.real_capacity),
+                (2_000, None, Some(64_000))
+            );
+        }
+    }
+}
+
+#[test]
+fn a_usage_says_what_no_capability_limits() {
+    let mut world = cluster(8, "");
+    world.queue(&plain("a").capability("memory", "4Gi"));
+    workers(&mut world, "a", 2);
+    assert_eq!(admitted(&mut world), 2);
+    let shown = usage(&mut world, "a");
+    assert_eq!((&*shown.cpu, &*shown.memory), ("2 / unlimited", "2Gi / 4Gi"));
+}
+
+#[test]
+fn a_usage_shows_the_next_waiting_pods_and_what_they_lack() {
+    let mut world = cluster(8, "");
+    world.queue(&plain("a").quota(r#"{"A": 2}"#));
+    workers(&mut world, "a", 2);
+    assert_eq!(admitted(&mut world), 2);
+    world.pods((2..9).map(|index| worker("a", index)));
+    world.pod(&worker("a", 9).priority(5));
+    assert_eq!(admitted(&mut world), 0);
+    let shown = usage(&mut world, "a").first_waiting;
+    let names: Vec<_> = shown.iter().map(|one| (one.position, one.name.as_str())).collect();
+    let expected = ["team/a-9", "team/a-2", "team/a-3", "team/a-4", "team/a-5"];
+    assert_eq!(names, (1..).zip(expected).collect::<Vec<_>>());
+    assert_eq!(shown[0].reason, "InsufficientScalarQuota");
+    assert_eq!(shown[0].missing, "queue a: A asked 1, used 2, quota 2");
+}
+
+#[test]
+fn a_queue_shows_what_those_below_it_have_and_wait_for() {
+    let mut world = cluster(8, "enableHierarchy: true");
+    world.queue(&plain("research").quota(r#"{"A": 2}"#));
+    world.queue(&plain("vision").parent("research"));
+    let shown = |world: &mut World| {
+        let usage = usage(world, "research");
+        let card = &usage.cards[0];
+        (card.quota, card.allocated, card.requested, card.waiting)
+    };
+    assert_eq!(admitted(&mut world), 0);
+    assert_eq!(shown(&mut world), (2, 0, 0, 0));
+    workers(&mut world, "vision", 3);
+    assert_eq!(admitted(&mut world), 2);
+    assert_eq!(shown(&mut world), (2, 2, 3, 1));
+    let figures = overview::figures(&world.cluster);
+    let research = figures.iter().find(|figures| &*figures.queue == "research").unwrap();
+    assert_eq!((research.cards[0].allocated, research.cards[0].request), (2, 3));
+    let standing = research.standing.as_ref().unwrap();
+    let gpus = standing.resources.iter().find(|one| &*one.resource == GPU).unwrap();
+    assert_eq!((gpus.allocated, gpus.request), (2, 3));
+    // Another place changes what is shown of both.
+    world.queue(&plain("sales"));
+    world.queue(&plain("vision").parent("sales"));
+    assert_eq!(admitted(&mut world), 1);
+    assert_eq!(shown(&mut world), (2, 0, 0, 0));
+}
+
+#[test]
+fn what_is_in_queue_is_shown_by_resource() {
+    let mut world = cluster(8, "");
+    world.queue(&plain("team-a"));
+    let asks = group("g", 2).card_request(r#"{"A": 3}"#);
+    world.group(&asks.set(["spec", "minResources", "cpu"], "2"));
+    assert_eq!(admitted(&mut world), 0);
+    let figures = overview::figures(&world.cluster);
+    let standing = figures[0].standing.as_ref().unwrap();
+    let of = |name: &str| {
+        let found = standing.resources.iter().find(|one| &*one.resource == name);
+        found.map(|one| (one.inqueue, one.allocated))
+    };
+    assert_eq!((of("cpu"), of(GPU)), (Some((2_000, 0)), Some((3, 0))));
+}
+
+#[test]
+fn what_can_not_all_be_had_is_reported_on_the_queue_that_says_so() {
+    let mut world = cluster(8, "");
+    world.queue(&plain("greedy").quota(r#"{"A": 9}"#));
+    for name in ["a", "b"] {
+        world.queue(&plain(name).deserved_cards(r#"{"A": 5}"#));
+    }
+    world.queue(&plain("fine").quota(r#"{"A": 8}"#));
+    assert_eq!(admitted(&mut world), 0);
+    let problems = |world: &mut World| {
+        let reports = overview::changed(&mut world.cluster).into_iter();
+        let usages = reports.filter_map(|report| match report {
+            Shown::Usage { queue, status, .. } => Some((Arc::clone(&queue), status?.problems)),
+            _ => None,
+        });
+        let mut problems: Vec<_> = usages.map(|(queue, problem)| format!("{queue}: {problem}")).collect();
+        problems.sort_unstable();
+        problems
+    };
+    assert_eq!(
+        problems(&mut world),
+        [
+            "a: DeservedAboveCluster",
+            "b: DeservedAboveCluster",
+            "fine: ",
+            "greedy: CapabilityAboveCluster"
+        ]
+    );
+    // A node that comes mends it.
+    world.node(&node("n2").cards("A", 8));
+    assert_eq!(problems(&mut world), ["a: ", "b: ", "fine: ", "greedy: "]);
+}

@@ -1,0 +1,121 @@
+//! One card name maps to one resource cluster-wide (docs/rules.md, **Card discovery**): who shows that nodes disagree.
+
+use std::collections::BTreeMap;
+
+use engine::overview::{self, Shown};
+
+use crate::world::{Object, World, node};
+
+const NVIDIA: &str = "nvidia.com/gpu";
+const OTHER: &str = "other.com/gpu";
+
+/// A node with eight cards A, by this resource.
+fn counting(name: &str, resource: &str) -> Object {
+    ["product=A", "count=8", "memory=81920"]
+        .into_iter()
+        .filter_map(|label| label.split_once('='))
+        .fold(node(name), |node, (key, value)| {
+            node.label(&format!("{resource}.{key}"), value)
+        })
+        .offers(resource, "8")
+}
+
+/// What is reported anew: inventories by node (cards, problems, and the message of each false condition), and the card type
+/// (its resource, and the message where nodes disagree).
+fn shown(world: &mut World) -> (BTreeMap<String, String>, Option<String>) {
+    let (mut inventories, mut card_type) = (BTreeMap::new(), None);
+    for report in overview::changed(&mut world.cluster) {
+        let said = |conditions: &[k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition]| {
+            let wrong = conditions.iter().filter(|one| one.status == "False");
+            let texts = wrong.map(|one| format!(" {}: {}", one.type_, one.message));
+            texts.collect::<String>()
+        };
+        match report {
+            Shown::Inventory { node, status, .. } => {
+                let status = status.map(|status| format!("{}{}", status.summary, said(&status.conditions)));
+                inventories.insert(node.to_string(), status.unwrap_or_default());
+            }
+            Shown::CardType { content, .. } => {
+                card_type = content.map(|(spec, status)| format!("{}{}", spec.resource, said(&status.conditions)));
+            }
+            _ => {}
+        }
+    }
+    (inventories, card_type)
+}
+
+fn message(here: &str, there: &str, node: &str) -> String {
+    format!(
+        "A is counted by {here} here and by {there} on node {node}: one card name stands for one resource, and the first \
+         node by name decides; give the two products different names"
+    )
+}
+
+fn decides(there: &str, node: &str) -> String {
+    format!("A x8 LabelsConsistent: {}", message(NVIDIA, there, node))
+}
+
+fn overruled(here: &str, node: &str) -> String {
+    format!("<none> CardsPublished: {}", message(here, NVIDIA, node))
+}
+
+#[test]
+fn card_discovery_both_inventories_and_the_card_type_show_a_conflict() {
+    let mut world = World::new();
+    world.node(&counting("n2", NVIDIA));
+    world.node(&counting("n3", NVIDIA));
+    shown(&mut world);
+    world.node(&counting("n4", OTHER));
+    let (inventories, card_type) = shown(&mut world);
+    let expected = [("n2", decides(OTHER, "n4")), ("n4", overruled(OTHER, "n2"))];
+    assert_eq!(inventories, expected.map(|(node, text)| (node.to_owned(), text)).into());
+    assert_eq!(
+        card_type.as_deref(),
+        Some(
+            "nvidia.com/gpu Consistent: the card is counted by nvidia.com/gpu, as on the first node by name that has it; not \
+             counted, since their labels give the same name to another resource: n4 (other.com/gpu). Give the products \
+             different names"
+        )
+    );
+
+    // Another resource is another conflict, and once it is mended nobody shows any.
+    world.node(&counting("n4", "third.com/gpu"));
+    let (inventories, _) = shown(&mut world);
+    assert_eq!(inventories["n2"], decides("third.com/gpu", "n4"));
+    world.node(&counting("n4", NVIDIA));
+    let (inventories, card_type) = shown(&mut world);
+    let expected = [("n2", "A x8"), ("n4", "A x8")];
+    assert_eq!(
+        inventories,
+        expected.map(|(node, text)| (node.to_owned(), text.to_owned())).into()
+    );
+    assert_eq!(card_type.as_deref(), Some(NVIDIA));
+}
+
+#[test]
+fn card_discovery_the_first_node_by_name_wins_whenever_it_comes_and_goes() {
+    let mut world = World::new();
+    world.node(&counting("n2", OTHER));
+    world.node(&counting("n3", OTHER));
+    shown(&mut world);
+    world.node(&counting("n1", NVIDIA));
+    let (inventories, card_type) = shown(&mut world);
+    let expected = [
+        ("n1", decides(OTHER, "n2")),
+        ("n2", overruled(OTHER, "n1")),
+        ("n3", overruled(OTHER, "n1")),
+    ];
+    assert_eq!(inventories, expected.map(|(node, text)| (node.to_owned(), text)).into());
+    assert!(card_type.is_some_and(|text| text.contains("n2 (other.com/gpu), n3 (other.com/gpu)")));
+
+    // When it goes, the others count again.
+    let now = world.now;
+    world.remove_node("n1", now);
+    let (inventories, card_type) = shown(&mut world);
+    let expected = [("n1", ""), ("n2", "A x8"), ("n3", "A x8")];
+    assert_eq!(
+        inventories,
+        expected.map(|(node, text)| (node.to_owned(), text.to_owned())).into()
+    );
+    assert_eq!(card_type.as_deref(), Some(OTHER));
+}

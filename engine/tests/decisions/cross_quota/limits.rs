@@ -1,0 +1,141 @@
+//! What is limited, for whom, and until when.
+
+use engine::decide::extender::{prioritize, read};
+use engine::reason::Reason;
+
+use super::*;
+use crate::world::group;
+
+const STRATEGY: &str = "volcano.sh/crossquota-scoring-strategy";
+
+/// **Goals**: CPU, memory, ephemeral storage, huge pages and custom resources. Of each, the first pod takes what the quota has,
+/// and the next one waits for the least amount there is.
+#[test]
+fn multi_resource_quota_management_limits_every_resource() {
+    for (resource, allocatable, quota, asked, least) in [
+        ("cpu", "64", "quota.cpu: 32", "32", "1m"),
+        ("memory", "512Gi", "quota-percentage.memory: 12.5", "64Gi", "1"),
+        (
+            "ephemeral-storage",
+            "100Gi",
+            "quota.ephemeral-storage: 10Gi",
+            "10Gi",
+            "1",
+        ),
+        (
+            "hugepages-2Mi",
+            "1Gi",
+            "quota-percentage.hugepages-2Mi: 50",
+            "512Mi",
+            "2Mi",
+        ),
+        ("example.com/fpga", "8", "quota.example.com/fpga: 2", "2", "1"),
+    ] {
+        let mut world = world(&format!("quota-resources: {resource}, {quota}"));
+        world.node(&gpu_node("gpu-1").offers(resource, allocatable));
+        world.pod(&batch("first").requests(resource, asked));
+        assert_eq!(pinned(&mut world), "gpu-1", "{resource}");
+        world.pod(&batch("second").requests(resource, least));
+        let refusal = world.refusal();
+        let expected = format!("CrossQuotaExceeded: {resource} quota exceeded on 1 of 1 GPU nodes: asked {least};");
+        assert!(refusal.starts_with(&expected), "{refusal}");
+        world.remove_pod("first");
+        assert_eq!(pinned(&mut world), "gpu-1", "{resource}");
+    }
+}
+
+/// Semantics, **CrossQuota**: an unknown strategy is read as most-allocated where it got past the door.
+#[test]
+fn an_unknown_strategy_past_the_door_is_most_allocated() {
+    let mut world = three_gpu_nodes();
+    world.pod(&cpu("held", "2").on("gpu-2"));
+    world.pod(&cpu("p", "2").annotation(STRATEGY, "cheapest"));
+    assert_eq!(pinned(&mut world), "gpu-2");
+    let asking = configuration("quota.cpu: 8", "enforceCrossQuota: extender");
+    world.set_configuration(asking, world.now);
+    let nodes: [Box<str>; 2] = ["gpu-1".into(), "gpu-2".into()];
+    let asks = bare_pod("q").requests("cpu", "2").annotation(STRATEGY, "cheapest");
+    let candidate = read(&mut world.cluster, asks.read());
+    assert_eq!(
+        prioritize(&world.cluster, &candidate, &nodes),
+        [3, 8],
+        "2/8 and 6/8 of 10"
+    );
+}
+
+#[test]
+fn a_gang_gets_in_within_quota_or_not_at_all() {
+    let mut world = world("quota.cpu: 4");
+    world.node(&gpu_node("gpu-1"));
+    world.node(&gpu_node("gpu-2"));
+    world.queue(&queue("team-a"));
+    world.group(&group("gang", 3));
+    world.pods((0..3).map(|number| cpu(&format!("p{number}"), "3").queue("team-a").of("gang")));
+    assert_eq!(world.admissions(), []);
+    assert_eq!(world.reason("p0").map(Reason::as_str), Some("CrossQuotaExceeded"));
+    let held = |world: &World| [line(&world.cluster, "gpu-1").0, line(&world.cluster, "gpu-2").0];
+    assert_eq!(held(&world), [0, 0], "two of three are no gang");
+    world.node(&gpu_node("gpu-2").annotation("volcano.sh/crossquota-cpu", "6"));
+    let mut nodes: Vec<_> = world
+        .admissions()
+        .into_iter()
+        .map(|admitted| admitted.pin.unwrap().node)
+        .collect();
+    nodes.sort_unstable();
+    assert_eq!(
+        nodes.iter().map(|node| &**node).collect::<Vec<_>>(),
+        ["gpu-1", "gpu-2", "gpu-2"]
+    );
+    assert_eq!(held(&world), [3_000, 6_000]);
+}
+
+/// Semantics, **Which pods are managed**: terminal pods hold nothing; a node's room is held until a deleted pod is gone.
+#[test]
+fn what_has_ended_holds_nothing_and_what_is_being_deleted_holds_until_it_is_gone() {
+    let mut world = world("quota.cpu: 8");
+    world.node(&gpu_node("gpu-1"));
+    let [ends, leaves] = ["ends", "leaves"].map(|name| bare_pod(name).requests("cpu", "4").on("gpu-1"));
+    world.pods([ends.clone(), leaves.clone()]);
+    world.pod(&leaves.deleted(20));
+    world.wait(3600);
+    assert_eq!(line(&world.cluster, "gpu-1").0, 8_000);
+    world.pod(&ends.phase("Succeeded"));
+    assert_eq!(line(&world.cluster, "gpu-1").0, 4_000);
+    world.pod(&cpu("p", "5"));
+    assert_eq!(world.refusal_of("p"), "CrossQuotaExceeded");
+    world.remove_pod("leaves");
+    assert_eq!(pinned(&mut world), "gpu-1");
+}
+
+/// **CPU Pod Detection** is by the configured patterns alone: with these, a pod that shares cards through mGPU has no GPU.
+#[test]
+fn a_pod_on_shared_cards_keeps_to_quotas_where_no_pattern_knows_them() {
+    let shared = |name: &str| gpu_node(name).mgpu(2, 16_000, "fixed-share");
+    let share = |name: &str, cores: &str| cpu(name, cores).share(30, 1000).queue("team-a");
+    let mut world = World::with(configuration("quota.cpu: 4", "unnamedCards: free"));
+    world.node(&shared("gpu-1"));
+    world.queue(&queue("team-a"));
+    world.pod(&share("a", "3"));
+    assert_eq!(pinned(&mut world), "gpu-1");
+    world.pod(&share("b", "3"));
+    insta::assert_snapshot!(world.refusal(), @"InsufficientMGPU: no mGPU node can take the pod now: 1 mGPU node: 1 whose quota for pods without GPU is used up; cpu quota exceeded on 1 of 1 GPU nodes: asked 3; most is left on gpu-1: used 3, quota 4 (argument quota.cpu)");
+    world.node(&shared("gpu-1").annotation("volcano.sh/crossquota-cpu", "6"));
+    assert_eq!(pinned(&mut world), "gpu-1");
+    assert_eq!(line(&world.cluster, "gpu-1"), (6_000, 6_000));
+}
+
+/// What schedulers were placing when the configuration changed still counts, and wakes who waits when it does no more.
+#[test]
+fn a_pod_that_waits_for_what_was_assumed_is_let_in_when_that_expires() {
+    let mut world = World::with(configuration("quota.cpu: 4", "enforceCrossQuota: extender"));
+    world.node(&gpu_node("gpu-1"));
+    extender::ask(&mut world, &bare_pod("a").requests("cpu", "3"), &["gpu-1".into()]);
+    world
+        .cluster
+        .set_configuration(configuration("quota.cpu: 4", ""), world.now);
+    world.pod(&cpu("p", "2"));
+    assert_eq!(world.refusal_of("p"), "CrossQuotaExceeded");
+    world.wait(120);
+    world.cluster.expire_assumed(world.now);
+    assert_eq!(pinned(&mut world), "gpu-1");
+}

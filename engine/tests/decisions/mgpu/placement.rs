@@ -1,0 +1,265 @@
+//! Which node, and which cards of it.
+
+use super::*;
+
+#[test]
+fn binpack_puts_two_pods_on_one_card_and_spread_on_two() {
+    for (policy, expected) in [
+        ("binpack", ["p: g1 main=0", "q: g1 main=0"]),
+        ("Spread", ["p: g1 main=0", "q: g1 main=1"]),
+    ] {
+        let mut world = world(&[("Policy", policy)]);
+        world.node(&node("g1").mgpu(2, 10_000, FIXED));
+        world.pods([pod("p").share(30, 1000), pod("q").share(30, 1000)]);
+        assert_eq!(places(&mut world), expected);
+    }
+}
+
+#[test]
+fn nodes_are_chosen_by_the_score_of_their_best_cards() {
+    for (policy, expected) in [("binpack", "p: g2 main=0"), ("spread", "p: g3 main=0")] {
+        let mut world = world(&[("Policy", policy)]);
+        for name in ["g1", "g2", "g3"] {
+            world.node(&node(name).mgpu(1, 10_000, FIXED));
+        }
+        let index = "vke.volcengine.com/gpu-index-container-main";
+        let running = |name: &str, core| pod(name).share(core, 1000).annotation(index, "0");
+        world.pods([running("a", 20).on("g1"), running("b", 60).on("g2")]);
+        world.pod(&pod("p").share(30, 1000));
+        assert_eq!(places(&mut world), [expected], "{policy}");
+    }
+}
+
+#[test]
+fn equal_nodes_go_by_name() {
+    let mut world = world(&[]);
+    for name in ["g3", "g1", "g2"] {
+        world.node(&node(name).mgpu(1, 10_000, FIXED));
+    }
+    world.pods([pod("p").share(60, 1000), pod("q").share(60, 1000)]);
+    assert_eq!(places(&mut world), ["p: g1 main=0", "q: g2 main=0"]);
+}
+
+#[test]
+fn the_pods_other_needs_come_before_the_score() {
+    let mut world = world(&[]);
+    let mgpu = |name: &str| node(name).mgpu(1, 10_000, FIXED);
+    world.node(&mgpu("a-cordoned").cordoned());
+    world.node(&mgpu("b-not-ready").not_ready());
+    world.node(&mgpu("c-tainted").taint("gpu", "NoSchedule"));
+    world.node(&mgpu("d-elsewhere").label("zone", "b"));
+    world.node(&mgpu("e-full").label("zone", "a").offers("cpu", "0"));
+    world.node(&mgpu("f-good").label("zone", "a"));
+    world.pod(&pod("p").share(30, 1000).selects("zone", "a"));
+    assert_eq!(places(&mut world), ["p: f-good main=0"]);
+}
+
+#[test]
+fn a_container_shares_multiple_gpu_cards_and_the_result_is_written_in_the_documents_form() {
+    let mut world = world(&[]);
+    world.node(&node("g1").mgpu(4, 10_000, NATIVE));
+    let pod = pod("p")
+        .annotation(CONTAINER_CARDS, "2,1,3")
+        .annotation(POLICY, NATIVE)
+        .share(100, 6000)
+        .container("c2", 100, 0)
+        .container("c3", 99, 6000);
+    world.pod(&pod);
+    let admissions = world.admissions();
+    let prefix = "vke.volcengine.com/gpu-index-container";
+    assert_eq!(
+        admissions[0].mgpu_results,
+        [
+            ("vke.volcengine.com/assumed".to_owned(), "true".to_owned()),
+            (format!("{prefix}-main"), "0,1".to_owned()),
+            (format!("{prefix}-c2"), "2".to_owned()),
+            (format!("{prefix}-c3"), "0,1,3".to_owned()),
+        ]
+    );
+    assert_eq!(cores(&world, "g1"), [83, 83, 100, 33]);
+    // As another restart would read it.
+    world.confirm("p");
+    world.pod(&after(&pod, &admissions[0]));
+    assert_eq!(cores(&world, "g1"), [83, 83, 100, 33]);
+}
+
+#[test]
+fn a_full_card_waits_for_an_idle_one_and_gets_it_after_a_release() {
+    let mut world = world(&[]);
+    world.node(&node("g1").mgpu(2, 10_000, FIXED));
+    world.pods([pod("p").share(30, 1000), pod("q").share(90, 1000)]);
+    assert_eq!(places(&mut world), ["p: g1 main=0", "q: g1 main=1"]);
+    world.pod(&pod("full").share(100, 0));
+    insta::assert_snapshot!(world.refusal(), @"InsufficientMGPU: no mGPU node can take the pod now: 1 mGPU node: 1 without enough room");
+    world.remove_pod("q");
+    assert_eq!(places(&mut world), ["full: g1 main=1"]);
+}
+
+#[test]
+fn room_on_the_node_is_not_room_on_its_cards() {
+    let mut world = world(&[]);
+    world.node(&node("g1").mgpu(2, 10_000, FIXED));
+    world.pods([
+        pod("p").share(60, 1000),
+        pod("q").share(60, 1000),
+        pod("r").share(60, 1000),
+    ]);
+    assert_eq!(places(&mut world), ["p: g1 main=0", "q: g1 main=1"]);
+    // 80 of 200 are free, and no card has 60 of them.
+    insta::assert_snapshot!(world.refusal(), @"InsufficientMGPU: no mGPU node can take the pod now: 1 mGPU node: 1 whose cards have no room for its containers");
+}
+
+#[test]
+fn a_queues_capability_limits_mgpu_like_any_other_resource() {
+    let mut world = World::with(capacity("enqueue, allocate, backfill", ""));
+    world.node(&node("g1").mgpu(2, 10_000, FIXED));
+    world.queue(&queue("team-a").capability("vke.volcengine.com/mgpu-core", "50"));
+    world.pods([pod("p").share(30, 1000), pod("q").share(30, 1000)]);
+    assert_eq!(places(&mut world), ["p: g1 main=0"]);
+    assert_eq!(world.refusal_of("q"), "InsufficientScalarQuota");
+    world.remove_pod("p");
+    assert_eq!(places(&mut world), ["q: g1 main=0"]);
+}
+
+#[test]
+fn filter_1_the_policy_must_match() {
+    let mut world = world(&[]);
+    world.node(&node("g1").mgpu(2, 10_000, NATIVE));
+    world.pod(&pod("p").share(30, 1000));
+    insta::assert_snapshot!(world.refusal(), @"NoMGPUNode: no mGPU node would take the pod, whatever is free on it: 1 mGPU node: 1 with another compute policy than fixed-share");
+    world.node(&node("g2").mgpu(2, 10_000, FIXED));
+    assert_eq!(places(&mut world), ["p: g2 main=0"]);
+    // Full cards, and no policy: any will do.
+    world.pod(&pod("full").share(100, 0));
+    assert_eq!(places(&mut world), ["full: g1 main=0"]);
+    world.pod(&pod("named").share(30, 1000).annotation(POLICY, NATIVE));
+    assert_eq!(places(&mut world), ["named: g1 main=1"]);
+}
+
+#[test]
+fn filter_2_several_cards_only_under_native_burst_share_on_both() {
+    let mut world = world(&[]);
+    let shares = |name: &str| pod(name).annotation(CONTAINER_CARDS, "2").share(60, 1000);
+    world.node(&node("g1").mgpu(2, 10_000, FIXED));
+    world.pod(&shares("fixed").annotation(POLICY, FIXED));
+    world.pod(&shares("native").annotation(POLICY, NATIVE));
+    assert_eq!(places(&mut world), Vec::<String>::new());
+    world.node(&node("g2").mgpu(2, 10_000, NATIVE));
+    assert_eq!(places(&mut world), ["native: g2 main=0,1"]);
+}
+
+#[test]
+fn filter_3_no_container_asks_for_more_cards_than_the_node_has() {
+    let mut world = world(&[]);
+    world.node(&node("g1").mgpu(2, 10_000, FIXED));
+    world.pod(&pod("p").share(300, 0));
+    insta::assert_snapshot!(world.refusal(), @"NoMGPUNode: no mGPU node would take the pod, whatever is free on it: 1 mGPU node: 1 with fewer cards than a container asks for");
+    world.node(&node("g2").mgpu(3, 10_000, FIXED));
+    assert_eq!(places(&mut world), ["p: g2 main=0,1,2"]);
+}
+
+#[test]
+fn mgpu_max_containers_per_card() {
+    let mut world = world(&[("MaxContainersPerCard", "2")]);
+    world.node(&node("g1").mgpu(1, 10_000, FIXED));
+    world.pods(["p", "q", "r"].map(|name| pod(name).share(10, 256)));
+    assert_eq!(places(&mut world), ["p: g1 main=0", "q: g1 main=0"]);
+    assert_eq!(world.refusal_of("r"), "InsufficientMGPU");
+    world.remove_pod("p");
+    assert_eq!(places(&mut world), ["r: g1 main=0"]);
+}
+
+#[test]
+fn schedule_mode_id_names_cards_by_their_device_ids() {
+    let mut world = world(&[("ScheduleMode", "id")]);
+    let ids = "vke.volcengine.com/gpu-ids";
+    world.node(&node("g1").mgpu(2, 10_000, NATIVE));
+    let pod = pod("p")
+        .annotation(POLICY, NATIVE)
+        .annotation(CONTAINER_CARDS, "2")
+        .share(60, 1000);
+    world.pod(&pod);
+    insta::assert_snapshot!(world.refusal(), @"NoMGPUNode: no mGPU node would take the pod, whatever is free on it: 1 mGPU node: 1 without device ids");
+    world.node(&node("g1").mgpu(2, 10_000, NATIVE).annotation(ids, "GPU-aa,GPU-bb"));
+    let admissions = world.admissions();
+    assert_eq!(placed(&admissions[0]), "p: g1 main=GPU-aa,GPU-bb");
+    world.confirm("p");
+    world.pod(&after(&pod, &admissions[0]).on("g1"));
+    assert_eq!(cores(&world, "g1"), [30, 30]);
+}
+
+#[test]
+fn looking_at_nodes_reserves_nothing() {
+    let mut world = world(&[]);
+    for name in ["g1", "g2", "g3"] {
+        world.node(&node(name).mgpu(2, 10_000, FIXED));
+    }
+    world.pods([
+        pod("p").share(30, 1000),
+        pod("too-large").share(100, 0).container("b", 200, 0),
+    ]);
+    assert_eq!(places(&mut world), ["p: g1 main=0"]);
+    assert_eq!(world.reason("too-large").unwrap().as_str(), "InsufficientMGPU");
+    assert_eq!(cores(&world, "g1"), [30, 0]);
+    for other in ["g2", "g3"] {
+        assert_eq!(cores(&world, other), [0, 0]);
+    }
+}
+
+#[test]
+fn a_gang_gets_its_cards_together_or_not_at_all() {
+    let mut world = world(&[]);
+    world.node(&node("g1").mgpu(2, 10_000, FIXED));
+    world.node(&node("g2").mgpu(1, 10_000, FIXED));
+    let member = |name: &str| pod(name).of("gang").share(60, 1000);
+    world.group(&group("gang", 4));
+    world.pods(["a", "b", "c", "d"].map(member));
+    assert_eq!(places(&mut world), Vec::<String>::new());
+    assert_eq!(world.reason("a").unwrap().as_str(), "InsufficientMGPU");
+    assert_eq!((cores(&world, "g1"), cores(&world, "g2")), (vec![0, 0], vec![0]));
+    world.node(&node("g3").mgpu(1, 10_000, FIXED));
+    assert_eq!(
+        places(&mut world),
+        ["a: g1 main=0", "b: g1 main=1", "c: g2 main=0", "d: g3 main=0"]
+    );
+}
+
+#[test]
+fn a_gang_of_different_pods_is_placed_another_way_where_the_best_cards_for_each_do_not_suffice() {
+    let mut world = world(&[]);
+    // Binpack would put the small pod on the larger node's card first, where the large one has to go.
+    world.node(&node("g1").mgpu(1, 10_000, FIXED).label("zone", "a"));
+    world.node(&node("g2").mgpu(1, 10_000, FIXED).label("zone", "b"));
+    world.group(&group("gang", 2));
+    world.pods([
+        pod("small").of("gang").share(60, 1000),
+        pod("zoned").of("gang").share(60, 1000).selects("zone", "a"),
+    ]);
+    assert_eq!(places(&mut world), ["small: g2 main=0", "zoned: g1 main=0"]);
+}
+
+#[test]
+fn a_pod_gets_its_cards_also_where_admit_on_is_quota() {
+    let mut world = World::with(configuration(&[], "admitOn: quota"));
+    world.queue(&queue("team-a"));
+    world.pod(&pod("p").share(30, 1000));
+    assert_eq!(world.refusal_of("p"), "NoMGPUNode");
+    world.node(&node("g1").mgpu(1, 10_000, FIXED));
+    assert_eq!(places(&mut world), ["p: g1 main=0"]);
+}
+
+#[test]
+fn mgpu_enable_false_lets_pods_in_without_cards() {
+    let mut world = world(&[("Enable", "false")]);
+    world.node(&node("g1").mgpu(1, 10_000, FIXED));
+    world.pod(&pod("p").share(30, 1000));
+    assert_eq!(places(&mut world), ["p: nowhere"]);
+}
+
+#[test]
+fn a_pod_that_got_past_the_door_with_a_wrong_request_waits_and_says_so() {
+    let mut world = world(&[]);
+    world.node(&node("g1").mgpu(2, 10_000, FIXED));
+    world.pod(&pod("p").share(120, 0));
+    insta::assert_snapshot!(world.refusal(), @r#"GetTaskRequestResourceFailed: mGPU: container "main" requests 120 of vke.volcengine.com/mgpu-core: more than 100 must be full cards, a multiple of 100; for parts of several cards add the annotation vke.volcengine.com/container-multiple-gpu"#);
+}

@@ -1,0 +1,120 @@
+//! Pods that are being deleted, or are over.
+
+use super::*;
+
+fn deleted() -> World {
+    let mut world = world();
+    world.queue(&queue("team-a").quota(r#"{"A": 1}"#));
+    world.pods([gpu("p").on("n1").assigned("A"), gpu("q")]);
+    assert_eq!(world.admit(), []);
+    // Deleted now, with a grace period of 30 s.
+    world.pod(&gpu("p").on("n1").assigned("A").deleted(40));
+    world
+}
+
+#[test]
+fn a_pod_holds_its_quota_until_it_is_gone() {
+    let mut world = deleted();
+    world.wait(100);
+    assert_eq!(world.admit(), []);
+    world.remove_pod("p");
+    assert_eq!(world.admit_names(), ["q"]);
+}
+
+#[test]
+fn a_pod_that_does_not_go_holds_its_quota_for_its_grace_period_and_terminating_timeout() {
+    let mut world = deleted();
+    world.now = at(40 + 300 - 1);
+    assert_eq!(world.admit(), []);
+    assert_eq!(world.allocated("team-a", "A"), 1);
+    world.now = at(40 + 300);
+    assert_eq!(world.admit_names(), ["q"]);
+    assert_eq!(world.allocated("team-a", "A"), 1);
+    // The node's room is held until it is gone.
+    let n1 = world.cluster.node_named("n1").unwrap();
+    assert_eq!(world.cluster.node(n1).pods, 2);
+    // Nothing is given back twice.
+    world.pod(&gpu("p").on("n1").assigned("A").deleted(40).annotation("note", "x"));
+    world.remove_pod("p");
+    assert_eq!(world.allocated("team-a", "A"), 1);
+    assert_eq!(world.cluster.node(n1).pods, 1);
+}
+
+#[test]
+fn another_terminating_timeout_applies_to_pods_that_are_being_deleted() {
+    let mut world = deleted();
+    world.now = at(100);
+    let now = world.now;
+    world
+        .cluster
+        .set_configuration(configuration("", "terminatingTimeout: 10s"), now);
+    assert_eq!(world.admit_names(), ["q"]);
+    assert_eq!(world.allocated("team-a", "A"), 1);
+    world
+        .cluster
+        .set_configuration(configuration("", "terminatingTimeout: 90s"), now);
+    assert_eq!(world.allocated("team-a", "A"), 2);
+    world.now = at(130);
+    assert_eq!(world.admit(), []);
+    assert_eq!(world.allocated("team-a", "A"), 1);
+}
+
+#[test]
+fn a_waiting_pod_that_is_deleted_is_not_let_in() {
+    let mut world = world();
+    world.pod(&gpu("p").deleted(40));
+    assert_eq!(world.admit(), []);
+    assert!(world.known_queue("team-a").waiting.is_empty());
+    assert_eq!(world.notices(), []);
+}
+
+#[test]
+fn a_pod_that_is_deleted_while_it_is_let_in_does_not_keep_quota_for_ever() {
+    for confirmed in [false, true] {
+        let mut world = world();
+        world.queue(&queue("team-a").quota(r#"{"A": 1}"#));
+        world
+            .cluster
+            .set_configuration(configuration("", "terminatingTimeout: 5s"), world.now);
+        world.pod(&gpu("p"));
+        assert_eq!(world.admit_names(), ["p"]);
+        if confirmed {
+            world.confirm("p");
+        }
+        // The watch falls behind: this is the pod as it was before it was let in, but deleted.
+        world.pod(&gpu("p").deleted(15));
+        world.pod(&gpu("q"));
+        world.now = at(15 + 5 - 1);
+        assert_eq!(world.admit(), []);
+        world.now = at(15 + 5);
+        assert_eq!(world.admit_names(), ["q"], "confirmed: {confirmed}");
+    }
+}
+
+#[test]
+fn a_pod_that_is_deleted_before_its_admission_is_confirmed_does_not_keep_quota_for_ever() {
+    let mut world = world();
+    world.queue(&queue("team-a").quota(r#"{"A": 1}"#));
+    world.pod(&gpu("p"));
+    assert_eq!(world.admit_names(), ["p"]);
+    world.pod(&gpu("p").deleted(15));
+    world.confirm("p");
+    world.pod(&gpu("q"));
+    // By then, the confirmation is long overdue.
+    world.now = at(15 + 300 - 1);
+    assert_eq!(world.admit(), []);
+    world.now = at(15 + 300);
+    assert_eq!(world.admit_names(), ["q"]);
+}
+
+#[test]
+fn terminal_pods_hold_nothing() {
+    for phase in ["Succeeded", "Failed"] {
+        let mut world = world();
+        world.pod(&gpu("p").on("n1").assigned("A"));
+        assert_eq!(world.allocated("team-a", "A"), 1);
+        world.pod(&gpu("p").on("n1").assigned("A").phase(phase));
+        assert_eq!(world.allocated("team-a", "A"), 0);
+        assert_eq!(world.cluster.pods().count(), 0);
+    }
+}

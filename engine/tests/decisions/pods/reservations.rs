@@ -1,0 +1,194 @@
+//! Admitted pods that the scheduler can't place.
+
+use super::*;
+
+/// Lets the pod in and shows it without its gate.
+#[track_caller]
+fn let_in(world: &mut World, pod: &Object, uid: &str) {
+    world.pod(pod);
+    assert_eq!(world.admit_names(), [uid]);
+    world.seen_admitted(pod, uid, Some("A"));
+}
+
+fn names(actions: &[Action]) -> Vec<(&'static str, &str)> {
+    let mut names = Vec::new();
+    for action in actions {
+        names.push(match action {
+            Action::Resume(resumption) => panic!("there are no Jobs: {resumption:?}"),
+            Action::Admit(admission) => ("admit", &*admission.pod.name),
+            Action::SendBack { pod, .. } => ("send back", &*pod.name),
+            Action::Evict(eviction) => ("evict for", &*eviction.waiting.name),
+            Action::Unplaced { pod, .. } => ("unplaced", &*pod.name),
+        });
+    }
+    names
+}
+
+#[test]
+fn a_bare_pod_keeps_its_place_and_its_event_says_so() {
+    let mut world = world();
+    let_in(&mut world, &gpu("p"), "p");
+    world.wait(299);
+    assert_eq!(world.decide(), []);
+    world.wait(1);
+    let actions = world.decide();
+    let [Action::Unplaced { pod, message }] = &actions[..] else {
+        panic!("{actions:?}")
+    };
+    assert_eq!(&*pod.name, "p");
+    insta::assert_snapshot!(message, @"the scheduler has not placed the pod within 300 s of its admission: no controller would replace it, so it keeps its quota; delete it, or make room on a node that it may run on");
+    assert_eq!(world.allocated("team-a", "A"), 1);
+    // Said again after another timeout, and not in between.
+    assert_eq!(world.decide(), []);
+    world.wait(300);
+    assert_eq!(names(&world.decide()), [("unplaced", "p")]);
+}
+
+#[test]
+fn a_controllers_pod_is_sent_back() {
+    let mut world = world();
+    let_in(&mut world, &gpu("p").controlled_by("ReplicaSet", "web"), "p");
+    world.wait(300);
+    let actions = world.decide();
+    let [Action::SendBack { pod, message }] = &actions[..] else {
+        panic!("{actions:?}")
+    };
+    assert_eq!(&*pod.name, "p");
+    insta::assert_snapshot!(message, @"the scheduler has not placed the pod within 300 s of its admission: it is evicted, and its successor waits behind the others of its priority");
+    // Until it is gone it holds its quota: an eviction can be refused. Then it is tried again.
+    assert_eq!(world.allocated("team-a", "A"), 1);
+    world.wait(300);
+    assert_eq!(names(&world.decide()), [("send back", "p")]);
+    world.remove_pod("p");
+    assert_eq!(world.allocated("team-a", "A"), 0);
+}
+
+#[test]
+fn a_pod_that_is_bound_in_time_is_left_alone() {
+    let mut world = world();
+    let owned = gpu("p").controlled_by("ReplicaSet", "web");
+    let_in(&mut world, &owned, "p");
+    world.wait(299);
+    world.pod(&owned.on("n1").assigned("A"));
+    world.wait(10_000);
+    assert_eq!(world.decide(), []);
+}
+
+#[test]
+fn another_reservation_timeout_applies_to_pods_that_are_let_in_already() {
+    let mut world = world();
+    let_in(&mut world, &gpu("p"), "p");
+    let now = world.now;
+    world
+        .cluster
+        .set_configuration(configuration("", "reservationTimeout: 30s"), now);
+    world.wait(30);
+    assert_eq!(names(&world.decide()), [("unplaced", "p")]);
+}
+
+#[test]
+fn successors_stand_aside_at_doubling_intervals_up_to_an_hour() {
+    let mut world = world();
+    let mut aside = Vec::new();
+    for round in 0..9 {
+        let uid = format!("p{round}");
+        let successor = pod(&uid).asks("A", 1).controlled_by("ReplicaSet", "web");
+        world.pod(&successor);
+        let mut waited = 0;
+        while world.admit().is_empty() {
+            world.wait(1);
+            waited += 1;
+        }
+        aside.push(waited);
+        world.seen_admitted(&successor, &uid, Some("A"));
+        world.wait(300);
+        assert_eq!(names(&world.decide()), [("send back", &*uid)]);
+        world.remove_pod(&uid);
+    }
+    assert_eq!(aside, [0, 30, 60, 120, 240, 480, 960, 1920, 3600]);
+}
+
+#[test]
+fn pods_of_one_controller_that_come_back_together_count_once() {
+    let mut world = world();
+    world.queue(&queue("team-a").quota(r#"{"A": 8}"#));
+    let owned = |name: &str| gpu(name).controlled_by("ReplicaSet", "web");
+    for index in 0..8 {
+        let name = format!("p{index}");
+        let_in(&mut world, &owned(&name), &name);
+    }
+    world.wait(300);
+    assert_eq!(world.decide().len(), 8);
+    for index in 0..8 {
+        world.remove_pod(&format!("p{index}"));
+    }
+    world.pod(&owned("q"));
+    world.wait(29);
+    assert_eq!(world.admit(), []);
+    world.wait(1);
+    assert_eq!(world.admit_names(), ["q"]);
+}
+
+#[test]
+fn an_eviction_that_is_refused_does_not_lengthen_the_interval() {
+    let mut world = world();
+    let owned = |name: &str| gpu(name).controlled_by("ReplicaSet", "web");
+    let_in(&mut world, &owned("p"), "p");
+    for _ in 0..5 {
+        world.wait(300);
+        assert_eq!(names(&world.decide()), [("send back", "p")]);
+    }
+    world.remove_pod("p");
+    world.pod(&owned("q"));
+    world.wait(30);
+    assert_eq!(world.admit_names(), ["q"]);
+}
+
+#[test]
+fn a_successor_waits_behind_the_others_of_its_priority() {
+    let mut world = world();
+    world.queue(&queue("team-a").quota(r#"{"A": 1}"#));
+    let owned = |name: &str| gpu(name).controlled_by("ReplicaSet", "web");
+    let_in(&mut world, &owned("p"), "p");
+    world.pod(&gpu("waits-long").created(5));
+    world.wait(300);
+    assert_eq!(names(&world.decide()), [("send back", "p")]);
+    // It claims to be older than everybody.
+    world.pod(&owned("successor").created(-1000));
+    world.wait(100);
+    world.pods([gpu("young").created(400), gpu("lower").priority(-1)]);
+    assert_eq!(world.admit(), []);
+    world.remove_pod("p");
+    for name in ["waits-long", "young", "successor", "lower"] {
+        assert_eq!(world.admit_names(), [name]);
+        world.remove_pod(name);
+    }
+}
+
+#[test]
+fn pods_that_waited_when_another_came_back_keep_their_place() {
+    let mut world = world();
+    world.queue(&queue("team-a").quota(r#"{"A": 1}"#));
+    let owned = |name: &str| gpu(name).controlled_by("ReplicaSet", "web");
+    let_in(&mut world, &owned("p"), "p");
+    world.pod(&owned("sibling").created(1));
+    world.pod(&gpu("stranger").created(2));
+    world.wait(300);
+    assert_eq!(names(&world.decide()), [("send back", "p")]);
+    world.pod(&owned("sibling").created(1).told("InsufficientScalarQuota"));
+    world.remove_pod("p");
+    assert_eq!(world.admit_names(), ["sibling"]);
+}
+
+#[test]
+fn what_came_back_long_ago_is_forgotten() {
+    let mut world = world();
+    let owned = |name: &str| gpu(name).controlled_by("ReplicaSet", "web");
+    let_in(&mut world, &owned("p"), "p");
+    world.wait(300);
+    assert_eq!(names(&world.decide()), [("send back", "p")]);
+    world.remove_pod("p");
+    world.wait(3 * 3600);
+    world.pod(&owned("q"));
+    assert_eq!(world.admit_names(), ["q"]);
+}

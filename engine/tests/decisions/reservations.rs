@@ -1,0 +1,326 @@
+//! What queues keep for groups and Jobs: for whom, in which queue, and for how long.
+
+use engine::cluster::workload::Phase;
+use engine::decide::{Action, Progress, progress};
+use engine::refs::WorkloadKind;
+use serde_json::json;
+
+use crate::world::{Object, World, configuration, group, held_job, node, pod, queue};
+
+const NAMESPACES: &str = "card.volcano.sh/namespaces";
+
+fn world() -> World {
+    let mut world = World::with(configuration("", "inqueueTimeout: 10m"));
+    world.node(&node("n1").cards("A100", 8));
+    world.namespace("team", &[("team", "a")], None);
+    world.namespace("other", &[("team", "b")], None);
+    world.queue(&queue("team-a").quota(r#"{"A100": 5}"#));
+    world.queue(&queue("team-b").quota(r#"{"A100": 5}"#).annotation(NAMESPACES, "team=b"));
+    world
+}
+
+fn asking(name: &str, cards: i64) -> Object {
+    group(name, 1).card_request(&format!(r#"{{"A100": {cards}}}"#))
+}
+
+impl World {
+    fn kept(&self, queue: &str) -> i128 {
+        self.known_queue(queue).inqueue.cards().map(|(_, count)| count).sum()
+    }
+
+    fn is_kept(&self, namespace: &str, name: &str) -> bool {
+        let id = self.cluster.workload_named(WorkloadKind::PodGroup, namespace, name);
+        self.cluster.workload(id.unwrap()).reserved().is_some()
+    }
+
+    fn said(&mut self, name: &str) -> Option<Progress> {
+        let shown = progress(&mut self.cluster, self.now, usize::MAX);
+        shown.into_iter().find(|shown| &*shown.workload.name == name)
+    }
+}
+
+#[test]
+fn a_group_that_comes_to_name_another_queue_is_judged_there() {
+    let mut world = world();
+    world.group(&asking("a", 5));
+    world.admit();
+    assert_eq!((world.kept("team-a"), world.kept("team-b")), (5, 0));
+    // What it showed stays on the object, and a thousand is more than anybody has.
+    let moved = asking("a", 1000)
+        .set(["spec", "queue"], "team-b")
+        .set(["status", "phase"], "Inqueue");
+    world.group(&moved);
+    world.admit();
+    assert_eq!((world.kept("team-a"), world.kept("team-b")), (0, 0));
+    let said = world.said("a").unwrap();
+    assert_eq!(said.phase, Some(Phase::Pending));
+    let (reason, message) = said.refused.unwrap();
+    assert_eq!(reason.as_str(), "NamespaceNotAllowed", "{message}");
+    // And whose queue it is has it.
+    world.group(&asking("b", 5).namespace("other").set(["spec", "queue"], "team-b"));
+    world.group(&asking("c", 5));
+    world.admit();
+    assert!(world.is_kept("other", "b") && world.is_kept("team", "c"));
+}
+
+#[test]
+fn another_request_is_judged_as_if_it_came_now() {
+    let mut world = world();
+    world.group(&asking("a", 2));
+    world.wait(1);
+    world.group(&asking("b", 5).created(1));
+    world.admit();
+    assert!(world.is_kept("team", "a") && !world.is_kept("team", "b"));
+    world.wait(1);
+    world.group(&asking("a", 3));
+    world.admit();
+    assert!(
+        !world.is_kept("team", "a") && world.is_kept("team", "b"),
+        "b has waited for longer"
+    );
+}
+
+#[test]
+fn what_an_object_says_of_itself_lets_nothing_in() {
+    let mut world = world();
+    world.admit();
+    world.group(&asking("a", 1000).set(["status", "phase"], "Inqueue"));
+    world.admit();
+    assert_eq!(world.kept("team-a"), 0);
+    world.wait(2);
+    assert_eq!(world.said("a").unwrap().phase, Some(Phase::Pending));
+    // A Job that runs before it asks for anything is kept nothing that there is no room for, and is not resumed.
+    world.job(&held_job("job", r#"{"A100": 6}"#).set(["spec", "suspend"], false));
+    assert_eq!(world.decide(), []);
+    assert_eq!(world.kept("team-a"), 0);
+    world.job(&held_job("job", r#"{"A100": 5}"#).set(["spec", "suspend"], false));
+    assert_eq!(world.decide(), []);
+    assert_eq!(world.kept("team-a"), 5);
+}
+
+#[test]
+fn after_a_restart_no_more_is_kept_than_there_is_room_for() {
+    let mut world = world();
+    let inqueue = |object: Object| object.set(["status", "phase"], "Inqueue");
+    world.group(&asking("waiting", 2));
+    world.group(&inqueue(asking("later", 4).created(2)));
+    world.group(&inqueue(asking("earlier", 3).created(1)));
+    world.group(&inqueue(
+        asking("foreign", 1).created(1).set(["spec", "queue"], "team-b"),
+    ));
+    world.admit();
+    assert!(
+        world.is_kept("team", "earlier") && world.is_kept("team", "waiting"),
+        "3 + 2 <= 5"
+    );
+    assert!(!world.is_kept("team", "later") && !world.is_kept("team", "foreign"));
+}
+
+#[test]
+fn access_that_is_lost_ends_what_is_kept() {
+    let mut world = world();
+    world.group(&asking("a", 5));
+    world.admit();
+    assert_eq!(world.kept("team-a"), 5);
+    let narrowed = queue("team-a").quota(r#"{"A100": 5}"#).annotation(NAMESPACES, "team=b");
+    world.queue(&narrowed);
+    world.admit();
+    assert_eq!(world.kept("team-a"), 0);
+    // The namespace's labels count as well as the queue's selector; and so does a queue's state.
+    world.namespace("team", &[("team", "b")], None);
+    world.admit();
+    assert_eq!(world.kept("team-a"), 5);
+    world.namespace("team", &[], None);
+    world.admit();
+    assert_eq!(world.kept("team-a"), 0);
+    world.queue(&queue("team-a").quota(r#"{"A100": 5}"#));
+    world.admit();
+    assert_eq!(world.kept("team-a"), 5);
+    world.queue(
+        &queue("team-a")
+            .quota(r#"{"A100": 5}"#)
+            .set(["status", "state"], "Closed"),
+    );
+    world.admit();
+    assert_eq!(world.kept("team-a"), 0);
+    world.remove_queue("team-a");
+    world.admit();
+    assert_eq!(world.kept("team-a"), 0);
+}
+
+#[test]
+fn a_workload_without_a_queue_of_its_own_moves_with_what_names_it() {
+    let mut world = world();
+    world.queue(&queue("team-b").quota(r#"{"A100": 5}"#));
+    world.namespace("team", &[], Some("team-a"));
+    world.group(&asking("a", 5).set(["spec", "queue"], ""));
+    // Its queue is that of the group that its pods belong to.
+    let of_group = held_job("job", r#"{"A100": 5}"#).set(
+        ["spec", "template", "metadata", "annotations"],
+        json!({"scheduling.k8s.io/group-name": "a"}),
+    );
+    world.job(&of_group);
+    world.admit();
+    assert_eq!((world.kept("team-a"), world.kept("team-b")), (5, 0));
+    world.namespace("team", &[], Some("team-b"));
+    world.admit();
+    assert_eq!((world.kept("team-a"), world.kept("team-b")), (0, 5));
+    world.group(&asking("c", 1));
+    world.admit();
+    assert!(world.is_kept("team", "c"), "nobody is left in the line of team-a");
+    world.remove_group("team", "a");
+    let resumed = world.decide();
+    assert!(
+        matches!(&resumed[..], [Action::Resume(resumed)] if &*resumed.queue == "team-b"),
+        "{resumed:?}"
+    );
+}
+
+#[test]
+fn a_held_job_that_moves_is_resumed_once_and_leaves_no_place_behind() {
+    let mut world = world();
+    let job = held_job("job", r#"{"A100": 6}"#);
+    world.job(&job);
+    assert_eq!(world.decide(), []);
+    world.queue(&queue("team-c").quota(r#"{"A100": 6}"#));
+    let moved = job.set(
+        [
+            "spec",
+            "template",
+            "metadata",
+            "annotations",
+            "scheduling.volcano.sh/queue-name",
+        ],
+        "team-c",
+    );
+    world.job(&moved);
+    assert!(world.known_queue("team-a").held.is_empty());
+    assert_eq!(world.decide().len(), 1);
+    for _ in 0..3 {
+        world.wait(1);
+        assert_eq!(world.decide(), []);
+    }
+}
+
+#[test]
+fn what_nobody_uses_is_given_back() {
+    let mut world = world();
+    world.group(&asking("empty", 5));
+    world.admit();
+    world.wait(60);
+    world.group(&asking("b", 5).namespace("other").created(70));
+    world.wait(539);
+    world.admit();
+    assert!(world.is_kept("team", "empty"));
+    world.wait(1);
+    world.admit();
+    assert!(!world.is_kept("team", "empty") && world.is_kept("other", "b"));
+    let said = world.said("empty").unwrap();
+    let (reason, message) = said.refused.unwrap();
+    assert_eq!(
+        (said.phase, reason.as_str(), said.news),
+        (Some(Phase::Pending), "InqueueTimeout", true)
+    );
+    assert!(message.contains("during 600 s (inqueueTimeout)"), "{message}");
+    // Its pods come all the same, and there is room.
+    world.remove_group("other", "b");
+    world.pod(&pod("late").of("empty").asks("A100", 1));
+    assert_eq!(world.admit_names(), ["late"]);
+}
+
+#[test]
+fn many_empty_groups_hold_a_quota_no_longer_than_one() {
+    let mut world = world();
+    // Twenty groups of one tenant, all before the other's.
+    for index in 0..20 {
+        world.group(&asking(&format!("empty-{index}"), 5));
+    }
+    world.group(&asking("b", 5).namespace("other").created(1));
+    world.admit();
+    assert!(!world.is_kept("other", "b"));
+    world.wait(600);
+    world.admit();
+    assert!(world.is_kept("other", "b"), "the others step back with the first");
+    // Again and again: at most ten minutes in a row, and then longer and longer nothing.
+    world.remove_group("other", "b");
+    for round in 1..=8_u32 {
+        world.wait(30 * 2_i64.pow(round - 1).min(120));
+        world.group(&asking("b", 5).namespace("other").created(1));
+        world.admit();
+        assert!(
+            world.is_kept("other", "b"),
+            "behind the others of its priority, also when its time has come"
+        );
+        world.remove_group("other", "b");
+        world.wait(3600);
+        world.admit();
+        assert_eq!(world.kept("team-a"), 5, "nobody else wants it");
+        world.wait(600);
+        world.admit();
+    }
+}
+
+#[test]
+fn groups_that_are_made_and_deleted_in_turn_hold_no_more_than_ones_that_stay() {
+    let mut world = world();
+    world.group(&asking("b", 5).namespace("other").created(1));
+    let mut held = 0;
+    for index in 0..40 {
+        let name = format!("empty-{index}");
+        // As old as any: it would always go before the other.
+        world.group(&asking(&name, 5));
+        world.admit();
+        if !world.is_kept("team", &name) {
+            break;
+        }
+        world.wait(590);
+        held += 590;
+        // Time passes in rounds, also those in which nothing is decided.
+        world.admit();
+        world.remove_group("team", &name);
+    }
+    assert!(world.is_kept("other", "b"));
+    assert!(held <= 1200, "held for {held} s");
+}
+
+#[test]
+fn pods_that_are_too_few_or_that_no_node_takes_together_do_not_keep_it() {
+    let mut world = world();
+    world.group(&group("few", 2).card_request(r#"{"A100": 5}"#));
+    world.pod(&pod("few-0").of("few").asks("A100", 1));
+    world.admit();
+    assert!(world.is_kept("team", "few"));
+    world.wait(600);
+    world.admit();
+    assert!(!world.is_kept("team", "few"));
+    // Each of these fits, and both together never will.
+    let mut world = self::world();
+    world.group(&group("wide", 2).card_request(r#"{"A100": 2}"#));
+    world.pods((0..2).map(|index| {
+        pod(&format!("wide-{index}"))
+            .of("wide")
+            .asks("A100", 1)
+            .requests("cpu", "60")
+    }));
+    world.admit();
+    assert!(world.is_kept("team", "wide"));
+    world.group(&asking("b", 5).namespace("other").created(1));
+    world.wait(600);
+    world.admit();
+    assert!(!world.is_kept("team", "wide") && world.is_kept("other", "b"));
+}
+
+#[test]
+fn a_job_whose_pods_never_come_is_kept_nothing_and_not_resumed_again() {
+    let mut world = world();
+    let job = held_job("job", r#"{"A100": 5}"#);
+    world.job(&job);
+    assert_eq!(world.decide().len(), 1);
+    world.job(&job.set(["spec", "suspend"], false));
+    world.wait(600);
+    assert_eq!(world.decide(), []);
+    assert_eq!(world.kept("team-a"), 0);
+    world.wait(30);
+    assert_eq!(world.decide(), []);
+    assert_eq!(world.kept("team-a"), 5);
+}

@@ -1,0 +1,120 @@
+//! What is shown of what no queue is charged for.
+
+use crds::card_usage::{CardUsageStatus, UNACCOUNTED};
+use engine::overview::{self, Shown, Unaccounted};
+use serde_json::json;
+
+use crate::world::{GPU, Object, World, bare_pod, node, pod, queue};
+
+/// That there is no object any more.
+const GONE: Shown = Shown::Unaccounted { status: None };
+
+/// What is shown anew; nothing where that is what was shown last.
+fn shown(world: &mut World, unaccounted: &mut Unaccounted) -> Option<Shown> {
+    for report in overview::changed(&mut world.cluster) {
+        if let Shown::CardType { card, content, .. } = &report {
+            unaccounted.card(card, content.as_ref().map(|(_, status)| status.unaccounted));
+        }
+    }
+    unaccounted.report(&world.cluster)
+}
+
+/// What the object says that is shown anew.
+fn status(world: &mut World, unaccounted: &mut Unaccounted) -> CardUsageStatus {
+    match shown(world, unaccounted) {
+        Some(Shown::Unaccounted { status: Some(status) }) => status,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The line of cards, and how many pods claim devices.
+fn figures(status: &CardUsageStatus) -> (&str, Option<i64>) {
+    (&status.allocated, status.pods_with_resource_claims)
+}
+
+fn free(name: &str, cards: &str) -> Object {
+    bare_pod(name).requests(GPU, cards).on("n1")
+}
+
+fn claiming(pod: Object) -> Object {
+    pod.set(
+        ["spec", "resourceClaims"],
+        json!([{"name": "gpu", "resourceClaimName": "mine"}]),
+    )
+}
+
+fn world() -> World {
+    let mut world = World::new();
+    world.node(&node("n1").cards("A", 8));
+    world.queue(&queue("team-a").quota(r#"{"A": 2}"#));
+    world
+}
+
+#[test]
+fn cards_that_no_queue_is_charged_for_are_shown_while_there_are_any() {
+    let (mut world, mut unaccounted) = (world(), Unaccounted::default());
+    world.pod(&pod("charged").asks("A", 2));
+    assert_eq!(world.admit_names(), ["charged"]);
+    // The first time says that nothing is left of what was shown before.
+    assert_eq!(shown(&mut world, &mut unaccounted), Some(GONE));
+    assert_eq!(shown(&mut world, &mut unaccounted), None);
+    world.pod(&free("three", "3"));
+    let now = status(&mut world, &mut unaccounted);
+    assert_eq!(figures(&now), ("A x3", Some(0)));
+    let [card] = &now.cards[..] else { panic!("{now:?}") };
+    assert_eq!(
+        (&*card.name, card.quota, card.allocated, card.requested, card.waiting),
+        ("A", 0, 3, 3, 0)
+    );
+    world.pod(&free("one", "1"));
+    let now = status(&mut world, &mut unaccounted);
+    assert_eq!(figures(&now), ("A x4", Some(0)));
+    // Something else changes.
+    world.pod(&bare_pod("plain").on("n1"));
+    assert_eq!(shown(&mut world, &mut unaccounted), None);
+    world.remove_pod("three");
+    world.pod(&free("one", "1").phase("Failed"));
+    assert_eq!(shown(&mut world, &mut unaccounted), Some(GONE));
+}
+
+#[test]
+fn pods_with_resource_claims_are_counted_until_they_are_over() {
+    let (mut world, mut unaccounted) = (world(), Unaccounted::default());
+    world.pod(&claiming(bare_pod("unmanaged")));
+    world.pod(&claiming(pod("waits").asks("A", 3)));
+    world.pod(&claiming(pod("admitted").asks("A", 1)));
+    world.pod(&bare_pod("none").set(["spec", "resourceClaims"], json!([])));
+    world.pod(&claiming(bare_pod("over")).phase("Succeeded"));
+    assert_eq!(world.admit_names(), ["admitted"]);
+    let now = status(&mut world, &mut unaccounted);
+    assert_eq!(figures(&now), ("<none>", Some(3)));
+    // Seen again, and elsewhere on its way.
+    world.pod(&claiming(bare_pod("unmanaged")));
+    world.pod(&claiming(bare_pod("unmanaged")).on("n1"));
+    assert_eq!(shown(&mut world, &mut unaccounted), None);
+    let counted = world.cluster.pods().filter(|pod| pod.has_resource_claims).count();
+    assert_eq!((counted, world.cluster.pods_with_resource_claims()), (3, 3));
+    world.pod(&claiming(bare_pod("unmanaged")).on("n1").phase("Failed"));
+    world.remove_pod("waits");
+    let now = status(&mut world, &mut unaccounted);
+    assert_eq!(figures(&now), ("<none>", Some(1)));
+    world.remove_pod("admitted");
+    assert_eq!(shown(&mut world, &mut unaccounted), Some(GONE));
+    assert_eq!(world.cluster.pods_with_resource_claims(), 0);
+}
+
+#[test]
+fn a_queue_with_the_name_of_the_object_keeps_its_own() {
+    let (mut world, mut unaccounted) = (world(), Unaccounted::default());
+    world.pod(&free("three", "3"));
+    assert_eq!(figures(&status(&mut world, &mut unaccounted)), ("A x3", Some(0)));
+    world.queue(&queue(UNACCOUNTED));
+    let reports = overview::changed(&mut world.cluster);
+    let is_usage = |report: &Shown| matches!(report, Shown::Usage { queue, .. } if &**queue == UNACCOUNTED);
+    assert!(reports.iter().any(is_usage), "{reports:?}");
+    world.pod(&claiming(free("one", "1")));
+    assert_eq!(shown(&mut world, &mut unaccounted), None);
+    world.remove_queue(UNACCOUNTED);
+    let now = status(&mut world, &mut unaccounted);
+    assert_eq!(figures(&now), ("A x4", Some(1)));
+}
