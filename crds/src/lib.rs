@@ -27,6 +27,7 @@ pub mod pod_bounds;
 pub mod pod_request;
 pub mod quantity;
 pub mod queue_access;
+pub mod queue_terms;
 pub mod resources;
 pub mod scoring_strategy;
 pub mod slug;

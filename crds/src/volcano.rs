@@ -66,10 +66,10 @@ pub struct QueueStatus {
 }
 
 impl Queue {
-    /// Whether the queue takes pods: its state is `Open`, or nobody has set one.
-    pub fn is_open(&self) -> bool {
-        let state = self.status.as_ref().and_then(|status| status.state.as_deref());
-        matches!(state, None | Some("" | QUEUE_OPEN))
+    /// The queue's state where it takes no pods; none where that is `Open`, or nobody has set one.
+    pub fn closed(&self) -> Option<&str> {
+        let state = self.status.as_ref()?.state.as_deref()?;
+        (!matches!(state, "" | QUEUE_OPEN)).then_some(state)
     }
 }
 

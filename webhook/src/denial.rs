@@ -6,15 +6,13 @@ use std::fmt;
 
 use crds::card::CardNameError;
 use crds::card_counts::CardCountsError;
-use crds::keys::{
-    CARD_DESERVED, CARD_GUARANTEE, CARD_NAME, CARD_QUOTA, CARD_REQUEST, QUEUE_NAMESPACES, SCORING_STRATEGY,
-};
+use crds::keys::{CARD_DESERVED, CARD_NAME, CARD_QUOTA, CARD_REQUEST, QUEUE_NAMESPACES, SCORING_STRATEGY};
 use crds::mgpu::MgpuError;
 use crds::pod_bounds::PodBoundError;
 use crds::pod_request::PodRequestError;
 use crds::queue_access::QueueAccessError;
+use crds::queue_terms::QueueProblem;
 use crds::scoring_strategy::ScoringStrategyError;
-use crds::volcano::ResourceQuantityError;
 use thiserror::Error;
 
 use crate::queue_source::QueueSource;
@@ -140,26 +138,9 @@ pub enum Denial {
         /// What is wrong with its selector.
         error: QueueAccessError,
     },
-    /// A Queue with a quota that can't be read.
-    #[error("annotation {CARD_QUOTA}: {0}")]
-    CardQuota(#[source] CardCountsError),
-    /// A Queue with a selector that can't be read.
-    #[error("annotation {QUEUE_NAMESPACES}: {0}")]
-    Namespaces(#[from] QueueAccessError),
-    /// A Queue whose cards that it deserves can't be read.
-    #[error("annotation {CARD_DESERVED}: {0}")]
-    CardDeserved(#[source] CardCountsError),
-    /// A Queue whose guaranteed cards can't be read.
-    #[error("annotation {CARD_GUARANTEE}: {0}")]
-    CardGuarantee(#[source] CardCountsError),
-    /// A Queue with resources that can't be read.
-    #[error("{field}: {error}")]
-    Resources {
-        /// The field.
-        field: &'static str,
-        /// What is wrong.
-        error: ResourceQuantityError,
-    },
+    /// A Queue of which something can't be read.
+    #[error(transparent)]
+    Queue(#[from] QueueProblem),
     /// A Queue that is guaranteed or deserves more than it may have.
     #[error(
         "spec.{field}: {amount} {item} is more than the queue's capability of {capability}: lower it, or raise the capability"
@@ -350,11 +331,13 @@ impl Denial {
             Self::QueueName { .. } => "QueueNameInvalid",
             Self::QueueAccess { .. } => "QueueAccessDenied",
             Self::QueueAccessUnreadable { .. } => "QueueAccessUnreadable",
-            Self::CardQuota(_) => "CardQuotaInvalid",
-            Self::Namespaces(_) => "NamespacesInvalid",
-            Self::CardDeserved(_) => "CardDeservedInvalid",
-            Self::CardGuarantee(_) => "CardGuaranteeInvalid",
-            Self::Resources { field, .. } => match *field {
+            Self::Queue(QueueProblem::Namespaces(_)) => "NamespacesInvalid",
+            Self::Queue(QueueProblem::Cards { annotation, .. }) => match *annotation {
+                CARD_QUOTA => "CardQuotaInvalid",
+                CARD_DESERVED => "CardDeservedInvalid",
+                _ => "CardGuaranteeInvalid",
+            },
+            Self::Queue(QueueProblem::Resources { field, .. }) => match *field {
                 "spec.capability" => "CapabilityInvalid",
                 "spec.deserved" => "DeservedInvalid",
                 _ => "GuaranteeInvalid",

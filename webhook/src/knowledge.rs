@@ -10,12 +10,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 use arc_swap::ArcSwap;
 use crds::configuration::Configuration;
 use crds::keys::{QUEUE_NAME, QUEUE_NAMESPACES};
-use crds::queue_access::{QueueAccess, QueueAccessError};
+use crds::queue_access::QueueAccess;
+use crds::queue_terms::QueueTerms;
 use crds::volcano::{PodGroup, Queue};
 use kube::api::ObjectMeta;
 use kube::core::error_boundary::InvalidObject;
-
-use crate::queue_terms::QueueTerms;
 
 /// The annotations or labels of an object.
 type Texts = BTreeMap<String, String>;
@@ -27,9 +26,7 @@ pub struct QueueFacts {
     pub condition: QueueCondition,
     /// The text of `card.volcano.sh/namespaces`; empty where it is not set.
     pub selector: Box<str>,
-    /// The namespaces that may use it.
-    pub access: Result<QueueAccess, QueueAccessError>,
-    /// Its limits and its place among the others.
+    /// Its limits, its place among the others, and the namespaces that may use it.
     pub terms: QueueTerms,
 }
 
@@ -48,13 +45,11 @@ impl QueueFacts {
     /// Reads a Queue, or what could be read of it.
     pub fn read(queue: &Result<Queue, InvalidObject>) -> Self {
         let (metadata, condition) = match queue {
-            Ok(queue) if queue.is_open() => (&queue.metadata, QueueCondition::Open),
             Ok(queue) => {
-                let state = queue.status.as_ref().and_then(|status| status.state.as_deref());
-                (
-                    &queue.metadata,
-                    QueueCondition::NotOpen(state.unwrap_or_default().into()),
-                )
+                let condition = queue
+                    .closed()
+                    .map_or(QueueCondition::Open, |state| QueueCondition::NotOpen(state.into()));
+                (&queue.metadata, condition)
             }
             Err(invalid) => (
                 &invalid.metadata,
@@ -65,11 +60,13 @@ impl QueueFacts {
         Self {
             condition,
             selector: selector.unwrap_or_default().into(),
-            access: QueueAccess::parse(selector),
-            terms: queue.as_ref().map_or_else(
-                |_| QueueTerms::default(),
-                |queue| QueueTerms::read(&queue.spec, |key| annotation(&queue.metadata, key)),
-            ),
+            terms: match queue {
+                Ok(queue) => QueueTerms::read(&queue.spec, |key| annotation(metadata, key)),
+                Err(_) => QueueTerms {
+                    access: QueueAccess::parse(selector),
+                    ..QueueTerms::default()
+                },
+            },
         }
     }
 }

@@ -22,7 +22,6 @@ pub mod patch;
 pub mod pod;
 pub mod queue_resolution;
 pub mod queue_source;
-pub mod queue_terms;
 pub mod review;
 pub mod server;
 pub mod tls;

@@ -119,7 +119,7 @@ pub fn check_access(
         return Ok(());
     };
     // From here on only what the API server says itself can refuse the pod.
-    let access = match &queue.access {
+    let access = match &queue.terms.access {
         Ok(access) => access,
         Err(_) if !fresh => return Err(lookup().into()),
         Err(error) => {

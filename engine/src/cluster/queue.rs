@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crds::card_counts::CardQuota;
-use crds::keys::{CARD_DESERVED, CARD_GUARANTEE, CARD_QUOTA, QUEUE_NAMESPACES};
 use crds::queue_access::QueueAccess;
-use crds::volcano::{self, ResourceQuantities};
+use crds::queue_terms::{Item, Limits, QueueProblem, QueueTerms};
+use crds::volcano;
 use jiff::Timestamp;
 
 use super::below::Below;
@@ -58,6 +57,37 @@ pub struct Quota {
 }
 
 impl Quota {
+    fn of(said: &QueueTerms, names: &mut Names) -> Self {
+        let mut bounds = |limits: &Limits| -> Vec<_> {
+            let dimension = |item: &Item| match item {
+                Item::Resource(name) => Dimension::Resource(names.resource(name)),
+                Item::Card(name) => Dimension::Card(names.card(name)),
+            };
+            let dimensions = limits.keys().map(dimension);
+            dimensions.zip(limits.values().copied()).collect()
+        };
+        let (capability, deserved, guarantee) = (
+            bounds(&said.capability),
+            bounds(&said.deserved),
+            bounds(&said.guarantee),
+        );
+        let all = capability.iter().chain(&deserved).chain(&guarantee);
+        let cards = all.filter_map(|(dimension, _)| match dimension {
+            Dimension::Card(card) => Some(*card),
+            Dimension::Resource(_) => None,
+        });
+        let mut cards: Vec<_> = cards.collect();
+        cards.sort_unstable_by(|a, b| names.card_name(*a).cmp(names.card_name(*b)));
+        cards.dedup();
+        Self {
+            is_empty: capability.is_empty(),
+            cards: cards.into(),
+            capability: capability.into_iter().collect(),
+            deserved: deserved.into_iter().collect(),
+            guarantee: guarantee.into_iter().collect(),
+        }
+    }
+
     /// The capability in one dimension; 0 where it is not named.
     pub fn limit(&self, dimension: Dimension) -> i64 {
         self.capability.get(dimension).unwrap_or(0)
@@ -65,14 +95,10 @@ impl Quota {
 }
 
 impl Terms {
-    /// Reads what a queue says of itself.
+    /// Takes in what a queue says of itself.
     pub fn read(queue: &volcano::Queue, names: &mut Names) -> Self {
         let annotations = queue.metadata.annotations.as_ref();
-        let annotation = |key: &str| {
-            annotations
-                .and_then(|annotations| annotations.get(key))
-                .map(String::as_str)
-        };
+        let said = QueueTerms::read(&queue.spec, |key| annotations?.get(key).map(String::as_str));
         Self {
             uid: queue.metadata.uid.as_deref().unwrap_or_default().into(),
             created: queue
@@ -80,25 +106,17 @@ impl Terms {
                 .creation_timestamp
                 .as_ref()
                 .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
-            priority: queue.spec.priority.unwrap_or(0),
-            closed: (!queue.is_open()).then(|| {
-                queue
-                    .status
-                    .as_ref()
-                    .and_then(|status| status.state.as_deref())
-                    .unwrap_or_default()
-                    .into()
-            }),
-            quota: read_quota(queue, names),
-            access: QueueAccess::parse(annotation(QUEUE_NAMESPACES))
-                .map_err(|error| format!("annotation {QUEUE_NAMESPACES}: {error}").into()),
-            parent: queue
-                .spec
-                .parent
-                .as_deref()
-                .filter(|name| !name.is_empty())
-                .map(Into::into),
-            reclaimable: queue.spec.reclaimable.unwrap_or(true),
+            priority: said.priority,
+            closed: queue.closed().map(Into::into),
+            quota: match said.problems.first() {
+                None => Ok(Quota::of(&said, names)),
+                Some(problem) => Err(problem.to_string().into()),
+            },
+            access: said
+                .access
+                .map_err(|error| QueueProblem::Namespaces(error).to_string().into()),
+            parent: said.parent,
+            reclaimable: said.reclaimable,
         }
     }
 
@@ -124,59 +142,6 @@ impl Terms {
             .or(self.access.as_ref().err())
             .map(|text| &**text)
     }
-}
-
-fn read_quota(queue: &volcano::Queue, names: &mut Names) -> Result<Quota, Box<str>> {
-    let spec = &queue.spec;
-    let guarantee = spec
-        .guarantee
-        .as_ref()
-        .and_then(|guarantee| guarantee.resource.as_ref());
-    let capability = read_bounds(queue, "spec.capability", spec.capability.as_ref(), CARD_QUOTA, names)?;
-    let deserved = read_bounds(queue, "spec.deserved", spec.deserved.as_ref(), CARD_DESERVED, names)?;
-    let guarantee = read_bounds(queue, "spec.guarantee.resource", guarantee, CARD_GUARANTEE, names)?;
-    let all = capability.iter().chain(deserved.iter()).chain(guarantee.iter());
-    let cards = all.filter_map(|(dimension, _)| match dimension {
-        Dimension::Card(card) => Some(card),
-        Dimension::Resource(_) => None,
-    });
-    let mut cards: Vec<_> = cards.collect();
-    cards.sort_unstable_by(|a, b| names.card_name(*a).cmp(names.card_name(*b)));
-    cards.dedup();
-    Ok(Quota {
-        is_empty: capability.is_empty(),
-        cards: cards.into(),
-        guarantee: guarantee.iter().collect(),
-        capability,
-        deserved,
-    })
-}
-
-/// Resources from a field of the spec, and cards from an annotation.
-fn read_bounds(
-    queue: &volcano::Queue,
-    field: &str,
-    resources: Option<&ResourceQuantities>,
-    annotation: &str,
-    names: &mut Names,
-) -> Result<Bounds, Box<str>> {
-    let mut bounds = Vec::new();
-    if let Some(resources) = resources {
-        let amounts = volcano::resource_vector(resources).map_err(|error| format!("{field}: {error}"))?;
-        // A vector keeps no zeros; here 0 is something that was said.
-        let all = resources.keys().map(|name| (name, amounts.get(name)));
-        bounds.extend(all.map(|(name, amount)| (Dimension::Resource(names.resource(name)), amount)));
-    }
-    let annotations = queue.metadata.annotations.as_ref();
-    if let Some(text) = annotations.and_then(|annotations| annotations.get(annotation)) {
-        let cards = CardQuota::parse(text).map_err(|error| format!("annotation {annotation}: {error}"))?;
-        bounds.extend(
-            cards
-                .iter()
-                .map(|(name, count)| (Dimension::Card(names.card(name)), count)),
-        );
-    }
-    Ok(bounds.into_iter().collect())
 }
 
 /// One queue: what it may have, what it holds and what waits in it.

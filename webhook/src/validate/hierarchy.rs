@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
+use crds::queue_terms::{Item, Limits, QueueTerms};
+
 use super::Findings;
 use crate::denial::Denial;
 use crate::knowledge::QueueFacts;
-use crate::queue_terms::{Item, Limits, QueueTerms};
 use crate::view::{Lookup, View};
 use crate::warning::Warning;
 

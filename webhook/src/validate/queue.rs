@@ -1,10 +1,9 @@
 //! The rules for a Queue: what it says by itself, and its place among others (docs/rules.md, **Card quota**, **Queues**).
 
-use crds::card_counts::CardQuota;
-use crds::keys::{CARD_DESERVED, CARD_GUARANTEE, CARD_QUOTA, QUEUE_NAMESPACES};
+use crds::keys::{CARD_DESERVED, CARD_GUARANTEE, CARD_QUOTA};
 use crds::lean::{Metadata, Text};
-use crds::queue_access::QueueAccess;
-use crds::volcano::{QueueSpec, ResourceQuantities, resource_vector};
+use crds::queue_terms::{Item, QueueTerms};
+use crds::volcano::QueueSpec;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -12,7 +11,6 @@ use super::hierarchy::{Family, check_alone};
 use super::{Findings, unreadable};
 use crate::denial::Denial;
 use crate::pod::Stop;
-use crate::queue_terms::QueueTerms;
 use crate::review::RawRequest;
 use crate::view::View;
 use crate::warning::Warning;
@@ -65,43 +63,30 @@ fn rules(object: &RawValue, family: Family<'_>) -> Findings {
         Err(error) => return unreadable("Queue", &error),
     };
     let (knowledge, configuration) = (family.view.knowledge, family.view.configuration());
-    let annotations = &queue.metadata.annotations;
     let mut findings = Findings::default();
-    for (annotation, denial) in [
-        (CARD_QUOTA, Denial::CardQuota as fn(_) -> _),
-        (CARD_DESERVED, Denial::CardDeserved as fn(_) -> _),
-        (CARD_GUARANTEE, Denial::CardGuarantee as fn(_) -> _),
-    ] {
-        if let Some(text) = annotations.get(annotation)
-            && let Some(cards) = findings.check(CardQuota::parse(text).map_err(denial))
-        {
-            // It may be set before its card is there; but a slip in the name would look just so.
-            let unknown = cards
-                .iter()
-                .filter(|(card, _)| knowledge.card_types.get(card).is_none());
-            findings
-                .warnings
-                .extend(unknown.map(|(card, _)| Warning::QuotaCardUnknown {
-                    annotation,
-                    card: card.to_owned(),
-                }));
-        }
-    }
-    findings.check(QueueAccess::parse(annotations.get(QUEUE_NAMESPACES)).map_err(Denial::Namespaces));
-    let guarantee = queue
-        .spec
-        .guarantee
-        .as_ref()
-        .and_then(|guarantee| guarantee.resource.as_ref());
-    let mut check_resources = |field, resources: Option<&ResourceQuantities>| {
-        let vector = resources.map(resource_vector).transpose();
-        findings.check(vector.map_err(|error| Denial::Resources { field, error }));
-    };
-    check_resources("spec.capability", queue.spec.capability.as_ref());
-    check_resources("spec.deserved", queue.spec.deserved.as_ref());
-    check_resources("spec.guarantee.resource", guarantee);
-
     let terms = queue.terms();
+    findings
+        .denials
+        .extend(terms.problems.iter().cloned().map(Denial::Queue));
+    findings.check(
+        terms
+            .access
+            .as_ref()
+            .map_err(|error| Denial::Queue(error.clone().into())),
+    );
+    for (annotation, limits) in [
+        (CARD_QUOTA, &terms.capability),
+        (CARD_DESERVED, &terms.deserved),
+        (CARD_GUARANTEE, &terms.guarantee),
+    ] {
+        // It may be set before its card is there; but a slip in the name would look just so.
+        let unknown = limits.keys().filter_map(|item| match item {
+            Item::Card(card) if knowledge.card_types.get(card).is_none() => Some(card.to_string()),
+            _ => None,
+        });
+        let warning = |card| Warning::QuotaCardUnknown { annotation, card };
+        findings.warnings.extend(unknown.map(warning));
+    }
     check_alone(&terms, &mut findings);
     if configuration.capacity.enable_hierarchy {
         family.check(&terms, configuration.cardgate.strict_hierarchy, &mut findings);

@@ -95,7 +95,7 @@ async fn a_malformed_queue_is_unreadable_and_not_absent() {
     let odd = fed.knowledge.queues.get("odd").unwrap();
     assert!(matches!(odd.condition, QueueCondition::Unreadable(_)), "{odd:?}");
     assert_eq!(
-        (&*odd.selector, odd.access.is_ok()),
+        (&*odd.selector, odd.terms.access.is_ok()),
         ("team=a", true),
         "who may use it is still known"
     );

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use crds::configuration::{Configuration, Settings};
 use crds::queue_access::QueueAccess;
+use crds::queue_terms::QueueTerms;
 use futures::future::BoxFuture;
 use programs::certificates::Files;
 use serde_json::{Value, json};
@@ -21,7 +22,6 @@ use webhook::knowledge::{GroupFacts, Knowledge, NamespaceFacts, QueueCondition, 
 use webhook::lookup::{LookupError, Lookups};
 use webhook::metrics::Metrics;
 use webhook::pod::Options;
-use webhook::queue_terms::QueueTerms;
 use webhook::view::{Found, Lookup};
 
 /// The namespace of all pods, unless a test says otherwise.
@@ -67,8 +67,10 @@ pub fn queue(selector: Option<&str>) -> Arc<QueueFacts> {
     Arc::new(QueueFacts {
         condition: QueueCondition::Open,
         selector: selector.unwrap_or_default().into(),
-        access: QueueAccess::parse(selector),
-        terms: QueueTerms::default(),
+        terms: QueueTerms {
+            access: QueueAccess::parse(selector),
+            ..QueueTerms::default()
+        },
     })
 }
 
