@@ -89,11 +89,11 @@ pub const DAEMON_SET_CONTROLLERS: [&str; 2] = [
     "system:kube-controller-manager",
 ];
 
-/// Whether a pod is charged by this annotation: what it asks for, or what it was given.
+/// Whether a pod is charged by this annotation: what it asks for, what it was given, or that its node runs it by itself.
 pub fn is_charged_by(annotation: &str) -> bool {
     matches!(
         annotation,
-        QUEUE_NAME | GROUP_NAME | CARD_NAME | SCORING_STRATEGY | MGPU_CONTAINER_CARDS | MGPU_POLICY
+        QUEUE_NAME | GROUP_NAME | CARD_NAME | SCORING_STRATEGY | MGPU_CONTAINER_CARDS | MGPU_POLICY | MIRROR_POD
     ) || is_operator_result(annotation)
 }
 

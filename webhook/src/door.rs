@@ -1,7 +1,9 @@
 //! From the body of a request to the body of its answer: all that the door does, apart from HTTP.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use crds::bounds::excerpt;
 use crds::keys::{CARD_NAME, QUEUE_NAME};
 use crds::lean::Text;
 use crds::pod::Pod;
@@ -252,7 +254,7 @@ impl Door {
                     debug!(
                         namespace = request.namespace(),
                         pod = display_name(request.name(), pod),
-                        card = card_name(pod),
+                        card = logged(pod, CARD_NAME).as_deref(),
                         queue = admitted.resolved.as_ref().map(|resolved| &*resolved.queue),
                         patched = !admitted.patch.is_empty(),
                         "pod let in"
@@ -263,8 +265,8 @@ impl Door {
                     info!(
                         namespace = request.namespace(),
                         pod = display_name(request.name(), pod),
-                        card = card_name(pod),
-                        queue = pod.metadata.annotations.get(QUEUE_NAME),
+                        card = logged(pod, CARD_NAME).as_deref(),
+                        queue = logged(pod, QUEUE_NAME).as_deref(),
                         user = request.username(),
                         reason = denial.reason(),
                         "pod refused: {denial}"
@@ -366,8 +368,9 @@ fn unknown_kind<O, P>(endpoint: Endpoint, request: &Request<'_, O, P>) -> Denial
     }
 }
 
-fn card_name<'p>(pod: &'p Pod<Text<'_>>) -> Option<&'p str> {
-    pod.metadata.annotations.get(CARD_NAME)
+/// An annotation of a pod, as the log shows it: nobody fills the log with what they wrote.
+fn logged<'p>(pod: &'p Pod<Text<'_>>, key: &str) -> Option<Cow<'p, str>> {
+    pod.metadata.annotations.get(key).map(excerpt)
 }
 
 /// A pod's name, or the prefix from which the API server will make one.

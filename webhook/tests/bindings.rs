@@ -34,7 +34,7 @@ fn what_a_pod_is_charged_by_is_taken_off_a_schedulers_binding_and_nothing_else()
     let sent = json!({
         QUEUE_NAME: "b", keys::GROUP_NAME: "b", keys::CARD_NAME: "b", keys::CARD_ASSIGNED: "b",
         keys::SCORING_STRATEGY: "b", keys::MGPU_ASSUMED: "true", keys::MGPU_CONTAINER_CARDS: "2", keys::MGPU_POLICY: "b",
-        index.as_str(): "0", "volcano.sh/task-spec": "worker",
+        keys::MIRROR_POD: "b", index.as_str(): "0", "volcano.sh/task-spec": "worker",
     });
     let labels = json!({QUEUE_LABEL: "b", CROSS_QUOTA_LABEL: "enabled", "topology.kubernetes.io/zone": "a"});
     let verdict = bind(&World::new(), VOLCANO, &binding(&sent, &labels));

@@ -44,6 +44,7 @@ async fn a_binding_does_not_change_what_a_pod_is_charged_by() -> Outcome {
         keys::MGPU_CONTAINER_CARDS,
         keys::MGPU_POLICY,
         keys::SCORING_STRATEGY,
+        keys::MIRROR_POD,
         index.as_str(),
     ];
     let annotated = annotations.map(|key| (key, binding("pod", &json!({ key: "b" }), &json!({}))));
