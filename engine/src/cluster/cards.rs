@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crds::card_type::CardKind;
 use jiff::Timestamp;
 
+use super::pod::Pod;
 use super::Cluster;
 use super::node::{Node, NodeCard, Offer};
 use crate::amounts::Dimension;
@@ -256,7 +257,9 @@ impl Cluster {
         if before != self.resource_of(id) {
             // Nodes that count for the card now, and nodes that no longer do.
             self.changes.nodes.extend(&self.cards[id.index()].nodes);
-            self.recharge(now, |pod| pod.task.cards.contains(&id) || pod.assigned == Some(id));
+            // Who names no card may be charged for one all the same: that of its node.
+            let is_charged = |pod: &Pod| pod.charge.and_then(|charge| charge.card).is_some_and(|(card, _)| card == id);
+            self.recharge(now, |pod| pod.task.cards.contains(&id) || pod.assigned == Some(id) || is_charged(pod));
         }
     }
 }
