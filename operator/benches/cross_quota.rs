@@ -31,7 +31,7 @@ fn main() {
 
 /// So many GPU nodes, each with 20 pods of one core, and quotas for CPU and memory.
 fn world(nodes: usize) -> World {
-    let conf = "tiers: [{plugins: [{name: crossquota, arguments: {gpu-resource-names: nvidia.com/gpu, \
+    let conf = "tiers: [{plugins: [{name: capacity-card}, {name: crossquota, arguments: {gpu-resource-names: nvidia.com/gpu, \
                 quota-resources: \"cpu,memory\", quota.cpu: 32, quota-percentage.memory: 50}}]}]";
     let parsed = Configuration::parse(Some(conf), Some("enforceCrossQuota: extender")).unwrap();
     let mut world = World::with(parsed.configuration.into());

@@ -6,7 +6,7 @@
 use std::future::ready;
 use std::sync::Arc;
 
-use crds::configuration::{CARDGATE_YAML, Configuration, SCHEDULER_CONF, generation};
+use crds::configuration::{CARDGATE_YAML, Configuration, QueuePlugin, SCHEDULER_CONF, generation};
 use crds::keys::CONFIG_MAP;
 use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
@@ -16,6 +16,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use tracing::{error, info, warn};
 
+/// What the author of a configuration without quotas is told, who may have copied it from a document on something else.
+const QUEUES_ARE_UNLIMITED: &str = "volcano-scheduler.conf lists plugins, and neither capacity-card nor capacity: what is not listed is \
+                                    off, so queues limit nothing. List one of the two to have quotas";
+
 /// What a change of the `ConfigMap` came to.
 #[derive(Debug, PartialEq)]
 pub struct Loaded {
@@ -23,7 +27,7 @@ pub struct Loaded {
     pub in_force: Option<Arc<Configuration>>,
     /// The generation of its texts; why they can't be read, and what is in force instead, where they can't.
     pub read: Result<i64, String>,
-    /// What of it has no effect.
+    /// What of it has no effect, or one that its author may not expect.
     pub warnings: Vec<String>,
     /// The `ConfigMap`, for events.
     pub config_map: ObjectReference,
@@ -88,7 +92,10 @@ impl Reader {
         }
         let was_in_force = std::mem::replace(&mut self.in_force, true);
         let (in_force, read, warnings) = match Configuration::parse(conf, own) {
-            Ok(parsed) => {
+            Ok(mut parsed) => {
+                if parsed.configuration.queue_plugin == QueuePlugin::Off {
+                    parsed.warnings.push(QUEUES_ARE_UNLIMITED.to_owned());
+                }
                 for warning in &parsed.warnings {
                     warn!("configuration: {warning}");
                 }
@@ -194,6 +201,28 @@ mod tests {
             "a typo must not close the door"
         );
         assert_eq!(invalid("admitOn: 2"), None, "they are in force already");
+    }
+
+    #[test]
+    fn that_queues_limit_nothing_is_told_where_plugins_are_listed_and_none_for_queues() {
+        for (conf, is_told) in [
+            (None, false),
+            (Some("actions: allocate"), false),
+            (Some("tiers: [{plugins: [{name: capacity}, {name: drf}]}]"), false),
+            (
+                Some("tiers: [{plugins: [{name: gang}]}, {plugins: [{name: predicates}]}]"),
+                true,
+            ),
+        ] {
+            let mut config_map = config_map("");
+            config_map.data = conf.map(|conf| [(SCHEDULER_CONF.to_owned(), conf.to_owned())].into());
+            let loaded = Reader::default().read(Some(&config_map)).unwrap();
+            let told = loaded
+                .warnings
+                .iter()
+                .any(|warning| warning.contains("queues limit nothing"));
+            assert_eq!(told, is_told, "{conf:?}: {:?}", loaded.warnings);
+        }
     }
 
     #[test]

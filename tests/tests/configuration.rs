@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cardgate_tests::cardgate::{Cardgate, NAMESPACE, Settings};
 use cardgate_tests::controlplane::{Account, ControlPlane, Options};
 use cardgate_tests::wait::{self, Seen};
-use crds::configuration::Configuration;
+use crds::configuration::{Configuration, QueuePlugin};
 use crds::keys::CONFIG_MAP;
 use k8s_openapi::api::events::v1::Event;
 use kube::Api;
@@ -134,6 +134,12 @@ async fn the_newest_readable_configuration_is_in_force_and_what_is_wrong_is_told
     })
     .await?;
     assert_eq!(readiness.report().1, "ok\n");
+
+    // A configuration for something else takes the quotas off, and says so.
+    let conf = "tiers: [{plugins: [{name: predicates, arguments: {predicate.MGPUEnable: true}}]}]";
+    Cardgate::write_configuration(&plane, Some(conf), None).await?;
+    assert_eq!(next(&mut published).await?.queue_plugin, QueuePlugin::Off);
+    event(&events, "ConfigurationWarning", "queues limit nothing").await?;
 
     // The ConfigMap may be deleted and come back.
     Cardgate::write_configuration(&plane, None, Some("defaultQueue: research")).await?;

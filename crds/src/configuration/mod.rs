@@ -97,6 +97,8 @@ pub enum QueuePlugin {
     CapacityCard,
     /// `capacity`: what a queue's capability does not name is limited by the cluster alone.
     Capacity,
+    /// Plugins are listed, and neither of these: what is not listed is off, as in Volcano, so queues limit nothing.
+    Off,
 }
 
 /// Everything that can be configured, with the documents' defaults.
@@ -149,7 +151,7 @@ impl Configuration {
 
     /// Whether what queues borrow is taken back: `actions` names `reclaim`, and the plugin's argument `reclaimable` allows it.
     pub fn reclaims(&self) -> bool {
-        self.has_action("reclaim") && self.capacity.reclaimable
+        self.queue_plugin != QueuePlugin::Off && self.has_action("reclaim") && self.capacity.reclaimable
     }
 
     /// Reads the two keys of the `ConfigMap`. A key that is absent, empty or has nothing but comments leaves the defaults.

@@ -59,6 +59,9 @@ pub(super) fn read(text: &str, parsed: &mut Parsed) -> Result<(), ConfigurationE
             }
         }
     }
+    if plugins.some_listed && !plugins.rule_queues() {
+        parsed.configuration.queue_plugin = QueuePlugin::Off;
+    }
     plugins.check(&mut parsed.warnings)
 }
 
@@ -80,10 +83,15 @@ fn read_actions(field: &Field, warnings: &mut Vec<String>) -> Result<Vec<String>
     Ok(actions)
 }
 
+/// The plugins that rule queues, of which one may be listed.
+const QUEUE_PLUGINS: [&str; 2] = [capacity_card::PLUGIN, capacity::PLUGIN];
+
 /// The plugins that concern Cardgate, as far as they were met.
 #[derive(Default)]
 struct Plugins {
     met: Vec<&'static str>,
+    /// Whether any plugin is listed, known or not.
+    some_listed: bool,
 }
 
 impl Plugins {
@@ -94,6 +102,7 @@ impl Plugins {
         let mut entry = entry.section(EXPECTED)?.ok_or_else(|| refusal.clone())?;
         let name = entry.take("name").ok_or(refusal)?;
         let name = name.text("the name of a plugin, such as capacity-card")?;
+        self.some_listed = true;
         let Some(name) = [
             capacity_card::PLUGIN,
             capacity::PLUGIN,
@@ -133,10 +142,13 @@ impl Plugins {
         Ok(())
     }
 
+    fn rule_queues(&self) -> bool {
+        self.met.iter().any(|plugin| QUEUE_PLUGINS.contains(plugin))
+    }
+
     /// Capacity Card, **Plugin Compatibility**; the capacity plugin does not go with `proportion` either.
     fn check(&self, warnings: &mut Vec<String>) -> Result<(), ConfigurationError> {
-        let queue_plugins = [capacity_card::PLUGIN, capacity::PLUGIN];
-        let mut met = queue_plugins.into_iter().filter(|plugin| self.met.contains(plugin));
+        let mut met = QUEUE_PLUGINS.into_iter().filter(|plugin| self.met.contains(plugin));
         let Some(plugin) = met.next() else { return Ok(()) };
         if met.next().is_some() {
             return Err(ConfigurationError::Incompatible {

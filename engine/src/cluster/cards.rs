@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use crds::card_type::CardKind;
 use jiff::Timestamp;
 
-use super::pod::Pod;
 use super::Cluster;
 use super::node::{Node, NodeCard, Offer};
+use super::pod::Pod;
 use crate::amounts::Dimension;
 use crate::ids::NodeId;
 use crate::names::{CardId, ResourceId};
@@ -258,8 +258,14 @@ impl Cluster {
             // Nodes that count for the card now, and nodes that no longer do.
             self.changes.nodes.extend(&self.cards[id.index()].nodes);
             // Who names no card may be charged for one all the same: that of its node.
-            let is_charged = |pod: &Pod| pod.charge.and_then(|charge| charge.card).is_some_and(|(card, _)| card == id);
-            self.recharge(now, |pod| pod.task.cards.contains(&id) || pod.assigned == Some(id) || is_charged(pod));
+            let is_charged = |pod: &Pod| {
+                pod.charge
+                    .and_then(|charge| charge.card)
+                    .is_some_and(|(card, _)| card == id)
+            };
+            self.recharge(now, |pod| {
+                pod.task.cards.contains(&id) || pod.assigned == Some(id) || is_charged(pod)
+            });
         }
     }
 }

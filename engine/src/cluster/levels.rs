@@ -42,6 +42,7 @@ impl Cluster {
             capability.is_some_and(|capability| capability.get(dimension).is_some())
         };
         match (self.configuration.queue_plugin, dimension) {
+            (QueuePlugin::Off, _) => false,
             (QueuePlugin::CapacityCard, Dimension::Card(_)) => true,
             (QueuePlugin::CapacityCard, Dimension::Resource(resource)) => {
                 matches!(resource, ResourceId::CPU | ResourceId::MEMORY)
@@ -54,8 +55,11 @@ impl Cluster {
     /// The most that the cluster gives to all queues; none where nothing is guaranteed and the document sets no such limit.
     #[inline]
     fn cluster_limit(&self, dimension: Dimension) -> Option<i128> {
-        let limits =
-            self.configuration.queue_plugin == QueuePlugin::Capacity || self.top.below.guaranteed.get(dimension) > 0;
+        let limits = match self.configuration.queue_plugin {
+            QueuePlugin::Capacity => true,
+            QueuePlugin::CapacityCard => self.top.below.guaranteed.get(dimension) > 0,
+            QueuePlugin::Off => false,
+        };
         limits.then(|| self.top.total.get(dimension))
     }
 

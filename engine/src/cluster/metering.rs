@@ -78,7 +78,7 @@ impl Cluster {
         // does not.
         let levels = match self.configuration.queue_plugin {
             QueuePlugin::CapacityCard => 1,
-            QueuePlugin::Capacity => usize::MAX,
+            QueuePlugin::Capacity | QueuePlugin::Off => usize::MAX,
         };
         let quotas = self
             .ancestry(queue)
@@ -98,7 +98,7 @@ impl Cluster {
     fn limits_card(&self, queue: QueueId, card: CardId) -> bool {
         let quota = self.queue(queue).quota();
         let is_named = || quota.is_some_and(|quota| quota.capability.get(Dimension::Card(card)).is_some());
-        self.configuration.queue_plugin == QueuePlugin::Capacity || is_named()
+        self.configuration.queue_plugin != QueuePlugin::CapacityCard || is_named()
     }
 
     /// The cards of these that a pod of this shape gets one of, in order: where the queue chooses, those that the pod's own

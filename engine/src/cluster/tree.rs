@@ -55,7 +55,8 @@ impl Queue {
     pub fn compares_with_total(&self, plugin: QueuePlugin) -> bool {
         let says = |quota: &super::queue::Quota| {
             let capability = plugin == QueuePlugin::Capacity && !quota.capability.is_empty();
-            capability || !quota.deserved.is_empty() || quota.guarantee.iter().len() > 0
+            let promises = !quota.deserved.is_empty() || quota.guarantee.iter().len() > 0;
+            plugin != QueuePlugin::Off && (capability || promises)
         };
         self.quota().is_some_and(says)
     }
@@ -293,7 +294,7 @@ impl Cluster {
         self.changes.queues.extend(changed);
         self.version += 1;
         // Which cards a queue's pods are read to name may rest on the queues above it.
-        if self.configuration.queue_plugin == QueuePlugin::Capacity {
+        if self.configuration.queue_plugin != QueuePlugin::CapacityCard {
             self.name_cards_anew(|_| true);
         }
     }

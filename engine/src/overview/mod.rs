@@ -316,7 +316,9 @@ fn first_waiting(cluster: &Cluster, id: QueueId) -> Vec<WaitingWorkload> {
 /// What a queue says that can't all be had, whoever asks for it: in one word and in a sentence.
 fn unsatisfiable(cluster: &Cluster, id: QueueId) -> Option<(&'static str, String)> {
     let queue = cluster.queue(id);
-    let quota = queue.quota()?;
+    let quota = queue
+        .quota()
+        .filter(|_| cluster.configuration().queue_plugin != QueuePlugin::Off)?;
     let name = |dimension| dimension_name(cluster, dimension);
     let total = |dimension| cluster.top().total.get(dimension);
     let is_above = |(dimension, said): &(Dimension, i64)| i128::from(*said) > total(*dimension);

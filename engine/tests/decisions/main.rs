@@ -19,6 +19,7 @@ mod names;
 mod ordering;
 mod pods;
 mod queues;
+mod queues_off;
 mod reservations;
 mod unaccounted;
 mod world;

@@ -24,7 +24,8 @@ const HERE: &str = "attack";
 async fn a_pod_that_only_says_that_a_daemon_set_made_it_is_held_like_any_other() -> Outcome {
     let world = World::start().await?;
     let arguments = "gpu-resource-names: nvidia.com/gpu, quota.cpu: 4";
-    let conf = format!("tiers: [{{plugins: [{{name: crossquota, arguments: {{{arguments}}}}}]}}]");
+    let conf =
+        format!("tiers: [{{plugins: [{{name: capacity-card}}, {{name: crossquota, arguments: {{{arguments}}}}}]}}]");
     world.cardgate.configure(&world.plane, Some(&conf), None).await?;
     let scenario = Scenario::begin(&world, "owned").await?;
     let namespaces: Api<Namespace> = Api::all(world.plane.client().await?);

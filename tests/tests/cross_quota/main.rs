@@ -34,7 +34,7 @@ fn cpu_node(scenario: &str, cores: &str) -> NodeSpec {
 /// The arguments of the plugin as a configuration: GPUs are NVIDIA's.
 fn crossquota(arguments: &str) -> String {
     format!(
-        "tiers: [{{plugins: [{{name: crossquota, arguments: {{gpu-resource-names: nvidia.com/gpu, {arguments}}}}}]}}]"
+        "tiers: [{{plugins: [{{name: capacity-card}}, {{name: crossquota, arguments: {{gpu-resource-names: nvidia.com/gpu, {arguments}}}}}]}}]"
     )
 }
 

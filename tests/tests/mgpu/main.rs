@@ -50,7 +50,7 @@ async fn configured(
         .map(|(name, value)| format!("predicate.MGPU{name}: {value}"))
         .collect();
     let conf = format!(
-        "tiers: [{{plugins: [{{name: predicates, arguments: {{{}}}}}]}}]",
+        "tiers: [{{plugins: [{{name: capacity-card}}, {{name: predicates, arguments: {{{}}}}}]}}]",
         arguments.join(", ")
     );
     // These tests are about cards and not about quotas: shares without a card name count against none.

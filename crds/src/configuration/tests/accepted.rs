@@ -102,6 +102,7 @@ fn mgpu_volcano_plugin_config() {
         parsed.configuration.actions,
         ["reclaim", "allocate", "backfill", "preempt"]
     );
+    assert_eq!(parsed.configuration.queue_plugin, QueuePlugin::Off);
     assert_eq!(
         parsed.configuration.mgpu,
         Mgpu {

@@ -48,6 +48,7 @@ tiers:
 "#;
     let parsed = Configuration::parse(Some(conf), None).unwrap();
     assert_eq!(parsed.warnings, [""; 0]);
+    assert_eq!(parsed.configuration.queue_plugin, QueuePlugin::Off);
     let read = parsed.configuration.cross_quota.unwrap();
     assert_eq!(
         read.resources,

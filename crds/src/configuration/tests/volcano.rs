@@ -27,7 +27,9 @@ tiers:
   - name: binpack
 "#,
     );
-    assert_eq!(parsed, Parsed::default());
+    let mut expected = Parsed::default();
+    expected.configuration.queue_plugin = QueuePlugin::Off;
+    assert_eq!(parsed, expected, "proportion is Volcano's own");
 }
 
 #[test]

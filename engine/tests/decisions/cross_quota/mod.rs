@@ -18,7 +18,7 @@ const GPU_NODE: &str = "card.volcano.sh/gpu-node";
 /// A configuration with these arguments of the plugin, beside GPUs that are NVIDIA's, and this `cardgate.yaml`.
 fn configuration(arguments: &str, cardgate: &str) -> Arc<Configuration> {
     let conf = format!(
-        "tiers: [{{plugins: [{{name: crossquota, arguments: {{gpu-resource-names: nvidia.com/gpu, {arguments}}}}}]}}]"
+        "tiers: [{{plugins: [{{name: capacity-card}}, {{name: crossquota, arguments: {{gpu-resource-names: nvidia.com/gpu, {arguments}}}}}]}}]"
     );
     let parsed = Configuration::parse(Some(&conf), Some(cardgate)).unwrap();
     assert_eq!(parsed.warnings, [""; 0]);

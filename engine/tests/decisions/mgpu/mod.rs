@@ -27,7 +27,7 @@ fn configuration(arguments: &[(&str, &str)], cardgate: &str) -> Arc<Configuratio
         .map(|(name, value)| format!("predicate.MGPU{name}: {value}"))
         .collect();
     let conf = format!(
-        "tiers: [{{plugins: [{{name: predicates, arguments: {{{}}}}}]}}]",
+        "tiers: [{{plugins: [{{name: capacity-card}}, {{name: predicates, arguments: {{{}}}}}]}}]",
         arguments.join(", ")
     );
     let cardgate = format!("unnamedCards: free\n{cardgate}");
