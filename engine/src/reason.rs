@@ -1,121 +1,188 @@
 //! Why a pod waits, in one word: what conditions, events and metrics say.
+//!
+//! What depends on a reason is a method here that names them all, or goes by what such a method says: so the compiler asks
+//! for all of it when there is another reason.
 
-/// Why a pod waits. The first five are the Capacity Card document's own (**Event Recording**).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Reason {
+use crate::amounts::Dimension;
+use crate::names::ResourceId;
+
+/// One line for each reason, with its word.
+macro_rules! reasons {
+    ($($(#[$meaning:meta])+ $reason:ident = $word:literal,)+) => {
+        /// Why a pod waits. The first five are the Capacity Card document's own (**Event Recording**).
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Reason {
+            $($(#[$meaning])+ $reason,)+
+        }
+
+        impl Reason {
+            /// All reasons, for metrics that show each from the start.
+            pub const ALL: [Self; [$($word),+].len()] = [$(Self::$reason),+];
+
+            /// The word.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$reason => $word,)+
+                }
+            }
+        }
+    };
+}
+
+reasons! {
     /// The request can't be read, or names no card that the cluster has.
-    GetTaskRequestResourceFailed,
+    GetTaskRequestResourceFailed = "GetTaskRequestResourceFailed",
     /// The queue has neither capability nor card quota.
-    EmptyQueueCapability,
+    EmptyQueueCapability = "EmptyQueueCapability",
     /// Not enough CPU left in the queue.
-    InsufficientCpuQuota,
+    InsufficientCpuQuota = "InsufficientCPUQuota",
     /// Not enough memory left in the queue.
-    InsufficientMemoryQuota,
+    InsufficientMemoryQuota = "InsufficientMemoryQuota",
     /// Not enough of any acceptable card left in the queue.
-    InsufficientScalarQuota,
+    InsufficientScalarQuota = "InsufficientScalarQuota",
     /// The pod does not say which cards it asks for, and the queue has a quota for none that they could be.
-    NoCardQuota,
+    NoCardQuota = "NoCardQuota",
     /// The pod does not say which cards it asks for, and must.
-    CardNameMissing,
+    CardNameMissing = "CardNameMissing",
     /// The pod asks for cards of several resources, of which one alone can be charged.
-    SecondCardResource,
+    SecondCardResource = "SecondCardResource",
     /// The queue does not exist.
-    QueueNotFound,
+    QueueNotFound = "QueueNotFound",
     /// The queue takes no pods at the moment.
-    QueueNotOpen,
+    QueueNotOpen = "QueueNotOpen",
     /// What the queue says can't be read.
-    QueueInvalid,
+    QueueInvalid = "QueueInvalid",
     /// Other queues are parts of the queue: pods go there.
-    InnerQueue,
+    InnerQueue = "InnerQueue",
     /// The queue is not for this namespace.
-    NamespaceNotAllowed,
+    NamespaceNotAllowed = "NamespaceNotAllowed",
     /// The pod names a group that does not exist.
-    PodGroupNotFound,
+    PodGroupNotFound = "PodGroupNotFound",
     /// What the pod's group says can't be read.
-    PodGroupInvalid,
+    PodGroupInvalid = "PodGroupInvalid",
     /// Fewer pods wait than the group lets in together.
-    PodGroupIncomplete,
+    PodGroupIncomplete = "PodGroupIncomplete",
     /// The queue has kept what the group or Job asks for, and its pods did not take over in time.
-    InqueueTimeout,
+    InqueueTimeout = "InqueueTimeout",
     /// The quota allows it, but no node can take it now.
-    NoNodeFits,
+    NoNodeFits = "NoNodeFits",
     /// The pod's own node selector, affinity or missing tolerations exclude every node with the card.
-    NodesExcluded,
+    NodesExcluded = "NodesExcluded",
     /// GPU nodes could take the pod, but for their quotas for pods without GPU.
-    CrossQuotaExceeded,
+    CrossQuotaExceeded = "CrossQuotaExceeded",
     /// No mGPU node has room on its cards now.
-    InsufficientMgpu,
+    InsufficientMgpu = "InsufficientMGPU",
     /// No mGPU node would do, whatever is free on it: policies, numbers of cards, or the pod's own selectors.
-    NoMgpuNode,
+    NoMgpuNode = "NoMGPUNode",
     /// The containers' shares of cards can be combined in more ways than are tried, and none of those fits. So it stays until
     /// the pod asks for something else, or other cards are free.
-    TooComplex,
+    TooComplex = "TooComplex",
+}
+
+/// What a reason is about: which numbers its message shows, and whether a change of a node wakes who waits for it. A change
+/// of the queue or of those above it, of the workload or of the configuration wakes all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum About {
+    /// What the pod says of its request: no numbers.
+    Request,
+    /// What the queue says, whoever asks: no numbers.
+    Queue,
+    /// What the queue has left of this resource, else of any other and of cards: what is asked for, what is used, and the quota.
+    Quota(Option<ResourceId>),
+    /// What the pod's group or Job says or does: how many pods it has, or what was kept for it.
+    Workload,
+    /// Nodes: how many say what.
+    Nodes,
+    /// The cards that nodes share through mGPU: how many nodes say what.
+    Mgpu,
+}
+
+/// What it takes to cure a reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cure {
+    /// Others give back quota, or room on nodes: of themselves, or evicted for it.
+    Eviction,
+    /// Others give back what nobody is evicted for.
+    Release,
+    /// More steps of a search that was given up, or other cards that are free.
+    Search,
+    /// What is free helps nothing: somebody has to change the pod, its group, the queue, the nodes or the configuration, or to
+    /// make the pods that are missing.
+    Change,
 }
 
 impl Reason {
-    /// All reasons, for metrics that show each from the start.
-    pub const ALL: [Self; 23] = [
-        Self::GetTaskRequestResourceFailed,
-        Self::EmptyQueueCapability,
-        Self::InsufficientCpuQuota,
-        Self::InsufficientMemoryQuota,
-        Self::InsufficientScalarQuota,
-        Self::NoCardQuota,
-        Self::CardNameMissing,
-        Self::SecondCardResource,
-        Self::QueueNotFound,
-        Self::QueueNotOpen,
-        Self::QueueInvalid,
-        Self::InnerQueue,
-        Self::NamespaceNotAllowed,
-        Self::PodGroupNotFound,
-        Self::PodGroupInvalid,
-        Self::PodGroupIncomplete,
-        Self::InqueueTimeout,
-        Self::NoNodeFits,
-        Self::NodesExcluded,
-        Self::CrossQuotaExceeded,
-        Self::InsufficientMgpu,
-        Self::NoMgpuNode,
-        Self::TooComplex,
-    ];
-
     /// The reason with this word.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.as_str() == word)
     }
 
-    /// Whether it is what mGPU nodes say.
-    pub fn is_about_mgpu(self) -> bool {
-        matches!(self, Self::InsufficientMgpu | Self::NoMgpuNode | Self::TooComplex)
+    /// That a queue has not enough left of a dimension.
+    pub(crate) const fn lacking(dimension: Dimension) -> Self {
+        match dimension {
+            Dimension::Resource(ResourceId::CPU) => Self::InsufficientCpuQuota,
+            Dimension::Resource(ResourceId::MEMORY) => Self::InsufficientMemoryQuota,
+            Dimension::Resource(_) | Dimension::Card(_) => Self::InsufficientScalarQuota,
+        }
     }
 
-    /// The word.
-    pub const fn as_str(self) -> &'static str {
+    /// What it is about.
+    pub(crate) const fn about(self) -> About {
         match self {
-            Self::GetTaskRequestResourceFailed => "GetTaskRequestResourceFailed",
-            Self::EmptyQueueCapability => "EmptyQueueCapability",
-            Self::InsufficientCpuQuota => "InsufficientCPUQuota",
-            Self::InsufficientMemoryQuota => "InsufficientMemoryQuota",
-            Self::InsufficientScalarQuota => "InsufficientScalarQuota",
-            Self::NoCardQuota => "NoCardQuota",
-            Self::CardNameMissing => "CardNameMissing",
-            Self::SecondCardResource => "SecondCardResource",
-            Self::QueueNotFound => "QueueNotFound",
-            Self::QueueNotOpen => "QueueNotOpen",
-            Self::QueueInvalid => "QueueInvalid",
-            Self::InnerQueue => "InnerQueue",
-            Self::NamespaceNotAllowed => "NamespaceNotAllowed",
-            Self::PodGroupNotFound => "PodGroupNotFound",
-            Self::PodGroupInvalid => "PodGroupInvalid",
-            Self::PodGroupIncomplete => "PodGroupIncomplete",
-            Self::InqueueTimeout => "InqueueTimeout",
-            Self::NoNodeFits => "NoNodeFits",
-            Self::NodesExcluded => "NodesExcluded",
-            Self::CrossQuotaExceeded => "CrossQuotaExceeded",
-            Self::InsufficientMgpu => "InsufficientMGPU",
-            Self::NoMgpuNode => "NoMGPUNode",
-            Self::TooComplex => "TooComplex",
+            Self::GetTaskRequestResourceFailed
+            | Self::NoCardQuota
+            | Self::CardNameMissing
+            | Self::SecondCardResource => About::Request,
+            Self::InsufficientCpuQuota => About::Quota(Some(ResourceId::CPU)),
+            Self::InsufficientMemoryQuota => About::Quota(Some(ResourceId::MEMORY)),
+            Self::InsufficientScalarQuota => About::Quota(None),
+            Self::EmptyQueueCapability
+            | Self::QueueNotFound
+            | Self::QueueNotOpen
+            | Self::QueueInvalid
+            | Self::InnerQueue
+            | Self::NamespaceNotAllowed => About::Queue,
+            Self::PodGroupNotFound | Self::PodGroupInvalid | Self::PodGroupIncomplete | Self::InqueueTimeout => {
+                About::Workload
+            }
+            Self::NoNodeFits | Self::NodesExcluded | Self::CrossQuotaExceeded => About::Nodes,
+            Self::InsufficientMgpu | Self::NoMgpuNode | Self::TooComplex => About::Mgpu,
+        }
+    }
+
+    /// Whether a change of a node wakes who waits for it.
+    pub(crate) const fn is_woken_by_nodes(self) -> bool {
+        match self.about() {
+            About::Nodes | About::Mgpu => true,
+            About::Request | About::Queue | About::Quota(_) | About::Workload => false,
+        }
+    }
+
+    /// What it takes to cure it.
+    pub(crate) const fn cure(self) -> Cure {
+        match self {
+            Self::InsufficientCpuQuota
+            | Self::InsufficientMemoryQuota
+            | Self::InsufficientScalarQuota
+            | Self::NoNodeFits => Cure::Eviction,
+            Self::CrossQuotaExceeded | Self::InsufficientMgpu => Cure::Release,
+            Self::TooComplex => Cure::Search,
+            Self::GetTaskRequestResourceFailed
+            | Self::EmptyQueueCapability
+            | Self::NoCardQuota
+            | Self::CardNameMissing
+            | Self::SecondCardResource
+            | Self::QueueNotFound
+            | Self::QueueNotOpen
+            | Self::QueueInvalid
+            | Self::InnerQueue
+            | Self::NamespaceNotAllowed
+            | Self::PodGroupNotFound
+            | Self::PodGroupInvalid
+            | Self::PodGroupIncomplete
+            | Self::InqueueTimeout
+            | Self::NodesExcluded
+            | Self::NoMgpuNode => Cure::Change,
         }
     }
 }

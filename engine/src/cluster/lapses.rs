@@ -10,7 +10,6 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::Cluster;
 use super::deadlines::{RETURN_MEMORY, aside};
-use super::waiting::Refused;
 use super::workload::{Enqueued, Step};
 use crate::ids::WorkloadId;
 use crate::reason::Reason;
@@ -107,17 +106,8 @@ impl Cluster {
         };
         workload.told = None;
         self.note_lapse(id, enqueued, now);
-        let workload = &self.workloads[id.index()];
-        let refused = workload.claim.as_ref().map(|claim| Refused {
-            reason: Reason::InqueueTimeout,
-            levels: 1,
-            queue_version: self.version_of(claim.queue, 1),
-            cluster_version: self.version(),
-            workload_version: workload.version,
-            node_changes: self.node_change_count(),
-            nodes_matter: false,
-            searched: 0,
-        });
+        let claim = self.workload(id).claim.as_ref();
+        let refused = claim.map(|claim| self.refusal(claim.queue, Some(id), Reason::InqueueTimeout));
         self.refuse_workload(id, refused.map(|refused| (Step::Enqueue, refused)));
         self.settle(id);
     }

@@ -12,6 +12,7 @@ use crate::ids::{Id as _, PodId, QueueId, WorkloadId};
 use crate::inqueue::Demand;
 use crate::names::ResourceId;
 use crate::policies::card_quota::charges_cpu_and_memory;
+use crate::reason::Reason;
 use crate::refs::WorkloadKind;
 
 impl Cluster {
@@ -27,6 +28,20 @@ impl Cluster {
         workload.refused = None;
         workload.version += 1;
         self.settle(id);
+    }
+
+    /// A refusal by a queue, as things stand.
+    pub(crate) fn refusal(&self, queue: QueueId, workload: Option<WorkloadId>, reason: Reason) -> Refused {
+        Refused {
+            reason,
+            levels: 1,
+            queue_version: self.version_of(queue, 1),
+            cluster_version: self.version(),
+            workload_version: workload.map_or(0, |id| self.workload(id).version),
+            node_changes: self.node_change_count(),
+            nodes_matter: reason.is_woken_by_nodes(),
+            searched: 0,
+        }
     }
 
     /// Remembers why a workload, or its pods together, were not let in.

@@ -7,7 +7,7 @@ use crds::configuration::QueuePlugin;
 
 use super::effort::Effort;
 use super::line::could_ever_fit;
-use super::verdict::{admits, refusal_in};
+use super::verdict::admits;
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
 use crate::cluster::levels::ALL_LEVELS;
@@ -28,7 +28,7 @@ pub(super) fn review(cluster: &mut Cluster) {
             continue;
         };
         if let Err(reason) = admits(cluster, queue, &workload.namespace) {
-            let refused = refusal_in(cluster, queue, Some(id), reason);
+            let refused = cluster.refusal(queue, Some(id), reason);
             cluster.dequeue(id);
             cluster.refuse_workload(id, Some((Step::Enqueue, refused)));
         }
@@ -67,7 +67,7 @@ fn judge(cluster: &Cluster, id: WorkloadId, effort: &Effort) -> Result<(), Refus
     let Some(claim) = &workload.claim else {
         return Ok(());
     };
-    let because = |reason| refusal_in(cluster, claim.queue, Some(id), reason);
+    let because = |reason| cluster.refusal(claim.queue, Some(id), reason);
     if claim.problem.is_some() {
         return Err(because(Reason::PodGroupInvalid));
     }
@@ -98,7 +98,7 @@ pub(super) fn before_pods(cluster: &mut Cluster, id: WorkloadId, effort: &Effort
         return let_in(cluster, id, effort).map_err(|()| {
             let refused = cluster.workload(id).refused;
             refused.map_or_else(
-                || refusal_in(cluster, queue, Some(id), Reason::QueueNotFound),
+                || cluster.refusal(queue, Some(id), Reason::QueueNotFound),
                 |(_, refused)| refused,
             )
         });
@@ -133,7 +133,7 @@ pub(super) fn takes_pods(cluster: &Cluster, id: WorkloadId, pods: &[PodId]) -> R
 /// Whether a queue takes the workload at all, and it and every level above it have room for a demand besides what is
 /// reserved for others.
 fn check(cluster: &Cluster, id: WorkloadId, queue: QueueId, namespace: &str, demand: &Demand) -> Result<(), Refused> {
-    let because = |reason| refusal_in(cluster, queue, Some(id), reason);
+    let because = |reason| cluster.refusal(queue, Some(id), reason);
     admits(cluster, queue, namespace).map_err(because)?;
     match lack(cluster, id, queue, demand) {
         None => Ok(()),

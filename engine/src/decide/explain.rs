@@ -14,9 +14,12 @@ use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
 use crate::ids::QueueId;
 use crate::names::{CardId, ResourceId};
-use crate::reason::Reason;
+use crate::reason::{About, Reason};
 
 pub(super) use workload::explain_workload;
+
+/// What a pod is told that excludes all nodes.
+const ALL_EXCLUDED: &str = "the pod excludes every node that has what it asks for";
 
 /// The message for a refusal, with the numbers of this moment.
 pub(super) fn explain(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
@@ -31,17 +34,47 @@ pub(super) fn explain(cluster: &Cluster, shape: &Shape, reason: Reason) -> Strin
 fn explain_pod(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
     match reason {
         Reason::GetTaskRequestResourceFailed => unreadable(cluster, shape),
-        Reason::InsufficientCpuQuota => insufficient(cluster, shape, ResourceId::CPU),
-        Reason::InsufficientMemoryQuota => insufficient(cluster, shape, ResourceId::MEMORY),
-        Reason::InsufficientScalarQuota => insufficient_scalars(cluster, shape),
-        Reason::NoCardQuota | Reason::CardNameMissing | Reason::SecondCardResource => unnamed(cluster, shape, reason),
-        Reason::NoNodeFits | Reason::NodesExcluded => no_node(cluster, shape, reason),
+        Reason::NoCardQuota => format!(
+            "queue {} has a quota for no card that {} stands for: have one added to its annotation {CARD_QUOTA}, or name \
+             another queue; {}",
+            cluster.queue(shape.queue).name,
+            requested_cards(cluster, shape),
+            cards_to_name(cluster, shape, &[])
+        ),
+        Reason::CardNameMissing => format!(
+            "the pod requests {} without saying of which card, and this cluster requires it (unnamedCards: deny): create it \
+             anew with the annotation {CARD_NAME}; {}",
+            requested_cards(cluster, shape),
+            cards_to_name(cluster, shape, &[])
+        ),
+        Reason::SecondCardResource => format!(
+            "the pod requests cards by {}, and only those of one resource can be charged: create pods that request one each",
+            requested_cards(cluster, shape)
+        ),
+        Reason::InsufficientCpuQuota | Reason::InsufficientMemoryQuota | Reason::InsufficientScalarQuota => {
+            insufficient(cluster, shape, reason)
+        }
+        Reason::NoNodeFits => no_node(cluster, shape, "no node can take the pod now"),
+        Reason::NodesExcluded => no_node(cluster, shape, ALL_EXCLUDED),
         Reason::CrossQuotaExceeded => format!(
             "{}; {}",
             cross_quota::explain(cluster, shape),
-            no_node(cluster, shape, Reason::NoNodeFits)
+            no_node(cluster, shape, "no node can take the pod now")
         ),
-        Reason::InsufficientMgpu | Reason::NoMgpuNode | Reason::TooComplex => no_cards(cluster, shape, reason),
+        Reason::InsufficientMgpu => no_cards(cluster, shape, "no mGPU node can take the pod now"),
+        Reason::NoMgpuNode => no_cards(
+            cluster,
+            shape,
+            "no mGPU node would take the pod, whatever is free on it",
+        ),
+        Reason::TooComplex => {
+            let containers = shape.task.mgpu.as_ref().map_or(0, |request| request.containers.len());
+            let lead = format!(
+                "too complex: the shares of the pod's {containers} containers can be combined in more ways than are tried, \
+                 and none of those fits: split the pod, or wait for cards that are less in use"
+            );
+            no_cards(cluster, shape, &lead)
+        }
         Reason::PodGroupNotFound | Reason::PodGroupInvalid | Reason::PodGroupIncomplete | Reason::InqueueTimeout => {
             shape
                 .group
@@ -89,7 +122,7 @@ fn explain_queue(cluster: &Cluster, id: QueueId, namespace: &str, reason: Reason
 pub fn missing(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
     match reason {
         Reason::NoNodeFits => "no node has room for the pod now".to_owned(),
-        Reason::NodesExcluded => "the pod excludes every node that has what it asks for".to_owned(),
+        Reason::NodesExcluded => ALL_EXCLUDED.to_owned(),
         reason => explain(cluster, shape, reason),
     }
 }
@@ -129,33 +162,13 @@ fn unreadable(cluster: &Cluster, shape: &Shape) -> String {
     })
 }
 
-/// Why a pod can't be charged that does not say which cards it asks for, or asks for cards of several resources.
-fn unnamed(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
-    let resources = cluster.card_resources_of(&shape.task.request);
-    let resources: Vec<_> = resources
-        .iter()
-        .map(|resource| cluster.names.resource_name(*resource))
+/// The resources by which a pod requests cards.
+fn requested_cards(cluster: &Cluster, shape: &Shape) -> String {
+    let resources = cluster.card_resources_of(&shape.task.request).into_iter();
+    let names: Vec<_> = resources
+        .map(|resource| cluster.names.resource_name(resource))
         .collect();
-    let resources = resources.join(" and ");
-    match reason {
-        Reason::NoCardQuota => {
-            let queue = &cluster.queue(shape.queue).name;
-            format!(
-                "queue {queue} has a quota for no card that {resources} stands for: have one added to its annotation \
-                 {CARD_QUOTA}, or name another queue; {}",
-                cards_to_name(cluster, shape, &[])
-            )
-        }
-        Reason::CardNameMissing => format!(
-            "the pod requests {resources} without saying of which card, and this cluster requires it (unnamedCards: deny): \
-             create it anew with the annotation {CARD_NAME}; {}",
-            cards_to_name(cluster, shape, &[])
-        ),
-        _ => format!(
-            "the pod requests cards by {resources}, and only those of one resource can be charged: create pods that request \
-             one each"
-        ),
-    }
+    names.join(" and ")
 }
 
 /// What the pod could name instead of a name that may be mistyped, by what it requests.
@@ -188,25 +201,24 @@ fn unusable(cluster: &Cluster, id: QueueId) -> String {
     }
 }
 
-fn insufficient(cluster: &Cluster, shape: &Shape, resource: ResourceId) -> String {
-    let asked = shape.task.count(resource);
-    said_by([shortage(cluster, shape, Dimension::Resource(resource), asked)])
-}
-
-fn insufficient_scalars(cluster: &Cluster, shape: &Shape) -> String {
+fn insufficient(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
+    let of = |(dimension, asked)| shortage(cluster, shape, dimension, asked);
+    if let About::Quota(Some(resource)) = reason.about() {
+        return said_by([of((Dimension::Resource(resource), shape.task.count(resource)))]);
+    }
     let has_room = |dimension, asked| cluster.room_for(shape.queue, shape.priority, dimension, asked).is_ok();
     let check = check_of(cluster, shape, has_room);
-    if let Some((dimension, asked)) = check.scalar_without_room() {
-        return said_by([shortage(cluster, shape, dimension, asked)]);
+    if let Some(scalar) = check.scalar_without_room() {
+        return said_by([of(scalar)]);
     }
-    let asked = |card| {
+    let count = |card| {
         cluster
             .resource_of(card)
             .map_or(0, |resource| shape.task.count(resource))
     };
     let cards = check.known_alternatives().map(|(card, _)| card).collect();
     let cards = cluster.in_order_of_quota(shape, cards).into_iter();
-    said_by(cards.map(|card| shortage(cluster, shape, Dimension::Card(card), asked(card))))
+    said_by(cards.map(|card| of((Dimension::Card(card), count(card)))))
 }
 
 /// What is said by whom, naming each only once in a row.
@@ -301,7 +313,7 @@ fn counted(parts: &[(usize, &str)]) -> Vec<String> {
     some.map(|(count, text)| format!("{count} {text}")).collect()
 }
 
-fn no_node(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
+fn no_node(cluster: &Cluster, shape: &Shape, lead: &str) -> String {
     let said = |census: fit::Census, what: &str| {
         let parts = [
             (census.lack_room, "without enough room"),
@@ -341,15 +353,10 @@ fn no_node(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
         };
         known.into_iter().map(of).collect()
     };
-    let lead = if reason == Reason::NodesExcluded {
-        "the pod excludes every node that has what it asks for"
-    } else {
-        "no node can take the pod now"
-    };
     format!("{lead}: {}", parts.join("; "))
 }
 
-fn no_cards(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
+fn no_cards(cluster: &Cluster, shape: &Shape, lead: &str) -> String {
     let Some(request) = &shape.task.mgpu else {
         return String::new();
     };
@@ -373,15 +380,6 @@ fn no_cards(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
         (census.unusable, "not ready or cordoned"),
     ];
     let parts = counted(&parts);
-    let lead = match reason {
-        Reason::NoMgpuNode => "no mGPU node would take the pod, whatever is free on it".to_owned(),
-        Reason::TooComplex => format!(
-            "too complex: the shares of the pod's {} containers can be combined in more ways than are tried, and none \
-             of those fits: split the pod, or wait for cards that are less in use",
-            request.containers.len()
-        ),
-        _ => "no mGPU node can take the pod now".to_owned(),
-    };
     let nodes = if census.nodes == 1 { "mGPU node" } else { "mGPU nodes" };
     let parts = if parts.is_empty() {
         "none".to_owned()

@@ -10,7 +10,7 @@ use crate::cluster::node::Node;
 use crate::cluster::waiting::{Refused, Shape};
 use crate::ids::NodeId;
 use crate::names::CardId;
-use crate::reason::Reason;
+use crate::reason::{Cure, Reason};
 
 /// A search for a node that goes on where the last one of the same shape ended: what had no room then has none now,
 /// unless it has changed since.
@@ -91,9 +91,12 @@ impl Search {
     /// The node that the pod is expected on, with this card: nodes take turns, as under the scheduler's own spreading.
     pub(super) fn find(&mut self, cluster: &mut Cluster, shape: &Shape, card: Option<CardId>) -> Option<NodeId> {
         if let Some(earlier) = self.earlier(shape, card) {
-            self.would_do |= earlier.reason == Reason::NoNodeFits;
-            self.excluded |= earlier.reason == Reason::NodesExcluded;
-            self.over_quota |= earlier.reason == Reason::CrossQuotaExceeded;
+            match earlier.reason.cure() {
+                Cure::Eviction => self.would_do = true,
+                Cure::Release => self.over_quota = true,
+                Cure::Change => self.excluded = true,
+                Cure::Search => {}
+            }
         }
         self.searched |= search_bit(shape, card);
         if let Some(changed) = self.changed(cluster, shape, card) {

@@ -19,7 +19,7 @@ use crate::discovery::MgpuCards;
 use crate::ids::NodeId;
 use crate::names::CardId;
 use crate::policies::mgpu::{self, Allocation, CardLists, CardUse, Cards};
-use crate::reason::Reason;
+use crate::reason::{About, Cure, Reason};
 
 /// What one mGPU node says to a pod.
 enum Says {
@@ -61,7 +61,7 @@ pub(super) struct Search {
 
 impl Search {
     pub(super) fn new(earlier: Option<Refused>, effort: Effort) -> Self {
-        let earlier = earlier.filter(|earlier| earlier.reason.is_about_mgpu());
+        let earlier = earlier.filter(|earlier| earlier.reason.about() == About::Mgpu);
         Self {
             earlier,
             searched: 0,
@@ -84,8 +84,11 @@ impl Search {
         self.searched |= bit;
         let earlier = self.earlier.filter(|earlier| earlier.searched & bit != 0);
         let changed = earlier.and_then(|earlier| {
-            self.would_do |= earlier.reason == Reason::InsufficientMgpu;
-            self.too_complex |= earlier.reason == Reason::TooComplex;
+            match earlier.reason.cure() {
+                Cure::Release => self.would_do = true,
+                Cure::Search => self.too_complex = true,
+                Cure::Eviction | Cure::Change => {}
+            }
             let mut changed = cluster.nodes_changed_since(earlier.node_changes)?.to_vec();
             changed.sort_unstable_by_key(|node| &cluster.node(*node).name);
             changed.dedup();

@@ -29,7 +29,7 @@ use crate::cluster::{Cluster, Due};
 use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
 use crate::names::CardId;
 use crate::policies::mgpu::CardLists;
-use crate::reason::Reason;
+use crate::reason::{Cure, Reason};
 use crate::refs::{PodRef, WorkloadKind, WorkloadRef};
 use crate::trail::{Trail, Work};
 use contest::{Contest, Turn};
@@ -297,9 +297,9 @@ fn let_in(
         Some((_, group)) => (group.refused, group.pods.first().map(|place| place.pod)),
         None => (None, None),
     };
-    let effort = match earlier.map(|refused| refused.reason) {
-        Some(Reason::TooComplex) => Effort::of_complex_pod(),
-        _ => Effort::of_pod(),
+    let effort = match earlier.map(|refused| refused.reason.cure()) {
+        Some(Cure::Search) => Effort::of_complex_pod(),
+        Some(Cure::Eviction | Cure::Release | Cure::Change) | None => Effort::of_pod(),
     };
     let judged = judged.map_err(|reason| verdict::refusal(cluster, shape, reason));
     let judged = judged.and_then(|()| verdict::judge(cluster, shape, earlier, &effort));

@@ -21,7 +21,7 @@ use crate::cluster::reclaims::Assumed;
 use crate::cluster::waiting::Shape;
 use crate::ids::{NodeId, PodId, QueueId};
 use crate::names::CardId;
-use crate::reason::Reason;
+use crate::reason::Cure;
 use crate::refs::PodRef;
 use victims::Pool;
 
@@ -93,17 +93,6 @@ pub(super) fn look(cluster: &mut Cluster, now: Timestamp) -> Vec<Action> {
     actions
 }
 
-/// Whether giving something back could help.
-fn is_curable(reason: Reason) -> bool {
-    matches!(
-        reason,
-        Reason::InsufficientCpuQuota
-            | Reason::InsufficientMemoryQuota
-            | Reason::InsufficientScalarQuota
-            | Reason::NoNodeFits
-    )
-}
-
 fn look_at(cluster: &mut Cluster, queue: QueueId, modes: Modes, now: Timestamp) -> Vec<Eviction> {
     let sets = waiting_sets(cluster, queue);
     let leaving = cluster.leaving(now);
@@ -157,7 +146,7 @@ enum Set {
 fn waiting_sets(cluster: &Cluster, queue: QueueId) -> Vec<Set> {
     let refused = cluster.queue(queue).waiting.groups().filter(|(_, group)| {
         let reason = group.refused.map(|refused| refused.reason);
-        reason.is_some_and(is_curable)
+        reason.is_some_and(|reason| reason.cure() == Cure::Eviction)
     });
     let mut gangs = BTreeSet::new();
     let mut sets = Vec::new();

@@ -253,7 +253,7 @@ pub(super) fn admits(cluster: &Cluster, queue: QueueId, namespace: &str) -> Resu
 
 /// A refusal of a shape, as things stand.
 pub(super) fn refusal(cluster: &Cluster, shape: &Shape, reason: Reason) -> Refused {
-    refusal_in(cluster, shape.queue, shape.group, reason)
+    cluster.refusal(shape.queue, shape.group, reason)
 }
 
 /// A refusal of a shape by its queue and so many levels above it, itself counted.
@@ -269,23 +269,6 @@ impl Refused {
             queue_version: cluster.version_of(queue, levels),
             ..self
         }
-    }
-}
-
-/// A refusal by a queue, as things stand.
-pub(super) fn refusal_in(cluster: &Cluster, queue: QueueId, workload: Option<WorkloadId>, reason: Reason) -> Refused {
-    Refused {
-        reason,
-        levels: 1,
-        queue_version: cluster.version_of(queue, 1),
-        cluster_version: cluster.version(),
-        workload_version: workload.map_or(0, |id| cluster.workload(id).version),
-        node_changes: cluster.node_change_count(),
-        nodes_matter: matches!(
-            reason,
-            Reason::NoNodeFits | Reason::NodesExcluded | Reason::CrossQuotaExceeded
-        ) || reason.is_about_mgpu(),
-        searched: 0,
     }
 }
 

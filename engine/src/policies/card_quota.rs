@@ -37,12 +37,10 @@ impl<R: Fn(CardId) -> Option<ResourceId>, H: Fn(Dimension, i64) -> bool> Check<'
             return Err(Reason::EmptyQueueCapability);
         }
         if charges_cpu_and_memory(self.arguments, self.task.is_for_cards()) {
-            for (resource, reason) in [
-                (ResourceId::CPU, Reason::InsufficientCpuQuota),
-                (ResourceId::MEMORY, Reason::InsufficientMemoryQuota),
-            ] {
-                if !(self.has_room)(Dimension::Resource(resource), self.task.count(resource)) {
-                    return Err(reason);
+            for resource in [ResourceId::CPU, ResourceId::MEMORY] {
+                let dimension = Dimension::Resource(resource);
+                if !(self.has_room)(dimension, self.task.count(resource)) {
+                    return Err(Reason::lacking(dimension));
                 }
             }
         }

@@ -64,12 +64,9 @@ impl<L: Fn(Dimension) -> Option<i128>> JobCheck<'_, L> {
             return Err(Reason::EmptyQueueCapability);
         }
         if charges_cpu_and_memory(self.arguments, !demand.cards.is_empty()) {
-            for (resource, reason) in [
-                (ResourceId::CPU, Reason::InsufficientCpuQuota),
-                (ResourceId::MEMORY, Reason::InsufficientMemoryQuota),
-            ] {
+            for resource in [ResourceId::CPU, ResourceId::MEMORY] {
                 if !self.resource(demand, resource).fit() {
-                    return Err(reason);
+                    return Err(Reason::lacking(Dimension::Resource(resource)));
                 }
             }
         }

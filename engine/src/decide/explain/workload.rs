@@ -7,9 +7,9 @@ use crate::cluster::workload::{Step, Workload};
 use crate::decide::enqueue::{check_at, lack};
 use crate::decide::gang::MOST_TRIES;
 use crate::ids::{QueueId, WorkloadId};
-use crate::names::{CardId, ResourceId};
+use crate::names::CardId;
 use crate::policies::job_mode::Sums;
-use crate::reason::Reason;
+use crate::reason::{About, Reason};
 use crate::refs::WorkloadKind;
 
 /// Whether a pod waits because its group does, and not by itself.
@@ -126,10 +126,9 @@ fn as_a_whole(cluster: &Cluster, id: WorkloadId, queue: QueueId, reason: Reason)
         let dimension = Dimension::Resource(resource);
         numbers(dimension_name(cluster, dimension), &[dimension], sums)
     };
-    match reason {
-        Reason::InsufficientCpuQuota => of_resource(ResourceId::CPU, check.resource(&demand, ResourceId::CPU)),
-        Reason::InsufficientMemoryQuota => of_resource(ResourceId::MEMORY, check.resource(&demand, ResourceId::MEMORY)),
-        Reason::InsufficientScalarQuota => match check.first_excess(&demand) {
+    match reason.about() {
+        About::Quota(Some(resource)) => of_resource(resource, check.resource(&demand, resource)),
+        About::Quota(None) => match check.first_excess(&demand) {
             _ if let Some((resource, sums)) = check.scalar_excess(&demand) => of_resource(resource, sums),
             Some((set, sums)) => {
                 let dimensions: Vec<_> = set.iter().copied().map(Dimension::Card).collect();
@@ -137,11 +136,11 @@ fn as_a_whole(cluster: &Cluster, id: WorkloadId, queue: QueueId, reason: Reason)
             }
             None => format!("{lead}: there is room by now, and it is looked at again"),
         },
-        Reason::NoNodeFits => format!(
+        About::Nodes | About::Mgpu => format!(
             "{lead}: fewer than {} of its pods could run on any node, even if nothing else did",
             workload.missing()
         ),
-        _ => explain_queue(cluster, queue, &workload.namespace, reason),
+        About::Request | About::Queue | About::Workload => explain_queue(cluster, queue, &workload.namespace, reason),
     }
 }
 

@@ -8,7 +8,7 @@ use super::{Candidate, Cause};
 use crate::cluster::Cluster;
 use crate::cluster::waiting::{Refused, Shape};
 use crate::cluster::workload::Step;
-use crate::decide::verdict::{self, refusal_in};
+use crate::decide::verdict;
 use crate::ids::{QueueId, WorkloadId};
 use crate::inqueue::Demand;
 
@@ -117,7 +117,7 @@ impl Refusals {
             if !refused.iter().any(|(known, _)| *known == queue) {
                 let versions = Refused {
                     nodes_matter: cause.nodes_matter,
-                    ..refusal_in(cluster, queue, None, cause.reason)
+                    ..cluster.refusal(queue, None, cause.reason)
                 };
                 refused.push((queue, versions.with_levels(cluster, queue, cause.levels)));
             }

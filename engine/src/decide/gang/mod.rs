@@ -77,10 +77,10 @@ struct Cause {
 }
 
 impl Cause {
-    fn of(reason: Reason, nodes_matter: bool) -> Self {
+    fn of(reason: Reason) -> Self {
         Self {
             reason,
-            nodes_matter,
+            nodes_matter: reason.is_woken_by_nodes(),
             levels: 1,
             kind: 0,
             searched: 0,
@@ -89,9 +89,13 @@ impl Cause {
 
     /// Its queue, or one above it, can't take it as a whole.
     fn as_a_whole(refused: Refused) -> (Step, Self) {
-        let cause = Self::of(refused.reason, refused.nodes_matter);
-        let levels = refused.levels;
-        (Step::Enqueue, Self { levels, ..cause })
+        let (levels, nodes_matter) = (refused.levels, refused.nodes_matter);
+        let cause = Self {
+            levels,
+            nodes_matter,
+            ..Self::of(refused.reason)
+        };
+        (Step::Enqueue, cause)
     }
 }
 
@@ -113,7 +117,7 @@ fn judge(
     }
     enqueue::before_pods(cluster, id, effort).map_err(Cause::as_a_whole)?;
     if line.len() < missing {
-        return Err((Step::Together, Cause::of(Reason::PodGroupIncomplete, false)));
+        return Err((Step::Together, Cause::of(Reason::PodGroupIncomplete)));
     }
     let likeness = Likeness::of(cluster, id, missing, &line);
     let refusal = if let Some(known) = refusals.of(cluster, &likeness) {
@@ -190,7 +194,7 @@ fn judge_pods(
     }
     whole?;
     // Some could get in together, but not as a whole: it is the queue that has too little.
-    let cause = alone.err().unwrap_or(Cause::of(Reason::InsufficientScalarQuota, false));
+    let cause = alone.err().unwrap_or(Cause::of(Reason::InsufficientScalarQuota));
     Err((step, cause))
 }
 
@@ -245,7 +249,7 @@ impl Gang<'_> {
     fn each_as_if_alone(&mut self, line: &[Candidate]) -> Result<(), Cause> {
         let mut refused: Vec<Refused> = Vec::new();
         let mut known = HashSet::new();
-        let mut cause = Cause::of(Reason::NoNodeFits, true);
+        let mut cause = Cause::of(Reason::NoNodeFits);
         for (index, (pod, shape)) in line.iter().enumerate() {
             if self.is_complete() {
                 return Ok(());
