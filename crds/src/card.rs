@@ -16,6 +16,7 @@ pub const SEPARATOR: char = '|';
 
 /// A card name or a list of alternatives that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[expect(missing_docs, reason = "each message says what its fields are")]
 pub enum CardNameError {
     /// Nothing but white space where a name should be.
     #[error(
@@ -24,12 +25,7 @@ pub enum CardNameError {
     Empty(String),
     /// One alternative twice.
     #[error("{text:?} names {name:?} twice: name every alternative once")]
-    Repeated {
-        /// The whole text.
-        text: String,
-        /// The repeated alternative.
-        name: String,
-    },
+    Repeated { text: String, name: String },
     /// A control character, which no label value can hold.
     #[error("{0:?} holds a control character: card names are label values of nodes, see kubectl get cardtypes")]
     ControlCharacter(String),

@@ -13,26 +13,17 @@ use crate::lean::Text;
 
 /// JSON that is no card count.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[expect(missing_docs, reason = "each message says what its fields are")]
 pub enum CardCountsError {
     /// More than is allowed.
     #[error("{0}")]
     Bound(#[from] BoundError),
     /// Not a JSON object of names and numbers; the text says where.
     #[error("{text:?} is not a JSON object of card names and whole numbers, such as {{\"NVIDIA-A100\": 8}}: {reason}")]
-    Json {
-        /// The offending text.
-        text: String,
-        /// What is wrong, with line and column.
-        reason: String,
-    },
+    Json { text: String, reason: String },
     /// A key that is no card name.
     #[error("the key {key:?}: {source}")]
-    Name {
-        /// The offending key.
-        key: String,
-        /// What is wrong with it.
-        source: CardNameError,
-    },
+    Name { key: String, source: CardNameError },
     /// Alternatives where one card is meant.
     #[error("the key {0:?} names alternatives: a quota is set for each card by itself")]
     Alternatives(String),
@@ -43,12 +34,7 @@ pub enum CardCountsError {
     #[error(
         "the key {key:?} has the value {value}: write a whole number from 0 to 9223372036854775807, without quotes"
     )]
-    Value {
-        /// The key.
-        key: String,
-        /// The value, as JSON.
-        value: String,
-    },
+    Value { key: String, value: String },
 }
 
 /// The quota of a queue: card names and how many of each, sorted by name. A card that is not named has none.

@@ -120,7 +120,7 @@ pub struct NodeCard {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeQuota {
-    /// The resource.
+    /// The resource, as pods request it.
     pub resource: String,
     /// How much they may hold, as a Kubernetes quantity.
     pub quota: String,

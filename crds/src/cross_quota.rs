@@ -14,7 +14,7 @@ const MAX_DECIMALS: usize = 9;
 /// A quota that can't be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum QuotaError {
-    /// No quantity.
+    /// Not a quantity as Kubernetes reads them.
     #[error("{0}")]
     Quantity(#[from] QuantityError),
     /// Less than nothing.

@@ -3,13 +3,9 @@
 use crate::lean::{Metadata, lean};
 
 lean! {
-    /// A Job.
     Job {
-        /// Metadata.
         metadata: Metadata<S>,
-        /// Specification.
         spec: JobSpec<S>,
-        /// Status.
         status: JobStatus<S>,
     }
 }
@@ -27,7 +23,6 @@ lean! {
 lean! {
     /// What pods are made from.
     Template {
-        /// Metadata of the pods.
         metadata: Metadata<S>,
     }
 }
@@ -39,15 +34,12 @@ lean! {
         succeeded: Option<i32>,
         /// How many of its pods failed.
         failed: Option<i32>,
-        /// How it stands.
         conditions: Vec<JobCondition<S>>,
     }
 }
 
 lean! {
-    /// One condition of a Job.
     JobCondition {
-        /// Type.
         r#type: Option<S>,
         /// `True`, `False` or `Unknown`.
         status: Option<S>,

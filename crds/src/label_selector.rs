@@ -10,6 +10,7 @@ use crate::names::{is_label_key, is_label_value};
 
 /// A selector that can't be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[expect(missing_docs, reason = "each message says what its fields are")]
 pub enum LabelSelectorError {
     /// Nothing but white space.
     #[error("the selector is empty: write one such as team=a, or leave it out")]
@@ -23,37 +24,19 @@ pub enum LabelSelectorError {
          it, such as team=a or team in (a,b)"
     )]
     Syntax {
-        /// The whole text.
         text: String,
-        /// What should stand there.
         expected: &'static str,
-        /// What stands there; empty at the end.
         found: String,
     },
     /// No label can have this key.
     #[error("{text:?} has the label key {key:?}, which no label can have: see kubectl get --show-labels")]
-    Key {
-        /// The whole text.
-        text: String,
-        /// The offending key.
-        key: String,
-    },
+    Key { text: String, key: String },
     /// No label can have this value.
     #[error("{text:?} has the label value {value:?}, which no label can have: see kubectl get --show-labels")]
-    Value {
-        /// The whole text.
-        text: String,
-        /// The offending value.
-        value: String,
-    },
+    Value { text: String, value: String },
     /// `<` and `>` compare whole numbers.
     #[error("{text:?} compares with {value:?}: < and > take a whole number")]
-    Number {
-        /// The whole text.
-        text: String,
-        /// The offending value.
-        value: String,
-    },
+    Number { text: String, value: String },
 }
 
 /// Which labels an object must have.

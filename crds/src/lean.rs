@@ -156,9 +156,12 @@ pub(crate) fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>
 }
 
 /// Defines a lean object: a struct over the text type `S`, every field of it optional in the JSON, `null` included.
+///
+/// What has no comment is Kubernetes' own object or field of that name.
 macro_rules! lean {
     ($(#[$meta:meta])* $name:ident { $($(#[$field_meta:meta])* $field:ident: $type:ty,)* }) => {
         $(#[$meta])*
+        #[allow(missing_docs, reason = "objects and fields are named as in Kubernetes' API")]
         #[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Deserialize)]
         #[serde(rename_all = "camelCase", bound(deserialize = "S: serde::Deserialize<'de>"))]
         pub struct $name<S> {
@@ -182,31 +185,24 @@ lean! {
         name: Option<S>,
         /// Prefix of the name to be generated.
         generate_name: Option<S>,
-        /// Namespace.
         namespace: Option<S>,
-        /// Unique id.
         uid: Option<S>,
         /// Version of the object, by which a watch goes on.
         resource_version: Option<S>,
-        /// Labels.
         labels: TextMap<S>,
-        /// Annotations.
         annotations: TextMap<S>,
         /// Time of creation, RFC 3339.
         creation_timestamp: Option<S>,
         /// Time by which a deleted object should be gone, RFC 3339; the grace period is included.
         deletion_timestamp: Option<S>,
-        /// Owners.
         owner_references: Vec<OwnerReference<S>>,
     }
 }
 
 lean! {
-    /// An owner of an object.
     OwnerReference {
         /// Kind of the owner, such as `DaemonSet`.
         kind: Option<S>,
-        /// Name of the owner.
         name: Option<S>,
         /// Whether the owner is the managing controller.
         controller: Option<bool>,

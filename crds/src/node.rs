@@ -6,13 +6,9 @@ use crate::lean::{Metadata, TextMap, lean};
 const READY_CONDITION: &str = "Ready";
 
 lean! {
-    /// A Node.
     Node {
-        /// Metadata.
         metadata: Metadata<S>,
-        /// Specification.
         spec: NodeSpec<S>,
-        /// Status.
         status: NodeStatus<S>,
     }
 }
@@ -28,9 +24,7 @@ lean! {
 }
 
 lean! {
-    /// A taint.
     Taint {
-        /// Key.
         key: Option<S>,
         /// Value; none is the same as empty.
         value: Option<S>,
@@ -44,15 +38,12 @@ lean! {
     NodeStatus {
         /// What pods may use, quantities as text.
         allocatable: TextMap<S>,
-        /// Conditions.
         conditions: Vec<NodeCondition<S>>,
     }
 }
 
 lean! {
-    /// A condition of a node.
     NodeCondition {
-        /// Type of the condition.
         r#type: Option<S>,
         /// `True`, `False` or `Unknown`.
         status: Option<S>,

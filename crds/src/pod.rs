@@ -6,13 +6,9 @@ use crate::lean::lean;
 pub use crate::lean::{Filled, Metadata, OwnerReference, Text, TextMap};
 
 lean! {
-    /// A Pod.
     Pod {
-        /// Metadata.
         metadata: Metadata<S>,
-        /// Specification.
         spec: PodSpec<S>,
-        /// Status.
         status: PodStatus<S>,
     }
 }
@@ -24,17 +20,13 @@ lean! {
         node_name: Option<S>,
         /// Labels that the node must have.
         node_selector: TextMap<S>,
-        /// Affinity.
         affinity: Option<Affinity<S>>,
-        /// Tolerations.
         tolerations: Vec<Toleration<S>>,
         /// Gates that hold the pod back from scheduling.
         scheduling_gates: Vec<SchedulingGate<S>>,
         /// Priority, resolved from the priority class by the API server.
         priority: Option<i32>,
-        /// Scheduler.
         scheduler_name: Option<S>,
-        /// Main containers.
         containers: Vec<Container<S>>,
         /// Init containers and sidecars.
         init_containers: Vec<Container<S>>,
@@ -42,7 +34,6 @@ lean! {
         overhead: TextMap<S>,
         /// Resources of the pod as a whole.
         resources: ResourceRequirements<S>,
-        /// Volumes.
         volumes: Vec<Volume<S>>,
         /// Whether the pod asks for devices by resource claims.
         resource_claims: Filled,
@@ -60,7 +51,6 @@ lean! {
 }
 
 lean! {
-    /// A claim of a volume.
     VolumeClaim {
         /// Its name, where it is known.
         claim_name: Option<S>,
@@ -68,21 +58,17 @@ lean! {
 }
 
 lean! {
-    /// A scheduling gate.
     SchedulingGate {
-        /// Name of the gate.
         name: Option<S>,
     }
 }
 
 lean! {
-    /// A container.
     Container {
         /// Name, unique in the pod.
         name: Option<S>,
         /// `Always` makes an init container a sidecar.
         restart_policy: Option<S>,
-        /// Requests and limits.
         resources: ResourceRequirements<S>,
     }
 }
@@ -100,7 +86,6 @@ lean! {
 lean! {
     /// Affinity; only that to nodes matters here.
     Affinity {
-        /// Affinity to nodes.
         node_affinity: Option<NodeAffinity<S>>,
     }
 }
@@ -116,7 +101,6 @@ lean! {
 lean! {
     /// A list of terms, one of which must match.
     NodeSelector {
-        /// The terms.
         node_selector_terms: Vec<NodeSelectorTerm<S>>,
     }
 }
@@ -134,11 +118,9 @@ lean! {
 lean! {
     /// A requirement on a label or field.
     NodeSelectorRequirement {
-        /// The label or field.
         key: Option<S>,
         /// `In`, `NotIn`, `Exists`, `DoesNotExist`, `Gt` or `Lt`.
         operator: Option<S>,
-        /// The values.
         values: Vec<S>,
     }
 }
@@ -150,7 +132,6 @@ lean! {
         key: Option<S>,
         /// `Equal` (also where none is given) or `Exists`.
         operator: Option<S>,
-        /// Taint value.
         value: Option<S>,
         /// Taint effect; none matches every effect.
         effect: Option<S>,
@@ -164,15 +145,12 @@ lean! {
         phase: Option<S>,
         /// When its kubelet took it, RFC 3339.
         start_time: Option<S>,
-        /// Conditions.
         conditions: Vec<PodCondition<S>>,
     }
 }
 
 lean! {
-    /// A condition of a pod.
     PodCondition {
-        /// Type of the condition.
         r#type: Option<S>,
         /// `True`, `False` or `Unknown`.
         status: Option<S>,

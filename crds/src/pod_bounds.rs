@@ -8,15 +8,11 @@ use crate::pod::{NodeSelectorTerm, Pod, PodSpec};
 
 /// A pod that says more than it may.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[expect(missing_docs, reason = "each message says what its fields are")]
 pub enum PodBoundError {
     /// An annotation that is too long.
     #[error("annotation {key}: {source}")]
-    Annotation {
-        /// The annotation.
-        key: &'static str,
-        /// What it has.
-        source: BoundError,
-    },
+    Annotation { key: &'static str, source: BoundError },
     /// Too much about nodes.
     #[error("{0}")]
     Nodes(BoundError),

@@ -9,25 +9,20 @@ use crate::resources::{self, CPU, HUGE_PAGES_PREFIX, MEMORY, ResourceVector};
 
 /// A pod whose request can't be summed up.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[expect(missing_docs, reason = "each message says what its fields are")]
 pub enum PodRequestError {
     /// A quantity that can't be read.
     #[error("{place} requests {resource}: {source}")]
     Quantity {
-        /// The container, or the part of the pod.
         place: String,
-        /// The resource.
         resource: String,
-        /// What is wrong.
         source: QuantityError,
     },
     /// Less than nothing.
     #[error("{place} requests {quantity} of {resource}: write 0 or more")]
     Negative {
-        /// The container, or the part of the pod.
         place: String,
-        /// The resource.
         resource: String,
-        /// The quantity, as written.
         quantity: String,
     },
     /// More resources than are allowed.
@@ -35,10 +30,7 @@ pub enum PodRequestError {
     Resources(#[from] BoundError),
     /// A sum beyond 64 bits.
     #[error("the containers' requests of {resource} add up to more than 2^63-1: lower them")]
-    Overflow {
-        /// The resource.
-        resource: String,
-    },
+    Overflow { resource: String },
 }
 
 /// The pod's request: containers and sidecars in sum against the largest init container beside the sidecars started

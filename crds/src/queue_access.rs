@@ -12,7 +12,7 @@ pub enum QueueAccessError {
         "the selector is empty: remove the annotation to let every namespace use the queue, or write a selector such as team=a"
     )]
     Empty,
-    /// No selector.
+    /// Not a label selector as Kubernetes reads them.
     #[error("{0}")]
     Selector(#[from] LabelSelectorError),
 }

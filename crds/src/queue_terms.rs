@@ -64,21 +64,18 @@ pub struct QueueTerms {
 
 /// What of a queue can't be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[expect(missing_docs, reason = "each message says what its fields are")]
 pub enum QueueProblem {
     /// Cards in an annotation.
     #[error("annotation {annotation}: {error}")]
     Cards {
-        /// Its key.
         annotation: &'static str,
-        /// Why its text is no card quota.
         error: CardCountsError,
     },
     /// Resources in the specification.
     #[error("{field}: {error}")]
     Resources {
-        /// The field, from `spec` on.
         field: &'static str,
-        /// Which resource has no amount that can be read.
         error: ResourceQuantityError,
     },
     /// The selector of namespaces that may use it.

@@ -182,6 +182,7 @@ pub fn resource_vector(quantities: &ResourceQuantities) -> Result<ResourceVector
 
 /// A resource list that can't be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its fields are")]
 pub enum ResourceQuantityError {
     /// More than is allowed.
     #[error("{0}")]
@@ -189,19 +190,12 @@ pub enum ResourceQuantityError {
     /// A quantity that can't be read.
     #[error("{resource}: {source}")]
     Unreadable {
-        /// The resource.
         resource: String,
-        /// What is wrong.
         source: crate::quantity::QuantityError,
     },
     /// Less than nothing.
     #[error("{resource}: {quantity} is negative: write 0 or more")]
-    Negative {
-        /// The resource.
-        resource: String,
-        /// The quantity, as written.
-        quantity: String,
-    },
+    Negative { resource: String, quantity: String },
 }
 
 /// A Kubernetes quantity as it was written, a string or a bare integer.

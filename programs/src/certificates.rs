@@ -29,18 +29,14 @@ pub type Files = BTreeMap<&'static str, Vec<u8>>;
 
 /// Files that can't be served with.
 #[derive(Debug, Error)]
+#[expect(missing_docs, reason = "each message says what its fields are")]
 pub enum CertificateError {
     /// A file is not there.
     #[error("it has no {0}")]
     Missing(&'static str),
     /// A value is no PEM.
     #[error("its {file} is no PEM: {source}")]
-    Pem {
-        /// Which file.
-        file: &'static str,
-        /// Where it stops being one.
-        source: pem::Error,
-    },
+    Pem { file: &'static str, source: pem::Error },
     /// Not a certificate and the key that belongs to it.
     #[error("its {CERTIFICATE} and {PRIVATE_KEY} can't be used together: {0}")]
     Unusable(#[from] rustls::Error),

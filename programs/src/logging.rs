@@ -13,7 +13,7 @@ use tracing_subscriber::reload::Handle;
 /// Form of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// For people.
+    /// Lines for people.
     Text,
     /// One JSON object a line.
     Json,
@@ -21,13 +21,12 @@ pub enum LogFormat {
 
 /// The log could not be started.
 #[derive(Debug, Error)]
+#[expect(missing_docs, reason = "each message says what its fields are")]
 pub enum LoggingError {
     /// `RUST_LOG` is no filter.
     #[error("RUST_LOG can't be read: write a level, or levels by module, such as \"info\" or \"info,{program}=debug\"")]
     Filter {
-        /// The program's own crate.
         program: &'static str,
-        /// What can't be read.
         source: FromEnvError,
     },
     /// There is one already.

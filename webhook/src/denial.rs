@@ -17,7 +17,7 @@ use thiserror::Error;
 
 use crate::queue_source::QueueSource;
 
-/// A refusal.
+/// Why a request is refused, in words for whoever sent it.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum Denial {
     /// `volcano.sh/card.name` is no card name.
@@ -30,9 +30,7 @@ pub enum Denial {
         Listed(cards)
     )]
     CardResourcesDiffer {
-        /// The annotation's value.
         card_name: String,
-        /// Every known card with its resource.
         cards: Vec<(String, String)>,
     },
     /// The pod does not request what its card name stands for.
@@ -40,28 +38,19 @@ pub enum Denial {
         "annotation {CARD_NAME}: {card_name:?} stands for the resource {resource}, which no container requests: add {resource} \
          with the number of cards to a container's resources.limits, or remove the annotation"
     )]
-    CardNotRequested {
-        /// The annotation's value.
-        card_name: String,
-        /// The resource of its cards.
-        resource: String,
-    },
+    CardNotRequested { card_name: String, resource: String },
     /// Card resources without a card name, where that is not allowed.
     #[error(
         "the pod requests {resource} without saying of which card, and this cluster requires it (unnamedCards: deny): add the \
          annotation {CARD_NAME} with a card of that resource, see kubectl get cardtypes"
     )]
-    CardNameMissing {
-        /// The requested resource.
-        resource: String,
-    },
+    CardNameMissing { resource: String },
     /// Card resources beside those of the card name, where that is not allowed.
     #[error(
         "annotation {CARD_NAME}: {card_name:?} covers only one resource, so nobody would be charged for the pod's {resource}: \
          request cards of one resource in each pod"
     )]
     SecondCardResource {
-        /// The annotation's value.
         card_name: String,
         /// A requested card resource that it does not stand for.
         resource: String,
@@ -72,10 +61,7 @@ pub enum Denial {
          pod",
         .resources.join(" and ")
     )]
-    SeveralCardResources {
-        /// The requested card resources.
-        resources: Vec<String>,
-    },
+    SeveralCardResources { resources: Vec<String> },
     /// More than a pod may say.
     #[error("{0}")]
     Bound(#[from] PodBoundError),
@@ -90,10 +76,7 @@ pub enum Denial {
         "spec.nodeName: {node:?} passes by the scheduler and the queue's quota: leave it empty, and choose nodes by \
          spec.nodeSelector or node affinity"
     )]
-    NodeNamed {
-        /// The node.
-        node: String,
-    },
+    NodeNamed { node: String },
     /// An unknown scoring strategy.
     #[error("annotation {SCORING_STRATEGY}: {0}")]
     ScoringStrategy(#[from] ScoringStrategyError),
@@ -102,12 +85,7 @@ pub enum Denial {
         "{named_by}: {queue:?} can't be the name of a queue: write lower case letters, digits, - and . only, 253 at most, see \
          kubectl get queues"
     )]
-    QueueName {
-        /// Where the name comes from.
-        named_by: QueueSource,
-        /// The name.
-        queue: String,
-    },
+    QueueName { named_by: QueueSource, queue: String },
     /// The queue is not for this namespace.
     #[error(
         "{named_by}: queue {queue:?} takes pods only from namespaces with the labels {selector:?} (its annotation \
@@ -116,13 +94,9 @@ pub enum Denial {
         named_by.elsewhere()
     )]
     QueueAccess {
-        /// Where the queue's name comes from.
         named_by: QueueSource,
-        /// The queue.
         queue: String,
-        /// Its selector.
         selector: String,
-        /// The pod's namespace.
         namespace: String,
     },
     /// Nobody can say for whom the queue is.
@@ -131,11 +105,8 @@ pub enum Denial {
          administrator to mend or remove it"
     )]
     QueueAccessUnreadable {
-        /// Where the queue's name comes from.
         named_by: QueueSource,
-        /// The queue.
         queue: String,
-        /// What is wrong with its selector.
         error: QueueAccessError,
     },
     /// A Queue of which something can't be read.
@@ -148,29 +119,18 @@ pub enum Denial {
     AboveCapability {
         /// `guarantee` or `deserved`.
         field: &'static str,
-        /// The resource or card.
         item: String,
-        /// How much of it.
         amount: String,
-        /// How much the queue may have.
         capability: String,
     },
     /// A root with a parent.
     #[error(
         "spec.parent: queue {root:?} is the root of all queues (rootQueue), and can't be part of {parent:?}: remove it"
     )]
-    RootParent {
-        /// The root queue.
-        root: String,
-        /// The parent that it names.
-        parent: String,
-    },
+    RootParent { root: String, parent: String },
     /// A parent that does not exist.
     #[error("spec.parent: queue {parent:?} does not exist: create it first, or name another, see kubectl get queues")]
-    ParentMissing {
-        /// The parent.
-        parent: String,
-    },
+    ParentMissing { parent: String },
     /// A queue that would be part of itself.
     #[error("spec.parent: the queue would be part of itself ({path}): name a queue that is not below it")]
     ParentCycle {
@@ -182,27 +142,17 @@ pub enum Denial {
         "spec.parent: queue {parent:?} has pods ({count}, see its CardUsage), and a queue with queues below it takes none: let them \
          end, or name another parent"
     )]
-    ParentHasPods {
-        /// The parent.
-        parent: String,
-        /// How many it has.
-        count: u64,
-    },
+    ParentHasPods { parent: String, count: u64 },
     /// A queue that may have more than its parent.
     #[error(
         "spec.capability: queue {child:?} may have {amount} {item}, more than the {limit} of its parent {parent:?}: lower it, \
          or raise the parent's"
     )]
     ChildAboveParent {
-        /// The queue.
         child: Box<str>,
-        /// Its parent.
         parent: Box<str>,
-        /// The resource or card.
         item: Box<str>,
-        /// How much the queue may have.
         amount: Box<str>,
-        /// How much the parent may have.
         limit: Box<str>,
     },
     /// Queues that are guaranteed more than their parent.
@@ -211,13 +161,9 @@ pub enum Denial {
          theirs, or raise the parent's"
     )]
     GuaranteesAboveParent {
-        /// The parent.
         parent: String,
-        /// The resource or card.
         item: String,
-        /// How much its children are guaranteed in all.
         sum: String,
-        /// How much it is.
         limit: String,
     },
     /// Queues that may have more in all than their parent, where that is not allowed.
@@ -226,80 +172,43 @@ pub enum Denial {
          cluster forbids (strictHierarchy): lower theirs, or raise the parent's"
     )]
     CapabilitiesAboveParent {
-        /// The parent.
         parent: String,
-        /// The resource or card.
         item: String,
-        /// How much its children may have in all.
         sum: String,
-        /// How much it may have.
         limit: String,
     },
     /// The removal of the default queue.
     #[error(
         "queue {queue:?} is the default queue (defaultQueue), which pods without a queue go to: name another one first"
     )]
-    DefaultQueue {
-        /// The queue.
-        queue: String,
-    },
+    DefaultQueue { queue: String },
     /// The removal of the root.
     #[error("queue {queue:?} is the root of all queues (rootQueue): it can't be removed while they have parents")]
-    RootQueue {
-        /// The queue.
-        queue: String,
-    },
+    RootQueue { queue: String },
     /// The removal of a parent.
     #[error(
         "queue {queue:?} has queues below it ({count}, {child:?} among them): remove them first, or name them another parent"
     )]
-    QueueHasChildren {
-        /// The queue.
-        queue: String,
-        /// One of its children.
-        child: String,
-        /// How many there are.
-        count: usize,
-    },
+    QueueHasChildren { queue: String, child: String, count: usize },
     /// The removal of a queue that pods use.
     #[error("queue {queue:?} has pods ({count}, see its CardUsage): let them end first, or close the queue")]
-    QueueHasPods {
-        /// The queue.
-        queue: String,
-        /// How many it has.
-        count: u64,
-    },
+    QueueHasPods { queue: String, count: u64 },
     /// A Binding that would replace what its pod is charged by.
     #[error(
         "the Binding carries {keys}, which would replace what the pod is charged by, and {user:?} is none of the schedulers that \
          may send a pod's own annotations back: leave them out, or have an administrator add the scheduler to `schedulers` in \
          cardgate.yaml"
     )]
-    BindingKeys {
-        /// The annotations and labels.
-        keys: String,
-        /// Who sends them.
-        user: String,
-    },
+    BindingKeys { keys: String, user: String },
     /// A workload with a card request that can't be read.
     #[error("annotation {CARD_REQUEST}: {0}")]
     CardRequest(#[source] CardCountsError),
     /// A refusal of the pods that a workload would create.
     #[error("{place}: {denial}")]
-    Template {
-        /// The pod template.
-        place: String,
-        /// Why its pods would be refused.
-        denial: Box<Denial>,
-    },
+    Template { place: String, denial: Box<Denial> },
     /// The object is not what its kind says.
     #[error("the {kind} can't be read ({error}): see kubectl explain {kind}")]
-    Object {
-        /// The kind.
-        kind: String,
-        /// What is wrong.
-        error: String,
-    },
+    Object { kind: String, error: String },
     /// A kind that this path is not for.
     #[error(
         "{path} does not judge {kind} (API version {api_version:?}): remove it from the rules of Cardgate's webhook configuration"
@@ -307,9 +216,7 @@ pub enum Denial {
     Kind {
         /// The path of the request.
         path: &'static str,
-        /// The kind.
         kind: String,
-        /// Its API group and version.
         api_version: String,
     },
 }

@@ -18,7 +18,7 @@ use crate::knowledge::Knowledge;
 use crate::lookup::{LookupError, Lookups};
 use crate::metrics::{Metrics, Outcome};
 use crate::patch::PodPatch;
-use crate::pod::{Admitted, Options, Stop, judge};
+use crate::pod::{Admitted, Stop, judge};
 use crate::review::{self, Answer, CreateRequest, RawRequest, Request, ReviewError};
 use crate::validate::{queue, workload};
 use crate::view::{Fresh, Lookup, View};
@@ -38,7 +38,7 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
-    /// Its path.
+    /// The path of its URL.
     pub fn path(self) -> &'static str {
         match self {
             Self::Mutate => "/mutate",
@@ -91,6 +91,13 @@ impl Failure {
             Self::Lookup { .. } | Self::Undecided | Self::Write(_) => 500,
         }
     }
+}
+
+/// What the door does besides what the documents ask for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// A scheduler that this cluster does not have; pods that name it get the default scheduler.
+    pub replace_scheduler_name: Option<String>,
 }
 
 /// The door. Shared by all workers, and changed by none.

@@ -33,9 +33,9 @@ pub struct QueueFacts {
 /// Whether a queue takes pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum QueueCondition {
-    /// It does.
+    /// It takes pods.
     Open,
-    /// It does not; with its state.
+    /// It takes none; with its state.
     NotOpen(Box<str>),
     /// The object is not what a Queue should be; with what is wrong.
     Unreadable(Box<str>),
@@ -74,7 +74,7 @@ impl QueueFacts {
 /// What matters of a Namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NamespaceFacts {
-    /// Its labels.
+    /// What selectors of queues are compared with.
     pub labels: Texts,
     /// The queue that it names for pods that name none.
     pub queue: Option<Box<str>>,
@@ -204,7 +204,7 @@ pub struct Configured {
 }
 
 impl Knowledge {
-    /// The configuration.
+    /// The configuration as it is now.
     pub fn configured(&self) -> Arc<Configured> {
         self.configured.load_full()
     }

@@ -9,23 +9,23 @@
 //!                  lookup ◀─ missing ─ knowledge ◀─ watch ◀─ API server
 //! ```
 
-pub mod binding;
+mod binding;
 mod cross_quota;
-pub mod denial;
+mod denial;
 pub mod door;
 pub mod health;
-pub mod job;
+mod job;
 pub mod knowledge;
 pub mod lookup;
 pub mod metrics;
-pub mod patch;
-pub mod pod;
-pub mod queue_resolution;
-pub mod queue_source;
+mod patch;
+mod pod;
+mod queue_resolution;
+mod queue_source;
 pub mod review;
 pub mod server;
 pub mod tls;
-pub mod validate;
+mod validate;
 pub mod view;
-pub mod warning;
+mod warning;
 pub mod watch;

@@ -37,7 +37,7 @@ pub enum LookupError {
 
 /// Who answers lookups.
 pub trait Lookups: Send + Sync {
-    /// Answers one.
+    /// Asks, within a time limit.
     fn find<'l>(&'l self, lookup: &'l Lookup) -> BoxFuture<'l, Result<Found, LookupError>>;
 }
 

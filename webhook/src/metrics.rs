@@ -29,7 +29,7 @@ pub enum Outcome {
     Allowed,
     /// Let through with changes.
     Patched,
-    /// Refused.
+    /// Refused, in words for whoever sent it.
     Denied,
     /// Not answered by a review.
     Error,

@@ -12,7 +12,7 @@ use crds::names::is_label_value;
 use crds::pod::Pod;
 use serde::ser::{Serialize, Serializer};
 
-use crate::pod::Options;
+use crate::door::Options;
 use crate::warning::Warning;
 
 /// What the mark on a suspended Job says; only that it is there counts.

@@ -10,6 +10,7 @@ use crds::pod_request::pod_request;
 
 use crate::cross_quota;
 use crate::denial::Denial;
+use crate::door::Options;
 use crate::patch::PodPatch;
 use crate::queue_resolution::{Resolved, check_access, resolve};
 use crate::queue_source::QueueSource;
@@ -39,13 +40,6 @@ impl<D: Into<Denial>> From<D> for Stop {
     fn from(denial: D) -> Self {
         Self::Denied(denial.into())
     }
-}
-
-/// What the door does besides what the documents ask for.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Options {
-    /// A scheduler that this cluster does not have; pods that name it get the default scheduler.
-    pub replace_scheduler_name: Option<String>,
 }
 
 /// A pod that is let in.

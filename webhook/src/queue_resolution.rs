@@ -15,7 +15,6 @@ use crate::warning::Warning;
 /// A pod's queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolved {
-    /// Its name.
     pub queue: Box<str>,
     /// Where the name comes from.
     pub source: QueueSource,

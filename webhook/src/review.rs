@@ -16,7 +16,7 @@ use crate::warning::Warning;
 
 /// The only version of the API there is.
 const API_VERSION: &str = "admission.k8s.io/v1";
-/// Its kind.
+/// What API servers send, and get back.
 const KIND: &str = "AdmissionReview";
 /// What the name of a node's user begins with, as the API server authenticates kubelets.
 const NODE_USER: &str = "system:node:";
@@ -35,12 +35,8 @@ pub enum ReviewError {
     Json(#[from] serde_json::Error),
     /// Another kind or version.
     #[error("the body is {kind:?} of {api_version:?}: send an {KIND} of {API_VERSION}")]
-    Kind {
-        /// Its kind.
-        kind: String,
-        /// Its API version.
-        api_version: String,
-    },
+    #[expect(missing_docs, reason = "the message says what they are")]
+    Kind { kind: String, api_version: String },
     /// A review without its essence.
     #[error("the {KIND} has no {0}: send one")]
     Missing(&'static str),
@@ -67,40 +63,34 @@ struct Review<'a, O, P> {
 pub struct Request<'a, O, P> {
     /// What the answer must repeat.
     #[serde(borrow)]
-    pub uid: Option<Text<'a>>,
-    /// Kind of the object.
+    uid: Option<Text<'a>>,
     #[serde(default)]
-    pub kind: Kind<'a>,
+    pub(crate) kind: GroupVersionKind<'a>,
     /// Set where not the object itself is written, but a part of it.
-    pub sub_resource: Option<Text<'a>>,
+    sub_resource: Option<Text<'a>>,
     /// Name of the object; empty where the API server is to generate one.
-    pub name: Option<Text<'a>>,
-    /// Namespace of the object.
-    pub namespace: Option<Text<'a>>,
+    name: Option<Text<'a>>,
+    namespace: Option<Text<'a>>,
     /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
-    pub operation: Option<Text<'a>>,
-    /// Who asks.
+    operation: Option<Text<'a>>,
     #[serde(default)]
-    pub user_info: UserInfo<'a>,
+    user_info: UserInfo<'a>,
     /// The object as it would be.
-    pub object: Option<O>,
+    pub(crate) object: Option<O>,
     /// The object as it is.
-    pub old_object: Option<P>,
+    pub(crate) old_object: Option<P>,
 }
 
-/// Kind of an object.
 #[derive(Debug, Default, Deserialize)]
-pub struct Kind<'a> {
+pub(crate) struct GroupVersionKind<'a> {
     /// API group; empty for the core.
     #[serde(borrow)]
-    pub group: Option<Text<'a>>,
-    /// Version.
-    pub version: Option<Text<'a>>,
-    /// Kind.
-    pub kind: Option<Text<'a>>,
+    group: Option<Text<'a>>,
+    version: Option<Text<'a>>,
+    kind: Option<Text<'a>>,
 }
 
-impl Kind<'_> {
+impl GroupVersionKind<'_> {
     /// Group and kind.
     pub fn as_pair(&self) -> (&str, &str) {
         (text(self.group.as_ref()), text(self.kind.as_ref()))
@@ -115,15 +105,12 @@ impl Kind<'_> {
     }
 }
 
-/// Who asks.
 #[derive(Debug, Default, Deserialize)]
-pub struct UserInfo<'a> {
-    /// Name of the user or service account.
+struct UserInfo<'a> {
     #[serde(borrow)]
-    pub username: Option<Text<'a>>,
-    /// The groups that they are in.
+    username: Option<Text<'a>>,
     #[serde(default)]
-    pub groups: Option<Vec<Text<'a>>>,
+    groups: Option<Vec<Text<'a>>>,
 }
 
 /// A request whose object is not read yet.

@@ -15,16 +15,12 @@ use crate::knowledge::{Configured, GroupFacts, Knowledge, NamespaceFacts, QueueF
 /// What to ask of the API server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lookup {
-    /// A queue.
+    /// The queue of this name.
     Queue(String),
-    /// A `PodGroup`.
-    Group {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-    },
-    /// A namespace.
+    /// The `PodGroup` of this name in this namespace.
+    #[expect(missing_docs, reason = "one line says it")]
+    Group { namespace: String, name: String },
+    /// The namespace of this name.
     Namespace(String),
     /// How many pods hold or wait for something of this queue.
     PodsOf(String),
@@ -144,7 +140,7 @@ impl<'k> View<'k> {
                 || self.knowledge.card_types.any(|known| **known == *resource))
     }
 
-    /// A queue.
+    /// What is known of a queue.
     pub fn queue(&self, name: &str) -> Fact<QueueFacts> {
         let fresh = self.fresh.find(|lookup, found| match (lookup, found) {
             (Lookup::Queue(queue), Found::Queue(facts)) if queue == name => Some(facts),
@@ -153,7 +149,7 @@ impl<'k> View<'k> {
         Fact::new(fresh, || self.knowledge.queues.get(name))
     }
 
-    /// A `PodGroup`.
+    /// What is known of a `PodGroup`.
     pub fn group(&self, in_namespace: &str, group: &str) -> Fact<GroupFacts> {
         let fresh = self.fresh.find(|lookup, found| match (lookup, found) {
             (Lookup::Group { namespace, name }, Found::Group(facts)) if namespace == in_namespace && name == group => {
@@ -172,7 +168,7 @@ impl<'k> View<'k> {
         })
     }
 
-    /// A namespace.
+    /// What is known of a namespace.
     pub fn namespace(&self, name: &str) -> Fact<NamespaceFacts> {
         let fresh = self.fresh.find(|lookup, found| match (lookup, found) {
             (Lookup::Namespace(namespace), Found::Namespace(facts)) if namespace == name => Some(facts),

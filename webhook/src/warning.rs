@@ -9,7 +9,7 @@ use thiserror::Error;
 use crate::denial::Denial;
 use crate::knowledge::QueueCondition;
 
-/// A warning.
+/// What somebody should know whose request is let through, in words for them.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum Warning {
     /// Cards that no node has.
@@ -17,19 +17,13 @@ pub enum Warning {
         "annotation {CARD_NAME}: no node has the card {card:?} at the moment; the pod waits until one has, see kubectl get \
          cardtypes"
     )]
-    CardUnknown {
-        /// The card.
-        card: String,
-    },
+    CardUnknown { card: String },
     /// Some of the alternatives are cards that no node has.
     #[error(
         "annotation {CARD_NAME}: no node has the card {card:?} at the moment; the pod gets one of the others, see kubectl get \
          cardtypes"
     )]
-    AlternativeUnknown {
-        /// The card.
-        card: String,
-    },
+    AlternativeUnknown { card: String },
     /// No card is known, and nothing is requested that could be one.
     #[error(
         "annotation {CARD_NAME}: no container requests a card, so the pod will wait: add the card's resource to resources.limits"
@@ -37,25 +31,16 @@ pub enum Warning {
     NoCardRequested,
     /// Cards that are counted nowhere, since the pod does not say of which kind they are.
     #[error("the pod's {resource} counts against no quota: say by the annotation {CARD_NAME} which card it is")]
-    NotMetered {
-        /// The requested resource.
-        resource: String,
-    },
+    NotMetered { resource: String },
     /// Cards that nobody is charged for, since nothing names a queue.
     #[error(
         "nobody is charged for the pod's {resource}, since nothing names its queue: name it by the annotation {QUEUE_NAME} on \
          the pod or its namespace"
     )]
-    Unaccounted {
-        /// The requested resource.
-        resource: String,
-    },
+    Unaccounted { resource: String },
     /// Cards that are counted nowhere, since the card name stands for another resource.
     #[error("the pod's {resource} counts against no quota: its {CARD_NAME} stands for another resource")]
-    SecondCardResource {
-        /// The requested resource.
-        resource: String,
-    },
+    SecondCardResource { resource: String },
     /// Card counts for containers that ask for no mGPU.
     #[error("annotation {MGPU_CONTAINER_CARDS} has no effect: no container requests mGPU")]
     MgpuNotRequested,
@@ -65,81 +50,45 @@ pub enum Warning {
          will take it",
         ComputePolicy::NativeBurstShare
     )]
-    MgpuPolicyUnfit {
-        /// The pod's policy.
-        policy: ComputePolicy,
-    },
+    MgpuPolicyUnfit { policy: ComputePolicy },
     /// The queue does not exist.
     #[error("queue {queue:?} does not exist: the pod waits until it is created")]
-    QueueMissing {
-        /// The queue.
-        queue: String,
-    },
+    QueueMissing { queue: String },
     /// The queue takes no pods at the moment.
     #[error("queue {queue:?} {}: the pod waits until that changes", describe(condition))]
-    QueueNotOpen {
-        /// The queue.
-        queue: String,
-        /// What it is.
-        condition: QueueCondition,
-    },
+    QueueNotOpen { queue: String, condition: QueueCondition },
     /// A Job was resumed that asks for its cards in advance.
     #[error("the Job stays suspended until its queue has room for all that {CARD_REQUEST} asks for")]
     JobHeld,
     /// The pod's group does not exist.
     #[error("PodGroup {group:?} does not exist in this namespace: the pod's queue is {queue:?}, and stays so")]
     GroupMissing {
-        /// The `PodGroup`.
         group: String,
         /// The queue that the pod got instead of the group's.
         queue: String,
     },
     /// The queue's name does not fit in a label.
     #[error("the name of queue {queue:?} is too long for the label {QUEUE_LABEL}, which the pod goes without")]
-    QueueNameTooLong {
-        /// The queue.
-        queue: String,
-    },
+    QueueNameTooLong { queue: String },
     /// Results of admission that the request brought along.
     #[error("annotation {key} was removed: only Cardgate writes it, when it admits the pod")]
-    ResultDropped {
-        /// The annotation.
-        key: String,
-    },
+    ResultDropped { key: String },
     /// The scheduler was replaced.
     #[error("spec.schedulerName: {from:?} was replaced by {to:?}, since this cluster has no scheduler of that name")]
-    SchedulerReplaced {
-        /// The scheduler that the pod named.
-        from: String,
-        /// The scheduler that it has now.
-        to: &'static str,
-    },
+    SchedulerReplaced { from: String, to: &'static str },
     /// A pod template that names cards and does not request them.
     #[error("{place}: {denial}")]
-    Template {
-        /// The pod template.
-        place: String,
-        /// Why its pods will be refused as they are.
-        denial: Denial,
-    },
+    Template { place: String, denial: Denial },
     /// A quota for a card that no node has.
     #[error("annotation {annotation}: no node has the card {card:?} at the moment, see kubectl get cardtypes")]
-    QuotaCardUnknown {
-        /// The annotation.
-        annotation: &'static str,
-        /// The card.
-        card: String,
-    },
+    QuotaCardUnknown { annotation: &'static str, card: String },
     /// A guarantee beyond what is deserved.
     #[error(
         "spec.guarantee: {guarantee} {item} is more than spec.deserved says ({deserved}): the queue deserves its guarantee"
     )]
     GuaranteeAboveDeserved {
-        /// The resource or card.
         item: String,
-        /// How much is guaranteed.
         guarantee: String,
-        /// How much is deserved.
         deserved: String,
     },
     /// Queues that may have more in all than their parent.
@@ -148,13 +97,9 @@ pub enum Warning {
          have all of it at once"
     )]
     CapabilitiesAboveParent {
-        /// The parent.
         parent: String,
-        /// The resource or card.
         item: String,
-        /// How much its children may have in all.
         sum: String,
-        /// How much it may have.
         limit: String,
     },
     /// What would be refused if it were new.

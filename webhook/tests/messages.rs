@@ -14,7 +14,7 @@ use crds::keys::{
 };
 use serde_json::{Value, json};
 use webhook::door::Endpoint;
-use webhook::pod::Options;
+use webhook::door::Options;
 
 const GPU: &str = "nvidia.com/gpu";
 const QUEUE: (&str, &str, &str) = ("scheduling.volcano.sh", "v1beta1", "Queue");

@@ -10,7 +10,7 @@ use crds::keys::{
 };
 use serde_json::{Value, json};
 use webhook::door::Endpoint;
-use webhook::pod::Options;
+use webhook::door::Options;
 
 const GPU: &str = "nvidia.com/gpu";
 const SHARED: &str = "nvidia.com/gpu.shared";

@@ -7,8 +7,8 @@ use crds::keys::{GROUP_NAME, QUEUE_LABEL, QUEUE_NAME};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use webhook::door::Endpoint;
+use webhook::door::Options;
 use webhook::knowledge::Knowledge;
-use webhook::pod::Options;
 
 fn in_queue(name: &str) -> Value {
     pod(&[(QUEUE_NAME, name)], &[])

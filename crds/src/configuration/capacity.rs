@@ -38,7 +38,7 @@ const MAX_RECLAIM_INTERVAL: u64 = 86_400;
 /// What is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogLevel {
-    /// Every step.
+    /// Every single step, much of it.
     Trace,
     /// What helps to find out why.
     Debug,

@@ -47,13 +47,13 @@ pub struct CrossQuota {
 /// One limited resource.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QuotaResource {
-    /// The resource.
+    /// The resource, as `quota-resources` names it.
     pub name: Box<str>,
     /// `quota.<resource>`: CPU in milli, everything else in whole units.
     pub quota: Option<i64>,
-    /// `quota-percentage.<resource>`.
+    /// `quota-percentage.<resource>`: of what the node has allocatable.
     pub percentage: Option<Percentage>,
-    /// `weight.<resource>`.
+    /// `weight.<resource>`: its part in the scores of nodes.
     pub weight: u32,
 }
 

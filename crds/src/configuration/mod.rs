@@ -44,35 +44,24 @@ pub fn generation(volcano_scheduler_conf: Option<&str>, cardgate_yaml: Option<&s
 
 /// A configuration that can't be put in force. The message names the key of the `ConfigMap`, the place and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[expect(missing_docs, reason = "each message says what its fields are")]
 pub enum ConfigurationError {
     /// Not YAML, or YAML that says a key twice.
     #[error("{file}: this is no valid YAML: {reason}")]
-    Syntax {
-        /// The key of the `ConfigMap`.
-        file: &'static str,
-        /// What is wrong, with line and column.
-        reason: String,
-    },
+    Syntax { file: &'static str, reason: String },
     /// A value of the wrong type, or out of range.
     #[error("{file}: {path} is {found}: write {expected}")]
     Value {
-        /// The key of the `ConfigMap`.
         file: &'static str,
-        /// Where it stands, as `tiers[0].plugins[1].arguments.nodeOrderWeight`.
         path: String,
-        /// The offending value.
         found: String,
-        /// What would be right.
         expected: &'static str,
     },
     /// One plugin twice.
     #[error("{file}: {path} names the plugin {plugin} a second time: name it once, with all its arguments")]
     PluginTwice {
-        /// The key of the `ConfigMap`.
         file: &'static str,
-        /// Where it is named again.
         path: String,
-        /// Its name.
         plugin: String,
     },
     /// Two plugins that rule the same queues (Capacity Card, **Plugin Compatibility**).
@@ -80,11 +69,8 @@ pub enum ConfigurationError {
         "{file}: the plugins {first} and {second} are both enabled, and each would decide about queues: remove one"
     )]
     Incompatible {
-        /// The key of the `ConfigMap`.
         file: &'static str,
-        /// One of them.
         first: &'static str,
-        /// The other.
         second: &'static str,
     },
 }
@@ -137,7 +123,7 @@ impl Default for Configuration {
 /// A configuration that can be put in force, and what its author should know about it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Parsed {
-    /// The configuration.
+    /// What is to be in force.
     pub configuration: Configuration,
     /// What has no effect, each naming the key of the `ConfigMap` and the place.
     pub warnings: Vec<String>,

@@ -10,35 +10,25 @@ use crate::quantity::QuantityError;
 
 /// An mGPU request that can't be.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[expect(missing_docs, reason = "each message says what its fields are")]
 pub enum MgpuError {
     /// An init container asks for a share.
     #[error(
         "init container {container:?} requests {resource}: only containers can have a share of a GPU, move it to one"
     )]
-    InitContainer {
-        /// The container.
-        container: String,
-        /// The resource.
-        resource: &'static str,
-    },
+    InitContainer { container: String, resource: &'static str },
     /// A quantity that can't be read.
     #[error("container {container:?} requests {resource}: {source}")]
     Quantity {
-        /// The container.
         container: String,
-        /// The resource.
         resource: &'static str,
-        /// What is wrong.
         source: QuantityError,
     },
-    /// A fraction.
+    /// A part of a unit, which rounding up would make a whole one.
     #[error("container {container:?} requests {quantity} of {resource}: write a whole number")]
     Fraction {
-        /// The container.
         container: String,
-        /// The resource.
         resource: &'static str,
-        /// The quantity, as written.
         quantity: String,
     },
     /// Requests and limits say different things.
@@ -46,23 +36,16 @@ pub enum MgpuError {
         "container {container:?} requests {request} of {resource} and is limited to {limit}: write the same in requests and limits"
     )]
     Disagree {
-        /// The container.
         container: String,
-        /// The resource.
         resource: &'static str,
-        /// What it requests.
         request: i64,
-        /// What it is limited in.
         limit: i64,
     },
     /// **Normal MGPU Pod**, 1.
     #[error("container {container:?} requests {quantity} of {resource}: it must be more than 0, or left out")]
     NotPositive {
-        /// The container.
         container: String,
-        /// The resource.
         resource: &'static str,
-        /// The quantity, as written.
         quantity: String,
     },
     /// Memory without compute.
@@ -70,12 +53,7 @@ pub enum MgpuError {
         "container {container:?} requests {memory} of {MGPU_MEMORY} and no {MGPU_CORE}: request {MGPU_CORE} too, {CARD_CORE} a \
          card"
     )]
-    CoreMissing {
-        /// The container.
-        container: String,
-        /// Its memory.
-        memory: i64,
-    },
+    CoreMissing { container: String, memory: i64 },
     /// **Normal MGPU Pod**, 2, and **Multiple MGPU Pod**, 4.1.
     #[error(
         "container {container:?} requests {} of {MGPU_MEMORY} with {core} of {MGPU_CORE} on {cards} {}: a part of a card needs \
@@ -83,13 +61,9 @@ pub enum MgpuError {
         .memory.unwrap_or(0), if *cards == 1 { "card" } else { "cards" }
     )]
     MemoryTooSmall {
-        /// The container.
         container: String,
-        /// Its compute.
         core: i64,
-        /// Its memory, where it requests any.
         memory: Option<i64>,
-        /// On how many cards.
         cards: u32,
     },
     /// **Normal MGPU Pod**, 3.
@@ -97,12 +71,7 @@ pub enum MgpuError {
         "container {container:?} requests {core} of {MGPU_CORE}: more than {CARD_CORE} must be full cards, a multiple of \
          {CARD_CORE}; for parts of several cards add the annotation {MGPU_CONTAINER_CARDS}"
     )]
-    NotFullCards {
-        /// The container.
-        container: String,
-        /// Its compute.
-        core: i64,
-    },
+    NotFullCards { container: String, core: i64 },
     /// **Normal MGPU Pod**, 4, and **Multiple MGPU Pod**, 3.
     #[error(
         "container {container:?} requests {memory} of {MGPU_MEMORY} with {core} of {MGPU_CORE}: {full_cards} full {} come with \
@@ -110,13 +79,9 @@ pub enum MgpuError {
         if *full_cards == 1 { "card" } else { "cards" }
     )]
     RedundantMemory {
-        /// The container.
         container: String,
-        /// Its compute.
         core: i64,
-        /// Its memory.
         memory: i64,
-        /// How many full cards that are.
         full_cards: i64,
     },
     /// **Multiple MGPU Pod**, 1.
@@ -126,11 +91,8 @@ pub enum MgpuError {
         if *entries == 1 { "entry" } else { "entries" }, if *containers == 1 { "container" } else { "containers" }
     )]
     ListLength {
-        /// The annotation.
         list: String,
-        /// How many entries it has.
         entries: usize,
-        /// How many containers the pod has.
         containers: usize,
     },
     /// **Multiple MGPU Pod**, 2.
@@ -138,33 +100,20 @@ pub enum MgpuError {
         "annotation {MGPU_CONTAINER_CARDS}: {entry:?} in {list:?} is no number of cards: write numbers from 0 on, separated by \
          commas and nothing else, such as 2,1,3"
     )]
-    Count {
-        /// The annotation.
-        list: String,
-        /// The entry.
-        entry: String,
-    },
+    Count { list: String, entry: String },
     /// **Multiple MGPU Pod**, 2: no cards for a container that asks for mGPU.
     #[error(
         "annotation {MGPU_CONTAINER_CARDS}: {list:?} gives container {container:?} 0 cards, but it requests mGPU: write at least 1"
     )]
-    NoCards {
-        /// The annotation.
-        list: String,
-        /// The container.
-        container: String,
-    },
+    NoCards { list: String, container: String },
     /// **Multiple MGPU Pod**, 2: cards for a container that asks for no mGPU.
     #[error(
         "annotation {MGPU_CONTAINER_CARDS}: {list:?} gives container {container:?} {count} cards, but it requests no mGPU: write 0, \
          or request {MGPU_CORE}"
     )]
     CardsNotAsked {
-        /// The annotation.
         list: String,
-        /// The container.
         container: String,
-        /// How many cards it would have.
         count: u32,
     },
     /// **Multiple MGPU Pod**, 4.2.
@@ -173,13 +122,9 @@ pub enum MgpuError {
          must give the same whole number"
     )]
     NotDivisible {
-        /// The container.
         container: String,
-        /// The resource.
         resource: &'static str,
-        /// How much of it.
         amount: i64,
-        /// On how many cards.
         cards: u32,
     },
     /// **Multiple MGPU Pod**, 4.3.
@@ -188,13 +133,9 @@ pub enum MgpuError {
         if *cards == 1 { "card" } else { "cards" }
     )]
     MoreThanACard {
-        /// The container.
         container: String,
-        /// Its compute.
         core: i64,
-        /// On how many cards.
         cards: u32,
-        /// The compute of each.
         per_card: i64,
     },
     /// More containers than are allowed.

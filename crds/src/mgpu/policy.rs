@@ -25,7 +25,7 @@ pub enum ComputePolicy {
 }
 
 impl ComputePolicy {
-    /// All policies.
+    /// All of them, the strictest first.
     pub const ALL: [Self; 3] = [Self::FixedShare, Self::GuaranteedBurstShare, Self::NativeBurstShare];
 
     /// The policy, as nodes and pods write it.

@@ -34,9 +34,9 @@ const OPEN_FILES: u64 = 16_384;
 #[derive(Debug, Error)]
 #[error("can't listen on {address}: {source}")]
 pub struct ListenError {
-    /// The address.
+    /// As it was given.
     pub address: SocketAddr,
-    /// Why not.
+    /// What the system says: taken, not of this machine, or not allowed.
     pub source: io::Error,
 }
 
@@ -45,7 +45,7 @@ pub struct ListenError {
 pub struct Port {
     /// Its name in metrics.
     pub name: &'static str,
-    /// Threads.
+    /// Threads that answer; each has connections of its own.
     pub workers: usize,
     /// Connections at once; where there are more, the one that has done nothing for longest is ended.
     pub connections: usize,

@@ -27,7 +27,7 @@ pub fn rules(object: &RawValue) -> Findings {
     }
 }
 
-/// Checks `volcano.sh/card.request`.
+/// Checks `volcano.sh/card.request`, which Jobs have too.
 pub(super) fn check_card_request(annotations: &TextMap<Text<'_>>, findings: &mut Findings) {
     if let Some(text) = annotations.get(CARD_REQUEST) {
         findings.check(CardRequest::parse(text).map_err(Denial::CardRequest));

@@ -16,12 +16,12 @@ use crds::queue_terms::QueueTerms;
 use futures::future::BoxFuture;
 use programs::certificates::Files;
 use serde_json::{Value, json};
+use webhook::door::Options;
 use webhook::door::{Door, Endpoint, Reply};
 use webhook::health::Health;
 use webhook::knowledge::{GroupFacts, Knowledge, NamespaceFacts, QueueCondition, QueueFacts, group_key};
 use webhook::lookup::{LookupError, Lookups};
 use webhook::metrics::Metrics;
-use webhook::pod::Options;
 use webhook::view::{Found, Lookup};
 
 /// The namespace of all pods, unless a test says otherwise.
