@@ -4,6 +4,9 @@
 pub(crate) trait Id: Copy {
     /// The number of this place.
     fn of(place: usize) -> Self;
+
+    /// Its place in tables by it.
+    fn index(self) -> usize;
 }
 
 macro_rules! ids {
@@ -12,16 +15,13 @@ macro_rules! ids {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $id(u32);
 
-        impl $id {
-            /// Its place in tables by it.
-            pub fn index(self) -> usize {
-                self.0 as usize
-            }
-        }
-
         impl Id for $id {
             fn of(place: usize) -> Self {
                 Self(u32::try_from(place).unwrap_or(u32::MAX))
+            }
+
+            fn index(self) -> usize {
+                self.0 as usize
             }
         }
     )*};

@@ -18,6 +18,7 @@ pub mod policies;
 pub mod reason;
 pub mod refs;
 pub mod share;
+mod table;
 pub mod task;
 pub mod trail;
 

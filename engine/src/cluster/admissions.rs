@@ -29,7 +29,7 @@ impl Cluster {
 
     /// Lets a waiting pod in with these mGPU cards of the node that it is pinned to.
     pub fn admit_to_cards(&mut self, id: PodId, node: NodeId, gpus: CardLists, card: Option<CardId>, now: Timestamp) {
-        if let Some(pod) = self.pods[id.index()].as_mut() {
+        if let Some(pod) = self.pods[id].as_mut() {
             pod.gpus = Some(gpus);
         }
         self.admit(id, card, Some(node), now);
@@ -38,7 +38,7 @@ impl Cluster {
     /// The API server has confirmed an admission.
     pub fn confirm(&mut self, uid: &str) {
         let Some(id) = self.pod_with_uid(uid) else { return };
-        if let Some(Stage::Admitting { written, .. }) = self.pods[id.index()].as_mut().map(|pod| &mut pod.stage) {
+        if let Some(Stage::Admitting { written, .. }) = self.pods[id].as_mut().map(|pod| &mut pod.stage) {
             *written = true;
             // One that is being deleted meanwhile gives its quota back later than the confirmation was due.
             self.set_deadline(id);
@@ -51,7 +51,7 @@ impl Cluster {
         let Some(id) = self.pod_with_uid(uid) else { return };
         let aside = Self::after_refused_write(now);
         if self.belongs_to_started_gang(id)
-            && let (Some(until), Some(pod)) = (aside, self.pods[id.index()].as_mut())
+            && let (Some(until), Some(pod)) = (aside, self.pods[id].as_mut())
             && let Stage::Admitting {
                 until: patience,
                 written,

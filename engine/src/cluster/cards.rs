@@ -152,7 +152,7 @@ impl Cluster {
     /// Counts what a node has of its cards into their tallies. Counted out before the node or what pods hold of it
     /// changes, and in afterwards.
     pub(super) fn count_cards_in(&mut self, node: NodeId) {
-        let node = &self.nodes[node.index()];
+        let node = &self.nodes[node];
         let Some(offer) = &node.offer else { return };
         for card in &offer.cards {
             if self.cards.len() <= card.card.index() {
@@ -165,7 +165,7 @@ impl Cluster {
 
     /// Counts what a node has of its cards out of their tallies.
     pub(super) fn count_cards_out(&mut self, node: NodeId) {
-        let node = &self.nodes[node.index()];
+        let node = &self.nodes[node];
         let Some(offer) = &node.offer else { return };
         for card in &offer.cards {
             let tallies = &mut self.cards[card.card.index()].tallies;

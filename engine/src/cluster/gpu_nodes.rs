@@ -13,7 +13,7 @@ use jiff::Timestamp;
 
 use super::Cluster;
 use crate::amounts::{Amounts, Dimension};
-use crate::ids::NodeId;
+use crate::ids::{Id as _, NodeId};
 use crate::names::ResourceId;
 use crate::policies::cross_quota::{self, BadAnnotation, Line, Source};
 
@@ -274,7 +274,7 @@ impl Cluster {
         if resources.is_empty() || self.asks_for_gpu(request) {
             return;
         }
-        let held = &mut self.nodes[id.index()].held_without_gpu;
+        let held = &mut self.nodes[id].held_without_gpu;
         held.resize(resources.len(), 0);
         for (held, resource) in held.iter_mut().zip(resources) {
             *held += sign * i128::from(request.get(Dimension::Resource(*resource)));
@@ -314,7 +314,7 @@ impl Cluster {
 
     /// **GPU Node Detection** and quotas, when what a node says has changed, or what is configured.
     pub(super) fn refresh_gpu_node(&mut self, id: NodeId) {
-        let node = &self.nodes[id.index()];
+        let node = &self.nodes[id];
         let Some(offer) = &node.offer else {
             self.gpu_nodes.forget(id);
             return;
@@ -362,13 +362,11 @@ impl Cluster {
             self.gpu_nodes.resources = names.map(|resource| self.names.resource(&resource.name)).collect();
             self.meet_resources();
         }
-        for node in &mut self.nodes {
+        for (_, node) in self.nodes.iter_mut() {
             node.held_without_gpu = Vec::new();
         }
         let rooms: Vec<_> = self
-            .pods
-            .iter()
-            .flatten()
+            .pods()
             .filter_map(|pod| Some((pod.room?, pod.task.request.clone())))
             .collect();
         for (node, request) in rooms {

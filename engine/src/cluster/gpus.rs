@@ -96,7 +96,7 @@ impl Cluster {
     /// A pod holds room on a node from now on.
     pub(super) fn enter_gpus(&mut self, id: PodId) {
         if let Some(node) = self.gpu_node_of(id) {
-            self.nodes[node.index()].gpu_pods.insert(id);
+            self.nodes[node].gpu_pods.insert(id);
             self.count_gpus(node);
         }
     }
@@ -104,7 +104,7 @@ impl Cluster {
     /// A pod holds no room on its node any more.
     pub(super) fn leave_gpus(&mut self, id: PodId) {
         if let Some(node) = self.gpu_node_of(id) {
-            self.nodes[node.index()].gpu_pods.remove(&id);
+            self.nodes[node].gpu_pods.remove(&id);
             self.count_gpus(node);
         }
     }
@@ -120,7 +120,7 @@ impl Cluster {
         let offer = node.offer.as_ref().and_then(|offer| offer.mgpu.as_ref());
         let used = offer.map_or_else(Vec::new, |offer| self.place(node, offer, None).1);
         if used != node.gpus {
-            self.nodes[id.index()].gpus = used;
+            self.nodes[id].gpus = used;
             self.changes.node_usage.insert(id);
         }
     }

@@ -74,10 +74,10 @@ impl Cluster {
     /// A workload is in its queue no longer, for another reason than that its time there is over. What was kept for it in
     /// vain is not forgotten: otherwise groups that are made and deleted in turn would hold as much as ones that stay.
     pub(super) fn end_enqueued(&mut self, id: WorkloadId, now: Timestamp) {
-        let Some(enqueued) = self.workloads[id.index()].enqueued.take() else {
+        let Some(enqueued) = self.workloads[id].enqueued.take() else {
             return;
         };
-        let was_kept = self.workloads[id.index()].reserved.is_some();
+        let was_kept = self.workloads[id].reserved.is_some();
         let Some(key) = self.lapse_key(id).filter(|_| was_kept) else {
             return;
         };
@@ -100,7 +100,7 @@ impl Cluster {
     /// A workload's time in its queue is over. Where its pods have not taken over, its queue keeps nothing for it any more;
     /// and for a while for none of its namespace, so that others have their turn.
     pub(super) fn end_time_in_queue(&mut self, id: WorkloadId, now: Timestamp) {
-        let workload = &mut self.workloads[id.index()];
+        let workload = &mut self.workloads[id];
         let Some(enqueued) = workload.enqueued.take().filter(|_| workload.reserved.is_some()) else {
             return;
         };

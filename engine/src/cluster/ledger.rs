@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::Cluster;
 use super::pod::{Charge, Pod, Stage};
 use crate::amounts::Dimension;
-use crate::ids::{Id as _, PodId};
+use crate::ids::PodId;
 use crate::names::CardId;
 use crate::policies::card_quota;
 use crate::task::Naming;
@@ -63,7 +63,7 @@ impl Cluster {
 
     /// Counts in what a pod holds: quota, room, and its place among the waiting.
     pub(super) fn enter(&mut self, id: PodId) {
-        let Some(pod) = self.pods[id.index()].take() else {
+        let Some(pod) = self.pods[id].take() else {
             return;
         };
         self.pods_with_resource_claims += usize::from(pod.has_resource_claims);
@@ -76,11 +76,11 @@ impl Cluster {
                     self.change_charged(node, charged.clone());
                 }
                 self.change_allocated(queue, charged);
-                let state = &mut self.queues[queue.index()];
+                let state = &mut self.queues[queue];
                 state.admitted += 1;
                 state.holders.insert(id);
             }
-            let state = &mut self.queues[queue.index()];
+            let state = &mut self.queues[queue];
             if let (Stage::Waiting, Some(waits)) = (pod.stage, &pod.waits)
                 && waits.aside_until.is_none()
             {
@@ -94,10 +94,10 @@ impl Cluster {
         if let Some(node) = pod.room {
             self.take_room(node, &pod.task.request);
             if counts_by_node(&pod) {
-                self.nodes[node.index()].undecided.insert(id);
+                self.nodes[node].undecided.insert(id);
             }
         }
-        self.pods[id.index()] = Some(pod);
+        self.pods[id] = Some(pod);
         self.enter_gpus(id);
         self.join_workloads(id);
     }
@@ -105,7 +105,7 @@ impl Cluster {
     /// Counts out what a pod holds.
     pub(super) fn leave(&mut self, id: PodId) {
         self.quit_workloads(id);
-        let Some(pod) = self.pods[id.index()].take() else {
+        let Some(pod) = self.pods[id].take() else {
             return;
         };
         self.pods_with_resource_claims -= usize::from(pod.has_resource_claims);
@@ -118,12 +118,12 @@ impl Cluster {
                     self.change_charged(node, charged.clone());
                 }
                 self.change_allocated(queue, charged);
-                let state = &mut self.queues[queue.index()];
+                let state = &mut self.queues[queue];
                 state.admitted -= 1;
                 state.holders.remove(&id);
                 state.version += 1;
             }
-            let state = &mut self.queues[queue.index()];
+            let state = &mut self.queues[queue];
             if let Some(waits) = &pod.waits {
                 let asked: Vec<_> = pod.charged(waits.asked).collect();
                 if state.waiting.remove(&waits.shape, waits.place, &asked) {
@@ -134,9 +134,9 @@ impl Cluster {
         }
         if let Some(node) = pod.room {
             self.give_room_back(node, &pod.task.request);
-            self.nodes[node.index()].undecided.remove(&id);
+            self.nodes[node].undecided.remove(&id);
         }
-        self.pods[id.index()] = Some(pod);
+        self.pods[id] = Some(pod);
         self.leave_gpus(id);
     }
 
@@ -144,7 +144,7 @@ impl Cluster {
     pub(super) fn update_pod(&mut self, id: PodId, change: impl FnOnce(&mut Pod)) {
         let room = self.pod(id).and_then(|pod| pod.room);
         self.leave(id);
-        if let Some(pod) = self.pods[id.index()].as_mut() {
+        if let Some(pod) = self.pods[id].as_mut() {
             change(pod);
         }
         self.enter(id);
@@ -156,15 +156,9 @@ impl Cluster {
 
     /// Counts anew what the pods that `concerned` says hold, when what their requests mean has changed.
     pub(super) fn recharge(&mut self, now: Timestamp, concerned: impl Fn(&Pod) -> bool) {
-        let ids: Vec<_> = (0..self.pods.len())
-            .filter(|index| {
-                self.pods[*index]
-                    .as_ref()
-                    .is_some_and(|pod| pod.queue.is_some() && concerned(pod))
-            })
-            .map(PodId::of)
-            .collect();
-        for id in ids {
+        let pods = self.pods_by_id();
+        let pods = pods.filter(|(_, pod)| pod.queue.is_some() && concerned(pod));
+        for id in pods.map(|(id, _)| id).collect::<Vec<_>>() {
             self.recharge_pod(id, now);
         }
     }

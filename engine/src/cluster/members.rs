@@ -86,14 +86,14 @@ impl Cluster {
         let place = place.map(|waits| (std::cmp::Reverse(waits.shape.priority), waits.place));
         let group = pod.group;
         for workload in [pod.group, pod.job].into_iter().flatten() {
-            let state = &mut self.workloads[workload.index()];
+            let state = &mut self.workloads[workload];
             state.ran |= ran;
             if let Some(member) = &member {
                 state.extra.insert(member.clone());
                 self.add_elastic(id, 1);
                 self.rebalance(workload);
             }
-            let state = &mut self.workloads[workload.index()];
+            let state = &mut self.workloads[workload];
             if let Some(place) = place.filter(|_| group == Some(workload)) {
                 state.line.insert(place);
                 if state.missing() > 0 {
@@ -115,7 +115,7 @@ impl Cluster {
             .as_ref()
             .map(|waits| (std::cmp::Reverse(waits.shape.priority), waits.place));
         for workload in [pod.group, pod.job].into_iter().flatten() {
-            let state = &mut self.workloads[workload.index()];
+            let state = &mut self.workloads[workload];
             // Those that are left may be too few, which is another reason to wait, and none to be kept out of the queue.
             if place.is_some_and(|place| state.line.remove(&place)) && state.missing() > 0 {
                 state.version += 1;
@@ -127,7 +127,7 @@ impl Cluster {
                     state.core.remove(member);
                     self.rebalance(workload);
                 }
-                self.workloads[workload.index()].version += 1;
+                self.workloads[workload].version += 1;
             }
             self.settle(workload);
         }
@@ -135,7 +135,7 @@ impl Cluster {
 
     /// A gang of which some pods hold quota and others wait goes before everything else.
     pub(super) fn note_incomplete(&mut self, id: WorkloadId) {
-        let workload = &self.workloads[id.index()];
+        let workload = &self.workloads[id];
         if workload.admitted() > 0 && workload.missing() > 0 && !workload.line.is_empty() {
             self.incomplete.insert(id);
         } else {
@@ -146,9 +146,9 @@ impl Cluster {
     /// Keeps the first of a workload's pods that hold quota, up to its minimum, apart from those beyond it, which are
     /// elastic.
     pub(super) fn rebalance(&mut self, id: WorkloadId) {
-        let least = self.workloads[id.index()].min_member();
+        let least = self.workloads[id].min_member();
         loop {
-            let workload = &mut self.workloads[id.index()];
+            let workload = &mut self.workloads[id];
             let out_of_order = workload.core.last() > workload.extra.first() && !workload.extra.is_empty();
             let is_lowered = workload.core.len() > least;
             if is_lowered || (out_of_order && workload.core.len() == least) {
@@ -174,7 +174,7 @@ impl Cluster {
 
     /// Counts what a pod holds in, or out, as elastic.
     fn add_elastic(&mut self, id: PodId, sign: i128) {
-        let Some(pod) = self.pods[id.index()].take() else {
+        let Some(pod) = self.pods[id].take() else {
             return;
         };
         if let (Some(queue), Some(charge)) = (pod.queue, pod.charge) {
@@ -184,7 +184,7 @@ impl Cluster {
                 .collect();
             self.change_elastic(queue, &charged);
         }
-        self.pods[id.index()] = Some(pod);
+        self.pods[id] = Some(pod);
     }
 }
 

@@ -11,7 +11,7 @@ use super::Cluster;
 use super::pod::Pod;
 use super::waiting::Shape;
 use crate::amounts::{Amounts, Dimension};
-use crate::ids::{Id as _, PodId, QueueId};
+use crate::ids::{PodId, QueueId};
 use crate::names::{CardId, ResourceId};
 use crate::reason::Reason;
 use crate::task::{Naming, Task};
@@ -134,16 +134,11 @@ impl Cluster {
     /// Says anew which cards pods are charged for, where what they rest on has changed: those that name none, of the queues
     /// that are `concerned`.
     pub(super) fn name_cards_anew(&mut self, concerned: impl Fn(QueueId) -> bool) {
-        let pods = self
-            .pods
-            .iter()
-            .enumerate()
-            .filter_map(|(index, pod)| Some((index, pod.as_ref()?)));
-        let changed = pods.filter_map(|(index, pod)| {
+        let changed = self.pods_by_id().filter_map(|(id, pod)| {
             let queue = pod.queue.filter(|queue| concerned(*queue))?;
             let mut task = pod.task.clone();
             self.name_cards(&mut task, Some(queue));
-            (task != pod.task).then(|| (PodId::of(index), task))
+            (task != pod.task).then_some((id, task))
         });
         for (id, task) in changed.collect::<Vec<_>>() {
             self.set_task(id, task);

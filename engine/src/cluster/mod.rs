@@ -43,6 +43,7 @@ use jiff::Timestamp;
 use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
 use crate::names::{CardId, Names, ResourceId};
 use crate::refs::WorkloadKind;
+use crate::table::Table;
 pub use admissions::Bookmark;
 pub use cards::{Card, Meaning, Tally};
 pub use deadlines::Due;
@@ -170,9 +171,7 @@ pub struct Cluster {
     pub names: Names,
     configuration: Arc<Configuration>,
     texts: TextPool,
-    nodes: Vec<Node>,
-    node_ids: HashMap<Arc<str>, NodeId>,
-    free_nodes: Vec<NodeId>,
+    nodes: Table<NodeId, Node>,
     /// Nodes that are there, by name.
     node_order: Vec<NodeId>,
     /// Node by node, each change that may make room, oldest first.
@@ -186,9 +185,7 @@ pub struct Cluster {
     /// The resources by which nodes have been found to have cards.
     card_resources: BTreeSet<ResourceId>,
     gpu_nodes: GpuNodes,
-    queues: Vec<Queue>,
-    queue_ids: HashMap<Arc<str>, QueueId>,
-    free_queues: Vec<QueueId>,
+    queues: Table<QueueId, Queue>,
     /// What all queues are parts of.
     top: tree::Top,
     /// Whether queues say something else about their places or guarantees than the tree has.
@@ -196,9 +193,7 @@ pub struct Cluster {
     /// Queues that were looked at for what others are to give back.
     reclaims: BTreeMap<QueueId, reclaims::Reclaim>,
     namespaces: BTreeMap<Box<str>, Namespace>,
-    workloads: Vec<Workload>,
-    workload_ids: HashMap<Box<str>, WorkloadId>,
-    free_workloads: Vec<WorkloadId>,
+    workloads: Table<WorkloadId, Workload>,
     /// Workloads of which some pods hold quota, and others that belong to the minimum wait.
     incomplete: BTreeSet<WorkloadId>,
     workload_deadlines: BTreeSet<(Timestamp, WorkloadId)>,
@@ -216,11 +211,9 @@ pub struct Cluster {
     succeeded: BTreeMap<Arc<str>, members::Succeeded>,
     /// Whether the cluster has no `PodGroup`s at all: then pods that name one are pods like others.
     groups_absent: bool,
-    pods: Vec<Option<Pod>>,
+    pods: Table<PodId, Option<Pod>>,
     /// How many pods ask for devices by resource claims.
     pods_with_resource_claims: usize,
-    pod_ids: HashMap<Arc<str>, PodId>,
-    free_pods: Vec<PodId>,
     deadlines: BTreeSet<(Timestamp, PodId)>,
     returns: HashMap<Controller, deadlines::Return>,
     arrivals: u64,
@@ -237,9 +230,7 @@ impl Cluster {
             names: Names::default(),
             configuration,
             texts: TextPool::default(),
-            nodes: Vec::new(),
-            node_ids: HashMap::new(),
-            free_nodes: Vec::new(),
+            nodes: Table::default(),
             node_order: Vec::new(),
             node_changes: Vec::new(),
             node_changes_before: 0,
@@ -248,16 +239,12 @@ impl Cluster {
             cards: Vec::new(),
             card_resources: BTreeSet::new(),
             gpu_nodes: GpuNodes::default(),
-            queues: Vec::new(),
-            queue_ids: HashMap::new(),
-            free_queues: Vec::new(),
+            queues: Table::default(),
             top: tree::Top::default(),
             tree_is_stale: false,
             reclaims: BTreeMap::new(),
             namespaces: BTreeMap::new(),
-            workloads: Vec::new(),
-            workload_ids: HashMap::new(),
-            free_workloads: Vec::new(),
+            workloads: Table::default(),
             incomplete: BTreeSet::new(),
             workload_deadlines: BTreeSet::new(),
             let_in_before: BTreeSet::new(),
@@ -267,10 +254,8 @@ impl Cluster {
             now: Timestamp::MIN,
             succeeded: BTreeMap::new(),
             groups_absent: false,
-            pods: Vec::new(),
+            pods: Table::default(),
             pods_with_resource_claims: 0,
-            pod_ids: HashMap::new(),
-            free_pods: Vec::new(),
             deadlines: BTreeSet::new(),
             returns: HashMap::new(),
             arrivals: 0,
@@ -294,7 +279,7 @@ impl Cluster {
             self.refresh_gpu_nodes();
         }
         self.tree_is_stale = true;
-        self.changes.queues.extend(self.queue_ids.values());
+        self.changes.queues.extend(self.queues.ids());
         self.name_cards_anew(|_| true);
         self.recharge(now, |_| true);
         if before.cardgate.default_queue != self.configuration.cardgate.default_queue {
@@ -332,14 +317,9 @@ impl Cluster {
                 }
             }
             Kind::Queue => {
-                let stale = |queue: &&Queue| queue.terms.is_some() && queue.epoch < epoch;
-                let stale: Vec<_> = self
-                    .queues
-                    .iter()
-                    .filter(stale)
-                    .map(|queue| Arc::clone(&queue.name))
-                    .collect();
-                for name in stale {
+                let stale = |queue: &Queue| queue.terms.is_some() && queue.epoch < epoch;
+                let stale = self.queues().filter(|(_, queue)| stale(queue));
+                for name in stale.map(|(_, queue)| Arc::clone(&queue.name)).collect::<Vec<_>>() {
                     self.remove_queue(&name);
                 }
             }
@@ -358,7 +338,7 @@ impl Cluster {
             }
             Kind::Job => self.remove_unlisted_workloads(WorkloadKind::Job, epoch),
             Kind::Pod => {
-                let stale = self.pods.iter().flatten().filter(|pod| pod.epoch < epoch);
+                let stale = self.pods().filter(|pod| pod.epoch < epoch);
                 for uid in stale.map(|pod| Arc::clone(&pod.uid)).collect::<Vec<_>>() {
                     self.remove_pod(&uid);
                 }

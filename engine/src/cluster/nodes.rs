@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::node::{Node, Offer};
 use super::{Cluster, Kind};
 use crate::amounts::Amounts;
-use crate::ids::{Id as _, NodeId};
+use crate::ids::NodeId;
 
 /// How many node changes are remembered. A refusal that is older looks at every node again.
 const REMEMBERED_CHANGES: usize = 1 << 16;
@@ -22,7 +22,7 @@ impl Cluster {
         let offer = Offer::read(node, &mut self.names, &mut self.texts);
         self.meet_resources();
         let epoch = self.epoch(Kind::Node);
-        let known = &mut self.nodes[id.index()];
+        let known = &mut self.nodes[id];
         known.epoch = epoch;
         if known.offer.as_ref() == Some(&offer) {
             return;
@@ -33,8 +33,8 @@ impl Cluster {
             .filter(|old| old.uid != offer.uid)
             .map(|old| old.uid.clone());
         self.count_cards_out(id);
-        let parts = self.nodes[id.index()].parts_of_total();
-        let before = self.nodes[id.index()].offer.replace(offer);
+        let parts = self.nodes[id].parts_of_total();
+        let before = self.nodes[id].offer.replace(offer);
         self.count_cards_in(id);
         self.total_changed(id, parts);
         if let Some(uid) = replaced {
@@ -54,15 +54,15 @@ impl Cluster {
 
     /// Forgets what a node said; what its pods hold of their queues stays until they go.
     pub fn remove_node(&mut self, name: &str, now: Timestamp) {
-        if let Some(id) = self.node_ids.get(name).copied() {
+        if let Some(id) = self.nodes.id(name) {
             self.remove_node_by_id(id, now);
         }
     }
 
     pub(super) fn remove_node_by_id(&mut self, id: NodeId, now: Timestamp) {
         self.count_cards_out(id);
-        let parts = self.nodes[id.index()].parts_of_total();
-        let Some(offer) = self.nodes[id.index()].offer.take() else {
+        let parts = self.nodes[id].parts_of_total();
+        let Some(offer) = self.nodes[id].offer.take() else {
             return;
         };
         if let Ok(place) = self.place_in_order(&self.node_order, id) {
@@ -82,12 +82,12 @@ impl Cluster {
 
     /// The node with this id.
     pub fn node(&self, id: NodeId) -> &Node {
-        &self.nodes[id.index()]
+        &self.nodes[id]
     }
 
     /// The node with this name.
     pub fn node_named(&self, name: &str) -> Option<NodeId> {
-        self.node_ids.get(name).copied()
+        self.nodes.id(name)
     }
 
     /// The nodes that are there, by name.
@@ -103,26 +103,16 @@ impl Cluster {
 
     /// The id of a node, whether it is there or only named by a pod.
     pub(super) fn node_id(&mut self, name: &str) -> NodeId {
-        if let Some(id) = self.node_ids.get(name) {
-            return *id;
-        }
-        let name: Arc<str> = name.into();
-        let node = Node::new(Arc::clone(&name));
-        let id = if let Some(id) = self.free_nodes.pop() {
-            self.nodes[id.index()] = node;
-            id
-        } else {
-            self.nodes.push(node);
-            NodeId::of(self.nodes.len() - 1)
-        };
-        self.node_ids.insert(name, id);
-        id
+        self.nodes.id(name).unwrap_or_else(|| {
+            let name: Arc<str> = name.into();
+            self.nodes.insert(Arc::clone(&name), Node::new(name))
+        })
     }
 
     /// A pod takes room on a node.
     pub(super) fn take_room(&mut self, id: NodeId, request: &Amounts) {
         self.count_cards_out(id);
-        let node = &mut self.nodes[id.index()];
+        let node = &mut self.nodes[id];
         node.used.add_all(request);
         node.pods += 1;
         self.count_cards_in(id);
@@ -134,7 +124,7 @@ impl Cluster {
     /// the pod may take room on it anew.
     pub(super) fn give_room_back(&mut self, id: NodeId, request: &Amounts) {
         self.count_cards_out(id);
-        let node = &mut self.nodes[id.index()];
+        let node = &mut self.nodes[id];
         node.used.subtract_all(request);
         node.pods -= 1;
         self.count_cards_in(id);
@@ -144,7 +134,7 @@ impl Cluster {
     }
 
     fn usage_changed(&mut self, id: NodeId) {
-        let Some(offer) = self.nodes[id.index()].offer.as_ref() else {
+        let Some(offer) = self.nodes[id].offer.as_ref() else {
             return;
         };
         if !offer.cards.is_empty() || self.gpu_nodes.contains(id) {
@@ -155,9 +145,10 @@ impl Cluster {
 
     /// Forgets a node that is not there and that no pod names.
     pub(super) fn forget_empty_node(&mut self, id: NodeId) {
-        let node = &self.nodes[id.index()];
-        if node.offer.is_none() && node.pods == 0 && self.node_ids.remove(&node.name).is_some() {
-            self.free_nodes.push(id);
+        let node = &self.nodes[id];
+        if node.offer.is_none() && node.pods == 0 {
+            let name = Arc::clone(&node.name);
+            self.nodes.remove(&name);
         }
     }
 

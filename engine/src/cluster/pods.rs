@@ -12,7 +12,7 @@ use super::queue::NAMELESS;
 use super::waiting::{Place, Shape};
 use super::workload::QueueNaming;
 use super::{Cluster, Kind};
-use crate::ids::{Id as _, NodeId, PodId, QueueId, WorkloadId};
+use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
 use crate::reason::Reason;
 use crate::refs::WorkloadKind;
 use crate::task::Task;
@@ -28,8 +28,8 @@ impl Cluster {
             return;
         }
         let epoch = self.epoch(Kind::Pod);
-        let known = self.pod_ids.get(&*uid).copied();
-        if let Some(old) = known.and_then(|id| self.pods[id.index()].as_mut()) {
+        let known = self.pods.id(&uid);
+        if let Some(old) = known.and_then(|id| self.pods[id].as_mut()) {
             old.epoch = epoch;
         }
         let mut reading = pod::read(&mut pod, &namespace, &mut self.names);
@@ -60,7 +60,7 @@ impl Cluster {
         let group = reading.group.as_deref();
         let group = group.map(|group| self.workload_id(WorkloadKind::PodGroup, &namespace, group));
         let job = reading.controller.as_ref().filter(|_| reading.managed);
-        let job = job.and_then(|controller| self.workload_ids.get(&controller.0).copied());
+        let job = job.and_then(|controller| self.workloads.id(&controller.0));
         // Anybody may write that a PodGroup made a pod: it would be a member of that twice.
         let job = job.filter(|job| self.workload(*job).kind == WorkloadKind::Job);
         let old = known.and_then(|id| self.pod(id));
@@ -179,9 +179,9 @@ impl Cluster {
 
     fn waits(&mut self, pod: &Pod, queue: QueueId, reading: Reading, priority: i32, now: Timestamp) -> Waits {
         let old = self
-            .pod_ids
-            .get(&pod.uid)
-            .and_then(|id| self.pod(*id))
+            .pods
+            .id(&pod.uid)
+            .and_then(|id| self.pod(id))
             .and_then(|old| old.waits.clone());
         let arrival = old.as_ref().map_or_else(
             || {
@@ -219,16 +219,10 @@ impl Cluster {
 
     fn add_pod(&mut self, pod: Pod) {
         if let Some(queue) = pod.queue {
-            self.queues[queue.index()].members += 1;
+            self.queues[queue].members += 1;
         }
         self.name_workloads(&pod);
-        let id = if let Some(id) = self.free_pods.pop() {
-            id
-        } else {
-            self.pods.push(None);
-            PodId::of(self.pods.len() - 1)
-        };
-        self.pod_ids.insert(Arc::clone(&pod.uid), id);
+        let id = self.pods.insert(Arc::clone(&pod.uid), None);
         self.put_pod(id, pod);
     }
 
@@ -282,11 +276,11 @@ impl Cluster {
         let (old_queue, old_room, old_workloads) = (old.queue, old.room, [old.group, old.job]);
         self.name_workloads(&pod);
         if let Some(queue) = pod.queue {
-            self.queues[queue.index()].members += 1;
+            self.queues[queue].members += 1;
         }
         self.leave(id);
         if let Some(queue) = old_queue {
-            self.queues[queue.index()].members -= 1;
+            self.queues[queue].members -= 1;
             self.forget_empty_queue(queue);
         }
         self.unname_workloads(old_workloads);
@@ -300,7 +294,7 @@ impl Cluster {
         if let Some(waits) = &mut pod.waits {
             waits.place.pod = id;
         }
-        self.pods[id.index()] = Some(pod);
+        self.pods[id] = Some(pod);
         self.enter(id);
         self.set_deadline(id);
     }
@@ -315,12 +309,11 @@ impl Cluster {
     /// Forgets a pod and gives back all that it held.
     pub fn remove_pod(&mut self, uid: &str) {
         self.end_assumption(uid);
-        let Some(id) = self.pod_ids.remove(uid) else { return };
+        let Some(id) = self.pods.remove(uid) else { return };
         self.leave(id);
-        let Some(pod) = self.pods[id.index()].take() else {
+        let Some(pod) = self.pods[id].take() else {
             return;
         };
-        self.free_pods.push(id);
         // CPU, memory and the pod's slot are names that stay.
         let resources = pod.task.request.iter().len().saturating_sub(3);
         self.names.gone(pod.task.cards.len(), resources);
@@ -328,7 +321,7 @@ impl Cluster {
             self.forget_empty_node(node);
         }
         if let Some(queue) = pod.queue {
-            self.queues[queue.index()].members -= 1;
+            self.queues[queue].members -= 1;
             self.forget_empty_queue(queue);
         }
         self.unname_workloads([pod.group, pod.job]);
@@ -349,17 +342,22 @@ impl Cluster {
 
     /// The pod with this id.
     pub fn pod(&self, id: PodId) -> Option<&Pod> {
-        self.pods.get(id.index())?.as_ref()
+        self.pods.get(id)?.as_ref()
     }
 
     /// The pod with this unique id.
     pub fn pod_with_uid(&self, uid: &str) -> Option<PodId> {
-        self.pod_ids.get(uid).copied()
+        self.pods.id(uid)
+    }
+
+    /// All pods, each with its number.
+    pub(super) fn pods_by_id(&self) -> impl Iterator<Item = (PodId, &Pod)> {
+        self.pods.iter().filter_map(|(id, pod)| Some((id, pod.as_ref()?)))
     }
 
     /// All pods.
     pub fn pods(&self) -> impl Iterator<Item = &Pod> {
-        self.pods.iter().flatten()
+        self.pods_by_id().map(|(_, pod)| pod)
     }
 
     /// How many pods ask for devices by resource claims.
@@ -369,13 +367,13 @@ impl Cluster {
 
     /// Remembers what a waiting pod has been told.
     pub fn tell(&mut self, id: PodId, reason: Reason) {
-        let Some(pod) = self.pods[id.index()].as_mut() else {
+        let Some(pod) = self.pods[id].as_mut() else {
             return;
         };
         pod.told = Some(reason);
         if let (Some(queue), Some(waits)) = (pod.queue, &pod.waits) {
             let (shape, place) = (Arc::clone(&waits.shape), waits.place);
-            let waiting = &mut self.queues[queue.index()].waiting;
+            let waiting = &mut self.queues[queue].waiting;
             if let Some(group) = waiting
                 .group_of(&shape)
                 .map(|(id, _)| id)

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::Cluster;
 use super::pod::{Charge, Pod, Stage};
 use crate::amounts::Dimension;
-use crate::ids::{Id as _, NodeId, PodId, QueueId};
+use crate::ids::{NodeId, PodId, QueueId};
 use crate::names::CardId;
 
 /// How often a queue that waits is looked at again.
@@ -118,7 +118,7 @@ impl Cluster {
     /// Pods are being evicted for a queue.
     pub(crate) fn begin_evictions(&mut self, id: QueueId, pods: &[PodId], now: Timestamp) {
         for pod in pods {
-            if let Some(pod) = self.pods[pod.index()].as_mut() {
+            if let Some(pod) = self.pods[*pod].as_mut() {
                 pod.eviction.since = Some(now);
             }
         }
@@ -130,7 +130,7 @@ impl Cluster {
     /// What became of an eviction. One that was refused is not tried again for a while, and another one may be tried at once.
     pub fn eviction_ended(&mut self, uid: &str, outcome: EvictionOutcome, now: Timestamp) {
         let id = self.pod_with_uid(uid);
-        let Some(pod) = id.and_then(|id| self.pods[id.index()].as_mut()) else {
+        let Some(pod) = id.and_then(|id| self.pods[id].as_mut()) else {
             return;
         };
         match outcome {
@@ -155,8 +155,7 @@ impl Cluster {
 
     /// The pods that hold something and are on their way out.
     pub(crate) fn leaving(&self, now: Timestamp) -> Vec<PodId> {
-        let ids = (0..).map(PodId::of).zip(&self.pods);
-        let pods = ids.filter_map(|(id, pod)| Some((id, pod.as_ref()?)));
+        let pods = self.pods_by_id();
         pods.filter(|(_, pod)| (pod.charge.is_some() || pod.room.is_some()) && self.is_leaving(pod, now))
             .map(|(id, _)| id)
             .collect()
@@ -186,7 +185,7 @@ impl Cluster {
     ) -> Option<Assumed> {
         let charge = self.pod(id).map(|pod| self.charge(pod, card))?;
         self.leave(id);
-        let assumed = self.pods[id.index()].as_mut().map(|pod| Assumed {
+        let assumed = self.pods[id].as_mut().map(|pod| Assumed {
             pod: id,
             stage: std::mem::replace(&mut pod.stage, Stage::Unbound { since: now }),
             assigned: std::mem::replace(&mut pod.assigned, card),
@@ -200,7 +199,7 @@ impl Cluster {
     /// Counts it as waiting again.
     pub(crate) fn no_longer_assume(&mut self, assumed: Assumed) {
         self.leave(assumed.pod);
-        if let Some(pod) = self.pods[assumed.pod.index()].as_mut() {
+        if let Some(pod) = self.pods[assumed.pod].as_mut() {
             pod.stage = assumed.stage;
             pod.assigned = assumed.assigned;
             pod.charge = assumed.charge;

@@ -8,7 +8,7 @@ use super::Cluster;
 use super::waiting::Refused;
 use super::workload::{Enqueued, Said, Step, Workload};
 use crate::amounts::Dimension;
-use crate::ids::{Id as _, PodId, QueueId, WorkloadId};
+use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::inqueue::Demand;
 use crate::names::ResourceId;
 use crate::policies::card_quota::charges_cpu_and_memory;
@@ -23,7 +23,7 @@ impl Cluster {
             lapses: self.lapses_of(id),
         };
         self.workload_deadlines.insert((self.time_in_queue_ends(enqueued), id));
-        let workload = &mut self.workloads[id.index()];
+        let workload = &mut self.workloads[id];
         workload.enqueued = Some(enqueued);
         workload.refused = None;
         workload.version += 1;
@@ -46,7 +46,7 @@ impl Cluster {
 
     /// Remembers why a workload, or its pods together, were not let in.
     pub(crate) fn refuse_workload(&mut self, id: WorkloadId, refused: Option<(Step, Refused)>) {
-        let workload = &mut self.workloads[id.index()];
+        let workload = &mut self.workloads[id];
         let reason = |refused: Option<(Step, Refused)>| refused.map(|(_, refused)| refused.reason);
         if reason(workload.refused) != reason(refused) {
             self.changes.workloads.insert(id);
@@ -56,14 +56,14 @@ impl Cluster {
 
     /// Takes back that a workload is in its queue.
     pub fn dequeue(&mut self, id: WorkloadId) {
-        self.workloads[id.index()].enqueued = None;
+        self.workloads[id].enqueued = None;
         self.settle(id);
     }
 
     /// Workloads that have something kept for them in queues that may have come to refuse them.
     pub(crate) fn take_unreviewed(&mut self) -> Vec<WorkloadId> {
         let queues = std::mem::take(&mut self.unreviewed);
-        let kept = queues.iter().flat_map(|queue| &self.queues[queue.index()].keeps_for);
+        let kept = queues.iter().flat_map(|queue| &self.queues[*queue].keeps_for);
         kept.copied().collect()
     }
 
@@ -83,8 +83,8 @@ impl Cluster {
 
     /// All queues are looked at for whether they still take those for whom they keep something.
     pub(super) fn review_all(&mut self) {
-        let keeping = self.queue_ids.values().copied();
-        let keeping = keeping.filter(|id| !self.queues[id.index()].keeps_for.is_empty());
+        let keeping = self.queues.ids();
+        let keeping = keeping.filter(|id| !self.queues[*id].keeps_for.is_empty());
         self.unreviewed.extend(keeping);
     }
 
@@ -95,7 +95,7 @@ impl Cluster {
             return;
         };
         let until = Self::after_refused_write(now);
-        self.workloads[id.index()].aside_until = until;
+        self.workloads[id].aside_until = until;
         self.workload_deadlines.extend(until.map(|until| (until, id)));
         self.dequeue(id);
     }
@@ -109,13 +109,13 @@ impl Cluster {
             .filter(|(time, _)| *time <= now)
         {
             self.workload_deadlines.remove(&(time, id));
-            let workload = &mut self.workloads[id.index()];
+            let workload = &mut self.workloads[id];
             if workload.aside_until == Some(time) {
                 workload.aside_until = None;
                 workload.version += 1;
                 self.settle(id);
             }
-            let enqueued = self.workloads[id.index()].enqueued;
+            let enqueued = self.workloads[id].enqueued;
             if enqueued.is_some_and(|enqueued| self.time_in_queue_ends(enqueued) == time) {
                 self.end_time_in_queue(id, now);
             }
@@ -124,13 +124,13 @@ impl Cluster {
 
     /// Counts anew what is kept for every workload, when the configuration has changed.
     pub(super) fn resettle_workloads(&mut self) {
-        for id in (0..self.workloads.len()).map(WorkloadId::of) {
+        for id in self.workloads.places() {
             self.unreserve(id);
-            if let Some(enqueued) = self.workloads[id.index()].enqueued {
+            if let Some(enqueued) = self.workloads[id].enqueued {
                 self.workload_deadlines.insert((self.time_in_queue_ends(enqueued), id));
             }
-            if !self.enqueues(self.workloads[id.index()].kind) {
-                self.workloads[id.index()].enqueued = None;
+            if !self.enqueues(self.workloads[id].kind) {
+                self.workloads[id].enqueued = None;
             }
             self.settle(id);
         }
@@ -143,7 +143,7 @@ impl Cluster {
 
     /// Reserves for a workload what should be, and puts it in line for its queue where it belongs there.
     pub(super) fn settle(&mut self, id: WorkloadId) {
-        let workload = &self.workloads[id.index()];
+        let workload = &self.workloads[id];
         let Some(claim) = &workload.claim else {
             self.unreserve(id);
             self.note_incomplete(id);
@@ -161,8 +161,8 @@ impl Cluster {
                 self.leave_line(id);
                 self.reserve_in(queue, &demand);
                 self.changes.queues.insert(queue);
-                self.queues[queue.index()].keeps_for.insert(id);
-                self.workloads[id.index()].reserved = Some((queue, demand));
+                self.queues[queue].keeps_for.insert(id);
+                self.workloads[id].reserved = Some((queue, demand));
             }
         } else {
             self.unreserve(id);
@@ -177,20 +177,20 @@ impl Cluster {
     /// Puts a workload in line for its queue, unless it stands aside.
     fn line_up(&mut self, id: WorkloadId, queue: QueueId) {
         let (lapses, aside) = (self.lapses_of(id), self.stands_aside_until(id));
-        let workload = &mut self.workloads[id.index()];
+        let workload = &mut self.workloads[id];
         workload.lapses = lapses;
         workload.aside_until = workload.aside_until.max(aside);
         if let Some(until) = workload.aside_until {
             self.workload_deadlines.insert((until, id));
         } else {
             workload.in_line = Some(queue);
-            self.queues[queue.index()].held.insert(id);
+            self.queues[queue].held.insert(id);
         }
     }
 
     fn leave_line(&mut self, id: WorkloadId) {
-        if let Some(queue) = self.workloads[id.index()].in_line.take() {
-            self.queues[queue.index()].held.remove(&id);
+        if let Some(queue) = self.workloads[id].in_line.take() {
+            self.queues[queue].held.remove(&id);
         }
     }
 
@@ -229,11 +229,11 @@ impl Cluster {
 
     pub(super) fn unreserve(&mut self, id: WorkloadId) {
         self.leave_line(id);
-        let Some((queue, demand)) = self.workloads[id.index()].reserved.take() else {
+        let Some((queue, demand)) = self.workloads[id].reserved.take() else {
             return;
         };
         self.release_in(queue, &demand);
-        self.queues[queue.index()].keeps_for.remove(&id);
+        self.queues[queue].keeps_for.remove(&id);
         self.changes.queues.insert(queue);
     }
 

@@ -50,7 +50,7 @@ impl Cluster {
         for (dimension, amount) in before {
             self.top.total.add(dimension, -amount);
         }
-        for (dimension, amount) in self.nodes[id.index()].parts_of_total() {
+        for (dimension, amount) in self.nodes[id].parts_of_total() {
             self.top.total.add(dimension, amount);
         }
         self.top.rose();
@@ -61,7 +61,7 @@ impl Cluster {
     pub(super) fn change_charged(&mut self, id: NodeId, amounts: impl Iterator<Item = (Dimension, i128)>) {
         self.count_cards_out(id);
         for (dimension, amount) in amounts {
-            let node = &mut self.nodes[id.index()];
+            let node = &mut self.nodes[id];
             let before = node.part_of_total(dimension);
             node.charged.add(dimension, amount);
             let grows = node.part_of_total(dimension) - before;

@@ -13,7 +13,7 @@ use super::Cluster;
 use super::below::Below;
 use super::queue::{Queue, Terms};
 use crate::amounts::{Amounts, Bounds, Dimension, Totals};
-use crate::ids::QueueId;
+use crate::ids::{Id as _, QueueId};
 use crate::inqueue::Demand;
 use crate::policies::capacity::{self, Level};
 
@@ -183,7 +183,7 @@ impl Cluster {
     /// Changes what a queue's pods have, and with it what all levels above have.
     pub(super) fn change_allocated(&mut self, id: QueueId, amounts: impl Iterator<Item = (Dimension, i128)>) {
         for (dimension, amount) in amounts {
-            let queue = &mut self.queues[id.index()];
+            let queue = &mut self.queues[id];
             let before = queue.held(dimension);
             queue.allocated.add(dimension, amount);
             if self.tree_is_stale {
@@ -192,7 +192,7 @@ impl Cluster {
             let mut held = queue.held(dimension) - before;
             let mut next = queue.parent;
             while let Some(id) = next {
-                let queue = &mut self.queues[id.index()];
+                let queue = &mut self.queues[id];
                 let before = queue.held(dimension);
                 queue.below.change(dimension, amount, held);
                 queue.version += u64::from(amount < 0);
@@ -210,9 +210,9 @@ impl Cluster {
         if self.tree_is_stale {
             return;
         }
-        let mut next = self.queues[id.index()].parent;
+        let mut next = self.queues[id].parent;
         while let Some(id) = next {
-            let queue = &mut self.queues[id.index()];
+            let queue = &mut self.queues[id];
             change(&mut queue.below, &mut queue.version);
             next = queue.parent;
             self.changes.queues.insert(id);
@@ -231,13 +231,13 @@ impl Cluster {
 
     /// Keeps something for a workload in a queue.
     pub(super) fn reserve_in(&mut self, id: QueueId, demand: &Demand) {
-        self.queues[id.index()].inqueue.add(demand);
+        self.queues[id].inqueue.add(demand);
         self.change_above(id, |below, _| below.inqueue.add(demand));
     }
 
     /// Keeps it no longer.
     pub(super) fn release_in(&mut self, id: QueueId, demand: &Demand) {
-        let queue = &mut self.queues[id.index()];
+        let queue = &mut self.queues[id];
         queue.inqueue.subtract(demand);
         queue.version += 1;
         self.change_above(id, |below, version| {
@@ -253,13 +253,13 @@ impl Cluster {
                 elastic.add(*dimension, *amount);
             }
         };
-        change(&mut self.queues[id.index()].elastic);
+        change(&mut self.queues[id].elastic);
         self.change_above(id, |below, _| change(&mut below.elastic));
     }
 
     /// There is more room in a queue and above it, though its pods have what they had.
     pub(super) fn room_grew(&mut self, id: QueueId) {
-        self.queues[id.index()].version += 1;
+        self.queues[id].version += 1;
         self.change_above(id, |_, version| *version += 1);
     }
 
@@ -271,26 +271,27 @@ impl Cluster {
         self.review_all();
         let places = self.places();
         self.top.below = Below::default();
-        let mut before = Vec::with_capacity(self.queues.len());
-        for (index, place) in places.into_iter().enumerate() {
-            let queue = &mut self.queues[index];
+        let mut before = Vec::new();
+        for (id, place) in self.queues.places().zip(places) {
+            let queue = &self.queues[id];
             if queue.misplaced != place.problem {
-                self.changes.queues.extend(self.queue_ids.get(&queue.name));
+                self.changes.queues.extend(self.queues.id(&queue.name));
             }
+            let queue = &mut self.queues[id];
             (queue.parent, queue.misplaced) = (place.parent, place.problem);
             before.push(std::mem::take(&mut queue.below));
         }
         for id in self.leaves_first() {
-            let queue = &self.queues[id.index()];
+            let queue = &self.queues[id];
             let (part, parent) = (queue.as_part(), queue.parent);
             let above = match parent {
-                Some(parent) => &mut self.queues[parent.index()].below,
+                Some(parent) => &mut self.queues[parent].below,
                 None => &mut self.top.below,
             };
             above.add(&part);
         }
-        let changed = self.queue_ids.values();
-        let changed = changed.filter(|id| self.queues[id.index()].below != before[id.index()]);
+        let changed = self.queues.ids();
+        let changed = changed.filter(|id| self.queues[*id].below != before[id.index()]);
         self.changes.queues.extend(changed);
         self.version += 1;
         // Which cards a queue's pods are read to name may rest on the queues above it.
@@ -301,25 +302,21 @@ impl Cluster {
 
     /// Queues that are in use, each before its parent.
     fn leaves_first(&self) -> Vec<QueueId> {
-        let mut ids: Vec<_> = self
-            .queue_ids
-            .values()
-            .map(|id| (self.ancestry(*id).count(), *id))
-            .collect();
+        let mut ids: Vec<_> = self.queues.ids().map(|id| (self.ancestry(id).count(), id)).collect();
         ids.sort_unstable();
         ids.into_iter().rev().map(|(_, id)| id).collect()
     }
 
     /// Whose part each queue is, by place in the table of queues.
     fn places(&self) -> Vec<Placed> {
-        let mut places: Vec<_> = self.queues.iter().map(|_| Placed::default()).collect();
+        let mut places: Vec<_> = self.queues.places().map(|_| Placed::default()).collect();
         if !self.arguments().enable_hierarchy {
             return places;
         }
         let root_name = &self.arguments().root_queue;
         let there = |name: &str| self.queue_named(name).filter(|id| self.queue(*id).terms.is_some());
         let root = there(root_name);
-        for id in self.queue_ids.values().copied().filter(|id| Some(*id) != root) {
+        for id in self.queues.ids().filter(|id| Some(*id) != root) {
             let parent = self.queue(id).terms.as_ref().and_then(|terms| terms.parent.as_deref());
             let place = &mut places[id.index()];
             match parent.filter(|parent| *parent != root_name) {
@@ -340,7 +337,7 @@ impl Cluster {
     fn break_cycles(&self, places: &mut [Placed]) {
         // The walk in which a queue was first met.
         let mut met: HashMap<QueueId, usize> = HashMap::new();
-        let mut ids: Vec<_> = self.queue_ids.values().copied().collect();
+        let mut ids: Vec<_> = self.queues.ids().collect();
         ids.sort_unstable();
         for (walk, start) in ids.into_iter().enumerate() {
             let mut next = Some(start);

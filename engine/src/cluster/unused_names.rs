@@ -79,7 +79,7 @@ impl Cluster {
         self.mark_pods(&mut used);
         self.mark_queues(&mut used);
         self.mark_nodes(&mut used);
-        for workload in &self.workloads {
+        for (_, workload) in self.workloads.iter() {
             let demands = [workload.claim.as_ref().map(|claim| &claim.demand), workload.reserved()];
             demands.into_iter().flatten().for_each(|demand| used.demand(demand));
         }
@@ -96,7 +96,7 @@ impl Cluster {
     }
 
     fn mark_pods(&self, used: &mut Used) {
-        for pod in self.pods.iter().flatten() {
+        for pod in self.pods() {
             used.cards(pod.task.cards.iter().copied().chain(pod.assigned));
             used.dimensions(pod.task.request.iter().map(|(dimension, _)| dimension));
             let charges = [pod.charge, pod.waits.as_ref().map(|waits| waits.asked)];
@@ -105,7 +105,7 @@ impl Cluster {
     }
 
     fn mark_queues(&self, used: &mut Used) {
-        for queue in &self.queues {
+        for (_, queue) in self.queues.iter() {
             if let Some(quota) = queue.quota() {
                 used.cards(quota.cards.iter().copied());
                 let bounds = quota.capability.iter().chain(quota.deserved.iter());
@@ -117,7 +117,11 @@ impl Cluster {
             used.totals(&queue.elastic);
             used.inqueue(&queue.inqueue);
         }
-        let below = self.queues.iter().map(|queue| &queue.below).chain([&self.top.below]);
+        let below = self
+            .queues
+            .iter()
+            .map(|(_, queue)| &queue.below)
+            .chain([&self.top.below]);
         for below in below {
             for totals in [
                 &below.allocated,
@@ -135,7 +139,7 @@ impl Cluster {
     }
 
     fn mark_nodes(&self, used: &mut Used) {
-        for node in &self.nodes {
+        for (_, node) in self.nodes.iter() {
             if let Some(offer) = &node.offer {
                 used.dimensions(offer.allocatable.iter().map(|(dimension, _)| dimension));
                 for card in &offer.cards {

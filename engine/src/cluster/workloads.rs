@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::workload::{Claim, QueueNaming, Said, Workload};
 use super::{Cluster, Kind};
-use crate::ids::{Id as _, WorkloadId};
+use crate::ids::WorkloadId;
 use crate::refs::WorkloadKind;
 
 impl Cluster {
@@ -19,14 +19,14 @@ impl Cluster {
         now: Timestamp,
     ) {
         let id = self.workload_id(kind, namespace, name);
-        self.workloads[id.index()].epoch = self.epoch(kind.watched());
+        self.workloads[id].epoch = self.epoch(kind.watched());
         self.change_claim(id, claim, now);
     }
 
     /// A workload says something else of itself. Whatever it was let into its queue for, another queue or another request
     /// is judged as if it came to wait now.
     pub(super) fn change_claim(&mut self, id: WorkloadId, claim: Claim, now: Timestamp) {
-        let workload = &self.workloads[id.index()];
+        let workload = &self.workloads[id];
         if workload.claim.as_ref() == Some(&claim) {
             return;
         }
@@ -44,7 +44,7 @@ impl Cluster {
             self.end_enqueued(id, now);
         }
         let queue = claim.queue;
-        let workload = &mut self.workloads[id.index()];
+        let workload = &mut self.workloads[id];
         // Somebody else has made it show something else.
         let changed = before.as_ref().is_some_and(|before| before.phase != claim.phase);
         if changed && claim.phase.as_deref() != workload.shown.map(|(phase, _)| phase.as_str()) {
@@ -75,12 +75,12 @@ impl Cluster {
         let naming = claim.naming.clone();
         workload.claim = Some(claim);
         self.name_group(id, before.as_ref().map(|before| &before.naming), Some(&naming));
-        self.queues[queue.index()].members += 1;
+        self.queues[queue].members += 1;
         self.unreserve(id);
         self.rebalance(id);
         self.settle(id);
         if let Some(before) = before {
-            self.queues[before.queue.index()].members -= 1;
+            self.queues[before.queue].members -= 1;
             self.forget_empty_queue(before.queue);
         }
         if moved || is_new {
@@ -94,7 +94,7 @@ impl Cluster {
         };
         let now = self.now;
         self.end_enqueued(id, now);
-        let workload = &mut self.workloads[id.index()];
+        let workload = &mut self.workloads[id];
         let Some(claim) = workload.claim.take() else { return };
         workload.refused = None;
         workload.told = None;
@@ -105,7 +105,7 @@ impl Cluster {
         self.settle(id);
         self.find_queues_of_jobs(id, now);
         self.name_group(id, Some(&claim.naming), None);
-        self.queues[claim.queue.index()].members -= 1;
+        self.queues[claim.queue].members -= 1;
         self.forget_empty_queue(claim.queue);
         self.forget_empty_workload(id);
     }
@@ -136,10 +136,10 @@ impl Cluster {
 
     /// Forgets what workloads of this kind said that a complete list has not named.
     pub(super) fn remove_unlisted_workloads(&mut self, kind: WorkloadKind, epoch: u64) {
-        let stale = |workload: &&Workload| workload.kind == kind && workload.claim.is_some() && workload.epoch < epoch;
-        let stale = self.workloads.iter().filter(stale);
+        let stale = |workload: &Workload| workload.kind == kind && workload.claim.is_some() && workload.epoch < epoch;
+        let stale = self.workloads().filter(|(_, workload)| stale(workload));
         let names: Vec<_> = stale
-            .map(|stale| (Arc::clone(&stale.namespace), Arc::clone(&stale.name)))
+            .map(|(_, stale)| (Arc::clone(&stale.namespace), Arc::clone(&stale.name)))
             .collect();
         for (namespace, name) in names {
             self.remove_claim(kind, &namespace, &name);
@@ -148,52 +148,41 @@ impl Cluster {
 
     /// The workload with this id.
     pub fn workload(&self, id: WorkloadId) -> &Workload {
-        &self.workloads[id.index()]
+        &self.workloads[id]
     }
 
     /// The workload with this id, to be changed.
     pub(crate) fn workload_mut(&mut self, id: WorkloadId) -> &mut Workload {
-        &mut self.workloads[id.index()]
+        &mut self.workloads[id]
     }
 
     /// The workload with this name.
     pub fn workload_named(&self, kind: WorkloadKind, namespace: &str, name: &str) -> Option<WorkloadId> {
-        self.workload_ids.get(&*key(kind, namespace, name)).copied()
+        self.workloads.id(&key(kind, namespace, name))
     }
 
     /// Every workload that is there or that pods name.
     pub fn workloads(&self) -> impl Iterator<Item = (WorkloadId, &Workload)> {
         let there = |workload: &Workload| workload.claim.is_some() || workload.named > 0;
-        let ids = (0..).map(WorkloadId::of);
-        ids.zip(&self.workloads).filter(move |(_, workload)| there(workload))
+        self.workloads.iter().filter(move |(_, workload)| there(workload))
     }
 
     /// The id of a workload, whether it is there or only named by a pod.
     pub(super) fn workload_id(&mut self, kind: WorkloadKind, namespace: &str, name: &str) -> WorkloadId {
         let key = key(kind, namespace, name);
-        if let Some(id) = self.workload_ids.get(&*key) {
-            return *id;
+        if let Some(id) = self.workloads.id(&key) {
+            return id;
         }
         self.arrivals += 1;
         let workload = Workload::new(kind, self.texts.get(namespace), name, self.arrivals);
-        let id = if let Some(id) = self.free_workloads.pop() {
-            self.workloads[id.index()] = workload;
-            id
-        } else {
-            self.workloads.push(workload);
-            WorkloadId::of(self.workloads.len() - 1)
-        };
-        self.workload_ids.insert(key, id);
-        id
+        self.workloads.insert(key, workload)
     }
 
     pub(super) fn forget_empty_workload(&mut self, id: WorkloadId) {
-        let workload = &self.workloads[id.index()];
+        let workload = &self.workloads[id];
         if workload.claim.is_none() && workload.named == 0 {
             let key = key(workload.kind, &workload.namespace, &workload.name);
-            if self.workload_ids.remove(&*key).is_some() {
-                self.free_workloads.push(id);
-            }
+            self.workloads.remove(&key);
         }
     }
 }
@@ -209,6 +198,6 @@ impl WorkloadKind {
 }
 
 /// The same text as a pod's controller has, where a Job makes its pods.
-fn key(kind: WorkloadKind, namespace: &str, name: &str) -> Box<str> {
+fn key(kind: WorkloadKind, namespace: &str, name: &str) -> Arc<str> {
     [namespace, "/", kind.as_str(), "/", name].concat().into()
 }
