@@ -15,10 +15,10 @@ use std::collections::VecDeque;
 use std::hint::black_box;
 
 use divan::Bencher;
+use engine::Observation;
 use engine::cluster::pod::Stage;
 use engine::decide::{Action, decide, notices};
 use engine::policies::card_quota::Check;
-use engine::{Observation, overview};
 
 use world::{Object, World, at, bare_pod, node, pod, queue};
 
@@ -192,7 +192,7 @@ fn cluster(nodes: usize) -> World {
     assert_eq!(world.decide(), []);
     world.wait(10);
     world.notices();
-    overview::changed(&mut world.cluster);
+    world.shown();
     world
 }
 
@@ -200,7 +200,7 @@ fn cluster(nodes: usize) -> World {
 fn follow_up(world: &mut World) -> usize {
     let decided = decide(&mut world.cluster, world.now, usize::MAX).actions.len();
     let told = notices(&mut world.cluster, world.now, 10).len();
-    decided + told + overview::changed(&mut world.cluster).len()
+    decided + told + world.shown().len()
 }
 
 /// A heartbeat: the node says what it said before.
@@ -265,7 +265,7 @@ fn pod_ends_and_another_is_let_in(bencher: Bencher<'_, '_>, nodes: usize) {
             assert_eq!(world.decide(), []);
             world.wait(10);
             world.notices();
-            overview::changed(&mut world.cluster);
+            world.shown();
         }
     };
     bencher.with_inputs(restore).bench_local_values(|()| {

@@ -12,7 +12,6 @@ use crds::volcano::{PodGroup, Queue};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::cluster::queue::Terms;
 use crate::cluster::reclaims::EvictionOutcome;
 use crate::cluster::{Cluster, Kind};
 use crate::trail::{Object, ObjectKind};
@@ -152,13 +151,8 @@ impl Cluster {
             Observation::SucceededPodGone(uid) => self.forget_succeeded(&uid),
             Observation::Node(node) => self.apply_node(&node, now),
             Observation::NodeGone(name) => self.remove_node(&name, now),
-            Observation::Queue(queue) => {
-                let terms = Terms::read(&queue, &mut self.names);
-                self.apply_queue(queue.metadata.name.as_deref().unwrap_or_default(), terms);
-            }
-            Observation::QueueUnreadable { name, uid, reason } => {
-                self.apply_queue(&name, Terms::unreadable(&uid, &reason));
-            }
+            Observation::Queue(queue) => self.apply_queue(&queue),
+            Observation::QueueUnreadable { name, uid, reason } => self.apply_unreadable_queue(&name, &uid, &reason),
             Observation::QueueGone(name) => self.remove_queue(&name),
             Observation::Group(group) => self.apply_group(&group, now),
             Observation::GroupUnreadable {

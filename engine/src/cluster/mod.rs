@@ -137,7 +137,7 @@ impl Kind {
     }
 }
 
-/// What has changed since it was last reported.
+/// What there is to show again: what has changed since it was shown last.
 #[derive(Debug, Default)]
 pub struct Changes {
     /// Nodes that say something else than before.
@@ -158,8 +158,6 @@ pub struct Changes {
     pub shown_as_waiting: Vec<Arc<str>>,
     /// Queues that say or hold something else than before.
     pub queues: BTreeSet<QueueId>,
-    /// Workloads that are elsewhere on their way than before, or may be.
-    pub workloads: BTreeSet<WorkloadId>,
     /// Whether the cluster has more or less of anything.
     pub total: bool,
 }
@@ -167,8 +165,7 @@ pub struct Changes {
 /// Everything that decisions are made from.
 #[derive(Debug)]
 pub struct Cluster {
-    /// Names seen so far.
-    pub names: Names,
+    names: Names,
     configuration: Arc<Configuration>,
     texts: TextPool,
     nodes: Table<NodeId, Node>,
@@ -219,8 +216,9 @@ pub struct Cluster {
     arrivals: u64,
     version: u64,
     epochs: BTreeMap<Kind, u64>,
-    /// What has changed since it was last reported.
-    pub changes: Changes,
+    changes: Changes,
+    /// Workloads that are elsewhere on their way than when it was last said how far they are, or may be.
+    moved_workloads: BTreeSet<WorkloadId>,
 }
 
 impl Cluster {
@@ -262,9 +260,30 @@ impl Cluster {
             version: 0,
             epochs: BTreeMap::new(),
             changes: Changes::default(),
+            moved_workloads: BTreeSet::new(),
         };
         cluster.refresh_gpu_nodes();
         cluster
+    }
+
+    /// The names of cards and resources that were seen so far.
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// What has changed since this was asked last.
+    pub fn take_changes(&mut self) -> Changes {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// The workloads of which it is to be said how far they are, since they have moved or were put off.
+    pub(crate) fn take_moved_workloads(&mut self) -> BTreeSet<WorkloadId> {
+        std::mem::take(&mut self.moved_workloads)
+    }
+
+    /// How far these workloads are is said another time.
+    pub(crate) fn put_off(&mut self, workloads: impl IntoIterator<Item = WorkloadId>) {
+        self.moved_workloads.extend(workloads);
     }
 
     /// The configuration in force.

@@ -2,13 +2,25 @@
 
 use std::sync::Arc;
 
+use crds::volcano;
+
 use super::queue::{Queue, Terms};
 use super::{Cluster, Kind, tree};
 use crate::ids::QueueId;
 
 impl Cluster {
     /// Takes what a queue says.
-    pub fn apply_queue(&mut self, name: &str, terms: Terms) {
+    pub(crate) fn apply_queue(&mut self, queue: &volcano::Queue) {
+        let terms = Terms::read(queue, &mut self.names);
+        self.set_terms(queue.metadata.name.as_deref().unwrap_or_default(), terms);
+    }
+
+    /// Takes note of a queue that can't be read at all: it takes nothing until it is mended.
+    pub(crate) fn apply_unreadable_queue(&mut self, name: &str, uid: &str, reason: &str) {
+        self.set_terms(name, Terms::unreadable(uid, reason));
+    }
+
+    fn set_terms(&mut self, name: &str, terms: Terms) {
         let id = self.queue_id(name);
         let epoch = self.epoch(Kind::Queue);
         let queue = &mut self.queues[id];

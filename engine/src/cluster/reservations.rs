@@ -49,7 +49,7 @@ impl Cluster {
         let workload = &mut self.workloads[id];
         let reason = |refused: Option<(Step, Refused)>| refused.map(|(_, refused)| refused.reason);
         if reason(workload.refused) != reason(refused) {
-            self.changes.workloads.insert(id);
+            self.moved_workloads.insert(id);
         }
         workload.refused = refused;
     }
@@ -170,7 +170,7 @@ impl Cluster {
                 self.line_up(id, queue);
             }
         }
-        self.changes.workloads.insert(id);
+        self.moved_workloads.insert(id);
         self.note_incomplete(id);
     }
 

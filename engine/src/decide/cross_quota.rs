@@ -184,7 +184,7 @@ pub(super) fn explain(cluster: &Cluster, shape: &Shape) -> String {
     }
     let parts = lacking.into_iter().enumerate().filter_map(|(place, (count, most))| {
         let (_, name, line, node) = most?;
-        let resource = cluster.names.resource_name(table.resources()[place]);
+        let resource = cluster.names().resource_name(table.resources()[place]);
         let amount = |amount| format_amount(resource, amount);
         let source = table.sources(node)?[place].describe(resource);
         Some(format!(

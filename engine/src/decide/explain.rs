@@ -153,8 +153,8 @@ fn unreadable(cluster: &Cluster, shape: &Shape) -> String {
         .iter()
         .find_map(|card| Some((*card, cluster.resource_of(*card)?)));
     known.map_or_else(String::new, |(card, resource)| {
-        let resource = cluster.names.resource_name(resource);
-        let card = cluster.names.card_name(card);
+        let resource = cluster.names().resource_name(resource);
+        let card = cluster.names().card_name(card);
         format!(
             "annotation {CARD_NAME} names {card}, which is requested as {resource}: no container requests it; create the pod \
              anew with it in resources.limits"
@@ -166,7 +166,7 @@ fn unreadable(cluster: &Cluster, shape: &Shape) -> String {
 fn requested_cards(cluster: &Cluster, shape: &Shape) -> String {
     let resources = cluster.card_resources_of(&shape.task.request).into_iter();
     let names: Vec<_> = resources
-        .map(|resource| cluster.names.resource_name(resource))
+        .map(|resource| cluster.names().resource_name(resource))
         .collect();
     names.join(" and ")
 }
@@ -293,8 +293,8 @@ fn numbers(cluster: &Cluster, dimension: Dimension, asked: i64, used: i128, word
 pub fn dimension_name(cluster: &Cluster, dimension: Dimension) -> &str {
     match dimension {
         Dimension::Resource(ResourceId::CPU) => "CPU",
-        Dimension::Resource(resource) => cluster.names.resource_name(resource),
-        Dimension::Card(card) => cluster.names.card_name(card),
+        Dimension::Resource(resource) => cluster.names().resource_name(resource),
+        Dimension::Card(card) => cluster.names().card_name(card),
     }
 }
 
@@ -348,7 +348,7 @@ fn no_node(cluster: &Cluster, shape: &Shape, lead: &str) -> String {
         let of = |card| {
             said(
                 fit::census(cluster, shape, Some(card)),
-                &format!(" with {}", cluster.names.card_name(card)),
+                &format!(" with {}", cluster.names().card_name(card)),
             )
         };
         known.into_iter().map(of).collect()
@@ -400,5 +400,5 @@ pub(super) fn alternatives(cluster: &Cluster, shape: &Shape) -> Option<String> {
 }
 
 fn names(cluster: &Cluster, cards: impl Iterator<Item = CardId>) -> Vec<String> {
-    cards.map(|card| cluster.names.card_name(card).to_owned()).collect()
+    cards.map(|card| cluster.names().card_name(card).to_owned()).collect()
 }

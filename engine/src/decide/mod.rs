@@ -339,7 +339,7 @@ fn admission(cluster: &Cluster, id: PodId, grant: &Grant) -> Option<Admission> {
         pod: pod_ref(pod),
         queue: Arc::clone(&cluster.queue(shape.queue).name),
         arrived: pod.arrived(),
-        card: grant.card.map(|card| cluster.names.card_name(card).into()),
+        card: grant.card.map(|card| cluster.names().card_name(card).into()),
         narrow: labels.into_iter().flatten().filter(missing).cloned().collect(),
         has_node_selector: !shape.constraints.node_selector.is_empty(),
         pin,

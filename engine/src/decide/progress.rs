@@ -32,7 +32,7 @@ pub struct Progress {
 /// have waited for less than a moment.
 pub fn progress(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Vec<Progress> {
     let mut told = Vec::new();
-    let mut later = std::mem::take(&mut cluster.changes.workloads);
+    let mut later = cluster.take_moved_workloads();
     while told.len() < limit
         && let Some(id) = later.pop_first()
     {
@@ -40,7 +40,7 @@ pub fn progress(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Vec<Prog
         let Some(claim) = &workload.claim else { continue };
         let refused = workload.refused.map(|(_, refused)| refused.reason);
         if refused.is_some() && now.duration_since(claim.created) < PATIENCE {
-            cluster.changes.workloads.insert(id);
+            cluster.put_off([id]);
             continue;
         }
         let phase = phase(cluster, id);
@@ -60,7 +60,7 @@ pub fn progress(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Vec<Prog
         workload.shown = shown;
         workload.told = refused.or(workload.told);
     }
-    cluster.changes.workloads.append(&mut later);
+    cluster.put_off(later);
     told
 }
 

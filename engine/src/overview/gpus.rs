@@ -8,6 +8,7 @@ use crds::keys::MGPU_INDEX_PREFIX;
 use crds::mgpu::CARD_CORE;
 
 use super::{Cluster, GpuFigures};
+use crate::cluster::Changes;
 use crate::cluster::gpus::Placed;
 use crate::cluster::node::Node;
 use crate::cluster::pod::Pod;
@@ -60,9 +61,8 @@ fn container_name(pod: &Pod, container: usize) -> Option<&str> {
     request.containers.get(container).map(|(name, _)| &**name)
 }
 
-/// The figures of the nodes whose cards or their use have changed since the last report, for the metrics.
-pub fn gpu_figures(cluster: &Cluster) -> Vec<(Arc<str>, Vec<GpuFigures>)> {
-    let changes = &cluster.changes;
+/// The figures of the nodes whose cards or their use have changed, for the metrics.
+pub fn gpu_figures(cluster: &Cluster, changes: &Changes) -> Vec<(Arc<str>, Vec<GpuFigures>)> {
     let gone = changes
         .nodes_gone
         .iter()

@@ -16,9 +16,9 @@ use crds::configuration::QueuePlugin;
 use crds::format::{format_amount, format_bytes, format_cpu};
 
 use crate::amounts::Dimension;
-use crate::cluster::Cluster;
 use crate::cluster::node::{Node, NodeCard, Offer};
 use crate::cluster::queue::Queue;
+use crate::cluster::{Changes, Cluster};
 use crate::decide::{amount, dimension_name, missing};
 use crate::discovery::Problem;
 use crate::ids::{NodeId, QueueId};
@@ -71,11 +71,8 @@ pub enum Shown {
 /// How many of a queue's waiting pods its usage shows.
 const FIRST_WAITING: usize = 5;
 
-/// What there is to see of everything that has changed since the last call.
-pub fn changed(cluster: &mut Cluster) -> Vec<Shown> {
-    let mut changes = std::mem::take(&mut cluster.changes);
-    // How far workloads are is told apart from this, some at a time.
-    cluster.changes.workloads = std::mem::take(&mut changes.workloads);
+/// What there is to see of everything that has changed; how far workloads are is told apart from this, some at a time.
+pub fn changed(cluster: &Cluster, changes: Changes) -> Vec<Shown> {
     let mut reports = Vec::new();
     for (node, node_uid) in changes.nodes_gone {
         reports.push(Shown::Inventory {
@@ -111,7 +108,7 @@ pub fn changed(cluster: &mut Cluster) -> Vec<Shown> {
     for (card, prompt) in changes.cards.into_iter().map(|card| (card, true)).chain(usage_only) {
         let content = card_type(cluster, card);
         reports.push(Shown::CardType {
-            card: cluster.names.card_name(card).into(),
+            card: cluster.names().card_name(card).into(),
             content,
             prompt,
         });
@@ -173,7 +170,7 @@ fn conflict(cluster: &Cluster, id: NodeId, card: &NodeCard) -> Option<Problem> {
     Some(Problem::ConflictingResource {
         card: card.found.name.clone(),
         resource: card.found.resource.clone(),
-        other_resource: cluster.names.resource_name(resource).to_owned(),
+        other_resource: cluster.names().resource_name(resource).to_owned(),
         other_node: cluster.node(node).name.to_string(),
         decides,
     })
@@ -184,7 +181,7 @@ fn quotas(cluster: &Cluster, id: NodeId) -> Option<Quotas> {
     let table = cluster.gpu_nodes();
     let lines = table.lines(id)?.iter().zip(table.sources(id)?).zip(table.resources());
     let resources = lines.map(|((line, source), resource)| {
-        let resource = cluster.names.resource_name(*resource);
+        let resource = cluster.names().resource_name(*resource);
         let quota = i128::from(line.quota);
         NodeQuota {
             resource: resource.to_owned(),
@@ -239,9 +236,9 @@ fn card_type(cluster: &Cluster, id: CardId) -> Option<(CardTypeSpec, CardTypeSta
         .map(|node| cluster.node(node))
         .filter_map(|node| Some((&*node.name, node.card(id)?.found.resource.as_str())))
         .collect();
-    let resource = cluster.names.resource_name(resource);
+    let resource = cluster.names().resource_name(resource);
     let spec = CardTypeSpec {
-        card_name: cluster.names.card_name(id).to_owned(),
+        card_name: cluster.names().card_name(id).to_owned(),
         resource: resource.to_owned(),
         kind,
     };
@@ -381,7 +378,7 @@ fn cards_of<'a>(cluster: &'a Cluster, queue: &Queue) -> BTreeSet<(&'a str, CardI
         .filter(|card| cluster.resource_of(*card).is_some());
     quota
         .chain(known)
-        .map(|card| (cluster.names.card_name(card), card))
+        .map(|card| (cluster.names().card_name(card), card))
         .collect()
 }
 
@@ -441,7 +438,7 @@ fn standing(cluster: &Cluster, id: QueueId, queue: &Queue) -> StandingFigures {
     let asked = used.chain(kept).filter(|dimension| cluster.has(*dimension));
     let all: BTreeSet<_> = named.chain(asked).collect();
     let resources = all.iter().filter_map(|dimension| match dimension {
-        Dimension::Resource(resource) => Some((*dimension, cluster.names.resource_name(*resource))),
+        Dimension::Resource(resource) => Some((*dimension, cluster.names().resource_name(*resource))),
         Dimension::Card(_) => None,
     });
     let resources = resources.map(|(dimension, name)| {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use engine::overview::{self, Shown};
+use engine::overview::Shown;
 
 use crate::world::{Object, World, node};
 
@@ -24,7 +24,7 @@ fn counting(name: &str, resource: &str) -> Object {
 /// (its resource, and the message where nodes disagree).
 fn shown(world: &mut World) -> (BTreeMap<String, String>, Option<String>) {
     let (mut inventories, mut card_type) = (BTreeMap::new(), None);
-    for report in overview::changed(&mut world.cluster) {
+    for report in world.shown() {
         let said = |conditions: &[k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition]| {
             let wrong = conditions.iter().filter(|one| one.status == "False");
             let texts = wrong.map(|one| format!(" {}: {}", one.type_, one.message));

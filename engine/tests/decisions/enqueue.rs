@@ -173,7 +173,7 @@ fn elastic_pods_count_for_nobody() {
     world.group(&group("a", 2));
     world.pods((0..5).map(|index| member("a", index, "A100")));
     assert_eq!(world.admit().len(), 5);
-    let card = world.cluster.names.known_card("A100").unwrap();
+    let card = world.cluster.names().known_card("A100").unwrap();
     assert_eq!(world.known_queue("team-a").elastic.get(Dimension::Card(card)), 3);
     world.group(&group("b", 1).created(1).card_request(r#"{"A100": 3}"#));
     world.group(&group("c", 1).created(2).card_request(r#"{"A100": 1}"#));

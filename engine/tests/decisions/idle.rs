@@ -1,6 +1,5 @@
 //! What causes nothing: objects that say what they said before.
 
-use engine::overview;
 use serde_json::json;
 
 use super::world::{World, node, pod, queue};
@@ -24,7 +23,7 @@ fn heartbeats_of_5_000_idle_nodes_leave_nothing_to_write() {
     assert_eq!(world.admit(), []);
     world.wait(10);
     assert_eq!(world.notices().len(), 1);
-    let shown = overview::changed(&mut world.cluster);
+    let shown = world.shown();
     assert_eq!(shown.len(), NODES + 2, "every node, the card, and the queue");
 
     for heartbeat in 0..3 {
@@ -43,10 +42,10 @@ fn heartbeats_of_5_000_idle_nodes_leave_nothing_to_write() {
         world.pod(&pod("waits").asks("A100", 1).label("beat", &heartbeat.to_string()));
         assert_eq!(world.decide(), []);
         assert_eq!(world.notices(), []);
-        assert_eq!(overview::changed(&mut world.cluster).len(), 0);
+        assert_eq!(world.shown().len(), 0);
     }
 
     // A change that matters is seen, and nothing else.
     world.node(&node("node-4999").cards("A100", 7));
-    assert_eq!(overview::changed(&mut world.cluster).len(), 2, "the node and the card");
+    assert_eq!(world.shown().len(), 2, "the node and the card");
 }

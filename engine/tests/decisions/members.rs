@@ -150,7 +150,7 @@ fn nobody_is_a_member_of_a_group_twice() {
         world.pod(&claiming(index));
         world.pod(&claiming(index).phase("Failed"));
     }
-    let card = world.cluster.names.known_card("A100").unwrap();
+    let card = world.cluster.names().known_card("A100").unwrap();
     let elastic = |world: &World| world.known_queue("team-a").elastic.get(Dimension::Card(card));
     assert_eq!((world.allocated("team-a", "A100"), elastic(&world)), (2, 1));
     world.pod(&claiming(1).phase("Failed"));

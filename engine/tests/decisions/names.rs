@@ -16,7 +16,7 @@ fn world() -> World {
 /// Decides, and reports what has changed, as the operator does all the time.
 fn settle(world: &mut World) {
     world.decide();
-    overview::changed(&mut world.cluster);
+    world.shown();
 }
 
 /// The table of names, and what is shown of cards, is as small as before when the pods are gone; and a real card, which some
@@ -34,7 +34,7 @@ fn made_up_card_names_come_and_go_and_nothing_is_left() {
             }
         }
         settle(&mut world);
-        let named = world.cluster.names.card_numbers();
+        let named = world.cluster.names().card_numbers();
         assert!(
             (MADE_UP..MADE_UP + 2048).contains(&named),
             "{named} numbers for {MADE_UP} names"
@@ -50,7 +50,7 @@ fn made_up_card_names_come_and_go_and_nothing_is_left() {
             }
         }
         settle(&mut world);
-        let left = world.cluster.names.known_cards();
+        let left = world.cluster.names().known_cards();
         assert!(left <= 2048, "{left} names are left");
         assert_eq!(world.allocated("team-a", "NVIDIA-A100"), 1);
     }
@@ -84,7 +84,7 @@ fn made_up_resources_come_and_go_and_nothing_is_left() {
     let mut world = world();
     world.pod(&pod("real").asks("NVIDIA-A100", 1));
     world.decide();
-    let resources = |world: &World| world.cluster.names.resource_names().count();
+    let resources = |world: &World| world.cluster.names().resource_names().count();
     for wave in 0..3 {
         for index in 0..500 {
             let request = |pod: Object, number| pod.requests(&format!("example.com/r{wave}-{index}-{number}"), "1");
@@ -117,7 +117,7 @@ fn made_up_names_are_not_shown() {
         );
     }
     world.decide();
-    let reports = format!("{:?}", overview::changed(&mut world.cluster));
+    let reports = format!("{:?}", world.shown());
     let figures = format!("{:?}", overview::figures(&world.cluster));
     for shown in [&reports, &figures] {
         assert!(

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crds::configuration::Configuration;
-use engine::overview::{self, Shown};
+use engine::overview::Shown;
 
 use crate::world::{World, bare_queue, group, node, pod, queue};
 
@@ -76,7 +76,7 @@ fn a_queue_above_what_the_cluster_has_is_no_problem() {
     let mut world = world();
     world.queue(&queue("large").guaranteed_cards(r#"{"A": 100}"#).quota(r#"{"A": 400}"#));
     assert_eq!(world.admit_names(), [""; 0]);
-    let shown = overview::changed(&mut world.cluster);
+    let shown = world.shown();
     let usage = shown.iter().find_map(|shown| match shown {
         Shown::Usage { queue, status, .. } if &**queue == "large" => status.as_ref(),
         _ => None,

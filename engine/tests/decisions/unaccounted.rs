@@ -1,7 +1,7 @@
 //! What is shown of what no queue is charged for.
 
 use crds::card_usage::{CardUsageStatus, UNACCOUNTED};
-use engine::overview::{self, Shown, Unaccounted};
+use engine::overview::{Shown, Unaccounted};
 use serde_json::json;
 
 use crate::world::{GPU, Object, World, bare_pod, node, pod, queue};
@@ -11,7 +11,7 @@ const GONE: Shown = Shown::Unaccounted { status: None };
 
 /// What is shown anew; nothing where that is what was shown last.
 fn shown(world: &mut World, unaccounted: &mut Unaccounted) -> Option<Shown> {
-    for report in overview::changed(&mut world.cluster) {
+    for report in world.shown() {
         if let Shown::CardType { card, content, .. } = &report {
             unaccounted.card(card, content.as_ref().map(|(_, status)| status.unaccounted));
         }
@@ -109,7 +109,7 @@ fn a_queue_with_the_name_of_the_object_keeps_its_own() {
     world.pod(&free("three", "3"));
     assert_eq!(figures(&status(&mut world, &mut unaccounted)), ("A x3", Some(0)));
     world.queue(&queue(UNACCOUNTED));
-    let reports = overview::changed(&mut world.cluster);
+    let reports = world.shown();
     let is_usage = |report: &Shown| matches!(report, Shown::Usage { queue, .. } if &**queue == UNACCOUNTED);
     assert!(reports.iter().any(is_usage), "{reports:?}");
     world.pod(&claiming(free("one", "1")));

@@ -10,6 +10,7 @@ use engine::cluster::reclaims::EvictionOutcome;
 use engine::cluster::{Cluster, Kind};
 use engine::decide::{Action, Admission, Notice, decide, notices};
 use engine::names::ResourceId;
+use engine::overview::{self, Shown};
 use engine::reason::Reason;
 use engine::{Answer, Observation, Outcome};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -520,6 +521,12 @@ impl World {
         self.observe(Observation::Namespace(Box::new(metadata)));
     }
 
+    /// What there is to see of everything that has changed.
+    pub fn shown(&mut self) -> Vec<Shown> {
+        let changes = self.cluster.take_changes();
+        overview::changed(&self.cluster, changes)
+    }
+
     /// One round of decisions.
     pub fn decide(&mut self) -> Vec<Action> {
         decide(&mut self.cluster, self.now, usize::MAX).actions
@@ -601,7 +608,7 @@ impl World {
 
     /// How many of a card a queue has allocated.
     pub fn allocated(&self, queue: &str, card: &str) -> i128 {
-        let card = self.cluster.names.known_card(card);
+        let card = self.cluster.names().known_card(card);
         card.map_or(0, |card| self.known_queue(queue).allocated.get(Dimension::Card(card)))
     }
 

@@ -24,17 +24,18 @@ const PROGRESS_PER_TICK: usize = 20;
 impl Mind {
     /// Shows what has changed, and tells pods why they wait.
     pub(super) fn show(&mut self, now: Timestamp) {
-        for uid in std::mem::take(&mut self.cluster.changes.unplaced_gpu_pods) {
-            self.say_unplaced(&uid);
+        let changes = self.cluster.take_changes();
+        for uid in &changes.unplaced_gpu_pods {
+            self.say_unplaced(uid);
         }
-        for uid in std::mem::take(&mut self.cluster.changes.shown_as_waiting) {
-            self.show_admitted(&uid);
+        for uid in &changes.shown_as_waiting {
+            self.show_admitted(uid);
         }
         self.label_nodes();
-        for node in std::mem::take(&mut self.cluster.changes.bad_quotas) {
-            self.tell_bad_quotas(node);
+        for node in &changes.bad_quotas {
+            self.tell_bad_quotas(*node);
         }
-        if std::mem::take(&mut self.reconfigured) || !self.cluster.changes.cards.is_empty() {
+        if std::mem::take(&mut self.reconfigured) || !changes.cards.is_empty() {
             let parameters = Arc::new(parameters(
                 self.cluster.configuration(),
                 &self.cluster.resources_of_cards(),
@@ -42,11 +43,11 @@ impl Mind {
             self.parameters
                 .send_if_modified(|told| told.replace(Arc::clone(&parameters)).as_ref() != Some(&parameters));
         }
-        let queues_changed = !self.cluster.changes.queues.is_empty();
-        for (node, cards) in overview::gpu_figures(&self.cluster) {
+        let queues_changed = !changes.queues.is_empty();
+        for (node, cards) in overview::gpu_figures(&self.cluster, &changes) {
             self.metrics.show_gpus(&node, cards);
         }
-        for shown in overview::changed(&mut self.cluster) {
+        for shown in overview::changed(&self.cluster, changes) {
             if let Shown::CardType { card, content, .. } = &shown {
                 let status = content.as_ref().map(|(_, status)| status.unaccounted);
                 self.metrics.unaccounted(card, status);
@@ -124,7 +125,7 @@ impl Mind {
             .unwrap_or_default();
         let card = pod
             .assigned
-            .map(|card| format!(" with {}", self.cluster.names.card_name(card)))
+            .map(|card| format!(" with {}", self.cluster.names().card_name(card)))
             .unwrap_or_default();
         let condition = PodReport {
             status: true,

@@ -182,6 +182,6 @@ fn together(cluster: &Cluster, workload: &Workload, reason: Reason) -> String {
 }
 
 fn names(cluster: &Cluster, set: &[CardId]) -> String {
-    let names: Vec<_> = set.iter().map(|card| cluster.names.card_name(*card)).collect();
+    let names: Vec<_> = set.iter().map(|card| cluster.names().card_name(*card)).collect();
     names.join("|")
 }

@@ -94,7 +94,7 @@ impl<'a> QuotaQuery<'a> {
         let over = OverQuota {
             resource: self
                 .cluster
-                .names
+                .names()
                 .resource_text(self.cluster.gpu_nodes().resources()[place]),
             asked: self.request[place],
             line: lines[place],

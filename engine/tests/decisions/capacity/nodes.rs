@@ -7,7 +7,7 @@ use super::{admitted, plain, worker, workers};
 use crate::world::{World, capacity, node};
 
 fn total(world: &World) -> i128 {
-    let card = world.cluster.names.known_card("A").unwrap();
+    let card = world.cluster.names().known_card("A").unwrap();
     world.cluster.top().total.get(Dimension::Card(card))
 }
 

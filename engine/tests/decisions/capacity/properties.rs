@@ -159,7 +159,7 @@ impl Run {
     }
 
     fn card(&self) -> Dimension {
-        Dimension::Card(self.world.cluster.names.known_card("A").unwrap())
+        Dimension::Card(self.world.cluster.names().known_card("A").unwrap())
     }
 
     /// What a queue and those below it have, counted from scratch, and what they hold.

@@ -9,7 +9,7 @@ use crate::world::{GPU, World, group, node};
 
 /// What the usage of a queue shows now.
 fn usage(world: &mut World, name: &str) -> crds::card_usage::CardUsageStatus {
-    let reports = overview::changed(&mut world.cluster).into_iter();
+    let reports = world.shown().into_iter();
     let mut usages = reports.filter_map(|report| match report {
         Shown::Usage { queue, status, .. } if *queue == *name => status,
         _ => None,
@@ -120,7 +120,7 @@ fn what_can_not_all_be_had_is_reported_on_the_queue_that_says_so() {
     world.queue(&plain("fine").quota(r#"{"A": 8}"#));
     assert_eq!(admitted(&mut world), 0);
     let problems = |world: &mut World| {
-        let reports = overview::changed(&mut world.cluster).into_iter();
+        let reports = world.shown().into_iter();
         let usages = reports.filter_map(|report| match report {
             Shown::Usage { queue, status, .. } => Some((Arc::clone(&queue), status?.problems)),
             _ => None,

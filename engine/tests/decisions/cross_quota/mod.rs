@@ -264,9 +264,9 @@ fn a_bad_annotation_is_told_once_and_never_a_quota_of_zero() {
         .map(ToString::to_string)
         .collect();
     insta::assert_snapshot!(told[0], @r#"annotation volcano.sh/crossquota-cpu: "lots" is not a Kubernetes quantity: write a number with an optional suffix, such as 4, 500m, 1.5Gi or 2e3: it is passed over"#);
-    assert_eq!(std::mem::take(&mut world.cluster.changes.bad_quotas).len(), 1);
+    assert_eq!(world.cluster.take_changes().bad_quotas.len(), 1);
     world.node(&bad.label("other", "1"));
-    assert_eq!(std::mem::take(&mut world.cluster.changes.bad_quotas).len(), 0);
+    assert_eq!(world.cluster.take_changes().bad_quotas.len(), 0);
 }
 
 #[test]

@@ -321,7 +321,7 @@ impl Run {
             .collect();
         assert_eq!(known, expected, "kept for groups and the Job");
         for (card, expected) in elastic.into_iter().enumerate() {
-            let dimension = cluster.names.known_card(CARDS[card]).map(Dimension::Card);
+            let dimension = cluster.names().known_card(CARDS[card]).map(Dimension::Card);
             let known = dimension.map_or(0, |dimension| queue.elastic.get(dimension));
             assert_eq!(known, i128::from(expected), "elastic {}", CARDS[card]);
         }

@@ -220,7 +220,7 @@ impl Run {
     }
 
     pub fn card_index(&self, card: engine::names::CardId) -> usize {
-        let name = self.world.cluster.names.card_name(card);
+        let name = self.world.cluster.names().card_name(card);
         CARDS.iter().position(|known| *known == name).unwrap()
     }
 

@@ -1,5 +1,7 @@
 //! Cards come free once, and are counted the same after a restart (mGPU, **Release**; docs/rules.md, **mGPU**).
 
+use engine::cluster::Changes;
+
 use super::*;
 
 const INDEX: &str = "vke.volcengine.com/gpu-index-container-main";
@@ -90,7 +92,7 @@ fn results_with_fewer_entries_than_containers_or_cards_are_charged_first_fit() {
             .on("g1");
         world.pod(&odd);
         assert_eq!(cores(&world, "g1"), [50, 20, 0], "{list:?}");
-        assert_eq!(world.cluster.changes.unplaced_gpu_pods.len(), 1, "{list:?}");
+        assert_eq!(world.cluster.take_changes().unplaced_gpu_pods.len(), 1, "{list:?}");
     }
 }
 
@@ -104,7 +106,7 @@ fn a_bound_pod_without_results_is_charged_first_fit_and_said_so_once() {
     assert_eq!(cores(&world, "g1"), [60, 0]);
     world.pod(&foreign.clone().label("seen", "again"));
     world.node(&node("g1").mgpu(2, 10_000, FIXED).label("heartbeat", "2"));
-    let told = std::mem::take(&mut world.cluster.changes.unplaced_gpu_pods);
+    let told = world.cluster.take_changes().unplaced_gpu_pods;
     assert_eq!(told.iter().map(|uid| &**uid).collect::<Vec<_>>(), ["foreign"]);
     let (pod_ref, message) = engine::overview::first_fit(&world.cluster, "foreign").unwrap();
     assert_eq!(&*pod_ref.name, "foreign");
@@ -148,12 +150,13 @@ fn the_inventory_shows_every_card_with_what_is_used_and_by_whom() {
         pod("q").share(20, 2000).annotation(INDEX, "1").on("g1"),
         pod("p").share(30, 3000).annotation(INDEX, "1").on("g1"),
     ]);
-    let figures = engine::overview::gpu_figures(&world.cluster);
+    let changes = world.cluster.take_changes();
+    let figures = engine::overview::gpu_figures(&world.cluster, &changes);
     assert_eq!(
         (&*figures[0].0, figures[0].1[1].core, figures[0].1[1].containers),
         ("g1", 50, 2)
     );
-    let status = inventory(&mut world);
+    let status = inventory(&world, changes);
     let cards: Vec<_> = status
         .gpus
         .iter()
@@ -187,7 +190,8 @@ fn the_inventory_shows_every_card_with_what_is_used_and_by_whom() {
             .annotation(ids, "GPU-a,GPU-b")
             .cordoned(),
     );
-    let status = inventory(&mut world);
+    let changes = world.cluster.take_changes();
+    let status = inventory(&world, changes);
     assert!(
         status
             .gpus
@@ -196,8 +200,8 @@ fn the_inventory_shows_every_card_with_what_is_used_and_by_whom() {
     );
 }
 
-fn inventory(world: &mut World) -> crds::card_inventory::CardInventoryStatus {
-    let reports = engine::overview::changed(&mut world.cluster);
+fn inventory(world: &World, changes: Changes) -> crds::card_inventory::CardInventoryStatus {
+    let reports = engine::overview::changed(&world.cluster, changes);
     let status = reports.into_iter().find_map(|report| match report {
         engine::overview::Shown::Inventory { status, .. } => status,
         _ => None,
