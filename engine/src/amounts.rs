@@ -2,7 +2,9 @@
 
 use std::cmp::Ordering;
 
-use crate::names::{CardId, ResourceId};
+use crds::format::{format_bytes, format_cpu};
+
+use crate::names::{CardId, Names, ResourceId};
 
 /// What can be counted: a Kubernetes resource, or a card by its name. One mechanism serves both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -14,6 +16,45 @@ pub enum Dimension {
 }
 
 impl Dimension {
+    /// The Kubernetes resource, where it is one.
+    pub fn resource(self) -> Option<ResourceId> {
+        match self {
+            Self::Resource(resource) => Some(resource),
+            Self::Card(_) => None,
+        }
+    }
+
+    /// The card, where it is one.
+    pub fn card(self) -> Option<CardId> {
+        match self {
+            Self::Resource(_) => None,
+            Self::Card(card) => Some(card),
+        }
+    }
+
+    /// Whether it is one of those that `capacity-card` may leave unlimited.
+    pub fn is_cpu_or_memory(self) -> bool {
+        matches!(self, Self::Resource(ResourceId::CPU | ResourceId::MEMORY))
+    }
+
+    /// What people call it.
+    pub fn name(self, names: &Names) -> &str {
+        match self {
+            Self::Resource(ResourceId::CPU) => "CPU",
+            Self::Resource(resource) => names.resource_name(resource),
+            Self::Card(card) => names.card_name(card),
+        }
+    }
+
+    /// An amount of it as people write it.
+    pub fn format(self, amount: i128) -> String {
+        match self {
+            Self::Resource(ResourceId::CPU) => format_cpu(amount),
+            Self::Resource(ResourceId::MEMORY) => format_bytes(amount),
+            Self::Resource(_) | Self::Card(_) => amount.to_string(),
+        }
+    }
+
     /// Its place: resources before cards. One number, since every look at an amount compares several.
     fn rank(self) -> u64 {
         match self {

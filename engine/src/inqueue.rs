@@ -33,6 +33,13 @@ impl Demand {
             cards: sums.into_iter().filter(|(_, count)| *count > 0).collect(),
         }
     }
+
+    /// What it asks for any of.
+    pub fn dimensions(&self) -> impl Iterator<Item = Dimension> + '_ {
+        let cards = self.cards.iter().flat_map(|(set, _)| set.iter());
+        let resources = self.resources.iter().map(|(dimension, _)| dimension);
+        resources.chain(cards.map(|card| Dimension::Card(*card)))
+    }
 }
 
 /// What is reserved in a queue.

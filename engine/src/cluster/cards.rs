@@ -258,11 +258,7 @@ impl Cluster {
             // Nodes that count for the card now, and nodes that no longer do.
             self.changes.nodes.extend(&self.cards[id.index()].nodes);
             // Who names no card may be charged for one all the same: that of its node.
-            let is_charged = |pod: &Pod| {
-                pod.charge
-                    .and_then(|charge| charge.card)
-                    .is_some_and(|(card, _)| card == id)
-            };
+            let is_charged = |pod: &Pod| pod.charge.as_ref().is_some_and(|charge| charge.card == Some(id));
             self.recharge(now, |pod| {
                 pod.task.cards.contains(&id) || pod.assigned == Some(id) || is_charged(pod)
             });

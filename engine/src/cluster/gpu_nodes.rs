@@ -241,10 +241,8 @@ impl Cluster {
 
     /// **CPU Pod Detection**: whether a pod that asks for this asks for a GPU.
     pub fn asks_for_gpu(&self, request: &Amounts) -> bool {
-        request.iter().any(|(dimension, _)| match dimension {
-            Dimension::Resource(resource) => self.is_gpu_resource(resource),
-            Dimension::Card(_) => false,
-        })
+        let mut resources = request.iter().filter_map(|(dimension, _)| dimension.resource());
+        resources.any(|resource| self.is_gpu_resource(resource))
     }
 
     fn is_gpu_resource(&self, resource: ResourceId) -> bool {
@@ -319,10 +317,15 @@ impl Cluster {
             self.gpu_nodes.forget(id);
             return;
         };
-        let has_gpu = offer.allocatable.iter().any(|(dimension, amount)| match dimension {
-            Dimension::Resource(resource) => amount > 0 && self.is_gpu_resource(resource),
-            Dimension::Card(_) => false,
-        });
+        let is_gpu = |dimension: Dimension| {
+            dimension
+                .resource()
+                .is_some_and(|resource| self.is_gpu_resource(resource))
+        };
+        let has_gpu = offer
+            .allocatable
+            .iter()
+            .any(|(dimension, amount)| amount > 0 && is_gpu(dimension));
         let label = offer.label(GPU_NODE_LABEL).map(str::to_owned);
         let mut bad = Vec::new();
         if let Some(arguments) = self.configuration.cross_quota.as_ref().filter(|_| has_gpu) {

@@ -3,11 +3,11 @@
 use jiff::Timestamp;
 
 use super::Cluster;
-use super::pod::{Charge, Pod, Stage};
-use crate::amounts::Dimension;
+use super::pod::{Pod, Stage};
 use crate::ids::PodId;
+use crate::inqueue::Demand;
+use crate::metering::{self, Charge};
 use crate::names::CardId;
-use crate::policies::card_quota;
 use crate::task::Naming;
 
 impl Cluster {
@@ -23,13 +23,21 @@ impl Cluster {
 
     /// The charge of a pod for a card.
     pub(crate) fn charge(&self, pod: &Pod, card: Option<CardId>) -> Charge {
-        Charge {
-            card: card.map(|card| (card, self.card_count(pod, card))),
-            cpu_and_memory: card_quota::charges_cpu_and_memory(
-                &self.configuration.capacity_card,
-                pod.task.is_for_cards(),
-            ),
-        }
+        let count = |card| metering::card_count(&self.names, &pod.task, self.resource_of(card));
+        let card = card.map(|card| (card, count(card)));
+        Charge::of(&self.configuration.capacity_card, &pod.task, card)
+    }
+
+    /// What of a workload's own demand counts.
+    pub(crate) fn metered(&self, demand: &Demand) -> Demand {
+        metering::metered(&self.configuration.capacity_card, demand, |card| self.resource_of(card))
+    }
+
+    /// What pods ask for in all, each with the alternatives that the cluster knows.
+    pub(crate) fn demand_of(&self, pods: impl IntoIterator<Item = PodId>) -> Demand {
+        let pods = pods.into_iter().filter_map(|id| self.pod(id));
+        let arguments = &self.configuration.capacity_card;
+        metering::demand_of(arguments, pods.map(|pod| &pod.task), |card| self.resource_of(card))
     }
 
     /// The card a pod counts for: what was written when it was let in; else what its node has of what it asks for; else
@@ -47,20 +55,6 @@ impl Cluster {
             .or_else(|| pod.task.cards.first().copied())
     }
 
-    /// How many of a card a pod asks for. Of a card that no node ever had, the most of any extended resource: a pod that
-    /// runs must not count for nothing because its node is gone.
-    fn card_count(&self, pod: &Pod, card: CardId) -> i64 {
-        if let Some(resource) = self.resource_of(card) {
-            return pod.task.count(resource);
-        }
-        let extended = |dimension| match dimension {
-            Dimension::Resource(resource) => self.names.resource_name(resource).contains('/'),
-            Dimension::Card(_) => false,
-        };
-        let amounts = pod.task.request.iter().filter(|(dimension, _)| extended(*dimension));
-        amounts.map(|(_, amount)| amount).max().unwrap_or(0)
-    }
-
     /// Counts in what a pod holds: quota, room, and its place among the waiting.
     pub(super) fn enter(&mut self, id: PodId) {
         let Some(pod) = self.pods[id].take() else {
@@ -68,10 +62,9 @@ impl Cluster {
         };
         self.pods_with_resource_claims += usize::from(pod.has_resource_claims);
         if let Some(queue) = pod.queue {
-            if let Some(charge) = pod.charge {
-                let charged = pod
-                    .charged(charge)
-                    .map(|(dimension, amount)| (dimension, i128::from(amount)));
+            if let Some(charge) = &pod.charge {
+                let charged = charge.amounts.iter();
+                let charged = charged.map(|(dimension, amount)| (dimension, i128::from(amount)));
                 if let Some(node) = pod.room {
                     self.change_charged(node, charged.clone());
                 }
@@ -84,9 +77,9 @@ impl Cluster {
             if let (Stage::Waiting, Some(waits)) = (pod.stage, &pod.waits)
                 && waits.aside_until.is_none()
             {
-                let asked: Vec<_> = pod.charged(waits.asked).collect();
-                if state.waiting.insert(waits.shape.clone(), waits.place, pod.told, &asked) {
-                    self.change_requested_above(queue, &asked, 1);
+                let asked = &waits.asked.amounts;
+                if state.waiting.insert(waits.shape.clone(), waits.place, pod.told, asked) {
+                    self.change_requested_above(queue, asked, 1);
                 }
             }
             self.changes.queues.insert(queue);
@@ -110,10 +103,9 @@ impl Cluster {
         };
         self.pods_with_resource_claims -= usize::from(pod.has_resource_claims);
         if let Some(queue) = pod.queue {
-            if let Some(charge) = pod.charge {
-                let charged = pod
-                    .charged(charge)
-                    .map(|(dimension, amount)| (dimension, -i128::from(amount)));
+            if let Some(charge) = &pod.charge {
+                let charged = charge.amounts.iter();
+                let charged = charged.map(|(dimension, amount)| (dimension, -i128::from(amount)));
                 if let Some(node) = pod.room {
                     self.change_charged(node, charged.clone());
                 }
@@ -125,9 +117,9 @@ impl Cluster {
             }
             let state = &mut self.queues[queue];
             if let Some(waits) = &pod.waits {
-                let asked: Vec<_> = pod.charged(waits.asked).collect();
-                if state.waiting.remove(&waits.shape, waits.place, &asked) {
-                    self.change_requested_above(queue, &asked, -1);
+                let asked = &waits.asked.amounts;
+                if state.waiting.remove(&waits.shape, waits.place, asked) {
+                    self.change_requested_above(queue, asked, -1);
                 }
             }
             self.changes.queues.insert(queue);

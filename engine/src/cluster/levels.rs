@@ -7,7 +7,7 @@ use super::Cluster;
 use super::queue::Queue;
 use crate::amounts::Dimension;
 use crate::ids::QueueId;
-use crate::names::ResourceId;
+use crate::metering;
 use crate::policies::capacity::{self, Level};
 use crate::share::Share;
 
@@ -41,14 +41,10 @@ impl Cluster {
             let capability = queue.quota().map(|quota| &quota.capability);
             capability.is_some_and(|capability| capability.get(dimension).is_some())
         };
-        match (self.configuration.queue_plugin, dimension) {
-            (QueuePlugin::Off, _) => false,
-            (QueuePlugin::CapacityCard, Dimension::Card(_)) => true,
-            (QueuePlugin::CapacityCard, Dimension::Resource(resource)) => {
-                matches!(resource, ResourceId::CPU | ResourceId::MEMORY)
-            }
-            (QueuePlugin::Capacity, Dimension::Resource(ResourceId::PODS)) => is_named(),
-            (QueuePlugin::Capacity, _) => !self.arguments().check_queue_dimensions_only || is_named(),
+        match self.configuration.queue_plugin {
+            QueuePlugin::Capacity if metering::is_of_every_pod(dimension) => is_named(),
+            QueuePlugin::Capacity => !self.arguments().check_queue_dimensions_only || is_named(),
+            plugin @ (QueuePlugin::CapacityCard | QueuePlugin::Off) => metering::is_limited(plugin, dimension),
         }
     }
 

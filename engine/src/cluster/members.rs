@@ -177,8 +177,8 @@ impl Cluster {
         let Some(pod) = self.pods[id].take() else {
             return;
         };
-        if let (Some(queue), Some(charge)) = (pod.queue, pod.charge) {
-            let charged = pod.charged(charge);
+        if let (Some(queue), Some(charge)) = (pod.queue, &pod.charge) {
+            let charged = charge.amounts.iter();
             let charged: Vec<_> = charged
                 .map(|(dimension, amount)| (dimension, sign * i128::from(amount)))
                 .collect();

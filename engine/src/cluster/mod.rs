@@ -17,7 +17,7 @@ mod lapses;
 mod ledger;
 pub mod levels;
 mod members;
-mod metering;
+mod naming;
 pub mod node;
 mod nodes;
 pub mod pod;

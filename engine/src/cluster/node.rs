@@ -98,6 +98,23 @@ impl Offer {
             .map(|(_, value)| &**value)
     }
 
+    /// What it has of a dimension.
+    pub(super) fn amount(&self, dimension: Dimension) -> i64 {
+        match dimension {
+            Dimension::Resource(_) => self.allocatable.get(dimension),
+            Dimension::Card(card) => {
+                let known = self.cards.iter().find(|known| known.card == card);
+                known.map_or(0, |known| known.found.count)
+            }
+        }
+    }
+
+    /// The dimensions that it has something of, or could have.
+    pub(super) fn dimensions(&self) -> impl Iterator<Item = Dimension> + '_ {
+        let cards = self.cards.iter().map(|card| Dimension::Card(card.card));
+        self.allocatable.iter().map(|(dimension, _)| dimension).chain(cards)
+    }
+
     /// Whether new pods may come at all.
     pub fn is_usable(&self) -> bool {
         self.ready && !self.cordoned

@@ -18,6 +18,7 @@ use super::constraints::NodeConstraints;
 use super::waiting::{Place, Shape};
 use crate::amounts::{Amounts, Dimension};
 use crate::ids::{NodeId, QueueId, WorkloadId};
+use crate::metering::Charge;
 use crate::names::{CardId, Names, ResourceId};
 use crate::policies::mgpu::CardLists;
 use crate::reason::Reason;
@@ -44,15 +45,6 @@ pub enum Stage {
     },
     /// On a node.
     Bound,
-}
-
-/// What a pod holds of its queue. Kept with the pod, so that exactly this is given back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Charge {
-    /// The card it is charged for, and how many.
-    pub card: Option<(CardId, i64)>,
-    /// Whether CPU and memory are charged too (Capacity Card, **Plugin Configuration**: `cardUnlimitedCpuMemory`).
-    pub cpu_and_memory: bool,
 }
 
 /// Whether a pod is to make room for another one.
@@ -153,20 +145,6 @@ impl Pod {
         } else {
             self.created
         }
-    }
-
-    /// What the charge comes to, by dimension.
-    pub fn charged(&self, charge: Charge) -> impl Iterator<Item = (Dimension, i64)> + Clone + '_ {
-        let exempt = move |dimension| match dimension {
-            Dimension::Resource(ResourceId::CPU | ResourceId::MEMORY) => !charge.cpu_and_memory,
-            _ => false,
-        };
-        let resources = self
-            .task
-            .request
-            .iter()
-            .filter(move |(dimension, _)| !exempt(*dimension));
-        resources.chain(charge.card.map(|(card, count)| (Dimension::Card(card), count)))
     }
 }
 

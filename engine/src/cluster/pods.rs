@@ -252,7 +252,7 @@ impl Cluster {
             && (
                 old.queue,
                 &old.task,
-                old.charge,
+                &old.charge,
                 old.assigned,
                 old.room,
                 old.deleted,
@@ -262,7 +262,7 @@ impl Cluster {
             ) == (
                 pod.queue,
                 &pod.task,
-                pod.charge,
+                &pod.charge,
                 pod.assigned,
                 pod.room,
                 pod.deleted,

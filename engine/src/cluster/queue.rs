@@ -72,10 +72,7 @@ impl Quota {
             bounds(&said.guarantee),
         );
         let all = capability.iter().chain(&deserved).chain(&guarantee);
-        let cards = all.filter_map(|(dimension, _)| match dimension {
-            Dimension::Card(card) => Some(*card),
-            Dimension::Resource(_) => None,
-        });
+        let cards = all.filter_map(|(dimension, _)| dimension.card());
         let mut cards: Vec<_> = cards.collect();
         cards.sort_unstable_by(|a, b| names.card_name(*a).cmp(names.card_name(*b)));
         cards.dedup();

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::Cluster;
-use super::pod::{Charge, Pod, Stage};
+use super::pod::{Pod, Stage};
 use crate::amounts::Dimension;
 use crate::ids::{NodeId, PodId, QueueId};
+use crate::metering::Charge;
 use crate::names::CardId;
 
 /// How often a queue that waits is looked at again.
@@ -47,7 +48,7 @@ impl Default for Reclaim {
 }
 
 /// A pod that was counted otherwise for a while.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Assumed {
     pod: PodId,
     stage: Stage,

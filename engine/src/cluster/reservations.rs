@@ -1,17 +1,11 @@
 //! What queues keep for workloads that are in them, until their pods take over.
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 
 use super::Cluster;
 use super::waiting::Refused;
 use super::workload::{Enqueued, Said, Step, Workload};
-use crate::amounts::Dimension;
-use crate::ids::{PodId, QueueId, WorkloadId};
-use crate::inqueue::Demand;
-use crate::names::ResourceId;
-use crate::policies::card_quota::charges_cpu_and_memory;
+use crate::ids::{QueueId, WorkloadId};
 use crate::reason::Reason;
 use crate::refs::WorkloadKind;
 
@@ -194,39 +188,6 @@ impl Cluster {
         }
     }
 
-    /// What of a demand counts: cards, each also as one of the resource that it is requested as; CPU and memory, unless cards
-    /// stand for them; and every other resource, of which the plugin compares what it does.
-    pub(crate) fn metered(&self, demand: &Demand) -> Demand {
-        let counts = |(dimension, _): &(Dimension, i64)| self.is_metered(*dimension, !demand.cards.is_empty());
-        let mut resources: BTreeMap<_, _> = demand.resources.iter().filter(counts).collect();
-        let mut devices = BTreeMap::<Dimension, i64>::new();
-        for (set, count) in &demand.cards {
-            // All alternatives are of one resource.
-            if let Some(resource) = set.iter().find_map(|card| self.resource_of(*card)) {
-                let sum = devices.entry(Dimension::Resource(resource)).or_default();
-                *sum = sum.saturating_add(*count);
-            }
-        }
-        for (dimension, count) in devices {
-            let sum = resources.entry(dimension).or_default();
-            *sum = count.max(*sum);
-        }
-        Demand {
-            resources: resources.into_iter().collect(),
-            cards: demand.cards.clone(),
-        }
-    }
-
-    /// Whether a resource counts for a workload.
-    fn is_metered(&self, dimension: Dimension, names_cards: bool) -> bool {
-        match dimension {
-            Dimension::Resource(ResourceId::CPU | ResourceId::MEMORY) => {
-                charges_cpu_and_memory(&self.configuration.capacity_card, names_cards)
-            }
-            _ => true,
-        }
-    }
-
     pub(super) fn unreserve(&mut self, id: WorkloadId) {
         self.leave_line(id);
         let Some((queue, demand)) = self.workloads[id].reserved.take() else {
@@ -235,37 +196,5 @@ impl Cluster {
         self.release_in(queue, &demand);
         self.queues[queue].keeps_for.remove(&id);
         self.changes.queues.insert(queue);
-    }
-
-    /// What the first `count` pods of a line ask for in all, each with the alternatives that the cluster knows.
-    pub(crate) fn demand_of(&self, pods: impl IntoIterator<Item = PodId>) -> Demand {
-        let mut resources = BTreeMap::<Dimension, i64>::new();
-        let mut cards = Vec::new();
-        for pod in pods.into_iter().filter_map(|id| self.pod(id)) {
-            let names_cards = pod.task.is_for_cards();
-            let request = pod.task.request.iter();
-            for (dimension, amount) in request.filter(|(dimension, _)| self.is_metered(*dimension, names_cards)) {
-                let sum = resources.entry(dimension).or_default();
-                *sum = sum.saturating_add(amount);
-            }
-            let known = pod
-                .task
-                .cards
-                .iter()
-                .copied()
-                .filter(|card| self.resource_of(*card).is_some());
-            let counts = known.map(|card| {
-                (
-                    card,
-                    self.resource_of(card).map_or(0, |resource| pod.task.count(resource)),
-                )
-            });
-            let known: Vec<_> = counts.filter(|(_, count)| *count > 0).collect();
-            if let Some((_, count)) = known.first() {
-                let set = known.iter().map(|(card, _)| *card).collect();
-                cards.push((set, *count));
-            }
-        }
-        Demand::new(resources.into_iter().collect(), cards)
     }
 }

@@ -10,31 +10,21 @@ use super::Cluster;
 use super::node::{Node, Offer};
 use crate::amounts::Dimension;
 use crate::ids::NodeId;
-use crate::names::ResourceId;
+use crate::metering;
 
 impl Node {
     /// What the node adds to what the cluster has of a dimension.
     fn part_of_total(&self, dimension: Dimension) -> i128 {
-        let offered = |offer: &Offer| match dimension {
-            Dimension::Resource(_) => offer.allocatable.get(dimension),
-            Dimension::Card(card) => {
-                let known = offer.cards.iter().find(|known| known.card == card);
-                known.map_or(0, |known| known.found.count)
-            }
-        };
         let usable = self.offer.as_ref().filter(|offer| offer.is_usable());
         usable
-            .map_or(0, |offer| offered(offer).into())
+            .map_or(0, |offer| offer.amount(dimension).into())
             .max(self.charged.get(dimension))
     }
 
     /// What the node adds to what the cluster has.
     pub(super) fn parts_of_total(&self) -> Vec<(Dimension, i128)> {
         let offer = self.offer.iter();
-        let offered = offer.flat_map(|offer| {
-            let cards = offer.cards.iter().map(|card| Dimension::Card(card.card));
-            offer.allocatable.iter().map(|(dimension, _)| dimension).chain(cards)
-        });
+        let offered = offer.flat_map(Offer::dimensions);
         let charged = self.charged.iter().map(|(dimension, _)| dimension);
         let all: BTreeSet<_> = offered.chain(charged).collect();
         let parts = all.into_iter();
@@ -78,11 +68,7 @@ impl Cluster {
 
     /// Whether there is any of a dimension: what every node has, or some node, or a pod.
     pub fn has(&self, dimension: Dimension) -> bool {
-        let everywhere = matches!(
-            dimension,
-            Dimension::Resource(ResourceId::CPU | ResourceId::MEMORY | ResourceId::PODS)
-        );
-        everywhere || self.top.total.get(dimension) > 0
+        dimension.is_cpu_or_memory() || metering::is_of_every_pod(dimension) || self.top.total.get(dimension) > 0
     }
 
     /// Whether what a pod gives back on a node can be given to others.

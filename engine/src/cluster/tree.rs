@@ -221,10 +221,10 @@ impl Cluster {
     }
 
     /// Changes what the waiting pods of a queue ask for, as far as the levels above count it.
-    pub(super) fn change_requested_above(&mut self, id: QueueId, asked: &[(Dimension, i64)], sign: i128) {
+    pub(super) fn change_requested_above(&mut self, id: QueueId, asked: &Amounts, sign: i128) {
         self.change_above(id, |below, _| {
-            for (dimension, amount) in asked {
-                below.requested.add(*dimension, sign * i128::from(*amount));
+            for (dimension, amount) in asked.iter() {
+                below.requested.add(dimension, sign * i128::from(amount));
             }
         });
     }

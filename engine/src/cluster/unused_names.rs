@@ -44,8 +44,7 @@ impl Used {
     }
 
     fn demand(&mut self, demand: &Demand) {
-        self.dimensions(demand.resources.iter().map(|(dimension, _)| dimension));
-        self.cards(demand.cards.iter().flat_map(|(set, _)| set.iter().copied()));
+        self.dimensions(demand.dimensions());
     }
 
     fn inqueue(&mut self, inqueue: &Inqueue) {
@@ -99,8 +98,11 @@ impl Cluster {
         for pod in self.pods() {
             used.cards(pod.task.cards.iter().copied().chain(pod.assigned));
             used.dimensions(pod.task.request.iter().map(|(dimension, _)| dimension));
-            let charges = [pod.charge, pod.waits.as_ref().map(|waits| waits.asked)];
-            used.cards(charges.into_iter().flatten().filter_map(|charge| Some(charge.card?.0)));
+            let charges = [pod.charge.as_ref(), pod.waits.as_ref().map(|waits| &waits.asked)];
+            for charge in charges.into_iter().flatten() {
+                used.cards(charge.card);
+                used.dimensions(charge.amounts.iter().map(|(dimension, _)| dimension));
+            }
         }
     }
 

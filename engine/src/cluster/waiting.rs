@@ -7,7 +7,7 @@ use crds::scoring_strategy::ScoringStrategy;
 use jiff::Timestamp;
 
 use super::constraints::NodeConstraints;
-use crate::amounts::{Dimension, Totals};
+use crate::amounts::{Amounts, Totals};
 use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::reason::Reason;
 use crate::task::Task;
@@ -122,13 +122,7 @@ impl Waiting {
     }
 
     /// Whether the pod was not there before.
-    pub(super) fn insert(
-        &mut self,
-        shape: Arc<Shape>,
-        place: Place,
-        told: Option<Reason>,
-        asked: &[(Dimension, i64)],
-    ) -> bool {
+    pub(super) fn insert(&mut self, shape: Arc<Shape>, place: Place, told: Option<Reason>, asked: &Amounts) -> bool {
         let id = *self.ids.entry(Arc::clone(&shape)).or_insert_with(|| {
             self.next_id += 1;
             self.next_id
@@ -142,9 +136,7 @@ impl Waiting {
         let is_new = group.pods.insert(place);
         if is_new {
             self.count += 1;
-            for (dimension, amount) in asked {
-                self.requested.add(*dimension, i128::from(*amount));
-            }
+            self.requested.add_all(asked);
         }
         if told.is_none() || told != group.refused.map(|refused| refused.reason) {
             group.untold.insert(place);
@@ -153,7 +145,7 @@ impl Waiting {
     }
 
     /// Whether the pod was there.
-    pub(super) fn remove(&mut self, shape: &Shape, place: Place, asked: &[(Dimension, i64)]) -> bool {
+    pub(super) fn remove(&mut self, shape: &Shape, place: Place, asked: &Amounts) -> bool {
         let Some(id) = self.ids.get(shape).copied() else {
             return false;
         };
@@ -164,9 +156,7 @@ impl Waiting {
         let was_there = group.pods.remove(&place);
         if was_there {
             self.count -= 1;
-            for (dimension, amount) in asked {
-                self.requested.add(*dimension, -i128::from(*amount));
-            }
+            self.requested.subtract_all(asked);
         }
         if group.pods.is_empty() {
             self.groups.remove(&id);

@@ -166,7 +166,11 @@ pub(super) fn lack(cluster: &Cluster, id: WorkloadId, queue: QueueId, demand: &D
     if place > 0 && is_claim(cluster, id, queue, demand) {
         return None;
     }
-    let is_limited_above = |at| dimensions(demand).any(|dimension| cluster.is_limited_above(at, dimension));
+    let is_limited_above = |at| {
+        demand
+            .dimensions()
+            .any(|dimension| cluster.is_limited_above(at, dimension))
+    };
     Some(Lack {
         reason,
         at,
@@ -176,12 +180,6 @@ pub(super) fn lack(cluster: &Cluster, id: WorkloadId, queue: QueueId, demand: &D
             place + 1
         },
     })
-}
-
-fn dimensions(demand: &Demand) -> impl Iterator<Item = Dimension> + '_ {
-    let cards = demand.cards.iter().flat_map(|(set, _)| set.iter());
-    let resources = demand.resources.iter().map(|(dimension, _)| dimension);
-    resources.chain(cards.map(|card| Dimension::Card(*card)))
 }
 
 /// Whether others are to give back what a workload asks for: its queue says what it deserves or is guaranteed, and stays
@@ -196,7 +194,7 @@ fn is_claim(cluster: &Cluster, id: WorkloadId, queue: QueueId, demand: &Demand) 
         keeps.filter(|_| cluster.compares(cluster.queue(queue), dimension))
     };
     let check = check_against(cluster, id, queue, Some(queue), keeps);
-    cluster.configuration().reclaims() && dimensions(demand).any(says) && check.check(demand).is_ok()
+    cluster.configuration().reclaims() && demand.dimensions().any(says) && check.check(demand).is_ok()
 }
 
 /// What a workload is checked against at a level from its queue upwards; without `at`, in the cluster.

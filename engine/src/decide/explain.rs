@@ -4,7 +4,6 @@ mod workload;
 
 use std::cmp::Reverse;
 
-use crds::format::{format_bytes, format_cpu};
 use crds::keys::{CARD_NAME, CARD_QUOTA, QUEUE_NAMESPACES};
 
 use super::verdict::check_of;
@@ -13,7 +12,7 @@ use crate::amounts::Dimension;
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
 use crate::ids::QueueId;
-use crate::names::{CardId, ResourceId};
+use crate::names::CardId;
 use crate::reason::{About, Reason};
 
 pub(super) use workload::explain_workload;
@@ -208,7 +207,8 @@ fn insufficient(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
     }
     let has_room = |dimension, asked| cluster.room_for(shape.queue, shape.priority, dimension, asked).is_ok();
     let check = check_of(cluster, shape, has_room);
-    if let Some(scalar) = check.scalar_without_room() {
+    let mut lacking = check.resources_without_room();
+    if let Some(scalar) = lacking.find(|(dimension, _)| Reason::lacking(*dimension) == reason) {
         return said_by([of(scalar)]);
     }
     let count = |card| {
@@ -251,10 +251,7 @@ fn shortage(cluster: &Cluster, shape: &Shape, dimension: Dimension, asked: i64) 
     let limit = (!found.is_for_betters || found.limit > 0).then_some(found.limit);
     let said = numbers(cluster, dimension, asked, found.used, word, limit);
     let reserved = if found.reserved > 0 {
-        format!(
-            ", {} of them kept free by guarantees",
-            amount(dimension, found.reserved)
-        )
+        format!(", {} of them kept free by guarantees", dimension.format(found.reserved))
     } else {
         String::new()
     };
@@ -278,33 +275,14 @@ fn shortage(cluster: &Cluster, shape: &Shape, dimension: Dimension, asked: i64) 
 }
 
 fn numbers(cluster: &Cluster, dimension: Dimension, asked: i64, used: i128, word: &str, limit: Option<i128>) -> String {
-    let amount = |number| amount(dimension, number);
-    let limit = limit.map(|limit| format!(", {word} {}", amount(limit)));
+    let limit = limit.map(|limit| format!(", {word} {}", dimension.format(limit)));
     format!(
         "{} asked {}, used {}{}",
-        dimension_name(cluster, dimension),
-        amount(asked.into()),
-        amount(used),
+        dimension.name(cluster.names()),
+        dimension.format(asked.into()),
+        dimension.format(used),
         limit.unwrap_or_default()
     )
-}
-
-/// What people call a dimension.
-pub fn dimension_name(cluster: &Cluster, dimension: Dimension) -> &str {
-    match dimension {
-        Dimension::Resource(ResourceId::CPU) => "CPU",
-        Dimension::Resource(resource) => cluster.names().resource_name(resource),
-        Dimension::Card(card) => cluster.names().card_name(card),
-    }
-}
-
-/// An amount as people write it.
-pub fn amount(dimension: Dimension, amount: i128) -> String {
-    match dimension {
-        Dimension::Resource(ResourceId::CPU) => format_cpu(amount),
-        Dimension::Resource(ResourceId::MEMORY) => format_bytes(amount),
-        _ => amount.to_string(),
-    }
 }
 
 /// How many nodes say what; nothing of what none says.

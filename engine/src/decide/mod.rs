@@ -34,7 +34,7 @@ use crate::refs::{PodRef, WorkloadKind, WorkloadRef};
 use crate::trail::{Trail, Work};
 use contest::{Contest, Turn};
 use effort::{Effort, Spending};
-pub use explain::{amount, dimension_name, missing};
+pub use explain::missing;
 pub use progress::{Progress, progress};
 pub use reclaim::{Eviction, Victim};
 

@@ -13,7 +13,6 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::effort::Effort;
-use super::explain::{amount, dimension_name};
 use super::{Action, pod_ref, verdict};
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
@@ -292,8 +291,9 @@ fn asked(cluster: &Cluster, id: PodId, card: Option<CardId>) -> Vec<(Dimension, 
     let Some(queue) = pod.queue.map(|queue| cluster.queue(queue)) else {
         return Vec::new();
     };
-    let charged = pod.charged(cluster.charge(pod, card));
-    charged
+    let charge = cluster.charge(pod, card);
+    let amounts = charge.amounts.iter();
+    amounts
         .filter(|(dimension, amount)| *amount > 0 && cluster.compares(queue, *dimension))
         .map(|(dimension, amount)| (dimension, amount.into()))
         .collect()
@@ -314,14 +314,14 @@ fn is_entitled(cluster: &Cluster, shape: &Shape, id: PodId, card: Option<CardId>
 fn describe(cluster: &Cluster, shape: &Shape, id: PodId, victims: &[PodId]) -> Option<Eviction> {
     let waiting = cluster.pod(id)?;
     let name = &cluster.queue(shape.queue).name;
-    let of = |queue: QueueId, dimension| {
-        let has = amount(dimension, cluster.queue(queue).allocated_in_all(dimension));
-        let deserves = amount(dimension, cluster.deserved(queue, dimension));
+    let of = |queue: QueueId, dimension: Dimension| {
+        let has = dimension.format(cluster.queue(queue).allocated_in_all(dimension));
+        let deserves = dimension.format(cluster.deserved(queue, dimension));
         format!("has {has} and deserves {deserves}")
     };
     let all_asked = asked(cluster, id, shape.task.cards.first().copied());
     let asks = |(dimension, asked): &(Dimension, i128)| {
-        format!("{} {}", amount(*dimension, *asked), dimension_name(cluster, *dimension))
+        format!("{} {}", dimension.format(*asked), dimension.name(cluster.names()))
     };
     let everything = all_asked.iter().map(asks).collect::<Vec<_>>().join(", ");
     let pod = pod_ref(waiting);
@@ -341,7 +341,7 @@ fn describe(cluster: &Cluster, shape: &Shape, id: PodId, victims: &[PodId]) -> O
                 deserved.is_some_and(|deserved| cluster.queue(queue).allocated_in_all(*dimension) > deserved)
             });
             let borrowed = borrowed.or(all_asked.first())?;
-            let (what, dimension) = (dimension_name(cluster, borrowed.0), borrowed.0);
+            let (what, dimension) = (borrowed.0.name(cluster.names()), borrowed.0);
             let message = format!(
                 "evicted for pod {pod} of queue {name}, which asks {everything}; of {what}, queue {name} {}, and this pod's queue \
                  {} {}",

@@ -13,13 +13,13 @@ use crds::card_inventory::{CardInventoryStatus, NodeQuota};
 use crds::card_type::{CardTypeSpec, CardTypeStatus};
 use crds::card_usage::{CardUsageStatus, QueueCard, WaitingWorkload};
 use crds::configuration::QueuePlugin;
-use crds::format::{format_amount, format_bytes, format_cpu};
+use crds::format::format_amount;
 
 use crate::amounts::Dimension;
 use crate::cluster::node::{Node, NodeCard, Offer};
 use crate::cluster::queue::Queue;
 use crate::cluster::{Changes, Cluster};
-use crate::decide::{amount, dimension_name, missing};
+use crate::decide::missing;
 use crate::discovery::Problem;
 use crate::ids::{NodeId, QueueId};
 use crate::names::{CardId, ResourceId};
@@ -249,8 +249,9 @@ fn card_type(cluster: &Cluster, id: CardId) -> Option<(CardTypeSpec, CardTypeSta
 fn usage(cluster: &Cluster, id: QueueId) -> CardUsageStatus {
     let queue = cluster.queue(id);
     let quota = |dimension| queue.quota().map_or(0, |quota| quota.limit(dimension));
-    let against = |resource, format: fn(i128) -> String| {
+    let against = |resource| {
         let dimension = Dimension::Resource(resource);
+        let format = |amount| dimension.format(amount);
         let limit = match queue.quota() {
             Some(_) => cluster.capability(id, dimension),
             None => Some(0),
@@ -274,8 +275,8 @@ fn usage(cluster: &Cluster, id: QueueId) -> CardUsageStatus {
     });
     status::usage(QueueUse {
         cards: cards.collect(),
-        cpu: against(ResourceId::CPU, format_cpu),
-        memory: against(ResourceId::MEMORY, format_bytes),
+        cpu: against(ResourceId::CPU),
+        memory: against(ResourceId::MEMORY),
         admitted_pods: i64::try_from(queue.admitted).unwrap_or(i64::MAX),
         waiting_pods: i64::try_from(queue.waiting.len()).unwrap_or(i64::MAX),
         share: cluster.share(id).to_string(),
@@ -316,14 +317,14 @@ fn unsatisfiable(cluster: &Cluster, id: QueueId) -> Option<(&'static str, String
     let quota = queue
         .quota()
         .filter(|_| cluster.configuration().queue_plugin != QueuePlugin::Off)?;
-    let name = |dimension| dimension_name(cluster, dimension);
+    let name = |dimension: Dimension| dimension.name(cluster.names());
     let total = |dimension| cluster.top().total.get(dimension);
     let is_above = |(dimension, said): &(Dimension, i64)| i128::from(*said) > total(*dimension);
     // Under `capacity-card` a quota may be there before its cards.
     let counts = cluster.configuration().queue_plugin == QueuePlugin::Capacity;
     let capability = quota.capability.iter().filter(|_| counts).find(is_above);
     if let Some((dimension, said)) = capability {
-        let (said, has) = (amount(dimension, said.into()), amount(dimension, total(dimension)));
+        let (said, has) = (dimension.format(said.into()), dimension.format(total(dimension)));
         let text = format!(
             "the queue may have {said} {}, and the cluster has {has} at the moment",
             name(dimension)
@@ -334,8 +335,8 @@ fn unsatisfiable(cluster: &Cluster, id: QueueId) -> Option<(&'static str, String
     let mut promises = quota.guarantee.iter().map(|(dimension, _)| dimension);
     if let Some(dimension) = promises.find(|dimension| guaranteed(*dimension) > total(*dimension)) {
         let (sum, has) = (
-            amount(dimension, guaranteed(dimension)),
-            amount(dimension, total(dimension)),
+            dimension.format(guaranteed(dimension)),
+            dimension.format(total(dimension)),
         );
         let text = format!(
             "all queues together are guaranteed {sum} {}, and the cluster has {has} at the moment",
@@ -347,8 +348,8 @@ fn unsatisfiable(cluster: &Cluster, id: QueueId) -> Option<(&'static str, String
     let mut claims = quota.deserved.iter().map(|(dimension, _)| dimension);
     let dimension = claims.find(|dimension| deserved(*dimension) > total(*dimension))?;
     let (sum, has) = (
-        amount(dimension, deserved(dimension)),
-        amount(dimension, total(dimension)),
+        dimension.format(deserved(dimension)),
+        dimension.format(total(dimension)),
     );
     let text = format!(
         "all queues together deserve {sum} {}, and the cluster has {has} at the moment: not all can have it at once",
@@ -359,10 +360,6 @@ fn unsatisfiable(cluster: &Cluster, id: QueueId) -> Option<(&'static str, String
 
 /// The cards that a queue, with all that is below it, may have, has or waits for, by name.
 fn cards_of<'a>(cluster: &'a Cluster, queue: &Queue) -> BTreeSet<(&'a str, CardId)> {
-    let of = |dimension| match dimension {
-        Dimension::Card(card) => Some(card),
-        Dimension::Resource(_) => None,
-    };
     let quota = queue.quota().into_iter().flat_map(|quota| quota.cards.iter().copied());
     let below = &queue.below;
     let sums = [
@@ -374,7 +371,7 @@ fn cards_of<'a>(cluster: &'a Cluster, queue: &Queue) -> BTreeSet<(&'a str, CardI
     // Of what pods wait for, only cards that some node has, or had: a tenant can make up any number of names.
     let known = sums
         .into_iter()
-        .flat_map(|sums| sums.iter().filter_map(|(dimension, _)| of(dimension)))
+        .flat_map(|sums| sums.iter().filter_map(|(dimension, _)| dimension.card()))
         .filter(|card| cluster.resource_of(*card).is_some());
     quota
         .chain(known)
@@ -437,10 +434,9 @@ fn standing(cluster: &Cluster, id: QueueId, queue: &Queue) -> StandingFigures {
     // Of what pods and groups ask for, only resources that the cluster has: a tenant can make up any number of names.
     let asked = used.chain(kept).filter(|dimension| cluster.has(*dimension));
     let all: BTreeSet<_> = named.chain(asked).collect();
-    let resources = all.iter().filter_map(|dimension| match dimension {
-        Dimension::Resource(resource) => Some((*dimension, cluster.names().resource_name(*resource))),
-        Dimension::Card(_) => None,
-    });
+    let resources = all
+        .iter()
+        .filter_map(|dimension| Some((*dimension, cluster.names().resource_name(dimension.resource()?))));
     let resources = resources.map(|(dimension, name)| {
         let allocated = queue.allocated_in_all(dimension);
         let capability = queue.quota().and_then(|quota| quota.capability.get(dimension));

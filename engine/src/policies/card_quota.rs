@@ -4,6 +4,7 @@
 use crds::configuration::{CapacityCard, QueuePlugin};
 
 use crate::amounts::Dimension;
+use crate::metering;
 use crate::names::{CardId, ResourceId};
 use crate::reason::Reason;
 use crate::task::Task;
@@ -36,16 +37,8 @@ impl<R: Fn(CardId) -> Option<ResourceId>, H: Fn(Dimension, i64) -> bool> Check<'
         if self.queue_is_empty && self.plugin == QueuePlugin::CapacityCard {
             return Err(Reason::EmptyQueueCapability);
         }
-        if charges_cpu_and_memory(self.arguments, self.task.is_for_cards()) {
-            for resource in [ResourceId::CPU, ResourceId::MEMORY] {
-                let dimension = Dimension::Resource(resource);
-                if !(self.has_room)(dimension, self.task.count(resource)) {
-                    return Err(Reason::lacking(dimension));
-                }
-            }
-        }
-        if self.scalar_without_room().is_some() {
-            return Err(Reason::InsufficientScalarQuota);
+        if let Some((dimension, _)) = self.resources_without_room().next() {
+            return Err(Reason::lacking(dimension));
         }
         Ok(())
     }
@@ -57,30 +50,18 @@ impl<R: Fn(CardId) -> Option<ResourceId>, H: Fn(Dimension, i64) -> bool> Check<'
             .filter(|(card, count)| (self.has_room)(Dimension::Card(*card), *count))
     }
 
-    /// A resource other than CPU and memory that the queue has no room for, under the plugin that counts them all, and how
-    /// much of it is asked for.
-    pub fn scalar_without_room(&self) -> Option<(Dimension, i64)> {
-        let counts = self.plugin == QueuePlugin::Capacity;
-        let scalars = self.task.request.iter().filter(|(dimension, _)| {
-            counts && !matches!(dimension, Dimension::Resource(ResourceId::CPU | ResourceId::MEMORY))
-        });
-        scalars
-            .into_iter()
-            .find(|(dimension, asked)| !(self.has_room)(*dimension, *asked))
+    /// The resources that the queue has no room for, and how much of each is asked for: CPU and memory first, and under the
+    /// plugin that counts them all, the others.
+    pub fn resources_without_room(&self) -> impl Iterator<Item = (Dimension, i64)> + '_ {
+        let resources = metering::resources(self.arguments, self.task);
+        let limited = resources.filter(|(dimension, _)| metering::is_limited(self.plugin, *dimension));
+        limited.filter(|(dimension, asked)| !(self.has_room)(*dimension, *asked))
     }
 
     /// The alternatives that the cluster knows and whose resource the task requests, with the number of cards.
     pub fn known_alternatives(&self) -> impl Iterator<Item = (CardId, i64)> + '_ {
-        self.task.cards.iter().filter_map(|card| {
-            let count = self.task.count((self.resource_of)(*card)?);
-            (count > 0).then_some((*card, count))
-        })
+        metering::alternatives(self.task, &self.resource_of)
     }
-}
-
-/// Whether a pod is checked and charged for CPU and memory (**Plugin Configuration**, `cardUnlimitedCpuMemory`).
-pub fn charges_cpu_and_memory(arguments: &CapacityCard, names_cards: bool) -> bool {
-    !(arguments.card_unlimited_cpu_memory && names_cards)
 }
 
 /// **Node Ordering**: the score of a node for a task, by the first of the task's alternatives that the node has.

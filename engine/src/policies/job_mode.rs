@@ -2,10 +2,10 @@
 
 use crds::configuration::CapacityCard;
 
-use super::card_quota::charges_cpu_and_memory;
 use crate::amounts::{Dimension, Totals};
 use crate::inqueue::{Demand, Inqueue};
-use crate::names::{CardId, ResourceId};
+use crate::metering;
+use crate::names::CardId;
 use crate::reason::Reason;
 
 /// What counts against a limit.
@@ -63,33 +63,26 @@ impl<L: Fn(Dimension) -> Option<i128>> JobCheck<'_, L> {
         if self.is_empty {
             return Err(Reason::EmptyQueueCapability);
         }
-        if charges_cpu_and_memory(self.arguments, !demand.cards.is_empty()) {
-            for resource in [ResourceId::CPU, ResourceId::MEMORY] {
-                if !self.resource(demand, resource).fit() {
-                    return Err(Reason::lacking(Dimension::Resource(resource)));
-                }
-            }
+        if let Some((dimension, _)) = self.resources_in_excess(demand).next() {
+            return Err(Reason::lacking(dimension));
         }
-        if self.scalar_excess(demand).is_some() || self.first_excess(demand).is_some() {
+        if self.first_excess(demand).is_some() {
             return Err(Reason::InsufficientScalarQuota);
         }
         Ok(())
     }
 
-    /// The first resource besides CPU and memory that the queue's limit does not suffice for, with its sums.
-    pub fn scalar_excess(&self, demand: &Demand) -> Option<(ResourceId, Sums)> {
-        let scalars = demand.resources.iter().filter_map(|(dimension, _)| match dimension {
-            Dimension::Resource(ResourceId::CPU | ResourceId::MEMORY) | Dimension::Card(_) => None,
-            Dimension::Resource(resource) => Some(resource),
-        });
-        scalars
-            .map(|resource| (resource, self.resource(demand, resource)))
-            .find(|(_, sums)| !sums.fit())
+    /// The resources that the queue's limit does not suffice for, with their sums: CPU and memory first.
+    pub fn resources_in_excess(&self, demand: &Demand) -> impl Iterator<Item = (Dimension, Sums)> {
+        let is_for_cards = !demand.cards.is_empty();
+        let asked = demand.resources.iter().map(|(dimension, _)| dimension);
+        let charged = asked.filter(move |dimension| metering::is_charged(self.arguments, *dimension, is_for_cards));
+        let sums = charged.map(|dimension| (dimension, self.resource(demand, dimension)));
+        sums.filter(|(_, sums)| !sums.fit())
     }
 
     /// What a Kubernetes resource comes to.
-    pub fn resource(&self, demand: &Demand, resource: ResourceId) -> Sums {
-        let dimension = Dimension::Resource(resource);
+    pub fn resource(&self, demand: &Demand, dimension: Dimension) -> Sums {
         let own = self.own.map_or(0, |own| own.resources.get(dimension));
         Sums {
             asked: demand.resources.get(dimension).into(),

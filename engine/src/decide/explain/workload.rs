@@ -1,6 +1,6 @@
 //! Why a workload waits as a whole, and its pods with it.
 
-use super::{amount, dimension_name, explain_pod, explain_queue};
+use super::{explain_pod, explain_queue};
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
 use crate::cluster::workload::{Step, Workload};
@@ -101,7 +101,7 @@ fn as_a_whole(cluster: &Cluster, id: WorkloadId, queue: QueueId, reason: Reason)
             .map(|dimension| cluster.capability(at?, *dimension))
             .sum();
         let written = written.filter(|written| Some(*written) != sums.quota)?;
-        let written = amount(*dimensions.first()?, written);
+        let written = dimensions.first()?.format(written);
         Some(format!(
             " of {written}: others are guaranteed the rest, or the cluster does not have it"
         ))
@@ -110,7 +110,7 @@ fn as_a_whole(cluster: &Cluster, id: WorkloadId, queue: QueueId, reason: Reason)
         let format = |number| {
             dimensions
                 .first()
-                .map_or_else(String::new, |dimension| amount(*dimension, number))
+                .map_or_else(String::new, |dimension| dimension.format(number))
         };
         format!(
             "{lead}: {what} asked {}, allocated {}, in queue {}, elastic {}, quota {}{}",
@@ -122,14 +122,15 @@ fn as_a_whole(cluster: &Cluster, id: WorkloadId, queue: QueueId, reason: Reason)
             cut(dimensions, sums).unwrap_or_default()
         )
     };
-    let of_resource = |resource, sums| {
-        let dimension = Dimension::Resource(resource);
-        numbers(dimension_name(cluster, dimension), &[dimension], sums)
-    };
+    let of = |dimension: Dimension, sums| numbers(dimension.name(cluster.names()), &[dimension], sums);
+    let is_it = |(dimension, _): &(Dimension, Sums)| Reason::lacking(*dimension) == reason;
     match reason.about() {
-        About::Quota(Some(resource)) => of_resource(resource, check.resource(&demand, resource)),
+        About::Quota(Some(resource)) => {
+            let dimension = Dimension::Resource(resource);
+            of(dimension, check.resource(&demand, dimension))
+        }
         About::Quota(None) => match check.first_excess(&demand) {
-            _ if let Some((resource, sums)) = check.scalar_excess(&demand) => of_resource(resource, sums),
+            _ if let Some((scalar, sums)) = check.resources_in_excess(&demand).find(is_it) => of(scalar, sums),
             Some((set, sums)) => {
                 let dimensions: Vec<_> = set.iter().copied().map(Dimension::Card).collect();
                 numbers(&names(cluster, set), &dimensions, sums)

@@ -306,13 +306,15 @@ pub(super) fn candidates(
         for pod_id in &queue.holders {
             let Some(pod) = cluster.pod(*pod_id) else { continue };
             let is_lower = !is_own || pod.priority < shape.priority;
-            let Some(charge) = pod.charge.filter(|_| is_lower && is_evictable(cluster, pod, now)) else {
+            let Some(charge) = pod
+                .charge
+                .as_ref()
+                .filter(|_| is_lower && is_evictable(cluster, pod, now))
+            else {
                 continue;
             };
-            let charged = pod
-                .charged(charge)
-                .map(|(dimension, amount)| (dimension, amount.into()));
-            let charged: Vec<_> = charged.collect();
+            let amounts = charge.amounts.iter();
+            let charged: Vec<_> = amounts.map(|(dimension, amount)| (dimension, amount.into())).collect();
             if !is_own && !charged.iter().any(|(dimension, _)| above.contains(dimension)) {
                 continue;
             }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::amounts::Amounts;
-use crate::names::Names;
+use crate::names::{Names, ResourceId};
 
 /// A queue with three cards.
 #[derive(Debug, Clone, Default)]

@@ -168,8 +168,8 @@ impl Run {
         let cluster = &self.world.cluster;
         let id = cluster.queue_named(&name(queue));
         let of_pods = cluster.pods().filter(|pod| pod.queue == id).filter_map(|pod| {
-            let charge = pod.charge?;
-            pod.charged(charge).find(|(dimension, _)| *dimension == card)
+            let charge = pod.charge.as_ref()?;
+            charge.amounts.iter().find(|(dimension, _)| *dimension == card)
         });
         let own: i128 = of_pods.map(|(_, count)| i128::from(count)).sum();
         let (mut allocated, mut held) = (own, own);
@@ -225,7 +225,7 @@ impl Run {
                         self.world.eviction_ended(&uid, EvictionOutcome::Evicted, now);
                         let pod = self.world.known(&uid);
                         let queue = self.world.cluster.queue(pod.queue.unwrap()).name[1..].parse().unwrap();
-                        let cards = pod.charge.unwrap().card.unwrap().1;
+                        let cards = pod.charge.as_ref().unwrap().amounts.get(self.card());
                         self.gone(&uid);
                         self.come(queue, cards);
                     }
@@ -246,7 +246,7 @@ impl Run {
         let mut taken = BTreeMap::<_, i128>::new();
         for victim in &eviction.victims {
             let pod = self.world.known(&victim.pod.uid);
-            let cards = i128::from(pod.charge.unwrap().card.unwrap().1);
+            let cards = i128::from(pod.charge.as_ref().unwrap().amounts.get(card));
             let levels = cluster.ancestry(pod.queue.unwrap());
             for level in levels.filter(|level| !shared.contains(level)) {
                 *taken.entry(level).or_default() += cards;

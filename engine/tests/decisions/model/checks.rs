@@ -84,10 +84,9 @@ impl Run {
                 tally.used += node.used_of(card.resource);
                 tally.free += if offer.is_usable() { free.max(0) } else { 0 };
                 let there = cluster.pods().filter(|pod| pod.room == Some(*id));
-                let charges = there
-                    .filter_map(|pod| pod.charge?.card)
-                    .filter(|(charged, _)| *charged == card.card);
-                let accounted: i128 = charges.map(|(_, count)| i128::from(count)).sum();
+                let charges =
+                    there.filter_map(|pod| Some(pod.charge.as_ref()?.amounts.get(Dimension::Card(card.card))));
+                let accounted: i128 = charges.map(i128::from).sum();
                 tally.unaccounted += (node.used_of(card.resource) - accounted).max(0);
             }
         }

@@ -26,10 +26,7 @@ impl Cluster {
 
     /// The resources that count the cards of a request, in order of first appearance.
     pub(crate) fn card_resources_of(&self, request: &Amounts) -> Vec<ResourceId> {
-        let resources = request.iter().filter_map(|(dimension, _)| match dimension {
-            Dimension::Resource(resource) => Some(resource),
-            Dimension::Card(_) => None,
-        });
+        let resources = request.iter().filter_map(|(dimension, _)| dimension.resource());
         let cards: Vec<_> = resources.filter(|resource| self.is_card_resource(*resource)).collect();
         let counts = |resource: &ResourceId| counts_cards(self.names.resource_name(*resource));
         if cards.iter().any(counts) {
@@ -164,7 +161,7 @@ impl Cluster {
             }
         });
         let Some(pod) = self.pod(id) else { return };
-        let charge = pod.charge.map(|_| self.charge(pod, self.charged_card(pod)));
+        let charge = pod.charge.is_some().then(|| self.charge(pod, self.charged_card(pod)));
         let asked = self.charge(pod, pod.task.cards.first().copied());
         self.update_pod(id, |pod| {
             pod.charge = charge;
