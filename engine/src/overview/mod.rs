@@ -26,7 +26,7 @@ use crate::names::{CardId, ResourceId};
 use crate::reason::Reason;
 pub use figures::{CardFigures, GpuFigures, QueueFigures, ResourceFigures, StandingFigures};
 pub use gpus::{first_fit, gpu_figures};
-use status::{CardUse, QueueUse, Quotas, TypeUse, Usability};
+use status::{Quotas, Usability};
 pub use unaccounted::Unaccounted;
 
 /// What there is to see of one thing, complete: it replaces whatever was shown of it before.
@@ -145,10 +145,7 @@ fn inventory(cluster: &Cluster, id: NodeId, node: &Node, offer: &Offer) -> Optio
         .iter()
         .filter(|card| cluster.resource_of(card.card) == Some(card.resource));
     let cards: Vec<_> = published
-        .map(|card| CardUse {
-            card: &card.found,
-            used: node.used_of(card.resource),
-        })
+        .map(|card| (&card.found, node.used_of(card.resource)))
         .collect();
     Some(CardInventoryStatus {
         gpus: gpus::shared(cluster, id),
@@ -225,12 +222,13 @@ fn card_type(cluster: &Cluster, id: CardId) -> Option<(CardTypeSpec, CardTypeSta
     let card = cluster.card(id).filter(|card| !card.nodes.is_empty())?;
     let (resource, kind) = card.meaning.as_ref().map(|meaning| (meaning.resource, meaning.kind))?;
     let tally = card.tallies.get(&resource).copied().unwrap_or_default();
-    let counts = TypeUse {
+    let counts = CardTypeStatus {
         nodes: tally.nodes,
         total: to_i64(tally.total),
         used: to_i64(tally.used),
         free: to_i64(tally.free),
         unaccounted: to_i64(tally.unaccounted),
+        ..CardTypeStatus::default()
     };
     let conflicts: Vec<_> = conflicting_nodes(cluster, id)
         .map(|node| cluster.node(node))
@@ -273,7 +271,7 @@ fn usage(cluster: &Cluster, id: QueueId) -> CardUsageStatus {
             waiting: to_i64(requested - allocated),
         }
     });
-    status::usage(QueueUse {
+    let figures = CardUsageStatus {
         cards: cards.collect(),
         cpu: against(ResourceId::CPU),
         memory: against(ResourceId::MEMORY),
@@ -281,9 +279,12 @@ fn usage(cluster: &Cluster, id: QueueId) -> CardUsageStatus {
         waiting_pods: i64::try_from(queue.waiting.len()).unwrap_or(i64::MAX),
         share: cluster.share(id).to_string(),
         first_waiting: first_waiting(cluster, id),
-        unsatisfiable: unsatisfiable(cluster, id),
-        problem: queue.problem().map(|problem| (Reason::QueueInvalid.as_str(), problem)),
-    })
+        ..CardUsageStatus::default()
+    };
+    let problem = queue.problem().map(|problem| (Reason::QueueInvalid.as_str(), problem));
+    let unsatisfiable = unsatisfiable(cluster, id);
+    let unsatisfiable = unsatisfiable.as_ref().map(|(reason, text)| (*reason, text.as_str()));
+    status::usage(figures, problem, unsatisfiable)
 }
 
 /// The pods of a queue that are next, and what they wait for.

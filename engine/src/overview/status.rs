@@ -5,7 +5,7 @@ mod tests;
 
 use crds::card_inventory::{CardInventoryStatus, NodeCard, NodeQuota};
 use crds::card_type::CardTypeStatus;
-use crds::card_usage::{CardUsageStatus, QueueCard, WaitingWorkload};
+use crds::card_usage::{CardUsageStatus, QueueCard};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
@@ -38,15 +38,6 @@ const MOST_LISTED: usize = 10;
 /// What stands where there is nothing.
 const NONE: &str = "<none>";
 
-/// A card on a node, and how many of it pods hold.
-#[derive(Debug, Clone, Copy)]
-pub struct CardUse<'a> {
-    /// The card.
-    pub card: &'a Card,
-    /// How many pods hold.
-    pub used: i128,
-}
-
 /// Whether new pods may come to a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Usability {
@@ -70,12 +61,15 @@ pub struct Quotas {
 /// What an inventory says of a node with these cards, of which pods hold so many; and of its quotas for pods without GPU,
 /// where it has any.
 pub fn inventory(
-    cards: &[CardUse<'_>],
+    cards: &[(&Card, i128)],
     usability: Usability,
     problems: &[Problem],
     quotas: Option<Quotas>,
 ) -> CardInventoryStatus {
-    let cards: Vec<_> = cards.iter().map(|card| node_card(*card, usability)).collect();
+    let cards: Vec<_> = cards
+        .iter()
+        .map(|(card, used)| node_card(card, *used, usability))
+        .collect();
     let mut resources: Vec<_> = cards.iter().map(|card| card.resource.as_str()).collect();
     resources.sort_unstable();
     resources.dedup();
@@ -133,7 +127,7 @@ pub fn inventory(
     }
 }
 
-fn node_card(CardUse { card, used }: CardUse<'_>, usability: Usability) -> NodeCard {
+fn node_card(card: &Card, used: i128, usability: Usability) -> NodeCard {
     let used = i64::try_from(used).unwrap_or(i64::MAX);
     NodeCard {
         name: card.name.clone(),
@@ -149,23 +143,9 @@ fn node_card(CardUse { card, used }: CardUse<'_>, usability: Usability) -> NodeC
     }
 }
 
-/// How many of a card there are on all nodes that have it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct TypeUse {
-    /// How many nodes have it.
-    pub nodes: i64,
-    /// How many there are.
-    pub total: i64,
-    /// How many pods hold.
-    pub used: i64,
-    /// How many new pods could get.
-    pub free: i64,
-    /// How many pods hold for which no queue is charged.
-    pub unaccounted: i64,
-}
-
-/// What a card type says. `conflicts` are the nodes, by name, that count the card by another resource than `resource`.
-pub fn card_type(counts: TypeUse, resource: &str, conflicts: &[(&str, &str)]) -> CardTypeStatus {
+/// What a card type says with these counts. `conflicts` are the nodes, by name, that count the card by another resource than
+/// `resource`.
+pub fn card_type(counts: CardTypeStatus, resource: &str, conflicts: &[(&str, &str)]) -> CardTypeStatus {
     let consistent = if conflicts.is_empty() {
         condition(
             CONSISTENT,
@@ -183,80 +163,41 @@ pub fn card_type(counts: TypeUse, resource: &str, conflicts: &[(&str, &str)]) ->
         condition(CONSISTENT, false, "ConflictingResource", &message)
     };
     CardTypeStatus {
-        nodes: counts.nodes,
-        total: counts.total,
-        used: counts.used,
-        free: counts.free,
-        unaccounted: counts.unaccounted,
         problems: list_reasons((!conflicts.is_empty()).then_some("ConflictingResource")),
         conditions: vec![consistent],
+        ..counts
     }
 }
 
-/// What one queue may have, has and waits for.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct QueueUse<'a> {
-    /// Card by card, by name.
-    pub cards: Vec<QueueCard>,
-    /// CPU in use against the queue's capability.
-    pub cpu: String,
-    /// Memory in use against the queue's capability.
-    pub memory: String,
-    /// How many of its pods hold quota.
-    pub admitted_pods: i64,
-    /// How many of its pods wait.
-    pub waiting_pods: i64,
-    /// The largest part of any quota in use.
-    pub share: String,
-    /// Why the queue can't be used, in one word and in a sentence.
-    pub problem: Option<(&'a str, &'a str)>,
-    /// The pods that are next.
-    pub first_waiting: Vec<WaitingWorkload>,
-    /// What the queue says that can't all be had at the moment, in one word and in a sentence.
-    pub unsatisfiable: Option<(&'static str, String)>,
-}
-
-/// What a usage says.
-pub fn usage(queue: QueueUse<'_>) -> CardUsageStatus {
+/// What a usage says with these figures of its queue: why the queue can't be used, and what it says that can't all be had at the
+/// moment, each in one word and in a sentence.
+pub fn usage(
+    figures: CardUsageStatus,
+    problem: Option<(&str, &str)>,
+    unsatisfiable: Option<(&str, &str)>,
+) -> CardUsageStatus {
     let list = |count: fn(&QueueCard) -> i64| {
-        let counts = queue.cards.iter().map(|card| (card.name.as_str(), count(card)));
+        let counts = figures.cards.iter().map(|card| (card.name.as_str(), count(card)));
         list_counts(counts.filter(|(_, count)| *count > 0))
     };
+    let says = |kind, fine: (&str, &str), wrong: Option<(&str, &str)>| {
+        let (reason, message) = wrong.unwrap_or(fine);
+        condition(kind, wrong.is_none(), reason, message)
+    };
     CardUsageStatus {
-        quota: list_counts(
-            queue
-                .cards
-                .iter()
-                .filter(|card| card.quota > 0)
-                .map(|card| (card.name.as_str(), card.quota)),
-        ),
+        quota: list(|card| card.quota),
         allocated: list(|card| card.allocated),
         requested: list(|card| card.requested),
-        cpu: queue.cpu,
-        memory: queue.memory,
-        admitted_pods: queue.admitted_pods,
-        waiting_pods: queue.waiting_pods,
-        pods_with_resource_claims: None,
-        share: queue.share,
-        problems: list_reasons(
-            queue
-                .problem
-                .map(|(reason, _)| reason)
-                .into_iter()
-                .chain(queue.unsatisfiable.as_ref().map(|(reason, _)| *reason)),
-        ),
+        problems: list_reasons(problem.into_iter().chain(unsatisfiable).map(|(reason, _)| reason)),
         conditions: vec![
-            match queue.problem {
-                None => condition(VALID, true, "Readable", "what the queue says can be read"),
-                Some((reason, message)) => condition(VALID, false, reason, message),
-            },
-            match &queue.unsatisfiable {
-                None => condition(SATISFIABLE, true, "Possible", "the cluster has what the queue says"),
-                Some((reason, message)) => condition(SATISFIABLE, false, reason, message),
-            },
+            says(VALID, ("Readable", "what the queue says can be read"), problem),
+            says(
+                SATISFIABLE,
+                ("Possible", "the cluster has what the queue says"),
+                unsatisfiable,
+            ),
         ],
-        first_waiting: queue.first_waiting,
-        cards: queue.cards,
+        ..figures
     }
 }
 

@@ -4,12 +4,12 @@ use cardgate_tests::nodes;
 use cardgate_tests::wait::{self, Seen};
 use cardgate_tests::workloads::queue;
 use crds::card_inventory::CardInventory;
-use crds::card_type::{CardKind, CardType, CardTypeSpec};
-use crds::card_usage::{CardUsage, QueueCard};
+use crds::card_type::{CardKind, CardType, CardTypeSpec, CardTypeStatus};
+use crds::card_usage::{CardUsage, CardUsageStatus, QueueCard};
 use crds::volcano::Queue;
 use engine::discovery::discover;
 use engine::overview::Shown;
-use engine::overview::status::{self, CardUse, QueueUse, TypeUse, Usability};
+use engine::overview::status::{self, Usability};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, ResourceExt as _};
@@ -21,7 +21,7 @@ use crate::{Bench, Outcome, Running, await_objects, names};
 fn inventory(spec: &nodes::NodeSpec, uid: &str, usability: Usability) -> anyhow::Result<Report> {
     let node: crds::node::Node<Box<str>> = serde_json::from_value(serde_json::to_value(spec.to_node())?)?;
     let found = discover(&node.metadata.labels, &node.status.allocatable);
-    let cards: Vec<_> = found.cards.iter().map(|card| CardUse { card, used: 0 }).collect();
+    let cards: Vec<_> = found.cards.iter().map(|card| (card, 0)).collect();
     let is_of_interest = !cards.is_empty() || !found.problems.is_empty();
     Ok(Report::Shown(Shown::Inventory {
         node: spec.name().into(),
@@ -244,12 +244,11 @@ fn card_type(resource: &str, total: i64) -> Report {
             kind: CardKind::Mps,
         },
         status::card_type(
-            TypeUse {
-                unaccounted: 0,
+            CardTypeStatus {
                 nodes: 1,
                 total,
-                used: 0,
                 free: total,
+                ..CardTypeStatus::default()
             },
             resource,
             &[],
@@ -269,15 +268,15 @@ fn usage(uid: &str, quota: i64) -> Report {
         quota,
         ..QueueCard::default()
     };
-    let queue = QueueUse {
+    let queue = CardUsageStatus {
         cards: vec![card],
         share: "0.00".to_owned(),
-        ..QueueUse::default()
+        ..CardUsageStatus::default()
     };
     Report::Shown(Shown::Usage {
         queue: "team-a".into(),
         queue_uid: uid.into(),
-        status: Some(status::usage(queue)),
+        status: Some(status::usage(queue, None, None)),
     })
 }
 

@@ -47,12 +47,7 @@ fn conditions(conditions: &[Condition]) -> Vec<(&str, &str, &str)> {
 #[test]
 fn an_inventory_of_a_node_in_order() {
     let (a, b) = (card("A", "x/gpu", 8), card("B", "x/mig", 4));
-    let status = inventory(
-        &[CardUse { card: &a, used: 3 }, CardUse { card: &b, used: 0 }],
-        Usability::Usable,
-        &[],
-        None,
-    );
+    let status = inventory(&[(&a, 3), (&b, 0)], Usability::Usable, &[], None);
     assert_eq!((&*status.summary, &*status.resources), ("A x8, B x4", "x/gpu, x/mig"));
     assert_eq!((status.total, status.used, status.free), (12, 3, 9));
     assert_eq!(status.cards[0].free, 5);
@@ -100,32 +95,24 @@ fn an_inventory_with_problems() {
 fn cards_of_an_unusable_node_are_not_free() {
     let a = card("A", "x/gpu", 8);
     for usability in [Usability::NotReady, Usability::Cordoned] {
-        let status = inventory(&[CardUse { card: &a, used: 3 }], usability, &[], None);
+        let status = inventory(&[(&a, 3)], usability, &[], None);
         assert_eq!((status.total, status.used, status.free), (8, 3, 0));
     }
     // More in use than the node allocates since a card failed.
-    let status = inventory(
-        &[CardUse {
-            card: &a,
-            used: i128::MAX,
-        }],
-        Usability::Usable,
-        &[],
-        None,
-    );
+    let status = inventory(&[(&a, i128::MAX)], Usability::Usable, &[], None);
     assert_eq!((status.used, status.free), (i64::MAX, 0));
 }
 
 #[test]
 fn a_card_type_names_the_nodes_that_mean_something_else() {
-    let counts = TypeUse {
-        unaccounted: 0,
+    let counts = CardTypeStatus {
         nodes: 2,
         total: 16,
         used: 1,
         free: 15,
+        ..CardTypeStatus::default()
     };
-    let status = card_type(counts, "a/gpu", &[]);
+    let status = card_type(counts.clone(), "a/gpu", &[]);
     assert_eq!((status.nodes, status.total, status.used, status.free), (2, 16, 1, 15));
     assert_eq!(conditions(&status.conditions), [("Consistent", "True", "OneResource")]);
     let status = card_type(counts, "a/gpu", &[("n7", "b/gpu"), ("n9", "c/gpu")]);
@@ -146,7 +133,7 @@ fn a_usage_lists_its_cards() {
         requested,
         waiting: requested - allocated,
     };
-    let queue = QueueUse {
+    let queue = CardUsageStatus {
         cards: vec![
             queue_card("A", 8, 3, 10),
             queue_card("B", 2, 0, 0),
@@ -154,9 +141,9 @@ fn a_usage_lists_its_cards() {
         ],
         cpu: "3 / 8".to_owned(),
         waiting_pods: 8,
-        ..QueueUse::default()
+        ..CardUsageStatus::default()
     };
-    let status = usage(queue.clone());
+    let status = usage(queue.clone(), None, None);
     assert_eq!(
         (&*status.quota, &*status.allocated, &*status.requested),
         ("A x8, B x2", "A x3", "A x10, C x1")
@@ -167,23 +154,17 @@ fn a_usage_lists_its_cards() {
         conditions(&status.conditions),
         [("Valid", "True", "Readable"), possible]
     );
-    let status = usage(QueueUse {
-        problem: Some(("QueueInvalid", "mend it")),
-        ..queue.clone()
-    });
+    let status = usage(queue.clone(), Some(("QueueInvalid", "mend it")), None);
     assert_eq!(status.problems, "QueueInvalid");
     assert_eq!(
         conditions(&status.conditions),
         [("Valid", "False", "QueueInvalid"), possible]
     );
-    let status = usage(QueueUse {
-        unsatisfiable: Some(("DeservedAboveCluster", "too much".to_owned())),
-        ..queue
-    });
+    let status = usage(queue, None, Some(("DeservedAboveCluster", "too much")));
     assert_eq!(status.problems, "DeservedAboveCluster");
     assert_eq!(
         conditions(&status.conditions)[1],
         ("Satisfiable", "False", "DeservedAboveCluster")
     );
-    assert_eq!(usage(QueueUse::default()).quota, "<none>");
+    assert_eq!(usage(CardUsageStatus::default(), None, None).quota, "<none>");
 }
