@@ -211,10 +211,10 @@ impl Door {
             ("", "Pod") => return self.validate_pod(&request).await,
             ("scheduling.volcano.sh", "Queue") => {
                 self.ready()?;
-                self.judge_object(&request, queue::judge).await?
+                self.decide(|view| queue::judge(&request, view)).await?
             }
             ("scheduling.volcano.sh", "PodGroup") | ("batch" | "batch.volcano.sh", "Job") => {
-                self.judge_object(&request, workload::judge).await?
+                self.decide(|view| workload::judge(&request, view)).await?
             }
             _ => Err(unknown_kind(Endpoint::Validate, &request)),
         };
@@ -242,58 +242,40 @@ impl Door {
         }
     }
 
-    /// Judges a pod, and asks the API server where the decision would rest on what a watch may not have delivered yet.
     async fn judge_pod<O, P>(
         &self,
         request: &Request<'_, O, P>,
         pod: &Pod<Text<'_>>,
     ) -> Result<Result<Admitted, Denial>, Failure> {
-        let (configured, mut fresh) = (self.knowledge.configured(), Fresh::default());
-        loop {
-            let view = View {
-                knowledge: &self.knowledge,
-                configured: &configured,
-                fresh: &fresh,
-            };
-            let (user, by_kubelet) = (request.username(), request.is_by_kubelet());
-            let lookup = match judge(pod, user, by_kubelet, request.namespace(), view, &self.options) {
-                Ok(admitted) => {
-                    debug!(
-                        namespace = request.namespace(),
-                        pod = display_name(request.name(), pod),
-                        card = logged(pod, CARD_NAME).as_deref(),
-                        queue = admitted.resolved.as_ref().map(|resolved| &*resolved.queue),
-                        patched = !admitted.patch.is_empty(),
-                        "pod let in"
-                    );
-                    return Ok(Ok(admitted));
-                }
-                Err(Stop::Denied(denial)) => {
-                    info!(
-                        namespace = request.namespace(),
-                        pod = display_name(request.name(), pod),
-                        card = logged(pod, CARD_NAME).as_deref(),
-                        queue = logged(pod, QUEUE_NAME).as_deref(),
-                        user = request.username(),
-                        reason = denial.reason(),
-                        "pod refused: {denial}"
-                    );
-                    return Ok(Err(denial));
-                }
-                Err(Stop::NotReady) => return Err(Failure::NotReady(self.knowledge.missing())),
-                Err(Stop::Ask(lookup)) => lookup,
-            };
-            self.ask(lookup, &mut fresh).await?;
+        let (namespace, user, by_kubelet) = (request.namespace(), request.username(), request.is_by_kubelet());
+        let judged = self
+            .decide(|view| judge(pod, user, by_kubelet, namespace, view, &self.options))
+            .await?;
+        match &judged {
+            Ok(admitted) => debug!(
+                namespace,
+                pod = display_name(request.name(), pod),
+                card = logged(pod, CARD_NAME).as_deref(),
+                queue = admitted.resolved.as_ref().map(|resolved| &*resolved.queue),
+                patched = !admitted.patch.is_empty(),
+                "pod let in"
+            ),
+            Err(denial) => info!(
+                namespace,
+                pod = display_name(request.name(), pod),
+                card = logged(pod, CARD_NAME).as_deref(),
+                queue = logged(pod, QUEUE_NAME).as_deref(),
+                user,
+                reason = denial.reason(),
+                "pod refused: {denial}"
+            ),
         }
+        Ok(judged)
     }
 
-    /// Judges a Queue, `PodGroup` or Job, and asks the API server where the decision would rest on what a watch may not have
-    /// delivered yet.
-    async fn judge_object(
-        &self,
-        request: &RawRequest<'_>,
-        judge: impl Fn(&RawRequest<'_>, View<'_>) -> Result<Vec<Warning>, Stop>,
-    ) -> Result<Result<Vec<Warning>, Denial>, Failure> {
+    /// Decides by what is known, and asks the API server where the decision would rest on what a watch may not have delivered
+    /// yet.
+    async fn decide<T>(&self, judge: impl Fn(View<'_>) -> Result<T, Stop>) -> Result<Result<T, Denial>, Failure> {
         let (configured, mut fresh) = (self.knowledge.configured(), Fresh::default());
         loop {
             let view = View {
@@ -301,8 +283,8 @@ impl Door {
                 configured: &configured,
                 fresh: &fresh,
             };
-            let lookup = match judge(request, view) {
-                Ok(warnings) => return Ok(Ok(warnings)),
+            let lookup = match judge(view) {
+                Ok(judged) => return Ok(Ok(judged)),
                 Err(Stop::Denied(denial)) => return Ok(Err(denial)),
                 Err(Stop::NotReady) => return Err(Failure::NotReady(self.knowledge.missing())),
                 Err(Stop::Ask(lookup)) => lookup,
