@@ -11,11 +11,12 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use thiserror::Error;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use tracing::warn;
 
 use crate::context::Context;
 use crate::metrics::{Verb, Write};
+use crate::request::RequestError;
 
 /// How long one request may take.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
@@ -28,26 +29,16 @@ const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// The longest wait after a failure.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// A request that failed. It is tried again.
+/// A step of a keeper that failed. It is tried again.
 #[derive(Debug, Error)]
-pub enum RequestError {
-    /// The API server refuses, or can't be reached.
+pub enum KeepError {
+    /// A request failed: what was tried in words, with which object, and why.
     #[error("can't {verb} {what}: {source}")]
-    Api {
-        /// What was tried, in words.
+    #[expect(missing_docs, reason = "one line says it")]
+    Request {
         verb: &'static str,
-        /// With which object.
         what: &'static str,
-        /// The API server's words, or the connection's.
-        source: Box<kube::Error>,
-    },
-    /// The API server did not answer.
-    #[error("can't {verb} {what}: no answer within {} s", TIME_LIMIT.as_secs())]
-    Timeout {
-        /// What was tried, in words.
-        verb: &'static str,
-        /// With which object.
-        what: &'static str,
+        source: RequestError,
     },
     /// Somebody else leads.
     #[error("this operator no longer leads")]
@@ -137,28 +128,15 @@ impl Context {
         kind: Verb,
         verb: &'static str,
         what: &'static str,
-    ) -> Result<T, RequestError> {
-        match timeout(TIME_LIMIT, request).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => {
-                self.metrics.api_error(kind, &error);
-                Err(RequestError::Api {
-                    verb,
-                    what,
-                    source: Box::new(error),
-                })
-            }
-            Err(_) => {
-                self.metrics.api_timeout(kind);
-                Err(RequestError::Timeout { verb, what })
-            }
-        }
+    ) -> Result<T, KeepError> {
+        let answer = self.metrics.in_time(kind, TIME_LIMIT, request).await;
+        answer.map_err(|source| KeepError::Request { verb, what, source })
     }
 
     /// Asked before every write, which is counted.
-    pub fn may_write(&self, kind: Write) -> Result<(), RequestError> {
+    pub fn may_write(&self, kind: Write) -> Result<(), KeepError> {
         if !self.leadership.holds() {
-            return Err(RequestError::NotLeading);
+            return Err(KeepError::NotLeading);
         }
         self.metrics.api_write(kind);
         Ok(())

@@ -18,5 +18,6 @@ pub mod program;
 pub mod pulse;
 pub mod recorder;
 pub mod report;
+pub mod request;
 pub mod server;
 pub mod shutdown;

@@ -63,16 +63,9 @@ impl Recorder {
         // kube's recorder folds events of one reason, and keeps the first one's note.
         let recorder = events::Recorder::new(self.client.clone(), reporter);
         self.metrics.api_write(Write::Event);
-        match tokio::time::timeout(TIME_LIMIT, recorder.publish(&event, regarding)).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => {
-                self.metrics.api_error(Verb::Create, &error);
-                warn!(reason, note, %error, "can't write an event");
-            }
-            Err(_) => {
-                self.metrics.api_timeout(Verb::Create);
-                warn!(reason, note, "can't write an event: no answer in time");
-            }
+        let written = recorder.publish(&event, regarding);
+        if let Err(error) = self.metrics.in_time(Verb::Create, TIME_LIMIT, written).await {
+            warn!(reason, note, %error, "can't write an event");
         }
     }
 }

@@ -21,11 +21,12 @@ use kube::core::Status;
 use kube::{Api, Client, Error};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use crate::event::Event;
 use crate::lease::Leadership;
 use crate::metrics::{Metrics, Verb, Write};
+use crate::request::RequestError;
 pub use patch::{admission_patch, resumption_patch};
 
 /// How many pods are written at once. More would only wait in the API server, which serves few writes at a time.
@@ -239,20 +240,11 @@ impl Actor {
         if self.requests.retired.load(Ordering::Acquire) {
             return Err(Failure::Other("decided by a mind that was replaced".into()));
         }
-        match timeout(WRITE_LIMIT, request).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => {
-                self.metrics.api_error(verb, &error);
-                Err(match error {
-                    Error::Api(status) => Failure::Api(status),
-                    error => Failure::Other(error.to_string()),
-                })
-            }
-            Err(_) => {
-                self.metrics.api_timeout(verb);
-                Err(Failure::Other(format!("no answer within {} s", WRITE_LIMIT.as_secs())))
-            }
-        }
+        let answer = self.metrics.in_time(verb, WRITE_LIMIT, request).await;
+        answer.map_err(|error| match error {
+            RequestError::Refused(Error::Api(status)) => Failure::Api(status),
+            error => Failure::Other(error.to_string()),
+        })
     }
 
     fn pods(&self, pod: &PodRef) -> Api<Pod> {

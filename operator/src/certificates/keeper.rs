@@ -23,7 +23,7 @@ use super::leaf::Leaf;
 use super::plan::Step;
 use super::secrets::{self, AUTHORITY_SECRET, Data, Found};
 use crate::context::Context;
-use crate::keep::{Keeper, RequestError};
+use crate::keep::{KeepError, Keeper};
 use crate::metrics::{Certificate, Verb, Write};
 
 /// Type of a Secret with a serving certificate.
@@ -42,7 +42,7 @@ pub enum KeeperError {
     Certificate(#[from] CertificateError),
     /// A request failed.
     #[error(transparent)]
-    Request(#[from] RequestError),
+    Request(#[from] KeepError),
 }
 
 /// Keeps certificates.
@@ -187,7 +187,7 @@ impl CertificateKeeper {
         &self,
         request: impl Future<Output = kube::Result<T>>,
         what: &'static str,
-    ) -> Result<T, RequestError> {
+    ) -> Result<T, KeepError> {
         self.context.request(request, Verb::Get, "read", what).await
     }
 
@@ -203,8 +203,8 @@ impl CertificateKeeper {
                 .context
                 .request(api.patch(name, &params, &change), Verb::Patch, "write the Secret", name)
                 .await;
-            if let Err(RequestError::Api { source, .. }) = &written
-                && matches!(&**source, kube::Error::Api(status) if status.code == 422)
+            if let Err(KeepError::Request { source, .. }) = &written
+                && source.code() == Some(422)
             {
                 // An immutable Secret, or one of a type that wants other keys.
                 let note = format!("Cardgate can't write this Secret, delete it so that it is made anew: {source}");

@@ -15,7 +15,7 @@ use tracing::{info, warn};
 
 use super::Parameters;
 use crate::context::Context;
-use crate::keep::{Keeper, LOOK_AGAIN, RequestError};
+use crate::keep::{KeepError, Keeper, LOOK_AGAIN};
 use crate::metrics::{Verb, Write};
 
 /// Who the API server notes as the owner of what is written.
@@ -43,7 +43,7 @@ impl ParameterKeeper {
     }
 
     /// Writes what is to be there, where it is not.
-    async fn bring_in_order(&self, wanted: &Arc<Parameters>) -> Result<(), RequestError> {
+    async fn bring_in_order(&self, wanted: &Arc<Parameters>) -> Result<(), KeepError> {
         let api: Api<ConfigMap> = Api::namespaced(self.context.client.clone(), &self.context.namespace);
         let read = api.get_opt(POLICY_PARAMETERS);
         let found = self.context.request(read, Verb::Get, "read", OBJECT).await?;
@@ -80,7 +80,7 @@ impl ParameterKeeper {
 }
 
 impl Keeper for ParameterKeeper {
-    type Error = RequestError;
+    type Error = KeepError;
     const OBJECTS: &'static str = "what the policies read is";
 
     fn context(&self) -> &Context {
@@ -97,7 +97,7 @@ impl Keeper for ParameterKeeper {
         stream::select(of_object, of_wanted).boxed()
     }
 
-    async fn reconcile(&mut self) -> Result<Duration, RequestError> {
+    async fn reconcile(&mut self) -> Result<Duration, KeepError> {
         let wanted = self.wanted.borrow().clone();
         if let Some(wanted) = &wanted {
             self.bring_in_order(wanted).await?;

@@ -13,38 +13,17 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{DeserializeGuard, PartialObjectMeta};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
-use thiserror::Error;
 
 use super::event::Occurrence;
 use super::objects::{Left, Plan, Record};
 use super::shown::{Shown, owner_reference};
 use crate::metrics::{Metrics, Verb, Write};
+use crate::request::RequestError;
 
-/// How long a request may take. The client itself would repeat it for a quarter of an hour.
+/// How long a request may take.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// Objects per page of a list.
 const PAGE: u32 = 500;
-
-/// A request that failed.
-#[derive(Debug, Error)]
-pub(super) enum RequestError {
-    /// No answer within the time limit.
-    #[error("no answer within {} s", TIME_LIMIT.as_secs())]
-    TimedOut,
-    /// The API server refused it, or could not be reached.
-    #[error(transparent)]
-    Refused(#[from] kube::Error),
-}
-
-impl RequestError {
-    /// The HTTP status; none where there was no answer.
-    pub(super) fn code(&self) -> Option<u16> {
-        match self {
-            Self::Refused(kube::Error::Api(status)) => Some(status.code),
-            _ => None,
-        }
-    }
-}
 
 /// How a write ended, and after how many requests.
 #[derive(Debug)]
@@ -77,17 +56,7 @@ impl Sender {
     }
 
     async fn send<T>(&self, verb: Verb, request: impl Future<Output = kube::Result<T>>) -> Result<T, RequestError> {
-        match tokio::time::timeout(TIME_LIMIT, request).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => {
-                self.metrics.api_error(verb, &error);
-                Err(error.into())
-            }
-            Err(_) => {
-                self.metrics.api_timeout(verb);
-                Err(RequestError::TimedOut)
-            }
-        }
+        self.metrics.in_time(verb, TIME_LIMIT, request).await
     }
 }
 

@@ -7,10 +7,11 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use k8s_openapi::jiff::Timestamp;
 
-use super::api::{self, RequestError, Sender, Written};
+use super::api::{self, Sender, Written};
 use super::objects::{Left, Objects, Plan, Record};
 use super::queue::Outcome;
 use super::shown::Shown;
+use crate::request::RequestError;
 
 /// How often the objects are listed, so that what somebody else changed or removed is put right.
 const RELIST: Duration = Duration::from_mins(10);

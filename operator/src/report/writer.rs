@@ -15,7 +15,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use tokio::sync::{mpsc, watch};
 
-use super::api::{self, RequestError, Sender, Written};
+use super::api::{self, Sender, Written};
 use super::event::{Occurrence, Series};
 use super::message::Messages;
 use super::objects::{Left, Record};
@@ -24,6 +24,7 @@ use super::shelf::{List, Shelf};
 use super::taken::{self, Taken};
 use super::{Inbox, Report};
 use crate::metrics::{Metrics, Write};
+use crate::request::RequestError;
 
 /// How long a pod's condition waits before it is written: a pod that is let in a moment later never needs it.
 const SETTLE: Duration = Duration::from_millis(200);

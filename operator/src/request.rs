@@ -1,0 +1,51 @@
+//! One request to the API server: answered within a time, or counted as failed. None is repeated here.
+
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::time::timeout;
+
+use crate::metrics::{Metrics, Verb};
+
+/// A request that failed.
+#[derive(Debug, Error)]
+pub enum RequestError {
+    /// No answer within the time limit.
+    #[error("no answer within {} s", .0.as_secs())]
+    TimedOut(Duration),
+    /// The API server refused it, or could not be reached.
+    #[error(transparent)]
+    Refused(#[from] kube::Error),
+}
+
+impl RequestError {
+    /// The HTTP status; none where there was no answer.
+    pub fn code(&self) -> Option<u16> {
+        match self {
+            Self::Refused(kube::Error::Api(status)) => Some(status.code),
+            _ => None,
+        }
+    }
+}
+
+impl Metrics {
+    /// Awaits an answer for a limited time: the client itself would repeat the request for a quarter of an hour.
+    pub async fn in_time<T>(
+        &self,
+        verb: Verb,
+        limit: Duration,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, RequestError> {
+        match timeout(limit, request).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => {
+                self.api_error(verb, &error);
+                Err(error.into())
+            }
+            Err(_) => {
+                self.api_timeout(verb);
+                Err(RequestError::TimedOut(limit))
+            }
+        }
+    }
+}
