@@ -6,11 +6,12 @@ mod fixture;
 
 use std::hint::black_box;
 
-use common::World;
 use crds::keys::{CARD_NAME, QUEUE_NAME};
 use divan::Bencher;
 use divan::counter::BytesCount;
-use webhook::door::Endpoint;
+use webhook::endpoint::Endpoint;
+
+use common::World;
 
 #[global_allocator]
 static ALLOCATIONS: divan::AllocProfiler = divan::AllocProfiler::system();

@@ -7,7 +7,7 @@ use crds::managed::is_created_for_daemon_set;
 use crds::pod::Pod;
 use crds::pod_request::pod_request;
 
-use crate::pod::Stop;
+use crate::stop::Stop;
 use crate::view::{Lookup, View};
 
 /// Whether `CrossQuota` decides where the pod that this user creates goes. `asked_for_this` says that the API server can have

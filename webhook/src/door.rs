@@ -13,13 +13,15 @@ use tracing::{debug, info, warn};
 
 use crate::binding;
 use crate::denial::Denial;
+use crate::endpoint::Endpoint;
 use crate::job::hold;
 use crate::knowledge::Knowledge;
 use crate::lookup::{LookupError, Lookups};
 use crate::metrics::{Metrics, Outcome};
-use crate::patch::PodPatch;
-use crate::pod::{Admitted, Stop, judge};
+use crate::patch::{Options, PodPatch};
+use crate::pod::{Admitted, judge};
 use crate::review::{self, Answer, CreateRequest, RawRequest, Request, ReviewError};
+use crate::stop::Stop;
 use crate::validate::{queue, workload};
 use crate::view::{Fresh, Lookup, View};
 use crate::warning::Warning;
@@ -27,25 +29,6 @@ use crate::warning::Warning;
 /// How often one request may ask the API server: once for its group, its namespace and its queue each, and once more for the
 /// queue if the group turned out to have another.
 const MAX_LOOKUPS: usize = 4;
-
-/// What a path does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Endpoint {
-    /// Judges pods and holds them.
-    Mutate,
-    /// Judges everything that says something about cards.
-    Validate,
-}
-
-impl Endpoint {
-    /// The path of its URL.
-    pub fn path(self) -> &'static str {
-        match self {
-            Self::Mutate => "/mutate",
-            Self::Validate => "/validate",
-        }
-    }
-}
 
 /// An answer, as HTTP needs it.
 #[derive(Debug)]
@@ -91,13 +74,6 @@ impl Failure {
             Self::Lookup { .. } | Self::Undecided | Self::Write(_) => 500,
         }
     }
-}
-
-/// What the door does besides what the documents ask for.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Options {
-    /// A scheduler that this cluster does not have; pods that name it get the default scheduler.
-    pub replace_scheduler_name: Option<String>,
 }
 
 /// The door. Shared by all workers, and changed by none.

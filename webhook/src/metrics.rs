@@ -14,7 +14,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::denial::Denial;
-use crate::door::Endpoint;
+use crate::endpoint::Endpoint;
 use crate::view::Lookup;
 
 /// First bucket of durations, in seconds: a decision takes about ten microseconds.

@@ -12,8 +12,14 @@ use crds::names::is_label_value;
 use crds::pod::Pod;
 use serde::ser::{Serialize, Serializer};
 
-use crate::door::Options;
 use crate::warning::Warning;
+
+/// What the door does besides what the documents ask for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// A scheduler that this cluster does not have; pods that name it get the default scheduler.
+    pub replace_scheduler_name: Option<String>,
+}
 
 /// What the mark on a suspended Job says; only that it is there counts.
 const HELD: &str = "true";

@@ -9,38 +9,14 @@ use crds::pod::Pod;
 use crds::pod_request::pod_request;
 
 use crate::cross_quota;
-use crate::denial::Denial;
-use crate::door::Options;
-use crate::patch::PodPatch;
+use crate::patch::{Options, PodPatch};
 use crate::queue_resolution::{Resolved, check_access, resolve};
 use crate::queue_source::QueueSource;
+use crate::stop::Stop;
 use crate::validate::card::check_unnamed;
 use crate::validate::pod::SoundPod;
 use crate::view::{Lookup, View};
 use crate::warning::Warning;
-
-/// Why there is no decision yet, or none in favour.
-#[derive(Debug, PartialEq)]
-pub enum Stop {
-    /// The pod is refused.
-    Denied(Denial),
-    /// The decision needs an answer of the API server.
-    Ask(Lookup),
-    /// Not everything has been read yet.
-    NotReady,
-}
-
-impl From<Lookup> for Stop {
-    fn from(lookup: Lookup) -> Self {
-        Self::Ask(lookup)
-    }
-}
-
-impl<D: Into<Denial>> From<D> for Stop {
-    fn from(denial: D) -> Self {
-        Self::Denied(denial.into())
-    }
-}
 
 /// A pod that is let in.
 #[derive(Debug, Default, PartialEq)]

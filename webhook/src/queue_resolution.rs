@@ -7,8 +7,8 @@ use crds::pod::Pod;
 
 use crate::denial::Denial;
 use crate::knowledge::QueueCondition;
-use crate::pod::Stop;
 use crate::queue_source::QueueSource;
+use crate::stop::Stop;
 use crate::view::{Lookup, View};
 use crate::warning::Warning;
 

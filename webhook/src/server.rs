@@ -15,7 +15,8 @@ use programs::ports::refusals::Reason;
 use thiserror::Error;
 use tracing::debug;
 
-use crate::door::{Door, Endpoint};
+use crate::door::Door;
+use crate::endpoint::Endpoint;
 use crate::health::Health;
 use crate::metrics::{Metrics, Outcome};
 

@@ -4,11 +4,12 @@
 
 mod common;
 
-use common::{Verdict, World, review};
 use crds::configuration::Settings;
 use crds::keys::{self, CROSS_QUOTA_LABEL, QUEUE_LABEL, QUEUE_NAME, is_charged_by};
 use serde_json::{Value, json};
-use webhook::door::Endpoint;
+use webhook::endpoint::Endpoint;
+
+use common::{Verdict, World, review};
 
 fn binding(annotations: &Value, labels: &Value) -> Value {
     json!({

@@ -7,11 +7,13 @@ mod common;
 
 use std::sync::LazyLock;
 
-use common::{UID, World, pod, pod_review};
 use crds::keys::{CARD_NAME, CARD_QUOTA, QUEUE_NAME};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use webhook::door::{Endpoint, Reply};
+use webhook::door::Reply;
+use webhook::endpoint::Endpoint;
+
+use common::{UID, World, pod, pod_review};
 
 const ENDPOINTS: [Endpoint; 2] = [Endpoint::Mutate, Endpoint::Validate];
 

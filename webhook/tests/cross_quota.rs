@@ -4,13 +4,14 @@
 
 mod common;
 
-use common::{NAMESPACE, Verdict, World, by_kubelet, namespace, pod, pod_review};
 use crds::configuration::Configuration;
 use crds::keys::{
     CROSS_QUOTA_LABEL, DAEMON_SET_CONTROLLERS, GATE, MIRROR_POD, QUEUE_LABEL, QUEUE_NAME, SCORING_STRATEGY,
 };
 use serde_json::{Value, json};
-use webhook::door::Endpoint;
+use webhook::endpoint::Endpoint;
+
+use common::{NAMESPACE, Verdict, World, by_kubelet, namespace, pod, pod_review};
 
 const GPU: &str = "nvidia.com/gpu";
 

@@ -6,13 +6,14 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Verdict, World, review};
 use crds::configuration::{Capacity, Configuration, Settings};
 use crds::keys::{CARD_DESERVED, CARD_GUARANTEE, CARD_QUOTA};
 use crds::volcano::Queue;
 use serde_json::{Value, json};
-use webhook::door::Endpoint;
+use webhook::endpoint::Endpoint;
 use webhook::knowledge::QueueFacts;
+
+use common::{Verdict, World, review};
 
 type Kind = (&'static str, &'static str, &'static str);
 const QUEUE: Kind = ("scheduling.volcano.sh", "v1beta1", "Queue");

@@ -2,10 +2,11 @@
 
 mod common;
 
-use common::{Verdict, World, review};
 use crds::keys::{CARD_REQUEST, JOB_HELD};
 use serde_json::{Value, json};
-use webhook::door::Endpoint;
+use webhook::endpoint::Endpoint;
+
+use common::{Verdict, World, review};
 
 const JOB: (&str, &str, &str) = ("batch", "v1", "Job");
 

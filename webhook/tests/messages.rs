@@ -6,15 +6,16 @@ mod common;
 
 use std::fmt::Write as _;
 
-use common::{NAMESPACE, World, group, namespace, pod, pod_review, queue, review};
 use crds::configuration::{Configuration, Settings, UnnamedCards};
 use crds::keys::{
     CARD_ASSIGNED, CARD_NAME, CARD_QUOTA, CARD_REQUEST, GROUP_NAME, MGPU_CORE, QUEUE_NAME, QUEUE_NAMESPACES,
     SCORING_STRATEGY,
 };
 use serde_json::{Value, json};
-use webhook::door::Endpoint;
-use webhook::door::Options;
+use webhook::Options;
+use webhook::endpoint::Endpoint;
+
+use common::{NAMESPACE, World, group, namespace, pod, pod_review, queue, review};
 
 const GPU: &str = "nvidia.com/gpu";
 const QUEUE: (&str, &str, &str) = ("scheduling.volcano.sh", "v1beta1", "Queue");

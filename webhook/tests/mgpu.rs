@@ -4,12 +4,13 @@ mod common;
 
 use std::fmt::Write as _;
 
-use common::{NAMESPACE, World, pod_review, review};
 use crds::keys::{
     GATE, MGPU_ASSUMED, MGPU_CONTAINER_CARDS, MGPU_CORE, MGPU_INDEX_PREFIX, MGPU_MEMORY, MGPU_POLICY, QUEUE_NAME,
 };
 use serde_json::{Value, json};
-use webhook::door::Endpoint;
+use webhook::endpoint::Endpoint;
+
+use common::{NAMESPACE, World, pod_review, review};
 
 /// A container that requests compute and memory, as written.
 fn container(name: &str, core: Option<&str>, memory: Option<&str>) -> Value {

@@ -4,11 +4,12 @@
 
 mod common;
 
-use common::{Verdict, World, review};
 use crds::configuration::{Settings, UnnamedCards};
 use crds::keys::{CARD_NAME, CARD_QUOTA, CARD_REQUEST, QUEUE_NAME, QUEUE_NAMESPACES, SCORING_STRATEGY};
 use serde_json::{Value, json};
-use webhook::door::Endpoint;
+use webhook::endpoint::Endpoint;
+
+use common::{Verdict, World, review};
 
 type Kind = (&'static str, &'static str, &'static str);
 const QUEUE: Kind = ("scheduling.volcano.sh", "v1beta1", "Queue");

@@ -2,15 +2,16 @@
 
 mod common;
 
-use common::{NAMESPACE, World, by_kubelet, pod, pod_review};
 use crds::configuration::{Configuration, Settings, UnnamedCards, UnqueuedCards};
 use crds::keys::{
     CARD_ASSIGNED, CARD_NAME, GATE, GROUP_NAME, MGPU_ASSUMED, MGPU_CORE, MIRROR_POD, QUEUE_LABEL, QUEUE_NAME,
     SCORING_STRATEGY,
 };
 use serde_json::{Value, json};
-use webhook::door::Endpoint;
-use webhook::door::Options;
+use webhook::Options;
+use webhook::endpoint::Endpoint;
+
+use common::{NAMESPACE, World, by_kubelet, pod, pod_review};
 
 const GPU: &str = "nvidia.com/gpu";
 const SHARED: &str = "nvidia.com/gpu.shared";

@@ -2,13 +2,15 @@
 
 mod common;
 
-use common::{FakeApi, NAMESPACE, World, group, namespace, pod, pod_review, queue};
+use std::sync::Arc;
+
 use crds::keys::{GROUP_NAME, QUEUE_LABEL, QUEUE_NAME};
 use serde_json::{Value, json};
-use std::sync::Arc;
-use webhook::door::Endpoint;
-use webhook::door::Options;
+use webhook::Options;
+use webhook::endpoint::Endpoint;
 use webhook::knowledge::Knowledge;
+
+use common::{FakeApi, NAMESPACE, World, group, namespace, pod, pod_review, queue};
 
 fn in_queue(name: &str) -> Value {
     pod(&[(QUEUE_NAME, name)], &[])

@@ -2,10 +2,11 @@
 
 mod common;
 
-use common::{World, review};
 use crds::keys::{CARD_REQUEST, QUEUE_NAME};
 use serde_json::{Value, json};
-use webhook::door::Endpoint;
+use webhook::endpoint::Endpoint;
+
+use common::{World, review};
 
 const GROUP: (&str, &str, &str) = ("scheduling.volcano.sh", "v1beta1", "PodGroup");
 const VOLCANO_JOB: (&str, &str, &str) = ("batch.volcano.sh", "v1alpha1", "Job");

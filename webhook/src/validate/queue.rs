@@ -10,8 +10,8 @@ use serde_json::value::RawValue;
 use super::hierarchy::{Family, check_alone};
 use super::{Findings, unreadable};
 use crate::denial::Denial;
-use crate::pod::Stop;
 use crate::review::RawRequest;
+use crate::stop::Stop;
 use crate::view::View;
 use crate::warning::Warning;
 

@@ -9,10 +9,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{job, pod_group};
-use crate::pod::Stop;
 use crate::queue_resolution::{Naming, check_access, find};
 use crate::queue_source::QueueSource;
 use crate::review::RawRequest;
+use crate::stop::Stop;
 use crate::view::View;
 use crate::warning::Warning;
 
