@@ -224,7 +224,7 @@ impl GpuNodes {
         self.mislabelled.remove(&node);
     }
 
-    fn set_used(&mut self, node: NodeId, used: &[i128]) {
+    pub(super) fn set_used(&mut self, node: NodeId, used: &[i128]) {
         if let Some(row) = self.row(node) {
             for (line, used) in self.lines[row].iter_mut().zip(used) {
                 line.used = *used;
@@ -264,20 +264,6 @@ impl Cluster {
         let names = self.names.resource_names().skip(self.gpu_nodes.is_gpu.len());
         let new: Vec<_> = names.map(|name| arguments.gpu_resources.matches(name)).collect();
         self.gpu_nodes.is_gpu.extend(new);
-    }
-
-    /// A pod comes to hold, or gives back, room on a node.
-    pub(super) fn count_without_gpu(&mut self, id: NodeId, request: &Amounts, sign: i128) {
-        let resources = &self.gpu_nodes.resources;
-        if resources.is_empty() || self.asks_for_gpu(request) {
-            return;
-        }
-        let held = &mut self.nodes[id].held_without_gpu;
-        held.resize(resources.len(), 0);
-        for (held, resource) in held.iter_mut().zip(resources) {
-            *held += sign * i128::from(request.get(Dimension::Resource(*resource)));
-        }
-        self.gpu_nodes.set_used(id, held);
     }
 
     /// A scheduler is placing a pod: until it is bound or gone, or `until`, it counts on all of these nodes.
@@ -365,16 +351,7 @@ impl Cluster {
             self.gpu_nodes.resources = names.map(|resource| self.names.resource(&resource.name)).collect();
             self.meet_resources();
         }
-        for (_, node) in self.nodes.iter_mut() {
-            node.held_without_gpu = Vec::new();
-        }
-        let rooms: Vec<_> = self
-            .pods()
-            .filter_map(|pod| Some((pod.room?, pod.task.request.clone())))
-            .collect();
-        for (node, request) in rooms {
-            self.count_without_gpu(node, &request, 1);
-        }
+        self.count_all_without_gpu();
         for id in self.node_order.clone() {
             self.refresh_gpu_node(id);
             if before.contains(id) || self.gpu_nodes.contains(id) {

@@ -51,7 +51,7 @@ impl Cluster {
 
     /// Containers whose results can be read hold what these say. The others hold what first fit gives them, oldest pod first
     /// (docs/rules.md, **mGPU**, Release). One pod may be left out.
-    fn place(&self, node: &Node, offer: &MgpuCards, without: Option<PodId>) -> (Vec<Placed>, Vec<CardUse>) {
+    pub(super) fn place(&self, node: &Node, offer: &MgpuCards, without: Option<PodId>) -> (Vec<Placed>, Vec<CardUse>) {
         let mut used = vec![CardUse::default(); offer.count];
         let mut placed = Vec::new();
         let mut unplaced = Vec::new();
@@ -91,38 +91,6 @@ impl Cluster {
             });
         }
         (placed, used)
-    }
-
-    /// A pod holds room on a node from now on.
-    pub(super) fn enter_gpus(&mut self, id: PodId) {
-        if let Some(node) = self.gpu_node_of(id) {
-            self.nodes[node].gpu_pods.insert(id);
-            self.count_gpus(node);
-        }
-    }
-
-    /// A pod holds no room on its node any more.
-    pub(super) fn leave_gpus(&mut self, id: PodId) {
-        if let Some(node) = self.gpu_node_of(id) {
-            self.nodes[node].gpu_pods.remove(&id);
-            self.count_gpus(node);
-        }
-    }
-
-    fn gpu_node_of(&self, id: PodId) -> Option<NodeId> {
-        let pod = self.pod(id)?;
-        pod.room.filter(|_| pod.task.mgpu.is_some())
-    }
-
-    /// Counts what pods hold of a node's cards.
-    pub(super) fn count_gpus(&mut self, id: NodeId) {
-        let node = self.node(id);
-        let offer = node.offer.as_ref().and_then(|offer| offer.mgpu.as_ref());
-        let used = offer.map_or_else(Vec::new, |offer| self.place(node, offer, None).1);
-        if used != node.gpus {
-            self.nodes[id].gpus = used;
-            self.changes.node_usage.insert(id);
-        }
     }
 
     /// A node says something else about its cards, or is gone.

@@ -1,4 +1,8 @@
-//! What pods hold of their queues: charged and given back here alone.
+//! What pods hold of queues and nodes: counted in and out here alone, since nobody else can change what is [`Booked`].
+
+mod booked;
+mod rooms;
+mod upwards;
 
 use jiff::Timestamp;
 
@@ -9,6 +13,8 @@ use crate::inqueue::Demand;
 use crate::metering::{self, Charge};
 use crate::names::CardId;
 use crate::task::Naming;
+
+pub use booked::Booked;
 
 impl Cluster {
     /// What a pod holds at its stage: nothing while it waits, and nothing once its deletion has taken too long.
@@ -69,9 +75,7 @@ impl Cluster {
                     self.change_charged(node, charged.clone());
                 }
                 self.change_allocated(queue, charged);
-                let state = &mut self.queues[queue];
-                state.admitted += 1;
-                state.holders.insert(id);
+                self.queues[queue].holders.book().insert(id);
             }
             let state = &mut self.queues[queue];
             if let (Stage::Waiting, Some(waits)) = (pod.stage, &pod.waits)
@@ -87,7 +91,7 @@ impl Cluster {
         if let Some(node) = pod.room {
             self.take_room(node, &pod.task.request);
             if counts_by_node(&pod) {
-                self.nodes[node].undecided.insert(id);
+                self.nodes[node].undecided.book().insert(id);
             }
         }
         self.pods[id] = Some(pod);
@@ -111,8 +115,7 @@ impl Cluster {
                 }
                 self.change_allocated(queue, charged);
                 let state = &mut self.queues[queue];
-                state.admitted -= 1;
-                state.holders.remove(&id);
+                state.holders.book().remove(&id);
                 state.version += 1;
             }
             let state = &mut self.queues[queue];
@@ -126,7 +129,7 @@ impl Cluster {
         }
         if let Some(node) = pod.room {
             self.give_room_back(node, &pod.task.request);
-            self.nodes[node].undecided.remove(&id);
+            self.nodes[node].undecided.book().remove(&id);
         }
         self.pods[id] = Some(pod);
         self.leave_gpus(id);

@@ -1,8 +1,7 @@
 //! What is: nodes with their cards, queues, pods, and what each pod holds. Plain data, updated event by event.
 //!
 //! Every event costs what it changes, not what the cluster holds. Nothing here reads a clock or talks to anybody: time
-//! comes with the event. All sums live beside what they are sums of and are changed by [`Cluster::enter`] and
-//! [`Cluster::leave`] alone.
+//! comes with the event. All sums live beside what they are sums of, and the ledger alone can change them ([`Booked`]).
 
 mod admissions;
 pub mod below;
@@ -48,6 +47,7 @@ pub use admissions::Bookmark;
 pub use cards::{Card, Meaning, Tally};
 pub use deadlines::Due;
 use gpu_nodes::GpuNodes;
+pub use ledger::Booked;
 use node::Node;
 use pod::{Controller, Pod};
 use queue::Queue;

@@ -7,6 +7,7 @@ use crds::keys::NODE_QUOTA_PREFIX;
 use crds::lean::TextMap;
 
 use super::constraints::Taint;
+use super::ledger::Booked;
 use crate::amounts::{Amounts, Dimension, Totals};
 use crate::discovery::{self, Discovery, MgpuCards};
 use crate::ids::PodId;
@@ -129,19 +130,19 @@ pub struct Node {
     /// What it says of itself; nothing while pods name a node that is not there.
     pub offer: Option<Offer>,
     /// The requests of the pods that are bound to it or expected on it.
-    pub used: Totals,
+    pub used: Booked<Totals>,
     /// How many pods those are.
-    pub pods: usize,
+    pub pods: Booked<usize>,
     /// What queues are charged for them.
-    pub(super) charged: Totals,
+    pub(super) charged: Booked<Totals>,
     /// What those of them without GPU hold of each resource that is limited for them.
-    pub(super) held_without_gpu: Vec<i128>,
+    pub(super) held_without_gpu: Booked<Vec<i128>>,
     /// What those hold of each card that it shares through mGPU, by index.
-    pub gpus: Vec<CardUse>,
+    pub gpus: Booked<Vec<CardUse>>,
     /// Those of them that ask for mGPU.
-    pub(super) gpu_pods: BTreeSet<PodId>,
+    pub(super) gpu_pods: Booked<BTreeSet<PodId>>,
     /// Its pods that count for whichever of their cards it has: nobody wrote on them which.
-    pub(super) undecided: BTreeSet<PodId>,
+    pub(super) undecided: Booked<BTreeSet<PodId>>,
     pub(super) epoch: u64,
 }
 
@@ -150,13 +151,13 @@ impl Node {
         Self {
             name,
             offer: None,
-            used: Totals::default(),
-            pods: 0,
-            charged: Totals::default(),
-            held_without_gpu: Vec::new(),
-            gpus: Vec::new(),
-            gpu_pods: BTreeSet::new(),
-            undecided: BTreeSet::new(),
+            used: Booked::default(),
+            pods: Booked::default(),
+            charged: Booked::default(),
+            held_without_gpu: Booked::default(),
+            gpus: Booked::default(),
+            gpu_pods: Booked::default(),
+            undecided: Booked::default(),
             epoch: 0,
         }
     }

@@ -6,7 +6,6 @@ use jiff::Timestamp;
 
 use super::node::{Node, Offer};
 use super::{Cluster, Kind};
-use crate::amounts::Amounts;
 use crate::ids::NodeId;
 
 /// How many node changes are remembered. A refusal that is older looks at every node again.
@@ -109,44 +108,10 @@ impl Cluster {
         })
     }
 
-    /// A pod takes room on a node.
-    pub(super) fn take_room(&mut self, id: NodeId, request: &Amounts) {
-        self.count_cards_out(id);
-        let node = &mut self.nodes[id];
-        node.used.add_all(request);
-        node.pods += 1;
-        self.count_cards_in(id);
-        self.count_without_gpu(id, request, 1);
-        self.usage_changed(id);
-    }
-
-    /// A pod gives its room back. Whoever calls forgets the node then, where nothing holds it any more; not at once, since
-    /// the pod may take room on it anew.
-    pub(super) fn give_room_back(&mut self, id: NodeId, request: &Amounts) {
-        self.count_cards_out(id);
-        let node = &mut self.nodes[id];
-        node.used.subtract_all(request);
-        node.pods -= 1;
-        self.count_cards_in(id);
-        self.count_without_gpu(id, request, -1);
-        self.usage_changed(id);
-        self.note_node_change(id);
-    }
-
-    fn usage_changed(&mut self, id: NodeId) {
-        let Some(offer) = self.nodes[id].offer.as_ref() else {
-            return;
-        };
-        if !offer.cards.is_empty() || self.gpu_nodes.contains(id) {
-            self.changes.node_usage.insert(id);
-            self.changes.card_usage.extend(offer.cards.iter().map(|card| card.card));
-        }
-    }
-
     /// Forgets a node that is not there and that no pod names.
     pub(super) fn forget_empty_node(&mut self, id: NodeId) {
         let node = &self.nodes[id];
-        if node.offer.is_none() && node.pods == 0 {
+        if node.offer.is_none() && *node.pods == 0 {
             let name = Arc::clone(&node.name);
             self.nodes.remove(&name);
         }

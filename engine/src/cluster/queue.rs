@@ -9,6 +9,7 @@ use crds::volcano;
 use jiff::Timestamp;
 
 use super::below::Below;
+use super::ledger::Booked;
 use super::waiting::Waiting;
 use crate::amounts::{Amounts, Bounds, Dimension, Totals};
 use crate::ids::{PodId, QueueId, WorkloadId};
@@ -149,19 +150,17 @@ pub struct Queue {
     /// What it says of itself; nothing while pods name a queue that is not there.
     pub terms: Option<Terms>,
     /// What its admitted pods hold.
-    pub allocated: Totals,
-    /// How many pods those are.
-    pub admitted: usize,
+    pub allocated: Booked<Totals>,
     /// Those pods.
-    pub holders: BTreeSet<PodId>,
+    pub holders: Booked<BTreeSet<PodId>>,
     /// Its waiting pods.
     pub waiting: Waiting,
     /// What of that its workloads hold beyond their minimum.
-    pub elastic: Totals,
+    pub elastic: Booked<Totals>,
     /// What it keeps for workloads that are in it and whose pods have not taken over.
-    pub inqueue: Inqueue,
+    pub inqueue: Booked<Inqueue>,
     /// The workloads that it keeps something for.
-    pub(super) keeps_for: BTreeSet<WorkloadId>,
+    pub(super) keeps_for: Booked<BTreeSet<WorkloadId>>,
     /// Workloads that wait to be let into it.
     pub held: BTreeSet<WorkloadId>,
     /// How many pods and workloads name it, in whatever stage.
@@ -173,7 +172,7 @@ pub struct Queue {
     /// What is wrong with what it says about that.
     pub(super) misplaced: Option<Box<str>>,
     /// The queues that are parts of it.
-    pub below: Below,
+    pub below: Booked<Below>,
     pub(super) epoch: u64,
 }
 
@@ -182,19 +181,18 @@ impl Queue {
         Self {
             name,
             terms: None,
-            allocated: Totals::default(),
-            admitted: 0,
-            holders: BTreeSet::new(),
+            allocated: Booked::default(),
+            holders: Booked::default(),
             waiting: Waiting::default(),
-            elastic: Totals::default(),
-            inqueue: Inqueue::default(),
-            keeps_for: BTreeSet::new(),
+            elastic: Booked::default(),
+            inqueue: Booked::default(),
+            keeps_for: Booked::default(),
             held: BTreeSet::new(),
             members: 0,
             version: 0,
             parent: None,
             misplaced: None,
-            below: Below::default(),
+            below: Booked::default(),
             epoch: 0,
         }
     }

@@ -57,7 +57,7 @@ impl Cluster {
     /// Workloads that have something kept for them in queues that may have come to refuse them.
     pub(crate) fn take_unreviewed(&mut self) -> Vec<WorkloadId> {
         let queues = std::mem::take(&mut self.unreviewed);
-        let kept = queues.iter().flat_map(|queue| &self.queues[*queue].keeps_for);
+        let kept = queues.iter().flat_map(|queue| self.queues[*queue].keeps_for.iter());
         kept.copied().collect()
     }
 
@@ -153,9 +153,7 @@ impl Cluster {
             if workload.reserved.is_none() {
                 let demand = self.metered(&claim.demand);
                 self.leave_line(id);
-                self.reserve_in(queue, &demand);
-                self.changes.queues.insert(queue);
-                self.queues[queue].keeps_for.insert(id);
+                self.reserve_in(queue, id, &demand);
                 self.workloads[id].reserved = Some((queue, demand));
             }
         } else {
@@ -193,8 +191,6 @@ impl Cluster {
         let Some((queue, demand)) = self.workloads[id].reserved.take() else {
             return;
         };
-        self.release_in(queue, &demand);
-        self.queues[queue].keeps_for.remove(&id);
-        self.changes.queues.insert(queue);
+        self.release_in(queue, id, &demand);
     }
 }

@@ -14,7 +14,7 @@ use crate::metering;
 
 impl Node {
     /// What the node adds to what the cluster has of a dimension.
-    fn part_of_total(&self, dimension: Dimension) -> i128 {
+    pub(super) fn part_of_total(&self, dimension: Dimension) -> i128 {
         let usable = self.offer.as_ref().filter(|offer| offer.is_usable());
         usable
             .map_or(0, |offer| offer.amount(dimension).into())
@@ -35,37 +35,6 @@ impl Node {
 }
 
 impl Cluster {
-    /// A node offers something else than before, when it added this.
-    pub(super) fn total_changed(&mut self, id: NodeId, before: Vec<(Dimension, i128)>) {
-        for (dimension, amount) in before {
-            self.top.total.add(dimension, -amount);
-        }
-        for (dimension, amount) in self.nodes[id].parts_of_total() {
-            self.top.total.add(dimension, amount);
-        }
-        self.top.rose();
-        self.changes.total = true;
-    }
-
-    /// Changes what pods on a node are charged for.
-    pub(super) fn change_charged(&mut self, id: NodeId, amounts: impl Iterator<Item = (Dimension, i128)>) {
-        self.count_cards_out(id);
-        for (dimension, amount) in amounts {
-            let node = &mut self.nodes[id];
-            let before = node.part_of_total(dimension);
-            node.charged.add(dimension, amount);
-            let grows = node.part_of_total(dimension) - before;
-            if grows != 0 {
-                self.top.total.add(dimension, grows);
-                self.changes.total = true;
-            }
-            if grows > 0 {
-                self.top.rose();
-            }
-        }
-        self.count_cards_in(id);
-    }
-
     /// Whether there is any of a dimension: what every node has, or some node, or a pod.
     pub fn has(&self, dimension: Dimension) -> bool {
         dimension.is_cpu_or_memory() || metering::is_of_every_pod(dimension) || self.top.total.get(dimension) > 0

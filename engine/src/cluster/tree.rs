@@ -1,7 +1,7 @@
 //! Queues under queues: whose part each is, and what it takes to let something into all of them (the capacity document,
 //! **Hierarchical queues**). Without `enableHierarchy` every queue stands directly below the cluster, by the same rules.
 //!
-//! What a queue holds is counted upwards pod by pod. Only when a queue says something else about its place or about its
+//! What a queue holds is counted upwards pod by pod (`ledger/upwards.rs`). Only when a queue says something else about its place or about its
 //! guarantee, the tree is grown anew, before the next decision.
 
 use std::collections::{BTreeSet, HashMap};
@@ -11,19 +11,19 @@ use crds::configuration::QueuePlugin;
 
 use super::Cluster;
 use super::below::Below;
+use super::ledger::Booked;
 use super::queue::{Queue, Terms};
 use crate::amounts::{Amounts, Bounds, Dimension, Totals};
 use crate::ids::{Id as _, QueueId};
-use crate::inqueue::Demand;
 use crate::policies::capacity::{self, Level};
 
 /// The cluster as what all queues are parts of.
 #[derive(Debug, Default)]
 pub struct Top {
     /// What the queues without a parent come to.
-    pub below: Below,
+    pub below: Booked<Below>,
     /// What pods have of the nodes, and what the nodes can still give.
-    pub total: Totals,
+    pub total: Booked<Totals>,
     /// Rises whenever there is more of anything for queues than before.
     version: u64,
 }
@@ -41,7 +41,7 @@ impl Queue {
 
     /// What the pods in it and below it have and ask for.
     pub fn request_in_all(&self, dimension: Dimension) -> i128 {
-        let requested = self.waiting.requested.get(dimension) + self.below.requested.get(dimension);
+        let requested = self.waiting.requested().get(dimension) + self.below.requested.get(dimension);
         self.allocated_in_all(dimension) + requested
     }
 
@@ -81,17 +81,17 @@ impl Queue {
         self.allocated.get(dimension) + self.below.held.get(dimension)
     }
 
-    fn held(&self, dimension: Dimension) -> i128 {
+    pub(super) fn held(&self, dimension: Dimension) -> i128 {
         capacity::held(self.used(dimension), self.guarantee(dimension))
     }
 
     /// What it comes to in the sums above it.
-    fn as_part(&self) -> Below {
+    pub(super) fn as_part(&self) -> Below {
         let quota = self.quota();
         let mut part = Below {
             children: usize::from(self.terms.is_some()),
             allocated: self.allocated.clone(),
-            requested: self.waiting.requested.clone(),
+            requested: self.waiting.requested().clone(),
             inqueue: self.inqueue.clone(),
             elastic: self.elastic.clone(),
             ..Below::default()
@@ -180,89 +180,6 @@ impl Cluster {
         &self.configuration.capacity
     }
 
-    /// Changes what a queue's pods have, and with it what all levels above have.
-    pub(super) fn change_allocated(&mut self, id: QueueId, amounts: impl Iterator<Item = (Dimension, i128)>) {
-        for (dimension, amount) in amounts {
-            let queue = &mut self.queues[id];
-            let before = queue.held(dimension);
-            queue.allocated.add(dimension, amount);
-            if self.tree_is_stale {
-                continue;
-            }
-            let mut held = queue.held(dimension) - before;
-            let mut next = queue.parent;
-            while let Some(id) = next {
-                let queue = &mut self.queues[id];
-                let before = queue.held(dimension);
-                queue.below.change(dimension, amount, held);
-                queue.version += u64::from(amount < 0);
-                held = queue.held(dimension) - before;
-                next = queue.parent;
-                self.changes.queues.insert(id);
-            }
-            self.top.below.change(dimension, amount, held);
-            self.top.version += u64::from(amount < 0);
-        }
-    }
-
-    /// Changes the sums of every level above a queue; while the tree is stale, they are counted anew anyhow.
-    fn change_above(&mut self, id: QueueId, change: impl Fn(&mut Below, &mut u64)) {
-        if self.tree_is_stale {
-            return;
-        }
-        let mut next = self.queues[id].parent;
-        while let Some(id) = next {
-            let queue = &mut self.queues[id];
-            change(&mut queue.below, &mut queue.version);
-            next = queue.parent;
-            self.changes.queues.insert(id);
-        }
-        change(&mut self.top.below, &mut self.top.version);
-    }
-
-    /// Changes what the waiting pods of a queue ask for, as far as the levels above count it.
-    pub(super) fn change_requested_above(&mut self, id: QueueId, asked: &Amounts, sign: i128) {
-        self.change_above(id, |below, _| {
-            for (dimension, amount) in asked.iter() {
-                below.requested.add(dimension, sign * i128::from(amount));
-            }
-        });
-    }
-
-    /// Keeps something for a workload in a queue.
-    pub(super) fn reserve_in(&mut self, id: QueueId, demand: &Demand) {
-        self.queues[id].inqueue.add(demand);
-        self.change_above(id, |below, _| below.inqueue.add(demand));
-    }
-
-    /// Keeps it no longer.
-    pub(super) fn release_in(&mut self, id: QueueId, demand: &Demand) {
-        let queue = &mut self.queues[id];
-        queue.inqueue.subtract(demand);
-        queue.version += 1;
-        self.change_above(id, |below, version| {
-            below.inqueue.subtract(demand);
-            *version += 1;
-        });
-    }
-
-    /// Changes what the workloads of a queue hold beyond their minimum.
-    pub(super) fn change_elastic(&mut self, id: QueueId, amounts: &[(Dimension, i128)]) {
-        let change = |elastic: &mut Totals| {
-            for (dimension, amount) in amounts {
-                elastic.add(*dimension, *amount);
-            }
-        };
-        change(&mut self.queues[id].elastic);
-        self.change_above(id, |below, _| change(&mut below.elastic));
-    }
-
-    /// There is more room in a queue and above it, though its pods have what they had.
-    pub(super) fn room_grew(&mut self, id: QueueId) {
-        self.queues[id].version += 1;
-        self.change_above(id, |_, version| *version += 1);
-    }
-
     /// Sees to it that the tree is as the queues say, before anything is decided from it.
     pub fn grow_tree(&mut self) {
         if !std::mem::take(&mut self.tree_is_stale) {
@@ -270,8 +187,6 @@ impl Cluster {
         }
         self.review_all();
         let places = self.places();
-        self.top.below = Below::default();
-        let mut before = Vec::new();
         for (id, place) in self.queues.places().zip(places) {
             let queue = &self.queues[id];
             if queue.misplaced != place.problem {
@@ -279,20 +194,8 @@ impl Cluster {
             }
             let queue = &mut self.queues[id];
             (queue.parent, queue.misplaced) = (place.parent, place.problem);
-            before.push(std::mem::take(&mut queue.below));
         }
-        for id in self.leaves_first() {
-            let queue = &self.queues[id];
-            let (part, parent) = (queue.as_part(), queue.parent);
-            let above = match parent {
-                Some(parent) => &mut self.queues[parent].below,
-                None => &mut self.top.below,
-            };
-            above.add(&part);
-        }
-        let changed = self.queues.ids();
-        let changed = changed.filter(|id| self.queues[*id].below != before[id.index()]);
-        self.changes.queues.extend(changed);
+        self.add_up();
         self.version += 1;
         // Which cards a queue's pods are read to name may rest on the queues above it.
         if self.configuration.queue_plugin != QueuePlugin::CapacityCard {
@@ -301,7 +204,7 @@ impl Cluster {
     }
 
     /// Queues that are in use, each before its parent.
-    fn leaves_first(&self) -> Vec<QueueId> {
+    pub(super) fn leaves_first(&self) -> Vec<QueueId> {
         let mut ids: Vec<_> = self.queues.ids().map(|id| (self.ancestry(id).count(), id)).collect();
         ids.sort_unstable();
         ids.into_iter().rev().map(|(_, id)| id).collect()
@@ -403,24 +306,6 @@ impl Top {
     /// There is more of something for queues than before, or somebody may borrow again what was barred.
     pub(super) fn rose(&mut self) {
         self.version += 1;
-    }
-}
-
-impl Below {
-    fn add(&mut self, part: &Self) {
-        self.children += part.children;
-        self.allocated.add_totals(&part.allocated);
-        self.held.add_totals(&part.held);
-        self.guaranteed.add_totals(&part.guaranteed);
-        self.deserved.add_totals(&part.deserved);
-        self.requested.add_totals(&part.requested);
-        self.inqueue.add_all(&part.inqueue);
-        self.elastic.add_totals(&part.elastic);
-    }
-
-    fn change(&mut self, dimension: Dimension, allocated: i128, held: i128) {
-        self.allocated.add(dimension, allocated);
-        self.held.add(dimension, held);
     }
 }
 

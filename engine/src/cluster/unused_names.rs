@@ -115,7 +115,7 @@ impl Cluster {
                 used.dimensions(all.map(|(dimension, _)| dimension));
             }
             used.totals(&queue.allocated);
-            used.totals(&queue.waiting.requested);
+            used.totals(queue.waiting.requested());
             used.totals(&queue.elastic);
             used.inqueue(&queue.inqueue);
         }

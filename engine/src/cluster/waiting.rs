@@ -84,8 +84,7 @@ pub struct Waiting {
     groups: BTreeMap<u64, Group>,
     ids: HashMap<Arc<Shape>, u64>,
     next_id: u64,
-    /// What they ask for in all; a pod with alternatives counts for its first.
-    pub requested: Totals,
+    requested: Totals,
     count: usize,
 }
 
@@ -98,6 +97,11 @@ impl Waiting {
     /// Whether no pod waits.
     pub fn is_empty(&self) -> bool {
         self.count == 0
+    }
+
+    /// What they ask for in all; a pod with alternatives counts for its first.
+    pub fn requested(&self) -> &Totals {
+        &self.requested
     }
 
     /// The groups, in the order of their first appearance.

@@ -38,7 +38,7 @@ pub(super) fn shared(cluster: &Cluster, id: NodeId) -> Vec<SharedGpu> {
         memory_free: free(mgpu.memory - used.memory),
         containers: containers(cluster, &placed, index),
     };
-    (0..).zip(&node.gpus).map(card).collect()
+    (0..).zip(node.gpus.iter()).map(card).collect()
 }
 
 /// The containers on a card, by name.

@@ -275,7 +275,7 @@ fn usage(cluster: &Cluster, id: QueueId) -> CardUsageStatus {
         cards: cards.collect(),
         cpu: against(ResourceId::CPU),
         memory: against(ResourceId::MEMORY),
-        admitted_pods: i64::try_from(queue.admitted).unwrap_or(i64::MAX),
+        admitted_pods: i64::try_from(queue.holders.len()).unwrap_or(i64::MAX),
         waiting_pods: i64::try_from(queue.waiting.len()).unwrap_or(i64::MAX),
         share: cluster.share(id).to_string(),
         first_waiting: first_waiting(cluster, id),
@@ -366,7 +366,7 @@ fn cards_of<'a>(cluster: &'a Cluster, queue: &Queue) -> BTreeSet<(&'a str, CardI
     let sums = [
         &queue.allocated,
         &below.allocated,
-        &queue.waiting.requested,
+        queue.waiting.requested(),
         &below.requested,
     ];
     // Of what pods wait for, only cards that some node has, or had: a tenant can make up any number of names.
@@ -386,7 +386,7 @@ pub fn figures(cluster: &Cluster) -> Vec<QueueFigures> {
         if queue.is_nameless() {
             !queue.waiting.is_empty()
         } else {
-            queue.terms.is_some() || queue.admitted > 0
+            queue.terms.is_some() || !queue.holders.is_empty()
         }
     });
     there.map(|(id, queue)| queue_figures(cluster, id, queue)).collect()
@@ -424,7 +424,7 @@ fn standing(cluster: &Cluster, id: QueueId, queue: &Queue) -> StandingFigures {
         let bounds = quota.capability.iter().chain(quota.deserved.iter());
         bounds.chain(quota.guarantee.iter()).map(|(dimension, _)| dimension)
     });
-    let requested = [&queue.waiting.requested, &queue.below.requested];
+    let requested = [queue.waiting.requested(), &queue.below.requested];
     let used = [&queue.allocated, &queue.below.allocated].into_iter().chain(requested);
     let used = used
         .into_iter()

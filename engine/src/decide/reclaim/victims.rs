@@ -303,7 +303,7 @@ pub(super) fn candidates(
         }
         let mut floors = Floors::new(cluster, below, slack);
         let mut gangs: BTreeMap<WorkloadId, Vec<Candidacy>> = BTreeMap::new();
-        for pod_id in &queue.holders {
+        for pod_id in queue.holders.iter() {
             let Some(pod) = cluster.pod(*pod_id) else { continue };
             let is_lower = !is_own || pod.priority < shape.priority;
             let Some(charge) = pod

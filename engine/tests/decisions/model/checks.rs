@@ -52,15 +52,19 @@ impl Run {
                 self.picture.allocated(index),
                 "{name} has allocated"
             );
-            assert_eq!(queue.admitted, self.picture.admitted(index), "pods admitted in {name}");
-            let requested = named(&queue.waiting.requested, cluster.names());
+            assert_eq!(
+                queue.holders.len(),
+                self.picture.admitted(index),
+                "pods admitted in {name}"
+            );
+            let requested = named(queue.waiting.requested(), cluster.names());
             assert_eq!(requested, self.picture.requested(index), "requested of {name}");
         }
         for index in 0..5 {
             let name = node_name(index);
             let (used, pods) = cluster.node_named(&name).map_or_else(Default::default, |id| {
                 let node = cluster.node(id);
-                (named(&node.used, cluster.names()), node.pods)
+                (named(&node.used, cluster.names()), *node.pods)
             });
             assert_eq!(used, self.picture.used(index), "used of {name}");
             let expected = self.picture.pods.values().filter(|pod| pod.room == Some(index));

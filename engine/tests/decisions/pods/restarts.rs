@@ -41,7 +41,7 @@ fn the_same_objects_yield_the_same_ledger() {
         assert_eq!(world.allocated("team-a", "B"), 3);
         assert_eq!(world.allocated_cpu("team-a"), 4000);
         let queue = world.known_queue("team-a");
-        assert_eq!((queue.admitted, queue.waiting.len()), (4, 1));
+        assert_eq!((queue.holders.len(), queue.waiting.len()), (4, 1));
     }
     assert_eq!(forwards.refusal_of("waits"), "InsufficientScalarQuota");
 }
@@ -51,7 +51,7 @@ fn a_pod_pinned_to_its_node_holds_room_there_before_it_is_bound() {
     let pinned = |name: &str| gpu(name).ungated().assigned("A").pinned_to("n1");
     let room = |world: &World| {
         let node = world.cluster.node_named("n1").unwrap();
-        world.cluster.node(node).pods
+        *world.cluster.node(node).pods
     };
     let mut world = world();
     world.pods([pinned("p"), pinned("q")]);

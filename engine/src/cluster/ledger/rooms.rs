@@ -1,0 +1,131 @@
+//! What pods hold of the nodes that they run on or are expected on, and what the nodes come to together.
+
+use crate::amounts::{Amounts, Dimension};
+use crate::cluster::Cluster;
+use crate::ids::{NodeId, PodId};
+
+impl Cluster {
+    /// A pod takes room on a node.
+    pub(in crate::cluster) fn take_room(&mut self, id: NodeId, request: &Amounts) {
+        self.count_cards_out(id);
+        let node = &mut self.nodes[id];
+        node.used.book().add_all(request);
+        *node.pods.book() += 1;
+        self.count_cards_in(id);
+        self.count_without_gpu(id, request, 1);
+        self.usage_changed(id);
+    }
+
+    /// A pod gives its room back. Whoever calls forgets the node then, where nothing holds it any more; not at once, since
+    /// the pod may take room on it anew.
+    pub(in crate::cluster) fn give_room_back(&mut self, id: NodeId, request: &Amounts) {
+        self.count_cards_out(id);
+        let node = &mut self.nodes[id];
+        node.used.book().subtract_all(request);
+        *node.pods.book() -= 1;
+        self.count_cards_in(id);
+        self.count_without_gpu(id, request, -1);
+        self.usage_changed(id);
+        self.note_node_change(id);
+    }
+
+    fn usage_changed(&mut self, id: NodeId) {
+        let Some(offer) = self.nodes[id].offer.as_ref() else {
+            return;
+        };
+        if !offer.cards.is_empty() || self.gpu_nodes.contains(id) {
+            self.changes.node_usage.insert(id);
+            self.changes.card_usage.extend(offer.cards.iter().map(|card| card.card));
+        }
+    }
+
+    /// A node offers something else than before, when it added this.
+    pub(in crate::cluster) fn total_changed(&mut self, id: NodeId, before: Vec<(Dimension, i128)>) {
+        for (dimension, amount) in before {
+            self.top.total.book().add(dimension, -amount);
+        }
+        for (dimension, amount) in self.nodes[id].parts_of_total() {
+            self.top.total.book().add(dimension, amount);
+        }
+        self.top.rose();
+        self.changes.total = true;
+    }
+
+    /// Changes what pods on a node are charged for.
+    pub(in crate::cluster) fn change_charged(&mut self, id: NodeId, amounts: impl Iterator<Item = (Dimension, i128)>) {
+        self.count_cards_out(id);
+        for (dimension, amount) in amounts {
+            let node = &mut self.nodes[id];
+            let before = node.part_of_total(dimension);
+            node.charged.book().add(dimension, amount);
+            let grows = node.part_of_total(dimension) - before;
+            if grows != 0 {
+                self.top.total.book().add(dimension, grows);
+                self.changes.total = true;
+            }
+            if grows > 0 {
+                self.top.rose();
+            }
+        }
+        self.count_cards_in(id);
+    }
+
+    /// A pod comes to hold, or gives back, room on a node.
+    pub(in crate::cluster) fn count_without_gpu(&mut self, id: NodeId, request: &Amounts, sign: i128) {
+        let resources = self.gpu_nodes.resources();
+        if resources.is_empty() || self.asks_for_gpu(request) {
+            return;
+        }
+        let held = self.nodes[id].held_without_gpu.book();
+        held.resize(resources.len(), 0);
+        for (held, resource) in held.iter_mut().zip(resources) {
+            *held += sign * i128::from(request.get(Dimension::Resource(*resource)));
+        }
+        self.gpu_nodes.set_used(id, held);
+    }
+
+    /// A pod holds room on a node from now on.
+    pub(in crate::cluster) fn enter_gpus(&mut self, id: PodId) {
+        if let Some(node) = self.gpu_node_of(id) {
+            self.nodes[node].gpu_pods.book().insert(id);
+            self.count_gpus(node);
+        }
+    }
+
+    /// A pod holds no room on its node any more.
+    pub(in crate::cluster) fn leave_gpus(&mut self, id: PodId) {
+        if let Some(node) = self.gpu_node_of(id) {
+            self.nodes[node].gpu_pods.book().remove(&id);
+            self.count_gpus(node);
+        }
+    }
+
+    fn gpu_node_of(&self, id: PodId) -> Option<NodeId> {
+        let pod = self.pod(id)?;
+        pod.room.filter(|_| pod.task.mgpu.is_some())
+    }
+
+    /// Counts what pods hold of a node's cards.
+    pub(in crate::cluster) fn count_gpus(&mut self, id: NodeId) {
+        let node = self.node(id);
+        let offer = node.offer.as_ref().and_then(|offer| offer.mgpu.as_ref());
+        let used = offer.map_or_else(Vec::new, |offer| self.place(node, offer, None).1);
+        if used != *node.gpus {
+            *self.nodes[id].gpus.book() = used;
+            self.changes.node_usage.insert(id);
+        }
+    }
+
+    /// Counts anew what pods without GPU hold of every node, when the limited resources have changed.
+    pub(in crate::cluster) fn count_all_without_gpu(&mut self) {
+        for (_, node) in self.nodes.iter_mut() {
+            *node.held_without_gpu.book() = Vec::new();
+        }
+        let rooms = self
+            .pods()
+            .filter_map(|pod| Some((pod.room?, pod.task.request.clone())));
+        for (node, request) in rooms.collect::<Vec<_>>() {
+            self.count_without_gpu(node, &request, 1);
+        }
+    }
+}

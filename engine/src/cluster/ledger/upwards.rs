@@ -1,0 +1,142 @@
+//! What a queue holds is held by all levels above it too.
+
+use crate::amounts::{Amounts, Dimension, Totals};
+use crate::cluster::Cluster;
+use crate::cluster::below::Below;
+use crate::ids::{Id as _, QueueId, WorkloadId};
+use crate::inqueue::Demand;
+
+impl Cluster {
+    /// Changes what a queue's pods have, and with it what all levels above have.
+    pub(in crate::cluster) fn change_allocated(
+        &mut self,
+        id: QueueId,
+        amounts: impl Iterator<Item = (Dimension, i128)>,
+    ) {
+        for (dimension, amount) in amounts {
+            let queue = &mut self.queues[id];
+            let before = queue.held(dimension);
+            queue.allocated.book().add(dimension, amount);
+            if self.tree_is_stale {
+                continue;
+            }
+            let mut held = queue.held(dimension) - before;
+            let mut next = queue.parent;
+            while let Some(id) = next {
+                let queue = &mut self.queues[id];
+                let before = queue.held(dimension);
+                queue.below.book().change(dimension, amount, held);
+                queue.version += u64::from(amount < 0);
+                held = queue.held(dimension) - before;
+                next = queue.parent;
+                self.changes.queues.insert(id);
+            }
+            self.top.below.book().change(dimension, amount, held);
+            if amount < 0 {
+                self.top.rose();
+            }
+        }
+    }
+
+    /// Changes the sums of every level above a queue, in which there may be more room then; while the tree is stale, they are
+    /// counted anew anyhow.
+    fn change_above(&mut self, id: QueueId, has_grown: bool, change: impl Fn(&mut Below)) {
+        if self.tree_is_stale {
+            return;
+        }
+        let mut next = self.queues[id].parent;
+        while let Some(id) = next {
+            let queue = &mut self.queues[id];
+            change(queue.below.book());
+            queue.version += u64::from(has_grown);
+            next = queue.parent;
+            self.changes.queues.insert(id);
+        }
+        change(self.top.below.book());
+        if has_grown {
+            self.top.rose();
+        }
+    }
+
+    /// Changes what the waiting pods of a queue ask for, as far as the levels above count it.
+    pub(in crate::cluster) fn change_requested_above(&mut self, id: QueueId, asked: &Amounts, sign: i128) {
+        self.change_above(id, false, |below| {
+            for (dimension, amount) in asked.iter() {
+                below.requested.add(dimension, sign * i128::from(amount));
+            }
+        });
+    }
+
+    /// Keeps something for a workload in a queue.
+    pub(in crate::cluster) fn reserve_in(&mut self, id: QueueId, workload: WorkloadId, demand: &Demand) {
+        let queue = &mut self.queues[id];
+        queue.inqueue.book().add(demand);
+        queue.keeps_for.book().insert(workload);
+        self.changes.queues.insert(id);
+        self.change_above(id, false, |below| below.inqueue.add(demand));
+    }
+
+    /// Keeps it no longer.
+    pub(in crate::cluster) fn release_in(&mut self, id: QueueId, workload: WorkloadId, demand: &Demand) {
+        let queue = &mut self.queues[id];
+        queue.inqueue.book().subtract(demand);
+        queue.keeps_for.book().remove(&workload);
+        queue.version += 1;
+        self.changes.queues.insert(id);
+        self.change_above(id, true, |below| below.inqueue.subtract(demand));
+    }
+
+    /// Changes what the workloads of a queue hold beyond their minimum.
+    pub(in crate::cluster) fn change_elastic(&mut self, id: QueueId, amounts: &[(Dimension, i128)]) {
+        let change = |elastic: &mut Totals| {
+            for (dimension, amount) in amounts {
+                elastic.add(*dimension, *amount);
+            }
+        };
+        change(self.queues[id].elastic.book());
+        self.change_above(id, false, |below| change(&mut below.elastic));
+    }
+
+    /// There is more room in a queue and above it, though its pods have what they had.
+    pub(in crate::cluster) fn room_grew(&mut self, id: QueueId) {
+        self.queues[id].version += 1;
+        self.change_above(id, true, |_| ());
+    }
+
+    /// Counts anew what every level comes to, when queues have changed their places.
+    pub(in crate::cluster) fn add_up(&mut self) {
+        *self.top.below.book() = Below::default();
+        let queues = self.queues.iter_mut();
+        let before: Vec<_> = queues.map(|(_, queue)| std::mem::take(queue.below.book())).collect();
+        for id in self.leaves_first() {
+            let queue = &self.queues[id];
+            let (part, parent) = (queue.as_part(), queue.parent);
+            let above = match parent {
+                Some(parent) => self.queues[parent].below.book(),
+                None => self.top.below.book(),
+            };
+            above.add(&part);
+        }
+        let changed = self.queues.ids();
+        let changed = changed.filter(|id| *self.queues[*id].below != before[id.index()]);
+        self.changes.queues.extend(changed);
+    }
+}
+
+impl Below {
+    fn add(&mut self, part: &Self) {
+        self.children += part.children;
+        self.allocated.add_totals(&part.allocated);
+        self.held.add_totals(&part.held);
+        self.guaranteed.add_totals(&part.guaranteed);
+        self.deserved.add_totals(&part.deserved);
+        self.requested.add_totals(&part.requested);
+        self.inqueue.add_all(&part.inqueue);
+        self.elastic.add_totals(&part.elastic);
+    }
+
+    fn change(&mut self, dimension: Dimension, allocated: i128, held: i128) {
+        self.allocated.add(dimension, allocated);
+        self.held.add(dimension, held);
+    }
+}
