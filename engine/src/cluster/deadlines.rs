@@ -1,5 +1,6 @@
 //! What time alone brings: reservations that run out, deletions that take too long, pods that may try again.
 
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -23,7 +24,7 @@ pub(super) const RETURN_MEMORY: SignedDuration = SignedDuration::from_hours(2);
 
 /// How often the pods of a controller came back unplaced.
 #[derive(Debug, Clone, Copy)]
-pub struct Return {
+pub(super) struct Return {
     /// How often.
     pub times: u32,
     /// Until when they stand aside.
@@ -34,6 +35,13 @@ impl Return {
     fn is_forgotten(self, now: Timestamp) -> bool {
         now.duration_since(self.until) >= RETURN_MEMORY
     }
+}
+
+/// When time alone changes something.
+#[derive(Debug, Default)]
+pub(super) struct Deadlines {
+    pods: BTreeSet<(Timestamp, PodId)>,
+    returns: HashMap<Controller, Return>,
 }
 
 /// Until when those stand aside who came back for the nth time.
@@ -53,7 +61,7 @@ pub enum Due {
 impl Cluster {
     /// When something becomes due next.
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        self.deadlines.first().map(|(time, _)| *time)
+        self.deadlines.pods.first().map(|(time, _)| *time)
     }
 
     /// Takes note of what time has brought, and returns what somebody must act on.
@@ -61,8 +69,8 @@ impl Cluster {
         self.now = now;
         self.advance_workloads(now);
         let mut due = Vec::new();
-        while let Some((time, id)) = self.deadlines.first().copied().filter(|(time, _)| *time <= now) {
-            self.deadlines.remove(&(time, id));
+        while let Some((time, id)) = self.deadlines.pods.first().copied().filter(|(time, _)| *time <= now) {
+            self.deadlines.pods.remove(&(time, id));
             let Some(pod) = self.pod(id) else { continue };
             if self.deadline_of(pod) != Some(time) {
                 continue;
@@ -106,7 +114,7 @@ impl Cluster {
 
     pub(super) fn set_deadline(&mut self, id: PodId) {
         if let Some(time) = self.pod(id).and_then(|pod| self.deadline_of(pod)) {
-            self.deadlines.insert((time, id));
+            self.deadlines.pods.insert((time, id));
         }
     }
 
@@ -126,13 +134,15 @@ impl Cluster {
             .saturating_add(1)
             .max(earlier.map_or(0, |earlier| earlier.times));
         let until = aside(times, now);
-        self.returns.retain(|_, earlier| !earlier.is_forgotten(now));
-        self.returns.insert(controller.clone(), Return { times, until });
+        self.deadlines.returns.retain(|_, earlier| !earlier.is_forgotten(now));
+        self.deadlines
+            .returns
+            .insert(controller.clone(), Return { times, until });
     }
 
     /// How the pods of a controller have fared.
     pub(super) fn return_of(&self, controller: Option<&Controller>, now: Timestamp) -> Option<Return> {
-        let returned = self.returns.get(controller?).copied();
+        let returned = self.deadlines.returns.get(controller?).copied();
         returned.filter(|returned| !returned.is_forgotten(now))
     }
 

@@ -1,5 +1,6 @@
 //! The pods of workloads: who holds quota, who waits, and who is beyond the minimum.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crds::keys::GROUP_NAME;
@@ -15,13 +16,34 @@ use crate::refs::WorkloadKind;
 
 /// A member of a group that has succeeded.
 #[derive(Debug)]
-pub(super) struct Succeeded {
+struct Succeeded {
     group: WorkloadId,
     began: Timestamp,
     epoch: u64,
 }
 
+/// What is remembered of members.
+#[derive(Debug, Default)]
+pub(super) struct Members {
+    /// Those of groups that have succeeded, by uid.
+    succeeded: BTreeMap<Arc<str>, Succeeded>,
+    /// Workloads of which some pods hold quota, and others that belong to the minimum wait.
+    incomplete: BTreeSet<WorkloadId>,
+}
+
+impl Members {
+    /// Whether this pod belonged to a group and has succeeded.
+    pub(super) fn has_succeeded(&self, uid: &str) -> bool {
+        self.succeeded.contains_key(uid)
+    }
+}
+
 impl Cluster {
+    /// Workloads of which some pods hold quota, and others that belong to the minimum wait.
+    pub fn incomplete(&self) -> impl Iterator<Item = WorkloadId> + '_ {
+        self.members.incomplete.iter().copied()
+    }
+
     /// A pod has succeeded: it counts toward the minimum of its group for as long as it is there.
     pub(super) fn note_succeeded(
         &mut self,
@@ -31,7 +53,7 @@ impl Cluster {
         now: Timestamp,
     ) {
         let epoch = self.epoch(Kind::SucceededPod);
-        if let Some(known) = self.succeeded.get_mut(uid) {
+        if let Some(known) = self.members.succeeded.get_mut(uid) {
             known.epoch = epoch;
             return;
         }
@@ -47,13 +69,13 @@ impl Cluster {
         workload.succeeded.insert((began, Arc::clone(&uid)));
         workload.named += 1;
         workload.version += 1;
-        self.succeeded.insert(uid, Succeeded { group, began, epoch });
+        self.members.succeeded.insert(uid, Succeeded { group, began, epoch });
         self.settle(group);
     }
 
     /// A pod that has succeeded is gone.
     pub fn forget_succeeded(&mut self, uid: &str) {
-        let Some((uid, Succeeded { group, began, .. })) = self.succeeded.remove_entry(uid) else {
+        let Some((uid, Succeeded { group, began, .. })) = self.members.succeeded.remove_entry(uid) else {
             return;
         };
         let workload = self.workload_mut(group);
@@ -66,7 +88,11 @@ impl Cluster {
 
     /// Forgets the pods that have succeeded and that a complete list has not named.
     pub(super) fn forget_unlisted_succeeded(&mut self, epoch: u64) {
-        let stale = self.succeeded.iter().filter(|(_, succeeded)| succeeded.epoch < epoch);
+        let stale = self
+            .members
+            .succeeded
+            .iter()
+            .filter(|(_, succeeded)| succeeded.epoch < epoch);
         for uid in stale.map(|(uid, _)| Arc::clone(uid)).collect::<Vec<_>>() {
             self.forget_succeeded(&uid);
         }
@@ -137,9 +163,9 @@ impl Cluster {
     pub(super) fn note_incomplete(&mut self, id: WorkloadId) {
         let workload = &self.workloads[id];
         if workload.admitted() > 0 && workload.missing() > 0 && !workload.line.is_empty() {
-            self.incomplete.insert(id);
+            self.members.incomplete.insert(id);
         } else {
-            self.incomplete.remove(&id);
+            self.members.incomplete.remove(&id);
         }
     }
 

@@ -168,7 +168,7 @@ impl Cluster {
         let phase = pod.status.phase.as_deref();
         if !matches!(phase, Some("Succeeded" | "Failed")) {
             // Seen later, but written earlier: what is over stays so.
-            return self.succeeded.contains_key(uid);
+            return self.members.has_succeeded(uid);
         }
         self.remove_pod(uid);
         if phase == Some("Succeeded") {

@@ -31,7 +31,7 @@ impl Cluster {
             queue.terms = Some(terms);
             queue.version += 1;
             self.changes.queues.insert(id);
-            self.unreviewed.insert(id);
+            self.reservations.review(id);
             self.name_cards_anew(|queue| queue == id);
         }
     }
@@ -47,7 +47,7 @@ impl Cluster {
         queue.terms = None;
         queue.version += 1;
         self.changes.queues.insert(id);
-        self.unreviewed.insert(id);
+        self.reservations.review(id);
         self.name_cards_anew(|queue| queue == id);
         self.forget_empty_queue(id);
     }
@@ -90,7 +90,7 @@ impl Cluster {
         if queue.terms.is_none() && queue.members == 0 {
             let name = Arc::clone(&queue.name);
             if self.queues.remove(&name).is_some() {
-                self.reclaims.remove(&id);
+                self.reclaims.forget(id);
             }
         }
     }

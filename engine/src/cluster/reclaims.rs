@@ -19,8 +19,8 @@ const EVICTION_TIMEOUT: SignedDuration = SignedDuration::from_secs(60);
 const SPARED: SignedDuration = SignedDuration::from_secs(30);
 
 /// What a queue waits for others to give back.
-#[derive(Debug, Clone)]
-pub struct Reclaim {
+#[derive(Debug)]
+struct Reclaim {
     /// When it is looked at again.
     next_look: Timestamp,
     /// When the next pods may be evicted for it.
@@ -30,10 +30,19 @@ pub struct Reclaim {
     claim: BTreeMap<Dimension, i32>,
 }
 
-impl Reclaim {
+/// What each queue waits for that was looked at for what others are to give back.
+#[derive(Debug, Default)]
+pub(super) struct Reclaims(BTreeMap<QueueId, Reclaim>);
+
+impl Reclaims {
     /// The dimensions of what is on its way out.
     pub(super) fn claimed(&self) -> impl Iterator<Item = Dimension> + '_ {
-        self.claim.keys().copied()
+        self.0.values().flat_map(|reclaim| reclaim.claim.keys().copied())
+    }
+
+    /// The queue is gone.
+    pub(super) fn forget(&mut self, queue: QueueId) {
+        self.0.remove(&queue);
     }
 }
 
@@ -60,19 +69,19 @@ pub struct Assumed {
 impl Cluster {
     /// Whether a queue is to be looked at again.
     pub(crate) fn is_reclaim_due(&self, id: QueueId, now: Timestamp) -> bool {
-        let reclaim = self.reclaims.get(&id);
+        let reclaim = self.reclaims.0.get(&id);
         reclaim.is_none_or(|reclaim| reclaim.next_look <= now)
     }
 
     /// Whether pods may be evicted for a queue (`reclaimInterval`).
     pub(crate) fn may_evict_for(&self, id: QueueId, now: Timestamp) -> bool {
-        let reclaim = self.reclaims.get(&id);
+        let reclaim = self.reclaims.0.get(&id);
         reclaim.is_none_or(|reclaim| reclaim.next_eviction <= now)
     }
 
     /// A queue was looked at: these dimensions are on their way out for it.
     pub(crate) fn looked_at(&mut self, id: QueueId, claim: BTreeMap<Dimension, i32>, now: Timestamp) {
-        let reclaim = self.reclaims.entry(id).or_default();
+        let reclaim = self.reclaims.0.entry(id).or_default();
         reclaim.next_look = now.checked_add(LOOK_INTERVAL).unwrap_or(now);
         let mut earlier = reclaim.claim.iter();
         let given_up = earlier.any(|(dimension, priority)| claim.get(dimension).is_none_or(|now| now < priority));
@@ -84,12 +93,12 @@ impl Cluster {
 
     /// Nobody reclaims any more, or nothing waits in the queue: only when pods may be evicted for it again is remembered.
     pub(crate) fn end_reclaim(&mut self, id: QueueId, now: Timestamp) {
-        let Some(reclaim) = self.reclaims.get_mut(&id) else {
+        let Some(reclaim) = self.reclaims.0.get_mut(&id) else {
             return;
         };
         let had_claim = !std::mem::take(&mut reclaim.claim).is_empty();
         if reclaim.next_eviction <= now {
-            self.reclaims.remove(&id);
+            self.reclaims.0.remove(&id);
         }
         if had_claim {
             self.top.rose();
@@ -98,13 +107,14 @@ impl Cluster {
 
     /// The queues that others give something back for.
     pub(crate) fn reclaiming_queues(&self) -> Vec<QueueId> {
-        self.reclaims.keys().copied().collect()
+        self.reclaims.0.keys().copied().collect()
     }
 
     /// Whether a dimension is on its way out for somebody else than this queue and those below it.
     pub(super) fn is_claimed_by_others(&self, id: QueueId, dimension: Dimension) -> bool {
         let mut claims = self
             .reclaims
+            .0
             .iter()
             .filter(|(_, reclaim)| reclaim.claim.contains_key(&dimension));
         claims.any(|(claimant, _)| !self.ancestry(*claimant).any(|ancestor| ancestor == id))
@@ -112,7 +122,11 @@ impl Cluster {
 
     /// Whether a dimension is on its way out for pods of this queue whose priority is higher than this.
     pub(super) fn is_claimed_by_betters(&self, id: QueueId, dimension: Dimension, priority: i32) -> bool {
-        let claimed = self.reclaims.get(&id).and_then(|reclaim| reclaim.claim.get(&dimension));
+        let claimed = self
+            .reclaims
+            .0
+            .get(&id)
+            .and_then(|reclaim| reclaim.claim.get(&dimension));
         claimed.is_some_and(|claimed| *claimed > priority)
     }
 
@@ -125,7 +139,7 @@ impl Cluster {
         }
         let interval = SignedDuration::try_from(self.configuration.capacity.reclaim_interval);
         let next = interval.ok().and_then(|interval| now.checked_add(interval).ok());
-        self.reclaims.entry(id).or_default().next_eviction = next.unwrap_or(now);
+        self.reclaims.0.entry(id).or_default().next_eviction = next.unwrap_or(now);
     }
 
     /// What became of an eviction. One that was refused is not tried again for a while, and another one may be tried at once.
@@ -140,7 +154,7 @@ impl Cluster {
             EvictionOutcome::NotTried => {}
         }
         pod.eviction.since = None;
-        for reclaim in self.reclaims.values_mut() {
+        for reclaim in self.reclaims.0.values_mut() {
             (reclaim.next_look, reclaim.next_eviction) = (now, now);
         }
     }

@@ -1,5 +1,7 @@
 //! What queues keep for workloads that are in them, until their pods take over.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 
 use super::Cluster;
@@ -9,6 +11,32 @@ use crate::ids::{QueueId, WorkloadId};
 use crate::reason::Reason;
 use crate::refs::WorkloadKind;
 
+/// What is to be looked at of what queues keep.
+#[derive(Debug, Default)]
+pub(super) struct Reservations {
+    /// When workloads stop standing aside, or their time in their queues is over.
+    deadlines: BTreeSet<(Timestamp, WorkloadId)>,
+    /// Workloads that were in their queues when this program began to lead.
+    let_in_before: BTreeSet<WorkloadId>,
+    /// Whether anything has been decided yet.
+    has_decided: bool,
+    /// Queues that may have come to refuse those for whom they keep something.
+    unreviewed: BTreeSet<QueueId>,
+}
+
+impl Reservations {
+    /// A queue may have come to refuse those for whom it keeps something.
+    pub(super) fn review(&mut self, queue: QueueId) {
+        self.unreviewed.insert(queue);
+    }
+
+    /// A workload is seen for the first time, and is in its queue: what an earlier leader has let in is judged before
+    /// whatever waits.
+    pub(super) fn found_let_in(&mut self, id: WorkloadId) {
+        self.let_in_before.extend((!self.has_decided).then_some(id));
+    }
+}
+
 impl Cluster {
     /// Lets a workload into its queue: what it asks for is kept for it until its pods take over.
     pub fn enqueue(&mut self, id: WorkloadId) {
@@ -16,7 +44,9 @@ impl Cluster {
             since: self.now,
             lapses: self.lapses_of(id),
         };
-        self.workload_deadlines.insert((self.time_in_queue_ends(enqueued), id));
+        self.reservations
+            .deadlines
+            .insert((self.time_in_queue_ends(enqueued), id));
         let workload = &mut self.workloads[id];
         workload.enqueued = Some(enqueued);
         workload.refused = None;
@@ -56,15 +86,15 @@ impl Cluster {
 
     /// Workloads that have something kept for them in queues that may have come to refuse them.
     pub(crate) fn take_unreviewed(&mut self) -> Vec<WorkloadId> {
-        let queues = std::mem::take(&mut self.unreviewed);
+        let queues = std::mem::take(&mut self.reservations.unreviewed);
         let kept = queues.iter().flat_map(|queue| self.queues[*queue].keeps_for.iter());
         kept.copied().collect()
     }
 
     /// What was in its queue when this program began to lead, oldest first; nothing after the first time.
     pub(crate) fn take_let_in_before(&mut self) -> Vec<WorkloadId> {
-        self.has_decided = true;
-        let earlier = std::mem::take(&mut self.let_in_before).into_iter();
+        self.reservations.has_decided = true;
+        let earlier = std::mem::take(&mut self.reservations.let_in_before).into_iter();
         let still = |id: &WorkloadId| {
             let workload = self.workload(*id);
             let claim = workload.claim.as_ref();
@@ -79,7 +109,7 @@ impl Cluster {
     pub(super) fn review_all(&mut self) {
         let keeping = self.queues.ids();
         let keeping = keeping.filter(|id| !self.queues[*id].keeps_for.is_empty());
-        self.unreviewed.extend(keeping);
+        self.reservations.unreviewed.extend(keeping);
     }
 
     /// The API server has refused to resume a Job: it is tried again after a while.
@@ -90,19 +120,20 @@ impl Cluster {
         };
         let until = Self::after_refused_write(now);
         self.workloads[id].aside_until = until;
-        self.workload_deadlines.extend(until.map(|until| (until, id)));
+        self.reservations.deadlines.extend(until.map(|until| (until, id)));
         self.dequeue(id);
     }
 
     /// Workloads that stood aside may try again, and those whose time in their queue is over wait again.
     pub(super) fn advance_workloads(&mut self, now: Timestamp) {
         while let Some((time, id)) = self
-            .workload_deadlines
+            .reservations
+            .deadlines
             .first()
             .copied()
             .filter(|(time, _)| *time <= now)
         {
-            self.workload_deadlines.remove(&(time, id));
+            self.reservations.deadlines.remove(&(time, id));
             let workload = &mut self.workloads[id];
             if workload.aside_until == Some(time) {
                 workload.aside_until = None;
@@ -121,7 +152,9 @@ impl Cluster {
         for id in self.workloads.places() {
             self.unreserve(id);
             if let Some(enqueued) = self.workloads[id].enqueued {
-                self.workload_deadlines.insert((self.time_in_queue_ends(enqueued), id));
+                self.reservations
+                    .deadlines
+                    .insert((self.time_in_queue_ends(enqueued), id));
             }
             if !self.enqueues(self.workloads[id].kind) {
                 self.workloads[id].enqueued = None;
@@ -173,7 +206,7 @@ impl Cluster {
         workload.lapses = lapses;
         workload.aside_until = workload.aside_until.max(aside);
         if let Some(until) = workload.aside_until {
-            self.workload_deadlines.insert((until, id));
+            self.reservations.deadlines.insert((until, id));
         } else {
             workload.in_line = Some(queue);
             self.queues[queue].held.insert(id);

@@ -82,7 +82,7 @@ impl Cluster {
             let demands = [workload.claim.as_ref().map(|claim| &claim.demand), workload.reserved()];
             demands.into_iter().flatten().for_each(|demand| used.demand(demand));
         }
-        used.dimensions(self.reclaims.values().flat_map(super::reclaims::Reclaim::claimed));
+        used.dimensions(self.reclaims.claimed());
         used.cards(self.changes.cards.iter().chain(&self.changes.card_usage).copied());
         for card in self.names.keep(&used.cards, &used.resources) {
             if let Some(known) = self.cards.get_mut(card.index()) {

@@ -67,8 +67,7 @@ impl Cluster {
             workload.aside_until = None;
         }
         if is_new && claim.said == Said::LetIn {
-            // What an earlier leader has let in is judged before whatever waits.
-            self.let_in_before.extend((!self.has_decided).then_some(id));
+            self.reservations.found_let_in(id);
         }
         workload.refused = None;
         workload.version += 1;

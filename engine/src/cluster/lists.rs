@@ -1,0 +1,128 @@
+//! Lists of all objects of a kind: what they do not name is gone.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::Cluster;
+use super::queue::Queue;
+use crate::refs::WorkloadKind;
+
+/// The kinds of objects that are watched, each listed anew by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Nodes.
+    Node,
+    /// Queues.
+    Queue,
+    /// Namespaces.
+    Namespace,
+    /// `PodGroup`s.
+    PodGroup,
+    /// Jobs.
+    Job,
+    /// Pods.
+    Pod,
+    /// Pods that have succeeded: they hold nothing, and count toward the minimum of their groups.
+    SucceededPod,
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 7] = [
+        Self::Node,
+        Self::Queue,
+        Self::Namespace,
+        Self::PodGroup,
+        Self::Job,
+        Self::Pod,
+        Self::SucceededPod,
+    ];
+
+    /// The kind's name in lists.
+    pub const fn plural(self) -> &'static str {
+        match self {
+            Self::Node => "nodes",
+            Self::Queue => "queues",
+            Self::Namespace => "namespaces",
+            Self::PodGroup => "podgroups",
+            Self::Job => "jobs",
+            Self::Pod => "pods",
+            Self::SucceededPod => "succeeded pods",
+        }
+    }
+}
+
+/// What is listed.
+#[derive(Debug, Default)]
+pub(super) struct Lists {
+    /// How many lists of each kind have begun.
+    epochs: BTreeMap<Kind, u64>,
+    /// Whether the cluster has no `PodGroup`s at all: then pods that name one are pods like others.
+    groups_absent: bool,
+}
+
+impl Cluster {
+    /// A list of all objects of a kind begins: what it does not name is gone when it ends. A list that is broken off and
+    /// begun again forgets nothing.
+    pub fn begin_list(&mut self, kind: Kind) {
+        *self.lists.epochs.entry(kind).or_default() += 1;
+    }
+
+    /// The list is complete.
+    pub fn end_list(&mut self, kind: Kind, now: Timestamp) {
+        let epoch = self.epoch(kind);
+        match kind {
+            Kind::Node => {
+                let stale = self.nodes_by_name().iter().copied();
+                let stale = stale.filter(|id| self.node(*id).epoch < epoch);
+                for id in stale.collect::<Vec<_>>() {
+                    self.remove_node_by_id(id, now);
+                }
+            }
+            Kind::Queue => {
+                let stale = |queue: &Queue| queue.terms.is_some() && queue.epoch < epoch;
+                let stale = self.queues().filter(|(_, queue)| stale(queue));
+                for name in stale.map(|(_, queue)| Arc::clone(&queue.name)).collect::<Vec<_>>() {
+                    self.remove_queue(&name);
+                }
+            }
+            Kind::Namespace => {
+                self.remove_unlisted_namespaces(epoch, now);
+                self.version += 1;
+            }
+            Kind::PodGroup => {
+                if std::mem::take(&mut self.lists.groups_absent) {
+                    self.version += 1;
+                }
+                self.remove_unlisted_workloads(WorkloadKind::PodGroup, epoch);
+            }
+            Kind::Job => self.remove_unlisted_workloads(WorkloadKind::Job, epoch),
+            Kind::Pod => {
+                let stale = self.pods().filter(|pod| pod.epoch < epoch);
+                for uid in stale.map(|pod| Arc::clone(&pod.uid)).collect::<Vec<_>>() {
+                    self.remove_pod(&uid);
+                }
+            }
+            Kind::SucceededPod => self.forget_unlisted_succeeded(epoch),
+        }
+    }
+
+    /// A kind is not installed: it has no objects.
+    pub fn not_installed(&mut self, kind: Kind, now: Timestamp) {
+        self.end_list(kind, now);
+        if kind == Kind::PodGroup && !std::mem::replace(&mut self.lists.groups_absent, true) {
+            self.version += 1;
+        }
+    }
+
+    /// Whether the cluster has no `PodGroup`s at all: then pods that name one are pods like others.
+    pub fn groups_are_absent(&self) -> bool {
+        self.lists.groups_absent
+    }
+
+    pub(super) fn epoch(&self, kind: Kind) -> u64 {
+        self.lists.epochs.get(&kind).copied().unwrap_or_default()
+    }
+}

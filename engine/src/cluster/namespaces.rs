@@ -1,0 +1,71 @@
+//! What namespaces say of queues.
+
+use std::collections::BTreeMap;
+
+use crds::lean::TextMap;
+use jiff::Timestamp;
+
+use super::{Cluster, Kind};
+
+/// What a namespace says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Namespace {
+    /// Its labels, which queues select by.
+    pub labels: TextMap<Box<str>>,
+    /// The queue of its pods that name none.
+    pub queue: Option<Box<str>>,
+    epoch: u64,
+}
+
+/// Those that are there, by name.
+#[derive(Debug, Default)]
+pub(super) struct Namespaces(BTreeMap<Box<str>, Namespace>);
+
+impl Cluster {
+    /// Takes what a namespace says.
+    pub fn apply_namespace(&mut self, name: &str, labels: TextMap<Box<str>>, queue: Option<&str>, now: Timestamp) {
+        let namespace = Namespace {
+            labels,
+            queue: queue.filter(|name| !name.is_empty()).map(Into::into),
+            epoch: self.epoch(Kind::Namespace),
+        };
+        let before = self.namespaces.0.insert(name.into(), namespace.clone());
+        if before.as_ref() != Some(&namespace) {
+            let same_queue = before.and_then(|before| before.queue) == namespace.queue;
+            self.namespace_changed(name, same_queue, now);
+        }
+    }
+
+    /// Forgets a namespace.
+    pub fn remove_namespace(&mut self, name: &str, now: Timestamp) {
+        if let Some(before) = self.namespaces.0.remove(name) {
+            self.namespace_changed(name, before.queue.is_none(), now);
+        }
+    }
+
+    /// A namespace says something else, which queues select by, and which names a queue for what names none.
+    fn namespace_changed(&mut self, name: &str, same_queue: bool, now: Timestamp) {
+        self.version += 1;
+        self.review_all();
+        if !same_queue {
+            self.find_queues(|workload| &*workload.namespace == name, now);
+        }
+    }
+
+    /// What a namespace says.
+    pub fn namespace(&self, name: &str) -> Option<&Namespace> {
+        self.namespaces.0.get(name)
+    }
+
+    /// Forgets the namespaces that a complete list has not named.
+    pub(super) fn remove_unlisted_namespaces(&mut self, epoch: u64, now: Timestamp) {
+        let stale = self
+            .namespaces
+            .0
+            .iter()
+            .filter(|(_, namespace)| namespace.epoch < epoch);
+        for name in stale.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
+            self.remove_namespace(&name, now);
+        }
+    }
+}
