@@ -6,5 +6,5 @@ use programs::flags;
 
 #[tokio::main(worker_threads = 2)]
 async fn main() -> anyhow::Result<()> {
-    Box::pin(program::run(flags::read(), decide::decide_watched)).await
+    program::run(flags::read(), decide::decide_watched).await
 }

@@ -115,15 +115,16 @@ pub async fn run(cli: Cli, decide: Decide) -> anyhow::Result<()> {
     let parameters = tokio::spawn(keep::run(parameters));
     let installation = tokio::spawn(installation.run());
     let certificates = tokio::spawn(keep_certificates(keeper, cli.manage_certificates));
+    let configuring = Box::pin(configuration::run(context, |configuration| {
+        log.set(configuration.capacity.log_level);
+        let configured = Arc::clone(&configured);
+        async move { configured.put_in_force(configuration).await }
+    }));
     tokio::select! {
         ended = &mut election => return ended.context("the election"),
         ended = served => return ended.context("the health server ended"),
         ended = serve(extender) => return ended.context("the scheduler extender ended"),
-        ended = configuration::run(context, |configuration| {
-            log.set(configuration.capacity.log_level);
-            let configured = Arc::clone(&configured);
-            async move { configured.put_in_force(configuration).await }
-        }) => ended?,
+        ended = configuring => ended?,
         ended = reporting => ended.context("the reporter ended")?,
         ended = installation => ended.context("the watch on the installation ended")??,
         ended = parameters => ended.context("the keeper of what the policies read ended")?,
