@@ -62,7 +62,7 @@ fn predicate_and_score(bencher: Bencher<'_, '_>, nodes: usize) {
     bencher.bench_local(|| {
         let within = world.cluster.gpu_nodes().iter();
         let within = within.filter(|(_, lines)| exceeded(lines, black_box(scoring.request)).is_none());
-        let scored = within.map(|(node, lines)| (node, scoring.candidate(lines)));
+        let scored = within.map(|(node, lines)| (node, scoring.score_of(lines)));
         scored
             .max_by(|(_, left), (_, right)| scoring.compare(left, right))
             .map(|(node, _)| node)

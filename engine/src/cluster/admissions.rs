@@ -126,7 +126,7 @@ impl Cluster {
         }
         self.update_pod(id, |pod| {
             pod.stage = if pod.deleted.is_some() {
-                Stage::Held
+                Stage::Blocked
             } else {
                 Stage::Waiting
             };

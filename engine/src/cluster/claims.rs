@@ -50,7 +50,7 @@ impl Cluster {
             demand: demand.unwrap_or_default(),
             said: match phase {
                 None | Some("" | "Pending") => Said::Waiting,
-                Some("Inqueue") => Said::LetIn,
+                Some("Inqueue") => Said::Enqueued,
                 Some("Completed") => Said::Over,
                 Some(_) => Said::Started,
             },
@@ -105,7 +105,7 @@ impl Cluster {
             (true, true) => Said::Waiting,
             (true, false) => Said::Over,
             (false, _) if job.has_ended_pods() => Said::Started,
-            (false, _) => Said::LetIn,
+            (false, _) => Said::Enqueued,
         };
         let created = metadata.creation_timestamp.as_deref();
         let claim = Claim {

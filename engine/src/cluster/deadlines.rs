@@ -87,7 +87,7 @@ impl Cluster {
                     }
                 }),
                 Stage::Unbound { .. } if pod.deleted.is_none() => due.push(Due::Reservation(id)),
-                Stage::Held | Stage::Admitting { .. } | Stage::Unbound { .. } | Stage::Bound => {
+                Stage::Blocked | Stage::Admitting { .. } | Stage::Unbound { .. } | Stage::Bound => {
                     let charge = self.charge_for(pod, now);
                     self.update_pod(id, |pod| pod.charge = charge);
                 }
@@ -108,7 +108,7 @@ impl Cluster {
                 since.checked_add(timeout).ok()
             }
             // What is written is true, whenever it is seen.
-            Stage::Held | Stage::Admitting { written: true, .. } | Stage::Unbound { .. } | Stage::Bound => quota_end,
+            Stage::Blocked | Stage::Admitting { written: true, .. } | Stage::Unbound { .. } | Stage::Bound => quota_end,
         }
     }
 

@@ -20,7 +20,7 @@ impl Cluster {
     /// What a pod holds at its stage: nothing while it waits, and nothing once its deletion has taken too long.
     pub(super) fn charge_for(&self, pod: &Pod, now: Timestamp) -> Option<Charge> {
         let holds = match pod.stage {
-            Stage::Waiting | Stage::Held => false,
+            Stage::Waiting | Stage::Blocked => false,
             Stage::Admitting { .. } | Stage::Unbound { .. } | Stage::Bound => true,
         };
         let ended = self.quota_end(pod).is_some_and(|end| end <= now);

@@ -30,7 +30,7 @@ pub enum Stage {
     /// Only Cardgate's gate holds it.
     Waiting,
     /// Another gate holds it, or it is being deleted before it ran: no quota is held, and it is not its turn.
-    Held,
+    Blocked,
     /// Let in, but not yet seen without its gate: events that still show the gate are older than the decision.
     Admitting {
         /// Until when the API server may take to confirm the patch; then the pod counts as waiting again.

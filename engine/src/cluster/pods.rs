@@ -83,7 +83,7 @@ impl Cluster {
             room: bound_to
                 .or(pinned_to)
                 .or_else(|| old?.room)
-                .filter(|_| !matches!(stage, Stage::Waiting | Stage::Held)),
+                .filter(|_| !matches!(stage, Stage::Waiting | Stage::Blocked)),
             deleted,
             assigned: reading.assigned.or_else(|| under_way?.assigned),
             group,
@@ -374,12 +374,12 @@ impl Cluster {
         if let (Some(queue), Some(waits)) = (pod.queue, &pod.waits) {
             let (shape, place) = (Arc::clone(&waits.shape), waits.place);
             let waiting = &mut self.queues[queue].waiting;
-            if let Some(group) = waiting
-                .group_of(&shape)
+            if let Some(peers) = waiting
+                .peers_of(&shape)
                 .map(|(id, _)| id)
-                .and_then(|id| waiting.group_mut(id))
+                .and_then(|id| waiting.get_mut(id))
             {
-                group.untold.remove(&place);
+                peers.untold.remove(&place);
             }
         }
     }
@@ -415,7 +415,7 @@ fn stage(
     }
     match reading.gates {
         Gates::Own if reading.managed && !deleting => return Stage::Waiting,
-        Gates::Own | Gates::Foreign => return Stage::Held,
+        Gates::Own | Gates::Foreign => return Stage::Blocked,
         Gates::None => {}
     }
     match old.map(|old| old.stage) {

@@ -162,7 +162,7 @@ pub struct Queue {
     /// The workloads that it keeps something for.
     pub(super) keeps_for: Booked<BTreeSet<WorkloadId>>,
     /// Workloads that wait to be let into it.
-    pub held: BTreeSet<WorkloadId>,
+    pub in_line: BTreeSet<WorkloadId>,
     /// How many pods and workloads name it, in whatever stage.
     pub(super) members: usize,
     /// Rises whenever a refused pod could now be let in as far as this queue is concerned.
@@ -187,7 +187,7 @@ impl Queue {
             elastic: Booked::default(),
             inqueue: Booked::default(),
             keeps_for: Booked::default(),
-            held: BTreeSet::new(),
+            in_line: BTreeSet::new(),
             members: 0,
             version: 0,
             parent: None,

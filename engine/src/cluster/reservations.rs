@@ -17,7 +17,7 @@ pub(super) struct Reservations {
     /// When workloads stop standing aside, or their time in their queues is over.
     deadlines: BTreeSet<(Timestamp, WorkloadId)>,
     /// Workloads that were in their queues when this program began to lead.
-    let_in_before: BTreeSet<WorkloadId>,
+    enqueued_before: BTreeSet<WorkloadId>,
     /// Whether anything has been decided yet.
     has_decided: bool,
     /// Queues that may have come to refuse those for whom they keep something.
@@ -32,8 +32,8 @@ impl Reservations {
 
     /// A workload is seen for the first time, and is in its queue: what an earlier leader has let in is judged before
     /// whatever waits.
-    pub(super) fn found_let_in(&mut self, id: WorkloadId) {
-        self.let_in_before.extend((!self.has_decided).then_some(id));
+    pub(super) fn found_enqueued(&mut self, id: WorkloadId) {
+        self.enqueued_before.extend((!self.has_decided).then_some(id));
     }
 }
 
@@ -92,13 +92,13 @@ impl Cluster {
     }
 
     /// What was in its queue when this program began to lead, oldest first; nothing after the first time.
-    pub(crate) fn take_let_in_before(&mut self) -> Vec<WorkloadId> {
+    pub(crate) fn take_enqueued_before(&mut self) -> Vec<WorkloadId> {
         self.reservations.has_decided = true;
-        let earlier = std::mem::take(&mut self.reservations.let_in_before).into_iter();
+        let earlier = std::mem::take(&mut self.reservations.enqueued_before).into_iter();
         let still = |id: &WorkloadId| {
             let workload = self.workload(*id);
             let claim = workload.claim.as_ref();
-            workload.in_line.is_some() && claim.is_some_and(|claim| claim.said == Said::LetIn)
+            workload.in_line.is_some() && claim.is_some_and(|claim| claim.said == Said::Enqueued)
         };
         let mut earlier: Vec<_> = earlier.filter(still).collect();
         earlier.sort_by_key(|id| self.workload(*id).place());
@@ -209,13 +209,13 @@ impl Cluster {
             self.reservations.deadlines.insert((until, id));
         } else {
             workload.in_line = Some(queue);
-            self.queues[queue].held.insert(id);
+            self.queues[queue].in_line.insert(id);
         }
     }
 
     fn leave_line(&mut self, id: WorkloadId) {
         if let Some(queue) = self.workloads[id].in_line.take() {
-            self.queues[queue].held.remove(&id);
+            self.queues[queue].in_line.remove(&id);
         }
     }
 

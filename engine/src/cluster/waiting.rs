@@ -67,7 +67,7 @@ pub struct Refused {
 
 /// The waiting pods of one shape.
 #[derive(Debug)]
-pub struct Group {
+pub struct Peers {
     /// What they have in common.
     pub shape: Arc<Shape>,
     /// The pods, first to go first.
@@ -81,7 +81,7 @@ pub struct Group {
 /// The waiting pods of one queue.
 #[derive(Debug, Default)]
 pub struct Waiting {
-    groups: BTreeMap<u64, Group>,
+    peers: BTreeMap<u64, Peers>,
     ids: HashMap<Arc<Shape>, u64>,
     next_id: u64,
     requested: Totals,
@@ -104,25 +104,25 @@ impl Waiting {
         &self.requested
     }
 
-    /// The groups, in the order of their first appearance.
-    pub fn groups(&self) -> impl Iterator<Item = (u64, &Group)> {
-        self.groups.iter().map(|(id, group)| (*id, group))
+    /// The pods of each shape, in the order of its first appearance.
+    pub fn peers(&self) -> impl Iterator<Item = (u64, &Peers)> {
+        self.peers.iter().map(|(id, peers)| (*id, peers))
     }
 
-    /// The group with this id.
-    pub fn group(&self, id: u64) -> Option<&Group> {
-        self.groups.get(&id)
+    /// Those with this id.
+    pub fn get(&self, id: u64) -> Option<&Peers> {
+        self.peers.get(&id)
     }
 
-    /// The group with this id, to be changed.
-    pub fn group_mut(&mut self, id: u64) -> Option<&mut Group> {
-        self.groups.get_mut(&id)
+    /// Those with this id, to be changed.
+    pub fn get_mut(&mut self, id: u64) -> Option<&mut Peers> {
+        self.peers.get_mut(&id)
     }
 
-    /// The group of this shape.
-    pub fn group_of(&self, shape: &Shape) -> Option<(u64, &Group)> {
+    /// Those of this shape.
+    pub fn peers_of(&self, shape: &Shape) -> Option<(u64, &Peers)> {
         let id = *self.ids.get(shape)?;
-        Some((id, &self.groups[&id]))
+        Some((id, &self.peers[&id]))
     }
 
     /// Whether the pod was not there before.
@@ -131,19 +131,19 @@ impl Waiting {
             self.next_id += 1;
             self.next_id
         });
-        let group = self.groups.entry(id).or_insert_with(|| Group {
+        let peers = self.peers.entry(id).or_insert_with(|| Peers {
             shape,
             pods: BTreeSet::new(),
             refused: None,
             untold: BTreeSet::new(),
         });
-        let is_new = group.pods.insert(place);
+        let is_new = peers.pods.insert(place);
         if is_new {
             self.count += 1;
             self.requested.add_all(asked);
         }
-        if told.is_none() || told != group.refused.map(|refused| refused.reason) {
-            group.untold.insert(place);
+        if told.is_none() || told != peers.refused.map(|refused| refused.reason) {
+            peers.untold.insert(place);
         }
         is_new
     }
@@ -153,17 +153,17 @@ impl Waiting {
         let Some(id) = self.ids.get(shape).copied() else {
             return false;
         };
-        let Some(group) = self.groups.get_mut(&id) else {
+        let Some(peers) = self.peers.get_mut(&id) else {
             return false;
         };
-        group.untold.remove(&place);
-        let was_there = group.pods.remove(&place);
+        peers.untold.remove(&place);
+        let was_there = peers.pods.remove(&place);
         if was_there {
             self.count -= 1;
             self.requested.subtract_all(asked);
         }
-        if group.pods.is_empty() {
-            self.groups.remove(&id);
+        if peers.pods.is_empty() {
+            self.peers.remove(&id);
             self.ids.remove(shape);
         }
         was_there

@@ -18,7 +18,7 @@ pub enum Said {
     /// It waits to be let into its queue: a group that is Pending, a Job that Cardgate suspended.
     Waiting,
     /// It is in its queue, and none of its pods has run.
-    LetIn,
+    Enqueued,
     /// Pods of it run or have run.
     Started,
     /// It makes no pods: a group that is Completed, a Job that has finished or that its user suspended.

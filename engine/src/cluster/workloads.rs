@@ -66,8 +66,8 @@ impl Cluster {
             workload.shown = None;
             workload.aside_until = None;
         }
-        if is_new && claim.said == Said::LetIn {
-            self.reservations.found_let_in(id);
+        if is_new && claim.said == Said::Enqueued {
+            self.reservations.found_enqueued(id);
         }
         workload.refused = None;
         workload.version += 1;

@@ -73,7 +73,7 @@ impl Contest {
             scarce: cluster.scarce_guarantees(),
             current: None,
         };
-        let concerned = |queue: &Queue| !queue.waiting.is_empty() || !queue.held.is_empty();
+        let concerned = |queue: &Queue| !queue.waiting.is_empty() || !queue.in_line.is_empty();
         for (id, _) in cluster.queues().filter(|(_, queue)| concerned(queue)) {
             let turns = turns(cluster, id);
             if turns.is_empty() {
@@ -178,9 +178,9 @@ impl Branch {
         while let Some(Reverse((priority, place, turn))) = self.turns.peek().copied() {
             let first = match turn {
                 Turn::Workload(_) => Some(place),
-                Turn::Pods(group) => {
-                    let group = queue.waiting.group(group);
-                    group.and_then(|group| group.pods.first().copied())
+                Turn::Pods(peers) => {
+                    let peers = queue.waiting.get(peers);
+                    peers.and_then(|peers| peers.pods.first().copied())
                 }
             };
             if first == Some(place) {
@@ -196,26 +196,20 @@ impl Branch {
 /// What a queue has to judge.
 fn turns(cluster: &Cluster, id: QueueId) -> Turns {
     let queue = cluster.queue(id);
-    let pods = queue.waiting.groups().filter(|(_, group)| {
-        group
-            .refused
-            .is_none_or(|refused| !verdict::stands(cluster, id, group.shape.group, refused))
+    let stands = |workload, refused| verdict::stands(cluster, id, workload, refused);
+    let pods = queue.waiting.peers().filter_map(|(number, peers)| {
+        let first = peers
+            .pods
+            .first()
+            .filter(|_| !peers.refused.is_some_and(|refused| stands(peers.shape.group, refused)));
+        Some((Reverse(peers.shape.priority), *first?, Turn::Pods(number)))
     });
-    let pods = pods.filter_map(|(group_id, group)| {
-        Some((
-            Reverse(group.shape.priority),
-            *group.pods.first()?,
-            Turn::Pods(group_id),
-        ))
+    let in_line = queue.in_line.iter().filter_map(|id| {
+        let workload = cluster.workload(*id);
+        let is_due = !workload.refused.is_some_and(|(_, refused)| stands(Some(*id), refused));
+        is_due.then(|| (Reverse(workload.priority()), workload.place(), Turn::Workload(*id)))
     });
-    let held = queue.held.iter().map(|id| (*id, cluster.workload(*id)));
-    let held = held.filter(|(held, workload)| {
-        workload
-            .refused
-            .is_none_or(|(_, refused)| !verdict::stands(cluster, id, Some(*held), refused))
-    });
-    let held = held.map(|(id, workload)| (Reverse(workload.priority()), workload.place(), Turn::Workload(id)));
-    pods.chain(held).map(Reverse).collect()
+    pods.chain(in_line).map(Reverse).collect()
 }
 
 impl Standing {

@@ -9,12 +9,12 @@ use crds::format::format_amount;
 use crds::scoring_strategy::ScoringStrategy;
 
 use super::Grant;
-use super::fit::{self, Search};
+use super::fit::{self, NodeSearch};
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
 use crate::ids::NodeId;
 use crate::names::CardId;
-use crate::policies::cross_quota::{Candidate, Line, Scoring, exceeded};
+use crate::policies::cross_quota::{Line, NodeScore, Scoring, exceeded};
 
 /// The rules that hold for a pod: the plugin's arguments, and the pod's strategy.
 #[derive(Debug, Clone, Copy)]
@@ -49,9 +49,14 @@ pub(super) fn has_quota(cluster: &Cluster, asked: &[i64], node: NodeId) -> bool 
 }
 
 /// The node for a pod of this shape, with this card.
-pub(super) fn find(cluster: &mut Cluster, shape: &Shape, card: Option<CardId>, search: &mut Search) -> Option<Grant> {
+pub(super) fn find(
+    cluster: &mut Cluster,
+    shape: &Shape,
+    card: Option<CardId>,
+    search: &mut NodeSearch,
+) -> Option<Grant> {
     // First: where the search goes on for other nodes depends on what has changed since the last one.
-    let candidates = search.changed(cluster, shape, card);
+    let changed = search.changed(cluster, shape, card);
     search.keep_off_gpu_nodes();
     if let Some(node) = search.find(cluster, shape, card) {
         // A GPU node without its label, which is a matter of moments, looks to the scheduler like any other.
@@ -62,7 +67,7 @@ pub(super) fn find(cluster: &mut Cluster, shape: &Shape, card: Option<CardId>, s
             ..Grant::of(card, Some(node))
         });
     }
-    let node = best_gpu_node(cluster, shape, card, candidates.as_deref(), search)?;
+    let node = best_gpu_node(cluster, shape, card, changed.as_deref(), search)?;
     Some(Grant {
         pinned: true,
         ..Grant::of(card, Some(node))
@@ -73,14 +78,14 @@ pub(super) fn find(cluster: &mut Cluster, shape: &Shape, card: Option<CardId>, s
 struct Ranked<'a> {
     scoring: &'a Scoring<'a>,
     cluster: &'a Cluster,
-    candidate: Candidate<'a>,
+    score: NodeScore<'a>,
     node: NodeId,
 }
 
 impl Ord for Ranked<'_> {
     /// By score; equal ones by name, first to go first.
     fn cmp(&self, other: &Self) -> Ordering {
-        let by_score = self.scoring.compare(&self.candidate, &other.candidate);
+        let by_score = self.scoring.compare(&self.score, &other.score);
         let name = |ranked: &Self| &ranked.cluster.node(ranked.node).name;
         by_score.then_with(|| name(other).cmp(name(self)))
     }
@@ -105,7 +110,7 @@ fn best_gpu_node(
     shape: &Shape,
     card: Option<CardId>,
     changed: Option<&[NodeId]>,
-    search: &mut Search,
+    search: &mut NodeSearch,
 ) -> Option<NodeId> {
     let rules = rules(cluster, shape)?;
     let table = cluster.gpu_nodes();
@@ -145,7 +150,7 @@ fn best_gpu_node(
         .map(|(node, lines)| Ranked {
             scoring: &scoring,
             cluster,
-            candidate: scoring.candidate(lines),
+            score: scoring.score_of(lines),
             node,
         })
         .collect();

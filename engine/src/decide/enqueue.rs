@@ -33,14 +33,14 @@ pub(super) fn review(cluster: &mut Cluster) {
             cluster.refuse_workload(id, Some((Step::Enqueue, refused)));
         }
     }
-    for id in cluster.take_let_in_before() {
+    for id in cluster.take_enqueued_before() {
         // Why not is remembered with it.
-        let _ = let_in(cluster, id, &Effort::of_gang());
+        let _ = enqueue(cluster, id, &Effort::of_gang());
     }
 }
 
 /// Lets a workload into its queue, or remembers why not.
-pub(super) fn let_in(cluster: &mut Cluster, id: WorkloadId, effort: &Effort) -> Result<(), ()> {
+pub(super) fn enqueue(cluster: &mut Cluster, id: WorkloadId, effort: &Effort) -> Result<(), ()> {
     match judge(cluster, id, effort) {
         Ok(()) => {
             cluster.enqueue(id);
@@ -94,8 +94,8 @@ pub(super) fn before_pods(cluster: &mut Cluster, id: WorkloadId, effort: &Effort
         return Ok(());
     };
     let queue = claim.queue;
-    if cluster.queue(queue).held.contains(&id) {
-        return let_in(cluster, id, effort).map_err(|()| {
+    if cluster.queue(queue).in_line.contains(&id) {
+        return enqueue(cluster, id, effort).map_err(|()| {
             let refused = cluster.workload(id).refused;
             refused.map_or_else(
                 || cluster.refusal(queue, Some(id), Reason::QueueNotFound),

@@ -14,7 +14,7 @@ use crate::reason::{Cure, Reason};
 
 /// A search for a node that goes on where the last one of the same shape ended: what had no room then has none now,
 /// unless it has changed since.
-pub(super) struct Search {
+pub(super) struct NodeSearch {
     earlier: Option<Refused>,
     searched: u64,
     /// Whether some node would do, but for its room or its readiness.
@@ -51,7 +51,7 @@ pub(super) enum Answer {
     Unrelated,
 }
 
-impl Search {
+impl NodeSearch {
     pub(super) fn new(earlier: Option<Refused>, effort: Effort) -> Self {
         Self {
             earlier,
@@ -74,7 +74,7 @@ impl Search {
     pub(super) fn changed(&self, cluster: &Cluster, shape: &Shape, card: Option<CardId>) -> Option<Vec<NodeId>> {
         let earlier = self.earlier(shape, card)?;
         let changed = cluster.nodes_changed_since(earlier.node_changes)?;
-        if changed.len() >= candidates(cluster, card).len() {
+        if changed.len() >= nodes_for(cluster, card).len() {
             return None;
         }
         let mut changed = changed.to_vec();
@@ -102,11 +102,11 @@ impl Search {
         if let Some(changed) = self.changed(cluster, shape, card) {
             return changed.into_iter().find(|node| self.ask(cluster, shape, card, *node));
         }
-        let candidates = candidates(cluster, card);
-        let start = cluster.cursor(card).min(candidates.len());
-        let turn = (start..candidates.len()).chain(0..start);
+        let nodes = nodes_for(cluster, card);
+        let start = cluster.cursor(card).min(nodes.len());
+        let turn = (start..nodes.len()).chain(0..start);
         let found = turn
-            .map(|place| (place, candidates[place]))
+            .map(|place| (place, nodes[place]))
             .find(|(_, node)| self.ask(cluster, shape, card, *node));
         let (place, node) = found?;
         cluster.set_cursor(card, place + 1);
@@ -209,7 +209,7 @@ pub(super) fn ask(cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: 
 }
 
 /// The nodes that may be asked: those that have the card, or all, by name.
-pub(super) fn candidates(cluster: &Cluster, card: Option<CardId>) -> &[NodeId] {
+pub(super) fn nodes_for(cluster: &Cluster, card: Option<CardId>) -> &[NodeId] {
     match card {
         Some(card) => cluster.card(card).map_or(&[][..], |card| &card.nodes),
         None => cluster.nodes_by_name(),
@@ -267,12 +267,12 @@ pub(super) struct Census {
 
 /// Asks every node that has the card, or every node. Only for messages: it looks at all of them.
 pub(super) fn census(cluster: &Cluster, shape: &Shape, card: Option<CardId>) -> Census {
-    let candidates = candidates(cluster, card);
+    let nodes = nodes_for(cluster, card);
     let mut census = Census {
-        nodes: candidates.len(),
+        nodes: nodes.len(),
         ..Census::default()
     };
-    for node in candidates.iter().map(|node| cluster.node(*node)) {
+    for node in nodes.iter().map(|node| cluster.node(*node)) {
         match ask(cluster, shape, card, node) {
             Answer::LacksRoom => census.lack_room += 1,
             Answer::Unusable => census.unusable += 1,

@@ -13,10 +13,10 @@ use crate::ids::{PodId, WorkloadId};
 use crate::names::CardId;
 
 /// A waiting pod and its shape.
-pub(super) type Candidate = (PodId, Arc<Shape>);
+pub(super) type InLine = (PodId, Arc<Shape>);
 
 /// The waiting pods of a group, first to go first.
-pub(super) fn line(cluster: &Cluster, id: WorkloadId) -> Vec<Candidate> {
+pub(super) fn line(cluster: &Cluster, id: WorkloadId) -> Vec<InLine> {
     let line = cluster.workload(id).line.iter().map(|(_, place)| place.pod);
     line.filter_map(|pod| Some((pod, Arc::clone(&cluster.pod(pod)?.waits.as_ref()?.shape))))
         .collect()
@@ -40,7 +40,7 @@ pub(super) fn could_ever_fit(cluster: &Cluster, id: WorkloadId, effort: &Effort)
     let fitting = line(cluster, id).into_iter().filter(|(_, shape)| {
         *asked.entry(Arc::clone(shape)).or_insert_with(|| {
             cards_of(shape).into_iter().any(|card| {
-                let mut nodes = fit::candidates(cluster, card).iter();
+                let mut nodes = fit::nodes_for(cluster, card).iter();
                 nodes.any(|node| takes(shape, card, *node))
             })
         })

@@ -49,7 +49,7 @@ pub(super) enum Unfit {
 }
 
 /// A search for the best node that goes on where the last one of the same shape ended.
-pub(super) struct Search {
+pub(super) struct CardSearch {
     earlier: Option<Refused>,
     searched: u64,
     /// Whether some node would do, but for what is in use of it.
@@ -59,7 +59,7 @@ pub(super) struct Search {
     effort: Effort,
 }
 
-impl Search {
+impl CardSearch {
     pub(super) fn new(earlier: Option<Refused>, effort: Effort) -> Self {
         let earlier = earlier.filter(|earlier| earlier.reason.about() == About::Mgpu);
         Self {

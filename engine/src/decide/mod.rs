@@ -145,7 +145,7 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
     let mut refusals = gang::Refusals::default();
     for id in cluster.incomplete().collect::<Vec<_>>() {
         trail_workload(cluster, id, trail);
-        let admissions = gang::let_in(cluster, id, &mut refusals, &Effort::of_gang(), now);
+        let admissions = gang::admit(cluster, id, &mut refusals, &Effort::of_gang(), now);
         round.actions.extend(admissions.into_iter().map(Action::Admit));
     }
     let mut spending = Spending::default();
@@ -164,7 +164,7 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
             Turn::Workload(id) => {
                 trail_workload(cluster, id, trail);
                 let effort = Effort::of_gang();
-                if enqueue::let_in(cluster, id, &effort).is_ok() {
+                if enqueue::enqueue(cluster, id, &effort).is_ok() {
                     round.actions.extend(resumption(cluster, id));
                     round.more |= enqueue::pods_wait_elsewhere(cluster, id);
                 }
@@ -172,15 +172,15 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
                 round.steps += effort.spent();
                 contest.done();
             }
-            Turn::Pods(group) => {
-                let group = cluster.queue(queue).waiting.group(group);
-                let Some((shape, first)) = group.map(|group| (Arc::clone(&group.shape), group.pods.first().copied()))
+            Turn::Pods(peers) => {
+                let peers = cluster.queue(queue).waiting.get(peers);
+                let Some((shape, first)) = peers.map(|peers| (Arc::clone(&peers.shape), peers.pods.first().copied()))
                 else {
                     contest.done();
                     continue;
                 };
                 trail_pod(cluster, first.map(|place| place.pod), queue, trail);
-                let (admissions, effort) = let_in(cluster, &shape, &mut refusals, now);
+                let (admissions, effort) = admit(cluster, &shape, &mut refusals, now);
                 spending.add(queue, &effort);
                 round.steps += effort.spent();
                 if admissions.is_empty() {
@@ -256,7 +256,7 @@ impl Grant {
 }
 
 /// Counts a waiting pod as let in.
-fn hold(cluster: &mut Cluster, pod: PodId, grant: Grant, now: Timestamp) {
+fn count_in(cluster: &mut Cluster, pod: PodId, grant: Grant, now: Timestamp) {
     match (grant.node, grant.gpus) {
         (Some(node), Some(gpus)) => cluster.admit_to_cards(pod, node, gpus, grant.card, now),
         (node, _) => cluster.admit(pod, grant.card, node, now),
@@ -265,7 +265,7 @@ fn hold(cluster: &mut Cluster, pod: PodId, grant: Grant, now: Timestamp) {
 
 /// Lets the first waiting pod of a shape in, with all of its gang where it belongs to one; or nobody, and remembers why. Also
 /// what that has cost.
-fn let_in(
+fn admit(
     cluster: &mut Cluster,
     shape: &Arc<Shape>,
     refusals: &mut gang::Refusals,
@@ -283,7 +283,7 @@ fn let_in(
                 let effort = Effort::of_gang();
                 // The turn of one shape is that of its whole gang.
                 let admissions = if refusals.has_turn(id) {
-                    gang::let_in(cluster, id, refusals, &effort, now)
+                    gang::admit(cluster, id, refusals, &effort, now)
                 } else {
                     Vec::new()
                 };
@@ -293,8 +293,8 @@ fn let_in(
         },
         None => Ok(()),
     };
-    let (earlier, first) = match cluster.queue(shape.queue).waiting.group_of(shape) {
-        Some((_, group)) => (group.refused, group.pods.first().map(|place| place.pod)),
+    let (earlier, first) = match cluster.queue(shape.queue).waiting.peers_of(shape) {
+        Some((_, peers)) => (peers.refused, peers.pods.first().map(|place| place.pod)),
         None => (None, None),
     };
     let effort = match earlier.map(|refused| refused.reason.cure()) {
@@ -306,7 +306,7 @@ fn let_in(
     let admissions = match (judged, first) {
         (Ok(grant), Some(pod)) => {
             let admission = admission(cluster, pod, &grant);
-            hold(cluster, pod, grant, now);
+            count_in(cluster, pod, grant, now);
             admission.into_iter().collect()
         }
         (Ok(_), None) => Vec::new(),
@@ -431,14 +431,14 @@ pub fn notices(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Vec<Notic
 pub fn notices_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail: &dyn Trail) -> Vec<Notice> {
     let mut untold = Vec::new();
     'queues: for (_, queue) in cluster.queues() {
-        for (_, group) in queue.waiting.groups() {
-            let Some(refused) = group.refused else { continue };
-            for place in &group.untold {
+        for (_, peers) in queue.waiting.peers() {
+            let Some(refused) = peers.refused else { continue };
+            for place in &peers.untold {
                 if untold.len() == limit {
                     break 'queues;
                 }
                 if now.duration_since(place.created) >= PATIENCE {
-                    untold.push((place.pod, refused.reason, Arc::clone(&group.shape)));
+                    untold.push((place.pod, refused.reason, Arc::clone(&peers.shape)));
                 }
             }
         }
@@ -472,6 +472,6 @@ pub fn notices_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trai
 
 /// Why the pods of a queue were refused, and how many of them, group by group.
 pub fn refusals(cluster: &Cluster, queue: QueueId) -> impl Iterator<Item = (Reason, usize)> + '_ {
-    let groups = cluster.queue(queue).waiting.groups();
-    groups.filter_map(|(_, group)| Some((group.refused?.reason, group.pods.len())))
+    let all = cluster.queue(queue).waiting.peers();
+    all.filter_map(|(_, peers)| Some((peers.refused?.reason, peers.pods.len())))
 }

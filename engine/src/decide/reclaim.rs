@@ -143,15 +143,15 @@ enum Set {
 
 /// What waits in a queue for something that others could give back, first to go first.
 fn waiting_sets(cluster: &Cluster, queue: QueueId) -> Vec<Set> {
-    let refused = cluster.queue(queue).waiting.groups().filter(|(_, group)| {
-        let reason = group.refused.map(|refused| refused.reason);
+    let refused = cluster.queue(queue).waiting.peers().filter(|(_, peers)| {
+        let reason = peers.refused.map(|refused| refused.reason);
         reason.is_some_and(|reason| reason.cure() == Cure::Eviction)
     });
     let mut gangs = BTreeSet::new();
     let mut sets = Vec::new();
-    for (_, group) in refused {
-        let Some(first) = group.pods.first() else { continue };
-        let gang = group.shape.group.map(|id| (id, cluster.workload(id)));
+    for (_, peers) in refused {
+        let Some(first) = peers.pods.first() else { continue };
+        let gang = peers.shape.group.map(|id| (id, cluster.workload(id)));
         let set = match gang.filter(|(_, workload)| workload.missing() > 0) {
             Some((id, _)) if !gangs.insert(id) => continue,
             Some((_, workload)) => {
@@ -164,11 +164,11 @@ fn waiting_sets(cluster: &Cluster, queue: QueueId) -> Vec<Set> {
                 Set::Together(pods)
             }
             None => {
-                let pods = group.pods.iter().take(PODS_PER_LOOK).map(|place| place.pod);
-                Set::OneByOne(Arc::clone(&group.shape), pods.collect())
+                let pods = peers.pods.iter().take(PODS_PER_LOOK).map(|place| place.pod);
+                Set::OneByOne(Arc::clone(&peers.shape), pods.collect())
             }
         };
-        sets.push((Reverse(group.shape.priority), *first, set));
+        sets.push((Reverse(peers.shape.priority), *first, set));
     }
     sets.sort_by_key(|(priority, place, _)| (*priority, *place));
     sets.into_iter().map(|(.., set)| set).collect()

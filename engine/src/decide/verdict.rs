@@ -52,7 +52,7 @@ pub(super) fn judge(
             shape,
             request,
             cards,
-            mgpu::Search::new(earlier, effort.clone()),
+            mgpu::CardSearch::new(earlier, effort.clone()),
         );
         return placed.map_err(|refused| refused.with_levels(cluster, shape.queue, levels));
     }
@@ -66,7 +66,7 @@ pub(super) fn judge(
             .ok_or_else(|| refusal_by(cluster, shape, levels, Reason::NodesExcluded));
     }
 
-    let mut search = fit::Search::new(earlier, effort.clone());
+    let mut search = fit::NodeSearch::new(earlier, effort.clone());
     for card in &cards {
         let grant = if governed {
             cross_quota::find(cluster, shape, *card, &mut search)
@@ -99,7 +99,7 @@ fn place_on_cards(
     shape: &Shape,
     request: &MgpuRequest,
     cards: Vec<Option<CardId>>,
-    mut search: mgpu::Search,
+    mut search: mgpu::CardSearch,
 ) -> Result<Grant, Refused> {
     for card in cards {
         if let Some(grant) = search.find(cluster, shape, request, card) {
@@ -275,15 +275,15 @@ impl Refused {
 /// Remembers a refusal with the waiting pods of a shape, and whom it has not been told to.
 pub(super) fn remember(cluster: &mut Cluster, shape: &Shape, refused: Refused) {
     let waiting = &mut cluster.queue_mut(shape.queue).waiting;
-    let Some(group) = waiting
-        .group_of(shape)
+    let Some(peers) = waiting
+        .peers_of(shape)
         .map(|(id, _)| id)
-        .and_then(|id| waiting.group_mut(id))
+        .and_then(|id| waiting.get_mut(id))
     else {
         return;
     };
-    if group.refused.map(|earlier| earlier.reason) != Some(refused.reason) {
-        group.untold.clone_from(&group.pods);
+    if peers.refused.map(|earlier| earlier.reason) != Some(refused.reason) {
+        peers.untold.clone_from(&peers.pods);
     }
-    group.refused = Some(refused);
+    peers.refused = Some(refused);
 }

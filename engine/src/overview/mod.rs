@@ -289,24 +289,24 @@ fn usage(cluster: &Cluster, id: QueueId) -> CardUsageStatus {
 
 /// The pods of a queue that are next, and what they wait for.
 fn first_waiting(cluster: &Cluster, id: QueueId) -> Vec<WaitingWorkload> {
-    let groups = cluster.queue(id).waiting.groups();
-    let mut first: Vec<_> = groups
-        .flat_map(|(_, group)| {
-            let priority = Reverse(group.shape.priority);
-            let places = group.pods.iter().take(FIRST_WAITING);
-            places.map(move |place| (priority, *place, group))
+    let all = cluster.queue(id).waiting.peers();
+    let mut first: Vec<_> = all
+        .flat_map(|(_, peers)| {
+            let priority = Reverse(peers.shape.priority);
+            let places = peers.pods.iter().take(FIRST_WAITING);
+            places.map(move |place| (priority, *place, peers))
         })
         .collect();
     first.sort_unstable_by_key(|(priority, place, _)| (*priority, *place));
     first.truncate(FIRST_WAITING);
-    let described = first.into_iter().enumerate().filter_map(|(index, (_, place, group))| {
+    let described = first.into_iter().enumerate().filter_map(|(index, (_, place, peers))| {
         let pod = cluster.pod(place.pod)?;
-        let refused = group.refused.map(|refused| refused.reason);
+        let refused = peers.refused.map(|refused| refused.reason);
         Some(WaitingWorkload {
             position: i64::try_from(index).unwrap_or(i64::MAX) + 1,
             name: format!("{}/{}", pod.namespace, pod.name),
             reason: refused.map_or_else(String::new, |reason| reason.as_str().to_owned()),
-            missing: refused.map_or_else(String::new, |reason| missing(cluster, &group.shape, reason)),
+            missing: refused.map_or_else(String::new, |reason| missing(cluster, &peers.shape, reason)),
         })
     });
     described.collect()

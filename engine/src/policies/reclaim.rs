@@ -48,7 +48,7 @@ pub fn select(needs: &[i128], slack: &[i128], candidates: &[Candidate], steps: &
             return None;
         }
         steps.share(MOST_STEPS, |own| {
-            Search::new(needs, slack, candidates, &allowed, own).run()
+            VictimSearch::new(needs, slack, candidates, &allowed, own).run()
         })
     })
 }
@@ -59,7 +59,7 @@ fn given(candidate: &Candidate, place: usize) -> i128 {
 }
 
 /// A search among the candidates up to one priority.
-struct Search<'a> {
+struct VictimSearch<'a> {
     candidates: &'a [Candidate],
     allowed: &'a [usize],
     /// For each number of first candidates, the most that one pod of them gives of each need.
@@ -75,7 +75,7 @@ struct Search<'a> {
     steps: &'a Steps,
 }
 
-impl<'a> Search<'a> {
+impl<'a> VictimSearch<'a> {
     fn new(
         needs: &[i128],
         slack: &[i128],

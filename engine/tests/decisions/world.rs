@@ -596,8 +596,8 @@ impl World {
     pub fn reason(&self, uid: &str) -> Option<Reason> {
         let pod = self.known(uid);
         let waiting = &self.cluster.queue(pod.queue?).waiting;
-        let (_, group) = waiting.group_of(&pod.waits.as_ref()?.shape)?;
-        Some(group.refused?.reason)
+        let (_, peers) = waiting.peers_of(&pod.waits.as_ref()?.shape)?;
+        Some(peers.refused?.reason)
     }
 
     #[track_caller]

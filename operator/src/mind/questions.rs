@@ -1,6 +1,6 @@
 //! Questions of schedulers: what is answered at once, and what is worth waiting for.
 
-use engine::decide::extender::{self, Candidate, Wish};
+use engine::decide::extender::{self, PodQuery, Wish};
 use engine::refs::PodRef;
 use engine::trail::{Object, ObjectKind, Trail as _, Work};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -22,7 +22,7 @@ pub(super) struct Pending {
 }
 
 enum What {
-    Nodes(Candidate, Vec<Box<str>>, Asked),
+    Nodes(PodQuery, Vec<Box<str>>, Asked),
     Bind(PodRef, Box<str>, oneshot::Sender<Result<(), String>>),
 }
 

@@ -153,7 +153,7 @@ fn together(cluster: &Cluster, workload: &Workload, reason: Reason) -> String {
         .filter_map(|(_, place)| Some(&cluster.pod(place.pod)?.waits.as_ref()?.shape));
     let of_reason = shapes.clone().find(|shape| {
         let waiting = &cluster.queue(shape.queue).waiting;
-        let refused = waiting.group_of(shape).and_then(|(_, group)| group.refused);
+        let refused = waiting.peers_of(shape).and_then(|(_, peers)| peers.refused);
         refused.is_some_and(|refused| refused.reason == reason)
     });
     let each = of_reason.map_or_else(String::new, |shape| explain_pod(cluster, shape, reason));

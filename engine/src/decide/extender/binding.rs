@@ -56,7 +56,7 @@ pub fn bind(cluster: &mut Cluster, pod: &PodRef, node: &str) -> Wish {
             return Wish::Refused(format!("pod {pod} is being bound to node {there} already"));
         }
         Stage::Unbound { .. } => {}
-        Stage::Admitting { .. } | Stage::Waiting | Stage::Held => {
+        Stage::Admitting { .. } | Stage::Waiting | Stage::Blocked => {
             return Wish::NotYet(format!("pod {pod} has a scheduling gate"));
         }
     }

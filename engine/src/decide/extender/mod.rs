@@ -39,7 +39,7 @@ const BINDING_LIMIT_WITH_VOLUMES: SignedDuration = SignedDuration::from_mins(11)
 
 /// A pod that a scheduler asks about.
 #[derive(Debug, Clone)]
-pub struct Candidate {
+pub struct PodQuery {
     uid: Arc<str>,
     task: Task,
     /// How it orders GPU nodes, where their quotas concern it.
@@ -50,7 +50,7 @@ pub struct Candidate {
     claims_volumes: bool,
 }
 
-impl Candidate {
+impl PodQuery {
     /// What it asks the quotas of GPU nodes, where they concern it.
     fn quotas<'a>(&self, cluster: &'a Cluster) -> Option<QuotaQuery<'a>> {
         let strategy = self.strategy?;
@@ -110,7 +110,7 @@ pub struct Filtered {
 }
 
 /// Reads a pod that a scheduler asks about.
-pub fn read(cluster: &mut Cluster, pod: crds::pod::Pod<Box<str>>) -> Candidate {
+pub fn read(cluster: &mut Cluster, pod: crds::pod::Pod<Box<str>>) -> PodQuery {
     let annotation = pod.metadata.annotations.get(SCORING_STRATEGY);
     let strategy: ScoringStrategy = annotation.and_then(|text| text.parse().ok()).unwrap_or_default();
     let namespace: Box<str> = pod.metadata.namespace.clone().unwrap_or_default();
@@ -129,7 +129,7 @@ pub fn read(cluster: &mut Cluster, pod: crds::pod::Pod<Box<str>>) -> Candidate {
             .cross_quota
             .as_ref()
             .is_some_and(|arguments| arguments.selector.selects(|key| labels.get(key)));
-    Candidate {
+    PodQuery {
         uid,
         shares: Shares::read(cluster, shares_cards, &task),
         task,
@@ -139,13 +139,13 @@ pub fn read(cluster: &mut Cluster, pod: crds::pod::Pod<Box<str>>) -> Candidate {
 }
 
 /// Which of these nodes can't take the pod, and why. It is being placed anew.
-pub fn filter(cluster: &mut Cluster, pod: &Candidate, nodes: &[Box<str>]) -> Filtered {
+pub fn filter(cluster: &mut Cluster, pod: &PodQuery, nodes: &[Box<str>]) -> Filtered {
     cluster.end_assumption(&pod.uid);
     look(cluster, pod, nodes)
 }
 
 /// Which of these nodes can't take the pod, and why.
-pub fn look(cluster: &Cluster, pod: &Candidate, nodes: &[Box<str>]) -> Filtered {
+pub fn look(cluster: &Cluster, pod: &PodQuery, nodes: &[Box<str>]) -> Filtered {
     let mut filtered = Filtered::default();
     if pod.strategy.is_none() && pod.shares.is_none() {
         return filtered;
@@ -182,7 +182,7 @@ pub fn look(cluster: &Cluster, pod: &Candidate, nodes: &[Box<str>]) -> Filtered 
 }
 
 /// The answer has been given: until the pod is bound it counts on every node that it may go to.
-pub fn assume(cluster: &mut Cluster, pod: &Candidate, filtered: Filtered, now: Timestamp) {
+pub fn assume(cluster: &mut Cluster, pod: &PodQuery, filtered: Filtered, now: Timestamp) {
     let known = cluster.pod_with_uid(&pod.uid).and_then(|id| cluster.pod(id));
     if filtered.within.is_empty() || known.is_some_and(|known| known.stage == Stage::Bound) {
         return;
@@ -198,7 +198,7 @@ pub fn assume(cluster: &mut Cluster, pod: &Candidate, filtered: Filtered, now: T
 
 /// **Node Ordering**: the sum of what the policies say about each of these nodes, as whole numbers. As in the documents, a
 /// node that a policy says nothing about gets nothing.
-pub fn prioritize(cluster: &Cluster, pod: &Candidate, nodes: &[Box<str>]) -> Vec<i64> {
+pub fn prioritize(cluster: &Cluster, pod: &PodQuery, nodes: &[Box<str>]) -> Vec<i64> {
     let arguments = &cluster.configuration().capacity_card;
     let quotas = pod.quotas(cluster);
     let mut cards = pod.cards(cluster);

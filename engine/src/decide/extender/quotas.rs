@@ -111,7 +111,7 @@ impl<'a> QuotaQuery<'a> {
             request: &self.request,
         };
         let weight = self.cluster.configuration().cross_quota.as_ref()?.weight;
-        Some(scoring.rounded(&scoring.candidate(&lines), weight, 1))
+        Some(scoring.rounded(&scoring.score_of(&lines), weight, 1))
     }
 
     /// The lines of a GPU node.

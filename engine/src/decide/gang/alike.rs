@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use super::{Candidate, Cause};
+use super::{Cause, InLine};
 use crate::cluster::Cluster;
 use crate::cluster::waiting::{Refused, Shape};
 use crate::cluster::workload::Step;
@@ -48,7 +48,7 @@ impl Hash for OfAnyGroup {
 }
 
 impl Likeness {
-    pub(super) fn of(cluster: &Cluster, id: WorkloadId, missing: usize, line: &[Candidate]) -> Self {
+    pub(super) fn of(cluster: &Cluster, id: WorkloadId, missing: usize, line: &[InLine]) -> Self {
         let mut runs: Vec<(OfAnyGroup, usize)> = Vec::new();
         for (_, shape) in line {
             match runs.last_mut() {

@@ -15,11 +15,11 @@ use jiff::Timestamp;
 pub(super) use self::alike::Refusals;
 use self::alike::{Likeness, Refusal};
 pub(super) use self::search::MOST_TRIES;
-use self::search::{Found, Search};
+use self::search::{Found, WaySearch};
 use super::effort::Effort;
-use super::line::{Candidate, could_ever_fit, line};
+use super::line::{InLine, could_ever_fit, line};
 use super::verdict::{self, refusal};
-use super::{Admission, Grant, admission, cross_quota, enqueue, hold};
+use super::{Admission, Grant, admission, count_in, cross_quota, enqueue};
 use crate::cluster::waiting::Refused;
 use crate::cluster::workload::Step;
 use crate::cluster::{Bookmark, Cluster};
@@ -29,7 +29,7 @@ use crate::reason::Reason;
 
 /// Lets the missing pods of a group in, all of them, and returns the admissions; or none, and every one of its waiting pods
 /// remembers why.
-pub(super) fn let_in(
+pub(super) fn admit(
     cluster: &mut Cluster,
     id: WorkloadId,
     refusals: &mut Refusals,
@@ -148,7 +148,7 @@ fn judge(
 fn judge_pods(
     cluster: &mut Cluster,
     id: WorkloadId,
-    line: &[Candidate],
+    line: &[InLine],
     effort: &Effort,
     now: Timestamp,
 ) -> Result<Vec<Admission>, (Step, Cause)> {
@@ -184,7 +184,7 @@ fn judge_pods(
     if effort.is_spent() {
         step = Step::GivenUp;
     } else if !governed && choices {
-        match Search::new(&mut gang, id, line, &bookmark).run(line, whole.is_ok()) {
+        match WaySearch::new(&mut gang, id, line, &bookmark).run(line, whole.is_ok()) {
             Found::Way => return Ok(gang.admissions(line)),
             Found::GivenUp => step = Step::GivenUp,
             Found::NoWay => {}
@@ -209,7 +209,7 @@ struct Gang<'c> {
 
 impl Gang<'_> {
     /// The admissions, first in line first.
-    fn admissions(mut self, line: &[Candidate]) -> Vec<Admission> {
+    fn admissions(mut self, line: &[InLine]) -> Vec<Admission> {
         let admitted = line.iter().filter_map(|(pod, _)| self.admitted.remove(pod));
         admitted.map(|(_, admission)| admission).collect()
     }
@@ -221,7 +221,7 @@ impl Gang<'_> {
     fn admit(&mut self, pod: PodId, grant: Grant) {
         if let Some(admission) = admission(self.cluster, pod, &grant) {
             self.admitted.insert(pod, (grant.clone(), admission));
-            hold(self.cluster, pod, grant, self.now);
+            count_in(self.cluster, pod, grant, self.now);
         }
     }
 
@@ -232,7 +232,7 @@ impl Gang<'_> {
         self.cluster.take_back(&pods, bookmark);
         let accepted = enqueue::takes_pods(self.cluster, id, &pods).is_ok();
         for (pod, (grant, _)) in &admitted {
-            hold(self.cluster, *pod, grant.clone(), self.now);
+            count_in(self.cluster, *pod, grant.clone(), self.now);
         }
         self.admitted = admitted;
         accepted
@@ -246,7 +246,7 @@ impl Gang<'_> {
     }
 
     /// Each pod gets what it would get alone beside those before it. Who gets nothing is passed over.
-    fn each_as_if_alone(&mut self, line: &[Candidate]) -> Result<(), Cause> {
+    fn each_as_if_alone(&mut self, line: &[InLine]) -> Result<(), Cause> {
         let mut refused: Vec<Refused> = Vec::new();
         let mut known = HashSet::new();
         let mut cause = Cause::of(Reason::NoNodeFits);
@@ -262,8 +262,8 @@ impl Gang<'_> {
             }
             let queue = &self.cluster.queue(shape.queue).waiting;
             let earlier = queue
-                .group_of(shape)
-                .and_then(|(_, group)| group.refused)
+                .peers_of(shape)
+                .and_then(|(_, peers)| peers.refused)
                 .filter(|_| index == 0);
             match verdict::judge(self.cluster, shape, earlier, &self.effort) {
                 Ok(grant) => self.admit(*pod, grant),

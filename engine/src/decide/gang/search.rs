@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crds::configuration::AdmitOn;
 
-use super::super::line::{Candidate, cards_of};
+use super::super::line::{InLine, cards_of};
 use super::Gang;
 use crate::amounts::Dimension;
 use crate::cluster::waiting::Shape;
@@ -85,7 +85,7 @@ struct Trial {
     node: Option<(NodeId, usize)>,
 }
 
-pub(super) struct Search<'g, 'c> {
+pub(super) struct WaySearch<'g, 'c> {
     gang: &'g mut Gang<'c>,
     id: WorkloadId,
     bookmark: &'g Bookmark,
@@ -99,8 +99,8 @@ pub(super) struct Search<'g, 'c> {
     tries: usize,
 }
 
-impl<'g, 'c> Search<'g, 'c> {
-    pub(super) fn new(gang: &'g mut Gang<'c>, id: WorkloadId, line: &[Candidate], bookmark: &'g Bookmark) -> Self {
+impl<'g, 'c> WaySearch<'g, 'c> {
+    pub(super) fn new(gang: &'g mut Gang<'c>, id: WorkloadId, line: &[InLine], bookmark: &'g Bookmark) -> Self {
         let mut kinds: Vec<Kind> = Vec::new();
         let mut places = HashMap::new();
         for (pod, shape) in line {
@@ -131,7 +131,7 @@ impl<'g, 'c> Search<'g, 'c> {
     }
 
     /// Looks for a way: first with those whose turn it is, then with any of the line.
-    pub(super) fn run(&mut self, line: &[Candidate], first_may: bool) -> Found {
+    pub(super) fn run(&mut self, line: &[InLine], first_may: bool) -> Found {
         // More kinds than can be asked of all nodes.
         if self.gang.effort.is_spent() {
             return Found::GivenUp;
@@ -313,7 +313,7 @@ impl Nodes {
         let mut suits_by_node: BTreeMap<NodeId, BTreeSet<(usize, Option<CardId>)>> = BTreeMap::new();
         for (index, kind) in kinds.iter().enumerate() {
             for card in cards_of(&kind.shape) {
-                for node in fit::candidates(cluster, card) {
+                for node in fit::nodes_for(cluster, card) {
                     effort.look_at_node(&kind.shape);
                     if effort.is_spent() {
                         break;

@@ -165,7 +165,7 @@ impl Pool {
                 .map(|(_, ranks)| ranks);
         }
         let first_on = |node: &NodeId| self.by_node.get(node).and_then(|ranks| ranks.first().copied());
-        let mut nodes: Vec<_> = fit::candidates(cluster, card).to_vec();
+        let mut nodes: Vec<_> = fit::nodes_for(cluster, card).to_vec();
         nodes.sort_by_key(|node| first_on(node).unwrap_or(usize::MAX));
         let mut best: Option<(Cost, Vec<usize>)> = None;
         let mut has_roomy = false;

@@ -7,7 +7,7 @@ mod tests;
 use crds::configuration::QuotaResource;
 use crds::cross_quota::{Percentage, QuotaError, parse_quota, percentage_annotation, quota_annotation};
 
-pub use score::{Candidate, Scoring};
+pub use score::{NodeScore, Scoring};
 use thiserror::Error;
 
 /// Where a quota comes from: the first that there is (**Configuration Priority**).

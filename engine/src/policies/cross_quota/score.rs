@@ -34,7 +34,7 @@ pub struct Scoring<'a> {
 
 /// A node that is scored: its resources, and what is known at first of its sum.
 #[derive(Debug, Clone, Copy)]
-pub struct Candidate<'a> {
+pub struct NodeScore<'a> {
     lines: &'a [Line],
     first: i128,
 }
@@ -86,15 +86,15 @@ struct Term {
 
 impl<'a> Scoring<'a> {
     /// A node with these resources, in the order of the weights.
-    pub fn candidate(&self, lines: &'a [Line]) -> Candidate<'a> {
-        Candidate {
+    pub fn score_of(&self, lines: &'a [Line]) -> NodeScore<'a> {
+        NodeScore {
             lines,
             first: self.parts(lines).map(Part::first).sum(),
         }
     }
 
     /// Which of two nodes has the higher score.
-    pub fn compare(&self, left: &Candidate<'_>, right: &Candidate<'_>) -> Ordering {
+    pub fn compare(&self, left: &NodeScore<'_>, right: &NodeScore<'_>) -> Ordering {
         let difference = left.first - right.first;
         if difference.abs() >= self.total_weight() * ROUGHNESS {
             return difference.cmp(&0);
@@ -115,7 +115,7 @@ impl<'a> Scoring<'a> {
     }
 
     /// `finalScore`: the score times `crossQuotaWeight`, times `scale`, rounded to the nearest whole number, halves up.
-    pub fn rounded(&self, candidate: &Candidate<'_>, cross_quota_weight: u32, scale: u32) -> i64 {
+    pub fn rounded(&self, score: &NodeScore<'_>, cross_quota_weight: u32, scale: u32) -> i64 {
         let weights = self.total_weight();
         let scaled = i128::from(cross_quota_weight) * i128::from(scale);
         if weights == 0 || scaled == 0 {
@@ -125,17 +125,17 @@ impl<'a> Scoring<'a> {
             let product = sum.saturating_mul(2 * scaled).saturating_add(weights << FIRST_BITS);
             product.div_euclid(weights << (FIRST_BITS + 1))
         };
-        let mut rounded = nearest(candidate.first);
+        let mut rounded = nearest(score.first);
         if rounded.abs() >= MOST_ROUNDED {
             return if rounded < 0 { i64::MIN } else { i64::MAX };
         }
-        let most = nearest(candidate.first + weights * ROUGHNESS);
+        let most = nearest(score.first + weights * ROUGHNESS);
         let reaches_half_above = |rounded: i128| {
             let half = Term {
                 numerator: (2 * rounded + 1) * weights,
                 denominator: 2 * scaled,
             };
-            let terms = self.parts(candidate.lines).map(Part::term);
+            let terms = self.parts(score.lines).map(Part::term);
             sign(terms.chain([half.negative()]).collect()).is_ge()
         };
         while rounded < most && reaches_half_above(rounded) {

@@ -51,7 +51,7 @@ fn score(strategy: ScoringStrategy, node: &[Line], request: &[i64], weights: &[u
         weights,
         request,
     };
-    scoring.rounded(&scoring.candidate(node), weight, scale)
+    scoring.rounded(&scoring.score_of(node), weight, scale)
 }
 
 #[test]
@@ -296,7 +296,7 @@ fn compared(scoring: Scoring<'_>, left: &[Line], right: &[Line]) -> (Ordering, O
         weights,
         request,
     } = scoring;
-    let found = scoring.compare(&scoring.candidate(left), &scoring.candidate(right));
+    let found = scoring.compare(&scoring.score_of(left), &scoring.score_of(right));
     let exact = |lines| reference(strategy, lines, request, weights, 1);
     let is_unweighted = weights.iter().all(|weight| *weight == 0);
     let expected = if is_unweighted {
@@ -365,7 +365,7 @@ proptest! {
         let left = node.iter().map(|line| i64::try_from(i128::from(line.quota) - line.used - line.assumed).unwrap());
         let request: Vec<_> = request.iter().zip(left).map(|(asked, left)| *asked.min(&left)).collect();
         let scoring = Scoring { strategy, weights: &weights, request: &request };
-        let found = scoring.rounded(&scoring.candidate(&node), plugin_weight, scale);
+        let found = scoring.rounded(&scoring.score_of(&node), plugin_weight, scale);
         let exact = reference(strategy, &node, &request, &weights, plugin_weight);
         // found - 1/2 <= exact < found + 1/2
         let doubled = Fraction(exact.0 * BigInt::from(2 * scale), exact.1);

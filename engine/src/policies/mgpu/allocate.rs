@@ -6,7 +6,7 @@ use crds::mgpu::{ContainerRequest, Share};
 use super::by_rule::by_rule;
 use super::demand::Demand;
 use super::score::weight;
-use super::search::Search;
+use super::search::AllocationSearch;
 use super::steps::Steps;
 use super::targets::{Class, Targets};
 use super::{Allocation, CardUse, Cards, Score, amounts};
@@ -68,7 +68,7 @@ pub fn best(containers: &[ContainerRequest], cards: Cards<'_>, arguments: Mgpu, 
         if let Some(first) = equal.first() {
             let score = Score::new(first.sum, first.cards, cards.memory);
             let max = arguments.max_containers_per_card;
-            let mut search = Search::new(containers, cards, &class_of, &classes, equal, (max, steps));
+            let mut search = AllocationSearch::new(containers, cards, &class_of, &classes, equal, (max, steps));
             if let Some(cards) = search.run() {
                 return Answer::Cards(Allocation { cards, score });
             }

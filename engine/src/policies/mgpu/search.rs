@@ -25,7 +25,7 @@ struct Card {
 /// What is left to do from a container on, whoever got which of equal cards before.
 type Position = (usize, Vec<Card>);
 
-pub(super) struct Search<'a> {
+pub(super) struct AllocationSearch<'a> {
     containers: &'a [ContainerRequest],
     memory: i64,
     max_containers: u32,
@@ -42,7 +42,7 @@ pub(super) struct Search<'a> {
     steps: &'a Steps,
 }
 
-impl<'a> Search<'a> {
+impl<'a> AllocationSearch<'a> {
     pub fn new(
         containers: &'a [ContainerRequest],
         cards: Cards<'_>,

@@ -48,7 +48,7 @@ impl Run {
         let world = &self.world;
         let known = world.cluster.pod_with_uid(uid).and_then(|id| world.cluster.pod(id));
         let ended = |deleted: Option<i64>| deleted.is_some_and(|deleted| deleted + 300 <= self.seconds);
-        let holds = |stage| !matches!(stage, Stage::Waiting | Stage::Held);
+        let holds = |stage| !matches!(stage, Stage::Waiting | Stage::Blocked);
         known.is_some_and(|known| holds(known.stage)) && !ended(self.pods[uid].deleted)
     }
 
@@ -198,7 +198,7 @@ impl Run {
             assert_eq!(known, i128::from(sum), "kept in {queue}");
         }
         for (id, queue) in cluster.queues() {
-            for held in &queue.held {
+            for held in &queue.in_line {
                 let claim = cluster.workload(*held).claim.as_ref();
                 assert_eq!(
                     claim.map(|claim| claim.queue),

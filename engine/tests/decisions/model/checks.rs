@@ -108,14 +108,14 @@ impl Run {
         let mut places = BTreeMap::<String, Vec<(String, &'static str, bool)>>::new();
         for (_, queue) in cluster.queues() {
             let mut count = 0;
-            for (_, group) in queue.waiting.groups() {
-                assert!(!group.pods.is_empty(), "an empty group");
-                assert!(group.untold.is_subset(&group.pods));
-                count += group.pods.len();
-                let reason = group.refused.expect("what waits has been refused").reason.as_str();
-                for place in &group.pods {
+            for (_, peers) in queue.waiting.peers() {
+                assert!(!peers.pods.is_empty(), "an empty group");
+                assert!(peers.untold.is_subset(&peers.pods));
+                count += peers.pods.len();
+                let reason = peers.refused.expect("what waits has been refused").reason.as_str();
+                for place in &peers.pods {
                     let pod = cluster.pod(place.pod).expect("a pod that is gone waits");
-                    let entry = (queue.name.to_string(), reason, group.untold.contains(place));
+                    let entry = (queue.name.to_string(), reason, peers.untold.contains(place));
                     places.entry(pod.uid.to_string()).or_default().push(entry);
                 }
             }
@@ -126,14 +126,14 @@ impl Run {
             assert_eq!(known.told.map(Reason::as_str), pod.told, "{uid} was told");
             let stage = match known.stage {
                 engine::cluster::pod::Stage::Waiting => "waiting",
-                engine::cluster::pod::Stage::Held => "held",
+                engine::cluster::pod::Stage::Blocked => "held",
                 engine::cluster::pod::Stage::Admitting { .. } => "admitting",
                 engine::cluster::pod::Stage::Unbound { .. } => "unbound",
                 engine::cluster::pod::Stage::Bound => "bound",
             };
             let expected = match pod.stage {
                 Stage::Waiting => "waiting",
-                Stage::Held => "held",
+                Stage::Blocked => "held",
                 Stage::Admitting { .. } => "admitting",
                 Stage::Unbound { .. } => "unbound",
                 Stage::Bound => "bound",

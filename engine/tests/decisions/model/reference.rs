@@ -8,7 +8,7 @@ use super::steps::{CARDS, Configuration, Maker, Node, Queue, Spec};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     Waiting,
-    Held,
+    Blocked,
     Admitting { since: i64, written: bool },
     Unbound { since: i64 },
     Bound,
@@ -68,7 +68,7 @@ impl Picture {
     }
 
     fn holds(&self, pod: &Pod) -> bool {
-        let stage = !matches!(pod.stage, Stage::Waiting | Stage::Held);
+        let stage = !matches!(pod.stage, Stage::Waiting | Stage::Blocked);
         let ended = pod
             .deleted
             .is_some_and(|deleted| deleted + self.configuration.terminating <= self.now);

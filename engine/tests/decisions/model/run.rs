@@ -326,7 +326,7 @@ impl Run {
             Some(stage @ Stage::Admitting { .. }) if is_gated => stage,
             Some(stage @ Stage::Unbound { .. }) if !is_gated => stage,
             _ if may_wait => Stage::Waiting,
-            _ if is_gated => Stage::Held,
+            _ if is_gated => Stage::Blocked,
             _ => Stage::Unbound {
                 since: self.picture.now,
             },
@@ -351,7 +351,7 @@ impl Run {
             room: truth
                 .node
                 .or(old.and_then(|old| old.room))
-                .filter(|_| !matches!(stage, Stage::Waiting | Stage::Held)),
+                .filter(|_| !matches!(stage, Stage::Waiting | Stage::Blocked)),
             deleted: truth.deleted,
             arrival: waited.map_or(self.arrivals, |old| old.arrival),
             returns: known.returns,
@@ -545,7 +545,7 @@ fn first<K: Clone, V>(objects: &BTreeMap<K, V>, count: usize) -> impl Iterator<I
 
 fn withdraw(pod: &mut Pod, now: i64) {
     pod.stage = if pod.deleted.is_some() {
-        Stage::Held
+        Stage::Blocked
     } else {
         Stage::Waiting
     };

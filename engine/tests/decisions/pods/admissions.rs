@@ -59,7 +59,7 @@ fn what_was_written_on_the_pod_while_its_admission_was_under_way_counts_if_that_
     world.wait(5);
     assert_eq!(world.admit(), []);
     assert_eq!(world.refusal_of("p"), "NodesExcluded");
-    assert_eq!(world.stage("q"), Stage::Held);
+    assert_eq!(world.stage("q"), Stage::Blocked);
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn a_pod_with_another_gate_holds_no_quota_until_that_is_gone() {
 fn a_pod_with_only_another_gate_is_held_and_then_counted() {
     let mut world = world();
     world.pod(&gpu("p").gates(&["example.com/later"]));
-    assert_eq!(world.stage("p"), Stage::Held);
+    assert_eq!(world.stage("p"), Stage::Blocked);
     assert_eq!(world.allocated("team-a", "A"), 0);
     world.pod(&gpu("p").ungated());
     assert_eq!(world.allocated("team-a", "A"), 1);
