@@ -3,8 +3,10 @@
 use std::cmp::Ordering;
 
 use crds::format::{format_bytes, format_cpu};
+use crds::queue_terms::Item;
 
 use crate::names::{CardId, Names, ResourceId};
+use crate::reason::Reason;
 
 /// What can be counted: a Kubernetes resource, or a card by its name. One mechanism serves both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -35,6 +37,23 @@ impl Dimension {
     /// Whether it is one of those that `capacity-card` may leave unlimited.
     pub fn is_cpu_or_memory(self) -> bool {
         matches!(self, Self::Resource(ResourceId::CPU | ResourceId::MEMORY))
+    }
+
+    /// What a queue speaks of.
+    pub fn of(item: &Item, names: &mut Names) -> Self {
+        match item {
+            Item::Resource(name) => Self::Resource(names.resource(name)),
+            Item::Card(name) => Self::Card(names.card(name)),
+        }
+    }
+
+    /// Why a pod waits for which a queue has not enough of it left.
+    pub fn shortage(self) -> Reason {
+        match self {
+            Self::Resource(ResourceId::CPU) => Reason::InsufficientCpuQuota,
+            Self::Resource(ResourceId::MEMORY) => Reason::InsufficientMemoryQuota,
+            Self::Resource(_) | Self::Card(_) => Reason::InsufficientScalarQuota,
+        }
     }
 
     /// What people call it.

@@ -3,7 +3,6 @@
 //! What depends on a reason is a method here that names them all, or goes by what such a method says: so the compiler asks
 //! for all of it when there is another reason.
 
-use crate::amounts::Dimension;
 use crate::names::ResourceId;
 
 /// One line for each reason, with its word.
@@ -115,15 +114,6 @@ impl Reason {
     /// The reason with this word.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.as_str() == word)
-    }
-
-    /// That a queue has not enough left of a dimension.
-    pub(crate) const fn lacking(dimension: Dimension) -> Self {
-        match dimension {
-            Dimension::Resource(ResourceId::CPU) => Self::InsufficientCpuQuota,
-            Dimension::Resource(ResourceId::MEMORY) => Self::InsufficientMemoryQuota,
-            Dimension::Resource(_) | Dimension::Card(_) => Self::InsufficientScalarQuota,
-        }
     }
 
     /// What it is about.

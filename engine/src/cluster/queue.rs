@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crds::queue_access::QueueAccess;
-use crds::queue_terms::{Item, Limits, QueueProblem, QueueTerms};
+use crds::queue_terms::{Limits, QueueProblem, QueueTerms};
 use crds::volcano;
 use jiff::Timestamp;
 
@@ -60,11 +60,7 @@ pub struct Quota {
 impl Quota {
     fn of(said: &QueueTerms, names: &mut Names) -> Self {
         let mut bounds = |limits: &Limits| -> Vec<_> {
-            let dimension = |item: &Item| match item {
-                Item::Resource(name) => Dimension::Resource(names.resource(name)),
-                Item::Card(name) => Dimension::Card(names.card(name)),
-            };
-            let dimensions = limits.keys().map(dimension);
+            let dimensions = limits.keys().map(|item| Dimension::of(item, names));
             dimensions.zip(limits.values().copied()).collect()
         };
         let (capability, deserved, guarantee) = (

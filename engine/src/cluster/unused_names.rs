@@ -32,10 +32,11 @@ impl Used {
 
     fn dimensions(&mut self, dimensions: impl IntoIterator<Item = Dimension>) {
         for dimension in dimensions {
-            match dimension {
-                Dimension::Card(card) => self.card(card),
-                Dimension::Resource(resource) => self.resource(resource),
-            }
+            self.cards(dimension.card());
+            dimension
+                .resource()
+                .into_iter()
+                .for_each(|resource| self.resource(resource));
         }
     }
 

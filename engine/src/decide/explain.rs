@@ -208,7 +208,7 @@ fn insufficient(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
     let has_room = |dimension, asked| cluster.room_for(shape.queue, shape.priority, dimension, asked).is_ok();
     let check = check_of(cluster, shape, has_room);
     let mut lacking = check.resources_without_room();
-    if let Some(scalar) = lacking.find(|(dimension, _)| Reason::lacking(*dimension) == reason) {
+    if let Some(scalar) = lacking.find(|(dimension, _)| dimension.shortage() == reason) {
         return said_by([of(scalar)]);
     }
     let count = |card| {

@@ -38,7 +38,7 @@ impl<R: Fn(CardId) -> Option<ResourceId>, H: Fn(Dimension, i64) -> bool> Check<'
             return Err(Reason::EmptyQueueCapability);
         }
         if let Some((dimension, _)) = self.resources_without_room().next() {
-            return Err(Reason::lacking(dimension));
+            return Err(dimension.shortage());
         }
         Ok(())
     }

@@ -64,7 +64,7 @@ impl<L: Fn(Dimension) -> Option<i128>> JobCheck<'_, L> {
             return Err(Reason::EmptyQueueCapability);
         }
         if let Some((dimension, _)) = self.resources_in_excess(demand).next() {
-            return Err(Reason::lacking(dimension));
+            return Err(dimension.shortage());
         }
         if self.first_excess(demand).is_some() {
             return Err(Reason::InsufficientScalarQuota);

@@ -123,7 +123,7 @@ fn as_a_whole(cluster: &Cluster, id: WorkloadId, queue: QueueId, reason: Reason)
         )
     };
     let of = |dimension: Dimension, sums| numbers(dimension.name(cluster.names()), &[dimension], sums);
-    let is_it = |(dimension, _): &(Dimension, Sums)| Reason::lacking(*dimension) == reason;
+    let is_it = |(dimension, _): &(Dimension, Sums)| dimension.shortage() == reason;
     match reason.about() {
         About::Quota(Some(resource)) => {
             let dimension = Dimension::Resource(resource);
