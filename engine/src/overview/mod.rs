@@ -240,7 +240,7 @@ fn card_type(cluster: &Cluster, id: CardId) -> Option<(CardTypeSpec, CardTypeSta
         resource: resource.to_owned(),
         kind,
     };
-    Some((spec, status::card_type(counts, resource, &conflicts)))
+    Some((spec, status::card_type(&counts, resource, &conflicts)))
 }
 
 /// What a queue's usage says.

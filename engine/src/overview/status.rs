@@ -145,7 +145,7 @@ fn node_card(card: &Card, used: i128, usability: Usability) -> NodeCard {
 
 /// What a card type says with these counts. `conflicts` are the nodes, by name, that count the card by another resource than
 /// `resource`.
-pub fn card_type(counts: CardTypeStatus, resource: &str, conflicts: &[(&str, &str)]) -> CardTypeStatus {
+pub fn card_type(counts: &CardTypeStatus, resource: &str, conflicts: &[(&str, &str)]) -> CardTypeStatus {
     let consistent = if conflicts.is_empty() {
         condition(
             CONSISTENT,
@@ -165,7 +165,7 @@ pub fn card_type(counts: CardTypeStatus, resource: &str, conflicts: &[(&str, &st
     CardTypeStatus {
         problems: list_reasons((!conflicts.is_empty()).then_some("ConflictingResource")),
         conditions: vec![consistent],
-        ..counts
+        ..*counts
     }
 }
 

@@ -91,8 +91,8 @@ impl Cause {
     fn as_a_whole(refused: Refused) -> (Step, Self) {
         let (levels, nodes_matter) = (refused.levels, refused.nodes_matter);
         let cause = Self {
-            levels,
             nodes_matter,
+            levels,
             ..Self::of(refused.reason)
         };
         (Step::Enqueue, cause)
