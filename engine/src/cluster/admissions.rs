@@ -113,7 +113,7 @@ impl Cluster {
         for (workload, version) in &bookmark.workloads {
             self.workload_mut(*workload).version = *version;
         }
-        self.forget_node_changes_since(bookmark.node_changes);
+        self.node_changes.forget_since(bookmark.node_changes);
     }
 
     /// Takes back the decision to let a pod in.

@@ -99,18 +99,50 @@ pub struct Card {
     pub cursor: usize,
 }
 
+/// The card names that nodes have, or had.
+#[derive(Debug, Default)]
+pub(super) struct Cards {
+    /// By number.
+    known: Vec<Card>,
+    /// The resources by which nodes have been found to have cards.
+    resources: BTreeSet<ResourceId>,
+    /// Where the search for a node goes on for pods that name no card.
+    cursor: usize,
+}
+
+impl Cards {
+    /// Whether nodes have been found to have cards by this resource.
+    pub(super) fn are_counted_by(&self, resource: ResourceId) -> bool {
+        self.resources.contains(&resource)
+    }
+
+    /// All of them, by number.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Card> {
+        self.known.iter()
+    }
+
+    /// Nobody uses these names any more, nor those with so high a number.
+    pub(super) fn forget(&mut self, unused: Vec<CardId>, numbers: usize) {
+        for card in unused {
+            if let Some(known) = self.known.get_mut(card.index()) {
+                *known = Card::default();
+            }
+        }
+        self.known.truncate(numbers);
+    }
+
+    fn get_mut(&mut self, id: CardId) -> &mut Card {
+        if self.known.len() <= id.index() {
+            self.known.resize_with(id.index() + 1, Card::default);
+        }
+        &mut self.known[id.index()]
+    }
+}
+
 impl Cluster {
     /// What is known of a card name.
     pub fn card(&self, id: CardId) -> Option<&Card> {
-        self.cards.get(id.index())
-    }
-
-    /// What is known of a card name, to be changed.
-    fn card_mut(&mut self, id: CardId) -> &mut Card {
-        if self.cards.len() <= id.index() {
-            self.cards.resize_with(id.index() + 1, Card::default);
-        }
-        &mut self.cards[id.index()]
+        self.cards.known.get(id.index())
     }
 
     /// The names of the cards that nodes have now, of the resources that `wanted` chooses, in order.
@@ -119,7 +151,7 @@ impl Cluster {
             let meaning = card.meaning.as_ref().filter(|_| !card.nodes.is_empty());
             meaning.is_some_and(|meaning| wanted(meaning.resource))
         };
-        let cards = self.names.card_names().zip(&self.cards);
+        let cards = self.names.card_names().zip(&self.cards.known);
         let mut names: Vec<_> = cards.filter(|(_, card)| is_there(card)).map(|(name, _)| name).collect();
         names.sort_unstable();
         names
@@ -127,7 +159,7 @@ impl Cluster {
 
     /// The resources by which nodes are found to have cards, also those of nodes that are gone.
     pub fn resources_of_cards(&self) -> BTreeSet<&str> {
-        let resources = self.card_resources.iter();
+        let resources = self.cards.resources.iter();
         resources.map(|resource| self.names.resource_name(*resource)).collect()
     }
 
@@ -138,14 +170,14 @@ impl Cluster {
 
     /// Where the search for a node goes on, for pods with this card or without any.
     pub(crate) fn cursor(&self, card: Option<CardId>) -> usize {
-        card.map_or(self.cursor, |card| self.card(card).map_or(0, |card| card.cursor))
+        card.map_or(self.cards.cursor, |card| self.card(card).map_or(0, |card| card.cursor))
     }
 
     /// Where the search for a node is to go on.
     pub(crate) fn set_cursor(&mut self, card: Option<CardId>, place: usize) {
         match card {
-            Some(card) => self.card_mut(card).cursor = place,
-            None => self.cursor = place,
+            Some(card) => self.cards.get_mut(card).cursor = place,
+            None => self.cards.cursor = place,
         }
     }
 
@@ -155,10 +187,8 @@ impl Cluster {
         let node = &self.nodes[node];
         let Some(offer) = &node.offer else { return };
         for card in &offer.cards {
-            if self.cards.len() <= card.card.index() {
-                self.cards.resize_with(card.card.index() + 1, Card::default);
-            }
-            let tally = self.cards[card.card.index()].tallies.entry(card.resource).or_default();
+            let tallies = &mut self.cards.get_mut(card.card).tallies;
+            let tally = tallies.entry(card.resource).or_default();
             *tally = tally.plus(Tally::of(node, offer, card));
         }
     }
@@ -168,7 +198,7 @@ impl Cluster {
         let node = &self.nodes[node];
         let Some(offer) = &node.offer else { return };
         for card in &offer.cards {
-            let tallies = &mut self.cards[card.card.index()].tallies;
+            let tallies = &mut self.cards.get_mut(card.card).tallies;
             let Some(tally) = tallies.get_mut(&card.resource) else {
                 continue;
             };
@@ -190,7 +220,7 @@ impl Cluster {
         for (card, _) in before.iter().filter(|card| !after.contains(card)) {
             let known = self.card(*card).map(|card| self.place_in_order(&card.nodes, node));
             if let Some(Ok(place)) = known {
-                self.card_mut(*card).nodes.remove(place);
+                self.cards.get_mut(*card).nodes.remove(place);
             }
             self.card_meaning_changed(*card, now);
         }
@@ -199,7 +229,7 @@ impl Cluster {
                 let (Ok(place) | Err(place)) = self.place_in_order(&card.nodes, node);
                 place
             });
-            self.card_mut(*card).nodes.insert(place, node);
+            self.cards.get_mut(*card).nodes.insert(place, node);
             self.card_meaning_changed(*card, now);
         }
         if before != after {
@@ -221,7 +251,7 @@ impl Cluster {
         if before != now {
             let first = |conflict: Option<Conflict>| conflict.map(|conflict| conflict.first);
             self.changes.nodes.extend(first(before).into_iter().chain(first(now)));
-            self.card_mut(id).conflict = now;
+            self.cards.get_mut(id).conflict = now;
         }
     }
 
@@ -250,13 +280,18 @@ impl Cluster {
         if card.meaning.as_ref() == Some(&meaning) {
             return;
         }
-        self.card_resources.insert(meaning.resource);
-        let before = self.card_mut(id).meaning.replace(meaning).map(|before| before.resource);
+        self.cards.resources.insert(meaning.resource);
+        let before = self
+            .cards
+            .get_mut(id)
+            .meaning
+            .replace(meaning)
+            .map(|before| before.resource);
         self.name_cards_anew(|_| true);
         self.version += 1;
         if before != self.resource_of(id) {
             // Nodes that count for the card now, and nodes that no longer do.
-            self.changes.nodes.extend(&self.cards[id.index()].nodes);
+            self.changes.nodes.extend(&self.cards.known[id.index()].nodes);
             // Who names no card may be charged for one all the same: that of its node.
             let is_charged = |pod: &Pod| pod.charge.as_ref().is_some_and(|charge| charge.card == Some(id));
             self.recharge(now, |pod| {

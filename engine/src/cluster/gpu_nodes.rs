@@ -283,7 +283,7 @@ impl Cluster {
         self.gpu_nodes.count_assumption(&assumed, -1);
         // Once the configuration gates pods again, some may wait for what was assumed before.
         if self.configuration.cardgate.enforce_cross_quota == Enforcement::Gating {
-            assumed.nodes.iter().for_each(|node| self.note_node_change(*node));
+            assumed.nodes.iter().for_each(|node| self.node_changes.note(*node));
         }
     }
 

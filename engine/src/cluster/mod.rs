@@ -20,6 +20,7 @@ mod members;
 mod namespaces;
 mod naming;
 pub mod node;
+mod node_changes;
 mod nodes;
 pub mod pod;
 mod pods;
@@ -42,9 +43,10 @@ use crds::configuration::Configuration;
 use jiff::Timestamp;
 
 use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
-use crate::names::{CardId, Names, ResourceId};
+use crate::names::{CardId, Names};
 use crate::table::Table;
 pub use admissions::Bookmark;
+use cards::Cards;
 pub use cards::{Card, Meaning, Tally};
 use deadlines::Deadlines;
 pub use deadlines::Due;
@@ -57,6 +59,7 @@ use members::Members;
 pub use namespaces::Namespace;
 use namespaces::Namespaces;
 use node::Node;
+use node_changes::NodeChanges;
 use pod::Pod;
 use queue::Queue;
 use reclaims::Reclaims;
@@ -98,22 +101,14 @@ pub struct Cluster {
     nodes: Table<NodeId, Node>,
     /// Nodes that are there, by name.
     node_order: Vec<NodeId>,
-    /// Node by node, each change that may make room, oldest first.
-    node_changes: Vec<NodeId>,
-    node_changes_before: u64,
+    node_changes: NodeChanges,
     /// Nodes that share cards through mGPU, by name.
     mgpu_nodes: Vec<NodeId>,
-    /// Where the search for a node goes on for pods that name no card.
-    cursor: usize,
-    cards: Vec<Card>,
-    /// The resources by which nodes have been found to have cards.
-    card_resources: BTreeSet<ResourceId>,
+    cards: Cards,
     gpu_nodes: GpuNodes,
     queues: Table<QueueId, Queue>,
     /// What all queues are parts of.
     top: tree::Top,
-    /// Whether queues say something else about their places or guarantees than the tree has.
-    tree_is_stale: bool,
     reclaims: Reclaims,
     namespaces: Namespaces,
     workloads: Table<WorkloadId, Workload>,
@@ -144,16 +139,12 @@ impl Cluster {
             texts: TextPool::default(),
             nodes: Table::default(),
             node_order: Vec::new(),
-            node_changes: Vec::new(),
-            node_changes_before: 0,
+            node_changes: NodeChanges::default(),
             mgpu_nodes: Vec::new(),
-            cursor: 0,
-            cards: Vec::new(),
-            card_resources: BTreeSet::new(),
+            cards: Cards::default(),
             gpu_nodes: GpuNodes::default(),
             queues: Table::default(),
             top: tree::Top::default(),
-            tree_is_stale: false,
             reclaims: Reclaims::default(),
             namespaces: Namespaces::default(),
             workloads: Table::default(),
@@ -205,7 +196,7 @@ impl Cluster {
         if before.cross_quota != self.configuration.cross_quota {
             self.refresh_gpu_nodes();
         }
-        self.tree_is_stale = true;
+        self.top.go_stale(true);
         self.changes.queues.extend(self.queues.ids());
         self.name_cards_anew(|_| true);
         self.recharge(now, |_| true);

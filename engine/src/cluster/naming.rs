@@ -21,7 +21,7 @@ impl Cluster {
     pub(crate) fn is_card_resource(&self, resource: ResourceId) -> bool {
         let name = self.names.resource_name(resource);
         let settings = &self.configuration.cardgate;
-        is_extended(name) && (self.card_resources.contains(&resource) || settings.is_card_resource(name))
+        is_extended(name) && (self.cards.are_counted_by(resource) || settings.is_card_resource(name))
     }
 
     /// The resources that count the cards of a request, in order of first appearance.

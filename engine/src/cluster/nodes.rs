@@ -8,9 +8,6 @@ use super::node::{Node, Offer};
 use super::{Cluster, Kind};
 use crate::ids::NodeId;
 
-/// How many node changes are remembered. A refusal that is older looks at every node again.
-const REMEMBERED_CHANGES: usize = 1 << 16;
-
 impl Cluster {
     /// Takes what a node says. Nothing happens when it says what it said before, as in every heartbeat.
     pub fn apply_node(&mut self, node: &crds::node::Node<Box<str>>, now: Timestamp) {
@@ -46,7 +43,7 @@ impl Cluster {
         }
         self.changes.nodes.insert(id);
         self.refresh_gpu_node(id);
-        self.note_node_change(id);
+        self.node_changes.note(id);
         self.cards_changed(id, before.as_ref(), now);
         self.mgpu_changed(id, before.as_ref().and_then(|offer| offer.mgpu.as_ref()));
     }
@@ -119,30 +116,11 @@ impl Cluster {
 
     /// How many node changes have happened.
     pub fn node_change_count(&self) -> u64 {
-        self.node_changes_before + self.node_changes.len() as u64
+        self.node_changes.count()
     }
 
     /// The nodes that may have got room since `count` changes had happened; none when that is too long ago to know.
     pub fn nodes_changed_since(&self, count: u64) -> Option<&[NodeId]> {
-        let start = usize::try_from(count.checked_sub(self.node_changes_before)?).ok()?;
-        self.node_changes.get(start..)
-    }
-
-    /// Forgets the latest node changes: nothing had changed after all.
-    pub(super) fn forget_node_changes_since(&mut self, count: u64) {
-        if let Some(length) = count
-            .checked_sub(self.node_changes_before)
-            .and_then(|length| usize::try_from(length).ok())
-        {
-            self.node_changes.truncate(length);
-        }
-    }
-
-    pub(super) fn note_node_change(&mut self, id: NodeId) {
-        if self.node_changes.len() == REMEMBERED_CHANGES {
-            self.node_changes_before += self.node_changes.len() as u64;
-            self.node_changes.clear();
-        }
-        self.node_changes.push(id);
+        self.node_changes.since(count)
     }
 }

@@ -27,7 +27,8 @@ impl Cluster {
         queue.epoch = epoch;
         if queue.terms.as_ref() != Some(&terms) {
             let hierarchy = self.configuration.capacity.enable_hierarchy;
-            self.tree_is_stale |= tree::roots(queue.terms.as_ref(), hierarchy) != tree::roots(Some(&terms), hierarchy);
+            self.top
+                .go_stale(tree::roots(queue.terms.as_ref(), hierarchy) != tree::roots(Some(&terms), hierarchy));
             queue.terms = Some(terms);
             queue.version += 1;
             self.changes.queues.insert(id);
@@ -43,7 +44,8 @@ impl Cluster {
         };
         let queue = &mut self.queues[id];
         let hierarchy = self.configuration.capacity.enable_hierarchy;
-        self.tree_is_stale |= tree::roots(queue.terms.as_ref(), hierarchy) != tree::roots(None, hierarchy);
+        self.top
+            .go_stale(tree::roots(queue.terms.as_ref(), hierarchy) != tree::roots(None, hierarchy));
         queue.terms = None;
         queue.version += 1;
         self.changes.queues.insert(id);
@@ -81,7 +83,7 @@ impl Cluster {
         let name: Arc<str> = name.into();
         let id = self.queues.insert(Arc::clone(&name), Queue::new(name));
         // Under a root queue, also what only pods name has its place.
-        self.tree_is_stale |= self.configuration.capacity.enable_hierarchy;
+        self.top.go_stale(self.configuration.capacity.enable_hierarchy);
         id
     }
 

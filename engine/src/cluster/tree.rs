@@ -26,6 +26,8 @@ pub struct Top {
     pub total: Booked<Totals>,
     /// Rises whenever there is more of anything for queues than before.
     version: u64,
+    /// Whether queues say something else about their places or guarantees than the tree has.
+    is_stale: bool,
 }
 
 impl Queue {
@@ -182,7 +184,7 @@ impl Cluster {
 
     /// Sees to it that the tree is as the queues say, before anything is decided from it.
     pub fn grow_tree(&mut self) {
-        if !std::mem::take(&mut self.tree_is_stale) {
+        if !std::mem::take(&mut self.top.is_stale) {
             return;
         }
         self.review_all();
@@ -301,6 +303,16 @@ impl Top {
             guarantee: 0,
             limit,
         }
+    }
+
+    /// Whether the tree is to be grown anew before anything is decided, and all sums above queues with it.
+    pub(super) fn is_stale(&self) -> bool {
+        self.is_stale
+    }
+
+    /// Queues may have come to say something else about their places or guarantees: whether they have.
+    pub(super) fn go_stale(&mut self, says_otherwise: bool) {
+        self.is_stale |= says_otherwise;
     }
 
     /// There is more of something for queues than before, or somebody may borrow again what was barred.

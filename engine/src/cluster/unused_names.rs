@@ -2,7 +2,6 @@
 //! than the pod that carries it.
 
 use super::Cluster;
-use super::cards::Card;
 use crate::amounts::{Dimension, Totals};
 use crate::inqueue::{Demand, Inqueue};
 use crate::names::{CardId, ResourceId};
@@ -85,12 +84,8 @@ impl Cluster {
         }
         used.dimensions(self.reclaims.claimed());
         used.cards(self.changes.cards.iter().chain(&self.changes.card_usage).copied());
-        for card in self.names.keep(&used.cards, &used.resources) {
-            if let Some(known) = self.cards.get_mut(card.index()) {
-                *known = Card::default();
-            }
-        }
-        self.cards.truncate(self.names.card_numbers());
+        let unused = self.names.keep(&used.cards, &used.resources);
+        self.cards.forget(unused, self.names.card_numbers());
         self.gpu_nodes
             .forget_resources_from(self.names.resource_names().count());
     }
@@ -153,7 +148,7 @@ impl Cluster {
             used.totals(&node.used);
             used.totals(&node.charged);
         }
-        for (id, card) in self.names.card_ids().zip(&self.cards) {
+        for (id, card) in self.names.card_ids().zip(self.cards.iter()) {
             if let Some(meaning) = &card.meaning {
                 used.card(id);
                 used.resource(meaning.resource);

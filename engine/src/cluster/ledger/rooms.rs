@@ -26,7 +26,7 @@ impl Cluster {
         self.count_cards_in(id);
         self.count_without_gpu(id, request, -1);
         self.usage_changed(id);
-        self.note_node_change(id);
+        self.node_changes.note(id);
     }
 
     fn usage_changed(&mut self, id: NodeId) {

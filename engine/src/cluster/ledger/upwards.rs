@@ -17,7 +17,7 @@ impl Cluster {
             let queue = &mut self.queues[id];
             let before = queue.held(dimension);
             queue.allocated.book().add(dimension, amount);
-            if self.tree_is_stale {
+            if self.top.is_stale() {
                 continue;
             }
             let mut held = queue.held(dimension) - before;
@@ -41,7 +41,7 @@ impl Cluster {
     /// Changes the sums of every level above a queue, in which there may be more room then; while the tree is stale, they are
     /// counted anew anyhow.
     fn change_above(&mut self, id: QueueId, has_grown: bool, change: impl Fn(&mut Below)) {
-        if self.tree_is_stale {
+        if self.top.is_stale() {
             return;
         }
         let mut next = self.queues[id].parent;
