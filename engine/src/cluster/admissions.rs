@@ -11,8 +11,16 @@ use crate::names::CardId;
 use crate::policies::mgpu::CardLists;
 
 impl Cluster {
-    /// Lets a waiting pod in: from now on it holds its quota, and room where it is expected.
-    pub fn admit(&mut self, id: PodId, card: Option<CardId>, expected_on: Option<NodeId>, now: Timestamp) {
+    /// Lets a waiting pod in: from now on it holds its quota, and room where it is expected, with these mGPU cards there where
+    /// it asks for any.
+    pub(crate) fn admit(
+        &mut self,
+        id: PodId,
+        card: Option<CardId>,
+        expected_on: Option<NodeId>,
+        gpus: Option<CardLists>,
+        now: Timestamp,
+    ) {
         let Some(charge) = self.pod(id).map(|pod| self.charge(pod, card)) else {
             return;
         };
@@ -24,24 +32,18 @@ impl Cluster {
             pod.assigned = card;
             pod.charge = Some(charge);
             pod.room = expected_on;
+            if gpus.is_some() {
+                pod.gpus = gpus;
+            }
         });
-    }
-
-    /// Lets a waiting pod in with these mGPU cards of the node that it is pinned to.
-    pub fn admit_to_cards(&mut self, id: PodId, node: NodeId, gpus: CardLists, card: Option<CardId>, now: Timestamp) {
-        if let Some(pod) = self.pods[id].as_mut() {
-            pod.gpus = Some(gpus);
-        }
-        self.admit(id, card, Some(node), now);
     }
 
     /// The API server has confirmed an admission.
     pub fn confirm(&mut self, uid: &str) {
         let Some(id) = self.pod_with_uid(uid) else { return };
-        if let Some(Stage::Admitting { written, .. }) = self.pods[id].as_mut().map(|pod| &mut pod.stage) {
-            *written = true;
+        if let Some(Stage::Admitting { until, .. }) = self.pod(id).map(|pod| pod.stage) {
             // One that is being deleted meanwhile gives its quota back later than the confirmation was due.
-            self.set_deadline(id);
+            self.prolong_stage(id, Stage::Admitting { until, written: true });
         }
     }
 
@@ -50,15 +52,11 @@ impl Cluster {
     pub fn refuse(&mut self, uid: &str, now: Timestamp) {
         let Some(id) = self.pod_with_uid(uid) else { return };
         let aside = Self::after_refused_write(now);
-        if self.belongs_to_started_gang(id)
-            && let (Some(until), Some(pod)) = (aside, self.pods[id].as_mut())
-            && let Stage::Admitting {
-                until: patience,
-                written,
-            } = &mut pod.stage
+        let stage = self.pod(id).map(|pod| pod.stage);
+        if let (Some(until), Some(Stage::Admitting { .. })) = (aside, stage)
+            && self.belongs_to_started_gang(id)
         {
-            (*patience, *written) = (until, false);
-            self.set_deadline(id);
+            self.prolong_stage(id, Stage::Admitting { until, written: false });
         } else {
             self.withdraw(id, aside);
         }

@@ -120,10 +120,7 @@ impl Cluster {
 
     /// The scheduler could not place a pod that has no controller: it keeps its place, and is looked at again later.
     pub fn renew_reservation(&mut self, id: PodId, now: Timestamp) {
-        if let Some(pod) = self.pods[id].as_mut() {
-            pod.stage = Stage::Unbound { since: now };
-        }
-        self.set_deadline(id);
+        self.prolong_stage(id, Stage::Unbound { since: now });
     }
 
     /// A controller's pod is sent back unplaced: those that come after it stand aside, longer every time. Pods that came

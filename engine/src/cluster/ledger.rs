@@ -4,17 +4,27 @@ mod booked;
 mod rooms;
 mod upwards;
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 
 use super::Cluster;
-use super::pod::{Pod, Stage};
+use super::pod::{Evicting, Pod, Stage};
 use crate::ids::PodId;
 use crate::inqueue::Demand;
 use crate::metering::{self, Charge};
 use crate::names::CardId;
+use crate::reason::Reason;
 use crate::task::Naming;
 
 pub use booked::Booked;
+
+/// What of a pod nothing is counted by.
+pub(super) struct Marks<'p> {
+    pub(super) eviction: &'p mut Evicting,
+    pub(super) told: &'p mut Option<Reason>,
+    pub(super) epoch: &'p mut u64,
+}
 
 impl Cluster {
     /// What a pod holds at its stage: nothing while it waits, and nothing once its deletion has taken too long.
@@ -63,10 +73,10 @@ impl Cluster {
 
     /// Counts in what a pod holds: quota, room, and its place among the waiting.
     pub(super) fn enter(&mut self, id: PodId) {
-        let Some(pod) = self.pods[id].take() else {
+        let Some(pod) = self.pods.book()[id].take() else {
             return;
         };
-        self.pods_with_resource_claims += usize::from(pod.has_resource_claims);
+        *self.pods_with_resource_claims.book() += usize::from(pod.has_resource_claims);
         if let Some(queue) = pod.queue {
             if let Some(charge) = &pod.charge {
                 let charged = charge.amounts.iter();
@@ -94,7 +104,7 @@ impl Cluster {
                 self.nodes[node].undecided.book().insert(id);
             }
         }
-        self.pods[id] = Some(pod);
+        self.pods.book()[id] = Some(pod);
         self.enter_gpus(id);
         self.join_workloads(id);
     }
@@ -102,10 +112,10 @@ impl Cluster {
     /// Counts out what a pod holds.
     pub(super) fn leave(&mut self, id: PodId) {
         self.quit_workloads(id);
-        let Some(pod) = self.pods[id].take() else {
+        let Some(pod) = self.pods.book()[id].take() else {
             return;
         };
-        self.pods_with_resource_claims -= usize::from(pod.has_resource_claims);
+        *self.pods_with_resource_claims.book() -= usize::from(pod.has_resource_claims);
         if let Some(queue) = pod.queue {
             if let Some(charge) = &pod.charge {
                 let charged = charge.amounts.iter();
@@ -131,18 +141,60 @@ impl Cluster {
             self.give_room_back(node, &pod.task.request);
             self.nodes[node].undecided.book().remove(&id);
         }
-        self.pods[id] = Some(pod);
+        self.pods.book()[id] = Some(pod);
         self.leave_gpus(id);
     }
 
+    /// Puts a pod in its place, or a new one where it has none, and counts in what it holds.
+    pub(super) fn put_pod(&mut self, known: Option<PodId>, mut pod: Pod) {
+        let id = known.unwrap_or_else(|| self.pods.book().insert(Arc::clone(&pod.uid), None));
+        if let Some(waits) = &mut pod.waits {
+            waits.place.pod = id;
+        }
+        self.pods.book()[id] = Some(pod);
+        self.enter(id);
+        self.set_deadline(id);
+    }
+
+    /// Takes a pod out, with all that it holds.
+    pub(super) fn take_pod(&mut self, uid: &str) -> Option<Pod> {
+        let id = self.pods.book().remove(uid)?;
+        self.leave(id);
+        self.pods.book()[id].take()
+    }
+
+    /// What of a pod nothing is counted by, to be changed.
+    pub(super) fn mark_pod(&mut self, id: PodId) -> Option<Marks<'_>> {
+        let pod = self.pods.book()[id].as_mut()?;
+        Some(Marks {
+            eviction: &mut pod.eviction,
+            told: &mut pod.told,
+            epoch: &mut pod.epoch,
+        })
+    }
+
+    /// The pod is at the same stage, and other times hold for it.
+    pub(super) fn prolong_stage(&mut self, id: PodId, stage: Stage) {
+        if let Some(pod) = self.pods.book()[id].as_mut()
+            && std::mem::discriminant(&pod.stage) == std::mem::discriminant(&stage)
+        {
+            pod.stage = stage;
+        }
+        self.set_deadline(id);
+    }
+
     /// Changes a pod, with all that it holds counted anew.
+    pub(super) fn recount<R>(&mut self, id: PodId, change: impl FnOnce(&mut Pod) -> R) -> Option<R> {
+        self.leave(id);
+        let changed = self.pods.book()[id].as_mut().map(change);
+        self.enter(id);
+        changed
+    }
+
+    /// The same, and what follows from it in time.
     pub(super) fn update_pod(&mut self, id: PodId, change: impl FnOnce(&mut Pod)) {
         let room = self.pod(id).and_then(|pod| pod.room);
-        self.leave(id);
-        if let Some(pod) = self.pods[id].as_mut() {
-            change(pod);
-        }
-        self.enter(id);
+        self.recount(id, change);
         self.set_deadline(id);
         if let Some(node) = room {
             self.forget_empty_node(node);

@@ -200,9 +200,7 @@ impl Cluster {
 
     /// Counts what a pod holds in, or out, as elastic.
     fn add_elastic(&mut self, id: PodId, sign: i128) {
-        let Some(pod) = self.pods[id].take() else {
-            return;
-        };
+        let Some(pod) = self.pod(id) else { return };
         if let (Some(queue), Some(charge)) = (pod.queue, &pod.charge) {
             let charged = charge.amounts.iter();
             let charged: Vec<_> = charged
@@ -210,7 +208,6 @@ impl Cluster {
                 .collect();
             self.change_elastic(queue, &charged);
         }
-        self.pods[id] = Some(pod);
     }
 }
 

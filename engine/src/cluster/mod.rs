@@ -118,9 +118,9 @@ pub struct Cluster {
     lapses: Lapses,
     /// When what time brings was looked at last.
     now: Timestamp,
-    pods: Table<PodId, Option<Pod>>,
+    pods: Booked<Table<PodId, Option<Pod>>>,
     /// How many pods ask for devices by resource claims.
-    pods_with_resource_claims: usize,
+    pods_with_resource_claims: Booked<usize>,
     deadlines: Deadlines,
     arrivals: u64,
     version: u64,
@@ -152,8 +152,8 @@ impl Cluster {
             reservations: Reservations::default(),
             lapses: Lapses::default(),
             now: Timestamp::MIN,
-            pods: Table::default(),
-            pods_with_resource_claims: 0,
+            pods: Booked::default(),
+            pods_with_resource_claims: Booked::default(),
             deadlines: Deadlines::default(),
             arrivals: 0,
             version: 0,

@@ -29,8 +29,8 @@ impl Cluster {
         }
         let epoch = self.epoch(Kind::Pod);
         let known = self.pods.id(&uid);
-        if let Some(old) = known.and_then(|id| self.pods[id].as_mut()) {
-            old.epoch = epoch;
+        if let Some(marks) = known.and_then(|id| self.mark_pod(id)) {
+            *marks.epoch = epoch;
         }
         let mut reading = pod::read(&mut pod, &namespace, &mut self.names);
         self.meet_resources();
@@ -222,8 +222,7 @@ impl Cluster {
             self.queues[queue].members += 1;
         }
         self.name_workloads(&pod);
-        let id = self.pods.insert(Arc::clone(&pod.uid), None);
-        self.put_pod(id, pod);
+        self.put_pod(None, pod);
     }
 
     fn replace_pod(&mut self, id: PodId, pod: Pod) {
@@ -284,19 +283,10 @@ impl Cluster {
             self.forget_empty_queue(queue);
         }
         self.unname_workloads(old_workloads);
-        self.put_pod(id, pod);
+        self.put_pod(Some(id), pod);
         if let Some(node) = old_room {
             self.forget_empty_node(node);
         }
-    }
-
-    fn put_pod(&mut self, id: PodId, mut pod: Pod) {
-        if let Some(waits) = &mut pod.waits {
-            waits.place.pod = id;
-        }
-        self.pods[id] = Some(pod);
-        self.enter(id);
-        self.set_deadline(id);
     }
 
     /// What a pod asks for that somebody else shows.
@@ -309,11 +299,7 @@ impl Cluster {
     /// Forgets a pod and gives back all that it held.
     pub fn remove_pod(&mut self, uid: &str) {
         self.end_assumption(uid);
-        let Some(id) = self.pods.remove(uid) else { return };
-        self.leave(id);
-        let Some(pod) = self.pods[id].take() else {
-            return;
-        };
+        let Some(pod) = self.take_pod(uid) else { return };
         // CPU, memory and the pod's slot are names that stay.
         let resources = pod.task.request.iter().len().saturating_sub(3);
         self.names.gone(pod.task.cards.len(), resources);
@@ -362,15 +348,14 @@ impl Cluster {
 
     /// How many pods ask for devices by resource claims.
     pub fn pods_with_resource_claims(&self) -> usize {
-        self.pods_with_resource_claims
+        *self.pods_with_resource_claims
     }
 
     /// Remembers what a waiting pod has been told.
     pub fn tell(&mut self, id: PodId, reason: Reason) {
-        let Some(pod) = self.pods[id].as_mut() else {
-            return;
-        };
-        pod.told = Some(reason);
+        let Some(marks) = self.mark_pod(id) else { return };
+        *marks.told = Some(reason);
+        let Some(pod) = self.pods[id].as_ref() else { return };
         if let (Some(queue), Some(waits)) = (pod.queue, &pod.waits) {
             let (shape, place) = (Arc::clone(&waits.shape), waits.place);
             let waiting = &mut self.queues[queue].waiting;

@@ -133,8 +133,8 @@ impl Cluster {
     /// Pods are being evicted for a queue.
     pub(crate) fn begin_evictions(&mut self, id: QueueId, pods: &[PodId], now: Timestamp) {
         for pod in pods {
-            if let Some(pod) = self.pods[*pod].as_mut() {
-                pod.eviction.since = Some(now);
+            if let Some(marks) = self.mark_pod(*pod) {
+                marks.eviction.since = Some(now);
             }
         }
         let interval = SignedDuration::try_from(self.configuration.capacity.reclaim_interval);
@@ -145,15 +145,15 @@ impl Cluster {
     /// What became of an eviction. One that was refused is not tried again for a while, and another one may be tried at once.
     pub fn eviction_ended(&mut self, uid: &str, outcome: EvictionOutcome, now: Timestamp) {
         let id = self.pod_with_uid(uid);
-        let Some(pod) = id.and_then(|id| self.pods[id].as_mut()) else {
+        let Some(marks) = id.and_then(|id| self.mark_pod(id)) else {
             return;
         };
         match outcome {
             EvictionOutcome::Evicted => return,
-            EvictionOutcome::Refused => pod.eviction.spared_until = now.checked_add(SPARED).ok(),
+            EvictionOutcome::Refused => marks.eviction.spared_until = now.checked_add(SPARED).ok(),
             EvictionOutcome::NotTried => {}
         }
-        pod.eviction.since = None;
+        marks.eviction.since = None;
         for reclaim in self.reclaims.0.values_mut() {
             (reclaim.next_look, reclaim.next_eviction) = (now, now);
         }
@@ -199,28 +199,23 @@ impl Cluster {
         now: Timestamp,
     ) -> Option<Assumed> {
         let charge = self.pod(id).map(|pod| self.charge(pod, card))?;
-        self.leave(id);
-        let assumed = self.pods[id].as_mut().map(|pod| Assumed {
+        self.recount(id, |pod| Assumed {
             pod: id,
             stage: std::mem::replace(&mut pod.stage, Stage::Unbound { since: now }),
             assigned: std::mem::replace(&mut pod.assigned, card),
             charge: pod.charge.replace(charge),
             room: std::mem::replace(&mut pod.room, on),
-        });
-        self.enter(id);
-        assumed
+        })
     }
 
     /// Counts it as waiting again.
     pub(crate) fn no_longer_assume(&mut self, assumed: Assumed) {
-        self.leave(assumed.pod);
-        if let Some(pod) = self.pods[assumed.pod].as_mut() {
+        self.recount(assumed.pod, |pod| {
             pod.stage = assumed.stage;
             pod.assigned = assumed.assigned;
             pod.charge = assumed.charge;
             pod.room = assumed.room;
-        }
-        self.enter(assumed.pod);
+        });
     }
 }
 

@@ -257,10 +257,8 @@ impl Grant {
 
 /// Counts a waiting pod as let in.
 fn count_in(cluster: &mut Cluster, pod: PodId, grant: Grant, now: Timestamp) {
-    match (grant.node, grant.gpus) {
-        (Some(node), Some(gpus)) => cluster.admit_to_cards(pod, node, gpus, grant.card, now),
-        (node, _) => cluster.admit(pod, grant.card, node, now),
-    }
+    let gpus = grant.gpus.filter(|_| grant.node.is_some());
+    cluster.admit(pod, grant.card, grant.node, gpus, now);
 }
 
 /// Lets the first waiting pod of a shape in, with all of its gang where it belongs to one; or nobody, and remembers why. Also
