@@ -35,7 +35,7 @@ impl Dimension {
     }
 
     /// Whether it is one of those that `capacity-card` may leave unlimited.
-    pub fn is_cpu_or_memory(self) -> bool {
+    pub(crate) fn is_cpu_or_memory(self) -> bool {
         matches!(self, Self::Resource(ResourceId::CPU | ResourceId::MEMORY))
     }
 
@@ -174,21 +174,21 @@ impl Totals {
     }
 
     /// Adds every amount.
-    pub fn add_all(&mut self, amounts: &Amounts) {
+    pub(crate) fn add_all(&mut self, amounts: &Amounts) {
         amounts
             .iter()
             .for_each(|(dimension, amount)| self.add(dimension, i128::from(amount)));
     }
 
     /// Adds every total.
-    pub fn add_totals(&mut self, totals: &Self) {
+    pub(crate) fn add_totals(&mut self, totals: &Self) {
         totals
             .iter()
             .for_each(|(dimension, amount)| self.add(dimension, amount));
     }
 
     /// Subtracts every amount.
-    pub fn subtract_all(&mut self, amounts: &Amounts) {
+    pub(crate) fn subtract_all(&mut self, amounts: &Amounts) {
         amounts
             .iter()
             .for_each(|(dimension, amount)| self.add(dimension, -i128::from(amount)));

@@ -43,7 +43,7 @@ pub fn is_charged(arguments: &CapacityCard, dimension: Dimension, is_for_cards: 
 }
 
 /// Whether a plugin limits queues in a dimension, be it named or not: `capacity-card` knows CPU, memory and cards.
-pub fn is_limited(plugin: QueuePlugin, dimension: Dimension) -> bool {
+pub(crate) fn is_limited(plugin: QueuePlugin, dimension: Dimension) -> bool {
     match (plugin, dimension) {
         (QueuePlugin::Off, _) => false,
         (QueuePlugin::Capacity, _) | (QueuePlugin::CapacityCard, Dimension::Card(_)) => true,
@@ -52,7 +52,7 @@ pub fn is_limited(plugin: QueuePlugin, dimension: Dimension) -> bool {
 }
 
 /// Whether every pod asks for it, one of it: its slot on a node. Queues are limited in it only where they name it.
-pub fn is_of_every_pod(dimension: Dimension) -> bool {
+pub(crate) fn is_of_every_pod(dimension: Dimension) -> bool {
     dimension == Dimension::Resource(ResourceId::PODS)
 }
 
@@ -85,7 +85,7 @@ pub fn alternatives(
 }
 
 /// What tasks ask for in all, each with its alternatives.
-pub fn demand_of<'t>(
+pub(crate) fn demand_of<'t>(
     arguments: &CapacityCard,
     tasks: impl Iterator<Item = &'t Task>,
     resource_of: impl Fn(CardId) -> Option<ResourceId>,

@@ -121,7 +121,7 @@ impl Names {
     }
 
     /// The text of a resource name, shared.
-    pub fn resource_text(&self, id: ResourceId) -> Arc<str> {
+    pub(crate) fn resource_text(&self, id: ResourceId) -> Arc<str> {
         Arc::clone(&self.resources.names[id.index()])
     }
 
@@ -131,7 +131,7 @@ impl Names {
     }
 
     /// The texts of all card names, in the order of their ids.
-    pub fn card_names(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn card_names(&self) -> impl Iterator<Item = &str> {
         self.cards.names.iter().map(|name| &**name)
     }
 

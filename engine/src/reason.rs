@@ -112,7 +112,7 @@ pub(crate) enum Cure {
 
 impl Reason {
     /// The reason with this word.
-    pub fn from_word(word: &str) -> Option<Self> {
+    pub(crate) fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.as_str() == word)
     }
 

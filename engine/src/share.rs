@@ -24,7 +24,7 @@ impl Share {
 
     /// For display and gauges only: the nearest floating-point number, infinity for something of nothing.
     #[expect(clippy::cast_precision_loss, reason = "no decision is made with it")]
-    pub fn to_f64(self) -> f64 {
+    pub(crate) fn to_f64(self) -> f64 {
         self.used as f64 / self.limit as f64
     }
 }

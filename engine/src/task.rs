@@ -41,7 +41,7 @@ pub struct Task {
 
 impl Task {
     /// Whether it is charged for cards: then CPU and memory may be unlimited.
-    pub fn is_for_cards(&self) -> bool {
+    pub(crate) fn is_for_cards(&self) -> bool {
         !self.cards.is_empty() || self.naming == Naming::ByQueue
     }
 

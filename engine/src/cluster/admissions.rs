@@ -39,7 +39,7 @@ impl Cluster {
     }
 
     /// The API server has confirmed an admission.
-    pub fn confirm(&mut self, uid: &str) {
+    pub(crate) fn confirm(&mut self, uid: &str) {
         let Some(id) = self.pod_with_uid(uid) else { return };
         if let Some(Stage::Admitting { until, .. }) = self.pod(id).map(|pod| pod.stage) {
             // One that is being deleted meanwhile gives its quota back later than the confirmation was due.
@@ -49,7 +49,7 @@ impl Cluster {
 
     /// The API server has refused an admission: the pod waits again, and stands aside for a moment. One of a gang whose
     /// others are on their way keeps its place for that moment.
-    pub fn refuse(&mut self, uid: &str, now: Timestamp) {
+    pub(crate) fn refuse(&mut self, uid: &str, now: Timestamp) {
         let Some(id) = self.pod_with_uid(uid) else { return };
         let aside = Self::after_refused_write(now);
         let stage = self.pod(id).map(|pod| pod.stage);
@@ -71,7 +71,7 @@ impl Cluster {
     }
 
     /// Where things stand, as far as taking back admissions of these pods needs to know.
-    pub fn bookmark(&self, pods: impl IntoIterator<Item = PodId>) -> Bookmark {
+    pub(crate) fn bookmark(&self, pods: impl IntoIterator<Item = PodId>) -> Bookmark {
         let pods = pods.into_iter().filter_map(|id| self.pod(id));
         let mut bookmark = Bookmark {
             node_changes: self.node_change_count(),
@@ -100,7 +100,7 @@ impl Cluster {
 
     /// Takes back decisions of this round, the last first, as if they had not been made. What happened before
     /// [`Self::bookmark`] and what they have changed are as they were.
-    pub fn take_back(&mut self, pods: &[PodId], bookmark: &Bookmark) {
+    pub(crate) fn take_back(&mut self, pods: &[PodId], bookmark: &Bookmark) {
         for id in pods.iter().rev() {
             self.withdraw(*id, None);
         }

@@ -22,7 +22,7 @@ impl Cluster {
     }
 
     /// A pod could not be bound: its scheduler places it anew.
-    pub fn binding_failed(&mut self, uid: &str) {
+    pub(crate) fn binding_failed(&mut self, uid: &str) {
         let Some(id) = self.pod_with_uid(uid) else { return };
         if self.pod(id).is_some_and(|pod| pod.binding) {
             self.update_pod(id, |pod| {

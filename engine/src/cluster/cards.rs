@@ -146,7 +146,7 @@ impl Cluster {
     }
 
     /// The names of the cards that nodes have now, of the resources that `wanted` chooses, in order.
-    pub fn cards_counted_by(&self, wanted: impl Fn(ResourceId) -> bool) -> Vec<&str> {
+    pub(crate) fn cards_counted_by(&self, wanted: impl Fn(ResourceId) -> bool) -> Vec<&str> {
         let is_there = |card: &Card| {
             let meaning = card.meaning.as_ref().filter(|_| !card.nodes.is_empty());
             meaning.is_some_and(|meaning| wanted(meaning.resource))

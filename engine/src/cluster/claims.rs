@@ -16,7 +16,7 @@ use crate::refs::WorkloadKind;
 
 impl Cluster {
     /// Takes what a `PodGroup` says.
-    pub fn apply_group(&mut self, group: &PodGroup, now: Timestamp) {
+    pub(crate) fn apply_group(&mut self, group: &PodGroup, now: Timestamp) {
         let metadata = &group.metadata;
         let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
         let (Some(namespace), Some(name)) = (namespace, name) else {
@@ -60,7 +60,14 @@ impl Cluster {
     }
 
     /// Takes note of a `PodGroup` that can't be read at all: its pods wait until it is mended.
-    pub fn apply_unreadable_group(&mut self, namespace: &str, name: &str, uid: &str, reason: &str, now: Timestamp) {
+    pub(crate) fn apply_unreadable_group(
+        &mut self,
+        namespace: &str,
+        name: &str,
+        uid: &str,
+        reason: &str,
+        now: Timestamp,
+    ) {
         let claim = Claim {
             uid: uid.into(),
             created: Timestamp::UNIX_EPOCH,
@@ -77,12 +84,12 @@ impl Cluster {
     }
 
     /// Forgets what a `PodGroup` said.
-    pub fn remove_group(&mut self, namespace: &str, name: &str) {
+    pub(crate) fn remove_group(&mut self, namespace: &str, name: &str) {
         self.remove_claim(WorkloadKind::PodGroup, namespace, name);
     }
 
     /// Takes what a Job says; one that asks for no cards in advance is none of the operator's business.
-    pub fn apply_job(&mut self, job: &crds::job::Job<Box<str>>, now: Timestamp) {
+    pub(crate) fn apply_job(&mut self, job: &crds::job::Job<Box<str>>, now: Timestamp) {
         let metadata = &job.metadata;
         let (Some(namespace), Some(name)) = (metadata.namespace.as_deref(), metadata.name.as_deref()) else {
             return;
@@ -125,7 +132,7 @@ impl Cluster {
     }
 
     /// Forgets what a Job said.
-    pub fn remove_job(&mut self, namespace: &str, name: &str) {
+    pub(crate) fn remove_job(&mut self, namespace: &str, name: &str) {
         self.remove_claim(WorkloadKind::Job, namespace, name);
     }
 

@@ -59,11 +59,6 @@ pub enum Due {
 }
 
 impl Cluster {
-    /// When something becomes due next.
-    pub fn next_deadline(&self) -> Option<Timestamp> {
-        self.deadlines.pods.first().map(|(time, _)| *time)
-    }
-
     /// Takes note of what time has brought, and returns what somebody must act on.
     pub fn advance(&mut self, now: Timestamp) -> Vec<Due> {
         self.now = now;
@@ -119,13 +114,13 @@ impl Cluster {
     }
 
     /// The scheduler could not place a pod that has no controller: it keeps its place, and is looked at again later.
-    pub fn renew_reservation(&mut self, id: PodId, now: Timestamp) {
+    pub(crate) fn renew_reservation(&mut self, id: PodId, now: Timestamp) {
         self.prolong_stage(id, Stage::Unbound { since: now });
     }
 
     /// A controller's pod is sent back unplaced: those that come after it stand aside, longer every time. Pods that came
     /// after the same number of returns are of one wave, and count once.
-    pub fn note_return(&mut self, controller: &Controller, returns: u32, now: Timestamp) {
+    pub(crate) fn note_return(&mut self, controller: &Controller, returns: u32, now: Timestamp) {
         let earlier = self.return_of(Some(controller), now);
         let times = returns
             .saturating_add(1)

@@ -116,7 +116,7 @@ impl GpuNodes {
     }
 
     /// Whether every GPU node carries its label, so that pods can be kept off all of them by it.
-    pub fn all_labelled(&self) -> bool {
+    pub(crate) fn all_labelled(&self) -> bool {
         self.unlabelled.is_empty()
     }
 
@@ -127,7 +127,7 @@ impl GpuNodes {
     }
 
     /// The nodes, by id, on which a scheduler may be placing this pod.
-    pub fn assumed_nodes(&self, uid: &str) -> &[NodeId] {
+    pub(crate) fn assumed_nodes(&self, uid: &str) -> &[NodeId] {
         self.assumed.get(uid).map_or(&[], |assumed| &assumed.nodes)
     }
 
@@ -240,7 +240,7 @@ impl Cluster {
     }
 
     /// **CPU Pod Detection**: whether a pod that asks for this asks for a GPU.
-    pub fn asks_for_gpu(&self, request: &Amounts) -> bool {
+    pub(crate) fn asks_for_gpu(&self, request: &Amounts) -> bool {
         let mut resources = request.iter().filter_map(|(dimension, _)| dimension.resource());
         resources.any(|resource| self.is_gpu_resource(resource))
     }

@@ -33,14 +33,14 @@ impl Cluster {
     }
 
     /// Which cards of a node its containers hold.
-    pub fn containers_on_cards(&self, node: NodeId) -> Vec<Placed> {
+    pub(crate) fn containers_on_cards(&self, node: NodeId) -> Vec<Placed> {
         let node = self.node(node);
         let offer = node.offer.as_ref().and_then(|offer| offer.mgpu.as_ref());
         offer.map_or_else(Vec::new, |offer| self.place(node, offer, None).0)
     }
 
     /// What is in use of a node's cards, as if this pod were nowhere; no card where the node shares none.
-    pub fn gpus_without(&self, id: NodeId, pod: Option<PodId>) -> Cow<'_, [CardUse]> {
+    pub(crate) fn gpus_without(&self, id: NodeId, pod: Option<PodId>) -> Cow<'_, [CardUse]> {
         let node = self.node(id);
         let offer = node.offer.as_ref().and_then(|offer| offer.mgpu.as_ref());
         match (offer, pod.filter(|pod| node.gpu_pods.contains(pod))) {

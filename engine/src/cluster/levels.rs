@@ -31,12 +31,12 @@ pub struct Shortage {
 }
 
 /// All levels up to the cluster.
-pub const ALL_LEVELS: usize = usize::MAX;
+pub(crate) const ALL_LEVELS: usize = usize::MAX;
 
 impl Cluster {
     /// Whether a queue's plugin compares this dimension with its capability (`checkQueueDimensionsOnly`; docs/rules.md,
     /// **Queues**).
-    pub fn compares(&self, queue: &Queue, dimension: Dimension) -> bool {
+    pub(crate) fn compares(&self, queue: &Queue, dimension: Dimension) -> bool {
         let is_named = || {
             let capability = queue.quota().map(|quota| &quota.capability);
             capability.is_some_and(|capability| capability.get(dimension).is_some())
@@ -62,7 +62,7 @@ impl Cluster {
     /// A queue's own limit. Under `capacity-card` the queue that takes pods has none of what it does not name; its ancestors
     /// do not limit what they do not name.
     #[inline]
-    pub fn capability(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
+    pub(crate) fn capability(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
         let quota = self.queue(id).quota()?;
         let named = quota.capability.get(dimension).map(i128::from);
         let is_strict = self.configuration.queue_plugin == QueuePlugin::CapacityCard && !self.is_inner(id);
@@ -111,13 +111,13 @@ impl Cluster {
     }
 
     /// Whether so much of a dimension is in use that nobody borrows it any more (section 4, `guaranteeThreshold`).
-    pub fn is_scarce(&self, dimension: Dimension) -> bool {
+    pub(crate) fn is_scarce(&self, dimension: Dimension) -> bool {
         let (used, total) = (self.top.below.allocated.get(dimension), self.top.total.get(dimension));
         capacity::is_above_threshold(used, total, self.arguments().guarantee_threshold)
     }
 
     /// The dimensions with a guarantee of which so much is in use that queues below their guarantee go first.
-    pub fn scarce_guarantees(&self) -> Vec<Dimension> {
+    pub(crate) fn scarce_guarantees(&self) -> Vec<Dimension> {
         let guaranteed = self.top.below.guaranteed.iter().map(|(dimension, _)| dimension);
         guaranteed.filter(|dimension| self.is_scarce(*dimension)).collect()
     }
@@ -186,7 +186,13 @@ impl Cluster {
 
     /// Whether a queue and everything above it has room for a pod of this priority that asks so much. What others were evicted
     /// for does not go to pods that have to stand back, or they would be evicted again.
-    pub fn room_for(&self, id: QueueId, priority: i32, dimension: Dimension, asked: i64) -> Result<(), Shortage> {
+    pub(crate) fn room_for(
+        &self,
+        id: QueueId,
+        priority: i32,
+        dimension: Dimension,
+        asked: i64,
+    ) -> Result<(), Shortage> {
         self.room(id, dimension, asked)?;
         let is_compared = asked > 0 && self.compares(self.queue(id), dimension);
         if !is_compared || !self.is_claimed_by_betters(id, dimension, priority) {
@@ -231,7 +237,7 @@ impl Cluster {
     }
 
     /// The largest part in use of anything that a queue deserves (**Resource tracking**: `share = max(allocated / deserved)`).
-    pub fn share(&self, id: QueueId) -> Share {
+    pub(crate) fn share(&self, id: QueueId) -> Share {
         let queue = self.queue(id);
         if queue.quota().is_none() {
             return Share::ZERO;

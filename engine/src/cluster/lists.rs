@@ -66,12 +66,12 @@ pub(super) struct Lists {
 impl Cluster {
     /// A list of all objects of a kind begins: what it does not name is gone when it ends. A list that is broken off and
     /// begun again forgets nothing.
-    pub fn begin_list(&mut self, kind: Kind) {
+    pub(crate) fn begin_list(&mut self, kind: Kind) {
         *self.lists.epochs.entry(kind).or_default() += 1;
     }
 
     /// The list is complete.
-    pub fn end_list(&mut self, kind: Kind, now: Timestamp) {
+    pub(crate) fn end_list(&mut self, kind: Kind, now: Timestamp) {
         let epoch = self.epoch(kind);
         match kind {
             Kind::Node => {
@@ -110,7 +110,7 @@ impl Cluster {
     }
 
     /// A kind is not installed: it has no objects.
-    pub fn not_installed(&mut self, kind: Kind, now: Timestamp) {
+    pub(crate) fn not_installed(&mut self, kind: Kind, now: Timestamp) {
         self.end_list(kind, now);
         if kind == Kind::PodGroup && !std::mem::replace(&mut self.lists.groups_absent, true) {
             self.version += 1;
@@ -118,7 +118,7 @@ impl Cluster {
     }
 
     /// Whether the cluster has no `PodGroup`s at all: then pods that name one are pods like others.
-    pub fn groups_are_absent(&self) -> bool {
+    pub(crate) fn groups_are_absent(&self) -> bool {
         self.lists.groups_absent
     }
 

@@ -40,7 +40,7 @@ impl Members {
 
 impl Cluster {
     /// Workloads of which some pods hold quota, and others that belong to the minimum wait.
-    pub fn incomplete(&self) -> impl Iterator<Item = WorkloadId> + '_ {
+    pub(crate) fn incomplete(&self) -> impl Iterator<Item = WorkloadId> + '_ {
         self.members.incomplete.iter().copied()
     }
 
@@ -74,7 +74,7 @@ impl Cluster {
     }
 
     /// A pod that has succeeded is gone.
-    pub fn forget_succeeded(&mut self, uid: &str) {
+    pub(crate) fn forget_succeeded(&mut self, uid: &str) {
         let Some((uid, Succeeded { group, began, .. })) = self.members.succeeded.remove_entry(uid) else {
             return;
         };

@@ -209,7 +209,7 @@ impl Cluster {
     }
 
     /// Rises whenever a refused pod could now be let in for a reason that no queue and no node knows of.
-    pub fn version(&self) -> u64 {
+    pub(crate) fn version(&self) -> u64 {
         self.version
     }
 }

@@ -23,7 +23,13 @@ pub(super) struct Namespaces(BTreeMap<Box<str>, Namespace>);
 
 impl Cluster {
     /// Takes what a namespace says.
-    pub fn apply_namespace(&mut self, name: &str, labels: TextMap<Box<str>>, queue: Option<&str>, now: Timestamp) {
+    pub(crate) fn apply_namespace(
+        &mut self,
+        name: &str,
+        labels: TextMap<Box<str>>,
+        queue: Option<&str>,
+        now: Timestamp,
+    ) {
         let namespace = Namespace {
             labels,
             queue: queue.filter(|name| !name.is_empty()).map(Into::into),
@@ -37,7 +43,7 @@ impl Cluster {
     }
 
     /// Forgets a namespace.
-    pub fn remove_namespace(&mut self, name: &str, now: Timestamp) {
+    pub(crate) fn remove_namespace(&mut self, name: &str, now: Timestamp) {
         if let Some(before) = self.namespaces.0.remove(name) {
             self.namespace_changed(name, before.queue.is_none(), now);
         }

@@ -92,7 +92,7 @@ impl Offer {
     }
 
     /// The value of an annotation on quotas for pods without GPU.
-    pub fn quota_annotation(&self, key: &str) -> Option<&str> {
+    pub(crate) fn quota_annotation(&self, key: &str) -> Option<&str> {
         let mut annotations = self.quota_annotations.iter();
         annotations
             .find(|(known, _)| **known == *key)

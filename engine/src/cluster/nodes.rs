@@ -10,7 +10,7 @@ use crate::ids::NodeId;
 
 impl Cluster {
     /// Takes what a node says. Nothing happens when it says what it said before, as in every heartbeat.
-    pub fn apply_node(&mut self, node: &crds::node::Node<Box<str>>, now: Timestamp) {
+    pub(crate) fn apply_node(&mut self, node: &crds::node::Node<Box<str>>, now: Timestamp) {
         let Some(name) = node.metadata.name.as_deref() else {
             return;
         };
@@ -49,7 +49,7 @@ impl Cluster {
     }
 
     /// Forgets what a node said; what its pods hold of their queues stays until they go.
-    pub fn remove_node(&mut self, name: &str, now: Timestamp) {
+    pub(crate) fn remove_node(&mut self, name: &str, now: Timestamp) {
         if let Some(id) = self.nodes.id(name) {
             self.remove_node_by_id(id, now);
         }
@@ -120,7 +120,7 @@ impl Cluster {
     }
 
     /// The nodes that may have got room since `count` changes had happened; none when that is too long ago to know.
-    pub fn nodes_changed_since(&self, count: u64) -> Option<&[NodeId]> {
+    pub(crate) fn nodes_changed_since(&self, count: u64) -> Option<&[NodeId]> {
         self.node_changes.since(count)
     }
 }

@@ -19,7 +19,7 @@ use crate::task::Task;
 
 impl Cluster {
     /// Takes what a pod says.
-    pub fn apply_pod(&mut self, mut pod: crds::pod::Pod<Box<str>>, now: Timestamp) {
+    pub(crate) fn apply_pod(&mut self, mut pod: crds::pod::Pod<Box<str>>, now: Timestamp) {
         let (Some(uid), Some(name)) = (pod.metadata.uid.take(), pod.metadata.name.take()) else {
             return;
         };
@@ -297,7 +297,7 @@ impl Cluster {
     }
 
     /// Forgets a pod and gives back all that it held.
-    pub fn remove_pod(&mut self, uid: &str) {
+    pub(crate) fn remove_pod(&mut self, uid: &str) {
         self.end_assumption(uid);
         let Some(pod) = self.take_pod(uid) else { return };
         // CPU, memory and the pod's slot are names that stay.
@@ -352,7 +352,7 @@ impl Cluster {
     }
 
     /// Remembers what a waiting pod has been told.
-    pub fn tell(&mut self, id: PodId, reason: Reason) {
+    pub(crate) fn tell(&mut self, id: PodId, reason: Reason) {
         let Some(marks) = self.mark_pod(id) else { return };
         *marks.told = Some(reason);
         let Some(pod) = self.pods[id].as_ref() else { return };

@@ -18,7 +18,7 @@ use crate::names::{CardId, Names};
 
 /// The name of the queue that is none, and that no Queue can have: pods that `CrossQuota` alone holds wait in it. It limits
 /// nothing.
-pub const NAMELESS: &str = "";
+pub(crate) const NAMELESS: &str = "";
 
 /// What a queue says of itself.
 #[derive(Debug, Clone, PartialEq)]
@@ -194,7 +194,7 @@ impl Queue {
     }
 
     /// Whether this is the queue that is none, for pods that no queue is charged for.
-    pub fn is_nameless(&self) -> bool {
+    pub(crate) fn is_nameless(&self) -> bool {
         *self.name == *NAMELESS
     }
 

@@ -38,7 +38,7 @@ impl Cluster {
     }
 
     /// Forgets what a queue said; its pods keep what they hold, and nothing more is let in.
-    pub fn remove_queue(&mut self, name: &str) {
+    pub(crate) fn remove_queue(&mut self, name: &str) {
         let Some(id) = self.queues.id(name) else {
             return;
         };

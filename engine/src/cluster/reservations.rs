@@ -39,7 +39,7 @@ impl Reservations {
 
 impl Cluster {
     /// Lets a workload into its queue: what it asks for is kept for it until its pods take over.
-    pub fn enqueue(&mut self, id: WorkloadId) {
+    pub(crate) fn enqueue(&mut self, id: WorkloadId) {
         let enqueued = Enqueued {
             since: self.now,
             lapses: self.lapses_of(id),
@@ -79,7 +79,7 @@ impl Cluster {
     }
 
     /// Takes back that a workload is in its queue.
-    pub fn dequeue(&mut self, id: WorkloadId) {
+    pub(crate) fn dequeue(&mut self, id: WorkloadId) {
         self.workloads[id].enqueued = None;
         self.settle(id);
     }
@@ -113,7 +113,7 @@ impl Cluster {
     }
 
     /// The API server has refused to resume a Job: it is tried again after a while.
-    pub fn refuse_resumption(&mut self, uid: &str, now: Timestamp) {
+    pub(crate) fn refuse_resumption(&mut self, uid: &str, now: Timestamp) {
         let is_it = |workload: &Workload| workload.claim.as_ref().is_some_and(|claim| &*claim.uid == uid);
         let Some(id) = self.workloads().find(|(_, workload)| is_it(workload)).map(|(id, _)| id) else {
             return;

@@ -36,7 +36,7 @@ impl Node {
 
 impl Cluster {
     /// Whether there is any of a dimension: what every node has, or some node, or a pod.
-    pub fn has(&self, dimension: Dimension) -> bool {
+    pub(crate) fn has(&self, dimension: Dimension) -> bool {
         dimension.is_cpu_or_memory() || metering::is_of_every_pod(dimension) || self.top.total.get(dimension) > 0
     }
 

@@ -42,7 +42,7 @@ impl Queue {
     }
 
     /// What the pods in it and below it have and ask for.
-    pub fn request_in_all(&self, dimension: Dimension) -> i128 {
+    pub(crate) fn request_in_all(&self, dimension: Dimension) -> i128 {
         let requested = self.waiting.requested().get(dimension) + self.below.requested.get(dimension);
         self.allocated_in_all(dimension) + requested
     }
@@ -54,7 +54,7 @@ impl Queue {
     }
 
     /// Whether it says anything that what the cluster has makes true or not.
-    pub fn compares_with_total(&self, plugin: QueuePlugin) -> bool {
+    pub(crate) fn compares_with_total(&self, plugin: QueuePlugin) -> bool {
         let says = |quota: &super::queue::Quota| {
             let capability = plugin == QueuePlugin::Capacity && !quota.capability.is_empty();
             let promises = !quota.deserved.is_empty() || quota.guarantee.iter().len() > 0;
@@ -153,14 +153,14 @@ impl Cluster {
     }
 
     /// Whether other queues are, or could be, part of this one: then it takes no pods itself.
-    pub fn is_inner(&self, id: QueueId) -> bool {
+    pub(crate) fn is_inner(&self, id: QueueId) -> bool {
         let queue = self.queue(id);
         queue.below.children > 0 || (self.arguments().enable_hierarchy && *queue.name == *self.arguments().root_queue)
     }
 
     /// The queue, of this one and its ancestors, that keeps it from admitting anything until it is mended: what it says can't
     /// be read, or its place is wrong.
-    pub fn unusable(&self, id: QueueId) -> Option<QueueId> {
+    pub(crate) fn unusable(&self, id: QueueId) -> Option<QueueId> {
         let unreadable = |id: &QueueId| self.queue(*id).quota().is_none();
         if self.queue(id).misplaced.is_some() {
             return Some(id);
@@ -283,7 +283,7 @@ impl Cluster {
     }
 
     /// What the first so many levels from a queue upwards come to in versions: a refusal by them stands while this does.
-    pub fn version_of(&self, id: QueueId, levels: usize) -> u64 {
+    pub(crate) fn version_of(&self, id: QueueId, levels: usize) -> u64 {
         let queues = self.ancestry(id).map(|id| self.queue(id).version);
         queues.chain([self.top.version]).take(levels).sum()
     }

@@ -115,7 +115,7 @@ impl Waiting {
     }
 
     /// Those with this id, to be changed.
-    pub fn get_mut(&mut self, id: u64) -> Option<&mut Peers> {
+    pub(crate) fn get_mut(&mut self, id: u64) -> Option<&mut Peers> {
         self.peers.get_mut(&id)
     }
 

@@ -81,14 +81,14 @@ impl MgpuCards {
     }
 
     /// How a result names a card: by its device id, where ids are wanted and the node says them.
-    pub fn device_id(&self, index: u16) -> Option<&str> {
+    pub(crate) fn device_id(&self, index: u16) -> Option<&str> {
         let ids = self.device_ids.as_ref()?;
         ids.get(usize::from(index)).map(|id| &**id)
     }
 
     /// The card indexes that a result names, by index or by device id. None where it names anything else than as many
     /// different cards of this node as `cards` says.
-    pub fn read_result(&self, result: &str, cards: u32) -> Option<Vec<u16>> {
+    pub(crate) fn read_result(&self, result: &str, cards: u32) -> Option<Vec<u16>> {
         let index = |name: &str| {
             let ids = self.device_ids.iter().flatten();
             let by_id = ids.into_iter().position(|id| **id == *name);

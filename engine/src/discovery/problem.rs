@@ -211,7 +211,7 @@ impl Problem {
     }
 
     /// How much it matters.
-    pub fn severity(&self) -> Severity {
+    pub(crate) fn severity(&self) -> Severity {
         match self {
             Self::CountMismatch { .. }
             | Self::UnknownComputePolicy { .. }

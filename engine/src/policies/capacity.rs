@@ -35,7 +35,7 @@ pub fn held(used: i128, guarantee: i128) -> i128 {
 
 /// Whether more than `threshold` percent of a dimension are in use (section 4, `guaranteeThreshold`). Nothing of nothing is
 /// not.
-pub fn is_above_threshold(used: i128, total: i128, threshold: u32) -> bool {
+pub(crate) fn is_above_threshold(used: i128, total: i128, threshold: u32) -> bool {
     used.saturating_mul(100) > total.saturating_mul(i128::from(threshold))
 }
 

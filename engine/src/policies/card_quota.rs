@@ -52,14 +52,14 @@ impl<R: Fn(CardId) -> Option<ResourceId>, H: Fn(Dimension, i64) -> bool> Check<'
 
     /// The resources that the queue has no room for, and how much of each is asked for: CPU and memory first, and under the
     /// plugin that counts them all, the others.
-    pub fn resources_without_room(&self) -> impl Iterator<Item = (Dimension, i64)> + '_ {
+    pub(crate) fn resources_without_room(&self) -> impl Iterator<Item = (Dimension, i64)> + '_ {
         let resources = metering::resources(self.arguments, self.task);
         let limited = resources.filter(|(dimension, _)| metering::is_limited(self.plugin, *dimension));
         limited.filter(|(dimension, asked)| !(self.has_room)(*dimension, *asked))
     }
 
     /// The alternatives that the cluster knows and whose resource the task requests, with the number of cards.
-    pub fn known_alternatives(&self) -> impl Iterator<Item = (CardId, i64)> + '_ {
+    pub(crate) fn known_alternatives(&self) -> impl Iterator<Item = (CardId, i64)> + '_ {
         metering::alternatives(self.task, &self.resource_of)
     }
 }
@@ -67,7 +67,7 @@ impl<R: Fn(CardId) -> Option<ResourceId>, H: Fn(Dimension, i64) -> bool> Check<'
 /// **Node Ordering**: the score of a node for a task, by the first of the task's alternatives that the node has.
 ///
 /// `100 x 0.5^index x nodeOrderWeight`; 0 for a task with a single card, and for a node that has none of the cards.
-pub fn node_order_score(arguments: &CapacityCard, alternatives: &[CardId], has: impl Fn(CardId) -> bool) -> f64 {
+pub(crate) fn node_order_score(arguments: &CapacityCard, alternatives: &[CardId], has: impl Fn(CardId) -> bool) -> f64 {
     const BASE: f64 = 100.0;
     if alternatives.len() < 2 {
         return 0.0;

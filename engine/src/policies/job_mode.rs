@@ -73,7 +73,7 @@ impl<L: Fn(Dimension) -> Option<i128>> JobCheck<'_, L> {
     }
 
     /// The resources that the queue's limit does not suffice for, with their sums: CPU and memory first.
-    pub fn resources_in_excess(&self, demand: &Demand) -> impl Iterator<Item = (Dimension, Sums)> {
+    pub(crate) fn resources_in_excess(&self, demand: &Demand) -> impl Iterator<Item = (Dimension, Sums)> {
         let is_for_cards = !demand.cards.is_empty();
         let asked = demand.resources.iter().map(|(dimension, _)| dimension);
         let charged = asked.filter(move |dimension| metering::is_charged(self.arguments, *dimension, is_for_cards));
@@ -95,7 +95,7 @@ impl<L: Fn(Dimension) -> Option<i128>> JobCheck<'_, L> {
 
     /// The first set of alternatives that the quota does not suffice for, with its sums: one that is asked for, or one that
     /// is reserved and shares a card with what is asked for.
-    pub fn first_excess<'s>(&'s self, demand: &'s Demand) -> Option<(&'s [CardId], Sums)> {
+    pub(crate) fn first_excess<'s>(&'s self, demand: &'s Demand) -> Option<(&'s [CardId], Sums)> {
         let asked = demand.cards.iter().map(|(set, _)| &**set);
         let reserved = self.loads.iter().flat_map(|load| load.inqueue.cards());
         let reserved = reserved.map(|(set, _)| set);

@@ -22,7 +22,7 @@ pub struct Candidate {
 }
 
 /// How many sets are tried for one node before one is put together without looking for the best.
-pub const MOST_STEPS: u64 = 20_000;
+pub(crate) const MOST_STEPS: u64 = 20_000;
 
 /// The cheapest set of candidates, by their ranks, that gives all `needs` and takes no more than each `slack`; none where
 /// no set does. `steps` are what all nodes together may cost: when they are spent, a set is put together without looking for

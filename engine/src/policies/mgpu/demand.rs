@@ -99,7 +99,7 @@ impl Demand {
     }
 
     /// Whether cards could have room in all, each so many times; less than that can't be enough.
-    pub fn could_be_met(&self, cards: &(impl Iterator<Item = (Room, usize)> + Clone)) -> bool {
+    pub(crate) fn could_be_met(&self, cards: &(impl Iterator<Item = (Room, usize)> + Clone)) -> bool {
         self.bounds.iter().all(|bound| {
             let offered = cards.clone().map(|(room, count)| bound.of.of(&room) * count as i128);
             offered.sum::<i128>() >= bound.asked
@@ -107,7 +107,7 @@ impl Demand {
     }
 
     /// The fewest cards that could have room, whichever they are; none where all together have not.
-    pub fn fewest(&self, cards: &(impl Iterator<Item = (Room, usize)> + Clone)) -> Option<usize> {
+    pub(crate) fn fewest(&self, cards: &(impl Iterator<Item = (Room, usize)> + Clone)) -> Option<usize> {
         let fewest_for = |bound: &Bound| {
             let mut offers: Vec<_> = cards.clone().map(|(room, count)| (bound.of.of(&room), count)).collect();
             offers.sort_unstable_by(|a, b| b.cmp(a));

@@ -34,7 +34,7 @@ pub(super) struct Target {
 
 impl Target {
     /// Whether the cards together could have room for all that is asked.
-    pub fn could_meet(&self, classes: &[Class], demand: &Demand) -> bool {
+    pub(crate) fn could_meet(&self, classes: &[Class], demand: &Demand) -> bool {
         let cards = classes.iter().zip(&self.counts);
         demand.could_be_met(&cards.map(|(class, count)| (class.room, usize::from(*count))))
     }
@@ -108,7 +108,7 @@ impl<'a> Targets<'a> {
 
     /// The next sets of cards, all with the same score; none when there are no more, or when the steps are spent: then not all
     /// sets with that score may be known.
-    pub fn next_best(&mut self) -> Option<Vec<Target>> {
+    pub(crate) fn next_best(&mut self) -> Option<Vec<Target>> {
         let best = self.next()?;
         let mut equal = vec![best];
         while let Some(next) = self.waiting.peek() {
