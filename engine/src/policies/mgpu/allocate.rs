@@ -24,7 +24,7 @@ pub enum Answer {
 }
 
 /// The steps of a search on one node that has them all for itself: what any pod that people write needs, many times over
-/// (`operator/benches/mgpu.rs` has the worst there is).
+/// (`engine/benches/mgpu.rs` has the worst there is).
 pub const STEPS: u64 = 2_000_000;
 
 /// The best combination that a search of so many steps finds; none where there is none.

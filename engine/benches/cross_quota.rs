@@ -1,4 +1,4 @@
-//! What `CrossQuota` costs: predicate and score over every GPU node for one pod, and a scheduler's questions, JSON included.
+//! What `CrossQuota` costs: predicate and score over every GPU node for one pod.
 
 #![expect(
     clippy::unwrap_used,
@@ -6,7 +6,7 @@
     reason = "a scene that can't be set is to end the benchmark"
 )]
 
-#[path = "../../engine/tests/decisions/world.rs"]
+#[path = "../tests/decisions/world.rs"]
 #[expect(dead_code, reason = "the language of the tests, of which benchmarks need a part")]
 mod world;
 
@@ -15,12 +15,9 @@ use std::hint::black_box;
 use crds::configuration::Configuration;
 use crds::scoring_strategy::ScoringStrategy;
 use divan::Bencher;
-use engine::decide::extender::{filter, prioritize, read};
 use engine::policies::cross_quota::{Scoring, exceeded};
-use operator::extender::wire::{Args, prioritized};
-use serde_json::json;
 
-use world::{GPU, Object, World, bare_pod, node};
+use world::{GPU, World, bare_pod, node};
 
 /// Pods without GPU on each GPU node.
 const PODS_OF_A_NODE: usize = 20;
@@ -46,10 +43,6 @@ fn world(nodes: usize) -> World {
     world
 }
 
-fn batch() -> Object {
-    bare_pod("asks").requests("cpu", "4").requests("memory", "8Gi")
-}
-
 /// Predicate and score for one pod over all GPU nodes, and the best of them.
 #[divan::bench(args = [100, 1_000, 10_000])]
 fn predicate_and_score(bencher: Bencher<'_, '_>, nodes: usize) {
@@ -66,35 +59,5 @@ fn predicate_and_score(bencher: Bencher<'_, '_>, nodes: usize) {
         scored
             .max_by(|(_, left), (_, right)| scoring.compare(left, right))
             .map(|(node, _)| node)
-    });
-}
-
-fn body(nodes: usize) -> Vec<u8> {
-    let names: Vec<_> = (0..nodes).map(|number| format!("gpu-{number:05}")).collect();
-    let pod: serde_json::Value = batch().read();
-    serde_json::to_vec(&json!({"Pod": pod, "Nodes": null, "NodeNames": names})).unwrap()
-}
-
-/// A filter request, from its bytes to the bytes of its answer.
-#[divan::bench(args = [5_000])]
-fn extender_filter(bencher: Bencher<'_, '_>, nodes: usize) {
-    let (mut world, body) = (world(nodes), body(nodes));
-    bencher.bench_local(|| {
-        let args = Args::read(black_box(&body)).unwrap();
-        let candidate = read(&mut world.cluster, args.pod());
-        let filtered = filter(&mut world.cluster, &candidate, &args.names().unwrap());
-        args.filtered(&filtered.refused).unwrap()
-    });
-}
-
-/// A prioritize request, from its bytes to the bytes of its answer.
-#[divan::bench(args = [5_000])]
-fn extender_prioritize(bencher: Bencher<'_, '_>, nodes: usize) {
-    let (mut world, body) = (world(nodes), body(nodes));
-    bencher.bench_local(|| {
-        let args = Args::read(black_box(&body)).unwrap();
-        let candidate = read(&mut world.cluster, args.pod());
-        let names = args.names().unwrap();
-        prioritized(&names, &prioritize(&world.cluster, &candidate, &names)).unwrap()
     });
 }

@@ -1,5 +1,4 @@
-//! What placing an mGPU pod costs: the cards of one node, the best of many nodes, and a scheduler's questions about them, JSON
-//! included. One core, without the API server.
+//! What placing an mGPU pod costs: the cards of one node, the best of many nodes. One core, without the API server.
 
 #![expect(
     clippy::unwrap_used,
@@ -7,7 +6,7 @@
     reason = "a scene that can't be set is to end the benchmark"
 )]
 
-#[path = "../../engine/tests/decisions/world.rs"]
+#[path = "../tests/decisions/world.rs"]
 #[expect(dead_code, reason = "the language of the tests, of which benchmarks need a part")]
 mod world;
 
@@ -17,10 +16,7 @@ use crds::configuration::{CardStrategy, Configuration, Mgpu};
 use crds::mgpu::ContainerRequest as Request;
 use divan::Bencher;
 use engine::decide::decide;
-use engine::decide::extender::{filter, prioritize, read};
 use engine::policies::mgpu::{CardUse, Cards, STEPS, Steps, allocate, best};
-use operator::extender::wire::{Args, prioritized};
-use serde_json::json;
 
 use world::{World, node, pod, queue};
 
@@ -219,40 +215,5 @@ fn one_decision(bencher: Bencher<'_, '_>, nodes: usize) {
         assert_eq!(actions.len(), 1);
         world.refuse("asks", world.now);
         world.wait(10);
-    });
-}
-
-/// The same cluster, whose scheduler asks, and what it sends: the pod and all nodes.
-fn asked(nodes: usize) -> (World, Vec<u8>) {
-    let pod: serde_json::Value = pod("asks").share(30, 3000).ungated().read();
-    let names: Vec<_> = (0..nodes).map(|index| format!("node-{index:04}")).collect();
-    let body = serde_json::to_vec(&json!({"Pod": pod, "Nodes": null, "NodeNames": names})).unwrap();
-    (cluster(nodes, "enforceMGPU: extender"), body)
-}
-
-/// A filter request, from its bytes to the bytes of its answer.
-#[divan::bench(args = [5_000])]
-fn extender_filter(bencher: Bencher<'_, '_>, nodes: usize) {
-    let (mut world, body) = asked(nodes);
-    bencher.bench_local(|| {
-        let args = Args::read(black_box(&body)).unwrap();
-        let candidate = read(&mut world.cluster, args.pod());
-        let filtered = filter(&mut world.cluster, &candidate, &args.names().unwrap());
-        assert_eq!(filtered.refused.len(), 0);
-        args.filtered(&filtered.refused).unwrap()
-    });
-}
-
-/// A prioritize request, from its bytes to the bytes of its answer.
-#[divan::bench(args = [5_000])]
-fn extender_prioritize(bencher: Bencher<'_, '_>, nodes: usize) {
-    let (mut world, body) = asked(nodes);
-    bencher.bench_local(|| {
-        let args = Args::read(black_box(&body)).unwrap();
-        let candidate = read(&mut world.cluster, args.pod());
-        let names = args.names().unwrap();
-        let scores = prioritize(&world.cluster, &candidate, &names);
-        assert!(scores.iter().all(|score| *score > 0));
-        prioritized(&names, &scores).unwrap()
     });
 }

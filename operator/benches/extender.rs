@@ -1,0 +1,141 @@
+//! What the questions of a scheduler cost, from the bytes of a request to the bytes of its answer: over all nodes, for an mGPU pod and
+//! for one without GPU. One core, without HTTP.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a scene that can't be set is to end the benchmark"
+)]
+
+#[path = "../../engine/tests/decisions/world.rs"]
+#[expect(dead_code, reason = "the language of the tests, of which benchmarks need a part")]
+mod world;
+
+use std::hint::black_box;
+
+use crds::configuration::Configuration;
+use divan::Bencher;
+use engine::decide::extender::{filter, prioritize, read};
+use operator::extender::wire::{Args, prioritized};
+use serde_json::json;
+
+use world::{GPU, Object, World, bare_pod, node, pod, queue};
+
+/// Memory of a card, in MiB.
+const MEMORY: i64 = 81_559;
+/// Pods without GPU on each GPU node.
+const PODS_OF_A_NODE: usize = 20;
+
+fn main() {
+    divan::main();
+}
+
+/// Nodes with eight cards of which each is in use differently, and a pod that takes a part of one.
+fn mgpu_cluster(nodes: usize, cardgate: &str) -> World {
+    let parsed = Configuration::parse(None, Some(cardgate)).unwrap();
+    let mut world = World::with(parsed.configuration.into());
+    world.queue(
+        &queue("team-a")
+            .capability("cpu", "1000000")
+            .capability("memory", "1000Ti"),
+    );
+    for index in 0..nodes {
+        let name = format!("node-{index:04}");
+        world.node(&node(&name).mgpu(8, MEMORY, "fixed-share"));
+        for card in 0..3 {
+            let core = i64::try_from(1 + (index * 7 + card * 31) % 60).unwrap();
+            let running = pod(&format!("{name}-{card}"))
+                .share(core, 1000 + core)
+                .annotation("vke.volcengine.com/gpu-index-container-main", &card.to_string());
+            world.pod(&running.on(&name));
+        }
+    }
+    world.pod(&pod("asks").share(30, 3000));
+    world
+}
+
+/// The same cluster, whose scheduler asks, and what it sends: the pod and all nodes.
+fn mgpu_asked(nodes: usize) -> (World, Vec<u8>) {
+    let pod: serde_json::Value = pod("asks").share(30, 3000).ungated().read();
+    let names: Vec<_> = (0..nodes).map(|index| format!("node-{index:04}")).collect();
+    let body = serde_json::to_vec(&json!({"Pod": pod, "Nodes": null, "NodeNames": names})).unwrap();
+    (mgpu_cluster(nodes, "enforceMGPU: extender"), body)
+}
+
+/// A filter request, from its bytes to the bytes of its answer.
+#[divan::bench(args = [5_000])]
+fn mgpu_filter(bencher: Bencher<'_, '_>, nodes: usize) {
+    let (mut world, body) = mgpu_asked(nodes);
+    bencher.bench_local(|| {
+        let args = Args::read(black_box(&body)).unwrap();
+        let candidate = read(&mut world.cluster, args.pod());
+        let filtered = filter(&mut world.cluster, &candidate, &args.names().unwrap());
+        assert_eq!(filtered.refused.len(), 0);
+        args.filtered(&filtered.refused).unwrap()
+    });
+}
+
+/// A prioritize request, from its bytes to the bytes of its answer.
+#[divan::bench(args = [5_000])]
+fn mgpu_prioritize(bencher: Bencher<'_, '_>, nodes: usize) {
+    let (mut world, body) = mgpu_asked(nodes);
+    bencher.bench_local(|| {
+        let args = Args::read(black_box(&body)).unwrap();
+        let candidate = read(&mut world.cluster, args.pod());
+        let names = args.names().unwrap();
+        let scores = prioritize(&world.cluster, &candidate, &names);
+        assert!(scores.iter().all(|score| *score > 0));
+        prioritized(&names, &scores).unwrap()
+    });
+}
+
+/// So many GPU nodes, each with 20 pods of one core, and quotas for CPU and memory.
+fn gpu_nodes(nodes: usize) -> World {
+    let conf = "tiers: [{plugins: [{name: capacity-card}, {name: crossquota, arguments: {gpu-resource-names: nvidia.com/gpu, \
+                quota-resources: \"cpu,memory\", quota.cpu: 32, quota-percentage.memory: 50}}]}]";
+    let parsed = Configuration::parse(Some(conf), Some("enforceCrossQuota: extender")).unwrap();
+    let mut world = World::with(parsed.configuration.into());
+    for number in 0..nodes {
+        let name = format!("gpu-{number:05}");
+        world.node(&node(&name).offers(GPU, "8"));
+        // A different number on each, so that scores differ.
+        for pod in 0..PODS_OF_A_NODE - number % 3 {
+            world.pod(&bare_pod(&format!("{name}-{pod}")).on(&name));
+        }
+    }
+    world
+}
+
+fn batch() -> Object {
+    bare_pod("asks").requests("cpu", "4").requests("memory", "8Gi")
+}
+
+fn body(nodes: usize) -> Vec<u8> {
+    let names: Vec<_> = (0..nodes).map(|number| format!("gpu-{number:05}")).collect();
+    let pod: serde_json::Value = batch().read();
+    serde_json::to_vec(&json!({"Pod": pod, "Nodes": null, "NodeNames": names})).unwrap()
+}
+
+/// A filter request, from its bytes to the bytes of its answer.
+#[divan::bench(args = [5_000])]
+fn cross_quota_filter(bencher: Bencher<'_, '_>, nodes: usize) {
+    let (mut world, body) = (gpu_nodes(nodes), body(nodes));
+    bencher.bench_local(|| {
+        let args = Args::read(black_box(&body)).unwrap();
+        let candidate = read(&mut world.cluster, args.pod());
+        let filtered = filter(&mut world.cluster, &candidate, &args.names().unwrap());
+        args.filtered(&filtered.refused).unwrap()
+    });
+}
+
+/// A prioritize request, from its bytes to the bytes of its answer.
+#[divan::bench(args = [5_000])]
+fn cross_quota_prioritize(bencher: Bencher<'_, '_>, nodes: usize) {
+    let (mut world, body) = (gpu_nodes(nodes), body(nodes));
+    bencher.bench_local(|| {
+        let args = Args::read(black_box(&body)).unwrap();
+        let candidate = read(&mut world.cluster, args.pod());
+        let names = args.names().unwrap();
+        prioritized(&names, &prioritize(&world.cluster, &candidate, &names)).unwrap()
+    });
+}
