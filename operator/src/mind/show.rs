@@ -53,12 +53,12 @@ impl Mind {
                 self.metrics.unaccounted(card, status);
                 self.unaccounted.card(card, status);
             }
-            self.reports.send(Report::Shown(shown));
+            self.reports.send(Report::Shown(Box::new(shown)));
         }
         self.metrics
             .pods_with_resource_claims(self.cluster.pods_with_resource_claims());
         if let Some(shown) = self.unaccounted.report(&self.cluster) {
-            self.reports.send(Report::Shown(shown));
+            self.reports.send(Report::Shown(Box::new(shown)));
         }
         if !std::mem::replace(&mut self.reported_all, true) {
             self.reports.send(Report::Synced);

@@ -30,7 +30,7 @@ pub use writer::Reporter;
 #[derive(Debug, Clone, PartialEq)]
 pub enum Report {
     /// What there is to see of a node, a card or a queue.
-    Shown(Shown),
+    Shown(Box<Shown>),
     /// How a pod stands.
     Pod {
         /// The pod.

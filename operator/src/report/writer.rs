@@ -166,7 +166,7 @@ impl State {
 
     fn take_in(&mut self, report: Report, now: Instant, time: Timestamp) {
         match report {
-            Report::Shown(shown) => self.take_in_shown(shown, now, time),
+            Report::Shown(shown) => self.take_in_shown(*shown, now, time),
             Report::Pod { pod, condition, event } => {
                 let uid = Arc::clone(&pod.uid);
                 self.messages.pod(pod, condition, event, time);

@@ -23,12 +23,12 @@ fn inventory(spec: &nodes::NodeSpec, uid: &str, usability: Usability) -> anyhow:
     let found = discover(&node.metadata.labels, &node.status.allocatable);
     let cards: Vec<_> = found.cards.iter().map(|card| (card, 0)).collect();
     let is_of_interest = !cards.is_empty() || !found.problems.is_empty();
-    Ok(Report::Shown(Shown::Inventory {
+    Ok(Report::Shown(Box::new(Shown::Inventory {
         node: spec.name().into(),
         node_uid: uid.into(),
         status: is_of_interest.then(|| status::inventory(&cards, usability, &found.problems, None)),
         prompt: true,
-    }))
+    })))
 }
 
 /// The cells of a table that kubectl printed, without the last column, which is the age.
@@ -254,11 +254,11 @@ fn card_type(resource: &str, total: i64) -> Report {
             &[],
         ),
     );
-    Report::Shown(Shown::CardType {
+    Report::Shown(Box::new(Shown::CardType {
         card: "NVIDIA-A100/mps-80g*1/8".into(),
         content: Some(content),
         prompt: true,
-    })
+    }))
 }
 
 /// What the operator reports of a queue that nobody uses.
@@ -273,11 +273,11 @@ fn usage(uid: &str, quota: i64) -> Report {
         share: "0.00".to_owned(),
         ..CardUsageStatus::default()
     };
-    Report::Shown(Shown::Usage {
+    Report::Shown(Box::new(Shown::Usage {
         queue: "team-a".into(),
         queue_uid: uid.into(),
         status: Some(status::usage(queue, None, None)),
-    })
+    }))
 }
 
 #[tokio::test]
@@ -340,12 +340,12 @@ async fn objects_go_with_their_node_queue_and_card() -> Outcome {
     .await?;
 
     // One loses its cards, one its node; the queue is deleted. Nobody tells of the last two: they are garbage.
-    running.reports.send(Report::Shown(Shown::Inventory {
+    running.reports.send(Report::Shown(Box::new(Shown::Inventory {
         node: "went".into(),
         node_uid: "".into(),
         status: None,
         prompt: true,
-    }));
+    })));
     let nodes: Api<Node> = Api::all(bench.client.clone());
     nodes.delete("goes", &DeleteParams::default()).await?;
     queues.delete("team-a", &DeleteParams::default()).await?;
