@@ -31,8 +31,8 @@ fn main() {
 }
 
 /// Nodes with eight cards of which each is in use differently, and a pod that takes a part of one.
-fn mgpu_cluster(nodes: usize, cardgate: &str) -> World {
-    let parsed = Configuration::parse(None, Some(cardgate)).unwrap();
+fn mgpu_cluster(nodes: usize) -> World {
+    let parsed = Configuration::parse(None, Some("enforceMGPU: extender")).unwrap();
     let mut world = World::with(parsed.configuration.into());
     world.queue(
         &queue("team-a")
@@ -59,7 +59,7 @@ fn mgpu_asked(nodes: usize) -> (World, Vec<u8>) {
     let pod: serde_json::Value = pod("asks").share(30, 3000).ungated().read();
     let names: Vec<_> = (0..nodes).map(|index| format!("node-{index:04}")).collect();
     let body = serde_json::to_vec(&json!({"Pod": pod, "Nodes": null, "NodeNames": names})).unwrap();
-    (mgpu_cluster(nodes, "enforceMGPU: extender"), body)
+    (mgpu_cluster(nodes), body)
 }
 
 /// A filter request, from its bytes to the bytes of its answer.
