@@ -358,14 +358,7 @@ impl Cluster {
         let Some(pod) = self.pods[id].as_ref() else { return };
         if let (Some(queue), Some(waits)) = (pod.queue, &pod.waits) {
             let (shape, place) = (Arc::clone(&waits.shape), waits.place);
-            let waiting = &mut self.queues[queue].waiting;
-            if let Some(peers) = waiting
-                .peers_of(&shape)
-                .map(|(id, _)| id)
-                .and_then(|id| waiting.get_mut(id))
-            {
-                peers.untold.remove(&place);
-            }
+            self.queues[queue].waiting.is_told(&shape, place);
         }
     }
 

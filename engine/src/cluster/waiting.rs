@@ -114,9 +114,26 @@ impl Waiting {
         self.peers.get(&id)
     }
 
-    /// Those with this id, to be changed.
-    pub(crate) fn get_mut(&mut self, id: u64) -> Option<&mut Peers> {
-        self.peers.get_mut(&id)
+    /// Keeps a refusal with those of a shape, and whom it has not been told to.
+    pub(super) fn remember(&mut self, shape: &Shape, refused: Refused) {
+        let Some(peers) = self.peers_to_change(shape) else {
+            return;
+        };
+        if peers.refused.map(|earlier| earlier.reason) != Some(refused.reason) {
+            peers.untold.clone_from(&peers.pods);
+        }
+        peers.refused = Some(refused);
+    }
+
+    /// One of a shape has been told why it waits.
+    pub(super) fn is_told(&mut self, shape: &Shape, place: Place) {
+        if let Some(peers) = self.peers_to_change(shape) {
+            peers.untold.remove(&place);
+        }
+    }
+
+    fn peers_to_change(&mut self, shape: &Shape) -> Option<&mut Peers> {
+        self.peers.get_mut(self.ids.get(shape)?)
     }
 
     /// Those of this shape.

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::workload::{Claim, QueueNaming, Said, Workload};
+use super::workload::{Claim, Phase, QueueNaming, Said, Workload};
 use super::{Cluster, Kind};
 use crate::ids::WorkloadId;
+use crate::reason::Reason;
 use crate::refs::WorkloadKind;
 
 impl Cluster {
@@ -151,8 +152,20 @@ impl Cluster {
     }
 
     /// The workload with this id, to be changed.
-    pub(crate) fn workload_mut(&mut self, id: WorkloadId) -> &mut Workload {
+    pub(super) fn workload_mut(&mut self, id: WorkloadId) -> &mut Workload {
         &mut self.workloads[id]
+    }
+
+    /// What a workload's object shows from now on, and why it is told that it waits, where it is told anything.
+    pub(crate) fn workload_is_told(
+        &mut self,
+        id: WorkloadId,
+        shown: Option<(Phase, Option<Reason>)>,
+        told: Option<Reason>,
+    ) {
+        let workload = self.workload_mut(id);
+        workload.shown = shown;
+        workload.told = told.or(workload.told);
     }
 
     /// The workload with this name.

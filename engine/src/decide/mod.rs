@@ -309,7 +309,7 @@ fn admit(
         }
         (Ok(_), None) => Vec::new(),
         (Err(refused), _) => {
-            verdict::remember(cluster, shape, refused);
+            cluster.remember_refusal(shape, refused);
             Vec::new()
         }
     };

@@ -56,9 +56,7 @@ pub fn progress(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Vec<Prog
             refused: refused.map(|reason| (reason, explain_workload(cluster, id, reason))),
             news,
         });
-        let workload = cluster.workload_mut(id);
-        workload.shown = shown;
-        workload.told = refused.or(workload.told);
+        cluster.workload_is_told(id, shown, refused);
     }
     cluster.put_off(later);
     told

@@ -271,19 +271,3 @@ impl Refused {
         }
     }
 }
-
-/// Remembers a refusal with the waiting pods of a shape, and whom it has not been told to.
-pub(super) fn remember(cluster: &mut Cluster, shape: &Shape, refused: Refused) {
-    let waiting = &mut cluster.queue_mut(shape.queue).waiting;
-    let Some(peers) = waiting
-        .peers_of(shape)
-        .map(|(id, _)| id)
-        .and_then(|id| waiting.get_mut(id))
-    else {
-        return;
-    };
-    if peers.refused.map(|earlier| earlier.reason) != Some(refused.reason) {
-        peers.untold.clone_from(&peers.pods);
-    }
-    peers.refused = Some(refused);
-}

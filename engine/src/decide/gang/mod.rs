@@ -53,7 +53,7 @@ pub(super) fn admit(
                     ..refusal(cluster, shape, cause.reason)
                 };
                 let refused = refused.with_levels(cluster, shape.queue, cause.levels);
-                verdict::remember(cluster, shape, refused);
+                cluster.remember_refusal(shape, refused);
                 if step != Step::Enqueue {
                     cluster.refuse_workload(id, Some((step, refused)));
                 }
