@@ -85,10 +85,11 @@ impl InstallationWatch {
                 let content = object.data.get(part.place).unwrap_or(&serde_json::Value::Null);
                 // What a definition allows besides, and what the operator has written down, takes nothing away.
                 let added = !matches!(part.kind, "CustomResourceDefinition" | "ConfigMap");
-                let found = if part.content.is_null() {
+                let expected = part.content();
+                let found = if expected.is_null() {
                     None
                 } else {
-                    compare::difference(part.place, &part.content, content, added)
+                    compare::difference(part.place, &expected, content, added)
                 };
                 Some(found.map_or(Finding::InPlace, Finding::Changed))
             }
