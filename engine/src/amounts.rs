@@ -137,9 +137,12 @@ impl Amounts {
 impl FromIterator<(Dimension, i64)> for Amounts {
     /// Amounts of one dimension are not added up: each may appear once.
     fn from_iter<I: IntoIterator<Item = (Dimension, i64)>>(amounts: I) -> Self {
-        let mut amounts: Vec<_> = amounts.into_iter().filter(|(_, amount)| *amount != 0).collect();
-        amounts.sort_unstable();
-        Self(amounts.into())
+        let amounts = amounts.into_iter();
+        // Next to nothing is left out: so there is one allocation, neither grown nor shrunk.
+        let mut kept = Vec::with_capacity(amounts.size_hint().1.unwrap_or_default());
+        kept.extend(amounts.filter(|(_, amount)| *amount != 0));
+        kept.sort_unstable();
+        Self(kept.into())
     }
 }
 
