@@ -6,7 +6,7 @@
     reason = "a scene that can't be set is to end the benchmark"
 )]
 
-#[path = "../tests/decisions/world.rs"]
+#[path = "../tests/decisions/world/mod.rs"]
 #[expect(dead_code, reason = "the language of the tests, of which benchmarks need a part")]
 mod world;
 
