@@ -1,5 +1,6 @@
 //! Resource vectors: how much of each Kubernetes resource, as exact integers.
 
+use crate::card_resources::is_extended;
 use crate::quantity::{self, QuantityError};
 
 /// Resource name of CPU, counted in milli.
@@ -21,6 +22,14 @@ pub fn parse_amount(resource: &str, quantity: &str) -> Result<i64, QuantityError
     } else {
         quantity::parse_units(quantity)
     }
+}
+
+/// Whether pods can ask for it, or take it up by being there: what is no key of a quota alone.
+pub fn is_of_pods(resource: &str) -> bool {
+    const QUOTA_PREFIXES: [&str; 3] = ["count/", "requests.", "limits."];
+    matches!(resource, CPU | MEMORY | EPHEMERAL_STORAGE | PODS)
+        || resource.starts_with(HUGE_PAGES_PREFIX)
+        || (is_extended(resource) && !QUOTA_PREFIXES.iter().any(|prefix| resource.starts_with(prefix)))
 }
 
 /// Amounts by resource name, sorted by name. CPU in milli, everything else in whole units; zero amounts are not kept.

@@ -180,6 +180,19 @@ pub fn resource_vector(quantities: &ResourceQuantities) -> Result<ResourceVector
     Ok(vector)
 }
 
+/// What a group's `minResources` ask for: of all that it lists, what pods can ask for. Volcano's controllers write the same again
+/// as keys of a `ResourceQuota` (`count/pods`, `requests.cpu`, `limits.nvidia.com/gpu`), which nothing has or is limited in.
+pub fn min_resources(quantities: &ResourceQuantities) -> Result<ResourceVector, ResourceQuantityError> {
+    let asked = quantities
+        .iter()
+        .filter(|(resource, _)| resources::is_of_pods(resource));
+    resource_vector(
+        &asked
+            .map(|(resource, quantity)| (resource.clone(), quantity.clone()))
+            .collect(),
+    )
+}
+
 /// A resource list that can't be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "each message says what its fields are")]

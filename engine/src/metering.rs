@@ -106,13 +106,13 @@ pub(crate) fn demand_of<'t>(
 }
 
 /// What of a workload's own demand counts: cards, each also as one of the resource that it is requested as; CPU and memory,
-/// unless cards stand for them; and every other resource, of which the plugin compares what it does.
+/// unless it `is_for_cards` and those stand for them; and every other resource, of which the plugin compares what it does.
 pub fn metered(
     arguments: &CapacityCard,
     demand: &Demand,
+    is_for_cards: bool,
     resource_of: impl Fn(CardId) -> Option<ResourceId>,
 ) -> Demand {
-    let is_for_cards = !demand.cards.is_empty();
     let counts = |(dimension, _): &(Dimension, i64)| is_charged(arguments, *dimension, is_for_cards);
     let mut resources: BTreeMap<_, _> = demand.resources.iter().filter(counts).collect();
     let mut devices = BTreeMap::<Dimension, i64>::new();

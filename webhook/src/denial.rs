@@ -203,6 +203,23 @@ pub enum Denial {
     /// A workload with a card request that can't be read.
     #[error("annotation {CARD_REQUEST}: {0}")]
     CardRequest(#[source] CardCountsError),
+    /// A Job whose pods name no card of its request.
+    #[error(
+        "annotation {CARD_REQUEST}: {request} asks for none of the cards that the Job's pods name ({card_name:?} in spec.template), so \
+         it would be let in for cards that they don't use: name the same cards in both"
+    )]
+    RequestOfOtherCards { request: String, card_name: String },
+    /// A Job of which a single pod asks for more than it does.
+    #[error(
+        "annotation {CARD_REQUEST}: {request} is {asked} of the cards that a single pod of the Job requests {needed} of ({resource} \
+         in spec.template): ask for at least what one pod does"
+    )]
+    RequestBelowPod {
+        request: String,
+        asked: i64,
+        needed: i64,
+        resource: String,
+    },
     /// A refusal of the pods that a workload would create.
     #[error("{place}: {denial}")]
     Template { place: String, denial: Box<Denial> },
@@ -263,6 +280,7 @@ impl Denial {
             Self::QueueHasPods { .. } => "QueueHasPods",
             Self::BindingKeys { .. } => "BindingKeys",
             Self::CardRequest(_) => "CardRequestInvalid",
+            Self::RequestOfOtherCards { .. } | Self::RequestBelowPod { .. } => "CardRequestUnfit",
             Self::Template { denial, .. } => denial.reason(),
             Self::Object { .. } => "ObjectInvalid",
             Self::Kind { .. } => "KindUnknown",

@@ -114,6 +114,55 @@ fn an_update_answers_for_what_it_changes() {
 }
 
 #[test]
+fn a_job_asks_for_what_its_pods_use() {
+    let of_two = json!({"nvidia.com/gpu": 2});
+    let asking = |kind: Kind, card: &str, limits: &Value, request: &str| {
+        let mut job = job(kind, card, limits);
+        job["metadata"]["annotations"][CARD_REQUEST] = json!(request);
+        job
+    };
+    for (card, request, message) in [
+        (
+            "NVIDIA-A100",
+            r#"{"NVIDIA-A100": 1}"#,
+            "NVIDIA-A100 x1 is 1 of the cards that a single pod of the Job requests 2 of",
+        ),
+        (
+            "NVIDIA-A100",
+            r#"{"NVIDIA-H100": 8}"#,
+            "NVIDIA-H100 x8 asks for none of the cards that the Job's pods name (\"NVIDIA-A100\"",
+        ),
+        (
+            "NVIDIA-A100|NVIDIA-H100",
+            r#"{"NVIDIA-A100": 1, "NVIDIA-H100/x": 8}"#,
+            "is 1 of the cards",
+        ),
+    ] {
+        let refused = create(JOB, &asking(JOB, card, &of_two, request)).refused();
+        assert!(
+            refused.starts_with("403 CardRequestUnfit: annotation volcano.sh/card.request: "),
+            "{refused}"
+        );
+        assert!(refused.contains(message), "{refused}");
+        // Of a group, the request only opens the queue: its keys need not be the pods' cards.
+        create(VOLCANO_JOB, &asking(VOLCANO_JOB, card, &of_two, request)).allowed();
+    }
+    for (card, request) in [
+        ("NVIDIA-A100", r#"{"NVIDIA-A100": 2}"#),
+        ("NVIDIA-A100", r#"{"NVIDIA-A100|NVIDIA-H100": 4}"#),
+        ("NVIDIA-A100|NVIDIA-H100", r#"{"NVIDIA-A100": 1, "NVIDIA-H100": 1}"#),
+        ("NVIDIA-A100", "{}"),
+        // Nobody knows yet what it will be requested as.
+        ("NVIDIA-B200", r#"{"NVIDIA-B200": 1}"#),
+    ] {
+        create(JOB, &asking(JOB, card, &of_two, request)).allowed();
+    }
+    let mut unnamed = asking(JOB, "NVIDIA-A100", &of_two, r#"{"NVIDIA-H100": 1}"#);
+    unnamed["spec"]["template"]["metadata"]["annotations"] = json!({QUEUE_NAME: "team-a"});
+    assert!(create(JOB, &unnamed).refused().contains("is 1 of the cards"));
+}
+
+#[test]
 fn card_requests_are_read_on_every_kind_that_has_them() {
     for kind in [POD_GROUP, VOLCANO_JOB, JOB] {
         for request in [r#"{"NVIDIA-A100": 8}"#, r#"{"NVIDIA-A100|NVIDIA-H100": 8}"#, "{}"] {

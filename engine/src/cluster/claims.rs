@@ -175,7 +175,7 @@ fn read_demand(
 ) -> Result<Demand, Box<str>> {
     let cards = cards.map_or(Ok(CardRequest::default()), CardRequest::parse);
     let cards = cards.map_err(|error| format!("annotation {CARD_REQUEST}: {error}"))?;
-    let resources = resources.map_or(Ok(crds::resources::ResourceVector::default()), volcano::resource_vector);
+    let resources = resources.map_or(Ok(crds::resources::ResourceVector::default()), volcano::min_resources);
     let resources = resources.map_err(|error| format!("spec.minResources: {error}"))?;
     let amounts = resources.iter().map(|(name, amount)| (names.resource(name), amount));
     let amounts: Amounts = amounts

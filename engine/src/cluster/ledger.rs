@@ -10,6 +10,7 @@ use jiff::Timestamp;
 
 use super::Cluster;
 use super::pod::{Evicting, Pod, Stage};
+use super::workload::Workload;
 use crate::ids::PodId;
 use crate::inqueue::Demand;
 use crate::metering::{self, Charge};
@@ -45,8 +46,22 @@ impl Cluster {
     }
 
     /// What of a workload's own demand counts.
-    pub(crate) fn metered(&self, demand: &Demand) -> Demand {
-        metering::metered(&self.configuration.capacity_card, demand, |card| self.resource_of(card))
+    pub(crate) fn metered(&self, workload: &Workload, demand: &Demand) -> Demand {
+        let arguments = &self.configuration.capacity_card;
+        let is_for_cards = arguments.card_unlimited_cpu_memory && self.is_for_cards(workload, demand);
+        metering::metered(arguments, demand, is_for_cards, |card| self.resource_of(card))
+    }
+
+    /// Whether a workload uses cards in any way: it asks for them by name, by their resource, or by the pods that it has.
+    fn is_for_cards(&self, workload: &Workload, demand: &Demand) -> bool {
+        let mut resources = demand
+            .resources
+            .iter()
+            .filter_map(|(dimension, _)| dimension.resource());
+        let mut pods = workload.line.iter().filter_map(|(_, place)| self.pod(place.pod));
+        !demand.cards.is_empty()
+            || resources.any(|resource| self.is_card_resource(resource))
+            || pods.any(|pod| pod.task.is_for_cards())
     }
 
     /// What pods ask for in all, each with the alternatives that the cluster knows.

@@ -184,7 +184,7 @@ impl Cluster {
             && self.enqueues(workload.kind);
         if open && workload.is_enqueued() {
             if workload.reserved.is_none() {
-                let demand = self.metered(&claim.demand);
+                let demand = self.metered(workload, &claim.demand);
                 self.leave_line(id);
                 self.reserve_in(queue, id, &demand);
                 self.workloads[id].reserved = Some((queue, demand));

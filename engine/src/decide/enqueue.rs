@@ -76,7 +76,7 @@ fn judge(cluster: &Cluster, id: WorkloadId, effort: &Effort) -> Result<(), Refus
         id,
         claim.queue,
         &workload.namespace,
-        &cluster.metered(&claim.demand),
+        &cluster.metered(workload, &claim.demand),
     )?;
     // What can never run keeps no quota from what can.
     if could_ever_fit(cluster, id, effort) {
@@ -107,7 +107,13 @@ pub(super) fn before_pods(cluster: &mut Cluster, id: WorkloadId, effort: &Effort
         return Ok(());
     }
     // Beside Volcano nothing is reserved; what the group asks for is checked all the same.
-    check(cluster, id, queue, &workload.namespace, &cluster.metered(&claim.demand))
+    check(
+        cluster,
+        id,
+        queue,
+        &workload.namespace,
+        &cluster.metered(workload, &claim.demand),
+    )
 }
 
 /// Whether the queues of these pods of a group can take them as a whole, where the group is judged by them.

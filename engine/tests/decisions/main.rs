@@ -5,6 +5,7 @@
 mod capacity;
 mod capacity_card;
 mod conflicts;
+mod controllers;
 mod cross_quota;
 mod enqueue;
 mod fairness;

@@ -116,7 +116,7 @@ pub fn check_unnamed(
 }
 
 /// The requested resources that count cards.
-fn card_resources<'r>(request: &'r ResourceVector, view: View<'_>) -> Vec<&'r str> {
+pub(super) fn card_resources<'r>(request: &'r ResourceVector, view: View<'_>) -> Vec<&'r str> {
     let resources = request.iter().map(|(resource, _)| resource);
     let cards: Vec<_> = resources.filter(|resource| view.is_card_resource(resource)).collect();
     if cards.iter().any(|resource| counts_cards(resource)) {

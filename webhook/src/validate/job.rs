@@ -4,6 +4,10 @@
 //! and the warnings that nobody would see on the pods are given here. What another webhook may still put right on the pod
 //! (a missing request) is a warning too.
 
+use crds::bounds::excerpt;
+use crds::card::{CardAlternatives, SEPARATOR};
+use crds::card_counts::CardRequest;
+use crds::keys::CARD_NAME;
 use crds::lean::{Metadata, Text};
 use crds::managed::is_concerned;
 use crds::pod::Pod;
@@ -11,6 +15,7 @@ use crds::pod_request::pod_request;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::card::{Cards, card_resources};
 use super::pod::SoundPod;
 use super::pod_group::check_card_request;
 use super::scalar::Scalar;
@@ -51,10 +56,13 @@ pub fn rules(object: &RawValue, view: View<'_>) -> Findings {
         Err(error) => return unreadable("Job", &error),
     };
     let mut findings = Findings::default();
-    check_card_request(&job.metadata.annotations, &mut findings);
+    let asked = check_card_request(&job.metadata.annotations, &mut findings);
     let spec = job.spec.unwrap_or_default();
     if let Some(template) = &spec.template {
         check_template("spec.template", template, is_concerned(template), view, &mut findings);
+        if let Some(asked) = asked.filter(|asked| asked.iter().len() > 0 && findings.denials.is_empty()) {
+            findings.check(check_covers(&asked, template, view));
+        }
     }
     for (index, task) in spec.tasks.iter().flatten().enumerate() {
         if let Some(template) = &task.template {
@@ -67,6 +75,50 @@ pub fn rules(object: &RawValue, view: View<'_>) -> Findings {
         }
     }
     findings
+}
+
+/// Checks that what a Job asks for in advance covers one of its pods. Otherwise it is let into its queue for less than that, or for
+/// something else, and what its pods then wait for was never looked at.
+fn check_covers(asked: &CardRequest, template: &Pod<Scalar<'_>>, view: View<'_>) -> Result<(), Denial> {
+    // What is wrong with the template is said where that is judged.
+    let Ok(request) = pod_request(&template.spec) else {
+        return Ok(());
+    };
+    let text = template.metadata.annotations.get(CARD_NAME);
+    let named = text.and_then(|text| CardAlternatives::parse(text).ok());
+    let cards = text.and_then(|text| Cards::read(text, view).ok());
+    let resource = match &cards {
+        Some(cards) => cards.resource.as_deref(),
+        None => card_resources(&request, view).into_iter().next(),
+    };
+    // Of a card that no node has, nobody knows what it will be requested as.
+    let Some(resource) = resource.filter(|resource| request.get(resource) > 0) else {
+        return Ok(());
+    };
+    let is_for_them = |(names, _): &(&str, i64)| {
+        let is_named = |name: &str| named.as_ref().is_none_or(|named| named.iter().any(|card| card == name));
+        names.split(SEPARATOR).any(is_named)
+    };
+    let request_text = || {
+        let entries = asked.iter().map(|(names, count)| format!("{names} x{count}"));
+        excerpt(&entries.collect::<Vec<_>>().join(", ")).into_owned()
+    };
+    let of_them: Vec<_> = asked.iter().filter(is_for_them).map(|(_, count)| count).collect();
+    if let (Some(card_name), true) = (text, of_them.is_empty()) {
+        let (request, card_name) = (request_text(), card_name.to_owned());
+        return Err(Denial::RequestOfOtherCards { request, card_name });
+    }
+    let sum = of_them.into_iter().fold(0, i64::saturating_add);
+    let needed = request.get(resource);
+    if needed <= sum {
+        return Ok(());
+    }
+    Err(Denial::RequestBelowPod {
+        request: request_text(),
+        asked: sum,
+        needed,
+        resource: resource.to_owned(),
+    })
 }
 
 /// Checks a template. `is_held` says whether Cardgate holds its pods for certain; then what is wrong with them is wrong with

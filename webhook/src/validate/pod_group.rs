@@ -20,6 +20,7 @@ pub fn rules(object: &RawValue) -> Findings {
     match serde_json::from_str::<PodGroup<'_>>(object.get()) {
         Ok(group) => {
             let mut findings = Findings::default();
+            // Its keys need not be the cards that its pods name: from the first of them on, it has no effect.
             check_card_request(&group.metadata.annotations, &mut findings);
             findings
         }
@@ -27,9 +28,8 @@ pub fn rules(object: &RawValue) -> Findings {
     }
 }
 
-/// Checks `volcano.sh/card.request`, which Jobs have too.
-pub(super) fn check_card_request(annotations: &TextMap<Text<'_>>, findings: &mut Findings) {
-    if let Some(text) = annotations.get(CARD_REQUEST) {
-        findings.check(CardRequest::parse(text).map_err(Denial::CardRequest));
-    }
+/// Checks `volcano.sh/card.request`, which Jobs have too, and returns it where it can be read.
+pub(super) fn check_card_request(annotations: &TextMap<Text<'_>>, findings: &mut Findings) -> Option<CardRequest> {
+    let text = annotations.get(CARD_REQUEST)?;
+    findings.check(CardRequest::parse(text).map_err(Denial::CardRequest))
 }

@@ -59,10 +59,15 @@ pub(in crate::decide) fn explain_workload(cluster: &Cluster, id: WorkloadId, rea
 /// What a queue lacks for a workload as a whole (**Job Enqueueable Check**).
 fn as_a_whole(cluster: &Cluster, id: WorkloadId, queue: QueueId, reason: Reason) -> String {
     let workload = cluster.workload(id);
+    // While it stands in line, it is judged by what it asks for itself.
+    let in_line = workload
+        .claim
+        .as_ref()
+        .map(|claim| cluster.queue(claim.queue).in_line.contains(&id));
     let by_pods = workload
         .claim
         .as_ref()
-        .is_none_or(|claim| claim.demand.cards.is_empty() && !workload.line.is_empty());
+        .is_none_or(|claim| claim.demand.cards.is_empty() && in_line != Some(true) && !workload.line.is_empty());
     let pods = || {
         workload
             .line
@@ -75,7 +80,7 @@ fn as_a_whole(cluster: &Cluster, id: WorkloadId, queue: QueueId, reason: Reason)
     let queue = first.filter(|_| by_pods).unwrap_or(queue);
     let state = cluster.queue(queue);
     let demand = match &workload.claim {
-        Some(claim) if !by_pods => cluster.metered(&claim.demand),
+        Some(claim) if !by_pods => cluster.metered(workload, &claim.demand),
         _ => cluster.demand_of(pods()),
     };
     let at = lack(cluster, id, queue, &demand).map_or(Some(queue), |lack| lack.at);
