@@ -71,7 +71,8 @@ fn complex(scenario: &Scenario<'_>, name: &str, variant: i64) -> Pod {
     pod
 }
 
-fn mgpu_node(scenario: &Scenario<'_>) -> NodeSpec {
+/// A node with eight cards to share, which only this scenario has.
+pub(crate) fn mgpu_node(scenario: &Scenario<'_>) -> NodeSpec {
     NodeSpec::new(format!("{}-0", scenario.name()))
         .label("scenario", scenario.name())
         .label(MGPU_SCHEDULE.0, MGPU_SCHEDULE.1)

@@ -17,6 +17,7 @@ use kube::{Api, ResourceExt as _};
 use serde_json::json;
 
 use crate::Outcome;
+use crate::bounds::mgpu_node;
 use crate::tenant::Tenant;
 
 const GPU: &str = "nvidia.com/gpu";
@@ -148,6 +149,79 @@ async fn what_nobody_is_charged_for_is_shown() -> Outcome {
     wait::eventually(series, wait::PATIENCE, async || {
         let now = world.cardgate.operator().metric(series).await?;
         Ok(Seen::when(now >= Some(1.0), format!("{now:?}")))
+    })
+    .await
+}
+
+/// Compute of cards has its quota too, where every pod has to say of which card.
+#[tokio::test]
+async fn shares_are_no_way_around_the_duty_to_name_a_card() -> Outcome {
+    let world = &World::start().await?;
+    let scenario = Scenario::begin(world, "free-shares").await?;
+    scenario.nodes(&[mgpu_node(&scenario)]).await?;
+    let shares = format!("{}/mgpu", scenario.card("NVIDIA-A100"));
+    let queue = scenario.queue().capability("cpu", "1000").capability("memory", "1Ti");
+    scenario.apply_queue(queue.quota(&shares, 200)).await?;
+    world
+        .cardgate
+        .configure(&world.plane, None, Some("unnamedCards: deny\n"))
+        .await?;
+    let tenant = Tenant::of(&world.plane, "free-shares").await?;
+    let core = |name: &str, core: u32| scenario.pod(name).request(keys::MGPU_CORE, core);
+    tenant
+        .is_refused(&core("nameless", 800).build(), "(unnamedCards: deny)")
+        .await?;
+    let named = |name: &str, amount: u32| core(name, amount).annotation(keys::CARD_NAME, &shares).build();
+    tenant.create(&named("greedy", 800)).await?;
+    let waits = scenario.waits("greedy", "InsufficientScalarQuota").await?;
+    let numbers = format!("{shares} asked 800, used 0, quota 200");
+    assert!(waits.message.unwrap_or_default().contains(&numbers));
+    for name in ["first", "second"] {
+        tenant.create(&named(name, 100)).await?;
+        scenario.expect(name, &Tally::none().running(&shares, 1)).await?;
+    }
+    tenant.create(&named("third", 100)).await?;
+    let waits = scenario.waits("third", "InsufficientScalarQuota").await?;
+    let numbers = format!("{shares} asked 100, used 200, quota 200");
+    assert!(waits.message.unwrap_or_default().contains(&numbers));
+    Ok(())
+}
+
+/// What a node runs by itself passes every door. It is seen, counted and shown.
+#[tokio::test]
+async fn what_a_node_runs_by_itself_is_shown() -> Outcome {
+    let world = World::shared().await?;
+    let (scenario, _, card) = scene(world, "free-static", 8).await?;
+    let on_its_node = unnamed(&scenario, "static", 3).spec(|spec| spec.node_name = Some("free-static".to_owned()));
+    let mut mirror = serde_json::to_value(on_its_node.annotation(keys::MIRROR_POD, "hash").build())?;
+    mirror["apiVersion"] = json!("v1");
+    mirror["kind"] = json!("Pod");
+    // Rights as the node authorizer would give them.
+    let kubelet = scenario.plane().kubectl_of_user("system:node:free-static");
+    let create = [
+        "--as-group",
+        "system:nodes",
+        "--as-group",
+        "system:masters",
+        "create",
+        "-f",
+        "-",
+    ];
+    let created = kubelet.output(create, Some(&mirror.to_string())).await?;
+    assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stderr));
+    let types: Api<CardType> = Api::all(world.plane.client().await?);
+    wait::object(&types, &slug(&card), "3 unaccounted cards", |found| {
+        let status = found.and_then(|found| found.status.clone());
+        Seen::when(
+            status.as_ref().is_some_and(|status| status.unaccounted == 3),
+            format!("{status:?}"),
+        )
+    })
+    .await?;
+    let series = format!("cardgate_unaccounted_cards{{card=\"{card}\"}}");
+    wait::eventually(&series, wait::PATIENCE, async || {
+        let now = world.cardgate.operator().metric(&series).await?;
+        Ok(Seen::when(now == Some(3.0), format!("{now:?}")))
     })
     .await
 }
