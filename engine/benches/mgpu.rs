@@ -10,6 +10,9 @@
 #[expect(dead_code, reason = "the language of the tests, of which benchmarks need a part")]
 mod world;
 
+#[path = "scenes/mgpu.rs"]
+mod scenes;
+
 use std::hint::black_box;
 use std::sync::Arc;
 
@@ -19,14 +22,12 @@ use divan::Bencher;
 use engine::decide::decide;
 use engine::policies::mgpu::{CardUse, Cards, STEPS, Steps, allocate, best};
 
-use world::{World, node, pod, queue};
+use scenes::{MEMORY, cluster, nodes_in_use};
+use world::pod;
 
 fn main() {
     divan::main();
 }
-
-/// Memory of a card, in MiB.
-const MEMORY: i64 = 81_559;
 
 /// Cards that are all in use differently, the last one idle.
 fn partly_used(count: usize) -> Vec<CardUse> {
@@ -159,22 +160,8 @@ fn uncounted_cards() -> Arc<Configuration> {
 #[divan::bench(args = [1, 100, 1000])]
 fn worst_decision(bencher: Bencher<'_, '_>, nodes: usize) {
     let world = || {
-        let mut world = World::with(uncounted_cards());
-        world.queue(
-            &queue("team-a")
-                .capability("cpu", "1000000")
-                .capability("memory", "1000Ti"),
-        );
-        for index in 0..nodes {
-            let name = format!("node-{index:04}");
-            world.node(&node(&name).mgpu(8, MEMORY, "fixed-share"));
-            for card in 0..8 {
-                let memory = 256 + 100 * card + i64::try_from(index).unwrap();
-                let running = pod(&format!("{name}-{card}")).share(1 + card, memory);
-                let running = running.annotation("vke.volcengine.com/gpu-index-container-main", &card.to_string());
-                world.pod(&running.on(&name));
-            }
-        }
+        let held = |index, card| (1 + card, 256 + 100 * card + index);
+        let mut world = nodes_in_use(uncounted_cards(), nodes, 8, held);
         let complex = (0..14).fold(pod("complex"), |pod, index| {
             let memory = MEMORY / 2 - 900 + (index * 431) % 1800;
             pod.container(&format!("c{index}"), 3 + index % 6, memory)
@@ -189,33 +176,10 @@ fn worst_decision(bencher: Bencher<'_, '_>, nodes: usize) {
     });
 }
 
-/// Nodes with eight cards of which each is in use differently, and a pod that takes a part of one.
-fn cluster(nodes: usize) -> World {
-    let mut world = World::with(uncounted_cards());
-    world.queue(
-        &queue("team-a")
-            .capability("cpu", "1000000")
-            .capability("memory", "1000Ti"),
-    );
-    for index in 0..nodes {
-        let name = format!("node-{index:04}");
-        world.node(&node(&name).mgpu(8, MEMORY, "fixed-share"));
-        for card in 0..3 {
-            let core = i64::try_from(1 + (index * 7 + card * 31) % 60).unwrap();
-            let running = pod(&format!("{name}-{card}"))
-                .share(core, 1000 + core)
-                .annotation("vke.volcengine.com/gpu-index-container-main", &card.to_string());
-            world.pod(&running.on(&name));
-        }
-    }
-    world.pod(&pod("asks").share(30, 3000));
-    world
-}
-
 /// Filter, score and the decision, and the write that fails, so that the pod waits again.
 #[divan::bench(args = [1000, 5000])]
 fn one_decision(bencher: Bencher<'_, '_>, nodes: usize) {
-    let mut world = cluster(nodes);
+    let mut world = cluster(uncounted_cards(), nodes);
     bencher.bench_local(|| {
         let actions = decide(&mut world.cluster, world.now, 1).actions;
         assert_eq!(actions.len(), 1);

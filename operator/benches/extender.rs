@@ -11,6 +11,10 @@
 #[expect(dead_code, reason = "the language of the tests, of which benchmarks need a part")]
 mod world;
 
+#[path = "../../engine/benches/scenes/mgpu.rs"]
+#[expect(dead_code, reason = "the scenes of all benchmarks of mGPU")]
+mod scenes;
+
 use std::hint::black_box;
 
 use crds::configuration::Configuration;
@@ -19,10 +23,8 @@ use engine::decide::extender::{filter, prioritize, read};
 use operator::extender::wire::{Args, prioritized};
 use serde_json::json;
 
-use world::{GPU, Object, World, bare_pod, node, pod, queue};
+use world::{GPU, Object, World, bare_pod, node, pod};
 
-/// Memory of a card, in MiB.
-const MEMORY: i64 = 81_559;
 /// Pods without GPU on each GPU node.
 const PODS_OF_A_NODE: usize = 20;
 
@@ -33,25 +35,7 @@ fn main() {
 /// Nodes with eight cards of which each is in use differently, and a pod that takes a part of one.
 fn mgpu_cluster(nodes: usize) -> World {
     let parsed = Configuration::parse(None, Some("enforceMGPU: extender")).unwrap();
-    let mut world = World::with(parsed.configuration.into());
-    world.queue(
-        &queue("team-a")
-            .capability("cpu", "1000000")
-            .capability("memory", "1000Ti"),
-    );
-    for index in 0..nodes {
-        let name = format!("node-{index:04}");
-        world.node(&node(&name).mgpu(8, MEMORY, "fixed-share"));
-        for card in 0..3 {
-            let core = i64::try_from(1 + (index * 7 + card * 31) % 60).unwrap();
-            let running = pod(&format!("{name}-{card}"))
-                .share(core, 1000 + core)
-                .annotation("vke.volcengine.com/gpu-index-container-main", &card.to_string());
-            world.pod(&running.on(&name));
-        }
-    }
-    world.pod(&pod("asks").share(30, 3000));
-    world
+    scenes::cluster(parsed.configuration.into(), nodes)
 }
 
 /// The same cluster, whose scheduler asks, and what it sends: the pod and all nodes.
