@@ -10,6 +10,7 @@ mod message;
 mod objects;
 mod queue;
 mod shelf;
+mod shelves;
 mod shown;
 mod taken;
 mod writer;
@@ -33,7 +34,7 @@ pub enum Report {
     Shown(Box<Shown>),
     /// How a pod stands.
     Pod {
-        /// The pod.
+        /// Whose condition it is.
         pod: PodRef,
         /// What its condition says.
         condition: PodReport,
@@ -42,9 +43,9 @@ pub enum Report {
     },
     /// How far a group is.
     Group {
-        /// The group.
+        /// Whose status it is.
         group: WorkloadRef,
-        /// Its phase.
+        /// The phase that it is to show.
         phase: Phase,
         /// Why it is not further, in one word and with the numbers.
         refused: Option<(Reason, String)>,

@@ -16,9 +16,7 @@ use super::shown::{Shown, owner_uid};
 pub(super) struct Record<K: Shown> {
     /// Unique id of its owner; empty where the kind has none.
     pub owner_uid: Box<str>,
-    /// Specification.
     pub spec: K::Spec,
-    /// Status.
     pub status: K::Status,
 }
 
@@ -45,9 +43,7 @@ pub(super) enum Plan<K: Shown> {
 /// What a write left behind.
 #[derive(Debug)]
 pub(super) enum Left<K: Shown> {
-    /// Exactly this.
     Record(Arc<Record<K>>),
-    /// No object.
     Nothing,
     /// An object of which it is not certain what it says.
     Unknown,

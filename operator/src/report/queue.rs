@@ -53,7 +53,6 @@ pub(super) enum Target {
 pub(super) enum Urgency {
     /// Somebody waits to read it: conditions, discoveries.
     Prompt,
-    /// Events.
     Event,
     /// Numbers of use.
     Usage,

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use k8s_openapi::jiff::Timestamp;
 
 use super::api::{self, Sender, Written};
-use super::objects::{Left, Objects, Plan, Record};
+use super::objects::{Left, Objects, Record};
 use super::queue::Outcome;
 use super::shown::Shown;
 use crate::request::RequestError;
@@ -36,15 +36,10 @@ impl<K: Shown> Shelf<K> {
         }
     }
 
-    pub(super) fn start_list<Done: 'static>(
-        &mut self,
-        sender: &Sender,
-        now: Instant,
-        done: fn(List<K>) -> Done,
-    ) -> Option<BoxFuture<'static, Done>> {
+    pub(super) fn start_list(&mut self, sender: &Sender, now: Instant) -> Option<BoxFuture<'static, List<K>>> {
         self.list_at.take_if(|at| *at <= now)?;
         self.objects.begin_list();
-        Some(api::list::<K>(sender.clone()).map(done).boxed())
+        Some(api::list::<K>(sender.clone()).boxed())
     }
 
     /// Takes a list, and returns the names of what has to be written.
@@ -62,19 +57,9 @@ impl<K: Shown> Shelf<K> {
         }
     }
 
-    pub(super) fn write<Done: 'static>(
-        &mut self,
-        sender: Sender,
-        name: &Arc<str>,
-        time: Timestamp,
-        done: fn(Arc<str>, Written<Left<K>>) -> Done,
-    ) -> Option<BoxFuture<'static, Done>> {
-        let plan = self.objects.plan(name, time);
-        if matches!(plan, Plan::Nothing) {
-            return None;
-        }
-        let name = Arc::clone(name);
-        Some(async move { done(Arc::clone(&name), api::write_object(sender, name, plan).await) }.boxed())
+    /// What the API server has is looked at now, unless it is being looked at.
+    pub(super) fn list_at_once(&mut self, now: Instant) {
+        self.list_at = self.list_at.map(|_| now);
     }
 
     /// What the API server has is looked at soon: something is not as it was left.

@@ -1,10 +1,11 @@
 //! The kinds of objects that Cardgate shows.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
-use crds::card_inventory::{CardInventory, CardInventorySpec, CardInventoryStatus};
-use crds::card_type::{CardType, CardTypeSpec, CardTypeStatus};
-use crds::card_usage::{CardUsage, CardUsageSpec, CardUsageStatus};
+use crds::card_inventory::{CardInventory, CardInventorySpec};
+use crds::card_type::{CardType, CardTypeSpec};
+use crds::card_usage::{CardUsage, CardUsageSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, OwnerReference};
 use kube::Resource;
 use kube::core::ClusterResourceScope;
@@ -12,6 +13,9 @@ use kube::core::object::{HasSpec, HasStatus};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::queue::Target;
+use super::shelf::Shelf;
+use super::shelves::Shelves;
 use crate::metrics::Write;
 
 /// A kind of object that Cardgate shows.
@@ -25,7 +29,11 @@ pub(super) trait Shown:
 {
     /// How writes of it are counted.
     const WRITE: Write;
+    /// The write about the object of this name.
+    const TARGET: fn(Arc<str>) -> Target;
 
+    /// Where objects of this kind are kept.
+    fn shelf(shelves: &mut Shelves) -> &mut Shelf<Self>;
     /// The object, to be created.
     fn object(name: &str, spec: Self::Spec) -> Self;
     /// API version, kind and name of the object that owns it: garbage collection removes it with its owner.
@@ -61,65 +69,53 @@ pub(super) fn owner_uid<K: Shown>(object: &K) -> &str {
     }
 }
 
-impl Shown for CardInventory {
-    const WRITE: Write = Write::CardInventory;
+/// What is the same of all kinds, but for their names.
+macro_rules! alike {
+    ($write:ident, $target:ident, $shelf:ident) => {
+        const WRITE: Write = Write::$write;
+        const TARGET: fn(Arc<str>) -> Target = Target::$target;
 
-    fn object(name: &str, spec: CardInventorySpec) -> Self {
-        Self::new(name, spec)
-    }
+        fn shelf(shelves: &mut Shelves) -> &mut Shelf<Self> {
+            &mut shelves.$shelf
+        }
+
+        fn object(name: &str, spec: <Self as HasSpec>::Spec) -> Self {
+            Self::new(name, spec)
+        }
+
+        fn conditions(status: &<Self as HasStatus>::Status) -> &[Condition] {
+            &status.conditions
+        }
+
+        fn conditions_mut(status: &mut <Self as HasStatus>::Status) -> &mut [Condition] {
+            &mut status.conditions
+        }
+    };
+}
+
+impl Shown for CardInventory {
+    alike!(CardInventory, Inventory, inventories);
 
     fn owner(spec: &CardInventorySpec) -> Option<(&'static str, &'static str, &str)> {
         Some(("v1", "Node", &spec.node_name))
     }
-
-    fn conditions(status: &CardInventoryStatus) -> &[Condition] {
-        &status.conditions
-    }
-
-    fn conditions_mut(status: &mut CardInventoryStatus) -> &mut [Condition] {
-        &mut status.conditions
-    }
 }
 
 impl Shown for CardType {
-    const WRITE: Write = Write::CardType;
-
-    fn object(name: &str, spec: CardTypeSpec) -> Self {
-        Self::new(name, spec)
-    }
+    alike!(CardType, CardType, card_types);
 
     /// Cards are on many nodes: nobody owns their type.
     fn owner(_: &CardTypeSpec) -> Option<(&'static str, &'static str, &str)> {
         None
     }
-
-    fn conditions(status: &CardTypeStatus) -> &[Condition] {
-        &status.conditions
-    }
-
-    fn conditions_mut(status: &mut CardTypeStatus) -> &mut [Condition] {
-        &mut status.conditions
-    }
 }
 
 impl Shown for CardUsage {
-    const WRITE: Write = Write::CardUsage;
-
-    fn object(name: &str, spec: CardUsageSpec) -> Self {
-        Self::new(name, spec)
-    }
+    alike!(CardUsage, Usage, usages);
 
     /// What no queue is charged for is nobody's.
     fn owner(spec: &CardUsageSpec) -> Option<(&'static str, &'static str, &str)> {
         let queue = Some(spec.queue.as_str()).filter(|queue| !queue.is_empty())?;
         Some(("scheduling.volcano.sh/v1beta1", "Queue", queue))
-    }
-
-    fn conditions(status: &CardUsageStatus) -> &[Condition] {
-        &status.conditions
-    }
-
-    fn conditions_mut(status: &mut CardUsageStatus) -> &mut [Condition] {
-        &mut status.conditions
     }
 }

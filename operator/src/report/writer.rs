@@ -3,11 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crds::card_inventory::{CardInventory, CardInventorySpec};
+use crds::card_inventory::CardInventory;
 use crds::card_type::CardType;
-use crds::card_usage::{CardUsage, CardUsageSpec, UNACCOUNTED};
-use crds::slug::slug;
-use engine::overview::Shown;
+use crds::card_usage::CardUsage;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
@@ -18,12 +16,11 @@ use tokio::sync::{mpsc, watch};
 use super::api::{self, Sender, Written};
 use super::event::{Occurrence, Series};
 use super::message::Messages;
-use super::objects::{Left, Record};
 use super::queue::{Outcome, Target, Urgency, WriteQueue};
-use super::shelf::{List, Shelf};
-use super::taken::{self, Taken};
+use super::shelves::{Ended, Settled, Shelves};
+use super::taken;
 use super::{Inbox, Report};
-use crate::metrics::{Metrics, Write};
+use crate::metrics::Metrics;
 use crate::request::RequestError;
 
 /// How long a pod's condition waits before it is written: a pod that is let in a moment later never needs it.
@@ -77,13 +74,18 @@ impl Reporter {
                     }
                 }
                 Some(done) = state.running.next() => state.end(done, Instant::now(), Timestamp::now()),
-                Some(taken) = missed.recv() => state.miss(taken, Instant::now()),
+                Some(taken) = missed.recv() => {
+                    let now = Instant::now();
+                    let missed = state.shelves.miss(&taken, now);
+                    state.offer_all(missed, now);
+                }
                 Some(()) = watches.next() => {}
                 changed = leader.changed() => {
                     if changed.is_err() {
                         break;
                     }
-                    state.leadership_changed(Instant::now());
+                    // Another leader may have written since this one led last.
+                    state.shelves.list_at_once(Instant::now());
                 }
                 () = wake => {}
             }
@@ -96,15 +98,11 @@ impl Reporter {
 
 /// Something that was going on has ended.
 enum Done {
-    Inventory(Arc<str>, Written<Left<CardInventory>>),
-    CardType(Arc<str>, Written<Left<CardType>>),
-    Usage(Arc<str>, Written<Left<CardUsage>>),
+    /// A request about what is shown.
+    Shown(Ended),
     Condition(Arc<str>, Result<(), RequestError>),
     Group(Arc<str>, Result<(), RequestError>),
     Event(Target, Box<Occurrence>, Written<Option<(String, i32)>>),
-    InventoryList(List<CardInventory>),
-    CardTypeList(List<CardType>),
-    UsageList(List<CardUsage>),
 }
 
 struct State {
@@ -112,9 +110,7 @@ struct State {
     instance: String,
     leader: watch::Receiver<bool>,
     queue: WriteQueue,
-    inventories: Shelf<CardInventory>,
-    card_types: Shelf<CardType>,
-    usages: Shelf<CardUsage>,
+    shelves: Shelves,
     messages: Messages,
     series: Series,
     refused_events: u64,
@@ -131,9 +127,7 @@ impl State {
             instance: reporter.instance,
             leader: reporter.leader,
             queue: WriteQueue::default(),
-            inventories: Shelf::new(now),
-            card_types: Shelf::new(now),
-            usages: Shelf::new(now),
+            shelves: Shelves::new(now),
             messages: Messages::default(),
             series: Series::default(),
             refused_events: 0,
@@ -145,28 +139,23 @@ impl State {
         *self.leader.borrow()
     }
 
-    /// Another leader may have written since this one led last.
-    fn leadership_changed(&mut self, now: Instant) {
-        for list_at in [
-            &mut self.inventories.list_at,
-            &mut self.card_types.list_at,
-            &mut self.usages.list_at,
-        ] {
-            *list_at = list_at.map(|_| now);
-        }
-    }
-
     fn wake_at(&self) -> Option<Instant> {
         if !self.leads() {
             return None;
         }
-        let lists = [self.inventories.list_at, self.card_types.list_at, self.usages.list_at];
-        lists.into_iter().flatten().chain(self.queue.wake_at()).min()
+        self.shelves.list_at().chain(self.queue.wake_at()).min()
     }
 
     fn take_in(&mut self, report: Report, now: Instant, time: Timestamp) {
         match report {
-            Report::Shown(shown) => self.take_in_shown(*shown, now, time),
+            Report::Shown(shown) => {
+                let (target, differs, prompt) = self.shelves.want(*shown, time);
+                // What is waiting or being written may be something else than what is wanted now, even where that is there.
+                if differs || self.queue.is_pending(&target) {
+                    let urgency = if prompt { Urgency::Prompt } else { Urgency::Usage };
+                    self.queue.offer(&target, urgency, now, now);
+                }
+            }
             Report::Pod { pod, condition, event } => {
                 let uid = Arc::clone(&pod.uid);
                 self.messages.pod(pod, condition, event, time);
@@ -193,103 +182,9 @@ impl State {
                 None => self.refuse_event(),
             },
             Report::Synced => {
-                let inventories = self.inventories.objects.sync().into_iter().map(Target::Inventory);
-                let card_types = self.card_types.objects.sync().into_iter().map(Target::CardType);
-                let usages = self.usages.objects.sync().into_iter().map(Target::Usage);
-                for target in inventories.chain(card_types).chain(usages) {
-                    self.queue.offer(&target, Urgency::Prompt, now, now);
-                }
+                let differing = self.shelves.sync();
+                self.offer_all(differing, now);
             }
-        }
-    }
-
-    fn take_in_shown(&mut self, shown: Shown, now: Instant, time: Timestamp) {
-        match shown {
-            Shown::Inventory {
-                node,
-                node_uid,
-                status,
-                prompt,
-            } => {
-                let spec = CardInventorySpec {
-                    node_name: node.to_string(),
-                };
-                let record = status.map(|status| Record {
-                    owner_uid: node_uid,
-                    spec,
-                    status,
-                });
-                let differs = self.inventories.objects.want(&node, record, time);
-                self.offer(&Target::Inventory(node), differs, prompt, now);
-            }
-            Shown::CardType { card, content, prompt } => {
-                let name = slug(&card).into();
-                let record = content.map(|(spec, status)| Record {
-                    owner_uid: "".into(),
-                    spec,
-                    status,
-                });
-                let differs = self.card_types.objects.want(&name, record, time);
-                self.offer(&Target::CardType(name), differs, prompt, now);
-            }
-            Shown::Usage {
-                queue,
-                queue_uid,
-                status,
-            } => {
-                let spec = CardUsageSpec {
-                    queue: queue.to_string(),
-                };
-                let record = status.map(|status| Record {
-                    owner_uid: queue_uid,
-                    spec,
-                    status,
-                });
-                let differs = self.usages.objects.want(&queue, record, time);
-                self.offer(&Target::Usage(queue), differs, false, now);
-            }
-            Shown::Unaccounted { status } => {
-                let record = status.map(|status| Record {
-                    owner_uid: "".into(),
-                    spec: CardUsageSpec::default(),
-                    status,
-                });
-                let name = UNACCOUNTED.into();
-                let differs = self.usages.objects.want(&name, record, time);
-                self.offer(&Target::Usage(name), differs, false, now);
-            }
-        }
-    }
-
-    /// Somebody else has removed something that is to be shown, or may have.
-    fn miss(&mut self, Taken { kind, name }: Taken, now: Instant) {
-        let (gone, list_at, target): (_, _, fn(Arc<str>) -> Target) = match kind {
-            Write::CardInventory => {
-                let gone = name.as_ref().map(|name| self.inventories.objects.gone(name));
-                (gone, &mut self.inventories.list_at, Target::Inventory)
-            }
-            Write::CardType => {
-                let gone = name.as_ref().map(|name| self.card_types.objects.gone(name));
-                (gone, &mut self.card_types.list_at, Target::CardType)
-            }
-            Write::CardUsage => {
-                let gone = name.as_ref().map(|name| self.usages.objects.gone(name));
-                (gone, &mut self.usages.list_at, Target::Usage)
-            }
-            _ => return,
-        };
-        match (name, gone) {
-            (Some(name), Some(true)) => self.queue.offer(&target(name), Urgency::Prompt, now, now),
-            (Some(_), _) => {}
-            (None, _) => *list_at = list_at.map(|_| now),
-        }
-    }
-
-    fn offer(&mut self, target: &Target, differs: bool, prompt: bool, now: Instant) {
-        // What is waiting or being written may be something else than what is wanted now, even where that is there.
-        if differs || self.queue.is_pending(target) {
-            let urgency = if prompt { Urgency::Prompt } else { Urgency::Usage };
-            self.queue.offer(target, urgency, now, now);
         }
     }
 
@@ -308,13 +203,8 @@ impl State {
         if !self.leads() {
             return;
         }
-        let sender = &self.sender;
-        self.running
-            .extend(self.inventories.start_list(sender, now, Done::InventoryList));
-        self.running
-            .extend(self.card_types.start_list(sender, now, Done::CardTypeList));
-        self.running
-            .extend(self.usages.start_list(sender, now, Done::UsageList));
+        let lists = self.shelves.start_lists(&self.sender, now).into_iter().flatten();
+        self.running.extend(lists.map(|list| list.map(Done::Shown).boxed()));
         while let Some(target) = self.queue.take(now) {
             match self.write(&target, now) {
                 Some(write) => self.running.push(write),
@@ -328,9 +218,10 @@ impl State {
         let sender = self.sender.clone();
         let time = Timestamp::now();
         match target {
-            Target::Inventory(name) => self.inventories.write(sender, name, time, Done::Inventory),
-            Target::CardType(name) => self.card_types.write(sender, name, time, Done::CardType),
-            Target::Usage(name) => self.usages.write(sender, name, time, Done::Usage),
+            Target::Inventory(_) | Target::CardType(_) | Target::Usage(_) => {
+                let write = self.shelves.write(sender, target, time)?;
+                Some(write.map(Done::Shown).boxed())
+            }
             Target::Condition(uid) => {
                 let (pod, patch) = self.messages.condition(uid, time)?;
                 let uid = Arc::clone(uid);
@@ -364,37 +255,17 @@ impl State {
 
     fn end(&mut self, done: Done, now: Instant, time: Timestamp) {
         match done {
-            Done::Inventory(name, written) => {
-                let (outcome, requests) = self.inventories.written(&name, written, now);
-                self.queue.done(&Target::Inventory(name), outcome, requests, now);
-            }
-            Done::CardType(name, written) => {
-                let (outcome, requests) = self.card_types.written(&name, written, now);
-                self.queue.done(&Target::CardType(name), outcome, requests, now);
-            }
-            Done::Usage(name, written) => {
-                let (outcome, requests) = self.usages.written(&name, written, now);
-                self.queue.done(&Target::Usage(name), outcome, requests, now);
-            }
+            Done::Shown(ended) => match ended(&mut self.shelves, now, time) {
+                Settled::Write(target, outcome, requests) => self.queue.done(&target, outcome, requests, now),
+                Settled::List(differing) => self.offer_all(differing, now),
+            },
             Done::Condition(uid, result) => self.end_condition(&uid, &result, now),
             Done::Group(uid, result) => self.end_group(uid, &result, now),
             Done::Event(target, occurrence, written) => self.end_event(&target, &occurrence, written, now),
-            Done::InventoryList(list) => {
-                let differing = self.inventories.listed(list, now, time);
-                self.offer_all(differing.into_iter().map(Target::Inventory), now);
-            }
-            Done::CardTypeList(list) => {
-                let differing = self.card_types.listed(list, now, time);
-                self.offer_all(differing.into_iter().map(Target::CardType), now);
-            }
-            Done::UsageList(list) => {
-                let differing = self.usages.listed(list, now, time);
-                self.offer_all(differing.into_iter().map(Target::Usage), now);
-            }
         }
     }
 
-    fn offer_all(&mut self, targets: impl Iterator<Item = Target>, now: Instant) {
+    fn offer_all(&mut self, targets: impl IntoIterator<Item = Target>, now: Instant) {
         for target in targets {
             self.queue.offer(&target, Urgency::Prompt, now, now);
         }
