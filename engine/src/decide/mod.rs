@@ -14,6 +14,7 @@ mod gang;
 mod line;
 mod mgpu;
 mod narrow;
+mod notices;
 mod progress;
 mod reclaim;
 mod verdict;
@@ -35,6 +36,7 @@ use crate::trail::{Trail, Work};
 use contest::{Contest, Turn};
 use effort::{Effort, Spending};
 pub use explain::missing;
+pub use notices::{Notice, notices, notices_watched, refusals};
 pub use progress::{Progress, progress};
 pub use reclaim::{Eviction, Victim};
 
@@ -44,9 +46,9 @@ const PATIENCE: SignedDuration = SignedDuration::from_millis(700);
 /// A pod that is let in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admission {
-    /// The pod.
+    /// Whom the patch lets in; it fails on any other of that name.
     pub pod: PodRef,
-    /// Its queue.
+    /// The queue that it is charged to.
     pub queue: Arc<str>,
     /// When it came to wait.
     pub arrived: Timestamp,
@@ -80,9 +82,9 @@ pub struct Pin {
 /// A Job that is let into its queue: its pods may be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resumption {
-    /// The Job.
+    /// The Job that is resumed.
     pub job: WorkloadRef,
-    /// Its queue.
+    /// The queue that keeps room for it.
     pub queue: Arc<str>,
 }
 
@@ -95,7 +97,7 @@ pub enum Action {
     Resume(Resumption),
     /// Take an admitted pod back that the scheduler could not place: its controller makes another.
     SendBack {
-        /// The pod.
+        /// The pod that is evicted.
         pod: PodRef,
         /// For the event: how long it had.
         message: String,
@@ -104,7 +106,7 @@ pub enum Action {
     Evict(Eviction),
     /// Say that an admitted pod without a controller could not be placed, and keeps its place.
     Unplaced {
-        /// The pod.
+        /// The pod that its event is about.
         pod: PodRef,
         /// For the event.
         message: String,
@@ -400,76 +402,4 @@ fn pod_ref(pod: &crate::cluster::pod::Pod) -> PodRef {
         name: Arc::clone(&pod.name),
         uid: Arc::clone(&pod.uid),
     }
-}
-
-/// What a waiting pod is told.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Notice {
-    /// The pod.
-    pub pod: PodRef,
-    /// Its queue.
-    pub queue: Arc<str>,
-    /// The card or alternatives that it asks for.
-    pub card: Option<String>,
-    /// Whether it was told another reason before.
-    pub told_before: bool,
-    /// The reason, in one word.
-    pub reason: Reason,
-    /// The reason, with the numbers of this moment.
-    pub message: String,
-}
-
-/// What to tell waiting pods, at most `limit` of them, and remembers them as told. Pods that have waited for less than a
-/// moment are passed over: they may yet get in at once.
-pub fn notices(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Vec<Notice> {
-    notices_watched(cluster, now, limit, &())
-}
-
-/// The same; `trail` is told whose waiting is being explained.
-pub fn notices_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail: &dyn Trail) -> Vec<Notice> {
-    let mut untold = Vec::new();
-    'queues: for (_, queue) in cluster.queues() {
-        for (_, peers) in queue.waiting.peers() {
-            let Some(refused) = peers.refused else { continue };
-            for place in &peers.untold {
-                if untold.len() == limit {
-                    break 'queues;
-                }
-                if now.duration_since(place.created) >= PATIENCE {
-                    untold.push((place.pod, refused.reason, Arc::clone(&peers.shape)));
-                }
-            }
-        }
-    }
-    let mut notices = Vec::with_capacity(untold.len());
-    for (id, reason, shape) in untold {
-        let told = cluster.pod(id).and_then(|pod| pod.told);
-        if told != Some(reason) {
-            if let Some(pod) = cluster.pod(id) {
-                trail.at(Work {
-                    doing: "explaining",
-                    object: pod_ref(pod).into(),
-                    queue: Some(Arc::clone(&cluster.queue(shape.queue).name)),
-                });
-            }
-            let message = explain::explain(cluster, &shape, reason);
-            notices.extend(cluster.pod(id).map(|pod| Notice {
-                pod: pod_ref(pod),
-                queue: Arc::clone(&cluster.queue(shape.queue).name),
-                card: explain::alternatives(cluster, &shape),
-                told_before: told.is_some(),
-                reason,
-                message,
-            }));
-        }
-        cluster.tell(id, reason);
-    }
-    trail.over();
-    notices
-}
-
-/// Why the pods of a queue were refused, and how many of them, group by group.
-pub fn refusals(cluster: &Cluster, queue: QueueId) -> impl Iterator<Item = (Reason, usize)> + '_ {
-    let all = cluster.queue(queue).waiting.peers();
-    all.filter_map(|(_, peers)| Some((peers.refused?.reason, peers.pods.len())))
 }

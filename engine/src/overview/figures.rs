@@ -1,15 +1,23 @@
 //! Figures for metrics.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::to_i64;
+use super::usage::cards_of;
+use crate::amounts::Dimension;
+use crate::cluster::Cluster;
+use crate::cluster::queue::Queue;
+use crate::decide::refusals;
+use crate::ids::QueueId;
 use crate::reason::Reason;
 
 /// One queue as it is now.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QueueFigures {
-    /// Its name.
+    /// Name of the queue, as label of its metrics.
     pub queue: Arc<str>,
-    /// Its cards.
+    /// Card by card, those that its quota names and those that its pods hold.
     pub cards: Vec<CardFigures>,
     /// How many pods wait in it, by reason; each reason at most once.
     pub waiting: Vec<(Reason, usize)>,
@@ -31,7 +39,7 @@ pub struct StandingFigures {
 /// One resource of a queue: CPU in milli, everything else in whole units.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResourceFigures {
-    /// Its name.
+    /// Name of the resource, as label of its metrics.
     pub resource: Arc<str>,
     /// What the queue should have of it.
     pub deserved: i64,
@@ -73,4 +81,85 @@ pub struct GpuFigures {
     pub total_memory: i64,
     /// How many containers share it.
     pub containers: i64,
+}
+
+/// The figures of every queue that is there, for the metrics; and of the pods that wait in no queue, for `CrossQuota` alone.
+pub fn figures(cluster: &Cluster) -> Vec<QueueFigures> {
+    let there = cluster.queues().filter(|(_, queue)| {
+        if queue.is_nameless() {
+            !queue.waiting.is_empty()
+        } else {
+            queue.terms.is_some() || !queue.holders.is_empty()
+        }
+    });
+    there.map(|(id, queue)| queue_figures(cluster, id, queue)).collect()
+}
+
+fn queue_figures(cluster: &Cluster, id: QueueId, queue: &Queue) -> QueueFigures {
+    let quota = |dimension| queue.quota().map_or(0, |quota| quota.limit(dimension));
+    let is_shown = cluster.configuration().capacity.metrics_enabled && !queue.is_nameless();
+    let cards = cards_of(cluster, queue).into_iter().filter(|_| is_shown);
+    let cards = cards.map(|(name, card)| {
+        let dimension = Dimension::Card(card);
+        CardFigures {
+            card: name.into(),
+            deserved: to_i64(cluster.deserved(id, dimension)),
+            allocated: to_i64(queue.allocated_in_all(dimension)),
+            request: to_i64(queue.request_in_all(dimension)),
+            capacity: quota(dimension),
+        }
+    });
+    let mut waiting = BTreeMap::<Reason, usize>::new();
+    for (reason, pods) in refusals(cluster, id) {
+        *waiting.entry(reason).or_default() += pods;
+    }
+    QueueFigures {
+        queue: Arc::clone(&queue.name),
+        cards: cards.collect(),
+        waiting: waiting.into_iter().collect(),
+        standing: is_shown.then(|| standing(cluster, id, queue)),
+    }
+}
+
+/// How a queue stands to what it deserves, resource by resource.
+fn standing(cluster: &Cluster, id: QueueId, queue: &Queue) -> StandingFigures {
+    let named = queue.quota().into_iter().flat_map(|quota| {
+        let bounds = quota.capability.iter().chain(quota.deserved.iter());
+        bounds.chain(quota.guarantee.iter()).map(|(dimension, _)| dimension)
+    });
+    let requested = [queue.waiting.requested(), &queue.below.requested];
+    let used = [&queue.allocated, &queue.below.allocated].into_iter().chain(requested);
+    let used = used
+        .into_iter()
+        .flat_map(|totals| totals.iter().map(|(dimension, _)| dimension));
+    let reserved = [&queue.inqueue, &queue.below.inqueue];
+    let reserved_of = |dimension| reserved.iter().map(|inqueue| inqueue.resource(dimension)).sum();
+    let kept = reserved.iter().flat_map(|inqueue| inqueue.resources());
+    // Of what pods and groups ask for, only resources that the cluster has: a tenant can make up any number of names.
+    let asked = used.chain(kept).filter(|dimension| cluster.has(*dimension));
+    let all: BTreeSet<_> = named.chain(asked).collect();
+    let resources = all
+        .iter()
+        .filter_map(|dimension| Some((*dimension, cluster.names().resource_name(dimension.resource()?))));
+    let resources = resources.map(|(dimension, name)| {
+        let allocated = queue.allocated_in_all(dimension);
+        let capability = queue.quota().and_then(|quota| quota.capability.get(dimension));
+        ResourceFigures {
+            resource: name.into(),
+            deserved: to_i64(cluster.deserved(id, dimension)),
+            allocated: to_i64(allocated),
+            request: to_i64(queue.request_in_all(dimension)),
+            inqueue: to_i64(reserved_of(dimension)),
+            capacity: capability,
+            real_capacity: cluster.real_capability(id, dimension).map(to_i64),
+        }
+    });
+    let is_over = |dimension: &Dimension| {
+        cluster.compares(queue, *dimension) && queue.allocated_in_all(*dimension) > cluster.deserved(id, *dimension)
+    };
+    StandingFigures {
+        resources: resources.collect(),
+        share: cluster.share(id).to_f64(),
+        overused: all.iter().any(is_over),
+    }
 }

@@ -4,27 +4,22 @@ mod figures;
 mod gpus;
 pub mod status;
 mod unaccounted;
+mod usage;
 
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crds::card_inventory::{CardInventoryStatus, NodeQuota};
 use crds::card_type::{CardTypeSpec, CardTypeStatus};
-use crds::card_usage::{CardUsageStatus, QueueCard, WaitingWorkload};
-use crds::configuration::QueuePlugin;
+use crds::card_usage::CardUsageStatus;
 use crds::format::format_amount;
 
-use crate::amounts::Dimension;
 use crate::cluster::node::{Node, NodeCard, Offer};
-use crate::cluster::queue::Queue;
 use crate::cluster::{Changes, Cluster};
-use crate::decide::missing;
 use crate::discovery::Problem;
-use crate::ids::{NodeId, QueueId};
-use crate::names::{CardId, ResourceId};
-use crate::reason::Reason;
-pub use figures::{CardFigures, GpuFigures, QueueFigures, ResourceFigures, StandingFigures};
+use crate::ids::NodeId;
+use crate::names::CardId;
+pub use figures::{CardFigures, GpuFigures, QueueFigures, ResourceFigures, StandingFigures, figures};
 pub use gpus::{first_fit, gpu_figures};
 use status::{Quotas, Usability};
 pub use unaccounted::Unaccounted;
@@ -67,9 +62,6 @@ pub enum Shown {
         status: Option<CardUsageStatus>,
     },
 }
-
-/// How many of a queue's waiting pods its usage shows.
-const FIRST_WAITING: usize = 5;
 
 /// What there is to see of everything that has changed; how far workloads are is told apart from this, some at a time.
 pub fn changed(cluster: &Cluster, changes: Changes) -> Vec<Shown> {
@@ -125,7 +117,7 @@ pub fn changed(cluster: &Cluster, changes: Changes) -> Vec<Shown> {
             reports.push(Shown::Usage {
                 queue: Arc::clone(&queue.name),
                 queue_uid: terms.uid.clone(),
-                status: Some(usage(cluster, id)),
+                status: Some(usage::usage(cluster, id)),
             });
         }
     }
@@ -241,224 +233,6 @@ fn card_type(cluster: &Cluster, id: CardId) -> Option<(CardTypeSpec, CardTypeSta
         kind,
     };
     Some((spec, status::card_type(&counts, resource, &conflicts)))
-}
-
-/// What a queue's usage says.
-fn usage(cluster: &Cluster, id: QueueId) -> CardUsageStatus {
-    let queue = cluster.queue(id);
-    let quota = |dimension| queue.quota().map_or(0, |quota| quota.limit(dimension));
-    let against = |resource| {
-        let dimension = Dimension::Resource(resource);
-        let format = |amount| dimension.format(amount);
-        let limit = match queue.quota() {
-            Some(_) => cluster.capability(id, dimension),
-            None => Some(0),
-        };
-        format!(
-            "{} / {}",
-            format(queue.allocated_in_all(dimension)),
-            limit.map_or_else(|| "unlimited".to_owned(), format)
-        )
-    };
-    let cards = cards_of(cluster, queue).into_iter().map(|(name, card)| {
-        let dimension = Dimension::Card(card);
-        let (allocated, requested) = (queue.allocated_in_all(dimension), queue.request_in_all(dimension));
-        QueueCard {
-            name: name.to_owned(),
-            quota: quota(dimension),
-            allocated: to_i64(allocated),
-            requested: to_i64(requested),
-            waiting: to_i64(requested - allocated),
-        }
-    });
-    let figures = CardUsageStatus {
-        cards: cards.collect(),
-        cpu: against(ResourceId::CPU),
-        memory: against(ResourceId::MEMORY),
-        admitted_pods: i64::try_from(queue.holders.len()).unwrap_or(i64::MAX),
-        waiting_pods: i64::try_from(queue.waiting.len()).unwrap_or(i64::MAX),
-        share: cluster.share(id).to_string(),
-        first_waiting: first_waiting(cluster, id),
-        ..CardUsageStatus::default()
-    };
-    let problem = queue.problem().map(|problem| (Reason::QueueInvalid.as_str(), problem));
-    let unsatisfiable = unsatisfiable(cluster, id);
-    let unsatisfiable = unsatisfiable.as_ref().map(|(reason, text)| (*reason, text.as_str()));
-    status::usage(figures, problem, unsatisfiable)
-}
-
-/// The pods of a queue that are next, and what they wait for.
-fn first_waiting(cluster: &Cluster, id: QueueId) -> Vec<WaitingWorkload> {
-    let all = cluster.queue(id).waiting.peers();
-    let mut first: Vec<_> = all
-        .flat_map(|(_, peers)| {
-            let priority = Reverse(peers.shape.priority);
-            let places = peers.pods.iter().take(FIRST_WAITING);
-            places.map(move |place| (priority, *place, peers))
-        })
-        .collect();
-    first.sort_unstable_by_key(|(priority, place, _)| (*priority, *place));
-    first.truncate(FIRST_WAITING);
-    let described = first.into_iter().enumerate().filter_map(|(index, (_, place, peers))| {
-        let pod = cluster.pod(place.pod)?;
-        let refused = peers.refused.map(|refused| refused.reason);
-        Some(WaitingWorkload {
-            position: i64::try_from(index).unwrap_or(i64::MAX) + 1,
-            name: format!("{}/{}", pod.namespace, pod.name),
-            reason: refused.map_or_else(String::new, |reason| reason.as_str().to_owned()),
-            missing: refused.map_or_else(String::new, |reason| missing(cluster, &peers.shape, reason)),
-        })
-    });
-    described.collect()
-}
-
-/// What a queue says that can't all be had, whoever asks for it: in one word and in a sentence.
-fn unsatisfiable(cluster: &Cluster, id: QueueId) -> Option<(&'static str, String)> {
-    let queue = cluster.queue(id);
-    let quota = queue
-        .quota()
-        .filter(|_| cluster.configuration().queue_plugin != QueuePlugin::Off)?;
-    let name = |dimension: Dimension| dimension.name(cluster.names());
-    let total = |dimension| cluster.top().total.get(dimension);
-    let is_above = |(dimension, said): &(Dimension, i64)| i128::from(*said) > total(*dimension);
-    // Under `capacity-card` a quota may be there before its cards.
-    let counts = cluster.configuration().queue_plugin == QueuePlugin::Capacity;
-    let capability = quota.capability.iter().filter(|_| counts).find(is_above);
-    if let Some((dimension, said)) = capability {
-        let (said, has) = (dimension.format(said.into()), dimension.format(total(dimension)));
-        let text = format!(
-            "the queue may have {said} {}, and the cluster has {has} at the moment",
-            name(dimension)
-        );
-        return Some(("CapabilityAboveCluster", text));
-    }
-    let guaranteed = |dimension| cluster.top().below.guaranteed.get(dimension);
-    let mut promises = quota.guarantee.iter().map(|(dimension, _)| dimension);
-    if let Some(dimension) = promises.find(|dimension| guaranteed(*dimension) > total(*dimension)) {
-        let (sum, has) = (
-            dimension.format(guaranteed(dimension)),
-            dimension.format(total(dimension)),
-        );
-        let text = format!(
-            "all queues together are guaranteed {sum} {}, and the cluster has {has} at the moment",
-            name(dimension)
-        );
-        return Some(("GuaranteesAboveCluster", text));
-    }
-    let deserved = |dimension| cluster.top().below.deserved.get(dimension);
-    let mut claims = quota.deserved.iter().map(|(dimension, _)| dimension);
-    let dimension = claims.find(|dimension| deserved(*dimension) > total(*dimension))?;
-    let (sum, has) = (
-        dimension.format(deserved(dimension)),
-        dimension.format(total(dimension)),
-    );
-    let text = format!(
-        "all queues together deserve {sum} {}, and the cluster has {has} at the moment: not all can have it at once",
-        name(dimension)
-    );
-    Some(("DeservedAboveCluster", text))
-}
-
-/// The cards that a queue, with all that is below it, may have, has or waits for, by name.
-fn cards_of<'a>(cluster: &'a Cluster, queue: &Queue) -> BTreeSet<(&'a str, CardId)> {
-    let quota = queue.quota().into_iter().flat_map(|quota| quota.cards.iter().copied());
-    let below = &queue.below;
-    let sums = [
-        &queue.allocated,
-        &below.allocated,
-        queue.waiting.requested(),
-        &below.requested,
-    ];
-    // Of what pods wait for, only cards that some node has, or had: a tenant can make up any number of names.
-    let known = sums
-        .into_iter()
-        .flat_map(|sums| sums.iter().filter_map(|(dimension, _)| dimension.card()))
-        .filter(|card| cluster.resource_of(*card).is_some());
-    quota
-        .chain(known)
-        .map(|card| (cluster.names().card_name(card), card))
-        .collect()
-}
-
-/// The figures of every queue that is there, for the metrics; and of the pods that wait in no queue, for `CrossQuota` alone.
-pub fn figures(cluster: &Cluster) -> Vec<QueueFigures> {
-    let there = cluster.queues().filter(|(_, queue)| {
-        if queue.is_nameless() {
-            !queue.waiting.is_empty()
-        } else {
-            queue.terms.is_some() || !queue.holders.is_empty()
-        }
-    });
-    there.map(|(id, queue)| queue_figures(cluster, id, queue)).collect()
-}
-
-fn queue_figures(cluster: &Cluster, id: QueueId, queue: &Queue) -> QueueFigures {
-    let quota = |dimension| queue.quota().map_or(0, |quota| quota.limit(dimension));
-    let is_shown = cluster.configuration().capacity.metrics_enabled && !queue.is_nameless();
-    let cards = cards_of(cluster, queue).into_iter().filter(|_| is_shown);
-    let cards = cards.map(|(name, card)| {
-        let dimension = Dimension::Card(card);
-        CardFigures {
-            card: name.into(),
-            deserved: to_i64(cluster.deserved(id, dimension)),
-            allocated: to_i64(queue.allocated_in_all(dimension)),
-            request: to_i64(queue.request_in_all(dimension)),
-            capacity: quota(dimension),
-        }
-    });
-    let mut waiting = std::collections::BTreeMap::<Reason, usize>::new();
-    for (reason, pods) in crate::decide::refusals(cluster, id) {
-        *waiting.entry(reason).or_default() += pods;
-    }
-    QueueFigures {
-        queue: Arc::clone(&queue.name),
-        cards: cards.collect(),
-        waiting: waiting.into_iter().collect(),
-        standing: is_shown.then(|| standing(cluster, id, queue)),
-    }
-}
-
-/// How a queue stands to what it deserves, resource by resource.
-fn standing(cluster: &Cluster, id: QueueId, queue: &Queue) -> StandingFigures {
-    let named = queue.quota().into_iter().flat_map(|quota| {
-        let bounds = quota.capability.iter().chain(quota.deserved.iter());
-        bounds.chain(quota.guarantee.iter()).map(|(dimension, _)| dimension)
-    });
-    let requested = [queue.waiting.requested(), &queue.below.requested];
-    let used = [&queue.allocated, &queue.below.allocated].into_iter().chain(requested);
-    let used = used
-        .into_iter()
-        .flat_map(|totals| totals.iter().map(|(dimension, _)| dimension));
-    let reserved = [&queue.inqueue, &queue.below.inqueue];
-    let reserved_of = |dimension| reserved.iter().map(|inqueue| inqueue.resource(dimension)).sum();
-    let kept = reserved.iter().flat_map(|inqueue| inqueue.resources());
-    // Of what pods and groups ask for, only resources that the cluster has: a tenant can make up any number of names.
-    let asked = used.chain(kept).filter(|dimension| cluster.has(*dimension));
-    let all: BTreeSet<_> = named.chain(asked).collect();
-    let resources = all
-        .iter()
-        .filter_map(|dimension| Some((*dimension, cluster.names().resource_name(dimension.resource()?))));
-    let resources = resources.map(|(dimension, name)| {
-        let allocated = queue.allocated_in_all(dimension);
-        let capability = queue.quota().and_then(|quota| quota.capability.get(dimension));
-        ResourceFigures {
-            resource: name.into(),
-            deserved: to_i64(cluster.deserved(id, dimension)),
-            allocated: to_i64(allocated),
-            request: to_i64(queue.request_in_all(dimension)),
-            inqueue: to_i64(reserved_of(dimension)),
-            capacity: capability,
-            real_capacity: cluster.real_capability(id, dimension).map(to_i64),
-        }
-    });
-    let is_over = |dimension: &Dimension| {
-        cluster.compares(queue, *dimension) && queue.allocated_in_all(*dimension) > cluster.deserved(id, *dimension)
-    };
-    StandingFigures {
-        resources: resources.collect(),
-        share: cluster.share(id).to_f64(),
-        overused: all.iter().any(is_over),
-    }
 }
 
 fn to_i64(total: i128) -> i64 {

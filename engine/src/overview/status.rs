@@ -41,7 +41,7 @@ const NONE: &str = "<none>";
 /// Whether new pods may come to a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Usability {
-    /// They may.
+    /// Its kubelet is ready, and it is not cordoned.
     Usable,
     /// Its kubelet does not say that it is ready.
     NotReady,

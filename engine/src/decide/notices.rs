@@ -1,0 +1,84 @@
+//! What waiting pods are told, and why they wait, in sum.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::{PATIENCE, explain, pod_ref};
+use crate::cluster::Cluster;
+use crate::ids::QueueId;
+use crate::reason::Reason;
+use crate::refs::PodRef;
+use crate::trail::{Trail, Work};
+
+/// What a waiting pod is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    /// The pod whose condition and event it is for.
+    pub pod: PodRef,
+    /// The queue that it waits in.
+    pub queue: Arc<str>,
+    /// The card or alternatives that it asks for.
+    pub card: Option<String>,
+    /// Whether it was told another reason before.
+    pub told_before: bool,
+    /// The reason, in one word.
+    pub reason: Reason,
+    /// The reason, with the numbers of this moment.
+    pub message: String,
+}
+
+/// What to tell waiting pods, at most `limit` of them, and remembers them as told. Pods that have waited for less than a
+/// moment are passed over: they may yet get in at once.
+pub fn notices(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Vec<Notice> {
+    notices_watched(cluster, now, limit, &())
+}
+
+/// The same; `trail` is told whose waiting is being explained.
+pub fn notices_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail: &dyn Trail) -> Vec<Notice> {
+    let mut untold = Vec::new();
+    'queues: for (_, queue) in cluster.queues() {
+        for (_, peers) in queue.waiting.peers() {
+            let Some(refused) = peers.refused else { continue };
+            for place in &peers.untold {
+                if untold.len() == limit {
+                    break 'queues;
+                }
+                if now.duration_since(place.created) >= PATIENCE {
+                    untold.push((place.pod, refused.reason, Arc::clone(&peers.shape)));
+                }
+            }
+        }
+    }
+    let mut notices = Vec::with_capacity(untold.len());
+    for (id, reason, shape) in untold {
+        let told = cluster.pod(id).and_then(|pod| pod.told);
+        if told != Some(reason) {
+            if let Some(pod) = cluster.pod(id) {
+                trail.at(Work {
+                    doing: "explaining",
+                    object: pod_ref(pod).into(),
+                    queue: Some(Arc::clone(&cluster.queue(shape.queue).name)),
+                });
+            }
+            let message = explain::explain(cluster, &shape, reason);
+            notices.extend(cluster.pod(id).map(|pod| Notice {
+                pod: pod_ref(pod),
+                queue: Arc::clone(&cluster.queue(shape.queue).name),
+                card: explain::alternatives(cluster, &shape),
+                told_before: told.is_some(),
+                reason,
+                message,
+            }));
+        }
+        cluster.tell(id, reason);
+    }
+    trail.over();
+    notices
+}
+
+/// Why the pods of a queue were refused, and how many of them, group by group.
+pub fn refusals(cluster: &Cluster, queue: QueueId) -> impl Iterator<Item = (Reason, usize)> + '_ {
+    let all = cluster.queue(queue).waiting.peers();
+    all.filter_map(|(_, peers)| Some((peers.refused?.reason, peers.pods.len())))
+}
