@@ -134,6 +134,51 @@ pub struct Pod {
     pub(super) epoch: u64,
 }
 
+impl Pod {
+    /// Whether a later look at it shows nothing that matters: neither what it says nor what has come of it.
+    pub(super) fn is_as_seen_in(&self, later: &Self) -> bool {
+        let Self {
+            queue,
+            task,
+            stage,
+            charge,
+            room,
+            deleted,
+            assigned,
+            group,
+            job,
+            binding,
+            gpus,
+            controller,
+            has_annotations,
+            has_resource_claims,
+            waits,
+            shown_as_waiting,
+            // The pod's for ever, or Cardgate's own notes of it.
+            uid: _,
+            namespace: _,
+            name: _,
+            created: _,
+            seen: _,
+            priority: _,
+            eviction: _,
+            returns: _,
+            told: _,
+            epoch: _,
+        } = self;
+        let waits_alike = match (waits, &later.waits) {
+            (Some(one), Some(other)) => one.shape == other.shape && one.aside_until == other.aside_until,
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        waits_alike
+            && (queue, task, stage, charge) == (&later.queue, &later.task, &later.stage, &later.charge)
+            && (room, deleted, assigned, gpus) == (&later.room, &later.deleted, &later.assigned, &later.gpus)
+            && (group, job, binding, controller) == (&later.group, &later.job, &later.binding, &later.controller)
+            && (has_annotations, has_resource_claims) == (&later.has_annotations, &later.has_resource_claims)
+            && *shown_as_waiting == later.shown_as_waiting
+    }
+}
+
 /// Times of creation are whole seconds, cut off: a pod that was seen this soon came when it was seen.
 const CREATION_RESOLUTION: SignedDuration = SignedDuration::from_secs(2);
 

@@ -227,49 +227,7 @@ impl Cluster {
 
     fn replace_pod(&mut self, id: PodId, pod: Pod) {
         let Some(old) = self.pod(id) else { return };
-        let same_waits = match (&old.waits, &pod.waits) {
-            (Some(old), Some(new)) => old.shape == new.shape && old.aside_until == new.aside_until,
-            (None, None) => true,
-            _ => false,
-        };
-        let same = same_waits
-            && (
-                old.has_annotations,
-                old.has_resource_claims,
-                old.shown_as_waiting,
-                &old.controller,
-                &old.gpus,
-                old.binding,
-            ) == (
-                pod.has_annotations,
-                pod.has_resource_claims,
-                pod.shown_as_waiting,
-                &pod.controller,
-                &pod.gpus,
-                pod.binding,
-            )
-            && (
-                old.queue,
-                &old.task,
-                &old.charge,
-                old.assigned,
-                old.room,
-                old.deleted,
-                old.stage,
-                old.group,
-                old.job,
-            ) == (
-                pod.queue,
-                &pod.task,
-                &pod.charge,
-                pod.assigned,
-                pod.room,
-                pod.deleted,
-                pod.stage,
-                pod.group,
-                pod.job,
-            );
-        if same {
+        if old.is_as_seen_in(&pod) {
             return;
         }
         let (old_queue, old_room, old_workloads) = (old.queue, old.room, [old.group, old.job]);
