@@ -18,15 +18,12 @@ pub const SEPARATOR: char = '|';
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[expect(missing_docs, reason = "each message says what its fields are")]
 pub enum CardNameError {
-    /// Nothing but white space where a name should be.
     #[error(
         "{0:?} has an empty card name: write one card, such as NVIDIA-A100, or alternatives, such as NVIDIA-A100|NVIDIA-H100"
     )]
     Empty(String),
-    /// One alternative twice.
     #[error("{text:?} names {name:?} twice: name every alternative once")]
     Repeated { text: String, name: String },
-    /// A control character, which no label value can hold.
     #[error("{0:?} holds a control character: card names are label values of nodes, see kubectl get cardtypes")]
     ControlCharacter(String),
     /// More than is allowed.

@@ -18,19 +18,14 @@ pub enum CardCountsError {
     /// More than is allowed.
     #[error("{0}")]
     Bound(#[from] BoundError),
-    /// Not a JSON object of names and numbers; the text says where.
     #[error("{text:?} is not a JSON object of card names and whole numbers, such as {{\"NVIDIA-A100\": 8}}: {reason}")]
     Json { text: String, reason: String },
-    /// A key that is no card name.
     #[error("the key {key:?}: {source}")]
     Name { key: String, source: CardNameError },
-    /// Alternatives where one card is meant.
     #[error("the key {0:?} names alternatives: a quota is set for each card by itself")]
     Alternatives(String),
-    /// One name twice.
     #[error("the key {0:?} appears twice: give every card one number")]
     Duplicate(String),
-    /// A number that is none of 0, 1, 2, ...
     #[error(
         "the key {key:?} has the value {value}: write a whole number from 0 to 9223372036854775807, without quotes"
     )]

@@ -12,13 +12,11 @@ use crate::names::{is_label_key, is_label_value};
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[expect(missing_docs, reason = "each message says what its fields are")]
 pub enum LabelSelectorError {
-    /// Nothing but white space.
     #[error("the selector is empty: write one such as team=a, or leave it out")]
     Empty,
     /// More than is allowed.
     #[error("{0}")]
     Bound(#[from] BoundError),
-    /// Not the grammar.
     #[error(
         "{text:?} is not a label selector ({expected} expected at {found:?}): write it as kubectl get -l takes \
          it, such as team=a or team in (a,b)"
@@ -28,13 +26,10 @@ pub enum LabelSelectorError {
         expected: &'static str,
         found: String,
     },
-    /// No label can have this key.
     #[error("{text:?} has the label key {key:?}, which no label can have: see kubectl get --show-labels")]
     Key { text: String, key: String },
-    /// No label can have this value.
     #[error("{text:?} has the label value {value:?}, which no label can have: see kubectl get --show-labels")]
     Value { text: String, value: String },
-    /// `<` and `>` compare whole numbers.
     #[error("{text:?} compares with {value:?}: < and > take a whole number")]
     Number { text: String, value: String },
 }

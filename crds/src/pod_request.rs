@@ -11,14 +11,12 @@ use crate::resources::{self, CPU, HUGE_PAGES_PREFIX, MEMORY, ResourceVector};
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[expect(missing_docs, reason = "each message says what its fields are")]
 pub enum PodRequestError {
-    /// A quantity that can't be read.
     #[error("{place} requests {resource}: {source}")]
     Quantity {
         place: String,
         resource: String,
         source: QuantityError,
     },
-    /// Less than nothing.
     #[error("{place} requests {quantity} of {resource}: write 0 or more")]
     Negative {
         place: String,
@@ -28,7 +26,6 @@ pub enum PodRequestError {
     /// More resources than are allowed.
     #[error("{0}")]
     Resources(#[from] BoundError),
-    /// A sum beyond 64 bits.
     #[error("the containers' requests of {resource} add up to more than 2^63-1: lower them")]
     Overflow { resource: String },
 }

@@ -28,11 +28,11 @@ macro_rules! ids {
 }
 
 ids! {
-    /// A node.
+    /// Which node, in tables and in what is kept of it elsewhere.
     NodeId,
-    /// A pod.
+    /// Which pod; what comes later under the same name has another one.
     PodId,
-    /// A queue.
+    /// Which queue, also one that pods name and nobody has made.
     QueueId,
     /// A workload: a `PodGroup` or a Job.
     WorkloadId,

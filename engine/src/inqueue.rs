@@ -12,7 +12,7 @@ pub type CardSet = Box<[CardId]>;
 /// What a workload asks for as a whole.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Demand {
-    /// Kubernetes resources.
+    /// Resources of `minResources` that a queue limits.
     pub resources: Amounts,
     /// Cards, by sets of alternatives; each set is sorted and named once.
     pub cards: Box<[(CardSet, i64)]>,

@@ -14,9 +14,9 @@ pub struct ResourceId(u32);
 pub struct CardId(u32);
 
 impl ResourceId {
-    /// `cpu`.
+    /// `cpu`: amounts of it are in milli, those of all others in whole units.
     pub const CPU: Self = Self(0);
-    /// `memory`.
+    /// `memory`, in bytes.
     pub const MEMORY: Self = Self(1);
     /// `pods`: the slots of a node.
     pub const PODS: Self = Self(2);

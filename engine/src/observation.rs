@@ -18,6 +18,7 @@ use crate::trail::{Object, ObjectKind};
 
 /// One thing that was seen of the cluster.
 #[derive(Debug, Clone)]
+#[expect(missing_docs, reason = "fields of the object's metadata, by their names")]
 pub enum Observation {
     /// A list of all objects of a kind begins: what it does not name is gone when it ends.
     ListBegins(Kind),
@@ -39,9 +40,7 @@ pub enum Observation {
     Queue(Box<Queue>),
     /// A queue is there that can't be read at all.
     QueueUnreadable {
-        /// Its name.
         name: Box<str>,
-        /// Its uid.
         uid: Box<str>,
         /// What is wrong.
         reason: Box<str>,
@@ -52,31 +51,18 @@ pub enum Observation {
     Group(Box<PodGroup>),
     /// A `PodGroup` is there that can't be read at all.
     GroupUnreadable {
-        /// Its namespace.
         namespace: Box<str>,
-        /// Its name.
         name: Box<str>,
-        /// Its uid.
         uid: Box<str>,
         /// What is wrong.
         reason: Box<str>,
     },
     /// A `PodGroup` is gone.
-    GroupGone {
-        /// Its namespace.
-        namespace: Box<str>,
-        /// Its name.
-        name: Box<str>,
-    },
+    GroupGone { namespace: Box<str>, name: Box<str> },
     /// A Job is there, or has changed.
     Job(Box<Job<Box<str>>>),
     /// A Job is gone.
-    JobGone {
-        /// Its namespace.
-        namespace: Box<str>,
-        /// Its name.
-        name: Box<str>,
-    },
+    JobGone { namespace: Box<str>, name: Box<str> },
     /// A namespace is there, or has changed.
     Namespace(Box<Metadata<Box<str>>>),
     /// A namespace is gone, by its name.

@@ -5,14 +5,12 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 
-/// Which pod.
+/// One incarnation of a pod: its successor of the same name has another `uid`.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "fields of its metadata")]
 pub struct PodRef {
-    /// Namespace.
     pub namespace: Arc<str>,
-    /// Name.
     pub name: Arc<str>,
-    /// Unique id.
     pub uid: Arc<str>,
 }
 
@@ -39,7 +37,7 @@ impl fmt::Display for PodRef {
 /// What kind of object a workload is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WorkloadKind {
-    /// Volcano's `PodGroup`.
+    /// Volcano's, which names how many of its pods start together.
     PodGroup,
     /// A `batch/v1` Job.
     Job,
@@ -55,16 +53,13 @@ impl WorkloadKind {
     }
 }
 
-/// Which workload.
+/// One incarnation of a `PodGroup` or Job, as with pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "fields of its kind and metadata")]
 pub struct WorkloadRef {
-    /// What kind of object it is.
     pub kind: WorkloadKind,
-    /// Namespace.
     pub namespace: Arc<str>,
-    /// Name.
     pub name: Arc<str>,
-    /// Unique id.
     pub uid: Arc<str>,
 }
 

@@ -7,23 +7,18 @@ use crate::refs::{PodRef, WorkloadKind, WorkloadRef};
 
 /// What kind of object is being worked on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(missing_docs, reason = "Kubernetes' own names")]
 pub enum ObjectKind {
-    /// A pod.
     Pod,
-    /// A node.
     Node,
-    /// A queue.
     Queue,
-    /// A `PodGroup`.
     PodGroup,
-    /// A Job.
     Job,
-    /// A namespace.
     Namespace,
 }
 
 impl ObjectKind {
-    /// All kinds.
+    /// Each once, for metrics that show them all.
     pub const ALL: [Self; 6] = [
         Self::Pod,
         Self::Node,
@@ -49,11 +44,11 @@ impl ObjectKind {
 /// An object that is being worked on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object {
-    /// Its kind.
+    /// What it is, by which [`Self::name`] is read.
     pub kind: ObjectKind,
     /// Its namespace; empty where it has none.
     pub namespace: Arc<str>,
-    /// Its name.
+    /// As in its metadata; alone it says which object it is where there is no namespace.
     pub name: Arc<str>,
     /// Its unique id; empty where it is known by its name.
     pub uid: Arc<str>,
@@ -122,7 +117,6 @@ pub trait Trail {
     fn over(&self);
 }
 
-/// Nobody listens.
 impl Trail for () {
     fn at(&self, _: Work) {}
 

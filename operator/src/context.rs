@@ -24,7 +24,7 @@ pub struct Context {
     pub metrics: Arc<Metrics>,
     /// Gets what is wrong as text.
     pub readiness: Arc<Readiness>,
-    /// Writes events.
+    /// Gets what users should see beside the objects.
     pub recorder: Recorder,
 }
 

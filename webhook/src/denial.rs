@@ -23,7 +23,6 @@ pub enum Denial {
     /// `volcano.sh/card.name` is no card name.
     #[error("annotation {CARD_NAME}: {0}")]
     CardName(#[from] CardNameError),
-    /// Alternatives of different resources.
     #[error(
         "annotation {CARD_NAME}: {card_name:?} mixes cards of different resources ({}), but what a pod requests can't change \
          with the card that it gets: name only cards of one resource",
@@ -33,19 +32,16 @@ pub enum Denial {
         card_name: String,
         cards: Vec<(String, String)>,
     },
-    /// The pod does not request what its card name stands for.
     #[error(
         "annotation {CARD_NAME}: {card_name:?} stands for the resource {resource}, which no container requests: add {resource} \
          with the number of cards to a container's resources.limits, or remove the annotation"
     )]
     CardNotRequested { card_name: String, resource: String },
-    /// Card resources without a card name, where that is not allowed.
     #[error(
         "the pod requests {resource} without saying of which card, and this cluster requires it (unnamedCards: deny): add the \
          annotation {CARD_NAME} with a card of that resource, see kubectl get cardtypes"
     )]
     CardNameMissing { resource: String },
-    /// Card resources beside those of the card name, where that is not allowed.
     #[error(
         "annotation {CARD_NAME}: {card_name:?} covers only one resource, so nobody would be charged for the pod's {resource}: \
          request cards of one resource in each pod"
@@ -55,7 +51,6 @@ pub enum Denial {
         /// A requested card resource that it does not stand for.
         resource: String,
     },
-    /// Cards of several resources, of which one alone can be charged.
     #[error(
         "the pod requests cards by {}, and can be charged for those of one resource only: request cards of one resource in each \
          pod",
@@ -71,7 +66,6 @@ pub enum Denial {
     /// An mGPU request that breaks a rule (mGPU, **Webhook Admission**).
     #[error("mGPU: {0}")]
     Mgpu(#[from] MgpuError),
-    /// A managed pod that chose its node itself.
     #[error(
         "spec.nodeName: {node:?} passes by the scheduler and the queue's quota: leave it empty, and choose nodes by \
          spec.nodeSelector or node affinity"
@@ -80,13 +74,11 @@ pub enum Denial {
     /// An unknown scoring strategy.
     #[error("annotation {SCORING_STRATEGY}: {0}")]
     ScoringStrategy(#[from] ScoringStrategyError),
-    /// A queue name that no queue can have.
     #[error(
         "{named_by}: {queue:?} can't be the name of a queue: write lower case letters, digits, - and . only, 253 at most, see \
          kubectl get queues"
     )]
     QueueName { named_by: QueueSource, queue: String },
-    /// The queue is not for this namespace.
     #[error(
         "{named_by}: queue {queue:?} takes pods only from namespaces with the labels {selector:?} (its annotation \
          {QUEUE_NAMESPACES}), and namespace {namespace:?} has not: choose another queue by {}, or ask an administrator to let \
@@ -99,7 +91,6 @@ pub enum Denial {
         selector: String,
         namespace: String,
     },
-    /// Nobody can say for whom the queue is.
     #[error(
         "{named_by}: queue {queue:?} takes no pods, since its annotation {QUEUE_NAMESPACES} can't be read ({error}): ask an \
          administrator to mend or remove it"
@@ -112,7 +103,6 @@ pub enum Denial {
     /// A Queue of which something can't be read.
     #[error(transparent)]
     Queue(#[from] QueueProblem),
-    /// A Queue that is guaranteed or deserves more than it may have.
     #[error(
         "spec.{field}: {amount} {item} is more than the queue's capability of {capability}: lower it, or raise the capability"
     )]
@@ -123,27 +113,22 @@ pub enum Denial {
         amount: String,
         capability: String,
     },
-    /// A root with a parent.
     #[error(
         "spec.parent: queue {root:?} is the root of all queues (rootQueue), and can't be part of {parent:?}: remove it"
     )]
     RootParent { root: String, parent: String },
-    /// A parent that does not exist.
     #[error("spec.parent: queue {parent:?} does not exist: create it first, or name another, see kubectl get queues")]
     ParentMissing { parent: String },
-    /// A queue that would be part of itself.
     #[error("spec.parent: the queue would be part of itself ({path}): name a queue that is not below it")]
     ParentCycle {
         /// The way from the queue back to itself.
         path: String,
     },
-    /// A parent that pods use.
     #[error(
         "spec.parent: queue {parent:?} has pods ({count}, see its CardUsage), and a queue with queues below it takes none: let them \
          end, or name another parent"
     )]
     ParentHasPods { parent: String, count: u64 },
-    /// A queue that may have more than its parent.
     #[error(
         "spec.capability: queue {child:?} may have {amount} {item}, more than the {limit} of its parent {parent:?}: lower it, \
          or raise the parent's"
@@ -155,7 +140,6 @@ pub enum Denial {
         amount: Box<str>,
         limit: Box<str>,
     },
-    /// Queues that are guaranteed more than their parent.
     #[error(
         "spec.guarantee: the queues below {parent:?} are guaranteed {sum} {item} in all, and {parent:?} only {limit}: lower \
          theirs, or raise the parent's"
@@ -166,7 +150,6 @@ pub enum Denial {
         sum: String,
         limit: String,
     },
-    /// Queues that may have more in all than their parent, where that is not allowed.
     #[error(
         "spec.capability: the queues below {parent:?} may have {sum} {item} in all, and {parent:?} only {limit}, which this \
          cluster forbids (strictHierarchy): lower theirs, or raise the parent's"
@@ -177,23 +160,18 @@ pub enum Denial {
         sum: String,
         limit: String,
     },
-    /// The removal of the default queue.
     #[error(
         "queue {queue:?} is the default queue (defaultQueue), which pods without a queue go to: name another one first"
     )]
     DefaultQueue { queue: String },
-    /// The removal of the root.
     #[error("queue {queue:?} is the root of all queues (rootQueue): it can't be removed while they have parents")]
     RootQueue { queue: String },
-    /// The removal of a parent.
     #[error(
         "queue {queue:?} has queues below it ({count}, {child:?} among them): remove them first, or name them another parent"
     )]
     QueueHasChildren { queue: String, child: String, count: usize },
-    /// The removal of a queue that pods use.
     #[error("queue {queue:?} has pods ({count}, see its CardUsage): let them end first, or close the queue")]
     QueueHasPods { queue: String, count: u64 },
-    /// A Binding that would replace what its pod is charged by.
     #[error(
         "the Binding carries {keys}, which would replace what the pod is charged by, and {user:?} is none of the schedulers that \
          may send a pod's own annotations back: leave them out, or have an administrator add the scheduler to `schedulers` in \
@@ -223,10 +201,8 @@ pub enum Denial {
     /// A refusal of the pods that a workload would create.
     #[error("{place}: {denial}")]
     Template { place: String, denial: Box<Denial> },
-    /// The object is not what its kind says.
     #[error("the {kind} can't be read ({error}): see kubectl explain {kind}")]
     Object { kind: String, error: String },
-    /// A kind that this path is not for.
     #[error(
         "{path} does not judge {kind} (API version {api_version:?}): remove it from the rules of Cardgate's webhook configuration"
     )]

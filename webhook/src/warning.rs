@@ -12,77 +12,60 @@ use crate::knowledge::QueueCondition;
 /// What somebody should know whose request is let through, in words for them.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum Warning {
-    /// Cards that no node has.
     #[error(
         "annotation {CARD_NAME}: no node has the card {card:?} at the moment; the pod waits until one has, see kubectl get \
          cardtypes"
     )]
     CardUnknown { card: String },
-    /// Some of the alternatives are cards that no node has.
     #[error(
         "annotation {CARD_NAME}: no node has the card {card:?} at the moment; the pod gets one of the others, see kubectl get \
          cardtypes"
     )]
     AlternativeUnknown { card: String },
-    /// No card is known, and nothing is requested that could be one.
     #[error(
         "annotation {CARD_NAME}: no container requests a card, so the pod will wait: add the card's resource to resources.limits"
     )]
     NoCardRequested,
-    /// Cards that are counted nowhere, since the pod does not say of which kind they are.
     #[error("the pod's {resource} counts against no quota: say by the annotation {CARD_NAME} which card it is")]
     NotMetered { resource: String },
-    /// Cards that nobody is charged for, since nothing names a queue.
     #[error(
         "nobody is charged for the pod's {resource}, since nothing names its queue: name it by the annotation {QUEUE_NAME} on \
          the pod or its namespace"
     )]
     Unaccounted { resource: String },
-    /// Cards that are counted nowhere, since the card name stands for another resource.
     #[error("the pod's {resource} counts against no quota: its {CARD_NAME} stands for another resource")]
     SecondCardResource { resource: String },
-    /// Card counts for containers that ask for no mGPU.
     #[error("annotation {MGPU_CONTAINER_CARDS} has no effect: no container requests mGPU")]
     MgpuNotRequested,
-    /// Several cards a container, under a policy that does not allow it.
     #[error(
         "annotation {MGPU_POLICY}: a container shares several cards under {} alone, and the pod's policy is {policy}: no node \
          will take it",
         ComputePolicy::NativeBurstShare
     )]
     MgpuPolicyUnfit { policy: ComputePolicy },
-    /// The queue does not exist.
     #[error("queue {queue:?} does not exist: the pod waits until it is created")]
     QueueMissing { queue: String },
-    /// The queue takes no pods at the moment.
     #[error("queue {queue:?} {}: the pod waits until that changes", describe(condition))]
     QueueNotOpen { queue: String, condition: QueueCondition },
-    /// A Job was resumed that asks for its cards in advance.
     #[error("the Job stays suspended until its queue has room for all that {CARD_REQUEST} asks for")]
     JobHeld,
-    /// The pod's group does not exist.
     #[error("PodGroup {group:?} does not exist in this namespace: the pod's queue is {queue:?}, and stays so")]
     GroupMissing {
         group: String,
         /// The queue that the pod got instead of the group's.
         queue: String,
     },
-    /// The queue's name does not fit in a label.
     #[error("the name of queue {queue:?} is too long for the label {QUEUE_LABEL}, which the pod goes without")]
     QueueNameTooLong { queue: String },
-    /// Results of admission that the request brought along.
     #[error("annotation {key} was removed: only Cardgate writes it, when it admits the pod")]
     ResultDropped { key: String },
-    /// The scheduler was replaced.
     #[error("spec.schedulerName: {from:?} was replaced by {to:?}, since this cluster has no scheduler of that name")]
     SchedulerReplaced { from: String, to: &'static str },
     /// A pod template that names cards and does not request them.
     #[error("{place}: {denial}")]
     Template { place: String, denial: Denial },
-    /// A quota for a card that no node has.
     #[error("annotation {annotation}: no node has the card {card:?} at the moment, see kubectl get cardtypes")]
     QuotaCardUnknown { annotation: &'static str, card: String },
-    /// A guarantee beyond what is deserved.
     #[error(
         "spec.guarantee: {guarantee} {item} is more than spec.deserved says ({deserved}): the queue deserves its guarantee"
     )]
@@ -91,7 +74,6 @@ pub enum Warning {
         guarantee: String,
         deserved: String,
     },
-    /// Queues that may have more in all than their parent.
     #[error(
         "spec.capability: the queues below {parent:?} may have {sum} {item} in all, and {parent:?} only {limit}: not all can \
          have all of it at once"
@@ -102,7 +84,6 @@ pub enum Warning {
         sum: String,
         limit: String,
     },
-    /// What would be refused if it were new.
     #[error("not changed by this update, and wrong: {0}")]
     Unchanged(Denial),
 }

@@ -12,26 +12,22 @@ use crate::quantity::QuantityError;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[expect(missing_docs, reason = "each message says what its fields are")]
 pub enum MgpuError {
-    /// An init container asks for a share.
     #[error(
         "init container {container:?} requests {resource}: only containers can have a share of a GPU, move it to one"
     )]
     InitContainer { container: String, resource: &'static str },
-    /// A quantity that can't be read.
     #[error("container {container:?} requests {resource}: {source}")]
     Quantity {
         container: String,
         resource: &'static str,
         source: QuantityError,
     },
-    /// A part of a unit, which rounding up would make a whole one.
     #[error("container {container:?} requests {quantity} of {resource}: write a whole number")]
     Fraction {
         container: String,
         resource: &'static str,
         quantity: String,
     },
-    /// Requests and limits say different things.
     #[error(
         "container {container:?} requests {request} of {resource} and is limited to {limit}: write the same in requests and limits"
     )]
@@ -48,7 +44,6 @@ pub enum MgpuError {
         resource: &'static str,
         quantity: String,
     },
-    /// Memory without compute.
     #[error(
         "container {container:?} requests {memory} of {MGPU_MEMORY} and no {MGPU_CORE}: request {MGPU_CORE} too, {CARD_CORE} a \
          card"

@@ -66,7 +66,6 @@ impl Effort {
         &self.0.common
     }
 
-    /// Counts steps.
     pub(super) fn spend(&self, steps: usize) {
         self.0.common.spend(steps);
         self.count(u64::try_from(steps).unwrap_or(u64::MAX));

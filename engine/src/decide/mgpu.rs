@@ -23,7 +23,6 @@ use crate::reason::{About, Cure, Reason};
 
 /// What one mGPU node says to a pod.
 enum Says {
-    /// These cards.
     Takes(Rc<Allocation>),
     /// Its cards don't.
     Refuses(Unfit),

@@ -16,9 +16,9 @@ use crate::refs::{WorkloadKind, WorkloadRef};
 /// What there is to say about a workload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress {
-    /// The workload.
+    /// Whose phase, conditions and events these are.
     pub workload: WorkloadRef,
-    /// Its queue.
+    /// The queue that it asks for a place in.
     pub queue: Arc<str>,
     /// The phase that it is to show; none for a Job, and for a group whose phase is another's business.
     pub phase: Option<Phase>,

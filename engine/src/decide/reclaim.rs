@@ -34,18 +34,18 @@ const ELSEWHERE: usize = 64;
 /// Pods that are taken back for a waiting one: all of them or none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Eviction {
-    /// The pods.
+    /// Who is evicted, in this order.
     pub victims: Vec<Victim>,
     /// The pod that waits.
     pub waiting: PodRef,
-    /// Its queue.
+    /// The queue that [`Self::waiting`] waits in.
     pub queue: Arc<str>,
 }
 
 /// A pod that is taken back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Victim {
-    /// The pod.
+    /// Whom the Eviction API is asked about.
     pub pod: PodRef,
     /// `Reclaimed` or `Preempted`.
     pub reason: &'static str,
@@ -137,7 +137,6 @@ fn look_at(cluster: &mut Cluster, queue: QueueId, modes: Modes, now: Timestamp) 
 enum Set {
     /// Pods of one shape, each by itself.
     OneByOne(Arc<Shape>, Vec<PodId>),
-    /// A gang.
     Together(Vec<(PodId, Arc<Shape>)>),
 }
 

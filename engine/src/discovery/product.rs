@@ -51,7 +51,6 @@ pub(super) enum Step {
 /// What counts the whole cards of a product label.
 #[derive(Debug)]
 pub(super) enum Whole<'a> {
-    /// No resource.
     Absent,
     /// This resource, and the node allocates none of it.
     Zero(&'a str),

@@ -45,9 +45,9 @@ pub enum KeeperError {
     Request(#[from] KeepError),
 }
 
-/// Keeps certificates.
+/// Makes certificates, renews them in time, and has the webhook configurations trust them.
 pub struct CertificateKeeper {
-    /// Its surroundings.
+    /// Where they are kept, and who is told what is wrong.
     pub context: Context,
     /// The certificates that are to be there: the webhook's first, by which a lost authority is known.
     pub leaves: Vec<Leaf>,

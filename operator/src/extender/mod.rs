@@ -63,18 +63,18 @@ pub const BIND_PATH: &str = "/scheduler/bind";
 pub enum Question {
     /// About one pod and these nodes.
     Nodes {
-        /// The pod.
+        /// As the scheduler knows it, which may be ahead of the watch or behind it.
         pod: Box<Pod<Box<str>>>,
-        /// The nodes.
+        /// Their names, in the order of the answer.
         nodes: Vec<Box<str>>,
         /// What is asked about them.
         asked: Asked,
     },
     /// To bind a pod.
     Bind {
-        /// The pod.
+        /// Which one; another of that name is not bound.
         pod: PodRef,
-        /// The node.
+        /// Name of the node that it is bound to.
         node: Box<str>,
         /// Whether it is bound, and why it is not.
         answer: oneshot::Sender<Result<(), String>>,

@@ -57,7 +57,6 @@ struct Verdict {
     code: i32,
 }
 
-/// `PrioritizeResponse`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Scores {

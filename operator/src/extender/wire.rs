@@ -51,7 +51,7 @@ impl<'a> Args<'a> {
         serde_json::from_slice(body)
     }
 
-    /// The pod.
+    /// The pod of the question, owned.
     pub fn pod(&self) -> Pod<Box<str>> {
         self.pod.clone()
     }
@@ -163,7 +163,7 @@ struct HostPriority<'a> {
     score: i64,
 }
 
-/// `HostPriorityList`.
+/// Kubernetes' `HostPriorityList`: each name with its score.
 pub fn prioritized(names: &[Box<str>], scores: &[i64]) -> Result<Vec<u8>, serde_json::Error> {
     let list: Vec<_> = names
         .iter()
@@ -173,7 +173,7 @@ pub fn prioritized(names: &[Box<str>], scores: &[i64]) -> Result<Vec<u8>, serde_
     serde_json::to_vec(&list)
 }
 
-/// `ExtenderBindingArgs`.
+/// Kubernetes' `ExtenderBindingArgs`: which pod goes to which node.
 #[derive(Debug, Deserialize)]
 pub struct BindingArgs {
     #[serde(rename = "PodName", alias = "podName")]

@@ -53,7 +53,7 @@ const PARAMETERS: &str = "cardgate-policy";
 /// What is built in can't be read.
 #[derive(Debug, Error)]
 pub enum ExpectedError {
-    /// No YAML.
+    /// They are no YAML.
     #[error("the manifests that are built in can't be read: {0}")]
     Syntax(#[from] serde_saphyr::Error),
 }
@@ -61,9 +61,9 @@ pub enum ExpectedError {
 /// One object of the installation.
 #[derive(Debug, Clone)]
 pub struct Part {
-    /// Its kind.
+    /// As in its manifest, for messages.
     pub kind: &'static str,
-    /// Its name.
+    /// As in its manifest, and the only one of its kind there.
     pub name: String,
     /// Its namespace, where its kind has any.
     pub namespace: Option<String>,

@@ -66,7 +66,7 @@ macro_rules! words {
         }
 
         impl $name {
-            /// The word.
+            /// The word that metrics and the log show.
             pub fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$member => $word,)+
@@ -87,9 +87,9 @@ words! {
     Verb {
         /// Reads one object.
         Get = "get",
-        /// Reads many.
+        /// Reads all objects of a kind, page by page.
         List = "list",
-        /// Follows changes.
+        /// Follows what changes of a kind.
         Watch = "watch",
         /// Makes an object.
         Create = "create",
@@ -107,7 +107,7 @@ words! {
     Write {
         /// The patch that lets a pod in.
         Admission = "admission",
-        /// An eviction.
+        /// That of a pod, through the Eviction API.
         Eviction = "eviction",
         /// Of a pod, with its cards.
         Binding = "binding",
@@ -119,7 +119,7 @@ words! {
         PodCondition = "pod_condition",
         /// The status of a group.
         PodGroup = "pod_group",
-        /// An event.
+        /// An event beside an object.
         Event = "event",
         /// A node's inventory.
         CardInventory = "card_inventory",
@@ -179,7 +179,7 @@ impl Step {
 words! {
     /// How a mind came to be replaced.
     Stumble {
-        /// It panicked.
+        /// It panicked, and another one took over.
         Fell = "fell",
         /// It was at one piece of work for too long.
         StoodStill = "stood_still",

@@ -70,7 +70,6 @@ pub enum Heard {
 /// What is said about an object that is set aside.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Said {
-    /// The object.
     pub object: Object,
     /// Whether it is a pod that waits, whose condition shows it.
     pub waits: bool,

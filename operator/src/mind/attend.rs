@@ -41,7 +41,6 @@ const LOOK: Duration = Duration::from_millis(500);
 const STILL: u32 = 10;
 /// After so many falls within [`FALLS_WITHIN`], another start would only hide what is wrong: the program ends.
 const MOST_FALLS: usize = 8;
-/// See [`MOST_FALLS`].
 const FALLS_WITHIN: Duration = Duration::from_mins(10);
 
 /// The mind can't go on; the program must end.
@@ -100,7 +99,7 @@ pub struct Attendant {
     pub liveness: Arc<Liveness>,
     /// What schedulers ask.
     pub questions: Arc<Mutex<mpsc::Receiver<Question>>>,
-    /// The configuration.
+    /// Which configuration is wanted, and which is in force.
     pub configured: Arc<Configured>,
     /// How it decides.
     pub decide: Decide,
@@ -110,7 +109,6 @@ pub struct Attendant {
 enum End {
     /// It was told to stop, and has finished what was under way.
     Finished,
-    /// It panicked.
     Fell(Place),
     /// It is at one piece of work for too long.
     Still(Place),

@@ -16,14 +16,12 @@ use serde::{Deserialize, Deserializer};
 #[derive(Debug, Clone)]
 pub struct Observed<K, T> {
     meta: ObjectMeta,
-    /// The object.
     pub object: T,
     kind: PhantomData<K>,
 }
 
 /// A lean object that has metadata.
 pub trait HasMetadata {
-    /// The metadata.
     fn metadata(&self) -> &Metadata<Box<str>>;
 }
 
@@ -48,7 +46,6 @@ impl HasMetadata for Node<Box<str>> {
 /// A lean Namespace, which is nothing but metadata.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Namespace {
-    /// The metadata.
     pub metadata: Metadata<Box<str>>,
 }
 

@@ -14,9 +14,9 @@ use crate::refs::PodRef;
 /// A pod that is bound.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Binding {
-    /// The pod.
+    /// The pod that the scheduler asked for.
     pub pod: PodRef,
-    /// The node.
+    /// The node that the scheduler chose.
     pub node: Arc<str>,
     /// The results of mGPU scheduling, as annotations: keys and values.
     pub mgpu_results: Vec<(String, String)>,

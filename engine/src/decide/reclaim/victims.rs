@@ -86,7 +86,6 @@ pub(super) type Cost = (Option<i32>, usize, Vec<usize>);
 /// Who may be taken back for pods of one priority that are charged in the same dimensions.
 pub(super) struct Pool {
     pub(super) key: (i32, Vec<Dimension>),
-    /// By rank.
     pub(super) candidates: Vec<Candidacy>,
     /// What those that they are part of have beyond what they must keep.
     pub(super) slack: Vec<i128>,

@@ -42,7 +42,7 @@ impl Source {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("annotation {key}: {error}: it is passed over")]
 pub struct BadAnnotation {
-    /// The annotation.
+    /// Name of the annotation, that of its resource included.
     pub key: String,
     /// What is wrong.
     pub error: QuotaError,
@@ -92,7 +92,7 @@ pub fn quota<'a>(
 /// One resource of one node: what pods without GPU may hold, and what they do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Line {
-    /// The quota.
+    /// What they may hold: CPU in milli, everything else in whole units.
     pub quota: i64,
     /// What they hold: bound, or let in and expected there.
     pub used: i128,

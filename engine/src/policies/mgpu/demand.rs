@@ -5,7 +5,6 @@ use crds::mgpu::{ContainerRequest, Share};
 /// What is free of a card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Room {
-    /// Compute.
     pub core: i64,
     /// Memory in MiB.
     pub memory: i64,
@@ -34,9 +33,7 @@ struct Bound {
 /// What a card can give.
 #[derive(Debug, Clone, Copy)]
 enum Measure {
-    /// Its compute.
     Core,
-    /// Its memory.
     Memory,
     /// Places for containers that take at least so much compute: two that take more than half of it need two cards.
     CoreAtLeast(i64),

@@ -96,7 +96,6 @@ fn many_equal_candidates_are_chosen_from_quickly() {
     }
 }
 
-/// Every set.
 fn exhaustive(needs: &[i128], slack: &[i128], candidates: &[Candidate]) -> Option<Vec<usize>> {
     let sets = (0_u32..1 << candidates.len()).map(|bits| {
         let members = (0..candidates.len()).filter(|index| bits & (1 << index) != 0);

@@ -13,7 +13,6 @@ use super::leaf::Leaf;
 use super::names::Name;
 use super::secrets::{self, Data};
 
-/// 2026-01-01.
 const BEGIN: i64 = 1_767_225_600;
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 const DAY: SignedDuration = SignedDuration::from_hours(24);
