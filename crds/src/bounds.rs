@@ -24,6 +24,8 @@ pub const QUOTA_ENTRIES: usize = 256;
 pub const REQUEST_ENTRIES: usize = 64;
 /// Resources that one list names (a capability, `minResources`), and that one pod requests: nodes offer about ten.
 pub const RESOURCES: usize = 64;
+/// Tasks that one group names: many times those of real jobs.
+pub const TASKS: usize = 256;
 /// Containers of a pod that ask for shares of cards: the combinations to choose from multiply with each.
 pub const MGPU_CONTAINERS: usize = 16;
 /// What a pod says about nodes: labels of its selector, terms, requirements and values of its affinity, and tolerations in

@@ -4,6 +4,8 @@
 pub const QUEUE_NAME: &str = "scheduling.volcano.sh/queue-name";
 /// Pod annotation that names the `PodGroup` the pod belongs to.
 pub const GROUP_NAME: &str = "scheduling.k8s.io/group-name";
+/// Pod label, and annotation, with the task of its group that the pod does; Volcano's controllers write both.
+pub const TASK_SPEC: &str = "volcano.sh/task-spec";
 /// Pod annotation with the card the pod asks for, or alternatives as `A|B` (Capacity Card, **Job Annotations**).
 pub const CARD_NAME: &str = "volcano.sh/card.name";
 /// `PodGroup` and Job annotation with all cards the workload asks for, as JSON (Capacity Card, **Job Annotations**).

@@ -93,9 +93,35 @@ pub struct PodGroupSpec {
     /// How many pods must run at once for the group to make progress.
     #[serde(default)]
     pub min_member: Option<i32>,
+    /// How many pods of each task must run at once, beside `min_member`.
+    #[serde(default)]
+    pub min_task_member: Option<BTreeMap<String, i32>>,
     /// The resources that the group needs at least.
     #[serde(default)]
     pub min_resources: Option<ResourceQuantities>,
+}
+
+impl PodGroupSpec {
+    /// How many pods of each task the group needs at once, by task. Nothing where that is more than `min_member` in all: then
+    /// Volcano goes by that number alone.
+    pub fn least_of_tasks(&self) -> Result<Vec<(&str, usize)>, BoundError> {
+        let named = self.min_task_member.iter().flatten();
+        let tasks: Vec<_> = named
+            .filter_map(|(task, least)| Some((task.as_str(), usize::try_from(*least).ok().filter(|least| *least > 0)?)))
+            .collect();
+        BoundError::count(
+            || "it".to_owned(),
+            "tasks",
+            tasks.len(),
+            bounds::TASKS,
+            "name those that matter",
+        )?;
+        let sum = tasks
+            .iter()
+            .fold(0, |sum: usize, (_, least)| sum.saturating_add(*least));
+        let least = usize::try_from(self.min_member.unwrap_or(0)).unwrap_or(0);
+        Ok(if sum <= least { tasks } else { Vec::new() })
+    }
 }
 
 /// How far a group is.

@@ -11,6 +11,7 @@ pub mod decide;
 pub mod discovery;
 pub mod ids;
 pub mod inqueue;
+pub mod lacking;
 mod metering;
 pub mod names;
 mod observation;

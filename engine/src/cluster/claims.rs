@@ -1,5 +1,7 @@
 //! What `PodGroup`s and Jobs say of themselves.
 
+use std::sync::Arc;
+
 use crds::card::SEPARATOR;
 use crds::card_counts::CardRequest;
 use crds::keys::{CARD_REQUEST, GROUP_NAME, JOB_HELD, QUEUE_NAME};
@@ -28,6 +30,8 @@ impl Cluster {
             group.spec.min_resources.as_ref(),
             &mut self.names,
         );
+        let tasks = group.spec.least_of_tasks().map(|tasks| self.task_names(&tasks));
+        let tasks = tasks.map_err(|error| format!("spec.minTaskMember: {error}").into());
         let phase = group.status.as_ref().and_then(|status| status.phase.as_deref());
         let queue = group.spec.queue.as_deref().filter(|queue| !queue.is_empty());
         let naming = QueueNaming {
@@ -45,8 +49,9 @@ impl Cluster {
                 .min_member
                 .and_then(|least| usize::try_from(least).ok())
                 .map_or(1, |least| least.max(1)),
+            problem: demand.as_ref().err().or(tasks.as_ref().err()).cloned(),
+            tasks: tasks.unwrap_or_default(),
             asks: request.is_some() || group.spec.min_resources.as_ref().is_some_and(|least| !least.is_empty()),
-            problem: demand.as_ref().err().cloned(),
             demand: demand.unwrap_or_default(),
             said: match phase {
                 None | Some("" | "Pending") => Said::Waiting,
@@ -57,6 +62,13 @@ impl Cluster {
             phase: phase.map(Into::into),
         };
         self.apply_claim(WorkloadKind::PodGroup, namespace, name, claim, now);
+    }
+
+    fn task_names(&mut self, tasks: &[(&str, usize)]) -> Box<[(Arc<str>, usize)]> {
+        tasks
+            .iter()
+            .map(|(task, least)| (self.texts.get(task), *least))
+            .collect()
     }
 
     /// Takes note of a `PodGroup` that can't be read at all: its pods wait until it is mended.
@@ -74,6 +86,7 @@ impl Cluster {
             naming: QueueNaming::default(),
             queue: self.queue_of_workload(namespace, &QueueNaming::default()),
             min_member: 1,
+            tasks: Box::default(),
             demand: Demand::default(),
             asks: false,
             said: Said::Waiting,
@@ -122,6 +135,7 @@ impl Cluster {
             queue,
             // It asks for all of its pods, which are let in one by one: none of them is elastic.
             min_member: usize::MAX,
+            tasks: Box::default(),
             asks: true,
             problem: demand.as_ref().err().cloned(),
             demand: demand.unwrap_or_default(),

@@ -7,7 +7,7 @@ use crds::keys::GROUP_NAME;
 use crds::managed::is_managed;
 use jiff::Timestamp;
 
-use super::pod::{Pod, Stage};
+use super::pod::{self, Pod, Stage};
 use super::pods::read_time;
 use super::workload::Member;
 use super::{Cluster, Kind};
@@ -19,6 +19,7 @@ use crate::refs::WorkloadKind;
 struct Succeeded {
     group: WorkloadId,
     began: Timestamp,
+    task: Option<Arc<str>>,
     epoch: u64,
 }
 
@@ -65,21 +66,29 @@ impl Cluster {
         let created = pod.metadata.creation_timestamp.as_deref();
         let began = read_time(pod.status.start_time.as_deref().or(created)).unwrap_or(now);
         let uid: Arc<str> = uid.into();
+        let task = pod::task_spec(&pod.metadata).map(|task| self.texts.get(task));
         let workload = self.workload_mut(group);
-        workload.succeeded.insert((began, Arc::clone(&uid)));
+        workload.succeeded.insert((began, Arc::clone(&uid), task.clone()));
         workload.named += 1;
         workload.version += 1;
-        self.members.succeeded.insert(uid, Succeeded { group, began, epoch });
+        let succeeded = Succeeded {
+            group,
+            began,
+            task,
+            epoch,
+        };
+        self.members.succeeded.insert(uid, succeeded);
         self.settle(group);
     }
 
     /// A pod that has succeeded is gone.
     pub(crate) fn forget_succeeded(&mut self, uid: &str) {
-        let Some((uid, Succeeded { group, began, .. })) = self.members.succeeded.remove_entry(uid) else {
+        let Some((uid, succeeded)) = self.members.succeeded.remove_entry(uid) else {
             return;
         };
+        let group = succeeded.group;
         let workload = self.workload_mut(group);
-        workload.succeeded.remove(&(began, uid));
+        workload.succeeded.remove(&(succeeded.began, uid, succeeded.task));
         workload.named -= 1;
         workload.version += 1;
         self.settle(group);
@@ -110,11 +119,14 @@ impl Cluster {
             .as_ref()
             .filter(|waits| pod.stage == Stage::Waiting && waits.aside_until.is_none());
         let place = place.map(|waits| (std::cmp::Reverse(waits.shape.priority), waits.place));
-        let group = pod.group;
+        let (group, task) = (pod.group, pod.task_spec.clone());
         for workload in [pod.group, pod.job].into_iter().flatten() {
             let state = &mut self.workloads[workload];
             state.ran |= ran;
             if let Some(member) = &member {
+                if let Some(task) = &task {
+                    *state.of_tasks.entry(Arc::clone(task)).or_default() += 1;
+                }
                 state.extra.insert(member.clone());
                 self.add_elastic(id, 1);
                 self.rebalance(workload);
@@ -140,8 +152,17 @@ impl Cluster {
             .waits
             .as_ref()
             .map(|waits| (std::cmp::Reverse(waits.shape.priority), waits.place));
+        let task = pod.task_spec.clone();
         for workload in [pod.group, pod.job].into_iter().flatten() {
             let state = &mut self.workloads[workload];
+            if let Some(task) = task.as_ref().filter(|_| member.is_some())
+                && let Some(count) = state.of_tasks.get_mut(task)
+            {
+                *count -= 1;
+                if *count == 0 {
+                    state.of_tasks.remove(task);
+                }
+            }
             // Those that are left may be too few, which is another reason to wait, and none to be kept out of the queue.
             if place.is_some_and(|place| state.line.remove(&place)) && state.missing() > 0 {
                 state.version += 1;

@@ -148,6 +148,7 @@ impl Cluster {
                 queue: waits.shape.queue,
                 namespace: Arc::clone(&waits.shape.namespace),
                 group: waits.shape.group,
+                task_spec: waits.shape.task_spec.clone(),
                 priority: waits.shape.priority,
                 task: task.clone(),
                 constraints: waits.shape.constraints.clone(),

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use crds::card::CardAlternatives;
 use crds::keys::{
     ADMITTED_CONDITION, CARD_ASSIGNED, CARD_NAME, GATE, GROUP_NAME, MGPU_INDEX_PREFIX, QUEUE_NAME, SCORING_STRATEGY,
+    TASK_SPEC,
 };
 use crds::managed::{is_managed, is_reachable, is_under_cross_quota};
 use crds::mgpu::MgpuRequest;
-use crds::pod::{PodCondition, PodSpec, PodStatus};
+use crds::pod::{Metadata, PodCondition, PodSpec, PodStatus};
 use crds::pod_bounds;
 use crds::pod_request::pod_request;
 use crds::scoring_strategy::ScoringStrategy;
@@ -110,6 +111,8 @@ pub struct Pod {
     pub assigned: Option<CardId>,
     /// The `PodGroup` it belongs to.
     pub group: Option<WorkloadId>,
+    /// The task that it does of that group.
+    pub task_spec: Option<Arc<str>>,
     /// The Job that made it, where that Job asks for its cards in advance.
     pub job: Option<WorkloadId>,
     /// Whether a scheduler has it bound to the node of its room, as far as is known: that is being written, or is written and
@@ -146,6 +149,7 @@ impl Pod {
             deleted,
             assigned,
             group,
+            task_spec,
             job,
             binding,
             gpus,
@@ -175,7 +179,7 @@ impl Pod {
             && (room, deleted, assigned, gpus) == (&later.room, &later.deleted, &later.assigned, &later.gpus)
             && (group, job, binding, controller) == (&later.group, &later.job, &later.binding, &later.controller)
             && (has_annotations, has_resource_claims) == (&later.has_annotations, &later.has_resource_claims)
-            && *shown_as_waiting == later.shown_as_waiting
+            && (task_spec, shown_as_waiting) == (&later.task_spec, &later.shown_as_waiting)
     }
 }
 
@@ -224,6 +228,7 @@ pub(super) struct Reading {
     pub gates: Gates,
     pub queue_annotation: Option<Box<str>>,
     pub group: Option<Box<str>>,
+    pub task_spec: Option<Box<str>>,
     /// Whether the pod's condition says that it waits, and for which reason.
     pub shown_as_waiting: bool,
     pub told: Option<Reason>,
@@ -313,6 +318,7 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
             .get(GROUP_NAME)
             .filter(|name| managed && !name.is_empty())
             .map(Into::into),
+        task_spec: task_spec(&pod.metadata).map(Into::into),
         in_no_queue: !names_queue_or_card,
         // The door refuses a strategy that is unknown; past it, the default holds.
         cross_quota: under_cross_quota.then(|| {
@@ -334,6 +340,17 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
         reachable,
         controller,
     }
+}
+
+/// The task of its group that a pod does.
+pub(super) fn task_spec(metadata: &Metadata<Box<str>>) -> Option<&str> {
+    // Also an annotation, of which nothing limits the length: no task has a longer name than a label can.
+    const LABEL_LENGTH: usize = 63;
+    let found = metadata
+        .labels
+        .get(TASK_SPEC)
+        .or_else(|| metadata.annotations.get(TASK_SPEC));
+    found.filter(|task| !task.is_empty() && task.len() <= LABEL_LENGTH)
 }
 
 fn read_gates(spec: &PodSpec<Box<str>>) -> Gates {

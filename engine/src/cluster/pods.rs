@@ -59,6 +59,8 @@ impl Cluster {
             .map(|node| self.node_id(node));
         let group = reading.group.as_deref();
         let group = group.map(|group| self.workload_id(WorkloadKind::PodGroup, &namespace, group));
+        let task_spec = reading.task_spec.as_deref().filter(|_| group.is_some());
+        let task_spec = task_spec.map(|task| self.texts.get(task));
         let job = reading.controller.as_ref().filter(|_| reading.managed);
         let job = job.and_then(|controller| self.workloads.id(&controller.0));
         // Anybody may write that a PodGroup made a pod: it would be a member of that twice.
@@ -87,6 +89,7 @@ impl Cluster {
             deleted,
             assigned: reading.assigned.or_else(|| under_way?.assigned),
             group,
+            task_spec,
             job,
             binding: old.is_some_and(|old| old.binding) && matches!(stage, Stage::Unbound { .. }),
             gpus: reading.cards(stage, old),
@@ -195,6 +198,7 @@ impl Cluster {
                 queue,
                 namespace: Arc::clone(&pod.namespace),
                 group: pod.group,
+                task_spec: pod.task_spec.clone(),
                 priority,
                 task: reading.task,
                 constraints: reading.constraints,

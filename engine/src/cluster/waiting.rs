@@ -21,6 +21,8 @@ pub struct Shape {
     pub namespace: Arc<str>,
     /// The group that it belongs to.
     pub group: Option<WorkloadId>,
+    /// The task that it does of that group.
+    pub task_spec: Option<Arc<str>>,
     /// Pods of higher priority go first within their queue.
     pub priority: i32,
     /// What it asks for.

@@ -1,7 +1,7 @@
 //! One workload: a `PodGroup`, or a Job that asks for its cards in advance.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use super::waiting::{Place, Refused};
 use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::inqueue::Demand;
+use crate::lacking::Lacking;
 use crate::reason::Reason;
 use crate::refs::WorkloadKind;
 
@@ -56,6 +57,8 @@ pub struct Claim {
     pub queue: QueueId,
     /// So many of its pods it needs at least, and of a group they are let in together; at least 1.
     pub min_member: usize,
+    /// So many of them of each task, by name, where it says that.
+    pub tasks: Box<[(Arc<str>, usize)]>,
     /// What it asks for as a whole before its pods exist: `minResources` and `volcano.sh/card.request`.
     pub demand: Demand,
     /// Whether it asks for anything as a whole.
@@ -131,8 +134,10 @@ pub struct Workload {
     pub(super) core: BTreeSet<Member>,
     /// Those beyond the minimum.
     pub(super) extra: BTreeSet<Member>,
-    /// Its pods that have succeeded: when each began to run, and its unique id.
-    pub(super) succeeded: BTreeSet<(Timestamp, Arc<str>)>,
+    /// How many of its pods that hold quota there are of each task.
+    pub(super) of_tasks: BTreeMap<Arc<str>, usize>,
+    /// Its pods that have succeeded: when each began to run, its unique id, and its task.
+    pub(super) succeeded: BTreeSet<(Timestamp, Arc<str>, Option<Arc<str>>)>,
     /// Its pods that wait in line, first to go first.
     pub line: BTreeSet<(Reverse<i32>, Place)>,
     /// How many pods name it, in whatever stage.
@@ -168,6 +173,7 @@ impl Workload {
             ran: false,
             core: BTreeSet::new(),
             extra: BTreeSet::new(),
+            of_tasks: BTreeMap::new(),
             succeeded: BTreeSet::new(),
             line: BTreeSet::new(),
             named: 0,
@@ -200,14 +206,52 @@ impl Workload {
     /// How many of its pods have succeeded: as in Volcano's gangs, they count as if they were still there. Pods that ran
     /// before the group was created belonged to an earlier one of its name.
     pub fn succeeded(&self) -> usize {
+        self.tasks_that_succeeded().count()
+    }
+
+    /// The tasks of those.
+    fn tasks_that_succeeded(&self) -> impl Iterator<Item = Option<&str>> {
         let created = self.claim.as_ref().map_or(Timestamp::MAX, |claim| claim.created);
-        let of_this_one = self.succeeded.iter().rev().take_while(|(began, _)| *began >= created);
-        of_this_one.count()
+        let of_this_one = self
+            .succeeded
+            .iter()
+            .rev()
+            .take_while(move |(began, ..)| *began >= created);
+        of_this_one.map(|(_, _, task)| task.as_deref())
+    }
+
+    /// How many of its pods of a task count toward its minimum.
+    fn count_of_task(&self, task: &str) -> usize {
+        let succeeded = self.tasks_that_succeeded().filter(|of| *of == Some(task)).count();
+        self.of_tasks.get(task).map_or(0, |admitted| *admitted) + succeeded
     }
 
     /// How many pods are to be let in together before others follow one by one.
     pub fn missing(&self) -> usize {
+        if self.claim.as_ref().is_some_and(|claim| !claim.tasks.is_empty()) {
+            return self.lacking().count();
+        }
         self.min_member().saturating_sub(self.admitted() + self.succeeded())
+    }
+
+    /// Which pods are to be let in together before others follow one by one.
+    pub fn lacking(&self) -> Lacking {
+        let tasks = self.claim.iter().flat_map(|claim| claim.tasks.iter());
+        let missing = tasks.filter_map(|(task, least)| {
+            let missing = least.saturating_sub(self.count_of_task(task));
+            (missing > 0).then(|| (Arc::clone(task), missing))
+        });
+        let in_all = self.min_member().saturating_sub(self.admitted() + self.succeeded());
+        Lacking::new(in_all, missing.collect())
+    }
+
+    /// How many of its pods that hold quota there are beyond its minimum, in all, and of each task of that.
+    pub fn surplus(&self) -> (usize, Vec<(Arc<str>, usize)>) {
+        let tasks = self.claim.iter().flat_map(|claim| claim.tasks.iter());
+        let of_task =
+            |(task, least): &(Arc<str>, usize)| (Arc::clone(task), self.count_of_task(task).saturating_sub(*least));
+        let in_all = (self.admitted() + self.succeeded()).saturating_sub(self.min_member());
+        (in_all.min(self.admitted()), tasks.map(of_task).collect())
     }
 
     /// Whether pods of it have taken over: what it asks for as a whole has no effect any more.

@@ -1,5 +1,6 @@
 //! The waiting pods of a group, and whether enough of them could ever run.
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use super::fit;
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
 use crate::ids::{PodId, WorkloadId};
+use crate::lacking::Lacking;
 use crate::names::CardId;
 
 /// A waiting pod and its shape.
@@ -22,14 +24,28 @@ pub(super) fn line(cluster: &Cluster, id: WorkloadId) -> Vec<InLine> {
         .collect()
 }
 
+/// Those of the waiting pods of a group that it lacks, first to go first: fewer than it lacks where others are not there yet.
+pub(super) fn first_missing(cluster: &Cluster, id: WorkloadId) -> Vec<InLine> {
+    chosen(cluster.workload(id).lacking(), line(cluster, id))
+}
+
+/// The first of these pods that take the places of those that are missing.
+pub(super) fn chosen<P: Borrow<InLine>>(lacking: Lacking, pods: impl IntoIterator<Item = P>) -> Vec<P> {
+    let mut places = lacking.places();
+    let takes = |pod: &P| places.take(pod.borrow().1.task_spec.as_deref());
+    pods.into_iter().filter(takes).collect()
+}
+
 /// Whether enough of a group's waiting pods could run if nothing else did. What can't must keep no quota from others: unless that
 /// takes more steps to know than there are, and then it keeps it for no longer than `inqueueTimeout`.
 pub(super) fn could_ever_fit(cluster: &Cluster, id: WorkloadId, effort: &Effort) -> bool {
     if cluster.configuration().cardgate.admit_on == AdmitOn::Quota {
         return true;
     }
-    let workload = cluster.workload(id);
-    if workload.line.len() < workload.missing() {
+    let lacking = cluster.workload(id).lacking();
+    let line = line(cluster, id);
+    let missing = lacking.count();
+    if chosen(lacking.clone(), &line).len() < missing {
         return true;
     }
     let mut asked = HashMap::new();
@@ -37,7 +53,7 @@ pub(super) fn could_ever_fit(cluster: &Cluster, id: WorkloadId, effort: &Effort)
         effort.look_at_node(shape);
         effort.is_spent() || fit::could_take(cluster, shape, card, node)
     };
-    let fitting = line(cluster, id).into_iter().filter(|(_, shape)| {
+    let fitting = line.iter().filter(|(_, shape)| {
         *asked.entry(Arc::clone(shape)).or_insert_with(|| {
             cards_of(shape).into_iter().any(|card| {
                 let mut nodes = fit::nodes_for(cluster, card).iter();
@@ -45,7 +61,7 @@ pub(super) fn could_ever_fit(cluster: &Cluster, id: WorkloadId, effort: &Effort)
             })
         })
     });
-    fitting.count() >= workload.missing() || effort.is_spent()
+    chosen(lacking, fitting).len() >= missing || effort.is_spent()
 }
 
 /// The cards that a pod of this shape may name: each by itself, or none at all.

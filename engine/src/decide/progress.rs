@@ -83,7 +83,8 @@ fn phase(cluster: &Cluster, id: WorkloadId) -> Option<Phase> {
         .filter(|member| is_bound(*member))
         .take(claim.min_member);
     let there = bound.count() + workload.succeeded();
-    Some(if claim.said == Said::Started || there >= claim.min_member {
+    let is_whole = there >= claim.min_member && workload.missing() == 0;
+    Some(if claim.said == Said::Started || is_whole {
         Phase::Running
     } else if workload.is_enqueued() || workload.is_started() {
         Phase::Inqueue

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::effort::Effort;
+use super::line::first_missing;
 use super::{Action, pod_ref, verdict};
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
@@ -153,10 +154,8 @@ fn waiting_sets(cluster: &Cluster, queue: QueueId) -> Vec<Set> {
         let gang = peers.shape.group.map(|id| (id, cluster.workload(id)));
         let set = match gang.filter(|(_, workload)| workload.missing() > 0) {
             Some((id, _)) if !gangs.insert(id) => continue,
-            Some((_, workload)) => {
-                let line = workload.line.iter().take(workload.missing());
-                let with_shape = |pod| Some((pod, Arc::clone(&cluster.pod(pod)?.waits.as_ref()?.shape)));
-                let pods: Vec<_> = line.filter_map(|(_, place)| with_shape(place.pod)).collect();
+            Some((id, workload)) => {
+                let pods = first_missing(cluster, id);
                 if pods.len() < workload.missing() {
                     continue;
                 }

@@ -6,11 +6,15 @@ use crate::cluster::Cluster;
 use crate::cluster::workload::{Step, Workload};
 use crate::decide::enqueue::{check_at, lack};
 use crate::decide::gang::MOST_TRIES;
+use crate::decide::line::{first_missing, line};
 use crate::ids::{QueueId, WorkloadId};
 use crate::names::CardId;
 use crate::policies::job_mode::Sums;
 use crate::reason::{About, Reason};
 use crate::refs::WorkloadKind;
+
+/// How many tasks a message names.
+const MOST_TASKS: usize = 8;
 
 /// Whether a pod waits because its group does, and not by itself.
 pub(super) fn speaks_for_its_pods(cluster: &Cluster, id: WorkloadId, reason: Reason) -> bool {
@@ -33,9 +37,10 @@ pub(in crate::decide) fn explain_workload(cluster: &Cluster, id: WorkloadId, rea
             claim.problem.as_deref().unwrap_or("it can't be read")
         ),
         (Reason::PodGroupIncomplete, Some(claim)) => format!(
-            "PodGroup {name} lets {} pods in together (spec.minMember), and {} are there: the others are to be created",
+            "PodGroup {name} lets {} pods in together (spec.minMember), and {} are there: {} to be created",
             claim.min_member,
-            workload.admitted() + workload.succeeded() + workload.line.len()
+            workload.admitted() + workload.succeeded() + workload.line.len(),
+            to_be_created(cluster, id)
         ),
         (Reason::InqueueTimeout, Some(claim)) => format!(
             "queue {} has kept what {} {name} asks for during {} s (inqueueTimeout), and none of its pods was let in: now it \
@@ -56,6 +61,25 @@ pub(in crate::decide) fn explain_workload(cluster: &Cluster, id: WorkloadId, rea
     }
 }
 
+/// Which pods of a group do not exist yet.
+fn to_be_created(cluster: &Cluster, id: WorkloadId) -> String {
+    let lacking = cluster.workload(id).lacking();
+    let line = line(cluster, id);
+    let waiting = |task: &str| {
+        line.iter()
+            .filter(|(_, shape)| shape.task_spec.as_deref() == Some(task))
+            .count()
+    };
+    let tasks = lacking.tasks().filter_map(|(task, missing)| {
+        let missing = missing.checked_sub(waiting(task)).filter(|missing| *missing > 0)?;
+        Some(format!("{missing} of task {task}"))
+    });
+    match tasks.take(MOST_TASKS).collect::<Vec<_>>() {
+        tasks if tasks.is_empty() => "the others are".to_owned(),
+        tasks => format!("{} (spec.minTaskMember) are", tasks.join(", ")),
+    }
+}
+
 /// What a queue lacks for a workload as a whole (**Job Enqueueable Check**).
 fn as_a_whole(cluster: &Cluster, id: WorkloadId, queue: QueueId, reason: Reason) -> String {
     let workload = cluster.workload(id);
@@ -68,13 +92,7 @@ fn as_a_whole(cluster: &Cluster, id: WorkloadId, queue: QueueId, reason: Reason)
         .claim
         .as_ref()
         .is_none_or(|claim| claim.demand.cards.is_empty() && in_line != Some(true) && !workload.line.is_empty());
-    let pods = || {
-        workload
-            .line
-            .iter()
-            .take(workload.missing())
-            .map(|(_, place)| place.pod)
-    };
+    let pods = || first_missing(cluster, id).into_iter().map(|(pod, _)| pod);
     // What its pods ask for is checked where they are charged.
     let first = pods().find_map(|pod| cluster.pod(pod)?.queue);
     let queue = first.filter(|_| by_pods).unwrap_or(queue);

@@ -11,11 +11,12 @@ use crate::cluster::workload::Step;
 use crate::decide::verdict;
 use crate::ids::{QueueId, WorkloadId};
 use crate::inqueue::Demand;
+use crate::lacking::Lacking;
 
 /// Everything that decides whether the pods of a gang get in together, except their age.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Likeness {
-    missing: usize,
+    lacking: Lacking,
     is_started: bool,
     /// Whether what the group asks for has been checked, and what is kept for it alone.
     asks_for_cards: bool,
@@ -33,7 +34,7 @@ impl PartialEq for OfAnyGroup {
         let (one, other) = (&*self.0, &*other.0);
         (one.queue, &one.namespace, one.priority, one.cross_quota)
             == (other.queue, &other.namespace, other.priority, other.cross_quota)
-            && (&one.task, &one.constraints) == (&other.task, &other.constraints)
+            && (&one.task, &one.constraints, &one.task_spec) == (&other.task, &other.constraints, &other.task_spec)
     }
 }
 
@@ -48,7 +49,7 @@ impl Hash for OfAnyGroup {
 }
 
 impl Likeness {
-    pub(super) fn of(cluster: &Cluster, id: WorkloadId, missing: usize, line: &[InLine]) -> Self {
+    pub(super) fn of(cluster: &Cluster, id: WorkloadId, lacking: Lacking, line: &[InLine]) -> Self {
         let mut runs: Vec<(OfAnyGroup, usize)> = Vec::new();
         for (_, shape) in line {
             match runs.last_mut() {
@@ -60,7 +61,7 @@ impl Likeness {
         let claim = workload.claim.as_ref();
         let reserved = claim.zip(workload.reserved());
         Self {
-            missing,
+            lacking,
             is_started: workload.is_started(),
             asks_for_cards: claim.is_some_and(|claim| !claim.demand.cards.is_empty()),
             reserved: reserved.map(|(claim, demand)| (claim.queue, demand.clone())),

@@ -17,7 +17,7 @@ use self::alike::{Likeness, Refusal};
 pub(super) use self::search::MOST_TRIES;
 use self::search::{Found, WaySearch};
 use super::effort::Effort;
-use super::line::{InLine, could_ever_fit, line};
+use super::line::{InLine, chosen, could_ever_fit, line};
 use super::verdict::{self, refusal};
 use super::{Admission, Grant, admission, count_in, cross_quota, enqueue};
 use crate::cluster::waiting::Refused;
@@ -25,6 +25,7 @@ use crate::cluster::workload::Step;
 use crate::cluster::{Bookmark, Cluster};
 use crate::ids::PodId;
 use crate::ids::WorkloadId;
+use crate::lacking::Places;
 use crate::reason::Reason;
 
 /// Lets the missing pods of a group in, all of them, and returns the admissions; or none, and every one of its waiting pods
@@ -107,7 +108,7 @@ fn judge(
     now: Timestamp,
 ) -> Result<Vec<Admission>, (Step, Cause)> {
     let line = line(cluster, id);
-    let missing = cluster.workload(id).missing();
+    let lacking = cluster.workload(id).lacking();
     if line.is_empty() {
         return Ok(Vec::new());
     }
@@ -116,10 +117,10 @@ fn judge(
         effort.look_at_node(shape);
     }
     enqueue::before_pods(cluster, id, effort).map_err(Cause::as_a_whole)?;
-    if line.len() < missing {
+    if chosen(lacking.clone(), &line).len() < lacking.count() {
         return Err((Step::Together, Cause::of(Reason::PodGroupIncomplete)));
     }
-    let likeness = Likeness::of(cluster, id, missing, &line);
+    let likeness = Likeness::of(cluster, id, lacking, &line);
     let refusal = if let Some(known) = refusals.of(cluster, &likeness) {
         known
     } else {
@@ -152,24 +153,24 @@ fn judge_pods(
     effort: &Effort,
     now: Timestamp,
 ) -> Result<Vec<Admission>, (Step, Cause)> {
-    let missing = cluster.workload(id).missing();
-    let first: Vec<_> = line.iter().take(missing).map(|(pod, _)| *pod).collect();
+    let lacking = cluster.workload(id).lacking();
+    let first: Vec<_> = chosen(lacking.clone(), line).into_iter().map(|(pod, _)| *pod).collect();
     let whole = enqueue::takes_pods(cluster, id, &first);
     let whole = whole.map_err(Cause::as_a_whole);
-    if line.len() == missing {
+    if line.len() == first.len() {
         whole?;
     }
     let bookmark = cluster.bookmark(line.iter().map(|(pod, _)| *pod));
     let mut gang = Gang {
         cluster,
-        missing,
+        places: lacking.places(),
         now,
         admitted: BTreeMap::new(),
         effort: effort.clone(),
     };
     let alone = gang.each_as_if_alone(line);
     let admitted: Vec<_> = gang.admitted.keys().copied().collect();
-    let of_first: HashSet<_> = first.iter().collect();
+    let of_first: HashSet<_> = first.into_iter().collect();
     let are_first = whole.is_ok() && admitted.iter().all(|pod| of_first.contains(pod));
     if alone.is_ok() && (are_first || gang.is_accepted(id, &bookmark)) {
         return Ok(gang.admissions(line));
@@ -184,7 +185,7 @@ fn judge_pods(
     if effort.is_spent() {
         step = Step::GivenUp;
     } else if !governed && choices {
-        match WaySearch::new(&mut gang, id, line, &bookmark).run(line, whole.is_ok()) {
+        match WaySearch::new(&mut gang, id, line, &bookmark).run(&of_first, whole.is_ok()) {
             Found::Way => return Ok(gang.admissions(line)),
             Found::GivenUp => step = Step::GivenUp,
             Found::NoWay => {}
@@ -201,7 +202,8 @@ fn judge_pods(
 /// A gang that is being let in.
 struct Gang<'c> {
     cluster: &'c mut Cluster,
-    missing: usize,
+    /// The places of the pods that are missing, without those of `admitted`.
+    places: Places,
     now: Timestamp,
     admitted: BTreeMap<PodId, (Grant, Admission)>,
     effort: Effort,
@@ -215,11 +217,16 @@ impl Gang<'_> {
     }
 
     fn is_complete(&self) -> bool {
-        self.admitted.len() == self.missing
+        self.places.are_taken()
+    }
+
+    fn task_of(&self, pod: PodId) -> Option<Arc<str>> {
+        self.cluster.pod(pod)?.task_spec.clone()
     }
 
     fn admit(&mut self, pod: PodId, grant: Grant) {
         if let Some(admission) = admission(self.cluster, pod, &grant) {
+            self.places.take(self.task_of(pod).as_deref());
             self.admitted.insert(pod, (grant.clone(), admission));
             count_in(self.cluster, pod, grant, self.now);
         }
@@ -240,7 +247,9 @@ impl Gang<'_> {
 
     fn take_back(&mut self, pods: &[PodId], bookmark: &Bookmark) {
         for pod in pods {
-            self.admitted.remove(pod);
+            if self.admitted.remove(pod).is_some() {
+                self.places.give_back(self.task_of(*pod).as_deref());
+            }
         }
         self.cluster.take_back(pods, bookmark);
     }
@@ -257,7 +266,7 @@ impl Gang<'_> {
             if self.effort.is_spent() {
                 break;
             }
-            if known.contains(shape) {
+            if known.contains(shape) || self.places.free_for(shape.task_spec.as_deref()) == 0 {
                 continue;
             }
             let queue = &self.cluster.queue(shape.queue).waiting;

@@ -44,6 +44,12 @@ struct Kind {
     most: usize,
 }
 
+impl Kind {
+    fn task(&self) -> Option<&str> {
+        self.shape.task_spec.as_deref()
+    }
+}
+
 /// What tells nodes apart for one gang.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Look {
@@ -131,19 +137,19 @@ impl<'g, 'c> WaySearch<'g, 'c> {
     }
 
     /// Looks for a way: first with those whose turn it is, then with any of the line.
-    pub(super) fn run(&mut self, line: &[InLine], first_may: bool) -> Found {
+    pub(super) fn run(&mut self, first: &HashSet<PodId>, first_may: bool) -> Found {
         // More kinds than can be asked of all nodes.
         if self.gang.effort.is_spent() {
             return Found::GivenUp;
         }
-        let first: HashSet<_> = line.iter().take(self.gang.missing).map(|(pod, _)| *pod).collect();
+        let in_line: usize = self.kinds.iter().map(|kind| kind.pods.len()).sum();
         for all in [false, true] {
             for kind in &mut self.kinds {
                 let of_first = kind.pods.iter().filter(|pod| first.contains(pod)).count();
                 kind.most = if all { kind.pods.len() } else { of_first };
             }
             self.dead_ends.clear();
-            if (all && line.len() > first.len() || !all && first_may) && self.follow(0, 0) {
+            if (all && in_line > first.len() || !all && first_may) && self.follow(0, 0) {
                 return Found::Way;
             }
         }
@@ -169,7 +175,7 @@ impl<'g, 'c> WaySearch<'g, 'c> {
         if self.dead_ends.contains(&here) {
             return false;
         }
-        if taken < self.kinds[kind].most {
+        if taken < self.kinds[kind].most && self.gang.places.free_for(self.kinds[kind].task()) > 0 {
             let pod = self.kinds[kind].pods[taken];
             for (card, look) in self.options(kind) {
                 if self.tries == 0 {
@@ -198,11 +204,12 @@ impl<'g, 'c> WaySearch<'g, 'c> {
 
     /// Whether enough could get in if each kind had all that is left for itself.
     fn could_lead_on(&self, kind: usize, taken: usize) -> bool {
-        let mut open = self.gang.missing - self.gang.admitted.len();
+        let mut places = self.gang.places.clone();
         for (index, other) in self.kinds.iter().enumerate().skip(kind) {
             let left = other.most - if index == kind { taken } else { 0 };
-            open -= self.most_alone(index, left.min(open));
-            if open == 0 {
+            let open = left.min(places.free_for(other.task()));
+            places.take_up_to(other.task(), self.most_alone(index, open));
+            if places.are_taken() {
                 return true;
             }
         }

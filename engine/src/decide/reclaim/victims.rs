@@ -341,7 +341,7 @@ pub(super) fn candidates(
             }
         }
         for (group, members) in gangs {
-            found.extend(of_gang(cluster.workload(group), members, floors.slack));
+            found.extend(of_gang(cluster, cluster.workload(group), members, floors.slack));
         }
     }
     found.sort_unstable_by(|a, b| {
@@ -359,13 +359,22 @@ pub(super) fn is_evictable(cluster: &Cluster, pod: &Pod, now: Timestamp) -> bool
 }
 
 /// How a gang may be taken back: as many single pods as it has beyond its minimum, or all of it.
-pub(super) fn of_gang(workload: &Workload, members: Vec<Candidacy>, slack: &mut Vec<i128>) -> Vec<Candidacy> {
-    let surplus = workload.admitted()
-        - workload
-            .admitted()
-            .min(workload.min_member().saturating_sub(workload.succeeded()));
+pub(super) fn of_gang(
+    cluster: &Cluster,
+    workload: &Workload,
+    members: Vec<Candidacy>,
+    slack: &mut Vec<i128>,
+) -> Vec<Candidacy> {
+    let count = |number: usize| i128::try_from(number).unwrap_or(i128::MAX);
+    let (surplus, of_tasks) = workload.surplus();
     let place = slack.len();
-    slack.push(i128::try_from(surplus).unwrap_or(i128::MAX));
+    // One place for all of its pods, and one more for those of each task.
+    slack.push(count(surplus));
+    slack.extend(of_tasks.iter().map(|(_, surplus)| count(*surplus)));
+    let beyond = |task: Option<&str>| {
+        let task = of_tasks.iter().position(|(known, _)| Some(&**known) == task);
+        [Some(place), task.map(|task| place + 1 + task)].into_iter().flatten()
+    };
     let mut found = Vec::new();
     // What some of its pods keep from being evicted can't go as a whole.
     if members.len() == workload.admitted() {
@@ -376,7 +385,7 @@ pub(super) fn of_gang(workload: &Workload, members: Vec<Candidacy>, slack: &mut 
             level: 0,
             charged: Vec::new(),
             usable: Vec::new(),
-            takes: vec![(place, i128::try_from(surplus).unwrap_or(i128::MAX))],
+            takes: (place..).zip(slack[place..].iter().copied()).collect(),
         };
         for member in &members {
             whole.level = member.level;
@@ -396,7 +405,11 @@ pub(super) fn of_gang(workload: &Workload, members: Vec<Candidacy>, slack: &mut 
     }
     if surplus > 0 {
         found.extend(members.into_iter().map(|mut member| {
-            member.takes.push((place, 1));
+            let task = member
+                .members
+                .first()
+                .and_then(|one| cluster.pod(one.pod)?.task_spec.as_deref());
+            member.takes.extend(beyond(task).map(|place| (place, 1)));
             member
         }));
     }

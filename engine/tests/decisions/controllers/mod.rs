@@ -1,5 +1,8 @@
 //! Groups and Jobs as Volcano's controllers, or people who use them, make them.
 
+mod properties;
+mod tasks;
+
 use engine::decide::{Action, progress};
 use engine::refs::WorkloadKind;
 
