@@ -97,7 +97,7 @@ pub struct Capacity {
     pub metrics_enabled: bool,
     /// The least time between two attempts to take something back for one queue.
     pub reclaim_interval: Duration,
-    /// Above so many percent in use of a dimension, queues below their guarantee go first, and no other queue borrows it.
+    /// Above so many percent in use of a dimension, queues below their guarantee go first.
     pub guarantee_threshold: u32,
     /// Compare only the dimensions that a queue's capability names.
     pub check_queue_dimensions_only: bool,

@@ -114,6 +114,7 @@ impl Cluster {
             self.changes.queues.insert(queue);
         }
         if let Some(node) = pod.room {
+            self.count_uncharged(&pod, 1);
             self.take_room(node, &pod.task.request);
             if counts_by_node(&pod) {
                 self.nodes[node].undecided.book().insert(id);
@@ -153,6 +154,7 @@ impl Cluster {
             self.changes.queues.insert(queue);
         }
         if let Some(node) = pod.room {
+            self.count_uncharged(&pod, -1);
             self.give_room_back(node, &pod.task.request);
             self.nodes[node].undecided.book().remove(&id);
         }

@@ -110,16 +110,28 @@ impl Cluster {
         })
     }
 
-    /// Whether so much of a dimension is in use that nobody borrows it any more (section 4, `guaranteeThreshold`).
-    pub(crate) fn is_scarce(&self, dimension: Dimension) -> bool {
-        let (used, total) = (self.top.below.allocated.get(dimension), self.top.total.get(dimension));
-        capacity::is_above_threshold(used, total, self.arguments().guarantee_threshold)
+    /// The dimensions with a guarantee of which so much is in use that queues below their guarantee go first (section 4,
+    /// `guaranteeThreshold`). All that runs counts, whoever is charged for it.
+    pub(crate) fn scarce_guarantees(&self) -> Vec<Dimension> {
+        let threshold = self.arguments().guarantee_threshold;
+        let guaranteed = self.top.below.guaranteed.iter().map(|(dimension, _)| dimension);
+        let scarce = guaranteed.filter(|dimension| {
+            let used = self.top.below.allocated.get(*dimension) + self.uncharged(*dimension);
+            capacity::is_above_threshold(used, self.top.total.get(*dimension), threshold)
+        });
+        scarce.collect()
     }
 
-    /// The dimensions with a guarantee of which so much is in use that queues below their guarantee go first.
-    pub(crate) fn scarce_guarantees(&self) -> Vec<Dimension> {
-        let guaranteed = self.top.below.guaranteed.iter().map(|(dimension, _)| dimension);
-        guaranteed.filter(|dimension| self.is_scarce(*dimension)).collect()
+    /// What pods have of the nodes that no queue is charged for.
+    fn uncharged(&self, dimension: Dimension) -> i128 {
+        match dimension {
+            Dimension::Resource(_) => self.top.uncharged.get(dimension),
+            Dimension::Card(id) => {
+                let tally = self.card(id).zip(self.resource_of(id));
+                let tally = tally.and_then(|(card, resource)| card.tallies.get(&resource));
+                tally.map_or(0, |tally| tally.unaccounted)
+            }
+        }
     }
 
     /// The limit of a queue at this moment, and whether it is what the queue deserves.
@@ -145,7 +157,7 @@ impl Cluster {
     }
 
     fn may_borrow(&self, id: QueueId, dimension: Dimension) -> bool {
-        self.arguments().enable_overuse && !self.is_scarce(dimension) && !self.is_claimed_by_others(id, dimension)
+        self.arguments().enable_overuse && !self.is_claimed_by_others(id, dimension)
     }
 
     /// What a queue keeps whatever others need: what it deserves by its spec, and its guarantee; none where it says neither.
@@ -177,11 +189,17 @@ impl Cluster {
         self.real_capability(id, dimension) != self.capability(id, dimension)
     }
 
-    /// The most that the cluster gives to all queues, as far as this queue is compared with it.
+    /// The most that the cluster gives to all queues, as far as this queue, or one above it, is compared with it.
     #[inline]
     pub(crate) fn cluster_limit_for(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
         self.cluster_limit(dimension)
-            .filter(|_| self.compares(self.queue(id), dimension))
+            .filter(|_| self.is_compared(id, dimension))
+    }
+
+    /// Whether a dimension is compared with the capability of a queue, or of one above it.
+    #[inline]
+    pub(crate) fn is_compared(&self, id: QueueId, dimension: Dimension) -> bool {
+        self.ancestry(id).any(|id| self.compares(self.queue(id), dimension))
     }
 
     /// Whether a queue and everything above it has room for a pod of this priority that asks so much. What others were evicted
@@ -194,7 +212,7 @@ impl Cluster {
         asked: i64,
     ) -> Result<(), Shortage> {
         self.room(id, dimension, asked)?;
-        let is_compared = asked > 0 && self.compares(self.queue(id), dimension);
+        let is_compared = asked > 0 && self.is_compared(id, dimension);
         if !is_compared || !self.is_claimed_by_betters(id, dimension, priority) {
             return Ok(());
         }

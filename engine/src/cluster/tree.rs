@@ -24,6 +24,8 @@ pub struct Top {
     pub below: Booked<Below>,
     /// What pods have of the nodes, and what the nodes can still give.
     pub total: Booked<Totals>,
+    /// What pods have of the nodes that no queue is charged for.
+    pub(super) uncharged: Booked<Totals>,
     /// Rises whenever there is more of anything for queues than before.
     version: u64,
     /// Whether queues say something else about their places or guarantees than the tree has.

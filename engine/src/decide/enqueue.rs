@@ -197,7 +197,7 @@ fn is_claim(cluster: &Cluster, id: WorkloadId, queue: QueueId, demand: &Demand) 
         let above = cluster.ancestry(queue).skip(1);
         let above = above.filter_map(|level| cluster.deserved_by_spec(level, dimension));
         let keeps = cluster.floor(queue, dimension).into_iter().chain(above).min();
-        keeps.filter(|_| cluster.compares(cluster.queue(queue), dimension))
+        keeps.filter(|_| cluster.is_compared(queue, dimension))
     };
     let check = check_against(cluster, id, queue, Some(queue), keeps);
     cluster.configuration().reclaims() && demand.dimensions().any(says) && check.check(demand).is_ok()

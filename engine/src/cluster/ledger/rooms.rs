@@ -2,6 +2,7 @@
 
 use crate::amounts::{Amounts, Dimension};
 use crate::cluster::Cluster;
+use crate::cluster::pod::Pod;
 use crate::ids::{NodeId, PodId};
 
 impl Cluster {
@@ -27,6 +28,18 @@ impl Cluster {
         self.count_without_gpu(id, request, -1);
         self.usage_changed(id);
         self.node_changes.note(id);
+    }
+
+    /// A pod takes room on a node, or gives it back, that its queue is not charged for.
+    pub(in crate::cluster) fn count_uncharged(&mut self, pod: &Pod, sign: i128) {
+        let charged = |dimension| pod.charge.as_ref().map_or(0, |charge| charge.amounts.get(dimension));
+        for (dimension, amount) in pod.task.request.iter() {
+            let uncharged = amount - charged(dimension);
+            if uncharged != 0 {
+                let sum = self.top.uncharged.book();
+                sum.add(dimension, sign * i128::from(uncharged));
+            }
+        }
     }
 
     fn usage_changed(&mut self, id: NodeId) {

@@ -91,6 +91,26 @@ fn an_empty_capability_limits_nothing_but_by_the_cluster() {
 }
 
 #[test]
+fn a_queue_that_names_nothing_takes_nothing_that_is_guaranteed_beside_a_queue_above_it_that_does() {
+    let mut world = cluster(8, "checkQueueDimensionsOnly: true, enableHierarchy: true");
+    world.queue(&plain("research").capability(GPU, "8"));
+    world.queue(&plain("vision").parent("research"));
+    world.queue(&plain("sales").guarantee(GPU, "4"));
+    for name in ["vision-0", "vision-1"] {
+        world.pod(&pod(name).queue("vision").requests(GPU, "3").requests("cpu", "30"));
+    }
+    assert_eq!(world.admit_names(), ["vision-0"]);
+    assert_eq!(
+        world.refusal(),
+        "InsufficientScalarQuota: the cluster, for queue vision: nvidia.com/gpu asked 3, used 7, quota 8, 4 of them kept free \
+         by guarantees"
+    );
+    // Nobody names CPU, so it is not compared with what is guaranteed either.
+    world.queue(&plain("sales").guarantee("cpu", "60"));
+    assert_eq!(world.admit_names(), ["vision-1"]);
+}
+
+#[test]
 fn pods_is_a_dimension_only_where_a_queue_names_it() {
     let mut world = cluster(8, "");
     world.queue(&plain("team-a").capability("pods", "2"));

@@ -1,7 +1,7 @@
 //! Guarantee: kept free even for a queue without workloads, and not lent to others (**Queue fields**).
 
 use super::{admitted, cluster, plain, worker, workers};
-use crate::world::{World, node, pod, queue, queue_plugin};
+use crate::world::{GPU, World, bare_pod, node, pod, queue, queue_plugin};
 
 #[test]
 fn a_guarantee_is_kept_free_from_several_borrowers_together() {
@@ -89,23 +89,37 @@ fn section_4_guarantee_threshold_queues_below_their_guarantee_go_first() {
 }
 
 #[test]
-fn section_4_guarantee_threshold_nobody_borrows_beyond_deserved_above_it() {
-    let mut world = cluster(10, "guaranteeThreshold: 50");
+fn section_4_guarantee_threshold_orders_and_forbids_nobody_to_borrow() {
+    // By default it is 80: the last card in eight was never borrowed.
+    let mut world = cluster(8, "");
     world.queue(&plain("a").deserved_cards(r#"{"A": 2}"#));
-    workers(&mut world, "a", 10);
-    // 5 of 10 are not above 50 percent: the sixth is let in, the seventh is not.
-    assert_eq!(admitted(&mut world), 6);
-    assert_eq!(
-        world.notices()[0].message,
-        "queue a: A asked 1, used 6, deserved 2, and it may not borrow more at the moment"
-    );
-    // What it deserves is not borrowed.
-    world.queue(&plain("b").deserved_cards(r#"{"A": 2}"#));
-    workers(&mut world, "b", 4);
-    assert_eq!(world.admit_names(), ["b-0", "b-1"]);
-    // Below the threshold again, others borrow again.
-    for name in ["a-0", "a-1", "b-0"] {
-        world.remove_pod(name);
+    world.queue(&plain("owner").guaranteed_cards(r#"{"A": 1}"#));
+    workers(&mut world, "a", 8);
+    assert_eq!(admitted(&mut world), 7, "all but what is guaranteed to the other");
+    world.pod(&worker("owner", 0));
+    assert_eq!(world.admit_names(), ["owner-0"]);
+}
+
+#[test]
+fn section_4_guarantee_threshold_counts_all_that_runs_also_what_no_queue_is_charged_for() {
+    for (foreign, order) in [(4, ["owner-0", "a-0"]), (3, ["a-0", "owner-0"])] {
+        let mut world = cluster(8, "guaranteeThreshold: 60");
+        world.queue(&plain("a").set(["spec", "priority"], 9));
+        world.queue(&plain("owner").guaranteed_cards(r#"{"A": 2}"#));
+        // Pods of nobody's: one with a card, one without.
+        world.pods((0..foreign).map(|index| bare_pod(&format!("foreign-{index}")).requests(GPU, "1").on("n1")));
+        world.pod(&worker("a", 9).assigned("A").on("n1"));
+        world.pods([worker("a", 0), worker("owner", 0)]);
+        assert_eq!(world.admit_names(), order, "{foreign} cards of nobody's");
     }
-    assert_eq!(admitted(&mut world), 1);
+    // CPU alike: 40 of 64 cores run elsewhere.
+    for (foreign, order) in [("40", ["owner", "a"]), ("30", ["a", "owner"])] {
+        let mut world = cluster(8, "guaranteeThreshold: 60");
+        world.queue(&plain("a").set(["spec", "priority"], 9));
+        world.queue(&plain("owner").guarantee("cpu", "2"));
+        world.pod(&bare_pod("foreign").requests("cpu", foreign).on("n1"));
+        world.pods([pod("a").queue("a"), pod("owner").queue("owner")]);
+        assert_eq!(world.admit_names(), order, "{foreign} cores of nobody's");
+        world.remove_pod("foreign");
+    }
 }
