@@ -17,7 +17,8 @@ use std::hint::black_box;
 use divan::Bencher;
 use engine::Observation;
 use engine::cluster::pod::Stage;
-use engine::decide::{Action, decide, notices};
+use engine::decide::{Action, decide};
+use engine::explain::notices;
 use engine::policies::card_quota::Check;
 
 use world::{Object, World, at, bare_pod, node, pod, queue};

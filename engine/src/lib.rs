@@ -1,14 +1,15 @@
 //! The rules of Cardgate: what is, what may, and why not.
 //!
 //! A [`cluster::Cluster`] takes in what is observed ([`Observation`]) and what became of what was done ([`Outcome`]);
-//! [`decide`](decide::decide) says what may be done now, and [`overview`] what there is to see. Nobody in here talks to anybody,
-//! reads a clock or knows a Kubernetes client: time and configuration come as arguments, so that the operator, the tests and
-//! every other program come to the same answers.
+//! [`decide`](decide::decide) says what may be done now, [`explain`](explain::explain) why something waits, and [`overview`]
+//! what there is to see. Nobody in here talks to anybody, reads a clock or knows a Kubernetes client: time and configuration
+//! come as arguments, so that the operator, the tests and every other program come to the same answers.
 
 pub mod amounts;
 pub mod cluster;
 pub mod decide;
 pub mod discovery;
+pub mod explain;
 pub mod ids;
 pub mod inqueue;
 pub mod lacking;

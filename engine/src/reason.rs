@@ -110,6 +110,15 @@ pub(crate) enum Cure {
     Change,
 }
 
+/// Whether waiting can help.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outlook {
+    /// It can: others may give back what is missing, or time may bring it.
+    NotYet,
+    /// It can't, as things are: somebody has to change the request, the queue, the nodes or the configuration.
+    Never,
+}
+
 impl Reason {
     /// The reason with this word.
     pub(crate) fn from_word(word: &str) -> Option<Self> {
@@ -146,6 +155,35 @@ impl Reason {
             About::Nodes | About::Mgpu => true,
             About::Request | About::Queue | About::Quota(_) | About::Workload => false,
         }
+    }
+
+    /// Whether waiting can help. Where only the numbers tell, `could_ever` says whether what is asked for could be had if
+    /// others held nothing of it.
+    pub(crate) fn outlook(self, could_ever: impl FnOnce() -> bool) -> Outlook {
+        let can_help = match self {
+            Self::InsufficientCpuQuota
+            | Self::InsufficientMemoryQuota
+            | Self::InsufficientScalarQuota
+            | Self::NoNodeFits
+            | Self::CrossQuotaExceeded => could_ever(),
+            // A node would do, the missing pods may come, and a workload that stands aside is taken up again.
+            Self::InsufficientMgpu | Self::TooComplex | Self::PodGroupIncomplete | Self::InqueueTimeout => true,
+            Self::GetTaskRequestResourceFailed
+            | Self::EmptyQueueCapability
+            | Self::NoCardQuota
+            | Self::CardNameMissing
+            | Self::SecondCardResource
+            | Self::QueueNotFound
+            | Self::QueueNotOpen
+            | Self::QueueInvalid
+            | Self::InnerQueue
+            | Self::NamespaceNotAllowed
+            | Self::PodGroupNotFound
+            | Self::PodGroupInvalid
+            | Self::NodesExcluded
+            | Self::NoMgpuNode => false,
+        };
+        if can_help { Outlook::NotYet } else { Outlook::Never }
     }
 
     /// What it takes to cure it.

@@ -23,6 +23,7 @@ use crate::metering::Charge;
 use crate::names::{CardId, Names, ResourceId};
 use crate::policies::mgpu::CardLists;
 use crate::reason::Reason;
+use crate::refs::PodRef;
 use crate::task::{Naming, Task};
 
 /// How far a pod has come.
@@ -187,6 +188,15 @@ impl Pod {
 const CREATION_RESOLUTION: SignedDuration = SignedDuration::from_secs(2);
 
 impl Pod {
+    /// Which pod it is, for those who act on it or report about it.
+    pub fn to_ref(&self) -> PodRef {
+        PodRef {
+            namespace: Arc::clone(&self.namespace),
+            name: Arc::clone(&self.name),
+            uid: Arc::clone(&self.uid),
+        }
+    }
+
     /// When the pod came, as exactly as that can be known.
     pub fn arrived(&self) -> Timestamp {
         if self.seen.duration_since(self.created) < CREATION_RESOLUTION {

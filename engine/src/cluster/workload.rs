@@ -11,7 +11,7 @@ use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::inqueue::Demand;
 use crate::lacking::Lacking;
 use crate::reason::Reason;
-use crate::refs::WorkloadKind;
+use crate::refs::{WorkloadKind, WorkloadRef};
 
 /// How far a workload is, as its object says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,6 +159,16 @@ pub struct Workload {
 }
 
 impl Workload {
+    /// Which workload it is, for those who act on it or report about it.
+    pub(crate) fn to_ref(&self, claim: &Claim) -> WorkloadRef {
+        WorkloadRef {
+            kind: self.kind,
+            namespace: Arc::clone(&self.namespace),
+            name: Arc::clone(&self.name),
+            uid: Arc::clone(&claim.uid),
+        }
+    }
+
     pub(super) fn new(kind: WorkloadKind, namespace: Arc<str>, name: &str, arrival: u64) -> Self {
         Self {
             kind,

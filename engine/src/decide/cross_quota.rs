@@ -1,15 +1,14 @@
 //! Where pods without GPU go: to nodes without GPUs first, then to the GPU node with the highest score that has quota
 //! left for them (`CrossQuota`, as read in docs/rules.md, **CrossQuota**).
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use crds::configuration::{CrossQuota, Enforcement};
-use crds::format::format_amount;
 use crds::scoring_strategy::ScoringStrategy;
 
 use super::Grant;
-use super::fit::{self, NodeSearch};
+use super::fit::NodeSearch;
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
 use crate::ids::NodeId;
@@ -46,6 +45,13 @@ pub(super) fn asked(cluster: &Cluster, shape: &Shape) -> Option<Vec<i64>> {
 pub(super) fn has_quota(cluster: &Cluster, asked: &[i64], node: NodeId) -> bool {
     let lines = cluster.gpu_nodes().lines(node);
     lines.is_none_or(|lines| exceeded(lines, asked).is_none())
+}
+
+/// Whether the quotas of a node would do for a pod of this shape if no other were there.
+pub(crate) fn is_within(cluster: &Cluster, shape: &Shape, node: NodeId) -> bool {
+    let lines = cluster.gpu_nodes().lines(node);
+    let mut lines = asked(cluster, shape).into_iter().zip(lines);
+    lines.all(|(asked, lines)| asked.iter().zip(lines).all(|(asked, line)| *asked <= line.quota))
 }
 
 /// The node for a pod of this shape, with this card.
@@ -164,42 +170,4 @@ fn best_gpu_node(
         search.ask_node_over_quota(cluster, shape, card, node);
     }
     None
-}
-
-/// What the quotas of GPU nodes say to a pod, resource by resource, with the numbers of the node that has most left.
-pub(super) fn explain(cluster: &Cluster, shape: &Shape) -> String {
-    let table = cluster.gpu_nodes();
-    let request = table.request(&shape.task.request);
-    let mut lacking = vec![(0_usize, None::<(Reverse<i128>, &str, Line, NodeId)>); request.len()];
-    for (node, lines) in table.iter() {
-        let Some(place) = exceeded(lines, &request) else {
-            continue;
-        };
-        if !fit::may_run_on(cluster, shape, None, node) {
-            continue;
-        }
-        let line = lines[place];
-        let left = i128::from(line.quota) - line.used - line.assumed;
-        let found = (Reverse(left), &*cluster.node(node).name, line, node);
-        let (count, most) = &mut lacking[place];
-        *count += 1;
-        if most.is_none_or(|most| (found.0, found.1) < (most.0, most.1)) {
-            *most = Some(found);
-        }
-    }
-    let parts = lacking.into_iter().enumerate().filter_map(|(place, (count, most))| {
-        let (_, name, line, node) = most?;
-        let resource = cluster.names().resource_name(table.resources()[place]);
-        let amount = |amount| format_amount(resource, amount);
-        let source = table.sources(node)?[place].describe(resource);
-        Some(format!(
-            "{resource} quota exceeded on {count} of {} GPU nodes: asked {}; most is left on {name}: used {}, quota {} \
-             ({source})",
-            table.len(),
-            amount(i128::from(request[place])),
-            amount(line.used),
-            amount(i128::from(line.quota)),
-        ))
-    });
-    parts.collect::<Vec<_>>().join("; ")
 }

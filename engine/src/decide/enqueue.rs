@@ -148,11 +148,11 @@ fn check(cluster: &Cluster, id: WorkloadId, queue: QueueId, namespace: &str, dem
 }
 
 /// Where a workload finds no room as a whole.
-pub(super) struct Lack {
+pub(crate) struct Lack {
     /// What it finds none for.
     pub(super) reason: Reason,
     /// Its queue or one above it; none where it is the cluster.
-    pub(super) at: Option<QueueId>,
+    pub(crate) at: Option<QueueId>,
     /// How many levels from the queue upwards that depends on.
     levels: usize,
 }
@@ -162,7 +162,7 @@ pub(super) struct Lack {
 ///
 /// What a workload asks within what its queue deserves, others give back once its pods wait: so a parent or a cluster that
 /// is full does not keep it out, or nothing would ever wait to be served.
-pub(super) fn lack(cluster: &Cluster, id: WorkloadId, queue: QueueId, demand: &Demand) -> Option<Lack> {
+pub(crate) fn lack(cluster: &Cluster, id: WorkloadId, queue: QueueId, demand: &Demand) -> Option<Lack> {
     let hierarchy = cluster.configuration().capacity.enable_hierarchy;
     let levels = cluster.ancestry(queue).map(Some).chain(hierarchy.then_some(None));
     let (place, at, reason) = levels.enumerate().find_map(|(place, at)| {
@@ -204,7 +204,7 @@ fn is_claim(cluster: &Cluster, id: WorkloadId, queue: QueueId, demand: &Demand) 
 }
 
 /// What a workload is checked against at a level from its queue upwards; without `at`, in the cluster.
-pub(super) fn check_at(
+pub(crate) fn check_at(
     cluster: &Cluster,
     id: WorkloadId,
     queue: QueueId,

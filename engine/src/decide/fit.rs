@@ -172,7 +172,7 @@ fn has_gpu_label(cluster: &Cluster, node: NodeId) -> bool {
 }
 
 /// Whether the pod may run on a node, whatever room and quota it has.
-pub(super) fn may_run_on(cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: NodeId) -> bool {
+pub(crate) fn may_run_on(cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: NodeId) -> bool {
     matches!(
         ask(cluster, shape, card, cluster.node(node)),
         Answer::Takes | Answer::LacksRoom
@@ -209,7 +209,7 @@ pub(super) fn ask(cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: 
 }
 
 /// The nodes that may be asked: those that have the card, or all, by name.
-pub(super) fn nodes_for(cluster: &Cluster, card: Option<CardId>) -> &[NodeId] {
+pub(crate) fn nodes_for(cluster: &Cluster, card: Option<CardId>) -> &[NodeId] {
     match card {
         Some(card) => cluster.card(card).map_or(&[][..], |card| &card.nodes),
         None => cluster.nodes_by_name(),
@@ -217,7 +217,7 @@ pub(super) fn nodes_for(cluster: &Cluster, card: Option<CardId>) -> &[NodeId] {
 }
 
 /// Whether a node could take a pod of this shape, with this card, if nothing else were on it.
-pub(super) fn could_take(cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: NodeId) -> bool {
+pub(crate) fn could_take(cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: NodeId) -> bool {
     let node = cluster.node(node);
     let room = node
         .offer
@@ -258,7 +258,7 @@ pub(super) fn lacking(
 
 /// How many nodes say what, for people.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Census {
+pub(crate) struct Census {
     pub nodes: usize,
     pub lack_room: usize,
     pub excluded: usize,
@@ -266,7 +266,7 @@ pub(super) struct Census {
 }
 
 /// Asks every node that has the card, or every node. Only for messages: it looks at all of them.
-pub(super) fn census(cluster: &Cluster, shape: &Shape, card: Option<CardId>) -> Census {
+pub(crate) fn census(cluster: &Cluster, shape: &Shape, card: Option<CardId>) -> Census {
     let nodes = nodes_for(cluster, card);
     let mut census = Census {
         nodes: nodes.len(),

@@ -15,17 +15,17 @@ use crate::lacking::Lacking;
 use crate::names::CardId;
 
 /// A waiting pod and its shape.
-pub(super) type InLine = (PodId, Arc<Shape>);
+pub(crate) type InLine = (PodId, Arc<Shape>);
 
 /// The waiting pods of a group, first to go first.
-pub(super) fn line(cluster: &Cluster, id: WorkloadId) -> Vec<InLine> {
+pub(crate) fn line(cluster: &Cluster, id: WorkloadId) -> Vec<InLine> {
     let line = cluster.workload(id).line.iter().map(|(_, place)| place.pod);
     line.filter_map(|pod| Some((pod, Arc::clone(&cluster.pod(pod)?.waits.as_ref()?.shape))))
         .collect()
 }
 
 /// Those of the waiting pods of a group that it lacks, first to go first: fewer than it lacks where others are not there yet.
-pub(super) fn first_missing(cluster: &Cluster, id: WorkloadId) -> Vec<InLine> {
+pub(crate) fn first_missing(cluster: &Cluster, id: WorkloadId) -> Vec<InLine> {
     chosen(cluster.workload(id).lacking(), line(cluster, id))
 }
 
@@ -65,7 +65,7 @@ pub(super) fn could_ever_fit(cluster: &Cluster, id: WorkloadId, effort: &Effort)
 }
 
 /// The cards that a pod of this shape may name: each by itself, or none at all.
-pub(super) fn cards_of(shape: &Shape) -> Vec<Option<CardId>> {
+pub(crate) fn cards_of(shape: &Shape) -> Vec<Option<CardId>> {
     match &*shape.task.cards {
         [] => vec![None],
         cards => cards.iter().copied().map(Some).collect(),

@@ -297,7 +297,7 @@ impl<'a> Query<'a> {
 
 /// How many mGPU nodes say what, for people.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Census {
+pub(crate) struct Census {
     pub nodes: usize,
     pub cards_in_use: usize,
     pub too_complex: usize,
@@ -311,7 +311,7 @@ pub(super) struct Census {
 }
 
 /// Asks every mGPU node. Only for messages: it looks at all of them.
-pub(super) fn census(cluster: &Cluster, shape: &Shape, request: &MgpuRequest) -> Census {
+pub(crate) fn census(cluster: &Cluster, shape: &Shape, request: &MgpuRequest) -> Census {
     let mut census = Census::default();
     // A message is worth a look at each node, and no long search.
     let mut query = Query::of(cluster, shape, request, Effort::of_complex_pod());

@@ -4,28 +4,25 @@
 //! the property tests and the live operator run the same code.
 
 mod contest;
-mod cross_quota;
+pub(crate) mod cross_quota;
 mod effort;
-mod enqueue;
-mod explain;
+pub(crate) mod enqueue;
 pub mod extender;
-mod fit;
-mod gang;
-mod line;
-mod mgpu;
+pub(crate) mod fit;
+pub(crate) mod gang;
+pub(crate) mod line;
+pub(crate) mod mgpu;
 mod narrow;
-mod notices;
-mod progress;
 mod reclaim;
-mod verdict;
+pub(crate) mod verdict;
 
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use crate::cluster::constraints::NodeAffinity;
 use crate::cluster::waiting::Shape;
-use crate::cluster::workload::{Claim, Said, Workload};
+use crate::cluster::workload::Said;
 use crate::cluster::{Cluster, Due};
 use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
 use crate::names::CardId;
@@ -35,13 +32,7 @@ use crate::refs::{PodRef, WorkloadKind, WorkloadRef};
 use crate::trail::{Trail, Work};
 use contest::{Contest, Turn};
 use effort::{Effort, Spending};
-pub use explain::missing;
-pub use notices::{Notice, notices, notices_watched, refusals};
-pub use progress::{Progress, progress};
 pub use reclaim::{Eviction, Victim};
-
-/// How long a pod waits before it is told why: one that gets in at once is spared the write.
-const PATIENCE: SignedDuration = SignedDuration::from_millis(700);
 
 /// A pod that is let in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -213,7 +204,7 @@ fn trail_pod(cluster: &Cluster, pod: Option<PodId>, queue: QueueId, trail: &dyn 
     if let Some(pod) = pod.and_then(|pod| cluster.pod(pod)) {
         trail.at(Work {
             doing: "judging",
-            object: pod_ref(pod).into(),
+            object: pod.to_ref().into(),
             queue: Some(Arc::clone(&cluster.queue(queue).name)),
         });
     }
@@ -225,7 +216,7 @@ fn trail_workload(cluster: &Cluster, id: WorkloadId, trail: &dyn Trail) {
     if let Some(claim) = &workload.claim {
         trail.at(Work {
             doing: "judging",
-            object: workload_ref(workload, claim).into(),
+            object: workload.to_ref(claim).into(),
             queue: Some(Arc::clone(&cluster.queue(claim.queue).name)),
         });
     }
@@ -336,7 +327,7 @@ fn admission(cluster: &Cluster, id: PodId, grant: &Grant) -> Option<Admission> {
     let mgpu_results = mgpu_results.map(|(request, gpus)| mgpu::annotations(request, gpus));
     let missing = |(key, _): &&(String, String)| shape.constraints.node_selector.get(key).is_none();
     Some(Admission {
-        pod: pod_ref(pod),
+        pod: pod.to_ref(),
         queue: Arc::clone(&cluster.queue(shape.queue).name),
         arrived: pod.arrived(),
         card: grant.card.map(|card| cluster.names().card_name(card).into()),
@@ -359,24 +350,15 @@ fn resumption(cluster: &Cluster, id: WorkloadId) -> Option<Action> {
         return None;
     }
     Some(Action::Resume(Resumption {
-        job: workload_ref(workload, claim),
+        job: workload.to_ref(claim),
         queue: Arc::clone(&cluster.queue(claim.queue).name),
     }))
-}
-
-fn workload_ref(workload: &Workload, claim: &Claim) -> WorkloadRef {
-    WorkloadRef {
-        kind: workload.kind,
-        namespace: Arc::clone(&workload.namespace),
-        name: Arc::clone(&workload.name),
-        uid: Arc::clone(&claim.uid),
-    }
 }
 
 fn reservation_ran_out(cluster: &mut Cluster, id: PodId, now: Timestamp) -> Option<Action> {
     let timeout = cluster.configuration().cardgate.reservation_timeout;
     let pod = cluster.pod(id)?;
-    let (pod_ref, controller, returns) = (pod_ref(pod), pod.controller.clone(), pod.returns);
+    let (pod_ref, controller, returns) = (pod.to_ref(), pod.controller.clone(), pod.returns);
     // Both outcomes are looked at again after another timeout: an eviction can be refused.
     cluster.renew_reservation(id, now);
     let waited = format!(
@@ -394,12 +376,4 @@ fn reservation_ran_out(cluster: &mut Cluster, id: PodId, now: Timestamp) -> Opti
         );
         Action::Unplaced { pod: pod_ref, message }
     })
-}
-
-fn pod_ref(pod: &crate::cluster::pod::Pod) -> PodRef {
-    PodRef {
-        namespace: Arc::clone(&pod.namespace),
-        name: Arc::clone(&pod.name),
-        uid: Arc::clone(&pod.uid),
-    }
 }

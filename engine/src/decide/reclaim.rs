@@ -14,7 +14,7 @@ use jiff::Timestamp;
 
 use super::effort::Effort;
 use super::line::first_missing;
-use super::{Action, pod_ref, verdict};
+use super::{Action, verdict};
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
 use crate::cluster::reclaims::Assumed;
@@ -322,7 +322,7 @@ fn describe(cluster: &Cluster, shape: &Shape, id: PodId, victims: &[PodId]) -> O
         format!("{} {}", dimension.format(*asked), dimension.name(cluster.names()))
     };
     let everything = all_asked.iter().map(asks).collect::<Vec<_>>().join(", ");
-    let pod = pod_ref(waiting);
+    let pod = waiting.to_ref();
     let victims = victims.iter().filter_map(|victim| {
         let victim = cluster.pod(*victim)?;
         let queue = victim.queue?;
@@ -350,7 +350,7 @@ fn describe(cluster: &Cluster, shape: &Shape, id: PodId, victims: &[PodId]) -> O
             ("Reclaimed", message)
         };
         Some(Victim {
-            pod: pod_ref(victim),
+            pod: victim.to_ref(),
             reason,
             message,
         })

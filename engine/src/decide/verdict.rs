@@ -209,7 +209,7 @@ fn largest(most: usize, holds: impl Fn(i64) -> bool) -> usize {
 }
 
 /// The document's check of this shape.
-pub(super) fn check_of<'c, H: Fn(Dimension, i64) -> bool>(
+pub(crate) fn check_of<'c, H: Fn(Dimension, i64) -> bool>(
     cluster: &'c Cluster,
     shape: &'c Shape,
     has_room: H,

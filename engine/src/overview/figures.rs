@@ -8,7 +8,6 @@ use super::usage::cards_of;
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
 use crate::cluster::queue::Queue;
-use crate::decide::refusals;
 use crate::ids::QueueId;
 use crate::reason::Reason;
 
@@ -110,8 +109,10 @@ fn queue_figures(cluster: &Cluster, id: QueueId, queue: &Queue) -> QueueFigures 
         }
     });
     let mut waiting = BTreeMap::<Reason, usize>::new();
-    for (reason, pods) in refusals(cluster, id) {
-        *waiting.entry(reason).or_default() += pods;
+    for (_, peers) in queue.waiting.peers() {
+        if let Some(refused) = peers.refused {
+            *waiting.entry(refused.reason).or_default() += peers.pods.len();
+        }
     }
     QueueFigures {
         queue: Arc::clone(&queue.name),

@@ -10,10 +10,9 @@ use super::{status, to_i64};
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
 use crate::cluster::queue::Queue;
-use crate::decide::missing;
+use crate::explain::{Subject, explain};
 use crate::ids::QueueId;
 use crate::names::{CardId, ResourceId};
-use crate::reason::Reason;
 
 /// How many of a queue's waiting pods its usage shows.
 const FIRST_WAITING: usize = 5;
@@ -56,7 +55,8 @@ pub(super) fn usage(cluster: &Cluster, id: QueueId) -> CardUsageStatus {
         first_waiting: first_waiting(cluster, id),
         ..CardUsageStatus::default()
     };
-    let problem = queue.problem().map(|problem| (Reason::QueueInvalid.as_str(), problem));
+    let problem = explain(cluster, Subject::Queue(id)).map(|why| (why.reason.as_str(), why.message()));
+    let problem = problem.as_ref().map(|(reason, text)| (*reason, text.as_str()));
     let unsatisfiable = unsatisfiable(cluster, id);
     let unsatisfiable = unsatisfiable.as_ref().map(|(reason, text)| (*reason, text.as_str()));
     status::usage(figures, problem, unsatisfiable)
@@ -69,19 +69,19 @@ fn first_waiting(cluster: &Cluster, id: QueueId) -> Vec<WaitingWorkload> {
         .flat_map(|(_, peers)| {
             let priority = Reverse(peers.shape.priority);
             let places = peers.pods.iter().take(FIRST_WAITING);
-            places.map(move |place| (priority, *place, peers))
+            places.map(move |place| (priority, *place))
         })
         .collect();
-    first.sort_unstable_by_key(|(priority, place, _)| (*priority, *place));
+    first.sort_unstable();
     first.truncate(FIRST_WAITING);
-    let described = first.into_iter().enumerate().filter_map(|(index, (_, place, peers))| {
+    let described = first.into_iter().enumerate().filter_map(|(index, (_, place))| {
         let pod = cluster.pod(place.pod)?;
-        let refused = peers.refused.map(|refused| refused.reason);
+        let why = explain(cluster, Subject::Pod(place.pod));
         Some(WaitingWorkload {
             position: i64::try_from(index).unwrap_or(i64::MAX) + 1,
             name: format!("{}/{}", pod.namespace, pod.name),
-            reason: refused.map_or_else(String::new, |reason| reason.as_str().to_owned()),
-            missing: refused.map_or_else(String::new, |reason| missing(cluster, &peers.shape, reason)),
+            reason: why.map_or_else(String::new, |why| why.reason.as_str().to_owned()),
+            missing: why.map_or_else(String::new, |why| why.in_brief()),
         })
     });
     described.collect()

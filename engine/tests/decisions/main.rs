@@ -8,6 +8,7 @@ mod conflicts;
 mod controllers;
 mod cross_quota;
 mod enqueue;
+mod explain;
 mod fairness;
 mod gang_search;
 mod gangs;

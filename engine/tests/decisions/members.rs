@@ -3,7 +3,7 @@
 use engine::amounts::Dimension;
 use engine::cluster::Kind;
 use engine::cluster::workload::Phase;
-use engine::decide::progress;
+use engine::explain::progress;
 use engine::refs::WorkloadKind;
 
 use crate::world::{Object, World, at, group, node, pod, queue};

@@ -1,7 +1,8 @@
 //! What queues keep for groups and Jobs: for whom, in which queue, and for how long.
 
 use engine::cluster::workload::Phase;
-use engine::decide::{Action, Progress, progress};
+use engine::decide::Action;
+use engine::explain::{Progress, progress};
 use engine::refs::WorkloadKind;
 use serde_json::json;
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use engine::cluster::reclaims::EvictionOutcome;
-use engine::decide::{Eviction, Progress, notices_watched, progress};
+use engine::decide::Eviction;
+use engine::explain::{Progress, notices_watched, progress};
 use engine::ids::NodeId;
 use engine::overview::status::INVALID_CROSS_QUOTA;
 use engine::overview::{self, Shown};
@@ -137,13 +138,8 @@ impl Mind {
                 format!("let in by queue {queue}{card}")
             },
         };
-        let pod = PodRef {
-            namespace: Arc::clone(&pod.namespace),
-            name: Arc::clone(&pod.name),
-            uid: Arc::clone(&pod.uid),
-        };
         self.reports.send(Report::Pod {
-            pod,
+            pod: pod.to_ref(),
             condition,
             event: false,
         });

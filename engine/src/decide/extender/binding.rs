@@ -8,7 +8,7 @@ use crds::keys::{MGPU_CORE, MGPU_MEMORY};
 use super::cards::{CardQuery, Shares};
 use crate::cluster::Cluster;
 use crate::cluster::pod::Stage;
-use crate::decide::{mgpu, pod_ref};
+use crate::decide::mgpu;
 use crate::refs::PodRef;
 
 /// A pod that is bound.
@@ -74,7 +74,7 @@ pub fn bind(cluster: &mut Cluster, pod: &PodRef, node: &str) -> Wish {
         mgpu_results.extend(gpus.iter().flat_map(|gpus| mgpu::annotations(&request, gpus)));
     }
     let binding = Binding {
-        pod: pod_ref(known),
+        pod: known.to_ref(),
         node: Arc::clone(&cluster.node(node).name),
         mgpu_results,
     };

@@ -14,7 +14,7 @@ use jiff::Timestamp;
 
 pub(super) use self::alike::Refusals;
 use self::alike::{Likeness, Refusal};
-pub(super) use self::search::MOST_TRIES;
+pub(crate) use self::search::MOST_TRIES;
 use self::search::{Found, WaySearch};
 use super::effort::Effort;
 use super::line::{InLine, chosen, could_ever_fit, line};

@@ -22,7 +22,7 @@ use crate::policies::mgpu::CardUse;
 
 /// How many pods are placed by way of trial before a gang is taken for one that can't get in: everybody else waits for the
 /// decision. Dozens of pods of three shapes on forty nodes need fewer (`engine/tests/decisions/gang_search.rs`).
-pub(in crate::decide) const MOST_TRIES: usize = 5_000;
+pub(crate) const MOST_TRIES: usize = 5_000;
 
 /// What came of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! **Job enqueueing check** under the capacity document: groups before their pods exist, in their queue and in every level
 //! above it, and how they are served by reclaim.
 
-use engine::decide::{Action, progress};
+use engine::decide::Action;
+use engine::explain::progress;
 use engine::refs::WorkloadKind;
 
 use super::{plain, worker, workers};

@@ -3,7 +3,8 @@
 mod properties;
 mod tasks;
 
-use engine::decide::{Action, progress};
+use engine::decide::Action;
+use engine::explain::progress;
 use engine::refs::WorkloadKind;
 
 use crate::world::{Object, World, bare_queue, configuration, group, held_job, node, pod, queue, queue_plugin};

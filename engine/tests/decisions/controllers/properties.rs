@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use engine::cluster::pod::Stage;
-use engine::decide::progress;
+use engine::explain::progress;
 use engine::refs::WorkloadKind;
 use proptest::prelude::*;
 use proptest::sample::select;

@@ -1,7 +1,8 @@
 //! What is limited, for whom, and until when.
 
 use engine::decide::extender::{prioritize, read};
-use engine::reason::Reason;
+use engine::explain::{Subject, explain};
+use engine::reason::{Outlook, Reason};
 
 use super::*;
 use crate::world::group;
@@ -138,4 +139,20 @@ fn a_pod_that_waits_for_what_was_assumed_is_let_in_when_that_expires() {
     world.wait(120);
     world.cluster.expire_assumed(world.now);
     assert_eq!(pinned(&mut world), "gpu-1");
+}
+
+#[test]
+fn more_than_the_quota_of_every_node_is_never_and_more_than_is_left_not_yet() {
+    for (asked, expected) in [("4", Outlook::NotYet), ("5", Outlook::Never)] {
+        let mut world = world("quota.cpu: 4");
+        world.node(&gpu_node("gpu-1"));
+        world.pod(&cpu("holder", "2").on("gpu-1"));
+        world.pod(&cpu("p", asked));
+        assert_eq!(world.refusal_of("p"), "CrossQuotaExceeded");
+        let subject = Subject::Pod(world.cluster.pod_with_uid("p").unwrap());
+        let outlook = explain(&world.cluster, subject).map(|why| why.outlook());
+        assert_eq!(outlook, Some(expected));
+        world.remove_pod("holder");
+        assert_eq!(world.admissions().len(), usize::from(expected == Outlook::NotYet));
+    }
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use engine::cluster::Kind;
 use engine::cluster::pod::Stage;
-use engine::decide::{Action, decide, progress};
+use engine::decide::{Action, decide};
+use engine::explain::progress;
 
 use super::steps::{Ask, CARDS, GROUPS, Group, Owner, QUEUES, Step, group_name, group_object, job_object, pod_object};
 use crate::world::{Object, World, configuration, node, queue};

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::cluster::Kind;
-use engine::decide::{Action, Admission, decide, notices};
+use engine::decide::{Action, Admission, decide};
+use engine::explain::notices;
 
 use super::reference::{Picture, Pod, Stage};
 use super::steps::{

@@ -29,7 +29,7 @@ fn a_limit_spreads_notices_and_forgets_nobody() {
     let mut told = Vec::new();
     for expected in [10, 10, 3, 0] {
         let now = world.now;
-        let notices = engine::decide::notices(&mut world.cluster, now, 10);
+        let notices = engine::explain::notices(&mut world.cluster, now, 10);
         assert_eq!(notices.len(), expected);
         told.extend(notices.into_iter().map(|notice| notice.pod.name));
     }

@@ -1,12 +1,11 @@
-//! What waiting pods are told, and why they wait, in sum.
+//! What there is to say to waiting pods: why they wait.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{PATIENCE, explain, pod_ref};
+use super::{PATIENCE, Subject, explain, pod};
 use crate::cluster::Cluster;
-use crate::ids::QueueId;
 use crate::reason::Reason;
 use crate::refs::PodRef;
 use crate::trail::{Trail, Work};
@@ -57,28 +56,22 @@ pub fn notices_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trai
             if let Some(pod) = cluster.pod(id) {
                 trail.at(Work {
                     doing: "explaining",
-                    object: pod_ref(pod).into(),
+                    object: pod.to_ref().into(),
                     queue: Some(Arc::clone(&cluster.queue(shape.queue).name)),
                 });
             }
-            let message = explain::explain(cluster, &shape, reason);
-            notices.extend(cluster.pod(id).map(|pod| Notice {
-                pod: pod_ref(pod),
+            let explained = cluster.pod(id).zip(explain(cluster, Subject::Pod(id)));
+            notices.extend(explained.map(|(pod, explanation)| Notice {
+                pod: pod.to_ref(),
                 queue: Arc::clone(&cluster.queue(shape.queue).name),
-                card: explain::alternatives(cluster, &shape),
+                card: pod::alternatives(cluster, &shape),
                 told_before: told.is_some(),
                 reason,
-                message,
+                message: explanation.message(),
             }));
         }
         cluster.tell(id, reason);
     }
     trail.over();
     notices
-}
-
-/// Why the pods of a queue were refused, and how many of them, group by group.
-pub fn refusals(cluster: &Cluster, queue: QueueId) -> impl Iterator<Item = (Reason, usize)> + '_ {
-    let all = cluster.queue(queue).waiting.peers();
-    all.filter_map(|(_, peers)| Some((peers.refused?.reason, peers.pods.len())))
 }

@@ -1,15 +1,17 @@
 //! Why a workload waits as a whole, and its pods with it.
 
-use super::{explain_pod, explain_queue};
+use super::{pod, queue as of_queue};
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
+use crate::cluster::waiting::Shape;
 use crate::cluster::workload::{Step, Workload};
 use crate::decide::enqueue::{check_at, lack};
 use crate::decide::gang::MOST_TRIES;
 use crate::decide::line::{first_missing, line};
 use crate::ids::{QueueId, WorkloadId};
+use crate::inqueue::Demand;
 use crate::names::CardId;
-use crate::policies::job_mode::Sums;
+use crate::policies::job_mode::{JobCheck, Sums};
 use crate::reason::{About, Reason};
 use crate::refs::WorkloadKind;
 
@@ -23,26 +25,32 @@ pub(super) fn speaks_for_its_pods(cluster: &Cluster, id: WorkloadId, reason: Rea
 }
 
 /// The message for the refusal of a workload, with the numbers of this moment.
-pub(in crate::decide) fn explain_workload(cluster: &Cluster, id: WorkloadId, reason: Reason) -> String {
+pub(super) fn explain(cluster: &Cluster, id: WorkloadId, reason: Reason) -> String {
     let workload = cluster.workload(id);
     let name = &workload.name;
-    match (reason, &workload.claim) {
-        (Reason::PodGroupNotFound, _) | (_, None) => format!(
+    let not_found = || {
+        format!(
             "PodGroup {name} does not exist in namespace {}: create it, or leave the pod's group out",
             workload.namespace
-        ),
-        (Reason::PodGroupInvalid, Some(claim)) => format!(
+        )
+    };
+    let Some(claim) = &workload.claim else {
+        return not_found();
+    };
+    match reason {
+        Reason::PodGroupNotFound => not_found(),
+        Reason::PodGroupInvalid => format!(
             "{} {name} can't be used until it is mended: {}",
             workload.kind.as_str(),
             claim.problem.as_deref().unwrap_or("it can't be read")
         ),
-        (Reason::PodGroupIncomplete, Some(claim)) => format!(
+        Reason::PodGroupIncomplete => format!(
             "PodGroup {name} lets {} pods in together (spec.minMember), and {} are there: {} to be created",
             claim.min_member,
             workload.admitted() + workload.succeeded() + workload.line.len(),
             to_be_created(cluster, id)
         ),
-        (Reason::InqueueTimeout, Some(claim)) => format!(
+        Reason::InqueueTimeout => format!(
             "queue {} has kept what {} {name} asks for during {} s (inqueueTimeout), and none of its pods was let in: now it \
              waits again, behind the others of its priority, and until {} nothing is kept there for any workload of \
              namespace {}; make its pods sooner, or ask for less",
@@ -54,9 +62,27 @@ pub(in crate::decide) fn explain_workload(cluster: &Cluster, id: WorkloadId, rea
                 .map_or_else(|| "then".to_owned(), |until| until.to_string()),
             workload.namespace
         ),
-        (_, Some(claim)) => match workload.refused {
+        Reason::GetTaskRequestResourceFailed
+        | Reason::EmptyQueueCapability
+        | Reason::InsufficientCpuQuota
+        | Reason::InsufficientMemoryQuota
+        | Reason::InsufficientScalarQuota
+        | Reason::NoCardQuota
+        | Reason::CardNameMissing
+        | Reason::SecondCardResource
+        | Reason::QueueNotFound
+        | Reason::QueueNotOpen
+        | Reason::QueueInvalid
+        | Reason::InnerQueue
+        | Reason::NamespaceNotAllowed
+        | Reason::NoNodeFits
+        | Reason::NodesExcluded
+        | Reason::CrossQuotaExceeded
+        | Reason::InsufficientMgpu
+        | Reason::NoMgpuNode
+        | Reason::TooComplex => match workload.refused {
             Some((Step::Together | Step::GivenUp, _)) => together(cluster, workload, reason),
-            _ => as_a_whole(cluster, id, claim.queue, reason),
+            Some((Step::Enqueue, _)) | None => as_a_whole(cluster, id, claim.queue, reason),
         },
     }
 }
@@ -80,8 +106,32 @@ fn to_be_created(cluster: &Cluster, id: WorkloadId) -> String {
     }
 }
 
-/// What a queue lacks for a workload as a whole (**Job Enqueueable Check**).
-fn as_a_whole(cluster: &Cluster, id: WorkloadId, queue: QueueId, reason: Reason) -> String {
+/// Whether a workload could be let in if others held nothing of what the reason is about.
+pub(super) fn could_ever_be_let_in(cluster: &Cluster, id: WorkloadId, reason: Reason) -> bool {
+    let workload = cluster.workload(id);
+    match (workload.refused, &workload.claim, reason.about()) {
+        (Some((Step::Together, _)), _, _) => {
+            let shape = shape_refused_for(cluster, workload, reason);
+            shape.is_none_or(|shape| pod::could_ever_be_let_in(cluster, shape, reason))
+        }
+        (Some((Step::Enqueue, _)), Some(claim), About::Quota(_)) => {
+            let (queue, demand) = asked_as_a_whole(cluster, id, claim.queue);
+            let at = lack(cluster, id, queue, &demand).map_or(Some(queue), |lack| lack.at);
+            let check = JobCheck {
+                loads: Vec::new(),
+                own: None,
+                ..check_at(cluster, id, queue, at)
+            };
+            check.check(&demand).is_ok()
+        }
+        // Its nodes were looked at as if nothing else were on them.
+        (Some((Step::Enqueue, _)), _, About::Nodes | About::Mgpu) => false,
+        (Some((Step::Enqueue | Step::GivenUp, _)) | None, _, _) => true,
+    }
+}
+
+/// What a workload asks for as a whole, and of which queue.
+fn asked_as_a_whole(cluster: &Cluster, id: WorkloadId, queue: QueueId) -> (QueueId, Demand) {
     let workload = cluster.workload(id);
     // While it stands in line, it is judged by what it asks for itself.
     let in_line = workload
@@ -96,11 +146,18 @@ fn as_a_whole(cluster: &Cluster, id: WorkloadId, queue: QueueId, reason: Reason)
     // What its pods ask for is checked where they are charged.
     let first = pods().find_map(|pod| cluster.pod(pod)?.queue);
     let queue = first.filter(|_| by_pods).unwrap_or(queue);
-    let state = cluster.queue(queue);
     let demand = match &workload.claim {
         Some(claim) if !by_pods => cluster.metered(workload, &claim.demand),
         _ => cluster.demand_of(pods()),
     };
+    (queue, demand)
+}
+
+/// What a queue lacks for a workload as a whole (**Job Enqueueable Check**).
+fn as_a_whole(cluster: &Cluster, id: WorkloadId, queue: QueueId, reason: Reason) -> String {
+    let workload = cluster.workload(id);
+    let (queue, demand) = asked_as_a_whole(cluster, id, queue);
+    let state = cluster.queue(queue);
     let at = lack(cluster, id, queue, &demand).map_or(Some(queue), |lack| lack.at);
     let who = match at {
         Some(at) if at == queue => format!("queue {}", state.name),
@@ -164,22 +221,29 @@ fn as_a_whole(cluster: &Cluster, id: WorkloadId, queue: QueueId, reason: Reason)
             "{lead}: fewer than {} of its pods could run on any node, even if nothing else did",
             workload.missing()
         ),
-        About::Request | About::Queue | About::Workload => explain_queue(cluster, queue, &workload.namespace, reason),
+        About::Request | About::Queue | About::Workload => {
+            of_queue::explain(cluster, queue, &workload.namespace, reason)
+        }
     }
+}
+
+/// The first waiting pod of a workload that was refused for this reason.
+fn shape_refused_for<'c>(cluster: &'c Cluster, workload: &'c Workload, reason: Reason) -> Option<&'c Shape> {
+    let mut shapes = workload
+        .line
+        .iter()
+        .filter_map(|(_, place)| Some(&*cluster.pod(place.pod)?.waits.as_ref()?.shape));
+    shapes.find(|shape| {
+        let waiting = &cluster.queue(shape.queue).waiting;
+        let refused = waiting.peers_of(shape).and_then(|(_, peers)| peers.refused);
+        refused.is_some_and(|refused| refused.reason == reason)
+    })
 }
 
 /// What the pods lack that are let in together.
 fn together(cluster: &Cluster, workload: &Workload, reason: Reason) -> String {
-    let shapes = workload
-        .line
-        .iter()
-        .filter_map(|(_, place)| Some(&cluster.pod(place.pod)?.waits.as_ref()?.shape));
-    let of_reason = shapes.clone().find(|shape| {
-        let waiting = &cluster.queue(shape.queue).waiting;
-        let refused = waiting.peers_of(shape).and_then(|(_, peers)| peers.refused);
-        refused.is_some_and(|refused| refused.reason == reason)
-    });
-    let each = of_reason.map_or_else(String::new, |shape| explain_pod(cluster, shape, reason));
+    let each = shape_refused_for(cluster, workload, reason)
+        .map_or_else(String::new, |shape| pod::explain(cluster, shape, reason));
     let missing = workload.missing();
     let pods = if workload.admitted() > 0 {
         "missing pods"

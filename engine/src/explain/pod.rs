@@ -1,36 +1,25 @@
 //! Why a pod waits, in words and numbers that a user can act on.
 
-mod workload;
-
 use std::cmp::Reverse;
 
-use crds::keys::{CARD_NAME, CARD_QUOTA, QUEUE_NAMESPACES};
+use crds::keys::{CARD_NAME, CARD_QUOTA};
 
-use super::verdict::check_of;
-use super::{cross_quota, fit, mgpu};
+use super::cross_quota::over_quota;
+use super::{queue, workload};
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
-use crate::ids::QueueId;
+use crate::decide::line::cards_of;
+use crate::decide::verdict::check_of;
+use crate::decide::{cross_quota, fit, mgpu};
 use crate::names::CardId;
 use crate::reason::{About, Reason};
 
-pub(super) use workload::explain_workload;
-
 /// What a pod is told that excludes all nodes.
-const ALL_EXCLUDED: &str = "the pod excludes every node that has what it asks for";
+pub(super) const ALL_EXCLUDED: &str = "the pod excludes every node that has what it asks for";
 
-/// The message for a refusal, with the numbers of this moment.
+/// Why a pod waits, with the numbers of this moment.
 pub(super) fn explain(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
-    match shape.group {
-        Some(group) if workload::speaks_for_its_pods(cluster, group, reason) => {
-            explain_workload(cluster, group, reason)
-        }
-        _ => explain_pod(cluster, shape, reason),
-    }
-}
-
-fn explain_pod(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
     match reason {
         Reason::GetTaskRequestResourceFailed => unreadable(cluster, shape),
         Reason::NoCardQuota => format!(
@@ -57,7 +46,7 @@ fn explain_pod(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
         Reason::NodesExcluded => no_node(cluster, shape, ALL_EXCLUDED),
         Reason::CrossQuotaExceeded => format!(
             "{}; {}",
-            cross_quota::explain(cluster, shape),
+            over_quota(cluster, shape),
             no_node(cluster, shape, "no node can take the pod now")
         ),
         Reason::InsufficientMgpu => no_cards(cluster, shape, "no mGPU node can take the pod now"),
@@ -77,52 +66,37 @@ fn explain_pod(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
         Reason::PodGroupNotFound | Reason::PodGroupInvalid | Reason::PodGroupIncomplete | Reason::InqueueTimeout => {
             shape
                 .group
-                .map_or_else(String::new, |group| explain_workload(cluster, group, reason))
+                .map_or_else(String::new, |group| workload::explain(cluster, group, reason))
         }
         Reason::EmptyQueueCapability
         | Reason::QueueNotFound
         | Reason::QueueNotOpen
         | Reason::QueueInvalid
         | Reason::InnerQueue
-        | Reason::NamespaceNotAllowed => explain_queue(cluster, shape.queue, &shape.namespace, reason),
+        | Reason::NamespaceNotAllowed => queue::explain(cluster, shape.queue, &shape.namespace, reason),
     }
 }
 
-/// Why a queue takes nothing from a namespace.
-fn explain_queue(cluster: &Cluster, id: QueueId, namespace: &str, reason: Reason) -> String {
-    let queue = cluster.queue(id);
-    let name = &queue.name;
-    let terms = queue.terms.as_ref();
-    match reason {
-        Reason::EmptyQueueCapability => {
-            format!(
-                "queue {name} has neither spec.capability nor a card quota: set the annotation {CARD_QUOTA} on it, and \
-                 spec.capability for CPU and memory"
-            )
+/// Whether a pod could be let in if others held nothing of what the reason is about.
+pub(super) fn could_ever_be_let_in(cluster: &Cluster, shape: &Shape, reason: Reason) -> bool {
+    match reason.about() {
+        About::Quota(_) => {
+            let queue = cluster.queue(shape.queue);
+            let is_within = |dimension, asked: i64| {
+                let most = cluster.real_capability(shape.queue, dimension);
+                asked <= 0 || !cluster.compares(queue, dimension) || most.is_none_or(|most| i128::from(asked) <= most)
+            };
+            let check = check_of(cluster, shape, is_within);
+            check.resources_without_room().next().is_none()
+                && (shape.task.cards.is_empty() || check.cards_with_quota().next().is_some())
         }
-        Reason::QueueNotFound => format!("queue {name} does not exist: create it, or name another queue"),
-        Reason::QueueNotOpen => {
-            let state = terms.and_then(|terms| terms.closed.as_deref()).unwrap_or("Open");
-            format!("queue {name} is {state}, not Open: it takes no pods until it is opened")
-        }
-        Reason::NamespaceNotAllowed => format!(
-            "queue {name} is not for namespace {namespace}: its annotation {QUEUE_NAMESPACES} selects other namespaces; use \
-             another queue, or have the namespace let in"
-        ),
-        Reason::InnerQueue => format!(
-            "queue {name} has queues below it, and takes no pods itself: name one of those; kubectl get queues shows each with \
-             its parent"
-        ),
-        _ => unusable(cluster, id),
-    }
-}
-
-/// What is missing, in few words: without a look at every node.
-pub fn missing(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
-    match reason {
-        Reason::NoNodeFits => "no node has room for the pod now".to_owned(),
-        Reason::NodesExcluded => ALL_EXCLUDED.to_owned(),
-        reason => explain(cluster, shape, reason),
+        About::Nodes => cards_of(shape).into_iter().any(|card| {
+            let mut nodes = fit::nodes_for(cluster, card).iter();
+            nodes.any(|node| {
+                fit::could_take(cluster, shape, card, *node) && cross_quota::is_within(cluster, shape, *node)
+            })
+        }),
+        About::Request | About::Queue | About::Workload | About::Mgpu => true,
     }
 }
 
@@ -187,17 +161,6 @@ fn cards_to_name(cluster: &Cluster, shape: &Shape, unknown: &[String]) -> String
     cards.truncate(MOST);
     let cards = cards.join(", ");
     format!("for what the pod requests the cluster has {cards}{more}: see kubectl get cardtypes")
-}
-
-fn unusable(cluster: &Cluster, id: QueueId) -> String {
-    let bad = cluster.unusable(id).unwrap_or(id);
-    let problem = cluster.queue(bad).problem().unwrap_or("it can't be read");
-    let (queue, bad) = (&cluster.queue(id).name, &cluster.queue(bad).name);
-    if queue == bad {
-        format!("queue {queue} can't be used until it is mended: {problem}")
-    } else {
-        format!("queue {queue} can't be used until queue {bad}, which it is a part of, is mended: {problem}")
-    }
 }
 
 fn insufficient(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
@@ -366,7 +329,7 @@ fn no_cards(cluster: &Cluster, shape: &Shape, lead: &str) -> String {
     };
     let quotas = match census.over_quota {
         0 => String::new(),
-        _ => format!("; {}", cross_quota::explain(cluster, shape)),
+        _ => format!("; {}", over_quota(cluster, shape)),
     };
     format!("{lead}: {} {nodes}: {parts}{quotas}", census.nodes)
 }

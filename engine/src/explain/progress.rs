@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::explain::explain_workload;
-use super::{PATIENCE, workload_ref};
+use super::{PATIENCE, Subject, explain};
 use crate::cluster::Cluster;
 use crate::cluster::pod::Stage;
 use crate::cluster::workload::{Phase, Said};
@@ -50,10 +49,10 @@ pub fn progress(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Vec<Prog
             continue;
         }
         told.push(Progress {
-            workload: workload_ref(workload, claim),
+            workload: workload.to_ref(claim),
             queue: Arc::clone(&cluster.queue(claim.queue).name),
             phase,
-            refused: refused.map(|reason| (reason, explain_workload(cluster, id, reason))),
+            refused: explain(cluster, Subject::Workload(id)).map(|why| (why.reason, why.message())),
             news,
         });
         cluster.workload_is_told(id, shown, refused);

@@ -1,0 +1,96 @@
+//! Why something waits, in words and numbers that a user can act on: what conditions, events and statuses say comes from here.
+
+mod cross_quota;
+mod notices;
+mod pod;
+mod progress;
+mod queue;
+mod workload;
+
+use jiff::SignedDuration;
+
+use crate::cluster::Cluster;
+use crate::cluster::waiting::Shape;
+use crate::ids::{PodId, QueueId, WorkloadId};
+use crate::reason::{Outlook, Reason};
+pub use notices::{Notice, notices, notices_watched};
+pub use progress::{Progress, progress};
+
+/// How long a pod waits before it is told why: one that gets in at once is spared the write.
+const PATIENCE: SignedDuration = SignedDuration::from_millis(700);
+
+/// What waits, or keeps others waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Subject {
+    /// A waiting pod.
+    Pod(PodId),
+    /// A `PodGroup` or a Job.
+    Workload(WorkloadId),
+    /// A queue: why it takes no pods until it is mended.
+    Queue(QueueId),
+}
+
+/// What is explained.
+#[derive(Debug, Clone, Copy)]
+enum Case<'c> {
+    Pod(&'c Shape),
+    Workload(WorkloadId),
+    Queue(&'c str),
+}
+
+/// Why something waits. Its texts are made when they are asked for, with the numbers of that moment.
+#[derive(Debug, Clone, Copy)]
+pub struct Explanation<'c> {
+    cluster: &'c Cluster,
+    case: Case<'c>,
+    /// The reason, in one word.
+    pub reason: Reason,
+}
+
+/// Why something waits; none where nothing has been found in its way.
+pub fn explain(cluster: &Cluster, subject: Subject) -> Option<Explanation<'_>> {
+    let (case, reason) = match subject {
+        Subject::Pod(id) => {
+            let shape = &*cluster.pod(id)?.waits.as_ref()?.shape;
+            let (_, peers) = cluster.queue(shape.queue).waiting.peers_of(shape)?;
+            (Case::Pod(shape), peers.refused?.reason)
+        }
+        Subject::Workload(id) => (Case::Workload(id), cluster.workload(id).refused?.1.reason),
+        Subject::Queue(id) => (Case::Queue(cluster.queue(id).problem()?), Reason::QueueInvalid),
+    };
+    Some(Explanation { cluster, case, reason })
+}
+
+impl Explanation<'_> {
+    /// The reason, with its numbers.
+    pub fn message(&self) -> String {
+        match self.case {
+            Case::Pod(shape) => match shape.group {
+                Some(group) if workload::speaks_for_its_pods(self.cluster, group, self.reason) => {
+                    workload::explain(self.cluster, group, self.reason)
+                }
+                _ => pod::explain(self.cluster, shape, self.reason),
+            },
+            Case::Workload(id) => workload::explain(self.cluster, id, self.reason),
+            Case::Queue(problem) => problem.to_owned(),
+        }
+    }
+
+    /// What is missing, in few words: who only lacks a node is told so without a look at every one.
+    pub fn in_brief(&self) -> String {
+        match self.case {
+            Case::Pod(_) if self.reason == Reason::NoNodeFits => "no node has room for the pod now".to_owned(),
+            Case::Pod(_) if self.reason == Reason::NodesExcluded => pod::ALL_EXCLUDED.to_owned(),
+            Case::Pod(_) | Case::Workload(_) | Case::Queue(_) => self.message(),
+        }
+    }
+
+    /// Whether waiting can help. It never does where the request is more than could be had if nobody else had anything.
+    pub fn outlook(&self) -> Outlook {
+        self.reason.outlook(|| match self.case {
+            Case::Pod(shape) => pod::could_ever_be_let_in(self.cluster, shape, self.reason),
+            Case::Workload(id) => workload::could_ever_be_let_in(self.cluster, id, self.reason),
+            Case::Queue(_) => false,
+        })
+    }
+}

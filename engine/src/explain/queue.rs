@@ -1,0 +1,64 @@
+//! Why a queue takes no pods.
+
+use crds::keys::{CARD_QUOTA, QUEUE_NAMESPACES};
+
+use crate::cluster::Cluster;
+use crate::ids::QueueId;
+use crate::reason::Reason;
+
+/// Why a queue takes nothing from a namespace.
+pub(super) fn explain(cluster: &Cluster, id: QueueId, namespace: &str, reason: Reason) -> String {
+    let queue = cluster.queue(id);
+    let name = &queue.name;
+    let terms = queue.terms.as_ref();
+    match reason {
+        Reason::EmptyQueueCapability => {
+            format!(
+                "queue {name} has neither spec.capability nor a card quota: set the annotation {CARD_QUOTA} on it, and \
+                 spec.capability for CPU and memory"
+            )
+        }
+        Reason::QueueNotFound => format!("queue {name} does not exist: create it, or name another queue"),
+        Reason::QueueNotOpen => {
+            let state = terms.and_then(|terms| terms.closed.as_deref()).unwrap_or("Open");
+            format!("queue {name} is {state}, not Open: it takes no pods until it is opened")
+        }
+        Reason::NamespaceNotAllowed => format!(
+            "queue {name} is not for namespace {namespace}: its annotation {QUEUE_NAMESPACES} selects other namespaces; use \
+             another queue, or have the namespace let in"
+        ),
+        Reason::InnerQueue => format!(
+            "queue {name} has queues below it, and takes no pods itself: name one of those; kubectl get queues shows each with \
+             its parent"
+        ),
+        Reason::QueueInvalid
+        | Reason::GetTaskRequestResourceFailed
+        | Reason::InsufficientCpuQuota
+        | Reason::InsufficientMemoryQuota
+        | Reason::InsufficientScalarQuota
+        | Reason::NoCardQuota
+        | Reason::CardNameMissing
+        | Reason::SecondCardResource
+        | Reason::PodGroupNotFound
+        | Reason::PodGroupInvalid
+        | Reason::PodGroupIncomplete
+        | Reason::InqueueTimeout
+        | Reason::NoNodeFits
+        | Reason::NodesExcluded
+        | Reason::CrossQuotaExceeded
+        | Reason::InsufficientMgpu
+        | Reason::NoMgpuNode
+        | Reason::TooComplex => unusable(cluster, id),
+    }
+}
+
+fn unusable(cluster: &Cluster, id: QueueId) -> String {
+    let bad = cluster.unusable(id).unwrap_or(id);
+    let problem = cluster.queue(bad).problem().unwrap_or("it can't be read");
+    let (queue, bad) = (&cluster.queue(id).name, &cluster.queue(bad).name);
+    if queue == bad {
+        format!("queue {queue} can't be used until it is mended: {problem}")
+    } else {
+        format!("queue {queue} can't be used until queue {bad}, which it is a part of, is mended: {problem}")
+    }
+}

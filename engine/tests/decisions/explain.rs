@@ -1,0 +1,126 @@
+//! Whether waiting can help, checked against what happens: all others go, and whoever could be helped by that is let in.
+
+use engine::explain::{Subject, explain};
+use engine::reason::Outlook;
+use engine::refs::WorkloadKind;
+
+use crate::world::{Object, World, bare_queue, capacity, group, node, pod, queue};
+
+/// Two nodes of 4 cards, a queue that may have 5, and a pod that holds so many.
+fn busy(held: i64) -> World {
+    let mut world = World::new();
+    world.node(&node("n1").cards("A100", 4));
+    world.node(&node("n2").cards("A100", 4));
+    world.queue(&queue("team-a").quota(r#"{"A100": 5}"#));
+    world.queue(&queue("team-b").quota(r#"{"A100": 8}"#));
+    world.pod(&pod("holder").asks("A100", held).pinned_to("n1"));
+    assert_eq!(world.admit_names(), ["holder"]);
+    world
+}
+
+/// What is said of waiting, which must be the reason and come true: once the holder is gone, `first` is let in or is not.
+#[track_caller]
+fn assert_outlook(world: &mut World, subject: Subject, first: &str, reason: &str, expected: Outlook) {
+    assert_eq!(world.admit(), []);
+    let why = explain(&world.cluster, subject).unwrap();
+    assert_eq!(
+        (why.reason.as_str(), why.outlook()),
+        (reason, expected),
+        "{}",
+        why.message()
+    );
+    world.remove_pod("holder");
+    let let_in = world.admit_names().iter().any(|name| name == first);
+    assert_eq!(let_in, expected == Outlook::NotYet, "{reason}");
+}
+
+#[track_caller]
+fn assert_pod(mut world: World, waiting: &Object, reason: &str, expected: Outlook) {
+    world.pod(waiting);
+    let id = world.cluster.pod_with_uid("p").unwrap();
+    assert_outlook(&mut world, Subject::Pod(id), "p", reason, expected);
+}
+
+#[test]
+fn more_than_the_whole_quota_is_never_and_more_than_is_left_not_yet() {
+    let quota = "InsufficientScalarQuota";
+    assert_pod(busy(3), &pod("p").asks("A100", 4), quota, Outlook::NotYet);
+    assert_pod(busy(3), &pod("p").asks("A100", 6), quota, Outlook::Never);
+    let alternatives = pod("p").asks("H100|A100", 4);
+    let mut world = busy(3);
+    world.node(&node("n3").cards("H100", 4));
+    assert_pod(world, &alternatives, quota, Outlook::NotYet);
+    let cpu = pod("p").asks("A100", 1).requests("cpu", "1001");
+    assert_pod(busy(3), &cpu, "InsufficientCPUQuota", Outlook::Never);
+}
+
+#[test]
+fn what_is_guaranteed_to_others_or_limited_above_is_never_to_be_had() {
+    for (asked, expected) in [(3, Outlook::NotYet), (4, Outlook::Never), (6, Outlook::Never)] {
+        let mut world = World::with(capacity("enqueue, allocate", "enableHierarchy: true"));
+        world.node(&node("n1").cards("A100", 8));
+        world.queue(&queue("department").quota(r#"{"A100": 5}"#));
+        world.queue(&bare_queue("team-a").parent("department"));
+        world.queue(
+            &bare_queue("team-b")
+                .parent("department")
+                .guaranteed_cards(r#"{"A100": 2}"#),
+        );
+        world.pod(&pod("holder").asks("A100", 2));
+        assert_eq!(world.admit_names(), ["holder"]);
+        assert_pod(
+            world,
+            &pod("p").asks("A100", asked),
+            "InsufficientScalarQuota",
+            expected,
+        );
+    }
+}
+
+#[test]
+fn more_than_a_whole_node_is_never_and_more_than_is_free_not_yet() {
+    let of_b = |cards| pod("p").queue("team-b").asks("A100", cards);
+    let mut world = busy(2);
+    world.pod(&pod("beside").asks("A100", 2).pinned_to("n2"));
+    world.admit();
+    assert_pod(world, &of_b(4).pinned_to("n1"), "NoNodeFits", Outlook::NotYet);
+    assert_pod(busy(2), &of_b(5), "NoNodeFits", Outlook::Never);
+    let elsewhere = of_b(1).selects("zone", "nowhere");
+    assert_pod(busy(2), &elsewhere, "NodesExcluded", Outlook::Never);
+}
+
+#[test]
+fn a_group_is_told_the_same_as_a_whole_and_pod_by_pod() {
+    let whole = |cards: i64| group("g", 2).card_request(&format!(r#"{{"A100": {cards}}}"#));
+    for (held, group, each, reason, expected) in [
+        (3, whole(4), 2, "InsufficientScalarQuota", Outlook::NotYet),
+        (3, whole(6), 3, "InsufficientScalarQuota", Outlook::Never),
+        (1, group("g", 2), 2, "NoNodeFits", Outlook::NotYet),
+    ] {
+        let mut world = busy(held);
+        world.group(&group);
+        world.pods(["p", "q"].map(|name| pod(name).of("g").asks("A100", each).pinned_to("n1")));
+        let id = world
+            .cluster
+            .workload_named(WorkloadKind::PodGroup, "team", "g")
+            .unwrap();
+        assert_outlook(&mut world, Subject::Workload(id), "p", reason, expected);
+    }
+}
+
+#[test]
+fn a_queue_that_must_be_mended_never_helps_who_waits() {
+    let mut world = busy(1);
+    assert_eq!(
+        explain(
+            &world.cluster,
+            Subject::Queue(world.cluster.queue_named("team-b").unwrap())
+        )
+        .map(|why| why.reason),
+        None
+    );
+    world.queue(&queue("team-a").quota("[]"));
+    let id = world.cluster.queue_named("team-a").unwrap();
+    assert_outlook(&mut world, Subject::Queue(id), "nobody", "QueueInvalid", Outlook::Never);
+    assert_pod(world, &pod("p").asks("A100", 1), "QueueInvalid", Outlook::Never);
+}
