@@ -71,7 +71,7 @@ pub enum Observation {
     Configuration(Arc<Configuration>),
 }
 
-/// What became of one thing that was decided. Whatever was refused is as if it had not been decided.
+/// What became of one thing that was decided. What was not written is as if it had not been decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// Of letting in a pod, by its uid.
@@ -85,12 +85,16 @@ pub enum Outcome {
 }
 
 /// What the API server answered to a write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// It is written.
     Accepted,
-    /// It is not, and the object is as it was, or gone.
-    Refused,
+    /// It is not, and the object is as it was, or gone: what has changed is seen soon.
+    NotWritten,
+    /// It is not, and would not be if it were tried again: why, in the API server's words.
+    Refused(Arc<str>),
+    /// Nobody knows yet: it may still be written, however late. Another answer follows when the object has been read again.
+    Unknown,
 }
 
 impl Observation {
@@ -164,11 +168,16 @@ impl Cluster {
     pub fn outcome(&mut self, outcome: &Outcome, now: Timestamp) {
         match outcome {
             Outcome::Admission(uid, Answer::Accepted) => self.confirm(uid),
-            Outcome::Admission(uid, Answer::Refused) => self.refuse(uid, now),
-            Outcome::Resumption(uid, Answer::Refused) => self.refuse_resumption(uid, now),
-            Outcome::Binding(uid, Answer::Refused) => self.binding_failed(uid),
-            // Seen in the watch.
-            Outcome::Resumption(_, Answer::Accepted) | Outcome::Binding(_, Answer::Accepted) => (),
+            Outcome::Admission(uid, Answer::NotWritten) => self.refuse(uid, now),
+            Outcome::Admission(uid, Answer::Refused(_)) => self.refuse_for_good(uid, now),
+            Outcome::Admission(uid, Answer::Unknown) => self.await_answer(uid),
+            Outcome::Resumption(uid, Answer::NotWritten) => self.refuse_resumption(uid, None, now),
+            Outcome::Resumption(uid, Answer::Refused(message)) => self.refuse_resumption(uid, Some(message), now),
+            // Who says so is told by whoever asked for it.
+            Outcome::Binding(uid, Answer::NotWritten | Answer::Refused(_)) => self.binding_failed(uid),
+            // Seen in the watch; and until an answer is known, what it took stays taken.
+            Outcome::Resumption(_, Answer::Accepted | Answer::Unknown)
+            | Outcome::Binding(_, Answer::Accepted | Answer::Unknown) => (),
             Outcome::Eviction(uid, outcome) => self.eviction_ended(uid, *outcome, now),
         }
     }

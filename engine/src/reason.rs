@@ -63,6 +63,8 @@ reasons! {
     PodGroupIncomplete = "PodGroupIncomplete",
     /// The queue has kept what the group or Job asks for, and its pods did not take over in time.
     InqueueTimeout = "InqueueTimeout",
+    /// The API server refuses the write that would let it in.
+    RefusedByApiServer = "RefusedByAPIServer",
     /// The quota allows it, but no node can take it now.
     NoNodeFits = "NoNodeFits",
     /// The pod's own node selector, affinity or missing tolerations exclude every node with the card.
@@ -131,7 +133,8 @@ impl Reason {
             Self::GetTaskRequestResourceFailed
             | Self::NoCardQuota
             | Self::CardNameMissing
-            | Self::SecondCardResource => About::Request,
+            | Self::SecondCardResource
+            | Self::RefusedByApiServer => About::Request,
             Self::InsufficientCpuQuota => About::Quota(Some(ResourceId::CPU)),
             Self::InsufficientMemoryQuota => About::Quota(Some(ResourceId::MEMORY)),
             Self::InsufficientScalarQuota => About::Quota(None),
@@ -180,6 +183,7 @@ impl Reason {
             | Self::NamespaceNotAllowed
             | Self::PodGroupNotFound
             | Self::PodGroupInvalid
+            | Self::RefusedByApiServer
             | Self::NodesExcluded
             | Self::NoMgpuNode => false,
         };
@@ -209,6 +213,7 @@ impl Reason {
             | Self::PodGroupInvalid
             | Self::PodGroupIncomplete
             | Self::InqueueTimeout
+            | Self::RefusedByApiServer
             | Self::NodesExcluded
             | Self::NoMgpuNode => Cure::Change,
         }

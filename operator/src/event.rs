@@ -19,6 +19,8 @@ pub enum Event {
     NodeLabelled(Arc<str>),
     /// What became of something that was decided.
     Outcome(Outcome),
+    /// What became of a write that had not been answered, found out later.
+    FoundOut(Outcome),
     /// What became of evictions, victim by victim.
     Evictions(Box<Eviction>, Vec<EvictionOutcome>),
 }

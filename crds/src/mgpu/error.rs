@@ -3,9 +3,9 @@
 use thiserror::Error;
 
 use super::policy::ComputePolicyError;
-use super::{CARD_CORE, MIN_MEMORY};
+use super::{CARD_CORE, MAX_CONTAINER_NAME, MIN_MEMORY};
 use crate::bounds::BoundError;
-use crate::keys::{MGPU_CONTAINER_CARDS, MGPU_CORE, MGPU_MEMORY, MGPU_POLICY};
+use crate::keys::{MGPU_CONTAINER_CARDS, MGPU_CORE, MGPU_INDEX_PREFIX, MGPU_MEMORY, MGPU_POLICY};
 use crate::quantity::QuantityError;
 
 /// An mGPU request that can't be.
@@ -16,6 +16,13 @@ pub enum MgpuError {
         "init container {container:?} requests {resource}: only containers can have a share of a GPU, move it to one"
     )]
     InitContainer { container: String, resource: &'static str },
+    /// A container of which the result could not be written (mGPU, **Schedule Result**).
+    #[error(
+        "container {container:?} has a name of {} characters, and its cards are written in the annotation \
+         {MGPU_INDEX_PREFIX}NAME, of which NAME has {MAX_CONTAINER_NAME} at most: shorten it",
+        .container.len()
+    )]
+    ContainerName { container: String },
     #[error("container {container:?} requests {resource}: {source}")]
     Quantity {
         container: String,

@@ -18,6 +18,9 @@ pub const CARD_CORE: i64 = 100;
 /// The least memory of a share, in MiB: containerd does not run with less.
 pub const MIN_MEMORY: i64 = 256;
 
+/// The longest name of a container that asks for mGPU: with `gpu-index-container-` before it, 63 characters.
+pub const MAX_CONTAINER_NAME: usize = 43;
+
 /// What a container takes of each of its cards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Share {
@@ -101,6 +104,7 @@ impl MgpuRequest {
         let mut requests = Vec::with_capacity(asking);
         for (index, container) in containers.iter().enumerate() {
             let Some(asked) = Asked::read(container)? else { continue };
+            check_name(asked.container)?;
             let request = match &counts {
                 Some(counts) => asked.multiple(counts[index])?,
                 None => asked.normal()?,
@@ -142,6 +146,16 @@ fn requested_resource<S: AsRef<str>>(container: &Container<S>) -> Option<&'stati
 
 fn name<S: AsRef<str>>(container: &Container<S>) -> &str {
     container.name.as_ref().map_or("", AsRef::as_ref)
+}
+
+/// A result is written in an annotation whose key ends in the container's name, and that part of a key has an end.
+fn check_name(container: &str) -> Result<(), MgpuError> {
+    if container.len() <= MAX_CONTAINER_NAME {
+        return Ok(());
+    }
+    Err(MgpuError::ContainerName {
+        container: container.to_owned(),
+    })
 }
 
 /// Reads the list of card counts: one for each container, 0 exactly for those that ask for no mGPU.

@@ -68,6 +68,22 @@ fn normal_mgpu_pod_1_requested_core_or_memory_not_positive() {
 }
 
 #[test]
+fn schedule_result_a_containers_name_fits_into_the_key() {
+    let named = |length: usize| read(None, &[container(&"c".repeat(length), &[(CORE, "100")])]);
+    assert!(named(43).is_ok());
+    refused(
+        named(44),
+        &["a name of 44 characters", "gpu-index-container-NAME", "43 at most"],
+    );
+    assert!(
+        read(None, &[container(&"c".repeat(63), &[("cpu", "1")])])
+            .unwrap()
+            .is_none(),
+        "no result is written for it"
+    );
+}
+
+#[test]
 fn normal_mgpu_pod_2_too_little_memory_for_a_part_of_a_card() {
     for memory in ["1", "128", "255"] {
         refused(

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::Cluster;
-use super::pod::Stage;
+use super::deadlines::after_refused_writes;
+use super::pod::{Pod, Stage};
 use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
 use crate::names::CardId;
 use crate::policies::mgpu::CardLists;
@@ -47,18 +48,44 @@ impl Cluster {
         }
     }
 
-    /// The API server has refused an admission: the pod waits again, and stands aside for a moment. One of a gang whose
-    /// others are on their way keeps its place for that moment.
+    /// An admission was not written: the pod waits again, and stands aside for a moment. One of a gang whose others are on their
+    /// way keeps its place for that moment.
     pub(crate) fn refuse(&mut self, uid: &str, now: Timestamp) {
         let Some(id) = self.pod_with_uid(uid) else { return };
-        let aside = Self::after_refused_write(now);
+        let until = after_refused_writes(1, now);
         let stage = self.pod(id).map(|pod| pod.stage);
-        if let (Some(until), Some(Stage::Admitting { .. })) = (aside, stage)
+        if let Some(Stage::Admitting { .. }) = stage
             && self.belongs_to_started_gang(id)
         {
             self.prolong_stage(id, Stage::Admitting { until, written: false });
         } else {
-            self.withdraw(id, aside);
+            self.withdraw(id, Some(until));
+        }
+    }
+
+    /// The API server refuses to let a pod in, and would again: it gives back all that it took, and stands aside, longer each
+    /// time. The others of its gang, who are in, have nothing of a place that it can't take.
+    pub(crate) fn refuse_for_good(&mut self, uid: &str, now: Timestamp) {
+        let Some(id) = self.pod_with_uid(uid) else { return };
+        let is_under_way = |pod: &&Pod| matches!(pod.stage, Stage::Admitting { .. });
+        let pod = self.pod(id).filter(is_under_way);
+        let Some(waits) = pod.and_then(|pod| pod.waits.as_ref()) else {
+            return;
+        };
+        let times = waits.write_refusals.saturating_add(1);
+        self.withdraw(id, Some(after_refused_writes(times, now)));
+        self.update_pod(id, |pod| {
+            if let Some(waits) = &mut pod.waits {
+                waits.write_refusals = times;
+            }
+        });
+    }
+
+    /// Nobody knows whether an admission is written, or will be: what it took stays taken until the pod has been read again.
+    pub(crate) fn await_answer(&mut self, uid: &str) {
+        if let Some(id) = self.pod_with_uid(uid) {
+            let (until, written) = (Timestamp::MAX, false);
+            self.prolong_stage(id, Stage::Admitting { until, written });
         }
     }
 

@@ -16,8 +16,8 @@ const EXPECTATION_TIMEOUT: SignedDuration = SignedDuration::from_secs(120);
 const FIRST_RETURN: Duration = Duration::from_secs(30);
 /// The longest that they stand aside.
 const LONGEST_RETURN: Duration = Duration::from_hours(1);
-/// How long a pod stands aside whose admission the API server refused.
-const REFUSED_WRITE: SignedDuration = SignedDuration::from_secs(5);
+/// How long who could not be let in stands aside; doubled every further time that the API server refuses it.
+const REFUSED_WRITE: Duration = Duration::from_secs(5);
 
 /// After so long, that pods came back once says nothing about today.
 pub(super) const RETURN_MEMORY: SignedDuration = SignedDuration::from_hours(2);
@@ -46,7 +46,16 @@ pub(super) struct Deadlines {
 
 /// Until when those stand aside who came back for the nth time.
 pub(super) fn aside(times: u32, now: Timestamp) -> Timestamp {
-    let doubled = FIRST_RETURN.saturating_mul(1_u32.checked_shl(times.saturating_sub(1)).unwrap_or(u32::MAX));
+    doubled(FIRST_RETURN, times, now)
+}
+
+/// Until when those stand aside whom the API server has refused for the nth time.
+pub(super) fn after_refused_writes(times: u32, now: Timestamp) -> Timestamp {
+    doubled(REFUSED_WRITE, times, now)
+}
+
+fn doubled(first: Duration, times: u32, now: Timestamp) -> Timestamp {
+    let doubled = first.saturating_mul(1_u32.checked_shl(times.saturating_sub(1)).unwrap_or(u32::MAX));
     let aside = SignedDuration::try_from(doubled.min(LONGEST_RETURN)).unwrap_or(SignedDuration::ZERO);
     now.checked_add(aside).unwrap_or(now)
 }
@@ -74,7 +83,7 @@ impl Cluster {
                 Stage::Admitting { until, written: false } if until <= now => {
                     // Of a gang that is on its way, whoever waits again is the next to be let in.
                     let started = self.belongs_to_started_gang(id);
-                    self.withdraw(id, Self::after_refused_write(now).filter(|_| !started));
+                    self.withdraw(id, (!started).then(|| after_refused_writes(1, now)));
                 }
                 Stage::Waiting => self.update_pod(id, |pod| {
                     if let Some(waits) = &mut pod.waits {
@@ -141,9 +150,5 @@ impl Cluster {
     /// Until when an admission may stay unconfirmed.
     pub(super) fn expectation(now: Timestamp) -> Timestamp {
         now.checked_add(EXPECTATION_TIMEOUT).unwrap_or(Timestamp::MAX)
-    }
-
-    pub(super) fn after_refused_write(now: Timestamp) -> Option<Timestamp> {
-        now.checked_add(REFUSED_WRITE).ok()
     }
 }

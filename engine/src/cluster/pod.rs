@@ -69,6 +69,8 @@ pub struct Waits {
     pub asked: Charge,
     /// Where it stands aside for a while: until when.
     pub aside_until: Option<Timestamp>,
+    /// How often the API server has refused to let it in since it asks for this.
+    pub write_refusals: u32,
 }
 
 /// The owner that made a pod and will make another in its place.

@@ -193,17 +193,29 @@ impl Cluster {
             },
             |old| old.place.arrival,
         );
+        let shape = Shape {
+            queue,
+            namespace: Arc::clone(&pod.namespace),
+            group: pod.group,
+            task_spec: pod.task_spec.clone(),
+            priority,
+            task: reading.task,
+            constraints: reading.constraints,
+            cross_quota: reading.cross_quota,
+        };
+        let write_refusals = old
+            .as_ref()
+            .map_or(0, |old| if *old.shape == shape { old.write_refusals } else { 0 });
+        // What was refused as it was may be accepted as it is now.
+        let is_mended = |old: &Waits| old.write_refusals > write_refusals;
+        let aside_until = if let Some(old) = &old {
+            old.aside_until.filter(|_| !is_mended(old))
+        } else {
+            let returned = self.return_of(pod.controller.as_ref(), now);
+            returned.map(|returned| returned.until)
+        };
         Waits {
-            shape: Arc::new(Shape {
-                queue,
-                namespace: Arc::clone(&pod.namespace),
-                group: pod.group,
-                task_spec: pod.task_spec.clone(),
-                priority,
-                task: reading.task,
-                constraints: reading.constraints,
-                cross_quota: reading.cross_quota,
-            }),
+            shape: Arc::new(shape),
             place: Place {
                 returns: pod.returns,
                 created: pod.created,
@@ -211,13 +223,8 @@ impl Cluster {
                 pod: PodId::NONE,
             },
             asked: self.charge(pod, pod.task.cards.first().copied()),
-            aside_until: match old {
-                Some(old) => old.aside_until,
-                None => self
-                    .return_of(pod.controller.as_ref(), now)
-                    .map(|returned| returned.until),
-            }
-            .filter(|until| *until > now),
+            aside_until: aside_until.filter(|until| *until > now),
+            write_refusals,
         }
     }
 

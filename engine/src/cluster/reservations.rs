@@ -1,10 +1,12 @@
 //! What queues keep for workloads that are in them, until their pods take over.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use super::Cluster;
+use super::deadlines::after_refused_writes;
 use super::waiting::Refused;
 use super::workload::{Enqueued, Said, Step, Workload};
 use crate::ids::{QueueId, WorkloadId};
@@ -112,16 +114,26 @@ impl Cluster {
         self.reservations.unreviewed.extend(keeping);
     }
 
-    /// The API server has refused to resume a Job: it is tried again after a while.
-    pub(crate) fn refuse_resumption(&mut self, uid: &str, now: Timestamp) {
+    /// A Job could not be resumed: it is tried again after a while, and later each time where the API server refuses that.
+    pub(crate) fn refuse_resumption(&mut self, uid: &str, message: Option<&Arc<str>>, now: Timestamp) {
         let is_it = |workload: &Workload| workload.claim.as_ref().is_some_and(|claim| &*claim.uid == uid);
         let Some(id) = self.workloads().find(|(_, workload)| is_it(workload)).map(|(id, _)| id) else {
             return;
         };
-        let until = Self::after_refused_write(now);
-        self.workloads[id].aside_until = until;
-        self.reservations.deadlines.extend(until.map(|until| (until, id)));
+        let earlier = self.workloads[id].write_refused.as_ref().map_or(0, |(times, _)| *times);
+        let until = after_refused_writes(message.map_or(1, |_| earlier.saturating_add(1)), now);
+        self.workloads[id].aside_until = Some(until);
+        self.reservations.deadlines.insert((until, id));
         self.dequeue(id);
+        let (Some(message), Some(claim)) = (message, &self.workloads[id].claim) else {
+            return;
+        };
+        let refused = self.refusal(claim.queue, Some(id), Reason::RefusedByApiServer);
+        let workload = &mut self.workloads[id];
+        workload.write_refused = Some((earlier.saturating_add(1), Arc::clone(message)));
+        // It is said each time.
+        workload.told = None;
+        self.refuse_workload(id, Some((Step::Enqueue, refused)));
     }
 
     /// Workloads that stood aside may try again, and those whose time in their queue is over wait again.

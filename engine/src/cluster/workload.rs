@@ -152,6 +152,8 @@ pub struct Workload {
     pub shown: Option<(Phase, Option<Reason>)>,
     /// Where resuming it was refused, or reservations of its namespace ran out: when it is tried again.
     pub(super) aside_until: Option<Timestamp>,
+    /// How often the API server has refused to let it in since it says this, and why.
+    pub write_refused: Option<(u32, Arc<str>)>,
     /// Rises whenever its refused pods could now be let in as far as it is concerned.
     pub version: u64,
     pub(super) arrival: u64,
@@ -192,6 +194,7 @@ impl Workload {
             told: None,
             shown: None,
             aside_until: None,
+            write_refused: None,
             version: 0,
             arrival,
             epoch: 0,

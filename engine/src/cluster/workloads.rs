@@ -66,6 +66,7 @@ impl Cluster {
             workload.told = None;
             workload.shown = None;
             workload.aside_until = None;
+            workload.write_refused = None;
         }
         if is_new && claim.said == Said::Enqueued {
             self.reservations.found_enqueued(id);
@@ -100,6 +101,7 @@ impl Cluster {
         workload.told = None;
         workload.shown = None;
         workload.aside_until = None;
+        workload.write_refused = None;
         workload.version += 1;
         self.rebalance(id);
         self.settle(id);

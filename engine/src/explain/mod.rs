@@ -7,13 +7,13 @@ mod progress;
 mod queue;
 mod workload;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
 use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::reason::{Outlook, Reason};
-pub use notices::{Notice, notices, notices_watched};
+pub use notices::{Notice, notices, notices_watched, refused_write};
 pub use progress::{Progress, progress};
 
 /// How long a pod waits before it is told why: one that gets in at once is spared the write.
@@ -93,4 +93,17 @@ impl Explanation<'_> {
             Case::Queue(_) => false,
         })
     }
+}
+
+/// What is told where the API server refuses to let something in.
+fn refusal_of_write(what: &str, message: &str, until: Option<Timestamp>) -> String {
+    // A policy's message may be as long as its author likes.
+    const MOST: usize = 600;
+    let message = &message[..message.floor_char_boundary(MOST)];
+    let until = until.map_or_else(|| "later".to_owned(), |until| format!("at {until}"));
+    format!(
+        "the API server refuses to let {what} in: {message}; it holds nothing meanwhile, and is tried again {until}, later each \
+         time: have whoever refuses it (a policy, a webhook, a rule of the API server) let it pass, or create it anew without what \
+         they refuse"
+    )
 }

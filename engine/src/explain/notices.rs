@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{PATIENCE, Subject, explain, pod};
+use super::{PATIENCE, Subject, explain, pod, refusal_of_write};
 use crate::cluster::Cluster;
 use crate::reason::Reason;
 use crate::refs::PodRef;
@@ -74,4 +74,22 @@ pub fn notices_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trai
     }
     trail.over();
     notices
+}
+
+/// What to tell a pod that the API server refuses to let in, in its words. It stands aside, so nobody else tells it anything.
+pub fn refused_write(cluster: &mut Cluster, uid: &str, message: &str) -> Option<Notice> {
+    let reason = Reason::RefusedByApiServer;
+    let id = cluster.pod_with_uid(uid)?;
+    let known = cluster.pod(id)?;
+    let waits = known.waits.as_ref().filter(|waits| waits.write_refusals > 0)?;
+    let notice = Notice {
+        pod: known.to_ref(),
+        queue: Arc::clone(&cluster.queue(waits.shape.queue).name),
+        card: pod::alternatives(cluster, &waits.shape),
+        told_before: known.told.is_some(),
+        reason,
+        message: refusal_of_write("the pod", message, waits.aside_until),
+    };
+    cluster.tell(id, reason);
+    Some(notice)
 }

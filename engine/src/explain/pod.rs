@@ -39,6 +39,7 @@ pub(super) fn explain(cluster: &Cluster, shape: &Shape, reason: Reason) -> Strin
             "the pod requests cards by {}, and only those of one resource can be charged: create pods that request one each",
             requested_cards(cluster, shape)
         ),
+        Reason::RefusedByApiServer => "the API server refuses to let the pod in".to_owned(),
         Reason::InsufficientCpuQuota | Reason::InsufficientMemoryQuota | Reason::InsufficientScalarQuota => {
             insufficient(cluster, shape, reason)
         }

@@ -1,6 +1,6 @@
 //! Why a workload waits as a whole, and its pods with it.
 
-use super::{pod, queue as of_queue};
+use super::{pod, queue as of_queue, refusal_of_write};
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
@@ -62,6 +62,11 @@ pub(super) fn explain(cluster: &Cluster, id: WorkloadId, reason: Reason) -> Stri
                 .map_or_else(|| "then".to_owned(), |until| until.to_string()),
             workload.namespace
         ),
+        Reason::RefusedByApiServer => {
+            let message = workload.write_refused.as_ref().map_or("", |(_, message)| &**message);
+            let what = format!("{} {name}", workload.kind.as_str());
+            refusal_of_write(&what, message, workload.aside_until())
+        }
         Reason::GetTaskRequestResourceFailed
         | Reason::EmptyQueueCapability
         | Reason::InsufficientCpuQuota

@@ -1,8 +1,10 @@
 //! Bindings: a pod's node and the results of mGPU scheduling in one write, since the API server copies the annotations of a
 //! Binding to its pod.
 
+use std::sync::Arc;
+
+use engine::Outcome;
 use engine::decide::extender::Binding;
-use engine::{Answer, Outcome};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::PostParams;
@@ -10,7 +12,8 @@ use kube::core::Status;
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 
-use super::{Actor, Failure, Tried, keep_trying};
+use super::tries::{Ended, Tried, keep_trying};
+use super::{Actor, Failure, not_seen};
 use crate::event::Event;
 use crate::metrics::{Verb, Write};
 
@@ -21,34 +24,35 @@ impl Actor {
         self.runtime.spawn(async move {
             let body = body(&binding);
             let api = actor.pods(&binding.pod);
-            let bound = keep_trying(|| actor.bind_once(&api, &binding, &body)).await;
+            let ended = keep_trying(|| actor.bind_once(&api, &binding, &body)).await;
             let (pod, node) = (&binding.pod, &binding.node);
-            let answered = match &bound {
-                Ok(()) => {
+            let bound = match &ended {
+                Ended::Done => {
                     tracing::info!(pod = %pod, node = %node, "bound");
-                    Answer::Accepted
+                    Ok(())
                 }
-                Err(reason) => {
-                    tracing::info!(pod = %pod, node = %node, reason, "not bound");
-                    Answer::Refused
+                ended => {
+                    tracing::info!(pod = %pod, node = %node, reason = ended.reason(), "not bound");
+                    Err(ended.reason().to_owned())
                 }
             };
+            let outcome = |answer| Outcome::Binding(Arc::clone(&binding.pod.uid), answer);
             // The mind is gone only when the program ends, and the scheduler may have stopped waiting.
-            let _ = actor
-                .events
-                .send(Event::Outcome(Outcome::Binding(binding.pod.uid, answered)))
-                .await;
+            let _ = actor.events.send(Event::Outcome(outcome(ended.answer()))).await;
             let _ = answer.send(bound);
+            if let Ended::Unknown(reason) = ended {
+                actor
+                    .find_out(&reason, outcome, || actor.is_bound(&api, &binding))
+                    .await;
+            }
         });
     }
 
     async fn bind_once(&self, api: &Api<Pod>, binding: &Binding, body: &Value) -> Tried {
-        let Ok(_lane) = self.lanes.acquire().await else {
-            return Tried::Refused("shutting down".into());
+        let _lane = match self.lane().await {
+            Ok(lane) => lane,
+            Err(tried) => return tried,
         };
-        if !self.leadership.holds() {
-            return Tried::Refused("no longer the leader".into());
-        }
         self.metrics.api_write(Write::Binding);
         let params = PostParams::default();
         let write = api.create_subresource::<_, Status>("binding", &binding.pod.name, &params, body);
@@ -56,10 +60,15 @@ impl Actor {
             Ok(_) => Tried::Done,
             // The answer to an earlier try may be lost.
             Err(Failure::Api(status)) if status.code == 409 => self.look_at_bound(api, binding, &status.message).await,
-            Err(Failure::Api(status)) if (400..500).contains(&status.code) && status.code != 429 => {
-                Tried::Refused(status.message)
-            }
-            Err(failure) => Tried::Failed(failure.to_string()),
+            Err(failure) => Tried::of(failure),
+        }
+    }
+
+    /// Whether a pod is seen to be bound as decided; none where it is not seen.
+    async fn is_bound(&self, api: &Api<Pod>, binding: &Binding) -> Option<bool> {
+        match self.in_time(Verb::Get, api.get(&binding.pod.name)).await {
+            Ok(pod) => Some(is_bound(&pod, binding)),
+            Err(failure) => failure.is_gone().then_some(false),
         }
     }
 
@@ -68,8 +77,7 @@ impl Actor {
         match self.in_time(Verb::Get, api.get(&binding.pod.name)).await {
             Ok(pod) if is_bound(&pod, binding) => Tried::Done,
             Ok(_) => Tried::Refused(refusal.to_owned()),
-            Err(Failure::Api(status)) if status.code == 404 => Tried::Refused("the pod is gone".into()),
-            Err(failure) => Tried::Failed(failure.to_string()),
+            Err(failure) => not_seen(failure),
         }
     }
 }

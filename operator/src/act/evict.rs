@@ -17,9 +17,6 @@ use super::{Actor, Failure};
 use crate::event::Event;
 use crate::metrics::{Verb, Write};
 
-/// HTTP status of a pod that is gone, or that is another one by now.
-const GONE: [u16; 2] = [404, 409];
-
 impl Actor {
     /// Takes an admitted pod back that could not be placed.
     pub fn send_back(&self, pod: PodRef) {
@@ -116,7 +113,7 @@ impl Actor {
     /// disruption budgets are respected.
     async fn evict(&self, pod: &PodRef, only_ask: bool) -> Result<(), Failure> {
         if !self.leadership.holds() {
-            return Err(Failure::Other("no longer the leader".into()));
+            return Err(Failure::NotSent("no longer the leader"));
         }
         // Not by kube's own `evict`: it writes the options under a name that the API server does not read.
         let eviction = json!({
@@ -135,12 +132,6 @@ impl Actor {
         let api: Api<Pod> = self.pods(pod);
         let request = api.create_subresource::<_, IgnoredAny>("eviction", &pod.name, &params, &eviction);
         self.in_time(Verb::Create, request).await.map(|_| ())
-    }
-}
-
-impl Failure {
-    fn is_gone(&self) -> bool {
-        matches!(self, Self::Api(status) if GONE.contains(&status.code))
     }
 }
 

@@ -4,30 +4,31 @@ mod bind;
 mod evict;
 mod node_label;
 mod patch;
+mod tries;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crds::keys::{CARD_ASSIGNED, GATE};
+use crds::keys::{CARD_ASSIGNED, GATE, JOB_HELD};
+use engine::Outcome;
 use engine::decide::{Admission, Resumption};
-use engine::refs::PodRef;
-use engine::{Answer, Outcome};
+use engine::refs::{PodRef, WorkloadRef};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::Status;
 use kube::{Api, Client, Error};
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, mpsc};
-use tokio::time::{Instant, sleep};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
 use crate::event::Event;
 use crate::lease::Leadership;
 use crate::metrics::{Metrics, Verb, Write};
 use crate::request::RequestError;
 pub use patch::{admission_patch, resumption_patch};
+use tries::{Ended, Tried, keep_trying};
 
 /// How many pods are written at once. More would only wait in the API server, which serves few writes at a time.
 pub const LANES: usize = 16;
@@ -37,12 +38,6 @@ const NODE_LANES: usize = 2;
 pub const WRITE_LIMIT: Duration = Duration::from_secs(4);
 /// More requests than are ever on their way at once: a bound by name only.
 const REQUESTS: u32 = 1 << 16;
-/// How long an admission is tried before its reservation is given back.
-const TRY_LIMIT: Duration = Duration::from_secs(30);
-/// The wait before the second try; doubled every time.
-const FIRST_WAIT: Duration = Duration::from_millis(100);
-/// The longest wait between two tries.
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// Writes pods, in the order in which it is told to.
 #[derive(Clone)]
@@ -72,18 +67,19 @@ enum Failure {
     /// The API server says so.
     #[error("{}", .0.message)]
     Api(Box<Status>),
+    /// Nobody was asked.
+    #[error("{0}")]
+    NotSent(&'static str),
     /// The API server did not answer, or not so that it can be understood.
     #[error("{0}")]
     Other(String),
 }
 
-/// What one try came to.
-enum Tried {
-    Done,
-    /// The pod is not what the decision was made for.
-    Refused(String),
-    /// It may work later.
-    Failed(String),
+impl Failure {
+    /// Whether the object is gone, or is another one by now.
+    fn is_gone(&self) -> bool {
+        matches!(self, Self::Api(status) if matches!(status.code, 404 | 409))
+    }
 }
 
 impl Actor {
@@ -121,12 +117,13 @@ impl Actor {
     pub fn admit(&self, admission: Admission) {
         let actor = self.clone();
         self.runtime.spawn(async move {
-            let answer = actor.try_to_admit(&admission).await;
+            let ended = actor.try_to_admit(&admission).await;
+            let outcome = |answer| Outcome::Admission(Arc::clone(&admission.pod.uid), answer);
             // The mind is gone only when the program ends.
-            let _ = actor
-                .events
-                .send(Event::Outcome(Outcome::Admission(admission.pod.uid, answer)))
-                .await;
+            let _ = actor.events.send(Event::Outcome(outcome(ended.answer()))).await;
+            if let Ended::Unknown(reason) = ended {
+                actor.find_out(&reason, outcome, || actor.is_let_in(&admission)).await;
+            }
         });
     }
 
@@ -134,76 +131,92 @@ impl Actor {
     pub fn resume(&self, resumption: Resumption) {
         let actor = self.clone();
         self.runtime.spawn(async move {
-            let answer = actor.try_to_resume(&resumption).await;
+            let ended = actor.try_to_resume(&resumption).await;
+            let outcome = |answer| Outcome::Resumption(Arc::clone(&resumption.job.uid), answer);
             // The mind is gone only when the program ends.
-            let _ = actor
-                .events
-                .send(Event::Outcome(Outcome::Resumption(resumption.job.uid, answer)))
-                .await;
+            let _ = actor.events.send(Event::Outcome(outcome(ended.answer()))).await;
+            if let Ended::Unknown(reason) = ended {
+                actor
+                    .find_out(&reason, outcome, || actor.is_resumed(&resumption.job))
+                    .await;
+            }
         });
     }
 
-    async fn try_to_resume(&self, resumption: &Resumption) -> Answer {
+    async fn try_to_resume(&self, resumption: &Resumption) -> Ended {
         let job = &resumption.job;
-        let api: Api<Job> = Api::namespaced(self.client.clone(), &job.namespace);
         let patch = Patch::Json::<()>(resumption_patch(&job.uid));
-        match keep_trying(|| self.resume_once(&api, &job.name, &patch)).await {
-            Ok(()) => {
-                tracing::info!(job = %job, queue = %resumption.queue, "resumed");
-                Answer::Accepted
-            }
-            Err(reason) => {
-                tracing::warn!(job = %job, queue = %resumption.queue, reason, "not resumed");
-                Answer::Refused
-            }
+        let ended = keep_trying(|| self.resume_once(job, &patch)).await;
+        match &ended {
+            Ended::Done => tracing::info!(job = %job, queue = %resumption.queue, "resumed"),
+            ended => tracing::warn!(job = %job, queue = %resumption.queue, reason = ended.reason(), "not resumed"),
         }
+        ended
     }
 
-    async fn resume_once(&self, api: &Api<Job>, name: &str, patch: &Patch<()>) -> Tried {
-        let Ok(_lane) = self.lanes.acquire().await else {
-            return Tried::Refused("shutting down".into());
+    async fn resume_once(&self, job: &WorkloadRef, patch: &Patch<()>) -> Tried {
+        let _lane = match self.lane().await {
+            Ok(lane) => lane,
+            Err(tried) => return tried,
         };
-        if !self.leadership.holds() {
-            return Tried::Refused("no longer the leader".into());
-        }
         self.metrics.api_write(Write::Resumption);
         let params = PatchParams::default();
+        let api = self.jobs(job);
         match self
-            .in_time(Verb::Patch, api.patch_metadata(name, &params, patch))
+            .in_time(Verb::Patch, api.patch_metadata(&job.name, &params, patch))
             .await
         {
             Ok(_) => Tried::Done,
-            Err(Failure::Api(status)) if (400..500).contains(&status.code) && status.code != 429 => {
-                Tried::Refused(status.message)
-            }
-            Err(failure) => Tried::Failed(failure.to_string()),
+            // A failed test and a failed validation look alike, and the answer to an earlier try may be lost.
+            Err(Failure::Api(status)) if matches!(status.code, 409 | 422) => match self.job(job).await {
+                Ok(Some(found)) if !is_suspended(&found) => Tried::Done,
+                Ok(Some(found)) if is_marked_as_held(&found) => Tried::Refused(status.message),
+                Ok(_) => Tried::NotWritten(status.message),
+                Err(failure) => Tried::Failed(failure.to_string()),
+            },
+            Err(failure) => Tried::of(failure),
         }
     }
 
-    async fn try_to_admit(&self, admission: &Admission) -> Answer {
+    /// Whether a Job is seen to run; none where it is not seen.
+    async fn is_resumed(&self, job: &WorkloadRef) -> Option<bool> {
+        let found = self.job(job).await.ok()?;
+        Some(found.is_some_and(|found| !is_suspended(&found)))
+    }
+
+    /// A Job as it is now, where it is there. It is listed by its name, as the operator may.
+    async fn job(&self, job: &WorkloadRef) -> Result<Option<Job>, Failure> {
+        let named = ListParams::default().fields(&format!("metadata.name={}", job.name));
+        let found = self.in_time(Verb::List, self.jobs(job).list(&named)).await?;
+        let is_it = |found: &Job| found.metadata.uid.as_deref() == Some(&*job.uid);
+        Ok(found.items.into_iter().find(is_it))
+    }
+
+    async fn try_to_admit(&self, admission: &Admission) -> Ended {
         let (pod, queue, card) = (&admission.pod, &*admission.queue, admission.card.as_deref());
         let patch = Patch::Json::<()>(admission_patch(admission));
-        match keep_trying(|| self.admit_once(admission, &patch)).await {
-            Ok(()) => {
+        let ended = keep_trying(|| self.admit_once(admission, &patch)).await;
+        match &ended {
+            Ended::Done => {
                 let waited = Timestamp::now().duration_since(admission.arrived);
                 self.metrics.admitted(Duration::try_from(waited).unwrap_or_default());
                 tracing::info!(%pod, %queue, card, "admitted");
-                Answer::Accepted
             }
-            Err(reason) => {
+            Ended::NotWritten(reason) | Ended::Refused(reason) => {
                 tracing::info!(%pod, %queue, card, reason, "not admitted: the reservation is given back");
-                Answer::Refused
+            }
+            Ended::Unknown(reason) => {
+                tracing::warn!(%pod, %queue, card, reason, "perhaps admitted: the reservation is kept until the pod is read");
             }
         }
+        ended
     }
 
     async fn admit_once(&self, admission: &Admission, patch: &Patch<()>) -> Tried {
-        let Ok(_lane) = self.lanes.acquire().await else {
-            return Tried::Refused("shutting down".into());
+        let _lane = match self.lane().await {
+            Ok(lane) => lane,
+            Err(tried) => return tried,
         };
-        if !self.leadership.holds() {
-            return Tried::Refused("no longer the leader".into());
-        }
         let api = self.pods(&admission.pod);
         let params = PatchParams::default();
         self.metrics.api_write(Write::Admission);
@@ -214,10 +227,28 @@ impl Actor {
             Err(Failure::Api(status)) if matches!(status.code, 409 | 422) => {
                 self.look_again(admission, &status.message).await
             }
-            Err(Failure::Api(status)) if (400..500).contains(&status.code) && status.code != 429 => {
-                Tried::Refused(status.message)
-            }
-            Err(failure) => Tried::Failed(failure.to_string()),
+            Err(failure) => Tried::of(failure),
+        }
+    }
+
+    /// Whether a pod is seen to be let in as decided; none where it is not seen.
+    async fn is_let_in(&self, admission: &Admission) -> Option<bool> {
+        let pod = &admission.pod;
+        match self.in_time(Verb::Get, self.pods(pod).get(&pod.name)).await {
+            Ok(found) => Some(is_admitted(&found, admission)),
+            Err(failure) => failure.is_gone().then_some(false),
+        }
+    }
+
+    /// A lane for one write, while this process leads.
+    async fn lane(&self) -> Result<SemaphorePermit<'_>, Tried> {
+        let Ok(lane) = self.lanes.acquire().await else {
+            return Err(Tried::NotWritten("shutting down".into()));
+        };
+        if self.leadership.holds() {
+            Ok(lane)
+        } else {
+            Err(Tried::NotWritten("no longer the leader".into()))
         }
     }
 
@@ -226,19 +257,20 @@ impl Actor {
         let api = self.pods(&admission.pod);
         match self.in_time(Verb::Get, api.get(&admission.pod.name)).await {
             Ok(pod) if is_admitted(&pod, admission) => Tried::Done,
-            Ok(_) => Tried::Refused(refusal.to_owned()),
-            Err(Failure::Api(status)) if status.code == 404 => Tried::Refused("the pod is gone".into()),
-            Err(failure) => Tried::Failed(failure.to_string()),
+            // It is what the decision was made for, and the API server does not take what was decided.
+            Ok(pod) if is_waiting(&pod, &admission.pod.uid) => Tried::Refused(refusal.to_owned()),
+            Ok(_) => Tried::NotWritten(refusal.to_owned()),
+            Err(failure) => not_seen(failure),
         }
     }
 
     /// Awaits an answer for a limited time, and counts what fails.
     async fn in_time<T>(&self, verb: Verb, request: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
         let Ok(_under_way) = self.requests.under_way.acquire().await else {
-            return Err(Failure::Other("shutting down".into()));
+            return Err(Failure::NotSent("shutting down"));
         };
         if self.requests.retired.load(Ordering::Acquire) {
-            return Err(Failure::Other("decided by a mind that was replaced".into()));
+            return Err(Failure::NotSent("decided by a mind that was replaced"));
         }
         let answer = self.metrics.in_time(verb, WRITE_LIMIT, request).await;
         answer.map_err(|error| match error {
@@ -247,28 +279,39 @@ impl Actor {
         })
     }
 
+    fn jobs(&self, job: &WorkloadRef) -> Api<Job> {
+        Api::namespaced(self.client.clone(), &job.namespace)
+    }
+
     fn pods(&self, pod: &PodRef) -> Api<Pod> {
         Api::namespaced(self.client.clone(), &pod.namespace)
     }
 }
 
-/// Tries until it is done, or refused, or has failed for too long; then says why.
-async fn keep_trying<F: Future<Output = Tried>>(once: impl Fn() -> F) -> Result<(), String> {
-    let deadline = Instant::now() + TRY_LIMIT;
-    let mut wait = FIRST_WAIT;
-    loop {
-        let reason = match once().await {
-            Tried::Done => return Ok(()),
-            Tried::Refused(reason) => return Err(reason),
-            Tried::Failed(reason) => reason,
-        };
-        if Instant::now() + wait >= deadline {
-            return Err(format!("given up: {reason}"));
-        }
-        tracing::debug!(reason, "a write failed, trying again");
-        sleep(wait).await;
-        wait = (wait * 2).min(LONGEST_WAIT);
+/// What is left to say of a write that was not done, where its object could not be looked at.
+fn not_seen(failure: Failure) -> Tried {
+    if failure.is_gone() {
+        Tried::NotWritten("it is gone".to_owned())
+    } else {
+        Tried::Failed(failure.to_string())
     }
+}
+
+/// Whether it is this pod, and ours is its only gate.
+fn is_waiting(pod: &Pod, uid: &str) -> bool {
+    let gates = pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_deref());
+    let is_ours = matches!(gates, Some([gate]) if gate.name == GATE);
+    pod.metadata.uid.as_deref() == Some(uid) && is_ours && pod.metadata.deletion_timestamp.is_none()
+}
+
+/// Whether Cardgate has suspended it.
+fn is_marked_as_held(job: &Job) -> bool {
+    let annotations = job.metadata.annotations.as_ref();
+    annotations.is_some_and(|annotations| annotations.contains_key(JOB_HELD))
+}
+
+fn is_suspended(job: &Job) -> bool {
+    job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true)
 }
 
 /// Whether the pod is let in with the results of this admission: an earlier try went through after all.

@@ -10,7 +10,8 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::{Actor, FIRST_WAIT, LONGEST_WAIT};
+use super::Actor;
+use super::tries::{FIRST_WAIT, LONGEST_WAIT};
 use crate::event::Event;
 use crate::metrics::{Verb, Write};
 

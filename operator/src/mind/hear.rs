@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use engine::explain::refused_write;
 use engine::refs::PodRef;
 use engine::trail::{Object, ObjectKind, Trail as _, Work};
-use engine::{Observation, Outcome};
+use engine::{Answer, Observation, Outcome};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 
@@ -81,8 +82,9 @@ impl Mind {
             }
             Event::Outcome(outcome) => {
                 self.under_way -= 1;
-                self.cluster.outcome(&outcome, now);
+                self.hear_outcome(&outcome, now);
             }
+            Event::FoundOut(outcome) => self.hear_outcome(&outcome, now),
             Event::Evictions(eviction, outcomes) => {
                 self.under_way -= 1;
                 for (victim, outcome) in eviction.victims.iter().zip(&outcomes) {
@@ -91,6 +93,16 @@ impl Mind {
                 }
                 self.tell_victims(*eviction, &outcomes);
             }
+        }
+    }
+
+    /// Takes in what became of something that was decided, and tells a pod that the API server refuses to let in.
+    fn hear_outcome(&mut self, outcome: &Outcome, now: Timestamp) {
+        self.cluster.outcome(outcome, now);
+        if let Outcome::Admission(uid, Answer::Refused(message)) = outcome
+            && let Some(notice) = refused_write(&mut self.cluster, uid, message)
+        {
+            self.tell(notice);
         }
     }
 

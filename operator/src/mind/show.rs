@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine::cluster::reclaims::EvictionOutcome;
 use engine::decide::Eviction;
-use engine::explain::{Progress, notices_watched, progress};
+use engine::explain::{Notice, Progress, notices_watched, progress};
 use engine::ids::NodeId;
 use engine::overview::status::INVALID_CROSS_QUOTA;
 use engine::overview::{self, Shown};
@@ -74,23 +74,26 @@ impl Mind {
         if queues_changed || !notices.is_empty() {
             self.metrics.show_queues(overview::figures(&self.cluster));
         }
-        for notice in notices {
-            let reason = notice.reason.as_str();
-            let (pod, queue, card) = (&notice.pod, &notice.queue, notice.card);
-            tracing::info!(%pod, %queue, card, reason, detail = notice.message, "waits");
-            self.metrics.decided(Decision::Refused(notice.reason));
-            let condition = PodReport {
-                status: false,
-                same_status: notice.told_before,
-                reason,
-                message: notice.message,
-            };
-            self.reports.send(Report::Pod {
-                pod: notice.pod,
-                condition,
-                event: true,
-            });
-        }
+        notices.into_iter().for_each(|notice| self.tell(notice));
+    }
+
+    /// Tells a pod why it waits.
+    pub(super) fn tell(&self, notice: Notice) {
+        let reason = notice.reason.as_str();
+        let (pod, queue, card) = (&notice.pod, &notice.queue, notice.card);
+        tracing::info!(%pod, %queue, card, reason, detail = notice.message, "waits");
+        self.metrics.decided(Decision::Refused(notice.reason));
+        let condition = PodReport {
+            status: false,
+            same_status: notice.told_before,
+            reason,
+            message: notice.message,
+        };
+        self.reports.send(Report::Pod {
+            pod: notice.pod,
+            condition,
+            event: true,
+        });
     }
 
     /// Shows how far a workload is, and says why it is not further.

@@ -6,6 +6,7 @@ mod foreign;
 mod gates;
 mod lists;
 mod notices;
+mod refused;
 mod reservations;
 mod restarts;
 

@@ -155,7 +155,7 @@ impl World {
         self.cluster.apply(Observation::Configuration(configuration), now);
     }
 
-    fn hear(&mut self, outcome: &Outcome, now: Timestamp) {
+    pub fn hear(&mut self, outcome: &Outcome, now: Timestamp) {
         self.cluster.outcome(outcome, now);
     }
 
@@ -163,16 +163,17 @@ impl World {
         self.hear(&Outcome::Admission(uid.into(), Answer::Accepted), self.now);
     }
 
+    /// The admission was not written: the pod has changed, or nobody leads.
     pub fn refuse(&mut self, uid: &str, now: Timestamp) {
-        self.hear(&Outcome::Admission(uid.into(), Answer::Refused), now);
+        self.hear(&Outcome::Admission(uid.into(), Answer::NotWritten), now);
     }
 
     pub fn refuse_resumption(&mut self, uid: &str, now: Timestamp) {
-        self.hear(&Outcome::Resumption(uid.into(), Answer::Refused), now);
+        self.hear(&Outcome::Resumption(uid.into(), Answer::NotWritten), now);
     }
 
     pub fn binding_failed(&mut self, uid: &str) {
-        self.hear(&Outcome::Binding(uid.into(), Answer::Refused), self.now);
+        self.hear(&Outcome::Binding(uid.into(), Answer::NotWritten), self.now);
     }
 
     pub fn eviction_ended(&mut self, uid: &str, outcome: EvictionOutcome, now: Timestamp) {

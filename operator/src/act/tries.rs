@@ -1,0 +1,196 @@
+//! A write that is tried until it is answered, for a limited time, and what is done where nobody knows what became of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::{Answer, Outcome};
+use tokio::time::{Instant, sleep};
+
+use super::{Actor, Failure};
+use crate::event::Event;
+
+/// How long a write is tried.
+const TRY_LIMIT: Duration = Duration::from_secs(30);
+/// The wait before the second try; doubled every time.
+pub(super) const FIRST_WAIT: Duration = Duration::from_millis(100);
+/// The longest wait between two tries.
+pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// After so long, the API server carries out no write that it has not answered: it gives its requests a minute.
+const LATEST_WRITE: Duration = Duration::from_secs(65);
+
+/// What one try came to.
+#[derive(Debug)]
+pub(super) enum Tried {
+    Done,
+    /// The object is not what the decision was made for, or nobody may write any more.
+    NotWritten(String),
+    /// The API server refuses it, and would again.
+    Refused(String),
+    /// It is not done, and may work later.
+    Failed(String),
+    /// It may work later, or have been done, or be done yet.
+    Unanswered(String),
+}
+
+/// How a write ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    Done,
+    NotWritten(String),
+    Refused(String),
+    /// Of some try there was no answer, so it may still be written, whatever was answered to others.
+    Unknown(String),
+}
+
+impl Tried {
+    /// What a try came to that the API server did not carry out, where that says all.
+    pub(super) fn of(failure: Failure) -> Self {
+        match failure {
+            Failure::Api(status) => match status.code {
+                404 => Self::NotWritten("it is gone".to_owned()),
+                // Who the operator is may be known again soon; and what is too much now is not too much later.
+                401 | 408 | 429 => Self::Failed(status.message),
+                400..500 => Self::Refused(status.message),
+                // It is asked before anything is written.
+                500 if status.message.contains("failed calling webhook") => Self::Failed(status.message),
+                _ => Self::Unanswered(status.message),
+            },
+            Failure::NotSent(reason) => Self::NotWritten(reason.to_owned()),
+            Failure::Other(reason) => Self::Unanswered(reason),
+        }
+    }
+}
+
+impl Ended {
+    /// What the mind is told.
+    pub(super) fn answer(&self) -> Answer {
+        match self {
+            Self::Done => Answer::Accepted,
+            Self::NotWritten(_) => Answer::NotWritten,
+            Self::Refused(message) => Answer::Refused(Arc::from(&**message)),
+            Self::Unknown(_) => Answer::Unknown,
+        }
+    }
+
+    /// Why it is not done.
+    pub(super) fn reason(&self) -> &str {
+        match self {
+            Self::Done => "",
+            Self::NotWritten(reason) | Self::Refused(reason) | Self::Unknown(reason) => reason,
+        }
+    }
+}
+
+/// Tries until it is done, or refused, or has failed for too long.
+pub(super) async fn keep_trying<F: Future<Output = Tried>>(once: impl Fn() -> F) -> Ended {
+    let deadline = Instant::now() + TRY_LIMIT;
+    let mut wait = FIRST_WAIT;
+    let mut is_unanswered = false;
+    loop {
+        let reason = match once().await {
+            Tried::Done => return Ended::Done,
+            Tried::NotWritten(reason) | Tried::Refused(reason) if is_unanswered => return Ended::Unknown(reason),
+            Tried::NotWritten(reason) => return Ended::NotWritten(reason),
+            Tried::Refused(reason) => return Ended::Refused(reason),
+            Tried::Failed(reason) => reason,
+            Tried::Unanswered(reason) => {
+                is_unanswered = true;
+                reason
+            }
+        };
+        if Instant::now() + wait >= deadline {
+            let reason = format!("given up: {reason}");
+            return if is_unanswered {
+                Ended::Unknown(reason)
+            } else {
+                Ended::Refused(reason)
+            };
+        }
+        tracing::debug!(reason, "a write failed, trying again");
+        sleep(wait).await;
+        wait = (wait * 2).min(LONGEST_WAIT);
+    }
+}
+
+impl Actor {
+    /// Nobody knows whether something is written: its object is read until that is certain, which is told the mind. `look` says
+    /// what is seen of it: done, or not, or nothing.
+    pub(super) async fn find_out<F: Future<Output = Option<bool>>>(
+        &self,
+        reason: &str,
+        outcome: impl Fn(Answer) -> Outcome,
+        look: impl Fn() -> F,
+    ) {
+        let last_write = Instant::now();
+        loop {
+            sleep(LONGEST_WAIT).await;
+            if self.is_retired() || !self.leadership.holds() {
+                // Whoever decides next reads everything anew.
+                return;
+            }
+            let is_certain = last_write.elapsed() >= LATEST_WRITE;
+            let answer = match look().await {
+                Some(true) => Answer::Accepted,
+                Some(false) if is_certain => Answer::Refused(reason.into()),
+                Some(false) | None => continue,
+            };
+            tracing::info!(?answer, "found out what became of a write that was not answered");
+            // The mind is gone only when the program ends.
+            let _ = self.events.send(Event::FoundOut(outcome(answer))).await;
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use kube::core::Status;
+
+    use super::*;
+
+    fn api(code: u16) -> Tried {
+        let status = Status {
+            code,
+            message: code.to_string(),
+            ..Status::default()
+        };
+        Tried::of(Failure::Api(Box::new(status)))
+    }
+
+    async fn ended(tries: Vec<Tried>) -> Ended {
+        let tries = RefCell::new(tries.into_iter());
+        keep_trying(|| {
+            let next = tries.borrow_mut().next().unwrap_or_else(|| api(429));
+            async { next }
+        })
+        .await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_refused_for_good_is_not_tried_again() {
+        for code in [400, 403, 405, 413, 422] {
+            assert_eq!(ended(vec![api(code)]).await, Ended::Refused(code.to_string()));
+        }
+        assert_eq!(ended(vec![api(404)]).await, Ended::NotWritten("it is gone".to_owned()));
+        assert_eq!(ended(vec![api(429), api(401), Tried::Done]).await, Ended::Done);
+        assert_eq!(
+            ended(Vec::new()).await,
+            Ended::Refused("given up: 429".to_owned()),
+            "never carried out"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_not_answered_is_unknown_whatever_is_answered_later() {
+        let unanswered = || Tried::of(Failure::Other("no answer".to_owned()));
+        assert_eq!(ended(vec![unanswered(), Tried::Done]).await, Ended::Done);
+        for later in [api(403), api(404), api(429)] {
+            let found = ended(vec![unanswered(), later]).await;
+            assert!(matches!(found, Ended::Unknown(_)), "{found:?}");
+        }
+        let found = ended((0..100).map(|_| api(504)).collect()).await;
+        assert!(matches!(found, Ended::Unknown(_)), "{found:?}");
+    }
+}
