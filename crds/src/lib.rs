@@ -31,6 +31,7 @@ pub mod queue_terms;
 pub mod resources;
 pub mod scoring_strategy;
 pub mod slug;
+pub mod spelling;
 pub mod volcano;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;

@@ -12,7 +12,6 @@
 mod world;
 
 #[path = "../../engine/benches/scenes/mgpu.rs"]
-#[expect(dead_code, reason = "the scenes of all benchmarks of mGPU")]
 mod scenes;
 
 use std::hint::black_box;

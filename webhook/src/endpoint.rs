@@ -7,6 +7,8 @@ pub enum Endpoint {
     Mutate,
     /// Judges everything that says something about cards.
     Validate,
+    /// Refuses nothing, and warns of mistakes.
+    Advise,
 }
 
 impl Endpoint {
@@ -15,6 +17,7 @@ impl Endpoint {
         match self {
             Self::Mutate => "/mutate",
             Self::Validate => "/validate",
+            Self::Advise => "/advise",
         }
     }
 }

@@ -46,7 +46,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
     reason = "these are the words of --help, which shows backticks as they are"
 )]
 struct Flags {
-    /// Address of the webhooks, HTTPS: POST /mutate and POST /validate.
+    /// Address of the webhooks, HTTPS: POST /mutate, POST /validate and POST /advise.
     #[arg(long, env, default_value = "0.0.0.0:9443")]
     listen_addr: SocketAddr,
     /// Directory of the serving certificate and its key, tls.crt and tls.key as PEM: where Secret "cardgate-webhook-tls" is mounted.

@@ -13,6 +13,7 @@ use crate::patch::{Options, PodPatch};
 use crate::queue_resolution::{Resolved, check_access, resolve};
 use crate::queue_source::QueueSource;
 use crate::stop::Stop;
+use crate::validate::advice::check_spelling;
 use crate::validate::card::check_unnamed;
 use crate::validate::pod::SoundPod;
 use crate::view::{Lookup, View};
@@ -65,12 +66,14 @@ pub fn judge(
         if let Ok(request) = pod_request(&pod.spec) {
             check_unnamed(&request, false, view, &mut warnings)?;
         }
+        check_spelling("the pod", &pod.metadata.annotations, &mut warnings);
         return Ok(Admitted {
             patch: PodPatch::correct(pod, false, options, &mut warnings),
             warnings,
             resolved: None,
         });
     }
+    check_spelling("the pod", &pod.metadata.annotations, &mut warnings);
     let sound = SoundPod::read(pod, view, &mut warnings)?;
     let request = pod_request(&pod.spec)?;
     let resolved = if managed {

@@ -47,7 +47,8 @@ pub fn routes(door: Arc<Door>, health: Arc<Health>, bodies: Arc<Room>) -> impl F
             .app_data(Data::from(health))
             .app_data(Data::from(bodies))
             .route(Endpoint::Mutate.path(), web::post().to(mutate))
-            .route(Endpoint::Validate.path(), web::post().to(validate));
+            .route(Endpoint::Validate.path(), web::post().to(validate))
+            .route(Endpoint::Advise.path(), web::post().to(advise));
     }
 }
 
@@ -83,6 +84,10 @@ async fn mutate(request: HttpRequest, payload: Payload, shared: Shared) -> HttpR
 
 async fn validate(request: HttpRequest, payload: Payload, shared: Shared) -> HttpResponse {
     review(Endpoint::Validate, &request, payload, &shared).await
+}
+
+async fn advise(request: HttpRequest, payload: Payload, shared: Shared) -> HttpResponse {
+    review(Endpoint::Advise, &request, payload, &shared).await
 }
 
 /// Why a request is answered without looking into it.

@@ -2,26 +2,33 @@
 //!
 //! kubectl prints warnings; the API server shortens those beyond 256 characters, so these are short.
 
+use std::fmt;
+
 use crds::keys::{CARD_NAME, CARD_REQUEST, MGPU_CONTAINER_CARDS, MGPU_POLICY, QUEUE_LABEL, QUEUE_NAME};
 use crds::mgpu::ComputePolicy;
+use crds::spelling;
 use thiserror::Error;
 
 use crate::denial::Denial;
 use crate::knowledge::QueueCondition;
+use crate::view::View;
+
+/// How many unknown cards of one object are compared with those that there are.
+const MOST_COMPARED: usize = 4;
 
 /// What somebody should know whose request is let through, in words for them.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum Warning {
     #[error(
-        "annotation {CARD_NAME}: no node has the card {card:?} at the moment; the pod waits until one has, see kubectl get \
-         cardtypes"
+        "annotation {CARD_NAME}: no node has the card {card:?} at the moment; the pod waits until one has{meant}, see kubectl \
+         get cardtypes"
     )]
-    CardUnknown { card: String },
+    CardUnknown { card: String, meant: Meant },
     #[error(
-        "annotation {CARD_NAME}: no node has the card {card:?} at the moment; the pod gets one of the others, see kubectl get \
-         cardtypes"
+        "annotation {CARD_NAME}: no node has the card {card:?} at the moment; the pod gets one of the others{meant}, see \
+         kubectl get cardtypes"
     )]
-    AlternativeUnknown { card: String },
+    AlternativeUnknown { card: String, meant: Meant },
     #[error(
         "annotation {CARD_NAME}: no container requests a card, so the pod will wait: add the card's resource to resources.limits"
     )]
@@ -64,8 +71,36 @@ pub enum Warning {
     /// A pod template that names cards and does not request them.
     #[error("{place}: {denial}")]
     Template { place: String, denial: Denial },
-    #[error("annotation {annotation}: no node has the card {card:?} at the moment, see kubectl get cardtypes")]
-    QuotaCardUnknown { annotation: &'static str, card: String },
+    #[error("annotation {annotation}: no node has the card {card:?} at the moment{meant}, see kubectl get cardtypes")]
+    QuotaCardUnknown {
+        annotation: &'static str,
+        card: String,
+        meant: Meant,
+    },
+    #[error("{place}: nobody reads the annotation {key:?}: did you mean {meant}?")]
+    KeyMisspelt {
+        place: String,
+        key: String,
+        meant: &'static str,
+    },
+    #[error("{place}: {key} is an annotation, and has no effect as a label")]
+    KeyAmongLabels { place: String, key: &'static str },
+    #[error("{place}: the annotation {key} has no effect there: {remedy}")]
+    KeyMisplaced {
+        place: String,
+        key: &'static str,
+        remedy: String,
+    },
+    #[error(
+        "{place} requests {resource} and names no card: its pods get any that their queue has a quota for; say which by the \
+         annotation {CARD_NAME}"
+    )]
+    NoCardNamed { place: String, resource: String },
+    #[error(
+        "spec.capability names no {missing}: under capacity-card that is 0, and pods that request {missing} wait for ever; set \
+         it"
+    )]
+    NoCapability { missing: &'static str },
     #[error(
         "spec.guarantee: {guarantee} {item} is more than spec.deserved says ({deserved}): the queue deserves its guarantee"
     )]
@@ -86,6 +121,34 @@ pub enum Warning {
     },
     #[error("not changed by this update, and wrong: {0}")]
     Unchanged(Denial),
+}
+
+/// The card that somebody may have meant who wrote another name; none where no card of the cluster is like it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Meant(Option<String>);
+
+impl Meant {
+    /// What was meant by the names of cards that no node has, each with its name; of the first few of them.
+    pub fn by(unknown: Vec<String>, view: View<'_>) -> impl Iterator<Item = (String, Self)> {
+        let known = match unknown.is_empty() {
+            true => Vec::new(),
+            false => view.knowledge.card_types.select(|name, _| Some(name.to_owned())),
+        };
+        unknown.into_iter().enumerate().map(move |(index, card)| {
+            let known = known.iter().map(String::as_str).filter(|_| index < MOST_COMPARED);
+            let meant = spelling::meant_card(&card, known).map(str::to_owned);
+            (card, Self(meant))
+        })
+    }
+}
+
+impl fmt::Display for Meant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Some(card) => write!(f, " (did you mean {card:?}?)"),
+            None => Ok(()),
+        }
+    }
 }
 
 fn describe(condition: &QueueCondition) -> String {

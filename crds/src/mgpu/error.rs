@@ -35,6 +35,12 @@ pub enum MgpuError {
         resource: &'static str,
         quantity: String,
     },
+    #[error("container {container:?} requests {quantity} of {MGPU_MEMORY}, which counts MiB: write {meant}")]
+    MemoryInBytes {
+        container: String,
+        quantity: String,
+        meant: i64,
+    },
     #[error(
         "container {container:?} requests {request} of {resource} and is limited to {limit}: write the same in requests and limits"
     )]

@@ -17,6 +17,9 @@ pub use policy::{ComputePolicy, ComputePolicyError};
 pub const CARD_CORE: i64 = 100;
 /// The least memory of a share, in MiB: containerd does not run with less.
 pub const MIN_MEMORY: i64 = 256;
+const MIB: i64 = 1 << 20;
+/// So many MiB, 64 TiB, are no container's: who asks for them has written bytes.
+const MORE_THAN_ANY_NODE: i64 = 1 << 26;
 
 /// The longest name of a container that asks for mGPU: with `gpu-index-container-` before it, 63 characters.
 pub const MAX_CONTAINER_NAME: usize = 43;
@@ -306,6 +309,12 @@ impl<'a> Asked<'a> {
     }
 }
 
+/// The MiB of an amount of memory that was meant in bytes, as all other memory is: `8Gi`, or more than any node has.
+fn meant_in_bytes(text: &str, amount: i64) -> Option<i64> {
+    let is_meant = text.ends_with('i') && amount >= MIB || amount >= MORE_THAN_ANY_NODE;
+    is_meant.then(|| amount / MIB + i64::from(amount % MIB > 0))
+}
+
 /// How much of a resource a container asks for: what it requests, or is limited in; both must say the same.
 fn amount<S: AsRef<str>>(container: &Container<S>, resource: &'static str) -> Result<Option<i64>, MgpuError> {
     let read = |text: &str| {
@@ -314,6 +323,16 @@ fn amount<S: AsRef<str>>(container: &Container<S>, resource: &'static str) -> Re
             resource,
             source,
         })?;
+        if resource == MGPU_MEMORY
+            && amount > 0
+            && let Some(meant) = meant_in_bytes(text, amount)
+        {
+            return Err(MgpuError::MemoryInBytes {
+                container: name(container).to_owned(),
+                quantity: text.to_owned(),
+                meant,
+            });
+        }
         // Rounding up would turn 99.5 into a whole card. A number without thousandths that fit has no fraction either.
         if quantity::parse_milli(text).is_ok_and(|milli| milli % 1000 != 0) {
             return Err(MgpuError::Fraction {

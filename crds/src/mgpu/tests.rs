@@ -324,6 +324,38 @@ fn quantities_are_whole_numbers() {
 }
 
 #[test]
+fn memory_in_bytes_is_refused_with_the_mib_that_were_meant() {
+    for (written, meant) in [
+        ("8Gi", 8192),
+        ("1.5Gi", 1536),
+        ("0.3Gi", 308),
+        ("8192Mi", 8192),
+        ("8G", 7630),
+        ("8192M", 7813),
+        ("8589934592", 8192),
+        ("67108864", 64),
+    ] {
+        refused(
+            one(None, &[(CORE, "20"), (MEMORY, written)]),
+            &["\"main\"", written, "counts MiB", &format!("write {meant}")],
+        );
+    }
+    // The API server writes 8000 so, and 64 Ki MiB are 64 Gi.
+    assert_eq!(
+        one(None, &[(CORE, "20"), (MEMORY, "64Ki")]),
+        Ok(Request::part(1, 20, 65_536))
+    );
+    assert_eq!(
+        one(None, &[(CORE, "20"), (MEMORY, "8k")]),
+        Ok(Request::part(1, 20, 8000))
+    );
+    let largest = one(None, &[(CORE, "20"), (MEMORY, "67108863")]);
+    assert_eq!(largest, Ok(Request::part(1, 20, 67_108_863)));
+    refused(one(None, &[(CORE, "20"), (MEMORY, "-8Gi")]), &["more than 0"]);
+    refused(one(None, &[(CORE, "1Ki"), (MEMORY, "8000")]), &["1024", "full cards"]);
+}
+
+#[test]
 fn memory_without_core_is_refused() {
     refused(
         one(None, &[(MEMORY, "6k")]),

@@ -1,6 +1,7 @@
 //! Scenarios on a real control plane, with Cardgate installed and running as in a cluster. They share one, each in a
 //! namespace, a queue and with cards of its own.
 
+mod advice;
 mod cards;
 mod door;
 mod inventory;

@@ -13,7 +13,7 @@ use crds::resources::ResourceVector;
 
 use crate::denial::Denial;
 use crate::view::View;
-use crate::warning::Warning;
+use crate::warning::{Meant, Warning};
 
 /// What a card name stands for.
 #[derive(Debug)]
@@ -66,10 +66,11 @@ impl<'a> Cards<'a> {
                 resources.find(|resource| is_extended(resource))
             }),
         };
-        for card in self.unknown.iter().map(|card| (*card).to_owned()) {
+        let unknown = self.unknown.iter().map(|card| (*card).to_owned()).collect();
+        for (card, meant) in Meant::by(unknown, view) {
             warnings.push(match self.resource {
-                Some(_) => Warning::AlternativeUnknown { card },
-                None => Warning::CardUnknown { card },
+                Some(_) => Warning::AlternativeUnknown { card, meant },
+                None => Warning::CardUnknown { card, meant },
             });
         }
         if counted.is_none() {

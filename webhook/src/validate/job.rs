@@ -12,6 +12,7 @@ use crds::lean::{Metadata, Text};
 use crds::managed::is_concerned;
 use crds::pod::Pod;
 use crds::pod_request::pod_request;
+use crds::resources::ResourceVector;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -24,21 +25,44 @@ use crate::denial::Denial;
 use crate::view::View;
 use crate::warning::Warning;
 
+/// What makes pods.
 #[derive(Deserialize)]
-struct Job<'a> {
+pub(super) struct Job<'a> {
     #[serde(borrow, default)]
-    metadata: Metadata<Text<'a>>,
+    pub metadata: Metadata<Text<'a>>,
     #[serde(default)]
-    spec: Option<Spec<'a>>,
+    pub spec: Option<Spec<'a>>,
 }
 
-/// What is read of either kind of Job: `batch/v1` has one template, `batch.volcano.sh/v1alpha1` one for each task.
+/// What is read of whatever makes pods: `batch/v1` and `apps/v1` have one template, `batch.volcano.sh/v1alpha1` one for each
+/// task, and a `CronJob` that of its Jobs.
 #[derive(Default, Deserialize)]
-struct Spec<'a> {
+#[serde(rename_all = "camelCase")]
+pub(super) struct Spec<'a> {
     #[serde(borrow, default)]
     template: Option<Pod<Scalar<'a>>>,
     #[serde(default)]
     tasks: Option<Vec<Task<'a>>>,
+    #[serde(default)]
+    pub job_template: Option<Box<Job<'a>>>,
+}
+
+impl<'a> Spec<'a> {
+    /// The templates of pods, and where each stands.
+    pub(super) fn templates(&self) -> impl Iterator<Item = (String, &Pod<Scalar<'a>>)> {
+        let own = self
+            .template
+            .iter()
+            .map(|template| ("spec.template".to_owned(), template));
+        let tasks = self.tasks.iter().flatten().enumerate().filter_map(|(index, task)| {
+            let place = match &task.name {
+                Some(name) => format!("spec.tasks[{:?}].template", name.as_ref()),
+                None => format!("spec.tasks[{index}].template"),
+            };
+            Some((place, task.template.as_ref()?))
+        });
+        own.chain(tasks)
+    }
 }
 
 #[derive(Deserialize)]
@@ -58,21 +82,16 @@ pub fn rules(object: &RawValue, view: View<'_>) -> Findings {
     let mut findings = Findings::default();
     let asked = check_card_request(&job.metadata.annotations, &mut findings);
     let spec = job.spec.unwrap_or_default();
-    if let Some(template) = &spec.template {
-        check_template("spec.template", template, is_concerned(template), view, &mut findings);
-        if let Some(asked) = asked.filter(|asked| asked.iter().len() > 0 && findings.denials.is_empty()) {
-            findings.check(check_covers(&asked, template, view));
-        }
+    for (place, template) in spec.templates() {
+        // Volcano makes a group of all pods of its Job.
+        let is_held = spec.template.is_none() || is_concerned(template);
+        check_template(&place, template, is_held, true, view, &mut findings);
     }
-    for (index, task) in spec.tasks.iter().flatten().enumerate() {
-        if let Some(template) = &task.template {
-            let place = match &task.name {
-                Some(name) => format!("spec.tasks[{:?}].template", name.as_ref()),
-                None => format!("spec.tasks[{index}].template"),
-            };
-            // Volcano makes a group of all pods of a Job.
-            check_template(&place, template, true, view, &mut findings);
-        }
+    if let (Some(template), Some(asked)) = (&spec.template, asked)
+        && asked.iter().len() > 0
+        && findings.denials.is_empty()
+    {
+        findings.check(check_covers(&asked, template, view));
     }
     findings
 }
@@ -121,27 +140,39 @@ fn check_covers(asked: &CardRequest, template: &Pod<Scalar<'_>>, view: View<'_>)
     })
 }
 
-/// Checks a template. `is_held` says whether Cardgate holds its pods for certain; then what is wrong with them is wrong with
-/// the Job.
-fn check_template(place: &str, template: &Pod<Scalar<'_>>, is_held: bool, view: View<'_>, findings: &mut Findings) {
-    let place = || place.to_owned();
+/// Checks a template, and returns what it requests where that can be said. `is_held` says whether Cardgate holds its pods for
+/// certain; then what is wrong with them is wrong with the Job. `is_charged` says whether anybody is charged for cards that it
+/// does not name.
+pub(super) fn check_template(
+    place: &str,
+    template: &Pod<Scalar<'_>>,
+    is_held: bool,
+    is_charged: bool,
+    view: View<'_>,
+    findings: &mut Findings,
+) -> Option<ResourceVector> {
+    let warning = |denial| Warning::Template {
+        place: place.to_owned(),
+        denial,
+    };
     let sound = match SoundPod::read(template, view, &mut findings.warnings) {
         Ok(sound) => sound,
         Err(denial) if is_held => {
             findings.denials.push(Denial::Template {
-                place: place(),
+                place: place.to_owned(),
                 denial: Box::new(denial),
             });
-            return;
+            return None;
         }
         Err(denial) => {
-            findings.warnings.push(Warning::Template { place: place(), denial });
-            return;
+            findings.warnings.push(warning(denial));
+            return None;
         }
     };
     let request = pod_request(&template.spec).map_err(Denial::from);
-    let checked = request.and_then(|request| sound.check_request(&request, true, view, &mut findings.warnings));
-    if let Err(denial) = checked {
-        findings.warnings.push(Warning::Template { place: place(), denial });
-    }
+    let checked = request.and_then(|request| {
+        sound.check_request(&request, is_charged, view, &mut findings.warnings)?;
+        Ok(request)
+    });
+    checked.map_err(|denial| findings.warnings.push(warning(denial))).ok()
 }

@@ -1,5 +1,6 @@
 //! The rules for what users write, one module per kind of thing.
 
+pub mod advice;
 pub mod card;
 pub mod hierarchy;
 pub mod job;
@@ -33,12 +34,12 @@ impl Findings {
 
 /// Judges an object that is created or updated. An update answers for what it changes: what was wrong before, and is the
 /// same now, is warned about; otherwise nobody could mend one thing, or remove a finalizer, before everything is mended.
-pub fn judge(request: &RawRequest<'_>, rules: impl Fn(&RawValue) -> Findings) -> Result<Vec<Warning>, Denial> {
+pub fn judge(request: &RawRequest<'_>, mut rules: impl FnMut(&RawValue) -> Findings) -> Result<Vec<Warning>, Denial> {
     let before = match request.old_object {
         Some(old) if request.is("UPDATE") => rules(old),
         _ => Findings::default(),
     };
-    let now = request.object.map(rules).unwrap_or_default();
+    let now = request.object.map(&mut rules).unwrap_or_default();
     let mut warnings = Vec::new();
     for denial in now.denials {
         if !before.denials.contains(&denial) {

@@ -13,18 +13,18 @@ use crate::denial::Denial;
 use crate::review::RawRequest;
 use crate::stop::Stop;
 use crate::view::View;
-use crate::warning::Warning;
+use crate::warning::{Meant, Warning};
 
 #[derive(Deserialize)]
-struct Queue<'a> {
+pub(super) struct Queue<'a> {
     #[serde(borrow, default)]
-    metadata: Metadata<Text<'a>>,
+    pub metadata: Metadata<Text<'a>>,
     #[serde(default)]
     spec: QueueSpec,
 }
 
 impl Queue<'_> {
-    fn terms(&self) -> QueueTerms {
+    pub(super) fn terms(&self) -> QueueTerms {
         QueueTerms::read(&self.spec, |key| self.metadata.annotations.get(key))
     }
 }
@@ -84,8 +84,13 @@ fn rules(object: &RawValue, family: Family<'_>) -> Findings {
             Item::Card(card) if knowledge.card_types.get(card).is_none() => Some(card.to_string()),
             _ => None,
         });
-        let warning = |card| Warning::QuotaCardUnknown { annotation, card };
-        findings.warnings.extend(unknown.map(warning));
+        let warning = |(card, meant)| Warning::QuotaCardUnknown {
+            annotation,
+            card,
+            meant,
+        };
+        let told = Meant::by(unknown.collect(), family.view).map(warning);
+        findings.warnings.extend(told);
     }
     check_alone(&terms, &mut findings);
     if configuration.capacity.enable_hierarchy {

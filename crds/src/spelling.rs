@@ -1,0 +1,207 @@
+//! What somebody may have meant: the known word that is most like one that nobody knows.
+
+use std::collections::BTreeSet;
+
+use crate::bounds::ANNOTATIONS;
+
+/// Words longer than this are nobody's slip of the pen, and are not compared.
+const LONGEST: usize = 200;
+/// Shorter words differ in one letter at most, longer ones in two.
+const SHORT: usize = 12;
+/// What is like a word in its parts alone is less like it than what differs in letters.
+const IN_PARTS: usize = 10;
+
+/// The annotation that somebody may have meant who wrote this key; none for a key that Cardgate reads, and for what is like
+/// none of them.
+pub fn meant_key(written: &str) -> Option<&'static str> {
+    // Most keys are others' and look it.
+    let written_low = written.to_ascii_lowercase();
+    if !["volc", "card", "queue"].iter().any(|part| written_low.contains(part)) {
+        return None;
+    }
+    let known = ANNOTATIONS.iter().map(|(key, _)| *key);
+    nearest(written, known, likeness)
+}
+
+/// The card that somebody may have meant who wrote this name: also the only one, in order, that has all parts of it, as
+/// `NVIDIA-A100-SXM4-80GB` has those of `A100`.
+pub fn meant_card<'k>(written: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+    nearest(written, known, |written, known| {
+        likeness(written, known).or_else(|| {
+            let (written, known) = (parts(written), parts(known));
+            (!written.is_empty() && written.is_subset(&known)).then_some(IN_PARTS)
+        })
+    })
+}
+
+fn nearest<'k>(
+    written: &str,
+    known: impl IntoIterator<Item = &'k str>,
+    likeness: impl Fn(&str, &str) -> Option<usize>,
+) -> Option<&'k str> {
+    if written.len() > LONGEST {
+        return None;
+    }
+    let written_low = written.to_ascii_lowercase();
+    let mut nearest = None;
+    for word in known {
+        if word == written {
+            return None;
+        }
+        let found = likeness(&written_low, &word.to_ascii_lowercase()).map(|likeness| (likeness, word));
+        nearest = [nearest, found].into_iter().flatten().min();
+    }
+    nearest.map(|(_, word)| word)
+}
+
+/// How far two words in small letters are apart; none where nobody would take one for the other.
+fn likeness(written: &str, known: &str) -> Option<usize> {
+    // O and 0, and l and 1, look alike.
+    let alike = |letter: u8| match letter {
+        b'o' => b'0',
+        b'i' | b'l' => b'1',
+        other => other,
+    };
+    let letters = |word: &str| -> Vec<u8> {
+        let letters = word.bytes().filter(u8::is_ascii_alphanumeric);
+        letters.map(alike).collect()
+    };
+    let (written_letters, known_letters) = (letters(written), letters(known));
+    if written_letters == known_letters {
+        return Some(0);
+    }
+    if parts(written) == parts(known) {
+        return Some(1);
+    }
+    let most = if written_letters.len() < SHORT { 1 } else { 2 };
+    distance(&written_letters, &known_letters, most).map(|distance| distance + 1)
+}
+
+/// The parts of a word between signs, in no order.
+fn parts(word: &str) -> BTreeSet<&str> {
+    let parts = word.split(|sign: char| !sign.is_ascii_alphanumeric());
+    parts.filter(|part| !part.is_empty()).collect()
+}
+
+/// How many letters have to be changed, left out or put in (Levenshtein), where that is no more than `most`.
+fn distance(one: &[u8], other: &[u8], most: usize) -> Option<usize> {
+    if one.len().abs_diff(other.len()) > most {
+        return None;
+    }
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (index, letter) in one.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = index + 1;
+        let mut least = row[0];
+        for (place, theirs) in other.iter().enumerate() {
+            let changed = diagonal + usize::from(letter != theirs);
+            diagonal = row[place + 1];
+            row[place + 1] = changed.min(diagonal + 1).min(row[place] + 1);
+            least = least.min(row[place + 1]);
+        }
+        if least > most {
+            return None;
+        }
+    }
+    row.last().copied().filter(|distance| *distance <= most)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::keys::{CARD_NAME, CARD_QUOTA, MGPU_CONTAINER_CARDS, QUEUE_NAME};
+
+    #[test]
+    fn keys_that_are_slips_of_the_pen() {
+        for (written, meant) in [
+            ("volcano.sh/cardname", CARD_NAME),
+            ("card.volcano.sh/name", CARD_NAME),
+            ("volcano.sh/card-name", CARD_NAME),
+            ("volcano.sh/cardName", CARD_NAME),
+            ("volcano.sh/card.nane", CARD_NAME),
+            ("vulcano.sh/card.name", CARD_NAME),
+            ("volcano.sh/cards.name", CARD_NAME),
+            ("volcano.sh/card.quotas", CARD_QUOTA),
+            ("scheduling.volcano.sh/queuename", QUEUE_NAME),
+            ("scheduling.volcano.sh/queue_name", QUEUE_NAME),
+            ("vke.volcengine.com/container-multi-gpu", ""),
+            ("vke.volcengine.com/containers-multiple-gpu", MGPU_CONTAINER_CARDS),
+        ] {
+            assert_eq!(
+                meant_key(written),
+                Some(meant).filter(|meant| !meant.is_empty()),
+                "{written}"
+            );
+        }
+    }
+
+    #[test]
+    fn keys_of_cardgate_volcano_and_others_are_none() {
+        let own = ANNOTATIONS.iter().map(|(key, _)| *key);
+        for key in own.chain([
+            "volcano.sh/task-spec",
+            "volcano.sh/job-name",
+            "volcano.sh/queue-name",
+            "volcano.sh/preemptable",
+            "volcano.sh/card.assigned",
+            "volcano.sh/crossquota-cpu",
+            "card.volcano.sh/held",
+            "card.volcano.sh/queue",
+            "scheduling.volcano.sh/group-min-member",
+            "kueue.x-k8s.io/queue-name",
+            "vke.volcengine.com/assumed",
+            "vke.volcengine.com/gpu-index-container-main",
+            "kubectl.kubernetes.io/last-applied-configuration",
+            "card",
+        ]) {
+            assert_eq!(meant_key(key), None, "{key}");
+        }
+    }
+
+    #[test]
+    fn cards_by_letters_and_by_parts() {
+        let known = [
+            "NVIDIA-A100-SXM4-80GB",
+            "NVIDIA-L40S",
+            "Tesla-T4",
+            "Tesla-T4/mps-15g*1/8",
+        ];
+        for (written, meant) in [
+            ("A100", Some("NVIDIA-A100-SXM4-80GB")),
+            ("nvidia-l40s", Some("NVIDIA-L40S")),
+            ("NVIDIA-L40", Some("NVIDIA-L40S")),
+            ("NVIDIA L40S", Some("NVIDIA-L40S")),
+            ("T4", Some("Tesla-T4")),
+            ("NVIDIA-A100-SXM4-8OGB", Some("NVIDIA-A100-SXM4-80GB")),
+            ("NVIDIA-L4OS", Some("NVIDIA-L40S")),
+            ("NVIDIA-L40S", None),
+            ("NVIDIA-H200", None),
+            ("", None),
+        ] {
+            assert_eq!(meant_card(written, known), meant, "{written}");
+        }
+        assert_eq!(meant_card(&"A".repeat(100_000), known), None);
+    }
+
+    /// The same by the definition.
+    fn plain_distance(one: &[u8], other: &[u8]) -> usize {
+        match (one, other) {
+            ([], rest) | (rest, []) => rest.len(),
+            ([a, one_rest @ ..], [b, other_rest @ ..]) => {
+                let changed = plain_distance(one_rest, other_rest) + usize::from(a != b);
+                let shorter = plain_distance(one_rest, other).min(plain_distance(one, other_rest)) + 1;
+                changed.min(shorter)
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_distance_is_what_its_definition_says(one in "[ab]{0,6}", other in "[abc]{0,6}", most in 0_usize..4) {
+            let plain = plain_distance(one.as_bytes(), other.as_bytes());
+            prop_assert_eq!(distance(one.as_bytes(), other.as_bytes(), most), Some(plain).filter(|plain| *plain <= most));
+        }
+    }
+}

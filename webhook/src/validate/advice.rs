@@ -1,0 +1,261 @@
+//! Advice at the creation of whatever makes pods, and of queues: mistakes that refuse nothing, and that their author would learn
+//! of late or never (docs/rules.md, **Mistakes are told where they are made**).
+
+use crds::bounds::ANNOTATIONS;
+use crds::configuration::{QueuePlugin, UnnamedCards, UnqueuedCards};
+use crds::keys::{
+    CARD_DESERVED, CARD_GUARANTEE, CARD_NAME, CARD_QUOTA, CARD_REQUEST, GROUP_NAME, QUEUE_NAME, QUEUE_NAMESPACES,
+};
+use crds::lean::{Metadata, TextMap};
+use crds::pod::Pod;
+use crds::queue_terms::Item;
+use crds::resources::{CPU, MEMORY};
+use crds::spelling::meant_key;
+use serde_json::value::RawValue;
+
+use super::Findings;
+use super::card::card_resources;
+use super::job::{Job, check_template};
+use super::queue::Queue;
+use super::scalar::Scalar;
+use crate::queue_resolution::{Naming, check_access, find};
+use crate::queue_source::QueueSource;
+use crate::review::RawRequest;
+use crate::stop::Stop;
+use crate::view::View;
+use crate::warning::Warning;
+
+/// How many misspelt keys of one object are told.
+const MOST_KEYS: usize = 4;
+
+/// Looks at an object that is created or changed. What it said before, and was told then, is not told again.
+pub fn judge(request: &RawRequest<'_>, view: View<'_>) -> Result<Vec<Warning>, Stop> {
+    if !view.is_complete() {
+        return Err(Stop::NotReady);
+    }
+    let kind = request.kind.as_pair().1;
+    let mut stopped = None;
+    let warnings = super::judge(request, |object| {
+        let looked = match kind {
+            "Queue" => Ok(look_at_queue(object, view)),
+            _ => look_at_workload(kind, object, request.namespace(), view),
+        };
+        looked.unwrap_or_else(|stop| {
+            stopped.get_or_insert(stop);
+            Findings::default()
+        })
+    })?;
+    stopped.map_or(Ok(warnings), Err)
+}
+
+fn look_at_queue(object: &RawValue, view: View<'_>) -> Findings {
+    let mut findings = Findings::default();
+    let Ok(queue) = serde_json::from_str::<Queue<'_>>(object.get()) else {
+        return findings;
+    };
+    check_spelling("metadata", &queue.metadata.annotations, &mut findings.warnings);
+    let (configuration, terms) = (view.configuration(), queue.terms());
+    // A queue for cards alone needs neither then.
+    let for_cards = configuration.capacity_card.card_unlimited_cpu_memory
+        && terms.capability.keys().any(|item| matches!(item, Item::Card(_)));
+    if configuration.queue_plugin == QueuePlugin::CapacityCard && !for_cards {
+        let named = |name: &str| {
+            terms
+                .capability
+                .keys()
+                .any(|item| matches!(item, Item::Resource(resource) if **resource == *name))
+        };
+        let missing = match (named(CPU), named(MEMORY)) {
+            (false, false) => Some("cpu or memory"),
+            (false, true) => Some(CPU),
+            (true, false) => Some(MEMORY),
+            (true, true) => None,
+        };
+        findings
+            .warnings
+            .extend(missing.map(|missing| Warning::NoCapability { missing }));
+    }
+    findings
+}
+
+fn look_at_workload(kind: &str, object: &RawValue, namespace: &str, view: View<'_>) -> Result<Findings, Stop> {
+    let mut findings = Findings::default();
+    let Ok(owner) = serde_json::from_str::<Job<'_>>(object.get()) else {
+        return Ok(findings);
+    };
+    let spec = owner.spec.unwrap_or_default();
+    let jobs = spec.job_template.as_deref();
+    let in_jobs = jobs.and_then(|jobs| jobs.spec.as_ref());
+    let templates: Vec<_> = match in_jobs {
+        Some(jobs) => jobs
+            .templates()
+            .map(|(place, template)| (format!("spec.jobTemplate.{place}"), template))
+            .collect(),
+        None => spec.templates().collect(),
+    };
+    let pods = Pods {
+        place: templates.first().map_or("spec.template", |(place, _)| place),
+        annotations: templates
+            .iter()
+            .map(|(_, template)| &template.metadata.annotations)
+            .collect(),
+    };
+    let own = |place: &str, metadata: &Metadata<_>, asks: bool, warnings: &mut Vec<Warning>| {
+        check_spelling(&format!("{place}metadata"), &metadata.annotations, warnings);
+        pods.check_places(&format!("{place}metadata"), metadata, asks, warnings);
+    };
+    let warnings = &mut findings.warnings;
+    own("", &owner.metadata, kind == "Job", warnings);
+    if let Some(jobs) = jobs {
+        own("spec.jobTemplate.", &jobs.metadata, true, warnings);
+    }
+    for (place, template) in &templates {
+        look_at_template(kind, place, template, namespace, view, &mut findings)?;
+    }
+    Ok(findings)
+}
+
+fn look_at_template(
+    kind: &str,
+    place: &str,
+    template: &Pod<Scalar<'_>>,
+    namespace: &str,
+    view: View<'_>,
+    findings: &mut Findings,
+) -> Result<(), Stop> {
+    let annotation = |key| template.metadata.annotations.get(key).filter(|name| !name.is_empty());
+    check_labels(place, &template.metadata.labels, &mut findings.warnings);
+    check_spelling(place, &template.metadata.annotations, &mut findings.warnings);
+    for key in [
+        CARD_REQUEST,
+        CARD_QUOTA,
+        CARD_DESERVED,
+        CARD_GUARANTEE,
+        QUEUE_NAMESPACES,
+    ] {
+        if annotation(key).is_some() {
+            findings.warnings.push(Warning::KeyMisplaced {
+                place: place.to_owned(),
+                key,
+                remedy: remedy(key, "").to_owned(),
+            });
+        }
+    }
+    // Who the pods belong to is looked up where they name it, or ask for cards that somebody must be charged for.
+    let naming = Naming {
+        own: annotation(QUEUE_NAME).map(|queue| (queue, QueueSource::Template)),
+        group: annotation(GROUP_NAME),
+    };
+    // The queue of a Job of Volcano's is its own field, and judged with it.
+    let is_volcanos = place.starts_with("spec.tasks");
+    let resolved = find(&naming, namespace, view, &mut Vec::new());
+    let resolved = match resolved {
+        Ok(resolved) => Some(resolved),
+        Err(Stop::Denied(denial)) => {
+            findings.warnings.push(Warning::Template {
+                place: place.to_owned(),
+                denial,
+            });
+            None
+        }
+        Err(stop) => return Err(stop),
+    };
+    if let Some(resolved) = resolved.as_ref().filter(|_| naming.own.is_some() && kind != "Job") {
+        match check_access(resolved, namespace, view, &mut findings.warnings) {
+            Ok(()) => {}
+            Err(Stop::Denied(denial)) => findings.warnings.push(Warning::Template {
+                place: place.to_owned(),
+                denial,
+            }),
+            Err(stop) => return Err(stop),
+        }
+    }
+    let cardgate = &view.configuration().cardgate;
+    let names_queue = resolved.is_some_and(|resolved| resolved.source != QueueSource::Default);
+    let is_charged = is_volcanos || names_queue || cardgate.unqueued_cards == UnqueuedCards::Charge;
+    let request = check_template(place, template, false, is_charged, view, findings);
+    let unnamed = request.filter(|_| {
+        annotation(CARD_NAME).is_none()
+            && is_charged
+            && cardgate.unnamed_cards == UnnamedCards::Charge
+            && view.configuration().queue_plugin == QueuePlugin::CapacityCard
+    });
+    if let Some(resource) = unnamed
+        .as_ref()
+        .and_then(|request| card_resources(request, view).into_iter().next())
+    {
+        findings.warnings.push(Warning::NoCardNamed {
+            place: place.to_owned(),
+            resource: resource.to_owned(),
+        });
+    }
+    Ok(())
+}
+
+/// Where the annotations of an object's pods belong, and what is there.
+struct Pods<'o, S> {
+    place: &'o str,
+    annotations: Vec<&'o TextMap<S>>,
+}
+
+impl<S: AsRef<str>> Pods<'_, S> {
+    /// Warns of what is said of the object and meant for its pods, or for another kind. `asks` says whether the object may ask
+    /// for cards in advance.
+    fn check_places<T: AsRef<str>>(
+        &self,
+        place: &str,
+        metadata: &Metadata<T>,
+        asks: bool,
+        warnings: &mut Vec<Warning>,
+    ) {
+        check_labels(place, &metadata.labels, warnings);
+        for (key, _) in ANNOTATIONS {
+            let is_meant = key != CARD_REQUEST || !asks;
+            // Who says it in both places has said it where it counts.
+            let is_said = self.annotations.iter().any(|annotations| annotations.contains_key(key));
+            if is_meant && !is_said && metadata.annotations.contains_key(key) {
+                warnings.push(Warning::KeyMisplaced {
+                    place: place.to_owned(),
+                    key,
+                    remedy: remedy(
+                        key,
+                        &format!("put it on the pods, under {}.metadata.annotations", self.place),
+                    ),
+                });
+            }
+        }
+    }
+}
+
+/// Where an annotation belongs that is not where it has an effect; `of_pods` for one of pods.
+fn remedy(key: &str, of_pods: &str) -> String {
+    match key {
+        CARD_REQUEST => "it is for the metadata of a Job or PodGroup".to_owned(),
+        CARD_QUOTA | CARD_DESERVED | CARD_GUARANTEE | QUEUE_NAMESPACES => "it is for a Queue".to_owned(),
+        _ => of_pods.to_owned(),
+    }
+}
+
+/// Warns of keys that are annotations and stand among the labels.
+fn check_labels<S: AsRef<str>>(place: &str, labels: &TextMap<S>, warnings: &mut Vec<Warning>) {
+    for (key, _) in ANNOTATIONS {
+        if labels.contains_key(key) {
+            warnings.push(Warning::KeyAmongLabels {
+                place: place.to_owned(),
+                key,
+            });
+        }
+    }
+}
+
+/// Warns of annotations that nobody reads and that are like one of Cardgate's.
+pub fn check_spelling<S: AsRef<str>>(place: &str, annotations: &TextMap<S>, warnings: &mut Vec<Warning>) {
+    let misspelt = annotations.iter().filter_map(|(key, _)| Some((key, meant_key(key)?)));
+    // Who says it rightly beside has seen it.
+    let misspelt = misspelt.filter(|(_, meant)| !annotations.contains_key(meant));
+    warnings.extend(misspelt.take(MOST_KEYS).map(|(key, meant)| Warning::KeyMisspelt {
+        place: place.to_owned(),
+        key: key.to_owned(),
+        meant,
+    }));
+}
