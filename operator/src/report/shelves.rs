@@ -33,10 +33,27 @@ pub(super) enum Settled {
 
 /// A shelf of each kind.
 pub(super) struct Shelves {
-    pub inventories: Shelf<CardInventory>,
-    pub card_types: Shelf<CardType>,
-    pub usages: Shelf<CardUsage>,
+    inventories: Shelf<CardInventory>,
+    card_types: Shelf<CardType>,
+    usages: Shelf<CardUsage>,
 }
+
+/// A kind that has a shelf.
+trait Shelved: Shown {
+    fn shelf(shelves: &mut Shelves) -> &mut Shelf<Self>;
+}
+
+macro_rules! shelved {
+    ($($kind:ident in $shelf:ident),*) => {$(
+        impl Shelved for $kind {
+            fn shelf(shelves: &mut Shelves) -> &mut Shelf<Self> {
+                &mut shelves.$shelf
+            }
+        }
+    )*};
+}
+
+shelved!(CardInventory in inventories, CardType in card_types, CardUsage in usages);
 
 impl Shelves {
     pub(super) fn new(now: Instant) -> Self {
@@ -69,7 +86,7 @@ impl Shelves {
         ]
     }
 
-    fn start_list<K: Shown>(&mut self, sender: &Sender, now: Instant) -> Option<BoxFuture<'static, Ended>> {
+    fn start_list<K: Shelved>(&mut self, sender: &Sender, now: Instant) -> Option<BoxFuture<'static, Ended>> {
         let list = K::shelf(self).start_list(sender, now)?;
         let ended = |list| -> Ended {
             Box::new(move |shelves, now, time| {
@@ -95,7 +112,7 @@ impl Shelves {
         }
     }
 
-    fn write_one<K: Shown>(
+    fn write_one<K: Shelved>(
         &mut self,
         sender: Sender,
         name: &Arc<str>,
@@ -152,7 +169,7 @@ impl Shelves {
         }
     }
 
-    fn want_one<K: Shown>(
+    fn want_one<K: Shelved>(
         &mut self,
         name: Arc<str>,
         owner_uid: Box<str>,
@@ -187,7 +204,7 @@ impl Shelves {
         }
     }
 
-    fn miss_one<K: Shown>(&mut self, name: Option<&Arc<str>>, now: Instant) -> Option<Target> {
+    fn miss_one<K: Shelved>(&mut self, name: Option<&Arc<str>>, now: Instant) -> Option<Target> {
         let kept = K::shelf(self);
         let Some(name) = name else {
             kept.list_at_once(now);

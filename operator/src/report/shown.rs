@@ -14,8 +14,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::queue::Target;
-use super::shelf::Shelf;
-use super::shelves::Shelves;
 use crate::metrics::Write;
 
 /// A kind of object that Cardgate shows.
@@ -31,9 +29,6 @@ pub(super) trait Shown:
     const WRITE: Write;
     /// The write about the object of this name.
     const TARGET: fn(Arc<str>) -> Target;
-
-    /// Where objects of this kind are kept.
-    fn shelf(shelves: &mut Shelves) -> &mut Shelf<Self>;
     /// The object, to be created.
     fn object(name: &str, spec: Self::Spec) -> Self;
     /// API version, kind and name of the object that owns it: garbage collection removes it with its owner.
@@ -71,13 +66,9 @@ pub(super) fn owner_uid<K: Shown>(object: &K) -> &str {
 
 /// What is the same of all kinds, but for their names.
 macro_rules! alike {
-    ($write:ident, $target:ident, $shelf:ident) => {
+    ($write:ident, $target:ident) => {
         const WRITE: Write = Write::$write;
         const TARGET: fn(Arc<str>) -> Target = Target::$target;
-
-        fn shelf(shelves: &mut Shelves) -> &mut Shelf<Self> {
-            &mut shelves.$shelf
-        }
 
         fn object(name: &str, spec: <Self as HasSpec>::Spec) -> Self {
             Self::new(name, spec)
@@ -94,7 +85,7 @@ macro_rules! alike {
 }
 
 impl Shown for CardInventory {
-    alike!(CardInventory, Inventory, inventories);
+    alike!(CardInventory, Inventory);
 
     fn owner(spec: &CardInventorySpec) -> Option<(&'static str, &'static str, &str)> {
         Some(("v1", "Node", &spec.node_name))
@@ -102,7 +93,7 @@ impl Shown for CardInventory {
 }
 
 impl Shown for CardType {
-    alike!(CardType, CardType, card_types);
+    alike!(CardType, CardType);
 
     /// Cards are on many nodes: nobody owns their type.
     fn owner(_: &CardTypeSpec) -> Option<(&'static str, &'static str, &str)> {
@@ -111,7 +102,7 @@ impl Shown for CardType {
 }
 
 impl Shown for CardUsage {
-    alike!(CardUsage, Usage, usages);
+    alike!(CardUsage, Usage);
 
     /// What no queue is charged for is nobody's.
     fn owner(spec: &CardUsageSpec) -> Option<(&'static str, &'static str, &str)> {
