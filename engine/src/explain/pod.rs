@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use crds::keys::{CARD_NAME, CARD_QUOTA};
 
 use super::cross_quota::over_quota;
-use super::{queue, workload};
+use super::queue;
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
@@ -64,10 +64,9 @@ pub(super) fn explain(cluster: &Cluster, shape: &Shape, reason: Reason) -> Strin
             );
             no_cards(cluster, shape, &lead)
         }
+        // That is for its group to say.
         Reason::PodGroupNotFound | Reason::PodGroupInvalid | Reason::PodGroupIncomplete | Reason::InqueueTimeout => {
-            shape
-                .group
-                .map_or_else(String::new, |group| workload::explain(cluster, group, reason))
+            String::new()
         }
         Reason::EmptyQueueCapability
         | Reason::QueueNotFound

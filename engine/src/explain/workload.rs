@@ -21,7 +21,8 @@ const MOST_TASKS: usize = 8;
 /// Whether a pod waits because its group does, and not by itself.
 pub(super) fn speaks_for_its_pods(cluster: &Cluster, id: WorkloadId, reason: Reason) -> bool {
     let refused = cluster.workload(id).refused;
-    cluster.workload(id).missing() > 0 && refused.is_some_and(|(_, refused)| refused.reason == reason)
+    reason.about() == About::Workload
+        || cluster.workload(id).missing() > 0 && refused.is_some_and(|(_, refused)| refused.reason == reason)
 }
 
 /// The message for the refusal of a workload, with the numbers of this moment.
