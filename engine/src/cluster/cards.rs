@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use super::Cluster;
 use super::node::{Node, NodeCard, Offer};
+use super::node_order::NodeOrder;
 use super::pod::Pod;
 use crate::amounts::Dimension;
 use crate::ids::NodeId;
@@ -90,7 +91,7 @@ pub struct Card {
     /// there keep their charge.
     pub meaning: Option<Meaning>,
     /// The nodes that have it, by name; also those that mean another resource by it.
-    pub nodes: Vec<NodeId>,
+    pub nodes: NodeOrder,
     /// How many there are, by the resource that nodes count it by; more than one resource is a conflict.
     pub tallies: BTreeMap<ResourceId, Tally>,
     /// The conflict, where there is one.
@@ -218,18 +219,11 @@ impl Cluster {
         };
         let (before, after) = (cards_of(before), cards_of(self.node(node).offer.as_ref()));
         for (card, _) in before.iter().filter(|card| !after.contains(card)) {
-            let known = self.card(*card).map(|card| self.place_in_order(&card.nodes, node));
-            if let Some(Ok(place)) = known {
-                self.cards.get_mut(*card).nodes.remove(place);
-            }
+            self.cards.get_mut(*card).nodes.set(node, false, &self.nodes);
             self.card_meaning_changed(*card, now);
         }
         for (card, _) in after.iter().filter(|card| !before.contains(card)) {
-            let place = self.card(*card).map_or(0, |card| {
-                let (Ok(place) | Err(place)) = self.place_in_order(&card.nodes, node);
-                place
-            });
-            self.cards.get_mut(*card).nodes.insert(place, node);
+            self.cards.get_mut(*card).nodes.set(node, true, &self.nodes);
             self.card_meaning_changed(*card, now);
         }
         if before != after {
@@ -291,7 +285,7 @@ impl Cluster {
         self.version += 1;
         if before != self.resource_of(id) {
             // Nodes that count for the card now, and nodes that no longer do.
-            self.changes.nodes.extend(&self.cards.known[id.index()].nodes);
+            self.changes.nodes.extend(self.cards.known[id.index()].nodes.iter());
             // Who names no card may be charged for one all the same: that of its node.
             let is_charged = |pod: &Pod| pod.charge.as_ref().is_some_and(|charge| charge.card == Some(id));
             self.recharge(now, |pod| {

@@ -352,7 +352,8 @@ impl Cluster {
             self.meet_resources();
         }
         self.count_all_without_gpu();
-        for id in self.node_order.clone() {
+        let nodes = self.node_order.to_vec();
+        for id in nodes {
             self.refresh_gpu_node(id);
             if before.contains(id) || self.gpu_nodes.contains(id) {
                 self.changes.nodes.insert(id);

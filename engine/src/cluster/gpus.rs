@@ -100,13 +100,7 @@ impl Cluster {
             return;
         }
         let (is_shared, was_shared) = (after.is_some(), before.is_some());
-        match self.place_in_order(&self.mgpu_nodes, id) {
-            Err(place) if is_shared => self.mgpu_nodes.insert(place, id),
-            Ok(place) if !is_shared => {
-                self.mgpu_nodes.remove(place);
-            }
-            _ => {}
-        }
+        self.mgpu_nodes.set(id, is_shared, &self.nodes);
         self.count_gpus(id);
         if is_shared && !was_shared {
             for pod in self.node(id).gpu_pods.clone() {

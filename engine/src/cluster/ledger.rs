@@ -1,6 +1,6 @@
-//! What pods hold of queues and nodes: counted in and out here alone, since nobody else can change what is [`Booked`].
+//! What pods hold of queues and nodes: counted in and out here alone, since nobody else holds the [`Pen`].
 
-mod booked;
+mod pods;
 mod rooms;
 mod upwards;
 
@@ -10,6 +10,7 @@ use jiff::Timestamp;
 
 use super::Cluster;
 use super::pod::{Evicting, Pod, Stage};
+use super::waiting::{Refused, Shape};
 use super::workload::Workload;
 use crate::ids::PodId;
 use crate::inqueue::Demand;
@@ -18,12 +19,17 @@ use crate::names::CardId;
 use crate::reason::Reason;
 use crate::task::Naming;
 
-pub use booked::Booked;
+pub(super) use pods::Pods;
+
+/// What it takes to change what is counted of a queue, a node or the cluster. Nobody else can make one.
+#[derive(Debug, Clone, Copy)]
+pub struct Pen(());
+
+const PEN: Pen = Pen(());
 
 /// What of a pod nothing is counted by.
 pub(super) struct Marks<'p> {
     pub(super) eviction: &'p mut Evicting,
-    pub(super) told: &'p mut Option<Reason>,
     pub(super) epoch: &'p mut u64,
 }
 
@@ -88,10 +94,10 @@ impl Cluster {
 
     /// Counts in what a pod holds: quota, room, and its place among the waiting.
     pub(super) fn enter(&mut self, id: PodId) {
-        let Some(pod) = self.pods.book()[id].take() else {
+        let Some(pod) = self.pods.table[id].take() else {
             return;
         };
-        *self.pods_with_resource_claims.book() += usize::from(pod.has_resource_claims);
+        self.pods.with_resource_claims += usize::from(pod.has_resource_claims);
         if let Some(queue) = pod.queue {
             if let Some(charge) = &pod.charge {
                 let charged = charge.amounts.iter();
@@ -100,14 +106,18 @@ impl Cluster {
                     self.change_charged(node, charged.clone());
                 }
                 self.change_allocated(queue, charged);
-                self.queues[queue].holders.book().insert(id);
+                self.queues[queue].books(PEN).holders.insert(id);
             }
             let state = &mut self.queues[queue];
             if let (Stage::Waiting, Some(waits)) = (pod.stage, &pod.waits)
                 && waits.aside_until.is_none()
             {
                 let asked = &waits.asked.amounts;
-                if state.waiting.insert(waits.shape.clone(), waits.place, pod.told, asked) {
+                if state
+                    .books(PEN)
+                    .waiting
+                    .insert(waits.shape.clone(), waits.place, pod.told, asked)
+                {
                     self.change_requested_above(queue, asked, 1);
                 }
             }
@@ -117,10 +127,10 @@ impl Cluster {
             self.count_uncharged(&pod, 1);
             self.take_room(node, &pod.task.request);
             if counts_by_node(&pod) {
-                self.nodes[node].undecided.book().insert(id);
+                self.nodes[node].books(PEN).undecided.insert(id);
             }
         }
-        self.pods.book()[id] = Some(pod);
+        self.pods.table[id] = Some(pod);
         self.enter_gpus(id);
         self.join_workloads(id);
     }
@@ -128,10 +138,10 @@ impl Cluster {
     /// Counts out what a pod holds.
     pub(super) fn leave(&mut self, id: PodId) {
         self.quit_workloads(id);
-        let Some(pod) = self.pods.book()[id].take() else {
+        let Some(pod) = self.pods.table[id].take() else {
             return;
         };
-        *self.pods_with_resource_claims.book() -= usize::from(pod.has_resource_claims);
+        self.pods.with_resource_claims -= usize::from(pod.has_resource_claims);
         if let Some(queue) = pod.queue {
             if let Some(charge) = &pod.charge {
                 let charged = charge.amounts.iter();
@@ -141,13 +151,13 @@ impl Cluster {
                 }
                 self.change_allocated(queue, charged);
                 let state = &mut self.queues[queue];
-                state.holders.book().remove(&id);
+                state.books(PEN).holders.remove(&id);
                 state.version += 1;
             }
             let state = &mut self.queues[queue];
             if let Some(waits) = &pod.waits {
                 let asked = &waits.asked.amounts;
-                if state.waiting.remove(&waits.shape, waits.place, asked) {
+                if state.books(PEN).waiting.remove(&waits.shape, waits.place, asked) {
                     self.change_requested_above(queue, asked, -1);
                 }
             }
@@ -156,43 +166,64 @@ impl Cluster {
         if let Some(node) = pod.room {
             self.count_uncharged(&pod, -1);
             self.give_room_back(node, &pod.task.request);
-            self.nodes[node].undecided.book().remove(&id);
+            self.nodes[node].books(PEN).undecided.remove(&id);
         }
-        self.pods.book()[id] = Some(pod);
+        self.pods.table[id] = Some(pod);
         self.leave_gpus(id);
     }
 
     /// Puts a pod in its place, or a new one where it has none, and counts in what it holds.
     pub(super) fn put_pod(&mut self, known: Option<PodId>, mut pod: Pod) {
-        let id = known.unwrap_or_else(|| self.pods.book().insert(Arc::clone(&pod.uid), None));
+        let id = known.unwrap_or_else(|| self.pods.table.insert(Arc::clone(&pod.uid), None));
         if let Some(waits) = &mut pod.waits {
             waits.place.pod = id;
         }
-        self.pods.book()[id] = Some(pod);
+        self.pods.table[id] = Some(pod);
         self.enter(id);
         self.set_deadline(id);
     }
 
     /// Takes a pod out, with all that it holds.
     pub(super) fn take_pod(&mut self, uid: &str) -> Option<Pod> {
-        let id = self.pods.book().remove(uid)?;
+        let id = self.pods.table.remove(uid)?;
         self.leave(id);
-        self.pods.book()[id].take()
+        self.pods.table[id].take()
+    }
+
+    /// Keeps a refusal with the waiting pods of a shape, and whom it has not been told to.
+    pub(crate) fn remember_refusal(&mut self, shape: &Shape, refused: Refused) {
+        let books = self.queues[shape.queue].books(PEN);
+        books.waiting.remember(shape, refused);
+    }
+
+    /// Remembers what a waiting pod has been told.
+    pub(crate) fn tell(&mut self, id: PodId, reason: Reason) {
+        let Some(pod) = self.pods.table[id].as_mut() else {
+            return;
+        };
+        pod.told = Some(reason);
+        if let (Some(queue), Some(waits)) = (pod.queue, &pod.waits) {
+            self.queues[queue].books(PEN).waiting.is_told(&waits.shape, waits.place);
+        }
+    }
+
+    /// How many pods ask for devices by resource claims.
+    pub fn pods_with_resource_claims(&self) -> usize {
+        self.pods.with_resource_claims
     }
 
     /// What of a pod nothing is counted by, to be changed.
     pub(super) fn mark_pod(&mut self, id: PodId) -> Option<Marks<'_>> {
-        let pod = self.pods.book()[id].as_mut()?;
+        let pod = self.pods.table[id].as_mut()?;
         Some(Marks {
             eviction: &mut pod.eviction,
-            told: &mut pod.told,
             epoch: &mut pod.epoch,
         })
     }
 
     /// The pod is at the same stage, and other times hold for it.
     pub(super) fn prolong_stage(&mut self, id: PodId, stage: Stage) {
-        if let Some(pod) = self.pods.book()[id].as_mut()
+        if let Some(pod) = self.pods.table[id].as_mut()
             && std::mem::discriminant(&pod.stage) == std::mem::discriminant(&stage)
         {
             pod.stage = stage;
@@ -203,7 +234,7 @@ impl Cluster {
     /// Changes a pod, with all that it holds counted anew.
     pub(super) fn recount<R>(&mut self, id: PodId, change: impl FnOnce(&mut Pod) -> R) -> Option<R> {
         self.leave(id);
-        let changed = self.pods.book()[id].as_mut().map(change);
+        let changed = self.pods.table[id].as_mut().map(change);
         self.enter(id);
         changed
     }

@@ -1,7 +1,7 @@
 //! What is: nodes with their cards, queues, pods, and what each pod holds. Plain data, updated event by event.
 //!
 //! Every event costs what it changes, not what the cluster holds. Nothing here reads a clock or talks to anybody: time
-//! comes with the event. All sums live beside what they are sums of, and the ledger alone can change them ([`Booked`]).
+//! comes with the event. All sums live beside what they are sums of, and the ledger alone can change them (`Pen`).
 
 mod admissions;
 pub mod below;
@@ -21,6 +21,7 @@ mod namespaces;
 mod naming;
 pub mod node;
 mod node_changes;
+mod node_order;
 mod nodes;
 pub mod pod;
 mod pods;
@@ -42,7 +43,7 @@ use std::sync::Arc;
 use crds::configuration::Configuration;
 use jiff::Timestamp;
 
-use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
+use crate::ids::{NodeId, QueueId, WorkloadId};
 use crate::names::{CardId, Names};
 use crate::table::Table;
 pub use admissions::Bookmark;
@@ -52,7 +53,7 @@ use deadlines::Deadlines;
 pub use deadlines::Due;
 use gpu_nodes::GpuNodes;
 use lapses::Lapses;
-pub use ledger::Booked;
+use ledger::Pods;
 pub use lists::Kind;
 use lists::Lists;
 use members::Members;
@@ -60,7 +61,7 @@ pub use namespaces::Namespace;
 use namespaces::Namespaces;
 use node::Node;
 use node_changes::NodeChanges;
-use pod::Pod;
+use node_order::NodeOrder;
 use queue::Queue;
 use reclaims::Reclaims;
 use reservations::Reservations;
@@ -100,10 +101,10 @@ pub struct Cluster {
     texts: TextPool,
     nodes: Table<NodeId, Node>,
     /// Nodes that are there, by name.
-    node_order: Vec<NodeId>,
+    node_order: NodeOrder,
     node_changes: NodeChanges,
     /// Nodes that share cards through mGPU, by name.
-    mgpu_nodes: Vec<NodeId>,
+    mgpu_nodes: NodeOrder,
     cards: Cards,
     gpu_nodes: GpuNodes,
     queues: Table<QueueId, Queue>,
@@ -118,9 +119,7 @@ pub struct Cluster {
     lapses: Lapses,
     /// When what time brings was looked at last.
     now: Timestamp,
-    pods: Booked<Table<PodId, Option<Pod>>>,
-    /// How many pods ask for devices by resource claims.
-    pods_with_resource_claims: Booked<usize>,
+    pods: Pods,
     deadlines: Deadlines,
     arrivals: u64,
     version: u64,
@@ -138,9 +137,9 @@ impl Cluster {
             configuration,
             texts: TextPool::default(),
             nodes: Table::default(),
-            node_order: Vec::new(),
+            node_order: NodeOrder::default(),
             node_changes: NodeChanges::default(),
-            mgpu_nodes: Vec::new(),
+            mgpu_nodes: NodeOrder::default(),
             cards: Cards::default(),
             gpu_nodes: GpuNodes::default(),
             queues: Table::default(),
@@ -152,8 +151,7 @@ impl Cluster {
             reservations: Reservations::default(),
             lapses: Lapses::default(),
             now: Timestamp::MIN,
-            pods: Booked::default(),
-            pods_with_resource_claims: Booked::default(),
+            pods: Pods::default(),
             deadlines: Deadlines::default(),
             arrivals: 0,
             version: 0,

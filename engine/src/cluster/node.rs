@@ -1,13 +1,14 @@
 //! One node: what it offers and what pods hold of it.
 
 use std::collections::BTreeSet;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use crds::keys::NODE_QUOTA_PREFIX;
 use crds::lean::TextMap;
 
 use super::constraints::Taint;
-use super::ledger::Booked;
+use super::ledger::Pen;
 use crate::amounts::{Amounts, Dimension, Totals};
 use crate::discovery::{self, Discovery, MgpuCards};
 use crate::ids::PodId;
@@ -122,6 +123,25 @@ impl Offer {
     }
 }
 
+/// What pods hold of a node. Everybody reads it from the [`Node`]; the ledger alone changes it.
+#[derive(Debug, Default)]
+pub struct NodeBooks {
+    /// The requests of the pods that are bound to it or expected on it.
+    pub used: Totals,
+    /// How many pods those are.
+    pub pods: usize,
+    /// What queues are charged for them.
+    pub(super) charged: Totals,
+    /// What those of them without GPU hold of each resource that is limited for them.
+    pub(super) held_without_gpu: Vec<i128>,
+    /// What those hold of each card that it shares through mGPU, by index.
+    pub gpus: Vec<CardUse>,
+    /// Those of them that ask for mGPU.
+    pub(super) gpu_pods: BTreeSet<PodId>,
+    /// Its pods that count for whichever of their cards it has: nobody wrote on them which.
+    pub(super) undecided: BTreeSet<PodId>,
+}
+
 /// One node: what it offers and what pods hold of it.
 #[derive(Debug)]
 pub struct Node {
@@ -129,35 +149,31 @@ pub struct Node {
     pub name: Arc<str>,
     /// What it says of itself; nothing while pods name a node that is not there.
     pub offer: Option<Offer>,
-    /// The requests of the pods that are bound to it or expected on it.
-    pub used: Booked<Totals>,
-    /// How many pods those are.
-    pub pods: Booked<usize>,
-    /// What queues are charged for them.
-    pub(super) charged: Booked<Totals>,
-    /// What those of them without GPU hold of each resource that is limited for them.
-    pub(super) held_without_gpu: Booked<Vec<i128>>,
-    /// What those hold of each card that it shares through mGPU, by index.
-    pub gpus: Booked<Vec<CardUse>>,
-    /// Those of them that ask for mGPU.
-    pub(super) gpu_pods: Booked<BTreeSet<PodId>>,
-    /// Its pods that count for whichever of their cards it has: nobody wrote on them which.
-    pub(super) undecided: Booked<BTreeSet<PodId>>,
+    books: NodeBooks,
     pub(super) epoch: u64,
 }
 
+impl Deref for Node {
+    type Target = NodeBooks;
+
+    #[inline]
+    fn deref(&self) -> &NodeBooks {
+        &self.books
+    }
+}
+
 impl Node {
+    /// What is counted of it, to be changed.
+    #[inline]
+    pub(super) fn books(&mut self, _: Pen) -> &mut NodeBooks {
+        &mut self.books
+    }
+
     pub(super) fn new(name: Arc<str>) -> Self {
         Self {
             name,
             offer: None,
-            used: Booked::default(),
-            pods: Booked::default(),
-            charged: Booked::default(),
-            held_without_gpu: Booked::default(),
-            gpus: Booked::default(),
-            gpu_pods: Booked::default(),
-            undecided: Booked::default(),
+            books: NodeBooks::default(),
             epoch: 0,
         }
     }

@@ -37,10 +37,7 @@ impl Cluster {
             let name = Arc::clone(&self.node(id).name);
             self.changes.nodes_gone.push((name, uid));
         }
-        if before.is_none() {
-            let (Ok(place) | Err(place)) = self.place_in_order(&self.node_order, id);
-            self.node_order.insert(place, id);
-        }
+        self.node_order.set(id, true, &self.nodes);
         self.changes.nodes.insert(id);
         self.refresh_gpu_node(id);
         self.node_changes.note(id);
@@ -61,9 +58,7 @@ impl Cluster {
         let Some(offer) = self.nodes[id].offer.take() else {
             return;
         };
-        if let Ok(place) = self.place_in_order(&self.node_order, id) {
-            self.node_order.remove(place);
-        }
+        self.node_order.set(id, false, &self.nodes);
         self.changes
             .nodes_gone
             .push((Arc::clone(&self.node(id).name), offer.uid.clone()));
@@ -91,12 +86,6 @@ impl Cluster {
         &self.node_order
     }
 
-    /// Where a node stands among nodes ordered by name, or where it would.
-    pub(super) fn place_in_order(&self, nodes: &[NodeId], id: NodeId) -> Result<usize, usize> {
-        let name = &self.node(id).name;
-        nodes.binary_search_by(|other| self.node(*other).name.cmp(name))
-    }
-
     /// The id of a node, whether it is there or only named by a pod.
     pub(super) fn node_id(&mut self, name: &str) -> NodeId {
         self.nodes.id(name).unwrap_or_else(|| {
@@ -108,7 +97,7 @@ impl Cluster {
     /// Forgets a node that is not there and that no pod names.
     pub(super) fn forget_empty_node(&mut self, id: NodeId) {
         let node = &self.nodes[id];
-        if node.offer.is_none() && *node.pods == 0 {
+        if node.offer.is_none() && node.pods == 0 {
             let name = Arc::clone(&node.name);
             self.nodes.remove(&name);
         }

@@ -13,7 +13,6 @@ use super::waiting::{Place, Shape};
 use super::workload::QueueNaming;
 use super::{Cluster, Kind};
 use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
-use crate::reason::Reason;
 use crate::refs::WorkloadKind;
 use crate::task::Task;
 
@@ -313,22 +312,6 @@ impl Cluster {
     /// All pods.
     pub fn pods(&self) -> impl Iterator<Item = &Pod> {
         self.pods_by_id().map(|(_, pod)| pod)
-    }
-
-    /// How many pods ask for devices by resource claims.
-    pub fn pods_with_resource_claims(&self) -> usize {
-        *self.pods_with_resource_claims
-    }
-
-    /// Remembers what a waiting pod has been told.
-    pub(crate) fn tell(&mut self, id: PodId, reason: Reason) {
-        let Some(marks) = self.mark_pod(id) else { return };
-        *marks.told = Some(reason);
-        let Some(pod) = self.pods[id].as_ref() else { return };
-        if let (Some(queue), Some(waits)) = (pod.queue, &pod.waits) {
-            let (shape, place) = (Arc::clone(&waits.shape), waits.place);
-            self.queues[queue].waiting.is_told(&shape, place);
-        }
     }
 
     /// Where a pod is being deleted: when it gives its quota back, gone or not.

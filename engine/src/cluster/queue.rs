@@ -1,6 +1,7 @@
 //! One queue: what it may have, what it holds and what waits in it.
 
 use std::collections::BTreeSet;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use crds::queue_access::QueueAccess;
@@ -9,7 +10,7 @@ use crds::volcano;
 use jiff::Timestamp;
 
 use super::below::Below;
-use super::ledger::Booked;
+use super::ledger::Pen;
 use super::waiting::Waiting;
 use crate::amounts::{Amounts, Bounds, Dimension, Totals};
 use crate::ids::{PodId, QueueId, WorkloadId};
@@ -138,6 +139,25 @@ impl Terms {
     }
 }
 
+/// What pods and workloads hold of a queue and ask of it. Everybody reads it from the [`Queue`]; the ledger alone changes it.
+#[derive(Debug, Default)]
+pub struct QueueBooks {
+    /// What its admitted pods hold.
+    pub allocated: Totals,
+    /// Those pods.
+    pub holders: BTreeSet<PodId>,
+    /// Its waiting pods.
+    pub waiting: Waiting,
+    /// What of that its workloads hold beyond their minimum.
+    pub elastic: Totals,
+    /// What it keeps for workloads that are in it and whose pods have not taken over.
+    pub inqueue: Inqueue,
+    /// The workloads that it keeps something for.
+    pub(super) keeps_for: BTreeSet<WorkloadId>,
+    /// The queues that are parts of it.
+    pub below: Below,
+}
+
 /// One queue: what it may have, what it holds and what waits in it.
 #[derive(Debug)]
 pub struct Queue {
@@ -145,18 +165,7 @@ pub struct Queue {
     pub name: Arc<str>,
     /// What it says of itself; nothing while pods name a queue that is not there.
     pub terms: Option<Terms>,
-    /// What its admitted pods hold.
-    pub allocated: Booked<Totals>,
-    /// Those pods.
-    pub holders: Booked<BTreeSet<PodId>>,
-    /// Its waiting pods.
-    pub waiting: Waiting,
-    /// What of that its workloads hold beyond their minimum.
-    pub elastic: Booked<Totals>,
-    /// What it keeps for workloads that are in it and whose pods have not taken over.
-    pub inqueue: Booked<Inqueue>,
-    /// The workloads that it keeps something for.
-    pub(super) keeps_for: Booked<BTreeSet<WorkloadId>>,
+    books: QueueBooks,
     /// Workloads that wait to be let into it.
     pub in_line: BTreeSet<WorkloadId>,
     /// How many pods and workloads name it, in whatever stage.
@@ -167,28 +176,35 @@ pub struct Queue {
     pub(super) parent: Option<QueueId>,
     /// What is wrong with what it says about that.
     pub(super) misplaced: Option<Box<str>>,
-    /// The queues that are parts of it.
-    pub below: Booked<Below>,
     pub(super) epoch: u64,
 }
 
+impl Deref for Queue {
+    type Target = QueueBooks;
+
+    #[inline]
+    fn deref(&self) -> &QueueBooks {
+        &self.books
+    }
+}
+
 impl Queue {
+    /// What is counted of it, to be changed.
+    #[inline]
+    pub(super) fn books(&mut self, _: Pen) -> &mut QueueBooks {
+        &mut self.books
+    }
+
     pub(super) fn new(name: Arc<str>) -> Self {
         Self {
             name,
             terms: None,
-            allocated: Booked::default(),
-            holders: Booked::default(),
-            waiting: Waiting::default(),
-            elastic: Booked::default(),
-            inqueue: Booked::default(),
-            keeps_for: Booked::default(),
+            books: QueueBooks::default(),
             in_line: BTreeSet::new(),
             members: 0,
             version: 0,
             parent: None,
             misplaced: None,
-            below: Booked::default(),
             epoch: 0,
         }
     }

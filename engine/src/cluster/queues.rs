@@ -5,7 +5,6 @@ use std::sync::Arc;
 use crds::volcano;
 
 use super::queue::{Queue, Terms};
-use super::waiting::{Refused, Shape};
 use super::{Cluster, Kind, tree};
 use crate::ids::QueueId;
 
@@ -63,11 +62,6 @@ impl Cluster {
     /// The queue with this id, to be changed.
     pub(super) fn queue_mut(&mut self, id: QueueId) -> &mut Queue {
         &mut self.queues[id]
-    }
-
-    /// Keeps a refusal with the waiting pods of a shape, and whom it has not been told to.
-    pub(crate) fn remember_refusal(&mut self, shape: &Shape, refused: Refused) {
-        self.queue_mut(shape.queue).waiting.remember(shape, refused);
     }
 
     /// The queue with this name.

@@ -5,27 +5,34 @@
 //! guarantee, the tree is grown anew, before the next decision.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Deref;
 use std::sync::Arc;
 
 use crds::configuration::QueuePlugin;
 
 use super::Cluster;
 use super::below::Below;
-use super::ledger::Booked;
+use super::ledger::Pen;
 use super::queue::{Queue, Terms};
 use crate::amounts::{Amounts, Bounds, Dimension, Totals};
 use crate::ids::{Id as _, QueueId};
 use crate::policies::capacity::{self, Level};
 
+/// What the whole cluster comes to. Everybody reads it from the [`Top`]; the ledger alone changes it.
+#[derive(Debug, Default)]
+pub struct TopBooks {
+    /// What the queues without a parent come to.
+    pub below: Below,
+    /// What pods have of the nodes, and what the nodes can still give.
+    pub total: Totals,
+    /// What pods have of the nodes that no queue is charged for.
+    pub(super) uncharged: Totals,
+}
+
 /// The cluster as what all queues are parts of.
 #[derive(Debug, Default)]
 pub struct Top {
-    /// What the queues without a parent come to.
-    pub below: Booked<Below>,
-    /// What pods have of the nodes, and what the nodes can still give.
-    pub total: Booked<Totals>,
-    /// What pods have of the nodes that no queue is charged for.
-    pub(super) uncharged: Booked<Totals>,
+    books: TopBooks,
     /// Rises whenever there is more of anything for queues than before.
     version: u64,
     /// Whether queues say something else about their places or guarantees than the tree has.
@@ -291,7 +298,22 @@ impl Cluster {
     }
 }
 
+impl Deref for Top {
+    type Target = TopBooks;
+
+    #[inline]
+    fn deref(&self) -> &TopBooks {
+        &self.books
+    }
+}
+
 impl Top {
+    /// What is counted of it, to be changed.
+    #[inline]
+    pub(super) fn books(&mut self, _: Pen) -> &mut TopBooks {
+        &mut self.books
+    }
+
     /// What all queues have and keep in a dimension, under this limit.
     #[expect(
         clippy::inline_always,

@@ -211,7 +211,7 @@ pub(super) fn ask(cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: 
 /// The nodes that may be asked: those that have the card, or all, by name.
 pub(crate) fn nodes_for(cluster: &Cluster, card: Option<CardId>) -> &[NodeId] {
     match card {
-        Some(card) => cluster.card(card).map_or(&[][..], |card| &card.nodes),
+        Some(card) => cluster.card(card).map_or(&[], |card| &card.nodes),
         None => cluster.nodes_by_name(),
     }
 }

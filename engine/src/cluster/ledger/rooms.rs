@@ -1,5 +1,6 @@
 //! What pods hold of the nodes that they run on or are expected on, and what the nodes come to together.
 
+use super::PEN;
 use crate::amounts::{Amounts, Dimension};
 use crate::cluster::Cluster;
 use crate::cluster::pod::Pod;
@@ -10,8 +11,8 @@ impl Cluster {
     pub(in crate::cluster) fn take_room(&mut self, id: NodeId, request: &Amounts) {
         self.count_cards_out(id);
         let node = &mut self.nodes[id];
-        node.used.book().add_all(request);
-        *node.pods.book() += 1;
+        node.books(PEN).used.add_all(request);
+        node.books(PEN).pods += 1;
         self.count_cards_in(id);
         self.count_without_gpu(id, request, 1);
         self.usage_changed(id);
@@ -22,8 +23,8 @@ impl Cluster {
     pub(in crate::cluster) fn give_room_back(&mut self, id: NodeId, request: &Amounts) {
         self.count_cards_out(id);
         let node = &mut self.nodes[id];
-        node.used.book().subtract_all(request);
-        *node.pods.book() -= 1;
+        node.books(PEN).used.subtract_all(request);
+        node.books(PEN).pods -= 1;
         self.count_cards_in(id);
         self.count_without_gpu(id, request, -1);
         self.usage_changed(id);
@@ -36,7 +37,7 @@ impl Cluster {
         for (dimension, amount) in pod.task.request.iter() {
             let uncharged = amount - charged(dimension);
             if uncharged != 0 {
-                let sum = self.top.uncharged.book();
+                let sum = &mut self.top.books(PEN).uncharged;
                 sum.add(dimension, sign * i128::from(uncharged));
             }
         }
@@ -55,10 +56,10 @@ impl Cluster {
     /// A node offers something else than before, when it added this.
     pub(in crate::cluster) fn total_changed(&mut self, id: NodeId, before: Vec<(Dimension, i128)>) {
         for (dimension, amount) in before {
-            self.top.total.book().add(dimension, -amount);
+            self.top.books(PEN).total.add(dimension, -amount);
         }
         for (dimension, amount) in self.nodes[id].parts_of_total() {
-            self.top.total.book().add(dimension, amount);
+            self.top.books(PEN).total.add(dimension, amount);
         }
         self.top.rose();
         self.changes.total = true;
@@ -70,10 +71,10 @@ impl Cluster {
         for (dimension, amount) in amounts {
             let node = &mut self.nodes[id];
             let before = node.part_of_total(dimension);
-            node.charged.book().add(dimension, amount);
+            node.books(PEN).charged.add(dimension, amount);
             let grows = node.part_of_total(dimension) - before;
             if grows != 0 {
-                self.top.total.book().add(dimension, grows);
+                self.top.books(PEN).total.add(dimension, grows);
                 self.changes.total = true;
             }
             if grows > 0 {
@@ -89,7 +90,7 @@ impl Cluster {
         if resources.is_empty() || self.asks_for_gpu(request) {
             return;
         }
-        let held = self.nodes[id].held_without_gpu.book();
+        let held = &mut self.nodes[id].books(PEN).held_without_gpu;
         held.resize(resources.len(), 0);
         for (held, resource) in held.iter_mut().zip(resources) {
             *held += sign * i128::from(request.get(Dimension::Resource(*resource)));
@@ -100,7 +101,7 @@ impl Cluster {
     /// A pod holds room on a node from now on.
     pub(in crate::cluster) fn enter_gpus(&mut self, id: PodId) {
         if let Some(node) = self.gpu_node_of(id) {
-            self.nodes[node].gpu_pods.book().insert(id);
+            self.nodes[node].books(PEN).gpu_pods.insert(id);
             self.count_gpus(node);
         }
     }
@@ -108,7 +109,7 @@ impl Cluster {
     /// A pod holds no room on its node any more.
     pub(in crate::cluster) fn leave_gpus(&mut self, id: PodId) {
         if let Some(node) = self.gpu_node_of(id) {
-            self.nodes[node].gpu_pods.book().remove(&id);
+            self.nodes[node].books(PEN).gpu_pods.remove(&id);
             self.count_gpus(node);
         }
     }
@@ -123,8 +124,8 @@ impl Cluster {
         let node = self.node(id);
         let offer = node.offer.as_ref().and_then(|offer| offer.mgpu.as_ref());
         let used = offer.map_or_else(Vec::new, |offer| self.place(node, offer, None).1);
-        if used != *node.gpus {
-            *self.nodes[id].gpus.book() = used;
+        if used != node.gpus {
+            self.nodes[id].books(PEN).gpus = used;
             self.changes.node_usage.insert(id);
         }
     }
@@ -132,7 +133,7 @@ impl Cluster {
     /// Counts anew what pods without GPU hold of every node, when the limited resources have changed.
     pub(in crate::cluster) fn count_all_without_gpu(&mut self) {
         for (_, node) in self.nodes.iter_mut() {
-            *node.held_without_gpu.book() = Vec::new();
+            node.books(PEN).held_without_gpu = Vec::new();
         }
         let rooms = self
             .pods()

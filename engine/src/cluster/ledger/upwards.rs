@@ -1,5 +1,6 @@
 //! What a queue holds is held by all levels above it too.
 
+use super::PEN;
 use crate::amounts::{Amounts, Dimension, Totals};
 use crate::cluster::Cluster;
 use crate::cluster::below::Below;
@@ -16,7 +17,7 @@ impl Cluster {
         for (dimension, amount) in amounts {
             let queue = &mut self.queues[id];
             let before = queue.held(dimension);
-            queue.allocated.book().add(dimension, amount);
+            queue.books(PEN).allocated.add(dimension, amount);
             if self.top.is_stale() {
                 continue;
             }
@@ -25,13 +26,13 @@ impl Cluster {
             while let Some(id) = next {
                 let queue = &mut self.queues[id];
                 let before = queue.held(dimension);
-                queue.below.book().change(dimension, amount, held);
+                queue.books(PEN).below.change(dimension, amount, held);
                 queue.version += u64::from(amount < 0);
                 held = queue.held(dimension) - before;
                 next = queue.parent;
                 self.changes.queues.insert(id);
             }
-            self.top.below.book().change(dimension, amount, held);
+            self.top.books(PEN).below.change(dimension, amount, held);
             if amount < 0 {
                 self.top.rose();
             }
@@ -47,12 +48,12 @@ impl Cluster {
         let mut next = self.queues[id].parent;
         while let Some(id) = next {
             let queue = &mut self.queues[id];
-            change(queue.below.book());
+            change(&mut queue.books(PEN).below);
             queue.version += u64::from(has_grown);
             next = queue.parent;
             self.changes.queues.insert(id);
         }
-        change(self.top.below.book());
+        change(&mut self.top.books(PEN).below);
         if has_grown {
             self.top.rose();
         }
@@ -70,8 +71,8 @@ impl Cluster {
     /// Keeps something for a workload in a queue.
     pub(in crate::cluster) fn reserve_in(&mut self, id: QueueId, workload: WorkloadId, demand: &Demand) {
         let queue = &mut self.queues[id];
-        queue.inqueue.book().add(demand);
-        queue.keeps_for.book().insert(workload);
+        queue.books(PEN).inqueue.add(demand);
+        queue.books(PEN).keeps_for.insert(workload);
         self.changes.queues.insert(id);
         self.change_above(id, false, |below| below.inqueue.add(demand));
     }
@@ -79,8 +80,8 @@ impl Cluster {
     /// Keeps it no longer.
     pub(in crate::cluster) fn release_in(&mut self, id: QueueId, workload: WorkloadId, demand: &Demand) {
         let queue = &mut self.queues[id];
-        queue.inqueue.book().subtract(demand);
-        queue.keeps_for.book().remove(&workload);
+        queue.books(PEN).inqueue.subtract(demand);
+        queue.books(PEN).keeps_for.remove(&workload);
         queue.version += 1;
         self.changes.queues.insert(id);
         self.change_above(id, true, |below| below.inqueue.subtract(demand));
@@ -93,7 +94,7 @@ impl Cluster {
                 elastic.add(*dimension, *amount);
             }
         };
-        change(self.queues[id].elastic.book());
+        change(&mut self.queues[id].books(PEN).elastic);
         self.change_above(id, false, |below| change(&mut below.elastic));
     }
 
@@ -105,20 +106,22 @@ impl Cluster {
 
     /// Counts anew what every level comes to, when queues have changed their places.
     pub(in crate::cluster) fn add_up(&mut self) {
-        *self.top.below.book() = Below::default();
+        self.top.books(PEN).below = Below::default();
         let queues = self.queues.iter_mut();
-        let before: Vec<_> = queues.map(|(_, queue)| std::mem::take(queue.below.book())).collect();
+        let before: Vec<_> = queues
+            .map(|(_, queue)| std::mem::take(&mut queue.books(PEN).below))
+            .collect();
         for id in self.leaves_first() {
             let queue = &self.queues[id];
             let (part, parent) = (queue.as_part(), queue.parent);
             let above = match parent {
-                Some(parent) => self.queues[parent].below.book(),
-                None => self.top.below.book(),
+                Some(parent) => &mut self.queues[parent].books(PEN).below,
+                None => &mut self.top.books(PEN).below,
             };
             above.add(&part);
         }
         let changed = self.queues.ids();
-        let changed = changed.filter(|id| *self.queues[*id].below != before[id.index()]);
+        let changed = changed.filter(|id| self.queues[*id].below != before[id.index()]);
         self.changes.queues.extend(changed);
     }
 }

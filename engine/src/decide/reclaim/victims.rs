@@ -302,7 +302,7 @@ pub(super) fn candidates(
         }
         let mut floors = Floors::new(cluster, below, slack);
         let mut gangs: BTreeMap<WorkloadId, Vec<Candidacy>> = BTreeMap::new();
-        for pod_id in queue.holders.iter() {
+        for pod_id in &queue.holders {
             let Some(pod) = cluster.pod(*pod_id) else { continue };
             let is_lower = !is_own || pod.priority < shape.priority;
             let Some(charge) = pod
