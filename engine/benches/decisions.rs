@@ -45,6 +45,7 @@ fn quota_check(bencher: Bencher<'_, '_>, cards: &str) {
     let task = &world.known("asks").task;
     let team = world.cluster.queue_named("team-a").unwrap();
     let check = Check {
+        asks_all: false,
         plugin: world.cluster.configuration().queue_plugin,
         arguments: &world.cluster.configuration().capacity_card,
         queue_is_empty: false,

@@ -196,8 +196,9 @@ impl Reason {
             Self::InsufficientCpuQuota
             | Self::InsufficientMemoryQuota
             | Self::InsufficientScalarQuota
-            | Self::NoNodeFits => Cure::Eviction,
-            Self::CrossQuotaExceeded | Self::InsufficientMgpu => Cure::Release,
+            | Self::NoNodeFits
+            | Self::InsufficientMgpu => Cure::Eviction,
+            Self::CrossQuotaExceeded => Cure::Release,
             Self::TooComplex => Cure::Search,
             Self::GetTaskRequestResourceFailed
             | Self::EmptyQueueCapability

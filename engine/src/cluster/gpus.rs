@@ -36,22 +36,22 @@ impl Cluster {
     pub(crate) fn containers_on_cards(&self, node: NodeId) -> Vec<Placed> {
         let node = self.node(node);
         let offer = node.offer.as_ref().and_then(|offer| offer.mgpu.as_ref());
-        offer.map_or_else(Vec::new, |offer| self.place(node, offer, None).0)
+        offer.map_or_else(Vec::new, |offer| self.place(node, offer, &[]).0)
     }
 
-    /// What is in use of a node's cards, as if this pod were nowhere; no card where the node shares none.
-    pub(crate) fn gpus_without(&self, id: NodeId, pod: Option<PodId>) -> Cow<'_, [CardUse]> {
+    /// What is in use of a node's cards, as if these pods were nowhere; no card where the node shares none.
+    pub(crate) fn gpus_without(&self, id: NodeId, pods: &[PodId]) -> Cow<'_, [CardUse]> {
         let node = self.node(id);
         let offer = node.offer.as_ref().and_then(|offer| offer.mgpu.as_ref());
-        match (offer, pod.filter(|pod| node.gpu_pods.contains(pod))) {
-            (Some(offer), Some(pod)) => Cow::Owned(self.place(node, offer, Some(pod)).1),
-            _ => Cow::Borrowed(&node.gpus),
+        match offer.filter(|_| pods.iter().any(|pod| node.gpu_pods.contains(pod))) {
+            Some(offer) => Cow::Owned(self.place(node, offer, pods).1),
+            None => Cow::Borrowed(&node.gpus),
         }
     }
 
     /// Containers whose results can be read hold what these say. The others hold what first fit gives them, oldest pod first
-    /// (docs/rules.md, **mGPU**, Release). One pod may be left out.
-    pub(super) fn place(&self, node: &Node, offer: &MgpuCards, without: Option<PodId>) -> (Vec<Placed>, Vec<CardUse>) {
+    /// (docs/rules.md, **mGPU**, Release). Some pods may be left out.
+    pub(super) fn place(&self, node: &Node, offer: &MgpuCards, without: &[PodId]) -> (Vec<Placed>, Vec<CardUse>) {
         let mut used = vec![CardUse::default(); offer.count];
         let mut placed = Vec::new();
         let mut unplaced = Vec::new();
@@ -60,7 +60,7 @@ impl Cluster {
                 used[usize::from(*card)].add(request.share, offer.memory);
             }
         };
-        let pods = node.gpu_pods.iter().filter(|id| Some(**id) != without);
+        let pods = node.gpu_pods.iter().filter(|id| !without.contains(id));
         for (id, pod) in pods.filter_map(|id| Some((*id, self.pod(*id)?))) {
             for (container, request, result) in pod.mgpu_containers() {
                 match result.and_then(|result| offer.read_result(result, request.cards)) {

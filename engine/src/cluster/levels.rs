@@ -65,8 +65,11 @@ impl Cluster {
     pub(crate) fn capability(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
         let quota = self.queue(id).quota()?;
         let named = quota.capability.get(dimension).map(i128::from);
-        let is_strict = self.configuration.queue_plugin == QueuePlugin::CapacityCard && !self.is_inner(id);
-        named.or(is_strict.then_some(0))
+        named.or_else(|| {
+            let plugin = self.configuration.queue_plugin;
+            let is_strict = plugin == QueuePlugin::CapacityCard && !self.is_inner(id);
+            (is_strict && metering::is_limited(plugin, dimension)).then_some(0)
+        })
     }
 
     /// `realCapability` of a queue; none where nothing limits it.
@@ -142,7 +145,7 @@ impl Cluster {
     #[inline(always)]
     fn limit(&self, id: QueueId, dimension: Dimension) -> (Option<i128>, bool) {
         if !self.compares(self.queue(id), dimension) {
-            return (None, false);
+            return (self.deserved_meanwhile(id, dimension), true);
         }
         let capability = self.capability(id, dimension);
         let Some(deserved) = self.deserved_by_spec(id, dimension) else {
@@ -156,8 +159,31 @@ impl Cluster {
         }
     }
 
+    /// What a queue may have of a dimension that is not compared, while that is on its way out for others: what they get back
+    /// is not borrowed again.
+    fn deserved_meanwhile(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
+        let is_claimed = self.reclaims.are_claiming() && self.is_claimed_by_others(id, dimension);
+        self.deserved_by_spec(id, dimension).filter(|_| is_claimed)
+    }
+
+    /// Whether something is on its way out for somebody, so that also those dimensions matter that the plugin does not limit.
+    pub(crate) fn is_anything_claimed(&self) -> bool {
+        self.reclaims.are_claiming()
+    }
+
     fn may_borrow(&self, id: QueueId, dimension: Dimension) -> bool {
         self.arguments().enable_overuse && !self.is_claimed_by_others(id, dimension)
+    }
+
+    /// Whether a part of the queues, from the one at its foot to the one that stands beside others, has more of a dimension than
+    /// it deserves, and so has every queue in it that says what it deserves.
+    pub(crate) fn borrows(&self, part: &[QueueId], dimension: Dimension) -> bool {
+        let is_above = |id: &QueueId| {
+            let deserved = self.deserved_by_spec(*id, dimension)?;
+            Some(self.queue(*id).allocated_in_all(dimension) > deserved)
+        };
+        let mut levels = part.iter().rev();
+        levels.next().and_then(is_above) == Some(true) && levels.all(|id| is_above(id) != Some(false))
     }
 
     /// What a queue keeps whatever others need: what it deserves by its spec, and its guarantee; none where it says neither.
@@ -175,7 +201,7 @@ impl Cluster {
             let compares = self.compares(queue, dimension);
             let capability = self.capability(id, dimension).filter(|_| compares);
             let level = queue.level(dimension, capability);
-            (level, self.deserved_by_spec(id, dimension).filter(|_| compares))
+            (level, self.deserved_by_spec(id, dimension))
         };
         let cluster = || (self.top.level(dimension, self.cluster_limit_for(id, dimension)), None);
         self.ancestry(id)
@@ -196,6 +222,11 @@ impl Cluster {
             .filter(|_| self.is_compared(id, dimension))
     }
 
+    /// Whether queues have a dimension from one another: it is compared, or somebody says what he deserves of it.
+    pub(crate) fn is_shared_out(&self, id: QueueId, dimension: Dimension) -> bool {
+        self.is_compared(id, dimension) || self.top.below.deserved.get(dimension) > 0
+    }
+
     /// Whether a dimension is compared with the capability of a queue, or of one above it.
     #[inline]
     pub(crate) fn is_compared(&self, id: QueueId, dimension: Dimension) -> bool {
@@ -212,8 +243,7 @@ impl Cluster {
         asked: i64,
     ) -> Result<(), Shortage> {
         self.room(id, dimension, asked)?;
-        let is_compared = asked > 0 && self.is_compared(id, dimension);
-        if !is_compared || !self.is_claimed_by_betters(id, dimension, priority) {
+        if asked <= 0 || !self.is_claimed_by_betters(id, dimension, priority) {
             return Ok(());
         }
         let queue = self.queue(id);
@@ -222,7 +252,10 @@ impl Cluster {
             queue: Some(id),
             used: queue.used(dimension),
             reserved: 0,
-            limit: self.limit(id, dimension).0.unwrap_or_default(),
+            limit: self
+                .limit(id, dimension)
+                .0
+                .unwrap_or_else(|| self.top.total.get(dimension)),
             is_deserved: false,
             is_for_betters: true,
         })

@@ -10,6 +10,7 @@ use crate::amounts::Dimension;
 use crate::ids::{NodeId, PodId, QueueId};
 use crate::metering::Charge;
 use crate::names::CardId;
+use crate::policies::mgpu::CardLists;
 
 /// How often a queue that waits is looked at again.
 const LOOK_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
@@ -40,6 +41,11 @@ impl Reclaims {
         self.0.values().flat_map(|reclaim| reclaim.claim.keys().copied())
     }
 
+    /// Whether anything is on its way out for anybody.
+    pub(super) fn are_claiming(&self) -> bool {
+        self.claimed().next().is_some()
+    }
+
     /// The queue is gone.
     pub(super) fn forget(&mut self, queue: QueueId) {
         self.0.remove(&queue);
@@ -64,6 +70,7 @@ pub struct Assumed {
     assigned: Option<CardId>,
     charge: Option<Charge>,
     room: Option<NodeId>,
+    gpus: Option<CardLists>,
 }
 
 impl Cluster {
@@ -196,6 +203,7 @@ impl Cluster {
         id: PodId,
         card: Option<CardId>,
         on: Option<NodeId>,
+        gpus: Option<CardLists>,
         now: Timestamp,
     ) -> Option<Assumed> {
         let charge = self.pod(id).map(|pod| self.charge(pod, card))?;
@@ -205,6 +213,7 @@ impl Cluster {
             assigned: std::mem::replace(&mut pod.assigned, card),
             charge: pod.charge.replace(charge),
             room: std::mem::replace(&mut pod.room, on),
+            gpus: std::mem::replace(&mut pod.gpus, gpus),
         })
     }
 
@@ -215,6 +224,7 @@ impl Cluster {
             pod.assigned = assumed.assigned;
             pod.charge = assumed.charge;
             pod.room = assumed.room;
+            pod.gpus = assumed.gpus;
         });
     }
 }

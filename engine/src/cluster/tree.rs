@@ -128,7 +128,7 @@ impl Queue {
     }
 
     /// What is kept free for it and for the queues below it.
-    pub(super) fn guaranteed_in_all(&self, dimension: Dimension) -> i128 {
+    pub(crate) fn guaranteed_in_all(&self, dimension: Dimension) -> i128 {
         self.guarantee(dimension).max(self.below.guaranteed.get(dimension))
     }
 }

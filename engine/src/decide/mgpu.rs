@@ -3,10 +3,11 @@
 //! Nothing is reserved while nodes are looked at: every node is asked what it would give, and only the best one gives it.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use crds::configuration::{CardStrategy, Enforcement, Mgpu, ScheduleMode};
+use crds::configuration::{AdmitOn, CardStrategy, Enforcement, Mgpu, ScheduleMode};
 use crds::keys::{MGPU_ASSUMED, MGPU_INDEX_PREFIX};
 use crds::mgpu::{ContainerRequest, MgpuRequest};
 
@@ -16,7 +17,7 @@ use super::{Grant, cross_quota};
 use crate::cluster::Cluster;
 use crate::cluster::waiting::{Refused, Shape};
 use crate::discovery::MgpuCards;
-use crate::ids::NodeId;
+use crate::ids::{NodeId, PodId};
 use crate::names::CardId;
 use crate::policies::mgpu::{self, Allocation, CardLists, CardUse, Cards};
 use crate::reason::{About, Cure, Reason};
@@ -84,9 +85,9 @@ impl CardSearch {
         let earlier = self.earlier.filter(|earlier| earlier.searched & bit != 0);
         let changed = earlier.and_then(|earlier| {
             match earlier.reason.cure() {
-                Cure::Release => self.would_do = true,
+                Cure::Eviction => self.would_do = true,
                 Cure::Search => self.too_complex = true,
-                Cure::Eviction | Cure::Change => {}
+                Cure::Release | Cure::Change => {}
             }
             let mut changed = cluster.nodes_changed_since(earlier.node_changes)?.to_vec();
             changed.sort_unstable_by_key(|node| &cluster.node(*node).name);
@@ -150,6 +151,12 @@ pub(super) fn pins(cluster: &Cluster) -> bool {
 pub(super) fn request<'s>(cluster: &Cluster, shape: &'s Shape) -> Option<&'s MgpuRequest> {
     let request = shape.task.mgpu.as_deref();
     request.filter(|_| cluster.configuration().mgpu.enable)
+}
+
+/// The mGPU request of a pod that gets its cards when it is let in: where it is pinned to them, whatever `admitOn` says.
+pub(super) fn request_now<'s>(cluster: &Cluster, shape: &'s Shape) -> Option<&'s MgpuRequest> {
+    let on_quota = cluster.configuration().cardgate.admit_on == AdmitOn::Quota;
+    request(cluster, shape).filter(|_| pins(cluster) || !on_quota)
 }
 
 /// What a pod would get on one node, where that takes it.
@@ -292,6 +299,49 @@ impl<'a> Query<'a> {
             }
         });
         asked.clone()
+    }
+}
+
+/// What mGPU nodes would say to a pod without some of the pods that they have.
+pub(super) struct WithoutSome<'a> {
+    cluster: &'a Cluster,
+    query: RefCell<Query<'a>>,
+}
+
+impl<'a> WithoutSome<'a> {
+    /// The question of a pod of this shape; none where it asks for no cards now.
+    pub(super) fn of(cluster: &'a Cluster, shape: &'a Shape, effort: &Effort) -> Option<Self> {
+        let query = Query::of(cluster, shape, request_now(cluster, shape)?, effort.clone());
+        Some(Self {
+            cluster,
+            query: RefCell::new(query),
+        })
+    }
+
+    /// Whether a node could take the pod, were its cards free.
+    pub(super) fn could_take(&self, id: NodeId) -> bool {
+        let query = self.query.borrow();
+        let cards = self.cards(id).filter(|cards| query.mismatch(cards).is_none());
+        let has_quota = |asked: &Vec<i64>| cross_quota::has_quota(self.cluster, asked, id);
+        cards.is_some() && query.quotas.as_ref().is_none_or(has_quota)
+    }
+
+    /// Whether its cards have room without these pods. What that costs is counted like any search.
+    pub(super) fn fits(&self, id: NodeId, without: &[PodId]) -> bool {
+        let mut query = self.query.borrow_mut();
+        let before = query.effort.spent();
+        let used = self.cluster.gpus_without(id, without);
+        let fits = self.cards(id).is_some_and(|cards| query.allocate(cards, used).is_ok());
+        let spent = query.effort.spent() - before;
+        query
+            .effort
+            .common()
+            .spend(usize::try_from(spent).unwrap_or(usize::MAX));
+        fits
+    }
+
+    fn cards(&self, id: NodeId) -> Option<&'a MgpuCards> {
+        self.cluster.node(id).offer.as_ref()?.mgpu.as_ref()
     }
 }
 

@@ -4,6 +4,9 @@
 //! What is on its way out already is counted as gone first. Only what is missing then is taken from others, and only if that
 //! is sufficient: each plan is tried on the ledger itself, by the same verdict that will let the pod in.
 
+mod needs;
+mod pool;
+mod told;
 mod victims;
 
 use std::cmp::Reverse;
@@ -14,23 +17,22 @@ use jiff::Timestamp;
 
 use super::effort::Effort;
 use super::line::first_missing;
-use super::{Action, verdict};
+use super::{Action, Grant, verdict};
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
 use crate::cluster::reclaims::Assumed;
 use crate::cluster::waiting::Shape;
-use crate::ids::{NodeId, PodId, QueueId};
+use crate::ids::{PodId, QueueId};
 use crate::names::CardId;
 use crate::reason::Cure;
 use crate::refs::PodRef;
-use victims::Pool;
+use pool::{Plan, Pool};
+use told::describe;
 
 /// How many queues are looked at in one round: each look goes over many pods.
 const QUEUES_PER_ROUND: usize = 4;
 /// For how many pods of a queue something is taken back at once.
 const PODS_PER_LOOK: usize = 32;
-/// How many pods beside those on a node are considered for what is missing elsewhere than on the node.
-const ELSEWHERE: usize = 64;
 
 /// Pods that are taken back for a waiting one: all of them or none.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -198,16 +200,16 @@ impl Look {
             let something_gives_way = self.is_leaving || !self.taken.is_empty() || shape.group.is_some();
             return something_gives_way
                 && is_entitled(cluster, shape, id, grant.card)
-                && self.assume(cluster, id, grant.card, grant.node);
+                && self.assume(cluster, id, grant);
         }
         if !self.may_evict {
             return false;
         }
-        let Some(ranks) = self.plan(cluster, shape, id) else {
+        let Some(plan) = self.plan(cluster, shape, id) else {
             return false;
         };
-        let victims = self.pool.as_mut().map_or_else(Vec::new, |pool| pool.take(&ranks));
-        let described = describe(cluster, shape, id, &victims);
+        let victims = self.pool.as_mut().map_or_else(Vec::new, |pool| pool.take(plan.ranks()));
+        let described = describe(cluster, shape, id, &victims, &plan.missing);
         cluster.take_out(&victims);
         let grant = verdict::judge(cluster, shape, None, &self.effort);
         let entitled = grant.ok().filter(|grant| is_entitled(cluster, shape, id, grant.card));
@@ -218,7 +220,7 @@ impl Look {
         };
         self.taken.extend(victims);
         self.evictions.push(eviction);
-        self.assume(cluster, id, grant.card, grant.node)
+        self.assume(cluster, id, grant)
     }
 
     /// The same for all pods of a gang, or for none of them. What is taken back for it is taken back together.
@@ -241,9 +243,8 @@ impl Look {
         self.claim = claim;
     }
 
-    /// The cheapest of the pool to take back, by their ranks, so that a pod of this shape gets in; none where nothing would be
-    /// sufficient.
-    fn plan(&mut self, cluster: &Cluster, shape: &Shape, id: PodId) -> Option<Vec<usize>> {
+    /// The cheapest of the pool to take back, so that a pod of this shape gets in; none where nothing would be sufficient.
+    fn plan(&mut self, cluster: &Cluster, shape: &Shape, id: PodId) -> Option<Plan> {
         let alternatives: Vec<_> = match &*shape.task.cards {
             [] => vec![None],
             cards => {
@@ -253,9 +254,13 @@ impl Look {
         };
         alternatives.into_iter().find_map(|card| {
             let asked = asked(cluster, id, card);
-            let key = (shape.priority, asked.iter().map(|(dimension, _)| *dimension).collect());
+            // What it may lack: quota, and room on a node.
+            let charged = asked.iter().map(|(dimension, _)| *dimension);
+            let requested = shape.task.request.iter().map(|(dimension, _)| dimension);
+            let dimensions: BTreeSet<_> = charged.chain(requested).collect();
+            let key = (shape.priority, dimensions.into_iter().collect());
             if self.pool.as_ref().is_none_or(|pool| pool.key != key) {
-                self.pool = Some(Pool::new(cluster, shape, &asked, key, self.modes, self.now));
+                self.pool = Some(Pool::new(cluster, shape, key, self.modes, self.now));
             }
             self.pool.as_ref()?.cheapest(cluster, shape, card, &asked, &self.effort)
         })
@@ -270,29 +275,30 @@ impl Look {
         }
     }
 
-    fn assume(&mut self, cluster: &mut Cluster, id: PodId, card: Option<CardId>, node: Option<NodeId>) -> bool {
+    fn assume(&mut self, cluster: &mut Cluster, id: PodId, grant: Grant) -> bool {
         let priority = cluster.pod(id).map_or(0, |pod| pod.priority);
-        for (dimension, _) in asked(cluster, id, card) {
+        let queue = cluster.pod(id).and_then(|pod| pod.queue);
+        let matters = |dimension| queue.is_some_and(|queue| cluster.is_shared_out(queue, dimension));
+        for (dimension, _) in asked(cluster, id, grant.card) {
+            if !matters(dimension) {
+                continue;
+            }
             let highest = self.claim.entry(dimension).or_insert(priority);
             *highest = priority.max(*highest);
         }
-        let assumed = cluster.assume_admitted(id, card, node, self.now);
+        let assumed = cluster.assume_admitted(id, grant.card, grant.node, grant.gpus, self.now);
         let is_there = assumed.is_some();
         self.assumed.extend(assumed);
         is_there
     }
 }
 
-/// What a waiting pod would be charged that its queue compares.
+/// What a waiting pod would be charged.
 fn asked(cluster: &Cluster, id: PodId, card: Option<CardId>) -> Vec<(Dimension, i128)> {
-    let Some(pod) = cluster.pod(id) else { return Vec::new() };
-    let Some(queue) = pod.queue.map(|queue| cluster.queue(queue)) else {
-        return Vec::new();
-    };
-    let charge = cluster.charge(pod, card);
-    let amounts = charge.amounts.iter();
+    let charge = cluster.pod(id).map(|pod| cluster.charge(pod, card));
+    let amounts = charge.iter().flat_map(|charge| charge.amounts.iter());
     amounts
-        .filter(|(dimension, amount)| *amount > 0 && cluster.compares(queue, *dimension))
+        .filter(|(_, amount)| *amount > 0)
         .map(|(dimension, amount)| (dimension, amount.into()))
         .collect()
 }
@@ -305,59 +311,5 @@ fn is_entitled(cluster: &Cluster, shape: &Shape, id: PodId, card: Option<CardId>
             let deserved = cluster.deserved_by_spec(level, *dimension);
             deserved.is_none_or(|deserved| cluster.queue(level).allocated_in_all(*dimension) + amount <= deserved)
         })
-    })
-}
-
-/// The eviction, with what each of its victims is told.
-fn describe(cluster: &Cluster, shape: &Shape, id: PodId, victims: &[PodId]) -> Option<Eviction> {
-    let waiting = cluster.pod(id)?;
-    let name = &cluster.queue(shape.queue).name;
-    let of = |queue: QueueId, dimension: Dimension| {
-        let has = dimension.format(cluster.queue(queue).allocated_in_all(dimension));
-        let deserves = dimension.format(cluster.deserved(queue, dimension));
-        format!("has {has} and deserves {deserves}")
-    };
-    let all_asked = asked(cluster, id, shape.task.cards.first().copied());
-    let asks = |(dimension, asked): &(Dimension, i128)| {
-        format!("{} {}", dimension.format(*asked), dimension.name(cluster.names()))
-    };
-    let everything = all_asked.iter().map(asks).collect::<Vec<_>>().join(", ");
-    let pod = waiting.to_ref();
-    let victims = victims.iter().filter_map(|victim| {
-        let victim = cluster.pod(*victim)?;
-        let queue = victim.queue?;
-        let (reason, message) = if queue == shape.queue {
-            let (own, priority) = (victim.priority, shape.priority);
-            let message = format!(
-                "evicted for pod {pod} of the same queue {name}, which has priority {priority}, more than {own}, and asks \
-                 {everything}"
-            );
-            ("Preempted", message)
-        } else {
-            let borrowed = all_asked.iter().find(|(dimension, _)| {
-                let deserved = cluster.deserved_by_spec(queue, *dimension);
-                deserved.is_some_and(|deserved| cluster.queue(queue).allocated_in_all(*dimension) > deserved)
-            });
-            let borrowed = borrowed.or(all_asked.first())?;
-            let (what, dimension) = (borrowed.0.name(cluster.names()), borrowed.0);
-            let message = format!(
-                "evicted for pod {pod} of queue {name}, which asks {everything}; of {what}, queue {name} {}, and this pod's queue \
-                 {} {}",
-                of(shape.queue, dimension),
-                cluster.queue(queue).name,
-                of(queue, dimension),
-            );
-            ("Reclaimed", message)
-        };
-        Some(Victim {
-            pod: victim.to_ref(),
-            reason,
-            message,
-        })
-    });
-    Some(Eviction {
-        victims: victims.collect(),
-        waiting: pod.clone(),
-        queue: Arc::clone(name),
     })
 }

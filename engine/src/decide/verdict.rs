@@ -45,8 +45,7 @@ pub(super) fn judge(
     let cards = cards.map_err(|reason| refusal_by(cluster, shape, levels, reason))?;
     let earlier = earlier.filter(|earlier| earlier.cluster_version == cluster.version());
     let on_quota = cluster.configuration().cardgate.admit_on == AdmitOn::Quota;
-    if let Some(request) = mgpu::request(cluster, shape).filter(|_| mgpu::pins(cluster) || !on_quota) {
-        // Where a pod is pinned to its cards, it needs its node now, whatever `admitOn` says.
+    if let Some(request) = mgpu::request_now(cluster, shape) {
         let placed = place_on_cards(
             cluster,
             shape,
@@ -221,6 +220,7 @@ pub(crate) fn check_of<'c, H: Fn(Dimension, i64) -> bool>(
         arguments: &configuration.capacity_card,
         queue_is_empty: quota.is_none_or(|quota| quota.is_empty),
         task: &shape.task,
+        asks_all: cluster.is_anything_claimed(),
         resource_of: |card| cluster.resource_of(card),
         has_room,
     }

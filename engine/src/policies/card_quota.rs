@@ -22,6 +22,8 @@ pub struct Check<'a, R, H> {
     pub task: &'a Task,
     /// The resource that a card name stands for; none where no node ever had the card.
     pub resource_of: R,
+    /// Whether resources are asked about that the plugin does not limit: somebody gets them back from others.
+    pub asks_all: bool,
     /// Whether there is room in the queue, and wherever else it takes, for so much of a dimension.
     pub has_room: H,
 }
@@ -54,7 +56,7 @@ impl<R: Fn(CardId) -> Option<ResourceId>, H: Fn(Dimension, i64) -> bool> Check<'
     /// plugin that counts them all, the others.
     pub(crate) fn resources_without_room(&self) -> impl Iterator<Item = (Dimension, i64)> + '_ {
         let resources = metering::resources(self.arguments, self.task);
-        let limited = resources.filter(|(dimension, _)| metering::is_limited(self.plugin, *dimension));
+        let limited = resources.filter(|(dimension, _)| self.asks_all || metering::is_limited(self.plugin, *dimension));
         limited.filter(|(dimension, asked)| !(self.has_room)(*dimension, *asked))
     }
 

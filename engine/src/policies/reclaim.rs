@@ -19,16 +19,27 @@ pub struct Candidate {
     pub gives: Vec<(usize, i128)>,
     /// What it takes from somebody who must keep some, by the place of the slack.
     pub takes: Vec<(usize, i128)>,
+    /// Its own number where more tells it from others than these amounts do: where exactly it holds what it gives.
+    pub apart: Option<usize>,
 }
 
 /// How many sets are tried for one node before one is put together without looking for the best.
 pub(crate) const MOST_STEPS: u64 = 20_000;
 
-/// The cheapest set of candidates, by their ranks, that gives all `needs` and takes no more than each `slack`; none where
-/// no set does. `steps` are what all nodes together may cost: when they are spent, a set is put together without looking for
-/// the best.
-pub fn select(needs: &[i128], slack: &[i128], candidates: &[Candidate], steps: &Steps) -> Option<Vec<usize>> {
-    if needs.iter().all(|need| *need <= 0) {
+/// What it costs to ask whether a set suffices.
+const ASK: usize = 16;
+
+/// The cheapest set of candidates, by their ranks, that gives all `needs`, takes no more than each `slack`, and suffices; none
+/// where no set does. More than a set that suffices does too. `steps` are what all nodes together may cost: when they are
+/// spent, a set is put together without looking for the best.
+pub fn select(
+    needs: &[i128],
+    slack: &[i128],
+    candidates: &[Candidate],
+    suffices: &dyn Fn(&[usize]) -> bool,
+    steps: &Steps,
+) -> Option<Vec<usize>> {
+    if needs.iter().all(|need| *need <= 0) && suffices(&[]) {
         return Some(Vec::new());
     }
     let mut priorities: Vec<_> = candidates.iter().map(|candidate| candidate.priority).collect();
@@ -44,11 +55,11 @@ pub fn select(needs: &[i128], slack: &[i128], candidates: &[Candidate], steps: &
             let all = allowed.iter().map(|index| given(&candidates[*index], place));
             all.sum::<i128>() >= *need
         });
-        if !enough {
+        if !enough || !suffices(&allowed) {
             return None;
         }
         steps.share(MOST_STEPS, |own| {
-            VictimSearch::new(needs, slack, candidates, &allowed, own).run()
+            VictimSearch::new(needs, slack, candidates, &allowed, suffices, own).run()
         })
     })
 }
@@ -71,6 +82,7 @@ struct VictimSearch<'a> {
     needs: Vec<i128>,
     slack: Vec<i128>,
     chosen: Vec<usize>,
+    suffices: &'a dyn Fn(&[usize]) -> bool,
     /// What this search may cost.
     steps: &'a Steps,
 }
@@ -81,6 +93,7 @@ impl<'a> VictimSearch<'a> {
         slack: &[i128],
         candidates: &'a [Candidate],
         allowed: &'a [usize],
+        suffices: &'a dyn Fn(&[usize]) -> bool,
         steps: &'a Steps,
     ) -> Self {
         let mut best = vec![vec![0; needs.len()]];
@@ -110,6 +123,7 @@ impl<'a> VictimSearch<'a> {
             needs: needs.to_vec(),
             slack: slack.to_vec(),
             chosen: Vec::new(),
+            suffices,
             steps,
         }
     }
@@ -136,7 +150,7 @@ impl<'a> VictimSearch<'a> {
     /// Chooses exactly so many pods among the first candidates, the set with the lowest ranks from above.
     fn choose(&mut self, first: usize, pods: usize) -> bool {
         if pods == 0 {
-            return self.needs.iter().all(|need| *need <= 0);
+            return self.is_enough();
         }
         let slots = i128::try_from(pods).unwrap_or(i128::MAX);
         for place in 0..first {
@@ -161,6 +175,14 @@ impl<'a> VictimSearch<'a> {
             }
         }
         false
+    }
+
+    /// Whether what is chosen gives all that is missing.
+    fn is_enough(&self) -> bool {
+        self.needs.iter().all(|need| *need <= 0) && {
+            self.steps.spend(ASK);
+            (self.suffices)(&self.chosen)
+        }
     }
 
     /// Takes a candidate, where nobody falls below what he must keep.
@@ -203,19 +225,21 @@ impl<'a> VictimSearch<'a> {
         }
         for place in 0..self.allowed.len() {
             let candidate = &self.candidates[self.allowed[place]];
-            if candidate.gives.iter().any(|(need, _)| self.needs[*need] > 0) {
+            let gives = candidate.gives.iter().any(|(need, _)| self.needs[*need] > 0);
+            if gives || (candidate.apart.is_some() && !self.is_enough()) {
                 self.take(place);
             }
         }
-        if self.needs.iter().any(|need| *need > 0) {
+        if !self.is_enough() {
             return None;
         }
         self.chosen.sort_unstable();
         for index in self.chosen.clone().into_iter().rev() {
             self.give_back(index);
-            if self.needs.iter().all(|need| *need <= 0) {
-                self.chosen.retain(|chosen| *chosen != index);
-            } else {
+            let chosen = self.chosen.clone();
+            self.chosen.retain(|chosen| *chosen != index);
+            if !self.is_enough() {
+                self.chosen = chosen;
                 let candidate = &self.candidates[index];
                 for (floor, amount) in &candidate.takes {
                     self.slack[*floor] -= amount;

@@ -123,7 +123,7 @@ impl Cluster {
     pub(in crate::cluster) fn count_gpus(&mut self, id: NodeId) {
         let node = self.node(id);
         let offer = node.offer.as_ref().and_then(|offer| offer.mgpu.as_ref());
-        let used = offer.map_or_else(Vec::new, |offer| self.place(node, offer, None).1);
+        let used = offer.map_or_else(Vec::new, |offer| self.place(node, offer, &[]).1);
         if used != node.gpus {
             self.nodes[id].books(PEN).gpus = used;
             self.changes.node_usage.insert(id);

@@ -186,7 +186,7 @@ impl<'a> CardQuery<'a> {
     }
 
     fn used(&mut self, node: NodeId, cards: &MgpuCards) -> Result<Rc<Allocation>, Unfit> {
-        let used: Cow<'a, _> = self.cluster.gpus_without(node, self.pod);
+        let used: Cow<'a, _> = self.cluster.gpus_without(node, self.pod.as_slice());
         self.query.allocate(cards, used)
     }
 }

@@ -91,6 +91,7 @@ impl Case {
             unreadable: None,
         };
         let check = Check {
+            asks_all: false,
             plugin: QueuePlugin::CapacityCard,
             arguments: &self.arguments,
             queue_is_empty: self.limits.is_empty(),

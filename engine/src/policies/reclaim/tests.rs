@@ -6,7 +6,16 @@ use super::*;
 
 /// With as many steps as one search may have.
 fn select(needs: &[i128], slack: &[i128], candidates: &[Candidate]) -> Option<Vec<usize>> {
-    super::select(needs, slack, candidates, &Steps::new(u64::MAX))
+    select_that(needs, slack, candidates, &|_| true)
+}
+
+fn select_that(
+    needs: &[i128],
+    slack: &[i128],
+    candidates: &[Candidate],
+    suffices: &dyn Fn(&[usize]) -> bool,
+) -> Option<Vec<usize>> {
+    super::select(needs, slack, candidates, suffices, &Steps::new(u64::MAX))
 }
 
 /// A pod that gives so much of the only need, and takes as much from the only queue.
@@ -16,6 +25,7 @@ fn pod(priority: i32, amount: i128) -> Candidate {
         pods: 1,
         gives: vec![(0, amount)],
         takes: vec![(0, amount)],
+        apart: None,
     }
 }
 
@@ -53,6 +63,7 @@ fn what_gives_nothing_that_is_missing_is_left_alone() {
         pods: 1,
         gives: vec![],
         takes: vec![],
+        apart: None,
     };
     assert_eq!(select(&[1], &[9], &[useless.clone(), pod(9, 1)]), Some(vec![1]));
     assert_eq!(select(&[1], &[9], &[useless]), None);
@@ -71,6 +82,7 @@ fn a_gang_goes_as_a_whole_or_down_to_its_minimum() {
         pods: 3,
         gives: vec![(0, 6)],
         takes: vec![(0, 6), (1, 1)],
+        apart: None,
     };
     let candidates = [single.clone(), single.clone(), single, whole, pod(1, 4)];
     assert_eq!(select(&[2], &[6, 1], &candidates), Some(vec![0]));
@@ -96,7 +108,12 @@ fn many_equal_candidates_are_chosen_from_quickly() {
     }
 }
 
-fn exhaustive(needs: &[i128], slack: &[i128], candidates: &[Candidate]) -> Option<Vec<usize>> {
+fn exhaustive(
+    needs: &[i128],
+    slack: &[i128],
+    candidates: &[Candidate],
+    suffices: &dyn Fn(&[usize]) -> bool,
+) -> Option<Vec<usize>> {
     let sets = (0_u32..1 << candidates.len()).map(|bits| {
         let members = (0..candidates.len()).filter(|index| bits & (1 << index) != 0);
         members.collect::<Vec<_>>()
@@ -111,6 +128,7 @@ fn exhaustive(needs: &[i128], slack: &[i128], candidates: &[Candidate]) -> Optio
                 let taken = total(|one| &one.takes, place);
                 taken == 0 || taken <= slack[place]
             })
+            && suffices(set)
     };
     sets.filter(fits).min_by_key(|set| cost(set, candidates))
 }
@@ -122,6 +140,7 @@ fn candidates() -> impl Strategy<Value = Vec<Candidate>> {
         pods,
         gives,
         takes,
+        apart: None,
     });
     prop::collection::vec(one, 0..8).prop_map(|mut candidates| {
         candidates.sort_by_key(|candidate| candidate.priority);
@@ -138,6 +157,39 @@ proptest! {
         needs in prop::collection::vec(0..6_i128, 3),
         slack in prop::collection::vec(0..8_i128, 3),
     ) {
-        prop_assert_eq!(select(&needs, &slack, &candidates), exhaustive(&needs, &slack, &candidates));
+        let expected = exhaustive(&needs, &slack, &candidates, &|_| true);
+        prop_assert_eq!(select(&needs, &slack, &candidates), expected);
+    }
+
+    /// What suffices is not told by sums: one of some sets must be part of it, as where cards of a node must come free
+    /// together.
+    #[test]
+    fn the_set_suffices_beyond_sums_and_is_the_one_that_exhaustive_search_finds(
+        candidates in candidates(),
+        needs in prop::collection::vec(0..4_i128, 3),
+        slack in prop::collection::vec(0..8_i128, 3),
+        wanted in prop::collection::vec(1_u32..256, 1..4),
+    ) {
+        let mut candidates = candidates;
+        for (rank, candidate) in candidates.iter_mut().enumerate() {
+            candidate.apart = Some(rank);
+        }
+        let suffices = |set: &[usize]| {
+            let bits = set.iter().fold(0_u32, |bits, index| bits | 1 << index);
+            wanted.iter().any(|wanted| bits & wanted == *wanted)
+        };
+        let expected = exhaustive(&needs, &slack, &candidates, &suffices);
+        prop_assert_eq!(select_that(&needs, &slack, &candidates, &suffices), expected.clone());
+        // Without steps for a search, some set that suffices is found unless floors are in the way, and none of it is there in
+        // vain.
+        let free = vec![i128::MAX; 3];
+        let put_together = super::select(&needs, &free, &candidates, &suffices, &Steps::new(0));
+        prop_assert_eq!(put_together.is_some(), exhaustive(&needs, &free, &candidates, &suffices).is_some());
+        for one in put_together.iter().flatten() {
+            let rest: Vec<_> = put_together.iter().flatten().copied().filter(|other| other != one).collect();
+            let gives = |place| rest.iter().map(|index| given(&candidates[*index], place)).sum::<i128>();
+            let is_enough = (0..3).all(|place| gives(place) >= needs[place]) && suffices(&rest);
+            prop_assert!(!is_enough, "{} is there in vain", one);
+        }
     }
 }

@@ -9,6 +9,7 @@ mod nodes;
 mod order;
 mod properties;
 mod reclaim;
+mod reclaim_dimensions;
 mod reference;
 mod shown;
 mod sums;

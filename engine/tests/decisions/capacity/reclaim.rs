@@ -6,7 +6,7 @@ use engine::decide::{Action, Eviction};
 use super::{plain, worker, workers};
 use crate::world::{Object, World, capacity, node, pod, queue, queue_plugin};
 
-const RECLAIM: &str = "enqueue, allocate, backfill, reclaim";
+pub(super) const RECLAIM: &str = "enqueue, allocate, backfill, reclaim";
 const BORROW: &str = "guaranteeThreshold: 100";
 
 /// A cluster of one node with 8 cards, of which two queues deserve 4 each, and the first borrows all.
@@ -33,7 +33,7 @@ fn settle(world: &mut World, count: usize, pod: impl Fn(usize) -> Object) {
 
 /// The evictions of one round, in which nothing else is decided.
 #[track_caller]
-fn evictions(world: &mut World) -> Vec<Eviction> {
+pub(super) fn evictions(world: &mut World) -> Vec<Eviction> {
     let actions = world.decide().into_iter();
     let evictions = actions.map(|action| match action {
         Action::Evict(eviction) => eviction,
@@ -44,14 +44,14 @@ fn evictions(world: &mut World) -> Vec<Eviction> {
 
 /// The names of the pods that are evicted in one round.
 #[track_caller]
-fn victims(world: &mut World) -> Vec<String> {
+pub(super) fn victims(world: &mut World) -> Vec<String> {
     let evictions = evictions(world).into_iter();
     let names = evictions.flat_map(|eviction| eviction.victims.into_iter().map(|victim| victim.pod.name.to_string()));
     names.collect()
 }
 
 /// The API server has evicted pods, which are gone at once.
-fn gone(world: &mut World, pods: &[String]) {
+pub(super) fn gone(world: &mut World, pods: &[String]) {
     for pod in pods {
         let now = world.now;
         world.eviction_ended(pod, EvictionOutcome::Evicted, now);

@@ -1,0 +1,80 @@
+//! What those are told that are taken back.
+
+use std::sync::Arc;
+
+use super::{Eviction, Victim, asked};
+use crate::amounts::Dimension;
+use crate::cluster::Cluster;
+use crate::cluster::waiting::Shape;
+use crate::ids::{PodId, QueueId};
+
+/// The eviction, with what each of its victims is told. The pod lacks what is `missing`.
+pub(super) fn describe(
+    cluster: &Cluster,
+    shape: &Shape,
+    id: PodId,
+    victims: &[PodId],
+    missing: &[Dimension],
+) -> Option<Eviction> {
+    let waiting = cluster.pod(id)?;
+    let name = &cluster.queue(shape.queue).name;
+    let of = |queue: QueueId, dimension: Dimension| {
+        let has = dimension.format(cluster.queue(queue).allocated_in_all(dimension));
+        let deserves = dimension.format(cluster.deserved(queue, dimension));
+        format!("has {has} and deserves {deserves}")
+    };
+    let mut all_asked = asked(cluster, id, shape.task.cards.first().copied());
+    all_asked.retain(|(dimension, _)| cluster.is_shared_out(shape.queue, *dimension));
+    let asks = |(dimension, asked): &(Dimension, i128)| {
+        format!("{} {}", dimension.format(*asked), dimension.name(cluster.names()))
+    };
+    let everything = all_asked.iter().map(asks).collect::<Vec<_>>().join(", ");
+    let pod = waiting.to_ref();
+    let victims = victims.iter().filter_map(|victim| {
+        let victim = cluster.pod(*victim)?;
+        let queue = victim.queue?;
+        let (reason, message) = if queue == shape.queue {
+            let (own, priority) = (victim.priority, shape.priority);
+            let message = format!(
+                "evicted for pod {pod} of the same queue {name}, which has priority {priority}, more than {own}, and asks \
+                 {everything}"
+            );
+            ("Preempted", message)
+        } else {
+            let path: Vec<_> = cluster.ancestry(shape.queue).collect();
+            let below = cluster.ancestry(queue).take_while(|level| !path.contains(level));
+            let below: Vec<_> = below.collect();
+            // The part that stands beside the pod's: a queue in it may say nothing of what it deserves.
+            let branch = *below.last()?;
+            let borrows = |dimension: &Dimension| cluster.borrows(&below, *dimension);
+            let is_missing = |(dimension, _): &&(Dimension, i128)| missing.contains(dimension) && borrows(dimension);
+            let borrowed = all_asked.iter().find(is_missing);
+            let borrowed = borrowed.or_else(|| all_asked.iter().find(|(dimension, _)| borrows(dimension)));
+            let dimension = borrowed.or(all_asked.first())?.0;
+            let what = dimension.name(cluster.names());
+            let theirs = &cluster.queue(queue).name;
+            let of_part = if branch == queue {
+                String::new()
+            } else {
+                format!(", or queue {} that it is a part of,", cluster.queue(branch).name)
+            };
+            let message = format!(
+                "evicted for pod {pod} of queue {name}, which asks {everything}; of {what}, queue {name} {}, and this pod's queue \
+                 {theirs}{of_part} {}",
+                of(shape.queue, dimension),
+                of(branch, dimension),
+            );
+            ("Reclaimed", message)
+        };
+        Some(Victim {
+            pod: victim.to_ref(),
+            reason,
+            message,
+        })
+    });
+    Some(Eviction {
+        victims: victims.collect(),
+        waiting: pod.clone(),
+        queue: Arc::clone(name),
+    })
+}
