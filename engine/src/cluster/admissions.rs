@@ -109,7 +109,7 @@ impl Cluster {
             let levels = pod.queue.into_iter().flat_map(|queue| self.ancestry(queue));
             bookmark
                 .queues
-                .extend(levels.map(|queue| (queue, self.queue(queue).version)));
+                .extend(levels.map(|queue| (queue, self.queue(queue).version())));
             let workloads = [pod.group, pod.job].into_iter().flatten();
             let reserved = workloads
                 .clone()
@@ -117,7 +117,7 @@ impl Cluster {
             let levels = reserved.flat_map(|queue| self.ancestry(queue));
             bookmark
                 .queues
-                .extend(levels.map(|queue| (queue, self.queue(queue).version)));
+                .extend(levels.map(|queue| (queue, self.queue(queue).version())));
             bookmark
                 .workloads
                 .extend(workloads.map(|id| (id, self.workload(id).version)));
@@ -133,7 +133,7 @@ impl Cluster {
         }
         self.set_top_version(bookmark.top);
         for (queue, version) in &bookmark.queues {
-            self.queue_mut(*queue).version = *version;
+            self.queues[*queue].set_version(*version);
         }
         for (workload, version) in &bookmark.workloads {
             self.workload_mut(*workload).version = *version;

@@ -130,7 +130,7 @@ impl Cluster {
         let workload = self.workload(id);
         let namespace = Arc::clone(&workload.namespace);
         let queue = workload.claim.as_ref().map(|claim| claim.queue);
-        let line = queue.into_iter().flat_map(|queue| &self.queue(queue).in_line);
+        let line = queue.into_iter().flat_map(|queue| self.queue(queue).in_line());
         let beside = line.filter(|other| self.workload(**other).namespace == namespace);
         for other in beside.copied().collect::<Vec<_>>() {
             self.settle(other);

@@ -152,7 +152,7 @@ impl Cluster {
                 self.change_allocated(queue, charged);
                 let state = &mut self.queues[queue];
                 state.books(PEN).holders.remove(&id);
-                state.version += 1;
+                state.wake();
             }
             let state = &mut self.queues[queue];
             if let Some(waits) = &pod.waits {

@@ -75,7 +75,7 @@ impl Cluster {
     /// `realCapability` of a queue; none where nothing limits it.
     pub fn real_capability(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
         let queue = self.queue(id);
-        let (available, all) = match queue.parent {
+        let (available, all) = match queue.parent() {
             Some(parent) => {
                 let guaranteed = self.queue(parent).below.guaranteed.get(dimension);
                 (self.real_capability(parent, dimension), guaranteed)

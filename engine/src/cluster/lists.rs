@@ -6,7 +6,6 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::Cluster;
-use super::queue::Queue;
 use crate::refs::WorkloadKind;
 
 /// The kinds of objects that are watched, each listed anew by itself.
@@ -82,8 +81,7 @@ impl Cluster {
                 }
             }
             Kind::Queue => {
-                let stale = |queue: &Queue| queue.terms.is_some() && queue.epoch < epoch;
-                let stale = self.queues().filter(|(_, queue)| stale(queue));
+                let stale = self.queues().filter(|(_, queue)| queue.is_missing_in(epoch));
                 for name in stale.map(|(_, queue)| Arc::clone(&queue.name)).collect::<Vec<_>>() {
                     self.remove_queue(&name);
                 }

@@ -229,7 +229,7 @@ impl Cluster {
 
     fn add_pod(&mut self, pod: Pod) {
         if let Some(queue) = pod.queue {
-            self.queues[queue].members += 1;
+            self.queues[queue].join();
         }
         self.name_workloads(&pod);
         self.put_pod(None, pod);
@@ -243,11 +243,11 @@ impl Cluster {
         let (old_queue, old_room, old_workloads) = (old.queue, old.room, [old.group, old.job]);
         self.name_workloads(&pod);
         if let Some(queue) = pod.queue {
-            self.queues[queue].members += 1;
+            self.queues[queue].join();
         }
         self.leave(id);
         if let Some(queue) = old_queue {
-            self.queues[queue].members -= 1;
+            self.queues[queue].quit();
             self.forget_empty_queue(queue);
         }
         self.unname_workloads(old_workloads);
@@ -275,7 +275,7 @@ impl Cluster {
             self.forget_empty_node(node);
         }
         if let Some(queue) = pod.queue {
-            self.queues[queue].members -= 1;
+            self.queues[queue].quit();
             self.forget_empty_queue(queue);
         }
         self.unname_workloads([pod.group, pod.job]);

@@ -164,19 +164,19 @@ pub struct Queue {
     /// Name.
     pub name: Arc<str>,
     /// What it says of itself; nothing while pods name a queue that is not there.
-    pub terms: Option<Terms>,
+    terms: Option<Terms>,
     books: QueueBooks,
     /// Workloads that wait to be let into it.
-    pub in_line: BTreeSet<WorkloadId>,
+    in_line: BTreeSet<WorkloadId>,
     /// How many pods and workloads name it, in whatever stage.
-    pub(super) members: usize,
+    members: usize,
     /// Rises whenever a refused pod could now be let in as far as this queue is concerned.
-    pub version: u64,
+    version: u64,
     /// The queue that it is a part of.
-    pub(super) parent: Option<QueueId>,
+    parent: Option<QueueId>,
     /// What is wrong with what it says about that.
-    pub(super) misplaced: Option<Box<str>>,
-    pub(super) epoch: u64,
+    misplaced: Option<Box<str>>,
+    epoch: u64,
 }
 
 impl Deref for Queue {
@@ -207,6 +207,86 @@ impl Queue {
             misplaced: None,
             epoch: 0,
         }
+    }
+
+    /// What it says of itself; nothing while pods name a queue that is not there.
+    pub fn terms(&self) -> Option<&Terms> {
+        self.terms.as_ref()
+    }
+
+    /// It says something else, or nothing any more.
+    pub(super) fn say(&mut self, terms: Option<Terms>) {
+        self.terms = terms;
+        self.version += 1;
+    }
+
+    /// It was seen in this list of all queues.
+    pub(super) fn see(&mut self, epoch: u64) {
+        self.epoch = epoch;
+    }
+
+    /// Whether it is there, and has not been seen in a list so late.
+    pub(super) fn is_missing_in(&self, epoch: u64) -> bool {
+        self.terms.is_some() && self.epoch < epoch
+    }
+
+    /// Whether it is there, or a pod or a workload names it.
+    pub(super) fn is_known(&self) -> bool {
+        self.terms.is_some() || self.members > 0
+    }
+
+    /// One more names it.
+    pub(super) fn join(&mut self) {
+        self.members += 1;
+    }
+
+    /// One that named it names it no longer.
+    pub(super) fn quit(&mut self) {
+        self.members -= 1;
+    }
+
+    /// Workloads that wait to be let into it.
+    pub fn in_line(&self) -> &BTreeSet<WorkloadId> {
+        &self.in_line
+    }
+
+    /// A workload waits to be let into it from now on, or waits no longer.
+    pub(super) fn line_up(&mut self, id: WorkloadId, waits: bool) {
+        if waits {
+            self.in_line.insert(id);
+        } else {
+            self.in_line.remove(&id);
+        }
+    }
+
+    /// Rises whenever a refused pod could now be let in as far as this queue is concerned.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Whoever it refused could now be let in.
+    pub(super) fn wake(&mut self) {
+        self.version += 1;
+    }
+
+    /// What rose meanwhile was only tried.
+    pub(super) fn set_version(&mut self, version: u64) {
+        self.version = version;
+    }
+
+    /// The queue that it is a part of.
+    pub fn parent(&self) -> Option<QueueId> {
+        self.parent
+    }
+
+    /// What is wrong with what it says about that.
+    pub(super) fn misplaced(&self) -> Option<&str> {
+        self.misplaced.as_deref()
+    }
+
+    /// It is part of this queue, or its place is wrong.
+    pub(super) fn stand(&mut self, parent: Option<QueueId>, problem: Option<Box<str>>) {
+        (self.parent, self.misplaced) = (parent, problem);
     }
 
     /// Whether this is the queue that is none, for pods that no queue is charged for.

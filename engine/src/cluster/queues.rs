@@ -24,13 +24,12 @@ impl Cluster {
         let id = self.queue_id(name);
         let epoch = self.epoch(Kind::Queue);
         let queue = &mut self.queues[id];
-        queue.epoch = epoch;
-        if queue.terms.as_ref() != Some(&terms) {
+        queue.see(epoch);
+        if queue.terms() != Some(&terms) {
             let hierarchy = self.configuration.capacity.enable_hierarchy;
             self.top
-                .go_stale(tree::roots(queue.terms.as_ref(), hierarchy) != tree::roots(Some(&terms), hierarchy));
-            queue.terms = Some(terms);
-            queue.version += 1;
+                .go_stale(tree::roots(queue.terms(), hierarchy) != tree::roots(Some(&terms), hierarchy));
+            queue.say(Some(terms));
             self.changes.queues.insert(id);
             self.reservations.review(id);
             self.name_cards_anew(|queue| queue == id);
@@ -45,9 +44,8 @@ impl Cluster {
         let queue = &mut self.queues[id];
         let hierarchy = self.configuration.capacity.enable_hierarchy;
         self.top
-            .go_stale(tree::roots(queue.terms.as_ref(), hierarchy) != tree::roots(None, hierarchy));
-        queue.terms = None;
-        queue.version += 1;
+            .go_stale(tree::roots(queue.terms(), hierarchy) != tree::roots(None, hierarchy));
+        queue.say(None);
         self.changes.queues.insert(id);
         self.reservations.review(id);
         self.name_cards_anew(|queue| queue == id);
@@ -59,11 +57,6 @@ impl Cluster {
         &self.queues[id]
     }
 
-    /// The queue with this id, to be changed.
-    pub(super) fn queue_mut(&mut self, id: QueueId) -> &mut Queue {
-        &mut self.queues[id]
-    }
-
     /// The queue with this name.
     pub fn queue_named(&self, name: &str) -> Option<QueueId> {
         self.queues.id(name)
@@ -71,8 +64,7 @@ impl Cluster {
 
     /// Every queue that is there or that pods name.
     pub fn queues(&self) -> impl Iterator<Item = (QueueId, &Queue)> {
-        let there = |queue: &Queue| queue.terms.is_some() || queue.members > 0;
-        self.queues.iter().filter(move |(_, queue)| there(queue))
+        self.queues.iter().filter(|(_, queue)| queue.is_known())
     }
 
     /// The id of a queue, whether it is there or only named by a pod.
@@ -89,7 +81,7 @@ impl Cluster {
 
     pub(super) fn forget_empty_queue(&mut self, id: QueueId) {
         let queue = &self.queues[id];
-        if queue.terms.is_none() && queue.members == 0 {
+        if !queue.is_known() {
             let name = Arc::clone(&queue.name);
             if self.queues.remove(&name).is_some() {
                 self.reclaims.forget(id);

@@ -221,13 +221,13 @@ impl Cluster {
             self.reservations.deadlines.insert((until, id));
         } else {
             workload.in_line = Some(queue);
-            self.queues[queue].in_line.insert(id);
+            self.queues[queue].line_up(id, true);
         }
     }
 
     fn leave_line(&mut self, id: WorkloadId) {
         if let Some(queue) = self.workloads[id].in_line.take() {
-            self.queues[queue].in_line.remove(&id);
+            self.queues[queue].line_up(id, false);
         }
     }
 

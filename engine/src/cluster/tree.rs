@@ -40,11 +40,6 @@ pub struct Top {
 }
 
 impl Queue {
-    /// The queue that it is a part of.
-    pub fn parent(&self) -> Option<QueueId> {
-        self.parent
-    }
-
     /// What the pods in it and below it have.
     pub fn allocated_in_all(&self, dimension: Dimension) -> i128 {
         self.allocated.get(dimension) + self.below.allocated.get(dimension)
@@ -100,7 +95,7 @@ impl Queue {
     pub(super) fn as_part(&self) -> Below {
         let quota = self.quota();
         let mut part = Below {
-            children: usize::from(self.terms.is_some()),
+            children: usize::from(self.terms().is_some()),
             allocated: self.allocated.clone(),
             requested: self.waiting.requested().clone(),
             inqueue: self.inqueue.clone(),
@@ -158,7 +153,7 @@ impl Cluster {
 
     /// A queue and its ancestors, up to the one without a parent.
     pub fn ancestry(&self, id: QueueId) -> impl Iterator<Item = QueueId> + '_ {
-        std::iter::successors(Some(id), |id| self.queue(*id).parent)
+        std::iter::successors(Some(id), |id| self.queue(*id).parent())
     }
 
     /// Whether other queues are, or could be, part of this one: then it takes no pods itself.
@@ -171,7 +166,7 @@ impl Cluster {
     /// be read, or its place is wrong.
     pub(crate) fn unusable(&self, id: QueueId) -> Option<QueueId> {
         let unreadable = |id: &QueueId| self.queue(*id).quota().is_none();
-        if self.queue(id).misplaced.is_some() {
+        if self.queue(id).misplaced().is_some() {
             return Some(id);
         }
         self.ancestry(id).find(unreadable)
@@ -200,11 +195,10 @@ impl Cluster {
         let places = self.places();
         for (id, place) in self.queues.places().zip(places) {
             let queue = &self.queues[id];
-            if queue.misplaced != place.problem {
+            if queue.misplaced() != place.problem.as_deref() {
                 self.changes.queues.extend(self.queues.id(&queue.name));
             }
-            let queue = &mut self.queues[id];
-            (queue.parent, queue.misplaced) = (place.parent, place.problem);
+            self.queues[id].stand(place.parent, place.problem);
         }
         self.add_up();
         self.version += 1;
@@ -228,10 +222,10 @@ impl Cluster {
             return places;
         }
         let root_name = &self.arguments().root_queue;
-        let there = |name: &str| self.queue_named(name).filter(|id| self.queue(*id).terms.is_some());
+        let there = |name: &str| self.queue_named(name).filter(|id| self.queue(*id).terms().is_some());
         let root = there(root_name);
         for id in self.queues.ids().filter(|id| Some(*id) != root) {
-            let parent = self.queue(id).terms.as_ref().and_then(|terms| terms.parent.as_deref());
+            let parent = self.queue(id).terms().and_then(|terms| terms.parent.as_deref());
             let place = &mut places[id.index()];
             match parent.filter(|parent| *parent != root_name) {
                 None => place.parent = root,
@@ -293,7 +287,7 @@ impl Cluster {
 
     /// What the first so many levels from a queue upwards come to in versions: a refusal by them stands while this does.
     pub(crate) fn version_of(&self, id: QueueId, levels: usize) -> u64 {
-        let queues = self.ancestry(id).map(|id| self.queue(id).version);
+        let queues = self.ancestry(id).map(|id| self.queue(id).version());
         queues.chain([self.top.version]).take(levels).sum()
     }
 }

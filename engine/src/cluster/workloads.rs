@@ -76,12 +76,12 @@ impl Cluster {
         let naming = claim.naming.clone();
         workload.claim = Some(claim);
         self.name_group(id, before.as_ref().map(|before| &before.naming), Some(&naming));
-        self.queues[queue].members += 1;
+        self.queues[queue].join();
         self.unreserve(id);
         self.rebalance(id);
         self.settle(id);
         if let Some(before) = before {
-            self.queues[before.queue].members -= 1;
+            self.queues[before.queue].quit();
             self.forget_empty_queue(before.queue);
         }
         if moved || is_new {
@@ -107,7 +107,7 @@ impl Cluster {
         self.settle(id);
         self.find_queues_of_jobs(id, now);
         self.name_group(id, Some(&claim.naming), None);
-        self.queues[claim.queue].members -= 1;
+        self.queues[claim.queue].quit();
         self.forget_empty_queue(claim.queue);
         self.forget_empty_workload(id);
     }

@@ -73,7 +73,7 @@ impl Contest {
             scarce: cluster.scarce_guarantees(),
             current: None,
         };
-        let concerned = |queue: &Queue| !queue.waiting.is_empty() || !queue.in_line.is_empty();
+        let concerned = |queue: &Queue| !queue.waiting.is_empty() || !queue.in_line().is_empty();
         for (id, _) in cluster.queues().filter(|(_, queue)| concerned(queue)) {
             let turns = turns(cluster, id);
             if turns.is_empty() {
@@ -204,7 +204,7 @@ fn turns(cluster: &Cluster, id: QueueId) -> Turns {
             .filter(|_| !peers.refused.is_some_and(|refused| stands(peers.shape.group, refused)));
         Some((Reverse(peers.shape.priority), *first?, Turn::Pods(number)))
     });
-    let in_line = queue.in_line.iter().filter_map(|id| {
+    let in_line = queue.in_line().iter().filter_map(|id| {
         let workload = cluster.workload(*id);
         let is_due = !workload.refused.is_some_and(|(_, refused)| stands(Some(*id), refused));
         is_due.then(|| (Reverse(workload.priority()), workload.place(), Turn::Workload(*id)))
@@ -215,7 +215,7 @@ fn turns(cluster: &Cluster, id: QueueId) -> Turns {
 impl Standing {
     fn of(cluster: &Cluster, id: QueueId, scarce: &[Dimension], has_part_below: bool) -> Self {
         let queue = cluster.queue(id);
-        let terms = queue.terms.as_ref();
+        let terms = queue.terms();
         let is_below = |dimension: &Dimension| queue.allocated_in_all(*dimension) < queue.guarantee(*dimension);
         Self {
             below_guarantee: Reverse(has_part_below || scarce.iter().any(is_below)),

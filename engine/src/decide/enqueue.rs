@@ -94,7 +94,7 @@ pub(super) fn before_pods(cluster: &mut Cluster, id: WorkloadId, effort: &Effort
         return Ok(());
     };
     let queue = claim.queue;
-    if cluster.queue(queue).in_line.contains(&id) {
+    if cluster.queue(queue).in_line().contains(&id) {
         return enqueue(cluster, id, effort).map_err(|()| {
             let refused = cluster.workload(id).refused;
             refused.map_or_else(

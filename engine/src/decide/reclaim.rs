@@ -82,7 +82,7 @@ pub(super) fn look(cluster: &mut Cluster, now: Timestamp) -> Vec<Action> {
     let due = waiting.filter(|(id, queue)| queue.quota().is_some() && cluster.is_reclaim_due(*id, now));
     let mut due: Vec<_> = due
         .map(|(id, queue)| {
-            let priority = queue.terms.as_ref().map_or(0, |terms| terms.priority);
+            let priority = queue.terms().map_or(0, |terms| terms.priority);
             (Reverse(priority), cluster.share(id), Arc::clone(&queue.name), id)
         })
         .collect();

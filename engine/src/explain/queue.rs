@@ -10,7 +10,7 @@ use crate::reason::Reason;
 pub(super) fn explain(cluster: &Cluster, id: QueueId, namespace: &str, reason: Reason) -> String {
     let queue = cluster.queue(id);
     let name = &queue.name;
-    let terms = queue.terms.as_ref();
+    let terms = queue.terms();
     match reason {
         Reason::EmptyQueueCapability => {
             format!(

@@ -143,7 +143,7 @@ fn asked_as_a_whole(cluster: &Cluster, id: WorkloadId, queue: QueueId) -> (Queue
     let in_line = workload
         .claim
         .as_ref()
-        .map(|claim| cluster.queue(claim.queue).in_line.contains(&id));
+        .map(|claim| cluster.queue(claim.queue).in_line().contains(&id));
     let by_pods = workload
         .claim
         .as_ref()

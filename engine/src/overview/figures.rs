@@ -88,7 +88,7 @@ pub fn figures(cluster: &Cluster) -> Vec<QueueFigures> {
         if queue.is_nameless() {
             !queue.waiting.is_empty()
         } else {
-            queue.terms.is_some() || !queue.holders.is_empty()
+            queue.terms().is_some() || !queue.holders.is_empty()
         }
     });
     there.map(|(id, queue)| queue_figures(cluster, id, queue)).collect()

@@ -113,7 +113,7 @@ pub fn changed(cluster: &Cluster, changes: Changes) -> Vec<Shown> {
     }
     for id in queues {
         let queue = cluster.queue(id);
-        if let Some(terms) = &queue.terms {
+        if let Some(terms) = queue.terms() {
             reports.push(Shown::Usage {
                 queue: Arc::clone(&queue.name),
                 queue_uid: terms.uid.clone(),

@@ -32,7 +32,7 @@ impl Unaccounted {
     /// What is to be shown, where that is something else than was shown last.
     pub fn report(&mut self, cluster: &Cluster) -> Option<Shown> {
         let queue = cluster.queue_named(UNACCOUNTED).map(|id| cluster.queue(id));
-        if queue.is_some_and(|queue| queue.terms.is_some()) {
+        if queue.is_some_and(|queue| queue.terms().is_some()) {
             self.is_shown = false;
             return None;
         }

@@ -147,13 +147,13 @@ fn a_refused_gang_leaves_no_trace() {
     world.group(&group("b", 6));
     world.pods(members("a", 6).chain(members("b", 6)));
     world.admit();
-    let version = world.known_queue("team-a").version;
+    let version = world.known_queue("team-a").version();
     let changes = world.cluster.node_change_count();
     world.queue(&queue("team-a").quota(r#"{"A100": 20}"#));
     assert_eq!(world.refusal_of("b-0"), "NoNodeFits");
     assert_eq!(world.cluster.node_change_count(), changes);
     assert_eq!(
-        world.known_queue("team-a").version,
+        world.known_queue("team-a").version(),
         version + 1,
         "that of the new quota"
     );

@@ -195,7 +195,7 @@ fn a_held_job_that_moves_is_resumed_once_and_leaves_no_place_behind() {
         "team-c",
     );
     world.job(&moved);
-    assert!(world.known_queue("team-a").in_line.is_empty());
+    assert!(world.known_queue("team-a").in_line().is_empty());
     assert_eq!(world.decide().len(), 1);
     for _ in 0..3 {
         world.wait(1);

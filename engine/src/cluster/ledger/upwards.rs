@@ -22,14 +22,16 @@ impl Cluster {
                 continue;
             }
             let mut held = queue.held(dimension) - before;
-            let mut next = queue.parent;
+            let mut next = queue.parent();
             while let Some(id) = next {
                 let queue = &mut self.queues[id];
                 let before = queue.held(dimension);
                 queue.books(PEN).below.change(dimension, amount, held);
-                queue.version += u64::from(amount < 0);
+                if amount < 0 {
+                    queue.wake();
+                }
                 held = queue.held(dimension) - before;
-                next = queue.parent;
+                next = queue.parent();
                 self.changes.queues.insert(id);
             }
             self.top.books(PEN).below.change(dimension, amount, held);
@@ -45,12 +47,14 @@ impl Cluster {
         if self.top.is_stale() {
             return;
         }
-        let mut next = self.queues[id].parent;
+        let mut next = self.queues[id].parent();
         while let Some(id) = next {
             let queue = &mut self.queues[id];
             change(&mut queue.books(PEN).below);
-            queue.version += u64::from(has_grown);
-            next = queue.parent;
+            if has_grown {
+                queue.wake();
+            }
+            next = queue.parent();
             self.changes.queues.insert(id);
         }
         change(&mut self.top.books(PEN).below);
@@ -82,7 +86,7 @@ impl Cluster {
         let queue = &mut self.queues[id];
         queue.books(PEN).inqueue.subtract(demand);
         queue.books(PEN).keeps_for.remove(&workload);
-        queue.version += 1;
+        queue.wake();
         self.changes.queues.insert(id);
         self.change_above(id, true, |below| below.inqueue.subtract(demand));
     }
@@ -100,7 +104,7 @@ impl Cluster {
 
     /// There is more room in a queue and above it, though its pods have what they had.
     pub(in crate::cluster) fn room_grew(&mut self, id: QueueId) {
-        self.queues[id].version += 1;
+        self.queues[id].wake();
         self.change_above(id, true, |_| ());
     }
 
@@ -113,7 +117,7 @@ impl Cluster {
             .collect();
         for id in self.leaves_first() {
             let queue = &self.queues[id];
-            let (part, parent) = (queue.as_part(), queue.parent);
+            let (part, parent) = (queue.as_part(), queue.parent());
             let above = match parent {
                 Some(parent) => &mut self.queues[parent].books(PEN).below,
                 None => &mut self.top.books(PEN).below,

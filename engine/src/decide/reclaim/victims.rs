@@ -238,7 +238,7 @@ fn add_up<K: PartialEq + Copy>(sums: &mut Vec<(K, i128)>, amounts: &[(K, i128)])
 }
 
 fn is_reclaimable(cluster: &Cluster, id: QueueId) -> bool {
-    cluster.queue(id).terms.as_ref().is_none_or(|terms| terms.reclaimable)
+    cluster.queue(id).terms().is_none_or(|terms| terms.reclaimable)
 }
 
 /// What somebody has beyond what he must keep.

@@ -133,7 +133,7 @@ fn who_names_another_queue_stands_in_the_line_of_no_other() {
             .card_request(r#"{"A100": 1}"#)
             .set(["spec", "queue"], "team-b"),
     );
-    assert_eq!(world.known_queue("team-a").in_line.len(), 0);
+    assert_eq!(world.known_queue("team-a").in_line().len(), 0);
     assert_eq!(resumed(&mut world), ["job"]);
     for _ in 0..3 {
         assert_eq!(resumed(&mut world), [""; 0]);

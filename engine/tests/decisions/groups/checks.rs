@@ -198,7 +198,7 @@ impl Run {
             assert_eq!(known, i128::from(sum), "kept in {queue}");
         }
         for (id, queue) in cluster.queues() {
-            for held in &queue.in_line {
+            for held in queue.in_line() {
                 let claim = cluster.workload(*held).claim.as_ref();
                 assert_eq!(
                     claim.map(|claim| claim.queue),
