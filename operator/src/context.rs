@@ -9,7 +9,7 @@ use kube::Client;
 use crate::lease::Leadership;
 use crate::metrics::Metrics;
 use crate::recorder::Recorder;
-use crate::server::Readiness;
+use programs::readiness::Readiness;
 
 /// The cluster, Cardgate's place in it, and where is told what was found and done.
 #[derive(Clone)]

@@ -27,8 +27,8 @@ use crate::metrics::{Decision, Metrics, Step};
 use crate::policy_parameters::Parameters;
 use crate::pulse::Pulse;
 use crate::report::{EventKind, Report, Reports};
-use crate::server::Readiness;
 use aside::Aside;
+use programs::readiness::Readiness;
 use questions::Pending;
 
 /// How many events are heard before the next round of decisions.

@@ -30,9 +30,10 @@ use crate::policy_parameters::ParameterKeeper;
 use crate::pulse::Liveness;
 use crate::recorder::Recorder;
 use crate::report::{self, Reporter};
-use crate::server::{Diagnosed, Readiness};
+use crate::server::Diagnosed;
 use crate::shutdown::Stop;
 use crate::{configuration, extender, keep, shutdown};
+use programs::readiness::Readiness;
 
 /// How long the mind may take to end: long enough for most of what is under way, and short enough for the Lease to be given
 /// back within the 30 s that Kubernetes leaves a pod.

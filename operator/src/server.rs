@@ -1,92 +1,13 @@
 //! What the operator says of itself: whether it lives, whether it is ready, and what it measures.
 
-use std::collections::BTreeSet;
-use std::fmt::{self, Write as _};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::fmt;
+use std::sync::Arc;
 
-use programs::diagnostics::{self, Diagnostics};
+use programs::diagnostics::Diagnostics;
+use programs::readiness::Readiness;
 
 use crate::metrics::Metrics;
 use crate::pulse::Liveness;
-
-/// Whether the operator has seen what it needs, and what else there is to know.
-#[derive(Debug, Default)]
-pub struct Readiness(Mutex<State>);
-
-#[derive(Debug, Default)]
-struct State {
-    missing: BTreeSet<&'static str>,
-    leads: Option<bool>,
-    configuration_problem: Option<String>,
-    installation_problems: Vec<String>,
-    draining: bool,
-}
-
-impl Readiness {
-    /// Readiness that waits for each of these.
-    pub fn waiting_for(parts: impl IntoIterator<Item = &'static str>) -> Self {
-        Self(Mutex::new(State {
-            missing: parts.into_iter().collect(),
-            ..State::default()
-        }))
-    }
-
-    /// One more is waited for, from now on.
-    pub fn awaits(&self, part: &'static str) {
-        self.state().missing.insert(part);
-    }
-
-    /// One of them is there.
-    pub fn arrived(&self, part: &'static str) {
-        self.state().missing.remove(part);
-    }
-
-    /// Whether this operator leads or stands by. Both are ready: who stands by can take over at any time.
-    pub fn leads(&self, leads: bool) {
-        self.state().leads = Some(leads);
-    }
-
-    /// Why the newest configuration is not in force; none when it is. The operator stays ready: the last good one rules.
-    pub fn configuration(&self, problem: Option<String>) {
-        self.state().configuration_problem = problem;
-    }
-
-    /// What of the installation is missing or changed, each with what to do. The operator stays ready: what it does still
-    /// holds, and taking it out of service would put nothing back.
-    pub fn installation(&self, problems: Vec<String>) {
-        self.state().installation_problems = problems;
-    }
-
-    /// From now on nothing should be expected from this operator.
-    pub fn drain(&self) {
-        self.state().draining = true;
-    }
-
-    /// Whether the operator is ready, and a text for people.
-    pub fn report(&self) -> (bool, String) {
-        let state = self.state();
-        let missing: Vec<_> = state.missing.iter().copied().collect();
-        let (ready, mut text) = diagnostics::readiness(state.draining, &missing);
-        match state.leads {
-            Some(true) => text.push_str("this operator leads\n"),
-            Some(false) => text.push_str("this operator stands by\n"),
-            None => {}
-        }
-        if let Some(problem) = &state.configuration_problem {
-            // Writing to a String can't fail.
-            let _ = writeln!(text, "the configuration is invalid: {problem}");
-        }
-        for problem in &state.installation_problems {
-            let _ = writeln!(text, "installation: {problem}");
-        }
-        (ready, text)
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Each change is one assignment, so whoever panicked meanwhile left nothing half done.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// What the operator says of itself.
 #[derive(Debug)]
@@ -121,6 +42,7 @@ impl Diagnostics for Diagnosed {
 mod tests {
     use actix_web::http::StatusCode;
     use actix_web::{App, test};
+    use programs::diagnostics;
 
     use super::*;
     use crate::pulse::{Pulse, SILENCE};

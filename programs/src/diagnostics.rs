@@ -37,17 +37,6 @@ pub trait Diagnostics: Send + Sync + 'static {
     fn metrics(&self) -> Result<String, fmt::Error>;
 }
 
-/// Whether a program is ready: once nothing is missing, until it drains.
-pub fn readiness(draining: bool, missing: &[&str]) -> (bool, String) {
-    let ready = missing.is_empty() && !draining;
-    let text = match (draining, ready) {
-        (true, _) => "not ready: shutting down\n".to_owned(),
-        (false, true) => "ok\n".to_owned(),
-        (false, false) => format!("not ready, waiting for: {}\n", missing.join(", ")),
-    };
-    (ready, text)
-}
-
 /// All metrics of a registry in the text form that Prometheus reads.
 pub fn encode(registry: &Registry) -> Result<String, fmt::Error> {
     let mut text = String::with_capacity(4096);
@@ -109,6 +98,7 @@ mod tests {
 
     use super::*;
     use crate::logging::LogFormat;
+    use crate::readiness::Readiness;
 
     struct Nobody;
 
@@ -118,7 +108,7 @@ mod tests {
         }
 
         fn readiness(&self) -> (bool, String) {
-            readiness(false, &[])
+            Readiness::default().report()
         }
 
         fn metrics(&self) -> Result<String, fmt::Error> {

@@ -6,6 +6,7 @@ pub mod diagnostics;
 pub mod flags;
 pub mod logging;
 pub mod ports;
+pub mod readiness;
 
 use kube::Client;
 use thiserror::Error;

@@ -15,7 +15,7 @@ use operator::context::Context;
 use operator::lease::Candidate;
 use operator::metrics::Metrics;
 use operator::recorder::{CONTROLLER, Recorder};
-use operator::server::Readiness;
+use programs::readiness::Readiness;
 use tokio::sync::mpsc;
 
 type Outcome = anyhow::Result<()>;

@@ -1,12 +1,11 @@
 //! Whether the webhook lives, and whether it should get requests.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use programs::diagnostics;
+use programs::readiness::Readiness;
 
 use crate::knowledge::Knowledge;
 use crate::tls::ServingCertificate;
@@ -15,12 +14,12 @@ use crate::tls::ServingCertificate;
 /// for itself has a limit of its own. The kubelet is told then to start this webhook anew.
 pub const LONGEST_REVIEW: Duration = Duration::from_secs(30);
 
-/// What readiness depends on.
+/// Whether the reviews that are under way end, and what readiness depends on.
 #[derive(Debug)]
 pub struct Health {
     knowledge: Arc<Knowledge>,
     certificate: Arc<ServingCertificate>,
-    draining: AtomicBool,
+    readiness: Readiness,
     /// When each review under way began, oldest first, and its number.
     under_way: Mutex<BTreeSet<(Instant, u64)>>,
     reviews: AtomicU64,
@@ -45,7 +44,7 @@ impl Health {
         Self {
             knowledge,
             certificate,
-            draining: AtomicBool::new(false),
+            readiness: Readiness::default(),
             under_way: Mutex::default(),
             reviews: AtomicU64::new(0),
         }
@@ -76,12 +75,12 @@ impl Health {
 
     /// From now on no new requests should come.
     pub fn drain(&self) {
-        self.draining.store(true, Ordering::Release);
+        self.readiness.drain();
     }
 
     /// Whether no new requests should come.
     pub fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Acquire)
+        self.readiness.is_draining()
     }
 
     /// Whether requests should come, and a text that says why not, or what else there is to know.
@@ -90,12 +89,10 @@ impl Health {
         if !self.certificate.is_present() {
             missing.push("serving certificate (tls.crt and tls.key in --tls-dir)");
         }
-        let (ready, mut text) = diagnostics::readiness(self.is_draining(), &missing);
-        if let Some(problem) = &self.knowledge.configured().problem {
-            // Writing to a String can't fail.
-            let _ = writeln!(text, "the configuration is invalid: {problem}");
-        }
-        (ready, text)
+        self.readiness.lacks(missing);
+        self.readiness
+            .configuration(self.knowledge.configured().problem.clone());
+        self.readiness.report()
     }
 }
 

@@ -24,7 +24,7 @@ pub use election::{DURATION, RENEW, TERM};
 use election::{Election, Record, Step, Version};
 
 use crate::metrics::{Metrics, Verb, Write};
-use crate::server::Readiness;
+use programs::readiness::Readiness;
 
 /// The Lease, in Cardgate's own namespace.
 pub const LEASE: &str = "operator";

@@ -27,8 +27,8 @@ use crate::lease::Leadership;
 use crate::metrics::Stumble;
 use crate::observe::observe;
 use crate::pulse::{Liveness, Place, Pulse};
-use crate::server::Readiness;
 use crate::shutdown::Stop;
+use programs::readiness::Readiness;
 
 /// How many events may wait for the mind; a watch that is ahead of it waits.
 const EVENTS_AHEAD: usize = 4096;
