@@ -186,7 +186,7 @@ impl Cluster {
     /// changes, and in afterwards.
     pub(super) fn count_cards_in(&mut self, node: NodeId) {
         let node = &self.nodes[node];
-        let Some(offer) = &node.offer else { return };
+        let Some(offer) = node.offer() else { return };
         for card in &offer.cards {
             let tallies = &mut self.cards.get_mut(card.card).tallies;
             let tally = tallies.entry(card.resource).or_default();
@@ -197,7 +197,7 @@ impl Cluster {
     /// Counts what a node has of its cards out of their tallies.
     pub(super) fn count_cards_out(&mut self, node: NodeId) {
         let node = &self.nodes[node];
-        let Some(offer) = &node.offer else { return };
+        let Some(offer) = node.offer() else { return };
         for card in &offer.cards {
             let tallies = &mut self.cards.get_mut(card.card).tallies;
             let Some(tally) = tallies.get_mut(&card.resource) else {
@@ -217,7 +217,7 @@ impl Cluster {
                 offer.cards.iter().map(|card| (card.card, card.resource)).collect()
             })
         };
-        let (before, after) = (cards_of(before), cards_of(self.node(node).offer.as_ref()));
+        let (before, after) = (cards_of(before), cards_of(self.node(node).offer()));
         for (card, _) in before.iter().filter(|card| !after.contains(card)) {
             self.cards.get_mut(*card).nodes.set(node, false, &self.nodes);
             self.card_meaning_changed(*card, now);

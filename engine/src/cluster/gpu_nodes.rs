@@ -299,7 +299,7 @@ impl Cluster {
     /// **GPU Node Detection** and quotas, when what a node says has changed, or what is configured.
     pub(super) fn refresh_gpu_node(&mut self, id: NodeId) {
         let node = &self.nodes[id];
-        let Some(offer) = &node.offer else {
+        let Some(offer) = node.offer() else {
             self.gpu_nodes.forget(id);
             return;
         };

@@ -35,14 +35,14 @@ impl Cluster {
     /// Which cards of a node its containers hold.
     pub(crate) fn containers_on_cards(&self, node: NodeId) -> Vec<Placed> {
         let node = self.node(node);
-        let offer = node.offer.as_ref().and_then(|offer| offer.mgpu.as_ref());
+        let offer = node.offer().and_then(|offer| offer.mgpu.as_ref());
         offer.map_or_else(Vec::new, |offer| self.place(node, offer, &[]).0)
     }
 
     /// What is in use of a node's cards, as if these pods were nowhere; no card where the node shares none.
     pub(crate) fn gpus_without(&self, id: NodeId, pods: &[PodId]) -> Cow<'_, [CardUse]> {
         let node = self.node(id);
-        let offer = node.offer.as_ref().and_then(|offer| offer.mgpu.as_ref());
+        let offer = node.offer().and_then(|offer| offer.mgpu.as_ref());
         match offer.filter(|_| pods.iter().any(|pod| node.gpu_pods.contains(pod))) {
             Some(offer) => Cow::Owned(self.place(node, offer, pods).1),
             None => Cow::Borrowed(&node.gpus),
@@ -95,7 +95,7 @@ impl Cluster {
 
     /// A node says something else about its cards, or is gone.
     pub(super) fn mgpu_changed(&mut self, id: NodeId, before: Option<&MgpuCards>) {
-        let after = self.node(id).offer.as_ref().and_then(|offer| offer.mgpu.as_ref());
+        let after = self.node(id).offer().and_then(|offer| offer.mgpu.as_ref());
         if after == before {
             return;
         }
@@ -114,7 +114,7 @@ impl Cluster {
         let Some(pod) = self.pod(id).filter(|pod| pod.stage == Stage::Bound) else {
             return;
         };
-        let offer = pod.room.and_then(|node| self.node(node).offer.as_ref()?.mgpu.as_ref());
+        let offer = pod.room.and_then(|node| self.node(node).offer()?.mgpu.as_ref());
         let Some(offer) = offer else { return };
         let is_unknown = |(_, request, result): (usize, ContainerRequest, Option<&str>)| {
             result

@@ -75,7 +75,7 @@ impl Cluster {
         match kind {
             Kind::Node => {
                 let stale = self.nodes_by_name().iter().copied();
-                let stale = stale.filter(|id| self.node(*id).epoch < epoch);
+                let stale = stale.filter(|id| self.node(*id).is_missing_in(epoch));
                 for id in stale.collect::<Vec<_>>() {
                     self.remove_node_by_id(id, now);
                 }

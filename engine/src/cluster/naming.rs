@@ -122,7 +122,7 @@ impl Cluster {
 
     /// The card of its node that a pod holds which names none: whatever its queue has a quota for.
     pub(super) fn card_of_node(&self, pod: &Pod) -> Option<CardId> {
-        let offer = self.node(pod.room?).offer.as_ref()?;
+        let offer = self.node(pod.room?).offer()?;
         let mut cards = offer.cards.iter().map(|card| (card.card, card.resource));
         let (card, _) = cards.find(|(_, resource)| pod.task.count(*resource) > 0)?;
         Some(card)

@@ -148,9 +148,9 @@ pub struct Node {
     /// Name.
     pub name: Arc<str>,
     /// What it says of itself; nothing while pods name a node that is not there.
-    pub offer: Option<Offer>,
+    offer: Option<Offer>,
     books: NodeBooks,
-    pub(super) epoch: u64,
+    epoch: u64,
 }
 
 impl Deref for Node {
@@ -176,6 +176,27 @@ impl Node {
             books: NodeBooks::default(),
             epoch: 0,
         }
+    }
+
+    /// What it says of itself; nothing while pods name a node that is not there.
+    #[inline]
+    pub fn offer(&self) -> Option<&Offer> {
+        self.offer.as_ref()
+    }
+
+    /// It says something else, or nothing any more; what it said before.
+    pub(super) fn say(&mut self, offer: Option<Offer>) -> Option<Offer> {
+        std::mem::replace(&mut self.offer, offer)
+    }
+
+    /// It was seen in this list of all nodes.
+    pub(super) fn see(&mut self, epoch: u64) {
+        self.epoch = epoch;
+    }
+
+    /// Whether it has not been seen in a list so late.
+    pub(super) fn is_missing_in(&self, epoch: u64) -> bool {
+        self.epoch < epoch
     }
 
     /// The card of this name, where the node has it.

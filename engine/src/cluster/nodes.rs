@@ -19,18 +19,17 @@ impl Cluster {
         self.meet_resources();
         let epoch = self.epoch(Kind::Node);
         let known = &mut self.nodes[id];
-        known.epoch = epoch;
-        if known.offer.as_ref() == Some(&offer) {
+        known.see(epoch);
+        if known.offer() == Some(&offer) {
             return;
         }
         let replaced = known
-            .offer
-            .as_ref()
+            .offer()
             .filter(|old| old.uid != offer.uid)
             .map(|old| old.uid.clone());
         self.count_cards_out(id);
         let parts = self.nodes[id].parts_of_total();
-        let before = self.nodes[id].offer.replace(offer);
+        let before = self.nodes[id].say(Some(offer));
         self.count_cards_in(id);
         self.total_changed(id, parts);
         if let Some(uid) = replaced {
@@ -55,7 +54,7 @@ impl Cluster {
     pub(super) fn remove_node_by_id(&mut self, id: NodeId, now: Timestamp) {
         self.count_cards_out(id);
         let parts = self.nodes[id].parts_of_total();
-        let Some(offer) = self.nodes[id].offer.take() else {
+        let Some(offer) = self.nodes[id].say(None) else {
             return;
         };
         self.node_order.set(id, false, &self.nodes);
@@ -97,7 +96,7 @@ impl Cluster {
     /// Forgets a node that is not there and that no pod names.
     pub(super) fn forget_empty_node(&mut self, id: NodeId) {
         let node = &self.nodes[id];
-        if node.offer.is_none() && node.pods == 0 {
+        if node.offer().is_none() && node.pods == 0 {
             let name = Arc::clone(&node.name);
             self.nodes.remove(&name);
         }

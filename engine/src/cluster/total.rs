@@ -15,7 +15,7 @@ use crate::metering;
 impl Node {
     /// What the node adds to what the cluster has of a dimension.
     pub(super) fn part_of_total(&self, dimension: Dimension) -> i128 {
-        let usable = self.offer.as_ref().filter(|offer| offer.is_usable());
+        let usable = self.offer().filter(|offer| offer.is_usable());
         usable
             .map_or(0, |offer| offer.amount(dimension).into())
             .max(self.charged.get(dimension))
@@ -23,7 +23,7 @@ impl Node {
 
     /// What the node adds to what the cluster has.
     pub(super) fn parts_of_total(&self) -> Vec<(Dimension, i128)> {
-        let offer = self.offer.iter();
+        let offer = self.offer().into_iter();
         let offered = offer.flat_map(Offer::dimensions);
         let charged = self.charged.iter().map(|(dimension, _)| dimension);
         let all: BTreeSet<_> = offered.chain(charged).collect();
@@ -42,7 +42,7 @@ impl Cluster {
 
     /// Whether what a pod gives back on a node can be given to others.
     pub(crate) fn gives_to_others(&self, node: Option<NodeId>) -> bool {
-        let offer = node.map(|node| self.node(node).offer.as_ref());
+        let offer = node.map(|node| self.node(node).offer());
         offer.is_none_or(|offer| offer.is_some_and(Offer::is_usable))
     }
 }

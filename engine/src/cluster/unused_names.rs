@@ -138,7 +138,7 @@ impl Cluster {
 
     fn mark_nodes(&self, used: &mut Used) {
         for (_, node) in self.nodes.iter() {
-            if let Some(offer) = &node.offer {
+            if let Some(offer) = node.offer() {
                 used.dimensions(offer.allocatable.iter().map(|(dimension, _)| dimension));
                 for card in &offer.cards {
                     used.card(card.card);

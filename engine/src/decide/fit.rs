@@ -167,7 +167,7 @@ impl NodeSearch {
 
 /// Whether a node carries the label of GPU nodes, rightly or not: pods that are kept off GPU nodes can't go there.
 fn has_gpu_label(cluster: &Cluster, node: NodeId) -> bool {
-    let offer = cluster.node(node).offer.as_ref();
+    let offer = cluster.node(node).offer();
     offer.is_some_and(|offer| offer.label(GPU_NODE_LABEL).is_some())
 }
 
@@ -190,7 +190,7 @@ pub(super) fn search_bit(shape: &Shape, card: Option<CardId>) -> u64 {
 
 /// What a node says to a pod, as the scheduler would see it.
 pub(super) fn ask(cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: &Node) -> Answer {
-    let Some(offer) = &node.offer else {
+    let Some(offer) = node.offer() else {
         return Answer::Unrelated;
     };
     let meant = |card| node.card(card).map(|card| card.resource) == cluster.resource_of(card);
@@ -220,8 +220,7 @@ pub(crate) fn nodes_for(cluster: &Cluster, card: Option<CardId>) -> &[NodeId] {
 pub(crate) fn could_take(cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: NodeId) -> bool {
     let node = cluster.node(node);
     let room = node
-        .offer
-        .as_ref()
+        .offer()
         .is_some_and(|offer| shape.task.request.fit(&Totals::default(), &offer.allocatable));
     room && matches!(
         ask(cluster, shape, card, node),
@@ -240,7 +239,7 @@ pub(super) fn lacking(
     if !matches!(ask(cluster, shape, card, node), Answer::Takes | Answer::LacksRoom) {
         return None;
     }
-    let allocatable = &node.offer.as_ref()?.allocatable;
+    let allocatable = &node.offer()?.allocatable;
     let missing = shape.task.request.iter().map(|(dimension, asked)| {
         let all = i128::from(allocatable.get(dimension));
         (dimension, node.used.get(dimension) + i128::from(asked) - all, all)

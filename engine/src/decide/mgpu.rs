@@ -175,7 +175,7 @@ pub(super) fn grant_on(
 }
 
 fn grant(cluster: &Cluster, card: Option<CardId>, node: NodeId, allocation: &Allocation) -> Option<Grant> {
-    let cards = cluster.node(node).offer.as_ref()?.mgpu.as_ref()?;
+    let cards = cluster.node(node).offer()?.mgpu.as_ref()?;
     Some(Grant {
         pinned: pins(cluster),
         gpus: Some(results(allocation, cards, cluster.configuration().mgpu)),
@@ -244,7 +244,7 @@ impl<'a> Query<'a> {
     /// What a node says; none where it is no mGPU node, or has not the card.
     fn ask(&mut self, cluster: &'a Cluster, shape: &Shape, card: Option<CardId>, id: NodeId) -> Option<Says> {
         let node = cluster.node(id);
-        let cards = node.offer.as_ref()?.mgpu.as_ref()?;
+        let cards = node.offer()?.mgpu.as_ref()?;
         self.effort.look_at_node(shape);
         let answer = match fit::ask(cluster, shape, card, node) {
             Answer::Unrelated => return None,
@@ -341,7 +341,7 @@ impl<'a> WithoutSome<'a> {
     }
 
     fn cards(&self, id: NodeId) -> Option<&'a MgpuCards> {
-        self.cluster.node(id).offer.as_ref()?.mgpu.as_ref()
+        self.cluster.node(id).offer()?.mgpu.as_ref()
     }
 }
 

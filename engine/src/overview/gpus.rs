@@ -19,11 +19,7 @@ use crate::refs::PodRef;
 /// What is in use of each card of a node, and by whom.
 pub(super) fn shared(cluster: &Cluster, id: NodeId) -> Vec<SharedGpu> {
     let node = cluster.node(id);
-    let Some((offer, mgpu)) = node
-        .offer
-        .as_ref()
-        .and_then(|offer| Some((offer, offer.mgpu.as_ref()?)))
-    else {
+    let Some((offer, mgpu)) = node.offer().and_then(|offer| Some((offer, offer.mgpu.as_ref()?))) else {
         return Vec::new();
     };
     let placed = cluster.containers_on_cards(id);
@@ -77,7 +73,7 @@ pub fn gpu_figures(cluster: &Cluster, changes: &Changes) -> Vec<(Arc<str>, Vec<G
 }
 
 fn figures(node: &Node) -> Vec<GpuFigures> {
-    let mgpu = node.offer.as_ref().and_then(|offer| offer.mgpu.as_ref());
+    let mgpu = node.offer().and_then(|offer| offer.mgpu.as_ref());
     let total_memory = mgpu.map_or(0, |mgpu| mgpu.memory);
     let card = |used: &CardUse| GpuFigures {
         core: used.core,

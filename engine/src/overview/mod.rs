@@ -84,7 +84,7 @@ pub fn changed(cluster: &Cluster, changes: Changes) -> Vec<Shown> {
         .collect::<Vec<_>>();
     for (id, prompt) in nodes.into_iter().map(|node| (node, true)).chain(usage_only) {
         let node = cluster.node(id);
-        let Some(offer) = &node.offer else { continue };
+        let Some(offer) = node.offer() else { continue };
         reports.push(Shown::Inventory {
             node: Arc::clone(&node.name),
             node_uid: offer.uid.clone(),

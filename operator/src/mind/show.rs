@@ -168,7 +168,7 @@ impl Mind {
     fn label_nodes(&mut self) {
         for (id, is_gpu_node) in self.cluster.gpu_nodes().to_label() {
             let node = self.cluster.node(id);
-            if let Some(offer) = &node.offer
+            if let Some(offer) = node.offer()
                 && self.labelling.insert(Arc::clone(&node.name))
             {
                 self.actor
@@ -180,7 +180,7 @@ impl Mind {
     /// Says in an event on a node which of its annotations on quotas can't be read.
     fn tell_bad_quotas(&self, id: NodeId) {
         let node = self.cluster.node(id);
-        let Some(offer) = &node.offer else { return };
+        let Some(offer) = node.offer() else { return };
         for bad in self.cluster.gpu_nodes().bad_annotations(id) {
             tracing::warn!(node = %node.name, "{bad}");
             let regarding = ObjectReference {

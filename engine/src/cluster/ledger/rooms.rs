@@ -44,7 +44,7 @@ impl Cluster {
     }
 
     fn usage_changed(&mut self, id: NodeId) {
-        let Some(offer) = self.nodes[id].offer.as_ref() else {
+        let Some(offer) = self.nodes[id].offer() else {
             return;
         };
         if !offer.cards.is_empty() || self.gpu_nodes.contains(id) {
@@ -122,7 +122,7 @@ impl Cluster {
     /// Counts what pods hold of a node's cards.
     pub(in crate::cluster) fn count_gpus(&mut self, id: NodeId) {
         let node = self.node(id);
-        let offer = node.offer.as_ref().and_then(|offer| offer.mgpu.as_ref());
+        let offer = node.offer().and_then(|offer| offer.mgpu.as_ref());
         let used = offer.map_or_else(Vec::new, |offer| self.place(node, offer, &[]).1);
         if used != node.gpus {
             self.nodes[id].books(PEN).gpus = used;

@@ -132,7 +132,7 @@ impl<'a> CardQuery<'a> {
     }
 
     fn cards(&self, node: NodeId) -> Option<&'a MgpuCards> {
-        self.cluster.node(node).offer.as_ref()?.mgpu.as_ref()
+        self.cluster.node(node).offer()?.mgpu.as_ref()
     }
 
     /// **Filter**: why a node can't take the pod, where it can't.

@@ -155,7 +155,7 @@ pub fn look(cluster: &Cluster, pod: &PodQuery, nodes: &[Box<str>]) -> Filtered {
     for (place, name) in nodes.iter().enumerate() {
         // What pods name, such as those of a DaemonSet, may be known before the node says what it has.
         let seen = cluster.node_named(name);
-        let Some(node) = seen.filter(|node| cluster.node(*node).offer.is_some()) else {
+        let Some(node) = seen.filter(|node| cluster.node(*node).offer().is_some()) else {
             filtered.unsettled = true;
             filtered.refused.push((place, Refusal::UnknownNode));
             continue;

@@ -364,7 +364,7 @@ impl Nodes {
     fn look_at(&mut self, cluster: &Cluster, id: NodeId) -> usize {
         let node = cluster.node(id);
         let free = self.dimensions.iter().map(|dimension| {
-            let has = node.offer.as_ref().map_or(0, |offer| offer.allocatable.get(*dimension));
+            let has = node.offer().map_or(0, |offer| offer.allocatable.get(*dimension));
             i128::from(has) - node.used.get(*dimension)
         });
         let look = Look {

@@ -308,7 +308,7 @@ impl Run {
         };
         let on_ready = queue.holders.iter().filter(|pod| {
             let room = cluster.pod(**pod).and_then(|pod| pod.room);
-            let offer = room.and_then(|room| cluster.node(room).offer.as_ref());
+            let offer = room.and_then(|room| cluster.node(room).offer());
             offer.is_some_and(|offer| offer.ready)
         });
         let beyond = queue.allocated.get(card) - deserved.max(queue.guarantee(card));

@@ -79,7 +79,7 @@ impl Run {
         let mut recount = BTreeMap::<_, Tally>::new();
         for id in cluster.nodes_by_name() {
             let node = cluster.node(*id);
-            let offer = node.offer.as_ref().expect("a node that is there says something");
+            let offer = node.offer().expect("a node that is there says something");
             for card in &offer.cards {
                 let tally = recount.entry((card.card, card.resource)).or_default();
                 let free = i128::from(card.found.count) - node.used_of(card.resource);
