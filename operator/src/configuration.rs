@@ -7,6 +7,7 @@ use crds::keys::CONFIG_MAP;
 use futures::{StreamExt as _, pin_mut};
 use kube::runtime::events::EventType;
 use programs::configuration::{Loaded, follow};
+use programs::logging::plain;
 use thiserror::Error;
 use tracing::warn;
 
@@ -52,7 +53,7 @@ where
                 }
                 Err(error) => {
                     context.metrics.watch_error(&error);
-                    warn!(%error, "the watch on ConfigMap {CONFIG_MAP} was interrupted, trying again");
+                    warn!(error = plain(&error), "the watch on ConfigMap {CONFIG_MAP} was interrupted, trying again");
                 }
             },
             _ = elections.next() => {}

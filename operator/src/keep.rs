@@ -9,6 +9,7 @@ use futures::{FutureExt as _, StreamExt as _};
 use kube::api::PartialObjectMeta;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Resource};
+use programs::logging::plain;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 use tokio::time::sleep;
@@ -114,7 +115,7 @@ impl Context {
             .filter_map(move |change| {
                 if let Err(error) = &change {
                     metrics.watch_error(error);
-                    warn!(kind = %K::kind(&()), %error, "a watch was interrupted, trying again");
+                    warn!(kind = %K::kind(&()), error = plain(error), "a watch was interrupted, trying again");
                 }
                 std::future::ready(change.ok().map(|_| ()))
             })

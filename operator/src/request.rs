@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use programs::logging::plain;
 use thiserror::Error;
 use tokio::time::timeout;
 
@@ -14,7 +15,7 @@ pub enum RequestError {
     #[error("no answer within {} s", .0.as_secs())]
     TimedOut(Duration),
     /// The API server refused it, or could not be reached.
-    #[error(transparent)]
+    #[error("{}", plain(.0))]
     Refused(#[from] kube::Error),
 }
 

@@ -99,7 +99,14 @@ impl Reader {
                 for warning in &parsed.warnings {
                     warn!("configuration: {warning}");
                 }
-                info!(generation, configuration = ?parsed.configuration, "configuration in force");
+                let configuration = &parsed.configuration;
+                info!(
+                    generation,
+                    queue_plugin = configuration.queue_plugin.as_str(),
+                    actions = configuration.actions.join(", "),
+                    default_queue = configuration.cardgate.default_queue,
+                    "configuration in force"
+                );
                 (Some(Arc::new(parsed.configuration)), Ok(generation), parsed.warnings)
             }
             Err(problem) => {

@@ -1,14 +1,26 @@
 //! The log: text for people or JSON for collectors, on standard error.
 
+use std::collections::BTreeSet;
 use std::error::Error;
+use std::fmt;
 use std::io::IsTerminal as _;
+use std::sync::{Mutex, PoisonError};
 
 use clap::ValueEnum;
 use crds::configuration::LogLevel;
 use thiserror::Error;
-use tracing_subscriber::EnvFilter;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::{FromEnvError, LevelFilter};
+use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::reload::Handle;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer};
+
+/// Where warnings about single connections come from.
+const TLS_LIBRARY: &str = "rustls";
+/// How many different ones are told.
+const MOST_TEXTS: usize = 64;
 
 /// Form of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -46,15 +58,15 @@ pub fn start(program: &'static str, format: LogFormat) -> Result<LogControl, Log
         LogFormat::Text => {
             let log = log.with_filter_reloading();
             let control = LogControl::new(program, log.reload_handle());
-            log.try_init().map(|()| control)
+            log.finish().with(Once::default()).try_init().map(|()| control)
         }
         LogFormat::Json => {
             let log = log.json().flatten_event(true).with_filter_reloading();
             let control = LogControl::new(program, log.reload_handle());
-            log.try_init().map(|()| control)
+            log.finish().with(Once::default()).try_init().map(|()| control)
         }
     }
-    .map_err(LoggingError::Started)
+    .map_err(|error| LoggingError::Started(error.into()))
 }
 
 fn filter_of_start() -> Result<EnvFilter, FromEnvError> {
@@ -65,6 +77,62 @@ fn filter_of_start() -> Result<EnvFilter, FromEnvError> {
             None => Ok(EnvFilter::new("info")),
             Some(_) => Err(error),
         })
+}
+
+/// An error as the log shows it: what the API server says of it, without the object that it says it by.
+pub fn plain(error: &(dyn Error + 'static)) -> String {
+    let text = error.to_string();
+    let mut causes = std::iter::successors(Some(error), |cause: &&(dyn Error + 'static)| (*cause).source());
+    let status = causes.find_map(|cause| match cause.downcast_ref() {
+        Some(kube::Error::Api(status)) => Some(status),
+        _ => None,
+    });
+    match status {
+        Some(status) => text.replace(&format!(" ({status:?})"), ""),
+        None => text,
+    }
+}
+
+/// Lets what the TLS library warns of through once for each text: it would be one line for each connection, of which strangers open as
+/// many as they like.
+#[derive(Debug, Default)]
+struct Once {
+    told: Mutex<BTreeSet<String>>,
+}
+
+impl<S: Subscriber> Layer<S> for Once {
+    fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
+        let mut said = Said::default();
+        event.record(&mut said);
+        // What comes by the older `log` has its target as a field.
+        let target = said.target.as_deref().unwrap_or_else(|| event.metadata().target());
+        if !target.starts_with(TLS_LIBRARY) || *event.metadata().level() > Level::WARN {
+            return true;
+        }
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.len() < MOST_TEXTS && told.insert(said.message)
+    }
+}
+
+/// What an event says, and of what.
+#[derive(Default)]
+struct Said {
+    target: Option<String>,
+    message: String,
+}
+
+impl Visit for Said {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == "log.target" {
+            self.target = Some(value.to_owned());
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            self.message = format!("{value:?}");
+        }
+    }
 }
 
 /// Changes what is logged while the program runs.
@@ -101,7 +169,10 @@ impl LogControl {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
+
+    use kube::core::Status;
+    use kube::runtime::watcher;
 
     use super::*;
 
@@ -117,6 +188,58 @@ mod tests {
         fn flush(&mut self) -> std::io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn an_answer_of_the_api_server_is_told_in_its_words_alone() {
+        let status = || {
+            Status::failure("pods \"x\" is forbidden", "Forbidden")
+                .with_code(403)
+                .boxed()
+        };
+        for (error, expected) in [
+            (
+                &kube::Error::Api(status()) as &(dyn Error + 'static),
+                "ApiError: pods \"x\" is forbidden",
+            ),
+            (
+                &watcher::Error::InitialListFailed(kube::Error::Api(status())),
+                "failed to perform initial object list: ApiError: pods \"x\" is forbidden",
+            ),
+            (&std::io::Error::other("no route"), "no route"),
+        ] {
+            let told = plain(error);
+            assert!(told.starts_with(expected), "{told}");
+            assert!(!told.contains("Status {") && !told.contains("Some("), "{told}");
+        }
+    }
+
+    #[test]
+    fn what_the_tls_library_warns_of_is_told_once() {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let log = tracing_subscriber::fmt()
+            .with_env_filter(EnvFilter::new("info"))
+            .with_ansi(false)
+            .with_writer(move || writer.clone());
+        tracing::subscriber::with_default(log.finish().with(Once::default()), || {
+            for _ in 0..3 {
+                tracing::warn!(target: "rustls::msgs::handshake", "Illegal SNI extension");
+                tracing::warn!(target: "log", { log.target = "rustls::common_state" }, "TLS alert");
+                tracing::warn!("own warning");
+            }
+            for index in 0..1000 {
+                tracing::warn!(target: "rustls", "of stranger {index}");
+            }
+        });
+        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        let times = |part: &str| text.matches(part).count();
+        assert_eq!(
+            (times("Illegal SNI"), times("TLS alert"), times("own warning")),
+            (1, 1, 3),
+            "{text}"
+        );
+        assert_eq!(times("of stranger"), MOST_TEXTS - 2);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::core::DeserializeGuard;
 use kube::{Api, Client};
+use programs::logging::plain;
 use thiserror::Error;
 
 use crate::knowledge::{GroupFacts, NamespaceFacts, QueueFacts};
@@ -28,7 +29,7 @@ const NOT_FOUND: u16 = 404;
 #[derive(Debug, Error)]
 pub enum LookupError {
     /// The API server refused, or could not be reached.
-    #[error("the API server did not answer: {0}")]
+    #[error("the API server did not answer: {}", plain(.0))]
     Api(#[source] Box<kube::Error>),
     /// The API server took too long.
     #[error("the API server did not answer within {} s", TIME_LIMIT.as_secs())]

@@ -130,9 +130,10 @@ pub struct Meant(Option<String>);
 impl Meant {
     /// What was meant by the names of cards that no node has, each with its name; of the first few of them.
     pub fn by(unknown: Vec<String>, view: View<'_>) -> impl Iterator<Item = (String, Self)> {
-        let known = match unknown.is_empty() {
-            true => Vec::new(),
-            false => view.knowledge.card_types.select(|name, _| Some(name.to_owned())),
+        let known = if unknown.is_empty() {
+            Vec::new()
+        } else {
+            view.knowledge.card_types.select(|name, _| Some(name.to_owned()))
         };
         unknown.into_iter().enumerate().map(move |(index, card)| {
             let known = known.iter().map(String::as_str).filter(|_| index < MOST_COMPARED);

@@ -15,6 +15,7 @@ use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, ResourceExt as _};
 use programs::configuration::{Loaded, follow as follow_configuration};
+use programs::logging::plain;
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
@@ -165,7 +166,7 @@ fn is_not_installed(error: &watcher::Error) -> bool {
 
 fn watch_failed(kind: &'static str, error: &watcher::Error, metrics: &Metrics) {
     metrics.watch_failed(kind);
-    warn!(kind, "a watch failed and starts again: {error}");
+    warn!(kind, "a watch failed and starts again: {}", plain(error));
 }
 
 #[cfg(test)]

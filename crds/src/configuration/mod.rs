@@ -87,6 +87,17 @@ pub enum QueuePlugin {
     Off,
 }
 
+impl QueuePlugin {
+    /// The plugin, as configurations name it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::CapacityCard => "capacity-card",
+            Self::Capacity => "capacity",
+            Self::Off => "none",
+        }
+    }
+}
+
 /// Everything that can be configured, with the documents' defaults.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Configuration {

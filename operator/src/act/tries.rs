@@ -134,7 +134,8 @@ impl Actor {
                 Some(false) if is_certain => Answer::Refused(reason.into()),
                 Some(false) | None => continue,
             };
-            tracing::info!(?answer, "found out what became of a write that was not answered");
+            let is_written = matches!(answer, Answer::Accepted);
+            tracing::info!(is_written, "found out what became of a write that was not answered");
             // The mind is gone only when the program ends.
             let _ = self.events.send(Event::FoundOut(outcome(answer))).await;
             return;

@@ -16,6 +16,7 @@ use kube::Api;
 use kube::core::DynamicObject;
 use kube::runtime::events::EventType;
 use kube::runtime::{WatchStreamExt as _, watcher};
+use programs::logging::plain;
 
 pub use self::expected::{ExpectedError, Part, parts};
 use crate::context::Context;
@@ -99,7 +100,12 @@ impl InstallationWatch {
                     &error,
                     watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == FORBIDDEN
                 );
-                tracing::debug!(kind = part.kind, name = part.name, %error, "watch interrupted, trying again");
+                tracing::debug!(
+                    kind = part.kind,
+                    name = part.name,
+                    error = plain(&error),
+                    "watch interrupted, trying again"
+                );
                 is_forbidden.then_some(Finding::NotWatched)
             }
         }

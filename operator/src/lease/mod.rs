@@ -15,6 +15,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::PostParams;
 use kube::{Api, Client};
+use programs::logging::plain;
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
@@ -256,7 +257,7 @@ impl<R: Register> Round<'_, R> {
             }
             Ok(Err(error)) => {
                 self.metrics.api_error(Verb::Get, &error);
-                warn!(%error, "can't read the Lease {LEASE}, trying again");
+                warn!(error = plain(&error), "can't read the Lease {LEASE}, trying again");
                 self.election.unreadable(now);
             }
             Err(_) => {
@@ -294,7 +295,7 @@ impl<R: Register> Round<'_, R> {
             }
             Ok(Err(error)) => {
                 self.metrics.api_error(verb, &error);
-                error.to_string()
+                plain(&error)
             }
             Err(_) => {
                 self.metrics.api_timeout(verb);
@@ -319,7 +320,7 @@ impl<R: Register> Round<'_, R> {
                     info!("gave the Lease {LEASE} back");
                     return;
                 }
-                Ok(Err(error)) => warn!(%error, "can't give the Lease {LEASE} back"),
+                Ok(Err(error)) => warn!(error = plain(&error), "can't give the Lease {LEASE} back"),
                 Err(_) => warn!("can't give the Lease {LEASE} back: no answer in time"),
             }
             self.read().await;

@@ -13,6 +13,7 @@ use k8s_openapi::api::{batch::v1 as batch, core::v1 as core};
 use kube::core::DeserializeGuard;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Resource, ResourceExt as _};
+use programs::logging::plain;
 use serde::de::DeserializeOwned;
 use tokio::sync::{SetOnce, mpsc};
 
@@ -148,7 +149,11 @@ async fn watch<K>(
             // What is created before the next try is seen by it.
             Err(error) if kind == Kind::PodGroup && is_not_installed(&error) => Observation::NotInstalled(kind),
             Err(error) => {
-                tracing::warn!(kind = kind.plural(), %error, "watch interrupted, trying again");
+                tracing::warn!(
+                    kind = kind.plural(),
+                    error = plain(&error),
+                    "watch interrupted, trying again"
+                );
                 continue;
             }
         };

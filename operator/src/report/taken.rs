@@ -9,6 +9,7 @@ use futures::StreamExt as _;
 use kube::core::PartialObjectMeta;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, ResourceExt as _};
+use programs::logging::plain;
 use tokio::sync::{mpsc, watch};
 
 use super::shown::Shown;
@@ -45,7 +46,7 @@ async fn follow<K: Shown>(client: &Client, taken: &mpsc::Sender<Taken>) {
             Ok(watcher::Event::InitDone) if std::mem::replace(&mut listed, true) => None,
             Ok(_) => continue,
             Err(error) => {
-                tracing::debug!(kind = %K::kind(&()), %error, "watch interrupted, trying again");
+                tracing::debug!(kind = %K::kind(&()), error = plain(&error), "watch interrupted, trying again");
                 continue;
             }
         };

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crds::card_inventory::CardInventory;
 use crds::card_type::CardType;
 use crds::card_usage::CardUsage;
+use engine::refs::{PodRef, WorkloadRef};
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
@@ -100,8 +101,8 @@ impl Reporter {
 enum Done {
     /// A request about what is shown.
     Shown(Ended),
-    Condition(Arc<str>, Result<(), RequestError>),
-    Group(Arc<str>, Result<(), RequestError>),
+    Condition(PodRef, Result<(), RequestError>),
+    Group(WorkloadRef, Result<(), RequestError>),
     Event(Target, Box<Occurrence>, Written<Option<(String, i32)>>),
 }
 
@@ -224,13 +225,14 @@ impl State {
             }
             Target::Condition(uid) => {
                 let (pod, patch) = self.messages.condition(uid, time)?;
-                let uid = Arc::clone(uid);
-                Some(async move { Done::Condition(uid, api::write_condition(sender, pod, patch).await) }.boxed())
+                Some(
+                    async move { Done::Condition(pod.clone(), api::write_condition(sender, pod, patch).await) }.boxed(),
+                )
             }
             Target::Group(uid) => {
                 let (group, patch) = self.messages.group_status(uid)?;
-                let uid = Arc::clone(uid);
-                Some(async move { Done::Group(uid, api::write_group_status(sender, group, patch).await) }.boxed())
+                let written = group.clone();
+                Some(async move { Done::Group(written, api::write_group_status(sender, group, patch).await) }.boxed())
             }
             Target::PodEvent(uid) => {
                 let occurrence = self.messages.pod_event(uid)?;
@@ -259,8 +261,8 @@ impl State {
                 Settled::Write(target, outcome, requests) => self.queue.done(&target, outcome, requests, now),
                 Settled::List(differing) => self.offer_all(differing, now),
             },
-            Done::Condition(uid, result) => self.end_condition(&uid, &result, now),
-            Done::Group(uid, result) => self.end_group(uid, &result, now),
+            Done::Condition(pod, result) => self.end_condition(&pod, &result, now),
+            Done::Group(group, result) => self.end_group(&group, &result, now),
             Done::Event(target, occurrence, written) => self.end_event(&target, &occurrence, written, now),
         }
     }
@@ -272,7 +274,8 @@ impl State {
     }
 
     /// The event comes after the condition, so that none is written about a pod that turns out to be gone.
-    fn end_condition(&mut self, uid: &Arc<str>, result: &Result<(), RequestError>, now: Instant) {
+    fn end_condition(&mut self, pod: &PodRef, result: &Result<(), RequestError>, now: Instant) {
+        let uid = &pod.uid;
         let (condition, event) = (Target::Condition(Arc::clone(uid)), Target::PodEvent(Arc::clone(uid)));
         match result {
             Ok(()) => {
@@ -287,37 +290,35 @@ impl State {
             }
             // The pod is gone, or another one has its name.
             Err(error) if matches!(error.code(), Some(404 | 409 | 422)) => {
-                tracing::debug!(%uid, %error, "the condition of a pod is of no use any more");
+                tracing::debug!(%pod, %error, "the condition of a pod is of no use any more");
                 self.messages.forget_pod(uid);
                 self.queue.done(&condition, Outcome::Settled, 1, now);
                 self.queue.withdraw(&condition);
                 self.queue.withdraw(&event);
             }
             Err(error) => {
-                tracing::warn!(%uid, %error, "can't write the condition of a pod, trying again later");
+                tracing::warn!(%pod, %error, "can't write the condition of a pod, trying again later");
                 self.queue.done(&condition, Outcome::Failed, 1, now);
             }
         }
     }
 
-    fn end_group(&mut self, uid: Arc<str>, result: &Result<(), RequestError>, now: Instant) {
+    fn end_group(&mut self, group: &WorkloadRef, result: &Result<(), RequestError>, now: Instant) {
         let failed = result.as_ref().err();
         // The group is gone, or another one has its name.
         let gone = failed.is_some_and(|error| matches!(error.code(), Some(404 | 409 | 422)));
         if let Some(error) = failed {
-            tracing::debug!(%uid, %error, gone, "the status of a group is not written");
+            tracing::debug!(%group, %error, gone, "the status of a group is not written");
         }
         let outcome = if failed.is_none() || gone {
             Outcome::Settled
         } else {
             Outcome::Failed
         };
-        let target = Target::Group(uid);
+        let target = Target::Group(Arc::clone(&group.uid));
         self.queue.done(&target, outcome, 1, now);
-        if let Target::Group(uid) = &target
-            && !self.queue.is_pending(&target)
-        {
-            self.messages.group_written(uid);
+        if !self.queue.is_pending(&target) {
+            self.messages.group_written(&group.uid);
         }
     }
 

@@ -137,7 +137,7 @@ fn look_at_template(
             findings.warnings.push(Warning::KeyMisplaced {
                 place: place.to_owned(),
                 key,
-                remedy: remedy(key, "").to_owned(),
+                remedy: remedy(key, ""),
             });
         }
     }
