@@ -28,7 +28,7 @@ pub const UNACCOUNTED: &str = "unaccounted";
     doc = "What one queue may have, has and waits for, card by card.",
     printcolumn(name = "Quota", type_ = "string", json_path = ".status.quota"),
     printcolumn(name = "Allocated", type_ = "string", json_path = ".status.allocated"),
-    printcolumn(name = "Waiting", type_ = "integer", json_path = ".status.waitingPods"),
+    printcolumn(name = "Waiting", type_ = "integer", json_path = ".status.waiting"),
     printcolumn(name = "Share", type_ = "string", json_path = ".status.share"),
     printcolumn(name = "Problems", type_ = "string", json_path = ".status.problems"),
     printcolumn(name = "Requested", type_ = "string", json_path = ".status.requested", priority = 1),
@@ -82,11 +82,16 @@ pub struct CardUsageStatus {
     /// How many pods of the queue wait.
     #[serde(default)]
     pub waiting_pods: i64,
+    /// How many pods of the queue wait, and Jobs that are suspended until the queue takes them.
+    #[serde(default)]
+    pub waiting: i64,
     /// How many pods, of all queues and of none, ask for devices by resource claims (`spec.resourceClaims`) and are not over:
     /// no queue is charged for those devices. Shown on the object of what no queue is charged for, and on no other.
     #[serde(default)]
     pub pods_with_resource_claims: Option<i64>,
-    /// The largest part of any quota in use, as a decimal fraction such as `0.75` (Capacity Card, **Resource Tracking**).
+    /// The largest part in use of anything that the queue deserves, as a decimal fraction such as `0.75` (Capacity Card,
+    /// **Resource Tracking**). What it deserves of a card or resource is what it says under `deserved`; where it says nothing, its quota
+    /// or capability under `capacity-card`, and what it asks for under `capacity`. Queues with a smaller share go first.
     #[serde(default)]
     pub share: String,
     /// The waiting pods that are next, first to go first.
@@ -97,7 +102,8 @@ pub struct CardUsageStatus {
     #[serde(default)]
     pub problems: String,
     /// `Valid`: what the queue says can be read. Where False, nothing is admitted, and the message says what to mend.
-    /// `Satisfiable`: the cluster has what the queue says. Where False, what there is goes to those whose turn it is.
+    /// `Satisfiable`: the cluster has what the queue says, its quota and capability, and what all are guaranteed and deserve. Where
+    /// False, what there is goes to those whose turn it is.
     #[serde(default)]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

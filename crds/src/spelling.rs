@@ -6,10 +6,11 @@ use crate::bounds::ANNOTATIONS;
 
 /// Words longer than this are nobody's slip of the pen, and are not compared.
 const LONGEST: usize = 200;
-/// Shorter words differ in one letter at most, longer ones in two.
-const SHORT: usize = 12;
-/// What is like a word in its parts alone is less like it than what differs in letters.
-const IN_PARTS: usize = 10;
+/// The shortest words that may differ in one letter, and in two.
+const IN_ONE: usize = 4;
+const IN_TWO: usize = 12;
+/// What has all parts of a word is less like it than what has its letters, and more than what differs in some.
+const IN_PARTS: usize = 1;
 
 /// The annotation that somebody may have meant who wrote this key; none for a key that Cardgate reads, and for what is like
 /// none of them.
@@ -23,14 +24,14 @@ pub fn meant_key(written: &str) -> Option<&'static str> {
     nearest(written, known, likeness)
 }
 
-/// The card that somebody may have meant who wrote this name: also the only one, in order, that has all parts of it, as
+/// The card that somebody may have meant who wrote this name: also the first by name that has all parts of it, as
 /// `NVIDIA-A100-SXM4-80GB` has those of `A100`.
 pub fn meant_card<'k>(written: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     nearest(written, known, |written, known| {
-        likeness(written, known).or_else(|| {
-            let (written, known) = (parts(written), parts(known));
-            (!written.is_empty() && written.is_subset(&known)).then_some(IN_PARTS)
-        })
+        let (in_letters, of_written) = (likeness(written, known), parts(written));
+        let has_all = !of_written.is_empty() && of_written.is_subset(&parts(known));
+        let in_parts = has_all.then_some(IN_PARTS);
+        [in_letters, in_parts].into_iter().flatten().min()
     })
 }
 
@@ -71,9 +72,12 @@ fn likeness(written: &str, known: &str) -> Option<usize> {
         return Some(0);
     }
     if parts(written) == parts(known) {
-        return Some(1);
+        return Some(IN_PARTS);
     }
-    let most = if written_letters.len() < SHORT { 1 } else { 2 };
+    let most = [IN_ONE, IN_TWO]
+        .iter()
+        .filter(|least| written_letters.len() >= **least)
+        .count();
     distance(&written_letters, &known_letters, most).map(|distance| distance + 1)
 }
 
@@ -178,6 +182,8 @@ mod tests {
             ("NVIDIA-L4OS", Some("NVIDIA-L40S")),
             ("NVIDIA-L40S", None),
             ("NVIDIA-H200", None),
+            ("nvidia-a100", Some("NVIDIA-A100-SXM4-80GB")),
+            ("T5", None),
             ("", None),
         ] {
             assert_eq!(meant_card(written, known), meant, "{written}");

@@ -222,12 +222,14 @@ impl Cluster {
         } else {
             workload.in_line = Some(queue);
             self.queues[queue].line_up(id, true);
+            self.changes.queues.insert(queue);
         }
     }
 
     fn leave_line(&mut self, id: WorkloadId) {
         if let Some(queue) = self.workloads[id].in_line.take() {
             self.queues[queue].line_up(id, false);
+            self.changes.queues.insert(queue);
         }
     }
 

@@ -60,9 +60,8 @@ impl Queue {
     /// Whether it says anything that what the cluster has makes true or not.
     pub(crate) fn compares_with_total(&self, plugin: QueuePlugin) -> bool {
         let says = |quota: &super::queue::Quota| {
-            let capability = plugin == QueuePlugin::Capacity && !quota.capability.is_empty();
             let promises = !quota.deserved.is_empty() || quota.guarantee.iter().len() > 0;
-            plugin != QueuePlugin::Off && (capability || promises)
+            plugin != QueuePlugin::Off && (!quota.capability.is_empty() || promises)
         };
         self.quota().is_some_and(says)
     }

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use crds::keys::{CARD_NAME, CARD_QUOTA};
+use crds::spelling::meant_card;
 
 use super::cross_quota::over_quota;
 use super::queue;
@@ -114,8 +115,12 @@ fn unreadable(cluster: &Cluster, shape: &Shape) -> String {
             .filter(|card| cluster.resource_of(*card).is_none()),
     );
     if unknown.len() == shape.task.cards.len() {
+        // The first of them: whoever slips does so once.
+        let cards = cluster.cards_counted_by(|_| true);
+        let meant = unknown.first().and_then(|name| meant_card(name, cards));
+        let meant = meant.map_or_else(String::new, |card| format!("did you mean {card}? "));
         return format!(
-            "annotation {CARD_NAME}: no node has {} yet; {}",
+            "annotation {CARD_NAME}: no node has {} yet; {meant}{}",
             unknown.join(" or "),
             cards_to_name(cluster, shape, &unknown)
         );

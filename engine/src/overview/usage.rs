@@ -13,6 +13,7 @@ use crate::cluster::queue::Queue;
 use crate::explain::{Subject, explain};
 use crate::ids::QueueId;
 use crate::names::{CardId, ResourceId};
+use crate::refs::WorkloadKind;
 
 /// How many of a queue's waiting pods its usage shows.
 const FIRST_WAITING: usize = 5;
@@ -45,12 +46,18 @@ pub(super) fn usage(cluster: &Cluster, id: QueueId) -> CardUsageStatus {
             waiting: to_i64(requested - allocated),
         }
     });
+    let jobs = queue
+        .in_line()
+        .iter()
+        .filter(|job| cluster.workload(**job).kind == WorkloadKind::Job);
+    let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     let figures = CardUsageStatus {
         cards: cards.collect(),
         cpu: against(ResourceId::CPU),
         memory: against(ResourceId::MEMORY),
-        admitted_pods: i64::try_from(queue.holders.len()).unwrap_or(i64::MAX),
-        waiting_pods: i64::try_from(queue.waiting.len()).unwrap_or(i64::MAX),
+        admitted_pods: count(queue.holders.len()),
+        waiting_pods: count(queue.waiting.len()),
+        waiting: count(queue.waiting.len() + jobs.count()),
         share: cluster.share(id).to_string(),
         first_waiting: first_waiting(cluster, id),
         ..CardUsageStatus::default()
@@ -89,49 +96,31 @@ fn first_waiting(cluster: &Cluster, id: QueueId) -> Vec<WaitingWorkload> {
 
 /// What a queue says that can't all be had, whoever asks for it: in one word and in a sentence.
 fn unsatisfiable(cluster: &Cluster, id: QueueId) -> Option<(&'static str, String)> {
-    let queue = cluster.queue(id);
-    let quota = queue
+    let quota = cluster
+        .queue(id)
         .quota()
         .filter(|_| cluster.configuration().queue_plugin != QueuePlugin::Off)?;
-    let name = |dimension: Dimension| dimension.name(cluster.names());
-    let total = |dimension| cluster.top().total.get(dimension);
-    let is_above = |(dimension, said): &(Dimension, i64)| i128::from(*said) > total(*dimension);
-    // Under `capacity-card` a quota may be there before its cards.
-    let counts = cluster.configuration().queue_plugin == QueuePlugin::Capacity;
-    let capability = quota.capability.iter().filter(|_| counts).find(is_above);
-    if let Some((dimension, said)) = capability {
-        let (said, has) = (dimension.format(said.into()), dimension.format(total(dimension)));
-        let text = format!(
-            "the queue may have {said} {}, and the cluster has {has} at the moment",
-            name(dimension)
-        );
-        return Some(("CapabilityAboveCluster", text));
-    }
-    let guaranteed = |dimension| cluster.top().below.guaranteed.get(dimension);
-    let mut promises = quota.guarantee.iter().map(|(dimension, _)| dimension);
-    if let Some(dimension) = promises.find(|dimension| guaranteed(*dimension) > total(*dimension)) {
-        let (sum, has) = (
-            dimension.format(guaranteed(dimension)),
-            dimension.format(total(dimension)),
-        );
-        let text = format!(
-            "all queues together are guaranteed {sum} {}, and the cluster has {has} at the moment",
-            name(dimension)
-        );
-        return Some(("GuaranteesAboveCluster", text));
-    }
-    let deserved = |dimension| cluster.top().below.deserved.get(dimension);
-    let mut claims = quota.deserved.iter().map(|(dimension, _)| dimension);
-    let dimension = claims.find(|dimension| deserved(*dimension) > total(*dimension))?;
-    let (sum, has) = (
-        dimension.format(deserved(dimension)),
-        dimension.format(total(dimension)),
-    );
-    let text = format!(
-        "all queues together deserve {sum} {}, and the cluster has {has} at the moment: not all can have it at once",
-        name(dimension)
-    );
-    Some(("DeservedAboveCluster", text))
+    let top = cluster.top();
+    let own = quota.capability.iter();
+    let own = own.map(|(dimension, said)| ("CapabilityAboveCluster", dimension, i128::from(said)));
+    let guaranteed = quota.guarantee.iter().map(|(dimension, _)| dimension);
+    let guaranteed =
+        guaranteed.map(|dimension| ("GuaranteesAboveCluster", dimension, top.below.guaranteed.get(dimension)));
+    let deserved = quota.deserved.iter().map(|(dimension, _)| dimension);
+    let deserved = deserved.map(|dimension| ("DeservedAboveCluster", dimension, top.below.deserved.get(dimension)));
+    let mut said = own.chain(guaranteed).chain(deserved);
+    let (reason, dimension, said) = said.find(|(_, dimension, said)| *said > top.total.get(*dimension))?;
+    let (all, rest) = match reason {
+        "CapabilityAboveCluster" => ("the queue may have", ""),
+        "GuaranteesAboveCluster" => ("all queues together are guaranteed", ""),
+        _ => ("all queues together deserve", ": not all can have it at once"),
+    };
+    let (said, has) = (dimension.format(said), dimension.format(top.total.get(dimension)));
+    let name = dimension.name(cluster.names());
+    Some((
+        reason,
+        format!("{all} {said} {name}, and the cluster has {has} at the moment{rest}"),
+    ))
 }
 
 /// The cards that a queue, with all that is below it, may have, has or waits for, by name.

@@ -287,7 +287,7 @@ mod event_recording {
             mistyped.node(&node(&format!("m{index}")).cards(card, 8));
         }
         mistyped.pod(&pod("p").asks("nvidia-h100", 1));
-        insta::assert_snapshot!(mistyped.refusal(), @"GetTaskRequestResourceFailed: annotation volcano.sh/card.name: no node has nvidia-h100 yet; for what the pod requests the cluster has NVIDIA-H100-80GB-HBM3, NVIDIA-H200, NVIDIA-A100, NVIDIA-L4, NVIDIA-T4, ...: see kubectl get cardtypes");
+        insta::assert_snapshot!(mistyped.refusal(), @"GetTaskRequestResourceFailed: annotation volcano.sh/card.name: no node has nvidia-h100 yet; did you mean NVIDIA-H100-80GB-HBM3? for what the pod requests the cluster has NVIDIA-H100-80GB-HBM3, NVIDIA-H200, NVIDIA-A100, NVIDIA-L4, NVIDIA-T4, ...: see kubectl get cardtypes");
 
         let mut without_cards = world();
         without_cards.pod(&pod("p").annotation("volcano.sh/card.name", "B"));

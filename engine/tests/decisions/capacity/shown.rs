@@ -5,7 +5,7 @@ use std::sync::Arc;
 use engine::overview::{self, Shown};
 
 use super::{admitted, cluster, plain, worker, workers};
-use crate::world::{GPU, World, group, node};
+use crate::world::{GPU, World, group, held_job, node, pod, queue_plugin};
 
 /// What the usage of a queue shows now.
 fn usage(world: &mut World, name: &str) -> crds::card_usage::CardUsageStatus {
@@ -64,6 +64,60 @@ fn a_usage_shows_the_next_waiting_pods_and_what_they_lack() {
     assert_eq!(names, (1..).zip(expected).collect::<Vec<_>>());
     assert_eq!(shown[0].reason, "InsufficientScalarQuota");
     assert_eq!(shown[0].missing, "queue a: A asked 1, used 2, quota 2");
+}
+
+/// Whether the cluster has what a queue says, by its usage: reason, message, and what the list of problems shows.
+fn satisfiable(world: &mut World, queue: &str) -> (String, String, String) {
+    let usage = usage(world, queue);
+    let condition = usage
+        .conditions
+        .into_iter()
+        .find(|condition| condition.type_ == "Satisfiable");
+    condition
+        .map(|condition| (condition.reason, condition.message, usage.problems))
+        .unwrap()
+}
+
+#[test]
+fn a_quota_above_what_the_cluster_has_is_not_satisfiable_under_either_plugin() {
+    for plugin in ["capacity", "capacity-card"] {
+        let mut world = World::with(queue_plugin(plugin, "allocate", ""));
+        world.node(&node("n").cards("A", 8));
+        let of_cpu = |cpu: &str, quota: &str| plain("a").capability("cpu", cpu).quota(quota);
+        world.queue(&of_cpu("4", r#"{"A": 400}"#));
+        assert_eq!(
+            satisfiable(&mut world, "a"),
+            (
+                "CapabilityAboveCluster".to_owned(),
+                "the queue may have 400 A, and the cluster has 8 at the moment".to_owned(),
+                "CapabilityAboveCluster".to_owned(),
+            ),
+            "{plugin}"
+        );
+        world.queue(&of_cpu("4", r#"{"A": 8}"#));
+        assert_eq!(satisfiable(&mut world, "a").0, "Possible", "{plugin}");
+        // What the cluster loses is not there any more, also for a queue that nobody has touched.
+        world.node(&node("n").cards("A", 4));
+        assert_eq!(satisfiable(&mut world, "a").0, "CapabilityAboveCluster", "{plugin}");
+    }
+}
+
+#[test]
+fn jobs_that_are_suspended_count_among_what_waits() {
+    let mut world = cluster(2, "");
+    world.queue(&plain("team-a").quota(r#"{"A": 2}"#));
+    let waiting = |world: &mut World| {
+        let shown = usage(world, "team-a");
+        (shown.waiting_pods, shown.waiting)
+    };
+    for (name, count) in [("first", 2), ("second", 2), ("third", 1)] {
+        world.job(&held_job(name, &format!("{{\"A\": {count}}}")));
+    }
+    world.decide();
+    assert_eq!(waiting(&mut world), (0, 2), "the first holds both");
+    world.pod(&pod("large").asks("A", 3));
+    world.decide();
+    assert_eq!(waiting(&mut world), (1, 3));
 }
 
 #[test]
