@@ -130,6 +130,30 @@ pub struct PodGroupStatus {
     /// `Pending`, `Inqueue`, `Running`, `Unknown` or `Completed`.
     #[serde(default)]
     pub phase: Option<String>,
+    /// Why it is not further.
+    #[serde(default)]
+    pub conditions: Option<Vec<PodGroupCondition>>,
+}
+
+/// What a condition of a group says of who wrote it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodGroupCondition {
+    /// The session of Volcano's scheduler that wrote it; Cardgate's have none.
+    #[serde(default, rename = "transitionID")]
+    pub transition_id: Option<String>,
+    /// When it was written.
+    #[serde(default)]
+    pub last_transition_time: Option<String>,
+}
+
+impl PodGroupStatus {
+    /// When Volcano's scheduler wrote a condition last, as it says.
+    pub fn scheduled_by_volcano(&self) -> impl Iterator<Item = &str> {
+        let conditions = self.conditions.iter().flatten();
+        let by_volcano = conditions.filter(|one| one.transition_id.as_deref().is_some_and(|id| !id.is_empty()));
+        by_volcano.filter_map(|one| one.last_transition_time.as_deref())
+    }
 }
 
 /// Lets a whole `spec` be absent or `null`, as Volcano's definitions do: then every field has its default.

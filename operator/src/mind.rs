@@ -75,6 +75,8 @@ pub struct Mind {
     parameters: watch::Sender<Option<Arc<Parameters>>>,
     /// Whether the configuration has changed since that was told.
     reconfigured: bool,
+    /// Whether it was said that Volcano's scheduler runs beside this.
+    told_of_volcano: bool,
     reported_all: bool,
     unaccounted: Unaccounted,
     pulse: Arc<Pulse>,
@@ -103,6 +105,7 @@ impl Mind {
             labelling: BTreeSet::new(),
             parameters,
             reconfigured: true,
+            told_of_volcano: false,
             reported_all: false,
             unaccounted: Unaccounted::default(),
             pulse,

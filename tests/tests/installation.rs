@@ -97,3 +97,28 @@ async fn without_volcano_the_manifests_install_and_refuse_managed_pods_until_car
     })
     .await
 }
+
+#[tokio::test]
+async fn cardgates_definitions_are_not_put_over_volcanos_without_a_word() -> Outcome {
+    let plane = ControlPlane::start(Options::default().without_kwok().without_scheduler()).await?;
+    let file = "manifests/overlays/without-volcano/podgroups.yaml";
+    let ours = std::fs::read_to_string(cardgate_tests::workspace::root().join(file))?;
+    // Volcano's own says the same in other words, and more in a later version.
+    let volcanos = ours.replace(
+        "How far the group is.",
+        "Status represents the current information about a pod group.",
+    );
+    assert_ne!(ours, volcanos);
+    plane.kubectl().apply(&volcanos).await?;
+    let install = ["apply", "--server-side", "--field-manager=cardgate", "-f", file];
+    let over = plane.kubectl().output(install, None).await?;
+    let said = String::from_utf8_lossy(&over.stderr).into_owned();
+    assert!(!over.status.success() && said.contains("conflict"), "{said}");
+    // Volcano's goes over ours, and ours over ours.
+    plane.kubectl().run(["delete", "-f", file]).await?;
+    for _ in 0..2 {
+        plane.kubectl().run(install).await?;
+    }
+    plane.kubectl().apply(&volcanos).await?;
+    Ok(())
+}

@@ -117,8 +117,12 @@ async fn operator(reviewer: &Reviewer) -> Outcome {
     may(&[], ("/nodes/status", "*", "*")).await?;
     may(&LIST, ("/namespaces", "*", "*")).await?;
     may(&LIST, ("scheduling.volcano.sh/queues", "*", "*")).await?;
-    may(&LIST, ("scheduling.volcano.sh/podgroups", "*", "*")).await?;
-    may(&["patch"], ("scheduling.volcano.sh/podgroups/status", "*", "*")).await?;
+    may(
+        &["list", "watch", "patch"],
+        ("scheduling.volcano.sh/podgroups", "*", "*"),
+    )
+    .await?;
+    may(&[], ("scheduling.volcano.sh/podgroups/status", "*", "*")).await?;
     may(&[], ("scheduling.volcano.sh/queues/status", "*", "*")).await?;
     may(&["list", "watch", "patch"], ("batch/jobs", "*", "*")).await?;
     may(&[], ("batch/jobs/status", "*", "*")).await?;

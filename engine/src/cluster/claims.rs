@@ -6,7 +6,7 @@ use crds::card::SEPARATOR;
 use crds::card_counts::CardRequest;
 use crds::keys::{CARD_REQUEST, GROUP_NAME, JOB_HELD, QUEUE_NAME};
 use crds::volcano::{self, PodGroup};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::Cluster;
 use super::workload::{Claim, QueueNaming, Said, Workload};
@@ -15,6 +15,9 @@ use crate::ids::{QueueId, WorkloadId};
 use crate::inqueue::Demand;
 use crate::names::Names;
 use crate::refs::WorkloadKind;
+
+/// For so long, what Volcano's scheduler has written says that it runs.
+const VOLCANO_MEMORY: SignedDuration = SignedDuration::from_mins(10);
 
 impl Cluster {
     /// Takes what a `PodGroup` says.
@@ -33,6 +36,16 @@ impl Cluster {
         let tasks = group.spec.least_of_tasks().map(|tasks| self.task_names(&tasks));
         let tasks = tasks.map_err(|error| format!("spec.minTaskMember: {error}").into());
         let phase = group.status.as_ref().and_then(|status| status.phase.as_deref());
+        // What it wrote long ago says nothing about whether it runs.
+        let is_fresh = |time: &str| {
+            let written = time.parse::<Timestamp>();
+            written.is_ok_and(|written| now.duration_since(written) < VOLCANO_MEMORY)
+        };
+        let by_volcano = group
+            .status
+            .as_ref()
+            .is_some_and(|status| status.scheduled_by_volcano().any(is_fresh));
+        self.changes.volcano_schedules |= by_volcano && self.configuration.cardgate.enqueue;
         let queue = group.spec.queue.as_deref().filter(|queue| !queue.is_empty());
         let naming = QueueNaming {
             queue: queue.map(Into::into),

@@ -91,6 +91,8 @@ pub struct Changes {
     pub queues: BTreeSet<QueueId>,
     /// Whether the cluster has more or less of anything.
     pub total: bool,
+    /// Whether Volcano's scheduler is seen to write what Cardgate writes too.
+    pub volcano_schedules: bool,
 }
 
 /// Everything that decisions are made from.

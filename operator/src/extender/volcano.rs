@@ -49,10 +49,12 @@ struct Node {
     name: Box<str>,
 }
 
-/// `PredicateResponse`; without the code also `EventHandlerResponse`.
+/// `PredicateResponse`; of it `EventHandlerResponse` has the message alone. Volcano reads the reason of a refusal from `status` since
+/// 1.10, and from `errorMessage` in 1.6 and 1.7, and in events of any version.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Verdict {
+    status: String,
     error_message: String,
     code: i32,
 }
@@ -122,6 +124,7 @@ async fn verdict(
 ) -> Result<Vec<u8>, Failure> {
     let refused = ask_about_nodes(questions, pod, nodes, asked).await?;
     let verdict = refused.first().map(|(_, refusal)| Verdict {
+        status: refusal.to_string(),
         error_message: refusal.to_string(),
         code: if refusal.is_final() {
             UNSCHEDULABLE_AND_UNRESOLVABLE
@@ -185,7 +188,7 @@ mod tests {
     #[actix_web::test]
     async fn a_predicate_looks_at_one_node() {
         let body = json!({"task": task(""), "node": {"Name": "g1", "Tasks": {}, "Idle": {"MilliCPU": 1}}});
-        let fits = json!({"errorMessage": "", "code": 0});
+        let fits = json!({"status": "", "errorMessage": "", "code": 0});
         let asked = r#"look p ["g1"]"#.to_owned();
         assert_eq!(
             exchange(PREDICATE_PATH, body.clone(), None).await,
@@ -194,7 +197,13 @@ mod tests {
         for (refusal, code) in [(CardsRefusal::CardsInUse, 2), (CardsRefusal::NoDeviceIds, 3)] {
             let text = refusal.to_string();
             let answer = exchange(PREDICATE_PATH, body.clone(), Some(Refusal::Cards(refusal))).await;
-            assert_eq!(answer, (asked.clone(), json!({"errorMessage": text, "code": code})));
+            assert_eq!(
+                answer,
+                (
+                    asked.clone(),
+                    json!({"status": text, "errorMessage": text, "code": code})
+                )
+            );
         }
     }
 
@@ -211,10 +220,72 @@ mod tests {
     #[actix_web::test]
     async fn what_is_allocated_counts_there_and_what_is_given_up_nowhere() {
         let body = json!({"task": task("g1")});
-        let fits = json!({"errorMessage": "", "code": 0});
+        let fits = json!({"status": "", "errorMessage": "", "code": 0});
         let allocated = exchange(ALLOCATE_PATH, body.clone(), None).await;
         assert_eq!(allocated, (r#"filter p ["g1"]"#.to_owned(), fits.clone()));
         let given_up = exchange(DEALLOCATE_PATH, body, None).await;
         assert_eq!(given_up, ("filter p []".to_owned(), fits));
+    }
+
+    /// What Volcano's scheduler (its main branch after 1.15) sent about two nodes with four cards each, two Jobs that ask for none,
+    /// and one that shares cards. `managedFields` are left out.
+    #[actix_web::test]
+    async fn volcanos_own_requests_are_understood_and_answered_in_its_form() {
+        let over = CardsRefusal::CardsInUse;
+        for (path, recording, asked, refused) in [
+            (
+                PREDICATE_PATH,
+                include_str!("recordings/predicate.json"),
+                r#"look x2-w-0 ["a100-1"]"#,
+                false,
+            ),
+            (
+                PREDICATE_PATH,
+                include_str!("recordings/predicate-refused.json"),
+                r#"look x2-w-0 ["a100-2"]"#,
+                true,
+            ),
+            (
+                PREDICATE_PATH,
+                include_str!("recordings/predicate-mgpu.json"),
+                r#"look mx-w-1 ["m1"]"#,
+                true,
+            ),
+            (
+                ALLOCATE_PATH,
+                include_str!("recordings/allocate.json"),
+                r#"filter x1-w-0 ["a100-2"]"#,
+                false,
+            ),
+            (
+                ALLOCATE_PATH,
+                include_str!("recordings/allocate-refused.json"),
+                r#"filter x2-w-0 ["a100-2"]"#,
+                true,
+            ),
+            (
+                DEALLOCATE_PATH,
+                include_str!("recordings/deallocate.json"),
+                "filter x2-w-0 []",
+                false,
+            ),
+        ] {
+            let body = serde_json::from_str(recording).unwrap();
+            let (question, answer) = exchange(path, body, refused.then(|| Refusal::Cards(over.clone()))).await;
+            assert_eq!(question, asked, "{path}");
+            // Of a predicate, `status` is read; of an allocation, `errorMessage`. Neither may be anything but a string.
+            for field in ["status", "errorMessage"] {
+                let text = answer[field].as_str().expect("a string");
+                assert_eq!(text.is_empty(), !refused, "{path}: {answer}");
+            }
+            assert!(answer["code"].is_i64());
+        }
+        let body = serde_json::from_str(include_str!("recordings/prioritize.json")).unwrap();
+        let (question, answer) = exchange(PRIORITIZE_PATH, body, None).await;
+        assert_eq!(question, r#"prioritize x2-w-0 ["a100-2", "a100-1"]"#);
+        assert_eq!(
+            answer,
+            json!({"nodeScore": {"a100-1": 11, "a100-2": 10}, "errorMessage": ""})
+        );
     }
 }

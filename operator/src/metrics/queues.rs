@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use crds::resources::{CPU, MEMORY};
+use crds::resources::{CPU, MEMORY, PODS};
 use engine::overview::{CardFigures, QueueFigures, ResourceFigures, StandingFigures};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
@@ -62,7 +62,7 @@ const RESOURCE_METRICS: [ResourceMetric; 6] = [
 const RESOURCE_UNITS: [(&str, &str, bool); 3] = [
     ("milli_cpu", "CPU, in milli", false),
     ("memory_bytes", "memory, in bytes", false),
-    ("scalar_resources", "other resources, in whole units", true),
+    ("scalar_resources", "other resources, in milli, and pods in whole", true),
 ];
 
 fn unit_of(resource: &str) -> usize {
@@ -70,6 +70,15 @@ fn unit_of(resource: &str) -> usize {
         CPU => 0,
         MEMORY => 1,
         _ => 2,
+    }
+}
+
+/// A figure in the unit that Volcano's own gauge of this name has: scalars in milli, and pods in whole.
+fn in_volcanos_unit(resource: &str, figure: i64) -> i64 {
+    if matches!(resource, CPU | MEMORY | PODS) {
+        figure
+    } else {
+        figure.saturating_mul(1000)
     }
 }
 
@@ -82,6 +91,7 @@ fn encode_resources(queues: &[QueueFigures], encoder: &mut DescriptorEncoder<'_>
                 let resources = queue.standing.iter().flat_map(|standing| &standing.resources);
                 for one in resources.filter(|one| unit_of(&one.resource) == unit) {
                     let Some(figure) = figure(one) else { continue };
+                    let figure = in_volcanos_unit(&one.resource, figure);
                     let labels = [("queue_name", &*queue.queue), ("resource", &*one.resource)];
                     let labels = if has_label { &labels[..] } else { &labels[..1] };
                     gauge.encode_family(&labels)?.encode_gauge(&figure)?;

@@ -40,7 +40,12 @@ fn resource_monitoring_metrics_under_volcanos_names() {
         real_capacity: Some(40 + allocated),
     };
     let standing = StandingFigures {
-        resources: vec![of("cpu", 1500), of("memory", 1 << 30), of("nvidia.com/gpu", 2)],
+        resources: vec![
+            of("cpu", 1500),
+            of("memory", 1 << 30),
+            of("nvidia.com/gpu", 2),
+            of("pods", 2),
+        ],
         share: 0.75,
         overused: true,
     };
@@ -66,10 +71,14 @@ fn resource_monitoring_metrics_under_volcanos_names() {
     for (name, more) in figures_of {
         for (unit, labels, allocated) in units {
             let series = format!("volcano_queue_{name}_{unit}{labels}");
-            let expected = (name != "capacity" || labels != gpu).then(|| (allocated + more).to_string());
+            // As Volcano's own: "2000" for two GPUs.
+            let milli = if unit == "scalar_resources" { 1000 } else { 1 };
+            let expected = (name != "capacity" || labels != gpu).then(|| ((allocated + more) * milli).to_string());
             assert_eq!(value(&metrics, &series), expected, "{series}");
         }
     }
+    let pods = r#"volcano_queue_allocated_scalar_resources{queue_name="team-a",resource="pods"}"#;
+    assert_eq!(value(&metrics, pods).as_deref(), Some("2"), "pods in whole");
     let of_queue = |name: &str| value(&metrics, &format!(r#"volcano_queue_{name}{{queue_name="team-a"}}"#));
     assert_eq!(of_queue("share").as_deref(), Some("0.75"));
     assert_eq!(of_queue("overused").as_deref(), Some("1"));

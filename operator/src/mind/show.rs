@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crds::keys::{CONFIG_MAP, NAMESPACE};
 use engine::cluster::reclaims::EvictionOutcome;
 use engine::decide::Eviction;
 use engine::explain::{Notice, Progress, notices_watched, progress};
@@ -33,6 +34,10 @@ impl Mind {
             self.show_admitted(uid);
         }
         self.label_nodes();
+        self.told_of_volcano &= !self.reconfigured;
+        if changes.volcano_schedules && self.cluster.configuration().cardgate.enqueue {
+            self.tell_of_volcano();
+        }
         for node in &changes.bad_quotas {
             self.tell_bad_quotas(*node);
         }
@@ -75,6 +80,29 @@ impl Mind {
             self.metrics.show_queues(overview::figures(&self.cluster));
         }
         notices.into_iter().for_each(|notice| self.tell(notice));
+    }
+
+    /// Says once, of each configuration, that Volcano's scheduler writes the phases that Cardgate does.
+    fn tell_of_volcano(&mut self) {
+        if std::mem::replace(&mut self.told_of_volcano, true) {
+            return;
+        }
+        let message = "Volcano's scheduler runs here, since PodGroups have conditions that it alone writes: it sets their phases, and so \
+                       does Cardgate (enqueue: true), each undoing what the other says. Set enqueue: false in cardgate.yaml, or stop \
+                       that scheduler";
+        tracing::warn!(message);
+        self.reports.send(Report::Event {
+            regarding: Box::new(ObjectReference {
+                api_version: Some("v1".to_owned()),
+                kind: Some("ConfigMap".to_owned()),
+                namespace: Some(NAMESPACE.to_owned()),
+                name: Some(CONFIG_MAP.to_owned()),
+                ..ObjectReference::default()
+            }),
+            kind: EventKind::Warning,
+            reason: "EnqueueBesideVolcano".to_owned(),
+            message: message.to_owned(),
+        });
     }
 
     /// Tells a pod why it waits.

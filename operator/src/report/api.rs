@@ -203,14 +203,19 @@ pub(super) async fn write_condition(sender: Sender, pod: PodRef, patch: Value) -
     Ok(())
 }
 
-/// Makes a group show how far it is.
-pub(super) async fn write_group_status(sender: Sender, group: WorkloadRef, patch: Value) -> Result<(), RequestError> {
-    let api: Api<PartialObjectMeta<PodGroup>> = Api::namespaced(sender.client.clone(), &group.namespace);
+/// Makes a group show how far it is; whether it does then. Volcano's definition has no status of its own: the object is written,
+/// and of it the status alone, so that whoever writes the rest of it meanwhile is not undone.
+pub(super) async fn write_group_status(sender: Sender, group: WorkloadRef, patch: Value) -> Result<bool, RequestError> {
+    let api: Api<PodGroup> = Api::namespaced(sender.client.clone(), &group.namespace);
+    let shown = patch
+        .pointer("/status/phase")
+        .and_then(Value::as_str)
+        .map(str::to_owned);
     let patch = Patch::Merge(patch);
     let params = PatchParams::default();
-    let request = api.patch_status(&group.name, &params, &patch);
-    sender.write(Verb::Patch, Write::PodGroup, request).await?;
-    Ok(())
+    let request = api.patch(&group.name, &params, &patch);
+    let written = sender.write(Verb::Patch, Write::PodGroup, request).await?;
+    Ok(written.status.and_then(|status| status.phase) == shown)
 }
 
 /// Writes an event, or counts it on one that says the same. Leaves the name and the count.

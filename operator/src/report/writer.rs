@@ -15,7 +15,7 @@ use kube::Client;
 use tokio::sync::{mpsc, watch};
 
 use super::api::{self, Sender, Written};
-use super::event::{Occurrence, Series};
+use super::event::{EventKind, Occurrence, Series};
 use super::message::Messages;
 use super::queue::{Outcome, Target, Urgency, WriteQueue};
 use super::shelves::{Ended, Settled, Shelves};
@@ -26,6 +26,9 @@ use crate::request::RequestError;
 
 /// How long a pod's condition waits before it is written: a pod that is let in a moment later never needs it.
 const SETTLE: Duration = Duration::from_millis(200);
+/// Why a phase that was written is not shown.
+const NO_PLACE_FOR_PHASES: &str = "the API server left the phase out, since the definition podgroups.scheduling.volcano.sh has a status \
+                                   subresource, which Volcano's own has not: apply Volcano's, or Cardgate's of this version";
 /// Reports taken in at a time.
 const BATCH: usize = 1024;
 
@@ -102,7 +105,8 @@ enum Done {
     /// A request about what is shown.
     Shown(Ended),
     Condition(PodRef, Result<(), RequestError>),
-    Group(WorkloadRef, Result<(), RequestError>),
+    /// Whether the group shows it then.
+    Group(WorkloadRef, Result<bool, RequestError>),
     Event(Target, Box<Occurrence>, Written<Option<(String, i32)>>),
 }
 
@@ -288,8 +292,16 @@ impl State {
                     self.queue.offer(&event, Urgency::Event, now, now);
                 }
             }
+            // It would be refused again: the event says what it would have said.
+            Err(error) if matches!(error.code(), Some(400 | 422)) => {
+                tracing::warn!(%pod, %error, "the API server does not take the condition of a pod");
+                self.queue.done(&condition, Outcome::Settled, 1, now);
+                if self.messages.pod_event(uid).is_some() {
+                    self.queue.offer(&event, Urgency::Event, now, now);
+                }
+            }
             // The pod is gone, or another one has its name.
-            Err(error) if matches!(error.code(), Some(404 | 409 | 422)) => {
+            Err(error) if matches!(error.code(), Some(404 | 409)) => {
                 tracing::debug!(%pod, %error, "the condition of a pod is of no use any more");
                 self.messages.forget_pod(uid);
                 self.queue.done(&condition, Outcome::Settled, 1, now);
@@ -303,17 +315,36 @@ impl State {
         }
     }
 
-    fn end_group(&mut self, group: &WorkloadRef, result: &Result<(), RequestError>, now: Instant) {
-        let failed = result.as_ref().err();
+    fn end_group(&mut self, group: &WorkloadRef, result: &Result<bool, RequestError>, now: Instant) {
         // The group is gone, or another one has its name.
-        let gone = failed.is_some_and(|error| matches!(error.code(), Some(404 | 409 | 422)));
-        if let Some(error) = failed {
-            tracing::debug!(%group, %error, gone, "the status of a group is not written");
-        }
-        let outcome = if failed.is_none() || gone {
-            Outcome::Settled
-        } else {
+        let is_gone = |error: &RequestError| matches!(error.code(), Some(404 | 409));
+        let problem = match result {
+            Ok(true) => None,
+            Ok(false) => Some(NO_PLACE_FOR_PHASES.to_owned()),
+            Err(error) if is_gone(error) => {
+                tracing::debug!(%group, %error, "the status of a group is of no use any more");
+                None
+            }
+            Err(error) => Some(error.to_string()),
+        };
+        let outcome = if let Some(problem) = problem {
+            tracing::warn!(%group, problem, "can't write how far a group is, trying again later");
+            let refused = |error: &RequestError| matches!(error.code(), Some(400 | 403 | 422));
+            // Whoever waits for the phase is told that it won't come.
+            if result.as_ref().err().is_none_or(refused) {
+                let event = Report::Event {
+                    regarding: Box::new(group.reference()),
+                    kind: EventKind::Warning,
+                    reason: "PhaseNotWritten".to_owned(),
+                    message: format!(
+                        "how far the group is can't be written, and is tried again, later each time: {problem}"
+                    ),
+                };
+                self.take_in(event, now, Timestamp::now());
+            }
             Outcome::Failed
+        } else {
+            Outcome::Settled
         };
         let target = Target::Group(Arc::clone(&group.uid));
         self.queue.done(&target, outcome, 1, now);

@@ -6,6 +6,7 @@ use cardgate_tests::scenario::Scenario;
 use cardgate_tests::workloads::pod;
 use cardgate_tests::world::World;
 use crds::keys::{CARD_ASSIGNED, CARD_NAME, CARD_REQUEST, GATE, JOB_HELD, QUEUE_LABEL, QUEUE_NAME};
+use crds::volcano::PodGroup;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -328,4 +329,38 @@ async fn the_operators_token_changes_nothing_on_its_webhook_configurations_but_w
     let none = json!([{ "op": "remove", "path": "/webhooks/0/clientConfig/caBundle" }]);
     let none = Patch::Json::<()>(serde_json::from_value(none)?);
     expect_refusal(thief.patch("cardgate", &dry_run, &none).await, ONLY_TRUST)
+}
+
+#[tokio::test]
+async fn the_operators_token_changes_nothing_on_a_group_but_its_status() -> Outcome {
+    let world = World::shared().await?;
+    let scenario = Scenario::begin(world, "stolen-groups").await?;
+    let group = json!({
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": { "name": "group", "namespace": scenario.name(), "labels": { "app": "own" } },
+        "spec": { "minMember": 3, "queue": "no-such-queue" },
+    });
+    scenario.plane().apply(&group).await?;
+    let thief: Api<PodGroup> = Api::namespaced(operator(world).await?, scenario.name());
+    for change in [
+        json!({ "spec": { "queue": "evil" } }),
+        json!({ "spec": { "minMember": 1 } }),
+        json!({ "spec": { "minResources": { "nvidia.com/gpu": 1 } } }),
+        json!({ "metadata": { "annotations": { CARD_REQUEST: "{}" } } }),
+        json!({ "metadata": { "labels": { "app": "evil" } } }),
+        json!({ "metadata": { "finalizers": ["example.com/evil"] } }),
+        json!({ "spec": { "queue": "evil" }, "status": { "phase": "Inqueue" } }),
+    ] {
+        let changed = thief
+            .patch("group", &PatchParams::default(), &Patch::Merge(change))
+            .await;
+        expect_refusal(
+            changed,
+            "Cardgate's operator changes nothing on a PodGroup but its status",
+        )?;
+    }
+    let phase = Patch::Merge(json!({ "status": { "phase": "Unknown" } }));
+    thief.patch("group", &PatchParams::default(), &phase).await?;
+    Ok(())
 }

@@ -4,13 +4,13 @@ use anyhow::Context as _;
 use cardgate_tests::assets::{Assets, Program};
 use cardgate_tests::cardgate::{Cardgate, Settings};
 use cardgate_tests::controlplane::{ControlPlane, Options};
-use cardgate_tests::manifests;
 use cardgate_tests::ports::Port;
 use cardgate_tests::scenario::Scenario;
 use cardgate_tests::tls::Identity;
 use cardgate_tests::wait::{self, Seen};
 use cardgate_tests::workloads::{PodBuilder, pod};
 use cardgate_tests::world::World;
+use cardgate_tests::{http, manifests, nodes};
 use crds::keys::{MGPU_CORE, MGPU_MEMORY, SCORING_STRATEGY};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::Pod;
@@ -89,6 +89,7 @@ async fn kube_scheduler_with_the_extender() -> Outcome {
     let (world, extender) = start().await?;
     strategies(&world).await?;
     unaffected(&world).await?;
+    recordings(&world, &extender).await?;
     schedulers::two_at_once_while_the_operator_is_killed(&world, &extender).await?;
     schedulers::shared_cards(&world, &extender).await?;
     two_hundred_pods(&world).await?;
@@ -113,6 +114,67 @@ async fn strategies(world: &World) -> Outcome {
     for spec in pods.into_iter().filter_map(|pod| pod.spec) {
         assert_eq!((spec.scheduling_gates, spec.affinity), (None, None));
     }
+    Ok(())
+}
+
+/// What Volcano's scheduler sent of a pod of 3 CPUs where a node gives pods without GPU 4, while another such pod is allocated to
+/// one of two nodes.
+async fn recordings(world: &World, extender: &Extender) -> Outcome {
+    let scenario = Scenario::begin(world, "recordings").await?;
+    let node = |name: &str| {
+        nodes::nvidia(name, "NVIDIA-A100.recordings", 4, 81_920).annotation("volcano.sh/crossquota-cpu", "4")
+    };
+    scenario.nodes(&[node("a100-1"), node("a100-2")]).await?;
+    let ask = async |verb: &str, recording: &str| {
+        let body = serde_json::from_str(recording)?;
+        let path = format!("/volcano/{verb}");
+        let (status, answer) = http::post_tls(&extender.tls, &extender.address(), &path, &body).await?;
+        anyhow::ensure!(status == 200, "{path}: {status} {answer}");
+        anyhow::Ok(serde_json::from_str::<Value>(&answer)?)
+    };
+    let predicate = include_str!("../../../operator/src/extender/recordings/predicate.json");
+    let on_the_other = include_str!("../../../operator/src/extender/recordings/predicate-refused.json");
+    // The operator knows the nodes a moment after they are there.
+    wait::eventually("a place on the other node", wait::PATIENCE, async || {
+        let answer = ask("predicate", on_the_other).await?;
+        Ok(Seen::when(answer["status"] == "", answer.to_string()))
+    })
+    .await?;
+    let allocated = ask(
+        "allocate",
+        include_str!("../../../operator/src/extender/recordings/allocate.json"),
+    )
+    .await?;
+    assert_eq!(allocated["errorMessage"], "", "{allocated}");
+    let refused = ask("predicate", on_the_other).await?;
+    let status = refused["status"].as_str().context("no status")?;
+    assert!(status.contains("cpu") && refused["code"] == 2, "{refused}");
+    assert_eq!(
+        ask("predicate", predicate).await?["status"],
+        "",
+        "the first node is free"
+    );
+    let again = ask(
+        "allocate",
+        include_str!("../../../operator/src/extender/recordings/allocate-refused.json"),
+    )
+    .await?;
+    assert_eq!(again["errorMessage"], refused["status"]);
+    let scores = ask(
+        "prioritize",
+        include_str!("../../../operator/src/extender/recordings/prioritize.json"),
+    )
+    .await?;
+    assert!(
+        scores["nodeScore"]["a100-1"].is_i64() && scores["nodeScore"]["a100-2"].is_i64(),
+        "{scores}"
+    );
+    let given_up = ask(
+        "deallocate",
+        include_str!("../../../operator/src/extender/recordings/deallocate.json"),
+    )
+    .await?;
+    assert_eq!(given_up["errorMessage"], "");
     Ok(())
 }
 

@@ -9,6 +9,7 @@ mod queues;
 mod quotas;
 mod readme;
 mod refusals;
+mod refused_writes;
 mod telling;
 mod users;
 

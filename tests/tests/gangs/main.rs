@@ -1,5 +1,6 @@
 //! Groups and Jobs as a whole, on a real control plane: gangs, Job mode, reservations, suspended Jobs.
 
+mod controllers;
 mod groups;
 mod jobs;
 mod killed;

@@ -55,3 +55,33 @@ async fn beside_volcano_phases_are_left_alone_and_gangs_stay_whole() -> Outcome 
     })
     .await
 }
+
+#[tokio::test]
+async fn volcanos_scheduler_beside_enqueue_is_noticed_and_said() -> Outcome {
+    let (world, _turn) = configured(None, Some("enqueue: true\n")).await?;
+    let scenario = Scenario::begin(world, "both-enqueue").await?;
+    let group = json!({
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": { "name": "seen", "namespace": scenario.name() },
+        "spec": { "minMember": 1, "queue": scenario.name() },
+        "status": { "conditions": [{
+            "type": "Unschedulable", "status": "True", "reason": "NotEnoughResources", "transitionID": "7",
+            "lastTransitionTime": k8s_openapi::jiff::Timestamp::now().to_string(),
+        }] },
+    });
+    scenario.plane().apply(&group).await?;
+    let events: kube::Api<k8s_openapi::api::core::v1::Event> =
+        kube::Api::namespaced(scenario.plane().client().await?, crds::keys::NAMESPACE);
+    let about =
+        kube::api::ListParams::default().fields("involvedObject.name=cardgate-config,reason=EnqueueBesideVolcano");
+    cardgate_tests::wait::eventually("the event", cardgate_tests::wait::PATIENCE, async || {
+        let found = events.list(&about).await?.items;
+        let said = found.iter().filter_map(|event| event.message.as_deref());
+        Ok(cardgate_tests::wait::Seen::when(
+            said.clone().any(|message| message.contains("Set enqueue: false")),
+            format!("{:?}", said.collect::<Vec<_>>()),
+        ))
+    })
+    .await
+}

@@ -7,7 +7,7 @@ use engine::decide::Action;
 use engine::explain::progress;
 use engine::refs::WorkloadKind;
 
-use crate::world::{Object, World, bare_queue, configuration, group, held_job, node, pod, queue, queue_plugin};
+use crate::world::{Object, World, at, bare_queue, configuration, group, held_job, node, pod, queue, queue_plugin};
 
 fn is_enqueued(world: &World, name: &str) -> bool {
     let id = world.cluster.workload_named(WorkloadKind::PodGroup, "team", name);
@@ -149,4 +149,30 @@ fn who_names_another_queue_stands_in_the_line_of_no_other() {
         .sum();
     assert_eq!(kept, 1, "the group's");
     assert_eq!(resumed(&mut world), [""; 0]);
+}
+
+#[test]
+fn volcanos_scheduler_is_known_by_what_it_alone_writes() {
+    let by_volcano = |seconds: i64| {
+        let written = at(seconds).to_string();
+        let condition = serde_json::json!([
+            {"type": "Unschedulable", "status": "True", "transitionID": "7", "lastTransitionTime": written, "reason": "NotEnoughResources"}
+        ]);
+        group("g", 1).set(["status", "conditions"], condition)
+    };
+    let own =
+        serde_json::json!([{"type": "Unschedulable", "status": "True", "lastTransitionTime": at(1000).to_string()}]);
+    for (group, enqueue, expected) in [
+        (by_volcano(1000), true, true),
+        (by_volcano(1000), false, false),
+        // It may be gone since.
+        (by_volcano(300), true, false),
+        (group("g", 1).set(["status", "conditions"], own), true, false),
+        (group("g", 1), true, false),
+    ] {
+        let mut world = World::with(configuration("", &format!("enqueue: {enqueue}")));
+        world.now = at(1010);
+        world.group(&group);
+        assert_eq!(world.cluster.take_changes().volcano_schedules, expected, "{group:?}");
+    }
 }
