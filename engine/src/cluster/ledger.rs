@@ -125,6 +125,7 @@ impl Cluster {
         }
         if let Some(node) = pod.room {
             self.count_uncharged(&pod, 1);
+            self.count_without_gpu(node, &pod, 1);
             self.take_room(node, &pod.task.request);
             if counts_by_node(&pod) {
                 self.nodes[node].books(PEN).undecided.insert(id);
@@ -165,6 +166,7 @@ impl Cluster {
         }
         if let Some(node) = pod.room {
             self.count_uncharged(&pod, -1);
+            self.count_without_gpu(node, &pod, -1);
             self.give_room_back(node, &pod.task.request);
             self.nodes[node].books(PEN).undecided.remove(&id);
         }

@@ -193,7 +193,10 @@ impl Cluster {
     /// Puts another configuration in force: what pods hold is counted anew under it, and every refusal looked at again.
     pub fn set_configuration(&mut self, configuration: Arc<Configuration>, now: Timestamp) {
         let before = std::mem::replace(&mut self.configuration, configuration);
-        if before.cross_quota != self.configuration.cross_quota {
+        let enforced = before.cardgate.enforce_cross_quota;
+        if before.cross_quota != self.configuration.cross_quota
+            || enforced != self.configuration.cardgate.enforce_cross_quota
+        {
             self.refresh_gpu_nodes();
         }
         self.top.go_stale(true);

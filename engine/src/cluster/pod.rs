@@ -190,6 +190,11 @@ impl Pod {
 const CREATION_RESOLUTION: SignedDuration = SignedDuration::from_secs(2);
 
 impl Pod {
+    /// Whether a scheduler has chosen its node, rather than that it is only expected there.
+    pub(crate) fn is_placed(&self) -> bool {
+        self.binding || self.stage == Stage::Bound
+    }
+
     /// Which pod it is, for those who act on it or report about it.
     pub fn to_ref(&self) -> PodRef {
         PodRef {

@@ -90,6 +90,7 @@ async fn kube_scheduler_with_the_extender() -> Outcome {
     strategies(&world).await?;
     unaffected(&world).await?;
     recordings(&world, &extender).await?;
+    let_in_and_not_placed_yet(&world).await?;
     schedulers::two_at_once_while_the_operator_is_killed(&world, &extender).await?;
     schedulers::shared_cards(&world, &extender).await?;
     two_hundred_pods(&world).await?;
@@ -198,6 +199,20 @@ async fn unaffected(world: &World) -> Outcome {
     expect_by_node(&scenario, "batch", &[("cpu", 3)]).await
 }
 
+/// What a queue has let in stands in nobody's way on a node before the scheduler has placed it there.
+async fn let_in_and_not_placed_yet(world: &World) -> Outcome {
+    let scenario = Scenario::begin(world, "let-in").await?;
+    let nodes = [1, 2].map(|number| gpu_node("let-in", number).annotation("volcano.sh/crossquota-cpu", "4"));
+    scenario.nodes(&nodes).await?;
+    scenario
+        .apply_queue(scenario.queue().capability("cpu", "64").capability("memory", "64Gi"))
+        .await?;
+    scenario
+        .create(&batch(&scenario, "queued", "3").queue("let-in").deployment(4))
+        .await?;
+    expect_by_node(&scenario, "queued", &[("gpu-1", 1), ("gpu-2", 1)]).await
+}
+
 async fn two_hundred_pods(world: &World) -> Outcome {
     const NODES: usize = 5;
     // 200 x 250m are 50 cores; 5 x 8 cores are there: 160 pods.
@@ -207,12 +222,24 @@ async fn two_hundred_pods(world: &World) -> Outcome {
         .map(|number| gpu_node("burst", number).allocatable("pods", "250"))
         .collect();
     scenario.nodes(&nodes).await?;
+    // Half of them through a queue, which lets all of them in.
     scenario
-        .create(&batch(&scenario, "burst", "250m").deployment(200))
+        .apply_queue(scenario.queue().capability("cpu", "64").capability("memory", "64Gi"))
         .await?;
+    let pods = batch(&scenario, "burst", "250m");
+    scenario.create(&pods.deployment(100)).await?;
+    let queued = batch(&scenario, "queued", "250m").queue(scenario.name());
+    scenario.create(&queued.deployment(100)).await?;
+    let placed = async || {
+        let mut counts = by_node(&scenario, "burst").await?;
+        for (node, count) in by_node(&scenario, "queued").await? {
+            *counts.entry(node).or_default() += count;
+        }
+        anyhow::Ok(counts)
+    };
     let all_placed = async |total: usize| {
         wait::eventually(format!("{total} pods to be placed"), wait::PATIENCE * 2, async || {
-            let found = by_node(&scenario, "burst").await?;
+            let found = placed().await?;
             assert!(
                 found.values().all(|count| *count <= FIT / NODES),
                 "above quota: {found:?}"
@@ -223,11 +250,7 @@ async fn two_hundred_pods(world: &World) -> Outcome {
     };
     all_placed(FIT).await?;
     let refused = wait::eventually("a refusal with the document's reason", wait::PATIENCE, async || {
-        let pods = scenario
-            .api::<Pod>()
-            .list(&ListParams::default().labels("app=burst"))
-            .await?
-            .items;
+        let pods = scenario.api::<Pod>().list(&ListParams::default()).await?.items;
         let conditions = pods
             .iter()
             .filter_map(|pod| pod.status.as_ref()?.conditions.as_ref())
@@ -248,15 +271,15 @@ async fn two_hundred_pods(world: &World) -> Outcome {
     });
     assert_eq!(refused.await?, 200 - FIT);
     // What is freed is used again.
-    let placed = by_node(&scenario, "burst").await?;
-    let on_one = format!("spec.nodeName={}", placed.keys().next().cloned().unwrap_or_default());
-    let there = ListParams::default().labels("app=burst").fields(&on_one);
+    let found = placed().await?;
+    let on_one = format!("spec.nodeName={}", found.keys().next().cloned().unwrap_or_default());
+    let there = ListParams::default().fields(&on_one);
     scenario
         .api::<Pod>()
         .delete_collection(&DeleteParams::default(), &there)
         .await?;
     wait::eventually("the freed quota to be used again", wait::PATIENCE * 2, async || {
-        let found = by_node(&scenario, "burst").await?;
+        let found = placed().await?;
         Ok(Seen::when(
             found.values().all(|count| *count == FIT / NODES) && found.len() == NODES,
             format!("{found:?}"),

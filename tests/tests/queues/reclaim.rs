@@ -1,7 +1,8 @@
 //! Borrowing and giving back.
 
+use cardgate_tests::nodes::NodeSpec;
 use cardgate_tests::scenario::Scenario;
-use cardgate_tests::tally::{Tally, is_gated};
+use cardgate_tests::tally::{NO_CARD, Tally, is_gated};
 use cardgate_tests::wait::{self, Seen};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Event, Pod};
@@ -10,7 +11,7 @@ use kube::ResourceExt as _;
 use kube::api::ListParams;
 use serde_json::json;
 
-use crate::{Outcome, halves, world};
+use crate::{Outcome, halves, queue_of, world};
 
 /// The reason of pods whose queue may have more than is free.
 const NO_ROOM: &str = "NoNodeFits";
@@ -69,6 +70,45 @@ async fn two_teams_borrow_from_each_other_and_give_back() -> Outcome {
     // What comes free is borrowed again.
     scenario.delete::<Deployment>("claimant").await?;
     scenario.expect("borrower", &Tally::none().running(&card, 8)).await
+}
+
+#[tokio::test]
+async fn cpu_is_given_back_by_a_queue_that_is_within_its_memory() -> Outcome {
+    let scenario = Scenario::begin(world().await?, "dimensions").await?;
+    let node = NodeSpec::new("dimensions").label("scenario", "dimensions");
+    let node = node.allocatable("cpu", "4").allocatable("memory", "16Gi");
+    scenario.nodes(&[node]).await?;
+    for queue in [scenario.queue(), queue_of(&scenario, "b")] {
+        let queue = queue.capability("cpu", "4").capability("memory", "16Gi");
+        let deserved = json!({ "cpu": "2", "memory": "8Gi" });
+        scenario.apply_queue(queue.field("deserved", deserved)).await?;
+    }
+    let pod = |name: &str| {
+        let pod = scenario.pod(name).node_selector("scenario", "dimensions");
+        pod.request("cpu", 1).request("memory", "1Gi")
+    };
+    scenario.create(&pod("borrower").deployment(4)).await?;
+    scenario.expect("borrower", &Tally::none().running(NO_CARD, 4)).await?;
+    scenario
+        .create(&pod("claimant").queue("dimensions-b").deployment(3))
+        .await?;
+    // Half of it goes back, and no more: the third would be borrowed.
+    let half = Tally::none().running(NO_CARD, 2);
+    scenario.expect("claimant", &half.clone().waiting(NO_ROOM, 1)).await?;
+    scenario
+        .expect_for_good("borrower", &half.clone().waiting(NO_ROOM, 2))
+        .await?;
+    scenario.expect("claimant", &half.waiting(NO_ROOM, 1)).await?;
+    let events = scenario.api::<Event>().list(&ListParams::default()).await?.items;
+    let reclaimed = events
+        .iter()
+        .filter(|event| event.reason.as_deref() == Some("Reclaimed"));
+    let texts: Vec<_> = reclaimed.filter_map(|event| event.message.as_deref()).collect();
+    assert_eq!(texts.len(), 2, "{texts:?}");
+    for text in texts {
+        assert!(text.contains("of CPU, queue dimensions-b has"), "{text}");
+    }
+    Ok(())
 }
 
 #[tokio::test]

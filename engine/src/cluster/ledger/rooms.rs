@@ -1,6 +1,8 @@
 //! What pods hold of the nodes that they run on or are expected on, and what the nodes come to together.
 
 use super::PEN;
+use crds::configuration::Enforcement;
+
 use crate::amounts::{Amounts, Dimension};
 use crate::cluster::Cluster;
 use crate::cluster::pod::Pod;
@@ -14,7 +16,6 @@ impl Cluster {
         node.books(PEN).used.add_all(request);
         node.books(PEN).pods += 1;
         self.count_cards_in(id);
-        self.count_without_gpu(id, request, 1);
         self.usage_changed(id);
     }
 
@@ -26,7 +27,6 @@ impl Cluster {
         node.books(PEN).used.subtract_all(request);
         node.books(PEN).pods -= 1;
         self.count_cards_in(id);
-        self.count_without_gpu(id, request, -1);
         self.usage_changed(id);
         self.node_changes.note(id);
     }
@@ -84,8 +84,14 @@ impl Cluster {
         self.count_cards_in(id);
     }
 
-    /// A pod comes to hold, or gives back, room on a node.
-    pub(in crate::cluster) fn count_without_gpu(&mut self, id: NodeId, request: &Amounts, sign: i128) {
+    /// A pod comes to hold, or gives back, room on a node. Where a scheduler asks before it chooses a node, one that is only
+    /// expected there counts nowhere: it may go to another.
+    pub(in crate::cluster) fn count_without_gpu(&mut self, id: NodeId, pod: &Pod, sign: i128) {
+        let on_demand = self.configuration.cardgate.enforce_cross_quota == Enforcement::Extender;
+        if on_demand && !pod.is_placed() {
+            return;
+        }
+        let request = &pod.task.request;
         let resources = self.gpu_nodes.resources();
         if resources.is_empty() || self.asks_for_gpu(request) {
             return;
@@ -135,11 +141,15 @@ impl Cluster {
         for (_, node) in self.nodes.iter_mut() {
             node.books(PEN).held_without_gpu = Vec::new();
         }
-        let rooms = self
-            .pods()
-            .filter_map(|pod| Some((pod.room?, pod.task.request.clone())));
-        for (node, request) in rooms.collect::<Vec<_>>() {
-            self.count_without_gpu(node, &request, 1);
+        let pods = self.pods_by_id().filter(|(_, pod)| pod.room.is_some());
+        for id in pods.map(|(id, _)| id).collect::<Vec<_>>() {
+            let Some(pod) = self.pods.table[id].take() else {
+                continue;
+            };
+            if let Some(node) = pod.room {
+                self.count_without_gpu(node, &pod, 1);
+            }
+            self.pods.table[id] = Some(pod);
         }
     }
 }

@@ -9,7 +9,6 @@ use crds::format::format_amount;
 use crds::scoring_strategy::ScoringStrategy;
 
 use crate::cluster::Cluster;
-use crate::cluster::pod::Stage;
 use crate::ids::NodeId;
 use crate::policies::cross_quota::{Line, Scoring, exceeded};
 use crate::task::Task;
@@ -58,8 +57,8 @@ pub(super) struct QuotaQuery<'a> {
     strategy: ScoringStrategy,
     request: Vec<i64>,
     weights: Vec<u32>,
-    /// Where the pod is expected, before it is bound.
-    expected: Option<NodeId>,
+    /// Where the pod is being bound.
+    binding: Option<NodeId>,
     /// Where it may come to be, in order.
     assumed: &'a [NodeId],
 }
@@ -75,9 +74,7 @@ impl<'a> QuotaQuery<'a> {
             weights: resources
                 .flat_map(|arguments| arguments.resources.iter().map(|resource| resource.weight))
                 .collect(),
-            expected: known
-                .filter(|known| known.stage != Stage::Bound)
-                .and_then(|known| known.room),
+            binding: known.filter(|known| known.binding).and_then(|known| known.room),
             assumed: cluster.gpu_nodes().assumed_nodes(uid),
         }
     }
@@ -117,13 +114,13 @@ impl<'a> QuotaQuery<'a> {
     /// The lines of a GPU node.
     fn lines(&self, node: NodeId) -> Option<Cow<'a, [Line]>> {
         let lines = self.cluster.gpu_nodes().lines(node)?;
-        let expected = self.expected == Some(node);
+        let binding = self.binding == Some(node);
         let assumed = self.assumed.binary_search(&node).is_ok();
-        if !expected && !assumed {
+        if !binding && !assumed {
             return Some(Cow::Borrowed(lines));
         }
         let without = |(line, asked): (&Line, &i64)| Line {
-            used: line.used - if expected { i128::from(*asked) } else { 0 },
+            used: line.used - if binding { i128::from(*asked) } else { 0 },
             assumed: line.assumed - if assumed { i128::from(*asked) } else { 0 },
             ..*line
         };

@@ -195,13 +195,56 @@ fn a_pod_let_in_by_its_queue_is_not_in_its_own_way() {
     world.pod(&queued);
     assert_eq!(world.admit_names(), ["a"]);
     world.pod(&queued.clone().ungated());
-    assert_eq!(line(&world.cluster, "gpu-1"), (3_000, 4_000), "expected there");
+    assert_eq!(line(&world.cluster, "gpu-1"), (0, 4_000), "only expected there");
     assert_eq!(refused(&ask(&mut world, &queued.clone().ungated(), &names(1))), []);
     assert_eq!(
         scores(&mut world, &queued.ungated(), &names(1)),
         [8],
         "3/4 of 10, rounded"
     );
+}
+
+#[test]
+fn only_what_is_bound_or_being_placed_counts_however_many_are_let_in() {
+    let mut world = extended("quota.cpu: 4");
+    for name in ["gpu-1", "gpu-2"] {
+        world.node(&gpu_node(name));
+    }
+    world.queue(&queue("team-a"));
+    let pods = ["a", "b", "c", "d"].map(|name| pod(name).requests("cpu", "3"));
+    world.pods(pods.clone());
+    assert_eq!(
+        world.admit_names(),
+        ["a", "b", "c", "d"],
+        "quotas of nodes are the scheduler's to ask for"
+    );
+    let [a, b, c, d] = pods.map(Object::ungated);
+    for pod in [&a, &b, &c, &d] {
+        world.pod(pod);
+    }
+    assert_eq!(
+        refused(&ask(&mut world, &a, &names(2))),
+        [],
+        "none is placed, so none stands in its way"
+    );
+    world.pod(&a.on("gpu-1"));
+    let full = |place| (place, "cpu quota exceeded: asked 3, used 3, quota 4".to_owned());
+    assert_eq!(refused(&ask(&mut world, &b, &names(2))), [full(0)]);
+    world.pod(&b.on("gpu-2"));
+    for pod in [&c, &d] {
+        assert_eq!(refused(&ask(&mut world, pod, &names(2))), [full(0), full(1)]);
+    }
+    // Under gating what is let in counts where it is expected; both ways it is counted anew.
+    let gating = configuration("quota.cpu: 4", "enforceCrossQuota: gating");
+    world.set_configuration(gating, world.now);
+    let used = |world: &World| line(&world.cluster, "gpu-1").0 + line(&world.cluster, "gpu-2").0;
+    assert_eq!(used(&world), 12_000);
+    world.set_configuration(configuration("quota.cpu: 4", "enforceCrossQuota: extender"), world.now);
+    assert_eq!(used(&world), 6_000);
+    for name in ["a", "b", "c", "d"] {
+        world.remove_pod(name);
+    }
+    assert_eq!(used(&world), 0);
 }
 
 #[test]
@@ -256,6 +299,8 @@ enum Step {
     /// The watch shows that a pod is bound to the node that was taken.
     Bind(usize),
     Leave(usize),
+    /// A queue lets a pod in with so many cores, which its scheduler does not place yet.
+    LetIn(u8),
     Raise(usize),
     Restart,
 }
@@ -265,6 +310,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (0..8_usize, 1..4_u8, 0..3_usize).prop_map(|(pod, cores, node)| Step::Ask(pod, cores, node)),
         4 => (0..8_usize).prop_map(Step::Bind),
         2 => (0..8_usize).prop_map(Step::Leave),
+        2 => (1..4_u8).prop_map(Step::LetIn),
         1 => (0..3_usize).prop_map(Step::Raise),
         1 => Just(Step::Restart),
     ]
@@ -288,12 +334,22 @@ proptest! {
             .annotation("volcano.sh/crossquota-cpu", &quotas[number].to_string());
         let mut world = extended("quota.cpu: 1");
         (0..3).for_each(|number| world.node(&gpu(&quotas, number)));
+        world.queue(&queue("team-a"));
         let mut pods: Vec<Option<Placed>> = vec![None; 8];
         for (generation, step) in steps.into_iter().enumerate() {
             match step {
                 Step::Ask(place, cores, choice) if pods[place].is_none() => {
                     let pod = bare_pod(&format!("p{place}-{generation}")).requests("cpu", &cores.to_string());
                     let filtered = ask(&mut world, &pod, &names(3));
+                    if pods.iter().flatten().all(|placed| placed.bound) {
+                        // Nobody else is being placed: refused where the quota is really in use, and nowhere else.
+                        let taken = |node| pods.iter().flatten().filter(move |placed| placed.node == node);
+                        let taken = |node| taken(node).map(|placed| u32::from(placed.cores)).sum::<u32>();
+                        let over = (0..3).filter(|node| taken(*node) + u32::from(cores) > quotas[*node]);
+                        let over: Vec<_> = over.collect();
+                        let out: Vec<_> = filtered.refused.iter().map(|(place, _)| *place).collect();
+                        prop_assert_eq!(out, over);
+                    }
                     let out: Vec<_> = filtered.refused.iter().map(|(place, _)| *place).collect();
                     let left: Vec<_> = (0..3).filter(|node| !out.contains(node)).collect();
                     if !left.is_empty() {
@@ -309,6 +365,12 @@ proptest! {
                     let pod: serde_json::Value = placed.pod.read();
                     world.remove_pod(pod["metadata"]["uid"].as_str().unwrap());
                 },
+                Step::LetIn(cores) => {
+                    let queued = pod(&format!("q{generation}")).requests("cpu", &cores.to_string());
+                    world.pod(&queued);
+                    prop_assert_eq!(world.admit().len(), 1);
+                    world.pod(&queued.ungated());
+                }
                 Step::Raise(number) => {
                     quotas[number] += 1;
                     world.node(&gpu(&quotas, number));
@@ -316,6 +378,7 @@ proptest! {
                 // Bindings that are under way are seen before the first question to the next leader.
                 Step::Restart => {
                     world = extended("quota.cpu: 1");
+                    world.queue(&queue("team-a"));
                     (0..3).for_each(|number| world.node(&gpu(&quotas, number)));
                     for placed in pods.iter_mut().flatten() {
                         placed.bound = true;

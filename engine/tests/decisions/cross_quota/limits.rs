@@ -59,8 +59,8 @@ fn an_unknown_strategy_past_the_door_is_most_allocated() {
     let candidate = read(&mut world.cluster, asks.read());
     assert_eq!(
         prioritize(&world.cluster, &candidate, &nodes),
-        [3, 8],
-        "2/8 and 6/8 of 10"
+        [3, 5],
+        "2/8 and 4/8 of 10: what is bound counts, and what is let in counts when it is"
     );
 }
 
