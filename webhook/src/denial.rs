@@ -130,11 +130,13 @@ pub enum Denial {
     )]
     ParentHasPods { parent: String, count: u64 },
     #[error(
-        "spec.capability: queue {child:?} may have {amount} {item}, more than the {limit} of its parent {parent:?}: lower it, \
-         or raise the parent's"
+        "spec.capability: queue {child:?} may have {amount} {item}, more than the {limit} of {relation} {parent:?}: lower it, \
+         or raise that"
     )]
     ChildAboveParent {
         child: Box<str>,
+        /// How the two stand to each other.
+        relation: &'static str,
         parent: Box<str>,
         item: Box<str>,
         amount: Box<str>,

@@ -162,6 +162,58 @@ fn a_child_above_its_parent_is_refused_with_both_numbers_when_either_changes() {
 }
 
 #[test]
+fn a_capability_is_compared_with_the_nearest_queue_above_that_names_it() {
+    let hierarchy = Hierarchy::new();
+    let silent = |name: &str, parent: &str| json!({"metadata": {"name": name}, "spec": {"parent": parent}});
+    hierarchy.has(&part("root", "", 8, 0));
+    hierarchy.has(&silent("sales", "root"));
+    hierarchy.has(&silent("east", "sales"));
+    let refused = hierarchy.create(&part("berlin", "east", 100, 0)).refused();
+    assert!(
+        refused.contains("\"berlin\" may have 100 NVIDIA-A100, more than the 8 of the queue above it \"root\""),
+        "{refused}"
+    );
+    hierarchy.create(&part("berlin", "east", 8, 0)).allowed();
+    // And when one of those above changes: it says less, or nothing any more, or goes elsewhere.
+    hierarchy.has(&part("root", "", 100, 0));
+    hierarchy.has(&part("berlin", "east", 50, 0));
+    let refused = hierarchy
+        .update(&part("root", "", 40, 0), &part("root", "", 100, 0))
+        .refused();
+    assert!(
+        refused.contains("more than the 40 of the queue above it \"root\""),
+        "{refused}"
+    );
+    let refused = hierarchy
+        .update(&part("sales", "root", 40, 0), &silent("sales", "root"))
+        .refused();
+    assert!(
+        refused.contains("more than the 40 of the queue above it \"sales\""),
+        "{refused}"
+    );
+    let refused = hierarchy
+        .update(&silent("east", "research"), &silent("east", "sales"))
+        .refused();
+    assert!(
+        refused.contains("more than the 10 of the queue above it \"research\""),
+        "{refused}"
+    );
+    // What stands between is what counts.
+    hierarchy.has(&part("east", "sales", 60, 0));
+    hierarchy
+        .update(&part("sales", "root", 60, 0), &silent("sales", "root"))
+        .allowed();
+    let refused = hierarchy
+        .update(&part("sales", "root", 59, 0), &silent("sales", "root"))
+        .refused();
+    assert!(
+        refused.contains("\"east\" may have 60 NVIDIA-A100, more than the 59 of its parent"),
+        "{refused}"
+    );
+    assert!(!refused.contains("berlin"), "{refused}");
+}
+
+#[test]
 fn guarantees_must_fit_in_the_parents_when_either_changes() {
     let hierarchy = Hierarchy::new();
     let refused = hierarchy.create(&part("robots", "research", 6, 1)).refused();

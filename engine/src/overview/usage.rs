@@ -9,7 +9,7 @@ use crds::configuration::QueuePlugin;
 use super::{status, to_i64};
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
-use crate::cluster::queue::Queue;
+use crate::cluster::queue::{Queue, Quota};
 use crate::explain::{Subject, explain};
 use crate::ids::QueueId;
 use crate::names::{CardId, ResourceId};
@@ -100,6 +100,9 @@ fn unsatisfiable(cluster: &Cluster, id: QueueId) -> Option<(&'static str, String
         .queue(id)
         .quota()
         .filter(|_| cluster.configuration().queue_plugin != QueuePlugin::Off)?;
+    if let Some(above) = above_what_is_above(cluster, id, quota) {
+        return Some(("CapabilityAboveParent", above));
+    }
     let top = cluster.top();
     let own = quota.capability.iter();
     let own = own.map(|(dimension, said)| ("CapabilityAboveCluster", dimension, i128::from(said)));
@@ -121,6 +124,23 @@ fn unsatisfiable(cluster: &Cluster, id: QueueId) -> Option<(&'static str, String
         reason,
         format!("{all} {said} {name}, and the cluster has {has} at the moment{rest}"),
     ))
+}
+
+/// Of what a queue may have, more than the nearest queue above it that says how much of that may be had: the door was not
+/// there when one of them was written.
+fn above_what_is_above(cluster: &Cluster, id: QueueId, quota: &Quota) -> Option<String> {
+    quota.capability.iter().find_map(|(dimension, said)| {
+        let mut above = cluster.ancestry(id).skip(1).filter_map(|above| {
+            let above = cluster.queue(above);
+            Some((&above.name, above.quota()?.capability.get(dimension)?))
+        });
+        let (above, limit) = above.next().filter(|(_, limit)| said > *limit)?;
+        let (said, limit) = (dimension.format(said.into()), dimension.format(limit.into()));
+        let name = dimension.name(cluster.names());
+        Some(format!(
+            "the queue may have {said} {name}, and queue {above}, which it is a part of, {limit}: lower it, or raise that"
+        ))
+    })
 }
 
 /// The cards that a queue, with all that is below it, may have, has or waits for, by name.

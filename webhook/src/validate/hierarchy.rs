@@ -92,6 +92,7 @@ impl Family<'_> {
                     parent: parent.to_string(),
                 });
             }
+            self.check_capabilities(terms, findings);
             self.check_children(self.name, terms, None, strict, findings);
             return;
         };
@@ -111,6 +112,7 @@ impl Family<'_> {
                 count,
             });
         }
+        self.check_capabilities(terms, findings);
         if let Some(facts) = facts {
             self.check_children(&parent, &facts.terms, Some(terms), strict, findings);
         }
@@ -145,6 +147,63 @@ impl Family<'_> {
         children
     }
 
+    /// Judges what the queue may have, and what those below it may, against the nearest queue above each that says something of
+    /// it: one in between that says nothing limits nothing, and passes nothing on but what is above it.
+    fn check_capabilities(&self, terms: &QueueTerms, findings: &mut Findings) {
+        let mut judged: Vec<(Box<str>, Arc<QueueFacts>)> = self.view.knowledge.queues.select(|name, facts| {
+            let names_something = *name != *self.name && !facts.terms.capability.is_empty();
+            names_something.then(|| (name.into(), Arc::clone(facts)))
+        });
+        judged.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        let judged = judged.iter().map(|(name, facts)| (&**name, &facts.terms));
+        for (name, own) in std::iter::once((self.name, terms)).chain(judged) {
+            let above = self.above(name, own, terms);
+            let place = above.iter().position(|(above, _)| **above == *self.name);
+            if *name != *self.name && place.is_none() {
+                continue;
+            }
+            for (item, amount) in &own.capability {
+                let mut saying = above.iter().enumerate().filter_map(|(level, (above, facts))| {
+                    let terms = facts.as_ref().map_or(terms, |facts| &facts.terms);
+                    Some((level, above, *terms.capability.get(item)?))
+                });
+                // Between those below the judged queue nothing has changed.
+                let nearest = saying
+                    .next()
+                    .filter(|(level, ..)| place.is_none_or(|place| *level >= place));
+                if let Some((level, above, limit)) = nearest.filter(|(.., limit)| amount > limit) {
+                    findings.denials.push(Denial::ChildAboveParent {
+                        child: name.into(),
+                        relation: if level == 0 { "its parent" } else { "the queue above it" },
+                        parent: above.clone(),
+                        item: item.to_string().into(),
+                        amount: item.format((*amount).into()).into(),
+                        limit: item.format(limit.into()).into(),
+                    });
+                }
+            }
+        }
+    }
+
+    /// The queues above one, nearest first; without facts the one that is judged, which says `judged`.
+    fn above(&self, name: &str, terms: &QueueTerms, judged: &QueueTerms) -> Vec<(Box<str>, Option<Arc<QueueFacts>>)> {
+        let mut above: Vec<(Box<str>, Option<Arc<QueueFacts>>)> = Vec::new();
+        let mut next = self.parent_of(name, terms);
+        while let Some(queue) = next.filter(|next| **next != *name && above.iter().all(|(known, _)| known != next)) {
+            let is_judged = *queue == *self.name;
+            let facts = if is_judged { None } else { self.facts(&queue) };
+            next = match &facts {
+                Some(facts) => self.parent_of(&queue, &facts.terms),
+                None if is_judged => self.parent_of(&queue, judged),
+                None => None,
+            };
+            if is_judged || facts.is_some() {
+                above.push((queue, facts));
+            }
+        }
+        above
+    }
+
     /// Judges a parent against its children: one that is new or changed, or all where it is the parent that is.
     fn check_children(
         &self,
@@ -157,18 +216,6 @@ impl Family<'_> {
         let others = self.children_of(parent);
         let others: Vec<_> = others.iter().map(|(name, facts)| (&**name, &facts.terms)).collect();
         let own = child.map(|child| (self.name, child));
-        let judged = own.map_or_else(|| others.clone(), |own| vec![own]);
-        for (name, child) in &judged {
-            for (item, amount, limit) in exceeding(&child.capability, &terms.capability) {
-                findings.denials.push(Denial::ChildAboveParent {
-                    child: (*name).into(),
-                    parent: parent.into(),
-                    item: item.to_string().into(),
-                    amount: item.format(amount.into()).into(),
-                    limit: item.format(limit.into()).into(),
-                });
-            }
-        }
         let all: Vec<_> = others.into_iter().chain(own).collect();
         let is_root = *parent == *self.root();
         for (item, sum) in sums(&all, |terms| &terms.guarantee) {

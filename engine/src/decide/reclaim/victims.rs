@@ -1,7 +1,7 @@
 //! Who may be taken back, and what those must keep whom it is taken from.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -96,6 +96,8 @@ pub(super) fn candidates(
 ) -> Vec<Candidacy> {
     let path: Vec<_> = cluster.ancestry(shape.queue).collect();
     let mut found: Vec<Candidacy> = Vec::new();
+    // Queues that are parts of another take from what that one has, together.
+    let mut floors = Floors::new(cluster, slack);
     for (id, queue) in cluster.queues() {
         let is_own = id == shape.queue;
         if queue.holders.is_empty() || (is_own && !modes.preempt) || (!is_own && !modes.reclaim) {
@@ -113,7 +115,6 @@ pub(super) fn candidates(
         if !is_own && (borrowed.is_empty() || !below.iter().all(|level| is_reclaimable(cluster, *level))) {
             continue;
         }
-        let mut floors = Floors::new(cluster, below, slack);
         let mut gangs: BTreeMap<WorkloadId, Vec<Candidacy>> = BTreeMap::new();
         for pod_id in &queue.holders {
             let Some(pod) = cluster.pod(*pod_id) else { continue };
@@ -128,7 +129,7 @@ pub(super) fn candidates(
             let amounts = charge.amounts.iter();
             let charged: Vec<_> = amounts.map(|(dimension, amount)| (dimension, amount.into())).collect();
             let candidacy = Candidacy {
-                takes: floors.takes(&charged),
+                takes: floors.takes(&below, &charged),
                 members: vec![Member {
                     pod: *pod_id,
                     uid: Arc::clone(&pod.uid),
@@ -280,27 +281,26 @@ impl Slack {
 /// What the queues that a pod is part of must keep.
 struct Floors<'c, 's> {
     cluster: &'c Cluster,
-    levels: Vec<QueueId>,
-    places: Vec<((QueueId, Dimension), usize)>,
+    /// Where the slack of a queue is; none where it need not keep any.
+    places: HashMap<(QueueId, Dimension), Option<usize>>,
     slack: &'s mut Vec<Slack>,
 }
 
 impl<'c, 's> Floors<'c, 's> {
-    fn new(cluster: &'c Cluster, levels: Vec<QueueId>, slack: &'s mut Vec<Slack>) -> Self {
+    fn new(cluster: &'c Cluster, slack: &'s mut Vec<Slack>) -> Self {
         Self {
             cluster,
-            levels,
-            places: Vec::new(),
+            places: HashMap::new(),
             slack,
         }
     }
 
     /// What a pod takes from what they have beyond that.
-    fn takes(&mut self, charged: &[(Dimension, i128)]) -> Vec<(usize, i128)> {
+    fn takes(&mut self, levels: &[QueueId], charged: &[(Dimension, i128)]) -> Vec<(usize, i128)> {
         let mut takes = Vec::new();
-        for level in self.levels.clone() {
+        for level in levels {
             for (dimension, amount) in charged {
-                if let Some(place) = self.place(level, *dimension) {
+                if let Some(place) = self.place(*level, *dimension) {
                     takes.push((place, *amount));
                 }
             }
@@ -309,19 +309,20 @@ impl<'c, 's> Floors<'c, 's> {
     }
 
     fn place(&mut self, level: QueueId, dimension: Dimension) -> Option<usize> {
-        let floor = self.cluster.floor(level, dimension)?;
-        if let Some((_, place)) = self.places.iter().find(|(known, _)| *known == (level, dimension)) {
-            return Some(*place);
+        if let Some(place) = self.places.get(&(level, dimension)) {
+            return *place;
         }
-        let queue = self.cluster.queue(level);
-        let (has, guarantee) = (queue.allocated_in_all(dimension), queue.guaranteed_in_all(dimension));
-        let place = self.slack.len();
-        self.slack.push(Slack {
-            dimension: Some(dimension),
-            where_missing: has - floor,
-            elsewhere: if guarantee > 0 { has - guarantee } else { i128::MAX },
+        let place = self.cluster.floor(level, dimension).map(|floor| {
+            let queue = self.cluster.queue(level);
+            let (has, guarantee) = (queue.allocated_in_all(dimension), queue.guaranteed_in_all(dimension));
+            self.slack.push(Slack {
+                dimension: Some(dimension),
+                where_missing: has - floor,
+                elsewhere: if guarantee > 0 { has - guarantee } else { i128::MAX },
+            });
+            self.slack.len() - 1
         });
-        self.places.push(((level, dimension), place));
-        Some(place)
+        self.places.insert((level, dimension), place);
+        place
     }
 }

@@ -181,6 +181,29 @@ fn a_department_gives_back_though_its_leaves_do_not_say_what_they_deserve() {
     assert_eq!(victims(&mut world), [""; 0]);
 }
 
+#[test]
+fn a_department_keeps_what_it_deserves_whichever_of_its_queues_it_is_taken_from() {
+    let mut world = World::with(capacity(RECLAIM, "enableHierarchy: true"));
+    world.node(&node("n1").cards("A", 8));
+    world.queue(&plain("research").deserved_cards(r#"{"A": 4}"#));
+    world.queue(&plain("sales").deserved_cards(r#"{"A": 5}"#));
+    for name in ["east", "west"] {
+        world.queue(&plain(name).parent("sales"));
+    }
+    let worker = |queue: &str, index: usize| pod(&format!("{queue}-{index}")).queue(queue).asks("A", 1);
+    for queue in ["east", "west"] {
+        world.pods((0..4).map(|index| worker(queue, index).assigned("A").on("n1")));
+    }
+    world.queue(&plain("vision").parent("research"));
+    world.pod(&pod("large").queue("vision").asks("A", 4));
+    assert_eq!(victims(&mut world), [""; 0], "sales would have 4 of its 5");
+    world.pod(&pod("large").queue("vision").asks("A", 4).uid("other"));
+    world.remove_pod("large");
+    world.queue(&plain("sales").deserved_cards(r#"{"A": 4}"#));
+    world.wait(120);
+    assert_eq!(victims(&mut world).len(), 4);
+}
+
 /// Shares of two cards with 8000 MiB each, which two queues deserve a card of each.
 fn shared(plugin: &str) -> World {
     let conf = format!("actions: \"{RECLAIM}\"\ntiers: [{{plugins: [{{name: {plugin}}}]}}]");

@@ -103,6 +103,29 @@ fn a_quota_above_what_the_cluster_has_is_not_satisfiable_under_either_plugin() {
 }
 
 #[test]
+fn a_quota_above_that_of_the_nearest_queue_above_that_names_it_is_shown_where_it_got_past_the_door() {
+    let mut world = cluster(200, "enableHierarchy: true");
+    world.queue(&plain("root").quota(r#"{"A": 8}"#));
+    world.queue(&plain("research").parent("root"));
+    world.queue(&plain("vision").parent("research").quota(r#"{"A": 100}"#));
+    world.decide();
+    assert_eq!(
+        satisfiable(&mut world, "vision"),
+        (
+            "CapabilityAboveParent".to_owned(),
+            "the queue may have 100 A, and queue root, which it is a part of, 8: lower it, or raise that".to_owned(),
+            "CapabilityAboveParent".to_owned(),
+        )
+    );
+    // And nothing is let in beyond that.
+    workers(&mut world, "vision", 12);
+    assert_eq!(admitted(&mut world), 8);
+    world.queue(&plain("research").parent("root").quota(r#"{"A": 100}"#));
+    world.decide();
+    assert_eq!(satisfiable(&mut world, "research").0, "CapabilityAboveParent");
+}
+
+#[test]
 fn jobs_that_are_suspended_count_among_what_waits() {
     let mut world = cluster(2, "");
     world.queue(&plain("team-a").quota(r#"{"A": 2}"#));
