@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{Eviction, Victim, asked};
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
+use crate::cluster::pod::Pod;
 use crate::cluster::waiting::Shape;
 use crate::ids::{PodId, QueueId};
 
@@ -30,13 +31,21 @@ pub(super) fn describe(
     };
     let everything = all_asked.iter().map(asks).collect::<Vec<_>>().join(", ");
     let pod = waiting.to_ref();
+    // Who reads it may have no rights where the pod is that waits.
+    let for_whom = |victim: &Pod| {
+        if victim.namespace == waiting.namespace {
+            format!("pod {pod}")
+        } else {
+            "a pod".to_owned()
+        }
+    };
     let victims = victims.iter().filter_map(|victim| {
         let victim = cluster.pod(*victim)?;
-        let queue = victim.queue?;
+        let (queue, pod) = (victim.queue?, for_whom(victim));
         let (reason, message) = if queue == shape.queue {
             let (own, priority) = (victim.priority, shape.priority);
             let message = format!(
-                "evicted for pod {pod} of the same queue {name}, which has priority {priority}, more than {own}, and asks \
+                "evicted for {pod} of the same queue {name}, which has priority {priority}, more than {own}, and asks \
                  {everything}"
             );
             ("Preempted", message)
@@ -59,7 +68,7 @@ pub(super) fn describe(
                 format!(", or queue {} that it is a part of,", cluster.queue(branch).name)
             };
             let message = format!(
-                "evicted for pod {pod} of queue {name}, which asks {everything}; of {what}, queue {name} {}, and this pod's queue \
+                "evicted for {pod} of queue {name}, which asks {everything}; of {what}, queue {name} {}, and this pod's queue \
                  {theirs}{of_part} {}",
                 of(shape.queue, dimension),
                 of(branch, dimension),
