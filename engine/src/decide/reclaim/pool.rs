@@ -203,7 +203,7 @@ impl Pool {
                 .enumerate();
             let gives: Vec<_> = amounts.filter(|(_, amount)| *amount > 0).collect();
             let gives_cards = !lack.of_cards.is_empty() && candidate.gives_cards_on(lack.node);
-            if !(gives_cards || !gives.is_empty()) || !candidate.is_due(&lack) {
+            if (!gives_cards && gives.is_empty()) || !candidate.is_due(&lack) {
                 return None;
             }
             let of_policy = Candidate {

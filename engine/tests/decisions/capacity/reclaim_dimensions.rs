@@ -30,7 +30,11 @@ fn two_halves(memory_of_each: &str) -> World {
     for name in ["a", "b"] {
         world.queue(&deserves(name, "2", "8Gi"));
     }
-    world.pods((0..4).map(|index| task("a", index, "1", memory_of_each).on("n1").created(index as i64)));
+    world.pods((0..4).map(|index| {
+        task("a", index, "1", memory_of_each)
+            .on("n1")
+            .created(i64::try_from(index).unwrap())
+    }));
     world
 }
 
@@ -230,7 +234,13 @@ fn on_card(world: &mut World, name: &str, card: u16, share: (i64, i64), created:
 fn a_pod_that_waits_for_shares_of_a_card_takes_them_back() {
     let mut world = shared("capacity");
     for (index, card) in [0, 0, 1, 1].into_iter().enumerate() {
-        on_card(&mut world, &format!("a-{index}"), card, (40, 3000), index as i64);
+        on_card(
+            &mut world,
+            &format!("a-{index}"),
+            card,
+            (40, 3000),
+            i64::try_from(index).unwrap(),
+        );
     }
     // 40 of 200 are free, 20 on each card: to free one share is enough, whichever card it is of.
     world.pod(&pod("b-0").queue("b").share(50, 4000));
