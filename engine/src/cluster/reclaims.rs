@@ -1,11 +1,13 @@
 //! Who waits for what others are to give back, and what is on its way out.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::Cluster;
 use super::pod::{Pod, Stage};
+use super::waiting::{Refused, Shape};
 use crate::amounts::Dimension;
 use crate::ids::{NodeId, PodId, QueueId};
 use crate::metering::Charge;
@@ -71,6 +73,8 @@ pub struct Assumed {
     charge: Option<Charge>,
     room: Option<NodeId>,
     gpus: Option<CardLists>,
+    /// Why those of its shape wait, which is forgotten with the last of them.
+    refused: Option<Refused>,
 }
 
 impl Cluster {
@@ -197,23 +201,31 @@ impl Cluster {
         }
     }
 
-    /// Counts a waiting pod as let in, to see what else would be possible.
+    /// Counts a waiting pod as let in, to see what else would be possible. As with any that is only being let in, its group has
+    /// not started, and nobody takes it back.
     pub(crate) fn assume_admitted(
         &mut self,
         id: PodId,
         card: Option<CardId>,
         on: Option<NodeId>,
         gpus: Option<CardLists>,
-        now: Timestamp,
     ) -> Option<Assumed> {
         let charge = self.pod(id).map(|pod| self.charge(pod, card))?;
+        let (until, written) = (Timestamp::MAX, false);
+        let stage = Stage::Admitting { until, written };
+        let shape = self.shape_of(id);
+        let peers = shape
+            .as_ref()
+            .and_then(|shape| self.queue(shape.queue).waiting.peers_of(shape));
+        let refused = peers.and_then(|(_, peers)| peers.refused);
         self.recount(id, |pod| Assumed {
             pod: id,
-            stage: std::mem::replace(&mut pod.stage, Stage::Unbound { since: now }),
+            stage: std::mem::replace(&mut pod.stage, stage),
             assigned: std::mem::replace(&mut pod.assigned, card),
             charge: pod.charge.replace(charge),
             room: std::mem::replace(&mut pod.room, on),
             gpus: std::mem::replace(&mut pod.gpus, gpus),
+            refused,
         })
     }
 
@@ -226,6 +238,15 @@ impl Cluster {
             pod.room = assumed.room;
             pod.gpus = assumed.gpus;
         });
+        if let (Some(shape), Some(refused)) = (self.shape_of(assumed.pod), assumed.refused) {
+            self.remember_refusal(&shape, refused);
+        }
+    }
+
+    /// The shape of a pod that waits, or is being let in.
+    fn shape_of(&self, id: PodId) -> Option<Arc<Shape>> {
+        let waits = self.pod(id)?.waits.as_ref()?;
+        Some(Arc::clone(&waits.shape))
     }
 }
 

@@ -103,17 +103,36 @@ pub(super) fn before_pods(cluster: &mut Cluster, id: WorkloadId, effort: &Effort
             )
         });
     }
+    check_unreserved(cluster, id, claim)
+}
+
+/// Beside Volcano nothing is reserved; what a group asks for is checked all the same.
+fn check_unreserved(cluster: &Cluster, id: WorkloadId, claim: &Claim) -> Result<(), Refused> {
+    let workload = cluster.workload(id);
     if claim.demand.cards.is_empty() || workload.reserved().is_some() {
         return Ok(());
     }
-    // Beside Volcano nothing is reserved; what the group asks for is checked all the same.
     check(
         cluster,
         id,
-        queue,
+        claim.queue,
         &workload.namespace,
         &cluster.metered(workload, &claim.demand),
     )
+}
+
+/// Whether its queue would take a group as a whole as things stand, and these pods of it.
+pub(super) fn takes_as_a_whole(cluster: &Cluster, id: WorkloadId, pods: &[PodId], effort: &Effort) -> bool {
+    let workload = cluster.workload(id);
+    let takes = |claim: &Claim| {
+        if cluster.queue(claim.queue).in_line().contains(&id) {
+            judge(cluster, id, effort).is_ok()
+        } else {
+            check_unreserved(cluster, id, claim).is_ok()
+        }
+    };
+    let claim = workload.claim.as_ref().filter(|_| !workload.is_started());
+    claim.is_none_or(takes) && takes_pods(cluster, id, pods).is_ok()
 }
 
 /// Whether the queues of these pods of a group can take them as a whole, where the group is judged by them.

@@ -16,13 +16,13 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::effort::Effort;
-use super::line::first_missing;
-use super::{Action, Grant, verdict};
+use super::line::{InLine, first_missing};
+use super::{Action, Grant, enqueue, verdict};
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
 use crate::cluster::reclaims::Assumed;
 use crate::cluster::waiting::Shape;
-use crate::ids::{PodId, QueueId};
+use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::names::CardId;
 use crate::reason::Cure;
 use crate::refs::PodRef;
@@ -123,7 +123,7 @@ fn look_at(cluster: &mut Cluster, queue: QueueId, modes: Modes, now: Timestamp) 
                     }
                 }
             }
-            Set::Together(pods) => look.make_room_for_all(cluster, &pods),
+            Set::Together(id, pods) => look.make_room_for_all(cluster, id, &pods),
         }
     }
     look.forget_assumptions(cluster, 0);
@@ -140,7 +140,7 @@ fn look_at(cluster: &mut Cluster, queue: QueueId, modes: Modes, now: Timestamp) 
 enum Set {
     /// Pods of one shape, each by itself.
     OneByOne(Arc<Shape>, Vec<PodId>),
-    Together(Vec<(PodId, Arc<Shape>)>),
+    Together(WorkloadId, Vec<InLine>),
 }
 
 /// What waits in a queue for something that others could give back, first to go first.
@@ -158,13 +158,14 @@ fn waiting_sets(cluster: &Cluster, queue: QueueId) -> Vec<Set> {
             Some((id, _)) if !gangs.insert(id) => continue,
             Some((id, workload)) => {
                 let pods = first_missing(cluster, id);
-                if pods.len() < workload.missing() {
+                if pods.len() < workload.missing() || !pods.iter().all(|(pod, _)| may_get_in(cluster, *pod)) {
                     continue;
                 }
-                Set::Together(pods)
+                Set::Together(id, pods)
             }
             None => {
-                let pods = peers.pods.iter().take(PODS_PER_LOOK).map(|place| place.pod);
+                let pods = peers.pods.iter().map(|place| place.pod);
+                let pods = pods.filter(|pod| may_get_in(cluster, *pod)).take(PODS_PER_LOOK);
                 Set::OneByOne(Arc::clone(&peers.shape), pods.collect())
             }
         };
@@ -172,6 +173,12 @@ fn waiting_sets(cluster: &Cluster, queue: QueueId) -> Vec<Set> {
     }
     sets.sort_by_key(|(priority, place, _)| (*priority, *place));
     sets.into_iter().map(|(.., set)| set).collect()
+}
+
+/// Whether the API server has not refused to let a pod in: others would be evicted for it in vain, again and again.
+fn may_get_in(cluster: &Cluster, id: PodId) -> bool {
+    let waits = cluster.pod(id).and_then(|pod| pod.waits.as_ref());
+    waits.is_none_or(|waits| waits.write_refusals == 0)
 }
 
 /// One look at one queue.
@@ -224,10 +231,19 @@ impl Look {
     }
 
     /// The same for all pods of a gang, or for none of them. What is taken back for it is taken back together.
-    fn make_room_for_all(&mut self, cluster: &mut Cluster, pods: &[(PodId, Arc<Shape>)]) {
+    fn make_room_for_all(&mut self, cluster: &mut Cluster, id: WorkloadId, pods: &[InLine]) {
         let (taken, assumed, evictions) = (self.taken.len(), self.assumed.len(), self.evictions.len());
         let claim = self.claim.clone();
-        if pods.iter().all(|(pod, shape)| self.make_room(cluster, shape, *pod)) {
+        let is_made = |look: &mut Self, cluster: &mut Cluster| {
+            pods.iter().all(|(pod, shape)| look.make_room(cluster, shape, *pod))
+        };
+        // Before the first of them is in, its queue must take it as a whole, or it would be in vain: that is asked without them.
+        let is_taken = |look: &mut Self, cluster: &mut Cluster| {
+            look.forget_assumptions(cluster, assumed);
+            let pods: Vec<_> = pods.iter().map(|(pod, _)| *pod).collect();
+            enqueue::takes_as_a_whole(cluster, id, &pods, &look.effort)
+        };
+        if is_made(self, cluster) && is_taken(self, cluster) && is_made(self, cluster) {
             let mut together = self.evictions.drain(evictions..);
             if let Some(mut first) = together.next() {
                 first.victims.extend(together.flat_map(|eviction| eviction.victims));
@@ -286,7 +302,7 @@ impl Look {
             let highest = self.claim.entry(dimension).or_insert(priority);
             *highest = priority.max(*highest);
         }
-        let assumed = cluster.assume_admitted(id, grant.card, grant.node, grant.gpus, self.now);
+        let assumed = cluster.assume_admitted(id, grant.card, grant.node, grant.gpus);
         let is_there = assumed.is_some();
         self.assumed.extend(assumed);
         is_there

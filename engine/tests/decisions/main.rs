@@ -23,5 +23,6 @@ mod pods;
 mod queues;
 mod queues_off;
 mod reservations;
+mod together;
 mod unaccounted;
 mod world;

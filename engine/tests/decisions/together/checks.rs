@@ -1,0 +1,309 @@
+//! What must hold, counted from what the API server has.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use engine::decide::{Admission, Eviction};
+use engine::reason::Reason;
+
+use super::run::{Pod, Run};
+use super::steps::{Ask, CARDS, GROUPS, MEMORY, NODES, Owner, QUEUES};
+use crate::world::World;
+
+/// Reasons that come and go with what others hold.
+const OF_THE_MOMENT: [&str; 6] = [
+    "InsufficientCPUQuota",
+    "InsufficientMemoryQuota",
+    "InsufficientScalarQuota",
+    "InsufficientMGPU",
+    "NoNodeFits",
+    "NodesExcluded",
+];
+
+/// CPU, then each card.
+const DIMENSIONS: usize = 1 + CARDS.len();
+pub type Amounts = [i64; DIMENSIONS];
+
+/// What was there before a round.
+pub struct Tally {
+    queues: Vec<Amounts>,
+    members: [[usize; 3]; GROUPS],
+}
+
+fn add(sum: &mut Amounts, amounts: Amounts) {
+    for (sum, amount) in sum.iter_mut().zip(amounts) {
+        *sum += amount;
+    }
+}
+
+impl Run {
+    fn parent(&self, queue: usize) -> Option<usize> {
+        self.queues[queue]
+            .parent
+            .filter(|parent| self.setting.hierarchy && *parent < queue)
+    }
+
+    /// From the queue upwards.
+    fn path(&self, queue: usize) -> Vec<usize> {
+        std::iter::successors(Some(queue), |queue| self.parent(*queue)).collect()
+    }
+
+    fn is_inner(&self, queue: usize) -> bool {
+        (0..QUEUES).any(|child| self.parent(child) == Some(queue))
+    }
+
+    /// What a pod comes to with a card.
+    fn amounts(&self, pod: &Pod, card: Option<usize>) -> Amounts {
+        let mut amounts = [0; DIMENSIONS];
+        let is_charged = match pod.spec.ask {
+            Ask::Cpu => false,
+            Ask::Named(..) => true,
+            Ask::Unnamed(_) | Ask::Share(..) => self.setting.unnamed == "charge",
+        };
+        let count = match pod.spec.ask {
+            Ask::Cpu => 0,
+            Ask::Named(_, count) | Ask::Unnamed(count) => count,
+            Ask::Share(core, _, containers) => core * i64::try_from(containers).unwrap(),
+        };
+        if !(self.setting.unlimited && is_charged) {
+            amounts[0] = pod.spec.cpu;
+        }
+        if let Some(card) = card.filter(|_| is_charged) {
+            amounts[1 + card] = count;
+        }
+        amounts
+    }
+
+    /// What a pod holds that was let in.
+    fn held(&self, pod: &Pod) -> Amounts {
+        let named = pod
+            .card
+            .as_ref()
+            .and_then(|card| CARDS.iter().position(|known| known == card));
+        self.amounts(pod, named.or(pod.node.filter(|node| *node < CARDS.len())))
+    }
+
+    fn allocated(&self, queue: usize) -> Amounts {
+        let mut sum = [0; DIMENSIONS];
+        for pod in self.pods.values() {
+            if !pod.gated && self.path(pod.spec.queue).contains(&queue) {
+                add(&mut sum, self.held(pod));
+            }
+        }
+        sum
+    }
+
+    /// What a queue's capability says of each dimension; none where nothing limits it.
+    fn limits(&self, queue: usize) -> [Option<i64>; DIMENSIONS] {
+        let says = &self.queues[queue];
+        let named = [says.cpu, says.quota[0], says.quota[1], says.quota[2]];
+        let is_strict = self.setting.plugin == "capacity-card" && !self.is_inner(queue);
+        named.map(|named| named.or(is_strict.then_some(0)))
+    }
+
+    /// All of a group, then each task.
+    fn members(&self, group: usize) -> [usize; 3] {
+        let of_group = || {
+            self.pods
+                .values()
+                .filter(|pod| !pod.gated && pod.spec.owner == Owner::Group(group))
+        };
+        let of_task = |task| of_group().filter(|pod| pod.spec.task == task).count();
+        [of_group().count(), of_task(0), of_task(1)]
+    }
+
+    pub fn tally(&self) -> Tally {
+        let mut members = [[0; 3]; GROUPS];
+        (0..GROUPS).for_each(|group| members[group] = self.members(group));
+        Tally {
+            queues: (0..QUEUES).map(|queue| self.allocated(queue)).collect(),
+            members,
+        }
+    }
+
+    /// A pod is let in.
+    pub fn check_admission(&self, uid: &str, admission: &Admission) {
+        let pod = &self.pods[uid];
+        let queue = pod.spec.queue;
+        assert!(self.queues[queue].open, "{uid} is let into a queue that is closed");
+        assert!(!self.is_inner(queue), "{uid} is let into an inner queue");
+        let room = self
+            .world
+            .known(uid)
+            .room
+            .expect("a pod that is let in is expected somewhere");
+        let node: usize = self.world.cluster.node(room).name[1..].parse().unwrap();
+        assert!(self.ready[node], "{uid} is let in for a node that is not ready");
+        let has_cards = match pod.spec.ask {
+            Ask::Cpu => true,
+            Ask::Named(cards, _) => {
+                let is_asked = |card: &str| cards.iter().any(|known| CARDS[*known] == card);
+                cards.contains(&node) && admission.card.as_deref().is_some_and(is_asked)
+            }
+            Ask::Unnamed(_) => node < 2,
+            Ask::Share(.., containers) => node == 2 && admission.mgpu_results.len() >= containers,
+        };
+        assert!(has_cards, "{uid} is let in for n{node} with {admission:?}");
+    }
+
+    /// A round is over.
+    pub fn check(&self, before: &Tally) {
+        for queue in 0..QUEUES {
+            let (has, had, limits) = (self.allocated(queue), before.queues[queue], self.limits(queue));
+            for dimension in 0..DIMENSIONS {
+                assert!(
+                    has[dimension] <= had[dimension] || limits[dimension].is_none_or(|limit| has[dimension] <= limit),
+                    "q{queue} has {has:?} of {limits:?}, and had {had:?}"
+                );
+            }
+        }
+        for node in 0..NODES {
+            self.check_node(node);
+        }
+        for (index, shown) in &self.groups {
+            let (is, was) = (self.members(*index), before.members[*index]);
+            let [first, second] = shown.says.least_of_tasks();
+            let is_whole = is[0] >= shown.says.least && is[1] >= first && is[2] >= second;
+            assert!(
+                is[0] <= was[0] || is_whole || self.torn.contains(index),
+                "g{index} has {is:?} and had {was:?}: {:?}",
+                shown.says
+            );
+        }
+    }
+
+    fn check_node(&self, node: usize) {
+        let there: Vec<_> = self.pods.iter().filter(|(_, pod)| pod.node == Some(node)).collect();
+        let cpu: i64 = there.iter().map(|(_, pod)| pod.spec.cpu).sum();
+        assert!(cpu <= 8, "n{node} has {cpu} CPUs in use");
+        let mut cards: i64 = 0;
+        let mut shared = BTreeMap::<&str, (i64, i64)>::new();
+        for (uid, pod) in there {
+            match pod.spec.ask {
+                Ask::Cpu => {}
+                Ask::Named(_, count) | Ask::Unnamed(count) => cards += count,
+                Ask::Share(core, memory, containers) => {
+                    let lists = pod
+                        .results
+                        .iter()
+                        .filter(|(key, _)| key.contains("gpu-index-container-"));
+                    let lists: Vec<_> = lists.collect();
+                    assert_eq!(lists.len(), containers, "{uid} has {lists:?}");
+                    for (_, card) in lists {
+                        let used = shared.entry(card).or_default();
+                        *used = (used.0 + core, used.1 + memory);
+                    }
+                }
+            }
+        }
+        assert!(cards <= 4, "n{node} has {cards} cards in use");
+        for (card, (core, memory)) in shared {
+            assert!(
+                core <= 100 && memory <= MEMORY,
+                "card {card} has {core} core and {memory} MiB in use"
+            );
+        }
+    }
+
+    /// Pods are taken back for a waiting one: only who may be, and only for who may have it.
+    pub fn check_eviction(&self, eviction: &Eviction) {
+        let claimant = &self.pods[&*eviction.waiting.uid];
+        let claimed = self.path(claimant.spec.queue);
+        assert!(!eviction.victims.is_empty() && claimant.gated);
+        let mut taken = BTreeMap::<usize, Amounts>::new();
+        for victim in &eviction.victims {
+            let pod = &self.pods[&*victim.pod.uid];
+            assert!(!pod.gated, "{} holds nothing", victim.pod.uid);
+            let path = self.path(pod.spec.queue);
+            if pod.spec.queue == claimant.spec.queue {
+                assert!(self.setting.preempt && pod.spec.priority < claimant.spec.priority);
+            } else {
+                assert!(self.setting.reclaim);
+            }
+            for level in path.iter().filter(|level| !claimed.contains(level)) {
+                assert!(self.queues[*level].reclaimable, "q{level} gives nothing back");
+                add(taken.entry(*level).or_default(), self.held(pod));
+            }
+        }
+        for (level, taken) in taken {
+            let (has, keeps) = (self.allocated(level)[0], self.queues[level].guarantee_cpu);
+            let left = has - taken[0];
+            assert!(
+                taken[0] == 0 || left >= keeps.min(has),
+                "q{level} is guaranteed {keeps} CPUs and keeps {left}"
+            );
+        }
+        let cards: Vec<Option<usize>> = match claimant.spec.ask {
+            Ask::Cpu => vec![None],
+            Ask::Named(cards, _) => cards.iter().map(|card| Some(*card)).collect(),
+            Ask::Unnamed(_) => vec![Some(0), Some(1), None],
+            Ask::Share(..) => vec![Some(2)],
+        };
+        let is_entitled = cards.into_iter().any(|card| {
+            let asks = self.amounts(claimant, card);
+            claimed.iter().all(|level| {
+                let says = &self.queues[*level];
+                let has = self.allocated(*level);
+                let deserved = [says.deserved_cpu, says.deserved[0], says.deserved[1], says.deserved[2]];
+                (0..DIMENSIONS).all(|dimension| {
+                    // What its own queue or department gives is taken for it within what they deserve.
+                    let own = eviction.victims.iter().map(|victim| &self.pods[&*victim.pod.uid]);
+                    let own = own.filter(|pod| self.path(pod.spec.queue).contains(level));
+                    let given: i64 = own.map(|pod| self.held(pod)[dimension]).sum();
+                    let guarantee = if dimension == 0 { self.guaranteed(*level) } else { 0 };
+                    let is_compared = !self.setting.named_only || self.limits(*level)[dimension].is_some();
+                    asks[dimension] == 0
+                        || !is_compared
+                        || deserved[dimension]
+                            .is_none_or(|deserved| has[dimension] - given + asks[dimension] <= deserved.max(guarantee))
+                })
+            })
+        });
+        assert!(is_entitled, "{} would borrow", eviction.waiting.uid);
+    }
+
+    fn guaranteed(&self, queue: usize) -> i64 {
+        let below = (0..QUEUES).filter(|child| self.parent(*child) == Some(queue));
+        let below: i64 = below.map(|child| self.guaranteed(child)).sum();
+        below.max(self.queues[queue].guarantee_cpu)
+    }
+
+    /// Whoever starts now decides nothing, and finds the same reasons.
+    pub fn check_restart(&self) {
+        let stands_aside = |pod: &engine::cluster::pod::Pod| {
+            let aside = pod.waits.as_ref().and_then(|waits| waits.aside_until);
+            aside.is_some()
+        };
+        if self.world.cluster.pods().any(stands_aside) {
+            return;
+        }
+        let mut other = self.anew();
+        let actions = other.decide();
+        let enqueued = |world: &World| {
+            let enqueued = world.cluster.workloads().filter(|(_, workload)| workload.is_enqueued());
+            enqueued
+                .map(|(_, workload)| workload.name.to_string())
+                .collect::<BTreeSet<_>>()
+        };
+        let (before, now) = (enqueued(&self.world), enqueued(&other));
+        // For whom a queue keeps something that it would not keep again (its quota was lowered since, or pods were let in beside),
+        // who starts anew does not.
+        if !before.is_subset(&now) {
+            return;
+        }
+        assert_eq!(before, now, "workloads in their queues, before and after a restart");
+        assert_eq!(actions, [], "after a restart");
+        for (uid, pod) in self.pods.iter().filter(|(_, pod)| pod.gated) {
+            let [known, again] = [&self.world, &other].map(|world| world.reason(uid).map(Reason::as_str));
+            // Of several things that are lacking, the one that was found first is told until something better is possible.
+            let of_the_moment = [known, again]
+                .iter()
+                .flatten()
+                .all(|reason| OF_THE_MOMENT.contains(reason));
+            assert!(
+                known == again || of_the_moment,
+                "{uid} waits for {known:?}, and for {again:?} after a restart: {:?}",
+                pod.spec
+            );
+        }
+    }
+}

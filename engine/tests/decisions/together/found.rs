@@ -1,0 +1,125 @@
+//! What the random worlds have found, and what a hostile tenant would try of it.
+
+use std::sync::Arc;
+
+use engine::decide::{Action, Eviction};
+use engine::explain::progress;
+use engine::refs::WorkloadKind;
+use engine::{Answer, Outcome};
+use serde_json::json;
+
+use crate::world::{Object, World, bare_queue, capacity, group, node, pod, queue_plugin};
+
+/// Two queues that deserve two CPUs each, of which the first has all four.
+fn borrowed() -> World {
+    let mut world = World::with(capacity("enqueue, allocate, reclaim", "reclaimInterval: 1"));
+    world.node(&node("n1").offers("cpu", "4"));
+    for name in ["a", "b"] {
+        world.queue(&bare_queue(name).deserved("cpu", "2"));
+    }
+    world.pods((0..4).map(borrower));
+    world
+}
+
+fn borrower(index: usize) -> Object {
+    pod(&format!("a-{index}")).queue("a").on("n1")
+}
+
+#[track_caller]
+fn evictions(world: &mut World) -> Vec<Eviction> {
+    let actions = world.decide().into_iter();
+    let evictions = actions.map(|action| match action {
+        Action::Evict(eviction) => eviction,
+        other => panic!("not an eviction: {other:?}"),
+    });
+    evictions.collect()
+}
+
+#[test]
+fn a_group_that_was_only_tried_has_not_started() {
+    // Nobody can be preempted for it; but trying counted its first pod as let in, so that what it asks for as a whole was
+    // never looked at again, and its phase said that it was in its queue.
+    let mut world = World::with(queue_plugin("capacity-card", "enqueue, allocate, preempt", ""));
+    world.node(&node("n1").offers("cpu", "8"));
+    world.queue(&bare_queue("team-a").quota(r#"{"A": 0}"#));
+    let other = bare_queue("team-b").capability("cpu", "2").capability("memory", "4Ti");
+    world.queue(&other);
+    world.group(&group("g", 2).set(["spec", "minResources"], json!({"cpu": "1"})));
+    world.pods((0..2).map(|index| pod(&format!("g-{index}")).of("g").queue("team-b").requests("cpu", "2")));
+    for _ in 0..3 {
+        assert_eq!(world.decide(), []);
+        world.wait(2);
+        let shown = progress(&mut world.cluster, world.now, usize::MAX);
+        let phases: Vec<_> = shown.iter().filter_map(|shown| Some(shown.phase?.as_str())).collect();
+        assert!(phases.iter().all(|phase| *phase == "Pending"), "{phases:?}");
+        let id = world
+            .cluster
+            .workload_named(WorkloadKind::PodGroup, "team", "g")
+            .unwrap();
+        assert!(!world.cluster.workload(id).is_started());
+    }
+    world.queue(&other.capability("cpu", "4"));
+    assert_eq!(
+        world.decide(),
+        [],
+        "its own queue still has none of what it asks for as a whole"
+    );
+}
+
+#[test]
+fn nobody_is_evicted_for_a_group_that_its_queue_does_not_take_as_a_whole() {
+    // The queue of its pods would have room for them; its own has none of what it asks for.
+    let mut world = borrowed();
+    world.queue(&bare_queue("team-a").capability("cpu", "0"));
+    world.group(&group("g", 1).set(["spec", "minResources"], json!({"cpu": "1"})));
+    world.pod(&pod("g-0").of("g").queue("b"));
+    assert_eq!(evictions(&mut world), []);
+    assert_eq!(
+        world.reason("g-0").map(engine::reason::Reason::as_str),
+        Some("InsufficientCPUQuota")
+    );
+    world.queue(&bare_queue("team-a").capability("cpu", "1"));
+    world.wait(2);
+    assert_eq!(evictions(&mut world), [], "first the group is enqueued");
+    assert_eq!(evictions(&mut world).len(), 1);
+}
+
+#[test]
+fn nobody_is_evicted_again_for_a_pod_that_the_api_server_refuses() {
+    let mut world = borrowed();
+    world.pod(&pod("claimant").queue("b"));
+    let victim = evictions(&mut world).remove(0).victims.remove(0).pod.uid;
+    world.remove_pod(&victim);
+    assert_eq!(world.admit_names(), ["claimant"]);
+    let answer = Outcome::Admission("claimant".into(), Answer::Refused(Arc::from("no")));
+    world.hear(&answer, world.now);
+    // Whoever was evicted is back, in the place that the pod could not take.
+    world.pod(&borrower(4));
+    for _ in 0..20 {
+        world.wait(60);
+        assert_eq!(evictions(&mut world), []);
+    }
+    // It still gets in where there is room, and one in its place is served as any other.
+    world.wait(2);
+    world.pod(&pod("other").queue("b").created(1));
+    assert_eq!(evictions(&mut world)[0].waiting.name.as_ref(), "other");
+    world.remove_pod("other");
+    world.remove_pod("a-4");
+    world.wait(3600);
+    assert_eq!(world.admit_names(), ["claimant"]);
+}
+
+#[test]
+fn who_is_evicted_is_told_no_names_of_other_namespaces() {
+    let mut world = borrowed();
+    world.pod(&pod("secret-project").queue("b").namespace("others"));
+    let message = evictions(&mut world).remove(0).victims.remove(0).message;
+    assert!(
+        message.starts_with("evicted for a pod of queue b, which asks 1 CPU"),
+        "{message}"
+    );
+    assert!(
+        !message.contains("secret-project") && !message.contains("others"),
+        "{message}"
+    );
+}
