@@ -3,6 +3,7 @@
 
 mod beside_volcano;
 mod cpu_memory;
+mod documents;
 mod invalid;
 mod own;
 

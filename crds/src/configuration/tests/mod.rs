@@ -3,5 +3,6 @@
 mod accepted;
 mod capacity;
 mod cross_quota;
+mod random;
 mod refused;
 mod volcano;
