@@ -223,3 +223,34 @@ async fn queues_and_metrics_show_what_is_allocated_and_what_waits() -> Outcome {
     })
     .await
 }
+
+/// `kubectl wait` as the README has it: the condition of its own is written on pods alone that were told to wait.
+#[tokio::test]
+async fn whoever_waits_for_a_pod_waits_for_pod_scheduled() -> Outcome {
+    let scenario = Scenario::begin(World::shared().await?, "kubectl-wait").await?;
+    let card = scenario.card("NVIDIA-A100");
+    scenario
+        .nodes(&[nodes::nvidia("kubectl-wait", &card, 8, 81_920)])
+        .await?;
+    scenario.apply_queue(scenario.queue().quota(&card, 1)).await?;
+    let waits = async |pod: &str, timeout: &str| {
+        let pod = format!("pod/{pod}");
+        let args = [
+            "-n",
+            scenario.name(),
+            "wait",
+            "--for=condition=PodScheduled",
+            &pod,
+            timeout,
+        ];
+        Ok::<_, anyhow::Error>(scenario.plane().kubectl().output(args, None).await?.status.success())
+    };
+    scenario.create(&scenario.gpu_pod("first", &card, 1).build()).await?;
+    assert!(waits("first", "--timeout=60s").await?, "let in at once");
+    scenario.create(&scenario.gpu_pod("second", &card, 1).build()).await?;
+    scenario.waits("second", NO_QUOTA).await?;
+    assert!(!waits("second", "--timeout=0s").await?, "held");
+    scenario.apply_queue(scenario.queue().quota(&card, 2)).await?;
+    assert!(waits("second", "--timeout=60s").await?, "let in later");
+    Ok(())
+}
