@@ -14,6 +14,7 @@ use std::time::Duration;
 use crds::configuration::Configuration;
 use engine::cluster::{Cluster, Kind};
 use engine::decide::{Action, Round};
+use engine::explain::Refresher;
 use engine::overview::Unaccounted;
 use engine::trail::Trail;
 use k8s_openapi::jiff::Timestamp;
@@ -79,6 +80,7 @@ pub struct Mind {
     told_of_volcano: bool,
     reported_all: bool,
     unaccounted: Unaccounted,
+    refresher: Refresher,
     pulse: Arc<Pulse>,
     aside: Aside,
     decide: Decide,
@@ -108,6 +110,7 @@ impl Mind {
             told_of_volcano: false,
             reported_all: false,
             unaccounted: Unaccounted::default(),
+            refresher: Refresher::default(),
             pulse,
             aside,
             decide,

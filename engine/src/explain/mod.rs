@@ -5,6 +5,7 @@ mod notices;
 mod pod;
 mod progress;
 mod queue;
+mod refresh;
 mod workload;
 
 use jiff::{SignedDuration, Timestamp};
@@ -15,6 +16,7 @@ use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::reason::{Outlook, Reason};
 pub use notices::{Notice, notices, notices_watched, refused_write};
 pub use progress::{Progress, progress};
+pub use refresh::Refresher;
 
 /// How long a pod waits before it is told why: one that gets in at once is spared the write.
 const PATIENCE: SignedDuration = SignedDuration::from_millis(700);

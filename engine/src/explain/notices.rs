@@ -6,6 +6,7 @@ use jiff::Timestamp;
 
 use super::{PATIENCE, Subject, explain, pod, refusal_of_write};
 use crate::cluster::Cluster;
+use crate::ids::PodId;
 use crate::reason::Reason;
 use crate::refs::PodRef;
 use crate::trail::{Trail, Work};
@@ -60,20 +61,27 @@ pub fn notices_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trai
                     queue: Some(Arc::clone(&cluster.queue(shape.queue).name)),
                 });
             }
-            let explained = cluster.pod(id).zip(explain(cluster, Subject::Pod(id)));
-            notices.extend(explained.map(|(pod, explanation)| Notice {
-                pod: pod.to_ref(),
-                queue: Arc::clone(&cluster.queue(shape.queue).name),
-                card: pod::alternatives(cluster, &shape),
-                told_before: told.is_some(),
-                reason,
-                message: explanation.message(),
-            }));
+            notices.extend(notice(cluster, id));
         }
         cluster.tell(id, reason);
     }
     trail.over();
     notices
+}
+
+/// What to tell a waiting pod at this moment; none where nothing has been found in its way.
+pub(super) fn notice(cluster: &Cluster, id: PodId) -> Option<Notice> {
+    let known = cluster.pod(id)?;
+    let shape = &known.waits.as_ref()?.shape;
+    let explanation = explain(cluster, Subject::Pod(id))?;
+    Some(Notice {
+        pod: known.to_ref(),
+        queue: Arc::clone(&cluster.queue(shape.queue).name),
+        card: pod::alternatives(cluster, shape),
+        told_before: known.told.is_some(),
+        reason: explanation.reason,
+        message: explanation.message(),
+    })
 }
 
 /// What to tell a pod that the API server refuses to let in, in its words. It stands aside, so nobody else tells it anything.

@@ -1,6 +1,6 @@
 //! Whether waiting can help, checked against what happens: all others go, and whoever could be helped by that is let in.
 
-use engine::explain::{Subject, explain};
+use engine::explain::{Refresher, Subject, explain};
 use engine::reason::Outlook;
 use engine::refs::WorkloadKind;
 
@@ -123,4 +123,55 @@ fn a_queue_that_must_be_mended_never_helps_who_waits() {
     let id = world.cluster.queue_named("team-a").unwrap();
     assert_outlook(&mut world, Subject::Queue(id), "nobody", "QueueInvalid", Outlook::Never);
     assert_pod(world, &pod("p").asks("A100", 1), "QueueInvalid", Outlook::Never);
+}
+
+/// The message that each of the pods is told now, where its numbers are no longer those that it was told.
+fn refreshed(refresher: &mut Refresher, world: &World) -> Vec<String> {
+    let notices = refresher.refresh(&world.cluster, world.now, 10).into_iter();
+    notices
+        .map(|notice| format!("{}: {}", notice.pod.name, notice.message))
+        .collect()
+}
+
+#[test]
+fn a_pod_is_told_anew_within_minutes_when_the_numbers_of_its_reason_have_changed_and_not_before() {
+    let mut world = World::new();
+    world.node(&node("n1").cards("A", 64));
+    let queue_of = |quota: i64| queue("team-a").quota(&format!("{{\"A\": {quota}}}"));
+    world.queue(&queue_of(32));
+    world.pod(&pod("asks").asks("A", 33));
+    world.pod(&pod("unchanged").asks("B", 1));
+    assert_eq!(world.admit(), []);
+    world.wait(2);
+    let (mut refresher, mut successor) = (Refresher::default(), Refresher::default());
+    let notices = world.notices();
+    assert_eq!(notices.len(), 2);
+    for notice in &notices {
+        refresher.note(notice, world.now);
+        // However often it is told, it is looked at once.
+        refresher.note(notice, world.now);
+    }
+    successor.take_over(&world.cluster, world.now);
+
+    world.queue(&queue_of(28));
+    assert_eq!(world.admit(), []);
+    assert_eq!(world.notices(), [], "the reason is the same");
+    assert_eq!(refreshed(&mut refresher, &world), [""; 0], "so soon");
+    world.wait(120);
+    let expected = ["asks: queue team-a: A asked 33, used 0, quota 28"];
+    assert_eq!(refreshed(&mut refresher, &world), expected);
+    assert_eq!(refreshed(&mut refresher, &world), [""; 0]);
+    assert_eq!(
+        refreshed(&mut successor, &world).len(),
+        2,
+        "what others told is not known"
+    );
+    world.wait(120);
+    assert_eq!(refreshed(&mut refresher, &world), [""; 0], "nothing has changed");
+
+    // Who is let in is told nothing, and forgotten.
+    world.queue(&queue_of(64));
+    assert_eq!(world.admit().len(), 1);
+    world.wait(120);
+    assert_eq!(refreshed(&mut refresher, &world), [""; 0]);
 }

@@ -20,6 +20,8 @@ use crate::report::{EventKind, PodReport, Report};
 
 /// How many waiting pods are told why in one tick. The reporter writes no faster, and numbers should be fresh.
 const NOTICES_PER_TICK: usize = 10;
+/// How many that were told are looked at again in one tick, to have the numbers of this moment: 1,500 in a minute.
+const REFRESHED_PER_TICK: usize = 5;
 /// How many workloads are told how far they are in one tick: whoever makes their pods may wait for it.
 const PROGRESS_PER_TICK: usize = 20;
 
@@ -68,6 +70,7 @@ impl Mind {
         }
         if !std::mem::replace(&mut self.reported_all, true) {
             self.reports.send(Report::Synced);
+            self.refresher.take_over(&self.cluster, now);
         }
         for progress in progress(&mut self.cluster, now, PROGRESS_PER_TICK) {
             self.show_progress(progress);
@@ -79,7 +82,15 @@ impl Mind {
         if queues_changed || !notices.is_empty() {
             self.metrics.show_queues(overview::figures(&self.cluster));
         }
-        notices.into_iter().for_each(|notice| self.tell(notice));
+        // News first.
+        let limit = REFRESHED_PER_TICK.min(NOTICES_PER_TICK - notices.len());
+        for notice in notices {
+            self.refresher.note(&notice, now);
+            self.tell(notice);
+        }
+        for notice in self.refresher.refresh(&self.cluster, now, limit) {
+            self.report_waiting(notice, false);
+        }
     }
 
     /// Says once, of each configuration, that Volcano's scheduler writes the phases that Cardgate does.
@@ -108,19 +119,24 @@ impl Mind {
     /// Tells a pod why it waits.
     pub(super) fn tell(&self, notice: Notice) {
         let reason = notice.reason.as_str();
-        let (pod, queue, card) = (&notice.pod, &notice.queue, notice.card);
-        tracing::info!(%pod, %queue, card, reason, detail = notice.message, "waits");
+        let (pod, queue, card) = (&notice.pod, &notice.queue, &notice.card);
+        tracing::info!(%pod, %queue, card = card.as_deref(), reason, detail = notice.message, "waits");
         self.metrics.decided(Decision::Refused(notice.reason));
+        self.report_waiting(notice, true);
+    }
+
+    /// Has a pod's condition say why it waits.
+    fn report_waiting(&self, notice: Notice, event: bool) {
         let condition = PodReport {
             status: false,
             same_status: notice.told_before,
-            reason,
+            reason: notice.reason.as_str(),
             message: notice.message,
         };
         self.reports.send(Report::Pod {
             pod: notice.pod,
             condition,
-            event: true,
+            event,
         });
     }
 
