@@ -136,7 +136,7 @@ impl Cluster {
             self.queues[*queue].set_version(*version);
         }
         for (workload, version) in &bookmark.workloads {
-            self.workload_mut(*workload).version = *version;
+            self.workload_mut(*workload).set_version(*version);
         }
         self.node_changes.forget_since(bookmark.node_changes);
     }

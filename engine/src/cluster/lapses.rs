@@ -74,7 +74,7 @@ impl Cluster {
     /// A workload is in its queue no longer, for another reason than that its time there is over. What was kept for it in
     /// vain is not forgotten: otherwise groups that are made and deleted in turn would hold as much as ones that stay.
     pub(super) fn end_enqueued(&mut self, id: WorkloadId, now: Timestamp) {
-        let Some(enqueued) = self.workloads[id].enqueued.take() else {
+        let Some(enqueued) = self.workloads[id].leave_queue() else {
             return;
         };
         let was_kept = self.workloads[id].reserved.is_some();
@@ -101,10 +101,10 @@ impl Cluster {
     /// and for a while for none of its namespace, so that others have their turn.
     pub(super) fn end_time_in_queue(&mut self, id: WorkloadId, now: Timestamp) {
         let workload = &mut self.workloads[id];
-        let Some(enqueued) = workload.enqueued.take().filter(|_| workload.reserved.is_some()) else {
+        let Some(enqueued) = workload.leave_queue().filter(|_| workload.reserved.is_some()) else {
             return;
         };
-        workload.told = None;
+        workload.tell_again();
         self.note_lapse(id, enqueued, now);
         let claim = self.workload(id).claim.as_ref();
         let refused = claim.map(|claim| self.refusal(claim.queue, Some(id), Reason::InqueueTimeout));

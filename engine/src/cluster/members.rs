@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::pod::{self, Pod, Stage};
 use super::pods::read_time;
-use super::workload::Member;
+use super::workload::{Member, Moved};
 use super::{Cluster, Kind};
 use crate::ids::{PodId, WorkloadId};
 use crate::refs::WorkloadKind;
@@ -68,9 +68,7 @@ impl Cluster {
         let uid: Arc<str> = uid.into();
         let task = pod::task_spec(&pod.metadata).map(|task| self.texts.get(task));
         let workload = self.workload_mut(group);
-        workload.succeeded.insert((began, Arc::clone(&uid), task.clone()));
-        workload.named += 1;
-        workload.version += 1;
+        workload.add_succeeded((began, Arc::clone(&uid), task.clone()));
         let succeeded = Succeeded {
             group,
             began,
@@ -88,9 +86,7 @@ impl Cluster {
         };
         let group = succeeded.group;
         let workload = self.workload_mut(group);
-        workload.succeeded.remove(&(succeeded.began, uid, succeeded.task));
-        workload.named -= 1;
-        workload.version += 1;
+        workload.remove_succeeded(&(succeeded.began, uid, succeeded.task));
         self.settle(group);
         self.forget_empty_workload(group);
     }
@@ -121,22 +117,16 @@ impl Cluster {
         let place = place.map(|waits| (std::cmp::Reverse(waits.shape.priority), waits.place));
         let (group, task) = (pod.group, pod.task_spec.clone());
         for workload in [pod.group, pod.job].into_iter().flatten() {
-            let state = &mut self.workloads[workload];
-            state.ran |= ran;
+            if ran {
+                self.workloads[workload].has_run();
+            }
             if let Some(member) = &member {
-                if let Some(task) = &task {
-                    *state.of_tasks.entry(Arc::clone(task)).or_default() += 1;
-                }
-                state.extra.insert(member.clone());
+                self.workloads[workload].add_member(member.clone(), task.as_ref());
                 self.add_elastic(id, 1);
                 self.rebalance(workload);
             }
-            let state = &mut self.workloads[workload];
             if let Some(place) = place.filter(|_| group == Some(workload)) {
-                state.line.insert(place);
-                if state.missing() > 0 {
-                    state.version += 1;
-                }
+                self.workloads[workload].add_waiting(place);
             }
             self.settle(workload);
         }
@@ -155,26 +145,15 @@ impl Cluster {
         let task = pod.task_spec.clone();
         for workload in [pod.group, pod.job].into_iter().flatten() {
             let state = &mut self.workloads[workload];
-            if let Some(task) = task.as_ref().filter(|_| member.is_some())
-                && let Some(count) = state.of_tasks.get_mut(task)
-            {
-                *count -= 1;
-                if *count == 0 {
-                    state.of_tasks.remove(task);
-                }
-            }
-            // Those that are left may be too few, which is another reason to wait, and none to be kept out of the queue.
-            if place.is_some_and(|place| state.line.remove(&place)) && state.missing() > 0 {
-                state.version += 1;
+            if let Some(place) = &place {
+                state.remove_waiting(place);
             }
             if let Some(member) = &member {
-                if state.extra.remove(member) {
+                if state.remove_member(member, task.as_ref()) {
                     self.add_elastic(id, -1);
                 } else {
-                    state.core.remove(member);
                     self.rebalance(workload);
                 }
-                self.workloads[workload].version += 1;
             }
             self.settle(workload);
         }
@@ -193,28 +172,16 @@ impl Cluster {
     /// Keeps the first of a workload's pods that hold quota, up to its minimum, apart from those beyond it, which are
     /// elastic.
     pub(super) fn rebalance(&mut self, id: WorkloadId) {
-        let least = self.workloads[id].min_member();
-        loop {
-            let workload = &mut self.workloads[id];
-            let out_of_order = workload.core.last() > workload.extra.first() && !workload.extra.is_empty();
-            let is_lowered = workload.core.len() > least;
-            if is_lowered || (out_of_order && workload.core.len() == least) {
-                if let Some(member) = workload.core.pop_last() {
-                    let pod = member.2;
-                    workload.extra.insert(member);
+        while let Some(moved) = self.workloads[id].balance_one() {
+            match moved {
+                Moved::Core(pod) => self.add_elastic(pod, -1),
+                Moved::Extra(pod) => self.add_elastic(pod, 1),
+                Moved::Freed(pod) => {
                     self.add_elastic(pod, 1);
-                    if let Some(queue) = self.pod(pod).and_then(|pod| pod.queue).filter(|_| is_lowered) {
+                    if let Some(queue) = self.pod(pod).and_then(|pod| pod.queue) {
                         self.room_grew(queue);
                     }
                 }
-            } else if workload.core.len() < least && !workload.extra.is_empty() {
-                if let Some(member) = workload.extra.pop_first() {
-                    let pod = member.2;
-                    workload.core.insert(member);
-                    self.add_elastic(pod, -1);
-                }
-            } else {
-                return;
             }
         }
     }

@@ -283,13 +283,13 @@ impl Cluster {
 
     fn name_workloads(&mut self, pod: &Pod) {
         for workload in [pod.group, pod.job].into_iter().flatten() {
-            self.workload_mut(workload).named += 1;
+            self.workload_mut(workload).name();
         }
     }
 
     fn unname_workloads(&mut self, workloads: [Option<WorkloadId>; 2]) {
         for workload in workloads.into_iter().flatten() {
-            self.workload_mut(workload).named -= 1;
+            self.workload_mut(workload).unname();
             self.forget_empty_workload(workload);
         }
     }

@@ -49,10 +49,7 @@ impl Cluster {
         self.reservations
             .deadlines
             .insert((self.time_in_queue_ends(enqueued), id));
-        let workload = &mut self.workloads[id];
-        workload.enqueued = Some(enqueued);
-        workload.refused = None;
-        workload.version += 1;
+        self.workloads[id].enter_queue(enqueued);
         self.settle(id);
     }
 
@@ -77,12 +74,12 @@ impl Cluster {
         if reason(workload.refused) != reason(refused) {
             self.moved_workloads.insert(id);
         }
-        workload.refused = refused;
+        workload.refuse(refused);
     }
 
     /// Takes back that a workload is in its queue.
     pub(crate) fn dequeue(&mut self, id: WorkloadId) {
-        self.workloads[id].enqueued = None;
+        self.workloads[id].leave_queue();
         self.settle(id);
     }
 
@@ -122,17 +119,14 @@ impl Cluster {
         };
         let earlier = self.workloads[id].write_refused.as_ref().map_or(0, |(times, _)| *times);
         let until = after_refused_writes(message.map_or(1, |_| earlier.saturating_add(1)), now);
-        self.workloads[id].aside_until = Some(until);
+        self.workloads[id].stand_aside(until);
         self.reservations.deadlines.insert((until, id));
         self.dequeue(id);
         let (Some(message), Some(claim)) = (message, &self.workloads[id].claim) else {
             return;
         };
         let refused = self.refusal(claim.queue, Some(id), Reason::RefusedByApiServer);
-        let workload = &mut self.workloads[id];
-        workload.write_refused = Some((earlier.saturating_add(1), Arc::clone(message)));
-        // It is said each time.
-        workload.told = None;
+        self.workloads[id].write_was_refused(earlier.saturating_add(1), Arc::clone(message));
         self.refuse_workload(id, Some((Step::Enqueue, refused)));
     }
 
@@ -148,8 +142,7 @@ impl Cluster {
             self.reservations.deadlines.remove(&(time, id));
             let workload = &mut self.workloads[id];
             if workload.aside_until == Some(time) {
-                workload.aside_until = None;
-                workload.version += 1;
+                workload.come_back();
                 self.settle(id);
             }
             let enqueued = self.workloads[id].enqueued;
@@ -169,7 +162,7 @@ impl Cluster {
                     .insert((self.time_in_queue_ends(enqueued), id));
             }
             if !self.enqueues(self.workloads[id].kind) {
-                self.workloads[id].enqueued = None;
+                self.workloads[id].leave_queue();
             }
             self.settle(id);
         }
@@ -199,7 +192,7 @@ impl Cluster {
                 let demand = self.metered(workload, &claim.demand);
                 self.leave_line(id);
                 self.reserve_in(queue, id, &demand);
-                self.workloads[id].reserved = Some((queue, demand));
+                self.workloads[id].reserve(queue, demand);
             }
         } else {
             self.unreserve(id);
@@ -215,19 +208,18 @@ impl Cluster {
     fn line_up(&mut self, id: WorkloadId, queue: QueueId) {
         let (lapses, aside) = (self.lapses_of(id), self.stands_aside_until(id));
         let workload = &mut self.workloads[id];
-        workload.lapses = lapses;
-        workload.aside_until = workload.aside_until.max(aside);
+        workload.stand_back(lapses, aside);
         if let Some(until) = workload.aside_until {
             self.reservations.deadlines.insert((until, id));
         } else {
-            workload.in_line = Some(queue);
+            workload.line_up(queue);
             self.queues[queue].line_up(id, true);
             self.changes.queues.insert(queue);
         }
     }
 
     fn leave_line(&mut self, id: WorkloadId) {
-        if let Some(queue) = self.workloads[id].in_line.take() {
+        if let Some(queue) = self.workloads[id].leave_line() {
             self.queues[queue].line_up(id, false);
             self.changes.queues.insert(queue);
         }
@@ -235,7 +227,7 @@ impl Cluster {
 
     pub(super) fn unreserve(&mut self, id: WorkloadId) {
         self.leave_line(id);
-        let Some((queue, demand)) = self.workloads[id].reserved.take() else {
+        let Some((queue, demand)) = self.workloads[id].release() else {
             return;
         };
         self.release_in(queue, id, &demand);

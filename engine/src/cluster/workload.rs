@@ -1,7 +1,11 @@
-//! One workload: a `PodGroup`, or a Job that asks for its cards in advance.
+//! One workload: a `PodGroup`, or a Job that asks for its cards in advance. Everybody reads its facts; what changes them is in
+//! [`changes`].
+
+mod changes;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -12,6 +16,7 @@ use crate::inqueue::Demand;
 use crate::lacking::Lacking;
 use crate::reason::Reason;
 use crate::refs::{WorkloadKind, WorkloadRef};
+pub(super) use changes::Moved;
 
 /// How far a workload is, as its object says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,9 +112,21 @@ pub enum Step {
     GivenUp,
 }
 
-/// One workload.
+/// One workload. Its facts are changed by its own verbs alone.
 #[derive(Debug)]
-pub struct Workload {
+pub struct Workload(Facts);
+
+impl Deref for Workload {
+    type Target = Facts;
+
+    fn deref(&self) -> &Facts {
+        &self.0
+    }
+}
+
+/// What there is to know of a workload.
+#[derive(Debug)]
+pub struct Facts {
     /// What kind of object it is.
     pub kind: WorkloadKind,
     /// Namespace.
@@ -160,7 +177,7 @@ pub struct Workload {
     pub(super) epoch: u64,
 }
 
-impl Workload {
+impl Facts {
     /// Which workload it is, for those who act on it or report about it.
     pub(crate) fn to_ref(&self, claim: &Claim) -> WorkloadRef {
         WorkloadRef {
@@ -168,36 +185,6 @@ impl Workload {
             namespace: Arc::clone(&self.namespace),
             name: Arc::clone(&self.name),
             uid: Arc::clone(&claim.uid),
-        }
-    }
-
-    pub(super) fn new(kind: WorkloadKind, namespace: Arc<str>, name: &str, arrival: u64) -> Self {
-        Self {
-            kind,
-            namespace,
-            name: name.into(),
-            claim: None,
-            enqueued: None,
-            waits_since: Timestamp::MAX,
-            in_line: None,
-            jobs: BTreeSet::new(),
-            lapses: 0,
-            ran: false,
-            core: BTreeSet::new(),
-            extra: BTreeSet::new(),
-            of_tasks: BTreeMap::new(),
-            succeeded: BTreeSet::new(),
-            line: BTreeSet::new(),
-            named: 0,
-            reserved: None,
-            refused: None,
-            told: None,
-            shown: None,
-            aside_until: None,
-            write_refused: None,
-            version: 0,
-            arrival,
-            epoch: 0,
         }
     }
 

@@ -20,7 +20,8 @@ impl Cluster {
         now: Timestamp,
     ) {
         let id = self.workload_id(kind, namespace, name);
-        self.workloads[id].epoch = self.epoch(kind.watched());
+        let epoch = self.epoch(kind.watched());
+        self.workloads[id].is_listed(epoch);
         self.change_claim(id, claim, now);
     }
 
@@ -31,50 +32,16 @@ impl Cluster {
         if workload.claim.as_ref() == Some(&claim) {
             return;
         }
-        let kind = workload.kind;
-        let before = workload.claim.clone();
-        let another = before.as_ref().is_some_and(|before| before.uid != claim.uid);
-        let is_new = before.is_none() || another;
-        // A Job that is suspended again has given up its place; its pods are gone or going.
-        let again = kind == WorkloadKind::Job
-            && claim.said == Said::Waiting
-            && before.as_ref().is_some_and(|before| before.said != Said::Waiting);
-        let moved = before.as_ref().is_some_and(|before| before.queue != claim.queue);
-        let elsewhere = moved || before.as_ref().is_some_and(|before| before.demand != claim.demand);
-        if is_new || again || elsewhere {
-            self.end_enqueued(id, now);
-        }
-        let queue = claim.queue;
-        let workload = &mut self.workloads[id];
-        // Somebody else has made it show something else.
-        let changed = before.as_ref().is_some_and(|before| before.phase != claim.phase);
-        if changed && claim.phase.as_deref() != workload.shown.map(|(phase, _)| phase.as_str()) {
-            workload.shown = None;
-        }
-        if is_new {
-            // What ran for an earlier one of its name has nothing to do with it.
-            workload.ran = workload.admitted() > 0;
-            workload.waits_since = claim.created;
-        }
-        if again {
-            workload.ran = false;
-        }
-        if elsewhere && !is_new {
-            workload.waits_since = now.max(claim.created);
-        }
-        if another || again || elsewhere {
-            workload.told = None;
-            workload.shown = None;
-            workload.aside_until = None;
-            workload.write_refused = None;
-        }
+        let is_new = workload.claim.as_ref().is_none_or(|before| before.uid != claim.uid);
         if is_new && claim.said == Said::Enqueued {
             self.reservations.found_enqueued(id);
         }
-        workload.refused = None;
-        workload.version += 1;
-        let naming = claim.naming.clone();
-        workload.claim = Some(claim);
+        if workload.begins_anew(&claim) {
+            self.end_enqueued(id, now);
+        }
+        let (queue, naming) = (claim.queue, claim.naming.clone());
+        let before = self.workloads[id].say(claim, now);
+        let moved = before.as_ref().is_some_and(|before| before.queue != queue);
         self.name_group(id, before.as_ref().map(|before| &before.naming), Some(&naming));
         self.queues[queue].join();
         self.unreserve(id);
@@ -95,14 +62,9 @@ impl Cluster {
         };
         let now = self.now;
         self.end_enqueued(id, now);
-        let workload = &mut self.workloads[id];
-        let Some(claim) = workload.claim.take() else { return };
-        workload.refused = None;
-        workload.told = None;
-        workload.shown = None;
-        workload.aside_until = None;
-        workload.write_refused = None;
-        workload.version += 1;
+        let Some(claim) = self.workloads[id].fall_silent() else {
+            return;
+        };
         self.rebalance(id);
         self.settle(id);
         self.find_queues_of_jobs(id, now);
@@ -125,13 +87,11 @@ impl Cluster {
         let group = |naming: Option<&QueueNaming>| naming.filter(|naming| naming.queue.is_none())?.group.clone();
         if let Some(group) = group(naming) {
             let group = self.workload_id(WorkloadKind::PodGroup, &namespace, &group);
-            let group = self.workload_mut(group);
-            group.named += usize::from(group.jobs.insert(job));
+            self.workload_mut(group).take_in_job(job);
         }
         if let Some(left) = group(before).filter(|left| group(naming).as_ref() != Some(left)) {
             let left = self.workload_id(WorkloadKind::PodGroup, &namespace, &left);
-            let group = self.workload_mut(left);
-            group.named -= usize::from(group.jobs.remove(&job));
+            self.workload_mut(left).let_go_of_job(job);
             self.forget_empty_workload(left);
         }
     }
@@ -165,9 +125,7 @@ impl Cluster {
         shown: Option<(Phase, Option<Reason>)>,
         told: Option<Reason>,
     ) {
-        let workload = self.workload_mut(id);
-        workload.shown = shown;
-        workload.told = told.or(workload.told);
+        self.workload_mut(id).is_told(shown, told);
     }
 
     /// The workload with this name.

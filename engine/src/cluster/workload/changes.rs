@@ -1,0 +1,323 @@
+//! What changes a workload, each with all that follows from it for the workload itself.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::{Claim, Enqueued, Facts, Member, Phase, Said, Step, Workload};
+use crate::cluster::waiting::{Place, Refused};
+use crate::ids::{PodId, QueueId, WorkloadId};
+use crate::inqueue::Demand;
+use crate::reason::Reason;
+use crate::refs::WorkloadKind;
+
+/// A pod that counts elsewhere than before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::cluster) enum Moved {
+    /// Toward the minimum.
+    Core(PodId),
+    /// Beyond it, since an earlier one has come.
+    Extra(PodId),
+    /// Beyond it, since the minimum is lower than it was.
+    Freed(PodId),
+}
+
+impl Facts {
+    /// Whether it waits anew by saying this: as another object, for something else, or because it is suspended again.
+    pub(in crate::cluster) fn begins_anew(&self, claim: &Claim) -> bool {
+        let before = self.claim.as_ref();
+        before.is_none_or(|before| before.uid != claim.uid || is_elsewhere(before, claim)) || self.is_again(claim)
+    }
+
+    /// A Job that is suspended again has given up its place; its pods are gone or going.
+    fn is_again(&self, claim: &Claim) -> bool {
+        let had_left = self.claim.as_ref().is_some_and(|before| before.said != Said::Waiting);
+        self.kind == WorkloadKind::Job && claim.said == Said::Waiting && had_left
+    }
+}
+
+fn is_elsewhere(before: &Claim, claim: &Claim) -> bool {
+    before.queue != claim.queue || before.demand != claim.demand
+}
+
+impl Workload {
+    pub(in crate::cluster) fn new(kind: WorkloadKind, namespace: Arc<str>, name: &str, arrival: u64) -> Self {
+        Self(Facts {
+            kind,
+            namespace,
+            name: name.into(),
+            claim: None,
+            enqueued: None,
+            waits_since: Timestamp::MAX,
+            in_line: None,
+            jobs: BTreeSet::new(),
+            lapses: 0,
+            ran: false,
+            core: BTreeSet::new(),
+            extra: BTreeSet::new(),
+            of_tasks: BTreeMap::new(),
+            succeeded: BTreeSet::new(),
+            line: BTreeSet::new(),
+            named: 0,
+            reserved: None,
+            refused: None,
+            told: None,
+            shown: None,
+            aside_until: None,
+            write_refused: None,
+            version: 0,
+            arrival,
+            epoch: 0,
+        })
+    }
+
+    /// It is in the list of this epoch.
+    pub(in crate::cluster) fn is_listed(&mut self, epoch: u64) {
+        self.0.epoch = epoch;
+    }
+
+    /// It says this of itself from now on. Returns what it said before.
+    pub(in crate::cluster) fn say(&mut self, claim: Claim, now: Timestamp) -> Option<Claim> {
+        let (again, anew) = (self.is_again(&claim), self.begins_anew(&claim));
+        let facts = &mut self.0;
+        let before = facts.claim.take();
+        // Somebody else has made it show something else.
+        let changed = before.as_ref().is_some_and(|before| before.phase != claim.phase);
+        if changed && claim.phase.as_deref() != facts.shown.map(|(phase, _)| phase.as_str()) {
+            facts.shown = None;
+        }
+        match &before {
+            Some(before) if before.uid == claim.uid => {
+                if is_elsewhere(before, &claim) {
+                    facts.waits_since = now.max(claim.created);
+                }
+            }
+            // What ran for an earlier one of its name has nothing to do with it.
+            _ => {
+                facts.ran = facts.admitted() > 0;
+                facts.waits_since = claim.created;
+            }
+        }
+        if again {
+            facts.ran = false;
+        }
+        if anew && before.is_some() {
+            facts.forget_what_it_was_told();
+        }
+        facts.claim = Some(claim);
+        self.try_anew();
+        before
+    }
+
+    /// Its object is gone. Returns what it said.
+    pub(in crate::cluster) fn fall_silent(&mut self) -> Option<Claim> {
+        let before = self.0.claim.take()?;
+        self.0.forget_what_it_was_told();
+        self.try_anew();
+        Some(before)
+    }
+
+    /// Something is another than when it was refused: that says nothing any more.
+    fn try_anew(&mut self) {
+        self.0.refused = None;
+        self.wake();
+    }
+
+    /// Its refused pods could now be let in as far as it is concerned.
+    pub(in crate::cluster) fn wake(&mut self) {
+        self.0.version += 1;
+    }
+
+    /// What was decided since then is taken back.
+    pub(in crate::cluster) fn set_version(&mut self, version: u64) {
+        self.0.version = version;
+    }
+
+    /// One more pod names it.
+    pub(in crate::cluster) fn name(&mut self) {
+        self.0.named += 1;
+    }
+
+    /// One pod fewer names it.
+    pub(in crate::cluster) fn unname(&mut self) {
+        self.0.named -= 1;
+    }
+
+    /// A Job's pods belong to this group.
+    pub(in crate::cluster) fn take_in_job(&mut self, job: WorkloadId) {
+        self.0.named += usize::from(self.0.jobs.insert(job));
+    }
+
+    /// A Job's pods belong to this group no longer.
+    pub(in crate::cluster) fn let_go_of_job(&mut self, job: WorkloadId) {
+        self.0.named -= usize::from(self.0.jobs.remove(&job));
+    }
+
+    /// A pod of it has succeeded.
+    pub(in crate::cluster) fn add_succeeded(&mut self, pod: (Timestamp, Arc<str>, Option<Arc<str>>)) {
+        self.0.succeeded.insert(pod);
+        self.name();
+        self.wake();
+    }
+
+    /// A pod of it that had succeeded is gone.
+    pub(in crate::cluster) fn remove_succeeded(&mut self, pod: &(Timestamp, Arc<str>, Option<Arc<str>>)) {
+        self.0.succeeded.remove(pod);
+        self.unname();
+        self.wake();
+    }
+
+    /// A pod of it was seen to run or to be bound.
+    pub(in crate::cluster) fn has_run(&mut self) {
+        self.0.ran = true;
+    }
+
+    /// A pod of it holds quota. It counts beyond the minimum until they are balanced.
+    pub(in crate::cluster) fn add_member(&mut self, member: Member, task: Option<&Arc<str>>) {
+        if let Some(task) = task {
+            *self.0.of_tasks.entry(Arc::clone(task)).or_default() += 1;
+        }
+        self.0.extra.insert(member);
+    }
+
+    /// A pod of it holds quota no longer. Returns whether it counted beyond the minimum.
+    pub(in crate::cluster) fn remove_member(&mut self, member: &Member, task: Option<&Arc<str>>) -> bool {
+        if let Some(task) = task
+            && let Some(count) = self.0.of_tasks.get_mut(task)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.0.of_tasks.remove(task);
+            }
+        }
+        self.wake();
+        let was_extra = self.0.extra.remove(member);
+        if !was_extra {
+            self.0.core.remove(member);
+        }
+        was_extra
+    }
+
+    /// Moves one pod, where the first of those that hold quota are not the minimum, or are not all of it.
+    pub(in crate::cluster) fn balance_one(&mut self) -> Option<Moved> {
+        let least = self.min_member();
+        let Facts { core, extra, .. } = &mut self.0;
+        let out_of_order = core.last() > extra.first() && !extra.is_empty();
+        let is_lowered = core.len() > least;
+        if is_lowered || (out_of_order && core.len() == least) {
+            let member = core.pop_last()?;
+            let pod = member.2;
+            extra.insert(member);
+            return Some(if is_lowered {
+                Moved::Freed(pod)
+            } else {
+                Moved::Extra(pod)
+            });
+        }
+        let member = if core.len() < least {
+            extra.pop_first()?
+        } else {
+            return None;
+        };
+        let pod = member.2;
+        core.insert(member);
+        Some(Moved::Core(pod))
+    }
+
+    /// A pod of it waits.
+    pub(in crate::cluster) fn add_waiting(&mut self, place: (Reverse<i32>, Place)) {
+        self.0.line.insert(place);
+        if self.missing() > 0 {
+            self.wake();
+        }
+    }
+
+    /// A pod of it waits no longer. Those that are left may be too few, which is another reason to wait, and none to be kept
+    /// out of the queue.
+    pub(in crate::cluster) fn remove_waiting(&mut self, place: &(Reverse<i32>, Place)) {
+        if self.0.line.remove(place) && self.missing() > 0 {
+            self.wake();
+        }
+    }
+
+    /// It is in its queue.
+    pub(in crate::cluster) fn enter_queue(&mut self, enqueued: Enqueued) {
+        self.0.enqueued = Some(enqueued);
+        self.try_anew();
+    }
+
+    /// It is in its queue no longer. Returns since when it was.
+    pub(in crate::cluster) fn leave_queue(&mut self) -> Option<Enqueued> {
+        self.0.enqueued.take()
+    }
+
+    /// It stands in line for this queue.
+    pub(in crate::cluster) fn line_up(&mut self, queue: QueueId) {
+        self.0.in_line = Some(queue);
+    }
+
+    /// It stands in line no longer. Returns for which queue it did.
+    pub(in crate::cluster) fn leave_line(&mut self) -> Option<QueueId> {
+        self.0.in_line.take()
+    }
+
+    /// Its queue keeps this for it.
+    pub(in crate::cluster) fn reserve(&mut self, queue: QueueId, demand: Demand) {
+        self.0.reserved = Some((queue, demand));
+    }
+
+    /// Its queue keeps nothing for it any more. Returns what it kept.
+    pub(in crate::cluster) fn release(&mut self) -> Option<(QueueId, Demand)> {
+        self.0.reserved.take()
+    }
+
+    /// So often reservations of its namespace ran out, and so long it stands aside for that, unless it does for longer.
+    pub(in crate::cluster) fn stand_back(&mut self, lapses: u32, until: Option<Timestamp>) {
+        self.0.lapses = lapses;
+        self.0.aside_until = self.0.aside_until.max(until);
+    }
+
+    /// It stands aside.
+    pub(in crate::cluster) fn stand_aside(&mut self, until: Timestamp) {
+        self.0.aside_until = Some(until);
+    }
+
+    /// It stands aside no longer.
+    pub(in crate::cluster) fn come_back(&mut self) {
+        self.0.aside_until = None;
+        self.wake();
+    }
+
+    /// The API server has refused to let it in so many times, and why. That is said each time.
+    pub(in crate::cluster) fn write_was_refused(&mut self, times: u32, message: Arc<str>) {
+        self.0.write_refused = Some((times, message));
+        self.tell_again();
+    }
+
+    /// It was not let in, or nothing is known to be in its way.
+    pub(in crate::cluster) fn refuse(&mut self, refused: Option<(Step, Refused)>) {
+        self.0.refused = refused;
+    }
+
+    /// It is told the next reason, though it may be the last one again.
+    pub(in crate::cluster) fn tell_again(&mut self) {
+        self.0.told = None;
+    }
+
+    /// What its object shows from now on, and why it is told that it waits, where it is told anything.
+    pub(in crate::cluster) fn is_told(&mut self, shown: Option<(Phase, Option<Reason>)>, told: Option<Reason>) {
+        self.0.shown = shown;
+        self.0.told = told.or(self.0.told);
+    }
+}
+
+impl Facts {
+    fn forget_what_it_was_told(&mut self) {
+        self.told = None;
+        self.shown = None;
+        self.aside_until = None;
+        self.write_refused = None;
+    }
+}
