@@ -220,10 +220,24 @@ impl Facts {
         of_this_one.map(|(_, _, task)| task.as_deref())
     }
 
-    /// How many of its pods of a task count toward its minimum.
-    fn count_of_task(&self, task: &str) -> usize {
-        let succeeded = self.tasks_that_succeeded().filter(|of| *of == Some(task)).count();
-        self.of_tasks.get(task).map_or(0, |admitted| *admitted) + succeeded
+    /// How many of its pods count toward the minimum of each task that it names, in the order of those. Those that have
+    /// succeeded are looked at once, not once for each task: there may be many of both.
+    fn counts_of_tasks(&self) -> Vec<usize> {
+        let tasks = self.claim.iter().flat_map(|claim| claim.tasks.iter());
+        let mut counts: Vec<_> = tasks
+            .map(|(task, _)| (&**task, self.of_tasks.get(task).map_or(0, |admitted| *admitted)))
+            .collect();
+        if counts.is_empty() {
+            return Vec::new();
+        }
+        let mut succeeded = BTreeMap::<&str, usize>::new();
+        for task in self.tasks_that_succeeded().flatten() {
+            *succeeded.entry(task).or_default() += 1;
+        }
+        for (task, count) in &mut counts {
+            *count += succeeded.get(task).map_or(0, |succeeded| *succeeded);
+        }
+        counts.into_iter().map(|(_, count)| count).collect()
     }
 
     /// How many pods are to be let in together before others follow one by one.
@@ -237,8 +251,8 @@ impl Facts {
     /// Which pods are to be let in together before others follow one by one.
     pub fn lacking(&self) -> Lacking {
         let tasks = self.claim.iter().flat_map(|claim| claim.tasks.iter());
-        let missing = tasks.filter_map(|(task, least)| {
-            let missing = least.saturating_sub(self.count_of_task(task));
+        let missing = tasks.zip(self.counts_of_tasks()).filter_map(|((task, least), count)| {
+            let missing = least.saturating_sub(count);
             (missing > 0).then(|| (Arc::clone(task), missing))
         });
         let in_all = self.min_member().saturating_sub(self.admitted() + self.succeeded());
@@ -249,9 +263,12 @@ impl Facts {
     pub fn surplus(&self) -> (usize, Vec<(Arc<str>, usize)>) {
         let tasks = self.claim.iter().flat_map(|claim| claim.tasks.iter());
         let of_task =
-            |(task, least): &(Arc<str>, usize)| (Arc::clone(task), self.count_of_task(task).saturating_sub(*least));
+            |((task, least), count): (&(Arc<str>, usize), usize)| (Arc::clone(task), count.saturating_sub(*least));
         let in_all = (self.admitted() + self.succeeded()).saturating_sub(self.min_member());
-        (in_all.min(self.admitted()), tasks.map(of_task).collect())
+        (
+            in_all.min(self.admitted()),
+            tasks.zip(self.counts_of_tasks()).map(of_task).collect(),
+        )
     }
 
     /// Whether pods of it have taken over: what it asks for as a whole has no effect any more.

@@ -1,6 +1,7 @@
 //! What the random worlds have found, and what a hostile tenant would try of it.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use engine::decide::{Action, Eviction};
 use engine::explain::progress;
@@ -122,4 +123,24 @@ fn who_is_evicted_is_told_no_names_of_other_namespaces() {
         !message.contains("secret-project") && !message.contains("others"),
         "{message}"
     );
+}
+
+#[test]
+fn pods_that_succeeded_are_not_counted_once_for_each_task() {
+    // A group of 256 tasks, thousands of whose pods have succeeded: each event of another of its pods cost as much as both
+    // together, and the rounds of everybody with it.
+    let took = |tasks: usize| {
+        let mut world = World::new();
+        world.node(&node("n1"));
+        world.queue(&bare_queue("team-a").capability("cpu", "1"));
+        let least: serde_json::Map<_, _> = (0..tasks).map(|task| (format!("t{task}"), json!(1))).collect();
+        world.group(&group("g", 100_000).set(["spec", "minTaskMember"], least));
+        let member = |index: usize| pod(&format!("p{index}")).of("g").label("volcano.sh/task-spec", "t0");
+        world.pods((0..3000).map(|index| member(index).on("n1").phase("Succeeded")));
+        let began = Instant::now();
+        world.pods((3000..3040).map(member));
+        began.elapsed()
+    };
+    let (few, many) = (took(1), took(256));
+    assert!(many < few * 8, "{few:?} with one task, {many:?} with 256");
 }
