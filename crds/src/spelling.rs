@@ -12,12 +12,16 @@ const IN_TWO: usize = 12;
 /// What has all parts of a word is less like it than what has its letters, and more than what differs in some.
 const IN_PARTS: usize = 1;
 
+/// Whether a key may be one of Cardgate's, misspelt: most are others' and look it.
+pub fn may_be_misspelt(written: &str) -> bool {
+    let written_low = written.to_ascii_lowercase();
+    written.len() <= LONGEST && ["volc", "card", "queue"].iter().any(|part| written_low.contains(part))
+}
+
 /// The annotation that somebody may have meant who wrote this key; none for a key that Cardgate reads, and for what is like
 /// none of them.
 pub fn meant_key(written: &str) -> Option<&'static str> {
-    // Most keys are others' and look it.
-    let written_low = written.to_ascii_lowercase();
-    if !["volc", "card", "queue"].iter().any(|part| written_low.contains(part)) {
+    if !may_be_misspelt(written) {
         return None;
     }
     let known = ANNOTATIONS.iter().map(|(key, _)| *key);

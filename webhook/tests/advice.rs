@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::time::Instant;
+
 use crds::configuration::{CapacityCard, Configuration, QueuePlugin, Settings, UnnamedCards};
 use crds::keys::{CARD_NAME, CARD_QUOTA, CARD_REQUEST, QUEUE_NAME};
 use serde_json::{Value, json};
@@ -357,4 +359,37 @@ fn nobody_waits_for_advice_that_can_not_be_had() {
             );
         }
     }
+}
+
+#[test]
+fn thousands_of_misspelt_keys_cost_no_more_than_their_size() {
+    // Each was compared with every known key, and the right one looked for among all of them.
+    let took = |right: &str| {
+        // Letters in capitals where the number has a bit: the same word to whoever compares.
+        let misspelt = |index: u32| {
+            let mut bits = (0..).map(|place| index >> place & 1 == 1);
+            let mut in_capitals = |letter: char| letter.is_ascii_alphabetic() && bits.next() == Some(true);
+            let capitals: Vec<_> = right.chars().map(&mut in_capitals).collect();
+            let letters = right.chars().zip(capitals);
+            let letters = letters.map(|(letter, is_capital)| {
+                if is_capital {
+                    letter.to_ascii_uppercase()
+                } else {
+                    letter
+                }
+            });
+            (letters.collect::<String>(), json!(A100))
+        };
+        let mut object = pod(&[], &[(GPU, "1")]);
+        object["metadata"]["annotations"] = (0..8000).map(misspelt).collect::<serde_json::Map<_, _>>().into();
+        let world = World::new();
+        let began = Instant::now();
+        world.create_pod(&object);
+        began.elapsed()
+    };
+    let (others, misspelt) = (took("example.org/of-others"), took(CARD_NAME));
+    assert!(
+        misspelt < others * 4,
+        "{others:?} for keys of others, {misspelt:?} for those like Cardgate's"
+    );
 }

@@ -10,7 +10,7 @@ use crds::lean::{Metadata, TextMap};
 use crds::pod::Pod;
 use crds::queue_terms::Item;
 use crds::resources::{CPU, MEMORY};
-use crds::spelling::meant_key;
+use crds::spelling::{may_be_misspelt, meant_key};
 use serde_json::value::RawValue;
 
 use super::Findings;
@@ -27,6 +27,8 @@ use crate::warning::Warning;
 
 /// How many misspelt keys of one object are told.
 const MOST_KEYS: usize = 4;
+/// How many of its keys are compared with those that there are: more than anybody writes of those that look like one.
+const MOST_COMPARED: usize = 64;
 
 /// Looks at an object that is created or changed. What it said before, and was told then, is not told again.
 pub fn judge(request: &RawRequest<'_>, view: View<'_>) -> Result<Vec<Warning>, Stop> {
@@ -250,7 +252,10 @@ fn check_labels<S: AsRef<str>>(place: &str, labels: &TextMap<S>, warnings: &mut 
 
 /// Warns of annotations that nobody reads and that are like one of Cardgate's.
 pub fn check_spelling<S: AsRef<str>>(place: &str, annotations: &TextMap<S>, warnings: &mut Vec<Warning>) {
-    let misspelt = annotations.iter().filter_map(|(key, _)| Some((key, meant_key(key)?)));
+    let like_ours = annotations.iter().filter(|(key, _)| may_be_misspelt(key));
+    let misspelt = like_ours
+        .take(MOST_COMPARED)
+        .filter_map(|(key, _)| Some((key, meant_key(key)?)));
     // Who says it rightly beside has seen it.
     let misspelt = misspelt.filter(|(_, meant)| !annotations.contains_key(meant));
     warnings.extend(misspelt.take(MOST_KEYS).map(|(key, meant)| Warning::KeyMisspelt {
