@@ -2,7 +2,7 @@
 
 mod common;
 
-use crds::configuration::{Configuration, Settings, UnnamedCards, UnqueuedCards};
+use crds::configuration::{Configuration, QueuePlugin, Settings, UnnamedCards, UnqueuedCards};
 use crds::keys::{
     CARD_ASSIGNED, CARD_NAME, GATE, GROUP_NAME, MGPU_ASSUMED, MGPU_CORE, MIRROR_POD, QUEUE_LABEL, QUEUE_NAME,
     SCORING_STRATEGY,
@@ -296,6 +296,26 @@ fn a_pod_requests_what_its_card_name_stands_for() {
         world.create_pod(&starting).allowed().is_empty(),
         "an init container's too"
     );
+}
+
+/// Under `capacity` a queue is limited in what pods request, whatever they call it.
+#[test]
+fn under_capacity_cards_without_a_name_count_against_the_queues_capability() {
+    let world = World::with_configuration(Configuration {
+        queue_plugin: QueuePlugin::Capacity,
+        cardgate: Settings {
+            unnamed_cards: UnnamedCards::Free,
+            ..Settings::default()
+        },
+        ..Configuration::default()
+    });
+    let queued = pod(&[(QUEUE_NAME, "team-a")], &[(GPU, "1")]);
+    assert_eq!(world.create_pod(&queued).allowed(), [""; 0]);
+    let two = pod(
+        &[(QUEUE_NAME, "team-a"), (CARD_NAME, "NVIDIA-A100")],
+        &[(GPU, "1"), ("nvidia.com/mig-1g.5gb", "1")],
+    );
+    assert_eq!(world.create_pod(&two).allowed(), [""; 0]);
 }
 
 #[test]

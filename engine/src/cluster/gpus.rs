@@ -111,7 +111,9 @@ impl Cluster {
 
     /// Remembers to say that a bound pod has no results that can be read, so that nobody knows its cards.
     pub(super) fn note_unplaced(&mut self, id: PodId) {
-        let Some(pod) = self.pod(id).filter(|pod| pod.stage == Stage::Bound) else {
+        // Where nobody is placed on cards, nobody's are missing.
+        let is_placed = |pod: &&Pod| pod.stage == Stage::Bound && self.configuration.mgpu.enable;
+        let Some(pod) = self.pod(id).filter(is_placed) else {
             return;
         };
         let offer = pod.room.and_then(|node| self.node(node).offer()?.mgpu.as_ref());

@@ -182,7 +182,12 @@ pub(crate) struct Lack {
 /// What a workload asks within what its queue deserves, others give back once its pods wait: so a parent or a cluster that
 /// is full does not keep it out, or nothing would ever wait to be served.
 pub(crate) fn lack(cluster: &Cluster, id: WorkloadId, queue: QueueId, demand: &Demand) -> Option<Lack> {
-    let hierarchy = cluster.configuration().capacity.enable_hierarchy;
+    let configuration = cluster.configuration();
+    // Without that step nobody is asked for a group as a whole.
+    if !configuration.has_action("enqueue") {
+        return None;
+    }
+    let hierarchy = configuration.capacity.enable_hierarchy;
     let levels = cluster.ancestry(queue).map(Some).chain(hierarchy.then_some(None));
     let (place, at, reason) = levels.enumerate().find_map(|(place, at)| {
         let checked = check_at(cluster, id, queue, at).check(demand);

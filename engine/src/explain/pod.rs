@@ -13,6 +13,7 @@ use crate::cluster::waiting::Shape;
 use crate::decide::line::cards_of;
 use crate::decide::verdict::check_of;
 use crate::decide::{cross_quota, fit, mgpu};
+use crate::metering;
 use crate::names::CardId;
 use crate::reason::{About, Reason};
 
@@ -168,25 +169,38 @@ fn cards_to_name(cluster: &Cluster, shape: &Shape, unknown: &[String]) -> String
     format!("for what the pod requests the cluster has {cards}{more}: see kubectl get cardtypes")
 }
 
+/// Everything that the queue, or whoever is above it, has too little of: first what the reason names.
 fn insufficient(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
-    let of = |(dimension, asked)| shortage(cluster, shape, dimension, asked);
-    if let About::Quota(Some(resource)) = reason.about() {
-        return said_by([of((Dimension::Resource(resource), shape.task.count(resource)))]);
-    }
     let has_room = |dimension, asked| cluster.room_for(shape.queue, shape.priority, dimension, asked).is_ok();
     let check = check_of(cluster, shape, has_room);
-    let mut lacking = check.resources_without_room();
-    if let Some(scalar) = lacking.find(|(dimension, _)| dimension.shortage() == reason) {
-        return said_by([of(scalar)]);
-    }
+    let mut lacking: Vec<_> = check.resources_without_room().collect();
     let count = |card| {
         cluster
             .resource_of(card)
             .map_or(0, |resource| shape.task.count(resource))
     };
-    let cards = check.known_alternatives().map(|(card, _)| card).collect();
-    let cards = cluster.in_order_of_quota(shape, cards).into_iter();
-    said_by(cards.map(|card| of((Dimension::Card(card), count(card)))))
+    // Of cards one is enough.
+    if check.cards_with_quota().next().is_none() {
+        let cards = check.known_alternatives().map(|(card, _)| card).collect();
+        let cards = cluster.in_order_of_quota(shape, cards).into_iter();
+        lacking.extend(cards.map(|card| (Dimension::Card(card), count(card))));
+    }
+    let is_named = |dimension: Dimension| dimension.shortage() == reason;
+    if !lacking.iter().any(|(dimension, _)| is_named(*dimension)) {
+        // Room has come since; the next round sees it.
+        let asked = metering::resources(&cluster.configuration().capacity_card, &shape.task);
+        let cards = check
+            .known_alternatives()
+            .map(|(card, count)| (Dimension::Card(card), count));
+        let mut asked = cards.chain(asked);
+        lacking.extend(asked.find(|(dimension, _)| is_named(*dimension)));
+    }
+    lacking.sort_by_key(|(dimension, _)| !is_named(*dimension));
+    said_by(
+        lacking
+            .into_iter()
+            .map(|(dimension, asked)| shortage(cluster, shape, dimension, asked)),
+    )
 }
 
 /// What is said by whom, naming each only once in a row.

@@ -319,7 +319,7 @@ mod event_recording {
         let mut world = world();
         world.pods([pod("p").asks("A", 1), pod("q").asks("A", 1)]);
         assert_eq!(world.admit_names(), ["p"]);
-        insta::assert_snapshot!(world.refusal(), @"InsufficientCPUQuota: queue team-a: CPU asked 1, used 1, quota 1500m");
+        insta::assert_snapshot!(world.refusal(), @"InsufficientCPUQuota: queue team-a: CPU asked 1, used 1, quota 1500m; memory asked 1Gi, used 1Gi, quota 1536Mi");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use engine::amounts::Dimension;
 use engine::decide::Action;
 use engine::refs::WorkloadKind;
 
-use crate::world::{Object, World, configuration, group, held_job, node, pod, queue};
+use crate::world::{Object, World, configuration, group, held_job, node, pod, queue, queue_plugin};
 
 fn world() -> World {
     let mut world = World::new();
@@ -41,6 +41,30 @@ impl World {
 
 fn member(group: &str, index: usize, cards: &str) -> Object {
     pod(&format!("{group}-{index}")).of(group).asks(cards, 1)
+}
+
+/// mGPU, **Volcano Plugin Config**: the document's own actions are `allocate, backfill`.
+#[test]
+fn without_the_action_enqueue_no_group_and_no_job_is_checked_as_a_whole() {
+    for (actions, waits) in [("enqueue, allocate, backfill", true), ("allocate, backfill", false)] {
+        let mut world = World::with(queue_plugin("capacity-card", actions, ""));
+        world.node(&node("n1").cards("A100", 8));
+        world.queue(&queue("team-a").quota(r#"{"A100": 2}"#));
+        // The group and the Job ask for more than the queue may have; each of their pods by itself does not.
+        world.group(&group("large", 1).card_request(r#"{"A100": 4}"#));
+        world.pods((0..3).map(|index| member("large", index, "A100")));
+        world.job(&held_job("job", r#"{"A100": 4}"#));
+        let actions = world.decide();
+        let admitted = actions
+            .iter()
+            .filter(|action| matches!(action, Action::Admit(_)))
+            .count();
+        let resumed = actions
+            .iter()
+            .filter(|action| matches!(action, Action::Resume(_)))
+            .count();
+        assert_eq!((admitted, resumed), if waits { (0, 0) } else { (2, 1) }, "{actions:?}");
+    }
 }
 
 #[test]

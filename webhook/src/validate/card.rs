@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crds::card::CardAlternatives;
 use crds::card_resources::{counts_cards, is_extended};
-use crds::configuration::UnnamedCards;
+use crds::configuration::{QueuePlugin, UnnamedCards};
 use crds::resources::ResourceVector;
 
 use crate::denial::Denial;
@@ -83,9 +83,11 @@ impl<'a> Cards<'a> {
                     resource: resource.to_owned(),
                 });
             }
-            warnings.push(Warning::SecondCardResource {
-                resource: resource.to_owned(),
-            });
+            if !limits_resources(view) {
+                warnings.push(Warning::SecondCardResource {
+                    resource: resource.to_owned(),
+                });
+            }
         }
         Ok(())
     }
@@ -101,6 +103,7 @@ pub fn check_unnamed(
     let resources: Vec<_> = card_resources(request, view).into_iter().map(str::to_owned).collect();
     match (view.configuration().cardgate.unnamed_cards, resources.as_slice()) {
         (_, []) => {}
+        (UnnamedCards::Free, _) if is_charged && limits_resources(view) => {}
         (UnnamedCards::Free, _) if is_charged => {
             warnings.extend(resources.into_iter().map(|resource| Warning::NotMetered { resource }));
         }
@@ -114,6 +117,11 @@ pub fn check_unnamed(
         _ => warnings.extend(resources.into_iter().map(|resource| Warning::Unaccounted { resource })),
     }
     Ok(())
+}
+
+/// Whether queues are limited in the resources themselves that pods request, so that cards count by those without any name.
+fn limits_resources(view: View<'_>) -> bool {
+    view.configuration().queue_plugin == QueuePlugin::Capacity
 }
 
 /// The requested resources that count cards.

@@ -68,6 +68,20 @@ fn use_case_2_mixed_resource_queue_with_specific_limits() {
     );
 }
 
+/// Dimensions, **Design Details**: the message lists the dimensions that are short.
+#[test]
+fn a_refusal_names_every_dimension_that_is_short() {
+    let mut world = cluster(8, "checkQueueDimensionsOnly: true");
+    let queue = plain("team-a").capability("cpu", "4").capability(GPU, "2");
+    world.queue(&queue.capability("memory", "1Ti").quota(r#"{"A": 1}"#));
+    world.pod(&pod("p").requests("cpu", "5").asks("A", 3));
+    assert_eq!(
+        world.refusal(),
+        "InsufficientCPUQuota: queue team-a: CPU asked 5, used 0, quota 4; nvidia.com/gpu asked 3, used 0, quota 2; A asked 3, \
+         used 0, quota 1"
+    );
+}
+
 #[test]
 fn a_dimension_set_to_0_is_named() {
     for arguments in ["checkQueueDimensionsOnly: true", ""] {
@@ -86,7 +100,8 @@ fn an_empty_capability_limits_nothing_but_by_the_cluster() {
     assert_eq!(world.admit_names(), ["p"]);
     assert_eq!(
         world.refusal(),
-        "InsufficientScalarQuota: the cluster, for queue team-a: nvidia.com/gpu asked 5, used 5, quota 8"
+        "InsufficientScalarQuota: the cluster, for queue team-a: nvidia.com/gpu asked 5, used 5, quota 8; A asked 5, used 5, \
+         quota 8"
     );
 }
 

@@ -96,6 +96,19 @@ fn results_with_fewer_entries_than_containers_or_cards_are_charged_first_fit() {
     }
 }
 
+/// mGPU, **Volcano Plugin Config**: nobody is placed on cards then, so nobody is told to be made anew for want of them.
+#[test]
+fn with_mgpu_off_no_pod_is_missing_its_cards() {
+    for (enable, told) in [("true", 1), ("false", 0)] {
+        let mut world = world(&[("Enable", enable)]);
+        world.pod(&pod("p").share(40, 1000).on("g1"));
+        world.node(&node("g1").mgpu(3, 10_000, FIXED));
+        world.pod(&pod("q").share(40, 1000).on("g1"));
+        let changes = world.cluster.take_changes();
+        assert_eq!(changes.unplaced_gpu_pods.len(), 2 * told, "{enable}");
+    }
+}
+
 #[test]
 fn a_bound_pod_without_results_is_charged_first_fit_and_said_so_once() {
     let mut world = world(&[]);
