@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crds::configuration::Configuration;
 use engine::cluster::reclaims::EvictionOutcome;
 use engine::decide::Eviction;
+use engine::refs::PodRef;
 use engine::{Observation, Outcome};
 use tokio::sync::oneshot;
 
@@ -21,6 +22,8 @@ pub enum Event {
     Outcome(Outcome),
     /// What became of a write that had not been answered, found out later.
     FoundOut(Outcome),
+    /// A pod that could not be placed may not be evicted either: why, in the API server's words.
+    NotSentBack(PodRef, String),
     /// What became of evictions, victim by victim.
     Evictions(Box<Eviction>, Vec<EvictionOutcome>),
 }

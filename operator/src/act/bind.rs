@@ -77,7 +77,7 @@ impl Actor {
         match self.in_time(Verb::Get, api.get(&binding.pod.name)).await {
             Ok(pod) if is_bound(&pod, binding) => Tried::Done,
             Ok(_) => Tried::Refused(refusal.to_owned()),
-            Err(failure) => not_seen(failure),
+            Err(failure) => not_seen(&failure),
         }
     }
 }

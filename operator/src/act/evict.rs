@@ -24,7 +24,13 @@ impl Actor {
         self.runtime.spawn(async move {
             match actor.evict(&pod, false).await {
                 Ok(()) => tracing::info!(pod = %pod, "evicted"),
-                Err(failure) => tracing::warn!(pod = %pod, reason = %failure, "not evicted, trying again later"),
+                Err(failure) => {
+                    tracing::warn!(pod = %pod, reason = %failure, "not evicted, trying again later");
+                    if let Failure::Api(status) = failure {
+                        // The mind is gone only when the program ends.
+                        let _ = actor.events.send(Event::NotSentBack(pod, status.message)).await;
+                    }
+                }
             }
         });
     }

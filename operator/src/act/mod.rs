@@ -260,7 +260,7 @@ impl Actor {
             // It is what the decision was made for, and the API server does not take what was decided.
             Ok(pod) if is_waiting(&pod, &admission.pod.uid) => Tried::Refused(refusal.to_owned()),
             Ok(_) => Tried::NotWritten(refusal.to_owned()),
-            Err(failure) => not_seen(failure),
+            Err(failure) => not_seen(&failure),
         }
     }
 
@@ -289,7 +289,7 @@ impl Actor {
 }
 
 /// What is left to say of a write that was not done, where its object could not be looked at.
-fn not_seen(failure: Failure) -> Tried {
+fn not_seen(failure: &Failure) -> Tried {
     if failure.is_gone() {
         Tried::NotWritten("it is gone".to_owned())
     } else {

@@ -85,6 +85,11 @@ impl Mind {
                 self.hear_outcome(&outcome, now);
             }
             Event::FoundOut(outcome) => self.hear_outcome(&outcome, now),
+            Event::NotSentBack(pod, why) => {
+                let message =
+                    format!("the pod may not be evicted: {why}; it keeps its quota, and that is tried again later");
+                self.say(&pod, "EvictionRefused", message);
+            }
             Event::Evictions(eviction, outcomes) => {
                 self.under_way -= 1;
                 for (victim, outcome) in eviction.victims.iter().zip(&outcomes) {

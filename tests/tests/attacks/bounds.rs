@@ -316,6 +316,14 @@ async fn without_the_door_the_policies_have_the_same_bounds() -> Outcome {
         said.contains("spec.minResources has 65 resources, and 64 are allowed"),
         "{said}"
     );
+    let tasks = (0..257).map(|index| (format!("t{index}"), json!(1)));
+    let group = json!({
+        "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": {"name": "group"},
+        "spec": {"minMember": 257, "minTaskMember": Value::Object(tasks.collect())},
+    });
+    let said = scenario.kubectl_create(&group).await?.err();
+    let said = said.context("the PodGroup of many tasks was created")?;
+    assert!(said.contains("spec.minTaskMember names more than 256 tasks"), "{said}");
     let queue = queue_with(&"x".repeat(32_769));
     let said = scenario
         .kubectl_create(&queue)

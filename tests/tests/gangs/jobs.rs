@@ -115,3 +115,29 @@ async fn a_job_that_was_let_in_gives_back_what_is_kept_for_it_when_it_is_deleted
         .await?;
     scenario.expect("next", &pods().running(&card, 2)).await
 }
+
+#[tokio::test]
+async fn a_job_that_asks_for_less_than_one_of_its_pods_is_refused() -> Outcome {
+    let scenario = Scenario::begin(World::shared().await?, "unfit-job").await?;
+    let (card, other) = (scenario.card("NVIDIA-A100"), scenario.card("NVIDIA-H100"));
+    scenario.nodes(&[nodes::nvidia("unfit-job", &card, 8, 81_920)]).await?;
+    scenario.apply_queue(scenario.queue().quota(&card, 8)).await?;
+    scenario.door_knows(&[&card]).await?;
+    // Let in for one card, its only pod would wait for two.
+    let small = asking(scenario.gpu_pod("small", &card, 2), &card, 1);
+    let said = scenario.refused(&small).await?;
+    assert!(
+        said.contains(&format!(
+            "{card} x1 is 1 of the cards that a single pod of the Job requests 2 of"
+        )),
+        "{said}"
+    );
+    let said = scenario
+        .refused(&asking(scenario.gpu_pod("other", &card, 1), &other, 1))
+        .await?;
+    assert!(
+        said.contains("asks for none of the cards that the Job's pods name"),
+        "{said}"
+    );
+    Ok(())
+}

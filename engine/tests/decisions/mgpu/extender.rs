@@ -2,6 +2,7 @@
 
 use engine::decide::extender::{Binding, Wish, bind, filter, prioritize, read};
 use engine::refs::PodRef;
+use engine::{Answer, Outcome};
 use proptest::prelude::*;
 
 use super::*;
@@ -224,8 +225,8 @@ fn of_two_schedulers_with_the_same_answer_one_gets_the_last_card() {
     assert_eq!(refused(&mut world, &p, &["g1"]), [""; 0]);
     assert_eq!(refused(&mut world, &q, &["g1"]), [""; 0]);
     granted(bind(&mut world.cluster, &pod_ref("p"), "g1"));
-    let no_room = Wish::Refused("no room on the mGPU cards for the pod's containers".to_owned());
-    assert_eq!(bind(&mut world.cluster, &pod_ref("q"), "g1"), no_room);
+    let no_room = || Wish::Refused("no room on the mGPU cards for the pod's containers".to_owned());
+    assert_eq!(bind(&mut world.cluster, &pod_ref("q"), "g1"), no_room());
     // What is older than the binding changes nothing.
     world.pod(&p.clone().label("seen", "late"));
     assert_eq!(cores(&world, "g1"), [60]);
@@ -233,7 +234,12 @@ fn of_two_schedulers_with_the_same_answer_one_gets_the_last_card() {
         bind(&mut world.cluster, &pod_ref("p"), "g1"),
         Wish::Refused("pod team/p is being bound to node g1 already".to_owned())
     );
-    // The API server refuses: the cards are free again.
+    // Nobody knows whether it is written: the cards stay taken.
+    world.hear(&Outcome::Binding("p".into(), Answer::Unknown), world.now);
+    world.wait(3600);
+    assert_eq!(cores(&world, "g1"), [60]);
+    assert_eq!(bind(&mut world.cluster, &pod_ref("q"), "g1"), no_room());
+    // It is found not to be: the cards are free again.
     world.binding_failed("p");
     assert_eq!(cores(&world, "g1"), [0]);
     let binding = granted(bind(&mut world.cluster, &pod_ref("q"), "g1"));
