@@ -52,3 +52,38 @@ async fn pods_that_never_waited_fill_no_queue() -> Outcome {
     team.expect("trainer", &Tally::none().running(&card, 2)).await?;
     Ok(())
 }
+
+/// A pod whose annotations leave no room for what Cardgate writes when it lets it in: the API server refuses that for good. It gives
+/// back what it took, and costs nobody else anything.
+#[tokio::test]
+async fn who_can_not_be_let_in_holds_nothing() -> Outcome {
+    /// The most that the API server takes of annotations, in bytes.
+    const MOST: usize = 256 * 1024;
+    let world = World::shared().await?;
+    let (team, other) = (
+        Scenario::begin(world, "roomy").await?,
+        Scenario::begin(world, "stuffed").await?,
+    );
+    let card = team.card("NVIDIA-A100");
+    team.nodes(&[nodes::nvidia("roomy", &card, 1, 81_920)]).await?;
+    team.apply_queue(team.queue().quota(&card, 1)).await?;
+    team.door_knows(&[&card]).await?;
+    let tenant = Tenant::of(&world.plane, "stuffed").await?;
+    let stuffed = |bytes: usize| {
+        let pod = pod("stuffed").namespace("stuffed").queue("roomy").card(&card);
+        pod.request("nvidia.com/gpu", 1)
+            .annotation("stuffing", &"x".repeat(bytes))
+            .build()
+    };
+    // As much as is taken, and not a byte more for a result.
+    let mut bytes = MOST;
+    while tenant.create(&stuffed(bytes)).await.is_err() {
+        bytes -= 8;
+        assert!(bytes > MOST - 4096, "no such pod is taken");
+    }
+    other.waits("stuffed", "RefusedByAPIServer").await?;
+    team.create(&team.gpu_pod("trainer", &card, 1).deployment(1)).await?;
+    team.expect_for_good("trainer", &Tally::none().running(&card, 1))
+        .await?;
+    Ok(())
+}
