@@ -245,7 +245,6 @@ pub(super) struct Reading {
     pub gates: Gates,
     pub queue_annotation: Option<Box<str>>,
     pub group: Option<Box<str>>,
-    pub task_spec: Option<Box<str>>,
     /// Whether the pod's condition says that it waits, and for which reason.
     pub shown_as_waiting: bool,
     pub told: Option<Reason>,
@@ -335,7 +334,6 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
             .get(GROUP_NAME)
             .filter(|name| managed && !name.is_empty())
             .map(Into::into),
-        task_spec: task_spec(&pod.metadata).map(Into::into),
         in_no_queue: !names_queue_or_card,
         // The door refuses a strategy that is unknown; past it, the default holds.
         cross_quota: under_cross_quota.then(|| {

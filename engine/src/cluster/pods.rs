@@ -58,7 +58,7 @@ impl Cluster {
             .map(|node| self.node_id(node));
         let group = reading.group.as_deref();
         let group = group.map(|group| self.workload_id(WorkloadKind::PodGroup, &namespace, group));
-        let task_spec = reading.task_spec.as_deref().filter(|_| group.is_some());
+        let task_spec = pod::task_spec(&pod.metadata).filter(|_| group.is_some());
         let task_spec = task_spec.map(|task| self.texts.get(task));
         let job = reading.controller.as_ref().filter(|_| reading.managed);
         let job = job.and_then(|controller| self.workloads.id(&controller.0));
