@@ -19,6 +19,7 @@ mod members;
 mod mgpu;
 mod model;
 mod names;
+mod objects;
 mod ordering;
 mod pods;
 mod queues;

@@ -274,6 +274,11 @@ impl Object {
     }
 }
 
+/// An object as a document shows it.
+pub fn shown_as(object: Value) -> Object {
+    Object(object)
+}
+
 /// A ready node with 64 cores, 512 GiB and 110 slots.
 pub fn node(name: &str) -> Object {
     Object(json!({
