@@ -91,8 +91,8 @@ pub struct CardInventoryStatus {
     pub problems: String,
     /// `CardsPublished`: every labelled card could be counted. `LabelsConsistent`: the labels agree with what the node
     /// allocates, and with those of other nodes. `NodeUsable`: the node is ready and takes pods. `CrossQuotaReadable`, on
-    /// nodes with quotas for pods without GPU: the node's annotations on them can be read. Each that is False has a reason
-    /// and a message.
+    /// nodes with quotas for pods without GPU: the node's annotations on them can be read. `CrossQuotaApplies`: False on a node
+    /// with cards that CrossQuota takes for one without. Each that is False has a reason and a message.
     #[serde(default)]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

@@ -78,6 +78,8 @@ pub struct Mind {
     reconfigured: bool,
     /// Whether it was said that Volcano's scheduler runs beside this.
     told_of_volcano: bool,
+    /// Cards of which it was said that `CrossQuota` does not know them.
+    told_outside: BTreeSet<String>,
     reported_all: bool,
     unaccounted: Unaccounted,
     refresher: Refresher,
@@ -108,6 +110,7 @@ impl Mind {
             parameters,
             reconfigured: true,
             told_of_volcano: false,
+            told_outside: BTreeSet::new(),
             reported_all: false,
             unaccounted: Unaccounted::default(),
             refresher: Refresher::default(),

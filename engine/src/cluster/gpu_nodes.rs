@@ -12,6 +12,7 @@ use crds::keys::GPU_NODE_LABEL;
 use jiff::Timestamp;
 
 use super::Cluster;
+use super::node::Offer;
 use crate::amounts::{Amounts, Dimension};
 use crate::ids::{Id as _, NodeId};
 use crate::names::ResourceId;
@@ -355,7 +356,8 @@ impl Cluster {
         let nodes = self.node_order.to_vec();
         for id in nodes {
             self.refresh_gpu_node(id);
-            if before.contains(id) || self.gpu_nodes.contains(id) {
+            let has_cards = self.nodes[id].offer().is_some_and(Offer::has_signs_of_cards);
+            if has_cards || before.contains(id) || self.gpu_nodes.contains(id) {
                 self.changes.nodes.insert(id);
             }
         }

@@ -58,6 +58,11 @@ pub struct Offer {
 }
 
 impl Offer {
+    /// Whether the node has cards, or looks like one that has or will have.
+    pub(crate) fn has_signs_of_cards(&self) -> bool {
+        !self.cards.is_empty() || !self.problems.is_empty() || self.mgpu.is_some()
+    }
+
     /// Reads what a node says of itself.
     pub fn read(node: &crds::node::Node<Box<str>>, names: &mut Names, pool: &mut super::TextPool) -> Self {
         let labels = &node.metadata.labels;

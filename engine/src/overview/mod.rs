@@ -6,7 +6,7 @@ pub mod status;
 mod unaccounted;
 mod usage;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crds::card_inventory::{CardInventoryStatus, NodeQuota};
@@ -127,7 +127,7 @@ pub fn changed(cluster: &Cluster, changes: Changes) -> Vec<Shown> {
 /// What a node's inventory says; none for a node that has no card, no sign of one and no other GPU.
 fn inventory(cluster: &Cluster, id: NodeId, node: &Node, offer: &Offer) -> Option<CardInventoryStatus> {
     let quotas = quotas(cluster, id);
-    if offer.cards.is_empty() && offer.problems.is_empty() && offer.mgpu.is_none() && quotas.is_none() {
+    if !offer.has_signs_of_cards() && quotas.is_none() {
         return None;
     }
     let conflicts = offer.cards.iter().filter_map(|card| conflict(cluster, id, card));
@@ -139,10 +139,55 @@ fn inventory(cluster: &Cluster, id: NodeId, node: &Node, offer: &Offer) -> Optio
     let cards: Vec<_> = published
         .map(|card| (&card.found, node.used_of(card.resource)))
         .collect();
-    Some(CardInventoryStatus {
+    let status = CardInventoryStatus {
         gpus: gpus::shared(cluster, id),
         ..status::inventory(&cards, usability(offer), &problems, quotas)
+    };
+    let outside = cards_outside_cross_quota(cluster, id, offer);
+    Some(match outside {
+        Some(cards) => status::outside_cross_quota(status, &cards),
+        None => status,
     })
+}
+
+/// The cards, by resource, of a node that `CrossQuota` takes for one without GPU: those of another vendor than its patterns name, of mGPU, or
+/// none yet.
+fn cards_outside_cross_quota(cluster: &Cluster, id: NodeId, offer: &Offer) -> Option<String> {
+    let is_outside = cluster.configuration().cross_quota.is_some()
+        && !cluster.gpu_nodes().contains(id)
+        && offer.has_signs_of_cards();
+    let found = offer.cards.iter().map(|card| card.found.resource.as_str());
+    // Also what nothing names, or lets be published.
+    let settings = &cluster.configuration().cardgate;
+    let offered = offer.allocatable.iter().filter(|(_, amount)| *amount > 0);
+    let offered = offered.filter_map(|(dimension, _)| Some(cluster.names().resource_name(dimension.resource()?)));
+    let known = offered.filter(|resource| settings.is_card_resource(resource));
+    let resources: BTreeSet<_> = found.chain(known).collect();
+    let named = Vec::from_iter(resources).join(", ");
+    let named = if named.is_empty() {
+        "no cards yet".to_owned()
+    } else {
+        named
+    };
+    is_outside.then_some(named)
+}
+
+/// What has cards in the cluster and is taken for nodes without GPU by `CrossQuota`: the resources, how many nodes have them, and the first
+/// of these.
+pub fn outside_cross_quota(cluster: &Cluster) -> BTreeMap<String, (usize, Arc<str>)> {
+    let mut outside = BTreeMap::new();
+    // Where it is not configured, nobody has to look at all nodes.
+    let nodes = cluster.nodes_by_name().iter();
+    for id in nodes.filter(|_| cluster.configuration().cross_quota.is_some()) {
+        let node = cluster.node(*id);
+        let cards = node
+            .offer()
+            .and_then(|offer| cards_outside_cross_quota(cluster, *id, offer));
+        if let Some(cards) = cards {
+            outside.entry(cards).or_insert_with(|| (0, Arc::clone(&node.name))).0 += 1;
+        }
+    }
+    outside
 }
 
 /// The node that counts a card by another resource than this one, as this one shows it: of the nodes that agree, the first by

@@ -23,6 +23,10 @@ const NO_DISAGREEMENT: (&str, &str) = ("NoDisagreement", "the labels agree with 
 const NODE_USABLE: &str = "NodeUsable";
 /// Condition of inventories: the node's annotations on quotas for pods without GPU can be read.
 const CROSS_QUOTA_READABLE: &str = "CrossQuotaReadable";
+/// Condition of inventories of nodes with cards: pods without GPU are limited there.
+const CROSS_QUOTA_APPLIES: &str = "CrossQuotaApplies";
+/// Reason of that condition, and of the event on the configuration.
+pub const NO_GPU_NODE: &str = "NotAGPUNode";
 /// Message while that holds.
 const QUOTAS_READABLE: &str = "the node's annotations on quotas for pods without GPU can be read";
 /// Reason where an annotation can't be read, also of the event.
@@ -124,6 +128,21 @@ pub fn inventory(
         gpus: Vec::new(),
         problems: list_reasons(reasons),
         conditions,
+    }
+}
+
+/// The same of a node with these cards that `CrossQuota` takes for one without GPU: it limits nothing there.
+pub fn outside_cross_quota(status: CardInventoryStatus, cards: &str) -> CardInventoryStatus {
+    let message = format!(
+        "the node has {cards}, and gpu-resource-names matches none of what it allocates: pods without GPU may take all of it, as of a node \
+         without GPU; add a pattern that matches its cards"
+    );
+    let known = Some(status.problems.as_str()).filter(|known| !known.is_empty());
+    let outside = condition(CROSS_QUOTA_APPLIES, false, NO_GPU_NODE, &message);
+    CardInventoryStatus {
+        problems: list_reasons(known.into_iter().chain([NO_GPU_NODE])),
+        conditions: status.conditions.into_iter().chain([outside]).collect(),
+        ..status
     }
 }
 

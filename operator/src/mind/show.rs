@@ -7,7 +7,7 @@ use engine::cluster::reclaims::EvictionOutcome;
 use engine::decide::Eviction;
 use engine::explain::{Notice, Progress, notices_watched, progress};
 use engine::ids::NodeId;
-use engine::overview::status::INVALID_CROSS_QUOTA;
+use engine::overview::status::{INVALID_CROSS_QUOTA, NO_GPU_NODE};
 use engine::overview::{self, Shown};
 use engine::refs::PodRef;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -39,6 +39,12 @@ impl Mind {
         self.told_of_volcano &= !self.reconfigured;
         if changes.volcano_schedules && self.cluster.configuration().cardgate.enqueue {
             self.tell_of_volcano();
+        }
+        if self.reconfigured {
+            self.told_outside.clear();
+        }
+        if self.reconfigured || !changes.nodes.is_empty() {
+            self.tell_of_nodes_outside();
         }
         for node in &changes.bad_quotas {
             self.tell_bad_quotas(*node);
@@ -101,6 +107,25 @@ impl Mind {
         let message = "Volcano's scheduler runs here, since PodGroups have conditions that it alone writes: it sets their phases, and so \
                        does Cardgate (enqueue: true), each undoing what the other says. Set enqueue: false in cardgate.yaml, or stop \
                        that scheduler";
+        self.warn_of_configuration("EnqueueBesideVolcano", message.to_owned());
+    }
+
+    /// Says once, of each configuration, which cards `CrossQuota` does not know for such.
+    fn tell_of_nodes_outside(&mut self) {
+        for (cards, (count, first)) in overview::outside_cross_quota(&self.cluster) {
+            if self.told_outside.insert(cards.clone()) {
+                let message = format!(
+                    "gpu-resource-names of crossquota matches none of what {first} allocates, nor {} further nodes, which have {cards}: pods \
+                     without GPU may take all of them, as of nodes without GPU. Add a pattern that matches their cards",
+                    count - 1
+                );
+                self.warn_of_configuration(NO_GPU_NODE, message);
+            }
+        }
+    }
+
+    /// Warns in an event on the configuration, and in the log.
+    fn warn_of_configuration(&self, reason: &str, message: String) {
         tracing::warn!(message);
         self.reports.send(Report::Event {
             regarding: Box::new(ObjectReference {
@@ -111,8 +136,8 @@ impl Mind {
                 ..ObjectReference::default()
             }),
             kind: EventKind::Warning,
-            reason: "EnqueueBesideVolcano".to_owned(),
-            message: message.to_owned(),
+            reason: reason.to_owned(),
+            message,
         });
     }
 

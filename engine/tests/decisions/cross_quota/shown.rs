@@ -1,6 +1,6 @@
 //! What users see of pods that wait for quota.
 
-use engine::overview::figures;
+use engine::overview::{Shown, figures, outside_cross_quota};
 use engine::reason::Reason;
 
 use super::*;
@@ -21,4 +21,83 @@ fn pods_that_wait_in_no_queue_are_counted_by_their_reason() {
     world.remove_pod("p");
     assert_eq!(world.admit_names(), ["q", "r"]);
     assert_eq!(waiting(&world), None);
+}
+
+#[test]
+fn nodes_with_cards_that_no_pattern_names_say_that_they_count_as_nodes_without_gpu() {
+    let mut world = world("quota.cpu: 2");
+    world.node(&gpu_node("nvidia"));
+    world.node(
+        &node("amd")
+            .offers("amd.com/gpu", "8")
+            .label("amd.com/gpu.product", "MI300X"),
+    );
+    world.node(
+        &node("another")
+            .offers("amd.com/gpu", "8")
+            .label("amd.com/gpu.product", "MI300X"),
+    );
+    world.node(&node("shared").mgpu(2, 80_000, "fixed-share"));
+    world.node(&node("joining").label("nvidia.com/gpu.product", "NVIDIA-L40S"));
+    world.node(&node("plain"));
+    let outside = |world: &World| {
+        let found = outside_cross_quota(&world.cluster).into_iter();
+        found
+            .map(|(cards, (count, first))| (cards, count, first.to_string()))
+            .collect::<Vec<_>>()
+    };
+    let found = |cards: &str, count, first: &str| (cards.to_owned(), count, first.to_owned());
+    assert_eq!(
+        outside(&world),
+        [
+            found("amd.com/gpu", 2, "amd"),
+            found("no cards yet", 1, "joining"),
+            found(
+                "vke.volcengine.com/mgpu-core, vke.volcengine.com/mgpu-memory",
+                1,
+                "shared"
+            ),
+        ]
+    );
+    let problems = |world: &mut World| {
+        let shown = world.shown().into_iter();
+        let inventories = shown.filter_map(|shown| match shown {
+            Shown::Inventory { node, status, .. } => {
+                let conditions = status?.conditions.into_iter();
+                let mut wrong = conditions.filter(|condition| condition.type_ == "CrossQuotaApplies");
+                wrong.next().map(|condition| (node.to_string(), condition.message))
+            }
+            _ => None,
+        });
+        inventories.collect::<Vec<_>>()
+    };
+    let told = problems(&mut world);
+    let names: Vec<_> = told.iter().map(|(node, _)| node.as_str()).collect();
+    assert_eq!(names, ["amd", "another", "shared", "joining"]);
+    assert!(
+        told[0]
+            .1
+            .starts_with("the node has amd.com/gpu, and gpu-resource-names matches none"),
+        "{told:?}"
+    );
+
+    // A configuration that names them, or none of CrossQuota, has nothing to say.
+    for conf in [
+        "tiers: [{plugins: [{name: crossquota, arguments: {gpu-resource-names: \"gpu\"}}]}]",
+        "",
+    ] {
+        let parsed = Configuration::parse(Some(conf), None).unwrap();
+        world.set_configuration(Arc::new(parsed.configuration), world.now);
+        let left: Vec<_> = outside(&world).into_iter().map(|(_, _, first)| first).collect();
+        assert_eq!(
+            left,
+            if conf.is_empty() {
+                vec![]
+            } else {
+                vec!["joining".to_owned()]
+            },
+            "{conf}"
+        );
+        assert_eq!(problems(&mut world).len(), left.len());
+    }
 }
