@@ -206,7 +206,7 @@ fn check_queue_dimensions_only_enabled_and_disabled() {
 #[test]
 fn check_queue_dimensions_only_default_behavior() {
     let conf = of_config_map(
-        r#"
+        r"
 apiVersion: v1
 kind: ConfigMap
 metadata:
@@ -217,7 +217,7 @@ data:
     - plugins:
       - name: capacity
         # checkQueueDimensionsOnly not set, defaults to false
-"#,
+",
     );
     for (resource, amount, reason) in [
         ("cpu", "101", "InsufficientCPUQuota"),
