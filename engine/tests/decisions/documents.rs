@@ -188,7 +188,7 @@ fn beside_guarantees(conf: &str) -> Vec<String> {
     world.admit_names()
 }
 
-/// Dimensions, **Scheduler ConfigMap**, **Enabling** and **Disabling the Feature**: with it "only GPU and RDMA nics" are checked.
+/// Dimensions, **Scheduler `ConfigMap`**, **Enabling** and **Disabling the Feature**: with it "only GPU and RDMA nics" are checked.
 #[test]
 fn check_queue_dimensions_only_enabled_and_disabled() {
     assert_eq!(beside_guarantees(&of_config_map(DIMENSIONS)), ["p0", "p1"]);
