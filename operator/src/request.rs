@@ -27,6 +27,16 @@ impl RequestError {
             _ => None,
         }
     }
+
+    /// Whether what was to be written is gone, or another object has its name by now. Where a write says whom it is about, the
+    /// API server takes that for an attempt to change a unique id.
+    pub fn is_gone(&self) -> bool {
+        let Self::Refused(kube::Error::Api(status)) = self else {
+            return false;
+        };
+        let causes = status.details.iter().flat_map(|details| &details.causes);
+        matches!(status.code, 404 | 409) || causes.into_iter().any(|cause| cause.field == "metadata.uid")
+    }
 }
 
 impl Metrics {

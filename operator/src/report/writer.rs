@@ -292,6 +292,13 @@ impl State {
                     self.queue.offer(&event, Urgency::Event, now, now);
                 }
             }
+            Err(error) if error.is_gone() => {
+                tracing::debug!(%pod, %error, "the condition of a pod is of no use any more");
+                self.messages.forget_pod(uid);
+                self.queue.done(&condition, Outcome::Settled, 1, now);
+                self.queue.withdraw(&condition);
+                self.queue.withdraw(&event);
+            }
             // It would be refused again: the event says what it would have said.
             Err(error) if matches!(error.code(), Some(400 | 422)) => {
                 tracing::warn!(%pod, %error, "the API server does not take the condition of a pod");
@@ -299,14 +306,6 @@ impl State {
                 if self.messages.pod_event(uid).is_some() {
                     self.queue.offer(&event, Urgency::Event, now, now);
                 }
-            }
-            // The pod is gone, or another one has its name.
-            Err(error) if matches!(error.code(), Some(404 | 409)) => {
-                tracing::debug!(%pod, %error, "the condition of a pod is of no use any more");
-                self.messages.forget_pod(uid);
-                self.queue.done(&condition, Outcome::Settled, 1, now);
-                self.queue.withdraw(&condition);
-                self.queue.withdraw(&event);
             }
             Err(error) => {
                 tracing::warn!(%pod, %error, "can't write the condition of a pod, trying again later");
@@ -316,12 +315,10 @@ impl State {
     }
 
     fn end_group(&mut self, group: &WorkloadRef, result: &Result<bool, RequestError>, now: Instant) {
-        // The group is gone, or another one has its name.
-        let is_gone = |error: &RequestError| matches!(error.code(), Some(404 | 409));
         let problem = match result {
             Ok(true) => None,
             Ok(false) => Some(NO_PLACE_FOR_PHASES.to_owned()),
-            Err(error) if is_gone(error) => {
+            Err(error) if error.is_gone() => {
                 tracing::debug!(%group, %error, "the status of a group is of no use any more");
                 None
             }
