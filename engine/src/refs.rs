@@ -54,7 +54,7 @@ impl WorkloadKind {
 }
 
 /// One incarnation of a `PodGroup` or Job, as with pods.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "fields of its kind and metadata")]
 pub struct WorkloadRef {
     pub kind: WorkloadKind,

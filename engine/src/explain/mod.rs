@@ -16,7 +16,7 @@ use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::reason::{Outlook, Reason};
 pub use notices::{Notice, notices, notices_watched, refused_write};
 pub use progress::{Progress, progress};
-pub use refresh::Refresher;
+pub use refresh::{Fresh, Refresher};
 
 /// How long a pod waits before it is told why: one that gets in at once is spared the write.
 const PATIENCE: SignedDuration = SignedDuration::from_millis(700);

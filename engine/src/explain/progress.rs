@@ -48,17 +48,24 @@ pub fn progress(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Vec<Prog
         if !news && (shown.is_none() || shown == workload.shown || (refused.is_none() && phase_is_there(cluster, id))) {
             continue;
         }
-        told.push(Progress {
-            workload: workload.to_ref(claim),
-            queue: Arc::clone(&cluster.queue(claim.queue).name),
-            phase,
-            refused: explain(cluster, Subject::Workload(id)).map(|why| (why.reason, why.message())),
-            news,
-        });
+        told.extend(progress_of(cluster, id, news));
         cluster.workload_is_told(id, shown, refused);
     }
     cluster.put_off(later);
     told
+}
+
+/// What there is to say about a workload at this moment; none where its object is not there.
+pub(super) fn progress_of(cluster: &Cluster, id: WorkloadId, news: bool) -> Option<Progress> {
+    let workload = cluster.workload(id);
+    let claim = workload.claim.as_ref()?;
+    Some(Progress {
+        workload: workload.to_ref(claim),
+        queue: Arc::clone(&cluster.queue(claim.queue).name),
+        phase: phase(cluster, id),
+        refused: explain(cluster, Subject::Workload(id)).map(|why| (why.reason, why.message())),
+        news,
+    })
 }
 
 /// Whether a group that was not shown anything yet shows its phase already.

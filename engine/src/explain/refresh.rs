@@ -1,4 +1,4 @@
-//! Keeps what waiting pods were told true: their reason may stay while its numbers change.
+//! Keeps true what those who wait were told: their reason may stay while its numbers change.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -7,18 +7,37 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::notices::{Notice, notice};
+use super::progress::{Progress, progress_of};
 use crate::cluster::Cluster;
+use crate::refs::WorkloadRef;
 
-/// How long a pod keeps numbers that may have changed: a queue in which much happens must not write about all of its pods all the
+/// How long numbers are kept that may have changed: a queue in which much happens must not write about all that waits in it all the
 /// time.
 const REFRESH: SignedDuration = SignedDuration::from_mins(2);
 
-/// What waiting pods were told, in the order in which it is looked at again.
+/// Who waits and was told why.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Waiter {
+    /// A pod, by its unique id.
+    Pod(Arc<str>),
+    Workload(WorkloadRef),
+}
+
+/// What to tell anew.
+#[derive(Debug)]
+pub enum Fresh {
+    /// A pod.
+    Pod(Notice),
+    /// A workload.
+    Workload(Progress),
+}
+
+/// What those who wait were told, in the order in which it is looked at again.
 #[derive(Debug, Default)]
 pub struct Refresher {
-    looks: VecDeque<(Timestamp, Arc<str>)>,
-    /// By pod, so that each is looked at once however often it is told something.
-    told: HashMap<Arc<str>, Told>,
+    looks: VecDeque<(Timestamp, Waiter)>,
+    /// Each is looked at once, however often it is told something.
+    told: HashMap<Waiter, Told>,
 }
 
 #[derive(Debug)]
@@ -29,49 +48,86 @@ struct Told {
 }
 
 impl Refresher {
-    /// Remembers all that wait and have been told why, by whoever decided before.
+    /// Remembers all pods that wait and have been told why, by whoever decided before. Workloads are told again by whoever begins
+    /// to decide.
     pub fn take_over(&mut self, cluster: &Cluster, now: Timestamp) {
         for pod in cluster.pods().filter(|pod| pod.told.is_some() && pod.waits.is_some()) {
-            self.remember(Arc::clone(&pod.uid), None, now);
+            self.remember(Waiter::Pod(Arc::clone(&pod.uid)), None, now);
         }
     }
 
     /// A pod is told this.
     pub fn note(&mut self, notice: &Notice, now: Timestamp) {
-        self.remember(Arc::clone(&notice.pod.uid), Some(hash(&notice.message)), now);
+        let waiter = Waiter::Pod(Arc::clone(&notice.pod.uid));
+        self.remember(waiter, Some(hash(&notice.message)), now);
     }
 
-    fn remember(&mut self, uid: Arc<str>, hash: Option<u64>, now: Timestamp) {
+    /// A workload is told this.
+    pub fn note_progress(&mut self, progress: &Progress, now: Timestamp) {
+        if let Some((_, message)) = &progress.refused {
+            let waiter = Waiter::Workload(progress.workload.clone());
+            self.remember(waiter, Some(hash(message)), now);
+        }
+    }
+
+    fn remember(&mut self, waiter: Waiter, hash: Option<u64>, now: Timestamp) {
         let look_at = now + REFRESH;
-        self.looks.push_back((look_at, Arc::clone(&uid)));
-        self.told.insert(uid, Told { hash, look_at });
+        self.looks.push_back((look_at, waiter.clone()));
+        self.told.insert(waiter, Told { hash, look_at });
     }
 
     /// Looks at the next few: what to tell those whose reason is the same, and its numbers are not.
-    pub fn refresh(&mut self, cluster: &Cluster, now: Timestamp, limit: usize) -> Vec<Notice> {
-        let mut notices = Vec::new();
+    pub fn refresh(&mut self, cluster: &Cluster, now: Timestamp, limit: usize) -> Vec<Fresh> {
+        let mut anew = Vec::new();
         for _ in 0..limit {
-            let Some((look_at, uid)) = self.looks.pop_front_if(|(look_at, _)| *look_at <= now) else {
+            let Some((look_at, waiter)) = self.looks.pop_front_if(|(look_at, _)| *look_at <= now) else {
                 break;
             };
             // Told something else since.
-            let Some(told) = self.told.remove(&uid) else { continue };
+            let Some(told) = self.told.remove(&waiter) else {
+                continue;
+            };
             if told.look_at != look_at {
-                self.told.insert(uid, told);
+                self.told.insert(waiter, told);
                 continue;
             }
             // Who was let in, or is told another reason now, is done with.
-            let id = cluster.pod_with_uid(&uid);
-            let pod = id.and_then(|id| Some((id, cluster.pod(id)?.told?)));
-            let fresh = pod.and_then(|(id, reason)| notice(cluster, id).filter(|fresh| fresh.reason == reason));
-            let Some(fresh) = fresh else { continue };
-            let hash = Some(hash(&fresh.message));
-            self.remember(uid, hash, now);
+            let Some(fresh) = fresh(cluster, &waiter) else { continue };
+            let hash = Some(hash(fresh.message()));
+            self.remember(waiter, hash, now);
             if told.hash != hash {
-                notices.push(fresh);
+                anew.push(fresh);
             }
         }
-        notices
+        anew
+    }
+}
+
+impl Fresh {
+    fn message(&self) -> &str {
+        match self {
+            Self::Pod(notice) => &notice.message,
+            Self::Workload(progress) => progress.refused.as_ref().map_or("", |(_, message)| message),
+        }
+    }
+}
+
+/// What to tell somebody at this moment, for the reason that it was told last.
+fn fresh(cluster: &Cluster, waiter: &Waiter) -> Option<Fresh> {
+    match waiter {
+        Waiter::Pod(uid) => {
+            let id = cluster.pod_with_uid(uid)?;
+            let told = cluster.pod(id)?.told?;
+            let fresh = notice(cluster, id).filter(|fresh| fresh.reason == told)?;
+            Some(Fresh::Pod(fresh))
+        }
+        Waiter::Workload(workload) => {
+            let id = cluster.workload_named(workload.kind, &workload.namespace, &workload.name)?;
+            let told = cluster.workload(id).told?;
+            let fresh = progress_of(cluster, id, true).filter(|fresh| fresh.workload == *workload)?;
+            let is_same = fresh.refused.as_ref().is_some_and(|(reason, _)| *reason == told);
+            is_same.then_some(Fresh::Workload(fresh))
+        }
     }
 }
 

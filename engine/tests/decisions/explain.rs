@@ -1,6 +1,6 @@
 //! Whether waiting can help, checked against what happens: all others go, and whoever could be helped by that is let in.
 
-use engine::explain::{Refresher, Subject, explain};
+use engine::explain::{Fresh, Refresher, Subject, explain, progress};
 use engine::reason::Outlook;
 use engine::refs::WorkloadKind;
 
@@ -127,9 +127,12 @@ fn a_queue_that_must_be_mended_never_helps_who_waits() {
 
 /// The message that each of the pods is told now, where its numbers are no longer those that it was told.
 fn refreshed(refresher: &mut Refresher, world: &World) -> Vec<String> {
-    let notices = refresher.refresh(&world.cluster, world.now, 10).into_iter();
-    notices
-        .map(|notice| format!("{}: {}", notice.pod.name, notice.message))
+    let fresh = refresher.refresh(&world.cluster, world.now, 10).into_iter();
+    fresh
+        .map(|fresh| match fresh {
+            Fresh::Pod(notice) => format!("{}: {}", notice.pod.name, notice.message),
+            Fresh::Workload(progress) => panic!("{progress:?}"),
+        })
         .collect()
 }
 
@@ -174,4 +177,33 @@ fn a_pod_is_told_anew_within_minutes_when_the_numbers_of_its_reason_have_changed
     assert_eq!(world.admit().len(), 1);
     world.wait(120);
     assert_eq!(refreshed(&mut refresher, &world), [""; 0]);
+}
+
+#[test]
+fn a_group_is_told_anew_too() {
+    let mut world = World::new();
+    world.node(&node("n1").cards("A", 64));
+    let queue_of = |quota: i64| queue("team-a").quota(&format!("{{\"A\": {quota}}}"));
+    world.queue(&queue_of(32));
+    world.group(&group("g", 1).card_request(r#"{"A": 33}"#));
+    assert_eq!(world.admit(), []);
+    world.wait(2);
+    let mut refresher = Refresher::default();
+    for told in progress(&mut world.cluster, world.now, 10) {
+        refresher.note_progress(&told, world.now);
+    }
+    world.queue(&queue_of(28));
+    assert_eq!(world.admit(), []);
+    let news = progress(&mut world.cluster, world.now, 10);
+    assert!(news.iter().all(|told| !told.news), "the reason is the same: {news:?}");
+    world.wait(120);
+    let fresh = refresher.refresh(&world.cluster, world.now, 10);
+    let [Fresh::Workload(told)] = fresh.as_slice() else {
+        panic!("{fresh:?}");
+    };
+    let (_, message) = told.refused.as_ref().unwrap();
+    assert!(told.news && message.contains("quota 28"), "{message}");
+    world.wait(120);
+    let unchanged = refresher.refresh(&world.cluster, world.now, 10);
+    assert!(unchanged.is_empty(), "{unchanged:?}");
 }

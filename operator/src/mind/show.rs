@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crds::keys::{CONFIG_MAP, NAMESPACE};
 use engine::cluster::reclaims::EvictionOutcome;
 use engine::decide::Eviction;
-use engine::explain::{Notice, Progress, notices_watched, progress};
+use engine::explain::{Fresh, Notice, Progress, notices_watched, progress};
 use engine::ids::NodeId;
 use engine::overview::status::{INVALID_CROSS_QUOTA, NO_GPU_NODE};
 use engine::overview::{self, Shown};
@@ -79,6 +79,7 @@ impl Mind {
             self.refresher.take_over(&self.cluster, now);
         }
         for progress in progress(&mut self.cluster, now, PROGRESS_PER_TICK) {
+            self.refresher.note_progress(&progress, now);
             self.show_progress(progress);
         }
         let notices = notices_watched(&mut self.cluster, now, NOTICES_PER_TICK, &*self.pulse);
@@ -94,8 +95,11 @@ impl Mind {
             self.refresher.note(&notice, now);
             self.tell(notice);
         }
-        for notice in self.refresher.refresh(&self.cluster, now, limit) {
-            self.report_waiting(notice, false);
+        for fresh in self.refresher.refresh(&self.cluster, now, limit) {
+            match fresh {
+                Fresh::Pod(notice) => self.report_waiting(notice, false),
+                Fresh::Workload(progress) => self.show_progress(progress),
+            }
         }
     }
 
