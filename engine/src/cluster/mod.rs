@@ -37,12 +37,13 @@ pub mod waiting;
 pub mod workload;
 mod workloads;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crds::configuration::Configuration;
 use jiff::Timestamp;
 
+use crate::amounts::Dimension;
 use crate::ids::{NodeId, QueueId, WorkloadId};
 use crate::names::{CardId, Names};
 use crate::table::Table;
@@ -89,8 +90,8 @@ pub struct Changes {
     pub shown_as_waiting: Vec<Arc<str>>,
     /// Queues that say or hold something else than before.
     pub queues: BTreeSet<QueueId>,
-    /// Whether the cluster has more or less of anything.
-    pub total: bool,
+    /// Of what the cluster has more or less, and the least that it had of it since.
+    pub total: BTreeMap<Dimension, i128>,
     /// Whether Volcano's scheduler is seen to write what Cardgate writes too.
     pub volcano_schedules: bool,
 }

@@ -31,7 +31,7 @@ impl Cluster {
         let parts = self.nodes[id].parts_of_total();
         let before = self.nodes[id].say(Some(offer));
         self.count_cards_in(id);
-        self.total_changed(id, parts);
+        self.total_changed(id, &parts);
         if let Some(uid) = replaced {
             let name = Arc::clone(&self.node(id).name);
             self.changes.nodes_gone.push((name, uid));
@@ -63,7 +63,7 @@ impl Cluster {
             .push((Arc::clone(&self.node(id).name), offer.uid.clone()));
         self.refresh_gpu_node(id);
         self.changes.nodes.remove(&id);
-        self.total_changed(id, parts);
+        self.total_changed(id, &parts);
         self.cards_changed(id, Some(&offer), now);
         self.mgpu_changed(id, offer.mgpu.as_ref());
         self.changes.node_usage.remove(&id);

@@ -57,15 +57,6 @@ impl Queue {
             .map_or(0, |quota| i128::from(quota.guarantee.get(dimension)))
     }
 
-    /// Whether it says anything that what the cluster has makes true or not.
-    pub(crate) fn compares_with_total(&self, plugin: QueuePlugin) -> bool {
-        let says = |quota: &super::queue::Quota| {
-            let promises = !quota.deserved.is_empty() || quota.guarantee.iter().len() > 0;
-            plugin != QueuePlugin::Off && (!quota.capability.is_empty() || promises)
-        };
-        self.quota().is_some_and(says)
-    }
-
     /// What it has and keeps in a dimension, under this limit.
     #[expect(
         clippy::inline_always,

@@ -106,9 +106,10 @@ pub fn changed(cluster: &Cluster, changes: Changes) -> Vec<Shown> {
         });
     }
     let mut queues = changes.queues;
-    if changes.total {
-        let plugin = cluster.configuration().queue_plugin;
-        let concerned = cluster.queues().filter(|(_, queue)| queue.compares_with_total(plugin));
+    if !changes.total.is_empty() {
+        let concerned = cluster
+            .queues()
+            .filter(|(_, queue)| usage::says_more(cluster, queue, &changes.total));
         queues.extend(concerned.map(|(id, _)| id));
     }
     for id in queues {

@@ -1,7 +1,7 @@
 //! What the usage of a queue shows.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crds::card_usage::{CardUsageStatus, QueueCard, WaitingWorkload};
 use crds::configuration::QueuePlugin;
@@ -124,6 +124,19 @@ fn unsatisfiable(cluster: &Cluster, id: QueueId) -> Option<(&'static str, String
         reason,
         format!("{all} {said} {name}, and the cluster has {has} at the moment{rest}"),
     ))
+}
+
+/// Whether a queue says that there is more of anything than this: what can't all be had, or could not.
+pub(super) fn says_more(cluster: &Cluster, queue: &Queue, least: &BTreeMap<Dimension, i128>) -> bool {
+    let Some(quota) = queue.quota() else { return false };
+    let below = &cluster.top().below;
+    let is_more = |dimension, said| least.get(&dimension).is_some_and(|least| said > *least);
+    let mut own = quota.capability.iter();
+    let mut guaranteed = quota.guarantee.iter().map(|(dimension, _)| dimension);
+    let mut deserved = quota.deserved.iter().map(|(dimension, _)| dimension);
+    own.any(|(dimension, said)| is_more(dimension, said.into()))
+        || guaranteed.any(|dimension| is_more(dimension, below.guaranteed.get(dimension)))
+        || deserved.any(|dimension| is_more(dimension, below.deserved.get(dimension)))
 }
 
 /// Of what a queue may have, more than the nearest queue above it that says how much of that may be had: the door was not

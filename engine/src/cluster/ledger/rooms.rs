@@ -54,15 +54,27 @@ impl Cluster {
     }
 
     /// A node offers something else than before, when it added this.
-    pub(in crate::cluster) fn total_changed(&mut self, id: NodeId, before: Vec<(Dimension, i128)>) {
+    pub(in crate::cluster) fn total_changed(&mut self, id: NodeId, before: &[(Dimension, i128)]) {
+        let now = self.nodes[id].parts_of_total();
+        let dimensions = || before.iter().chain(&now).map(|(dimension, _)| *dimension);
+        self.note_total(dimensions());
         for (dimension, amount) in before {
-            self.top.books(PEN).total.add(dimension, -amount);
+            self.top.books(PEN).total.add(*dimension, -amount);
         }
-        for (dimension, amount) in self.nodes[id].parts_of_total() {
-            self.top.books(PEN).total.add(dimension, amount);
+        for (dimension, amount) in &now {
+            self.top.books(PEN).total.add(*dimension, *amount);
         }
+        self.note_total(dimensions());
         self.top.rose();
-        self.changes.total = true;
+    }
+
+    /// Remembers what the cluster has, before and after that changes, for those whose quota is more than that.
+    fn note_total(&mut self, dimensions: impl Iterator<Item = Dimension>) {
+        for dimension in dimensions {
+            let now = self.top.total.get(dimension);
+            let least = self.changes.total.entry(dimension).or_insert(now);
+            *least = now.min(*least);
+        }
     }
 
     /// Changes what pods on a node are charged for.
@@ -74,8 +86,9 @@ impl Cluster {
             node.books(PEN).charged.add(dimension, amount);
             let grows = node.part_of_total(dimension) - before;
             if grows != 0 {
+                self.note_total([dimension].into_iter());
                 self.top.books(PEN).total.add(dimension, grows);
-                self.changes.total = true;
+                self.note_total([dimension].into_iter());
             }
             if grows > 0 {
                 self.top.rose();

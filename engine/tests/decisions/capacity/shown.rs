@@ -215,7 +215,16 @@ fn what_can_not_all_be_had_is_reported_on_the_queue_that_says_so() {
             "greedy: CapabilityAboveCluster"
         ]
     );
-    // A node that comes mends it.
+    // A node that comes mends it, and is nothing to those who had no problem.
     world.node(&node("n2").cards("A", 8));
-    assert_eq!(problems(&mut world), ["a: ", "b: ", "fine: ", "greedy: "]);
+    assert_eq!(problems(&mut world), ["a: ", "b: ", "greedy: "]);
+    world.node(&node("n2").cards("A", 8).cordoned());
+    assert_eq!(
+        problems(&mut world),
+        [
+            "a: DeservedAboveCluster",
+            "b: DeservedAboveCluster",
+            "greedy: CapabilityAboveCluster"
+        ]
+    );
 }
