@@ -15,6 +15,10 @@ use crate::refs::WorkloadRef;
 /// time.
 const REFRESH: SignedDuration = SignedDuration::from_mins(2);
 
+/// How many are remembered. Whoever is told something beyond that is told anew by another reason only: somebody may make and
+/// delete pods and groups faster than they are looked at again.
+const MOST: usize = 50_000;
+
 /// Who waits and was told why.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Waiter {
@@ -56,6 +60,12 @@ impl Refresher {
         }
     }
 
+    /// How many looks are ahead.
+    #[expect(clippy::len_without_is_empty, reason = "nobody asks whether there are none")]
+    pub fn len(&self) -> usize {
+        self.looks.len()
+    }
+
     /// A pod is told this.
     pub fn note(&mut self, notice: &Notice, now: Timestamp) {
         let waiter = Waiter::Pod(Arc::clone(&notice.pod.uid));
@@ -71,6 +81,9 @@ impl Refresher {
     }
 
     fn remember(&mut self, waiter: Waiter, hash: Option<u64>, now: Timestamp) {
+        if self.looks.len() >= MOST {
+            return;
+        }
         let look_at = now + REFRESH;
         self.looks.push_back((look_at, waiter.clone()));
         self.told.insert(waiter, Told { hash, look_at });

@@ -207,3 +207,18 @@ fn a_group_is_told_anew_too() {
     let unchanged = refresher.refresh(&world.cluster, world.now, 10);
     assert!(unchanged.is_empty(), "{unchanged:?}");
 }
+
+#[test]
+fn no_more_is_remembered_of_what_was_told_than_a_bound() {
+    let mut world = World::new();
+    world.queue(&queue("team-a").quota(r#"{"A": 1}"#));
+    world.pod(&pod("waits").asks("A", 2));
+    assert_eq!(world.admit(), []);
+    world.wait(2);
+    let notices = world.notices();
+    let mut refresher = Refresher::default();
+    for _ in 0..60_000 {
+        refresher.note(&notices[0], world.now);
+    }
+    assert_eq!(refresher.len(), 50_000);
+}
