@@ -1,0 +1,4 @@
+//! Worlds made at random around the real operator: users, controllers, a scheduler and nodes that act on the objects of an
+//! API server inside this process, faults between any two steps, and a judge that looks at the objects alone.
+
+pub mod objects;

@@ -1,0 +1,329 @@
+//! What the API server stores: objects by resource, namespace and name, and who wrote what when.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
+
+/// A resource that this API server knows.
+#[expect(missing_docs, reason = "the fields are named as discovery names them")]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Resource {
+    /// Empty for the core group.
+    pub group: &'static str,
+    pub version: &'static str,
+    /// In the plural, as paths name it.
+    pub plural: &'static str,
+    pub kind: &'static str,
+    pub is_namespaced: bool,
+    /// Whether its status is written apart from the rest.
+    pub has_status: bool,
+}
+
+/// Defines the resources, each as a static of its own, and the list of all.
+macro_rules! resources {
+    ($($name:ident = $group:literal $version:literal $plural:literal $kind:literal $is_namespaced:literal $has_status:literal;)*) => {
+        $(
+            #[doc = concat!("`", $plural, "`.")]
+            pub static $name: Resource = Resource {
+                group: $group,
+                version: $version,
+                plural: $plural,
+                kind: $kind,
+                is_namespaced: $is_namespaced,
+                has_status: $has_status,
+            };
+        )*
+        /// Every resource.
+        pub static RESOURCES: &[&Resource] = &[$(&$name),*];
+    };
+}
+
+resources! {
+    PODS = "" "v1" "pods" "Pod" true true;
+    NODES = "" "v1" "nodes" "Node" false true;
+    NAMESPACES = "" "v1" "namespaces" "Namespace" false true;
+    CONFIG_MAPS = "" "v1" "configmaps" "ConfigMap" true false;
+    SECRETS = "" "v1" "secrets" "Secret" true false;
+    SERVICES = "" "v1" "services" "Service" true true;
+    EVENTS = "events.k8s.io" "v1" "events" "Event" true false;
+    LEASES = "coordination.k8s.io" "v1" "leases" "Lease" true false;
+    JOBS = "batch" "v1" "jobs" "Job" true true;
+    REPLICA_SETS = "apps" "v1" "replicasets" "ReplicaSet" true true;
+    DEPLOYMENTS = "apps" "v1" "deployments" "Deployment" true true;
+    QUEUES = "scheduling.volcano.sh" "v1beta1" "queues" "Queue" false true;
+    POD_GROUPS = "scheduling.volcano.sh" "v1beta1" "podgroups" "PodGroup" true true;
+    VOLCANO_JOBS = "batch.volcano.sh" "v1alpha1" "jobs" "Job" true true;
+    CARD_INVENTORIES = "card.volcano.sh" "v1alpha1" "cardinventories" "CardInventory" false true;
+    CARD_TYPES = "card.volcano.sh" "v1alpha1" "cardtypes" "CardType" false true;
+    CARD_USAGES = "card.volcano.sh" "v1alpha1" "cardusages" "CardUsage" false true;
+}
+
+/// An object's place within its resource; the namespace is empty where there is none.
+#[expect(missing_docs, reason = "one line says it")]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    pub namespace: String,
+    pub name: String,
+}
+
+impl Key {
+    /// The key of this namespace and name.
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+        }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.namespace.is_empty() {
+            f.write_str(&self.name)
+        } else {
+            write!(f, "{}/{}", self.namespace, self.name)
+        }
+    }
+}
+
+/// What the API server refuses, as its HTTP status says it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// 404.
+    NotFound,
+    /// 409, of an object that is there already.
+    AlreadyExists,
+    /// 409, of a version that is no longer the newest, or another object's uid.
+    Conflict,
+    /// 422.
+    Invalid(String),
+}
+
+/// One change of an object, as the watches tell it and the audit log names its author.
+#[derive(Debug, Clone)]
+pub struct Write {
+    /// Who wrote: a program of this world, such as `operator-0`, `scheduler`, `user`.
+    pub who: Arc<str>,
+    /// When, in this world's time.
+    pub at: Timestamp,
+    /// The resource version that it made. They grow by one.
+    pub version: u64,
+    /// What kind of object.
+    pub resource: &'static Resource,
+    /// Which one.
+    pub key: Key,
+    /// None for a creation.
+    pub before: Option<Arc<Value>>,
+    /// None for a deletion.
+    pub after: Option<Arc<Value>>,
+}
+
+/// All objects, and the writes that made them.
+///
+/// It knows what every object has (metadata, versions, deletion); what single kinds ask for is the API server's and the
+/// controllers' business.
+#[derive(Debug)]
+pub struct Objects {
+    by_resource: BTreeMap<&'static Resource, BTreeMap<Key, Arc<Value>>>,
+    writes: Vec<Write>,
+    version: u64,
+    uids: u64,
+    /// The time in this world; written on what is created and deleted.
+    pub now: Timestamp,
+}
+
+impl Objects {
+    /// An API server that stores nothing yet.
+    pub fn new(now: Timestamp) -> Self {
+        Self {
+            by_resource: BTreeMap::new(),
+            writes: Vec::new(),
+            version: 1,
+            uids: 0,
+            now,
+        }
+    }
+
+    /// The newest resource version.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The writes after this resource version, oldest first.
+    pub fn writes_after(&self, version: u64) -> &[Write] {
+        &self.writes[self.writes.partition_point(|write| write.version <= version)..]
+    }
+
+    /// One object.
+    pub fn get(&self, resource: &'static Resource, key: &Key) -> Option<&Arc<Value>> {
+        self.by_resource.get(resource)?.get(key)
+    }
+
+    /// All objects of a resource, by namespace and name.
+    pub fn list(&self, resource: &'static Resource) -> impl Iterator<Item = (&Key, &Arc<Value>)> {
+        self.by_resource.get(resource).into_iter().flatten()
+    }
+
+    /// Stores a new object, with what the API server adds: uid, creation time, version, and a name made of `generateName`.
+    pub fn create(
+        &mut self,
+        who: &Arc<str>,
+        resource: &'static Resource,
+        mut object: Value,
+    ) -> Result<Arc<Value>, Refusal> {
+        self.uids += 1;
+        let uid = self.uids;
+        let metadata = object
+            .as_object_mut()
+            .and_then(|object| object.entry("metadata").or_insert_with(|| json!({})).as_object_mut())
+            .ok_or_else(|| Refusal::Invalid("metadata: not an object".to_owned()))?;
+        if !metadata.contains_key("name") {
+            let prefix = metadata.get("generateName").and_then(Value::as_str);
+            let prefix = prefix.ok_or_else(|| Refusal::Invalid("metadata.name: required".to_owned()))?;
+            metadata.insert("name".to_owned(), format!("{prefix}{uid:05}").into());
+        }
+        let key = Key::new(
+            metadata.get("namespace").and_then(Value::as_str).unwrap_or_default(),
+            metadata.get("name").and_then(Value::as_str).unwrap_or_default(),
+        );
+        if self.get(resource, &key).is_some() {
+            return Err(Refusal::AlreadyExists);
+        }
+        metadata.insert("uid".to_owned(), format!("00000000-0000-4000-8000-{uid:012}").into());
+        metadata.insert("creationTimestamp".to_owned(), seconds(self.now).into());
+        metadata.insert("generation".to_owned(), 1.into());
+        object["apiVersion"] = api_version(resource).into();
+        object["kind"] = resource.kind.into();
+        Ok(self.store(who, resource, key, None, object))
+    }
+
+    /// Changes an object: `change` gets what is there. A change that leaves it as it is writes nothing.
+    ///
+    /// Where `object.metadata.resourceVersion` or `uid` come out of `change` other than they were, that is a conflict, as
+    /// where a client sends an old object.
+    pub fn change(
+        &mut self,
+        who: &Arc<str>,
+        resource: &'static Resource,
+        key: &Key,
+        change: impl FnOnce(&mut Value) -> Result<(), Refusal>,
+    ) -> Result<Arc<Value>, Refusal> {
+        let before = Arc::clone(self.get(resource, key).ok_or(Refusal::NotFound)?);
+        let mut after = Value::clone(&before);
+        change(&mut after)?;
+        for field in ["resourceVersion", "uid"] {
+            if after["metadata"][field] != before["metadata"][field] {
+                return Err(Refusal::Conflict);
+            }
+        }
+        if after == *before {
+            return Ok(before);
+        }
+        if after["spec"] != before["spec"] {
+            let generation = before["metadata"]["generation"].as_u64().unwrap_or(0);
+            after["metadata"]["generation"] = (generation + 1).into();
+        }
+        if is_being_deleted(&after) && !has_finalizers(&after) && resource != &PODS {
+            self.forget(who, resource, key, &before);
+            return Ok(before);
+        }
+        Ok(self.store(who, resource, key.clone(), Some(before), after))
+    }
+
+    /// Asks for an object's end. A pod that runs on a node stays until its kubelet has stopped it ([`Self::finish`]), an object
+    /// with finalizers until they are gone; everything else goes at once.
+    pub fn delete(&mut self, who: &Arc<str>, resource: &'static Resource, key: &Key) -> Result<(), Refusal> {
+        let before = Arc::clone(self.get(resource, key).ok_or(Refusal::NotFound)?);
+        let runs = resource == &PODS
+            && before["spec"]["nodeName"].is_string()
+            && !matches!(before["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+        if !runs && !has_finalizers(&before) {
+            self.forget(who, resource, key, &before);
+        } else if !is_being_deleted(&before) {
+            let mut after = Value::clone(&before);
+            after["metadata"]["deletionTimestamp"] = seconds(self.now).into();
+            self.store(who, resource, key.clone(), Some(before), after);
+        }
+        Ok(())
+    }
+
+    /// Removes an object, whatever holds it back: what a kubelet does with a pod that has stopped.
+    pub fn finish(&mut self, who: &Arc<str>, resource: &'static Resource, key: &Key) -> Result<(), Refusal> {
+        let before = Arc::clone(self.get(resource, key).ok_or(Refusal::NotFound)?);
+        self.forget(who, resource, key, &before);
+        Ok(())
+    }
+
+    fn forget(&mut self, who: &Arc<str>, resource: &'static Resource, key: &Key, before: &Arc<Value>) {
+        if let Some(of_kind) = self.by_resource.get_mut(resource) {
+            of_kind.remove(key);
+        }
+        self.note(who, resource, key.clone(), Some(Arc::clone(before)), None);
+    }
+
+    fn store(
+        &mut self,
+        who: &Arc<str>,
+        resource: &'static Resource,
+        key: Key,
+        before: Option<Arc<Value>>,
+        mut after: Value,
+    ) -> Arc<Value> {
+        after["metadata"]["resourceVersion"] = (self.version + 1).to_string().into();
+        let after = Arc::new(after);
+        self.by_resource
+            .entry(resource)
+            .or_default()
+            .insert(key.clone(), Arc::clone(&after));
+        self.note(who, resource, key, before, Some(Arc::clone(&after)));
+        after
+    }
+
+    fn note(
+        &mut self,
+        who: &Arc<str>,
+        resource: &'static Resource,
+        key: Key,
+        before: Option<Arc<Value>>,
+        after: Option<Arc<Value>>,
+    ) {
+        self.version += 1;
+        let (who, at, version) = (Arc::clone(who), self.now, self.version);
+        self.writes.push(Write {
+            who,
+            at,
+            version,
+            resource,
+            key,
+            before,
+            after,
+        });
+    }
+}
+
+/// The `apiVersion` of its objects.
+pub fn api_version(resource: &Resource) -> String {
+    if resource.group.is_empty() {
+        resource.version.to_owned()
+    } else {
+        format!("{}/{}", resource.group, resource.version)
+    }
+}
+
+/// A time as `metav1.Time` writes it: to the second.
+fn seconds(time: Timestamp) -> String {
+    Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
+}
+
+fn is_being_deleted(object: &Value) -> bool {
+    object["metadata"]["deletionTimestamp"].is_string()
+}
+
+fn has_finalizers(object: &Value) -> bool {
+    object["metadata"]["finalizers"]
+        .as_array()
+        .is_some_and(|finalizers| !finalizers.is_empty())
+}
