@@ -41,6 +41,7 @@ where
     let mut untold = None;
     loop {
         tokio::select! {
+            biased;
             change = changes.next() => match change.ok_or(ConfigurationWatchEnded)? {
                 Ok(loaded) => {
                     if let Some(configuration) = &loaded.in_force {

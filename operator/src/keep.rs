@@ -73,6 +73,7 @@ pub async fn run(mut keeper: impl Keeper) {
         }
         let end = leads.wait_for(|leads| !*leads).map(|_| ());
         tokio::select! {
+            biased;
             () = end => {}
             () = keep(&mut keeper) => {}
         }
@@ -97,6 +98,7 @@ async fn keep<K: Keeper>(keeper: &mut K) {
         };
         sleep(PAUSE).await;
         tokio::select! {
+            biased;
             () = sleep(rest) => {}
             _ = changes.next() => while let Some(Some(())) = changes.next().now_or_never() {},
         }

@@ -13,6 +13,7 @@ pub mod lease;
 pub mod metrics;
 pub mod mind;
 pub mod observe;
+pub mod operate;
 pub mod policy_parameters;
 pub mod program;
 pub mod pulse;

@@ -29,6 +29,7 @@ use crate::policy_parameters::Parameters;
 use crate::pulse::Pulse;
 use crate::report::{EventKind, Report, Reports};
 use aside::Aside;
+use programs::clock;
 use programs::readiness::Readiness;
 use questions::Pending;
 
@@ -135,17 +136,19 @@ impl Mind {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             self.pulse.beat();
+            // In this order, nobody is passed over for ever: ticks are rare, and events are heard besides, below.
             let ticked = tokio::select! {
-                heard = events.recv_many(&mut batch, EVENTS_PER_ROUND) => if heard == 0 { return } else { false },
+                biased;
+                () = &mut stop, if !stopping => {
+                    stopping = true;
+                    false
+                }
                 _ = tick.tick() => true,
                 Some(question) = async { questions.lock().await.recv().await } => {
                     self.step(Step::Answer, |mind| mind.hear_question(question));
                     false
                 }
-                () = &mut stop, if !stopping => {
-                    stopping = true;
-                    false
-                }
+                heard = events.recv_many(&mut batch, EVENTS_PER_ROUND) => if heard == 0 { return } else { false },
                 () = tokio::task::yield_now(), if more => false,
             };
             // Between two rounds, what others do is always heard: decisions about many pods of one queue take many rounds.
@@ -154,7 +157,7 @@ impl Mind {
             {
                 batch.push(event);
             }
-            let now = Timestamp::now();
+            let now = clock::now();
             if !batch.is_empty() {
                 self.step(Step::Hear, |mind| mind.hear_all(&mut batch, now));
             }

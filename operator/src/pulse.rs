@@ -1,10 +1,11 @@
 //! The pulse of the mind: what it is at, told by the mind itself and read by those who watch over it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use engine::trail::{Trail, Work};
+use tokio::time::Instant;
 
 use crate::metrics::Step;
 

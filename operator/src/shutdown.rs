@@ -23,11 +23,17 @@ impl Stop {
     }
 }
 
+/// Becomes true when whoever calls this says so.
+pub fn on_word() -> (watch::Sender<bool>, Stop) {
+    let (stop, stopped) = watch::channel(false);
+    (stop, Stop(stopped))
+}
+
 /// Listens for signals from now on.
 pub fn on_signal() -> std::io::Result<Stop> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let (stop, stopped) = watch::channel(false);
+    let (stop, stopped) = on_word();
     tokio::spawn(async move {
         loop {
             tokio::select! {
@@ -39,5 +45,5 @@ pub fn on_signal() -> std::io::Result<Stop> {
             }
         }
     });
-    Ok(Stop(stopped))
+    Ok(stopped)
 }

@@ -1,6 +1,7 @@
 //! What both programs, the webhook and the operator, have in common: how they are configured, seen and reached.
 
 pub mod certificates;
+pub mod clock;
 pub mod configuration;
 pub mod diagnostics;
 pub mod flags;

@@ -2,3 +2,6 @@
 //! API server inside this process, faults between any two steps, and a judge that looks at the objects alone.
 
 pub mod objects;
+
+/// What is drawn is drawn from this: one seed, one history, whatever the machine.
+pub type Dice = rand::rngs::StdRng;

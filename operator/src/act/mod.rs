@@ -16,10 +16,10 @@ use engine::decide::{Admission, Resumption};
 use engine::refs::{PodRef, WorkloadRef};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::jiff::Timestamp;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::Status;
 use kube::{Api, Client, Error};
+use programs::clock;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
@@ -198,7 +198,7 @@ impl Actor {
         let ended = keep_trying(|| self.admit_once(admission, &patch)).await;
         match &ended {
             Ended::Done => {
-                let waited = Timestamp::now().duration_since(admission.arrived);
+                let waited = clock::now().duration_since(admission.arrived);
                 self.metrics.admitted(Duration::try_from(waited).unwrap_or_default());
                 tracing::info!(%pod, %queue, card, "admitted");
             }

@@ -12,6 +12,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use kube::runtime::events::EventType;
 use kube::{Api, Resource};
+use programs::clock;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use thiserror::Error;
@@ -89,7 +90,7 @@ impl Keeper for CertificateKeeper {
     }
 
     async fn reconcile(&mut self) -> Result<Duration, KeeperError> {
-        let now = Timestamp::now();
+        let now = clock::now();
         let next = self.bring_in_order(now).await?;
         // Time that has passed already is looked at after the pause.
         Ok(Duration::try_from(now.duration_until(next)).unwrap_or_default())

@@ -54,6 +54,7 @@ impl InstallationWatch {
         let mut elections = self.0.elections();
         loop {
             tokio::select! {
+                biased;
                 Some((index, seen)) = watches.next() => {
                     if let Some(finding) = self.read(&parts[index], seen) {
                         self.found(&parts, &mut findings, index, finding).await;

@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::jiff::Timestamp;
 use kube::api::PostParams;
 use kube::{Api, Client};
+use programs::clock;
 use programs::logging::plain;
 use thiserror::Error;
 use tokio::sync::watch;
@@ -238,7 +238,7 @@ struct Round<'r, R> {
 impl<R: Register> Round<'_, R> {
     /// Does one thing.
     async fn step(&mut self, now: Instant) {
-        match self.election.next(now, Timestamp::now().as_microsecond()) {
+        match self.election.next(now, clock::now().as_microsecond()) {
             Step::Wait(end) => sleep_until(end).await,
             Step::Read => self.read().await,
             Step::Write(record, version) => self.write(record, version).await,
@@ -310,7 +310,7 @@ impl<R: Register> Round<'_, R> {
     async fn release(&mut self) {
         // A second time if a renewal was under way, and changed the Lease after all.
         for _ in 0..2 {
-            let Some((record, version)) = self.election.release(Timestamp::now().as_microsecond()) else {
+            let Some((record, version)) = self.election.release(clock::now().as_microsecond()) else {
                 return;
             };
             let lease = record::write(&self.lease, &record, version);

@@ -26,7 +26,7 @@ use crate::extender::Question;
 use crate::lease::Leadership;
 use crate::metrics::Stumble;
 use crate::observe::observe;
-use crate::pulse::{Liveness, Place, Pulse};
+use crate::pulse::{self, Liveness, Pulse};
 use crate::shutdown::Stop;
 use programs::readiness::Readiness;
 
@@ -87,6 +87,15 @@ impl Configured {
     }
 }
 
+/// Where a mind thinks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// On a thread of its own, so that nothing else waits for it, and it may fall or stand still alone.
+    ThreadOfItsOwn,
+    /// Among the tasks of the runtime that it is started on: where there is one clock, and it is told the time.
+    AmongOthers,
+}
+
 /// What the mind is started with.
 pub struct Attendant {
     /// Its way to the API server.
@@ -103,15 +112,17 @@ pub struct Attendant {
     pub configured: Arc<Configured>,
     /// How it decides.
     pub decide: Decide,
+    /// Where it thinks.
+    pub thinks: Place,
 }
 
 /// How a mind ended.
 enum End {
     /// It was told to stop, and has finished what was under way.
     Finished,
-    Fell(Place),
+    Fell(pulse::Place),
     /// It is at one piece of work for too long.
-    Still(Place),
+    Still(pulse::Place),
     /// Nothing tells it any more what happens.
     Blind,
 }
@@ -167,7 +178,7 @@ impl Attendant {
         }
     }
 
-    /// Starts a mind on a thread of its own.
+    /// Starts a mind.
     fn start(&self, aside: Aside, stop: Stop) -> Result<Running, MindError> {
         let (events, heard) = mpsc::channel(EVENTS_AHEAD);
         let pulse = Arc::new(Pulse::default());
@@ -192,15 +203,23 @@ impl Attendant {
             Arc::clone(&self.outlets.readiness),
             events,
         ));
-        // Time, and nothing else: requests are other threads' business.
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let questions = Arc::clone(&self.questions);
         let (finished, ended) = oneshot::channel();
-        thread::Builder::new().name(THREAD.to_owned()).spawn(move || {
-            runtime.block_on(mind.run(heard, questions, stop.wait()));
+        let thinking = async move {
+            mind.run(heard, questions, stop.wait()).await;
             // Whoever waits for it has gone where this mind was replaced.
             let _ = finished.send(());
-        })?;
+        };
+        match self.thinks {
+            Place::ThreadOfItsOwn => {
+                // Time, and nothing else: requests are other threads' business.
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+                thread::Builder::new()
+                    .name(THREAD.to_owned())
+                    .spawn(move || runtime.block_on(thinking))?;
+            }
+            Place::AmongOthers => drop(tokio::spawn(thinking)),
+        }
         Ok(Running {
             pulse,
             actor,
@@ -218,6 +237,7 @@ impl Running {
         let (mut seen, mut same) = (self.pulse.place(), 0);
         loop {
             tokio::select! {
+                biased;
                 ended = &mut self.ended => return match ended {
                     Ok(()) => End::Finished,
                     Err(_) => End::Fell(self.pulse.place()),
@@ -252,6 +272,7 @@ async fn feed(
 ) {
     let is_configured = SetOnce::new();
     tokio::select! {
+        biased;
         () = configure(&configured, &events, &is_configured) => {}
         () = look(client, leadership, &is_configured, &readiness, events.clone()) => {}
     }

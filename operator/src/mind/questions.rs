@@ -4,6 +4,7 @@ use engine::decide::extender::{self, PodQuery, Wish};
 use engine::refs::PodRef;
 use engine::trail::{Object, ObjectKind, Trail as _, Work};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use programs::clock;
 use tokio::sync::oneshot;
 
 use super::Mind;
@@ -53,7 +54,7 @@ impl Mind {
             Question::Nodes { pod, nodes, asked } => What::Nodes(extender::read(&mut self.cluster, *pod), nodes, asked),
             Question::Bind { pod, node, answer } => What::Bind(pod, node, answer),
         };
-        let until = Timestamp::now().checked_add(SETTLING).unwrap_or(Timestamp::MAX);
+        let until = clock::now().checked_add(SETTLING).unwrap_or(Timestamp::MAX);
         self.questions.push(Pending { what, until });
     }
 

@@ -7,7 +7,9 @@ mod tests;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 /// Writes that go on at the same time. More would only wait for each other inside the API server.
 const CONCURRENCY: usize = 4;

@@ -1,11 +1,12 @@
 //! The objects of one kind with their lists and writes.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use k8s_openapi::jiff::Timestamp;
+use tokio::time::Instant;
 
 use super::api::{self, Sender, Written};
 use super::objects::{Left, Objects, Record};

@@ -1,7 +1,6 @@
 //! The shelves of all kinds that are shown: which object a report is about, and what becomes of requests about them.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use crds::card_inventory::{CardInventory, CardInventorySpec};
 use crds::card_type::CardType;
@@ -11,6 +10,7 @@ use engine::overview;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use k8s_openapi::jiff::Timestamp;
+use tokio::time::Instant;
 
 use super::api::{self, Sender};
 use super::objects::{Plan, Record};

@@ -29,6 +29,7 @@ pub(super) async fn watch<K: Shown>(client: Client, mut leader: watch::Receiver<
     while leader.wait_for(|leads| *leads).await.is_ok() {
         let mut led_on = leader.clone();
         tokio::select! {
+            biased;
             () = follow::<K>(&client, &taken) => return,
             _ = led_on.wait_for(|leads| !*leads) => {}
         }

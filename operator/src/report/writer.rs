@@ -1,7 +1,7 @@
 //! The reporter's task: takes reports in, and writes what the queue says may be written.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crds::card_inventory::CardInventory;
 use crds::card_type::CardType;
@@ -12,7 +12,9 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
+use programs::clock;
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 
 use super::api::{self, Sender, Written};
 use super::event::{EventKind, Occurrence, Series};
@@ -63,27 +65,13 @@ impl Reporter {
             let wake_at = state.wake_at();
             let wake = async {
                 match wake_at {
-                    Some(at) => tokio::time::sleep_until(at.into()).await,
+                    Some(at) => tokio::time::sleep_until(at).await,
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
-                received = inbox.recv_many(&mut batch, BATCH) => {
-                    if received == 0 {
-                        break;
-                    }
-                    let (now, time) = (Instant::now(), Timestamp::now());
-                    for report in batch.drain(..) {
-                        state.take_in(report, now, time);
-                    }
-                }
-                Some(done) = state.running.next() => state.end(done, Instant::now(), Timestamp::now()),
-                Some(taken) = missed.recv() => {
-                    let now = Instant::now();
-                    let missed = state.shelves.miss(&taken, now);
-                    state.offer_all(missed, now);
-                }
-                Some(()) = watches.next() => {}
+                biased;
+                Some(done) = state.running.next() => state.end(done, Instant::now(), clock::now()),
                 changed = leader.changed() => {
                     if changed.is_err() {
                         break;
@@ -91,11 +79,26 @@ impl Reporter {
                     // Another leader may have written since this one led last.
                     state.shelves.list_at_once(Instant::now());
                 }
+                Some(taken) = missed.recv() => {
+                    let now = Instant::now();
+                    let missed = state.shelves.miss(&taken, now);
+                    state.offer_all(missed, now);
+                }
+                Some(()) = watches.next() => {}
+                received = inbox.recv_many(&mut batch, BATCH) => {
+                    if received == 0 {
+                        break;
+                    }
+                    let (now, time) = (Instant::now(), clock::now());
+                    for report in batch.drain(..) {
+                        state.take_in(report, now, time);
+                    }
+                }
                 () = wake => {}
             }
         }
         while let Some(done) = state.running.next().await {
-            state.end(done, Instant::now(), Timestamp::now());
+            state.end(done, Instant::now(), clock::now());
         }
     }
 }
@@ -221,7 +224,7 @@ impl State {
     /// The write about `target`; none where there is nothing to write any more.
     fn write(&mut self, target: &Target, now: Instant) -> Option<BoxFuture<'static, Done>> {
         let sender = self.sender.clone();
-        let time = Timestamp::now();
+        let time = clock::now();
         match target {
             Target::Inventory(_) | Target::CardType(_) | Target::Usage(_) => {
                 let write = self.shelves.write(sender, target, time)?;
@@ -337,7 +340,7 @@ impl State {
                         "how far the group is can't be written, and is tried again, later each time: {problem}"
                     ),
                 };
-                self.take_in(event, now, Timestamp::now());
+                self.take_in(event, now, clock::now());
             }
             Outcome::Failed
         } else {

@@ -1,0 +1,186 @@
+//! What an operator does by an API server alone: takes part in the election, follows the configuration, minds the cluster, and
+//! reports. What it has of the machine besides, such as ports, signals and the log, is [`crate::program`]'s.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use crds::configuration::LogLevel;
+use kube::Client;
+use programs::readiness::Readiness;
+use tokio::sync::{Mutex, mpsc, oneshot, watch};
+use tokio::time::timeout;
+use tracing::{info, warn};
+
+use crate::act::WRITE_LIMIT;
+use crate::context::Context;
+use crate::extender::Question;
+use crate::lease::Candidate;
+use crate::metrics::Metrics;
+use crate::mind::attend::{Attendant, Configured, MindError, Place};
+use crate::mind::{Decide, Outlets};
+use crate::policy_parameters::ParameterKeeper;
+use crate::pulse::Liveness;
+use crate::recorder::Recorder;
+use crate::report::{self, Inbox, Reporter};
+use crate::shutdown::Stop;
+use crate::{configuration, keep};
+
+/// How long the mind may take to end: long enough for most of what is under way, and short enough for the Lease to be given
+/// back within the 30 s that Kubernetes leaves a pod.
+const STOP_LIMIT: Duration = Duration::from_secs(8);
+
+/// What an operator is given.
+pub struct Surroundings {
+    /// For reading and writing.
+    pub client: Client,
+    /// Of the reporter's own, so that its requests share no connection with admissions.
+    pub reports_client: Client,
+    /// Cardgate's own namespace.
+    pub namespace: String,
+    /// The name of this replica.
+    pub instance: String,
+    /// What is measured.
+    pub metrics: Arc<Metrics>,
+    /// What has been seen.
+    pub readiness: Arc<Readiness>,
+    /// Whether the mind lives.
+    pub liveness: Arc<Liveness>,
+    /// What schedulers ask.
+    pub asked: mpsc::Receiver<Question>,
+    /// How it decides.
+    pub decide: Decide,
+    /// Where its mind thinks.
+    pub thinks: Place,
+}
+
+/// An operator that has not begun.
+pub struct Operator {
+    context: Context,
+    candidate: Candidate,
+    reporter: Reporter,
+    inbox: Inbox,
+    attendant: Attendant,
+    parameters: ParameterKeeper,
+}
+
+impl Operator {
+    /// An operator in these surroundings.
+    pub fn new(surroundings: Surroundings) -> Self {
+        let Surroundings {
+            client,
+            reports_client,
+            namespace,
+            instance,
+            metrics,
+            readiness,
+            liveness,
+            asked,
+            decide,
+            thinks,
+        } = surroundings;
+        let (candidate, leadership) = Candidate::new(
+            client.clone(),
+            &namespace,
+            instance.clone(),
+            Arc::clone(&metrics),
+            Arc::clone(&readiness),
+        );
+        let (reports, inbox) = report::channel();
+        let reporter = Reporter {
+            client: reports_client,
+            instance: instance.clone(),
+            leader: leadership.changes(),
+            metrics: Arc::clone(&metrics),
+        };
+        let attendant = Attendant {
+            client: client.clone(),
+            leadership: leadership.clone(),
+            outlets: Outlets {
+                reports,
+                parameters: watch::Sender::default(),
+                metrics: Arc::clone(&metrics),
+                readiness: Arc::clone(&readiness),
+            },
+            liveness,
+            questions: Arc::new(Mutex::new(asked)),
+            configured: Arc::new(Configured::default()),
+            decide,
+            thinks,
+        };
+        let context = Context {
+            recorder: Recorder::new(client.clone(), instance, Arc::clone(&metrics)),
+            client,
+            namespace,
+            leadership,
+            metrics,
+            readiness,
+        };
+        let parameters = ParameterKeeper::new(context.clone(), attendant.outlets.parameters.subscribe());
+        Self {
+            context,
+            candidate,
+            reporter,
+            inbox,
+            attendant,
+            parameters,
+        }
+    }
+
+    /// What others need who look after Cardgate's objects.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// Operates until `stop`, then finishes what is under way and gives the Lease back. `set_log_level` gets what every
+    /// configuration that comes into force says of the log.
+    pub async fn run(self, stop: Stop, set_log_level: impl Fn(Option<LogLevel>)) -> anyhow::Result<()> {
+        let readiness = Arc::clone(&self.context.readiness);
+        let configured = Arc::clone(&self.attendant.configured);
+        let (thought, no_more_thoughts) = oneshot::channel::<()>();
+        let minding = tokio::spawn(minding(self.attendant, stop.clone(), thought));
+        let election = self.candidate.run(async {
+            stop.wait().await;
+            readiness.drain();
+            info!("shutting down: what is under way is finished, then the Lease is given back");
+            finished(no_more_thoughts).await
+        });
+        tokio::pin!(election);
+        // Writing reports is a task of its own: decisions don't wait for it.
+        let reporting = tokio::spawn(self.reporter.run(self.inbox));
+        let parameters = tokio::spawn(keep::run(self.parameters));
+        let configuring = Box::pin(configuration::run(self.context, |configuration| {
+            set_log_level(configuration.capacity.log_level);
+            let configured = Arc::clone(&configured);
+            async move { configured.put_in_force(configuration).await }
+        }));
+        tokio::select! {
+            biased;
+            ended = &mut election => return ended.context("the election"),
+            ended = configuring => ended?,
+            ended = reporting => ended.context("the reporter ended")?,
+            ended = parameters => ended.context("the keeper of what the policies read ended")?,
+            ended = minding => ended.context("the mind is left alone")?.context("the mind")?,
+        }
+        election.await.context("the election")
+    }
+}
+
+/// Keeps a mind until the program is told to end; then drops `thought`.
+async fn minding(attendant: Attendant, stop: Stop, thought: oneshot::Sender<()>) -> Result<(), MindError> {
+    let ended = attendant.run(stop).await;
+    drop(thought);
+    ended
+}
+
+/// Waits for the mind to end, for a limited time; returns how long what it began to write may still be on its way.
+async fn finished(no_more_thoughts: oneshot::Receiver<()>) -> Duration {
+    if timeout(STOP_LIMIT, no_more_thoughts).await.is_ok() {
+        return Duration::ZERO;
+    }
+    warn!(
+        "the mind has not ended within {} s: nothing more is written for it",
+        STOP_LIMIT.as_secs()
+    );
+    WRITE_LIMIT
+}

@@ -1,0 +1,45 @@
+//! The time of day: the system's, whatever it jumps to, or on a thread that was told another one, that.
+//!
+//! How long something takes is measured by tokio's clock, which a simulation stops and sets as it likes; what the time is would
+//! still be the system's. So whoever needs it asks here.
+
+use std::cell::Cell;
+
+use k8s_openapi::jiff::Timestamp;
+use tokio::time::Instant;
+
+thread_local! {
+    /// What this thread was told, and when.
+    static TOLD: Cell<Option<(Timestamp, Instant)>> = const { Cell::new(None) };
+}
+
+/// What time it is.
+pub fn now() -> Timestamp {
+    match TOLD.get() {
+        None => Timestamp::now(),
+        Some((time, told)) => time.checked_add(told.elapsed()).unwrap_or(Timestamp::MAX),
+    }
+}
+
+/// Tells this thread what time it is. From then on it goes by tokio's clock there.
+pub fn tell(time: Timestamp) {
+    TOLD.set(Some((time, Instant::now())));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_thread_that_is_told_the_time_goes_by_tokios_clock() {
+        let before = Timestamp::now();
+        assert!(now() >= before, "nobody has told it anything");
+        tell(Timestamp::UNIX_EPOCH);
+        tokio::time::sleep(Duration::from_hours(1)).await;
+        assert_eq!(now().as_second(), 3600);
+        let elsewhere = std::thread::spawn(now).join().unwrap();
+        assert!(elsewhere >= before, "other threads are not told");
+    }
+}
