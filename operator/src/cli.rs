@@ -3,10 +3,11 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{ArgAction, Parser};
+use clap::{ArgAction, Parser, Subcommand};
 use programs::flags::CommonFlags;
 
 use crate::certificates::Name;
+use crate::uninstall::Removal;
 
 /// Discovers the cards of the cluster, lets waiting pods in within their queues' quotas, and shows what there is.
 ///
@@ -19,6 +20,10 @@ use crate::certificates::Name;
     reason = "these are the words of --help, which shows backticks as they are"
 )]
 pub struct Cli {
+    /// What to do instead of operating.
+    #[command(subcommand)]
+    pub task: Option<Task>,
+
     /// Those of both programs.
     #[command(flatten)]
     pub common: CommonFlags,
@@ -55,6 +60,16 @@ pub struct Cli {
     /// Further names and addresses in the certificates of the webhook and the extender, beside those of their Services
     #[arg(long, env = "TLS_EXTRA_SANS", value_delimiter = ',')]
     pub tls_extra_sans: Vec<Name>,
+}
+
+/// What to do once, instead of operating.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Task {
+    /// Remove Cardgate from the cluster: let every waiting pod go, resume every held Job, then delete all that is Cardgate's
+    ///
+    /// Takes KUBECONFIG, or the service account of manifests/overlays/uninstall. What it was killed over, it finishes when it is
+    /// started again.
+    Uninstall(Removal),
 }
 
 impl Cli {

@@ -22,3 +22,4 @@ pub mod report;
 pub mod request;
 pub mod server;
 pub mod shutdown;
+pub mod uninstall;

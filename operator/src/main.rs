@@ -1,10 +1,15 @@
 //! The operator: discovers cards, lets waiting pods in within their queues' quotas, and shows what there is.
 
 use engine::decide;
-use operator::program;
+use operator::cli::{Cli, Task};
+use operator::{program, uninstall};
 use programs::flags;
 
 #[tokio::main(worker_threads = 2)]
 async fn main() -> anyhow::Result<()> {
-    program::run(flags::read(), decide::decide_watched).await
+    let cli: Cli = flags::read();
+    match &cli.task {
+        None => program::run(cli, decide::decide_watched).await,
+        Some(Task::Uninstall(removal)) => uninstall::run_once(&cli.common, removal).await,
+    }
 }

@@ -23,6 +23,7 @@ pub mod http;
 pub mod load;
 mod locks;
 pub mod manifests;
+pub mod mixture;
 pub mod nodes;
 pub mod ports;
 pub mod process;

@@ -46,6 +46,13 @@ impl PodBuilder {
         self
     }
 
+    /// Gives it another name, and leaves the label [`APP`].
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.metadata.name = Some(name.to_owned());
+        self
+    }
+
     /// Sets an annotation.
     #[must_use]
     pub fn annotation(mut self, key: &str, value: &str) -> Self {

@@ -1,12 +1,16 @@
 //! What can be said of `manifests/` without a cluster: generated files are current, the policies speak of the same keys as
 //! the programs, nothing runs with more rights than it needs, and no webhook is called without a condition.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context as _, Result};
+use cardgate_tests::assets::{Assets, Program};
 use cardgate_tests::{manifests, workspace};
 use crds::bounds;
 use crds::card_resources::WELL_KNOWN;
 use crds::configuration::{CARDGATE_YAML, Configuration, SCHEDULER_CONF};
 use crds::keys;
+use operator::uninstall;
 use serde_json::{Value, json};
 
 type Outcome = Result<()>;
@@ -402,5 +406,72 @@ fn the_overlay_replaces_volcanos_scheduler() -> Outcome {
     };
     assert!(!replaces("install.yaml")?);
     assert!(replaces("install-without-volcano.yaml")?);
+    Ok(())
+}
+
+/// What stands outside Cardgate's namespace does not go with it: the removal knows each by name, and may delete nothing else.
+#[test]
+fn the_removal_knows_everything_outside_the_namespace() -> Outcome {
+    let kubectl = Assets::locate()?.path(Program::Kubectl);
+    let known = uninstall::objects::all(keys::NAMESPACE);
+    let mut installed = BTreeSet::new();
+    let overlays = manifests::directory().join("overlays");
+    for kustomization in [
+        manifests::directory().join("base"),
+        overlays.join("without-volcano"),
+        overlays.join("cert-manager"),
+        overlays.join("scheduler-extender"),
+        overlays.join("scheduler-extender-cert-manager"),
+    ] {
+        let text = manifests::render(&kubectl, &kustomization)?;
+        for object in serde_saphyr::from_multiple::<Value>(&text)? {
+            let text = |path: &str| {
+                object
+                    .pointer(path)
+                    .and_then(Value::as_str)
+                    .unwrap_or_default()
+                    .to_owned()
+            };
+            let (kind, name) = (text("/kind"), text("/metadata/name"));
+            if kind != "Namespace" && text("/metadata/namespace") != keys::NAMESPACE {
+                installed.insert((kind, name));
+            }
+        }
+    }
+    let outside = known
+        .iter()
+        .filter(|object| object.namespace.as_deref() != Some(keys::NAMESPACE));
+    let outside: BTreeSet<_> = outside
+        .map(|object| (object.kind().to_owned(), object.name.to_owned()))
+        .collect();
+    assert_eq!(installed, outside);
+
+    let mut allowed = BTreeSet::new();
+    let roles = ["ClusterRole", "Role"].map(|kind| objects("uninstall.yaml", kind));
+    for role in roles.into_iter().collect::<Result<Vec<_>>>()?.concat() {
+        for rule in role["rules"].as_array().context("no rules")? {
+            let texts = |field: &str| -> Vec<String> {
+                let list = rule[field].as_array().into_iter().flatten();
+                list.filter_map(Value::as_str).map(str::to_owned).collect()
+            };
+            if texts("verbs").contains(&"delete".to_owned()) {
+                let names = texts("resourceNames");
+                assert!(!names.is_empty(), "{rule}");
+                let pairs = |resource: &String| {
+                    names
+                        .iter()
+                        .map(move |name| (resource.clone(), name.clone()))
+                        .collect::<Vec<_>>()
+                };
+                allowed.extend(texts("resources").iter().flat_map(|resource| pairs(&resource.clone())));
+            }
+        }
+    }
+    let mut needed: BTreeSet<_> = known
+        .iter()
+        .map(|object| (object.plural().to_owned(), object.name.to_owned()))
+        .collect();
+    needed.insert(("namespaces".to_owned(), keys::NAMESPACE.to_owned()));
+    assert_eq!(allowed, needed);
     Ok(())
 }

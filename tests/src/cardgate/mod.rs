@@ -8,6 +8,7 @@
 mod binaries;
 mod install;
 mod instance;
+pub mod uninstall;
 mod volume;
 
 use std::path::PathBuf;

@@ -1,0 +1,146 @@
+//! What is written on each pod, Job and node that is let go: nothing but what Cardgate put there, and only as long as it is
+//! there.
+
+use crds::keys::{ADMITTED_CONDITION, GATE, GPU_NODE_LABEL, JOB_HELD};
+use json_patch::Patch;
+use json_patch::jsonptr::PointerBuf;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use serde_json::{Value, json};
+
+/// Takes our gate off a pod; others' gates stay, and hold it.
+pub(super) fn without_gate(pod: &Pod) -> Option<Patch> {
+    let gates = pod.spec.as_ref()?.scheduling_gates.as_deref()?;
+    let place = gates.iter().position(|gate| gate.name == GATE)?;
+    let gate = format!("/spec/schedulingGates/{place}");
+    let removed = if gates.len() == 1 {
+        "/spec/schedulingGates"
+    } else {
+        &gate
+    };
+    patch(json!([
+        { "op": "test", "path": "/metadata/uid", "value": pod.metadata.uid },
+        { "op": "test", "path": format!("{gate}/name"), "value": GATE },
+        { "op": "remove", "path": removed },
+    ]))
+}
+
+/// Takes our condition off a pod's status, where it says that the pod waits: nobody would ever say otherwise.
+pub(super) fn without_condition(pod: &Pod) -> Option<Patch> {
+    let conditions = pod.status.as_ref()?.conditions.as_deref()?;
+    let waits = |condition: &k8s_openapi::api::core::v1::PodCondition| {
+        condition.type_ == ADMITTED_CONDITION && condition.status == "False"
+    };
+    let place = format!("/status/conditions/{}", conditions.iter().position(waits)?);
+    patch(json!([
+        { "op": "test", "path": "/metadata/uid", "value": pod.metadata.uid },
+        { "op": "test", "path": format!("{place}/type"), "value": ADMITTED_CONDITION },
+        { "op": "test", "path": format!("{place}/status"), "value": "False" },
+        { "op": "remove", "path": place },
+    ]))
+}
+
+/// Resumes a Job that Cardgate suspended, and takes its mark off. One without the mark is suspended by somebody else.
+pub(super) fn resumption(job: &Job) -> Option<Patch> {
+    job.metadata.annotations.as_ref()?.get(JOB_HELD)?;
+    let mark = pointer(&["metadata", "annotations", JOB_HELD]);
+    let suspended = job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true);
+    let mut operations = vec![
+        json!({ "op": "test", "path": "/metadata/uid", "value": job.metadata.uid }),
+        json!({ "op": "remove", "path": mark }),
+    ];
+    if suspended {
+        operations.push(json!({ "op": "test", "path": "/spec/suspend", "value": true }));
+        operations.push(json!({ "op": "replace", "path": "/spec/suspend", "value": false }));
+    }
+    patch(Value::Array(operations))
+}
+
+/// Takes off the label by which pods were kept off GPU nodes: those that still look for a place may go there as well.
+pub(super) fn without_label(node: &Node) -> Option<Patch> {
+    node.metadata.labels.as_ref()?.get(GPU_NODE_LABEL)?;
+    patch(json!([
+        { "op": "test", "path": "/metadata/uid", "value": node.metadata.uid },
+        { "op": "remove", "path": pointer(&["metadata", "labels", GPU_NODE_LABEL]) },
+    ]))
+}
+
+fn patch(operations: Value) -> Option<Patch> {
+    serde_json::from_value(operations).ok()
+}
+
+fn pointer(tokens: &[&str]) -> String {
+    PointerBuf::from_tokens(tokens.iter().copied()).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Serialize;
+    use serde::de::DeserializeOwned;
+
+    /// The object after the patch that is to be written on it; none where none is.
+    fn after<K: DeserializeOwned + Serialize>(object: Value, release: fn(&K) -> Option<Patch>) -> Option<Value> {
+        let read: K = serde_json::from_value(object.clone()).unwrap();
+        let mut written = object;
+        json_patch::patch(&mut written, &release(&read)?).unwrap();
+        Some(written)
+    }
+
+    fn pod(gates: &[&str]) -> Value {
+        let gates: Vec<Value> = gates.iter().map(|name| json!({ "name": name })).collect();
+        json!({ "metadata": { "uid": "u" }, "spec": { "containers": [], "schedulingGates": gates } })
+    }
+
+    #[test]
+    fn our_gate_goes_and_others_stay() {
+        for (gates, left) in [
+            (vec![GATE], None),
+            (vec![GATE, "other"], Some(json!([{ "name": "other" }]))),
+            (vec!["other", GATE], Some(json!([{ "name": "other" }]))),
+        ] {
+            let after = after::<Pod>(pod(&gates), without_gate).unwrap();
+            assert_eq!(after["spec"].get("schedulingGates"), left.as_ref(), "{gates:?}");
+        }
+        assert_eq!(after::<Pod>(pod(&["other"]), without_gate), None);
+        assert_eq!(after::<Pod>(pod(&[]), without_gate), None);
+    }
+
+    #[test]
+    fn the_condition_goes_where_it_says_that_the_pod_waits() {
+        let status = |status: &str| {
+            json!({ "metadata": { "uid": "u" }, "status": { "conditions": [
+                { "type": "PodScheduled", "status": "False" }, { "type": ADMITTED_CONDITION, "status": status },
+            ] } })
+        };
+        let after_it = after::<Pod>(status("False"), without_condition).unwrap();
+        let left = json!([{ "type": "PodScheduled", "status": "False" }]);
+        assert_eq!(after_it["status"]["conditions"], left);
+        assert_eq!(after::<Pod>(status("True"), without_condition), None);
+    }
+
+    #[test]
+    fn only_jobs_with_the_mark_are_resumed() {
+        let job = |annotations: Value, suspend: bool| {
+            json!({ "metadata": { "uid": "u", "annotations": annotations },
+                    "spec": { "suspend": suspend, "template": {} } })
+        };
+        let held = json!({ JOB_HELD: "true", "a/b": "c" });
+        assert_eq!(
+            after::<Job>(job(held.clone(), true), resumption),
+            Some(job(json!({ "a/b": "c" }), false))
+        );
+        assert_eq!(
+            after::<Job>(job(held, false), resumption),
+            Some(job(json!({ "a/b": "c" }), false))
+        );
+        assert_eq!(after::<Job>(job(json!({ "a/b": "c" }), true), resumption), None);
+    }
+
+    #[test]
+    fn nodes_lose_the_label_of_gpu_nodes_alone() {
+        let node = json!({ "metadata": { "uid": "u", "labels": { GPU_NODE_LABEL: "true", "a": "b" } } });
+        let after_it = after::<Node>(node, without_label).unwrap();
+        assert_eq!(after_it["metadata"]["labels"], json!({ "a": "b" }));
+    }
+}
