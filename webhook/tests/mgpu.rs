@@ -1,5 +1,7 @@
 //! The door for mGPU pods: each case of the document's webhook section, through whole reviews.
 
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 mod common;
 
 use std::fmt::Write as _;
@@ -42,26 +44,48 @@ fn single(list: Option<&str>, core: &str, memory: Option<&str>) -> Value {
     pod(&annotations, &[container("main", Some(core), memory)])
 }
 
-/// The document's cases, by its own numbers, in its own manifests.
-fn cases_of_the_document() -> Vec<(&'static str, Value)> {
-    let multiple = |list: &str, core: &str| {
-        pod(
-            &json!({MGPU_CONTAINER_CARDS: list}),
-            &[container("main", Some(core), Some("6k"))],
-        )
+/// A pod that the document shows, as the API server sends it: with quantities in quotes.
+macro_rules! document {
+    ($file:literal) => {
+        shown(include_str!(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../crds/documents/",
+            $file
+        )))
     };
+}
+
+fn shown(text: &str) -> Value {
+    let mut pod: Value = serde_saphyr::from_str(text).unwrap();
+    for kind in ["requests", "limits"] {
+        let quantities = pod["spec"]["containers"][0]["resources"][kind].as_object_mut();
+        for quantity in quantities.into_iter().flat_map(|quantities| quantities.values_mut()) {
+            if quantity.is_number() {
+                *quantity = quantity.to_string().into();
+            }
+        }
+    }
+    pod
+}
+
+/// The document's cases, in its own manifests; where it shows none, by its own numbers.
+fn cases_of_the_document() -> Vec<(&'static str, Value)> {
+    let multiple = pod(
+        &json!({MGPU_CONTAINER_CARDS: "1"}),
+        &[container("main", Some("120"), Some("6k"))],
+    );
     vec![
-        ("Normal MGPU Pod 1", single(None, "-20", Some("6k"))),
-        ("Normal MGPU Pod 2", single(None, "120", Some("128"))),
+        ("Normal MGPU Pod 1", document!("mgpu/04-normal-1.yaml")),
+        ("Normal MGPU Pod 2", document!("mgpu/05-normal-2.yaml")),
         ("Normal MGPU Pod 2, below a card", single(None, "99", Some("128"))),
-        ("Normal MGPU Pod 3", single(None, "120", None)),
-        ("Normal MGPU Pod 4", single(None, "200", Some("6k"))),
-        ("Multiple MGPU Pod 1", multiple("3,2", "200")),
-        ("Multiple MGPU Pod 2", multiple("-1,2", "200")),
-        ("Multiple MGPU Pod 3", multiple("2", "200")),
+        ("Normal MGPU Pod 3", document!("mgpu/06-normal-3.yaml")),
+        ("Normal MGPU Pod 4", document!("mgpu/07-normal-4.yaml")),
+        ("Multiple MGPU Pod 1", document!("mgpu/08-multiple-1.yaml")),
+        ("Multiple MGPU Pod 2", document!("mgpu/09-multiple-2.yaml")),
+        ("Multiple MGPU Pod 3", document!("mgpu/10-multiple-3.yaml")),
         ("Multiple MGPU Pod 4.1", single(Some("3"), "99", Some("765"))),
-        ("Multiple MGPU Pod 4.2", multiple("3", "130")),
-        ("Multiple MGPU Pod 4.3", multiple("1", "120")),
+        ("Multiple MGPU Pod 4.2", document!("mgpu/11-multiple-4.yaml")),
+        ("Multiple MGPU Pod 4.3", multiple),
     ]
 }
 

@@ -1,7 +1,6 @@
 //! The Capacity Card document's sections and examples, as decisions on whole clusters.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use crate::world::{Admitted, GPU, Object, World, bare_queue, configuration, node, pod, queue};
 
@@ -54,42 +53,6 @@ fn story_2_job_flexibility_with_multi_card_selection() {
     assert_eq!(by_card(&world.admit()), [("A100", 1), ("H100", 2)].into());
 }
 
-#[test]
-fn example_1_basic_card_quota() {
-    let mut world = World::new();
-    world.node(&node("n1").cards("NVIDIA-A100", 4));
-    world.node(&node("n2").cards("NVIDIA-A100", 4));
-    let team_a = bare_queue("team-a").quota(r#"{"NVIDIA-A100": 5}"#);
-    world.queue(&team_a.capability("cpu", "100").capability("memory", "500Gi"));
-    let worker = |index: i32| pod(&format!("worker-{index}")).asks("NVIDIA-A100", 1);
-
-    world.pods((0..4).map(worker));
-    assert_eq!(world.admit_names(), ["worker-0", "worker-1", "worker-2", "worker-3"]);
-    assert_eq!(world.allocated("team-a", "NVIDIA-A100"), 4);
-
-    // Eight cards are there, and five are the queue's.
-    world.pods((4..6).map(worker));
-    assert_eq!(world.admit_names(), ["worker-4"]);
-    assert_eq!(
-        world.refusal(),
-        "InsufficientScalarQuota: queue team-a: NVIDIA-A100 asked 1, used 5, quota 5"
-    );
-}
-
-#[test]
-fn example_2_multi_card_selection() {
-    let mut world = World::new();
-    world.node(&node("n1").cards("NVIDIA-A100", 8));
-    world.node(&node("n2").cards("NVIDIA-H100", 8));
-    world.queue(&queue("team-a").quota(r#"{"NVIDIA-A100": 3, "NVIDIA-H100": 8}"#));
-    world.pods((0..4).map(|index| pod(&format!("task-{index}")).asks("NVIDIA-A100|NVIDIA-H100", 1)));
-
-    // A100 first; when its quota is exhausted, H100.
-    let admitted = world.admit();
-    assert_eq!(by_card(&admitted), [("NVIDIA-A100", 3), ("NVIDIA-H100", 1)].into());
-    assert_eq!(admitted[3], ("task-3".into(), Some("NVIDIA-H100".into())));
-}
-
 /// An eighth of an A100, by MPS.
 const SHARE: &str = "NVIDIA-A100/mps-80g*1/8";
 
@@ -110,20 +73,6 @@ fn share(name: &str) -> Object {
 }
 
 #[test]
-fn example_3_mps_shared_gpu() {
-    let mut world = shared_cards();
-    let shares = |numbers: Range<i32>| numbers.map(|number| share(&format!("inference-{number}")));
-
-    world.pods(shares(0..16));
-    assert_eq!(by_card(&world.admit()), [(SHARE, 16)].into());
-    assert_eq!(world.allocated("team-a", SHARE), 16);
-    assert_eq!(world.allocated("team-a", "NVIDIA-A100"), 0);
-
-    world.pods(shares(16..40));
-    assert_eq!(by_card(&world.admit()), [(SHARE, 16)].into());
-}
-
-#[test]
 fn example_3_a_share_is_narrowed_to_nodes_whose_labels_make_up_its_name() {
     let mut world = shared_cards();
     world.pod(&share("p").selects("zone", "z"));
@@ -139,18 +88,6 @@ fn example_3_a_share_is_narrowed_to_nodes_whose_labels_make_up_its_name() {
         expected.map(|(key, value)| (key.to_owned(), value.to_owned()))
     );
     assert!(admission.has_node_selector && admission.has_annotations);
-}
-
-#[test]
-fn example_4_the_leftmost_card_wins_outright() {
-    let mut world = World::with(configuration("cardUnlimitedCpuMemory: false, nodeOrderWeight: 2.0", ""));
-    for (name, card) in [("n1", "NVIDIA-T4"), ("n2", "NVIDIA-H100"), ("n3", "NVIDIA-A100")] {
-        world.node(&node(name).cards(card, 1));
-    }
-    world.queue(&queue("team-a").quota(r#"{"NVIDIA-A100": 9, "NVIDIA-H100": 9, "NVIDIA-T4": 9}"#));
-    world.pods((0..4).map(|index| pod(&format!("p{index}")).asks("NVIDIA-A100|NVIDIA-H100|NVIDIA-T4", 1)));
-    let cards: Vec<_> = world.admit().into_iter().filter_map(|(_, card)| card).collect();
-    assert_eq!(cards, ["NVIDIA-A100", "NVIDIA-H100", "NVIDIA-T4"]);
 }
 
 #[test]

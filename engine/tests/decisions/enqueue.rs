@@ -15,11 +15,6 @@ fn world() -> World {
 }
 
 impl World {
-    fn is_enqueued(&self, kind: WorkloadKind, name: &str) -> bool {
-        let id = self.cluster.workload_named(kind, "team", name).unwrap();
-        self.cluster.workload(id).is_enqueued()
-    }
-
     fn is_group_enqueued(&self, name: &str) -> bool {
         self.is_enqueued(WorkloadKind::PodGroup, name)
     }

@@ -19,7 +19,6 @@ mod members;
 mod mgpu;
 mod model;
 mod names;
-mod objects;
 mod ordering;
 mod pods;
 mod queues;

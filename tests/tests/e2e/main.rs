@@ -3,6 +3,7 @@
 
 mod advice;
 mod cards;
+mod documents;
 mod door;
 mod inventory;
 mod queues;

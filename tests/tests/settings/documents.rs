@@ -8,46 +8,18 @@ use serde_json::json;
 
 use crate::{NO_QUOTA, Outcome, configured};
 
+/// A file of what the documents show.
+macro_rules! document {
+    ($file:literal) => {
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../crds/documents/", $file))
+    };
+}
+
 /// mGPU, **Volcano Plugin Config**.
-const MGPU: &str = r#"
-      actions: "reclaim, allocate, backfill, preempt"
-      tiers:
-      - plugins:
-        - name: priority
-        - name: gang
-        - name: conformance
-      - plugins:
-        - name: drf
-        - name: predicates
-          arguments:
-            predicate.MGPUEnable: true
-            predicate.MGPUPolicy: binpack
-            predicate.MGPUWeightOfCore: 20
-            predicate.MGPUScheduleMode: index
-            predicate.MGPUMaxContainersPerCard: 16
-        - name: proportion
-        - name: nodeorder
-"#;
+const MGPU: &str = document!("mgpu/12-plugin-configuration.yaml");
 
 /// Volcano's own form of a hierarchy.
-const HIERARCHY: &str = r#"
-actions: "enqueue, allocate, backfill"
-tiers:
-- plugins:
-  - name: priority
-  - name: gang
-    enablePreemptable: false
-  - name: conformance
-- plugins:
-  - name: drf
-    enablePreemptable: false
-  - name: predicates
-  - name: capacity
-    enableHierarchy: true
-    arguments:
-      enableHierarchy: "true"
-  - name: nodeorder
-"#;
+const HIERARCHY: &str = document!("volcano/02-hierarchy.yaml");
 
 #[tokio::test]
 async fn without_a_queue_plugin_queues_limit_nothing_and_a_hierarchy_that_is_said_twice_limits_both_levels() -> Outcome

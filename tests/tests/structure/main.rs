@@ -2,7 +2,8 @@
 
 mod modules;
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 use cardgate_tests::workspace;
@@ -104,5 +105,42 @@ fn a_module_and_its_parts_are_one_and_tests_do_not_count() -> Result<()> {
         ("b.rs", "use crate::a::A;"),
     ])?;
     ensure!(circles.is_empty(), "{circles:?}");
+    Ok(())
+}
+
+/// The files of a directory and of those in it, with this ending.
+fn files(directory: &Path, ending: &str) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            found.extend(files(&path, ending)?);
+        } else if path.extension().is_some_and(|extension| extension == ending) {
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
+
+/// What the five documents show is there once, and a test applies it.
+#[test]
+fn every_object_of_the_documents_is_in_a_test() -> Result<()> {
+    let mut sources = String::new();
+    for directory in ["crds/src", "engine/src", "engine/tests", "webhook/tests", "tests/tests"] {
+        for source in files(&workspace::root().join(directory), "rs")? {
+            sources.push_str(&fs::read_to_string(source)?);
+        }
+    }
+    let documents = workspace::root().join("crds/documents");
+    let shown = files(&documents, "yaml")?;
+    ensure!(shown.len() > 50, "only {} files", shown.len());
+    let mut orphans = Vec::new();
+    for file in shown {
+        let name = file.strip_prefix(&documents)?.display().to_string();
+        if !sources.contains(&format!("\"{name}\"")) {
+            orphans.push(name);
+        }
+    }
+    ensure!(orphans.is_empty(), "no test applies {orphans:?}");
     Ok(())
 }

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
-
+use super::of_config_map;
 use crate::card_resources::WELL_KNOWN;
 use crate::configuration::*;
 
@@ -17,25 +16,9 @@ fn settings(text: &str) -> Settings {
     parsed.configuration.cardgate
 }
 
-/// The value of `volcano-scheduler.conf` in a document's `ConfigMap`.
-fn of_config_map(text: &str) -> String {
-    let map: Value = serde_saphyr::from_str(text).unwrap();
-    map["data"][SCHEDULER_CONF].as_str().unwrap().to_owned()
-}
-
 #[test]
 fn capacity_card_plugin_configuration() {
-    let parsed = scheduler(
-        r#"
-actions: "enqueue, allocate, backfill"
-tiers:
-  - plugins:
-      - name: capacity-card
-        arguments:
-          cardUnlimitedCpuMemory: true  # Optional: if true, card resources don't need CPU/memory quotas
-          nodeOrderWeight: 1.0 # Optional, node ordering weight coefficient
-"#,
-    );
+    let parsed = scheduler(document!("capacity-card/10-plugin-configuration.yaml"));
     assert_eq!(parsed.configuration.actions, ["enqueue", "allocate", "backfill"]);
     assert_eq!(
         parsed.configuration.capacity_card,
@@ -49,19 +32,7 @@ tiers:
 
 #[test]
 fn capacity_card_multi_card_selection_scheduler_configuration() {
-    let text = of_config_map(
-        r#"
-data:
-  volcano-scheduler.conf: |
-    actions: "enqueue, allocate, backfill"
-    tiers:
-    - plugins:
-      - name: capacity-card
-        arguments:
-          cardUnlimitedCpuMemory: false
-          nodeOrderWeight: 2.0    # Increase card type priority influence
-"#,
-    );
+    let text = of_config_map(document!("capacity-card/22-example-4-configuration.yaml"));
     let parsed = scheduler(&text);
     assert_eq!(
         parsed.configuration.capacity_card,
@@ -75,29 +46,7 @@ data:
 
 #[test]
 fn mgpu_volcano_plugin_config() {
-    let parsed = scheduler(
-        r#"
-...
-      actions: "reclaim, allocate, backfill, preempt"
-      tiers:
-      - plugins:
-        - name: priority
-        - name: gang
-        - name: conformance
-      - plugins:
-        - name: drf
-        - name: predicates
-          arguments:
-            predicate.MGPUEnable: true
-            predicate.MGPUPolicy: binpack
-            predicate.MGPUWeightOfCore: 20
-            predicate.MGPUScheduleMode: index
-            predicate.MGPUMaxContainersPerCard: 16
-        - name: proportion
-        - name: nodeorder
-...
-"#,
-    );
+    let parsed = scheduler(document!("mgpu/12-plugin-configuration.yaml"));
     assert_eq!(
         parsed.configuration.actions,
         ["reclaim", "allocate", "backfill", "preempt"]

@@ -2,15 +2,8 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
-
+use super::of_config_map;
 use crate::configuration::*;
-
-/// The value of `volcano-scheduler.conf` in a document's `ConfigMap`.
-fn of_config_map(text: &str) -> String {
-    let map: Value = serde_saphyr::from_str(text).unwrap();
-    map["data"][SCHEDULER_CONF].as_str().unwrap().to_owned()
-}
 
 fn read(text: &str) -> Configuration {
     let parsed = Configuration::parse(Some(text), None).unwrap();
@@ -24,33 +17,8 @@ fn plugin(text: &str) -> String {
 
 #[test]
 fn check_queue_dimensions_only_configuration() {
-    let enabled = of_config_map(
-        r#"
-apiVersion: v1
-kind: ConfigMap
-metadata:
-  name: volcano-scheduler-configmap
-  namespace: volcano-system
-data:
-  volcano-scheduler.conf: |
-    actions: "enqueue, allocate, backfill"
-    tiers:
-    - plugins:
-      - name: capacity
-        arguments:
-          checkQueueDimensionsOnly: true  # Enable the feature
-"#,
-    );
-    let default = of_config_map(
-        r"
-data:
-  volcano-scheduler.conf: |
-    tiers:
-    - plugins:
-      - name: capacity
-        # checkQueueDimensionsOnly not set, defaults to false
-",
-    );
+    let enabled = of_config_map(document!("dimensions/02-configuration.yaml"));
+    let default = of_config_map(document!("dimensions/06-default-configuration.yaml"));
     for (text, expected) in [(enabled, true), (default, false)] {
         let configuration = read(&text);
         assert_eq!(configuration.queue_plugin, QueuePlugin::Capacity);
@@ -60,35 +28,7 @@ data:
 
 #[test]
 fn using_the_plugin_with_reclaim() {
-    let parsed = Configuration::parse(
-        Some(&of_config_map(
-            r#"
-kind: ConfigMap
-apiVersion: v1
-metadata:
-  name: volcano-scheduler-configmap
-  namespace: volcano-system
-data:
-  volcano-scheduler.conf: |
-    actions: "enqueue, allocate, backfill, reclaim" # add reclaim action.
-    tiers:
-    - plugins:
-      - name: priority
-      - name: gang
-        enablePreemptable: false
-      - name: conformance
-    - plugins:
-      - name: drf
-        enablePreemptable: false
-      - name: predicates
-      - name: capacity # add this field and remove proportion plugin.
-      - name: nodeorder
-      - name: binpack
-"#,
-        )),
-        None,
-    )
-    .unwrap();
+    let parsed = Configuration::parse(Some(&of_config_map(document!("capacity/01-configuration.yaml"))), None).unwrap();
     assert_eq!(parsed.warnings, [""; 0]);
     assert!(parsed.configuration.has_action("reclaim") && !parsed.configuration.has_action("preempt"));
     assert_eq!(parsed.configuration.queue_plugin, QueuePlugin::Capacity);
@@ -97,26 +37,7 @@ data:
 
 #[test]
 fn section_5_configuration_example_with_the_arguments_beside_arguments() {
-    let configuration = read(&of_config_map(
-        r#"
-apiVersion: v1
-kind: ConfigMap
-metadata:
-    name: volcano-scheduler-configmap
-data:
-    volcano-scheduler.conf: |
-        actions: "enqueue, allocate, backfill"
-        tiers:
-        - plugins:
-            - name: capacity
-              arguments:
-              rootQueue: "root"
-              reclaimable: true
-              enableOveruse: true
-              logLevel: "info"
-              reclaimInterval: 30
-"#,
-    ));
+    let configuration = read(&of_config_map(document!("capacity/03-example-configuration.yaml")));
     let expected = Capacity {
         log_level: Some(LogLevel::Info),
         reclaim_interval: Duration::from_secs(30),

@@ -26,27 +26,9 @@ fn limited(name: &str, quota: Option<i64>, percentage: Option<&str>, weight: u32
 
 #[test]
 fn configuration_format() {
-    let conf = r#"
-tiers:
-- plugins:
-  - name: crossquota
-    arguments:
-      # GPU node detection
-      gpu-resource-names: "nvidia.com/gpu,amd.com/gpu"
-
-      # Quota resources
-      quota-resources: "cpu,memory"
-
-      # Quota configuration
-      quota.cpu: "32"
-      quota-percentage.memory: "50"
-
-      # Node ordering configuration
-      crossQuotaWeight: 10
-      weight.cpu: 10
-      weight.memory: 1
-"#;
-    let parsed = Configuration::parse(Some(conf), None).unwrap();
+    let arguments = document!("crossquota/01-configuration.yaml").replace('\n', "\n    ");
+    let conf = format!("tiers:\n- plugins:\n  - name: crossquota\n    {arguments}");
+    let parsed = Configuration::parse(Some(&conf), None).unwrap();
     assert_eq!(parsed.warnings, [""; 0]);
     assert_eq!(parsed.configuration.queue_plugin, QueuePlugin::Off);
     let read = parsed.configuration.cross_quota.unwrap();

@@ -8,25 +8,7 @@ fn parse(text: &str) -> Parsed {
 
 #[test]
 fn what_volcano_is_installed_with_is_accepted_without_a_word() {
-    let parsed = parse(
-        r#"
-actions: "enqueue, allocate, backfill"
-tiers:
-- plugins:
-  - name: priority
-  - name: gang
-    enablePreemptable: false
-  - name: conformance
-- plugins:
-  - name: overcommit
-  - name: drf
-    enablePreemptable: false
-  - name: predicates
-  - name: proportion
-  - name: nodeorder
-  - name: binpack
-"#,
-    );
+    let parsed = parse(document!("volcano/01-shipped-default.yaml"));
     let mut expected = Parsed::default();
     expected.configuration.queue_plugin = QueuePlugin::Off;
     assert_eq!(parsed, expected, "proportion is Volcano's own");
@@ -34,31 +16,7 @@ tiers:
 
 #[test]
 fn a_switch_beside_the_plugin_and_again_among_its_arguments_is_said_twice() {
-    let parsed = parse(
-        r#"
-actions: "allocate, backfill, preempt, reclaim"
-tiers:
-- plugins:
-  - name: priority
-  - name: gang
-  - name: conformance
-- plugins:
-  - name: drf
-  - name: predicates
-  - name: capacity
-    enableHierarchy: true
-    enabledOverused: false
-    arguments:
-      enableHierarchy: "true"
-  - name: nodeorder
-configurations:
-- name: enqueue
-  arguments:
-    overcommit-factor: 1.2
-metrics:
-  type: prometheus
-"#,
-    );
+    let parsed = parse(document!("volcano/02-hierarchy.yaml"));
     assert!(parsed.configuration.capacity.enable_hierarchy);
     assert_eq!(parsed.configuration.queue_plugin, QueuePlugin::Capacity);
     assert_eq!(parsed.warnings, [""; 0]);

@@ -1,29 +1,35 @@
 //! The document's examples, by section.
 
+use serde_json::Value;
+
 use super::*;
 
-const A100: [(&str, &str); 3] = [
-    ("nvidia.com/gpu.product", "NVIDIA-A100"),
-    ("nvidia.com/gpu.count", "8"),
-    ("nvidia.com/gpu.memory", "81920"),
-];
+/// A file of what the documents show.
+macro_rules! document {
+    ($file:literal) => {
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../crds/documents/", $file))
+    };
+}
 
-fn a100(more: &[(&str, &str)], allocatable: &[(&str, &str)]) -> Discovery {
-    node(&[&A100, more].concat(), allocatable)
+fn shown(node: &str) -> Discovery {
+    let node: Value = serde_saphyr::from_str(node).unwrap();
+    discover(
+        &texts(&node["metadata"]["labels"]),
+        &texts(&node["status"]["allocatable"]),
+    )
+}
+
+fn texts(object: &Value) -> TextMap<String> {
+    let texts = object.as_object().unwrap().iter();
+    texts
+        .map(|(key, text)| (key.clone(), text.as_str().unwrap().to_owned()))
+        .collect()
 }
 
 #[test]
 fn node_label_and_resource_examples() {
-    let found = a100(
-        &[("nvidia.com/gpu.replicas", "8"), ("nvidia.com/mig-1g.5gb.count", "7")],
-        &[
-            ("nvidia.com/gpu", "8"),
-            ("nvidia.com/gpu.shared", "64"),
-            ("nvidia.com/mig-1g.5gb", "7"),
-        ],
-    );
     assert_cards(
-        &found,
+        &shown(document!("capacity-card/11-node.yaml")),
         &[
             "NVIDIA-A100 = nvidia.com/gpu x8 (Whole)",
             "NVIDIA-A100/mig-1g.5gb-mixed = nvidia.com/mig-1g.5gb x7 (MIG)",
@@ -34,7 +40,7 @@ fn node_label_and_resource_examples() {
 
 #[test]
 fn mps_shared_cards() {
-    let found = a100(&[("nvidia.com/gpu.replicas", "8")], &[("nvidia.com/gpu.shared", "64")]);
+    let found = shown(document!("capacity-card/12-node-with-mps.yaml"));
     assert_cards(&found, &["NVIDIA-A100/mps-80g*1/8 = nvidia.com/gpu.shared x64 (MPS)"]);
     let labels = [
         ("nvidia.com/gpu.product", "NVIDIA-A100"),
@@ -47,13 +53,7 @@ fn mps_shared_cards() {
 
 #[test]
 fn mig_partition_cards() {
-    let found = a100(
-        &[
-            ("nvidia.com/mig-1g.5gb.count", "7"),
-            ("nvidia.com/mig-2g.10gb.count", "4"),
-        ],
-        &[("nvidia.com/mig-1g.5gb", "7"), ("nvidia.com/mig-2g.10gb", "4")],
-    );
+    let found = shown(document!("capacity-card/13-node-with-mig.yaml"));
     assert_cards(
         &found,
         &[
@@ -67,24 +67,10 @@ fn mig_partition_cards() {
 
 #[test]
 fn whole_cards() {
-    let found = a100(&[], &[("nvidia.com/gpu", "8")]);
+    let found = shown(document!("capacity-card/14-node-with-whole-cards.yaml"));
     assert_cards(&found, &["NVIDIA-A100 = nvidia.com/gpu x8 (Whole)"]);
     let product = [("nvidia.com/gpu.product".to_owned(), "NVIDIA-A100".to_owned())];
     assert_eq!(found.cards[0].labels, product);
-}
-
-#[test]
-fn example_3_mps_shared_gpu() {
-    let found = node(
-        &[
-            ("nvidia.com/gpu.product", "NVIDIA-A100"),
-            ("nvidia.com/gpu.count", "4"),
-            ("nvidia.com/gpu.memory", "81920"),
-            ("nvidia.com/gpu.replicas", "8"),
-        ],
-        &[("nvidia.com/gpu.shared", "32")],
-    );
-    assert_cards(&found, &["NVIDIA-A100/mps-80g*1/8 = nvidia.com/gpu.shared x32 (MPS)"]);
 }
 
 #[test]

@@ -13,22 +13,6 @@ fn test_job(world: &mut World, cpu: &str) {
 }
 
 #[test]
-fn test_scenario_1_gpu_only_checking() {
-    let mut world = cluster(8, "checkQueueDimensionsOnly: true");
-    world.queue(&plain("test-gpu-queue").capability(GPU, "2"));
-    // Another queue is guaranteed nearly all CPU: in what the test queue's capability names, there is room.
-    world.queue(&plain("other").guarantee("cpu", "60"));
-    test_job(&mut world, "50");
-    assert_eq!(world.admit_names(), ["test-job"]);
-    // The dimension that is named is checked.
-    world.pod(&pod("next").queue("test-gpu-queue").requests(GPU, "2"));
-    assert_eq!(
-        world.refusal(),
-        "InsufficientScalarQuota: queue test-gpu-queue: nvidia.com/gpu asked 2, used 1, quota 2"
-    );
-}
-
-#[test]
 fn test_scenario_2_default_behavior() {
     let mut world = cluster(8, "");
     world.queue(&plain("test-gpu-queue").capability(GPU, "2"));
@@ -53,19 +37,6 @@ fn test_scenario_2_a_dimension_that_the_capability_names_is_checked_either_way()
             "{arguments}"
         );
     }
-}
-
-#[test]
-fn use_case_2_mixed_resource_queue_with_specific_limits() {
-    let mut world = cluster(8, "checkQueueDimensionsOnly: true");
-    world.node(&crate::world::node("n1").cards("A", 8).offers("hostdev", "8"));
-    world.queue(&plain("team-a").capability(GPU, "16").capability("hostdev", "1"));
-    world.pods(["p", "q"].map(|name| pod(name).requests("cpu", "30").requests("hostdev", "1")));
-    assert_eq!(world.admit_names(), ["p"]);
-    assert_eq!(
-        world.refusal(),
-        "InsufficientScalarQuota: queue team-a: hostdev asked 1, used 1, quota 1"
-    );
 }
 
 /// Dimensions, **Design Details**: the message lists the dimensions that are short.

@@ -10,8 +10,7 @@ use engine::refs::WorkloadKind;
 use crate::world::{Object, World, at, bare_queue, configuration, group, held_job, node, pod, queue, queue_plugin};
 
 fn is_enqueued(world: &World, name: &str) -> bool {
-    let id = world.cluster.workload_named(WorkloadKind::PodGroup, "team", name);
-    world.cluster.workload(id.unwrap()).is_enqueued()
+    world.is_enqueued(WorkloadKind::PodGroup, name)
 }
 
 /// The Jobs that one round resumes.

@@ -15,6 +15,7 @@ use engine::explain::{Notice, notices};
 use engine::names::ResourceId;
 use engine::overview::{self, Shown};
 use engine::reason::Reason;
+use engine::refs::WorkloadKind;
 use engine::{Answer, Observation, Outcome};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 pub use object::*;
@@ -195,6 +196,12 @@ impl World {
         let metadata = json!({ "name": name, "labels": labels, "annotations": annotations });
         let metadata = serde_json::from_value(metadata).expect("metadata of a namespace");
         self.observe(Observation::Namespace(Box::new(metadata)));
+    }
+
+    /// Whether a workload was let into its queue as a whole.
+    pub fn is_enqueued(&self, kind: WorkloadKind, name: &str) -> bool {
+        let id = self.cluster.workload_named(kind, "team", name).unwrap();
+        self.cluster.workload(id).is_enqueued()
     }
 
     /// What there is to see of everything that has changed.

@@ -28,6 +28,13 @@ impl Object {
         self
     }
 
+    /// With what stands in another object, field by field.
+    #[must_use]
+    pub fn with(mut self, more: &Value) -> Self {
+        merge(&mut self.0, more);
+        self
+    }
+
     fn push<const N: usize>(mut self, path: [&str; N], value: Value) -> Self {
         let list = path.iter().fold(&mut self.0, |place, key| &mut place[*key]);
         if list.is_null() {
@@ -274,9 +281,15 @@ impl Object {
     }
 }
 
-/// An object as a document shows it.
-pub fn shown_as(object: Value) -> Object {
-    Object(object)
+fn merge(into: &mut Value, more: &Value) {
+    match (into, more) {
+        (Value::Object(into), Value::Object(more)) => {
+            for (key, value) in more {
+                merge(into.entry(key.as_str()).or_insert(Value::Null), value);
+            }
+        }
+        (into, more) => into.clone_from(more),
+    }
 }
 
 /// A ready node with 64 cores, 512 GiB and 110 slots.

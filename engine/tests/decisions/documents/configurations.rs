@@ -1,5 +1,5 @@
-//! Every configuration that the five documents show, and the one that Volcano is installed with, to the letter: each comes into force with
-//! the effect that its document describes, and without a word of warning (docs/rules.md, **Queues**).
+//! Configurations: each comes into force with the effect that its document describes, and without a word of warning (docs/rules.md,
+//! **Queues**).
 
 use std::sync::Arc;
 
@@ -7,17 +7,24 @@ use crds::configuration::{Configuration, LogLevel};
 use engine::decide::Action;
 use engine::overview::Shown;
 
+use super::queue;
 use crate::world::{GPU, World, bare_pod, bare_queue, group, node, pod};
 
 /// A `ConfigMap`'s `volcano-scheduler.conf`, as the documents show it.
-fn of_config_map(text: &str) -> String {
+pub fn of_config_map(text: &str) -> &str {
     let (_, conf) = text.split_once("volcano-scheduler.conf: |\n").unwrap();
-    conf.to_owned()
+    conf
+}
+
+/// A plugin with the arguments that a document shows alone.
+fn of_plugin(name: &str, arguments: &str) -> String {
+    let arguments = arguments.replace('\n', "\n    ");
+    format!("tiers:\n- plugins:\n  - name: {name}\n    {arguments}")
 }
 
 /// A world with this configuration, which is accepted without a warning.
 #[track_caller]
-fn world(conf: &str) -> World {
+pub fn world(conf: &str) -> World {
     let parsed = Configuration::parse(Some(conf), Some("reservationTimeout: 1h")).unwrap();
     assert_eq!(parsed.warnings, [""; 0]);
     World::with(Arc::new(parsed.configuration))
@@ -26,17 +33,7 @@ fn world(conf: &str) -> World {
 /// Capacity Card, **Plugin Configuration**: "tasks requesting card resources won't be checked against the queue's CPU/memory quota".
 #[test]
 fn capacity_card_plugin_configuration() {
-    let mut world = world(
-        r#"
-actions: "enqueue, allocate, backfill"
-tiers:
-  - plugins:
-      - name: capacity-card
-        arguments:
-          cardUnlimitedCpuMemory: true  # Optional: if true, card resources don't need CPU/memory quotas
-          nodeOrderWeight: 1.0 # Optional, node ordering weight coefficient
-"#,
-    );
+    let mut world = world(document!("capacity-card/10-plugin-configuration.yaml"));
     world.node(&node("n1").cards("NVIDIA-A100", 8));
     world.queue(&bare_queue("team-a").quota(r#"{"NVIDIA-A100": 1}"#));
     world.pods([pod("first"), pod("second")].map(|pod| pod.asks("NVIDIA-A100", 1)));
@@ -49,24 +46,9 @@ tiers:
 /// Capacity Card, **Example 4: Node Ordering Configuration**: the leftmost card goes first; CPU and memory count.
 #[test]
 fn capacity_card_example_4_node_ordering_configuration() {
-    let mut world = world(&of_config_map(
-        r#"
-apiVersion: v1
-kind: ConfigMap
-metadata:
-  name: volcano-scheduler-configmap
-  namespace: volcano-system
-data:
-  volcano-scheduler.conf: |
-    actions: "enqueue, allocate, backfill"
-    tiers:
-    - plugins:
-      - name: capacity-card
-        arguments:
-          cardUnlimitedCpuMemory: false
-          nodeOrderWeight: 2.0    # Increase card type priority influence
-"#,
-    ));
+    let mut world = world(of_config_map(document!(
+        "capacity-card/22-example-4-configuration.yaml"
+    )));
     for card in ["NVIDIA-A100", "NVIDIA-H100", "NVIDIA-T4"] {
         world.node(&node(card).cards(card, 8));
     }
@@ -82,26 +64,7 @@ data:
 /// CrossQuota, **Configuration Format**: 32 cores and half of the memory of nodes with NVIDIA or AMD GPUs.
 #[test]
 fn cross_quota_configuration_format() {
-    let arguments = r#"
-arguments:
-  # GPU node detection
-  gpu-resource-names: "nvidia.com/gpu,amd.com/gpu"
-  
-  # Quota resources
-  quota-resources: "cpu,memory"
-  
-  # Quota configuration
-  quota.cpu: "32"
-  quota-percentage.memory: "50"
-  
-  # Node ordering configuration
-  crossQuotaWeight: 10
-  weight.cpu: 10
-  weight.memory: 1
-"#;
-    // The document shows the arguments alone.
-    let arguments = arguments.replace('\n', "\n    ");
-    let mut world = world(&format!("tiers:\n- plugins:\n  - name: crossquota{arguments}\n"));
+    let mut world = world(&of_plugin("crossquota", document!("crossquota/01-configuration.yaml")));
     world.node(&node("nvidia").offers(GPU, "8"));
     world.node(&node("amd").offers("amd.com/gpu", "8"));
     world.node(&node("plain"));
@@ -126,27 +89,7 @@ arguments:
 /// mGPU, **Volcano Plugin Config**: mGPU pods are binpacked, compute weighs a fifth, and no queue plugin is listed.
 #[test]
 fn mgpu_volcano_plugin_config() {
-    let mut world = world(
-        r#"
-      actions: "reclaim, allocate, backfill, preempt"
-      tiers:
-      - plugins:
-        - name: priority
-        - name: gang
-        - name: conformance
-      - plugins:
-        - name: drf
-        - name: predicates
-          arguments:
-            predicate.MGPUEnable: true
-            predicate.MGPUPolicy: binpack
-            predicate.MGPUWeightOfCore: 20
-            predicate.MGPUScheduleMode: index
-            predicate.MGPUMaxContainersPerCard: 16
-        - name: proportion
-        - name: nodeorder
-"#,
-    );
+    let mut world = world(document!("mgpu/12-plugin-configuration.yaml"));
     world.node(&node("n1").mgpu(2, 80_000, "fixed-share"));
     world.queue(&bare_queue("team-a"));
     world.pods((0..17).map(|index| pod(&format!("p{index:02}")).share(1, 1_000)));
@@ -159,21 +102,7 @@ fn mgpu_volcano_plugin_config() {
     assert_eq!((on("0"), on("1")), (16, 1), "{cards:?}");
 }
 
-const DIMENSIONS: &str = r#"
-apiVersion: v1
-kind: ConfigMap
-metadata:
-  name: volcano-scheduler-configmap
-  namespace: volcano-system
-data:
-  volcano-scheduler.conf: |
-    actions: "enqueue, allocate, backfill"
-    tiers:
-    - plugins:
-      - name: capacity
-        arguments:
-          checkQueueDimensionsOnly: true  # Enable the feature
-"#;
+const DIMENSIONS: &str = document!("dimensions/02-configuration.yaml");
 
 /// Two nodes with 64 cores and 8 GPUs each, of which others are guaranteed 120 cores; and pods of 8 cores each in a queue that names GPUs
 /// alone.
@@ -191,13 +120,13 @@ fn beside_guarantees(conf: &str) -> Vec<String> {
 /// Dimensions, **Scheduler `ConfigMap`**, **Enabling** and **Disabling the Feature**: with it "only GPU and RDMA nics" are checked.
 #[test]
 fn check_queue_dimensions_only_enabled_and_disabled() {
-    assert_eq!(beside_guarantees(&of_config_map(DIMENSIONS)), ["p0", "p1"]);
+    assert_eq!(beside_guarantees(of_config_map(DIMENSIONS)), ["p0", "p1"]);
     for (arguments, expected) in [
-        ("   arguments:\n     checkQueueDimensionsOnly: true\n", 2),
-        ("   arguments:\n     checkQueueDimensionsOnly: false\n", 1),
+        (document!("dimensions/08-enabling.yaml"), 2),
+        (document!("dimensions/09-disabling.yaml"), 1),
         ("", 1),
     ] {
-        let conf = format!("tiers:\n- plugins:\n  - name: capacity\n {arguments}");
+        let conf = of_plugin("capacity", arguments);
         assert_eq!(beside_guarantees(&conf).len(), expected, "{arguments}");
     }
 }
@@ -205,31 +134,15 @@ fn check_queue_dimensions_only_enabled_and_disabled() {
 /// Dimensions, **Default Behavior for General Purpose Queue**: "all resources (CPU, memory, GPU) will be checked against capacity".
 #[test]
 fn check_queue_dimensions_only_default_behavior() {
-    let conf = of_config_map(
-        r"
-apiVersion: v1
-kind: ConfigMap
-metadata:
-  name: volcano-scheduler-configmap
-data:
-  volcano-scheduler.conf: |
-    tiers:
-    - plugins:
-      - name: capacity
-        # checkQueueDimensionsOnly not set, defaults to false
-",
-    );
+    let conf = of_config_map(document!("dimensions/06-default-configuration.yaml"));
     for (resource, amount, reason) in [
         ("cpu", "101", "InsufficientCPUQuota"),
         ("memory", "201Gi", "InsufficientMemoryQuota"),
         (GPU, "9", "InsufficientScalarQuota"),
     ] {
-        let mut world = world(&conf);
+        let mut world = world(conf);
         world.node(&node("n1").cards("A", 16).offers("cpu", "200").offers("memory", "1Ti"));
-        let queue = bare_queue("default-queue")
-            .capability("cpu", "100")
-            .capability("memory", "200Gi");
-        world.queue(&queue.capability(GPU, "8"));
+        world.queue(&queue(document!("dimensions/07-default-queue.yaml")));
         let fits = pod("fits").queue("default-queue").asks("A", 4);
         world.pods([
             fits,
@@ -264,31 +177,7 @@ fn borrowed(conf: &str) -> Vec<Action> {
 /// capacity, the installation: "add reclaim action", "add this field and remove proportion plugin".
 #[test]
 fn capacity_installation_with_reclaim() {
-    let actions = borrowed(&of_config_map(
-        r#"
-kind: ConfigMap
-apiVersion: v1
-metadata:
-  name: volcano-scheduler-configmap
-  namespace: volcano-system
-data:
-  volcano-scheduler.conf: |
-    actions: "enqueue, allocate, backfill, reclaim" # add reclaim action.
-    tiers:
-    - plugins:
-      - name: priority
-      - name: gang
-        enablePreemptable: false
-      - name: conformance
-    - plugins:
-      - name: drf
-        enablePreemptable: false
-      - name: predicates
-      - name: capacity # add this field and remove proportion plugin.
-      - name: nodeorder
-      - name: binpack
-"#,
-    ));
+    let actions = borrowed(of_config_map(document!("capacity/01-configuration.yaml")));
     let [Action::Evict(eviction)] = actions.as_slice() else {
         panic!("{actions:?}")
     };
@@ -298,28 +187,9 @@ data:
 /// capacity, section 5: the arguments stand beside `arguments`, and no action takes anything back.
 #[test]
 fn capacity_section_5_example() {
-    let conf = of_config_map(
-        r#"
-apiVersion: v1
-kind: ConfigMap
-metadata:
-    name: volcano-scheduler-configmap
-data:
-    volcano-scheduler.conf: |
-        actions: "enqueue, allocate, backfill"
-        tiers:
-        - plugins:
-            - name: capacity
-              arguments:
-              rootQueue: "root"
-              reclaimable: true
-              enableOveruse: true
-              logLevel: "info"
-              reclaimInterval: 30
-"#,
-    );
-    assert_eq!(borrowed(&conf), []);
-    let capacity = Configuration::parse(Some(&conf), None).unwrap().configuration.capacity;
+    let conf = of_config_map(document!("capacity/03-example-configuration.yaml"));
+    assert_eq!(borrowed(conf), []);
+    let capacity = Configuration::parse(Some(conf), None).unwrap().configuration.capacity;
     assert_eq!(
         (capacity.reclaim_interval.as_secs(), capacity.log_level),
         (30, Some(LogLevel::Info))
@@ -332,25 +202,7 @@ data:
 /// What Volcano's installer writes: no plugin of Cardgate's rules queues, and groups stay whole.
 #[test]
 fn volcanos_shipped_default() {
-    let mut world = world(
-        r#"
-actions: "enqueue, allocate, backfill"
-tiers:
-- plugins:
-  - name: priority
-  - name: gang
-    enablePreemptable: false
-  - name: conformance
-- plugins:
-  - name: overcommit
-  - name: drf
-    enablePreemptable: false
-  - name: predicates
-  - name: proportion
-  - name: nodeorder
-  - name: binpack
-"#,
-    );
+    let mut world = world(document!("volcano/01-shipped-default.yaml"));
     world.node(&node("n1").cards("A", 8));
     world.queue(&bare_queue("default").quota(r#"{"A": 1}"#));
     world.group(&group("g", 2).queue("default"));
@@ -363,35 +215,7 @@ tiers:
 /// Volcano's own form of a hierarchy, as most real configurations have it: the switch, and the argument again.
 #[test]
 fn a_hierarchy_as_real_configurations_have_it() {
-    let mut world = world(
-        r#"
-actions: "enqueue, allocate, preempt, reclaim, backfill"
-tiers:
-- plugins:
-  - name: priority
-  - name: gang
-    enablePreemptable: false
-  - name: conformance
-- plugins:
-  - name: drf
-    enablePreemptable: false
-  - name: predicates
-  - name: capacity
-    enableHierarchy: true
-    arguments:
-      enableHierarchy: "true"
-  - name: nodeorder
-  - name: binpack
-configurations:
-- name: enqueue
-  arguments:
-    overcommit-factor: 1.5
-metrics:
-  type: prometheus
-  address: http://prometheus:9090
-  interval: 30s
-"#,
-    );
+    let mut world = world(document!("volcano/02-hierarchy.yaml"));
     world.node(&node("n1").cards("A", 8));
     world.queue(&bare_queue("department").quota(r#"{"A": 1}"#));
     world.queue(&bare_queue("team").parent("department"));
