@@ -51,6 +51,24 @@ fn the_engine_talks_to_nobody() -> Result<()> {
     Ok(())
 }
 
+/// Cargo builds nothing where a member of the workspace is missing, also none of the members that it is to build.
+#[test]
+fn images_are_built_from_all_members() -> Result<()> {
+    let read = |file| std::fs::read_to_string(workspace::root().join(file));
+    let (manifest, ignored) = (read("Cargo.toml")?, read(".dockerignore")?);
+    let members = manifest.lines().find_map(|line| line.strip_prefix("members = "));
+    let members: Vec<String> = serde_json::from_str(members.unwrap_or_default())?;
+    ensure!(members.len() > 5, "what are these members? {members:?}");
+    for member in members {
+        let sent = format!("!{member}");
+        ensure!(
+            ignored.lines().any(|line| line == sent),
+            ".dockerignore leaves out {member}: add {sent}"
+        );
+    }
+    Ok(())
+}
+
 /// Of two modules beside each other one may know the other, directly or by way of others, and then not the other way round.
 #[test]
 fn no_module_depends_on_one_that_depends_on_it() -> Result<()> {
