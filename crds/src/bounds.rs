@@ -131,9 +131,42 @@ pub fn excerpt(text: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{}...", &text[..end]))
 }
 
+/// The beginning of a text, for messages that quote it.
+pub(crate) fn cut(text: &str) -> String {
+    excerpt(text).into_owned()
+}
+
+/// The beginning of a text, for messages that have it as it is.
+pub(crate) fn shown(text: &str) -> String {
+    printable(&excerpt(text)).into_owned()
+}
+
+/// A text on one line, and nothing in it moves the cursor or turns what follows around.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    let is_odd = |char: char| !matches!(char, '"' | '\'' | '\\') && char.escape_debug().len() > 1;
+    if !text.contains(is_odd) {
+        return Cow::Borrowed(text);
+    }
+    let mut printable = String::with_capacity(2 * text.len());
+    for char in text.chars() {
+        if is_odd(char) {
+            printable.extend(char.escape_debug());
+        } else {
+            printable.push(char);
+        }
+    }
+    Cow::Owned(printable)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_moves_the_cursor_is_written_out() {
+        assert_eq!(printable("{\"a\": 'b\\c'} \u{e9}"), "{\"a\": 'b\\c'} \u{e9}");
+        assert_eq!(printable("a\nb\u{9b}1m\u{202e}"), r"a\nb\u{9b}1m\u{202e}");
+    }
 
     #[test]
     fn every_annotation_that_is_read_has_a_bound() {

@@ -8,7 +8,7 @@ use std::fmt;
 
 use thiserror::Error;
 
-use crate::bounds::{self, BoundError};
+use crate::bounds::{self, BoundError, cut};
 use crate::keys::CARD_NAME;
 
 /// What separates the alternatives of a multi-card request.
@@ -38,7 +38,7 @@ pub fn parse_name(text: &str) -> Result<&str, CardNameError> {
     check_name_length(text)?;
     refuse_control_characters(text)?;
     match text.trim() {
-        "" => Err(CardNameError::Empty(text.to_owned())),
+        "" => Err(CardNameError::Empty(cut(text))),
         name => Ok(name),
     }
 }
@@ -56,7 +56,7 @@ fn refuse_control_characters(text: &str) -> Result<(), CardNameError> {
         text.chars().any(char::is_control)
     };
     if found {
-        Err(CardNameError::ControlCharacter(text.to_owned()))
+        Err(CardNameError::ControlCharacter(cut(text)))
     } else {
         Ok(())
     }
@@ -80,13 +80,13 @@ impl<'a> CardAlternatives<'a> {
         let mut names: Vec<&str> = Vec::with_capacity(count);
         for name in text.split(SEPARATOR).map(str::trim) {
             if name.is_empty() {
-                return Err(CardNameError::Empty(text.to_owned()));
+                return Err(CardNameError::Empty(cut(text)));
             }
             check_name_length(name)?;
             // Few enough to be compared one by one.
             if names.contains(&name) {
                 return Err(CardNameError::Repeated {
-                    text: text.to_owned(),
+                    text: cut(text),
                     name: name.to_owned(),
                 });
             }

@@ -6,7 +6,7 @@ use serde::Deserializer as _;
 use serde::de::{self, MapAccess, Visitor};
 use thiserror::Error;
 
-use crate::bounds::{self, BoundError};
+use crate::bounds::{self, BoundError, cut};
 use crate::card::{self, CardAlternatives, CardNameError, SEPARATOR};
 use crate::keys::{CARD_QUOTA, CARD_REQUEST};
 use crate::lean::Text;
@@ -50,11 +50,8 @@ impl CardQuota {
             };
             match name {
                 Ok(Some(name)) => Ok(name.to_owned()),
-                Ok(None) => Err(CardCountsError::Alternatives(key.to_owned())),
-                Err(source) => Err(CardCountsError::Name {
-                    key: key.to_owned(),
-                    source,
-                }),
+                Ok(None) => Err(CardCountsError::Alternatives(cut(key))),
+                Err(source) => Err(CardCountsError::Name { key: cut(key), source }),
             }
         })?;
         Ok(Self { counts })
@@ -90,10 +87,7 @@ impl CardRequest {
         let counts = parse_counts(text, most, |key| {
             CardAlternatives::parse(key)
                 .map(|names| names.to_string())
-                .map_err(|source| CardCountsError::Name {
-                    key: key.to_owned(),
-                    source,
-                })
+                .map_err(|source| CardCountsError::Name { key: cut(key), source })
         })?;
         Ok(Self { counts })
     }
@@ -128,9 +122,20 @@ fn parse_counts(
         (Some(error), _) => Err(error),
         (None, Ok(counts)) => Ok(counts),
         (None, Err(error)) => Err(CardCountsError::Json {
-            text: bounds::excerpt(text).into_owned(),
-            reason: error.to_string(),
+            text: cut(text),
+            reason: reason(&error),
         }),
+    }
+}
+
+/// What is wrong with the JSON; where that repeats what is there instead of an object, as much of it as messages quote.
+fn reason(error: &serde_json::Error) -> String {
+    const LONGEST: usize = 160;
+    let reason = error.to_string();
+    if reason.len() <= LONGEST {
+        reason
+    } else {
+        bounds::shown(&reason)
     }
 }
 
@@ -150,12 +155,12 @@ impl<F: Fn(&str) -> Result<String, CardCountsError>> CountsVisitor<'_, F> {
         let name = (self.canonical)(key)?;
         let count = value.as_i64().filter(|count| *count >= 0);
         let count = count.ok_or_else(|| CardCountsError::Value {
-            key: key.to_owned(),
-            value: bounds::excerpt(&value.to_string()).into_owned(),
+            key: cut(key),
+            value: bounds::shown(&value.to_string()),
         })?;
         BoundError::count(|| "the object".to_owned(), "cards", counts.len() + 1, self.most, REMEDY)?;
         match counts.binary_search_by(|(known, _)| known.as_str().cmp(&name)) {
-            Ok(_) => Err(CardCountsError::Duplicate(key.to_owned())),
+            Ok(_) => Err(CardCountsError::Duplicate(cut(key))),
             // Few enough for the others to be moved.
             Err(place) => {
                 counts.insert(place, (name, count));

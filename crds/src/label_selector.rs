@@ -5,7 +5,7 @@
 
 use thiserror::Error;
 
-use crate::bounds::{self, BoundError};
+use crate::bounds::{self, BoundError, cut};
 use crate::names::{is_label_key, is_label_value};
 
 /// A selector that can't be read.
@@ -168,8 +168,8 @@ impl<'a> Parser<'a> {
         }
         if !is_label_key(key) {
             return Err(LabelSelectorError::Key {
-                text: self.text.to_owned(),
-                key: key.to_owned(),
+                text: cut(self.text),
+                key: cut(key),
             });
         }
         Ok(key.into())
@@ -186,8 +186,8 @@ impl<'a> Parser<'a> {
         }
         if !is_label_value(value) {
             return Err(LabelSelectorError::Value {
-                text: self.text.to_owned(),
-                value: value.to_owned(),
+                text: cut(self.text),
+                value: cut(value),
             });
         }
         Ok(value.into())
@@ -214,8 +214,8 @@ impl<'a> Parser<'a> {
     fn number(&mut self) -> Result<i64, LabelSelectorError> {
         let value = self.next();
         value.parse().map_err(|_| LabelSelectorError::Number {
-            text: self.text.to_owned(),
-            value: value.to_owned(),
+            text: cut(self.text),
+            value: cut(value),
         })
     }
 
@@ -236,9 +236,9 @@ impl<'a> Parser<'a> {
 
     fn expected(&self, expected: &'static str, found: &str) -> LabelSelectorError {
         LabelSelectorError::Syntax {
-            text: self.text.to_owned(),
+            text: cut(self.text),
             expected,
-            found: found.to_owned(),
+            found: cut(found),
         }
     }
 }

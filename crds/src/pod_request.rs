@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::bounds::{self, BoundError};
+use crate::bounds::{self, BoundError, excerpt, shown};
 use crate::pod::{Container, PodSpec};
 use crate::quantity::QuantityError;
 use crate::resources::{self, CPU, HUGE_PAGES_PREFIX, MEMORY, ResourceVector};
@@ -64,7 +64,7 @@ pub fn pod_request<S: AsRef<str>>(spec: &PodSpec<S>) -> Result<ResourceVector, P
 /// What one container requests.
 pub fn container_request<S: AsRef<str>>(container: &Container<S>) -> Result<ResourceVector, PodRequestError> {
     let place = || match &container.name {
-        Some(name) => format!("container {:?}", name.as_ref()),
+        Some(name) => format!("container {:?}", excerpt(name.as_ref())),
         None => "a container".to_owned(),
     };
     amounts(place, container.resources.effective())
@@ -84,14 +84,14 @@ fn amounts<'a>(
     for (resource, quantity) in quantities {
         let amount = resources::parse_amount(resource, quantity).map_err(|source| PodRequestError::Quantity {
             place: place(),
-            resource: resource.to_owned(),
+            resource: shown(resource),
             source,
         })?;
         if amount < 0 {
             return Err(PodRequestError::Negative {
                 place: place(),
-                resource: resource.to_owned(),
-                quantity: quantity.to_owned(),
+                resource: shown(resource),
+                quantity: shown(quantity),
             });
         }
         // Zeros are not kept, and not counted: they ask for nothing.
@@ -116,7 +116,7 @@ fn check_count(vector: &ResourceVector) -> Result<(), BoundError> {
 
 fn add(left: ResourceVector, right: &ResourceVector) -> Result<ResourceVector, PodRequestError> {
     let sum = left.checked_add(right).map_err(|resource| PodRequestError::Overflow {
-        resource: resource.to_owned(),
+        resource: shown(resource),
     })?;
     check_count(&sum)?;
     Ok(sum)

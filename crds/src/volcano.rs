@@ -7,7 +7,7 @@ use kube::CustomResource;
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::bounds::{self, BoundError};
+use crate::bounds::{self, BoundError, shown};
 use crate::resources::{self, ResourceVector};
 
 /// State of a queue that takes pods; also what an unset state means.
@@ -216,13 +216,13 @@ pub fn resource_vector(quantities: &ResourceQuantities) -> Result<ResourceVector
     for (resource, quantity) in quantities {
         let amount =
             resources::parse_amount(resource, &quantity.0).map_err(|source| ResourceQuantityError::Unreadable {
-                resource: resource.clone(),
+                resource: shown(resource),
                 source,
             })?;
         if amount < 0 {
             return Err(ResourceQuantityError::Negative {
-                resource: resource.clone(),
-                quantity: quantity.0.clone(),
+                resource: shown(resource),
+                quantity: shown(&quantity.0),
             });
         }
         vector.set(resource, amount);

@@ -3,13 +3,16 @@
 use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
-use serde_saphyr::options::NonFiniteFloatPolicy;
+use serde_saphyr::options::{AliasLimits, NonFiniteFloatPolicy};
 use serde_saphyr::{SnippetMode, UserMessageFormatter};
 
 use super::ConfigurationError;
+use crate::bounds::{printable, shown};
 
 /// A value longer than this is cut in messages: they end in events, which hold 1 kB.
 const MAX_SHOWN: usize = 100;
+/// Values that aliases may repeat.
+const MAX_REPLAYED: usize = 10_000;
 
 /// A value and its place.
 #[derive(Debug, Clone)]
@@ -32,6 +35,7 @@ pub(super) fn document(file: &'static str, text: &str) -> Result<Section, Config
     let options = serde_saphyr::options! {
         // As text they reach the check that names their key.
         non_finite_float_policy: NonFiniteFloatPolicy::AsString,
+        alias_limits: alias_limits(),
     };
     let value = serde_saphyr::from_str_with_options(text, options).map_err(|error| ConfigurationError::Syntax {
         file,
@@ -47,6 +51,13 @@ pub(super) fn document(file: &'static str, text: &str) -> Result<Section, Config
         path: String::new(),
         entries: Map::new(),
     }))
+}
+
+/// Aliases of aliases may make gigabytes of a few lines.
+fn alias_limits() -> AliasLimits {
+    let mut limits = AliasLimits::default();
+    limits.max_total_replayed_events = MAX_REPLAYED;
+    limits
 }
 
 fn describe(error: &serde_saphyr::Error) -> String {
@@ -118,7 +129,7 @@ impl Section {
     pub(super) fn fields(self) -> Vec<(String, Field)> {
         let (file, path) = (self.file, self.path);
         let field = |(key, value): (String, Value)| {
-            let path = format!("{path}.{key}");
+            let path = path_of(&path, &key);
             (key, Field { file, path, value })
         };
         self.entries.into_iter().map(field).collect()
@@ -140,8 +151,9 @@ impl Section {
 }
 
 fn path_of(section: &str, key: &str) -> String {
+    let key = shown(key);
     match section {
-        "" => key.to_owned(),
+        "" => key,
         path => format!("{path}.{key}"),
     }
 }
@@ -175,6 +187,7 @@ impl Field {
             found.truncate(cut);
             found.push_str("...");
         }
+        let found = printable(&found).into_owned();
         let path = match self.path.as_str() {
             "" => "the document",
             path => path,

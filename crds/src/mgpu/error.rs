@@ -18,11 +18,10 @@ pub enum MgpuError {
     InitContainer { container: String, resource: &'static str },
     /// A container of which the result could not be written (mGPU, **Schedule Result**).
     #[error(
-        "container {container:?} has a name of {} characters, and its cards are written in the annotation \
-         {MGPU_INDEX_PREFIX}NAME, of which NAME has {MAX_CONTAINER_NAME} at most: shorten it",
-        .container.len()
+        "container {container:?} has a name of {length} characters, and its cards are written in the annotation \
+         {MGPU_INDEX_PREFIX}NAME, of which NAME has {MAX_CONTAINER_NAME} at most: shorten it"
     )]
-    ContainerName { container: String },
+    ContainerName { container: String, length: usize },
     #[error("container {container:?} requests {resource}: {source}")]
     Quantity {
         container: String,

@@ -5,7 +5,7 @@ mod policy;
 #[cfg(test)]
 mod tests;
 
-use crate::bounds::{self, BoundError};
+use crate::bounds::{self, BoundError, cut};
 use crate::keys::{MGPU_CONTAINER_CARDS, MGPU_CORE, MGPU_MEMORY, MGPU_POLICY};
 use crate::pod::{Container, Pod};
 use crate::quantity;
@@ -78,7 +78,7 @@ impl MgpuRequest {
         for container in &pod.spec.init_containers {
             if let Some(resource) = requested_resource(container) {
                 return Err(MgpuError::InitContainer {
-                    container: name(container).to_owned(),
+                    container: cut(name(container)),
                     resource,
                 });
             }
@@ -157,7 +157,8 @@ fn check_name(container: &str) -> Result<(), MgpuError> {
         return Ok(());
     }
     Err(MgpuError::ContainerName {
-        container: container.to_owned(),
+        container: cut(container),
+        length: container.len(),
     })
 }
 
@@ -169,14 +170,14 @@ fn read_counts<S: AsRef<str>>(list: &str, containers: &[Container<S>]) -> Result
         let is_number = !entry.is_empty() && entry.bytes().all(|byte| byte.is_ascii_digit());
         let count = entry.parse().ok().filter(|_| is_number);
         count.ok_or_else(|| MgpuError::Count {
-            list: list.to_owned(),
-            entry: entry.to_owned(),
+            list: cut(list),
+            entry: cut(entry),
         })
     };
     let counts: Vec<u32> = list.split(',').map(read).collect::<Result<_, _>>()?;
     if counts.len() != containers.len() {
         return Err(MgpuError::ListLength {
-            list: list.to_owned(),
+            list: cut(list),
             entries: counts.len(),
             containers: containers.len(),
         });
@@ -184,7 +185,7 @@ fn read_counts<S: AsRef<str>>(list: &str, containers: &[Container<S>]) -> Result
     for (container, count) in containers.iter().zip(&counts) {
         let asks = requested_resource(container).is_some();
         if asks != (*count > 0) {
-            let (list, container, count) = (list.to_owned(), name(container).to_owned(), *count);
+            let (list, container, count) = (cut(list), cut(name(container)), *count);
             return Err(if asks {
                 MgpuError::NoCards { list, container }
             } else {
@@ -211,7 +212,7 @@ impl<'a> Asked<'a> {
         match (core, memory) {
             (None, None) => Ok(None),
             (None, Some(memory)) => Err(MgpuError::CoreMissing {
-                container: container.to_owned(),
+                container: cut(container),
                 memory,
             }),
             (Some(core), memory) => Ok(Some(Self {
@@ -232,7 +233,7 @@ impl<'a> Asked<'a> {
         }
         if self.core % CARD_CORE != 0 {
             return Err(MgpuError::NotFullCards {
-                container: self.container.to_owned(),
+                container: cut(self.container),
                 core: self.core,
             });
         }
@@ -257,7 +258,7 @@ impl<'a> Asked<'a> {
             }
             core => {
                 return Err(MgpuError::MoreThanACard {
-                    container: self.container.to_owned(),
+                    container: cut(self.container),
                     core: self.core,
                     cards,
                     per_card: core,
@@ -272,7 +273,7 @@ impl<'a> Asked<'a> {
         let memory = self.memory.unwrap_or_default() / count;
         if memory < MIN_MEMORY {
             return Err(MgpuError::MemoryTooSmall {
-                container: self.container.to_owned(),
+                container: cut(self.container),
                 core: self.core,
                 memory: self.memory,
                 cards,
@@ -288,7 +289,7 @@ impl<'a> Asked<'a> {
         match self.memory {
             None => Ok(()),
             Some(memory) => Err(MgpuError::RedundantMemory {
-                container: self.container.to_owned(),
+                container: cut(self.container),
                 core: self.core,
                 memory,
                 full_cards,
@@ -301,7 +302,7 @@ impl<'a> Asked<'a> {
             return Ok(());
         }
         Err(MgpuError::NotDivisible {
-            container: self.container.to_owned(),
+            container: cut(self.container),
             resource,
             amount,
             cards,
@@ -319,7 +320,7 @@ fn meant_in_bytes(text: &str, amount: i64) -> Option<i64> {
 fn amount<S: AsRef<str>>(container: &Container<S>, resource: &'static str) -> Result<Option<i64>, MgpuError> {
     let read = |text: &str| {
         let amount = quantity::parse_units(text).map_err(|source| MgpuError::Quantity {
-            container: name(container).to_owned(),
+            container: cut(name(container)),
             resource,
             source,
         })?;
@@ -328,24 +329,24 @@ fn amount<S: AsRef<str>>(container: &Container<S>, resource: &'static str) -> Re
             && let Some(meant) = meant_in_bytes(text, amount)
         {
             return Err(MgpuError::MemoryInBytes {
-                container: name(container).to_owned(),
-                quantity: text.to_owned(),
+                container: cut(name(container)),
+                quantity: cut(text),
                 meant,
             });
         }
         // Rounding up would turn 99.5 into a whole card. A number without thousandths that fit has no fraction either.
         if quantity::parse_milli(text).is_ok_and(|milli| milli % 1000 != 0) {
             return Err(MgpuError::Fraction {
-                container: name(container).to_owned(),
+                container: cut(name(container)),
                 resource,
-                quantity: text.to_owned(),
+                quantity: cut(text),
             });
         }
         if amount <= 0 {
             return Err(MgpuError::NotPositive {
-                container: name(container).to_owned(),
+                container: cut(name(container)),
                 resource,
-                quantity: text.to_owned(),
+                quantity: cut(text),
             });
         }
         Ok(amount)
@@ -355,7 +356,7 @@ fn amount<S: AsRef<str>>(container: &Container<S>, resource: &'static str) -> Re
     let amounts = (request.map(read).transpose()?, limit.map(read).transpose()?);
     match amounts {
         (Some(requested), Some(limited)) if requested != limited => Err(MgpuError::Disagree {
-            container: name(container).to_owned(),
+            container: cut(name(container)),
             resource,
             request: requested,
             limit: limited,
