@@ -72,7 +72,8 @@ impl<'a> CardAlternatives<'a> {
     /// Reads `A`, `A|B`, `A | B`: spaces around `|` are not part of names.
     pub fn parse(text: &'a str) -> Result<Self, CardNameError> {
         const REMEDY: &str = "name the few that the pod prefers";
-        BoundError::length(text, bounds::annotation_length(CARD_NAME), REMEDY)?;
+        const MOST: usize = bounds::annotation_length(CARD_NAME);
+        BoundError::length(text, MOST, REMEDY)?;
         let count = 1 + text.matches(SEPARATOR).count();
         let what = || format!("{:?}", bounds::excerpt(text));
         BoundError::count(what, "alternatives", count, bounds::ALTERNATIVES, REMEDY)?;

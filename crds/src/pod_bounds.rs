@@ -20,13 +20,15 @@ pub enum PodBoundError {
 
 /// Checks the names that a pod gives of other objects, and what it says about nodes.
 pub fn check<S: AsRef<str>>(pod: &Pod<S>) -> Result<(), PodBoundError> {
-    for (key, remedy) in [
-        (QUEUE_NAME, "name a queue, see kubectl get queues"),
-        (GROUP_NAME, "name a PodGroup, see kubectl get podgroups"),
+    // Found once for all: every pod is checked whenever it says anything.
+    const QUEUE_LENGTH: usize = bounds::annotation_length(QUEUE_NAME);
+    const GROUP_LENGTH: usize = bounds::annotation_length(GROUP_NAME);
+    for (key, most, remedy) in [
+        (QUEUE_NAME, QUEUE_LENGTH, "name a queue, see kubectl get queues"),
+        (GROUP_NAME, GROUP_LENGTH, "name a PodGroup, see kubectl get podgroups"),
     ] {
         let text = pod.metadata.annotations.get(key).unwrap_or_default();
-        BoundError::length(text, bounds::annotation_length(key), remedy)
-            .map_err(|source| PodBoundError::Annotation { key, source })?;
+        BoundError::length(text, most, remedy).map_err(|source| PodBoundError::Annotation { key, source })?;
     }
     let count = node_terms(&pod.spec);
     BoundError::count(

@@ -32,37 +32,43 @@ pub fn is_of_pods(resource: &str) -> bool {
         || (is_extended(resource) && !QUOTA_PREFIXES.iter().any(|prefix| resource.starts_with(prefix)))
 }
 
-/// Amounts by resource name, sorted by name. CPU in milli, everything else in whole units; zero amounts are not kept.
+/// Amounts by resource name, sorted by name. CPU in milli, everything else in whole units; zero amounts are not kept. The names
+/// are those of the object that it is read from.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ResourceVector {
-    amounts: Vec<(Box<str>, i64)>,
+pub struct ResourceVector<'n> {
+    amounts: Vec<(&'n str, i64)>,
 }
 
-impl ResourceVector {
+impl<'n> ResourceVector<'n> {
     /// How much of `resource`; 0 where it is not named.
     pub fn get(&self, resource: &str) -> i64 {
         self.find(resource).map_or(0, |index| self.amounts[index].1)
     }
 
     /// Sets one amount; 0 removes it.
-    pub fn set(&mut self, resource: &str, amount: i64) {
+    pub fn set(&mut self, resource: &'n str, amount: i64) {
         match (self.find(resource), amount) {
             (Ok(index), 0) => {
                 self.amounts.remove(index);
             }
             (Ok(index), _) => self.amounts[index].1 = amount,
             (Err(_), 0) => {}
-            (Err(index), _) => self.amounts.insert(index, (resource.into(), amount)),
+            (Err(index), _) => self.amounts.insert(index, (resource, amount)),
         }
     }
 
+    /// Whether it names nothing.
+    pub fn is_empty(&self) -> bool {
+        self.amounts.is_empty()
+    }
+
     /// Names and amounts, by name.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, i64)> {
-        self.amounts.iter().map(|(name, amount)| (&**name, *amount))
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&'n str, i64)> + '_ {
+        self.amounts.iter().copied()
     }
 
     /// Adds every amount of `other`; the error is a resource whose sum does not fit.
-    pub fn checked_add(mut self, other: &Self) -> Result<Self, &str> {
+    pub fn checked_add(mut self, other: &Self) -> Result<Self, &'n str> {
         for (name, amount) in other.iter() {
             let sum = self.get(name).checked_add(amount).ok_or(name)?;
             self.set(name, sum);
@@ -82,12 +88,12 @@ impl ResourceVector {
     }
 
     fn find(&self, resource: &str) -> Result<usize, usize> {
-        self.amounts.binary_search_by(|(name, _)| (**name).cmp(resource))
+        self.amounts.binary_search_by(|(name, _)| (*name).cmp(resource))
     }
 }
 
-impl<'a> FromIterator<(&'a str, i64)> for ResourceVector {
-    fn from_iter<I: IntoIterator<Item = (&'a str, i64)>>(amounts: I) -> Self {
+impl<'n> FromIterator<(&'n str, i64)> for ResourceVector<'n> {
+    fn from_iter<I: IntoIterator<Item = (&'n str, i64)>>(amounts: I) -> Self {
         let mut vector = Self::default();
         for (name, amount) in amounts {
             vector.set(name, amount);

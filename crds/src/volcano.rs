@@ -203,12 +203,18 @@ optional_spec!(PodGroupSpec);
 pub type ResourceQuantities = BTreeMap<String, QuantityText>;
 
 /// The resource list as exact integers; the error names the resource and its quantity.
-pub fn resource_vector(quantities: &ResourceQuantities) -> Result<ResourceVector, ResourceQuantityError> {
+pub fn resource_vector(quantities: &ResourceQuantities) -> Result<ResourceVector<'_>, ResourceQuantityError> {
+    read_quantities(quantities.iter())
+}
+
+fn read_quantities<'q>(
+    quantities: impl Iterator<Item = (&'q String, &'q QuantityText)> + Clone,
+) -> Result<ResourceVector<'q>, ResourceQuantityError> {
     const REMEDY: &str = "leave out the resources that are not needed";
     BoundError::count(
         || "it".to_owned(),
         "resources",
-        quantities.len(),
+        quantities.clone().count(),
         bounds::RESOURCES,
         REMEDY,
     )?;
@@ -232,15 +238,11 @@ pub fn resource_vector(quantities: &ResourceQuantities) -> Result<ResourceVector
 
 /// What a group's `minResources` ask for: of all that it lists, what pods can ask for. Volcano's controllers write the same again
 /// as keys of a `ResourceQuota` (`count/pods`, `requests.cpu`, `limits.nvidia.com/gpu`), which nothing has or is limited in.
-pub fn min_resources(quantities: &ResourceQuantities) -> Result<ResourceVector, ResourceQuantityError> {
+pub fn min_resources(quantities: &ResourceQuantities) -> Result<ResourceVector<'_>, ResourceQuantityError> {
     let asked = quantities
         .iter()
         .filter(|(resource, _)| resources::is_of_pods(resource));
-    resource_vector(
-        &asked
-            .map(|(resource, quantity)| (resource.clone(), quantity.clone()))
-            .collect(),
-    )
+    read_quantities(asked)
 }
 
 /// A resource list that can't be read.

@@ -111,7 +111,9 @@ fn no_pod_is_too_large_to_be_judged() {
         // Zeros ask for nothing: such a pod runs, so what it has besides has to be counted.
         let mut zeros = resources(0, count, "0");
         zeros["nvidia.com/gpu"] = json!("8");
-        let request = pod_request(&read(&pod(&zeros, &resources(0, count, "0"), &json!({}))).spec).unwrap();
+        let many_zeros = pod(&zeros, &resources(0, count, "0"), &json!({}));
+        let many_zeros = read(&many_zeros);
+        let request = pod_request(&many_zeros.spec).unwrap();
         assert_eq!(request.iter().collect::<Vec<_>>(), [("nvidia.com/gpu", 8)]);
 
         let containers: Vec<_> = (0..count)

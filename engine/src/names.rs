@@ -61,7 +61,13 @@ impl Default for Names {
 impl Names {
     /// The id of a resource name, new ones included.
     pub fn resource(&mut self, name: &str) -> ResourceId {
-        ResourceId(self.resources.id(name))
+        // What every pod asks for is not looked up.
+        match name {
+            CPU => ResourceId::CPU,
+            MEMORY => ResourceId::MEMORY,
+            PODS => ResourceId::PODS,
+            _ => ResourceId(self.resources.id(name)),
+        }
     }
 
     /// The id of a card name, new ones included.

@@ -102,9 +102,6 @@ impl Cluster {
             if let Some(charge) = &pod.charge {
                 let charged = charge.amounts.iter();
                 let charged = charged.map(|(dimension, amount)| (dimension, i128::from(amount)));
-                if let Some(node) = pod.room {
-                    self.change_charged(node, charged.clone());
-                }
                 self.change_allocated(queue, charged);
                 self.queues[queue].books(PEN).holders.insert(id);
             }
@@ -126,7 +123,7 @@ impl Cluster {
         if let Some(node) = pod.room {
             self.count_uncharged(&pod, 1);
             self.count_without_gpu(node, &pod, 1);
-            self.take_room(node, &pod.task.request);
+            self.take_room(node, &pod);
             if counts_by_node(&pod) {
                 self.nodes[node].books(PEN).undecided.insert(id);
             }
@@ -147,9 +144,6 @@ impl Cluster {
             if let Some(charge) = &pod.charge {
                 let charged = charge.amounts.iter();
                 let charged = charged.map(|(dimension, amount)| (dimension, -i128::from(amount)));
-                if let Some(node) = pod.room {
-                    self.change_charged(node, charged.clone());
-                }
                 self.change_allocated(queue, charged);
                 let state = &mut self.queues[queue];
                 state.books(PEN).holders.remove(&id);
@@ -167,7 +161,7 @@ impl Cluster {
         if let Some(node) = pod.room {
             self.count_uncharged(&pod, -1);
             self.count_without_gpu(node, &pod, -1);
-            self.give_room_back(node, &pod.task.request);
+            self.give_room_back(node, &pod);
             self.nodes[node].books(PEN).undecided.remove(&id);
         }
         self.pods.table[id] = Some(pod);
@@ -175,7 +169,7 @@ impl Cluster {
     }
 
     /// Puts a pod in its place, or a new one where it has none, and counts in what it holds.
-    pub(super) fn put_pod(&mut self, known: Option<PodId>, mut pod: Pod) {
+    pub(super) fn put_pod(&mut self, known: Option<PodId>, mut pod: Pod) -> PodId {
         let id = known.unwrap_or_else(|| self.pods.table.insert(Arc::clone(&pod.uid), None));
         if let Some(waits) = &mut pod.waits {
             waits.place.pod = id;
@@ -183,6 +177,7 @@ impl Cluster {
         self.pods.table[id] = Some(pod);
         self.enter(id);
         self.set_deadline(id);
+        id
     }
 
     /// Takes a pod out, with all that it holds.

@@ -12,6 +12,7 @@ use crds::mgpu::MgpuRequest;
 use crds::pod::{Metadata, PodCondition, PodSpec, PodStatus};
 use crds::pod_bounds;
 use crds::pod_request::pod_request;
+use crds::resources::ResourceVector;
 use crds::scoring_strategy::ScoringStrategy;
 use jiff::{SignedDuration, Timestamp};
 
@@ -282,17 +283,16 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
             }
         }
     }
-    let mut request = Vec::new();
-    match pod_request(&pod.spec) {
-        Ok(resources) => {
-            request.extend(
-                resources
-                    .iter()
-                    .map(|(name, amount)| (Dimension::Resource(names.resource(name)), amount)),
-            );
-        }
-        Err(error) => unreadable = unreadable.or(Some(error.to_string().into())),
-    }
+    let resources = pod_request(&pod.spec).unwrap_or_else(|error| {
+        unreadable = unreadable.take().or(Some(error.to_string().into()));
+        ResourceVector::default()
+    });
+    let resources = resources
+        .iter()
+        .map(|(name, amount)| (Dimension::Resource(names.resource(name)), amount));
+    let slot = Dimension::Resource(ResourceId::PODS);
+    let resources = resources.filter(|(dimension, _)| *dimension != slot);
+    let request: Amounts = resources.chain([(slot, 1)]).collect();
     let mgpu = match MgpuRequest::read(pod) {
         Ok(mgpu) => mgpu.map(Arc::new),
         Err(error) => {
@@ -308,8 +308,6 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
         };
         mgpu.containers.iter().map(|(container, _)| result(container)).collect()
     });
-    request.retain(|(dimension, _)| *dimension != Dimension::Resource(ResourceId::PODS));
-    request.push((Dimension::Resource(ResourceId::PODS), 1));
 
     let controllers = pod
         .metadata
@@ -343,11 +341,12 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
         gates: read_gates(&pod.spec),
         constraints: NodeConstraints::take(&mut pod.spec),
         task: Task {
-            request: Arc::new(request.into_iter().collect::<Amounts>()),
+            request: Arc::new(request),
             says_cards,
             naming: Naming::Own,
             unqueued: false,
-            cards: cards.into(),
+            // Nothing is shared for nothing: most pods name no card.
+            cards: if cards.is_empty() { Arc::default() } else { cards.into() },
             mgpu,
             unreadable,
         },

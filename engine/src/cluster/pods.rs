@@ -110,14 +110,13 @@ impl Cluster {
             self.changes.shown_as_waiting.push(Arc::clone(&new.uid));
         }
         if let (Stage::Waiting | Stage::Admitting { .. }, Some(queue)) = (stage, queue) {
-            new.waits = Some(self.waits(&new, queue, reading, pod.spec.priority.unwrap_or(0), now));
+            new.waits = Some(self.waits(known, &new, queue, reading, now));
         }
-        let uid = Arc::clone(&new.uid);
-        match known {
+        let id = match known {
             Some(id) => self.replace_pod(id, new),
             None => self.add_pod(new),
-        }
-        if bound_now && let Some(id) = self.pod_with_uid(&uid) {
+        };
+        if bound_now {
             self.note_unplaced(id);
         }
     }
@@ -179,40 +178,32 @@ impl Cluster {
         true
     }
 
-    fn waits(&mut self, pod: &Pod, queue: QueueId, reading: Reading, priority: i32, now: Timestamp) -> Waits {
-        let old = self
-            .pods
-            .id(&pod.uid)
-            .and_then(|id| self.pod(id))
-            .and_then(|old| old.waits.clone());
-        let arrival = old.as_ref().map_or_else(
-            || {
-                self.arrivals += 1;
-                self.arrivals
-            },
-            |old| old.place.arrival,
-        );
+    fn waits(&mut self, known: Option<PodId>, pod: &Pod, queue: QueueId, reading: Reading, now: Timestamp) -> Waits {
         let shape = Shape {
             queue,
             namespace: Arc::clone(&pod.namespace),
             group: pod.group,
             task_spec: pod.task_spec.clone(),
-            priority,
+            priority: pod.priority,
             task: reading.task,
             constraints: reading.constraints,
             cross_quota: reading.cross_quota,
         };
-        let write_refusals = old
-            .as_ref()
-            .map_or(0, |old| if *old.shape == shape { old.write_refusals } else { 0 });
+        let old = known.and_then(|id| self.pod(id)?.waits.as_ref());
+        let write_refusals = old.map_or(0, |old| if *old.shape == shape { old.write_refusals } else { 0 });
         // What was refused as it was may be accepted as it is now.
         let is_mended = |old: &Waits| old.write_refusals > write_refusals;
-        let aside_until = if let Some(old) = &old {
+        let aside_until = if let Some(old) = old {
             old.aside_until.filter(|_| !is_mended(old))
         } else {
             let returned = self.return_of(pod.controller.as_ref(), now);
             returned.map(|returned| returned.until)
         };
+        let arrival = old.map(|old| old.place.arrival);
+        let arrival = arrival.unwrap_or_else(|| {
+            self.arrivals += 1;
+            self.arrivals
+        });
         Waits {
             shape: Arc::new(shape),
             place: Place {
@@ -227,19 +218,18 @@ impl Cluster {
         }
     }
 
-    fn add_pod(&mut self, pod: Pod) {
+    fn add_pod(&mut self, pod: Pod) -> PodId {
         if let Some(queue) = pod.queue {
             self.queues[queue].join();
         }
         self.name_workloads(&pod);
-        self.put_pod(None, pod);
+        self.put_pod(None, pod)
     }
 
-    fn replace_pod(&mut self, id: PodId, pod: Pod) {
-        let Some(old) = self.pod(id) else { return };
-        if old.is_as_seen_in(&pod) {
-            return;
-        }
+    fn replace_pod(&mut self, id: PodId, pod: Pod) -> PodId {
+        let Some(old) = self.pod(id).filter(|old| !old.is_as_seen_in(&pod)) else {
+            return id;
+        };
         let (old_queue, old_room, old_workloads) = (old.queue, old.room, [old.group, old.job]);
         self.name_workloads(&pod);
         if let Some(queue) = pod.queue {
@@ -255,6 +245,7 @@ impl Cluster {
         if let Some(node) = old_room {
             self.forget_empty_node(node);
         }
+        id
     }
 
     /// What a pod asks for that somebody else shows.

@@ -47,7 +47,7 @@ impl<'a> Cards<'a> {
     /// Checks a pod's request against its card name.
     pub fn check_request(
         &self,
-        request: &ResourceVector,
+        request: &ResourceVector<'_>,
         view: View<'_>,
         warnings: &mut Vec<Warning>,
     ) -> Result<(), Denial> {
@@ -95,7 +95,7 @@ impl<'a> Cards<'a> {
 
 /// Checks the request of a pod without a card name. `is_charged` says whether anybody is charged for its cards.
 pub fn check_unnamed(
-    request: &ResourceVector,
+    request: &ResourceVector<'_>,
     is_charged: bool,
     view: View<'_>,
     warnings: &mut Vec<Warning>,
@@ -125,7 +125,7 @@ fn limits_resources(view: View<'_>) -> bool {
 }
 
 /// The requested resources that count cards.
-pub(super) fn card_resources<'r>(request: &'r ResourceVector, view: View<'_>) -> Vec<&'r str> {
+pub(super) fn card_resources<'r>(request: &ResourceVector<'r>, view: View<'_>) -> Vec<&'r str> {
     let resources = request.iter().map(|(resource, _)| resource);
     let cards: Vec<_> = resources.filter(|resource| view.is_card_resource(resource)).collect();
     if cards.iter().any(|resource| counts_cards(resource)) {

@@ -143,14 +143,14 @@ fn check_covers(asked: &CardRequest, template: &Pod<Scalar<'_>>, view: View<'_>)
 /// Checks a template, and returns what it requests where that can be said. `is_held` says whether Cardgate holds its pods for
 /// certain; then what is wrong with them is wrong with the Job. `is_charged` says whether anybody is charged for cards that it
 /// does not name.
-pub(super) fn check_template(
+pub(super) fn check_template<'t>(
     place: &str,
-    template: &Pod<Scalar<'_>>,
+    template: &'t Pod<Scalar<'_>>,
     is_held: bool,
     is_charged: bool,
     view: View<'_>,
     findings: &mut Findings,
-) -> Option<ResourceVector> {
+) -> Option<ResourceVector<'t>> {
     let warning = |denial| Warning::Template {
         place: place.to_owned(),
         denial,

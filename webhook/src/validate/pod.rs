@@ -54,7 +54,7 @@ impl<'p> SoundPod<'p> {
     /// name.
     pub fn check_request(
         &self,
-        request: &ResourceVector,
+        request: &ResourceVector<'_>,
         is_charged: bool,
         view: View<'_>,
         warnings: &mut Vec<Warning>,

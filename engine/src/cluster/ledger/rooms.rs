@@ -3,32 +3,54 @@
 use super::PEN;
 use crds::configuration::Enforcement;
 
-use crate::amounts::{Amounts, Dimension};
+use crate::amounts::Dimension;
 use crate::cluster::Cluster;
 use crate::cluster::pod::Pod;
 use crate::ids::{NodeId, PodId};
 
 impl Cluster {
-    /// A pod takes room on a node.
-    pub(in crate::cluster) fn take_room(&mut self, id: NodeId, request: &Amounts) {
-        self.count_cards_out(id);
-        let node = &mut self.nodes[id];
-        node.books(PEN).used.add_all(request);
-        node.books(PEN).pods += 1;
-        self.count_cards_in(id);
-        self.usage_changed(id);
+    /// A pod takes room on a node, and what it is charged for is charged there.
+    pub(in crate::cluster) fn take_room(&mut self, id: NodeId, pod: &Pod) {
+        let changes_cards = self.is_on_cards(id, pod);
+        if changes_cards {
+            self.count_cards_out(id);
+        }
+        self.change_charged(id, pod, 1);
+        let books = self.nodes[id].books(PEN);
+        books.used.add_all(&pod.task.request);
+        books.pods += 1;
+        if changes_cards {
+            self.count_cards_in(id);
+        }
+        self.usage_changed(id, changes_cards);
     }
 
     /// A pod gives its room back. Whoever calls forgets the node then, where nothing holds it any more; not at once, since
     /// the pod may take room on it anew.
-    pub(in crate::cluster) fn give_room_back(&mut self, id: NodeId, request: &Amounts) {
-        self.count_cards_out(id);
-        let node = &mut self.nodes[id];
-        node.books(PEN).used.subtract_all(request);
-        node.books(PEN).pods -= 1;
-        self.count_cards_in(id);
-        self.usage_changed(id);
+    pub(in crate::cluster) fn give_room_back(&mut self, id: NodeId, pod: &Pod) {
+        let changes_cards = self.is_on_cards(id, pod);
+        if changes_cards {
+            self.count_cards_out(id);
+        }
+        self.change_charged(id, pod, -1);
+        let books = self.nodes[id].books(PEN);
+        books.used.subtract_all(&pod.task.request);
+        books.pods -= 1;
+        if changes_cards {
+            self.count_cards_in(id);
+        }
+        self.usage_changed(id, changes_cards);
         self.node_changes.note(id);
+    }
+
+    /// Whether a pod holds any of a node's cards, or is charged for them: most hold none, and leave their tallies as they are.
+    fn is_on_cards(&self, id: NodeId, pod: &Pod) -> bool {
+        let mut cards = self.nodes[id].offer().into_iter().flat_map(|offer| &offer.cards);
+        let charged = |card| {
+            let charge = pod.charge.as_ref();
+            charge.map_or(0, |charge| charge.amounts.get(Dimension::Card(card)))
+        };
+        cards.any(|card| pod.task.count(card.resource) != 0 || charged(card.card) != 0)
     }
 
     /// A pod takes room on a node, or gives it back, that its queue is not charged for.
@@ -43,14 +65,14 @@ impl Cluster {
         }
     }
 
-    fn usage_changed(&mut self, id: NodeId) {
-        let Some(offer) = self.nodes[id].offer() else {
-            return;
-        };
-        if !offer.cards.is_empty() || self.gpu_nodes.contains(id) {
+    /// A pod of a node has come or gone, and with it some of its cards, or none.
+    fn usage_changed(&mut self, id: NodeId, changes_cards: bool) {
+        if changes_cards || self.gpu_nodes.contains(id) {
             self.changes.node_usage.insert(id);
-            self.changes.card_usage.extend(offer.cards.iter().map(|card| card.card));
         }
+        let offer = self.nodes[id].offer().filter(|_| changes_cards);
+        let cards = offer.into_iter().flat_map(|offer| &offer.cards);
+        self.changes.card_usage.extend(cards.map(|card| card.card));
     }
 
     /// A node offers something else than before, when it added this.
@@ -77,13 +99,12 @@ impl Cluster {
         }
     }
 
-    /// Changes what pods on a node are charged for.
-    pub(in crate::cluster) fn change_charged(&mut self, id: NodeId, amounts: impl Iterator<Item = (Dimension, i128)>) {
-        self.count_cards_out(id);
-        for (dimension, amount) in amounts {
+    /// What a pod is charged for is charged on its node, or no longer.
+    fn change_charged(&mut self, id: NodeId, pod: &Pod, sign: i128) {
+        for (dimension, amount) in pod.charge.iter().flat_map(|charge| charge.amounts.iter()) {
             let node = &mut self.nodes[id];
             let before = node.part_of_total(dimension);
-            node.books(PEN).charged.add(dimension, amount);
+            node.books(PEN).charged.add(dimension, sign * i128::from(amount));
             let grows = node.part_of_total(dimension) - before;
             if grows != 0 {
                 self.note_total([dimension].into_iter());
@@ -94,7 +115,6 @@ impl Cluster {
                 self.top.rose();
             }
         }
-        self.count_cards_in(id);
     }
 
     /// A pod comes to hold, or gives back, room on a node. Where a scheduler asks before it chooses a node, one that is only
