@@ -7,6 +7,8 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::door::Door;
+
 /// A resource that this API server knows.
 #[expect(missing_docs, reason = "the fields are named as discovery names them")]
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,8 +55,9 @@ resources! {
     JOBS = "batch" "v1" "jobs" "Job" true true;
     REPLICA_SETS = "apps" "v1" "replicasets" "ReplicaSet" true true;
     DEPLOYMENTS = "apps" "v1" "deployments" "Deployment" true true;
+    POD_DISRUPTION_BUDGETS = "policy" "v1" "poddisruptionbudgets" "PodDisruptionBudget" true true;
     QUEUES = "scheduling.volcano.sh" "v1beta1" "queues" "Queue" false true;
-    POD_GROUPS = "scheduling.volcano.sh" "v1beta1" "podgroups" "PodGroup" true true;
+    POD_GROUPS = "scheduling.volcano.sh" "v1beta1" "podgroups" "PodGroup" true false;
     VOLCANO_JOBS = "batch.volcano.sh" "v1alpha1" "jobs" "Job" true true;
     CARD_INVENTORIES = "card.volcano.sh" "v1alpha1" "cardinventories" "CardInventory" false true;
     CARD_TYPES = "card.volcano.sh" "v1alpha1" "cardtypes" "CardType" false true;
@@ -100,6 +103,8 @@ pub enum Refusal {
     Conflict,
     /// 422.
     Invalid(String),
+    /// 403, of who asks to be let in by a webhook.
+    Denied(String),
 }
 
 /// One change of an object, as the watches tell it and the audit log names its author.
@@ -131,6 +136,8 @@ pub struct Objects {
     writes: Vec<Write>,
     version: u64,
     uids: u64,
+    /// Who is asked before anything is stored; nobody where the webhook is not what matters.
+    door: Option<Door>,
     /// The time in this world; written on what is created and deleted.
     pub now: Timestamp,
 }
@@ -143,8 +150,21 @@ impl Objects {
             writes: Vec::new(),
             version: 1,
             uids: 0,
+            door: None,
             now,
         }
+    }
+
+    /// The same behind the real webhook, which looks at what is created and changed from now on.
+    pub fn behind_door(mut self) -> Self {
+        let mut door = Door::default();
+        for (resource, of_kind) in &self.by_resource {
+            for (key, object) in of_kind {
+                door.see(resource, key, Some(object));
+            }
+        }
+        self.door = Some(door);
+        self
     }
 
     /// The newest resource version.
@@ -174,8 +194,7 @@ impl Objects {
         resource: &'static Resource,
         mut object: Value,
     ) -> Result<Arc<Value>, Refusal> {
-        self.uids += 1;
-        let uid = self.uids;
+        let uid = self.uids + 1;
         let metadata = object
             .as_object_mut()
             .and_then(|object| object.entry("metadata").or_insert_with(|| json!({})).as_object_mut())
@@ -192,11 +211,19 @@ impl Objects {
         if self.get(resource, &key).is_some() {
             return Err(Refusal::AlreadyExists);
         }
+        self.uids += 1;
+        let uid = self.uids;
         metadata.insert("uid".to_owned(), format!("00000000-0000-4000-8000-{uid:012}").into());
         metadata.insert("creationTimestamp".to_owned(), seconds(self.now).into());
         metadata.insert("generation".to_owned(), 1.into());
         object["apiVersion"] = api_version(resource).into();
         object["kind"] = resource.kind.into();
+        if let Some(door) = &self.door {
+            door.review(who, resource, &key, None, &mut object)?;
+        }
+        if resource == &PODS && object["status"]["phase"].is_null() {
+            object["status"]["phase"] = "Pending".into();
+        }
         Ok(self.store(who, resource, key, None, object))
     }
 
@@ -221,6 +248,11 @@ impl Objects {
         }
         if after == *before {
             return Ok(before);
+        }
+        if let Some(door) = &self.door
+            && (after["spec"] != before["spec"] || after["metadata"] != before["metadata"])
+        {
+            door.review(who, resource, key, Some(&before), &mut after)?;
         }
         if after["spec"] != before["spec"] {
             let generation = before["metadata"]["generation"].as_u64().unwrap_or(0);
@@ -261,6 +293,9 @@ impl Objects {
         if let Some(of_kind) = self.by_resource.get_mut(resource) {
             of_kind.remove(key);
         }
+        if let Some(door) = &mut self.door {
+            door.see(resource, key, None);
+        }
         self.note(who, resource, key.clone(), Some(Arc::clone(before)), None);
     }
 
@@ -274,6 +309,9 @@ impl Objects {
     ) -> Arc<Value> {
         after["metadata"]["resourceVersion"] = (self.version + 1).to_string().into();
         let after = Arc::new(after);
+        if let Some(door) = &mut self.door {
+            door.see(resource, &key, Some(&after));
+        }
         self.by_resource
             .entry(resource)
             .or_default()

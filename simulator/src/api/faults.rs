@@ -1,0 +1,211 @@
+//! What goes wrong between an operator and the API server. Faults are data, drawn beforehand, so that a history can be
+//! shortened by leaving some out.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::WAY;
+use super::asked::{Asked, Verb};
+use super::refused::Refused;
+use crate::objects::{LEASES, PODS, Resource};
+
+/// Whom a fault befalls: the first request that fits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whose {
+    /// A patch of a pod: what lets it in, or its condition.
+    PodPatch,
+    /// Any other write, except of the Lease.
+    OtherWrite,
+    /// An eviction, or what is asked before one.
+    Eviction,
+    /// A write of the Lease.
+    Lease,
+    /// Something that is read.
+    Read,
+    /// A list, or a watch that begins.
+    List,
+}
+
+/// What becomes of such a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// It is refused with this HTTP status, and nothing is done.
+    Refused(u16),
+    /// It is done, and nobody is told.
+    Unanswered,
+    /// It is done so much later, and nobody is told.
+    Late(Duration),
+    /// It takes so long to get there.
+    SlowThere(Duration),
+    /// It is done at once, and the answer takes so long.
+    SlowBack(Duration),
+}
+
+/// What becomes of one request, and how long its messages take besides.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Fate {
+    Answered { there: Duration, back: Duration },
+    Refused { code: u16 },
+    Unanswered,
+    Late { by: Duration },
+}
+
+impl Fate {
+    pub fn way_there(&self) -> Duration {
+        match self {
+            Self::Answered { there, .. } => *there,
+            _ => WAY,
+        }
+    }
+
+    pub fn way_back(&self) -> Duration {
+        match self {
+            Self::Answered { back, .. } => *back,
+            _ => WAY,
+        }
+    }
+}
+
+/// All that is to go wrong, and goes wrong.
+#[derive(Debug, Default)]
+pub struct Faults {
+    /// What befalls requests that are still to come.
+    planned: Vec<(Whose, What)>,
+    /// What was sent, and arrives later.
+    on_their_way: Vec<(Timestamp, Arc<str>, Asked)>,
+    /// Until when nobody reaches the API server.
+    down_until: Option<Timestamp>,
+    /// How late what is watched is told, by kind.
+    pub(super) lags: BTreeMap<&'static Resource, Duration>,
+    /// Versions up to this one are no longer known.
+    pub(super) forgotten: u64,
+}
+
+impl Faults {
+    /// Plans one more.
+    pub fn plan(&mut self, whose: Whose, what: What) {
+        self.planned.push((whose, what));
+    }
+
+    /// Nobody reaches the API server until then.
+    pub fn go_down(&mut self, until: Timestamp) {
+        self.down_until = Some(until);
+    }
+
+    /// What is watched of a kind is told so much later from now on.
+    pub fn lag(&mut self, resource: &'static Resource, by: Duration) {
+        self.lags.insert(resource, by);
+    }
+
+    /// The API server forgets what was up to this version: who watches from an older one has to list anew.
+    pub fn forget(&mut self, version: u64) {
+        self.forgotten = version;
+    }
+
+    /// Nothing goes wrong any more. What was sent arrives all the same.
+    pub fn end(&mut self) {
+        self.planned.clear();
+        self.down_until = None;
+        self.lags.clear();
+    }
+
+    /// Whether something that was sent has not arrived yet.
+    pub fn is_something_on_its_way(&self) -> bool {
+        !self.on_their_way.is_empty()
+    }
+
+    /// Whether nobody reaches the API server.
+    pub fn is_down(&self, now: Timestamp) -> bool {
+        self.down_until.is_some_and(|until| now < until)
+    }
+
+    /// Decides what becomes of a request.
+    pub(super) fn befall(&mut self, who: &str, asked: &Asked) -> Fate {
+        let answered = |there, back| Fate::Answered { there, back };
+        // Only operators have bad luck.
+        let fits = |(whose, _): &(Whose, What)| who.starts_with("operator") && whose.fits(asked);
+        let Some(place) = self.planned.iter().position(fits) else {
+            return answered(WAY, WAY);
+        };
+        match self.planned.remove(place).1 {
+            What::Refused(code) => Fate::Refused { code },
+            What::Unanswered => Fate::Unanswered,
+            What::Late(by) if asked.verb.writes() => Fate::Late { by },
+            What::Late(by) | What::SlowThere(by) => answered(by, WAY),
+            What::SlowBack(by) => answered(WAY, by),
+        }
+    }
+
+    pub(super) fn delay(&mut self, who: Arc<str>, asked: Asked, now: Timestamp, by: Duration) {
+        let at = now.checked_add(by).unwrap_or(now);
+        self.on_their_way.push((at, who, asked));
+    }
+
+    pub(super) fn arriving(&mut self, now: Timestamp) -> Vec<(Arc<str>, Asked)> {
+        let (due, others) = std::mem::take(&mut self.on_their_way)
+            .into_iter()
+            .partition(|(at, ..)| *at <= now);
+        self.on_their_way = others;
+        let due: Vec<_> = due;
+        due.into_iter().map(|(_, who, asked)| (who, asked)).collect()
+    }
+}
+
+impl Whose {
+    fn fits(self, asked: &Asked) -> bool {
+        let is_lease = asked.resource == &LEASES;
+        let is_eviction = asked.subresource == "eviction";
+        match self {
+            Self::PodPatch => asked.verb == Verb::Patch && asked.resource == &PODS,
+            Self::Eviction => is_eviction,
+            Self::OtherWrite => asked.verb.writes() && asked.resource != &PODS && !is_lease && !is_eviction,
+            Self::Lease => is_lease && asked.verb.writes(),
+            Self::Read => asked.verb == Verb::Get && !is_lease,
+            Self::List => matches!(asked.verb, Verb::List | Verb::Watch),
+        }
+    }
+}
+
+/// The refusal of this status, as the real API server words it.
+pub(super) fn refusal(code: u16) -> Refused {
+    match code {
+        403 => Refused::new(
+            code,
+            "Forbidden",
+            "is forbidden: User \"system:serviceaccount:cardgate-system:operator\" cannot do this",
+        ),
+        409 => Refused::new(
+            code,
+            "Conflict",
+            "Operation cannot be fulfilled: the object has been modified; please apply your changes to the latest version and try again",
+        ),
+        422 => Refused::new(
+            code,
+            "Invalid",
+            "is invalid: spec: Forbidden: by a policy of this cluster",
+        ),
+        429 => Refused::new(
+            code,
+            "TooManyRequests",
+            "the server has received too many requests and has asked us to try again later",
+        ),
+        503 => Refused::new(
+            code,
+            "ServiceUnavailable",
+            "the server is currently unable to handle the request",
+        ),
+        504 => Refused::new(
+            code,
+            "Timeout",
+            "Timeout: request did not complete within requested timeout",
+        ),
+        _ => Refused::new(
+            code,
+            "InternalError",
+            "Internal error occurred: etcdserver: request timed out",
+        ),
+    }
+}

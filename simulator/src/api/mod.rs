@@ -1,0 +1,144 @@
+//! The API server: what `kube::Client` talks to, in this process. It answers as the real one does, from [`Objects`], unless a
+//! [fault](faults) befalls the request.
+
+pub mod asked;
+mod check;
+pub mod faults;
+mod merge;
+mod refused;
+mod verbs;
+pub mod watch;
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use kube::Client;
+use kube::client::Body;
+use programs::clock;
+use tokio::time::sleep;
+use tower::BoxError;
+
+use crate::objects::Objects;
+use asked::{Asked, Verb};
+use faults::{Fate, Faults};
+use refused::Refused;
+use watch::{Answer, Watches};
+
+/// The API server. Clones are the same one.
+#[derive(Clone)]
+pub struct Server(Arc<Mutex<State>>);
+
+/// All of it, which no two change at once.
+pub struct State {
+    /// What is stored.
+    pub objects: Objects,
+    /// What goes wrong.
+    pub faults: Faults,
+    watches: Watches,
+}
+
+impl State {
+    /// Has everybody who watches look whether there is something new.
+    pub fn wake(&mut self) {
+        self.watches.wake();
+    }
+
+    /// Carries out what arrives late.
+    pub fn arrive(&mut self) {
+        for (who, asked) in self.faults.arriving(self.objects.now) {
+            // Who sent it has stopped waiting for the answer.
+            let _ = verbs::answer(self, &who, &asked);
+        }
+    }
+}
+
+impl Server {
+    /// A server that stores these objects.
+    pub fn new(objects: Objects) -> Self {
+        Self(Arc::new(Mutex::new(State {
+            objects,
+            faults: Faults::default(),
+            watches: Watches::default(),
+        })))
+    }
+
+    /// Everything that it has.
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        // Whoever panicked here is told of anyway.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A client in somebody's name. It belongs to the runtime that this is called on.
+    pub fn client(&self, who: &str) -> Client {
+        let (server, who) = (self.clone(), Arc::<str>::from(who));
+        let service = tower::service_fn(move |request| {
+            let (server, who) = (server.clone(), Arc::clone(&who));
+            async move { server.serve(&who, request).await }
+        });
+        Client::new(service, "default")
+    }
+
+    async fn serve(&self, who: &Arc<str>, request: Request<Body>) -> Result<Response<Answer>, BoxError> {
+        let (parts, body) = request.into_parts();
+        let body = body.collect_bytes().await?;
+        let Some(asked) = Asked::read(&parts, body.to_vec()) else {
+            let message = "the server could not find the requested resource";
+            return Ok(say_no(&Refused::new(404, "NotFound", message)));
+        };
+        let fate = self.state().faults.befall(who, &asked);
+        sleep(fate.way_there()).await;
+        let answer = {
+            let state = &mut *self.state();
+            state.objects.now = clock::now();
+            if state.faults.is_down(state.objects.now) {
+                return Err(Box::new(io::Error::new(
+                    io::ErrorKind::ConnectionRefused,
+                    "connection refused",
+                )));
+            }
+            match fate {
+                Fate::Refused { code, .. } => Some(Ok(say_no(&faults::refusal(code)))),
+                Fate::Late { by, .. } => {
+                    state.faults.delay(Arc::clone(who), asked, clock::now(), by);
+                    None
+                }
+                Fate::Unanswered { .. } => {
+                    // What it came to is told nobody.
+                    let _ = verbs::answer(state, who, &asked);
+                    state.wake();
+                    None
+                }
+                Fate::Answered { .. } if asked.verb == Verb::Watch => Some(Ok(watch::open(self, state, who, &asked))),
+                Fate::Answered { .. } => {
+                    let answered = verbs::answer(state, who, &asked);
+                    if asked.verb.writes() {
+                        state.wake();
+                    }
+                    Some(answered)
+                }
+            }
+        };
+        let Some(answer) = answer else {
+            return std::future::pending().await;
+        };
+        sleep(fate.way_back()).await;
+        Ok(answer.unwrap_or_else(|refused| say_no(&refused)))
+    }
+}
+
+/// An answer of this status and content.
+fn say(code: u16, content: &serde_json::Value) -> Response<Answer> {
+    let mut response = Response::new(Answer::Whole(Some(Bytes::from(content.to_string()))));
+    *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+    response
+}
+
+fn say_no(refused: &Refused) -> Response<Answer> {
+    say(refused.code, &refused.status())
+}
+
+/// How long a message takes from one end to the other, where nothing holds it up.
+const WAY: Duration = Duration::from_millis(1);

@@ -1,0 +1,281 @@
+//! Watches: what is written, told to those who asked for it, in order for each kind, and late.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Response;
+use http_body::{Body, Frame};
+use serde_json::{Value, json};
+use tokio::time::{Instant, Sleep, sleep_until};
+use tower::BoxError;
+
+use super::asked::Asked;
+use super::refused::Refused;
+use super::verbs::{Selector, shown};
+use super::{Server, State, WAY};
+use crate::objects::{Resource, Write};
+
+/// How often who hears nothing is told up to which version that is.
+const BOOKMARKS: Duration = Duration::from_mins(1);
+/// How long a watch lasts where nobody says.
+const LASTS: u64 = 1800;
+
+/// What an answer consists of.
+pub enum Answer {
+    /// All of it.
+    Whole(Option<Bytes>),
+    /// What happens from now on.
+    Watch(Box<Watch>),
+}
+
+impl From<Infallible> for Answer {
+    fn from(never: Infallible) -> Self {
+        match never {}
+    }
+}
+
+impl Body for Answer {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match self.get_mut() {
+            Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Watch(watch) => watch.poll(context),
+        }
+    }
+}
+
+/// Those who watch.
+#[derive(Debug, Default)]
+pub struct Watches {
+    next: u64,
+    open: BTreeMap<u64, Open>,
+}
+
+/// A watch, as the server sees it.
+#[derive(Debug)]
+struct Open {
+    resource: &'static Resource,
+    waker: Option<Waker>,
+    end: Option<End>,
+    is_silent: bool,
+}
+
+/// How a watch ends before its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// As if somebody had pulled a plug.
+    Broken,
+    /// The API server knows no longer what has happened since.
+    Expired,
+}
+
+impl Watches {
+    /// Has everybody look for news.
+    pub(super) fn wake(&mut self) {
+        for open in self.open.values_mut() {
+            if let Some(waker) = open.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+
+    fn of<'w>(&'w mut self, resource: Option<&'w Resource>) -> impl Iterator<Item = &'w mut Open> {
+        self.open
+            .values_mut()
+            .filter(move |open| resource.is_none_or(|resource| open.resource == resource))
+    }
+}
+
+impl State {
+    /// Ends the watches on a kind, or all.
+    pub fn end_watches(&mut self, resource: Option<&Resource>, end: End) {
+        for open in self.watches.of(resource) {
+            open.end = Some(end);
+        }
+        self.wake();
+    }
+
+    /// The watches on a kind that are open tell nothing any more, and do not end.
+    pub fn silence_watches(&mut self, resource: &Resource) {
+        for open in self.watches.of(Some(resource)) {
+            open.is_silent = true;
+        }
+    }
+}
+
+/// A watch, as who watches sees it.
+pub struct Watch {
+    server: Server,
+    id: u64,
+    asked: Asked,
+    selector: Selector,
+    /// What was told last.
+    version: u64,
+    /// When the news are told.
+    due: Option<Instant>,
+    bookmark: Instant,
+    until: Instant,
+    sleep: Pin<Box<Sleep>>,
+    is_over: bool,
+}
+
+/// Opens a watch.
+pub(super) fn open(server: &Server, state: &mut State, _who: &Arc<str>, asked: &Asked) -> Response<Answer> {
+    let version = asked.number("resourceVersion").unwrap_or_default();
+    let version = if version == 0 { state.objects.version() } else { version };
+    let selector = match Selector::read(asked) {
+        Ok(selector) => selector,
+        Err(refused) => return super::say_no(&refused),
+    };
+    if version < state.faults.forgotten {
+        let refused = Refused::expired(format!(
+            "too old resource version: {version} ({})",
+            state.faults.forgotten
+        ));
+        return Response::new(Answer::Whole(Some(line("ERROR", &refused.status()))));
+    }
+    state.watches.next += 1;
+    let id = state.watches.next;
+    let open = Open {
+        resource: asked.resource,
+        waker: None,
+        end: None,
+        is_silent: false,
+    };
+    state.watches.open.insert(id, open);
+    let now = Instant::now();
+    let until = now + Duration::from_secs(asked.number("timeoutSeconds").unwrap_or(LASTS));
+    Response::new(Answer::Watch(Box::new(Watch {
+        server: server.clone(),
+        id,
+        asked: asked.clone(),
+        selector,
+        version,
+        due: None,
+        bookmark: now + BOOKMARKS,
+        until,
+        sleep: Box::pin(sleep_until(until)),
+        is_over: false,
+    })))
+}
+
+impl Watch {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if self.is_over {
+            return Poll::Ready(None);
+        }
+        let server = self.server.clone();
+        let mut state = server.state();
+        let now = Instant::now();
+        let Some(open) = state.watches.open.get_mut(&self.id) else {
+            return Poll::Ready(None);
+        };
+        open.waker = Some(context.waker().clone());
+        let (end, is_silent) = (open.end, open.is_silent);
+        match end {
+            Some(End::Broken) => {
+                self.is_over = true;
+                let broken = io::Error::new(io::ErrorKind::ConnectionReset, "connection reset by peer");
+                return Poll::Ready(Some(Err(Box::new(broken))));
+            }
+            Some(End::Expired) => {
+                self.is_over = true;
+                let refused = Refused::expired(format!("too old resource version: {}", self.version));
+                return Poll::Ready(Some(Ok(Frame::data(line("ERROR", &refused.status())))));
+            }
+            None => {}
+        }
+        let mut wake_at = self.until;
+        if is_silent {
+            // Nobody says that it is over either.
+            return Poll::Pending;
+        }
+        if now >= self.until {
+            self.is_over = true;
+            return Poll::Ready(None);
+        }
+        if state.objects.version() > self.version {
+            let lag = state.faults.lags.get(self.asked.resource).copied().unwrap_or(WAY);
+            let due = *self.due.get_or_insert(now + lag);
+            if now >= due {
+                self.due = None;
+                let news = self.news(&state);
+                self.version = state.objects.version();
+                if !news.is_empty() {
+                    self.bookmark = now + BOOKMARKS;
+                    return Poll::Ready(Some(Ok(Frame::data(news))));
+                }
+            } else {
+                wake_at = wake_at.min(due);
+            }
+        }
+        if now >= self.bookmark {
+            self.bookmark = now + BOOKMARKS;
+            if self.due.is_none() && self.asked.query("allowWatchBookmarks") == "true" {
+                let object = json!({
+                    "apiVersion": crate::objects::api_version(self.asked.resource), "kind": self.asked.resource.kind,
+                    "metadata": {"resourceVersion": self.version.to_string(), "creationTimestamp": null},
+                });
+                return Poll::Ready(Some(Ok(Frame::data(line("BOOKMARK", &object)))));
+            }
+        }
+        self.sleep.as_mut().reset(wake_at.min(self.bookmark));
+        match self.sleep.as_mut().poll(context) {
+            Poll::Ready(()) => {
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    /// What has happened since, as lines.
+    fn news(&self, state: &State) -> Bytes {
+        let mut lines = Vec::new();
+        for write in state.objects.writes_after(self.version) {
+            if let Some((what, object)) = self.told(write) {
+                lines.extend_from_slice(&line(what, &shown(&self.asked, object)));
+            }
+        }
+        lines.into()
+    }
+
+    /// What who watches is told of a write: of what is selected.
+    fn told(&self, write: &Write) -> Option<(&'static str, Value)> {
+        let in_namespace = self.asked.namespace.is_empty() || self.asked.namespace == write.key.namespace;
+        if write.resource != self.asked.resource || !in_namespace {
+            return None;
+        }
+        let selected =
+            |object: &Option<Arc<Value>>| object.as_ref().filter(|object| self.selector.selects(object)).cloned();
+        let (what, object) = match (selected(&write.before), selected(&write.after)) {
+            (None, None) => return None,
+            (None, Some(after)) => ("ADDED", after),
+            (Some(_), Some(after)) => ("MODIFIED", after),
+            (Some(before), None) => ("DELETED", write.after.clone().unwrap_or(before)),
+        };
+        let mut object = Value::clone(&object);
+        object["metadata"]["resourceVersion"] = write.version.to_string().into();
+        Some((what, object))
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.server.state().watches.open.remove(&self.id);
+    }
+}
+
+fn line(what: &str, object: &Value) -> Bytes {
+    let mut line = json!({"type": what, "object": object}).to_string();
+    line.push('\n');
+    line.into()
+}

@@ -1,0 +1,100 @@
+//! `cargo simulate`: worlds made at random around the real operator, one for each seed.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Parser;
+use simulator::run::{Options, simulate};
+use simulator::shorten::shorten;
+
+/// Runs the real operator in worlds made at random, with faults between any two steps, and judges what it does.
+///
+/// Each seed is one history: the same on every machine. What breaks a rule is shown with its seed and as few steps as it takes.
+/// RUST_LOG shows what the operator logs.
+#[derive(Debug, Parser)]
+#[command(name = "simulate")]
+#[expect(
+    clippy::doc_markdown,
+    reason = "these are the words of --help, which shows backticks as they are"
+)]
+struct Cli {
+    /// How many seeds
+    #[arg(long, default_value_t = 100)]
+    seeds: u64,
+    /// The first seed
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// How many things happen in each world before it comes to rest
+    #[arg(long, default_value_t = 200)]
+    steps: usize,
+    /// One of so many things that happen is a fault; 0 for no faults
+    #[arg(long, default_value_t = 4)]
+    faults: u32,
+    /// Go on after a failure
+    #[arg(long)]
+    keep_going: bool,
+    /// Show failures as they are, without looking for a shorter history
+    #[arg(long)]
+    no_shortening: bool,
+    /// Show who wrote what
+    #[arg(long)]
+    writes: bool,
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    let cli = Cli::parse();
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "off".into());
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
+    let options = Options {
+        steps: cli.steps,
+        faults: cli.faults,
+        rests: true,
+    };
+    let begin = Instant::now();
+    let (mut steps, mut writes, mut failures, mut seeds) = (0, 0, 0_u32, 0);
+    let shows_progress = std::io::stderr().is_terminal();
+    for seed in cli.seed..cli.seed.saturating_add(cli.seeds) {
+        let outcome = simulate(seed, &options)?;
+        seeds += 1;
+        steps += outcome.steps;
+        writes += outcome.writes.len();
+        if cli.writes {
+            println!("{}", outcome.writes.join("\n"));
+        }
+        if let Some(failure) = outcome.failure {
+            failures += 1;
+            println!("seed {seed}: {} does not hold: {}", failure.rule, failure.what);
+            let failure = if cli.no_shortening {
+                failure
+            } else {
+                shorten(seed, failure, &options)?
+            };
+            println!("  after {} steps: {}", failure.history.len(), failure.what);
+            for step in &failure.history {
+                println!("    {:?}, then {:?}", step.what, step.pause);
+            }
+            if !cli.keep_going {
+                break;
+            }
+        }
+        if shows_progress {
+            eprint!("\r{seeds} seeds, {steps} steps, {failures} failures ");
+            std::io::stderr().flush()?;
+        }
+    }
+    let took = begin.elapsed().as_secs_f64();
+    #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+    let rate = steps as f64 / took;
+    println!(
+        "{seeds} seeds, {steps} steps, {writes} writes in {took:.1} s: {rate:.0} steps a second; {failures} failures"
+    );
+    Ok(if failures == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}

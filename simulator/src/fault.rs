@@ -1,0 +1,141 @@
+//! What goes wrong, as steps of a history.
+
+use std::time::Duration;
+
+use crds::keys::NAMESPACE;
+use k8s_openapi::jiff::Timestamp;
+use rand::RngExt as _;
+use serde_json::json;
+
+use crate::Dice;
+use crate::api::State;
+use crate::api::faults::{What, Whose};
+use crate::api::watch::End;
+use crate::objects::{JOBS, Key, LEASES, NAMESPACES, NODES, POD_GROUPS, PODS, QUEUES, Resource};
+use crate::seat::Seat;
+
+/// What operators watch.
+const WATCHED: [&Resource; 6] = [&PODS, &NODES, &QUEUES, &NAMESPACES, &POD_GROUPS, &JOBS];
+/// The Lease that operators hold.
+const LEASE: &str = "operator";
+
+/// One thing that goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Something befalls the next request of a kind.
+    Request(Whose, What),
+    /// What is watched of a kind is told so much later from now on.
+    Lag(&'static Resource, Duration),
+    /// The watches on a kind end, or all.
+    Watch(Option<&'static Resource>, End),
+    /// The watches on a kind tell nothing any more, until they are found to be dead.
+    Silence(&'static Resource),
+    /// The API server forgets what has been, and all watches end.
+    Forget,
+    /// Nobody reaches the API server for so long.
+    Down(Duration),
+    /// The operator of this seat is killed, and another one is started after so long.
+    Crash(usize, Duration),
+    /// The operator of this seat stands still for so long.
+    Freeze(usize, Duration),
+    /// The clock on the wall jumps forward.
+    Jump(Duration),
+    /// Somebody else writes another holder into the Lease.
+    TakeLease,
+    /// Somebody removes the Lease.
+    DropLease,
+}
+
+impl Fault {
+    /// Draws one.
+    pub fn draw(dice: &mut Dice, seats: usize) -> Self {
+        let kind = WATCHED[dice.random_range(0..WATCHED.len())];
+        let seat = dice.random_range(0..seats);
+        let millis = |dice: &mut Dice, most: u64| Duration::from_millis(dice.random_range(1..most));
+        match dice.random_range(0..24) {
+            0..10 => Self::Request(draw_whose(dice), draw_what(dice)),
+            10..12 => Self::Lag(kind, millis(dice, 3_000)),
+            12 => Self::Watch(Some(kind), End::Broken),
+            13 => Self::Watch(Some(kind), End::Expired),
+            14 => Self::Watch(None, End::Broken),
+            15 => Self::Silence(kind),
+            16 => Self::Forget,
+            17 => Self::Down(millis(dice, 40_000)),
+            18..20 => Self::Crash(seat, millis(dice, 20_000)),
+            20 | 21 => Self::Freeze(seat, millis(dice, 40_000)),
+            22 => match dice.random_range(0..3) {
+                0 => Self::DropLease,
+                _ => Self::TakeLease,
+            },
+            _ => Self::Jump(millis(dice, 600_000)),
+        }
+    }
+
+    /// Lets it happen; returns what time it is then.
+    pub fn take(&self, now: Timestamp, state: &mut State, seats: &mut [Seat]) -> Timestamp {
+        let after = |time: Duration| now.checked_add(time).unwrap_or(now);
+        match *self {
+            Self::Request(whose, what) => state.faults.plan(whose, what),
+            Self::Lag(resource, by) => state.faults.lag(resource, by),
+            Self::Watch(resource, end) => state.end_watches(resource, end),
+            Self::Silence(resource) => state.silence_watches(resource),
+            Self::Forget => {
+                let version = state.objects.version();
+                state.faults.forget(version);
+                state.end_watches(None, End::Broken);
+            }
+            Self::Down(time) => {
+                state.faults.go_down(after(time));
+                state.end_watches(None, End::Broken);
+            }
+            Self::Crash(seat, back_in) => {
+                if let Some(seat) = seats.get_mut(seat) {
+                    seat.crash(now, back_in);
+                }
+            }
+            Self::Freeze(seat, time) => {
+                if let Some(seat) = seats.get_mut(seat) {
+                    seat.freeze(now, after(time));
+                }
+            }
+            Self::Jump(time) => return after(time),
+            Self::TakeLease => {
+                // Who can't be found there has not been taken anything from.
+                let _ = state
+                    .objects
+                    .change(&"user".into(), &LEASES, &Key::new(NAMESPACE, LEASE), |lease| {
+                        lease["spec"]["holderIdentity"] = json!("somebody-else");
+                        Ok(())
+                    });
+            }
+            Self::DropLease => {
+                let _ = state
+                    .objects
+                    .delete(&"user".into(), &LEASES, &Key::new(NAMESPACE, LEASE));
+            }
+        }
+        now
+    }
+}
+
+fn draw_whose(dice: &mut Dice) -> Whose {
+    match dice.random_range(0..10) {
+        0..4 => Whose::PodPatch,
+        4..6 => Whose::OtherWrite,
+        6 => Whose::Eviction,
+        7 => Whose::Lease,
+        8 => Whose::Read,
+        _ => Whose::List,
+    }
+}
+
+fn draw_what(dice: &mut Dice) -> What {
+    let time = Duration::from_millis(dice.random_range(1..20_000));
+    match dice.random_range(0..8) {
+        0 | 1 => What::Refused([403, 409, 422, 429, 500, 503, 504][dice.random_range(0..7)]),
+        2 | 3 => What::Unanswered,
+        4 => What::Late(time),
+        5 => What::SlowThere(time / 5),
+        _ => What::SlowBack(time / 5),
+    }
+}

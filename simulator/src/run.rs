@@ -1,0 +1,338 @@
+//! One run: a world, operators and faults from one seed, step by step, judged after each.
+
+use std::cell::RefCell;
+use std::sync::Once;
+use std::time::Duration;
+use std::{io, panic};
+
+use k8s_openapi::jiff::Timestamp;
+use rand::{RngExt as _, SeedableRng as _};
+
+use crate::Dice;
+use crate::api::Server;
+use crate::fault::Fault;
+use crate::objects::{LEASES, Objects, Write};
+use crate::seat::Seat;
+use crate::small::{self, World};
+
+/// When every world begins.
+const BEGIN: i64 = 1_800_000_000;
+/// The longest time that an operator runs before another one does.
+const SLICE: Duration = Duration::from_millis(100);
+/// The same where nothing happens any more.
+const QUIET_SLICE: Duration = Duration::from_secs(1);
+/// How many operators there are.
+const SEATS: usize = 2;
+/// For so long nothing must be written before the world counts as at rest.
+const REST: Duration = Duration::from_mins(12);
+/// After so long it has to be at rest: then somebody writes for ever.
+const RESTLESS: Duration = Duration::from_hours(3);
+/// How long an operator that is started anew has for everything that it does at the start.
+const FRESH: Duration = Duration::from_mins(3);
+
+/// What is drawn.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How many steps are taken before the world comes to rest.
+    pub steps: usize,
+    /// Of how many steps one is a fault; 0 for none.
+    pub faults: u32,
+    /// Whether the world comes to rest at the end, and is judged then.
+    pub rests: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            steps: 200,
+            faults: 4,
+            rests: true,
+        }
+    }
+}
+
+/// One thing that happens, and for how long operators run then.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// What happens.
+    pub what: Happening,
+    /// How long nothing else happens then.
+    pub pause: Duration,
+}
+
+/// What happens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Happening {
+    /// In the world.
+    World(small::Step),
+    /// Between it and the operators.
+    Fault(Fault),
+}
+
+/// What is broken, and what had happened.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// The rule.
+    pub rule: &'static str,
+    /// How.
+    pub what: String,
+    /// All steps up to then.
+    pub history: Vec<Step>,
+}
+
+/// What came of a run.
+#[derive(Debug, Clone, Default)]
+pub struct Outcome {
+    /// How many steps were taken.
+    pub steps: usize,
+    /// Who wrote what, one line for each write.
+    pub writes: Vec<String>,
+    /// What is broken.
+    pub failure: Option<Failure>,
+}
+
+/// A rule that does not hold.
+type Broken = (&'static str, String);
+
+/// Runs a seed.
+pub fn simulate(seed: u64, options: &Options) -> io::Result<Outcome> {
+    let (mut run, mut dice) = Run::begin(seed);
+    let mut history = Vec::new();
+    for _ in 0..options.steps {
+        let step = run.draw(&mut dice, options);
+        history.push(step.clone());
+        if let Some(broken) = run.take(&step)? {
+            return Ok(run.end(history, Some(broken)));
+        }
+    }
+    let broken = if options.rests { run.rest()? } else { None };
+    Ok(run.end(history, broken))
+}
+
+/// Takes these steps in the world of a seed.
+pub fn replay(seed: u64, history: &[Step], options: &Options) -> io::Result<Outcome> {
+    let (mut run, _) = Run::begin(seed);
+    for (count, step) in history.iter().enumerate() {
+        if let Some(broken) = run.take(step)? {
+            return Ok(run.end(history[..=count].to_vec(), Some(broken)));
+        }
+    }
+    let broken = if options.rests { run.rest()? } else { None };
+    Ok(run.end(history.to_vec(), broken))
+}
+
+struct Run {
+    now: Timestamp,
+    world: World,
+    server: Server,
+    seats: Vec<Seat>,
+}
+
+impl Run {
+    fn begin(seed: u64) -> (Self, Dice) {
+        // What kube waits for between two tries is drawn from there.
+        fastrand::seed(seed);
+        note_panics();
+        let mut dice = Dice::seed_from_u64(seed);
+        let now = Timestamp::from_second(BEGIN).unwrap_or_default();
+        let mut objects = Objects::new(now).behind_door();
+        let world = World::new(&mut dice, &mut objects);
+        let server = Server::new(objects);
+        let seats = (0..SEATS).map(|number| Seat::new(format!("operator-{number}"), server.clone(), now));
+        let seats = seats.collect();
+        let run = Self {
+            now,
+            world,
+            server,
+            seats,
+        };
+        (run, dice)
+    }
+
+    fn draw(&self, dice: &mut Dice, options: &Options) -> Step {
+        let pause = [0, 1, 5, 50, 300, 2_000, 10_000][dice.random_range(0..7)];
+        let is_fault = options.faults > 0 && dice.random_range(0..options.faults) == 0;
+        let what = if is_fault {
+            Happening::Fault(Fault::draw(dice, SEATS))
+        } else {
+            Happening::World(self.world.draw(dice, &self.server.state().objects))
+        };
+        Step {
+            what,
+            pause: Duration::from_millis(pause),
+        }
+    }
+
+    fn take(&mut self, step: &Step) -> io::Result<Option<Broken>> {
+        let mut now = self.now;
+        {
+            let mut state = self.server.state();
+            state.objects.now = self.now;
+            match &step.what {
+                Happening::World(step) => self.world.take(step, &mut state.objects),
+                Happening::Fault(Fault::Crash(seat, back_in)) => {
+                    // What it held is dropped, and its watches take themselves off the list.
+                    drop(state);
+                    if let Some(seat) = self.seats.get_mut(*seat) {
+                        seat.crash(self.now, *back_in);
+                    }
+                }
+                Happening::Fault(fault) => now = fault.take(self.now, &mut state, &mut self.seats),
+            }
+        }
+        self.now = now;
+        self.server.state().wake();
+        self.pass(step.pause, SLICE)?;
+        Ok(self.judge())
+    }
+
+    fn judge(&self) -> Option<Broken> {
+        if let Some(panicked) = PANICKED.take() {
+            return Some(("nobody panics", panicked));
+        }
+        let broken = small::broken(&self.server.state().objects);
+        broken.map(|what| ("no quota is exceeded", what))
+    }
+
+    /// Lets everybody run for so long.
+    fn pass(&mut self, mut time: Duration, slice: Duration) -> io::Result<()> {
+        while !time.is_zero() {
+            let slice = time.min(slice);
+            time -= slice;
+            for seat in &mut self.seats {
+                if let Some(why) = seat.run(self.now, slice)? {
+                    tracing::info!(why, "an operator has ended");
+                }
+            }
+            self.now = self.now.checked_add(slice).unwrap_or(self.now);
+            let mut state = self.server.state();
+            state.objects.now = self.now;
+            state.arrive();
+            state.wake();
+        }
+        Ok(())
+    }
+
+    /// Ends all faults, lets everybody do what is left to do, and judges what is there then; and again after another operator
+    /// has looked at it.
+    fn rest(&mut self) -> io::Result<Option<Broken>> {
+        self.server.state().faults.end();
+        for seat in &mut self.seats {
+            seat.thaw(self.now);
+        }
+        let begin = self.now;
+        let mut last_change = (self.now, self.server.state().objects.version());
+        while self.now.duration_since(last_change.0).unsigned_abs() < REST {
+            let before = self.server.state().objects.version();
+            {
+                let mut state = self.server.state();
+                state.objects.now = self.now;
+                self.world.come_to_rest(&mut state.objects);
+                state.wake();
+            }
+            self.pass(Duration::from_secs(10), QUIET_SLICE)?;
+            if let Some(broken) = self.judge() {
+                return Ok(Some(broken));
+            }
+            let state = self.server.state();
+            let writes = state.objects.writes_after(before);
+            if writes.iter().any(matters) || state.faults.is_something_on_its_way() {
+                last_change = (self.now, state.objects.version());
+            }
+            if self.now.duration_since(begin).unsigned_abs() > RESTLESS {
+                let last = state
+                    .objects
+                    .writes_after(before)
+                    .iter()
+                    .rev()
+                    .filter(|write| matters(write));
+                let last: Vec<_> = last.take(5).map(tell).collect();
+                return Ok(Some(("an unchanged world gets no writes", last.join("; "))));
+            }
+        }
+        let before = self.server.state().objects.version();
+        for seat in &mut self.seats {
+            seat.crash(self.now, Duration::ZERO);
+        }
+        self.pass(FRESH, QUIET_SLICE)?;
+        if let Some(broken) = self.judge() {
+            return Ok(Some(broken));
+        }
+        let state = self.server.state();
+        let written: Vec<_> = state
+            .objects
+            .writes_after(before)
+            .iter()
+            .filter(|write| matters(write))
+            .map(tell)
+            .collect();
+        if written.is_empty() {
+            Ok(None)
+        } else {
+            Ok(Some((
+                "an operator that is started anew finds everything as it would have it",
+                written.join("; "),
+            )))
+        }
+    }
+
+    fn end(self, history: Vec<Step>, broken: Option<Broken>) -> Outcome {
+        let state = self.server.state();
+        Outcome {
+            steps: history.len(),
+            writes: state.objects.writes_after(0).iter().map(tell).collect(),
+            failure: broken.map(|(rule, what)| Failure { rule, what, history }),
+        }
+    }
+}
+
+/// Whether a write is more than the sign that somebody lives.
+fn matters(write: &Write) -> bool {
+    write.resource != &LEASES
+}
+
+fn tell(write: &Write) -> String {
+    let what = match (&write.before, &write.after) {
+        (None, _) => "creates",
+        (_, None) => "removes",
+        _ => "changes",
+    };
+    format!(
+        "{} {} {what} {} {}",
+        write.at, write.who, write.resource.plural, write.key
+    )
+}
+
+thread_local! {
+    /// The last panic on this thread.
+    static PANICKED: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Notes who panics, besides showing it.
+fn note_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let show = panic::take_hook();
+        panic::set_hook(Box::new(move |panicked| {
+            PANICKED.set(Some(panicked.to_string()));
+            show(panicked);
+        }));
+    });
+    PANICKED.take();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_seed_is_one_history() {
+        let options = Options::default();
+        for seed in 0..3 {
+            let (one, other) = (simulate(seed, &options).unwrap(), simulate(seed, &options).unwrap());
+            let differing = one.writes.iter().zip(&other.writes).find(|(one, other)| one != other);
+            assert_eq!(differing, None, "seed {seed}");
+            assert_eq!(one.writes.len(), other.writes.len(), "seed {seed}");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! A seat of an operator: the real one, started, stopped, killed and started anew, on a clock that goes as it is told.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::decide;
+use k8s_openapi::jiff::Timestamp;
+use operator::mind::attend::Place;
+use operator::operate::{Operator, Surroundings};
+use operator::{configuration, extender, shutdown};
+use programs::clock;
+use programs::readiness::Readiness;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{advance, sleep};
+
+use crate::api::Server;
+
+/// How long the kubelet takes to start an operator again that has ended.
+const RESTART: Duration = Duration::from_secs(2);
+
+/// Where an operator runs, if one does.
+pub struct Seat {
+    name: String,
+    server: Server,
+    running: Option<Running>,
+    /// When the kubelet starts it.
+    start_at: Timestamp,
+    /// Until when its process is stopped, and since when.
+    frozen: Option<(Timestamp, Timestamp)>,
+}
+
+/// An operator that runs. Dropped, it is gone as a process that is killed is: whatever it was at.
+struct Running {
+    runtime: Runtime,
+    task: JoinHandle<anyhow::Result<()>>,
+    /// Kept, since without it nobody could say stop; and nobody does but the kubelet.
+    stop: watch::Sender<bool>,
+    _questions: extender::Questions,
+}
+
+impl Seat {
+    /// A seat with this name, from which an operator is started at once.
+    pub fn new(name: String, server: Server, now: Timestamp) -> Self {
+        Self {
+            name,
+            server,
+            running: None,
+            start_at: now,
+            frozen: None,
+        }
+    }
+
+    /// Kills the operator; the kubelet starts another one after a while.
+    pub fn crash(&mut self, now: Timestamp, back_in: Duration) {
+        self.running = None;
+        self.frozen = None;
+        self.start_at = now.checked_add(back_in).unwrap_or(now);
+    }
+
+    /// Stops the operator's process until then, as a machine does that has other things to do.
+    pub fn freeze(&mut self, now: Timestamp, until: Timestamp) {
+        if self.running.is_some() && self.frozen.is_none() {
+            self.frozen = Some((until, now));
+        }
+    }
+
+    /// Lets a frozen process go on.
+    pub fn thaw(&mut self, now: Timestamp) {
+        if let Some((until, _)) = &mut self.frozen {
+            *until = now;
+        }
+    }
+
+    /// Tells the operator to end.
+    pub fn stop(&mut self) {
+        if let Some(running) = &self.running {
+            running.stop.send_replace(true);
+        }
+    }
+
+    /// Lets the operator run for so long; returns why it has ended, if it has.
+    pub fn run(&mut self, now: Timestamp, time: Duration) -> Result<Option<String>, std::io::Error> {
+        if self.frozen.is_some_and(|(until, _)| now < until) {
+            return Ok(None);
+        }
+        if self.running.is_none() {
+            if now < self.start_at {
+                return Ok(None);
+            }
+            self.running = Some(start(&self.name, &self.server, now)?);
+        }
+        let Some(running) = &mut self.running else {
+            return Ok(None);
+        };
+        let stood_still = self
+            .frozen
+            .take()
+            .map(|(_, since)| now.duration_since(since).unsigned_abs());
+        running.runtime.block_on(async {
+            clock::tell(now);
+            if let Some(stood_still) = stood_still {
+                advance(stood_still).await;
+                clock::tell(now);
+            }
+            sleep(time).await;
+        });
+        if !running.task.is_finished() {
+            return Ok(None);
+        }
+        let Some(Running { runtime, task, .. }) = self.running.take() else {
+            return Ok(None);
+        };
+        let ended = match runtime.block_on(task) {
+            Ok(Ok(())) => "it was told to".to_owned(),
+            Ok(Err(error)) => format!("{error:#}"),
+            Err(error) => error.to_string(),
+        };
+        self.start_at = now.checked_add(RESTART).unwrap_or(now);
+        Ok(Some(ended))
+    }
+}
+
+fn start(name: &str, server: &Server, now: Timestamp) -> Result<Running, std::io::Error> {
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build()?;
+    let (stop, stopped) = shutdown::on_word();
+    let (questions, asked) = extender::channel();
+    let task = {
+        let _inside = runtime.enter();
+        clock::tell(now);
+        let operator = Operator::new(Surroundings {
+            client: server.client(name),
+            reports_client: server.client(name),
+            namespace: crds::keys::NAMESPACE.to_owned(),
+            instance: name.to_owned(),
+            metrics: Arc::default(),
+            readiness: Arc::new(Readiness::waiting_for([configuration::READY_PART])),
+            liveness: Arc::default(),
+            asked,
+            decide: decide::decide_watched,
+            thinks: Place::AmongOthers,
+        });
+        runtime.spawn(operator.run(stopped, |_| {}))
+    };
+    Ok(Running {
+        runtime,
+        task,
+        stop,
+        _questions: questions,
+    })
+}
