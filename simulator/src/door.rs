@@ -1,6 +1,6 @@
 //! The door: the real webhook's, asked whenever something is created or changed that it looks at, as the API server asks it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -52,14 +52,19 @@ impl Default for Door {
     fn default() -> Self {
         let seen = Arc::new(Seen::default());
         let knowledge = &seen.knowledge;
-        knowledge.queues.replace(Default::default());
-        knowledge.groups.replace(Default::default());
-        knowledge.namespaces.replace(Default::default());
-        knowledge.card_types.replace(Default::default());
+        knowledge.queues.replace(HashMap::new());
+        knowledge.groups.replace(HashMap::new());
+        knowledge.namespaces.replace(HashMap::new());
+        knowledge.card_types.replace(HashMap::new());
         knowledge.configure(Some(Arc::new(Configuration::default())), None);
         let lookups: Arc<dyn Lookups> = Arc::clone(&seen) as _;
         Self {
-            webhook: Webhook::new(Arc::clone(knowledge), lookups, Default::default(), Arc::default()),
+            webhook: Webhook::new(
+                Arc::clone(knowledge),
+                lookups,
+                webhook::Options::default(),
+                Arc::default(),
+            ),
             seen,
             reader: Reader::default(),
         }

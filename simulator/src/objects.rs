@@ -156,6 +156,7 @@ impl Objects {
     }
 
     /// The same behind the real webhook, which looks at what is created and changed from now on.
+    #[must_use]
     pub fn behind_door(mut self) -> Self {
         let mut door = Door::default();
         for (resource, of_kind) in &self.by_resource {

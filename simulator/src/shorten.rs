@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::run::{Failure, Options, replay};
 
 /// How long is tried.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A failure of the same rule with as few steps as could be found.
 pub fn shorten(seed: u64, failure: Failure, options: &Options) -> io::Result<Failure> {

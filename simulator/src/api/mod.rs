@@ -105,7 +105,7 @@ impl Server {
                     state.faults.delay(Arc::clone(who), asked, clock::now(), by);
                     None
                 }
-                Fate::Unanswered { .. } => {
+                Fate::Unanswered => {
                     // What it came to is told nobody.
                     let _ = verbs::answer(state, who, &asked);
                     state.wake();
