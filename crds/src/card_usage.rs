@@ -63,7 +63,7 @@ pub struct CardUsageStatus {
     /// What admitted pods hold, in one line.
     #[serde(default)]
     pub allocated: String,
-    /// What admitted and waiting pods ask for together, in one line.
+    /// What admitted and waiting pods and suspended Jobs ask for together, in one line.
     #[serde(default)]
     pub requested: String,
     /// Card by card, by name.
@@ -94,7 +94,7 @@ pub struct CardUsageStatus {
     /// or capability under `capacity-card`, and what it asks for under `capacity`. Queues with a smaller share go first.
     #[serde(default)]
     pub share: String,
-    /// The waiting pods that are next, first to go first.
+    /// What is next of what waits, first to go first: pods, and Jobs that are suspended until the queue takes them.
     #[serde(default)]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["position"]))]
     pub first_waiting: Vec<WaitingWorkload>,
@@ -119,19 +119,23 @@ pub struct QueueCard {
     pub quota: i64,
     /// How many its admitted pods hold.
     pub allocated: i64,
-    /// How many admitted and waiting pods ask for together; a waiting pod with alternatives counts for its first.
+    /// How many admitted and waiting pods ask for together, and Jobs that are suspended until the queue takes them; a waiting pod with
+    /// alternatives counts for its first, a Job for the first by name.
     pub requested: i64,
-    /// How many waiting pods ask for.
+    /// How many of these waiting pods and Jobs ask for.
     pub waiting: i64,
 }
 
-/// A waiting pod that is one of the next.
+/// A waiting pod or Job that is one of the next.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitingWorkload {
     /// Its place in the queue; 1 is next.
     pub position: i64,
-    /// The pod, as `namespace/name`.
+    /// `Pod`, or `Job` for one that is suspended until its queue takes it.
+    #[serde(default)]
+    pub kind: String,
+    /// Its name, as `namespace/name`.
     pub name: String,
     /// Why it waits, in one word; empty while nothing has been decided.
     #[serde(default)]

@@ -214,15 +214,22 @@ impl Cluster {
         } else {
             workload.line_up(queue);
             self.queues[queue].line_up(id, true);
-            self.changes.queues.insert(queue);
+            self.line_has_changed(queue);
         }
     }
 
     fn leave_line(&mut self, id: WorkloadId) {
         if let Some(queue) = self.workloads[id].leave_line() {
             self.queues[queue].line_up(id, false);
-            self.changes.queues.insert(queue);
+            self.line_has_changed(queue);
         }
+    }
+
+    /// What a queue shows of what waits has changed, and so has what those above it show.
+    fn line_has_changed(&mut self, queue: QueueId) {
+        let above: Vec<_> = self.ancestry(queue).collect();
+        self.changes.queues.insert(queue);
+        self.changes.queues.extend(above);
     }
 
     pub(super) fn unreserve(&mut self, id: WorkloadId) {

@@ -10,12 +10,13 @@ use super::{status, to_i64};
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
 use crate::cluster::queue::{Queue, Quota};
+use crate::cluster::workload::Workload;
 use crate::explain::{Subject, explain};
-use crate::ids::QueueId;
+use crate::ids::{QueueId, WorkloadId};
 use crate::names::{CardId, ResourceId};
 use crate::refs::WorkloadKind;
 
-/// How many of a queue's waiting pods its usage shows.
+/// How many of what waits in a queue its usage shows.
 const FIRST_WAITING: usize = 5;
 
 /// What a queue's usage says.
@@ -35,9 +36,15 @@ pub(super) fn usage(cluster: &Cluster, id: QueueId) -> CardUsageStatus {
             limit.map_or_else(|| "unlimited".to_owned(), format)
         )
     };
-    let cards = cards_of(cluster, queue).into_iter().map(|(name, card)| {
+    let of_jobs = asked_by_jobs(cluster, id);
+    let cards = cards_of(cluster, queue).into_iter();
+    let of_jobs_alone = of_jobs.keys().filter(|card| cluster.resource_of(**card).is_some());
+    let of_jobs_alone = of_jobs_alone.map(|card| (cluster.names().card_name(*card), *card));
+    let cards: BTreeSet<_> = cards.chain(of_jobs_alone).collect();
+    let cards = cards.into_iter().map(|(name, card)| {
         let dimension = Dimension::Card(card);
-        let (allocated, requested) = (queue.allocated_in_all(dimension), queue.request_in_all(dimension));
+        let allocated = queue.allocated_in_all(dimension);
+        let requested = queue.request_in_all(dimension) + of_jobs.get(&card).copied().unwrap_or(0);
         QueueCard {
             name: name.to_owned(),
             quota: quota(dimension),
@@ -46,10 +53,7 @@ pub(super) fn usage(cluster: &Cluster, id: QueueId) -> CardUsageStatus {
             waiting: to_i64(requested - allocated),
         }
     });
-    let jobs = queue
-        .in_line()
-        .iter()
-        .filter(|job| cluster.workload(**job).kind == WorkloadKind::Job);
+    let jobs = jobs_in_line(cluster, queue);
     let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     let figures = CardUsageStatus {
         cards: cards.collect(),
@@ -69,24 +73,65 @@ pub(super) fn usage(cluster: &Cluster, id: QueueId) -> CardUsageStatus {
     status::usage(figures, problem, unsatisfiable)
 }
 
-/// The pods of a queue that are next, and what they wait for.
+/// The Jobs that are suspended until a queue takes them.
+fn jobs_in_line<'a>(cluster: &'a Cluster, queue: &'a Queue) -> impl Iterator<Item = (WorkloadId, &'a Workload)> {
+    let in_line = queue.in_line().iter().map(|id| (*id, cluster.workload(*id)));
+    in_line.filter(|(_, workload)| workload.kind == WorkloadKind::Job)
+}
+
+/// What such Jobs of a queue, and of those below it, ask for; of alternatives the first, by name.
+fn asked_by_jobs(cluster: &Cluster, id: QueueId) -> BTreeMap<CardId, i128> {
+    let is_below = |queue: &QueueId| *queue == id || cluster.ancestry(*queue).any(|above| above == id);
+    let below: Vec<_> = if cluster.is_inner(id) {
+        let all = cluster.queues().filter(|(_, queue)| !queue.in_line().is_empty());
+        all.map(|(queue, _)| queue).filter(is_below).collect()
+    } else {
+        vec![id]
+    };
+    let jobs = below
+        .iter()
+        .flat_map(|queue| jobs_in_line(cluster, cluster.queue(*queue)));
+    let claims = jobs.filter_map(|(_, job)| job.claim.as_ref());
+    let mut asked = BTreeMap::new();
+    for (set, count) in claims.flat_map(|claim| &claim.demand.cards) {
+        let first = set.iter().min_by_key(|card| cluster.names().card_name(**card));
+        if let Some(card) = first {
+            *asked.entry(*card).or_default() += i128::from(*count);
+        }
+    }
+    asked
+}
+
+/// The pods and Jobs of a queue that are next, and what they wait for.
 fn first_waiting(cluster: &Cluster, id: QueueId) -> Vec<WaitingWorkload> {
-    let all = cluster.queue(id).waiting.peers();
-    let mut first: Vec<_> = all
-        .flat_map(|(_, peers)| {
-            let priority = Reverse(peers.shape.priority);
-            let places = peers.pods.iter().take(FIRST_WAITING);
-            places.map(move |place| (priority, *place))
-        })
-        .collect();
-    first.sort_unstable();
+    let queue = cluster.queue(id);
+    let pods = queue.waiting.peers().flat_map(|(_, peers)| {
+        let priority = Reverse(peers.shape.priority);
+        let places = peers.pods.iter().take(FIRST_WAITING);
+        places.map(move |place| (priority, *place, Subject::Pod(place.pod)))
+    });
+    let jobs = jobs_in_line(cluster, queue);
+    let jobs = jobs.map(|(id, job)| (Reverse(job.priority()), job.place(), Subject::Workload(id)));
+    let mut first: Vec<_> = pods.chain(jobs).collect();
+    first.sort_unstable_by_key(|(priority, place, _)| (*priority, *place));
     first.truncate(FIRST_WAITING);
-    let described = first.into_iter().enumerate().filter_map(|(index, (_, place))| {
-        let pod = cluster.pod(place.pod)?;
-        let why = explain(cluster, Subject::Pod(place.pod));
+    let described = first.into_iter().enumerate().filter_map(|(index, (_, _, subject))| {
+        let (kind, namespace, name) = match subject {
+            Subject::Pod(id) => {
+                let pod = cluster.pod(id)?;
+                ("Pod", &pod.namespace, &pod.name)
+            }
+            Subject::Workload(id) => {
+                let workload = cluster.workload(id);
+                (workload.kind.as_str(), &workload.namespace, &workload.name)
+            }
+            Subject::Queue(_) => return None,
+        };
+        let why = explain(cluster, subject);
         Some(WaitingWorkload {
             position: i64::try_from(index).unwrap_or(i64::MAX) + 1,
-            name: format!("{}/{}", pod.namespace, pod.name),
+            kind: kind.to_owned(),
+            name: format!("{namespace}/{name}"),
             reason: why.map_or_else(String::new, |why| why.reason.as_str().to_owned()),
             missing: why.map_or_else(String::new, |why| why.in_brief()),
         })

@@ -2,16 +2,20 @@
 
 use std::sync::Arc;
 
+use crds::card_usage::CardUsageStatus;
 use engine::overview::{self, Shown};
 
 use super::{admitted, cluster, plain, worker, workers};
 use crate::world::{GPU, World, group, held_job, node, pod, queue_plugin};
 
 /// What the usage of a queue shows now.
-fn usage(world: &mut World, name: &str) -> crds::card_usage::CardUsageStatus {
-    let reports = world.shown().into_iter();
-    let mut usages = reports.filter_map(|report| match report {
-        Shown::Usage { queue, status, .. } if *queue == *name => status,
+fn usage(world: &mut World, name: &str) -> CardUsageStatus {
+    usage_in(&world.shown(), name)
+}
+
+fn usage_in(reports: &[Shown], name: &str) -> CardUsageStatus {
+    let mut usages = reports.iter().filter_map(|report| match report {
+        Shown::Usage { queue, status, .. } if **queue == *name => status.clone(),
         _ => None,
     });
     usages.next().unwrap_or_else(|| panic!("no report on {name}"))
@@ -141,6 +145,48 @@ fn jobs_that_are_suspended_count_among_what_waits() {
     world.pod(&pod("large").asks("A", 3));
     world.decide();
     assert_eq!(waiting(&mut world), (1, 3));
+}
+
+/// What each of two queues shows of card A: requested, and waiting of it; and the next of what waits in the latter.
+fn waiting_in(world: &mut World, above: &str, name: &str) -> ([(i64, i64); 2], Vec<String>) {
+    let reports = world.shown();
+    let asked = [above, name].map(|name| {
+        let cards = usage_in(&reports, name).cards;
+        let card = cards.iter().find(|card| card.name == "A");
+        card.map_or((0, 0), |card| (card.requested, card.waiting))
+    });
+    let next = usage_in(&reports, name).first_waiting.into_iter();
+    (asked, next.map(|one| format!("{} {}", one.kind, one.name)).collect())
+}
+
+#[test]
+fn suspended_jobs_are_among_the_next_and_what_they_ask_for_waits_on_every_level() {
+    let mut world = cluster(2, "enableHierarchy: true");
+    world.queue(&plain("research").quota(r#"{"A": 2}"#));
+    world.queue(&plain("team-a").parent("research"));
+    world.job(&held_job("first", r#"{"A": 2}"#));
+    world.job(&held_job("second", r#"{"A|B": 5}"#));
+    world.decide();
+    let job = || vec!["Job team/second".to_owned()];
+    assert_eq!(waiting_in(&mut world, "research", "team-a"), ([(5, 5); 2], job()));
+    // Pods and Jobs stand in one line.
+    world.pods([
+        pod("urgent").asks("A", 3).priority(5),
+        pod("late").asks("A", 3).created(20),
+    ]);
+    world.decide();
+    let next = ["Pod team/urgent", "Job team/second", "Pod team/late"].map(str::to_owned);
+    assert_eq!(
+        waiting_in(&mut world, "research", "team-a"),
+        ([(11, 11); 2], next.to_vec())
+    );
+    world.remove_pod("urgent");
+    world.remove_pod("late");
+    world.shown();
+    world.job(&held_job("second", r#"{"A": 4}"#));
+    assert_eq!(waiting_in(&mut world, "research", "team-a"), ([(4, 4); 2], job()));
+    world.remove_job("team", "second");
+    assert_eq!(waiting_in(&mut world, "research", "team-a"), ([(0, 0); 2], Vec::new()));
 }
 
 #[test]
