@@ -14,6 +14,7 @@
 //!
 //! Everything that is started ends with the process that started it, however that ends.
 
+pub mod api_proxy;
 pub mod assets;
 pub mod cardgate;
 mod command;

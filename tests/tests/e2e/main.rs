@@ -12,6 +12,7 @@ mod readme;
 mod refusals;
 mod refused_writes;
 mod telling;
+mod unanswered_writes;
 mod users;
 
 use cardgate_tests::tally::Tally;
