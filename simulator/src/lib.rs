@@ -4,6 +4,7 @@
 pub mod api;
 mod door;
 pub mod fault;
+pub mod judge;
 pub mod objects;
 pub mod run;
 mod seat;

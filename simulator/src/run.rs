@@ -11,6 +11,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use crate::Dice;
 use crate::api::Server;
 use crate::fault::Fault;
+use crate::judge::Judge;
 use crate::objects::{LEASES, Objects, Write};
 use crate::seat::Seat;
 use crate::small::{self, World};
@@ -126,6 +127,7 @@ struct Run {
     world: World,
     server: Server,
     seats: Vec<Seat>,
+    judge: Judge,
 }
 
 impl Run {
@@ -145,6 +147,7 @@ impl Run {
             world,
             server,
             seats,
+            judge: Judge::new(),
         };
         (run, dice)
     }
@@ -180,18 +183,23 @@ impl Run {
                 Happening::Fault(fault) => now = fault.take(self.now, &mut state, &mut self.seats),
             }
         }
+        if now > self.now {
+            let by = now.duration_since(self.now);
+            self.judge.jump(by);
+            self.seats.iter_mut().for_each(|seat| seat.jump(by));
+        }
         self.now = now;
         self.server.state().wake();
         self.pass(step.pause, SLICE)?;
         Ok(self.judge())
     }
 
-    fn judge(&self) -> Option<Broken> {
+    fn judge(&mut self) -> Option<Broken> {
         if let Some(panicked) = PANICKED.take() {
             return Some(("nobody panics", panicked));
         }
-        let broken = small::broken(&self.server.state().objects);
-        broken.map(|what| ("no quota is exceeded", what))
+        let judged = self.judge.after_step(&self.server.state().objects);
+        judged.err().map(|broken| (broken.rule, broken.what))
     }
 
     /// Lets everybody run for so long.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::decide;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use operator::mind::attend::Place;
 use operator::operate::{Operator, Surroundings};
 use operator::{configuration, extender, shutdown};
@@ -64,6 +64,13 @@ impl Seat {
         if self.running.is_some() && self.frozen.is_none() {
             self.frozen = Some((until, now));
         }
+    }
+
+    /// The clock on the wall jumps forward, and no other: nobody has stood still, or waits, for longer by that.
+    pub fn jump(&mut self, by: SignedDuration) {
+        let later = |at: Timestamp| at.checked_add(by).unwrap_or(at);
+        self.start_at = later(self.start_at);
+        self.frozen = self.frozen.map(|(until, since)| (later(until), later(since)));
     }
 
     /// Lets a frozen process go on.

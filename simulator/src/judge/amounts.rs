@@ -1,0 +1,159 @@
+//! Quantities, exactly, and amounts of what can be limited.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde_json::Value;
+
+/// What can be limited: a Kubernetes resource, or a card by its name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum What {
+    /// CPU in milli, everything else in whole units.
+    Resource(String),
+    /// In cards.
+    Card(String),
+}
+
+impl What {
+    /// Whether this is CPU or memory.
+    pub fn is_cpu_or_memory(&self) -> bool {
+        matches!(self, Self::Resource(name) if name == "cpu" || name == "memory")
+    }
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Resource(name) | Self::Card(name) => f.write_str(name),
+        }
+    }
+}
+
+/// How much of what. What is not named may mean 0 or "no limit": that is the reader's business.
+pub type Amounts = BTreeMap<What, i128>;
+
+/// How much of each resource.
+pub type Resources = BTreeMap<String, i128>;
+
+/// Adds every amount.
+pub fn add<K: Ord + Clone>(sum: &mut BTreeMap<K, i128>, amounts: &BTreeMap<K, i128>) {
+    for (what, amount) in amounts {
+        *sum.entry(what.clone()).or_default() += amount;
+    }
+}
+
+/// What is named of a list of resources, such as `status.allocatable`; none where an amount can't be read or is negative.
+pub fn resources(list: &Value) -> Option<Resources> {
+    let list = match list {
+        Value::Null => return Some(Resources::new()),
+        list => list.as_object()?,
+    };
+    list.iter()
+        .map(|(name, amount)| {
+            let amount = of(name, amount).filter(|amount| *amount >= 0)?;
+            Some((name.clone(), amount))
+        })
+        .collect()
+}
+
+/// An amount of a resource: CPU in milli, everything else in whole units, rounded up.
+pub fn of(resource: &str, amount: &Value) -> Option<i128> {
+    let billionths = match amount {
+        Value::String(text) => billionths(text)?,
+        Value::Number(number) => billionths(&number.to_string())?,
+        _ => return None,
+    };
+    let unit = if resource == "cpu" { 1_000_000 } else { 1_000_000_000 };
+    Some(up(billionths, unit))
+}
+
+/// Divided, rounded away from zero.
+fn up(number: i128, by: i128) -> i128 {
+    let whole = number / by;
+    if number % by == 0 {
+        whole
+    } else {
+        whole + number.signum()
+    }
+}
+
+/// A quantity in billionths; none where it is none, or is beyond everything that these worlds have.
+fn billionths(text: &str) -> Option<i128> {
+    let (sign, rest) = match text.strip_prefix('-') {
+        Some(rest) => (-1, rest),
+        None => (1, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let end = rest
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(rest.len());
+    let (number, suffix) = rest.split_at(end);
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if whole.len() + fraction.len() == 0 || whole.len() + fraction.len() > 20 || fraction.contains('.') {
+        return None;
+    }
+    let digits: i128 = format!("0{whole}{fraction}").parse().ok()?;
+    let (tens, binary) = factor(suffix)?;
+    let point = tens + 9 - i32::try_from(fraction.len()).ok()?;
+    let scale = 10_i128.checked_pow(point.unsigned_abs())?;
+    let digits = digits.checked_mul(1 << (10 * binary))?;
+    let amount = if point >= 0 {
+        digits.checked_mul(scale)?
+    } else {
+        up(digits, scale)
+    };
+    Some(sign * amount)
+}
+
+/// What a suffix multiplies by: a power of ten, and a power of 1024.
+fn factor(suffix: &str) -> Option<(i32, u32)> {
+    let decimal = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
+    if let Some(place) = decimal.iter().position(|known| *known == suffix) {
+        return Some((3 * (i32::try_from(place).ok()? - 3), 0));
+    }
+    let binary = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+    if let Some(place) = binary.iter().position(|known| *known == suffix) {
+        return Some((0, u32::try_from(place).ok()? + 1));
+    }
+    let exponent: i32 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
+    (exponent.abs() <= 18).then_some((exponent, 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn quantities_are_exact_and_rounded_up() {
+        let read = |amount: &str| of("memory", &json!(amount));
+        let known = [
+            ("4", 4),
+            ("1.5Gi", 3 << 29),
+            ("500m", 1),
+            ("2e3", 2000),
+            ("1E", 1_000_000_000_000_000_000),
+            ("0.1k", 100),
+            ("-1", -1),
+            ("1n", 1),
+            ("64Ki", 65536),
+        ];
+        for (text, amount) in known {
+            assert_eq!(read(text), Some(amount), "{text}");
+        }
+        assert_eq!(of("cpu", &json!("1500m")), Some(1500));
+        assert_eq!(of("cpu", &json!(2)), Some(2000));
+        assert_eq!(of("cpu", &json!("100u")), Some(1));
+        for text in ["", "x", "1.2.3", "1Kib", "Ki", "1 "] {
+            assert_eq!(read(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_negative_or_no_quantity_makes_a_list_unreadable() {
+        assert_eq!(resources(&json!({"cpu": "1"})), Some([("cpu".to_owned(), 1000)].into()));
+        assert_eq!(resources(&json!({"cpu": "-1"})), None);
+        assert_eq!(resources(&json!([])), None);
+        assert_eq!(resources(&Value::Null), Some(Resources::new()));
+    }
+}

@@ -1,0 +1,200 @@
+//! The switches of the configuration that say what must hold.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::jiff::SignedDuration;
+use serde_json::{Map, Value};
+
+/// The plugin that rules queues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Plugin {
+    /// What is not named is 0.
+    CapacityCard,
+    /// What is not named is limited by the cluster alone.
+    Capacity,
+    /// Queues limit nothing.
+    Off,
+}
+
+/// What must hold by configuration.
+#[expect(clippy::struct_excessive_bools, reason = "they are the documents' switches")]
+#[derive(Debug, Clone)]
+pub struct Configuration {
+    /// Volcano's actions.
+    pub actions: Vec<String>,
+    /// The plugin that rules queues.
+    pub plugin: Plugin,
+    /// Pods with cards are not charged for CPU and memory.
+    pub card_unlimited: bool,
+    /// Whether queues are parts of queues.
+    pub hierarchy: bool,
+    /// The queue that all others are parts of, where it is there.
+    pub root: String,
+    /// Whether a queue may have more than it deserves.
+    pub overuse: bool,
+    /// Only what a capability names is compared.
+    pub named_only: bool,
+    /// The arguments of `crossquota`, where it is listed.
+    pub cross_quota: Option<BTreeMap<String, String>>,
+    /// Whether shares of cards are placed, by gating.
+    pub mgpu: bool,
+    /// Most containers on one shared card.
+    pub mgpu_containers: usize,
+    /// The queue of what names none.
+    pub default_queue: String,
+    /// `charge`, `deny` or `free`.
+    pub unnamed: String,
+    /// `count` or `charge`.
+    pub unqueued: String,
+    /// Resources that are cards besides those that everybody knows.
+    pub card_resources: Vec<String>,
+    /// Whether pods without GPU are placed by gating, not by a scheduler that asks.
+    pub cross_quota_gates: bool,
+    /// Whether pods wait for a node.
+    pub admit_on_fit: bool,
+    /// How long a deleted pod holds its quota.
+    pub terminating: SignedDuration,
+    /// Whether Cardgate moves groups from phase to phase.
+    pub enqueue: bool,
+}
+
+impl Configuration {
+    /// Reads the two keys; none where they are not to be put in force.
+    pub fn read(data: &Value) -> Option<Self> {
+        let scheduler = mapping(&data["volcano-scheduler.conf"])?;
+        let own = mapping(&data["cardgate.yaml"])?;
+        let mut plugins = BTreeMap::<String, Map<String, Value>>::new();
+        let tiers = scheduler.get("tiers").and_then(Value::as_array).into_iter().flatten();
+        for entry in tiers.filter_map(|tier| tier["plugins"].as_array()).flatten() {
+            let beside = entry.as_object()?;
+            let mut arguments = beside.clone();
+            if let Some(under) = beside.get("arguments").and_then(Value::as_object) {
+                arguments.extend(under.clone());
+            }
+            if plugins.insert(entry["name"].as_str()?.to_owned(), arguments).is_some() {
+                return None;
+            }
+        }
+        let plugin = match (plugins.contains_key("capacity-card"), plugins.contains_key("capacity")) {
+            (true, true) => return None,
+            (true, false) => Plugin::CapacityCard,
+            (false, true) => Plugin::Capacity,
+            (false, false) if plugins.is_empty() => Plugin::CapacityCard,
+            (false, false) => Plugin::Off,
+        };
+        let nothing = Map::new();
+        let of = |name: &str| plugins.get(name).unwrap_or(&nothing);
+        let queues = of(if plugin == Plugin::Capacity {
+            "capacity"
+        } else {
+            "capacity-card"
+        });
+        let predicates = of("predicates");
+        let is_on = |arguments: &Map<String, Value>, key: &str, absent: bool| {
+            arguments.get(key).map_or(absent, |value| text(value) == "true")
+        };
+        let said = |arguments: &Map<String, Value>, key: &str, absent: &str| {
+            arguments.get(key).map_or_else(|| absent.to_owned(), text)
+        };
+        let actions = said(&scheduler, "actions", "enqueue, allocate, backfill");
+        let listed = own.get("cardResources").and_then(Value::as_array).into_iter().flatten();
+        Some(Self {
+            actions: actions.split(',').map(|action| action.trim().to_owned()).collect(),
+            plugin,
+            card_unlimited: plugin == Plugin::CapacityCard && is_on(queues, "cardUnlimitedCpuMemory", false),
+            hierarchy: is_on(queues, "enableHierarchy", false),
+            root: said(queues, "rootQueue", "root"),
+            overuse: is_on(queues, "enableOveruse", true),
+            named_only: plugin == Plugin::Capacity && is_on(queues, "checkQueueDimensionsOnly", false),
+            cross_quota: plugins.get("crossquota").map(|arguments| {
+                arguments
+                    .iter()
+                    .map(|(key, value)| (key.clone(), text(value)))
+                    .collect()
+            }),
+            mgpu: is_on(predicates, "predicate.MGPUEnable", true) && said(&own, "enforceMGPU", "gating") == "gating",
+            mgpu_containers: said(predicates, "predicate.MGPUMaxContainersPerCard", "16")
+                .parse()
+                .ok()?,
+            default_queue: said(&own, "defaultQueue", "default"),
+            unnamed: match own.get("requireCardName") {
+                Some(value) if text(value) == "true" => "deny".to_owned(),
+                _ => said(&own, "unnamedCards", "charge"),
+            },
+            unqueued: said(&own, "unqueuedCards", "count"),
+            card_resources: listed.map(text).collect(),
+            cross_quota_gates: said(&own, "enforceCrossQuota", "gating") == "gating",
+            admit_on_fit: said(&own, "admitOn", "fit") == "fit",
+            terminating: duration(&said(&own, "terminatingTimeout", "5m"))?,
+            enqueue: is_on(&own, "enqueue", true),
+        })
+    }
+
+    /// Whether an action is named.
+    pub fn has_action(&self, action: &str) -> bool {
+        self.actions.iter().any(|named| named == action)
+    }
+
+    /// Whether a resource is one of cards that everybody knows, or that the configuration lists.
+    pub fn is_card_resource(&self, resource: &str) -> bool {
+        let known = [
+            "nvidia.com/gpu",
+            "nvidia.com/gpu.shared",
+            "nvidia.com/mig-*",
+            "vke.volcengine.com/mgpu-core",
+            "vke.volcengine.com/mgpu-memory",
+            "amd.com/gpu",
+            "huawei.com/Ascend*",
+            "huawei.com/ascend-*",
+        ];
+        let listed = self.card_resources.iter().map(String::as_str);
+        known
+            .into_iter()
+            .chain(listed)
+            .any(|pattern| match pattern.strip_suffix('*') {
+                Some(prefix) => resource.starts_with(prefix),
+                None => resource == pattern,
+            })
+    }
+}
+
+/// A text of YAML as a mapping; an absent one is empty, and one that is no mapping is none.
+fn mapping(text: &Value) -> Option<Map<String, Value>> {
+    let text = text.as_str().unwrap_or_default();
+    if text.trim().is_empty() {
+        return Some(Map::new());
+    }
+    match serde_saphyr::from_str::<Value>(text).ok()? {
+        Value::Object(mapping) => Some(mapping),
+        Value::Null => Some(Map::new()),
+        _ => None,
+    }
+}
+
+/// A value as it would be written: quoted and bare ones are the same.
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// `5m`, `1h30m`, `90s`.
+fn duration(text: &str) -> Option<SignedDuration> {
+    let (mut seconds, mut number) = (0_i64, String::new());
+    for c in text.chars() {
+        let unit = match c {
+            '0'..='9' => {
+                number.push(c);
+                continue;
+            }
+            'h' => 3600,
+            'm' => 60,
+            's' => 1,
+            _ => return None,
+        };
+        seconds += number.parse::<i64>().ok()?.checked_mul(unit)?;
+        number.clear();
+    }
+    number.is_empty().then(|| SignedDuration::from_secs(seconds))
+}

@@ -1,0 +1,214 @@
+//! Pods: what they ask for, what they were given, where they are.
+
+use crds::keys::{
+    CARD_ASSIGNED, CARD_NAME, EXEMPT_NAMESPACES, GATE, GROUP_NAME, MGPU_CONTAINER_CARDS, MGPU_CORE, MGPU_MEMORY,
+    MIRROR_POD, QUEUE_NAME,
+};
+use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
+
+use super::amounts::{self, Resources};
+use super::cards;
+use super::nodes::{Texts, text, texts};
+use crate::objects::Key;
+
+/// A pod, as it says of itself.
+#[derive(Debug, Clone)]
+pub struct Pod {
+    /// Its namespace and name.
+    pub key: Key,
+    /// Its labels.
+    pub labels: Texts,
+    /// Its annotations.
+    pub annotations: Texts,
+    /// What it asks for in all.
+    pub request: Resources,
+    /// What each container asks for of shared cards.
+    pub shares: Vec<Share>,
+    /// Whether our gate holds it.
+    pub is_held: bool,
+    /// Its node, once it is bound.
+    pub node: Option<String>,
+    /// The node that it is pinned to.
+    pub pin: Option<String>,
+    /// Whether it has ended.
+    pub is_over: bool,
+    /// When it is to be gone, where it is being deleted.
+    pub deleted: Option<Timestamp>,
+    /// All that it says of where it wants to be.
+    pub spec: Value,
+}
+
+/// What a container asks for of shared cards.
+#[derive(Debug, Clone)]
+pub struct Share {
+    /// The container's name.
+    pub container: String,
+    /// On how many cards.
+    pub cards: usize,
+    /// On each.
+    pub core: i128,
+    /// On each, in MiB; none where it takes what the card has.
+    pub memory: Option<i128>,
+}
+
+/// Whether our gate holds a pod.
+pub fn is_held(pod: &Value) -> bool {
+    let gates = pod["spec"]["schedulingGates"].as_array();
+    gates.into_iter().flatten().any(|gate| gate["name"] == GATE)
+}
+
+impl Pod {
+    /// Reads a pod.
+    pub fn read(key: &Key, object: &Value) -> Self {
+        let spec = &object["spec"];
+        let annotations = texts(&object["metadata"]["annotations"]);
+        let phase = object["status"]["phase"].as_str();
+        Self {
+            key: key.clone(),
+            labels: texts(&object["metadata"]["labels"]),
+            request: request(spec),
+            shares: shares(spec, annotations.get(MGPU_CONTAINER_CARDS).map(String::as_str)),
+            is_held: is_held(object),
+            node: spec["nodeName"]
+                .as_str()
+                .filter(|node| !node.is_empty())
+                .map(str::to_owned),
+            pin: pin(spec),
+            is_over: matches!(phase, Some("Succeeded" | "Failed")),
+            deleted: object["metadata"]["deletionTimestamp"]
+                .as_str()
+                .and_then(|at| at.parse().ok()),
+            spec: spec.clone(),
+            annotations,
+        }
+    }
+
+    /// An annotation that is not empty.
+    pub fn says(&self, annotation: &str) -> Option<&str> {
+        let said = self.annotations.get(annotation).map(String::as_str);
+        said.filter(|said| !said.is_empty())
+    }
+
+    /// The cards that it names, in order; empty where it names none.
+    pub fn names(&self) -> Vec<&str> {
+        self.says(CARD_NAME).map(cards::alternatives).unwrap_or_default()
+    }
+
+    /// The card that it was given.
+    pub fn assigned(&self) -> Option<&str> {
+        self.says(CARD_ASSIGNED)
+    }
+
+    /// How much it asks for of a resource.
+    pub fn asks(&self, resource: &str) -> i128 {
+        self.request.get(resource).copied().unwrap_or(0)
+    }
+
+    /// Whether Cardgate may touch it at all.
+    pub fn is_reachable(&self) -> bool {
+        !EXEMPT_NAMESPACES.contains(&&*self.key.namespace) && !self.annotations.contains_key(MIRROR_POD)
+    }
+
+    /// Whether it names a queue, a group or a card, or asks for shares of cards.
+    pub fn is_managed(&self) -> bool {
+        let names = |key: &&str| self.annotations.contains_key(*key);
+        let shares = [MGPU_CORE, MGPU_MEMORY];
+        self.is_reachable()
+            && ([QUEUE_NAME, GROUP_NAME, CARD_NAME].iter().any(names)
+                || shares.iter().any(|share| self.asks(share) > 0))
+    }
+
+    /// Where it is, or where it will be alone.
+    pub fn place(&self) -> Option<&str> {
+        self.node.as_deref().or(self.pin.as_deref())
+    }
+}
+
+/// What a pod asks for, as Kubernetes counts it: the containers and the sidecars in all, or the most that an init container
+/// needs beside the sidecars before it; or what is said for the pod as a whole; and what it takes to run it.
+fn request(spec: &Value) -> Resources {
+    let mut sum = Resources::new();
+    for container in list(&spec["containers"]) {
+        amounts::add(&mut sum, &of_container(&container["resources"]));
+    }
+    let (mut sidecars, mut most) = (Resources::new(), Resources::new());
+    for container in list(&spec["initContainers"]) {
+        let own = of_container(&container["resources"]);
+        let mut beside = sidecars.clone();
+        amounts::add(&mut beside, &own);
+        if container["restartPolicy"] == "Always" {
+            sidecars = beside.clone();
+        }
+        at_least(&mut most, &beside);
+    }
+    amounts::add(&mut sum, &sidecars);
+    at_least(&mut sum, &most);
+    sum.extend(of_container(&spec["resources"]));
+    amounts::add(&mut sum, &amounts::resources(&spec["overhead"]).unwrap_or_default());
+    sum.insert("pods".to_owned(), 1);
+    sum
+}
+
+fn at_least(sum: &mut Resources, least: &Resources) {
+    for (name, amount) in least {
+        let known = sum.entry(name.clone()).or_default();
+        *known = (*known).max(*amount);
+    }
+}
+
+/// Requests, and limits where a request is missing.
+fn of_container(resources: &Value) -> Resources {
+    let read = |field: &str| amounts::resources(&resources[field]).unwrap_or_default();
+    let mut all = read("limits");
+    all.extend(read("requests"));
+    all
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// What each container asks for of shared cards; `says` is the list of how many cards each takes.
+fn shares(spec: &Value, says: Option<&str>) -> Vec<Share> {
+    let says: Vec<usize> = says.map_or_else(Vec::new, |says| {
+        let numbers = says.trim_matches(['[', ']']).split(',');
+        numbers
+            .filter_map(|number| number.trim().trim_matches('"').parse().ok())
+            .collect()
+    });
+    list(&spec["containers"])
+        .enumerate()
+        .filter_map(|(place, container)| {
+            let all = of_container(&container["resources"]);
+            let core = all.get(MGPU_CORE).copied().filter(|core| *core > 0)?;
+            // Without the list: a share of one card, or so many whole ones.
+            let whole = usize::try_from(core / 100).ok().filter(|_| core % 100 == 0);
+            let cards = says
+                .get(place)
+                .copied()
+                .filter(|cards| *cards > 0)
+                .or(whole.filter(|cards| *cards > 0))
+                .unwrap_or(1);
+            let each = i128::try_from(cards).ok()?;
+            Some(Share {
+                container: text(&container["name"]),
+                cards,
+                core: core / each,
+                memory: all.get(MGPU_MEMORY).map(|memory| memory / each),
+            })
+        })
+        .collect()
+}
+
+/// The one node that every term of the required affinity allows by name.
+fn pin(spec: &Value) -> Option<String> {
+    let required = &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    let mut pins = list(&required["nodeSelectorTerms"]).map(|term| {
+        let mut fields = list(&term["matchFields"]);
+        let field = fields.find(|field| field["key"] == "metadata.name" && field["operator"] == "In")?;
+        field["values"][0].as_str()
+    });
+    let first = pins.next()??;
+    pins.all(|pin| pin == Some(first)).then(|| first.to_owned())
+}

@@ -1,0 +1,129 @@
+//! Queues: what they say of themselves, and whose part each is.
+
+use std::collections::BTreeMap;
+
+use crds::keys::{CARD_DESERVED, CARD_GUARANTEE, CARD_QUOTA};
+use serde_json::Value;
+
+use super::amounts::{self, Amounts, What};
+use super::cards;
+use super::configuration::Configuration;
+
+/// A queue, as it says of itself.
+#[derive(Debug, Clone)]
+pub struct Queue {
+    /// The queue that it names as its parent.
+    pub parent: Option<String>,
+    /// Whether it takes pods.
+    pub is_open: bool,
+    /// What it says at most; none where that can't be read.
+    pub capability: Option<Amounts>,
+    /// What it should have; none where that can't be read.
+    pub deserved: Option<Amounts>,
+    /// What is kept free for it; none where that can't be read.
+    pub guarantee: Option<Amounts>,
+}
+
+impl Queue {
+    /// Reads a queue.
+    pub fn read(object: &Value) -> Self {
+        let spec = &object["spec"];
+        let limits = |resources: &Value, annotation: &str| {
+            let resources = amounts::resources(resources)?;
+            let cards = match object["metadata"]["annotations"][annotation].as_str() {
+                Some(text) => cards::counts(text)?,
+                None => BTreeMap::new(),
+            };
+            let resources = resources
+                .into_iter()
+                .map(|(name, amount)| (What::Resource(name), amount));
+            let cards = cards.into_iter().map(|(name, amount)| (What::Card(name), amount));
+            Some(resources.chain(cards).collect())
+        };
+        let state = object["status"]["state"].as_str().filter(|state| !state.is_empty());
+        Self {
+            parent: spec["parent"]
+                .as_str()
+                .filter(|parent| !parent.is_empty())
+                .map(str::to_owned),
+            is_open: state.is_none_or(|state| state == "Open"),
+            capability: limits(&spec["capability"], CARD_QUOTA),
+            deserved: limits(&spec["deserved"], CARD_DESERVED),
+            guarantee: limits(&spec["guarantee"]["resource"], CARD_GUARANTEE),
+        }
+    }
+
+    /// Whether all of it can be read.
+    pub fn is_readable(&self) -> bool {
+        self.capability.is_some() && self.deserved.is_some() && self.guarantee.is_some()
+    }
+}
+
+/// An amount that may be named, of amounts that may be readable.
+pub fn named(amounts: Option<&Amounts>, what: &What) -> Option<i128> {
+    amounts?.get(what).copied()
+}
+
+/// All queues, each with the queue that it is a part of.
+#[derive(Debug, Clone, Default)]
+pub struct Tree {
+    /// By name.
+    pub queues: BTreeMap<String, Queue>,
+    parents: BTreeMap<String, String>,
+    /// Queues that name a parent that is not there, or are parts of themselves.
+    pub misplaced: Vec<String>,
+    root: Option<String>,
+}
+
+impl Tree {
+    /// The queues as the configuration places them.
+    pub fn new(queues: BTreeMap<String, Queue>, configuration: &Configuration) -> Self {
+        let mut tree = Self::default();
+        if configuration.hierarchy {
+            let root = &configuration.root;
+            tree.root = Some(root.clone());
+            for (name, queue) in queues.iter().filter(|(name, _)| *name != root) {
+                let parent = queue.parent.as_ref().filter(|parent| *parent != root);
+                if let Some(parent) = parent.filter(|parent| queues.contains_key(*parent)) {
+                    tree.parents.insert(name.clone(), parent.clone());
+                } else {
+                    if parent.is_some() {
+                        tree.misplaced.push(name.clone());
+                    }
+                    if queues.contains_key(root) {
+                        tree.parents.insert(name.clone(), root.clone());
+                    }
+                }
+            }
+            for name in queues.keys() {
+                if tree.path(name).len() > queues.len() {
+                    tree.misplaced.push(name.clone());
+                }
+            }
+            let misplaced = tree.misplaced.clone();
+            tree.parents.retain(|name, _| !misplaced.contains(name));
+        }
+        tree.queues = queues;
+        tree
+    }
+
+    /// A queue and those above it. Of queues that are parts of themselves the path is longer than there are queues.
+    pub fn path(&self, queue: &str) -> Vec<String> {
+        let most = self.parents.len() + 2;
+        let above = |below: &String| self.parents.get(below).cloned();
+        std::iter::successors(Some(queue.to_owned()), above)
+            .take(most)
+            .collect()
+    }
+
+    /// The queues that are parts of this one, or of none.
+    pub fn children<'a>(&'a self, parent: Option<&'a str>) -> impl Iterator<Item = &'a str> {
+        let is_child = move |name: &&String| self.parents.get(*name).map(String::as_str) == parent;
+        self.queues.keys().filter(is_child).map(String::as_str)
+    }
+
+    /// Whether queues are parts of it, or could be: then it takes no pods.
+    pub fn is_inner(&self, queue: &str) -> bool {
+        self.children(Some(queue)).next().is_some() || self.root.as_deref() == Some(queue)
+    }
+}

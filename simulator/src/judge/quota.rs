@@ -1,0 +1,159 @@
+//! No queue at any level has more than it may, by what Cardgate let in (Capacity Card, **Task Allocatable Check**; capacity,
+//! **Hierarchical processing**; Dimensions, **When Enabled**).
+
+use super::amounts::{Amounts, What, add};
+use super::configuration::Plugin;
+use super::queues::named;
+use super::view::View;
+use super::{Finding, broken};
+use crate::objects::Key;
+
+/// The rule about limits of queues.
+pub const RULE: &str = "a queue has no more than it may";
+/// The rule about what is kept free.
+pub const KEPT: &str = "what is guaranteed to others is kept free";
+/// The rule about queues that take pods.
+pub const TAKES: &str = "only an open queue without parts takes pods";
+
+/// Judges a pod that is let in, as the view has it afterwards.
+pub fn judge(view: &View, key: &Key) -> Finding {
+    let Some(pod) = view.pods.iter().find(|pod| pod.key == *key) else {
+        return Ok(());
+    };
+    let (Some(charge), false) = (view.charge(pod), view.configuration.plugin == Plugin::Off) else {
+        return Ok(());
+    };
+    let name = &charge.queue;
+    let Some(queue) = view.tree.queues.get(name) else {
+        return broken(TAKES, format!("{key} is let into {name}, which is not there"));
+    };
+    if !queue.is_open || view.tree.is_inner(name) || view.tree.misplaced.contains(name) {
+        return broken(TAKES, format!("{key} is let into {name}: {queue:?}"));
+    }
+    let path = view.tree.path(name);
+    for level in &path {
+        if !view.tree.queues[level].is_readable() {
+            return broken(TAKES, format!("{key} is let into {name}, and {level} can't be read"));
+        }
+        let allocated = allocated(view, level);
+        for (what, asked) in charge.amounts.iter().filter(|(_, asked)| **asked > 0) {
+            let (has, limit) = (
+                allocated.get(what).copied().unwrap_or(0),
+                limit(view, level, level == name, what),
+            );
+            if limit.is_some_and(|limit| has > limit) {
+                let limit = limit.unwrap_or_default();
+                return broken(
+                    RULE,
+                    format!("{key} is let into {name} with {asked} {what}, and {level} has {has} of {limit}"),
+                );
+            }
+        }
+    }
+    for (what, asked) in charge.amounts.iter().filter(|(_, asked)| **asked > 0) {
+        keeps(view, key, &path, what, *asked)?;
+    }
+    Ok(())
+}
+
+/// What the pods of a queue and of those below it have.
+pub fn allocated(view: &View, queue: &str) -> Amounts {
+    let mut sum = Amounts::new();
+    for charge in view.pods.iter().filter_map(|pod| view.charge(pod)) {
+        if view.tree.path(&charge.queue).iter().any(|level| level == queue) {
+            add(&mut sum, &charge.amounts);
+        }
+    }
+    sum
+}
+
+/// The most that a queue may have; none where nothing limits it. What the queue of a pod does not name is 0 under
+/// `capacity-card`, of what that plugin limits: CPU, memory and cards. What a queue above does not name it does not limit.
+pub fn limit(view: &View, queue: &str, is_leaf: bool, what: &What) -> Option<i128> {
+    let configuration = &view.configuration;
+    let is_limited = match configuration.plugin {
+        Plugin::Off => false,
+        Plugin::Capacity => true,
+        Plugin::CapacityCard => what.is_cpu_or_memory() || matches!(what, What::Card(_)),
+    };
+    let says = view.tree.queues.get(queue)?;
+    let capability = named(says.capability.as_ref(), what);
+    if !is_limited || configuration.named_only && capability.is_none() {
+        return None;
+    }
+    let is_strict = configuration.plugin == Plugin::CapacityCard && is_leaf;
+    let capability = capability.or(is_strict.then_some(0));
+    let deserved = named(says.deserved.as_ref(), what).filter(|_| !configuration.overuse);
+    let deserved = deserved.map(|deserved| deserved.max(guaranteed(view, queue, what)));
+    capability.into_iter().chain(deserved).min()
+}
+
+/// What is kept free for a queue and for those below it.
+pub fn guaranteed(view: &View, queue: &str, what: &What) -> i128 {
+    let below: i128 = view
+        .tree
+        .children(Some(queue))
+        .map(|child| guaranteed(view, child, what))
+        .sum();
+    below.max(own_guarantee(view, queue, what))
+}
+
+fn own_guarantee(view: &View, queue: &str, what: &What) -> i128 {
+    let says = view.tree.queues.get(queue);
+    named(says.and_then(|says| says.guarantee.as_ref()), what).unwrap_or(0)
+}
+
+/// What must not be given to others on the account of the queues below a parent, or below the cluster, were this pod not
+/// there.
+fn held(view: &View, parent: Option<&str>, what: &What, without: Option<&Key>) -> i128 {
+    let own = view.pods.iter().filter(|pod| Some(&pod.key) != without);
+    let own = own.filter_map(|pod| view.charge(pod));
+    let own = own.filter(|charge| Some(&*charge.queue) == parent);
+    let own: i128 = own.filter_map(|charge| charge.amounts.get(what).copied()).sum();
+    let children = view.tree.children(parent);
+    let below = children.map(|child| held(view, Some(child), what, without).max(own_guarantee(view, child, what)));
+    own + below.sum::<i128>()
+}
+
+/// A pod may use what is guaranteed to its queue; beyond that it takes nothing that is kept free for another one.
+fn keeps(view: &View, key: &Key, path: &[String], what: &What, asked: i128) -> Finding {
+    let is_guaranteed = view
+        .tree
+        .queues
+        .keys()
+        .any(|queue| own_guarantee(view, queue, what) > 0);
+    let is_limited =
+        view.configuration.plugin == Plugin::Capacity || what.is_cpu_or_memory() || matches!(what, What::Card(_));
+    if !is_guaranteed || !is_limited || view.configuration.named_only {
+        return Ok(());
+    }
+    let queues = path
+        .iter()
+        .map(|level| (Some(&**level), limit(view, level, level == &path[0], what)));
+    let total = Some(total(view, what));
+    for (level, limit) in queues.chain([(None, total)]) {
+        let (before, after) = (held(view, level, what, Some(key)), held(view, level, what, None));
+        if let Some(limit) = limit.filter(|limit| after > before && after > *limit) {
+            let level = level.unwrap_or("the cluster");
+            return broken(
+                KEPT,
+                format!("{key} is let in with {asked} {what}, and {level} then holds and keeps {after} of {limit}"),
+            );
+        }
+    }
+    Ok(())
+}
+
+/// What the nodes have of something, and where they no longer do, what pods hold there.
+fn total(view: &View, what: &What) -> i128 {
+    let of_node = |node: &super::nodes::Node| match what {
+        What::Resource(name) => node.has(name),
+        What::Card(name) => node.card(name).map_or(0, |card| card.count),
+    };
+    let there: i128 = view.nodes.iter().map(of_node).sum();
+    let used = view
+        .pods
+        .iter()
+        .filter_map(|pod| view.charge(pod)?.amounts.get(what).copied());
+    there.max(used.sum())
+}

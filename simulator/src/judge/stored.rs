@@ -1,0 +1,116 @@
+//! What is stored, as far as it was heard; and, of what others decide, also what was stored a while ago.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use crds::keys::{CONFIG_MAP, NAMESPACE};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use super::configuration::Configuration;
+use super::is_operator;
+use super::pods::is_held;
+use crate::objects::{CONFIG_MAPS, Key, NAMESPACES, NODES, POD_GROUPS, PODS, QUEUES, Resource, Write};
+
+/// The objects of one resource.
+pub type OfKind = BTreeMap<Key, Arc<Value>>;
+
+/// Objects by resource.
+pub type ByKind = BTreeMap<&'static Resource, OfKind>;
+
+/// What quotas and room rest on besides pods.
+static TERMS: [&Resource; 5] = [&QUEUES, &NODES, &CONFIG_MAPS, &NAMESPACES, &POD_GROUPS];
+
+/// What is stored.
+#[derive(Debug, Default)]
+pub struct Stored {
+    /// Everything.
+    pub now: ByKind,
+    /// What [`TERMS`] was before it was last changed, and when that was: oldest first.
+    past: VecDeque<(Timestamp, ByKind)>,
+    /// Pods that others let run, and when.
+    others: BTreeMap<Key, Timestamp>,
+}
+
+impl Stored {
+    /// Stores what was written, and forgets what was over before `since`.
+    pub fn take(&mut self, write: &Write, since: Timestamp) {
+        while self.past.front().is_some_and(|(until, _)| *until < since) {
+            self.past.pop_front();
+        }
+        self.others.retain(|_, at| *at >= since);
+        if TERMS.contains(&write.resource) && is_said_anew(write) {
+            let terms = TERMS
+                .iter()
+                .filter_map(|kind| Some((*kind, self.now.get(*kind)?.clone())));
+            self.past.push_back((write.at, terms.collect()));
+        }
+        if write.resource == &PODS && !is_operator(&write.who) {
+            let runs = |pod: &Option<Arc<Value>>| pod.as_ref().is_some_and(|pod| !is_held(pod));
+            if runs(&write.after) && !runs(&write.before) {
+                self.others.insert(write.key.clone(), write.at);
+            }
+        }
+        // What can't be put in force leaves in force what was there before.
+        let is_unreadable = |map: &Arc<Value>| Configuration::read(&map["data"]).is_none();
+        if is_configuration(write) && write.after.as_ref().is_some_and(is_unreadable) {
+            return;
+        }
+        let of_kind = self.now.entry(write.resource).or_default();
+        match &write.after {
+            Some(object) => of_kind.insert(write.key.clone(), Arc::clone(object)),
+            None => of_kind.remove(&write.key),
+        };
+    }
+
+    /// The clock on the wall jumped: what was a moment ago still was.
+    pub fn jump(&mut self, by: SignedDuration) {
+        let times = self.past.iter_mut().map(|(at, _)| at).chain(self.others.values_mut());
+        times.for_each(|at| *at = at.checked_add(by).unwrap_or(Timestamp::MAX));
+    }
+
+    /// What an operator may take for true: what is stored, then what was stored at any time since, with the pods of now in each.
+    pub fn known(&self) -> impl Iterator<Item = ByKind> + '_ {
+        let past = self.past.iter().rev().map(|(_, terms)| {
+            let mut known = self.now.clone();
+            for kind in TERMS {
+                known.insert(kind, terms.get(kind).cloned().unwrap_or_default());
+            }
+            known
+        });
+        std::iter::once_with(|| self.now.clone()).chain(past)
+    }
+
+    /// Pods that others let run just now, so that an operator may not know of it.
+    pub fn unheard(&self) -> BTreeSet<&Key> {
+        self.others.keys().collect()
+    }
+}
+
+fn is_configuration(write: &Write) -> bool {
+    write.resource == &CONFIG_MAPS && write.key == Key::new(NAMESPACE, CONFIG_MAP)
+}
+
+/// Whether more has changed than what an object's status says of times: nodes tell every few seconds that they are alive.
+fn is_said_anew(write: &Write) -> bool {
+    let (Some(before), Some(after)) = (&write.before, &write.after) else {
+        return true;
+    };
+    let said = |object: &Value| {
+        let metadata = &object["metadata"];
+        let ready = object["status"]["conditions"].as_array().into_iter().flatten();
+        let ready: Vec<_> = ready
+            .map(|condition| (condition["type"].clone(), condition["status"].clone()))
+            .collect();
+        [
+            metadata["labels"].clone(),
+            metadata["annotations"].clone(),
+            object["spec"].clone(),
+            object["data"].clone(),
+            object["status"]["allocatable"].clone(),
+            object["status"]["state"].clone(),
+            ready.into_iter().flat_map(|(kind, status)| [kind, status]).collect(),
+        ]
+    };
+    said(before) != said(after)
+}

@@ -1,0 +1,178 @@
+//! Small histories by hand.
+
+use std::sync::Arc;
+
+use crds::keys::{CARD_ASSIGNED, GATE, NAMESPACE, QUEUE_NAME};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::super::{Broken, Judge};
+use crate::objects::{CONFIG_MAPS, Key, LEASES, NODES, Objects, PODS, QUEUES, Resource};
+
+/// A world in which things happen one by one, and its judge.
+pub struct History {
+    pub objects: Objects,
+    judge: Judge,
+}
+
+impl History {
+    /// `operator-0` leads; there is a node with 8 A100.
+    pub fn new() -> Self {
+        let mut history = Self {
+            objects: Objects::new(Timestamp::UNIX_EPOCH),
+            judge: Judge::new().lag(SignedDuration::from_secs(10)),
+        };
+        history.lease("operator-0");
+        history.node(
+            "n1",
+            &json!({"nvidia.com/gpu": "8", "cpu": "64", "memory": "256Gi", "pods": "100"}),
+        );
+        history
+    }
+
+    pub fn create(&mut self, resource: &'static Resource, object: Value) {
+        self.create_as("user", resource, object);
+    }
+
+    fn create_as(&mut self, who: &str, resource: &'static Resource, object: Value) {
+        self.objects.create(&Arc::from(who), resource, object).unwrap();
+    }
+
+    pub fn change(&mut self, who: &str, resource: &'static Resource, name: &str, change: impl FnOnce(&mut Value)) {
+        let changed = self
+            .objects
+            .change(&Arc::from(who), resource, &key(resource, name), |object| {
+                change(object);
+                Ok(())
+            });
+        changed.unwrap();
+    }
+
+    pub fn delete(&mut self, who: &str, resource: &'static Resource, name: &str) {
+        self.objects
+            .delete(&Arc::from(who), resource, &key(resource, name))
+            .unwrap();
+    }
+
+    pub fn later(&mut self, seconds: i64) {
+        self.objects.now = self
+            .objects
+            .now
+            .checked_add(SignedDuration::from_secs(seconds))
+            .unwrap();
+    }
+
+    /// This one leads from now on, for 15 seconds.
+    pub fn lease(&mut self, holder: &str) {
+        let spec =
+            json!({"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": self.objects.now.to_string()});
+        if self.objects.get(&LEASES, &key(&LEASES, "operator")).is_some() {
+            self.change(holder, &LEASES, "operator", |lease| lease["spec"] = spec);
+        } else {
+            self.create_as(
+                holder,
+                &LEASES,
+                json!({"metadata": {"namespace": NAMESPACE, "name": "operator"}, "spec": spec}),
+            );
+        }
+    }
+
+    pub fn node(&mut self, name: &str, allocatable: &Value) {
+        let labels =
+            json!({"nvidia.com/gpu.product": "A100", "nvidia.com/gpu.count": "8", "nvidia.com/gpu.memory": "81920"});
+        self.create(
+            &NODES,
+            json!({
+                "metadata": {"name": name, "labels": labels},
+                "status": {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True"}]},
+            }),
+        );
+    }
+
+    pub fn queue(&mut self, name: &str, cards: u32, spec: &Value) {
+        let quota = json!({"A100": cards}).to_string();
+        let mut spec = spec.clone();
+        if spec["capability"].is_null() {
+            spec["capability"] = json!({"cpu": "100", "memory": "1Ti"});
+        }
+        let annotations = json!({"volcano.sh/card.quota": quota});
+        self.create(
+            &QUEUES,
+            json!({"metadata": {"name": name, "annotations": annotations}, "spec": spec}),
+        );
+    }
+
+    pub fn configure(&mut self, scheduler: &str) {
+        self.create(
+            &CONFIG_MAPS,
+            json!({
+                "metadata": {"namespace": NAMESPACE, "name": "cardgate-config"},
+                "data": {"volcano-scheduler.conf": scheduler},
+            }),
+        );
+    }
+
+    /// A pod that waits for so many A100.
+    pub fn pod(&mut self, name: &str, queue: &str, cards: u32) {
+        self.create(&PODS, pod(name, queue, cards));
+    }
+
+    /// `operator-0` lets a pod in, as it should be done.
+    pub fn admit(&mut self, name: &str) {
+        self.lease("operator-0");
+        self.change("operator-0", &PODS, name, admit);
+    }
+
+    #[track_caller]
+    pub fn holds(&mut self) {
+        self.judge.after_step(&self.objects).unwrap();
+    }
+
+    #[track_caller]
+    pub fn rests(&mut self) {
+        self.holds();
+        self.judge.at_rest(&self.objects).unwrap();
+    }
+
+    #[track_caller]
+    pub fn breaks(&mut self, rule: &str) -> Broken {
+        let broken = self.judge.after_step(&self.objects).unwrap_err();
+        assert_eq!(broken.rule, rule, "{broken}");
+        broken
+    }
+
+    #[track_caller]
+    pub fn breaks_at_rest(&mut self, rule: &str) -> Broken {
+        self.holds();
+        let broken = self.judge.at_rest(&self.objects).unwrap_err();
+        assert_eq!(broken.rule, rule, "{broken}");
+        broken
+    }
+}
+
+/// The key of an object here: pods are in `team`.
+pub fn key(resource: &'static Resource, name: &str) -> Key {
+    let namespace = if resource == &LEASES { NAMESPACE } else { "team" };
+    Key::new(if resource.is_namespaced { namespace } else { "" }, name)
+}
+
+pub fn pod(name: &str, queue: &str, cards: u32) -> Value {
+    let amount = json!({"nvidia.com/gpu": cards.to_string(), "cpu": "1", "memory": "1Gi"});
+    json!({
+        "metadata": {
+            "namespace": "team", "name": name,
+            "annotations": {QUEUE_NAME: queue, "volcano.sh/card.name": "A100"},
+        },
+        "spec": {
+            "schedulingGates": [{"name": GATE}],
+            "containers": [{"name": "main", "resources": {"requests": amount}}],
+        },
+    })
+}
+
+/// What lets a pod in that asks for A100.
+pub fn admit(pod: &mut Value) {
+    pod["spec"].as_object_mut().unwrap().remove("schedulingGates");
+    pod["metadata"]["annotations"][CARD_ASSIGNED] = "A100".into();
+    pod["spec"]["nodeSelector"] = json!({"nvidia.com/gpu.product": "A100"});
+}

@@ -1,0 +1,8 @@
+//! For every rule a history that keeps it, and one that breaks it.
+
+mod cross_quota;
+mod history;
+mod leadership;
+mod quota;
+mod results;
+mod shares;

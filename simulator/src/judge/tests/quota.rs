@@ -1,0 +1,166 @@
+use serde_json::json;
+
+use super::super::quota::{KEPT, RULE, TAKES};
+use super::history::{History, admit, pod};
+use crate::objects::{PODS, QUEUES};
+
+const HIERARCHY: &str = "tiers: [{plugins: [{name: capacity-card, arguments: {enableHierarchy: true}}]}]";
+
+#[test]
+fn two_pods_that_fit_are_let_in_and_one_too_many_is_found() {
+    let mut history = History::new();
+    history.queue("a", 3, &json!({}));
+    for name in ["p", "q", "r"] {
+        history.pod(name, "a", 1);
+        history.admit(name);
+    }
+    history.holds();
+    history.pod("s", "a", 1);
+    history.admit("s");
+    let broken = history.breaks(RULE);
+    assert!(
+        broken.what.contains("team/s") && broken.what.contains("4 of 3"),
+        "{broken}"
+    );
+}
+
+#[test]
+fn what_is_over_or_gone_holds_nothing() {
+    let mut history = History::new();
+    history.queue("a", 1, &json!({}));
+    history.pod("p", "a", 1);
+    history.admit("p");
+    history.change("kubelet", &PODS, "p", |pod| pod["status"]["phase"] = "Failed".into());
+    history.pod("q", "a", 1);
+    history.admit("q");
+    history.holds();
+}
+
+#[test]
+fn cpu_that_the_queue_does_not_name_is_none() {
+    let mut history = History::new();
+    history.queue("a", 3, &json!({"capability": {"memory": "1Gi"}}));
+    history.pod("p", "a", 1);
+    history.admit("p");
+    assert!(history.breaks(RULE).what.contains("1000 cpu"));
+
+    let mut history = History::new();
+    history.configure("tiers: [{plugins: [{name: capacity-card, cardUnlimitedCpuMemory: true}]}]");
+    history.queue("a", 3, &json!({"capability": {"memory": "1Gi"}}));
+    history.pod("p", "a", 1);
+    history.admit("p");
+    history.holds();
+}
+
+#[test]
+fn every_queue_above_counts() {
+    let mut history = History::new();
+    history.configure(HIERARCHY);
+    history.queue("top", 2, &json!({}));
+    for name in ["a", "b"] {
+        history.queue(name, 2, &json!({"parent": "top"}));
+        history.pod(name, name, 1);
+        history.admit(name);
+    }
+    history.holds();
+    history.pod("c", "b", 1);
+    history.admit("c");
+    assert!(history.breaks(RULE).what.contains("top has 3 of 2"));
+}
+
+#[test]
+fn a_queue_with_parts_a_closed_one_and_none_take_nobody() {
+    for state in ["Closed", "Open"] {
+        let mut history = History::new();
+        history.configure(HIERARCHY);
+        history.queue("a", 2, &json!({}));
+        history.change("user", &QUEUES, "a", |queue| queue["status"] = json!({"state": state}));
+        history.later(60);
+        history.pod("p", "a", 1);
+        history.admit("p");
+        if state == "Open" {
+            history.holds();
+            history.queue("b", 1, &json!({"parent": "a"}));
+            history.later(60);
+            history.pod("q", "a", 1);
+            history.admit("q");
+        }
+        history.breaks(TAKES);
+    }
+    let mut history = History::new();
+    history.later(60);
+    history.pod("p", "nowhere", 1);
+    history.admit("p");
+    history.breaks(TAKES);
+}
+
+#[test]
+fn a_quota_that_was_just_lowered_may_not_be_known_yet() {
+    for (seconds, is_known) in [(5, false), (20, true)] {
+        let mut history = History::new();
+        history.queue("a", 2, &json!({}));
+        history.pod("p", "a", 2);
+        history.change("user", &QUEUES, "a", |queue| {
+            queue["metadata"]["annotations"]["volcano.sh/card.quota"] = r#"{"A100": 1}"#.into();
+        });
+        history.later(seconds);
+        history.admit("p");
+        if is_known {
+            history.breaks(RULE);
+        } else {
+            history.holds();
+        }
+    }
+}
+
+#[test]
+fn what_others_let_run_counts_once_it_can_be_known() {
+    for (seconds, is_known) in [(5, false), (20, true)] {
+        let mut history = History::new();
+        history.queue("a", 1, &json!({}));
+        let mut other = pod("other", "a", 1);
+        admit(&mut other);
+        history.create(&PODS, other);
+        history.later(seconds);
+        history.pod("p", "a", 1);
+        history.admit("p");
+        if is_known {
+            history.breaks(RULE);
+        } else {
+            history.holds();
+        }
+    }
+}
+
+#[test]
+fn two_operators_together_never_exceed() {
+    let mut history = History::new();
+    history.queue("a", 1, &json!({}));
+    history.pod("p", "a", 1);
+    history.pod("q", "a", 1);
+    history.admit("p");
+    history.lease("operator-1");
+    history.change("operator-1", &PODS, "q", admit);
+    history.breaks(RULE);
+}
+
+#[test]
+fn what_is_guaranteed_to_others_is_kept() {
+    for (cards, is_kept) in [(6, true), (7, false)] {
+        let mut history = History::new();
+        history.configure("tiers: [{plugins: [{name: capacity}]}]");
+        history.queue("a", 8, &json!({}));
+        history.queue("b", 8, &json!({}));
+        history.change("user", &QUEUES, "b", |queue| {
+            queue["metadata"]["annotations"]["volcano.sh/card.guarantee"] = r#"{"A100": 2}"#.into();
+        });
+        history.later(60);
+        history.pod("p", "a", cards);
+        history.admit("p");
+        if is_kept {
+            history.holds();
+        } else {
+            history.breaks(KEPT);
+        }
+    }
+}

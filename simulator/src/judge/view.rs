@@ -1,0 +1,186 @@
+//! All that is stored, as it was read: who is charged for what.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crds::keys::{CARD_NAME, CONFIG_MAP, CROSS_QUOTA_ENABLED, CROSS_QUOTA_LABEL, GROUP_NAME, NAMESPACE, QUEUE_NAME};
+use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
+
+use super::amounts::{Amounts, What};
+use super::configuration::Configuration;
+use super::nodes::Node;
+use super::pods::Pod;
+use super::queues::{Queue, Tree};
+use super::stored::{ByKind, OfKind};
+use crate::objects::{CONFIG_MAPS, Key, NAMESPACES, NODES, POD_GROUPS, PODS, QUEUES};
+
+/// What is stored, as it was read.
+#[derive(Debug)]
+pub struct View {
+    /// The time.
+    pub now: Timestamp,
+    /// The switches.
+    pub configuration: Configuration,
+    /// By name.
+    pub nodes: Vec<Node>,
+    /// All pods.
+    pub pods: Vec<Pod>,
+    /// All queues.
+    pub tree: Tree,
+    groups: OfKind,
+    namespaces: OfKind,
+    /// The resource that each card is counted by, as the first node by name has it.
+    resources: BTreeMap<String, String>,
+}
+
+/// What a pod is charged for.
+#[derive(Debug)]
+pub struct Charge {
+    /// Whose account it is on.
+    pub queue: String,
+    /// How much of what.
+    pub amounts: Amounts,
+}
+
+impl View {
+    /// Reads what is stored, but for these pods. None where the configuration is none that is put in force: then another one
+    /// holds that was there before, and whoever asks has to ask for that.
+    pub fn read(stored: &ByKind, now: Timestamp, without: &BTreeSet<&Key>) -> Option<Self> {
+        let objects = |kind| stored.get(kind).into_iter().flatten();
+        let key = Key::new(NAMESPACE, CONFIG_MAP);
+        let data = stored.get(&CONFIG_MAPS).and_then(|maps| maps.get(&key));
+        let configuration = Configuration::read(data.map_or(&Value::Null, |map| &map["data"]))?;
+        let nodes: Vec<_> = objects(&NODES).map(|(_, node)| Node::read(node)).collect();
+        let mut resources = BTreeMap::new();
+        for card in nodes.iter().flat_map(|node| &node.cards) {
+            resources
+                .entry(card.name.clone())
+                .or_insert_with(|| card.resource.clone());
+        }
+        let queues = objects(&QUEUES).map(|(key, queue)| (key.name.clone(), Queue::read(queue)));
+        let pods = objects(&PODS).filter(|(key, _)| !without.contains(key));
+        Some(Self {
+            now,
+            tree: Tree::new(queues.collect(), &configuration),
+            pods: pods.map(|(key, pod)| Pod::read(key, pod)).collect(),
+            groups: stored.get(&POD_GROUPS).cloned().unwrap_or_default(),
+            namespaces: stored.get(&NAMESPACES).cloned().unwrap_or_default(),
+            configuration,
+            nodes,
+            resources,
+        })
+    }
+
+    /// A node by its name.
+    pub fn node(&self, name: &str) -> Option<&Node> {
+        self.nodes.iter().find(|node| node.name == name)
+    }
+
+    /// A namespace.
+    pub fn namespace(&self, name: &str) -> Option<&Value> {
+        self.namespaces.get(&Key::new("", name)).map(|namespace| &**namespace)
+    }
+
+    /// Whether a pod asks for cards, whatever it calls them.
+    pub fn asks_for_cards(&self, pod: &Pod) -> bool {
+        let counted = |resource: &String| self.resources.values().any(|by| by == resource);
+        pod.request.iter().any(|(resource, amount)| {
+            *amount > 0
+                && resource.contains('/')
+                && (self.configuration.is_card_resource(resource) || counted(resource))
+        })
+    }
+
+    /// The queue that a pod is charged to: its own, its group's, its namespace's, the default. None where it is none of
+    /// Cardgate's pods, or is there for CrossQuota alone.
+    pub fn queue_of(&self, pod: &Pod) -> Option<String> {
+        let own = pod.says(QUEUE_NAME).map(str::to_owned);
+        let group = || {
+            let key = Key::new(&*pod.key.namespace, pod.says(GROUP_NAME)?);
+            let queue = self.groups.get(&key)?["spec"]["queue"].as_str()?;
+            (!queue.is_empty()).then(|| queue.to_owned())
+        };
+        let namespace = || {
+            let queue = self.namespace(&pod.key.namespace)?["metadata"]["annotations"][QUEUE_NAME].as_str()?;
+            (!queue.is_empty()).then(|| queue.to_owned())
+        };
+        let named = own.or_else(group).or_else(namespace);
+        let asks = self.asks_for_cards(pod) && pod.is_reachable();
+        let is_concerned = pod.is_managed() || asks && (named.is_some() || self.configuration.unqueued == "charge");
+        is_concerned.then(|| named.unwrap_or_else(|| self.configuration.default_queue.clone()))
+    }
+
+    /// Whether CrossQuota decides where a pod goes.
+    pub fn is_under_cross_quota(pod: &Pod) -> bool {
+        pod.is_reachable()
+            && pod
+                .labels
+                .get(CROSS_QUOTA_LABEL)
+                .is_some_and(|value| value == CROSS_QUOTA_ENABLED)
+    }
+
+    /// The card that a pod holds: the one it was given, else the one it names, else the one of its node.
+    pub fn card_of(&self, pod: &Pod) -> Option<String> {
+        if let Some(assigned) = pod.assigned() {
+            return Some(assigned.to_owned());
+        }
+        let names = pod.names();
+        if let [name] = names[..] {
+            return Some(name.to_owned());
+        }
+        if names.is_empty() && self.configuration.unnamed != "charge" {
+            return None;
+        }
+        let node = self.node(pod.node.as_deref()?)?;
+        let is_its = |name: &str| names.is_empty() || names.contains(&name);
+        let mut cards = node
+            .cards
+            .iter()
+            .filter(|card| pod.asks(&card.resource) > 0 && is_its(&card.name));
+        cards.next().map(|card| card.name.clone())
+    }
+
+    /// How many of a card a pod asks for. Of a card that no node has: the most that it asks for of any device.
+    pub fn count_of(&self, pod: &Pod, card: &str) -> i128 {
+        match self.resources.get(card) {
+            Some(resource) => pod.asks(resource),
+            None => {
+                let devices = pod.request.iter().filter(|(resource, _)| resource.contains('/'));
+                devices.map(|(_, amount)| *amount).max().unwrap_or(0)
+            }
+        }
+    }
+
+    /// What a pod comes to on its queue's account, with this card.
+    pub fn amounts(&self, pod: &Pod, card: Option<&str>) -> Amounts {
+        let charges = self.configuration.unnamed == "charge" && self.asks_for_cards(pod);
+        let is_for_cards = card.is_some() || pod.says(CARD_NAME).is_some() || charges;
+        let resources = pod
+            .request
+            .iter()
+            .map(|(name, amount)| (What::Resource(name.clone()), *amount));
+        let mut amounts: Amounts = resources
+            .filter(|(what, _)| !(self.configuration.card_unlimited && is_for_cards && what.is_cpu_or_memory()))
+            .collect();
+        if let Some(card) = card {
+            amounts.insert(What::Card(card.to_owned()), self.count_of(pod, card));
+        }
+        amounts
+    }
+
+    /// What a pod is charged for; none while it is held, when it is over, when it is gone but for its name, or where it is
+    /// none of Cardgate's.
+    pub fn charge(&self, pod: &Pod) -> Option<Charge> {
+        let is_gone = pod.deleted.is_some_and(|at| {
+            let until = at.checked_add(self.configuration.terminating).unwrap_or(Timestamp::MAX);
+            until <= self.now
+        });
+        if pod.is_held || pod.is_over || is_gone {
+            return None;
+        }
+        Some(Charge {
+            queue: self.queue_of(pod)?,
+            amounts: self.amounts(pod, self.card_of(pod).as_deref()),
+        })
+    }
+}
