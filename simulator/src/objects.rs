@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
@@ -114,6 +115,10 @@ pub struct Write {
     pub who: Arc<str>,
     /// When, in this world's time.
     pub at: Timestamp,
+    /// The same by a clock that nobody sets: how long the world had been there.
+    pub age: Duration,
+    /// By the same clock, when its author sent it.
+    pub sent: Duration,
     /// The resource version that it made. They grow by one.
     pub version: u64,
     /// What kind of object.
@@ -138,6 +143,10 @@ pub struct Objects {
     uids: u64,
     /// Who is asked before anything is stored; nobody where the webhook is not what matters.
     door: Option<Door>,
+    /// How long this world has been there: unlike [`Self::now`], no clock that jumps.
+    pub age: Duration,
+    /// When what is carried out now was sent, where that was earlier.
+    pub sent: Option<Duration>,
     /// The time in this world; written on what is created and deleted.
     pub now: Timestamp,
 }
@@ -151,6 +160,8 @@ impl Objects {
             version: 1,
             uids: 0,
             door: None,
+            age: Duration::ZERO,
+            sent: None,
             now,
         }
     }
@@ -166,6 +177,14 @@ impl Objects {
         }
         self.door = Some(door);
         self
+    }
+
+    /// Time has gone on until then, if that is later than now.
+    pub fn pass_until(&mut self, now: Timestamp) {
+        if now > self.now {
+            self.age += now.duration_since(self.now).unsigned_abs();
+            self.now = now;
+        }
     }
 
     /// The newest resource version.
@@ -334,6 +353,8 @@ impl Objects {
         self.writes.push(Write {
             who,
             at,
+            age: self.age,
+            sent: self.sent.unwrap_or(self.age),
             version,
             resource,
             key,

@@ -1,12 +1,14 @@
 //! One run: a world, operators and faults from one seed, step by step, judged after each.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::sync::Once;
 use std::time::Duration;
 use std::{io, panic};
 
 use k8s_openapi::jiff::Timestamp;
 use rand::{RngExt as _, SeedableRng as _};
+use serde_json::Value;
 
 use crate::Dice;
 use crate::api::Server;
@@ -25,7 +27,9 @@ const QUIET_SLICE: Duration = Duration::from_secs(1);
 /// How many operators there are.
 const SEATS: usize = 2;
 /// For so long nothing must be written before the world counts as at rest.
-const REST: Duration = Duration::from_mins(12);
+const REST: Duration = Duration::from_mins(4);
+/// The same in patient worlds: longer than anything that an operator does at intervals.
+const LONG_REST: Duration = Duration::from_mins(12);
 /// After so long it has to be at rest: then somebody writes for ever.
 const RESTLESS: Duration = Duration::from_hours(3);
 /// How long an operator that is started anew has for everything that it does at the start.
@@ -123,6 +127,8 @@ pub fn replay(seed: u64, history: &[Step], options: &Options) -> io::Result<Outc
 }
 
 struct Run {
+    /// Whether this world lasts long enough for watches to fall silent.
+    patience: bool,
     now: Timestamp,
     world: World,
     server: Server,
@@ -140,9 +146,10 @@ impl Run {
         let mut objects = Objects::new(now).behind_door();
         let world = World::new(&mut dice, &mut objects);
         let server = Server::new(objects);
-        let seats = (0..SEATS).map(|number| Seat::new(format!("operator-{number}"), server.clone(), now));
+        let seats = (0..SEATS).map(|number| Seat::new(name(number), server.clone(), now));
         let seats = seats.collect();
         let run = Self {
+            patience: seed % 4 == 3,
             now,
             world,
             server,
@@ -156,7 +163,7 @@ impl Run {
         let pause = [0, 1, 5, 50, 300, 2_000, 10_000][dice.random_range(0..7)];
         let is_fault = options.faults > 0 && dice.random_range(0..options.faults) == 0;
         let what = if is_fault {
-            Happening::Fault(Fault::draw(dice, SEATS))
+            Happening::Fault(Fault::draw(dice, SEATS, self.patience))
         } else {
             Happening::World(self.world.draw(dice, &self.server.state().objects))
         };
@@ -170,11 +177,11 @@ impl Run {
         let mut now = self.now;
         {
             let mut state = self.server.state();
-            state.objects.now = self.now;
             match &step.what {
                 Happening::World(step) => self.world.take(step, &mut state.objects),
                 Happening::Fault(Fault::Crash(seat, back_in)) => {
                     // What it held is dropped, and its watches take themselves off the list.
+                    state.settle(|who| who == name(*seat));
                     drop(state);
                     if let Some(seat) = self.seats.get_mut(*seat) {
                         seat.crash(self.now, *back_in);
@@ -189,7 +196,11 @@ impl Run {
             self.seats.iter_mut().for_each(|seat| seat.jump(by));
         }
         self.now = now;
-        self.server.state().wake();
+        {
+            let mut state = self.server.state();
+            state.objects.now = now;
+            state.wake();
+        }
         self.pass(step.pause, SLICE)?;
         Ok(self.judge())
     }
@@ -214,7 +225,7 @@ impl Run {
             }
             self.now = self.now.checked_add(slice).unwrap_or(self.now);
             let mut state = self.server.state();
-            state.objects.now = self.now;
+            state.objects.pass_until(self.now);
             state.arrive();
             state.wake();
         }
@@ -229,12 +240,12 @@ impl Run {
             seat.thaw(self.now);
         }
         let begin = self.now;
+        let rest = if self.patience { LONG_REST } else { REST };
         let mut last_change = (self.now, self.server.state().objects.version());
-        while self.now.duration_since(last_change.0).unsigned_abs() < REST {
+        while self.now.duration_since(last_change.0).unsigned_abs() < rest {
             let before = self.server.state().objects.version();
             {
                 let mut state = self.server.state();
-                state.objects.now = self.now;
                 self.world.come_to_rest(&mut state.objects);
                 state.wake();
             }
@@ -294,21 +305,45 @@ impl Run {
     }
 }
 
+/// The name of the operator of this seat.
+fn name(seat: usize) -> String {
+    format!("operator-{seat}")
+}
+
 /// Whether a write is more than the sign that somebody lives.
 fn matters(write: &Write) -> bool {
     write.resource != &LEASES
 }
 
 fn tell(write: &Write) -> String {
-    let what = match (&write.before, &write.after) {
-        (None, _) => "creates",
-        (_, None) => "removes",
-        _ => "changes",
+    let (what, how) = match (&write.before, &write.after) {
+        (None, Some(after)) => ("creates", after["note"].as_str().unwrap_or_default().to_owned()),
+        (Some(before), Some(after)) => ("changes", difference("", before, after).join(", ")),
+        _ => ("removes", String::new()),
     };
-    format!(
-        "{} {} {what} {} {}",
-        write.at, write.who, write.resource.plural, write.key
-    )
+    let (time, who, plural) = (write.at, &write.who, write.resource.plural);
+    format!("{time} {who} {what} {plural} {}: {how}", write.key)
+}
+
+/// What differs, place by place.
+fn difference(place: &str, before: &Value, after: &Value) -> Vec<String> {
+    match (before, after) {
+        (Value::Object(had), Value::Object(has)) => {
+            let keys: BTreeSet<_> = had.keys().chain(has.keys()).collect();
+            let of_key = |key: &&String| difference(&format!("{place}.{key}"), &before[&***key], &after[&***key]);
+            keys.iter()
+                .filter(|key| ***key != "resourceVersion")
+                .flat_map(of_key)
+                .collect()
+        }
+        (Value::Array(had), Value::Array(has)) if had.len() == has.len() => {
+            let pairs = had.iter().zip(has).enumerate();
+            let of_pair = |(index, (before, after))| difference(&format!("{place}[{index}]"), before, after);
+            pairs.flat_map(of_pair).collect()
+        }
+        (before, after) if before == after => Vec::new(),
+        (before, after) => vec![format!("{place} {before} -> {after}")],
+    }
 }
 
 thread_local! {

@@ -15,8 +15,10 @@ use crate::objects::{LEASES, PODS, Resource};
 /// Whom a fault befalls: the first request that fits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whose {
-    /// A patch of a pod: what lets it in, or its condition.
-    PodPatch,
+    /// The patch that lets a pod in.
+    Admission,
+    /// A write of a pod's condition.
+    Condition,
     /// Any other write, except of the Lease.
     OtherWrite,
     /// An eviction, or what is asked before one.
@@ -69,13 +71,24 @@ impl Fate {
     }
 }
 
+/// A request that takes its time.
+#[derive(Debug)]
+pub(super) struct Late {
+    pub who: Arc<str>,
+    pub asked: Asked,
+    /// How old the world was when it was sent.
+    pub sent: Duration,
+    /// And is when it arrives.
+    pub due: Duration,
+}
+
 /// All that is to go wrong, and goes wrong.
 #[derive(Debug, Default)]
 pub struct Faults {
     /// What befalls requests that are still to come.
     planned: Vec<(Whose, What)>,
     /// What was sent, and arrives later.
-    on_their_way: Vec<(Timestamp, Arc<str>, Asked)>,
+    on_their_way: Vec<Late>,
     /// Until when nobody reaches the API server.
     down_until: Option<Timestamp>,
     /// How late what is watched is told, by kind.
@@ -139,27 +152,25 @@ impl Faults {
         }
     }
 
-    pub(super) fn delay(&mut self, who: Arc<str>, asked: Asked, now: Timestamp, by: Duration) {
-        let at = now.checked_add(by).unwrap_or(now);
-        self.on_their_way.push((at, who, asked));
+    pub(super) fn delay(&mut self, late: Late) {
+        self.on_their_way.push(late);
     }
 
-    pub(super) fn arriving(&mut self, now: Timestamp) -> Vec<(Arc<str>, Asked)> {
-        let (due, others) = std::mem::take(&mut self.on_their_way)
-            .into_iter()
-            .partition(|(at, ..)| *at <= now);
+    pub(super) fn arriving(&mut self, which: impl Fn(&Late) -> bool) -> Vec<Late> {
+        let (arriving, others) = std::mem::take(&mut self.on_their_way).into_iter().partition(which);
         self.on_their_way = others;
-        let due: Vec<_> = due;
-        due.into_iter().map(|(_, who, asked)| (who, asked)).collect()
+        arriving
     }
 }
 
 impl Whose {
     fn fits(self, asked: &Asked) -> bool {
         let is_lease = asked.resource == &LEASES;
+        let is_pod_patch = asked.verb == Verb::Patch && asked.resource == &PODS;
         let is_eviction = asked.subresource == "eviction";
         match self {
-            Self::PodPatch => asked.verb == Verb::Patch && asked.resource == &PODS,
+            Self::Admission => is_pod_patch && asked.subresource.is_empty(),
+            Self::Condition => is_pod_patch && !asked.subresource.is_empty(),
             Self::Eviction => is_eviction,
             Self::OtherWrite => asked.verb.writes() && asked.resource != &PODS && !is_lease && !is_eviction,
             Self::Lease => is_lease && asked.verb.writes(),

@@ -21,9 +21,9 @@ use programs::clock;
 use tokio::time::sleep;
 use tower::BoxError;
 
-use crate::objects::Objects;
+use crate::objects::{LEASES, Objects};
 use asked::{Asked, Verb};
-use faults::{Fate, Faults};
+use faults::{Fate, Faults, Late};
 use refused::Refused;
 use watch::{Answer, Watches};
 
@@ -46,11 +46,24 @@ impl State {
         self.watches.wake();
     }
 
-    /// Carries out what arrives late.
+    /// Carries out what is on its way and due.
     pub fn arrive(&mut self) {
-        for (who, asked) in self.faults.arriving(self.objects.now) {
+        let now = self.objects.age;
+        self.carry_out(|late| late.due <= now);
+    }
+
+    /// Carries out what this one sent, before anybody takes its place: the API server takes no longer for a request than an
+    /// operator waits before it leads.
+    pub fn settle(&mut self, who: impl Fn(&str) -> bool) {
+        self.carry_out(|late| who(&late.who));
+    }
+
+    fn carry_out(&mut self, which: impl Fn(&Late) -> bool) {
+        for late in self.faults.arriving(which) {
+            self.objects.sent = Some(late.sent);
             // Who sent it has stopped waiting for the answer.
-            let _ = verbs::answer(self, &who, &asked);
+            let _ = verbs::answer(self, &late.who, &late.asked);
+            self.objects.sent = None;
         }
     }
 }
@@ -88,21 +101,30 @@ impl Server {
             let message = "the server could not find the requested resource";
             return Ok(say_no(&Refused::new(404, "NotFound", message)));
         };
-        let fate = self.state().faults.befall(who, &asked);
+        let (fate, sent) = {
+            let state = &mut *self.state();
+            state.objects.pass_until(clock::now());
+            (state.faults.befall(who, &asked), state.objects.age)
+        };
         sleep(fate.way_there()).await;
         let answer = {
             let state = &mut *self.state();
-            state.objects.now = clock::now();
+            state.objects.pass_until(clock::now());
+            if asked.resource == &LEASES && asked.verb.writes() {
+                state.settle(|late| late != &**who);
+            }
+            state.objects.sent = Some(sent);
             if state.faults.is_down(state.objects.now) {
                 return Err(Box::new(io::Error::new(
                     io::ErrorKind::ConnectionRefused,
                     "connection refused",
                 )));
             }
-            match fate {
+            let answer = match fate {
                 Fate::Refused { code, .. } => Some(Ok(say_no(&faults::refusal(code)))),
                 Fate::Late { by, .. } => {
-                    state.faults.delay(Arc::clone(who), asked, clock::now(), by);
+                    let (who, due) = (Arc::clone(who), state.objects.age + by);
+                    state.faults.delay(Late { who, asked, sent, due });
                     None
                 }
                 Fate::Unanswered => {
@@ -119,10 +141,16 @@ impl Server {
                     }
                     Some(answered)
                 }
-            }
+            };
+            state.objects.sent = None;
+            answer
         };
         let Some(answer) = answer else {
-            return std::future::pending().await;
+            sleep(READ_TIMEOUT).await;
+            return Err(Box::new(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "deadline has elapsed",
+            )));
         };
         sleep(fate.way_back()).await;
         Ok(answer.unwrap_or_else(|refused| say_no(&refused)))
@@ -140,5 +168,7 @@ fn say_no(refused: &Refused) -> Response<Answer> {
     say(refused.code, &refused.status())
 }
 
+/// After so long without an answer, kube's own client gives a request up.
+const READ_TIMEOUT: Duration = Duration::from_secs(295);
 /// How long a message takes from one end to the other, where nothing holds it up.
 const WAY: Duration = Duration::from_millis(1);
