@@ -10,6 +10,7 @@ pub mod run;
 mod seat;
 pub mod shorten;
 pub mod small;
+pub mod world;
 
 /// What is drawn is drawn from this: one seed, one history, whatever the machine.
 pub type Dice = rand::rngs::StdRng;

@@ -1,0 +1,107 @@
+//! Jobs of Kubernetes: their pods carry a finalizer until they are counted.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{Made, all, next_name, owner, pod, pods_of};
+use crate::objects::{JOBS, Key, Objects, PODS};
+use crate::world::pods;
+use crate::world::scheduler::set_condition;
+
+const TRACKING: &str = "batch.kubernetes.io/job-tracking";
+
+/// Counts the pods that are over, and makes as many as the Job says.
+pub fn run(objects: &mut Objects, made: &mut Made) {
+    for (key, job) in all(objects, &JOBS) {
+        one(objects, made, &key, &job);
+    }
+    let orphans = objects
+        .list(&PODS)
+        .filter(|(_, pod)| is_tracked(pod) && !has_job(objects, pod));
+    for key in orphans.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
+        release(objects, &key);
+    }
+}
+
+fn one(objects: &mut Objects, made: &mut Made, key: &Key, job: &Value) {
+    let who = Arc::from("job-controller");
+    let count = |field: &str| job["status"][field].as_u64().unwrap_or(0);
+    let (mut succeeded, mut failed) = (count("succeeded"), count("failed"));
+    let mut active = Vec::new();
+    for (key, pod) in pods_of(objects, job) {
+        let went_well = pod["status"]["phase"] == "Succeeded";
+        if pods::is_active(&pod) {
+            active.push(key);
+        } else if is_tracked(&pod) {
+            succeeded += u64::from(went_well);
+            failed += u64::from(!went_well);
+            release(objects, &key);
+        }
+    }
+    let spec = |field: &str, default: u64| job["spec"][field].as_u64().unwrap_or(default);
+    let is_complete = succeeded >= spec("completions", 1);
+    let has_failed = failed > spec("backoffLimit", 6);
+    let is_suspended = job["spec"]["suspend"] == true;
+    let wanted = if is_complete || has_failed || is_suspended {
+        0
+    } else {
+        spec("parallelism", 1).min(spec("completions", 1) - succeeded)
+    };
+    for _ in active.len() as u64..wanted {
+        let name = next_name(made, key);
+        let mut pod = pod(&job["spec"]["template"], &name, owner(&JOBS, job));
+        pod["metadata"]["finalizers"] = json!([TRACKING]);
+        if let Ok(pod) = objects.create(&who, &PODS, pod) {
+            active.push(Key::new(
+                &*name.namespace,
+                pod["metadata"]["name"].as_str().unwrap_or_default(),
+            ));
+        }
+    }
+    let surplus = active.len().saturating_sub(usize::try_from(wanted).unwrap_or(0));
+    for key in active.drain(..surplus) {
+        let _ = objects.delete(&who, &PODS, &key);
+    }
+    let _ = objects.change(&who, &JOBS, key, |job| {
+        job["status"]["active"] = active.len().into();
+        job["status"]["succeeded"] = succeeded.into();
+        job["status"]["failed"] = failed.into();
+        let suspended = if is_suspended { "True" } else { "False" };
+        set_condition(job, json!({"type": "Suspended", "status": suspended}));
+        if is_complete || has_failed {
+            let kind = if is_complete { "Complete" } else { "Failed" };
+            set_condition(job, json!({"type": kind, "status": "True"}));
+        }
+        Ok(())
+    });
+}
+
+fn is_tracked(pod: &Value) -> bool {
+    pod["metadata"]["finalizers"]
+        .as_array()
+        .is_some_and(|all| all.iter().any(|one| one == TRACKING))
+}
+
+fn has_job(objects: &Objects, pod: &Value) -> bool {
+    objects
+        .list(&JOBS)
+        .any(|(_, job)| pods::is_owned_by(pod, &job["metadata"]["uid"]))
+}
+
+/// Takes the finalizer off. A pod that nobody runs is gone then, if its end was asked for.
+fn release(objects: &mut Objects, key: &Key) {
+    let who = Arc::from("job-controller");
+    let released = objects.change(&who, &PODS, key, |pod| {
+        if let Some(finalizers) = pod["metadata"]["finalizers"].as_array_mut() {
+            finalizers.retain(|one| one != TRACKING);
+        }
+        Ok(())
+    });
+    if let Ok(pod) = released
+        && pods::is_deleted(&pod)
+        && (pods::node(&pod).is_none() || pods::is_over(&pod))
+    {
+        let _ = objects.finish(&who, &PODS, key);
+    }
+}

@@ -1,0 +1,78 @@
+//! The controllers of every cluster, and Volcano's: each looks at all that is its own, and does what there is to do.
+
+mod garbage;
+mod jobs;
+mod node_lifecycle;
+mod pod_groups;
+mod replicas;
+mod volcano_jobs;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::pods;
+use super::step::Controller;
+use crate::objects::{Key, Objects, PODS, Resource, api_version};
+
+/// How many objects each owner has made: the next one's name.
+pub type Made = BTreeMap<Key, u64>;
+
+/// Lets a controller look.
+pub fn run(controller: Controller, objects: &mut Objects, made: &mut Made) {
+    match controller {
+        Controller::Deployments => replicas::deployments(objects),
+        Controller::ReplicaSets => replicas::replica_sets(objects, made),
+        Controller::Jobs => jobs::run(objects, made),
+        Controller::PodGroups => pod_groups::run(objects),
+        Controller::VolcanoJobs => volcano_jobs::run(objects),
+        Controller::Queues => pod_groups::open_queues(objects),
+        Controller::DisruptionBudgets => garbage::budgets(objects),
+        Controller::Garbage => garbage::run(objects),
+        Controller::Nodes => node_lifecycle::run(objects),
+    }
+}
+
+/// All objects of a resource, as they are now.
+fn all(objects: &Objects, resource: &'static Resource) -> Vec<(Key, Arc<Value>)> {
+    let all = objects.list(resource);
+    all.map(|(key, object)| (key.clone(), Arc::clone(object))).collect()
+}
+
+/// The pods that an object owns.
+fn pods_of(objects: &Objects, owner: &Value) -> Vec<(Key, Arc<Value>)> {
+    let namespace = owner["metadata"]["namespace"].as_str().unwrap_or_default();
+    objects
+        .list(&PODS)
+        .filter(|(key, pod)| key.namespace == namespace && pods::is_owned_by(pod, &owner["metadata"]["uid"]))
+        .map(|(key, pod)| (key.clone(), Arc::clone(pod)))
+        .collect()
+}
+
+/// The reference to whom an object belongs.
+fn owner(resource: &Resource, owner: &Value) -> Value {
+    json!([{
+        "apiVersion": api_version(resource), "kind": resource.kind, "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true,
+    }])
+}
+
+/// A pod of this template and owner.
+fn pod(template: &Value, key: &Key, owner: Value) -> Value {
+    let mut pod = json!({"metadata": template["metadata"], "spec": template["spec"]});
+    if pod["metadata"].is_null() {
+        pod["metadata"] = json!({});
+    }
+    pod["metadata"]["namespace"] = key.namespace.as_str().into();
+    pod["metadata"]["name"] = key.name.as_str().into();
+    pod["metadata"]["ownerReferences"] = owner;
+    pod
+}
+
+/// The name of the next object of an owner.
+fn next_name(made: &mut Made, of: &Key) -> Key {
+    let count = made.entry(of.clone()).or_default();
+    *count += 1;
+    Key::new(&*of.namespace, format!("{}-{count}", of.name))
+}

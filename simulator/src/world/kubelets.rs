@@ -1,0 +1,87 @@
+//! Kubelets: they start what is bound to their nodes, end it, and stop what is deleted.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::quantity::amounts;
+use super::scheduler::{held, set_condition};
+use super::{nodes, pods};
+use crate::objects::{Key, NODES, Objects, PODS};
+
+/// A pod whose kubelet can be asked.
+fn reachable(objects: &Objects, key: &Key) -> Option<(Arc<str>, Arc<Value>)> {
+    let pod = objects.get(&PODS, key)?;
+    let name = pods::node(pod)?;
+    let node = objects.get(&NODES, &Key::new("", name))?;
+    nodes::is_ready(node).then(|| (Arc::from(format!("kubelet-{name}")), Arc::clone(pod)))
+}
+
+/// Starts a pod; or refuses it where the node has less than its pods request.
+pub fn start(objects: &mut Objects, key: &Key) {
+    let Some((kubelet, pod)) = reachable(objects, key).filter(|(_, pod)| pods::waits_for_start(pod)) else {
+        return;
+    };
+    let name = pods::node(&pod).unwrap_or_default();
+    let has = objects
+        .get(&NODES, &Key::new("", name))
+        .map(|node| amounts(&node["status"]["allocatable"]))
+        .unwrap_or_default();
+    let lacking = super::quantity::request(&pod["spec"]).into_keys().find(|resource| {
+        let of = |amounts: &super::quantity::Amounts| amounts.get(resource).copied().unwrap_or(0);
+        of(&held(objects, name)) > of(&has)
+    });
+    let now = objects.now.to_string();
+    let _ = objects.change(&kubelet, &PODS, key, |pod| {
+        pod["status"]["startTime"] = now.into();
+        if let Some(resource) = lacking {
+            pod["status"]["phase"] = "Failed".into();
+            pod["status"]["reason"] = format!("OutOf{resource}").into();
+        } else {
+            pod["status"]["phase"] = "Running".into();
+            set_condition(pod, json!({"type": "Ready", "status": "True"}));
+        }
+        Ok(())
+    });
+}
+
+/// A pod's containers end.
+pub fn end(objects: &mut Objects, key: &Key, well: bool) {
+    let Some((kubelet, _)) = reachable(objects, key).filter(|(_, pod)| pods::runs(pod)) else {
+        return;
+    };
+    let _ = objects.change(&kubelet, &PODS, key, |pod| {
+        pod["status"]["phase"] = if well { "Succeeded" } else { "Failed" }.into();
+        set_condition(
+            pod,
+            json!({"type": "Ready", "status": "False", "reason": "PodCompleted"}),
+        );
+        Ok(())
+    });
+}
+
+/// Whether its kubelet has to stop it.
+pub fn has_to_stop(objects: &Objects, key: &Key) -> bool {
+    reachable(objects, key).is_some_and(|(_, pod)| pods::is_deleted(&pod))
+}
+
+/// A pod that is deleted has stopped. It is gone where nobody's finalizer holds it; else it is over.
+pub fn stop(objects: &mut Objects, key: &Key) {
+    let Some((kubelet, pod)) = reachable(objects, key).filter(|(_, pod)| pods::is_deleted(pod)) else {
+        return;
+    };
+    let held = pod["metadata"]["finalizers"]
+        .as_array()
+        .is_some_and(|all| !all.is_empty());
+    let _ = if held && !pods::is_over(&pod) {
+        let fail = |pod: &mut Value| {
+            pod["status"]["phase"] = "Failed".into();
+            Ok(())
+        };
+        objects.change(&kubelet, &PODS, key, fail).map(drop)
+    } else if held {
+        Ok(())
+    } else {
+        objects.finish(&kubelet, &PODS, key)
+    };
+}

@@ -1,0 +1,281 @@
+//! The world around the operator: users, controllers, a scheduler, kubelets and nodes, all of which act on the objects of the
+//! API server alone.
+
+mod cards;
+mod chance;
+mod controllers;
+mod kubelets;
+mod nodes;
+mod pods;
+mod quantity;
+mod scheduler;
+mod step;
+#[cfg(test)]
+mod tests;
+mod users;
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+pub use step::{Controller, Step};
+
+use crate::Dice;
+use crate::objects::{CONFIG_MAPS, Key, NAMESPACES, NODES, Objects, PODS, QUEUES, Refusal, Resource};
+use chance::{number, one, percent};
+use controllers::Made;
+use nodes::Model;
+use users::{configurations, queues};
+
+/// More rounds than anything takes to come to rest.
+const ROUNDS: usize = 30;
+
+/// Everybody but the operator.
+#[derive(Debug)]
+pub struct World {
+    /// How many objects each owner has made.
+    made: Made,
+    /// Whether Volcano's controllers are installed.
+    has_volcano: bool,
+}
+
+impl World {
+    /// Makes what there is at the beginning: nodes, namespaces, queues, the configuration.
+    pub fn new(dice: &mut Dice, objects: &mut Objects) -> Self {
+        let world = Self {
+            made: Made::new(),
+            has_volcano: percent(dice, 45),
+        };
+        let mut create = |resource, object| {
+            if let Err(refusal) = objects.create(&Arc::from(users::ADMIN), resource, object) {
+                tracing::debug!(
+                    ?refusal,
+                    resource = resource.plural,
+                    "what a world begins with was refused"
+                );
+            }
+        };
+        for name in ["cardgate-system", "kube-system"] {
+            create(&NAMESPACES, json!({"metadata": {"name": name}}));
+        }
+        for name in users::TEAMS {
+            let mut labels = json!({"kubernetes.io/metadata.name": name, "team": name});
+            if name == "batch" && percent(dice, 85) {
+                labels["card.volcano.sh/crossquota"] = "enabled".into();
+            }
+            let mut annotations = json!({});
+            if name == "serving" && percent(dice, 60) {
+                annotations["scheduling.volcano.sh/queue-name"] = "solo".into();
+            }
+            create(
+                &NAMESPACES,
+                json!({"metadata": {"name": name, "labels": labels, "annotations": annotations}}),
+            );
+        }
+        let data = configurations::sound(dice);
+        let configuration =
+            json!({"metadata": {"namespace": "cardgate-system", "name": "cardgate-config"}, "data": data});
+        create(&CONFIG_MAPS, configuration);
+        let mut models = vec![Model::A100];
+        for (model, often) in [
+            (Model::H100, 80),
+            (Model::Mig, 60),
+            (Model::Mps, 50),
+            (Model::Shared, 75),
+            (Model::Shared, 25),
+            (Model::Ascend, 30),
+            (Model::Cpu, 50),
+        ] {
+            if percent(dice, often) {
+                models.push(model);
+            }
+        }
+        for (index, model) in models.into_iter().enumerate() {
+            let name = format!("{}-{index}", format!("{model:?}").to_lowercase());
+            create(&NODES, nodes::node(dice, model, &name));
+        }
+        world.make_queues(dice, objects);
+        world
+    }
+
+    fn make_queues(&self, dice: &mut Dice, objects: &mut Objects) {
+        let cards = cards::present(objects);
+        let tops = queues::DEPARTMENTS.map(|name| (name, None));
+        for (name, above) in tops.into_iter().chain(queues::TEAMS) {
+            // Not every queue is there from the beginning.
+            if percent(dice, 8) {
+                continue;
+            }
+            let parent = above.and_then(|above| Some((above, Arc::clone(objects.get(&QUEUES, &Key::new("", above))?))));
+            let parent = parent.as_ref().map(|(name, queue)| (*name, &**queue));
+            let mut queue = queues::queue(dice, name, parent, &cards);
+            if self.has_volcano {
+                queue["status"] = json!({"state": "Open"});
+            }
+            if let Err(refusal) = objects.create(&Arc::from(users::ADMIN), &QUEUES, queue) {
+                tracing::debug!(?refusal, name, "a queue that a world begins with was refused");
+            }
+        }
+    }
+
+    /// Draws what happens next. Whoever has more to do comes more often.
+    pub fn draw(&self, dice: &mut Dice, objects: &Objects) -> Step {
+        for _ in 0..20 {
+            if let Some(step) = self.try_draw(dice, objects) {
+                return step;
+            }
+        }
+        Step::Control(Controller::Garbage)
+    }
+
+    fn try_draw(&self, dice: &mut Dice, objects: &Objects) -> Option<Step> {
+        let to_place = pods::which(objects, pods::waits_for_place);
+        let to_start = pods::which(objects, pods::waits_for_start);
+        let mut to_stop = pods::which(objects, pods::is_deleted);
+        to_stop.retain(|key| kubelets::has_to_stop(objects, key));
+        let running = pods::which(objects, pods::runs);
+        let some = |pods: &[Key], each: u32, most: u32| (u32::try_from(pods.len()).unwrap_or(most) * each).min(most);
+        let weights = [
+            34,
+            26,
+            some(&to_place, 10, 40),
+            some(&to_start, 10, 40),
+            some(&to_stop, 8, 30),
+            some(&running, 1, 10),
+            5,
+        ];
+        let mut left = number(dice, 0, weights.iter().sum::<u32>().into());
+        let which = weights.iter().position(|weight| {
+            left -= i64::from(*weight);
+            left < 0
+        })?;
+        Some(match which {
+            0 => return users::draw(dice, objects, self.has_volcano),
+            1 => Step::Control(self.controller(dice)?),
+            2 => {
+                let choice = if percent(dice, 75) { 0 } else { number(dice, 0, 4) };
+                Step::Schedule(one(dice, &to_place)?.clone(), usize::try_from(choice).unwrap_or(0))
+            }
+            3 => Step::Start(one(dice, &to_start)?.clone()),
+            4 => Step::Stop(one(dice, &to_stop)?.clone()),
+            5 => {
+                let key = one(dice, &running)?.clone();
+                // What serves does not end by itself, but for crashes of the whole pod.
+                let is_served = objects.get(&PODS, &key)?["spec"]["restartPolicy"] == "Always";
+                let well = percent(dice, if is_served { 20 } else { 85 });
+                Step::End(key, well)
+            }
+            _ => return nodes::draw(dice, objects),
+        })
+    }
+
+    fn controller(&self, dice: &mut Dice) -> Option<Controller> {
+        let mut controllers = vec![
+            Controller::ReplicaSets,
+            Controller::ReplicaSets,
+            Controller::Deployments,
+            Controller::Jobs,
+            Controller::Jobs,
+            Controller::Garbage,
+            Controller::DisruptionBudgets,
+            Controller::Nodes,
+        ];
+        if self.has_volcano {
+            controllers.extend([
+                Controller::PodGroups,
+                Controller::VolcanoJobs,
+                Controller::VolcanoJobs,
+                Controller::Queues,
+            ]);
+        }
+        one(dice, &controllers).copied()
+    }
+
+    /// Lets it happen. Where it no longer applies, nothing does.
+    pub fn take(&mut self, step: &Step, objects: &mut Objects) {
+        match step {
+            Step::Create(who, created) => {
+                for (resource, object) in created {
+                    note(objects.create(&Arc::from(*who), resource, object.clone()).map(drop));
+                }
+            }
+            Step::Change(who, resource, key, patch) => change(objects, who, resource, key, patch),
+            Step::Delete(who, resource, key) => note(objects.delete(&Arc::from(*who), resource, key)),
+            Step::Open(key, gate) => {
+                let opened = objects.change(&Arc::from("license-controller"), &PODS, key, |pod| {
+                    if let Some(gates) = pod["spec"]["schedulingGates"].as_array_mut() {
+                        gates.retain(|one| one["name"] != **gate);
+                    }
+                    Ok(())
+                });
+                note(opened.map(drop));
+            }
+            Step::Control(controller) => controllers::run(*controller, objects, &mut self.made),
+            Step::Schedule(key, choice) => scheduler::schedule(objects, key, *choice),
+            Step::Start(key) => kubelets::start(objects, key),
+            Step::End(key, well) => kubelets::end(objects, key, *well),
+            Step::Stop(key) => kubelets::stop(objects, key),
+            Step::Drain(node) => {
+                let key = Key::new("", &**node);
+                change(
+                    objects,
+                    users::ADMIN,
+                    &NODES,
+                    &key,
+                    &json!({"spec": {"unschedulable": true}}),
+                );
+                for pod in pods::which(objects, |pod| pods::node(pod) == Some(node) && pods::is_active(pod)) {
+                    note(objects.delete(&Arc::from(users::ADMIN), &PODS, &pod));
+                }
+            }
+            Step::Die(node) => note(objects.delete(&Arc::from(users::ADMIN), &NODES, &Key::new("", &**node))),
+        }
+    }
+
+    /// Lets controllers, the scheduler and kubelets do what is left to do; whether there was anything. Nobody comes, and
+    /// nothing that runs ends.
+    pub fn come_to_rest(&mut self, objects: &mut Objects) -> bool {
+        let begin = objects.version();
+        for _ in 0..ROUNDS {
+            let before = objects.version();
+            for controller in step::CONTROLLERS {
+                if self.has_volcano
+                    || !matches!(
+                        controller,
+                        Controller::VolcanoJobs | Controller::PodGroups | Controller::Queues
+                    )
+                {
+                    controllers::run(controller, objects, &mut self.made);
+                }
+            }
+            for key in pods::which(objects, pods::waits_for_place) {
+                scheduler::schedule(objects, &key, 0);
+            }
+            for key in pods::which(objects, pods::waits_for_start) {
+                kubelets::start(objects, &key);
+            }
+            for key in pods::which(objects, pods::is_deleted) {
+                kubelets::stop(objects, &key);
+            }
+            if objects.version() == before {
+                break;
+            }
+        }
+        objects.version() != begin
+    }
+}
+
+fn change(objects: &mut Objects, who: &str, resource: &'static Resource, key: &Key, patch: &Value) {
+    let changed = objects.change(&Arc::from(who), resource, key, |object| {
+        json_patch::merge(object, patch);
+        Ok(())
+    });
+    note(changed.map(drop));
+}
+
+/// Refusals are what users get for mistakes.
+fn note(done: Result<(), Refusal>) {
+    if let Err(refusal) = done {
+        tracing::debug!(?refusal, "refused");
+    }
+}

@@ -1,0 +1,58 @@
+//! What a pod says of itself, read by those who act on it.
+
+use serde_json::Value;
+
+use crate::objects::{Key, Objects, PODS};
+
+/// Whether it is over.
+pub fn is_over(pod: &Value) -> bool {
+    matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
+}
+
+/// Whether somebody asked for its end.
+pub fn is_deleted(object: &Value) -> bool {
+    object["metadata"]["deletionTimestamp"].is_string()
+}
+
+/// Whether it counts for whoever made it.
+pub fn is_active(pod: &Value) -> bool {
+    !is_over(pod) && !is_deleted(pod)
+}
+
+/// Where it runs.
+pub fn node(pod: &Value) -> Option<&str> {
+    pod["spec"]["nodeName"].as_str()
+}
+
+/// The gates that hold it back.
+pub fn gates(pod: &Value) -> impl Iterator<Item = &str> {
+    let gates = pod["spec"]["schedulingGates"].as_array();
+    gates.into_iter().flatten().filter_map(|gate| gate["name"].as_str())
+}
+
+/// Whether the scheduler has to find a place for it.
+pub fn waits_for_place(pod: &Value) -> bool {
+    node(pod).is_none() && is_active(pod) && gates(pod).next().is_none()
+}
+
+/// Whether its kubelet has to start it.
+pub fn waits_for_start(pod: &Value) -> bool {
+    node(pod).is_some() && is_active(pod) && pod["status"]["phase"] != "Running"
+}
+
+/// Whether it runs.
+pub fn runs(pod: &Value) -> bool {
+    node(pod).is_some() && is_active(pod) && pod["status"]["phase"] == "Running"
+}
+
+/// The pods of which this is true, by namespace and name.
+pub fn which(objects: &Objects, is: impl Fn(&Value) -> bool) -> Vec<Key> {
+    let pods = objects.list(&PODS).filter(|(_, pod)| is(pod));
+    pods.map(|(key, _)| key.clone()).collect()
+}
+
+/// Whether an owner reference names this uid.
+pub fn is_owned_by(object: &Value, uid: &Value) -> bool {
+    let owners = object["metadata"]["ownerReferences"].as_array();
+    owners.is_some_and(|owners| owners.iter().any(|owner| owner["uid"] == *uid))
+}

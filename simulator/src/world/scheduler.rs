@@ -1,0 +1,139 @@
+//! A scheduler that places pods as kube-scheduler does: by selectors, affinity, taints, and what is free.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::pods;
+use super::quantity::{Amounts, add, amounts, request};
+use crate::objects::{Key, NODES, Objects, PODS};
+
+/// Binds a pod to the so manyeth of the nodes that fit, the emptiest first; or says that none does.
+pub fn schedule(objects: &mut Objects, key: &Key, choice: usize) {
+    let Some(pod) = objects
+        .get(&PODS, key)
+        .filter(|pod| pods::waits_for_place(pod))
+        .cloned()
+    else {
+        return;
+    };
+    let mut fitting: Vec<_> = objects
+        .list(&NODES)
+        .filter_map(|(name, node)| Some((used_cpu(objects, node, &pod)?, name.name.clone())))
+        .collect();
+    fitting.sort();
+    let place = if fitting.is_empty() {
+        None
+    } else {
+        Some(fitting[choice % fitting.len()].1.clone())
+    };
+    let _ = objects.change(&Arc::from("scheduler"), &PODS, key, |pod| {
+        match place {
+            Some(node) => {
+                pod["spec"]["nodeName"] = node.into();
+                set_condition(pod, json!({"type": "PodScheduled", "status": "True"}));
+            }
+            None => set_condition(
+                pod,
+                json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no node fits"}),
+            ),
+        }
+        Ok(())
+    });
+}
+
+/// Sets one of an object's conditions; the others stay.
+pub fn set_condition(object: &mut Value, condition: Value) {
+    let conditions = &mut object["status"]["conditions"];
+    match conditions.as_array_mut() {
+        Some(conditions) => match conditions.iter_mut().find(|one| one["type"] == condition["type"]) {
+            Some(one) => *one = condition,
+            None => conditions.push(condition),
+        },
+        None => *conditions = json!([condition]),
+    }
+}
+
+/// What pods hold of a node.
+pub fn held(objects: &Objects, node: &str) -> Amounts {
+    let mut sum = Amounts::new();
+    for (_, pod) in objects.list(&PODS) {
+        if pods::node(pod) == Some(node) && !pods::is_over(pod) {
+            add(&mut sum, &request(&pod["spec"]));
+        }
+    }
+    sum
+}
+
+/// How full a node is, in thousandths of its CPU, where it takes this pod.
+fn used_cpu(objects: &Objects, node: &Value, pod: &Value) -> Option<i128> {
+    if !may_run_on(pod, node) {
+        return None;
+    }
+    let has = amounts(&node["status"]["allocatable"]);
+    let held = held(objects, node["metadata"]["name"].as_str()?);
+    let of = |amounts: &Amounts, resource: &str| amounts.get(resource).copied().unwrap_or(0);
+    for (resource, asked) in request(&pod["spec"]) {
+        if asked > 0 && of(&held, &resource) + asked > of(&has, &resource) {
+            return None;
+        }
+    }
+    Some(of(&held, "cpu") * 1_000 / of(&has, "cpu").max(1))
+}
+
+/// Whether a pod may run on a node, whatever is free there.
+pub fn may_run_on(pod: &Value, node: &Value) -> bool {
+    let spec = &pod["spec"];
+    let labels = &node["metadata"]["labels"];
+    let mut selector = spec["nodeSelector"].as_object().into_iter().flatten();
+    if !selector.all(|(label, value)| labels[label] == *value) {
+        return false;
+    }
+    let required = &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    if let Some(terms) = required["nodeSelectorTerms"].as_array()
+        && !terms.iter().any(|term| is_met(term, node))
+    {
+        return false;
+    }
+    let tolerations = spec["tolerations"].as_array().cloned().unwrap_or_default();
+    let tolerates = |taint: &Value| tolerations.iter().any(|toleration| is_tolerated(toleration, taint));
+    let unschedulable = json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"});
+    if node["spec"]["unschedulable"] == true && !tolerates(&unschedulable) {
+        return false;
+    }
+    let mut taints = node["spec"]["taints"].as_array().into_iter().flatten();
+    taints.all(|taint| taint["effect"] == "PreferNoSchedule" || tolerates(taint))
+}
+
+fn is_tolerated(toleration: &Value, taint: &Value) -> bool {
+    let same =
+        |field: &str| toleration[field].is_null() || toleration[field] == "" || toleration[field] == taint[field];
+    same("effect") && same("key") && (toleration["operator"] == "Exists" || toleration["value"] == taint["value"])
+}
+
+/// An empty term matches nothing.
+fn is_met(term: &Value, node: &Value) -> bool {
+    let list = |member: &str| term[member].as_array().cloned().unwrap_or_default();
+    let (expressions, fields) = (list("matchExpressions"), list("matchFields"));
+    let labels = &node["metadata"]["labels"];
+    !(expressions.is_empty() && fields.is_empty())
+        && expressions
+            .iter()
+            .all(|one| holds(one, &labels[one["key"].as_str().unwrap_or_default()]))
+        && fields.iter().all(|one| holds(one, &node["metadata"]["name"]))
+}
+
+fn holds(requirement: &Value, value: &Value) -> bool {
+    let values = requirement["values"].as_array().cloned().unwrap_or_default();
+    let number = |value: &Value| value.as_str().and_then(|text| text.parse::<i64>().ok());
+    let compared = number(value).zip(values.first().and_then(number));
+    match requirement["operator"].as_str() {
+        Some("In") => values.contains(value),
+        Some("NotIn") => !values.contains(value),
+        Some("Exists") => !value.is_null(),
+        Some("DoesNotExist") => value.is_null(),
+        Some("Gt") => compared.is_some_and(|(value, bound)| value > bound),
+        Some("Lt") => compared.is_some_and(|(value, bound)| value < bound),
+        _ => false,
+    }
+}

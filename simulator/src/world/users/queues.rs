@@ -1,0 +1,176 @@
+//! Queues: what they may have, what they deserve, and what they are a part of.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::super::cards::{self, Card};
+use super::super::chance::{number, one, percent};
+use super::super::step::Step;
+use super::ADMIN;
+use crate::Dice;
+use crate::objects::{Key, Objects, QUEUES};
+
+/// The annotation with the cards that a queue may have.
+const QUOTA: &str = "volcano.sh/card.quota";
+/// Queues that have others below them.
+pub const DEPARTMENTS: [&str; 2] = ["dept-a", "dept-b"];
+/// All others, each with the department that it is a part of.
+pub const TEAMS: [(&str, Option<&str>); 6] = [
+    ("team-1", Some("dept-a")),
+    ("team-2", Some("dept-a")),
+    ("team-3", Some("dept-b")),
+    ("team-4", Some("dept-b")),
+    ("solo", None),
+    ("default", None),
+];
+
+/// A queue as its owner writes it, within what the one above has.
+pub fn queue(dice: &mut Dice, name: &str, above: Option<(&str, &Value)>, cards: &[Card]) -> Value {
+    let is_department = DEPARTMENTS.contains(&name);
+    let (most, cpu) = if is_department { (7, (16, 48)) } else { (4, (3, 20)) };
+    let above_cards = above.map(|(_, queue)| counts(queue, QUOTA)).unwrap_or_default();
+    let (mut quota, mut deserved, mut guarantee) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    for card in cards {
+        if !percent(dice, if is_department { 90 } else { 75 }) {
+            continue;
+        }
+        let unit = if card.is_shared() { 50 } else { 1 };
+        let more = if card.resource.contains("shared") || card.resource.contains("mig") {
+            2
+        } else {
+            1
+        };
+        let drawn = number(dice, i64::from(is_department) * 2, most * more + 1) * unit;
+        let count = above_cards.get(card.name).map_or(drawn, |limit| drawn.min(*limit));
+        quota.insert(card.name, count);
+        if percent(dice, 50) {
+            deserved.insert(card.name, number(dice, 0, count / unit + 1) * unit);
+        }
+        if percent(dice, if is_department { 60 } else { 15 }) {
+            guarantee.insert(card.name, count.min(if is_department { 2 } else { 1 } * unit));
+        }
+    }
+    let above_cpu = above.and_then(|(_, queue)| queue["spec"]["capability"]["cpu"].as_str()?.parse::<i64>().ok());
+    let drawn = number(dice, cpu.0, cpu.1);
+    let cpu = above_cpu.map_or(drawn, |limit| drawn.min(limit));
+    let memory = if is_department { 200 } else { number(dice, 16, 100) };
+    let mut spec = json!({
+        "weight": 1, "reclaimable": percent(dice, 90), "priority": number(dice, 0, 3),
+        "capability": {"cpu": cpu.to_string(), "memory": format!("{memory}Gi")},
+    });
+    if percent(dice, 10) {
+        spec["capability"]["pods"] = number(dice, 2, 12).to_string().into();
+    }
+    if percent(dice, 8) {
+        spec["capability"] = json!({});
+    }
+    if percent(dice, 45) {
+        spec["deserved"] = json!({"cpu": number(dice, 0, cpu + 1).to_string()});
+    }
+    if percent(dice, if is_department { 60 } else { 25 }) {
+        let kept = if is_department { 4 } else { 1 };
+        spec["guarantee"] = json!({"resource": {"cpu": cpu.min(kept).to_string()}});
+    }
+    if let Some((parent, _)) = above {
+        spec["parent"] = parent.into();
+    }
+    let mut annotations = json!({});
+    for (key, counts) in [
+        (QUOTA, quota),
+        ("volcano.sh/card.deserved", deserved),
+        ("volcano.sh/card.guarantee", guarantee),
+    ] {
+        if !counts.is_empty() {
+            annotations[key] = json!(counts).to_string().into();
+        }
+    }
+    if percent(dice, 5) {
+        annotations["card.volcano.sh/namespaces"] = "team in (research,batch)".into();
+    }
+    json!({"metadata": {"name": name, "annotations": annotations}, "spec": spec})
+}
+
+/// The counts of cards that an annotation names.
+pub fn counts(queue: &Value, key: &str) -> BTreeMap<String, i64> {
+    let text = queue["metadata"]["annotations"][key].as_str().unwrap_or("{}");
+    serde_json::from_str(text).unwrap_or_default()
+}
+
+/// Some queue that takes pods; rarely one that has others below it.
+pub fn any(dice: &mut Dice, objects: &Objects) -> Option<String> {
+    let takes_departments = percent(dice, 3);
+    let names: Vec<_> = objects
+        .list(&QUEUES)
+        .map(|(key, _)| key.name.clone())
+        .filter(|name| takes_departments || !DEPARTMENTS.contains(&&**name))
+        .collect();
+    one(dice, &names).cloned()
+}
+
+/// A queue is created, changed, closed, opened or deleted.
+pub fn draw(dice: &mut Dice, objects: &Objects) -> Option<Step> {
+    let (name, above) = if percent(dice, 25) {
+        (*one(dice, &DEPARTMENTS)?, None)
+    } else {
+        *one(dice, &TEAMS)?
+    };
+    let key = Key::new("", name);
+    let fresh = |dice: &mut Dice| {
+        let parent = above.and_then(|above| Some((above, &**objects.get(&QUEUES, &Key::new("", above))?)));
+        queue(dice, name, parent, &cards::present(objects))
+    };
+    let Some(now) = objects.get(&QUEUES, &key) else {
+        return Some(Step::Create(ADMIN, vec![(&QUEUES, fresh(dice))]));
+    };
+    Some(match number(dice, 0, 20) {
+        0 => Step::Delete(ADMIN, &QUEUES, key),
+        1 | 2 if now["status"]["state"] != "Closed" => Step::Change(
+            "volcano-controllers",
+            &QUEUES,
+            key,
+            json!({"status": {"state": "Closed"}}),
+        ),
+        1..=4 => Step::Change(
+            "volcano-controllers",
+            &QUEUES,
+            key,
+            json!({"status": {"state": "Open"}}),
+        ),
+        // One number goes up or down, as it mostly is.
+        5..=14 => {
+            let counts = counts(now, QUOTA);
+            let cards: Vec<_> = counts.into_iter().collect();
+            let Some((card, count)) = one(dice, &cards) else {
+                return Some(Step::Change(
+                    ADMIN,
+                    &QUEUES,
+                    key,
+                    json!({"spec": {"capability": {"cpu": "8"}}}),
+                ));
+            };
+            let mut counts = super::queues::counts(now, QUOTA);
+            let unit = if card.ends_with("/mgpu") { 50 } else { 1 };
+            counts.insert(card.clone(), (count + number(dice, -2, 4) * unit).max(0));
+            let patch = json!({"metadata": {"annotations": {QUOTA: json!(counts).to_string()}}});
+            Step::Change(ADMIN, &QUEUES, key, patch)
+        }
+        15 => Step::Change(
+            ADMIN,
+            &QUEUES,
+            key,
+            json!({"metadata": {"annotations": {QUOTA: "{\"NVIDIA-A100\": 1.5}"}}}),
+        ),
+        16 => Step::Change(
+            ADMIN,
+            &QUEUES,
+            key,
+            json!({"spec": {"parent": one(dice, &["dept-a", "dept-b", "root", "nobody"])}}),
+        ),
+        _ => {
+            let queue = fresh(dice);
+            let patch = json!({"metadata": {"annotations": queue["metadata"]["annotations"]}, "spec": queue["spec"]});
+            Step::Change(ADMIN, &QUEUES, key, patch)
+        }
+    })
+}
