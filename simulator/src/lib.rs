@@ -9,7 +9,6 @@ pub mod objects;
 pub mod run;
 mod seat;
 pub mod shorten;
-pub mod small;
 pub mod world;
 
 /// What is drawn is drawn from this: one seed, one history, whatever the machine.

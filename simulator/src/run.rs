@@ -6,7 +6,7 @@ use std::sync::Once;
 use std::time::Duration;
 use std::{io, panic};
 
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use rand::{RngExt as _, SeedableRng as _};
 use serde_json::Value;
 
@@ -14,9 +14,9 @@ use crate::Dice;
 use crate::api::Server;
 use crate::fault::Fault;
 use crate::judge::Judge;
-use crate::objects::{LEASES, Objects, Write};
+use crate::objects::{JOBS, LEASES, Objects, PODS, Write};
 use crate::seat::Seat;
-use crate::small::{self, World};
+use crate::world::{self, World};
 
 /// When every world begins.
 const BEGIN: i64 = 1_800_000_000;
@@ -32,6 +32,10 @@ const REST: Duration = Duration::from_mins(4);
 const LONG_REST: Duration = Duration::from_mins(12);
 /// After so long it has to be at rest: then somebody writes for ever.
 const RESTLESS: Duration = Duration::from_hours(3);
+/// How long what happens may take to reach an operator: while the API server can't be reached, and until a watch is found dead.
+const LAG: SignedDuration = SignedDuration::from_secs(100);
+/// The same where watches fall silent.
+const LONG_LAG: SignedDuration = SignedDuration::from_secs(400);
 /// How long an operator that is started anew has for everything that it does at the start.
 const FRESH: Duration = Duration::from_mins(3);
 
@@ -69,7 +73,7 @@ pub struct Step {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Happening {
     /// In the world.
-    World(small::Step),
+    World(world::Step),
     /// Between it and the operators.
     Fault(Fault),
 }
@@ -148,13 +152,14 @@ impl Run {
         let server = Server::new(objects);
         let seats = (0..SEATS).map(|number| Seat::new(name(number), server.clone(), now));
         let seats = seats.collect();
+        let patience = seed % 4 == 3;
         let run = Self {
-            patience: seed % 4 == 3,
+            patience,
             now,
             world,
             server,
             seats,
-            judge: Judge::new(),
+            judge: Judge::new().lag(if patience { LONG_LAG } else { LAG }),
         };
         (run, dice)
     }
@@ -269,6 +274,9 @@ impl Run {
                 return Ok(Some(("an unchanged world gets no writes", last.join("; "))));
             }
         }
+        if let Err(broken) = self.judge.at_rest(&self.server.state().objects) {
+            return Ok(Some((broken.rule, broken.what)));
+        }
         let before = self.server.state().objects.version();
         for seat in &mut self.seats {
             seat.crash(self.now, Duration::ZERO);
@@ -278,18 +286,13 @@ impl Run {
             return Ok(Some(broken));
         }
         let state = self.server.state();
-        let written: Vec<_> = state
-            .objects
-            .writes_after(before)
-            .iter()
-            .filter(|write| matters(write))
-            .map(tell)
-            .collect();
+        let decided = state.objects.writes_after(before).iter().filter(|write| decides(write));
+        let written: Vec<_> = decided.map(tell).collect();
         if written.is_empty() {
             Ok(None)
         } else {
             Ok(Some((
-                "an operator that is started anew finds everything as it would have it",
+                "an operator that is started anew decides nothing else",
                 written.join("; "),
             )))
         }
@@ -313,6 +316,17 @@ fn name(seat: usize) -> String {
 /// Whether a write is more than the sign that somebody lives.
 fn matters(write: &Write) -> bool {
     write.resource != &LEASES
+}
+
+/// Whether a write lets somebody in, or takes somebody back.
+fn decides(write: &Write) -> bool {
+    let Some(after) = &write.after else {
+        return write.resource == &PODS;
+    };
+    let before = write.before.as_deref().unwrap_or(&Value::Null);
+    (write.resource == &PODS || write.resource == &JOBS)
+        && (before["spec"] != after["spec"]
+            || after["metadata"]["deletionTimestamp"] != before["metadata"]["deletionTimestamp"])
 }
 
 fn tell(write: &Write) -> String {
