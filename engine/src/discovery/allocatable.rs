@@ -1,7 +1,5 @@
 //! The extended resources of a node, and which of them are shares of a card.
 
-use std::collections::BTreeMap;
-
 use crds::keys::{NVIDIA_MIG_PREFIX, NVIDIA_MPS};
 use crds::lean::TextMap;
 use crds::quantity;
@@ -10,45 +8,47 @@ use super::Problem;
 
 /// A node's extended resources, by name. What can't be read, or is negative, is a problem and counts as zero.
 #[derive(Debug)]
-pub(super) struct Allocatable<'a>(BTreeMap<&'a str, i64>);
+pub(super) struct Allocatable<'a>(Vec<(&'a str, i64)>);
 
 impl<'a> Allocatable<'a> {
     pub(super) fn read<S: AsRef<str>>(allocatable: &'a TextMap<S>, problems: &mut Vec<Problem>) -> Self {
-        let texts: BTreeMap<_, _> = allocatable.iter().filter(|(name, _)| name.contains('/')).collect();
-        let amounts = texts.into_iter().map(|(name, quantity)| {
+        let mut amounts = Vec::with_capacity(allocatable.len());
+        let mut unreadable = Vec::new();
+        for (name, quantity) in allocatable.iter().filter(|(name, _)| name.contains('/')) {
             let amount = quantity::parse_units(quantity).ok().filter(|amount| *amount >= 0);
             if amount.is_none() {
-                problems.push(Problem::UnreadableQuantity {
+                unreadable.push((name, quantity));
+            }
+            amounts.push((name, amount.unwrap_or(0)));
+        }
+        amounts.sort_unstable();
+        unreadable.sort_unstable();
+        problems.extend(
+            unreadable
+                .into_iter()
+                .map(|(name, quantity)| Problem::UnreadableQuantity {
                     resource: name.to_owned(),
                     quantity: quantity.to_owned(),
-                });
-            }
-            (name, amount.unwrap_or(0))
-        });
-        Self(amounts.collect())
+                }),
+        );
+        Self(amounts)
     }
 
     /// The resources of which the node has any.
     pub(super) fn positive(&self) -> impl Iterator<Item = (&'a str, i64)> {
-        self.0
-            .iter()
-            .map(|(name, amount)| (*name, *amount))
-            .filter(|(_, amount)| *amount > 0)
+        self.0.iter().copied().filter(|(_, amount)| *amount > 0)
     }
 
     /// The resource `name`, if the node has it, be it zero.
     pub(super) fn get(&self, name: &str) -> Option<(&'a str, i64)> {
-        self.0.get_key_value(name).map(|(name, amount)| (*name, *amount))
+        self.0.iter().copied().find(|(known, _)| *known == name)
     }
 
     /// The resources whose names start with `start` and that can be whole cards, zeros included.
     pub(super) fn starting_with(&self, start: &str) -> Vec<(&'a str, i64)> {
-        let from_start = self.0.iter().skip_while(|(name, _)| **name < start);
-        from_start
-            .take_while(|(name, _)| name.starts_with(start))
-            .map(|(name, amount)| (*name, *amount))
-            .filter(|(name, _)| !is_share(name))
-            .collect()
+        let resources = self.0.iter().copied();
+        let named = resources.filter(|(name, _)| name.starts_with(start) && !is_share(name));
+        named.collect()
     }
 
     /// The MPS shares and MIG slices of which the node has any.

@@ -5,7 +5,7 @@ use crds::keys::NVIDIA_MPS;
 use crds::lean::TextMap;
 
 use super::allocatable::is_slice;
-use super::{COUNT, Problem, REPLICAS, positive_integer};
+use super::{COUNT, Problem, REPLICAS, label_of, positive_integer};
 
 /// Whole cards: as many as physical cards, or as their replicas where they are shared by time-slicing. Some physical cards
 /// may be sliced or shared instead.
@@ -46,16 +46,15 @@ fn compare<S: AsRef<str>>(
     labels: &TextMap<S>,
     agrees: impl Fn(i64, i64) -> bool,
 ) -> Option<Problem> {
-    let (label, replicas_label) = (format!("{stem}{COUNT}"), format!("{stem}{REPLICAS}"));
-    let count = labels.get(&label)?;
-    let replicas = labels.get(&replicas_label);
+    let count = label_of(labels, stem, COUNT)?;
+    let replicas = label_of(labels, stem, REPLICAS);
     let numbers = positive_integer(count).zip(replicas.map_or(Some(1), positive_integer));
     if numbers.is_some_and(|(count, replicas)| agrees(count, replicas)) {
         return None;
     }
-    let replicas = replicas.map(|replicas| format!(" and {replicas_label}={replicas}"));
+    let replicas = replicas.map(|replicas| format!(" and {stem}{REPLICAS}={replicas}"));
     Some(Problem::CountMismatch {
-        labels: format!("{label}={count}{}", replicas.unwrap_or_default()),
+        labels: format!("{stem}{COUNT}={count}{}", replicas.unwrap_or_default()),
         resource: resource.to_owned(),
         allocatable,
     })

@@ -73,6 +73,13 @@ pub fn discover<S: AsRef<str>>(labels: &TextMap<S>, allocatable: &TextMap<S>) ->
     found
 }
 
+/// The value of the label `<stem><suffix>`. Every heartbeat asks for several: no key is put together for it.
+fn label_of<'l, S: AsRef<str>>(labels: &'l TextMap<S>, stem: &str, suffix: &str) -> Option<&'l str> {
+    let mut labels = labels.iter();
+    let found = labels.find(|(key, _)| key.strip_prefix(stem) == Some(suffix));
+    found.map(|(_, value)| value)
+}
+
 /// Reads a label as a positive integer, written in digits alone.
 fn positive_integer(text: &str) -> Option<i64> {
     let is_number = text.bytes().all(|b| b.is_ascii_digit());

@@ -7,7 +7,7 @@ use crds::keys::{MGPU_CORE, NVIDIA_GPU, NVIDIA_MIG_PREFIX, NVIDIA_MPS};
 use crds::lean::TextMap;
 
 use super::allocatable::{Allocatable, is_share};
-use super::{COUNT, Card, Discovery, MEMORY, PRODUCT, Problem, REPLICAS, counts, mgpu, positive_integer};
+use super::{COUNT, Card, Discovery, MEMORY, PRODUCT, Problem, REPLICAS, counts, label_of, mgpu, positive_integer};
 
 /// Resources that share their prefix with cards and are none: network interfaces that are passed through to pods. They are
 /// never taken for cards, and still make a guess by prefix ambiguous.
@@ -66,6 +66,9 @@ pub(super) enum Whole<'a> {
 /// closest, then the first by key.
 pub(super) fn whole_cards<'a>(products: &[Product<'a>], allocatable: &Allocatable<'a>) -> Vec<Whole<'a>> {
     let mut wholes: Vec<_> = products.iter().map(|product| product.whole(allocatable)).collect();
+    if wholes.len() < 2 {
+        return wholes;
+    }
     let mut owners: BTreeMap<&str, (Step, &str)> = BTreeMap::new();
     for (product, whole) in products.iter().zip(&wholes) {
         if let Whole::Counted(step, resource, _) = whole {
@@ -109,6 +112,26 @@ fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
+impl<'a> Whole<'a> {
+    /// What of these resources, found at this step, counts whole cards.
+    fn among(step: Step, resources: &[(&'a str, i64)]) -> Self {
+        let is_card = |resource: &str| !NOT_CARDS.contains(&resource);
+        let mut positive = resources.iter().filter(|(_, amount)| *amount > 0);
+        match (positive.next(), positive.next()) {
+            (None, _) => {
+                let mut zeros = resources.iter().map(|(name, _)| *name).filter(|name| is_card(name));
+                zeros.next().map_or(Self::Absent, Self::Zero)
+            }
+            (Some((name, amount)), None) if is_card(name) => Self::Counted(step, name, *amount),
+            (Some(_), None) => Self::Absent,
+            (Some(first), Some(second)) => {
+                let several = [first, second].into_iter().chain(positive);
+                Self::Ambiguous(several.map(|(name, _)| *name).collect())
+            }
+        }
+    }
+}
+
 impl<'a> Product<'a> {
     fn parse(label: &'a str, name: &'a str) -> Option<Self> {
         let stem = label.strip_suffix(PRODUCT)?;
@@ -125,21 +148,12 @@ impl<'a> Product<'a> {
     fn whole(&self, allocatable: &Allocatable<'a>) -> Whole<'a> {
         // The first step that finds a resource is the last, also when the node allocates none of it: a node without healthy
         // cards must not offer its network interfaces in their place.
-        let (step, resources) = match (allocatable.get(self.stem), allocatable.starting_with(self.stem)) {
-            (Some(exact), _) => (Step::Exact, vec![exact]),
-            (None, by_stem) if !by_stem.is_empty() => (Step::Stem, by_stem),
-            (None, _) => (Step::Prefix, allocatable.starting_with(self.prefix)),
-        };
-        let is_card = |resource: &str| !NOT_CARDS.contains(&resource);
-        let positive: Vec<_> = resources.iter().filter(|(_, amount)| *amount > 0).collect();
-        match positive.as_slice() {
-            [] => {
-                let mut zeros = resources.iter().map(|(name, _)| *name).filter(|name| is_card(name));
-                zeros.next().map_or(Whole::Absent, Whole::Zero)
-            }
-            [(name, amount)] if is_card(name) => Whole::Counted(step, name, *amount),
-            [_] => Whole::Absent,
-            several => Whole::Ambiguous(several.iter().map(|(name, _)| *name).collect()),
+        if let Some(exact) = allocatable.get(self.stem) {
+            return Whole::among(Step::Exact, &[exact]);
+        }
+        match allocatable.starting_with(self.stem).as_slice() {
+            [] => Whole::among(Step::Prefix, &allocatable.starting_with(self.prefix)),
+            by_stem => Whole::among(Step::Stem, by_stem),
         }
     }
 
@@ -228,8 +242,9 @@ impl<'a> Product<'a> {
 
     /// Whether product, count and memory are there; what is missing is a problem.
     fn has_required_labels<S: AsRef<str>>(&self, labels: &TextMap<S>, found: &mut Discovery) -> bool {
-        let required = [COUNT, MEMORY].map(|suffix| format!("{}{suffix}", self.stem));
-        let missing: Vec<_> = required.into_iter().filter(|key| !labels.contains_key(key)).collect();
+        let required = [COUNT, MEMORY].into_iter();
+        let missing = required.filter(|suffix| label_of(labels, self.stem, suffix).is_none());
+        let missing: Vec<_> = missing.map(|suffix| format!("{}{suffix}", self.stem)).collect();
         let is_complete = missing.is_empty() && !self.name.is_empty();
         if self.name.is_empty() {
             found.problems.push(Problem::EmptyProduct {
@@ -249,20 +264,20 @@ impl<'a> Product<'a> {
     /// `<product>/mps-<memory>g*1/<replicas>`; a label that is missing or wrong is a problem.
     fn mps_name<S: AsRef<str>>(&self, labels: &TextMap<S>, found: &mut Discovery) -> Option<String> {
         let mut read = |suffix: &str| {
-            let key = format!("{}{suffix}", self.stem);
-            let text = labels.get(&key);
+            let text = label_of(labels, self.stem, suffix);
             let number = text.and_then(positive_integer);
+            let key = || format!("{}{suffix}", self.stem);
             match (text, number) {
                 (_, Some(_)) => {}
                 (Some(value), None) => found.problems.push(Problem::InvalidLabel {
-                    label: key,
+                    label: key(),
                     value: value.to_owned(),
                     resource: NVIDIA_MPS.to_owned(),
                 }),
                 (None, None) => found.problems.push(Problem::MissingLabel {
                     label: self.label.to_owned(),
                     product: self.name.to_owned(),
-                    missing: key,
+                    missing: key(),
                 }),
             }
             number
@@ -297,9 +312,8 @@ impl<'a> Product<'a> {
             return;
         }
         let naming = naming.iter().filter_map(|suffix| {
-            let key = format!("{}{suffix}", self.stem);
-            let value = labels.get(&key)?.to_owned();
-            Some((key, value))
+            let value = label_of(labels, self.stem, suffix)?.to_owned();
+            Some((format!("{}{suffix}", self.stem), value))
         });
         found.cards.push(Card {
             name,
