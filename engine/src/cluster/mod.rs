@@ -41,7 +41,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crds::configuration::Configuration;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::amounts::Dimension;
 use crate::ids::{NodeId, QueueId, WorkloadId};
@@ -69,6 +69,33 @@ use reservations::Reservations;
 use texts::TextPool;
 use workload::Workload;
 
+/// The least and the most that there was of something for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// The least.
+    pub least: i128,
+    /// The most.
+    pub most: i128,
+}
+
+impl Span {
+    /// It was always this.
+    pub(crate) fn of(amount: i128) -> Self {
+        Self {
+            least: amount,
+            most: amount,
+        }
+    }
+
+    /// It was this as well.
+    pub(crate) fn include(&mut self, amount: i128) {
+        (self.least, self.most) = (self.least.min(amount), self.most.max(amount));
+    }
+}
+
+/// So long numbers of what the cluster has stand that are only numbers: in a large cluster nodes change all the time.
+const NUMBERS_STAND: SignedDuration = SignedDuration::from_secs(1);
+
 /// What there is to show again: what has changed since it was shown last.
 #[derive(Debug, Default)]
 pub struct Changes {
@@ -90,8 +117,10 @@ pub struct Changes {
     pub shown_as_waiting: Vec<Arc<str>>,
     /// Queues that say or hold something else than before.
     pub queues: BTreeSet<QueueId>,
-    /// Of what the cluster has more or less, and the least that it had of it since.
-    pub total: BTreeMap<Dimension, i128>,
+    /// Of what the cluster has more or less, and between which amounts it had of it since.
+    pub total: BTreeMap<Dimension, Span>,
+    /// Whether queues that say more than that are to show what the cluster has now: the number changes with every node.
+    pub shows_numbers: bool,
     /// Whether Volcano's scheduler is seen to write what Cardgate writes too.
     pub volcano_schedules: bool,
 }
@@ -128,6 +157,8 @@ pub struct Cluster {
     version: u64,
     lists: Lists,
     changes: Changes,
+    /// When it was shown last how much the cluster has.
+    numbers_shown: Option<Timestamp>,
     /// Workloads that are elsewhere on their way than when it was last said how far they are, or may be.
     moved_workloads: BTreeSet<WorkloadId>,
 }
@@ -160,6 +191,7 @@ impl Cluster {
             version: 0,
             lists: Lists::default(),
             changes: Changes::default(),
+            numbers_shown: None,
             moved_workloads: BTreeSet::new(),
         };
         cluster.refresh_gpu_nodes();
@@ -171,9 +203,22 @@ impl Cluster {
         &self.names
     }
 
-    /// What has changed since this was asked last.
+    /// What has changed since this was asked last. What only changes numbers of what the cluster has comes once in a while.
     pub fn take_changes(&mut self) -> Changes {
-        std::mem::take(&mut self.changes)
+        let mut changes = std::mem::take(&mut self.changes);
+        if changes.total.is_empty() {
+            return changes;
+        }
+        let stood = self.numbers_shown.map(|shown| self.now.duration_since(shown));
+        changes.shows_numbers = stood.is_none_or(|stood| !(SignedDuration::ZERO..NUMBERS_STAND).contains(&stood));
+        if changes.shows_numbers {
+            self.numbers_shown = Some(self.now);
+        } else {
+            let dimensions = changes.total.keys();
+            let owed = dimensions.map(|dimension| (*dimension, Span::of(self.top.total.get(*dimension))));
+            self.changes.total = owed.collect();
+        }
+        changes
     }
 
     /// The workloads of which it is to be said how far they are, since they have moved or were put off.

@@ -1,5 +1,6 @@
 //! The waiting pods of one queue, grouped by shape: pods that nothing tells apart share one verdict.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -80,11 +81,23 @@ pub struct Peers {
     pub untold: BTreeSet<Place>,
 }
 
+/// The first pod of a shape: its priority and its place; none where none is left.
+type First = Option<(Reverse<i32>, Place)>;
+
+impl Peers {
+    fn first(&self) -> First {
+        let first = self.pods.first()?;
+        Some((Reverse(self.shape.priority), *first))
+    }
+}
+
 /// The waiting pods of one queue.
 #[derive(Debug, Default)]
 pub struct Waiting {
     peers: BTreeMap<u64, Peers>,
     ids: HashMap<Arc<Shape>, u64>,
+    /// Those of each shape by their first pod, first to go first.
+    by_first: BTreeSet<(Reverse<i32>, Place, u64)>,
     next_id: u64,
     requested: Totals,
     count: usize,
@@ -109,6 +122,18 @@ impl Waiting {
     /// The pods of each shape, in the order of its first appearance.
     pub fn peers(&self) -> impl Iterator<Item = (u64, &Peers)> {
         self.peers.iter().map(|(id, peers)| (*id, peers))
+    }
+
+    /// The first pods to go, at most so many, each with those of its shape.
+    pub(crate) fn first(&self, most: usize) -> Vec<(Place, &Peers)> {
+        // Of each of the first shapes any number may be among them, and of no other.
+        let shapes = self.by_first.iter().take(most);
+        let peers = shapes.filter_map(|(.., id)| self.peers.get(id));
+        let pods = peers.flat_map(|peers| peers.pods.iter().take(most).map(move |place| (*place, peers)));
+        let mut first: Vec<_> = pods.collect();
+        first.sort_unstable_by_key(|(place, peers)| (Reverse(peers.shape.priority), *place));
+        first.truncate(most);
+        first
     }
 
     /// Those with this id.
@@ -144,6 +169,19 @@ impl Waiting {
         Some((id, &self.peers[&id]))
     }
 
+    /// Others of a shape go first than before.
+    fn first_changed(by_first: &mut BTreeSet<(Reverse<i32>, Place, u64)>, id: u64, before: First, after: First) {
+        if before == after {
+            return;
+        }
+        if let Some((priority, place)) = before {
+            by_first.remove(&(priority, place, id));
+        }
+        if let Some((priority, place)) = after {
+            by_first.insert((priority, place, id));
+        }
+    }
+
     /// Whether the pod was not there before.
     pub(super) fn insert(&mut self, shape: Arc<Shape>, place: Place, told: Option<Reason>, asked: &Amounts) -> bool {
         let id = *self.ids.entry(Arc::clone(&shape)).or_insert_with(|| {
@@ -156,8 +194,10 @@ impl Waiting {
             refused: None,
             untold: BTreeSet::new(),
         });
+        let before = peers.first();
         let is_new = peers.pods.insert(place);
         if is_new {
+            Self::first_changed(&mut self.by_first, id, before, peers.first());
             self.count += 1;
             self.requested.add_all(asked);
         }
@@ -176,8 +216,10 @@ impl Waiting {
             return false;
         };
         peers.untold.remove(&place);
+        let before = peers.first();
         let was_there = peers.pods.remove(&place);
         if was_there {
+            Self::first_changed(&mut self.by_first, id, before, peers.first());
             self.count -= 1;
             self.requested.subtract_all(asked);
         }

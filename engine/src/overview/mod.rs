@@ -109,7 +109,7 @@ pub fn changed(cluster: &Cluster, changes: Changes) -> Vec<Shown> {
     if !changes.total.is_empty() {
         let concerned = cluster
             .queues()
-            .filter(|(_, queue)| usage::says_more(cluster, queue, &changes.total));
+            .filter(|(_, queue)| usage::says_more(cluster, queue, &changes.total, changes.shows_numbers));
         queues.extend(concerned.map(|(id, _)| id));
     }
     for id in queues {

@@ -8,9 +8,9 @@ use crds::configuration::QueuePlugin;
 
 use super::{status, to_i64};
 use crate::amounts::Dimension;
-use crate::cluster::Cluster;
 use crate::cluster::queue::{Queue, Quota};
 use crate::cluster::workload::Workload;
+use crate::cluster::{Cluster, Span};
 use crate::explain::{Subject, explain};
 use crate::ids::{QueueId, WorkloadId};
 use crate::names::{CardId, ResourceId};
@@ -105,11 +105,8 @@ fn asked_by_jobs(cluster: &Cluster, id: QueueId) -> BTreeMap<CardId, i128> {
 /// The pods and Jobs of a queue that are next, and what they wait for.
 fn first_waiting(cluster: &Cluster, id: QueueId) -> Vec<WaitingWorkload> {
     let queue = cluster.queue(id);
-    let pods = queue.waiting.peers().flat_map(|(_, peers)| {
-        let priority = Reverse(peers.shape.priority);
-        let places = peers.pods.iter().take(FIRST_WAITING);
-        places.map(move |place| (priority, *place, Subject::Pod(place.pod)))
-    });
+    let pods = queue.waiting.first(FIRST_WAITING).into_iter();
+    let pods = pods.map(|(place, peers)| (Reverse(peers.shape.priority), place, Subject::Pod(place.pod)));
     let jobs = jobs_in_line(cluster, queue);
     let jobs = jobs.map(|(id, job)| (Reverse(job.priority()), job.place(), Subject::Workload(id)));
     let mut first: Vec<_> = pods.chain(jobs).collect();
@@ -171,17 +168,26 @@ fn unsatisfiable(cluster: &Cluster, id: QueueId) -> Option<(&'static str, String
     ))
 }
 
-/// Whether a queue says that there is more of anything than this: what can't all be had, or could not.
-pub(super) fn says_more(cluster: &Cluster, queue: &Queue, least: &BTreeMap<Dimension, i128>) -> bool {
+/// Whether what a queue says could not all be had and now can be, or the other way round; and where it shows how much there is
+/// to be had, whether that is to be shown anew.
+pub(super) fn says_more(
+    cluster: &Cluster,
+    queue: &Queue,
+    spans: &BTreeMap<Dimension, Span>,
+    shows_numbers: bool,
+) -> bool {
     let Some(quota) = queue.quota() else { return false };
     let below = &cluster.top().below;
-    let is_more = |dimension, said| least.get(&dimension).is_some_and(|least| said > *least);
+    let is_concerned = |dimension, said| {
+        let span = spans.get(&dimension);
+        span.is_some_and(|span| said > span.least && (shows_numbers || said <= span.most))
+    };
     let mut own = quota.capability.iter();
     let mut guaranteed = quota.guarantee.iter().map(|(dimension, _)| dimension);
     let mut deserved = quota.deserved.iter().map(|(dimension, _)| dimension);
-    own.any(|(dimension, said)| is_more(dimension, said.into()))
-        || guaranteed.any(|dimension| is_more(dimension, below.guaranteed.get(dimension)))
-        || deserved.any(|dimension| is_more(dimension, below.deserved.get(dimension)))
+    own.any(|(dimension, said)| is_concerned(dimension, said.into()))
+        || guaranteed.any(|dimension| is_concerned(dimension, below.guaranteed.get(dimension)))
+        || deserved.any(|dimension| is_concerned(dimension, below.deserved.get(dimension)))
 }
 
 /// Of what a queue may have, more than the nearest queue above it that says how much of that may be had: the door was not

@@ -4,8 +4,8 @@ use super::PEN;
 use crds::configuration::Enforcement;
 
 use crate::amounts::Dimension;
-use crate::cluster::Cluster;
 use crate::cluster::pod::Pod;
+use crate::cluster::{Cluster, Span};
 use crate::ids::{NodeId, PodId};
 
 impl Cluster {
@@ -94,8 +94,8 @@ impl Cluster {
     fn note_total(&mut self, dimensions: impl Iterator<Item = Dimension>) {
         for dimension in dimensions {
             let now = self.top.total.get(dimension);
-            let least = self.changes.total.entry(dimension).or_insert(now);
-            *least = now.min(*least);
+            let span = self.changes.total.entry(dimension).or_insert(Span::of(now));
+            span.include(now);
         }
     }
 

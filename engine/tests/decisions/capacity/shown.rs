@@ -274,3 +274,43 @@ fn what_can_not_all_be_had_is_reported_on_the_queue_that_says_so() {
         ]
     );
 }
+
+#[test]
+fn a_number_that_changes_with_every_node_is_shown_once_a_second_and_what_becomes_possible_at_once() {
+    let mut world = cluster(8, "");
+    world.queue(&plain("greedy").quota(r#"{"A": 20}"#));
+    let message = |world: &mut World| {
+        assert_eq!(admitted(world), 0);
+        let reports = world.shown().into_iter();
+        let mut usages = reports.filter_map(|report| match report {
+            Shown::Usage { queue, status, .. } if *queue == *"greedy" => status,
+            _ => None,
+        });
+        let condition = usages.next()?.conditions.pop()?;
+        Some(condition.message)
+    };
+    let has = |cards: i64| format!("the queue may have 20 A, and the cluster has {cards} at the moment");
+    assert_eq!(message(&mut world), Some(has(8)));
+    world.node(&node("n2").cards("A", 4));
+    assert_eq!(
+        message(&mut world),
+        None,
+        "the number alone is no news within the second"
+    );
+    world.node(&node("n2").cards("A", 5));
+    assert_eq!(message(&mut world), None);
+    world.wait(1);
+    assert_eq!(message(&mut world), Some(has(13)), "though nothing changes any more");
+    world.wait(1);
+    assert_eq!(message(&mut world), None);
+    world.node(&node("n2").cards("A", 6));
+    assert_eq!(message(&mut world), Some(has(14)), "the last is more than a second ago");
+    world.node(&node("n2").cards("A", 12));
+    assert_eq!(
+        message(&mut world).as_deref(),
+        Some("the cluster has what the queue says"),
+        "at once"
+    );
+    world.node(&node("n2").cards("A", 6));
+    assert_eq!(message(&mut world), Some(has(14)), "at once as well");
+}
