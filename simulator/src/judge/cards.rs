@@ -9,7 +9,7 @@ use super::amounts::Resources;
 use super::nodes::Texts;
 
 /// Cards of one name on a node.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Card {
     /// Such as `NVIDIA-A100`.
     pub name: String,
@@ -36,8 +36,8 @@ pub fn of(labels: &Texts, allocatable: &Resources) -> Vec<Card> {
             let (prefix, kind) = stem.rsplit_once('/').filter(|(prefix, _)| !prefix.is_empty())?;
             let is_word = !kind.is_empty() && kind.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
             let whole = whole(stem, &format!("{prefix}/"), allocatable);
-            let step = whole.map_or(3, |(step, _)| step);
-            is_word.then_some((step, label, stem, product, whole))
+            let closeness = whole.map_or(3, |(closeness, _)| closeness);
+            is_word.then_some((closeness, label, stem, product, whole))
         })
         .collect();
     claims.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
@@ -99,14 +99,14 @@ fn whole<'a>(stem: &str, prefix: &str, allocatable: &'a Resources) -> Option<(u8
         names.filter(|name| name.starts_with(start)).filter(others).collect()
     };
     let (exact, by_stem) = (allocatable.get_key_value(stem), starting(stem));
-    let (step, found) = match exact {
+    let (closeness, found) = match exact {
         Some((name, _)) => (0, vec![name.as_str()]),
         None if !by_stem.is_empty() => (1, by_stem),
         None => (2, starting(prefix)),
     };
     let mut positive = found.into_iter().filter(|name| allocatable[*name] > 0);
     let first = positive.next()?;
-    (positive.next().is_none() && first != "nvidia.com/hostdev").then_some((step, first))
+    (positive.next().is_none() && first != "nvidia.com/hostdev").then_some((closeness, first))
 }
 
 /// Whether a resource is a share of cards under mGPU, never whole ones.

@@ -20,8 +20,6 @@ pub enum Plugin {
 #[expect(clippy::struct_excessive_bools, reason = "they are the documents' switches")]
 #[derive(Debug, Clone)]
 pub struct Configuration {
-    /// Volcano's actions.
-    pub actions: Vec<String>,
     /// The plugin that rules queues.
     pub plugin: Plugin,
     /// Pods with cards are not charged for CPU and memory.
@@ -54,8 +52,6 @@ pub struct Configuration {
     pub admit_on_fit: bool,
     /// How long a deleted pod holds its quota.
     pub terminating: SignedDuration,
-    /// Whether Cardgate moves groups from phase to phase.
-    pub enqueue: bool,
 }
 
 impl Configuration {
@@ -96,10 +92,8 @@ impl Configuration {
         let said = |arguments: &Map<String, Value>, key: &str, absent: &str| {
             arguments.get(key).map_or_else(|| absent.to_owned(), text)
         };
-        let actions = said(&scheduler, "actions", "enqueue, allocate, backfill");
         let listed = own.get("cardResources").and_then(Value::as_array).into_iter().flatten();
         Some(Self {
-            actions: actions.split(',').map(|action| action.trim().to_owned()).collect(),
             plugin,
             card_unlimited: plugin == Plugin::CapacityCard && is_on(queues, "cardUnlimitedCpuMemory", false),
             hierarchy: is_on(queues, "enableHierarchy", false),
@@ -126,13 +120,7 @@ impl Configuration {
             cross_quota_gates: said(&own, "enforceCrossQuota", "gating") == "gating",
             admit_on_fit: said(&own, "admitOn", "fit") == "fit",
             terminating: duration(&said(&own, "terminatingTimeout", "5m"))?,
-            enqueue: is_on(&own, "enqueue", true),
         })
-    }
-
-    /// Whether an action is named.
-    pub fn has_action(&self, action: &str) -> bool {
-        self.actions.iter().any(|named| named == action)
     }
 
     /// Whether a resource is one of cards that everybody knows, or that the configuration lists.

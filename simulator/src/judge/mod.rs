@@ -19,8 +19,10 @@ mod nodes;
 mod pods;
 mod queues;
 mod quota;
+mod rest;
 mod results;
 mod shares;
+mod shown;
 mod stored;
 #[cfg(test)]
 mod tests;
@@ -141,14 +143,10 @@ impl Judge {
         Ok(())
     }
 
-    /// Looks at what is there when the world has fallen quiet.
-    #[expect(
-        clippy::unused_self,
-        clippy::unnecessary_wraps,
-        reason = "what is judged at rest follows"
-    )]
-    pub fn at_rest(&self, _objects: &Objects) -> Result<(), Broken> {
-        Ok(())
+    /// Looks at what is there when the world has fallen quiet: after all writes were looked at.
+    pub fn at_rest(&self, objects: &Objects) -> Result<(), Broken> {
+        rest::judge(&self.stored, objects.now)?;
+        shown::judge(&self.stored, objects.now)
     }
 }
 

@@ -15,7 +15,7 @@ use super::stored::{ByKind, OfKind};
 use crate::objects::{CONFIG_MAPS, Key, NAMESPACES, NODES, POD_GROUPS, PODS, QUEUES};
 
 /// What is stored, as it was read.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct View {
     /// The time.
     pub now: Timestamp,
@@ -69,6 +69,16 @@ impl View {
             nodes,
             resources,
         })
+    }
+
+    /// The same with one pod changed.
+    #[must_use]
+    pub fn with(&self, pod: &Pod, change: impl FnOnce(&mut Pod)) -> Self {
+        let mut view = self.clone();
+        if let Some(pod) = view.pods.iter_mut().find(|other| other.key == pod.key) {
+            change(pod);
+        }
+        view
     }
 
     /// A node by its name.
@@ -142,13 +152,11 @@ impl View {
 
     /// How many of a card a pod asks for. Of a card that no node has: the most that it asks for of any device.
     pub fn count_of(&self, pod: &Pod, card: &str) -> i128 {
-        match self.resources.get(card) {
-            Some(resource) => pod.asks(resource),
-            None => {
-                let devices = pod.request.iter().filter(|(resource, _)| resource.contains('/'));
-                devices.map(|(_, amount)| *amount).max().unwrap_or(0)
-            }
+        if let Some(resource) = self.resources.get(card) {
+            return pod.asks(resource);
         }
+        let devices = pod.request.iter().filter(|(resource, _)| resource.contains('/'));
+        devices.map(|(_, amount)| *amount).max().unwrap_or(0)
     }
 
     /// What a pod comes to on its queue's account, with this card.

@@ -48,12 +48,6 @@ impl History {
         changed.unwrap();
     }
 
-    pub fn delete(&mut self, who: &str, resource: &'static Resource, name: &str) {
-        self.objects
-            .delete(&Arc::from(who), resource, &key(resource, name))
-            .unwrap();
-    }
-
     pub fn later(&mut self, seconds: i64) {
         self.objects.now = self
             .objects

@@ -16,7 +16,7 @@ fn the_holder_writes_while_its_lease_lasts() {
     history.change("scheduler", &PODS, "p", |pod| pod["spec"]["nodeName"] = "n1".into());
     history.holds();
     history.change("operator-0", &NODES, "n1", |node| {
-        node["metadata"]["labels"]["x"] = "y".into()
+        node["metadata"]["labels"]["x"] = "y".into();
     });
     history.breaks(RULE);
 }

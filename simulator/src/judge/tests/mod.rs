@@ -4,5 +4,6 @@ mod cross_quota;
 mod history;
 mod leadership;
 mod quota;
+mod rest;
 mod results;
 mod shares;

@@ -24,13 +24,13 @@ fn a_result_with_the_gates_removal_is_as_it_must_be() {
 fn a_card_that_is_written_before_or_after_is_found() {
     let mut before = history();
     before.change("operator-0", &PODS, "p", |pod| {
-        pod["metadata"]["annotations"][CARD_ASSIGNED] = "A100".into()
+        pod["metadata"]["annotations"][CARD_ASSIGNED] = "A100".into();
     });
     before.breaks(RULE);
     let mut after = history();
     after.admit("p");
     after.change("operator-0", &PODS, "p", |pod| {
-        pod["metadata"]["annotations"][CARD_ASSIGNED] = "H100".into()
+        pod["metadata"]["annotations"][CARD_ASSIGNED] = "H100".into();
     });
     after.breaks(RULE);
 }
