@@ -121,6 +121,8 @@ impl BoundError {
 
 /// How much of a text is repeated in a message.
 const EXCERPT: usize = 64;
+/// How long a message may be: longer ones than events and conditions show whole.
+const SENTENCE: usize = 4096;
 
 /// The beginning of a text, for messages: nobody reads more, and a message must not be as long as what it is about.
 pub fn excerpt(text: &str) -> Cow<'_, str> {
@@ -141,8 +143,20 @@ pub(crate) fn shown(text: &str) -> String {
     printable(&excerpt(text)).into_owned()
 }
 
+/// A sentence that somebody is told, whatever of it others wrote: printable, and no longer than anybody reads.
+pub fn told(mut sentence: String) -> String {
+    if sentence.len() > SENTENCE {
+        sentence.truncate(sentence.floor_char_boundary(SENTENCE));
+        sentence.push_str("...");
+    }
+    match printable(&sentence) {
+        Cow::Borrowed(_) => sentence,
+        Cow::Owned(printable) => printable,
+    }
+}
+
 /// A text on one line, and nothing in it moves the cursor or turns what follows around.
-pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+pub fn printable(text: &str) -> Cow<'_, str> {
     let is_odd = |char: char| !matches!(char, '"' | '\'' | '\\') && char.escape_debug().len() > 1;
     if !text.contains(is_odd) {
         return Cow::Borrowed(text);
@@ -165,6 +179,8 @@ mod tests {
     #[test]
     fn what_moves_the_cursor_is_written_out() {
         assert_eq!(printable("{\"a\": 'b\\c'} \u{e9}"), "{\"a\": 'b\\c'} \u{e9}");
+        let told = told(format!("queue {}\n", "x".repeat(10_000)));
+        assert!(told.len() < 5000 && told.ends_with("x..."), "{told}");
         assert_eq!(printable("a\nb\u{9b}1m\u{202e}"), r"a\nb\u{9b}1m\u{202e}");
     }
 

@@ -1,9 +1,23 @@
 //! What Kubernetes accepts as the name of an object, as a label's key and as a label's value.
 
+use std::borrow::Cow;
+
+use crate::bounds::shown;
+
 /// Longest name of an object (RFC 1123 subdomain).
 const MAX_SUBDOMAIN: usize = 253;
 /// Longest label value, and longest name part of a label key.
 const MAX_LABEL: usize = 63;
+
+/// What somebody wrote as the name of another object, fit to be remembered and shown: a name as it is, and of what can be none the
+/// beginning, which is none either.
+pub fn as_object_name(text: &str) -> Cow<'_, str> {
+    if is_object_name(text) {
+        Cow::Borrowed(text)
+    } else {
+        Cow::Owned(shown(text))
+    }
+}
 
 /// Whether an object can have this name: lower case letters, digits and dashes in parts joined by dots, each part starting
 /// and ending with a letter or digit, 253 characters at most.
@@ -45,6 +59,18 @@ fn is_name_part(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_can_be_no_name_is_cut_and_is_none_then_either() {
+        assert_eq!(as_object_name("team-a.b"), "team-a.b");
+        for text in ["Team", &"a".repeat(254), "a\nb", "", &"b.".repeat(5000)] {
+            let cut = as_object_name(text);
+            assert!(
+                !is_object_name(&cut) && cut.len() < 300 && !cut.contains(char::is_control),
+                "{cut}"
+            );
+        }
+    }
 
     #[test]
     fn object_names_are_dns_subdomains() {

@@ -6,6 +6,7 @@ use crds::configuration::Configuration;
 use crds::job::Job;
 use crds::keys::QUEUE_NAME;
 use crds::lean::Metadata;
+use crds::names::as_object_name;
 use crds::node::Node;
 use crds::pod::Pod;
 use crds::volcano::{PodGroup, Queue};
@@ -155,7 +156,8 @@ impl Cluster {
             Observation::Job(job) => self.apply_job(&job, now),
             Observation::JobGone { namespace, name } => self.remove_job(&namespace, &name),
             Observation::Namespace(metadata) => {
-                let queue = metadata.annotations.get(QUEUE_NAME).map(ToOwned::to_owned);
+                let queue = metadata.annotations.get(QUEUE_NAME);
+                let queue = queue.map(|name| as_object_name(name).into_owned());
                 let name = metadata.name.unwrap_or_default();
                 self.apply_namespace(&name, metadata.labels, queue.as_deref(), now);
             }

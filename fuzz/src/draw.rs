@@ -5,7 +5,7 @@ use std::ops::Bound;
 use bolero::Driver;
 
 /// A number below `end`, and 0 where there is none.
-pub(crate) fn below<D: Driver>(driver: &mut D, end: usize) -> Option<usize> {
+pub fn below<D: Driver>(driver: &mut D, end: usize) -> Option<usize> {
     if end <= 1 {
         return Some(0);
     }
@@ -13,12 +13,12 @@ pub(crate) fn below<D: Driver>(driver: &mut D, end: usize) -> Option<usize> {
 }
 
 /// One of several; none where there are none.
-pub(crate) fn one_of<'a, D: Driver, T>(driver: &mut D, all: &'a [T]) -> Option<&'a T> {
+pub fn one_of<'a, D: Driver, T>(driver: &mut D, all: &'a [T]) -> Option<&'a T> {
     let index = below(driver, all.len())?;
     all.get(index)
 }
 
 /// Once in so many times.
-pub(crate) fn once_in<D: Driver>(driver: &mut D, times: usize) -> Option<bool> {
+pub fn once_in<D: Driver>(driver: &mut D, times: usize) -> Option<bool> {
     Some(below(driver, times)? == 0)
 }

@@ -6,7 +6,7 @@
 
 pub mod corpus;
 pub mod cost;
-mod draw;
+pub mod draw;
 pub mod objects;
 pub mod texts;
 mod words;

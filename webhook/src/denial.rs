@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use crds::bounds::BoundError;
 use crds::card::CardNameError;
 use crds::card_counts::CardCountsError;
 use crds::keys::{CARD_DESERVED, CARD_NAME, CARD_QUOTA, CARD_REQUEST, QUEUE_NAMESPACES, SCORING_STRATEGY};
@@ -13,6 +14,7 @@ use crds::pod_request::PodRequestError;
 use crds::queue_access::QueueAccessError;
 use crds::queue_terms::QueueProblem;
 use crds::scoring_strategy::ScoringStrategyError;
+use crds::volcano::ResourceQuantityError;
 use thiserror::Error;
 
 use crate::queue_source::QueueSource;
@@ -183,6 +185,12 @@ pub enum Denial {
     /// A workload with a card request that can't be read.
     #[error("annotation {CARD_REQUEST}: {0}")]
     CardRequest(#[source] CardCountsError),
+    /// A group of which the least that it needs can't be read.
+    #[error("spec.minResources: {0}")]
+    MinResources(#[source] ResourceQuantityError),
+    /// A group of too many tasks.
+    #[error("spec.minTaskMember: {0}")]
+    MinTaskMember(#[source] BoundError),
     /// A Job whose pods name no card of its request.
     #[error(
         "annotation {CARD_REQUEST}: {request} asks for none of the cards that the Job's pods name ({card_name:?} in spec.template), so \
@@ -258,6 +266,8 @@ impl Denial {
             Self::QueueHasPods { .. } => "QueueHasPods",
             Self::BindingKeys { .. } => "BindingKeys",
             Self::CardRequest(_) => "CardRequestInvalid",
+            Self::MinResources(_) => "MinResourcesInvalid",
+            Self::MinTaskMember(_) => "MinTaskMemberInvalid",
             Self::RequestOfOtherCards { .. } | Self::RequestBelowPod { .. } => "CardRequestUnfit",
             Self::Template { denial, .. } => denial.reason(),
             Self::Object { .. } => "ObjectInvalid",

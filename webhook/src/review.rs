@@ -2,8 +2,11 @@
 //!
 //! What comes in is read as a lean view that borrows from the body; what goes out is written in one go.
 
+use std::borrow::Cow;
+
 use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;
+use crds::bounds::printable;
 use crds::lean::Text;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize, Serializer};
@@ -287,8 +290,12 @@ impl Serialize for Encoded<'_> {
     }
 }
 
-/// Cuts the middle out of a text that is too long.
+/// Writes out what moves a cursor, and cuts the middle out of a text that is too long.
 fn shorten(text: String) -> String {
+    let text = match printable(&text) {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(printable) => printable,
+    };
     if text.len() <= MAX_TEXT {
         return text;
     }

@@ -162,6 +162,37 @@ fn a_job_asks_for_what_its_pods_use() {
     assert!(create(JOB, &unnamed).refused().contains("is 1 of the cards"));
 }
 
+/// What the operator can't read keeps all pods of a group waiting: whoever writes it is told.
+#[test]
+fn what_a_group_needs_at_least_is_read() {
+    let group = |spec: Value| json!({"metadata": {"name": "training"}, "spec": spec});
+    for least in [
+        json!(null),
+        json!({"cpu": "4", "nvidia.com/gpu": 8}),
+        json!({"count/pods": "?"}),
+    ] {
+        create(POD_GROUP, &group(json!({"minResources": least}))).allowed();
+    }
+    let many: serde_json::Map<_, _> = (0..300).map(|task| (format!("t{task}"), json!(1))).collect();
+    for (spec, message) in [
+        (
+            json!({"minResources": {"cpu": "much"}}),
+            "MinResourcesInvalid: spec.minResources: cpu: \"much\" is not a Kubernetes quantity",
+        ),
+        (
+            json!({"minResources": {"memory": "-1"}}),
+            "MinResourcesInvalid: spec.minResources: memory: -1 is negative",
+        ),
+        (
+            json!({"minTaskMember": many}),
+            "MinTaskMemberInvalid: spec.minTaskMember: it has 300 tasks",
+        ),
+    ] {
+        let refused = create(POD_GROUP, &group(spec)).refused();
+        assert!(refused.contains(message), "{refused}");
+    }
+}
+
 #[test]
 fn card_requests_are_read_on_every_kind_that_has_them() {
     for kind in [POD_GROUP, VOLCANO_JOB, JOB] {

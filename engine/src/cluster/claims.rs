@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crds::card::SEPARATOR;
 use crds::card_counts::CardRequest;
 use crds::keys::{CARD_REQUEST, GROUP_NAME, JOB_HELD, QUEUE_NAME};
+use crds::names::as_object_name;
 use crds::volcano::{self, PodGroup};
 use jiff::{SignedDuration, Timestamp};
 
@@ -48,7 +49,7 @@ impl Cluster {
         self.changes.volcano_schedules |= by_volcano && self.configuration.cardgate.enqueue;
         let queue = group.spec.queue.as_deref().filter(|queue| !queue.is_empty());
         let naming = QueueNaming {
-            queue: queue.map(Into::into),
+            queue: queue.map(|name| as_object_name(name).into()),
             group: None,
         };
         let queue = self.queue_of_workload(namespace, &naming);
@@ -127,7 +128,10 @@ impl Cluster {
         let demand = read_demand(Some(request), None, &mut self.names);
         // Where its pods will be charged.
         let template = &job.spec.template.metadata.annotations;
-        let named = |key| template.get(key).filter(|name| !name.is_empty()).map(Into::into);
+        let named = |key| {
+            let name = template.get(key).filter(|name| !name.is_empty());
+            name.map(|name| as_object_name(name).into())
+        };
         let naming = QueueNaming {
             queue: named(QUEUE_NAME),
             group: named(GROUP_NAME),

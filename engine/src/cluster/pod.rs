@@ -9,6 +9,7 @@ use crds::keys::{
 };
 use crds::managed::{is_managed, is_reachable, is_under_cross_quota};
 use crds::mgpu::MgpuRequest;
+use crds::names::as_object_name;
 use crds::pod::{Metadata, PodCondition, PodSpec, PodStatus};
 use crds::pod_bounds;
 use crds::pod_request::pod_request;
@@ -327,11 +328,11 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
         queue_annotation: annotations
             .get(QUEUE_NAME)
             .filter(|name| !name.is_empty())
-            .map(Into::into),
+            .map(|name| as_object_name(name).into()),
         group: annotations
             .get(GROUP_NAME)
             .filter(|name| managed && !name.is_empty())
-            .map(Into::into),
+            .map(|name| as_object_name(name).into()),
         in_no_queue: !names_queue_or_card,
         // The door refuses a strategy that is unknown; past it, the default holds.
         cross_quota: under_cross_quota.then(|| {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use crds::names::as_object_name;
 use crds::queue_access::QueueAccess;
 use crds::queue_terms::{Limits, QueueProblem, QueueTerms};
 use crds::volcano;
@@ -110,7 +111,7 @@ impl Terms {
             access: said
                 .access
                 .map_err(|error| QueueProblem::Namespaces(error).to_string().into()),
-            parent: said.parent,
+            parent: said.parent.map(|name| as_object_name(&name).into()),
             reclaimable: said.reclaimable,
         }
     }

@@ -8,6 +8,7 @@ mod queue;
 mod refresh;
 mod workload;
 
+use crds::bounds::{printable, told};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::cluster::Cluster;
@@ -66,7 +67,7 @@ pub fn explain(cluster: &Cluster, subject: Subject) -> Option<Explanation<'_>> {
 impl Explanation<'_> {
     /// The reason, with its numbers.
     pub fn message(&self) -> String {
-        match self.case {
+        told(match self.case {
             Case::Pod(shape) => match shape.group {
                 Some(group) if workload::speaks_for_its_pods(self.cluster, group, self.reason) => {
                     workload::explain(self.cluster, group, self.reason)
@@ -75,7 +76,7 @@ impl Explanation<'_> {
             },
             Case::Workload(id) => workload::explain(self.cluster, id, self.reason),
             Case::Queue(problem) => problem.to_owned(),
-        }
+        })
     }
 
     /// What is missing, in few words: who only lacks a node is told so without a look at every one.
@@ -101,7 +102,7 @@ impl Explanation<'_> {
 fn refusal_of_write(what: &str, message: &str, until: Option<Timestamp>) -> String {
     // A policy's message may be as long as its author likes.
     const MOST: usize = 600;
-    let message = &message[..message.floor_char_boundary(MOST)];
+    let message = printable(&message[..message.floor_char_boundary(MOST)]);
     let until = until.map_or_else(|| "later".to_owned(), |until| format!("at {until}"));
     format!(
         "the API server refuses to let {what} in: {message}; it holds nothing meanwhile, and is tried again {until}, later each \

@@ -130,3 +130,23 @@ fn made_up_names_are_not_shown() {
     let told = reports.to_lowercase().matches("made-up").count();
     assert!(told <= 30, "{told} times: {reports}");
 }
+
+/// What a name of another object says that can be none is as short as the longest name, and nothing in it moves a cursor.
+#[test]
+fn what_can_be_no_name_is_told_in_part() {
+    let mut world = world();
+    let made_up = format!("a\u{9b}{}", "m".repeat(30_000));
+    world.pod(&pod("p").annotation("scheduling.volcano.sh/queue-name", &made_up));
+    let told = world.refusal();
+    assert!(
+        told.starts_with(r"QueueNotFound: queue a\u{9b}mmm") && told.len() < 200,
+        "{told}"
+    );
+    world.queue(&queue("closed").set(["status", "state"], format!("O\0pen{}", "n".repeat(30_000))));
+    world.pod(&pod("q").annotation("scheduling.volcano.sh/queue-name", "closed"));
+    let told = world.refusal();
+    assert!(
+        told.starts_with(r"QueueNotOpen: queue closed is O\0pen") && told.len() < 5000,
+        "{told}"
+    );
+}

@@ -1,8 +1,9 @@
-//! The rules for a `PodGroup`: its card request (docs/rules.md, **Enqueue**).
+//! The rules for a `PodGroup`: its card request, and what it needs at least (docs/rules.md, **Enqueue**).
 
 use crds::card_counts::CardRequest;
 use crds::keys::CARD_REQUEST;
 use crds::lean::{Metadata, Text, TextMap};
+use crds::volcano::{PodGroupSpec, min_resources};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -13,6 +14,8 @@ use crate::denial::Denial;
 struct PodGroup<'a> {
     #[serde(borrow, default)]
     metadata: Metadata<Text<'a>>,
+    #[serde(default)]
+    spec: PodGroupSpec,
 }
 
 /// Judges a `PodGroup` by itself.
@@ -22,6 +25,10 @@ pub fn rules(object: &RawValue) -> Findings {
             let mut findings = Findings::default();
             // Its keys need not be the cards that its pods name: from the first of them on, it has no effect.
             check_card_request(&group.metadata.annotations, &mut findings);
+            // What the operator can't read keeps all pods of the group waiting.
+            let least = group.spec.min_resources.as_ref().map(min_resources).transpose();
+            findings.check(least.map_err(Denial::MinResources));
+            findings.check(group.spec.least_of_tasks().map_err(Denial::MinTaskMember));
             findings
         }
         Err(error) => unreadable("PodGroup", &error),
