@@ -1,5 +1,7 @@
 //! The generated part of `manifests/`: the definitions of the custom resources, from the types in `crds`, and the files for
-//! `kubectl apply -f`, from the kustomizations.
+//! `kubectl apply -f`, from the kustomizations; and of `docs/` what the roles there grant.
+
+pub mod rights;
 
 use std::fs;
 use std::path::{Path, PathBuf};

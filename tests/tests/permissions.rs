@@ -1,8 +1,8 @@
 //! What the service accounts of `manifests/` may do, asked of a real API server: all that they need, and no more.
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use cardgate_tests::controlplane::{Account, ControlPlane, Options};
-use cardgate_tests::manifests;
+use cardgate_tests::manifests::{self, rights};
 use cardgate_tests::wait::{self, Seen};
 use crds::keys::NAMESPACE;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
@@ -32,12 +32,29 @@ impl Reviewer {
         })
     }
 
-    async fn may(&self, user: &str, verb: &str, (resource, namespace, name): Target) -> Result<bool> {
+    /// Whether somebody of the group of administrators may.
+    async fn may_admin(&self, verb: &str, target: Target) -> Result<bool> {
+        self.ask("admin", Some(vec!["system:masters".to_owned()]), verb, target)
+            .await
+    }
+
+    async fn may(&self, user: &str, verb: &str, target: Target) -> Result<bool> {
+        self.ask(user, None, verb, target).await
+    }
+
+    async fn ask(
+        &self,
+        user: &str,
+        groups: Option<Vec<String>>,
+        verb: &str,
+        (resource, namespace, name): Target,
+    ) -> Result<bool> {
         let some = |text: &str| (!matches!(text, "" | "*")).then(|| text.to_owned());
         let mut parts = resource.splitn(3, '/').map(str::to_owned);
         let review = SubjectAccessReview {
             spec: SubjectAccessReviewSpec {
                 user: Some(user.to_owned()),
+                groups,
                 resource_attributes: Some(ResourceAttributes {
                     group: parts.next(),
                     resource: parts.next(),
@@ -83,6 +100,87 @@ impl Reviewer {
 const READ: [&str; 3] = ["get", "list", "watch"];
 /// What a watch needs.
 const LIST: [&str; 2] = ["list", "watch"];
+
+/// What would let whoever steals a token become somebody else, run something, or read what is not Cardgate's.
+const DANGEROUS: [(&str, Target); 27] = [
+    ("create", ("/pods", "default", "*")),
+    ("delete", ("/pods", "default", "*")),
+    ("create", ("/pods/exec", "default", "*")),
+    ("get", ("/pods/exec", "default", "*")),
+    ("create", ("/pods/attach", "default", "*")),
+    ("create", ("/pods/portforward", "default", "*")),
+    ("get", ("/pods/log", "default", "*")),
+    ("patch", ("/pods/ephemeralcontainers", "default", "*")),
+    ("patch", ("/pods/resize", "default", "*")),
+    ("get", ("/nodes/proxy", "*", "*")),
+    ("create", ("/nodes/proxy", "*", "*")),
+    ("delete", ("/nodes", "*", "*")),
+    ("get", ("/secrets", "default", "*")),
+    ("list", ("/secrets", "kube-system", "*")),
+    ("get", ("/secrets", "cardgate-system", "other")),
+    ("create", ("/serviceaccounts/token", "cardgate-system", "operator")),
+    ("create", ("/serviceaccounts/token", "kube-system", "*")),
+    ("impersonate", ("/users", "*", "*")),
+    ("impersonate", ("/groups", "*", "*")),
+    ("impersonate", ("/serviceaccounts", "*", "*")),
+    ("escalate", ("rbac.authorization.k8s.io/clusterroles", "*", "*")),
+    ("bind", ("rbac.authorization.k8s.io/clusterroles", "*", "*")),
+    ("create", ("rbac.authorization.k8s.io/clusterrolebindings", "*", "*")),
+    ("approve", ("certificates.k8s.io/signers", "*", "*")),
+    (
+        "create",
+        ("admissionregistration.k8s.io/mutatingwebhookconfigurations", "*", "*"),
+    ),
+    ("create", ("apps/deployments", "default", "*")),
+    ("create", ("batch/jobs", "default", "*")),
+];
+
+/// Every line of docs/rights.md is granted, and nobody has what is dangerous. The lines themselves are made of the roles, so a right
+/// that no line tells can't be (`cargo manifests --check`), and a role that grants everything is none of Cardgate's.
+#[tokio::test]
+async fn what_is_written_is_granted_and_what_is_dangerous_is_not() -> Outcome {
+    let reviewer = Reviewer::start().await?;
+    let rights = rights::rights()?;
+    let leaked = |text: &str| -> &'static str { text.to_owned().leak() };
+    for right in rights.iter().filter(|right| right.is_in_base()) {
+        let user = Account::new(NAMESPACE, &right.account).user();
+        let names: Vec<_> = if right.names.is_empty() {
+            vec!["*"]
+        } else {
+            right.names.iter().map(|name| leaked(name)).collect()
+        };
+        let namespace = leaked(right.namespace.as_deref().unwrap_or("*"));
+        for (resource, name) in right
+            .resources
+            .iter()
+            .flat_map(|resource| names.iter().map(move |name| (resource, *name)))
+        {
+            for verb in &right.verbs {
+                ensure!(
+                    *verb != "*" && !resource.contains('*'),
+                    "{user} has all rights: {right:?}"
+                );
+                let may = reviewer.may(&user, verb, (leaked(resource), namespace, name)).await?;
+                ensure!(
+                    may,
+                    "{user} may not {verb} {resource} {name} in {namespace}, which docs/rights.md says"
+                );
+            }
+        }
+    }
+    for account in ["operator", "webhook"] {
+        let user = Account::new(NAMESPACE, account).user();
+        for (verb, target) in DANGEROUS {
+            ensure!(
+                !reviewer.may(&user, verb, target).await?,
+                "{user} may {verb} {target:?}"
+            );
+        }
+    }
+    // A review that says no to everything would pass: the one who installs may.
+    ensure!(reviewer.may_admin("create", ("/pods", "default", "*")).await?);
+    Ok(())
+}
 
 #[tokio::test]
 async fn service_accounts_have_the_rights_that_they_need_and_no_more() -> Outcome {

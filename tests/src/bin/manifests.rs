@@ -1,4 +1,4 @@
-//! `cargo manifests`: writes the generated files below `manifests/`. `--check` writes nothing, and fails with a diff where a
+//! `cargo manifests`: writes the generated files below `manifests/`, and docs/rights.md. `--check` writes nothing, and fails with a diff where a
 //! file is not current.
 
 use anyhow::bail;
@@ -19,7 +19,8 @@ fn main() -> anyhow::Result<()> {
     let kubectl = Assets::locate()?.path(Program::Kubectl);
     // The definitions first: the files for `kubectl apply -f` contain them.
     let stale = bring_up_to_date(&manifests::custom_resource_definitions()?, check)?
-        + bring_up_to_date(&manifests::install_files(&kubectl)?, check)?;
+        + bring_up_to_date(&manifests::install_files(&kubectl)?, check)?
+        + bring_up_to_date(&[manifests::rights::document()?], check)?;
     if check && stale > 0 {
         bail!("{stale} generated file(s) not current: run `cargo manifests`");
     }

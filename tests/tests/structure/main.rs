@@ -54,7 +54,7 @@ fn the_engine_talks_to_nobody() -> Result<()> {
 /// Cargo builds nothing where a member of the workspace is missing, also none of the members that it is to build.
 #[test]
 fn images_are_built_from_all_members() -> Result<()> {
-    let read = |file| std::fs::read_to_string(workspace::root().join(file));
+    let read = |file: &str| fs::read_to_string(workspace::root().join(file));
     let (manifest, ignored) = (read("Cargo.toml")?, read(".dockerignore")?);
     let members = manifest.lines().find_map(|line| line.strip_prefix("members = "));
     let members: Vec<String> = serde_json::from_str(members.unwrap_or_default())?;
