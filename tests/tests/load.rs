@@ -11,6 +11,7 @@ async fn a_load_is_let_in_with_one_write_a_pod_and_nothing_is_oversold() -> anyh
         creators: 8,
         releases: 5,
         restarts: 1,
+        waiting: 60,
         rounds: 1,
         contenders: Contender::ALL.to_vec(),
         at_once: false,
@@ -52,15 +53,16 @@ async fn a_load_is_let_in_with_one_write_a_pod_and_nothing_is_oversold() -> anyh
 async fn a_load_that_the_nodes_can_not_hold_is_refused() {
     let plan = Plan {
         nodes: 1,
-        pods: 60,
+        pods: 100,
         singles: 5,
         creators: 8,
         releases: 5,
         restarts: 1,
+        waiting: 60,
         rounds: 1,
         contenders: Vec::new(),
         at_once: false,
     };
     let error = load::run(&plan).await.unwrap_err().to_string();
-    assert!(error.contains("1 nodes have 8 cards, and 86 pods may run"), "{error}");
+    assert!(error.contains("1 nodes take 100 pods, and 126 may run"), "{error}");
 }

@@ -12,7 +12,7 @@ use clap::{Parser, ValueEnum};
 /// an audit log of all writes. kwok stands in for the kubelets.
 #[derive(Parser)]
 struct Arguments {
-    /// Nodes, of 8 cards each.
+    /// Nodes, of 8 cards each; of more where the pods need more.
     #[arg(long, default_value_t = 500)]
     nodes: usize,
     /// Pods of one card that are created at once.
@@ -33,6 +33,13 @@ struct Arguments {
     /// How often each contender is measured, in turns; the median counts.
     #[arg(long, default_value_t = 1)]
     rounds: usize,
+    /// The bare loop and Cardgate alone, one right after the other, so often; the medians of the pairs count. At scale:
+    /// --nodes 1000 --pods 20000 --pairs 5
+    #[arg(long, conflicts_with_all = ["rounds", "only"])]
+    pairs: Option<usize>,
+    /// How many pods wait while the operator is restarted; as many as --pods if not given, and with --pairs 1000 at most.
+    #[arg(long)]
+    waiting: Option<usize>,
     /// What to measure; everything if not given. `freed` and `restart` belong to Cardgate.
     #[arg(long, value_delimiter = ',')]
     only: Vec<Part>,
@@ -58,6 +65,20 @@ impl Arguments {
     }
 
     fn plan(&self) -> Plan {
+        if let Some(pairs) = self.pairs {
+            return Plan {
+                rounds: pairs,
+                contenders: vec![Contender::Bare, Contender::Cardgate],
+                releases: 0,
+                restarts: self.restarts.min(1),
+                waiting: self.waiting.unwrap_or(self.pods.min(1000)),
+                ..self.plan_of_parts()
+            };
+        }
+        self.plan_of_parts()
+    }
+
+    fn plan_of_parts(&self) -> Plan {
         let (freed, restarts) = (self.wants(Part::Freed), self.wants(Part::Restart));
         let wanted = |contender: &Contender| match contender {
             Contender::Plain => self.wants(Part::Plain),
@@ -71,6 +92,7 @@ impl Arguments {
             creators: self.creators,
             releases: if freed { self.releases } else { 0 },
             restarts: if restarts { self.restarts } else { 0 },
+            waiting: self.waiting.unwrap_or(self.pods),
             rounds: self.rounds,
             contenders: Contender::ALL.into_iter().filter(wanted).collect(),
             at_once: true,

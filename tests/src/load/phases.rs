@@ -71,6 +71,14 @@ pub struct Burst {
 }
 
 impl Burst {
+    /// CPU time of all processes together for a pod.
+    pub fn cpu_of_a_pod(&self) -> f64 {
+        let all: Duration = self.cpu.iter().map(|(_, time)| *time).sum();
+        #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52 pods")]
+        let pods = self.pods as f64;
+        all.as_secs_f64() / pods
+    }
+
     /// Pods per second, from the first request until the last pod was bound.
     pub fn rate(&self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52 pods")]
@@ -192,8 +200,8 @@ pub struct Restarts {
 
 /// Restarts the operator with all pods waiting.
 pub(super) async fn restarts(scene: &Scene, plan: &Plan) -> Result<Restarts> {
-    let mut progress = Progress::new(format!("restarts with {} pods waiting", plan.pods));
-    let queue = FullQueue::fill(scene, "restart", plan.pods, plan).await?;
+    let mut progress = Progress::new(format!("restarts with {} pods waiting", plan.waiting));
+    let queue = FullQueue::fill(scene, "restart", plan.waiting, plan).await?;
     let mut log = Log::of(&scene.plane);
     log.settle(scene.cardgate()?).await?;
     let mark = log.mark()?;
@@ -217,7 +225,7 @@ pub(super) async fn restarts(scene: &Scene, plan: &Plan) -> Result<Restarts> {
     log.settle(scene.cardgate()?).await?;
     let [after_termination, after_kill] = times;
     let restarts = Restarts {
-        waiting: plan.pods,
+        waiting: plan.waiting,
         after_termination: Durations::new(after_termination)?,
         after_kill: Durations::new(after_kill)?,
         needless_writes: queue.writes_to_waiting(&mut log, mark)?,

@@ -16,19 +16,30 @@ pub(super) const NAMESPACE: &str = "load";
 pub(super) const CARD: &str = "NVIDIA-H100-80GB-HBM3";
 /// The label that narrows a pod to it, with [`CARD`] as its value.
 pub(super) const PRODUCT_LABEL: &str = "nvidia.com/gpu.product";
-/// How many cards a node has.
+/// How many cards a node has, unless more pods are to run on it.
 pub(super) const CARDS_OF_A_NODE: usize = 8;
+/// How many pods of the load a node takes at most: kubelets take 110, and control planes of tests no more.
+pub(super) const PODS_OF_A_NODE: usize = 100;
 
 /// What a pod needs beside its card.
 pub(super) const CORES: u64 = 8;
 /// What a pod needs beside its card.
 pub(super) const GIBIBYTES: u64 = 64;
 
-/// The nodes.
-pub(super) fn nodes(count: usize) -> Vec<NodeSpec> {
-    (0..count)
-        .map(|index| nodes::h100_8(&format!("node-{index:04}")))
-        .collect()
+/// The nodes, each with so many cards, and CPU and memory for as many pods.
+pub(super) fn nodes(count: usize, cards: usize) -> Vec<NodeSpec> {
+    let node = |index| {
+        let node = nodes::h100_8(&format!("node-{index:04}"));
+        if cards == CARDS_OF_A_NODE {
+            return node;
+        }
+        let times = |amount: u64, unit: &str| format!("{}{unit}", amount * cards as u64);
+        node.label("nvidia.com/gpu.count", &cards.to_string())
+            .allocatable(NVIDIA_GPU, &cards.to_string())
+            .allocatable("cpu", &times(3 * CORES, ""))
+            .allocatable("memory", &times(3 * GIBIBYTES, "Gi"))
+    };
+    (0..count).map(node).collect()
 }
 
 /// Who makes the gate and the label with the queue.

@@ -126,6 +126,41 @@ impl Report {
         writeln!(f)
     }
 
+    /// Cardgate's share of the bare loop beside it, pair by pair: what else the machine did meets both of a pair.
+    fn write_pairs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pairs: Vec<_> = self
+            .runs_of(Contender::Bare)
+            .zip(self.runs_of(Contender::Cardgate))
+            .collect();
+        if pairs.len() < 2 {
+            return Ok(());
+        }
+        writeln!(
+            f,
+            "{:<44} {:>8} {:>8}  each pair",
+            "Cardgate, of the bare loop's, as pairs", "median", "aim"
+        )?;
+        let mut line = |what: &str, aim: f64, share: &dyn Fn(&Run, &Run) -> f64| {
+            let shares: Vec<_> = pairs
+                .iter()
+                .map(|(bare, cardgate)| share(bare, cardgate) * 100.0)
+                .collect();
+            let each: Vec<_> = shares.iter().map(|share| format!("{share:.0}")).collect();
+            let middle = median(&shares).unwrap_or_default();
+            let aim = format!("{aim:.0} %");
+            writeln!(f, "{what:<44} {middle:>6.0} % {aim:>8}  {}", each.join(" "))
+        };
+        line("  pods a second", aims::PERCENT_OF_BARE, &|bare, cardgate| {
+            cardgate.burst.rate() / bare.burst.rate()
+        })?;
+        line(
+            "  CPU a pod, of all processes",
+            aims::PERCENT_OF_CPU,
+            &|bare, cardgate| cardgate.burst.cpu_of_a_pod() / bare.burst.cpu_of_a_pod(),
+        )?;
+        writeln!(f)
+    }
+
     fn write_cardgate(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(run) = self.runs_of(Contender::Cardgate).last() else {
             return Ok(());
@@ -200,6 +235,9 @@ impl Report {
                 let what = format!("memory of the {program}, {moment} (without its files)");
                 line(&what, &Held(memory), &Megabytes(aim))?;
             }
+            let [idle, after] = [&cardgate.idle, &cardgate.after].map(|all| all[index].anonymous);
+            let of_a_thousand = after.saturating_sub(idle).saturating_mul(1000) / (run.burst.pods.max(1) as u64);
+            line("  more for each 1000 pods", &Megabytes(of_a_thousand), &"-")?;
         }
         writeln!(f, "written under load: {writes}")
     }
@@ -210,8 +248,9 @@ impl Display for Report {
         let plan = &self.plan;
         writeln!(
             f,
-            "{} nodes of 8 cards, {} pods of one card, {} creators; {} cores, load average before {:.1}\n",
+            "{} nodes of {} cards, {} pods of one card, {} creators; {} cores, load average before {:.1}\n",
             plan.nodes,
+            plan.cards_of_a_node(),
             plan.pods,
             plan.creators,
             std::thread::available_parallelism().map_or(0, std::num::NonZero::get),
@@ -223,6 +262,7 @@ impl Display for Report {
         writeln!(f)?;
         self.write_cpu(f)?;
         writeln!(f)?;
+        self.write_pairs(f)?;
         self.write_cardgate(f)
     }
 }

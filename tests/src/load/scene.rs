@@ -64,7 +64,9 @@ impl Scene {
         }
         let plane = ControlPlane::start(options).await?;
         plane.create_namespace(NAMESPACE, &[], &[]).await?;
-        plane.create_nodes(&pods::nodes(plan.nodes)).await?;
+        plane
+            .create_nodes(&pods::nodes(plan.nodes, plan.cards_of_a_node()))
+            .await?;
         let marked = match contender {
             Contender::Plain => Marked::Ungated,
             Contender::Bare => Marked::ByCreator,
