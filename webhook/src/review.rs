@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;
-use crds::bounds::printable;
+use crds::bounds::{excerpt, printable};
 use crds::lean::Text;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize, Serializer};
@@ -131,8 +131,8 @@ where
     let (kind, api_version) = (text(review.kind.as_ref()), text(review.api_version.as_ref()));
     if (kind, api_version) != (KIND, API_VERSION) {
         return Err(ReviewError::Kind {
-            kind: shorten(kind.to_owned()),
-            api_version: shorten(api_version.to_owned()),
+            kind: excerpt(kind).into_owned(),
+            api_version: excerpt(api_version).into_owned(),
         });
     }
     let request = review.request.ok_or(ReviewError::Missing("request"))?;
