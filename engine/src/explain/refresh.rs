@@ -1,6 +1,6 @@
 //! Keeps true what those who wait were told: their reason may stay while its numbers change.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use crate::refs::WorkloadRef;
 /// time.
 const REFRESH: SignedDuration = SignedDuration::from_mins(2);
 
-/// How many are remembered. Whoever is told something beyond that is told anew by another reason only: somebody may make and
-/// delete pods and groups faster than they are looked at again.
+/// How many are remembered: somebody may make and delete pods and groups faster than they are looked at again. Where there are more,
+/// the namespaces that have most give way, and who is not remembered is told anew by another reason only.
 const MOST: usize = 50_000;
 
 /// Who waits and was told why.
@@ -27,6 +27,9 @@ enum Waiter {
     Workload(WorkloadRef),
 }
 
+/// A look that is ahead: when, and at whom.
+type Look = (Timestamp, Waiter);
+
 /// What to tell anew.
 #[derive(Debug)]
 pub enum Fresh {
@@ -36,10 +39,17 @@ pub enum Fresh {
     Workload(Progress),
 }
 
-/// What those who wait were told, in the order in which it is looked at again.
+/// What those who wait were told, in the order in which it is looked at again: in each namespace by time, and namespace by namespace, so
+/// that no crowd in one of them keeps others waiting.
 #[derive(Debug, Default)]
 pub struct Refresher {
-    looks: VecDeque<(Timestamp, Waiter)>,
+    looks: BTreeMap<Arc<str>, VecDeque<Look>>,
+    /// How many there are of all namespaces.
+    count: usize,
+    /// When each namespace is due: of those that are not yet, the time of its first look.
+    ahead: BTreeSet<(Timestamp, Arc<str>)>,
+    /// The namespaces that are due, whose turn is next first.
+    due: VecDeque<Arc<str>>,
     /// Each is looked at once, however often it is told something.
     told: HashMap<Waiter, Told>,
 }
@@ -56,44 +66,87 @@ impl Refresher {
     /// to decide.
     pub fn take_over(&mut self, cluster: &Cluster, now: Timestamp) {
         for pod in cluster.pods().filter(|pod| pod.told.is_some() && pod.waits.is_some()) {
-            self.remember(Waiter::Pod(Arc::clone(&pod.uid)), None, now);
+            self.remember(&pod.namespace, Waiter::Pod(Arc::clone(&pod.uid)), None, now);
         }
     }
 
     /// How many looks are ahead.
     #[expect(clippy::len_without_is_empty, reason = "nobody asks whether there are none")]
     pub fn len(&self) -> usize {
-        self.looks.len()
+        self.count
     }
 
     /// A pod is told this.
     pub fn note(&mut self, notice: &Notice, now: Timestamp) {
         let waiter = Waiter::Pod(Arc::clone(&notice.pod.uid));
-        self.remember(waiter, Some(hash(&notice.message)), now);
+        self.remember(&notice.pod.namespace, waiter, Some(hash(&notice.message)), now);
     }
 
     /// A workload is told this.
     pub fn note_progress(&mut self, progress: &Progress, now: Timestamp) {
         if let Some((_, message)) = &progress.refused {
             let waiter = Waiter::Workload(progress.workload.clone());
-            self.remember(waiter, Some(hash(message)), now);
+            self.remember(&progress.workload.namespace, waiter, Some(hash(message)), now);
         }
     }
 
-    fn remember(&mut self, waiter: Waiter, hash: Option<u64>, now: Timestamp) {
-        if self.looks.len() >= MOST {
+    fn remember(&mut self, namespace: &Arc<str>, waiter: Waiter, hash: Option<u64>, now: Timestamp) {
+        let look_at = now + REFRESH;
+        if self.count >= MOST && !self.makes_room(namespace) {
             return;
         }
-        let look_at = now + REFRESH;
-        self.looks.push_back((look_at, waiter.clone()));
+        let looks = self.looks.entry(Arc::clone(namespace)).or_default();
+        if looks.is_empty() {
+            self.ahead.insert((look_at, Arc::clone(namespace)));
+        }
+        looks.push_back((look_at, waiter.clone()));
+        self.count += 1;
         self.told.insert(waiter, Told { hash, look_at });
+    }
+
+    /// Forgets the last of the namespace that has most, for one that has fewer. False where this one has as many.
+    fn makes_room(&mut self, namespace: &str) -> bool {
+        let own = self.looks.get(namespace).map_or(0, VecDeque::len);
+        let most = self.looks.values_mut().max_by_key(|looks| looks.len());
+        // Who has more than another has one left afterwards, and stays where it is in line.
+        let Some(looks) = most.filter(|looks| looks.len() > own + 1) else {
+            return false;
+        };
+        if let Some((look_at, waiter)) = looks.pop_back() {
+            self.count -= 1;
+            if self.told.get(&waiter).is_some_and(|told| told.look_at == look_at) {
+                self.told.remove(&waiter);
+            }
+        }
+        true
+    }
+
+    /// The next look that is due, of the namespace whose turn it is.
+    fn next_look(&mut self, now: Timestamp) -> Option<(Arc<str>, Look)> {
+        while self.ahead.first().is_some_and(|(look_at, _)| *look_at <= now) {
+            self.due.extend(self.ahead.pop_first().map(|(_, namespace)| namespace));
+        }
+        let namespace = self.due.pop_front()?;
+        let looks = self.looks.get_mut(&namespace)?;
+        let look = looks.pop_front()?;
+        self.count -= 1;
+        match looks.front().map(|(look_at, _)| *look_at) {
+            None => {
+                self.looks.remove(&namespace);
+            }
+            Some(look_at) if look_at <= now => self.due.push_back(Arc::clone(&namespace)),
+            Some(look_at) => {
+                self.ahead.insert((look_at, Arc::clone(&namespace)));
+            }
+        }
+        Some((namespace, look))
     }
 
     /// Looks at the next few: what to tell those whose reason is the same, and its numbers are not.
     pub fn refresh(&mut self, cluster: &Cluster, now: Timestamp, limit: usize) -> Vec<Fresh> {
         let mut anew = Vec::new();
         for _ in 0..limit {
-            let Some((look_at, waiter)) = self.looks.pop_front_if(|(look_at, _)| *look_at <= now) else {
+            let Some((namespace, (look_at, waiter))) = self.next_look(now) else {
                 break;
             };
             // Told something else since.
@@ -107,7 +160,7 @@ impl Refresher {
             // Who was let in, or is told another reason now, is done with.
             let Some(fresh) = fresh(cluster, &waiter) else { continue };
             let hash = Some(hash(fresh.message()));
-            self.remember(waiter, hash, now);
+            self.remember(&namespace, waiter, hash, now);
             if told.hash != hash {
                 anew.push(fresh);
             }

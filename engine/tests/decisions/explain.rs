@@ -222,3 +222,32 @@ fn no_more_is_remembered_of_what_was_told_than_a_bound() {
     }
     assert_eq!(refresher.len(), 50_000);
 }
+
+/// docs/security.md: a crowd of pods that come and go in one namespace costs others neither their place nor their turn.
+#[test]
+fn a_crowd_in_one_namespace_keeps_no_others_numbers_from_being_refreshed() {
+    let mut world = World::new();
+    world.node(&node("n1").cards("A", 64));
+    let queue_of = |quota: i64| queue("team-a").quota(&format!("{{\"A\": {quota}}}"));
+    world.queue(&queue_of(32));
+    world.pod(&pod("crowd").asks("A", 33));
+    world.pod(&pod("other").namespace("other").asks("A", 33));
+    assert_eq!(world.admit(), []);
+    world.wait(2);
+    let notices = world.notices();
+    let notice_of = |name: &str| notices.iter().find(|notice| *notice.pod.name == *name).unwrap();
+    let mut refresher = Refresher::default();
+    for index in 0..60_000 {
+        // They are gone again before anybody looks.
+        let mut crowd = notice_of("crowd").clone();
+        crowd.pod.uid = format!("crowd-{index}").into();
+        refresher.note(&crowd, world.now);
+    }
+    refresher.note(notice_of("other"), world.now);
+    assert_eq!(refresher.len(), 50_000);
+    world.queue(&queue_of(28));
+    assert_eq!(world.admit(), []);
+    world.wait(121);
+    let expected = ["other: queue team-a: A asked 33, used 0, quota 28"];
+    assert_eq!(refreshed(&mut refresher, &world), expected);
+}

@@ -97,7 +97,7 @@ impl Mind {
         }
         for fresh in self.refresher.refresh(&self.cluster, now, limit) {
             match fresh {
-                Fresh::Pod(notice) => self.report_waiting(notice, false),
+                Fresh::Pod(notice) => self.report_waiting(notice, true),
                 Fresh::Workload(progress) => self.show_progress(progress),
             }
         }
