@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use regex_lite::Regex;
 
 use super::ConfigurationError;
+use super::patterns::is_read_alike;
 use super::yaml::{Field, Section};
 use crate::cross_quota::{Percentage, parse_quota};
 use crate::label_selector::LabelSelector;
@@ -133,6 +134,8 @@ pub(super) fn read(mut arguments: Section, warnings: &mut Vec<String>) -> Result
 fn read_patterns(arguments: &mut Section, warnings: &mut Vec<String>) -> Result<GpuResources, ConfigurationError> {
     const EXPECTED: &str =
         "regular expressions of resource names separated by commas, such as \"nvidia.com/gpu,amd.com/gpu\"";
+    const EXPECTED_OF_BOTH: &str = "a regular expression that the policies inside the API server read alike (RE2): without flags but i, m, \
+                                    s and U, without \\< and \\>, and repeated 1000 times at most";
     let Some(field) = arguments.take(GPU_RESOURCE_NAMES) else {
         warnings.push(arguments.warning(
             GPU_RESOURCE_NAMES,
@@ -141,9 +144,14 @@ fn read_patterns(arguments: &mut Section, warnings: &mut Vec<String>) -> Result<
         return Ok(GpuResources::default());
     };
     let patterns = field.texts(EXPECTED)?;
-    let patterns = patterns
-        .iter()
-        .map(|pattern| Regex::new(pattern).map_err(|_| field.refuse_part(pattern, EXPECTED)));
+    let patterns = patterns.iter().map(|pattern| {
+        let read = Regex::new(pattern).map_err(|_| field.refuse_part(pattern, EXPECTED))?;
+        if is_read_alike(pattern) {
+            Ok(read)
+        } else {
+            Err(field.refuse_part(pattern, EXPECTED_OF_BOTH))
+        }
+    });
     Ok(GpuResources(patterns.collect::<Result<_, _>>()?))
 }
 

@@ -8,6 +8,7 @@ mod capacity_card;
 mod cross_quota;
 mod duration;
 mod mgpu;
+mod patterns;
 mod scheduler;
 mod settings;
 #[cfg(test)]

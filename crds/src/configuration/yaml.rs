@@ -102,7 +102,7 @@ impl Section {
     pub(super) fn absorb(&mut self, other: Self, warnings: &mut Vec<String>) {
         for (key, value) in other.entries {
             match self.entries.get(&key) {
-                Some(own) if text_of(own) == text_of(&value) => {}
+                Some(own) if is_same(own, &value) => {}
                 Some(own) => warnings.push(format!(
                     "{}: {} is {own}, and {} is {value}: the former counts, keep one of them",
                     self.file,
@@ -159,6 +159,13 @@ fn path_of(section: &str, key: &str) -> String {
 }
 
 /// A value as it reads whether it is quoted or bare.
+/// Whether two values are read alike: booleans in whatever case.
+fn is_same(one: &Value, other: &Value) -> bool {
+    let (one, other) = (text_of(one), text_of(other));
+    let is_boolean = ["true", "false"].iter().any(|word| one.eq_ignore_ascii_case(word));
+    one == other || is_boolean && one.eq_ignore_ascii_case(&other)
+}
+
 fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.trim().to_owned(),

@@ -118,6 +118,12 @@ fn patterns_are_regular_expressions_and_match_anywhere() {
 }
 
 #[test]
+fn a_pattern_that_the_policies_would_read_otherwise_is_refused() {
+    let refused = parse(r#"gpu-resource-names: "(?x) gpu""#).unwrap_err().to_string();
+    assert!(refused.contains("(?x) gpu") && refused.contains("RE2"), "{refused}");
+}
+
+#[test]
 fn a_weight_of_zero_or_less_turns_ordering_off() {
     for (text, weight) in [("0", 0), ("-3", 0), ("'-3'", 0), ("7", 7), ("'7'", 7)] {
         assert_eq!(

@@ -193,8 +193,8 @@ impl Written {
         let (Some(beside), Some(under)) = (self.beside, self.under) else {
             return false;
         };
-        // Without quotes, these two are one value.
-        let is_one = !self.quoted && boolean(beside) && boolean(under);
+        // In whatever case, these are one value.
+        let is_one = boolean(beside) && boolean(under);
         beside != under && !is_one
     }
 }
