@@ -138,6 +138,7 @@ impl VolcanoJob {
                 let object = pod(&format!("{}-{task_spec}-{replica}", Self::name(index)))
                     .of(&Self::name(index))
                     .queue(QUEUES[self.queue])
+                    .created(50)
                     .label("volcano.sh/task-spec", &task_spec)
                     .annotation("volcano.sh/task-spec", &task_spec)
                     .requests("cpu", &task.cpu.to_string());

@@ -203,6 +203,32 @@ fn a_pod_is_let_in_without_a_pin_when_there_is_room_and_its_cards_are_written_wh
     assert!(!world.known("p").binding);
 }
 
+/// docs/rules.md, **mGPU**: were a pod only expected on a node in nobody's way there, others could take its place, and a third would be let in
+/// for the place that it has left: more than the cards hold.
+#[test]
+fn pods_that_are_expected_on_a_node_keep_their_place_and_no_more_are_let_in_than_fit() {
+    let mut world = extended(&[]);
+    for name in ["g1", "g2"] {
+        world.node(&node(name).mgpu(1, 10_000, FIXED));
+    }
+    let [p, q, r] = ["p", "q", "r"].map(|name| pod(name).share(80, 1000));
+    let_in(&mut world, &p, "p");
+    let_in(&mut world, &q, "q");
+    let no_room = |node: &str| format!("{node}: no room on the mGPU cards for the pod's containers");
+    assert_eq!(
+        refused(&mut world, &p.clone().ungated(), &["g1", "g2"]),
+        [no_room("g2")]
+    );
+    assert_eq!(
+        refused(&mut world, &q.clone().ungated(), &["g1", "g2"]),
+        [no_room("g1")]
+    );
+    world.pod(&r);
+    assert_eq!(places(&mut world), [""; 0], "two are on their way to two cards");
+    granted(bind(&mut world.cluster, &pod_ref("p"), "g1"));
+    assert_eq!(places(&mut world), [""; 0]);
+}
+
 #[test]
 fn admit_on_quota_leaves_the_node_to_the_scheduler() {
     let mut world = World::with(configuration(&[], "enforceMGPU: extender\nadmitOn: quota"));
