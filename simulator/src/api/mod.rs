@@ -6,6 +6,8 @@ mod check;
 pub mod faults;
 mod merge;
 mod refused;
+#[cfg(test)]
+mod tests;
 mod verbs;
 pub mod watch;
 
