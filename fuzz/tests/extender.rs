@@ -117,7 +117,7 @@ fn send(body: &str) {
                 }
             });
             let app =
-                init_service(App::new().configure(routes(questions, Room::new(1 << 20, Refusals::default())))).await;
+                init_service(App::new().configure(routes(questions, Room::new(64 << 20, Refusals::default())))).await;
             for path in PATHS {
                 let request = TestRequest::post().uri(path).set_payload(body.to_owned()).to_request();
                 let response = call_service(&app, request).await;
