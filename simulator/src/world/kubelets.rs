@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::quantity::amounts;
+use super::quantity::{Amounts, amounts, request};
 use super::scheduler::{held, set_condition};
 use super::{nodes, pods};
 use crate::objects::{Key, NODES, Objects, PODS};
@@ -27,9 +27,13 @@ pub fn start(objects: &mut Objects, key: &Key) {
         .get(&NODES, &Key::new("", name))
         .map(|node| amounts(&node["status"]["allocatable"]))
         .unwrap_or_default();
-    let lacking = super::quantity::request(&pod["spec"]).into_keys().find(|resource| {
-        let of = |amounts: &super::quantity::Amounts| amounts.get(resource).copied().unwrap_or(0);
-        of(&held(objects, name)) > of(&has)
+    let all_held = held(objects);
+    let lacking = all_held.get(name).and_then(|held| {
+        let asked = request(&pod["spec"]).into_keys();
+        let of = |amounts: &Amounts, resource: &str| amounts.get(resource).copied().unwrap_or(0);
+        asked
+            .into_iter()
+            .find(|resource| of(held, resource) > of(&has, resource))
     });
     let now = objects.now.to_string();
     let _ = objects.change(&kubelet, &PODS, key, |pod| {

@@ -29,11 +29,21 @@ pub fn milli(quantity: &Value) -> i128 {
     number * factor * 1_000
 }
 
+/// Adds a resource list to a sum.
+fn add_list(sum: &mut Amounts, list: &Value) {
+    for (resource, quantity) in list.as_object().into_iter().flatten() {
+        match sum.get_mut(resource) {
+            Some(amount) => *amount += milli(quantity),
+            None => drop(sum.insert(resource.clone(), milli(quantity))),
+        }
+    }
+}
+
 /// All amounts of a resource list.
 pub fn amounts(list: &Value) -> Amounts {
-    let list = list.as_object().into_iter().flatten();
-    list.map(|(resource, quantity)| (resource.clone(), milli(quantity)))
-        .collect()
+    let mut sum = Amounts::new();
+    add_list(&mut sum, list);
+    sum
 }
 
 /// Adds to a sum.
@@ -43,33 +53,44 @@ pub fn add(sum: &mut Amounts, more: &Amounts) {
     }
 }
 
-/// What a pod requests, and its place: containers and sidecars, or the largest init container beside the sidecars before it.
-pub fn request(spec: &Value) -> Amounts {
-    let list = |containers: &str| spec[containers].as_array().cloned().unwrap_or_default();
-    let mut sum = Amounts::new();
-    for container in list("containers") {
-        add(&mut sum, &amounts(&container["resources"]["requests"]));
-    }
-    let (mut sidecars, mut largest) = (Amounts::new(), Amounts::new());
-    for container in list("initContainers") {
-        let mut asked = amounts(&container["resources"]["requests"]);
-        if container["restartPolicy"] == "Always" {
-            add(&mut sidecars, &asked);
-            asked = sidecars.clone();
-        } else {
-            add(&mut asked, &sidecars);
-        }
-        for (resource, amount) in asked {
-            let most = largest.entry(resource).or_default();
-            *most = amount.max(*most);
-        }
-    }
-    add(&mut sum, &sidecars);
-    for (resource, amount) in largest {
-        let most = sum.entry(resource).or_default();
+/// Raises to what is more.
+fn raise(most: &mut Amounts, other: Amounts) {
+    for (resource, amount) in other {
+        let most = most.entry(resource).or_default();
         *most = amount.max(*most);
     }
-    add(&mut sum, &amounts(&spec["overhead"]));
+}
+
+/// Adds what a pod requests, and its place, to a sum.
+pub fn add_request(sum: &mut Amounts, spec: &Value) {
+    if spec["initContainers"].is_array() {
+        return add(sum, &request(spec));
+    }
+    for container in spec["containers"].as_array().into_iter().flatten() {
+        add_list(sum, &container["resources"]["requests"]);
+    }
+    add_list(sum, &spec["overhead"]);
+    *sum.entry("pods".to_owned()).or_default() += 1_000;
+}
+
+/// What a pod requests, and its place: containers and sidecars, or the largest init container beside the sidecars before it.
+pub fn request(spec: &Value) -> Amounts {
+    let mut sum = Amounts::new();
+    for container in spec["containers"].as_array().into_iter().flatten() {
+        add_list(&mut sum, &container["resources"]["requests"]);
+    }
+    let (mut sidecars, mut largest) = (Amounts::new(), Amounts::new());
+    for container in spec["initContainers"].as_array().into_iter().flatten() {
+        let mut asked = sidecars.clone();
+        add_list(&mut asked, &container["resources"]["requests"]);
+        if container["restartPolicy"] == "Always" {
+            sidecars.clone_from(&asked);
+        }
+        raise(&mut largest, asked);
+    }
+    add(&mut sum, &sidecars);
+    raise(&mut sum, largest);
+    add_list(&mut sum, &spec["overhead"]);
     sum.insert("pods".to_owned(), 1_000);
     sum
 }

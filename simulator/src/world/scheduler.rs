@@ -1,11 +1,12 @@
 //! A scheduler that places pods as kube-scheduler does: by selectors, affinity, taints, and what is free.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::pods;
-use super::quantity::{Amounts, add, amounts, request};
+use super::quantity::{Amounts, add_request, amounts, request};
 use crate::objects::{Key, NODES, Objects, PODS};
 
 /// Binds a pod to the so manyeth of the nodes that fit, the emptiest first; or says that none does.
@@ -17,9 +18,11 @@ pub fn schedule(objects: &mut Objects, key: &Key, choice: usize) {
     else {
         return;
     };
+    let (held, asked) = (held(objects), request(&pod["spec"]));
     let mut fitting: Vec<_> = objects
         .list(&NODES)
-        .filter_map(|(name, node)| Some((used_cpu(objects, node, &pod)?, name.name.clone())))
+        .filter(|(_, node)| may_run_on(&pod, node))
+        .filter_map(|(name, node)| Some((fullness(node, held.get(&*name.name), &asked)?, name.name.clone())))
         .collect();
     fitting.sort();
     let place = if fitting.is_empty() {
@@ -54,31 +57,25 @@ pub fn set_condition(object: &mut Value, condition: Value) {
     }
 }
 
-/// What pods hold of a node.
-pub fn held(objects: &Objects, node: &str) -> Amounts {
-    let mut sum = Amounts::new();
+/// What pods hold of each node.
+pub fn held(objects: &Objects) -> BTreeMap<&str, Amounts> {
+    let mut held: BTreeMap<_, Amounts> = BTreeMap::new();
     for (_, pod) in objects.list(&PODS) {
-        if pods::node(pod) == Some(node) && !pods::is_over(pod) {
-            add(&mut sum, &request(&pod["spec"]));
+        if let Some(node) = pods::node(pod).filter(|_| !pods::is_over(pod)) {
+            add_request(held.entry(node).or_default(), &pod["spec"]);
         }
     }
-    sum
+    held
 }
 
-/// How full a node is, in thousandths of its CPU, where it takes this pod.
-fn used_cpu(objects: &Objects, node: &Value, pod: &Value) -> Option<i128> {
-    if !may_run_on(pod, node) {
-        return None;
-    }
+/// How full a node is, in thousandths of its CPU, where it takes a pod that asks for this.
+fn fullness(node: &Value, held: Option<&Amounts>, asked: &Amounts) -> Option<i128> {
     let has = amounts(&node["status"]["allocatable"]);
-    let held = held(objects, node["metadata"]["name"].as_str()?);
-    let of = |amounts: &Amounts, resource: &str| amounts.get(resource).copied().unwrap_or(0);
-    for (resource, asked) in request(&pod["spec"]) {
-        if asked > 0 && of(&held, &resource) + asked > of(&has, &resource) {
-            return None;
-        }
-    }
-    Some(of(&held, "cpu") * 1_000 / of(&has, "cpu").max(1))
+    let held = |resource: &str| held.and_then(|held| held.get(resource)).copied().unwrap_or(0);
+    let has = |resource: &str| has.get(resource).copied().unwrap_or(0);
+    let mut asked = asked.iter().filter(|(_, amount)| **amount > 0);
+    let fits = asked.all(|(resource, amount)| held(resource) + amount <= has(resource));
+    fits.then(|| held("cpu") * 1_000 / has("cpu").max(1))
 }
 
 /// Whether a pod may run on a node, whatever is free there.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Made, all, next_name, owner, pod, pods_of};
+use super::{Made, all, next_name, owned, owner, pod, pods_of};
 use crate::objects::{JOBS, Key, Objects, PODS};
 use crate::world::pods;
 use crate::world::scheduler::set_condition;
@@ -13,23 +13,25 @@ const TRACKING: &str = "batch.kubernetes.io/job-tracking";
 
 /// Counts the pods that are over, and makes as many as the Job says.
 pub fn run(objects: &mut Objects, made: &mut Made) {
+    let mut owned = owned(objects);
     for (key, job) in all(objects, &JOBS) {
-        one(objects, made, &key, &job);
+        let pods = pods_of(&mut owned, &job);
+        one(objects, made, &key, &job, pods);
     }
-    let orphans = objects
-        .list(&PODS)
-        .filter(|(_, pod)| is_tracked(pod) && !has_job(objects, pod));
-    for key in orphans.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
-        release(objects, &key);
+    // What is left belongs to others, or to Jobs that are gone.
+    for (key, pod) in owned.into_values().flatten() {
+        if is_tracked(&pod) {
+            release(objects, &key);
+        }
     }
 }
 
-fn one(objects: &mut Objects, made: &mut Made, key: &Key, job: &Value) {
+fn one(objects: &mut Objects, made: &mut Made, key: &Key, job: &Value, pods: Vec<(Key, Arc<Value>)>) {
     let who = Arc::from("job-controller");
     let count = |field: &str| job["status"][field].as_u64().unwrap_or(0);
     let (mut succeeded, mut failed) = (count("succeeded"), count("failed"));
     let mut active = Vec::new();
-    for (key, pod) in pods_of(objects, job) {
+    for (key, pod) in pods {
         let went_well = pod["status"]["phase"] == "Succeeded";
         if pods::is_active(&pod) {
             active.push(key);
@@ -52,12 +54,10 @@ fn one(objects: &mut Objects, made: &mut Made, key: &Key, job: &Value) {
         let name = next_name(made, key);
         let mut pod = pod(&job["spec"]["template"], &name, owner(&JOBS, job));
         pod["metadata"]["finalizers"] = json!([TRACKING]);
-        if let Ok(pod) = objects.create(&who, &PODS, pod) {
-            active.push(Key::new(
-                &*name.namespace,
-                pod["metadata"]["name"].as_str().unwrap_or_default(),
-            ));
+        if objects.create(&who, &PODS, pod).is_err() {
+            break;
         }
+        active.push(name);
     }
     let surplus = active.len().saturating_sub(usize::try_from(wanted).unwrap_or(0));
     for key in active.drain(..surplus) {
@@ -81,12 +81,6 @@ fn is_tracked(pod: &Value) -> bool {
     pod["metadata"]["finalizers"]
         .as_array()
         .is_some_and(|all| all.iter().any(|one| one == TRACKING))
-}
-
-fn has_job(objects: &Objects, pod: &Value) -> bool {
-    objects
-        .list(&JOBS)
-        .any(|(_, job)| pods::is_owned_by(pod, &job["metadata"]["uid"]))
 }
 
 /// Takes the finalizer off. A pod that nobody runs is gone then, if its end was asked for.

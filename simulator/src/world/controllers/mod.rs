@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::pods;
 use super::step::Controller;
 use crate::objects::{Key, Objects, PODS, Resource, api_version};
 
@@ -40,14 +39,26 @@ fn all(objects: &Objects, resource: &'static Resource) -> Vec<(Key, Arc<Value>)>
     all.map(|(key, object)| (key.clone(), Arc::clone(object))).collect()
 }
 
-/// The pods that an object owns.
-fn pods_of(objects: &Objects, owner: &Value) -> Vec<(Key, Arc<Value>)> {
-    let namespace = owner["metadata"]["namespace"].as_str().unwrap_or_default();
-    objects
-        .list(&PODS)
-        .filter(|(key, pod)| key.namespace == namespace && pods::is_owned_by(pod, &owner["metadata"]["uid"]))
-        .map(|(key, pod)| (key.clone(), Arc::clone(pod)))
-        .collect()
+/// Pods by the uids of their owners.
+type Owned = BTreeMap<String, Vec<(Key, Arc<Value>)>>;
+
+/// The pods of everybody who owns some.
+fn owned(objects: &Objects) -> Owned {
+    let mut by_owner = Owned::new();
+    for (key, pod) in objects.list(&PODS) {
+        let owners = pod["metadata"]["ownerReferences"].as_array();
+        for uid in owners.into_iter().flatten().filter_map(|owner| owner["uid"].as_str()) {
+            let of = by_owner.entry(uid.to_owned()).or_default();
+            of.push((key.clone(), Arc::clone(pod)));
+        }
+    }
+    by_owner
+}
+
+/// The pods of one owner.
+fn pods_of(all: &mut Owned, owner: &Value) -> Vec<(Key, Arc<Value>)> {
+    let uid = owner["metadata"]["uid"].as_str().unwrap_or_default();
+    all.remove(uid).unwrap_or_default()
 }
 
 /// The reference to whom an object belongs.

@@ -47,7 +47,11 @@ pub fn run(objects: &mut Objects) {
             Ok(())
         });
     }
-    for (key, _) in all(objects, &POD_GROUPS) {
+    for key in objects
+        .list(&POD_GROUPS)
+        .map(|(key, _)| key.clone())
+        .collect::<Vec<_>>()
+    {
         let members = objects
             .list(&PODS)
             .filter(|(of, pod)| of.namespace == key.namespace && pod["metadata"]["annotations"][GROUP] == *key.name);
@@ -68,7 +72,7 @@ pub fn run(objects: &mut Objects) {
     }
 }
 
-/// What pods request, beside the same as keys of a ResourceQuota, as Volcano's controllers write it.
+/// What pods request, beside the same as keys of a `ResourceQuota`, as Volcano's controllers write it.
 pub fn least<'a>(specs: impl Iterator<Item = &'a Value>) -> Value {
     let mut sums = crate::world::quantity::Amounts::new();
     let mut count = 0;

@@ -1,14 +1,14 @@
-//! Deployments and their ReplicaSets.
+//! Deployments and their `ReplicaSet`s.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Made, all, next_name, owner, pod, pods_of};
+use super::{Made, all, next_name, owned, owner, pod, pods_of};
 use crate::objects::{DEPLOYMENTS, Key, Objects, PODS, REPLICA_SETS};
 use crate::world::pods;
 
-/// Each Deployment has one ReplicaSet of its template; those of former ones go, as under `Recreate`.
+/// Each Deployment has one `ReplicaSet` of its template; those of former ones go, as under `Recreate`.
 pub fn deployments(objects: &mut Objects) {
     let who = Arc::from("deployment-controller");
     for (key, deployment) in all(objects, &DEPLOYMENTS) {
@@ -49,21 +49,22 @@ fn fnv(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, byte)
 }
 
-/// Each ReplicaSet has so many pods that are neither over nor deleted.
+/// Each `ReplicaSet` has so many pods that are neither over nor deleted.
 pub fn replica_sets(objects: &mut Objects, made: &mut Made) {
     let who = Arc::from("replicaset-controller");
+    let mut owned = owned(objects);
     for (key, set) in all(objects, &REPLICA_SETS) {
         let wanted = set["spec"]["replicas"].as_u64().unwrap_or(1);
-        let mut active = pods_of(objects, &set);
+        let mut active = pods_of(&mut owned, &set);
         active.retain(|(_, pod)| pods::is_active(pod));
         let count = active.len() as u64;
         for _ in count..wanted {
             let name = next_name(made, &key);
-            let _ = objects.create(
-                &who,
-                &PODS,
-                pod(&set["spec"]["template"], &name, owner(&REPLICA_SETS, &set)),
-            );
+            let pod = pod(&set["spec"]["template"], &name, owner(&REPLICA_SETS, &set));
+            if objects.create(&who, &PODS, pod).is_err() {
+                // It backs off where one is refused.
+                break;
+            }
         }
         // Who has no place yet goes first.
         active.sort_by_key(|(key, pod): &(Key, Arc<Value>)| (pods::node(pod).is_some(), key.clone()));

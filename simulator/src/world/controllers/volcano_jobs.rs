@@ -5,18 +5,20 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::pod_groups::{VOLCANO, least};
-use super::{all, owner, pod, pods_of};
+use super::{all, owned, owner, pod, pods_of};
 use crate::objects::{Key, Objects, POD_GROUPS, PODS, VOLCANO_JOBS};
 use crate::world::pods;
 
 /// Looks at each of them.
 pub fn run(objects: &mut Objects) {
+    let mut owned = owned(objects);
     for (key, job) in all(objects, &VOLCANO_JOBS) {
-        one(objects, &key, &job);
+        let there = pods_of(&mut owned, &job);
+        one(objects, &key, &job, &there);
     }
 }
 
-fn one(objects: &mut Objects, key: &Key, job: &Value) {
+fn one(objects: &mut Objects, key: &Key, job: &Value, there: &[(Key, Arc<Value>)]) {
     let who = Arc::from(VOLCANO);
     let group = format!("{}-{}", key.name, job["metadata"]["uid"].as_str().unwrap_or_default());
     let group = Key::new(&*key.namespace, group);
@@ -30,7 +32,6 @@ fn one(objects: &mut Objects, key: &Key, job: &Value) {
         return;
     };
     let may_start = matches!(of_group["status"]["phase"].as_str(), Some("Inqueue" | "Running"));
-    let there = pods_of(objects, job);
     let (mut running, mut succeeded, mut wanted) = (0_u64, 0_u64, 0_u64);
     for task in tasks {
         let name = task["name"].as_str().unwrap_or_default();

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::super::chance::{number, one, percent, weighted};
 use crate::Dice;
 
-/// The data of a ConfigMap that is valid.
+/// The data of a `ConfigMap` that is valid.
 pub fn sound(dice: &mut Dice) -> Value {
     let actions = [
         ("enqueue", 85),
@@ -32,30 +32,29 @@ pub fn sound(dice: &mut Dice) -> Value {
     }
     arguments.push(format!("reclaimInterval: {}", one(dice, &[1, 10, 60]).unwrap_or(&60)));
     arguments.push(format!("guaranteeThreshold: {}", number(dice, 10, 100)));
-    let mut plugins = format!("    - name: {plugin}\n      arguments:\n");
-    for argument in &arguments {
-        plugins += &format!("        {argument}\n");
-    }
+    let arguments = arguments.join("\n        ");
+    let mut plugins = vec![format!("    - name: {plugin}\n      arguments:\n        {arguments}\n")];
     if percent(dice, 60) {
-        plugins += &format!(
+        plugins.push(format!(
             "    - name: predicates\n      arguments:\n        predicate.MGPUEnable: {}\n        predicate.MGPUPolicy: {}\n        \
              predicate.MGPUScheduleMode: {}\n        predicate.MGPUMaxContainersPerCard: {}\n",
             percent(dice, 90),
             one(dice, &["binpack", "spread"]).unwrap_or(&"binpack"),
             one(dice, &["index", "index", "id"]).unwrap_or(&"index"),
             number(dice, 2, 17),
-        );
+        ));
     }
     if percent(dice, 65) {
-        plugins += &format!(
+        plugins.push(format!(
             "    - name: crossquota\n      arguments:\n        gpu-resource-names: \"nvidia.com/.*,vke.volcengine.com/mgpu-core,huawei.com/ascend-910\"\n        \
              quota-resources: \"{}\"\n        quota.cpu: {}\n        quota-percentage.memory: {}\n        crossQuotaWeight: {}\n",
             one(dice, &["cpu", "cpu,memory", "cpu,memory,pods"]).unwrap_or(&"cpu"),
             number(dice, 2, 10),
             number(dice, 20, 90),
             number(dice, 0, 20),
-        );
+        ));
     }
+    let plugins = plugins.concat();
     json!({
         "volcano-scheduler.conf": format!("actions: \"{}\"\ntiers:\n- plugins:\n{plugins}", named.join(", ")),
         "cardgate.yaml": cardgate(dice),
@@ -76,7 +75,7 @@ fn cardgate(dice: &mut Dice) -> String {
     )
 }
 
-/// The data of a ConfigMap that is refused: the last good one stays in force.
+/// The data of a `ConfigMap` that is refused: the last good one stays in force.
 pub fn broken(dice: &mut Dice) -> Value {
     let (conf, cardgate) = *one(
         dice,

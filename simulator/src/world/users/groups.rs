@@ -48,7 +48,7 @@ pub fn gang(dice: &mut Dice, make: &Maker<'_>) -> Made {
         template["metadata"]["labels"] = json!({"app": format!("{name}-{label}"), TASK: label});
         let workload = format!("{name}-{label}");
         if percent(dice, 70) {
-            objects.push((&DEPLOYMENTS, deployment_of(make, &workload, replicas, template)));
+            objects.push((&DEPLOYMENTS, deployment_of(make, &workload, replicas, &template)));
         } else {
             let mut job = job_of(dice, make, &workload, template);
             job["spec"]["parallelism"] = replicas.into();

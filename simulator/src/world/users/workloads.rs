@@ -34,7 +34,7 @@ pub fn deployment(dice: &mut Dice, make: &Maker<'_>) -> Objects {
     let (name, replicas) = (name(make, "web"), number(dice, 1, 5));
     let mut template = template(dice, make);
     template["metadata"]["labels"]["app"] = name.as_str().into();
-    let mut objects = vec![(&DEPLOYMENTS, deployment_of(make, &name, replicas, template))];
+    let mut objects = vec![(&DEPLOYMENTS, deployment_of(make, &name, replicas, &template))];
     if percent(dice, 15) {
         let budget = json!({
             "metadata": {"namespace": make.namespace, "name": name},
@@ -46,7 +46,7 @@ pub fn deployment(dice: &mut Dice, make: &Maker<'_>) -> Objects {
 }
 
 /// A Deployment of this template.
-pub fn deployment_of(make: &Maker<'_>, name: &str, replicas: i64, template: Value) -> Value {
+pub fn deployment_of(make: &Maker<'_>, name: &str, replicas: i64, template: &Value) -> Value {
     json!({
         "metadata": {"namespace": make.namespace, "name": name},
         "spec": {"replicas": replicas, "selector": {"matchLabels": template["metadata"]["labels"]}, "template": template},
