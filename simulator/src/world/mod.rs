@@ -159,11 +159,14 @@ impl World {
             3 => Step::Start(one(dice, &to_start)?.clone()),
             4 => Step::Stop(one(dice, &to_stop)?.clone()),
             5 => {
-                let key = one(dice, &running)?.clone();
                 // What serves does not end by itself, but for crashes of the whole pod.
-                let is_served = objects.get(&PODS, &key)?["spec"]["restartPolicy"] == "Always";
-                let well = percent(dice, if is_served { 20 } else { 85 });
-                Step::End(key, well)
+                let ends = |pod: &Value| pods::runs(pod) && pod["spec"]["restartPolicy"] != "Always";
+                let to_end = pods::which(objects, ends);
+                if !to_end.is_empty() && percent(dice, 75) {
+                    Step::End(one(dice, &to_end)?.clone(), percent(dice, 85))
+                } else {
+                    Step::End(one(dice, &running)?.clone(), percent(dice, 20))
+                }
             }
             _ => return nodes::draw(dice, objects),
         })

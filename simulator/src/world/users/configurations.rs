@@ -23,13 +23,14 @@ pub fn sound(dice: &mut Dice) -> Value {
     let plugin = weighted(dice, (6, "capacity-card"), &[(5, "capacity")]);
     let mut bools = |often: u32| percent(dice, often);
     let mut arguments = vec![
-        format!("cardUnlimitedCpuMemory: {}", bools(30)),
         format!("enableHierarchy: {}", bools(55)),
         format!("enableOveruse: {}", bools(85)),
     ];
-    if plugin == "capacity" {
-        arguments.push(format!("checkQueueDimensionsOnly: {}", bools(25)));
-    }
+    arguments.push(if plugin == "capacity" {
+        format!("checkQueueDimensionsOnly: {}", bools(25))
+    } else {
+        format!("cardUnlimitedCpuMemory: {}", bools(35))
+    });
     arguments.push(format!("reclaimInterval: {}", one(dice, &[1, 10, 60]).unwrap_or(&60)));
     arguments.push(format!("guaranteeThreshold: {}", number(dice, 10, 100)));
     let arguments = arguments.join("\n        ");

@@ -22,7 +22,7 @@ pub const USER: &str = "user";
 /// Whoever looks after the cluster.
 pub const ADMIN: &str = "admin";
 /// With so many pods nobody creates any more.
-const CROWDED: usize = 45;
+const CROWDED: usize = 42;
 /// Where users work. Of these, one names a queue, and one has opted in to quotas of pods without GPU.
 pub const TEAMS: [&str; 3] = ["research", "serving", "batch"];
 
@@ -35,7 +35,7 @@ pub fn draw(dice: &mut Dice, objects: &Objects, beside_volcano: bool) -> Option<
         (creates, create as fn(&mut Dice, &Objects, bool) -> Option<Step>),
         &[
             (12, |dice, objects, _| scale(dice, objects)),
-            (18, |dice, objects, _| delete(dice, objects)),
+            (12, |dice, objects, _| delete(dice, objects)),
             (12, |dice, objects, _| queues::draw(dice, objects)),
             (4, |dice, objects, _| groups::change(dice, objects)),
             (4, |dice, objects, _| namespace(dice, objects)),

@@ -94,7 +94,7 @@ fn ask(dice: &mut Dice, make: &Maker<'_>) -> Ask {
         .collect();
     let kind = weighted(
         dice,
-        (22, 0),
+        (if make.namespace == "batch" { 70 } else { 15 }, 0),
         &[
             (if whole.is_empty() { 0 } else { 25 }, 1),
             (if whole.len() < 2 { 0 } else { 18 }, 2),
