@@ -101,7 +101,12 @@ pub fn fit(view: &View, write: &Write) -> Finding {
 
 fn card(view: &View, pod: &Pod) -> Finding {
     let (key, names) = (&pod.key, pod.names());
-    let must = !names.is_empty() || view.configuration.unnamed == "charge" && view.asks_for_cards(pod);
+    // Whether anything named the queue of a pod of the default queue is written nowhere: where nothing did, its cards may be
+    // counted alone.
+    let configuration = &view.configuration;
+    let is_counted =
+        configuration.unqueued == "count" && view.queue_of(pod).as_ref() == Some(&configuration.default_queue);
+    let must = !names.is_empty() || configuration.unnamed == "charge" && view.asks_for_cards(pod) && !is_counted;
     let Some(assigned) = pod.assigned() else {
         return if must {
             broken(SAY, format!("{key} asks for {names:?}, and is let in without a card"))
