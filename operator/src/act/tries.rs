@@ -50,6 +50,8 @@ impl Tried {
                 404 => Self::NotWritten("it is gone".to_owned()),
                 // Who the operator is may be known again soon; and what is too much now is not too much later.
                 401 | 408 | 429 => Self::Failed(status.message),
+                // An API server that has just started knows nobody's rights yet, and says so of everybody.
+                403 if is_for_want_of_rights(&status.message) => Self::Failed(status.message),
                 400..500 => Self::Refused(status.message),
                 // It is asked before anything is written.
                 500 if status.message.contains("failed calling webhook") => Self::Failed(status.message),
@@ -59,6 +61,13 @@ impl Tried {
             Failure::Other(reason) => Self::Unanswered(reason),
         }
     }
+}
+
+/// Whether a request was refused for who asked, before anybody looked at what: the words of Kubernetes' authorizers. What a policy
+/// or a webhook forbids is about the object.
+fn is_for_want_of_rights(message: &str) -> bool {
+    let asked = message.split_once("User \"").map_or("", |(_, asked)| asked);
+    asked.contains("\" cannot patch resource \"") || asked.contains("\" cannot create resource \"")
 }
 
 impl Ended {
@@ -181,6 +190,30 @@ mod tests {
             Ended::Refused("given up: 429".to_owned()),
             "never carried out"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_an_api_server_refuses_that_knows_nobodys_rights_yet_is_tried_again() {
+        let refused = |message: &str| {
+            let status = Status {
+                code: 403,
+                message: message.to_owned(),
+                ..Status::default()
+            };
+            Tried::of(Failure::Api(Box::new(status)))
+        };
+        let starting = || {
+            refused(
+                "pods \"a\" is forbidden: User \"system:serviceaccount:cardgate-system:operator\" cannot patch resource \"pods\" in \
+                 API group \"\" in the namespace \"b\"",
+            )
+        };
+        assert_eq!(ended(vec![starting(), starting(), Tried::Done]).await, Ended::Done);
+        let unanswered = Tried::of(Failure::Other("no answer".to_owned()));
+        assert_eq!(ended(vec![unanswered, starting(), Tried::Done]).await, Ended::Done);
+        let policy =
+            "pods \"a\" is forbidden: ValidatingAdmissionPolicy 'x' with binding 'x' denied request: User cannot";
+        assert_eq!(ended(vec![refused(policy)]).await, Ended::Refused(policy.to_owned()));
     }
 
     #[tokio::test(start_paused = true)]
