@@ -90,7 +90,7 @@ impl Operator {
         let reporter = Reporter {
             client: reports_client,
             instance: instance.clone(),
-            leader: leadership.changes(),
+            leadership: leadership.clone(),
             metrics: Arc::clone(&metrics),
         };
         let attendant = Attendant {

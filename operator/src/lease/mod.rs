@@ -47,14 +47,23 @@ pub enum LeaseError {
 #[derive(Debug, Clone)]
 pub struct Leadership {
     changes: watch::Receiver<bool>,
-    term: Arc<Mutex<Option<Instant>>>,
+    /// Until when; none where no Lease says so.
+    term: Option<Arc<Mutex<Option<Instant>>>>,
 }
 
 impl Leadership {
+    /// As somebody says it who holds no election.
+    pub fn told(changes: watch::Receiver<bool>) -> Self {
+        Self { changes, term: None }
+    }
+
     /// Whether this process leads at this moment. Looks at the clock, so that a process that stood still for a while finds
     /// out before its election does.
     pub fn holds(&self) -> bool {
-        let term = *self.term.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(term) = &self.term else {
+            return self.is_elected();
+        };
+        let term = *term.lock().unwrap_or_else(PoisonError::into_inner);
         term.is_some_and(|end| Instant::now() < end)
     }
 
@@ -138,7 +147,7 @@ impl Published {
         let term = Arc::default();
         let leadership = Leadership {
             changes: receiver,
-            term: Arc::clone(&term),
+            term: Some(Arc::clone(&term)),
         };
         readiness.leads(false);
         let published = Self {

@@ -13,7 +13,7 @@ use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use programs::clock;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::api::{self, Sender, Written};
@@ -23,6 +23,7 @@ use super::queue::{Outcome, Target, Urgency, WriteQueue};
 use super::shelves::{Ended, Settled, Shelves};
 use super::taken;
 use super::{Inbox, Report};
+use crate::lease::Leadership;
 use crate::metrics::Metrics;
 use crate::request::RequestError;
 
@@ -41,7 +42,7 @@ pub struct Reporter {
     /// The name of this replica, as events show it.
     pub instance: String,
     /// Whether this replica leads; nothing is written while it does not.
-    pub leader: watch::Receiver<bool>,
+    pub leadership: Leadership,
     /// Where requests and errors are counted.
     pub metrics: Arc<Metrics>,
 }
@@ -50,7 +51,7 @@ impl Reporter {
     /// Reports until nobody can send a report any more, or nobody says who leads. What is being written then is finished,
     /// what is waiting is not: who leads next writes it.
     pub async fn run(self, mut inbox: Inbox) {
-        let mut leader = self.leader.clone();
+        let mut leader = self.leadership.changes();
         let (taken, mut missed) = mpsc::channel(BATCH);
         let watches = [
             taken::watch::<CardInventory>(self.client.clone(), leader.clone(), taken.clone()).boxed(),
@@ -116,7 +117,7 @@ enum Done {
 struct State {
     sender: Sender,
     instance: String,
-    leader: watch::Receiver<bool>,
+    leadership: Leadership,
     queue: WriteQueue,
     shelves: Shelves,
     messages: Messages,
@@ -133,7 +134,7 @@ impl State {
                 metrics: reporter.metrics,
             },
             instance: reporter.instance,
-            leader: reporter.leader,
+            leadership: reporter.leadership,
             queue: WriteQueue::default(),
             shelves: Shelves::new(now),
             messages: Messages::default(),
@@ -143,8 +144,9 @@ impl State {
         }
     }
 
+    /// By the clock: a replica that stood still would write for one that leads by now, before its election finds out.
     fn leads(&self) -> bool {
-        *self.leader.borrow()
+        self.leadership.holds()
     }
 
     fn wake_at(&self) -> Option<Instant> {

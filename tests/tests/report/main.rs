@@ -14,6 +14,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::PostParams;
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource, ResourceExt as _};
+use operator::lease::Leadership;
 use operator::metrics::Metrics;
 use operator::report::{Reporter, Reports, channel};
 use serde::de::DeserializeOwned;
@@ -46,7 +47,7 @@ impl Bench {
         let reporter = Reporter {
             client: self.plane.client_of_account(&Cardgate::operator_account()).await?,
             instance: "operator-0".to_owned(),
-            leader: is_leader,
+            leadership: Leadership::told(is_leader),
             metrics: Arc::new(Metrics::default()),
         };
         Ok(Running {
