@@ -20,6 +20,7 @@ pub mod cardgate;
 mod command;
 pub mod controlplane;
 pub mod demo;
+pub mod faults;
 pub mod http;
 pub mod load;
 mod locks;

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -35,7 +36,7 @@ pub const CONFIGURATION: &str = "
       - plugins:
           - {name: capacity-card, arguments: {cardUnlimitedCpuMemory: true, enableHierarchy: true, reclaimInterval: 1}}
           - {name: predicates, arguments: {predicate.MGPUEnable: true, predicate.MGPUPolicy: binpack}}
-          - {name: crossquota, arguments: {gpu-resource-names: nvidia.com/gpu, quota.cpu: 4}}";
+          - {name: crossquota, arguments: {gpu-resource-names: 'nvidia.com/.*,vke.volcengine.com/mgpu-core', quota.cpu: 4}}";
 
 const PLAIN: &str = "NVIDIA-A100";
 const ONE: &str = "NVIDIA-B200";
@@ -56,6 +57,9 @@ const JOB_SIZE: usize = 2;
 const SHARE: usize = 50;
 /// Cores that a GPU node gives to pods without GPU, by [`CONFIGURATION`]; each of these asks for one.
 const CROSS_CORES: usize = 4;
+/// How many pods there are for each that a queue may have: twice as many of six kinds and of those without cards, and as many of each
+/// team's. Pods of Jobs come and go.
+const PODS_PER_ROOM: usize = 16;
 /// How many objects are created at a time.
 const AT_A_TIME: usize = 16;
 /// How long an object may be refused, while whoever has to be asked is down.
@@ -71,9 +75,8 @@ pub struct Mixture {
 impl Mixture {
     /// About so many pods; at least 8 of each kind.
     pub fn of(pods: usize) -> Self {
-        let kinds = 9;
         Self {
-            room: (pods / kinds / 2 / GANG_SIZE).max(1) * GANG_SIZE,
+            room: (pods / PODS_PER_ROOM / GANG_SIZE).max(1) * GANG_SIZE,
         }
     }
 
@@ -96,7 +99,7 @@ impl Mixture {
     /// How many pods there are in the end, of those that run and those that wait.
     pub fn pods(self) -> usize {
         // The two that share ask for as much as their department has, each.
-        self.room * 14 + self.cross_pods()
+        self.room * (PODS_PER_ROOM - 2) + self.cross_pods()
     }
 
     fn cross_nodes(self) -> usize {
@@ -182,12 +185,18 @@ impl Mixture {
         plane.create_nodes(&self.nodes()).await
     }
 
-    /// Creates all pods, of bare pods and by their controllers. What is refused, while whoever has to be asked is down, is tried
-    /// again.
-    pub async fn create(self, client: &Client) -> Result<()> {
+    /// Creates all pods, bare ones and by their controllers. What is refused, while whoever has to be asked is down, is tried
+    /// again; returns how often that was.
+    /// The bare ones come one after the other over the given time.
+    pub async fn create(self, client: &Client, over: Duration) -> Result<usize> {
         let double = self.room * 2;
         let replicas = i32::try_from(double)?;
-        let creator = Creator { client };
+        let refused = AtomicUsize::new(0);
+        let creator = Creator {
+            client,
+            pause: over * u32::try_from(AT_A_TIME)? / u32::try_from(self.room * 7)?,
+            refused: &refused,
+        };
         let named = |app: &str, index: usize| format!("{app}-{index:04}");
         let bare = |app: &'static str, of: fn(&str) -> PodBuilder| {
             (0..double).map(move |index| of(app).name(&named(app, index)).build())
@@ -218,7 +227,8 @@ impl Mixture {
         creator.create_all(jobs.collect::<Result<Vec<_>>>()?).await?;
         creator
             .create(&kind("sharing-b").deployment(i32::try_from(self.room)?))
-            .await
+            .await?;
+        Ok(refused.into_inner())
     }
 
     /// Waits until as many pods of each kind run as can.
@@ -296,6 +306,9 @@ fn job(name: &str) -> Result<k8s_openapi::api::batch::v1::Job> {
 #[derive(Clone, Copy)]
 struct Creator<'a> {
     client: &'a Client,
+    /// After each object of many.
+    pause: Duration,
+    refused: &'a AtomicUsize,
 }
 
 impl Creator<'_> {
@@ -305,7 +318,7 @@ impl Creator<'_> {
     {
         let (namespace, name) = (object.meta().namespace.as_deref(), object.meta().name.as_deref());
         let api = Api::<K>::namespaced(self.client.clone(), namespace.context("no namespace")?);
-        insisting(name.unwrap_or_default(), async || {
+        self.insist(name.unwrap_or_default(), async || {
             api.create(&PostParams::default(), object).await.map(drop)
         })
         .await
@@ -316,7 +329,10 @@ impl Creator<'_> {
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned + Serialize,
     {
         stream::iter(objects)
-            .map(async |object| self.create(&object).await)
+            .map(async |object| {
+                tokio::time::sleep(self.pause).await;
+                self.create(&object).await
+            })
             .buffer_unordered(AT_A_TIME)
             .try_collect()
             .await
@@ -331,23 +347,26 @@ impl Creator<'_> {
         });
         let groups = format!("/apis/scheduling.volcano.sh/v1beta1/namespaces/{NAMESPACE}/podgroups");
         let body = serde_json::to_vec(&group)?;
-        insisting(name, async || {
+        self.insist(name, async || {
             let request = http::Request::post(&groups).header(http::header::CONTENT_TYPE, "application/json");
             let request = request.body(body.clone()).map_err(kube::Error::HttpError)?;
             self.client.request_text(request).await.map(drop)
         })
         .await
     }
-}
 
-/// Tries until it is there: an answer that was lost does no harm.
-async fn insisting(name: &str, create: impl AsyncFn() -> kube::Result<()>) -> Result<()> {
-    wait::eventually(format!("{name} to be created"), REFUSED_AT_MOST, async || {
-        Ok(match create().await {
-            Ok(()) => Seen::Done(()),
-            Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => Seen::Done(()),
-            Err(error) => Seen::NotYet(error.to_string()),
+    /// Tries until it is there: an answer that was lost does no harm.
+    async fn insist(self, name: &str, create: impl AsyncFn() -> kube::Result<()>) -> Result<()> {
+        wait::eventually(format!("{name} to be created"), REFUSED_AT_MOST, async || {
+            Ok(match create().await {
+                Ok(()) => Seen::Done(()),
+                Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => Seen::Done(()),
+                Err(error) => {
+                    self.refused.fetch_add(1, Ordering::Relaxed);
+                    Seen::NotYet(error.to_string())
+                }
+            })
         })
-    })
-    .await
+        .await
+    }
 }

@@ -177,6 +177,22 @@ impl Process {
         .await
     }
 
+    /// Stops the process where it is (SIGSTOP), until [`Process::go_on`].
+    pub fn pause(&self) -> Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets a process that was paused go on (SIGCONT).
+    pub fn go_on(&self) -> Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let child = lock(&self.child);
+        kill_process(Pid::from_child(&child), signal)
+            .with_context(|| format!("cannot send signal {} to {}", signal.as_raw(), self.name))
+    }
+
     /// Ends the process at once (SIGKILL), as a crash would.
     pub fn kill(&self) -> Result<()> {
         let mut child = lock(&self.child);

@@ -80,33 +80,8 @@ async fn await_left(plane: &ControlPlane, expected: &[&str]) -> Outcome {
     .await
 }
 
-#[tokio::test]
-async fn every_pod_is_let_go_every_held_job_resumed_and_nothing_is_left() -> Outcome {
-    let world = World::start_with(Options::default().audit()).await?;
-    let (plane, client) = (&world.plane, world.plane.client().await?);
-    let mixture = Mixture::of(72);
-    mixture.prepare(plane, &world.cardgate).await?;
-    mixture.create(&client).await?;
-    mixture.expect(&client, LIMIT).await?;
-
-    // Two that somebody else holds, a Job that Cardgate holds, and one that its user has suspended.
-    let pods: Api<Pod> = Api::namespaced(client.clone(), mixture::NAMESPACE);
-    let jobs: Api<Job> = Api::namespaced(client.clone(), mixture::NAMESPACE);
-    plane.apply(&queue("none").build()).await?;
-    let foreign = pod("foreign").namespace(mixture::NAMESPACE).queue("none").gate(FOREIGN);
-    let foreign = foreign.card("NVIDIA-A100").request("nvidia.com/gpu", 1);
-    pods.create(&PostParams::default(), &foreign.build()).await?;
-    jobs.create(&PostParams::default(), &job("held")).await?;
-    let mut suspended = job("suspended");
-    suspended.spec.get_or_insert_default().suspend = Some(true);
-    jobs.create(&PostParams::default(), &suspended).await?;
-    let held = jobs.get("held").await?;
-    assert!(held.metadata.annotations.unwrap_or_default().contains_key(JOB_HELD));
-    assert_eq!(held.spec.and_then(|spec| spec.suspend), Some(true));
-
-    let before = mixture::pods(&client).await?;
-    let waiting = before.iter().filter(|pod| gates(pod).contains(&GATE)).count();
-    assert!(waiting > 30, "{waiting} of {}", before.len());
+/// With `--dry-run` all is said, and nothing done.
+async fn a_trial_changes_nothing(plane: &ControlPlane) -> Outcome {
     let installed = left(plane).await?;
     let trial = uninstall::start(plane, &["--dry-run"]).await?;
     ends(&trial).await?;
@@ -128,6 +103,37 @@ async fn every_pod_is_let_go_every_held_job_resumed_and_nothing_is_left() -> Out
     ] {
         assert!(said.contains(line), "{line:?} is missing: {said}");
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_pod_is_let_go_every_held_job_resumed_and_nothing_is_left() -> Outcome {
+    let world = World::start_with(Options::default().audit()).await?;
+    let (plane, client) = (&world.plane, world.plane.client().await?);
+    let mixture = Mixture::of(64);
+    mixture.prepare(plane, &world.cardgate).await?;
+    mixture.create(&client, Duration::ZERO).await?;
+    mixture.expect(&client, LIMIT).await?;
+
+    // Two that somebody else holds, a Job that Cardgate holds, and one that its user has suspended.
+    let pods: Api<Pod> = Api::namespaced(client.clone(), mixture::NAMESPACE);
+    let jobs: Api<Job> = Api::namespaced(client.clone(), mixture::NAMESPACE);
+    plane.apply(&queue("none").build()).await?;
+    let foreign = pod("foreign").namespace(mixture::NAMESPACE).queue("none").gate(FOREIGN);
+    let foreign = foreign.card("NVIDIA-A100").request("nvidia.com/gpu", 1);
+    pods.create(&PostParams::default(), &foreign.build()).await?;
+    jobs.create(&PostParams::default(), &job("held")).await?;
+    let mut suspended = job("suspended");
+    suspended.spec.get_or_insert_default().suspend = Some(true);
+    jobs.create(&PostParams::default(), &suspended).await?;
+    let held = jobs.get("held").await?;
+    assert!(held.metadata.annotations.unwrap_or_default().contains_key(JOB_HELD));
+    assert_eq!(held.spec.and_then(|spec| spec.suspend), Some(true));
+
+    let before = mixture::pods(&client).await?;
+    let waiting = before.iter().filter(|pod| gates(pod).contains(&GATE)).count();
+    assert!(waiting > 30, "{waiting} of {}", before.len());
+    a_trial_changes_nothing(plane).await?;
 
     // Killed as soon as pods go, and started again.
     let first = uninstall::start(plane, &[]).await?;

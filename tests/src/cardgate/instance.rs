@@ -123,6 +123,38 @@ impl Instance {
         self.take()?.kill()
     }
 
+    /// Stops the process where it is (SIGSTOP), until [`Instance::go_on`].
+    pub fn pause(&self) -> Result<()> {
+        let running = self.process();
+        running.as_ref().context("it does not run")?.pause()
+    }
+
+    /// Lets it go on after [`Instance::pause`].
+    pub fn go_on(&self) -> Result<()> {
+        let running = self.process();
+        running.as_ref().context("it does not run")?.go_on()
+    }
+
+    /// Starts it again where it has ended by itself, as a kubelet does: an operator ends when it can't hold its Lease. Returns
+    /// whether it had.
+    pub fn revive(&self) -> Result<bool> {
+        {
+            let mut running = self.process();
+            let ended = running.as_ref().map(Process::exit_status).transpose()?.flatten();
+            if ended.is_none() {
+                return Ok(false);
+            }
+            *running = None;
+        }
+        self.start()?;
+        Ok(true)
+    }
+
+    /// The file by which it reaches the API server: its account's, with a token of its own.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
     /// Ends the process as Kubernetes does (SIGTERM) and waits until it has ended, successfully.
     pub async fn terminate(&self) -> Result<()> {
         let process = self.take()?;

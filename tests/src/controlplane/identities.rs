@@ -1,12 +1,14 @@
 //! Speaking as others: service accounts by their own tokens, users by impersonation.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result};
-use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::authentication::v1::{SelfSubjectReview, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
-use kube::{Api, Client};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
 use serde_json::json;
 
 use super::kubeconfig::Credentials;
@@ -14,6 +16,9 @@ use super::{ControlPlane, Kubectl};
 
 /// Longer than any test or demo.
 const TOKEN_SECONDS: i64 = 24 * 60 * 60;
+
+/// Where the API server says which token somebody has.
+pub(super) const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
 /// A service account.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,14 +73,30 @@ impl ControlPlane {
         self.endpoint.client(&self.account_credentials(account).await?).await
     }
 
-    /// A kubeconfig file with the service account's own token.
+    /// A kubeconfig file with a token of the service account, another one each time: the audit log tells them apart.
     pub async fn kubeconfig_of_account(&self, account: &Account) -> Result<PathBuf> {
+        static FILES: AtomicUsize = AtomicUsize::new(0);
+        let number = FILES.fetch_add(1, Ordering::Relaxed);
         let path = self
             .dir
-            .join(format!("{}.{}.kubeconfig", account.namespace, account.name));
+            .join(format!("{}.{}.{number}.kubeconfig", account.namespace, account.name));
         self.endpoint
             .write_kubeconfig(&self.account_credentials(account).await?, &path)?;
         Ok(path)
+    }
+
+    /// How the audit log calls the token of this kubeconfig file; see [`super::Write::credential`].
+    pub async fn credential_of(&self, kubeconfig: &Path) -> Result<String> {
+        let file = Kubeconfig::read_from(kubeconfig)?;
+        let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+        let reviews: Api<SelfSubjectReview> = Api::all(Client::try_from(config)?);
+        let review = reviews
+            .create(&PostParams::default(), &SelfSubjectReview::default())
+            .await?;
+        let user = review.status.and_then(|status| status.user_info);
+        let extra = user.and_then(|user| user.extra).unwrap_or_default();
+        let credential = extra.get(CREDENTIAL).and_then(|values| values.first());
+        credential.cloned().context("the API server names no credential")
     }
 
     /// A client of the user, who has the rights that [`ControlPlane::grant`] gave.

@@ -234,17 +234,46 @@ impl ControlPlane {
     /// Starts kube-scheduler, with this added to its configuration, on a control plane that began without one. What the
     /// configuration names can so be made on the control plane before.
     pub async fn start_scheduler(&mut self, config: &str) -> Result<()> {
-        let components = Components {
-            assets: Assets::locate()?,
+        let scheduler = self.components(Assets::locate()?).scheduler(&self.scheduler, config)?;
+        self.processes.push(scheduler);
+        self.await_scheduler().await
+    }
+
+    fn components<'a>(&'a self, assets: &'a Assets) -> Components<'a> {
+        Components {
+            assets,
             dir: &self.dir,
             pki: &self.pki,
             ports: &self.ports,
             reaper: &self.reaper,
             options: &self.options,
             endpoint: &self.endpoint,
-        };
-        self.processes.push(components.scheduler(&self.scheduler, config)?);
-        self.await_scheduler().await
+        }
+    }
+
+    /// Ends the API server at once (SIGKILL).
+    pub fn kill_apiserver(&self) -> Result<()> {
+        self.process(Program::KubeApiserver)?.kill()
+    }
+
+    /// Starts the API server again after [`ControlPlane::kill_apiserver`], and waits until it works.
+    pub async fn start_apiserver(&mut self) -> Result<()> {
+        let started = self.components(Assets::locate()?).apiserver()?;
+        let name = Program::KubeApiserver.name();
+        let ended = self.processes.iter_mut().find(|process| process.name() == name);
+        *ended.context("there was no API server")? = started;
+        await_ready(&self.client().await?, name, "/readyz", &self.processes).await
+    }
+
+    /// etcd, to be paused.
+    pub fn etcd(&self) -> Result<&Process> {
+        self.process(Program::Etcd)
+    }
+
+    fn process(&self, program: Program) -> Result<&Process> {
+        let name = program.name();
+        let found = self.processes.iter().find(|process| process.name() == name);
+        found.with_context(|| format!("{name} was not started"))
     }
 
     async fn await_scheduler(&self) -> Result<()> {

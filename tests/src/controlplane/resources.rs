@@ -1,5 +1,6 @@
 //! Creating what tests need, and reading what the control plane recorded.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 
@@ -13,7 +14,7 @@ use kube::{Api, ResourceExt};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{ControlPlane, components};
+use super::{ControlPlane, components, identities};
 use crate::nodes::NodeSpec;
 use crate::wait::{self, Seen};
 
@@ -34,17 +35,27 @@ pub struct Write {
     pub response_status: Answer,
     /// When the answer was given, RFC 3339 with microseconds.
     pub stage_timestamp: String,
+    /// When it was asked, in the same form.
+    #[serde(default)]
+    pub request_received_timestamp: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 struct Writer {
     username: String,
+    #[serde(default)]
+    extra: BTreeMap<String, Vec<String>>,
 }
 
 impl Write {
     /// Who wrote, such as `system:serviceaccount:cardgate-system:operator`.
     pub fn user(&self) -> &str {
         &self.impersonated_user.as_ref().unwrap_or(&self.user).username
+    }
+
+    /// With which of the account's tokens.
+    pub fn credential(&self) -> Option<&str> {
+        self.user.extra.get(identities::CREDENTIAL)?.first().map(String::as_str)
     }
 }
 

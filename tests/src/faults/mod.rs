@@ -1,0 +1,289 @@
+//! The fault run: a burst of pods of all kinds, while something breaks. Each fault has a control plane of its own.
+//!
+//! A judge who shares nothing with the engine watches all the time. In the end as many pods run as can, and an operator that is
+//! started again has nothing to write.
+
+mod fault;
+mod judge;
+mod leadership;
+mod malformed;
+mod random;
+mod watch;
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Error, Result};
+use crds::card_usage::CardUsage;
+use kube::Api;
+use kube::api::ListParams;
+use serde_json::Value;
+use tokio::time::sleep;
+
+pub use self::fault::Fault;
+
+use self::fault::Stage;
+use self::judge::Judge;
+use self::random::Random;
+use self::watch::Watch;
+use crate::cardgate::{Cardgate, Instance, NAMESPACE};
+use crate::controlplane::{ControlPlane, Options, Write};
+use crate::mixture::Mixture;
+use crate::progress::Progress;
+use crate::wait::{self, Seen};
+
+/// Cores of each GPU node for pods without GPU, by [`crate::mixture::CONFIGURATION`].
+const CROSS_CORES: i64 = 4;
+/// How long nothing may be written until nothing more is taken to come.
+const QUIET: Duration = Duration::from_secs(3);
+/// The time over which pods are created, so that something breaks in the middle of it.
+const ARRIVE_OVER: Duration = Duration::from_secs(6);
+/// How long the pods may take to run after the last fault, beside what more pods take.
+const HEALED_AT_MOST: Duration = Duration::from_mins(3);
+
+/// What is run.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// About so many pods of all kinds.
+    pub pods: usize,
+    /// How often each fault strikes.
+    pub strikes: usize,
+    /// What the order of strikes comes from.
+    pub seed: u64,
+    /// Which faults.
+    pub faults: Vec<Fault>,
+    /// Whether to start even if as many control planes run as tests may have.
+    pub at_once: bool,
+}
+
+/// What came of one fault.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// Which.
+    pub fault: Fault,
+    /// How long it took, from the first pod until nothing was written any more.
+    pub took: Duration,
+    /// How many pods were let in, evicted ones each time.
+    pub let_in: usize,
+    /// What broke, in a word.
+    pub strikes: String,
+    /// What did not hold; nothing where all is well.
+    pub violations: Vec<String>,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = if self.violations.is_empty() { "held" } else { "BROKEN" };
+        let (fault, took) = (self.fault.to_string(), self.took.as_secs_f32());
+        write!(
+            f,
+            "{verdict:<7} {fault:<16} {took:>6.1} s  {} pods let in; {}",
+            self.let_in, self.strikes
+        )?;
+        self.violations
+            .iter()
+            .try_for_each(|violation| write!(f, "\n          {violation}"))
+    }
+}
+
+/// Runs the plan, with progress on stderr; tells each outcome as soon as it is there.
+pub async fn run(plan: &Plan, mut tell: impl FnMut(&Outcome)) -> Result<Vec<Outcome>> {
+    let mut outcomes = Vec::new();
+    for fault in &plan.faults {
+        let outcome = Box::pin(one(plan, *fault))
+            .await
+            .with_context(|| format!("fault {fault}"))?;
+        tell(&outcome);
+        outcomes.push(outcome);
+    }
+    Ok(outcomes)
+}
+
+async fn one(plan: &Plan, fault: Fault) -> Result<Outcome> {
+    let mut progress = Progress::new(format!("{fault}"));
+    progress.show("starting a control plane");
+    let mut options = Options::default().audit();
+    if plan.at_once {
+        options = options.at_once();
+    }
+    let mut plane = ControlPlane::start(options).await?;
+    let cardgate = Cardgate::start(&plane).await?;
+    let client = plane.client().await?;
+    let mixture = Mixture::of(plan.pods);
+    mixture.prepare(&plane, &cardgate).await?;
+    let others = match fault {
+        Fault::TwoOperators => vec![cardgate.another_operator(&plane).await?],
+        _ => Vec::new(),
+    };
+    let operators: Vec<_> = others.iter().chain([cardgate.operator()]).collect();
+    let watch = Watch::start(&client, Judge::new(CROSS_CORES)).await?;
+
+    let begin = Instant::now();
+    let (created, revived) = (Cell::new(false), Cell::new(0));
+    let burst = async {
+        let refused = mixture.create(&client, ARRIVE_OVER).await?;
+        created.set(true);
+        anyhow::Ok(refused)
+    };
+    let limit = HEALED_AT_MOST + Duration::from_millis(50) * u32::try_from(plan.pods)?;
+    let played = async {
+        let mut stage = Stage {
+            plane: &mut plane,
+            cardgate: &cardgate,
+            watch: &watch,
+            random: Random::new(plan.seed),
+            progress: &mut progress,
+            pods: mixture.pods(),
+            created: &created,
+            others: &others,
+        };
+        let (refused, strikes) = tokio::try_join!(burst, stage.strike(fault, plan.strikes))?;
+        progress.show("waiting until as many pods run as can");
+        anyhow::Ok((refused, strikes, mixture.expect(&client, limit).await.err()))
+    };
+    let (refused, mut strikes, late) = tokio::select! {
+        played = played => played?,
+        failed = revive(&operators, &revived) => return Err(failed),
+    };
+    if revived.get() > 0 {
+        let _ = write!(
+            strikes,
+            ", {} operators that had lost their Lease started again",
+            revived.get()
+        );
+    }
+    let mut violations = Vec::new();
+    if fault.refuses_nobody() && refused > 0 {
+        violations.push(format!("{refused} requests were refused"));
+    }
+    if let Some(late) = late {
+        violations.push(format!("{late}\n{}", cardgate.operator().log_tail()));
+    }
+
+    let mut log = Log {
+        place: 0,
+        all: Vec::new(),
+    };
+    log.settle(&plane).await?;
+    let took = begin.elapsed();
+    violations.extend(needless(&plane, &operators, &mut log).await?);
+    violations.extend(watch.violations());
+    let mut tokens = BTreeMap::new();
+    for operator in operators {
+        let token = plane.credential_of(operator.kubeconfig()).await?;
+        tokens.insert(token, operator.name().to_owned());
+    }
+    violations.extend(leadership::usurpations(&log.all, &watch.reigns(), &tokens));
+    progress.finish("done");
+    Ok(Outcome {
+        fault,
+        took,
+        let_in: watch.let_in(),
+        strikes,
+        violations,
+    })
+}
+
+/// Starts operators again that have ended, as kubelets do, for as long as this is awaited.
+async fn revive(operators: &[&Instance], revived: &Cell<usize>) -> Error {
+    loop {
+        for operator in operators {
+            match operator.revive() {
+                Ok(had_ended) => revived.set(revived.get() + usize::from(had_ended)),
+                Err(error) => return error,
+            }
+        }
+        sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// What an operator writes that starts in a world where nothing has changed.
+async fn needless(plane: &ControlPlane, operators: &[&Instance], log: &mut Log) -> Result<Vec<String>> {
+    for operator in operators {
+        operator.terminate().await?;
+    }
+    let operator = operators.last().context("no operator")?;
+    let before = log.read(plane)?;
+    let usages: Api<CardUsage> = Api::all(plane.client().await?);
+    let shown = usages.list(&ListParams::default()).await?.items;
+    operator.start()?;
+    operator.await_ready().await?;
+    wait::eventually("the operator to lead", wait::PATIENCE, async || {
+        let leads = operator.metric("cardgate_leader").await?;
+        Ok(Seen::when(leads == Some(1.0), format!("{leads:?}")))
+    })
+    .await?;
+    log.settle(plane).await?;
+    let mut texts = Vec::new();
+    for write in &log.all[before..] {
+        let Some(target) = &write.object_ref else { continue };
+        let mut text = format!(
+            "written in an unchanged world: {} {}/{} {}",
+            write.verb, target.resource, target.subresource, target.name
+        );
+        let usage = shown
+            .iter()
+            .find(|usage| target.resource == "cardusages" && usage.metadata.name.as_ref() == Some(&target.name));
+        if let Some(usage) = usage {
+            let now = usages.get(&target.name).await?;
+            let [before, after] = [usage, &now].map(without_order);
+            if before == after {
+                continue;
+            }
+            text = format!("{text}\n          before {before}\n          after  {after}");
+        }
+        texts.push(text);
+    }
+    Ok(texts)
+}
+
+/// What is shown of a queue, but for the order of those that wait next: of pods that were created in the same second, an operator
+/// that starts can't know who came first.
+fn without_order(usage: &CardUsage) -> Value {
+    let mut shown = serde_json::to_value(&usage.status).unwrap_or_default();
+    if let Some(shown) = shown.as_object_mut() {
+        shown.remove("firstWaiting");
+    }
+    shown
+}
+
+/// What Cardgate wrote, but for its Lease, as far as it was read.
+struct Log {
+    place: u64,
+    all: Vec<Write>,
+}
+
+impl Log {
+    /// Reads on. Returns how much Cardgate has written so far.
+    fn read(&mut self, plane: &ControlPlane) -> Result<usize> {
+        let (more, end) = plane.audit_log_from(self.place)?;
+        self.place = end;
+        let own = format!("system:serviceaccount:{NAMESPACE}:");
+        let is_lease = |write: &Write| {
+            write
+                .object_ref
+                .as_ref()
+                .is_some_and(|target| target.resource == "leases")
+        };
+        let ours = more
+            .into_iter()
+            .filter(|write| write.user().starts_with(&own) && !is_lease(write));
+        self.all.extend(ours);
+        Ok(self.all.len())
+    }
+
+    /// Waits until Cardgate has nothing more to write.
+    async fn settle(&mut self, plane: &ControlPlane) -> Result<()> {
+        let mut last = (0, Instant::now());
+        wait::eventually("Cardgate to have nothing more to write", HEALED_AT_MOST, async || {
+            let written = self.read(plane)?;
+            if written != last.0 {
+                last = (written, Instant::now());
+            }
+            Ok(Seen::when(last.1.elapsed() >= QUIET, format!("{written} writes")))
+        })
+        .await
+    }
+}
