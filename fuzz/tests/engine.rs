@@ -124,7 +124,7 @@ fn observed(kind: Kind, object: &Value) -> Option<Observation> {
         }
         _ => {
             let namespace = text(object, "namespace");
-            let unreadable = |_: ()| Observation::GroupUnreadable {
+            let unreadable = |()| Observation::GroupUnreadable {
                 namespace,
                 name,
                 uid,
