@@ -135,6 +135,16 @@ impl History {
         broken
     }
 
+    /// Breaks the rule where that is so, and holds otherwise.
+    #[track_caller]
+    pub fn breaks_where(&mut self, breaks: bool, rule: &str) {
+        if breaks {
+            self.breaks(rule);
+        } else {
+            self.holds();
+        }
+    }
+
     #[track_caller]
     pub fn breaks_at_rest(&mut self, rule: &str) -> Broken {
         self.holds();

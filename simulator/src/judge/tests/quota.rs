@@ -105,11 +105,7 @@ fn a_quota_that_was_just_lowered_may_not_be_known_yet() {
         });
         history.later(seconds);
         history.admit("p");
-        if is_known {
-            history.breaks(RULE);
-        } else {
-            history.holds();
-        }
+        history.breaks_where(is_known, RULE);
     }
 }
 
@@ -124,11 +120,7 @@ fn what_others_let_run_counts_once_it_can_be_known() {
         history.later(seconds);
         history.pod("p", "a", 1);
         history.admit("p");
-        if is_known {
-            history.breaks(RULE);
-        } else {
-            history.holds();
-        }
+        history.breaks_where(is_known, RULE);
     }
 }
 
