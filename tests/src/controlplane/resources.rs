@@ -1,6 +1,6 @@
 //! Creating what tests need, and reading what the control plane recorded.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 
@@ -157,13 +157,13 @@ impl ControlPlane {
     pub async fn await_nodes(&self, specs: &[NodeSpec]) -> Result<()> {
         let api: Api<Node> = Api::all(self.client().await?);
         wait::objects(&api, watcher::Config::default(), "all nodes to be Ready", |nodes| {
+            let found: HashMap<&str, &Node> = nodes
+                .iter()
+                .filter_map(|node| Some((node.metadata.name.as_deref()?, *node)))
+                .collect();
             let unready: Vec<&str> = specs
                 .iter()
-                .filter(|spec| {
-                    !nodes
-                        .iter()
-                        .any(|node| node.name_any() == spec.name() && spec.is_ready(node))
-                })
+                .filter(|spec| !found.get(spec.name()).is_some_and(|node| spec.is_ready(node)))
                 .map(NodeSpec::name)
                 .collect();
             Seen::when(unready.is_empty(), format!("not Ready: {}", unready.join(", ")))
