@@ -2,7 +2,7 @@
 //!
 //! Whoever decides sends [`Report`]s and never waits. The reporter keeps the newest for each object, compares it with what
 //! the API server already has, and writes what differs within a budget that admissions do not share: conditions and
-//! discoveries first, then events, then numbers of use once things are quiet.
+//! discoveries first, then events, then numbers of use once things are quiet, those of nodes last.
 
 mod api;
 mod event;

@@ -20,10 +20,16 @@ const BURST: u32 = 200;
 /// How long nothing must have changed in use before numbers of use are written: while pods are being let in, each write would
 /// be outdated before it is read.
 const QUIET: Duration = Duration::from_millis(500);
-/// How long numbers of use wait at most for quiet.
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
-/// Time between two writes of numbers of use that have waited as long and still have no quiet.
-const BUSY_INTERVAL: Duration = Duration::from_millis(100);
+/// How the numbers of cards and queues go on where there is no quiet: they are few, and people watch them.
+const BUSY: Pace = Pace {
+    longest_wait: Duration::from_secs(10),
+    interval: Duration::from_millis(100),
+};
+/// How those of nodes do: each pod that is let in changes one, so a burst would write them about as often as it lets pods in.
+const BUSY_NODES: Pace = Pace {
+    longest_wait: Duration::from_secs(30),
+    interval: Duration::from_millis(200),
+};
 /// Time between two writes of numbers of use about one object.
 const USAGE_INTERVAL: Duration = Duration::from_secs(2);
 /// Pause after the first failed write of an object; doubled by every further one.
@@ -56,11 +62,22 @@ pub(super) enum Urgency {
     /// Somebody waits to read it: conditions, discoveries.
     Prompt,
     Event,
-    /// Numbers of use.
+    /// Numbers of use of a card or a queue.
     Usage,
+    /// Numbers of use of a node.
+    NodeUsage,
 }
 
-const URGENCIES: [Urgency; 3] = [Urgency::Prompt, Urgency::Event, Urgency::Usage];
+const URGENCIES: [Urgency; 4] = [Urgency::Prompt, Urgency::Event, Urgency::Usage, Urgency::NodeUsage];
+
+/// What numbers of use do while pods are being let in all the time.
+#[derive(Debug)]
+struct Pace {
+    /// How long they wait at most for quiet.
+    longest_wait: Duration,
+    /// Time between two writes of numbers that have waited as long.
+    interval: Duration,
+}
 
 /// How a write ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,14 +117,16 @@ pub(super) struct WriteQueue {
     arrivals: u64,
     /// When the budget is full again.
     budget_full: Option<Instant>,
+    /// When numbers of use last changed.
     last_usage: Option<Instant>,
-    last_usage_write: Option<Instant>,
+    /// When the last write of each urgency began.
+    last_write: [Option<Instant>; URGENCIES.len()],
 }
 
 impl WriteQueue {
     /// There is something to write about `target`, not before `not_before`.
     pub(super) fn offer(&mut self, target: &Target, urgency: Urgency, not_before: Instant, now: Instant) {
-        if urgency == Urgency::Usage {
+        if urgency.pace().is_some() {
             self.last_usage = Some(now);
         }
         let Some(slot) = self.slots.get_mut(target) else {
@@ -167,9 +186,7 @@ impl WriteQueue {
         slot.place = None;
         slot.in_flight = true;
         self.in_flight += 1;
-        if urgency == Urgency::Usage {
-            self.last_usage_write = Some(now);
-        }
+        self.last_write[urgency as usize] = Some(now);
         self.spend(1, now);
         Some(target)
     }
@@ -241,11 +258,11 @@ impl WriteQueue {
     /// When the first write of this urgency may be made.
     fn due(&self, urgency: Urgency) -> Option<Instant> {
         let ((not_before, _), _) = self.lines[urgency as usize].first_key_value()?;
-        let (Urgency::Usage, Some(last)) = (urgency, self.last_usage) else {
+        let (Some(pace), Some(last)) = (urgency.pace(), self.last_usage) else {
             return Some(*not_before);
         };
-        let busy = self.last_usage_write.map(|last| last + BUSY_INTERVAL);
-        let overdue = busy.into_iter().fold(*not_before + LONGEST_WAIT, Instant::max);
+        let busy = self.last_write[urgency as usize].map(|last| last + pace.interval);
+        let overdue = busy.into_iter().fold(*not_before + pace.longest_wait, Instant::max);
         Some((last + QUIET).min(overdue).max(*not_before))
     }
 
@@ -270,6 +287,25 @@ impl WriteQueue {
     }
 }
 
+impl Urgency {
+    /// Of the numbers of use that this write shows.
+    pub(super) fn of_use(target: &Target) -> Self {
+        if matches!(target, Target::Inventory(_)) {
+            Self::NodeUsage
+        } else {
+            Self::Usage
+        }
+    }
+
+    fn pace(self) -> Option<Pace> {
+        match self {
+            Self::Prompt | Self::Event => None,
+            Self::Usage => Some(BUSY),
+            Self::NodeUsage => Some(BUSY_NODES),
+        }
+    }
+}
+
 impl Slot {
     fn new(urgency: Urgency) -> Self {
         Self {
@@ -284,8 +320,8 @@ impl Slot {
     }
 
     fn earliest(&self, urgency: Urgency, not_before: Instant) -> Instant {
-        match (urgency, self.ended) {
-            (Urgency::Usage, Some(ended)) => not_before.max(ended + USAGE_INTERVAL),
+        match (urgency.pace(), self.ended) {
+            (Some(_), Some(ended)) => not_before.max(ended + USAGE_INTERVAL),
             _ => not_before,
         }
     }

@@ -162,7 +162,11 @@ impl State {
                 let (target, differs, prompt) = self.shelves.want(*shown, time);
                 // What is waiting or being written may be something else than what is wanted now, even where that is there.
                 if differs || self.queue.is_pending(&target) {
-                    let urgency = if prompt { Urgency::Prompt } else { Urgency::Usage };
+                    let urgency = if prompt {
+                        Urgency::Prompt
+                    } else {
+                        Urgency::of_use(&target)
+                    };
                     self.queue.offer(&target, urgency, now, now);
                 }
             }

@@ -123,29 +123,52 @@ fn numbers_of_use_wait_for_quiet() {
     assert_eq!(clock.take(), Some(inventory("m")));
 }
 
-#[test]
-fn without_quiet_numbers_of_use_trickle_after_the_longest_wait() {
+/// When the first five of the numbers are written that are offered every 50 ms from now on, and which.
+fn written_without_quiet(urgency: Urgency, pace: &Pace) -> Vec<(Duration, Target)> {
     let mut clock = Clock::new();
     let start = clock.now;
     let mut written = Vec::new();
-    while clock.now < start + LONGEST_WAIT + BUSY_INTERVAL * 5 {
-        clock.offer(&inventory(&(clock.now - start).as_millis().to_string()), Urgency::Usage);
+    while clock.now < start + pace.longest_wait + pace.interval * 5 {
+        clock.offer(&inventory(&(clock.now - start).as_millis().to_string()), urgency);
         while let Some(target) = clock.take() {
             written.push((clock.now - start, target.clone()));
             clock.done(&target, Outcome::Settled);
         }
         clock.pass(Duration::from_millis(50));
     }
-    let expected: Vec<_> = (0..5_u32)
-        .map(|place| {
-            // The oldest first; the first of them was offered at the start.
-            (
-                LONGEST_WAIT + BUSY_INTERVAL * place,
-                inventory(&(u64::from(place) * 50).to_string()),
-            )
-        })
-        .collect();
-    assert_eq!(written, expected);
+    written
+}
+
+#[test]
+fn without_quiet_numbers_of_use_trickle_after_the_longest_wait() {
+    for (urgency, pace) in [(Urgency::Usage, BUSY), (Urgency::NodeUsage, BUSY_NODES)] {
+        let expected: Vec<_> = (0..5_u32)
+            .map(|place| {
+                // The oldest first; the first of them was offered at the start.
+                (
+                    pace.longest_wait + pace.interval * place,
+                    inventory(&(u64::from(place) * 50).to_string()),
+                )
+            })
+            .collect();
+        assert_eq!(written_without_quiet(urgency, &pace), expected);
+    }
+}
+
+#[test]
+fn a_thousand_nodes_do_not_make_a_queue_wait() {
+    let mut clock = Clock::new();
+    for number in 0..1000 {
+        let node = inventory(&number.to_string());
+        clock.offer(&node, Urgency::of_use(&node));
+    }
+    let queue = Target::Usage("team-a".into());
+    clock.offer(&queue, Urgency::of_use(&queue));
+    clock.pass(BUSY.longest_wait);
+    // Pods are still being let in.
+    let node = inventory("0");
+    clock.offer(&node, Urgency::of_use(&node));
+    assert_eq!((clock.take(), clock.take()), (Some(queue), None));
 }
 
 #[test]
