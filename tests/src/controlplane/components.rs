@@ -136,6 +136,8 @@ impl Components<'_> {
             args.push(flag("--audit-log-path", audit_log(self.dir).display()));
             // Each line is written when it happens, so that a reader sees what has been answered.
             args.push(flag("--audit-log-mode", "blocking"));
+            // In megabytes: the log of twenty thousand pods would begin anew in the middle.
+            args.push(flag("--audit-log-maxsize", 10_000));
         }
         self.start(Program::KubeApiserver, args)
     }
