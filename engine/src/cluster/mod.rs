@@ -29,6 +29,7 @@ pub mod queue;
 mod queues;
 pub mod reclaims;
 mod reservations;
+mod restless;
 mod texts;
 mod total;
 pub mod tree;
@@ -66,6 +67,8 @@ use node_order::NodeOrder;
 use queue::Queue;
 use reclaims::Reclaims;
 use reservations::Reservations;
+pub(crate) use restless::Dependence;
+use restless::{Rest, Watched};
 use texts::TextPool;
 use workload::Workload;
 
@@ -139,12 +142,13 @@ pub struct Cluster {
     mgpu_nodes: NodeOrder,
     cards: Cards,
     gpu_nodes: GpuNodes,
-    queues: Table<QueueId, Queue>,
+    queues: Watched<QueueId, Queue>,
+    rest: Rest,
     /// What all queues are parts of.
     top: tree::Top,
     reclaims: Reclaims,
     namespaces: Namespaces,
-    workloads: Table<WorkloadId, Workload>,
+    workloads: Watched<WorkloadId, Workload>,
     members: Members,
     reservations: Reservations,
     /// Reservations that nobody used.
@@ -176,11 +180,12 @@ impl Cluster {
             mgpu_nodes: NodeOrder::default(),
             cards: Cards::default(),
             gpu_nodes: GpuNodes::default(),
-            queues: Table::default(),
+            queues: Watched::default(),
+            rest: Rest::default(),
             top: tree::Top::default(),
             reclaims: Reclaims::default(),
             namespaces: Namespaces::default(),
-            workloads: Table::default(),
+            workloads: Watched::default(),
             members: Members::default(),
             reservations: Reservations::default(),
             lapses: Lapses::default(),

@@ -13,9 +13,9 @@ use jiff::Timestamp;
 
 use super::verdict;
 use crate::amounts::Dimension;
-use crate::cluster::Cluster;
 use crate::cluster::queue::Queue;
-use crate::cluster::waiting::Place;
+use crate::cluster::waiting::{Place, Refused};
+use crate::cluster::{Cluster, Dependence};
 use crate::ids::{QueueId, WorkloadId};
 use crate::share::Share;
 
@@ -66,26 +66,42 @@ struct Standing {
 }
 
 impl Contest {
-    pub(super) fn new(cluster: &Cluster) -> Self {
+    /// The turns of all queues; those are not looked at that rest.
+    pub(super) fn new(cluster: &mut Cluster) -> Self {
         let mut contest = Self {
             top: BTreeSet::new(),
             branches: BTreeMap::new(),
             scarce: cluster.scarce_guarantees(),
             current: None,
         };
-        let concerned = |queue: &Queue| !queue.waiting.is_empty() || !queue.in_line().is_empty();
-        for (id, _) in cluster.queues().filter(|(_, queue)| concerned(queue)) {
-            let turns = turns(cluster, id);
+        cluster.begin_look();
+        while let Some(id) = cluster.next_to_look_at() {
+            let (turns, dependence) = turns(cluster, id);
             if turns.is_empty() {
+                cluster.rest_queue(id, dependence);
                 continue;
             }
+            cluster.stir_queue(id);
             for ancestor in cluster.ancestry(id) {
                 contest.branches.entry(ancestor).or_default();
             }
             contest.branches.entry(id).or_default().turns = turns;
         }
+        debug_assert_eq!(
+            contest.overlooked(cluster),
+            None,
+            "a queue rests that has something to judge"
+        );
         contest.rank_all(cluster);
         contest
+    }
+
+    /// A queue that has something to judge and takes no part.
+    fn overlooked(&self, cluster: &Cluster) -> Option<Arc<str>> {
+        let takes_part = |id| self.branches.get(&id).is_some_and(|branch| !branch.turns.is_empty());
+        let mut others = cluster.queues().filter(|(id, _)| !takes_part(*id));
+        let (_, queue) = others.find(|(id, _)| !turns(cluster, *id).0.is_empty())?;
+        Some(Arc::clone(&queue.name))
     }
 
     /// Whose turn it is. Pods of a shape take part with the first of those that still wait: gangs take pods of several shapes
@@ -193,23 +209,34 @@ impl Branch {
     }
 }
 
-/// What a queue has to judge.
-fn turns(cluster: &Cluster, id: QueueId) -> Turns {
+/// What a queue has to judge, and what it depends on that it refuses the rest.
+fn turns(cluster: &Cluster, id: QueueId) -> (Turns, Dependence) {
     let queue = cluster.queue(id);
-    let stands = |workload, refused| verdict::stands(cluster, id, workload, refused);
-    let pods = queue.waiting.peers().filter_map(|(number, peers)| {
-        let first = peers
-            .pods
-            .first()
-            .filter(|_| !peers.refused.is_some_and(|refused| stands(peers.shape.group, refused)));
-        Some((Reverse(peers.shape.priority), *first?, Turn::Pods(number)))
-    });
-    let in_line = queue.in_line().iter().filter_map(|id| {
-        let workload = cluster.workload(*id);
-        let is_due = !workload.refused.is_some_and(|(_, refused)| stands(Some(*id), refused));
-        is_due.then(|| (Reverse(workload.priority()), workload.place(), Turn::Workload(*id)))
-    });
-    pods.chain(in_line).map(Reverse).collect()
+    let mut dependence = Dependence::default();
+    let mut stands = |workload: Option<WorkloadId>, refused: Refused| {
+        dependence.levels = dependence.levels.max(refused.levels);
+        dependence.nodes |= refused.nodes_matter;
+        dependence.workloads.extend(workload);
+        verdict::stands(cluster, id, workload, refused)
+    };
+    let mut turns = Turns::new();
+    for (number, peers) in queue.waiting.peers() {
+        let is_refused = peers.refused.is_some_and(|refused| stands(peers.shape.group, refused));
+        if let Some(first) = peers.pods.first().filter(|_| !is_refused) {
+            turns.push(Reverse((Reverse(peers.shape.priority), *first, Turn::Pods(number))));
+        }
+    }
+    for workload_id in queue.in_line() {
+        let workload = cluster.workload(*workload_id);
+        if !workload
+            .refused
+            .is_some_and(|(_, refused)| stands(Some(*workload_id), refused))
+        {
+            let turn = Turn::Workload(*workload_id);
+            turns.push(Reverse((Reverse(workload.priority()), workload.place(), turn)));
+        }
+    }
+    (turns, dependence)
 }
 
 impl Standing {
@@ -227,3 +254,6 @@ impl Standing {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

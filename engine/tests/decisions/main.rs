@@ -24,6 +24,7 @@ mod pods;
 mod queues;
 mod queues_off;
 mod reservations;
+mod resting;
 mod together;
 mod unaccounted;
 mod world;

@@ -1,0 +1,221 @@
+//! Which queues are to be looked at in a round: a thousand to which nothing has happened are not.
+//!
+//! A queue rests that refuses all that waits in it, until something changes that its refusals depend on. Its own changes nobody
+//! has to think of: whoever gets hold of a queue to change it makes it restless. What else they depend on has a version, which
+//! is compared before each look.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Deref, Index, IndexMut};
+use std::sync::Arc;
+
+use super::Cluster;
+use crate::ids::{Id, QueueId, WorkloadId};
+use crate::table::Table;
+
+/// A table that knows what in it somebody may have changed.
+#[derive(Debug)]
+pub(super) struct Watched<I, T> {
+    table: Table<I, T>,
+    /// What may have changed, each once.
+    touched: Vec<I>,
+    /// Whether each is among them, by its number.
+    is_touched: Vec<bool>,
+}
+
+impl<I, T> Default for Watched<I, T> {
+    fn default() -> Self {
+        Self {
+            table: Table::default(),
+            touched: Vec::new(),
+            is_touched: Vec::new(),
+        }
+    }
+}
+
+impl<I: Id, T> Watched<I, T> {
+    /// Puts a thing in its place.
+    pub(super) fn insert(&mut self, key: Arc<str>, thing: T) -> I {
+        let id = self.table.insert(key, thing);
+        self.touch(id);
+        id
+    }
+
+    /// Takes the thing with this key out.
+    pub(super) fn remove(&mut self, key: &str) -> Option<I> {
+        self.table.remove(key)
+    }
+
+    /// What lies in all places, to be changed.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (I, &mut T)> {
+        self.touch_all();
+        self.table.iter_mut()
+    }
+
+    /// This counts as changed.
+    #[inline]
+    fn touch(&mut self, id: I) {
+        let place = id.index();
+        if self.is_touched.len() <= place {
+            self.is_touched.resize(place + 1, false);
+        }
+        if !std::mem::replace(&mut self.is_touched[place], true) {
+            self.touched.push(id);
+        }
+    }
+
+    fn touch_all(&mut self) {
+        for id in self.table.places() {
+            self.touch(id);
+        }
+    }
+
+    /// One of those that may have changed; it has not from now on.
+    fn next_touched(&mut self) -> Option<I> {
+        let id = self.touched.pop()?;
+        self.is_touched[id.index()] = false;
+        Some(id)
+    }
+}
+
+impl<I, T> Deref for Watched<I, T> {
+    type Target = Table<I, T>;
+
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        &self.table
+    }
+}
+
+impl<I: Id, T> Index<I> for Watched<I, T> {
+    type Output = T;
+
+    #[inline]
+    fn index(&self, id: I) -> &T {
+        &self.table[id]
+    }
+}
+
+impl<I: Id, T> IndexMut<I> for Watched<I, T> {
+    #[inline]
+    fn index_mut(&mut self, id: I) -> &mut T {
+        self.touch(id);
+        &mut self.table[id]
+    }
+}
+
+/// What a queue's refusals depend on besides itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Cause {
+    /// A queue above it.
+    Queue(QueueId),
+    /// A workload whose pods wait in it, or that waits for it.
+    Workload(WorkloadId),
+    /// What all queues come to together.
+    Top,
+    /// The nodes.
+    Nodes,
+}
+
+/// What the refusals of a queue depend on.
+#[derive(Debug, Default)]
+pub(crate) struct Dependence {
+    /// How many levels from the queue upwards.
+    pub(crate) levels: usize,
+    /// Whether a change of a node could help.
+    pub(crate) nodes: bool,
+    /// These workloads.
+    pub(crate) workloads: Vec<WorkloadId>,
+}
+
+/// Those that rest until something else than themselves changes.
+#[derive(Debug)]
+struct Resting {
+    /// The version that they have seen of that.
+    version: u64,
+    queues: BTreeSet<QueueId>,
+}
+
+/// Who rests, and who is to be looked at.
+#[derive(Debug, Default)]
+pub(super) struct Rest {
+    by_cause: BTreeMap<Cause, Resting>,
+    /// The cluster's version at which those were looked at that rest.
+    version: u64,
+    /// Those to be looked at now.
+    due: Vec<QueueId>,
+}
+
+impl Cluster {
+    /// Gets ready to look at the queues that may have something to judge.
+    pub(crate) fn begin_look(&mut self) {
+        // What no queue knows of may let in whatever waits.
+        if std::mem::replace(&mut self.rest.version, self.version) != self.version {
+            self.rest.by_cause.clear();
+            self.queues.touch_all();
+        }
+        while let Some(id) = self.workloads.next_touched() {
+            self.wake_resting(Cause::Workload(id));
+        }
+        self.wake_resting(Cause::Top);
+        self.wake_resting(Cause::Nodes);
+        while let Some(id) = self.queues.next_touched() {
+            self.rest.due.push(id);
+            self.wake_resting(Cause::Queue(id));
+        }
+        self.rest.due.sort_unstable();
+        self.rest.due.dedup();
+    }
+
+    /// One of the queues that may have something to judge. It rests from now on, unless it is stirred again.
+    pub(crate) fn next_to_look_at(&mut self) -> Option<QueueId> {
+        self.rest.due.pop()
+    }
+
+    /// A queue is to be looked at again, also if nothing happens to it.
+    pub(crate) fn stir_queue(&mut self, id: QueueId) {
+        self.queues.touch(id);
+    }
+
+    /// A queue rests that has nothing to judge, until something changes that its refusals depend on.
+    pub(crate) fn rest_queue(&mut self, id: QueueId, dependence: Dependence) {
+        let levels = self.ancestry(id).skip(1).map(Cause::Queue).chain([Cause::Top]);
+        let mut causes: Vec<_> = levels.take(dependence.levels.saturating_sub(1)).collect();
+        causes.extend(dependence.nodes.then_some(Cause::Nodes));
+        causes.extend(dependence.workloads.into_iter().map(Cause::Workload));
+        for cause in causes {
+            let version = self.version_of_cause(cause);
+            let resting = self.rest.by_cause.entry(cause);
+            let resting = resting.or_insert_with(|| Resting {
+                version,
+                queues: BTreeSet::new(),
+            });
+            resting.queues.insert(id);
+        }
+    }
+
+    fn version_of_cause(&self, cause: Cause) -> u64 {
+        match cause {
+            Cause::Queue(id) => self.queue(id).version(),
+            Cause::Workload(id) => self.workload(id).version,
+            Cause::Top => self.top_version(),
+            Cause::Nodes => self.node_change_count(),
+        }
+    }
+
+    /// Stirs those that rest until this changes, if it has.
+    fn wake_resting(&mut self, cause: Cause) {
+        let resting = self.rest.by_cause.get(&cause);
+        if resting.is_none_or(|resting| resting.version == self.version_of_cause(cause)) {
+            return;
+        }
+        for id in self
+            .rest
+            .by_cause
+            .remove(&cause)
+            .into_iter()
+            .flat_map(|resting| resting.queues)
+        {
+            self.queues.touch(id);
+        }
+    }
+}
