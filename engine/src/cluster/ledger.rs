@@ -1,5 +1,6 @@
 //! What pods hold of queues and nodes: counted in and out here alone, since nobody else holds the [`Pen`].
 
+mod asides;
 mod pods;
 mod rooms;
 mod upwards;
@@ -19,6 +20,7 @@ use crate::names::CardId;
 use crate::reason::Reason;
 use crate::task::Naming;
 
+pub(crate) use asides::Hold;
 pub(super) use pods::Pods;
 
 /// What it takes to change what is counted of a queue, a node or the cluster. Nobody else can make one.

@@ -4,6 +4,7 @@
 //! comes with the event. All sums live beside what they are sums of, and the ledger alone can change them (`Pen`).
 
 mod admissions;
+pub(crate) mod aside;
 pub mod below;
 mod bindings;
 mod cards;
@@ -13,7 +14,7 @@ mod deadlines;
 pub mod gpu_nodes;
 pub mod gpus;
 mod lapses;
-mod ledger;
+pub(crate) mod ledger;
 pub mod levels;
 mod lists;
 mod members;

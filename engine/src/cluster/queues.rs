@@ -84,7 +84,7 @@ impl Cluster {
         if !queue.is_known() {
             let name = Arc::clone(&queue.name);
             if self.queues.remove(&name).is_some() {
-                self.reclaims.forget(id);
+                self.forget_reclaim(id);
             }
         }
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::Cluster;
+use super::aside::SetAside;
 use super::pod::{Pod, Stage};
 use super::waiting::{Refused, Shape};
 use crate::amounts::Dimension;
@@ -28,9 +29,19 @@ struct Reclaim {
     next_look: Timestamp,
     /// When the next pods may be evicted for it.
     next_eviction: Timestamp,
-    /// The dimensions of what is on its way out for it, with the highest priority of the pods that get it: nobody else borrows
-    /// them meanwhile, and pods of lower priority of the same queue take nothing of them.
-    claim: BTreeMap<Dimension, i32>,
+    expected: Expected,
+}
+
+/// What a queue gets of what is on its way out.
+#[derive(Debug, Default)]
+pub(crate) struct Expected {
+    /// The dimensions of it, with the highest priority of the pods that get it: nobody else borrows them meanwhile, and pods of
+    /// lower priority of the same queue take nothing of them.
+    pub(crate) claim: BTreeMap<Dimension, i32>,
+    /// It goes to these, and to nobody else.
+    pub(crate) asides: Vec<SetAside>,
+    /// The pods that it comes from, by uid: each is awaited by one queue alone.
+    pub(crate) awaited: Vec<Arc<str>>,
 }
 
 /// What each queue waits for that was looked at for what others are to give back.
@@ -40,17 +51,25 @@ pub(super) struct Reclaims(BTreeMap<QueueId, Reclaim>);
 impl Reclaims {
     /// The dimensions of what is on its way out.
     pub(super) fn claimed(&self) -> impl Iterator<Item = Dimension> + '_ {
-        self.0.values().flat_map(|reclaim| reclaim.claim.keys().copied())
+        self.0
+            .values()
+            .flat_map(|reclaim| reclaim.expected.claim.keys().copied())
+    }
+
+    /// What is set aside.
+    pub(super) fn asides(&self) -> impl Iterator<Item = &SetAside> {
+        self.0.values().flat_map(|reclaim| &reclaim.expected.asides)
+    }
+
+    /// The pods that it comes from, by uid, queue by queue.
+    pub(super) fn awaited(&self) -> impl Iterator<Item = (QueueId, &[Arc<str>])> {
+        let queues = self.0.iter();
+        queues.map(|(queue, reclaim)| (*queue, &*reclaim.expected.awaited))
     }
 
     /// Whether anything is on its way out for anybody.
     pub(super) fn are_claiming(&self) -> bool {
         self.claimed().next().is_some()
-    }
-
-    /// The queue is gone.
-    pub(super) fn forget(&mut self, queue: QueueId) {
-        self.0.remove(&queue);
     }
 }
 
@@ -59,7 +78,7 @@ impl Default for Reclaim {
         Self {
             next_look: Timestamp::MIN,
             next_eviction: Timestamp::MIN,
-            claim: BTreeMap::new(),
+            expected: Expected::default(),
         }
     }
 }
@@ -67,7 +86,7 @@ impl Default for Reclaim {
 /// A pod that was counted otherwise for a while.
 #[derive(Debug, Clone)]
 pub struct Assumed {
-    pod: PodId,
+    pub(crate) pod: PodId,
     stage: Stage,
     assigned: Option<CardId>,
     charge: Option<Charge>,
@@ -90,16 +109,21 @@ impl Cluster {
         reclaim.is_none_or(|reclaim| reclaim.next_eviction <= now)
     }
 
-    /// A queue was looked at: these dimensions are on their way out for it.
-    pub(crate) fn looked_at(&mut self, id: QueueId, claim: BTreeMap<Dimension, i32>, now: Timestamp) {
+    /// A queue was looked at: it gets this of what is on its way out.
+    pub(crate) fn looked_at(&mut self, id: QueueId, expected: Expected, now: Timestamp) {
         let reclaim = self.reclaims.0.entry(id).or_default();
         reclaim.next_look = now.checked_add(LOOK_INTERVAL).unwrap_or(now);
-        let mut earlier = reclaim.claim.iter();
-        let given_up = earlier.any(|(dimension, priority)| claim.get(dimension).is_none_or(|now| now < priority));
-        reclaim.claim = claim;
+        let mut earlier = std::mem::replace(&mut reclaim.expected, expected);
+        let claim = &reclaim.expected.claim;
+        let mut claimed = earlier.claim.iter();
+        let given_up = claimed.any(|(dimension, priority)| claim.get(dimension).is_none_or(|now| now < priority));
+        earlier
+            .asides
+            .retain(|earlier| !reclaim.expected.asides.contains(earlier));
         if given_up {
             self.top.rose();
         }
+        self.give_up(&earlier.asides);
     }
 
     /// Nobody reclaims any more, or nothing waits in the queue: only when pods may be evicted for it again is remembered.
@@ -107,12 +131,20 @@ impl Cluster {
         let Some(reclaim) = self.reclaims.0.get_mut(&id) else {
             return;
         };
-        let had_claim = !std::mem::take(&mut reclaim.claim).is_empty();
+        let expected = std::mem::take(&mut reclaim.expected);
         if reclaim.next_eviction <= now {
             self.reclaims.0.remove(&id);
         }
-        if had_claim {
+        if !expected.claim.is_empty() {
             self.top.rose();
+        }
+        self.give_up(&expected.asides);
+    }
+
+    /// The queue is gone, and with it what was set aside for its pods.
+    pub(super) fn forget_reclaim(&mut self, id: QueueId) {
+        if let Some(reclaim) = self.reclaims.0.remove(&id) {
+            self.give_up(&reclaim.expected.asides);
         }
     }
 
@@ -127,7 +159,7 @@ impl Cluster {
             .reclaims
             .0
             .iter()
-            .filter(|(_, reclaim)| reclaim.claim.contains_key(&dimension));
+            .filter(|(_, reclaim)| reclaim.expected.claim.contains_key(&dimension));
         claims.any(|(claimant, _)| !self.ancestry(*claimant).any(|ancestor| ancestor == id))
     }
 
@@ -137,7 +169,7 @@ impl Cluster {
             .reclaims
             .0
             .get(&id)
-            .and_then(|reclaim| reclaim.claim.get(&dimension));
+            .and_then(|reclaim| reclaim.expected.claim.get(&dimension));
         claimed.is_some_and(|claimed| *claimed > priority)
     }
 

@@ -2,6 +2,7 @@
 //! than the pod that carries it.
 
 use super::Cluster;
+use super::aside::SetAside;
 use crate::amounts::{Dimension, Totals};
 use crate::inqueue::{Demand, Inqueue};
 use crate::names::{CardId, ResourceId};
@@ -83,6 +84,7 @@ impl Cluster {
             demands.into_iter().flatten().for_each(|demand| used.demand(demand));
         }
         used.dimensions(self.reclaims.claimed());
+        used.dimensions(self.reclaims.asides().flat_map(SetAside::dimensions));
         used.cards(self.changes.cards.iter().chain(&self.changes.card_usage).copied());
         let unused = self.names.keep(&used.cards, &used.resources);
         self.cards.forget(unused, self.names.card_numbers());

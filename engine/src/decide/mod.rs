@@ -143,6 +143,7 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
     }
     let mut spending = Spending::default();
     let mut postponed = false;
+    let mut aside = reclaim::Aside::begin(cluster, now);
     let mut contest = Contest::new(cluster);
     while let Some((queue, turn)) = contest.next(cluster) {
         if round.actions.len() >= limit {
@@ -157,7 +158,10 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
             Turn::Workload(id) => {
                 trail_workload(cluster, id, trail);
                 let effort = Effort::of_gang();
-                if enqueue::enqueue(cluster, id, &effort).is_ok() {
+                aside.open_for_group(cluster, id);
+                let enqueued = enqueue::enqueue(cluster, id, &effort);
+                aside.close(cluster);
+                if enqueued.is_ok() {
                     round.actions.extend(resumption(cluster, id));
                     round.more |= enqueue::pods_wait_elsewhere(cluster, id);
                 }
@@ -173,7 +177,9 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
                     continue;
                 };
                 trail_pod(cluster, first.map(|place| place.pod), queue, trail);
+                aside.open_for(cluster, &shape);
                 let (admissions, effort) = admit(cluster, &shape, &mut refusals, now);
+                aside.close(cluster);
                 spending.add(queue, &effort);
                 round.steps += effort.spent();
                 if admissions.is_empty() {
@@ -190,6 +196,7 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
             }
         }
     }
+    aside.end(cluster);
     round.gangs_judged = refusals.judged;
     trail.over();
     if !round.more {

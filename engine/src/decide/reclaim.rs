@@ -4,6 +4,7 @@
 //! What is on its way out already is counted as gone first. Only what is missing then is taken from others, and only if that
 //! is sufficient: each plan is tried on the ledger itself, by the same verdict that will let the pod in.
 
+mod aside;
 mod needs;
 mod pool;
 mod told;
@@ -20,13 +21,14 @@ use super::line::{InLine, first_missing};
 use super::{Action, Grant, enqueue, verdict};
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
-use crate::cluster::reclaims::Assumed;
+use crate::cluster::reclaims::{Assumed, Expected};
 use crate::cluster::waiting::Shape;
 use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::names::CardId;
 use crate::reason::Cure;
 use crate::refs::PodRef;
-use pool::{Plan, Pool};
+pub(super) use aside::Aside;
+use pool::{Plan, Pool, is_share};
 use told::describe;
 
 /// How many queues are looked at in one round: each look goes over many pods.
@@ -97,6 +99,11 @@ pub(super) fn look(cluster: &mut Cluster, now: Timestamp) -> Vec<Action> {
 
 fn look_at(cluster: &mut Cluster, queue: QueueId, modes: Modes, now: Timestamp) -> Vec<Eviction> {
     let sets = waiting_sets(cluster, queue);
+    // What others were evicted for goes to nobody else: whoever comes next needs more.
+    let aside = cluster.set_aside(Some(queue));
+    for aside in &aside {
+        cluster.count_aside(aside, 1);
+    }
     let leaving = cluster.leaving(now);
     cluster.take_out(&leaving);
     let mut look = Look {
@@ -126,13 +133,27 @@ fn look_at(cluster: &mut Cluster, queue: QueueId, modes: Modes, now: Timestamp) 
             Set::Together(id, pods) => look.make_room_for_all(cluster, id, &pods),
         }
     }
+    let assumed = look.assumed.iter();
+    let asides =
+        assumed.filter_map(|assumed| cluster.to_set_aside(assumed.pod, |dimension| is_share(cluster, dimension)));
+    let leaving_or_taken = leaving.iter().chain(&look.taken);
+    let awaited = leaving_or_taken.filter_map(|id| Some(Arc::clone(&cluster.pod(*id)?.uid)));
+    let awaited = awaited.filter(|uid| !cluster.is_awaited_by_another(queue, uid));
+    let expected = Expected {
+        claim: std::mem::take(&mut look.claim),
+        asides: asides.collect(),
+        awaited: awaited.collect(),
+    };
     look.forget_assumptions(cluster, 0);
     cluster.put_back(&look.taken);
     cluster.put_back(&leaving);
+    for aside in &aside {
+        cluster.count_aside(aside, -1);
+    }
     if !look.taken.is_empty() {
         cluster.begin_evictions(queue, &look.taken, now);
     }
-    cluster.looked_at(queue, look.claim, now);
+    cluster.looked_at(queue, expected, now);
     look.evictions
 }
 

@@ -20,6 +20,9 @@ use crate::reason::{About, Reason};
 /// What a pod is told that excludes all nodes.
 pub(super) const ALL_EXCLUDED: &str = "the pod excludes every node that has what it asks for";
 
+/// What a pod is told that there would be room for.
+const SET_ASIDE: &str = ", and what comes free is set aside for pods that others were evicted for";
+
 /// Why a pod waits, with the numbers of this moment.
 pub(super) fn explain(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
     match reason {
@@ -222,12 +225,17 @@ fn said_by(shortages: impl IntoIterator<Item = (String, String)>) -> String {
 fn shortage(cluster: &Cluster, shape: &Shape, dimension: Dimension, asked: i64) -> (String, String) {
     let own = cluster.queue(shape.queue);
     let Err(found) = cluster.room_for(shape.queue, shape.priority, dimension, asked) else {
-        // Room has come since; the next round sees it.
-        let used = own.allocated_in_all(dimension);
-        return (
-            format!("queue {}", own.name),
-            numbers(cluster, dimension, asked, used, "quota", None),
+        // Room has come since, and the next round sees it; or it is there, and for others.
+        let numbers = numbers(
+            cluster,
+            dimension,
+            asked,
+            own.allocated_in_all(dimension),
+            "quota",
+            None,
         );
+        let aside = if cluster.is_anything_claimed() { SET_ASIDE } else { "" };
+        return (format!("queue {}", own.name), format!("{numbers}{aside}"));
     };
     let word = if found.is_deserved { "deserved" } else { "quota" };
     let limit = (!found.is_for_betters || found.limit > 0).then_some(found.limit);

@@ -3,7 +3,7 @@
 use super::PEN;
 use crds::configuration::Enforcement;
 
-use crate::amounts::Dimension;
+use crate::amounts::{Amounts, Dimension};
 use crate::cluster::pod::Pod;
 use crate::cluster::{Cluster, Span};
 use crate::ids::{NodeId, PodId};
@@ -120,11 +120,15 @@ impl Cluster {
     /// A pod comes to hold, or gives back, room on a node. Where a scheduler asks before it chooses a node, one that is only
     /// expected there counts nowhere: it may go to another.
     pub(in crate::cluster) fn count_without_gpu(&mut self, id: NodeId, pod: &Pod, sign: i128) {
+        self.count_request_without_gpu(id, &pod.task.request, pod.is_placed(), sign);
+    }
+
+    /// The same, of what a pod requests.
+    pub(super) fn count_request_without_gpu(&mut self, id: NodeId, request: &Amounts, is_placed: bool, sign: i128) {
         let on_demand = self.configuration.cardgate.enforce_cross_quota == Enforcement::Extender;
-        if on_demand && !pod.is_placed() {
+        if on_demand && !is_placed {
             return;
         }
-        let request = &pod.task.request;
         let resources = self.gpu_nodes.resources();
         if resources.is_empty() || self.asks_for_gpu(request) {
             return;

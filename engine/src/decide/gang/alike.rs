@@ -21,6 +21,8 @@ pub(super) struct Likeness {
     /// Whether what the group asks for has been checked, and what is kept for it alone.
     asks_for_cards: bool,
     reserved: Option<(QueueId, Demand)>,
+    /// The group, where others are evicted for it: what is set aside for it is for none that is like it.
+    served: Option<WorkloadId>,
     /// Its pods that wait, in order: so many of a shape.
     line: Vec<(OfAnyGroup, usize)>,
 }
@@ -65,6 +67,7 @@ impl Likeness {
             is_started: workload.is_started(),
             asks_for_cards: claim.is_some_and(|claim| !claim.demand.cards.is_empty()),
             reserved: reserved.map(|(claim, demand)| (claim.queue, demand.clone())),
+            served: Some(id).filter(|id| cluster.sets_aside_for(*id)),
             line: runs,
         }
     }

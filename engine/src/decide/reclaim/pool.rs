@@ -233,7 +233,7 @@ impl Pool {
 }
 
 /// Whether a dimension is what cards are shared by.
-fn is_share(cluster: &Cluster, dimension: Dimension) -> bool {
+pub(super) fn is_share(cluster: &Cluster, dimension: Dimension) -> bool {
     let resource = dimension
         .resource()
         .map(|resource| cluster.names().resource_name(resource));

@@ -92,12 +92,19 @@ struct Run {
     says: Vec<Says>,
     /// Pods as the API server has them.
     pods: BTreeMap<String, Object>,
-    /// The node that each running pod is on.
     came: usize,
+    /// Whether evicted pods take more than one round to go.
+    slow: bool,
+    /// Pods that are going, for whom.
+    going: Vec<(Vec<String>, String)>,
+    /// For whom all are gone that were to go.
+    served: Vec<String>,
+    /// Pods that come while others are going: their queues, and how many cards they ask for.
+    intruders: Vec<(usize, i64)>,
 }
 
 impl Run {
-    fn new(says: Vec<Says>, hierarchy: bool) -> Self {
+    fn new(says: Vec<Says>, hierarchy: bool, slow: bool) -> Self {
         let arguments = format!("guaranteeThreshold: 100, reclaimInterval: 1, enableHierarchy: {hierarchy}");
         let world = World::with(capacity("enqueue, allocate, backfill, reclaim", &arguments));
         let mut run = Self {
@@ -105,6 +112,10 @@ impl Run {
             says: Vec::new(),
             pods: BTreeMap::new(),
             came: 0,
+            slow,
+            going: Vec::new(),
+            served: Vec::new(),
+            intruders: Vec::new(),
         };
         (0..NODES).for_each(|node| run.node(node, true));
         for (queue, says) in says.into_iter().enumerate() {
@@ -197,7 +208,7 @@ impl Run {
         assert_eq!(cluster.top().below.held.get(card), all_held);
     }
 
-    /// One round, of which everything is carried out: evicted pods are gone and come back.
+    /// One round, of which everything is carried out: evicted pods go and come back, and then whoever they were evicted for is in.
     fn round(&mut self, hierarchy: bool) -> usize {
         let before: Vec<_> = (0..QUEUES).map(|queue| self.recount(queue, hierarchy).0).collect();
         let actions = self.world.decide();
@@ -219,22 +230,56 @@ impl Run {
                 }
                 Action::Evict(eviction) => {
                     self.check_floors(&eviction);
-                    for victim in eviction.victims {
-                        let uid = victim.pod.uid.to_string();
+                    let victims = eviction.victims.iter().map(|victim| victim.pod.uid.to_string());
+                    let victims: Vec<_> = victims.collect();
+                    for uid in &victims {
                         let now = self.world.now;
-                        self.world.eviction_ended(&uid, EvictionOutcome::Evicted, now);
-                        let pod = self.world.known(&uid);
-                        let queue = self.world.cluster.queue(pod.queue.unwrap()).name[1..].parse().unwrap();
-                        let cards = pod.charge.as_ref().unwrap().amounts.get(self.card());
-                        self.gone(&uid);
-                        self.come(queue, cards);
+                        self.world.eviction_ended(uid, EvictionOutcome::Evicted, now);
                     }
+                    self.going.push((victims, eviction.waiting.uid.to_string()));
                 }
                 other => panic!("{other:?}"),
             }
         }
+        for claimant in std::mem::take(&mut self.served) {
+            let is_in = self.world.known(&claimant).charge.is_some();
+            assert!(is_in, "others were evicted in vain for {claimant}");
+        }
+        if let Some((queue, cards)) = self.intruders.pop_if(|_| !self.going.is_empty()) {
+            self.come(queue, cards);
+        }
+        self.go();
         self.check(hierarchy);
-        count
+        count + self.going.len() + self.served.len()
+    }
+
+    /// Evicted pods are gone, and come back.
+    fn go(&mut self) {
+        let mut going = std::mem::take(&mut self.going);
+        for (victims, _) in &mut going {
+            let count = if self.slow {
+                victims.len().div_ceil(2)
+            } else {
+                victims.len()
+            };
+            for uid in victims.drain(..count) {
+                let pod = self.world.known(&uid);
+                let queue = self.world.cluster.queue(pod.queue.unwrap()).name[1..].parse().unwrap();
+                let cards = pod.charge.as_ref().unwrap().amounts.get(self.card());
+                self.gone(&uid);
+                self.come(queue, cards);
+            }
+        }
+        // What is freed for a queue is for the first of it.
+        let queue = |claimant: &str| self.world.known(claimant).queue;
+        let waits = going.iter().filter(|(victims, _)| !victims.is_empty());
+        let waits: Vec<_> = waits.map(|(_, claimant)| queue(claimant)).collect();
+        let (going, gone) = going
+            .into_iter()
+            .partition(|(_, claimant)| waits.contains(&queue(claimant)));
+        let gone: Vec<(Vec<String>, String)> = gone;
+        self.served.extend(gone.into_iter().map(|(_, claimant)| claimant));
+        self.going = going;
     }
 
     /// Without the victims, none of their queues and of those above them that others are to get it from has less than it
@@ -344,8 +389,11 @@ proptest! {
     fn hierarchies_keep_their_sums_and_limits_and_come_to_rest(
         says in prop::collection::vec(says(true), QUEUES),
         steps in steps(true, 3),
+        slow in any::<bool>(),
+        intruders in prop::collection::vec((0..QUEUES, 1..3_i64), 0..8),
     ) {
-        let mut run = Run::new(says, true);
+        let mut run = Run::new(says, true, slow);
+        run.intruders = intruders;
         for step in &steps {
             run.take(step);
             run.settle(true);
@@ -356,8 +404,9 @@ proptest! {
     fn nobody_waits_for_what_he_deserves_or_is_guaranteed_while_others_borrow_it(
         says in prop::collection::vec(says(false), QUEUES),
         steps in steps(false, 1),
+        slow in any::<bool>(),
     ) {
-        let mut run = Run::new(says, false);
+        let mut run = Run::new(says, false, slow);
         for step in &steps {
             run.take(step);
             run.settle(false);

@@ -1,0 +1,114 @@
+//! What is set aside for pods that others are evicted for: it counts as taken for everybody else until they are let in or no
+//! longer wait.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::Cluster;
+use super::pod::Stage;
+use super::waiting::Shape;
+use crate::amounts::{Amounts, Dimension};
+use crate::ids::{PodId, QueueId, WorkloadId};
+use crate::metering::Charge;
+
+/// What is set aside for one waiting pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetAside {
+    uid: Arc<str>,
+    /// What tells who may have it.
+    pub(crate) shape: Arc<Shape>,
+    /// Of its queue and those above.
+    pub(super) charge: Charge,
+    /// Of the node that it is expected on, by name: nodes may go meanwhile.
+    pub(super) room: Option<(Arc<str>, Amounts)>,
+}
+
+/// The pods on their way out that each queue waits for.
+pub(crate) type Awaited = BTreeMap<QueueId, Vec<PodId>>;
+
+impl SetAside {
+    /// The dimensions of it.
+    pub(super) fn dimensions(&self) -> impl Iterator<Item = Dimension> + '_ {
+        let of_room = self.room.iter().flat_map(|(_, request)| request.iter());
+        self.charge
+            .amounts
+            .iter()
+            .chain(of_room)
+            .map(|(dimension, _)| dimension)
+    }
+}
+
+impl Cluster {
+    /// What a pod that is assumed to be let in would have, to be set aside for it: what it is charged, and on its node what it
+    /// requests, of these dimensions all that the node has.
+    pub(crate) fn to_set_aside(&self, id: PodId, whole: impl Fn(Dimension) -> bool) -> Option<SetAside> {
+        let pod = self.pod(id)?;
+        let on_node = |node| {
+            let node = self.node(node);
+            let all = &node.offer()?.allocatable;
+            let amount = |dimension, amount| if whole(dimension) { all.get(dimension) } else { amount };
+            let request = pod.task.request.iter();
+            let request = request.map(|(dimension, asked)| (dimension, amount(dimension, asked)));
+            Some((Arc::clone(&node.name), request.collect()))
+        };
+        Some(SetAside {
+            uid: Arc::clone(&pod.uid),
+            shape: Arc::clone(&pod.waits.as_ref()?.shape),
+            charge: pod.charge.clone()?,
+            room: pod.room.and_then(on_node),
+        })
+    }
+
+    /// What is set aside for pods that still wait, for those of all queues but one.
+    pub(crate) fn set_aside(&self, but: Option<QueueId>) -> Vec<SetAside> {
+        let others = self.reclaims.asides().filter(|aside| Some(aside.shape.queue) != but);
+        others.filter(|aside| self.still_waits(aside)).cloned().collect()
+    }
+
+    /// The pods that are still on their way out, of those that it is to come from, queue by queue.
+    pub(crate) fn awaited(&self, now: Timestamp) -> Awaited {
+        let of_queue = |awaited: &[Arc<str>]| {
+            let awaited = awaited.iter().filter_map(|uid| self.pod_with_uid(uid));
+            let leaving = awaited.filter(|id| self.pod(*id).is_some_and(|pod| self.is_leaving(pod, now)));
+            leaving.collect()
+        };
+        self.reclaims
+            .awaited()
+            .map(|(queue, awaited)| (queue, of_queue(awaited)))
+            .collect()
+    }
+
+    /// Whether another queue than this waits for a pod to be gone.
+    pub(crate) fn is_awaited_by_another(&self, queue: QueueId, uid: &Arc<str>) -> bool {
+        let mut others = self.reclaims.awaited().filter(|(other, _)| *other != queue);
+        others.any(|(_, awaited)| awaited.contains(uid))
+    }
+
+    /// Whether something is set aside for pods of a group.
+    pub(crate) fn sets_aside_for(&self, group: WorkloadId) -> bool {
+        self.reclaims.asides().any(|aside| aside.shape.group == Some(group))
+    }
+
+    /// Whether a pod still waits that something is set aside for, and asks for what it did.
+    pub(crate) fn still_waits(&self, aside: &SetAside) -> bool {
+        let pod = self.pod_with_uid(&aside.uid).and_then(|id| self.pod(id));
+        let waits = pod
+            .filter(|pod| pod.stage == Stage::Waiting)
+            .and_then(|pod| pod.waits.as_ref());
+        waits.is_some_and(|waits| waits.aside_until.is_none() && waits.shape == aside.shape)
+    }
+
+    /// Nothing is set aside for these any more: whoever it stood in the way of is judged anew.
+    pub(super) fn give_up(&mut self, asides: &[SetAside]) {
+        if !asides.is_empty() {
+            self.top.rose();
+        }
+        for (node, _) in asides.iter().filter_map(|aside| aside.room.as_ref()) {
+            if let Some(node) = self.nodes.id(node) {
+                self.node_changes.note(node);
+            }
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Whom what is set aside is for, while others are judged.
+
+use jiff::Timestamp;
+
+use crate::cluster::Cluster;
+use crate::cluster::aside::{Awaited, SetAside};
+use crate::cluster::ledger::Hold;
+use crate::cluster::waiting::Shape;
+use crate::ids::WorkloadId;
+
+/// What is set aside for pods that others are evicted for: it counts as taken until it ends, except for those whose turn it is.
+pub(in crate::decide) struct Aside {
+    asides: Vec<SetAside>,
+    /// Who is on his way out for them.
+    leaving: Awaited,
+    hold: Hold,
+    /// Whether some of it counts as free at the moment.
+    is_open: bool,
+}
+
+impl Aside {
+    /// Counts everything that is set aside as taken.
+    pub(in crate::decide) fn begin(cluster: &mut Cluster, now: Timestamp) -> Self {
+        let mut aside = Self {
+            asides: cluster.set_aside(None),
+            leaving: Awaited::new(),
+            hold: Hold::default(),
+            is_open: false,
+        };
+        if !aside.asides.is_empty() {
+            aside.leaving = cluster.awaited(now);
+            aside.hold = cluster.hold(aside.asides.iter(), &aside.leaving);
+        }
+        aside
+    }
+
+    /// It is the turn of a shape: what is set aside for pods like it counts as free, and what is for those that stand behind it
+    /// in its queue.
+    pub(in crate::decide) fn open_for(&mut self, cluster: &mut Cluster, shape: &Shape) {
+        self.open(cluster, |aside| {
+            let is_behind = aside.queue == shape.queue && aside.priority < shape.priority;
+            is_behind || aside == shape || (aside.group.is_some() && aside.group == shape.group)
+        });
+    }
+
+    /// It is the turn of a group as a whole.
+    pub(in crate::decide) fn open_for_group(&mut self, cluster: &mut Cluster, group: WorkloadId) {
+        self.open(cluster, |aside| aside.group == Some(group));
+    }
+
+    fn open(&mut self, cluster: &mut Cluster, whose: impl Fn(&Shape) -> bool) {
+        if self.asides.iter().any(|aside| whose(&aside.shape)) {
+            cluster.release(&self.hold);
+            let others = self.asides.iter().filter(|aside| !whose(&aside.shape));
+            self.hold = cluster.hold(others, &self.leaving);
+            self.is_open = true;
+        }
+    }
+
+    /// Its turn is over: whoever of them still waits keeps what is set aside for him.
+    pub(in crate::decide) fn close(&mut self, cluster: &mut Cluster) {
+        if std::mem::take(&mut self.is_open) {
+            cluster.release(&self.hold);
+            self.asides.retain(|aside| cluster.still_waits(aside));
+            self.hold = cluster.hold(self.asides.iter(), &self.leaving);
+        }
+    }
+
+    /// Nothing counts as taken but what is.
+    pub(in crate::decide) fn end(self, cluster: &mut Cluster) {
+        cluster.release(&self.hold);
+    }
+}

@@ -1,0 +1,139 @@
+//! What an eviction frees goes to whom others were evicted for, and to nobody else (docs/rules.md, **Queues**).
+
+use engine::decide::Action;
+use engine::reason::Reason;
+
+use super::reclaim::{RECLAIM, gone, victims};
+use super::{plain, worker, workers};
+use crate::world::{World, capacity, group, node, pod};
+
+/// A node with 8 cards, of which two queues deserve 4 each, and the first has all; pods of a third one go first.
+fn borrowed() -> World {
+    let mut world = World::with(capacity(RECLAIM, "reclaimInterval: 1"));
+    world.node(&node("n1").cards("A", 8));
+    for name in ["a", "b"] {
+        world.queue(&plain(name).deserved_cards(r#"{"A": 4}"#));
+    }
+    world.queue(&plain("c").set(["spec", "priority"], 9));
+    world.pods((0..8).map(|index| worker("a", index).assigned("A").on("n1")));
+    world
+}
+
+/// The pods that one round lets in, whoever else it evicts for others.
+fn let_in(world: &mut World) -> Vec<String> {
+    let actions = world.decide().into_iter();
+    let names = actions.filter_map(|action| match action {
+        Action::Admit(admission) => Some(admission.pod.name.to_string()),
+        _ => None,
+    });
+    names.collect()
+}
+
+#[test]
+fn a_queue_that_names_nothing_deserved_does_not_get_what_others_were_evicted_for() {
+    let mut world = borrowed();
+    world.pod(&worker("b", 0));
+    let evicted = victims(&mut world);
+    assert_eq!(evicted.len(), 1);
+    workers(&mut world, "c", 2);
+    gone(&mut world, &evicted);
+    assert_eq!(let_in(&mut world), ["b-0"]);
+    world.pod(&worker("b", 0).assigned("A").on("n1"));
+}
+
+#[test]
+fn who_waits_for_what_is_set_aside_for_others_is_told_so() {
+    let mut world = borrowed();
+    world.pod(&pod("big").queue("b").asks("A", 2));
+    let evicted = victims(&mut world);
+    workers(&mut world, "c", 1);
+    gone(&mut world, &evicted[..1]);
+    assert_eq!(let_in(&mut world), [""; 0]);
+    world.wait(2);
+    let told = world.notices();
+    let told = told.iter().find(|notice| &*notice.pod.name == "c-0").unwrap();
+    assert_eq!(
+        told.message,
+        "queue c: A asked 1, used 0, and what comes free is set aside for pods that others were evicted for"
+    );
+    gone(&mut world, &evicted[1..]);
+    assert_eq!(let_in(&mut world), ["big"]);
+}
+
+#[test]
+fn whoever_is_entitled_too_waits_for_evictions_of_its_own() {
+    let mut world = World::with(capacity(RECLAIM, "reclaimInterval: 1"));
+    world.node(&node("n1").offers("cpu", "4"));
+    world.queue(&plain("a").deserved("cpu", "0"));
+    for (name, priority) in [("b", 0), ("c", 9)] {
+        world.queue(&plain(name).deserved("cpu", "2").set(["spec", "priority"], priority));
+    }
+    world.pods((0..4).map(|index| pod(&format!("a-{index}")).queue("a").on("n1")));
+    world.pod(&pod("b-0").queue("b").requests("cpu", "2"));
+    let for_b = victims(&mut world);
+    assert_eq!(for_b.len(), 2);
+    world.pod(&pod("c-0").queue("c").requests("cpu", "2"));
+    let for_c = victims(&mut world);
+    assert_eq!(for_c.len(), 2, "what is on its way out is not counted twice");
+    gone(&mut world, &for_b);
+    assert_eq!(let_in(&mut world), ["b-0"]);
+    gone(&mut world, &for_c);
+    assert_eq!(let_in(&mut world), ["c-0"]);
+}
+
+#[test]
+fn room_on_the_node_is_set_aside_too() {
+    // Memory is nobody's in the queues; on the node it is what the pod needs.
+    let mut world = World::with(capacity(RECLAIM, "reclaimInterval: 1, checkQueueDimensionsOnly: true"));
+    world.node(&node("n1").offers("cpu", "4").offers("memory", "4Gi"));
+    world.queue(&plain("a").capability("cpu", "4").deserved("cpu", "1"));
+    world.queue(&plain("b").capability("cpu", "4").deserved("cpu", "3"));
+    world.queue(&plain("c").set(["spec", "priority"], 9));
+    let running = pod("a-0").queue("a").requests("cpu", "3").requests("memory", "4Gi");
+    world.pod(&running.on("n1"));
+    world.pod(&pod("b-0").queue("b").requests("cpu", "3").requests("memory", "3Gi"));
+    assert_eq!(victims(&mut world), [""; 0], "it would fall below what it deserves");
+    world.queue(&plain("a").capability("cpu", "4").deserved("cpu", "0"));
+    world.wait(2);
+    let evicted = victims(&mut world);
+    assert_eq!(evicted, ["a-0"]);
+    world.pod(&pod("c-0").queue("c").requests("cpu", "1").requests("memory", "2Gi"));
+    gone(&mut world, &evicted);
+    assert_eq!(let_in(&mut world), ["b-0"]);
+}
+
+#[test]
+fn it_ends_when_the_pod_no_longer_waits() {
+    let mut world = borrowed();
+    world.pod(&pod("big").queue("b").asks("A", 2));
+    let evicted = victims(&mut world);
+    workers(&mut world, "c", 3);
+    gone(&mut world, &evicted[..1]);
+    assert_eq!(let_in(&mut world), [""; 0]);
+    world.remove_pod("big");
+    assert_eq!(let_in(&mut world), ["c-0"]);
+    // One of higher priority in the same queue takes over what is set aside for others there.
+    let mut world = borrowed();
+    world.pod(&worker("b", 0));
+    let evicted = victims(&mut world);
+    world.pod(&pod("urgent").queue("b").asks("A", 1).priority(7));
+    gone(&mut world, &evicted);
+    assert_eq!(let_in(&mut world), ["urgent"]);
+}
+
+#[test]
+fn a_gang_that_others_are_evicted_for_is_not_refused_for_one_that_is_like_it() {
+    let mut world = borrowed();
+    for name in ["g", "h"] {
+        world.group(&group(name, 2));
+    }
+    let member = |group: &str, index: usize| pod(&format!("{group}-{index}")).of(group).queue("b").asks("A", 1);
+    world.pods((0..2).map(|index| member("h", index).created(50)));
+    let evicted = victims(&mut world);
+    assert_eq!(evicted.len(), 2);
+    // An older one of the same shape comes, and is judged first.
+    world.pods((0..2).map(|index| member("g", index).created(10)));
+    gone(&mut world, &evicted);
+    assert_eq!(let_in(&mut world), ["h-0", "h-1"]);
+    assert_eq!(world.reason("g-0"), Some(Reason::InsufficientScalarQuota));
+}
