@@ -45,6 +45,8 @@ struct VolcanoJob {
     /// The Job's own minimum; that of its tasks in all where it names none.
     least: Option<usize>,
     card_request: Option<(&'static str, i64)>,
+    /// Whether its group says the minimum of each task, as newer controllers do.
+    names_tasks: bool,
 }
 
 impl Task {
@@ -66,7 +68,7 @@ impl VolcanoJob {
 
     /// Whether the minimum of each task counts.
     fn goes_by_task(&self) -> bool {
-        self.tasks.iter().map(Task::least).sum::<usize>() <= self.least()
+        self.names_tasks && self.tasks.iter().map(Task::least).sum::<usize>() <= self.least()
     }
 
     fn least_cpu(&self) -> i64 {
@@ -119,8 +121,12 @@ impl VolcanoJob {
         let object = group(&Self::name(index), least)
             .created(i64::try_from(index).unwrap())
             .set(["spec", "queue"], QUEUES[self.queue])
-            .set(["spec", "minTaskMember"], tasks)
             .set(["spec", "minResources"], self.min_resources());
+        let object = if self.names_tasks {
+            object.set(["spec", "minTaskMember"], tasks)
+        } else {
+            object
+        };
         let object = self.card_request.iter().fold(object, |object, (cards, count)| {
             object.card_request(&json!({(*cards): count}).to_string())
         });
@@ -168,12 +174,14 @@ fn any_job() -> impl Strategy<Value = VolcanoJob> {
         tasks,
         prop::option::weighted(0.3, 1..8_usize),
         prop::option::weighted(0.2, (select(vec!["A", "A|B"]), 1..6_i64)),
+        prop::bool::weighted(0.7),
     )
-        .prop_map(|(queue, tasks, least, card_request)| VolcanoJob {
+        .prop_map(|(queue, tasks, least, card_request, names_tasks)| VolcanoJob {
             queue,
             tasks,
             least,
             card_request,
+            names_tasks,
         })
 }
 
@@ -215,6 +223,8 @@ struct Run {
     succeeded: BTreeMap<(usize, usize), usize>,
     /// How many pods were made in place of others.
     replaced: usize,
+    /// Pods that are to be made in place of others, one a round: the Job, its task, and the pod.
+    late: Vec<(usize, usize, Object)>,
 }
 
 impl Run {
@@ -243,6 +253,7 @@ impl Run {
             pods: BTreeMap::new(),
             succeeded: BTreeMap::new(),
             replaced: 0,
+            late: Vec::new(),
         };
         (0..QUEUES.len()).for_each(|queue| run.see_queue(queue));
         (0..run.jobs.len()).for_each(|index| run.see_group(index));
@@ -301,8 +312,7 @@ impl Run {
                 self.phases[index] = Some("Inqueue");
                 self.see_group(index);
             }
-            let made = self.pods.values().any(|(job, ..)| *job == index)
-                || self.succeeded.keys().any(|(job, _)| *job == index);
+            let made = self.pods.values().any(|(job, ..)| *job == index) || self.workload_has_run(index);
             if !made && matches!(self.phases[index], Some("Inqueue" | "Running")) {
                 writes += 1;
                 let pods: Vec<_> = self.jobs[index].pods(index).collect();
@@ -312,6 +322,10 @@ impl Run {
                     self.pods.insert(uid, (index, task, object));
                 }
             }
+        }
+        if let Some((job, task, object)) = self.late.pop() {
+            writes += 1;
+            self.make_again(job, task, object);
         }
         self.world.wait(1);
         writes > 0

@@ -6,8 +6,8 @@ use super::*;
 pub enum Event {
     /// One of the pods that hold something succeeds.
     Succeed(usize),
-    /// So many of them from this one on are lost, and made anew.
-    Lose(usize, usize),
+    /// So many of them from this one on are lost, and made anew: all at once, or one after the other.
+    Lose(usize, usize, bool),
     /// A Job whose pods do not exist yet comes to name this queue.
     Move(usize, usize),
     /// The cards of a queue.
@@ -17,7 +17,7 @@ pub enum Event {
 pub fn any_event() -> impl Strategy<Value = Event> {
     prop_oneof![
         3 => (0..12_usize).prop_map(Event::Succeed),
-        3 => (0..12_usize, 1..6_usize).prop_map(|(first, count)| Event::Lose(first, count)),
+        3 => (0..12_usize, 1..6_usize, any::<bool>()).prop_map(|(first, count, late)| Event::Lose(first, count, late)),
         2 => (0..3_usize, 0..QUEUES.len()).prop_map(|(job, queue)| Event::Move(job, queue)),
         2 => (0..QUEUES.len(), prop::array::uniform2(0..6_i64)).prop_map(|(queue, cards)| Event::Quota(queue, cards)),
     ]
@@ -42,16 +42,16 @@ impl Run {
                 *self.succeeded.entry((job, task)).or_default() += 1;
                 self.world.pod(&object.on("n0").phase("Succeeded"));
             }
-            Event::Lose(first, count) => {
+            Event::Lose(first, count, late) => {
                 let holding = holding(self);
                 for uid in holding.iter().skip(first % holding.len().max(1)).take(count) {
                     let (job, task, object) = self.pods.remove(uid).unwrap();
                     self.world.remove_pod(uid);
-                    self.replaced += 1;
-                    let name = format!("again-{}", self.replaced);
-                    let again = object.uid(&name).set(["metadata", "name"], name.as_str());
-                    self.world.pod(&again);
-                    self.pods.insert(name, (job, task, again));
+                    if late {
+                        self.late.push((job, task, object));
+                    } else {
+                        self.make_again(job, task, object);
+                    }
                 }
             }
             Event::Move(job, queue) => {
@@ -70,8 +70,16 @@ impl Run {
         }
     }
 
-    fn workload_has_run(&self, job: usize) -> bool {
-        self.succeeded.keys().any(|(of, _)| *of == job)
+    pub fn make_again(&mut self, job: usize, task: usize, object: Object) {
+        self.replaced += 1;
+        let name = format!("again-{}", self.replaced);
+        let again = object.uid(&name).set(["metadata", "name"], name.as_str());
+        self.world.pod(&again);
+        self.pods.insert(name, (job, task, again));
+    }
+
+    pub fn workload_has_run(&self, job: usize) -> bool {
+        self.succeeded.keys().any(|(of, _)| *of == job) || self.late.iter().any(|(of, ..)| *of == job)
     }
 
     pub fn progress_of_gangs(&self) -> Progress {
