@@ -23,6 +23,11 @@ const OF_THE_MOMENT: [&str; 6] = [
 const DIMENSIONS: usize = 1 + CARDS.len();
 pub type Amounts = [i64; DIMENSIONS];
 
+/// Whether a node has cards that the pattern of `CrossQuota` finds.
+pub fn has_whole_cards(node: usize) -> bool {
+    node < 2
+}
+
 /// What was there before a round.
 pub struct Tally {
     queues: Vec<Amounts>,
@@ -126,12 +131,14 @@ impl Run {
         let queue = pod.spec.queue;
         assert!(self.queues[queue].open, "{uid} is let into a queue that is closed");
         assert!(!self.is_inner(queue), "{uid} is let into an inner queue");
-        let room = self
-            .world
-            .known(uid)
-            .room
-            .expect("a pod that is let in is expected somewhere");
-        let node: usize = self.world.cluster.node(room).name[1..].parse().unwrap();
+        let Some(node) = self.expected_on(uid) else {
+            let is_share = matches!(pod.spec.ask, Ask::Share(..));
+            assert!(
+                self.setting.on_quota && (!is_share || self.setting.mgpu_extender),
+                "{uid} is expected nowhere"
+            );
+            return;
+        };
         assert!(self.ready[node], "{uid} is let in for a node that is not ready");
         let has_cards = match pod.spec.ask {
             Ask::Cpu => true,
@@ -140,9 +147,39 @@ impl Run {
                 cards.contains(&node) && admission.card.as_deref().is_some_and(is_asked)
             }
             Ask::Unnamed(_) => node < 2,
-            Ask::Share(.., containers) => node == 2 && admission.mgpu_results.len() >= containers,
+            Ask::Share(.., containers) => {
+                let written = if self.setting.mgpu_extender { 0 } else { containers };
+                node == 2 && admission.mgpu_results.len() >= written
+            }
         };
         assert!(has_cards, "{uid} is let in for n{node} with {admission:?}");
+        // Shares are on no node that the pattern finds, and their pods can go nowhere else.
+        let is_held = pod.spec.ask == Ask::Cpu && pod.spec.opted_in;
+        if let Some(quota) = self.setting.cross_quota.filter(|_| is_held) {
+            if has_whole_cards(node) {
+                let pin = admission.pin.as_ref().map(|pin| &*pin.node);
+                assert_eq!(pin, Some(&*format!("n{node}")), "{uid}");
+                let used = self.cpu_without_gpu(node) + pod.spec.cpu;
+                assert!(used <= quota, "pods without GPU have {used} CPUs of {quota} on n{node}");
+            } else {
+                assert!(admission.off_gpu_nodes.is_some(), "{uid} may go to a GPU node");
+            }
+        }
+    }
+
+    /// Where a pod that was let in is expected.
+    pub fn expected_on(&self, uid: &str) -> Option<usize> {
+        let room = self.world.known(uid).room?;
+        Some(self.world.cluster.node(room).name[1..].parse().unwrap())
+    }
+
+    /// What the pods without GPU have of a node.
+    fn cpu_without_gpu(&self, node: usize) -> i64 {
+        let there = self
+            .pods
+            .values()
+            .filter(|pod| pod.node == Some(node) && pod.is_without_gpu());
+        there.map(|pod| pod.spec.cpu).sum()
     }
 
     /// A round is over.
@@ -156,6 +193,7 @@ impl Run {
                 );
             }
         }
+        self.check_guarantees(before);
         for node in 0..NODES {
             self.check_node(node);
         }
@@ -167,6 +205,32 @@ impl Run {
                 is[0] <= was[0] || is_whole || self.torn.contains(index),
                 "g{index} has {is:?} and had {was:?}: {:?}",
                 shown.says
+            );
+        }
+    }
+
+    /// What is kept free for queues goes to nobody else: of whole cards, where no queue is part of another.
+    fn check_guarantees(&self, before: &Tally) {
+        if self.setting.hierarchy || self.setting.named_only {
+            return;
+        }
+        // Without guarantees, `capacity-card` limits by what queues say alone.
+        let is_limited = |card: usize| {
+            self.setting.plugin == "capacity" || self.queues.iter().any(|queue| queue.guarantee[card] > 0)
+        };
+        for card in (0..2).filter(|card| self.ready[*card] && is_limited(*card)) {
+            let held = |allocated: &dyn Fn(usize) -> Amounts| -> i64 {
+                let held = (0..QUEUES).map(|queue| allocated(queue)[1 + card].max(self.queues[queue].guarantee[card]));
+                held.sum()
+            };
+            let (had, has) = (
+                held(&|queue| before.queues[queue]),
+                held(&|queue| self.allocated(queue)),
+            );
+            assert!(
+                has <= had || has <= 4,
+                "{has} {} are in use or kept free, and were {had}",
+                CARDS[card]
             );
         }
     }
@@ -225,12 +289,14 @@ impl Run {
             }
         }
         for (level, taken) in taken {
-            let (has, keeps) = (self.allocated(level)[0], self.queues[level].guarantee_cpu);
-            let left = has - taken[0];
-            assert!(
-                taken[0] == 0 || left >= keeps.min(has),
-                "q{level} is guaranteed {keeps} CPUs and keeps {left}"
-            );
+            for (dimension, taken) in taken.into_iter().enumerate() {
+                let (has, keeps) = (self.allocated(level)[dimension], self.own_guarantee(level)[dimension]);
+                let left = has - taken;
+                assert!(
+                    taken == 0 || left >= keeps.min(has),
+                    "q{level} is guaranteed {keeps} of {dimension} and keeps {left}"
+                );
+            }
         }
         let cards: Vec<Option<usize>> = match claimant.spec.ask {
             Ask::Cpu => vec![None],
@@ -249,7 +315,7 @@ impl Run {
                     let own = eviction.victims.iter().map(|victim| &self.pods[&*victim.pod.uid]);
                     let own = own.filter(|pod| self.path(pod.spec.queue).contains(level));
                     let given: i64 = own.map(|pod| self.held(pod)[dimension]).sum();
-                    let guarantee = if dimension == 0 { self.guaranteed(*level) } else { 0 };
+                    let guarantee = self.guaranteed(*level)[dimension];
                     let is_compared = !self.setting.named_only || self.limits(*level)[dimension].is_some();
                     asks[dimension] == 0
                         || !is_compared
@@ -261,19 +327,30 @@ impl Run {
         assert!(is_entitled, "{} would borrow", eviction.waiting.uid);
     }
 
-    fn guaranteed(&self, queue: usize) -> i64 {
-        let below = (0..QUEUES).filter(|child| self.parent(*child) == Some(queue));
-        let below: i64 = below.map(|child| self.guaranteed(child)).sum();
-        below.max(self.queues[queue].guarantee_cpu)
+    fn own_guarantee(&self, queue: usize) -> Amounts {
+        let says = &self.queues[queue];
+        let [a, b, shares] = says.guarantee;
+        [says.guarantee_cpu, a, b, shares]
+    }
+
+    fn guaranteed(&self, queue: usize) -> Amounts {
+        let mut below = [0; DIMENSIONS];
+        for child in (0..QUEUES).filter(|child| self.parent(*child) == Some(queue)) {
+            add(&mut below, self.guaranteed(child));
+        }
+        let own = self.own_guarantee(queue);
+        std::array::from_fn(|dimension| below[dimension].max(own[dimension]))
     }
 
     /// Whoever starts now decides nothing, and finds the same reasons.
     pub fn check_restart(&self) {
-        let stands_aside = |pod: &engine::cluster::pod::Pod| {
-            let aside = pod.waits.as_ref().and_then(|waits| waits.aside_until);
-            aside.is_some()
+        // What the API server has refused, and where a pod is expected that no scheduler has placed, is only remembered.
+        let is_remembered = |pod: &engine::cluster::pod::Pod| {
+            let waits = pod.waits.as_ref();
+            waits.is_some_and(|waits| waits.aside_until.is_some() || waits.write_refusals > 0)
         };
-        if self.world.cluster.pods().any(stands_aside) {
+        let is_placed = |pod: &Pod| pod.gated || pod.node.is_some();
+        if self.world.cluster.pods().any(is_remembered) || !self.pods.values().all(is_placed) {
             return;
         }
         let mut other = self.anew();

@@ -1,5 +1,5 @@
-//! Everything at once: queues in hierarchies that reclaim, cards, shares of cards, groups by task, held Jobs, unnamed cards,
-//! and configurations that change in the middle. Judged by what must hold whatever the rules say in detail, counted from what
+//! Everything at once: queues in hierarchies that reclaim, guarantees, cards, shares of cards beside a scheduler that asks or not, quotas
+//! of GPU nodes, pods that are let in by quota alone, groups by task, held Jobs, unnamed cards, and configurations that change in the middle. Judged by what must hold whatever the rules say in detail, counted from what
 //! the API server has, not by the engine's own sums.
 
 mod checks;

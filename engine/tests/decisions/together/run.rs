@@ -4,13 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use engine::cluster::reclaims::EvictionOutcome;
+use engine::decide::extender::{Wish, bind};
 use engine::decide::{Action, Admission, Eviction};
 use engine::explain::{notices, progress};
+use engine::refs::PodRef;
 use engine::{Answer, Outcome};
 
+use super::checks::has_whole_cards;
 use super::setting::Setting;
 use super::steps::{
-    Beginning, GROUPS, Group, NODES, Owner, QUEUES, Queue, Spec, Step, group_name, job_object, node_object,
+    Ask, Beginning, CARDS, GROUPS, Group, NODES, Owner, QUEUES, Queue, Spec, Step, group_name, job_object, node_object,
 };
 use crate::world::{Object, World, at};
 
@@ -31,9 +34,16 @@ pub struct Pod {
     pub results: Vec<(String, String)>,
     pub pin: Option<String>,
     pub node: Option<usize>,
+    /// Whether it was let in to go to no GPU node.
+    off_gpu_nodes: bool,
 }
 
 impl Pod {
+    /// Whether `CrossQuota`'s pattern finds nothing in what it asks for.
+    pub fn is_without_gpu(&self) -> bool {
+        matches!(self.spec.ask, Ask::Cpu | Ask::Share(..))
+    }
+
     pub fn object(&self, uid: &str) -> Object {
         let mut object = self.spec.object(uid, self.created);
         if !self.gated {
@@ -202,6 +212,7 @@ impl Run {
             results: Vec::new(),
             pin: None,
             node: None,
+            off_gpu_nodes: false,
         };
         self.world.pod(&pod.object(&uid));
         self.pods.insert(uid, pod);
@@ -242,9 +253,14 @@ impl Run {
         for action in actions {
             match action {
                 Action::Admit(admission) => {
+                    // Pods of higher priority in the same queue take over what is set aside for others there.
+                    let Spec { queue, priority, .. } = self.pods[&*admission.pod.uid].spec;
+                    let pods = &self.pods;
+                    self.claimants.retain(|claimant, _| {
+                        let behind = &pods[claimant].spec;
+                        behind.queue != queue || behind.priority >= priority
+                    });
                     self.admit(&admission);
-                    // What came free may have been another's, whose queue goes first.
-                    self.claimants.clear();
                 }
                 Action::Evict(eviction) => evictions.push(eviction),
                 Action::Resume(resumption) => {
@@ -258,6 +274,7 @@ impl Run {
                 other => panic!("{other:?}"),
             }
         }
+        self.place();
         self.check(&before);
         for (claimant, rounds) in &mut self.claimants {
             *rounds += 1;
@@ -296,17 +313,80 @@ impl Run {
             self.claimants.remove(&uid);
             return;
         }
-        let room = self.world.known(&uid).room;
-        let node = room.map(|room| self.world.cluster.node(room).name[1..].parse().unwrap());
+        let node = self.expected_on(&uid);
+        let is_asked_about = matches!(pod.spec.ask, Ask::Share(..)) && self.setting.mgpu_extender;
         let pod = self.pods.get_mut(&uid).unwrap();
         pod.gated = false;
         pod.card = admission.card.as_deref().map(ToOwned::to_owned);
         pod.results.clone_from(&admission.mgpu_results);
         pod.pin = admission.pin.as_ref().map(|pin| pin.node.to_string());
-        pod.node = node;
+        pod.node = node.filter(|_| !is_asked_about);
+        pod.off_gpu_nodes = admission.off_gpu_nodes.is_some();
         self.world.confirm(&uid);
-        let object = self.pods[&uid].object(&uid);
+        self.show_pod(&uid);
+        if is_asked_about && node.is_some() {
+            self.bind(&uid);
+            assert_eq!(
+                self.pods[&uid].node, node,
+                "{uid} does not get the place that it was let in for"
+            );
+        }
+    }
+
+    fn show_pod(&mut self, uid: &str) {
+        let object = self.pods[uid].object(uid);
         self.world.pod(&object);
+    }
+
+    /// The scheduler has a pod that asks for shares bound.
+    fn bind(&mut self, uid: &str) {
+        let pod = PodRef {
+            namespace: "team".into(),
+            name: uid.into(),
+            uid: uid.into(),
+        };
+        if let Wish::Granted(binding) = bind(&mut self.world.cluster, &pod, "n2") {
+            let pod = self.pods.get_mut(uid).unwrap();
+            pod.node = Some(2);
+            pod.results = binding.mgpu_results;
+            self.show_pod(uid);
+        }
+    }
+
+    /// The scheduler places what was let in without a place, where it fits.
+    fn place(&mut self) {
+        let unplaced = self.pods.iter().filter(|(_, pod)| !pod.gated && pod.node.is_none());
+        for uid in unplaced.map(|(uid, _)| uid.clone()).collect::<Vec<_>>() {
+            let pod = &self.pods[&uid];
+            if matches!(pod.spec.ask, Ask::Share(..)) {
+                if self.setting.mgpu_extender && self.ready[2] {
+                    self.bind(&uid);
+                }
+                continue;
+            }
+            let node = (0..NODES).find(|node| self.ready[*node] && self.has_room(pod, *node));
+            if node.is_some() {
+                self.pods.get_mut(&uid).unwrap().node = node;
+                self.show_pod(&uid);
+            }
+        }
+    }
+
+    fn has_room(&self, pod: &Pod, node: usize) -> bool {
+        let count = |pod: &Pod| match pod.spec.ask {
+            Ask::Named(_, count) | Ask::Unnamed(count) => count,
+            Ask::Cpu | Ask::Share(..) => 0,
+        };
+        let there = || self.pods.values().filter(|other| other.node == Some(node));
+        let cpu: i64 = there().map(|other| other.spec.cpu).sum();
+        let cards: i64 = there().map(count).sum();
+        let may_go = match pod.spec.ask {
+            Ask::Named(..) | Ask::Unnamed(_) => {
+                has_whole_cards(node) && pod.card.as_ref().is_none_or(|card| card == CARDS[node])
+            }
+            Ask::Cpu | Ask::Share(..) => !(pod.off_gpu_nodes && has_whole_cards(node)),
+        };
+        may_go && cpu + pod.spec.cpu <= 8 && cards + count(pod) <= 4
     }
 
     fn evict(&mut self, eviction: &Eviction) {

@@ -18,6 +18,10 @@ pub struct Setting {
     pub reclaim: bool,
     pub preempt: bool,
     pub unnamed: &'static str,
+    /// The CPUs that pods without GPU may have on nodes with whole cards, where `CrossQuota` is on.
+    pub cross_quota: Option<i64>,
+    pub mgpu_extender: bool,
+    pub on_quota: bool,
 }
 
 pub fn any_setting() -> impl Strategy<Value = Setting> {
@@ -34,9 +38,19 @@ pub fn any_setting() -> impl Strategy<Value = Setting> {
         select(vec!["capacity", "capacity-card"]),
         bools,
         select(vec!["charge", "charge", "free"]),
+        (
+            prop::option::weighted(0.4, 1..6_i64),
+            prop::bool::weighted(0.3),
+            prop::bool::weighted(0.2),
+        ),
     )
         .prop_map(
-            |(plugin, (hierarchy, overuse, unlimited, named_only, enqueue, reclaim, preempt), unnamed)| Setting {
+            |(
+                plugin,
+                (hierarchy, overuse, unlimited, named_only, enqueue, reclaim, preempt),
+                unnamed,
+                (cross_quota, mgpu_extender, on_quota),
+            )| Setting {
                 plugin,
                 hierarchy,
                 overuse,
@@ -46,6 +60,9 @@ pub fn any_setting() -> impl Strategy<Value = Setting> {
                 reclaim,
                 preempt,
                 unnamed,
+                cross_quota,
+                mgpu_extender,
+                on_quota,
             },
         )
 }
@@ -63,9 +80,12 @@ impl Setting {
             .filter(|(_, on)| *on)
             .map(|(name, _)| name)
             .collect();
+        let cross_quota = self.cross_quota.map_or_else(String::new, |cpu| {
+            format!(", {{name: crossquota, arguments: {{gpu-resource-names: nvidia.com/gpu, quota.cpu: {cpu}}}}}")
+        });
         let conf = format!(
             "actions: \"{}\"\ntiers: [{{plugins: [{{name: {}, arguments: {{enableHierarchy: {}, enableOveruse: {}, \
-             cardUnlimitedCpuMemory: {}, checkQueueDimensionsOnly: {}, reclaimInterval: 1}}}}]}}]",
+             cardUnlimitedCpuMemory: {}, checkQueueDimensionsOnly: {}, reclaimInterval: 1}}}}{cross_quota}]}}]",
             actions.join(", "),
             self.plugin,
             self.hierarchy,
@@ -74,8 +94,10 @@ impl Setting {
             self.named_only
         );
         let cardgate = format!(
-            "reservationTimeout: 24h\ninqueueTimeout: 24h\nunnamedCards: {}",
-            self.unnamed
+            "reservationTimeout: 24h\ninqueueTimeout: 24h\nunnamedCards: {}\nenforceMGPU: {}\nadmitOn: {}",
+            self.unnamed,
+            if self.mgpu_extender { "extender" } else { "gating" },
+            if self.on_quota { "quota" } else { "fit" },
         );
         Arc::new(
             Configuration::parse(Some(&conf), Some(&cardgate))

@@ -24,6 +24,8 @@ pub struct Queue {
     pub deserved_cpu: Option<i64>,
     pub deserved: [Option<i64>; 3],
     pub guarantee_cpu: i64,
+    /// Of each card.
+    pub guarantee: [i64; 3],
     pub reclaimable: bool,
     pub priority: i32,
     pub open: bool,
@@ -56,6 +58,8 @@ pub struct Spec {
     pub cpu: i64,
     pub priority: i32,
     pub task: usize,
+    /// Whether it is in a namespace that `CrossQuota` holds pods without GPU of.
+    pub opted_in: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -107,16 +111,28 @@ fn any_cards(of: i64) -> impl Strategy<Value = [Option<i64>; 3]> {
 
 fn any_queue() -> impl Strategy<Value = Queue> {
     let limits = (prop::option::weighted(0.7, 1..16_i64), any_cards(7));
-    let deserved = (prop::option::weighted(0.5, 0..8_i64), any_cards(5), 0..3_i64);
+    let guarantee = (
+        0..3_i64,
+        prop::array::uniform3(prop_oneof![3 => Just(0), 1 => 1..3_i64]),
+    );
+    let deserved = (prop::option::weighted(0.5, 0..8_i64), any_cards(5), guarantee);
     let flags = (prop::bool::weighted(0.85), 0..2_i32, prop::bool::weighted(0.95));
     (prop::option::of(0..QUEUES), limits, deserved, flags).prop_map(
-        |(parent, (cpu, quota), (deserved_cpu, deserved, guarantee), (reclaimable, priority, open))| Queue {
+        |(
+            parent,
+            (cpu, quota),
+            (deserved_cpu, deserved, (guarantee_cpu, guarantee)),
+            (reclaimable, priority, open),
+        )| Queue {
             parent,
             cpu,
             quota,
             deserved_cpu,
             deserved,
-            guarantee_cpu: cpu.map_or(guarantee, |cpu| guarantee.min(cpu)),
+            guarantee_cpu: cpu.map_or(guarantee_cpu, |cpu| guarantee_cpu.min(cpu)),
+            // Of shares a part of a card.
+            guarantee: [(0, 1), (1, 1), (2, 50)]
+                .map(|(card, unit)| (guarantee[card] * unit).min(quota[card].unwrap_or(0))),
             reclaimable,
             priority,
             open,
@@ -142,16 +158,24 @@ fn any_spec() -> impl Strategy<Value = Spec> {
         3 => (0..GROUPS).prop_map(Owner::Group),
         1 => Just(Owner::Job),
     ];
-    (0..QUEUES, owner, any_ask(), 1..4_i64, 0..2_i32, 0..3_usize).prop_map(
-        |(queue, owner, ask, cpu, priority, task)| Spec {
+    (
+        0..QUEUES,
+        owner,
+        any_ask(),
+        1..4_i64,
+        0..2_i32,
+        0..3_usize,
+        any::<bool>(),
+    )
+        .prop_map(|(queue, owner, ask, cpu, priority, task, opted_in)| Spec {
             queue,
             owner,
             ask,
             cpu,
             priority,
             task,
-        },
-    )
+            opted_in,
+        })
 }
 
 fn any_group() -> impl Strategy<Value = Group> {
@@ -225,6 +249,9 @@ impl Queue {
         if self.guarantee_cpu > 0 {
             object = object.guarantee("cpu", &self.guarantee_cpu.to_string());
         }
+        if let Some(guaranteed) = cards(&self.guarantee.map(|count| (count > 0).then_some(count))) {
+            object = object.guaranteed_cards(&guaranteed);
+        }
         if let Some(parent) = self.parent.filter(|parent| *parent < index) {
             object = object.parent(&queue_name(parent));
         }
@@ -241,8 +268,8 @@ pub fn node_object(index: usize, ready: bool) -> Object {
         .offers("cpu", "8")
         .offers("pods", "100");
     let node = match index {
-        0 => node.cards("A", 4),
-        1 => node.cards("B", 4),
+        0 => node.cards("A", 4).label("card.volcano.sh/gpu-node", "true"),
+        1 => node.cards("B", 4).label("card.volcano.sh/gpu-node", "true"),
         2 => node
             .mgpu(2, MEMORY, "fixed-share")
             .label(world::PRODUCT, "M")
@@ -322,6 +349,9 @@ impl Spec {
                     object.container(&format!("c{index}"), core, memory)
                 }),
         };
+        if self.opted_in {
+            object = object.label("card.volcano.sh/crossquota", "enabled");
+        }
         match self.owner {
             Owner::Nobody => object,
             Owner::Controller => object.controlled_by("ReplicaSet", "rs"),
