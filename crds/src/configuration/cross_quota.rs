@@ -135,7 +135,8 @@ fn read_patterns(arguments: &mut Section, warnings: &mut Vec<String>) -> Result<
     const EXPECTED: &str =
         "regular expressions of resource names separated by commas, such as \"nvidia.com/gpu,amd.com/gpu\"";
     const EXPECTED_OF_BOTH: &str = "a regular expression that the policies inside the API server read alike (RE2): without flags but i, m, \
-                                    s and U, without \\< and \\>, and repeated 1000 times at most";
+                                    s and U, without \\< and \\>, with names of groups in \
+                                    letters, digits and _, and repeated 1000 times at most";
     let Some(field) = arguments.take(GPU_RESOURCE_NAMES) else {
         warnings.push(arguments.warning(
             GPU_RESOURCE_NAMES,
