@@ -11,6 +11,7 @@ mod tests;
 mod verbs;
 pub mod watch;
 
+use std::future::pending;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,9 +20,10 @@ use bytes::Bytes;
 use http::{Request, Response};
 use kube::Client;
 use kube::client::Body;
-use programs::clock;
+use programs::{clock, in_time};
 use tokio::time::sleep;
-use tower::BoxError;
+use tower::util::MapFutureLayer;
+use tower::{BoxError, Layer as _};
 
 use crate::objects::{LEASES, Objects};
 use asked::{Asked, Verb};
@@ -93,7 +95,7 @@ impl Server {
             let (server, who) = (server.clone(), Arc::clone(&who));
             async move { server.serve(&who, request).await }
         });
-        Client::new(service, "default")
+        Client::new(MapFutureLayer::new(in_time).layer(service), "default")
     }
 
     async fn serve(&self, who: &Arc<str>, request: Request<Body>) -> Result<Response<Answer>, BoxError> {
@@ -148,11 +150,7 @@ impl Server {
             answer
         };
         let Some(answer) = answer else {
-            sleep(READ_TIMEOUT).await;
-            return Err(Box::new(io::Error::new(
-                io::ErrorKind::TimedOut,
-                "deadline has elapsed",
-            )));
+            return pending().await;
         };
         sleep(fate.way_back()).await;
         Ok(answer.unwrap_or_else(|refused| say_no(&refused)))
@@ -170,7 +168,5 @@ fn say_no(refused: &Refused) -> Response<Answer> {
     say(refused.code, &refused.status())
 }
 
-/// After so long without an answer, kube's own client gives a request up.
-const READ_TIMEOUT: Duration = Duration::from_secs(295);
 /// How long a message takes from one end to the other, where nothing holds it up.
 const WAY: Duration = Duration::from_millis(1);
