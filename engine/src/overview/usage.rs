@@ -19,6 +19,9 @@ use crate::refs::WorkloadKind;
 /// How many of what waits in a queue its usage shows.
 const FIRST_WAITING: usize = 5;
 
+/// How many cards that no node has its usage shows.
+const MOST_UNKNOWN: usize = 64;
+
 /// What a queue's usage says.
 pub(super) fn usage(cluster: &Cluster, id: QueueId) -> CardUsageStatus {
     let queue = cluster.queue(id);
@@ -211,19 +214,21 @@ fn above_what_is_above(cluster: &Cluster, id: QueueId, quota: &Quota) -> Option<
 pub(super) fn cards_of<'a>(cluster: &'a Cluster, queue: &Queue) -> BTreeSet<(&'a str, CardId)> {
     let quota = queue.quota().into_iter().flat_map(|quota| quota.cards.iter().copied());
     let below = &queue.below;
-    let sums = [
-        &queue.allocated,
-        &below.allocated,
-        queue.waiting.requested(),
-        &below.requested,
-    ];
-    // Of what pods wait for, only cards that some node has, or had: a tenant can make up any number of names.
-    let known = sums
+    let allocated = [&queue.allocated, &below.allocated];
+    let requested = [queue.waiting.requested(), &below.requested];
+    let cards = |(dimension, _): (Dimension, i128)| dimension.card();
+    let is_known = |card: &CardId| cluster.resource_of(*card).is_some();
+    let sums = allocated.into_iter().chain(requested);
+    let known = sums.flat_map(|sums| sums.iter().filter_map(cards)).filter(is_known);
+    // What pods hold is shown though no node has it, or has had it since the start; not what they wait for: a tenant can make
+    // up any number of names, and could let some run where nothing but quota is asked for.
+    let held = allocated
         .into_iter()
-        .flat_map(|sums| sums.iter().filter_map(|(dimension, _)| dimension.card()))
-        .filter(|card| cluster.resource_of(*card).is_some());
+        .flat_map(|sums| sums.iter().filter(|(_, amount)| *amount > 0).filter_map(cards));
+    let held = held.filter(|card| !is_known(card)).take(MOST_UNKNOWN);
     quota
         .chain(known)
+        .chain(held)
         .map(|card| (cluster.names().card_name(card), card))
         .collect()
 }

@@ -314,3 +314,20 @@ fn a_number_that_changes_with_every_node_is_shown_once_a_second_and_what_becomes
     world.node(&node("n2").cards("A", 6));
     assert_eq!(message(&mut world), Some(has(14)), "at once as well");
 }
+
+#[test]
+fn what_a_queue_has_of_a_card_is_shown_though_no_node_has_had_it_since_the_start() {
+    let mut world = cluster(8, "");
+    world.queue(&plain("a").quota(r#"{"A": 4}"#));
+    let runs = |name: &str| pod(name).queue("a").asks("B", 2);
+    world.pod(&runs("p").ungated().assigned("B"));
+    let cards = usage(&mut world, "a").cards;
+    let shown: Vec<_> = cards
+        .iter()
+        .map(|card| (&*card.name, card.allocated, card.waiting))
+        .collect();
+    assert_eq!(shown, [("A", 0, 0), ("B", 2, 0)]);
+    // What waits for one that nobody knows may be called anything.
+    world.pod(&pod("q").queue("a").asks("C", 2));
+    assert_eq!(usage(&mut world, "a").cards.len(), 2);
+}
