@@ -145,14 +145,26 @@ pub struct PodGroupCondition {
     /// When it was written.
     #[serde(default)]
     pub last_transition_time: Option<String>,
+    /// Why, in one word.
+    #[serde(default)]
+    pub reason: Option<String>,
 }
 
 impl PodGroupStatus {
     /// When Volcano's scheduler wrote a condition last, as it says.
     pub fn scheduled_by_volcano(&self) -> impl Iterator<Item = &str> {
-        let conditions = self.conditions.iter().flatten();
-        let by_volcano = conditions.filter(|one| one.transition_id.as_deref().is_some_and(|id| !id.is_empty()));
+        let by_volcano = self.conditions_by(true);
         by_volcano.filter_map(|one| one.last_transition_time.as_deref())
+    }
+
+    /// Why the group is not further, as Cardgate says, in one word.
+    pub fn reasons(&self) -> impl Iterator<Item = &str> {
+        self.conditions_by(false).filter_map(|one| one.reason.as_deref())
+    }
+
+    fn conditions_by(&self, volcano: bool) -> impl Iterator<Item = &PodGroupCondition> {
+        let conditions = self.conditions.iter().flatten();
+        conditions.filter(move |one| one.transition_id.as_deref().is_some_and(|id| !id.is_empty()) == volcano)
     }
 }
 

@@ -6,7 +6,7 @@ use crds::card::SEPARATOR;
 use crds::card_counts::CardRequest;
 use crds::keys::{CARD_REQUEST, GROUP_NAME, JOB_HELD, QUEUE_NAME};
 use crds::names::as_object_name;
-use crds::volcano::{self, PodGroup};
+use crds::volcano::{self, PodGroup, PodGroupStatus};
 use jiff::{SignedDuration, Timestamp};
 
 use super::Cluster;
@@ -15,6 +15,7 @@ use crate::amounts::{Amounts, Dimension};
 use crate::ids::{QueueId, WorkloadId};
 use crate::inqueue::Demand;
 use crate::names::Names;
+use crate::reason::Reason;
 use crate::refs::WorkloadKind;
 
 /// For so long, what Volcano's scheduler has written says that it runs.
@@ -47,6 +48,8 @@ impl Cluster {
             .as_ref()
             .is_some_and(|status| status.scheduled_by_volcano().any(is_fresh));
         self.changes.volcano_schedules |= by_volcano && self.configuration.cardgate.enqueue;
+        let mut reasons = group.status.iter().flat_map(PodGroupStatus::reasons);
+        let told = reasons.find_map(Reason::from_word);
         let queue = group.spec.queue.as_deref().filter(|queue| !queue.is_empty());
         let naming = QueueNaming {
             queue: queue.map(|name| as_object_name(name).into()),
@@ -75,7 +78,7 @@ impl Cluster {
             },
             phase: phase.map(Into::into),
         };
-        self.apply_claim(WorkloadKind::PodGroup, namespace, name, claim, now);
+        self.apply_claim(WorkloadKind::PodGroup, namespace, name, claim, told, now);
     }
 
     fn task_names(&mut self, tasks: &[(&str, usize)]) -> Box<[(Arc<str>, usize)]> {
@@ -107,7 +110,7 @@ impl Cluster {
             phase: None,
             problem: Some(reason.into()),
         };
-        self.apply_claim(WorkloadKind::PodGroup, namespace, name, claim, now);
+        self.apply_claim(WorkloadKind::PodGroup, namespace, name, claim, None, now);
     }
 
     /// Forgets what a `PodGroup` said.
@@ -159,7 +162,7 @@ impl Cluster {
             said,
             phase: None,
         };
-        self.apply_claim(WorkloadKind::Job, namespace, name, claim, now);
+        self.apply_claim(WorkloadKind::Job, namespace, name, claim, None, now);
     }
 
     /// Forgets what a Job said.

@@ -99,6 +99,12 @@ impl Phase {
             Self::Running => "Running",
         }
     }
+
+    /// The phase that is called so.
+    fn from_word(word: &str) -> Option<Self> {
+        let all = [Self::Pending, Self::Inqueue, Self::Running];
+        all.into_iter().find(|phase| phase.as_str() == word)
+    }
 }
 
 /// What a workload was refused for.

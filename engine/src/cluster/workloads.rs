@@ -17,12 +17,17 @@ impl Cluster {
         namespace: &str,
         name: &str,
         claim: Claim,
+        told: Option<Reason>,
         now: Timestamp,
     ) {
         let id = self.workload_id(kind, namespace, name);
         let epoch = self.epoch(kind.watched());
         self.workloads[id].is_listed(epoch);
+        let is_new = self.workloads[id].claim.is_none();
         self.change_claim(id, claim, now);
+        if is_new && told.is_some() {
+            self.workloads[id].was_told(told);
+        }
     }
 
     /// A workload says something else of itself. Whatever it was let into its queue for, another queue or another request

@@ -62,9 +62,15 @@ struct Told {
 }
 
 impl Refresher {
-    /// Remembers all pods that wait and have been told why, by whoever decided before. Workloads are told again by whoever begins
-    /// to decide.
+    /// Remembers all pods and groups that wait and have been told why, by whoever decided before. Jobs show nothing of it, and are
+    /// told again by whoever begins to decide.
     pub fn take_over(&mut self, cluster: &Cluster, now: Timestamp) {
+        let groups = cluster.workloads().map(|(_, workload)| workload);
+        for (group, claim) in
+            groups.filter_map(|group| Some((group, group.claim.as_ref().filter(|_| group.told.is_some())?)))
+        {
+            self.remember(&group.namespace, Waiter::Workload(group.to_ref(claim)), None, now);
+        }
         for pod in cluster.pods().filter(|pod| pod.told.is_some() && pod.waits.is_some()) {
             self.remember(&pod.namespace, Waiter::Pod(Arc::clone(&pod.uid)), None, now);
         }

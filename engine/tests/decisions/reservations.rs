@@ -230,6 +230,29 @@ fn what_nobody_uses_is_given_back() {
 }
 
 #[test]
+fn a_group_that_shows_already_why_it_waits_is_not_told_again_by_whoever_decides_next() {
+    let tell = |group: &Object| {
+        let mut world = world();
+        world.group(group);
+        world.admit();
+        world.wait(1);
+        world.said("big")
+    };
+    let big = asking("big", 50);
+    let told = tell(&big).unwrap();
+    let (reason, _) = told.refused.unwrap();
+    assert!(told.news);
+    let condition = |reason: &str| {
+        let conditions = json!([{"type": "Unschedulable", "status": "True", "reason": reason}]);
+        big.clone().phase("Pending").set(["status", "conditions"], conditions)
+    };
+    assert_eq!(tell(&condition(reason.as_str())), None);
+    // Of anything else it is.
+    assert!(tell(&condition("QueueNotOpen")).unwrap().news);
+    assert!(tell(&condition("Pending")).unwrap().news);
+}
+
+#[test]
 fn many_empty_groups_hold_a_quota_no_longer_than_one() {
     let mut world = world();
     // Twenty groups of one tenant, all before the other's.

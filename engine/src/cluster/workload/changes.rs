@@ -306,6 +306,13 @@ impl Workload {
         self.0.told = None;
     }
 
+    /// Its object says already why it waits, as whoever decided before has written there.
+    pub(in crate::cluster) fn was_told(&mut self, told: Option<Reason>) {
+        let claim = self.0.claim.as_ref();
+        let phase = claim.and_then(|claim| Phase::from_word(claim.phase.as_deref()?));
+        self.is_told(phase.map(|phase| (phase, told)), told);
+    }
+
     /// What its object shows from now on, and why it is told that it waits, where it is told anything.
     pub(in crate::cluster) fn is_told(&mut self, shown: Option<(Phase, Option<Reason>)>, told: Option<Reason>) {
         self.0.shown = shown;
