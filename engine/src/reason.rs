@@ -63,6 +63,8 @@ reasons! {
     PodGroupIncomplete = "PodGroupIncomplete",
     /// The queue has kept what the group or Job asks for, and its pods did not take over in time.
     InqueueTimeout = "InqueueTimeout",
+    /// Earlier pods of its controller could not be placed: it stands aside for a while.
+    ReservationTimeout = "ReservationTimeout",
     /// The API server refuses the write that would let it in.
     RefusedByApiServer = "RefusedByAPIServer",
     /// The quota allows it, but no node can take it now.
@@ -134,6 +136,7 @@ impl Reason {
             | Self::NoCardQuota
             | Self::CardNameMissing
             | Self::SecondCardResource
+            | Self::ReservationTimeout
             | Self::RefusedByApiServer => About::Request,
             Self::InsufficientCpuQuota => About::Quota(Some(ResourceId::CPU)),
             Self::InsufficientMemoryQuota => About::Quota(Some(ResourceId::MEMORY)),
@@ -169,8 +172,12 @@ impl Reason {
             | Self::InsufficientScalarQuota
             | Self::NoNodeFits
             | Self::CrossQuotaExceeded => could_ever(),
-            // A node would do, the missing pods may come, and a workload that stands aside is taken up again.
-            Self::InsufficientMgpu | Self::TooComplex | Self::PodGroupIncomplete | Self::InqueueTimeout => true,
+            // A node would do, the missing pods may come, and who stands aside is taken up again.
+            Self::InsufficientMgpu
+            | Self::TooComplex
+            | Self::PodGroupIncomplete
+            | Self::InqueueTimeout
+            | Self::ReservationTimeout => true,
             Self::GetTaskRequestResourceFailed
             | Self::EmptyQueueCapability
             | Self::NoCardQuota
@@ -214,6 +221,7 @@ impl Reason {
             | Self::PodGroupInvalid
             | Self::PodGroupIncomplete
             | Self::InqueueTimeout
+            | Self::ReservationTimeout
             | Self::RefusedByApiServer
             | Self::NodesExcluded
             | Self::NoMgpuNode => Cure::Change,

@@ -107,9 +107,11 @@ impl Cluster {
         match pod.stage {
             Stage::Admitting { until, written: false } => Some(quota_end.map_or(until, |end| end.min(until))),
             Stage::Waiting => pod.waits.as_ref()?.aside_until,
-            Stage::Unbound { since } if pod.deleted.is_none() => {
-                let timeout = SignedDuration::try_from(self.configuration.cardgate.reservation_timeout).ok()?;
-                since.checked_add(timeout).ok()
+            Stage::Unbound { since, looks } if pod.deleted.is_none() => {
+                let timeout = self.configuration.cardgate.reservation_timeout;
+                let longer = timeout.saturating_mul(1_u32.checked_shl(looks.into()).unwrap_or(u32::MAX));
+                let timeout = longer.min(timeout.max(LONGEST_RETURN));
+                since.checked_add(SignedDuration::try_from(timeout).ok()?).ok()
             }
             // What is written is true, whenever it is seen.
             Stage::Blocked | Stage::Admitting { written: true, .. } | Stage::Unbound { .. } | Stage::Bound => quota_end,
@@ -122,9 +124,14 @@ impl Cluster {
         }
     }
 
-    /// The scheduler could not place a pod that has no controller: it keeps its place, and is looked at again later.
-    pub(crate) fn renew_reservation(&mut self, id: PodId, now: Timestamp) {
-        self.prolong_stage(id, Stage::Unbound { since: now });
+    /// The scheduler could not place a pod: it keeps its place, and is looked at again later. Where nobody takes it away
+    /// meanwhile, it is `left` there: each time twice as much later, since nothing but words comes of it.
+    pub(crate) fn renew_reservation(&mut self, id: PodId, left: bool, now: Timestamp) {
+        let looks = match self.pod(id).map(|pod| pod.stage) {
+            Some(Stage::Unbound { looks, .. }) => looks.saturating_add(left.into()),
+            _ => 0,
+        };
+        self.prolong_stage(id, Stage::Unbound { since: now, looks });
     }
 
     /// A controller's pod is sent back unplaced: those that come after it stand aside, longer every time. Pods that came

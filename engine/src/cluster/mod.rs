@@ -119,6 +119,8 @@ pub struct Changes {
     pub unplaced_gpu_pods: Vec<Arc<str>>,
     /// Admitted pods whose condition still says that they wait, by uid.
     pub shown_as_waiting: Vec<Arc<str>>,
+    /// Pods that stand aside from the beginning, and have not been told, by uid.
+    pub aside: Vec<Arc<str>>,
     /// Queues that say or hold something else than before.
     pub queues: BTreeSet<QueueId>,
     /// Of what the cluster has more or less, and between which amounts it had of it since.

@@ -44,8 +44,10 @@ pub enum Stage {
     },
     /// Without a gate and not on a node yet.
     Unbound {
-        /// When it was first seen so.
+        /// When it was first seen so, or when that was looked at last.
         since: Timestamp,
+        /// How often it was looked at in vain.
+        looks: u8,
     },
     /// On a node.
     Bound,

@@ -201,7 +201,11 @@ impl Cluster {
             let returned = self.return_of(pod.controller.as_ref(), now);
             returned.map(|returned| returned.until)
         };
+        let aside_until = aside_until.filter(|until| *until > now);
         let arrival = old.map(|old| old.place.arrival);
+        if old.is_none() && aside_until.is_some() {
+            self.changes.aside.push(Arc::clone(&pod.uid));
+        }
         let arrival = arrival.unwrap_or_else(|| {
             self.arrivals += 1;
             self.arrivals
@@ -215,7 +219,7 @@ impl Cluster {
                 pod: PodId::NONE,
             },
             asked: self.charge(pod, pod.task.cards.first().copied()),
-            aside_until: aside_until.filter(|until| *until > now),
+            aside_until,
             write_refusals,
         }
     }
@@ -361,8 +365,8 @@ fn stage(
         Gates::None => {}
     }
     match old.map(|old| old.stage) {
-        Some(Stage::Unbound { since }) => Stage::Unbound { since },
-        _ => Stage::Unbound { since: now },
+        Some(unbound @ Stage::Unbound { .. }) => unbound,
+        _ => Stage::Unbound { since: now, looks: 0 },
     }
 }
 

@@ -366,8 +366,8 @@ fn reservation_ran_out(cluster: &mut Cluster, id: PodId, now: Timestamp) -> Opti
     let timeout = cluster.configuration().cardgate.reservation_timeout;
     let pod = cluster.pod(id)?;
     let (pod_ref, controller, returns) = (pod.to_ref(), pod.controller.clone(), pod.returns);
-    // Both outcomes are looked at again after another timeout: an eviction can be refused.
-    cluster.renew_reservation(id, now);
+    // Both outcomes are looked at again: an eviction can be refused.
+    cluster.renew_reservation(id, controller.is_none(), now);
     let waited = format!(
         "the scheduler has not placed the pod within {} s of its admission",
         timeout.as_secs()

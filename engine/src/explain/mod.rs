@@ -15,7 +15,7 @@ use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
 use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::reason::{Outlook, Reason};
-pub use notices::{Notice, notices, notices_watched, refused_write};
+pub use notices::{Notice, notices, notices_watched, refused_write, stands_aside};
 pub use progress::{Progress, progress};
 pub use refresh::{Fresh, Refresher};
 

@@ -84,6 +84,28 @@ pub(super) fn notice(cluster: &Cluster, id: PodId) -> Option<Notice> {
     })
 }
 
+/// What to tell a pod that stands aside from the beginning, since the scheduler could not place those that came before it.
+pub fn stands_aside(cluster: &mut Cluster, uid: &str) -> Option<Notice> {
+    let reason = Reason::ReservationTimeout;
+    let id = cluster.pod_with_uid(uid)?;
+    let known = cluster.pod(id)?;
+    let waits = known.waits.as_ref().filter(|waits| waits.write_refusals == 0)?;
+    let until = waits.aside_until?;
+    let notice = Notice {
+        pod: known.to_ref(),
+        queue: Arc::clone(&cluster.queue(waits.shape.queue).name),
+        card: pod::alternatives(cluster, &waits.shape),
+        told_before: known.told.is_some(),
+        reason,
+        message: format!(
+            "the scheduler did not place earlier pods of the same controller in time, so this one lets others go first until {until}, and \
+             those after it longer each time: make room on a node that it may run on, or have it ask for less"
+        ),
+    };
+    cluster.tell(id, reason);
+    Some(notice)
+}
+
 /// What to tell a pod that the API server refuses to let in, in its words. It stands aside, so nobody else tells it anything.
 pub fn refused_write(cluster: &mut Cluster, uid: &str, message: &str) -> Option<Notice> {
     let reason = Reason::RefusedByApiServer;

@@ -45,6 +45,9 @@ pub(super) fn explain(cluster: &Cluster, shape: &Shape, reason: Reason) -> Strin
             requested_cards(cluster, shape)
         ),
         Reason::RefusedByApiServer => "the API server refuses to let the pod in".to_owned(),
+        Reason::ReservationTimeout => {
+            "the pod stands aside, since earlier ones of its controller could not be placed".to_owned()
+        }
         Reason::InsufficientCpuQuota | Reason::InsufficientMemoryQuota | Reason::InsufficientScalarQuota => {
             insufficient(cluster, shape, reason)
         }

@@ -43,6 +43,7 @@ pub(super) fn explain(cluster: &Cluster, id: QueueId, namespace: &str, reason: R
         | Reason::PodGroupInvalid
         | Reason::PodGroupIncomplete
         | Reason::InqueueTimeout
+        | Reason::ReservationTimeout
         | Reason::RefusedByApiServer
         | Reason::NoNodeFits
         | Reason::NodesExcluded

@@ -76,6 +76,7 @@ pub(super) fn explain(cluster: &Cluster, id: WorkloadId, reason: Reason) -> Stri
         | Reason::NoCardQuota
         | Reason::CardNameMissing
         | Reason::SecondCardResource
+        | Reason::ReservationTimeout
         | Reason::QueueNotFound
         | Reason::QueueNotOpen
         | Reason::QueueInvalid

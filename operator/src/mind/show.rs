@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crds::keys::{CONFIG_MAP, NAMESPACE};
 use engine::cluster::reclaims::EvictionOutcome;
 use engine::decide::Eviction;
-use engine::explain::{Fresh, Notice, Progress, notices_watched, progress};
+use engine::explain::{Fresh, Notice, Progress, notices_watched, progress, stands_aside};
 use engine::ids::NodeId;
 use engine::overview::status::{INVALID_CROSS_QUOTA, NO_GPU_NODE};
 use engine::overview::{self, Shown};
@@ -34,6 +34,11 @@ impl Mind {
         }
         for uid in &changes.shown_as_waiting {
             self.show_admitted(uid);
+        }
+        for uid in &changes.aside {
+            if let Some(notice) = stands_aside(&mut self.cluster, uid) {
+                self.tell(notice);
+            }
         }
         self.label_nodes();
         self.told_of_volcano &= !self.reconfigured;

@@ -27,7 +27,12 @@ pub const RULE: &str = "nobody waits who could run";
 pub const TOLD: &str = "whoever waits is told why";
 
 /// Reasons that are not about room, or not about room alone.
-const OTHERWISE: [&str; 3] = ["RefusedByAPIServer", "InqueueTimeout", "NamespaceNotAllowed"];
+const OTHERWISE: [&str; 4] = [
+    "RefusedByAPIServer",
+    "InqueueTimeout",
+    "ReservationTimeout",
+    "NamespaceNotAllowed",
+];
 
 /// Judges all that wait.
 pub fn judge(stored: &Stored, now: Timestamp) -> Finding {

@@ -10,7 +10,7 @@ pub enum Stage {
     Waiting,
     Blocked,
     Admitting { since: i64, written: bool },
-    Unbound { since: i64 },
+    Unbound { since: i64, looks: u32 },
     Bound,
 }
 

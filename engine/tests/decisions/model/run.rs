@@ -330,6 +330,7 @@ impl Run {
             _ if is_gated => Stage::Blocked,
             _ => Stage::Unbound {
                 since: self.picture.now,
+                looks: 0,
             },
         };
         let waits = |stage: Stage| matches!(stage, Stage::Waiting | Stage::Admitting { .. });
@@ -466,11 +467,14 @@ impl Run {
             let is_reservation = pod.spec.managed && pod.deleted.is_none();
             match &mut pod.stage {
                 Stage::Admitting { since, written: false } if *since + 120 <= now => withdraw(pod, now),
-                Stage::Unbound { since } if is_reservation && *since + reservation <= now => {
+                Stage::Unbound { since, looks }
+                    if is_reservation && *since + (reservation << *looks).min(reservation.max(3600)) <= now =>
+                {
                     *since = now;
                     let action = if pod.spec.controller.is_some() {
                         "send back"
                     } else {
+                        *looks = (*looks + 1).min(16);
                         "unplaced"
                     };
                     due.insert((uid.clone(), action));

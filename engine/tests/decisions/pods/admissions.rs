@@ -23,7 +23,13 @@ fn events_older_than_the_decision_change_nothing() {
     assert_eq!(world.admit(), []);
     assert_eq!(world.allocated("team-a", "A"), 1);
     world.pod(&gpu("p").ungated().assigned("A"));
-    assert_eq!(world.stage("p"), Stage::Unbound { since: world.now });
+    assert_eq!(
+        world.stage("p"),
+        Stage::Unbound {
+            since: world.now,
+            looks: 0
+        }
+    );
     assert_eq!(world.allocated("team-a", "A"), 1);
 }
 

@@ -38,10 +38,13 @@ fn a_bare_pod_keeps_its_place_and_its_event_says_so() {
     assert_eq!(&*pod.name, "p");
     insta::assert_snapshot!(message, @"the scheduler has not placed the pod within 300 s of its admission: no controller would replace it, so it keeps its quota; delete it, or make room on a node that it may run on");
     assert_eq!(world.allocated("team-a", "A"), 1);
-    // Said again after another timeout, and not in between.
-    assert_eq!(world.decide(), []);
-    world.wait(300);
-    assert_eq!(names(&world.decide()), [("unplaced", "p")]);
+    // Said again, after twice as long each time, and not in between: at last once an hour.
+    for pause in [600, 1200, 2400, 3600, 3600] {
+        world.wait(pause - 1);
+        assert_eq!(world.decide(), [], "{pause}");
+        world.wait(1);
+        assert_eq!(names(&world.decide()), [("unplaced", "p")], "{pause}");
+    }
 }
 
 #[test]
@@ -106,6 +109,30 @@ fn successors_stand_aside_at_doubling_intervals_up_to_an_hour() {
         world.remove_pod(&uid);
     }
     assert_eq!(aside, [0, 30, 60, 120, 240, 480, 960, 1920, 3600]);
+}
+
+#[test]
+fn who_stands_aside_is_told_so() {
+    let mut world = world();
+    let owned = |name: &str| gpu(name).controlled_by("ReplicaSet", "web");
+    let_in(&mut world, &owned("p"), "p");
+    world.wait(300);
+    assert_eq!(names(&world.decide()), [("send back", "p")]);
+    world.remove_pod("p");
+    world.pod(&owned("q"));
+    assert_eq!(world.admit(), []);
+    assert_eq!(world.cluster.take_changes().aside, ["q".into()]);
+    let notice = engine::explain::stands_aside(&mut world.cluster, "q").unwrap();
+    assert_eq!(
+        (notice.reason, notice.told_before),
+        (engine::reason::Reason::ReservationTimeout, false)
+    );
+    insta::assert_snapshot!(notice.message, @"the scheduler did not place earlier pods of the same controller in time, so this one lets others go first until 2027-01-15T08:05:40Z, and those after it longer each time: make room on a node that it may run on, or have it ask for less");
+    // Once is enough, and afterwards it is a pod as others are.
+    world.pod(&owned("q"));
+    assert_eq!(world.cluster.take_changes().aside, [] as [std::sync::Arc<str>; 0]);
+    world.wait(30);
+    assert_eq!(world.admit_names(), ["q"]);
 }
 
 #[test]
