@@ -6,6 +6,7 @@ use std::sync::Once;
 use std::time::Duration;
 use std::{io, panic};
 
+use crds::keys::{CONFIG_MAP, NAMESPACE};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use rand::{RngExt as _, SeedableRng as _};
 use serde_json::Value;
@@ -14,7 +15,7 @@ use crate::Dice;
 use crate::api::Server;
 use crate::fault::Fault;
 use crate::judge::Judge;
-use crate::objects::{EVENTS, JOBS, LEASES, Objects, PODS, Write};
+use crate::objects::{CONFIG_MAPS, EVENTS, JOBS, Key, LEASES, Objects, PODS, Write};
 use crate::seat::Seat;
 use crate::world::{self, World};
 
@@ -26,10 +27,9 @@ const SLICE: Duration = Duration::from_millis(100);
 const QUIET_SLICE: Duration = Duration::from_secs(1);
 /// How many operators there are.
 const SEATS: usize = 2;
-/// For so long nothing must be written before the world counts as at rest.
-const REST: Duration = Duration::from_mins(4);
-/// The same in patient worlds: longer than anything that an operator does at intervals.
-const LONG_REST: Duration = Duration::from_mins(12);
+/// For so long nothing must be written before the world counts as at rest: longer than anything that an operator does at
+/// intervals, and than deleted pods and groups without pods hold what they have.
+const REST: Duration = Duration::from_mins(12);
 /// After so long it has to be at rest: then somebody writes for ever.
 const RESTLESS: Duration = Duration::from_hours(3);
 /// How long what happens may take to reach an operator: while the API server can't be reached, and until a watch is found dead.
@@ -224,6 +224,9 @@ impl Run {
             let slice = time.min(slice);
             time -= slice;
             for seat in &mut self.seats {
+                if seat.is_about_to_start(self.now) {
+                    self.judge.started(self.now);
+                }
                 if let Some(why) = seat.run(self.now, slice)? {
                     tracing::info!(why, "an operator has ended");
                 }
@@ -245,9 +248,9 @@ impl Run {
             seat.thaw(self.now);
         }
         let begin = self.now;
-        let rest = if self.patience { LONG_REST } else { REST };
+        self.mend_configuration();
         let mut last_change = (self.now, self.server.state().objects.version());
-        while self.now.duration_since(last_change.0).unsigned_abs() < rest {
+        while self.now.duration_since(last_change.0).unsigned_abs() < REST {
             let before = self.server.state().objects.version();
             {
                 let mut state = self.server.state();
@@ -298,6 +301,25 @@ impl Run {
         }
     }
 
+    /// Somebody writes back the last configuration that could be read.
+    fn mend_configuration(&mut self) {
+        // What was written last may not have been looked at.
+        let Ok(()) = self.judge.after_step(&self.server.state().objects) else {
+            return;
+        };
+        let state = &mut *self.server.state();
+        let key = Key::new(NAMESPACE, CONFIG_MAP);
+        if let (Some(sound), Some(now)) = (self.judge.configuration(), state.objects.get(&CONFIG_MAPS, &key))
+            && sound["data"] != now["data"]
+        {
+            let written = state.objects.change(&"admin".into(), &CONFIG_MAPS, &key, |map| {
+                map["data"] = sound["data"].clone();
+                Ok(())
+            });
+            debug_assert!(written.is_ok(), "what was stored once can be stored again");
+        }
+    }
+
     fn end(self, history: Vec<Step>, broken: Option<Broken>) -> Outcome {
         let state = self.server.state();
         Outcome {
@@ -318,12 +340,19 @@ fn matters(write: &Write) -> bool {
     write.resource != &LEASES
 }
 
+/// What those are told who stand aside for a time of which another operator knows nothing.
+const ASIDE: [&str; 3] = ["ReservationTimeout", "InqueueTimeout", "RefusedByAPIServer"];
+
 /// Whether a write lets somebody in, or takes somebody back.
 fn decides(write: &Write) -> bool {
     let Some(after) = &write.after else {
         return write.resource == &PODS;
     };
     let before = write.before.as_deref().unwrap_or(&Value::Null);
+    let mut conditions = before["status"]["conditions"].as_array().into_iter().flatten();
+    if conditions.any(|told| told["reason"].as_str().is_some_and(|reason| ASIDE.contains(&reason))) {
+        return false;
+    }
     (write.resource == &PODS || write.resource == &JOBS)
         && (before["spec"] != after["spec"]
             || after["metadata"]["deletionTimestamp"] != before["metadata"]["deletionTimestamp"])

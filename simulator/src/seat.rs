@@ -87,6 +87,11 @@ impl Seat {
         }
     }
 
+    /// Whether an operator is started when this one is let run.
+    pub fn is_about_to_start(&self, now: Timestamp) -> bool {
+        self.running.is_none() && now >= self.start_at && self.frozen.is_none_or(|(until, _)| now >= until)
+    }
+
     /// Lets the operator run for so long; returns why it has ended, if it has.
     pub fn run(&mut self, now: Timestamp, time: Duration) -> Result<Option<String>, std::io::Error> {
         if self.frozen.is_some_and(|(until, _)| now < until) {

@@ -28,9 +28,12 @@ mod stored;
 mod tests;
 mod view;
 
+use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 
 use crate::objects::{Objects, PODS, Write};
 use stored::Stored;
@@ -82,6 +85,8 @@ pub struct Judge {
     /// How long what others changed may be on its way to an operator.
     lag: SignedDuration,
     leadership: leadership::Leadership,
+    /// When operators were started, which is not known of yet.
+    starts: VecDeque<Timestamp>,
 }
 
 impl Default for Judge {
@@ -98,6 +103,7 @@ impl Judge {
             stored: Stored::default(),
             lag: LAG,
             leadership: leadership::Leadership::default(),
+            starts: VecDeque::new(),
         }
     }
 
@@ -116,6 +122,16 @@ impl Judge {
         Ok(())
     }
 
+    /// An operator is started: it reads its first configuration then, and what can't be read leaves it with the defaults.
+    pub fn started(&mut self, at: Timestamp) {
+        self.starts.push_back(at);
+    }
+
+    /// The newest configuration that can be put in force.
+    pub fn configuration(&self) -> Option<&Arc<Value>> {
+        self.stored.configuration()
+    }
+
     /// The clock on the wall jumps forward: what was a moment ago still was.
     pub fn jump(&mut self, by: SignedDuration) {
         self.leadership.jump(by);
@@ -125,6 +141,10 @@ impl Judge {
     /// Looks at one write, which follows those that were heard before.
     pub fn hear(&mut self, write: &Write) -> Result<(), Broken> {
         self.seen = self.seen.max(write.version);
+        while let Some(at) = self.starts.pop_front_if(|at| *at <= write.at) {
+            let reads_until = at.checked_add(self.lag).unwrap_or(Timestamp::MAX);
+            self.stored.started(at, reads_until);
+        }
         let since = earlier(write.at, self.lag);
         let finding = self.judge(write, since);
         self.stored.take(write, since);

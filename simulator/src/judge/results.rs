@@ -4,6 +4,7 @@ use crds::keys::{GATE, MGPU_ASSUMED, MGPU_INDEX_PREFIX, is_operator_result};
 use serde_json::Value;
 
 use super::admission;
+use super::configuration::Plugin;
 use super::nodes::{Texts, texts};
 use super::pods::Pod;
 use super::view::View;
@@ -106,7 +107,9 @@ fn card(view: &View, pod: &Pod) -> Finding {
     let configuration = &view.configuration;
     let is_counted =
         configuration.unqueued == "count" && view.queue_of(pod).as_ref() == Some(&configuration.default_queue);
-    let must = !names.is_empty() || configuration.unnamed == "charge" && view.asks_for_cards(pod) && !is_counted;
+    // Under `capacity` the cards that no queue above it names are resources as others are.
+    let is_charged = configuration.unnamed == "charge" && configuration.plugin == Plugin::CapacityCard;
+    let must = !names.is_empty() || is_charged && view.asks_for_cards(pod) && !is_counted;
     let Some(assigned) = pod.assigned() else {
         return if must {
             broken(SAY, format!("{key} asks for {names:?}, and is let in without a card"))
