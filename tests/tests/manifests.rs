@@ -410,6 +410,63 @@ fn the_overlay_replaces_volcanos_scheduler() -> Outcome {
     Ok(())
 }
 
+/// What Volcano's own definitions refuse, fill in and drop, those refuse, fill in and drop that stand in for them: an object that was
+/// made without Volcano is read by it as it is.
+#[test]
+fn the_overlays_definitions_say_what_volcanos_do() -> Outcome {
+    let count = json!({ "minimum": 0 });
+    let name = json!({
+        "maxLength": 253,
+        "pattern": r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$"
+    });
+    let phases = json!({ "enum": ["Pending", "Inqueue", "Running", "Unknown", "Completed"] });
+    let queue: &[(&str, Value)] = &[
+        (
+            "/spec/properties/weight",
+            json!({ "default": 1, "minimum": 1, "maximum": 65535 }),
+        ),
+        ("/spec/properties/parent", name.clone()),
+        ("/spec/properties/priority", count.clone()),
+        (
+            "/spec/properties/dequeueStrategy",
+            json!({ "enum": ["fifo", "traverse"], "default": "traverse" }),
+        ),
+        (
+            "/status/properties/state",
+            json!({ "enum": ["Open", "Closed", "Closing", "Unknown"] }),
+        ),
+        ("/status/properties/inqueue", count.clone()),
+    ];
+    let group: &[(&str, Value)] = &[
+        ("/spec/properties/minMember", count.clone()),
+        ("/spec/properties/minTaskMember/additionalProperties", count.clone()),
+        ("/spec/properties/queue", name),
+        ("/spec/properties/queue", json!({ "default": "default" })),
+        ("/status/properties/phase", phases),
+        ("/status/properties/succeeded", count),
+    ];
+    for (file, expected) in [("queues.yaml", queue), ("podgroups.yaml", group)] {
+        let file = format!("overlays/without-volcano/{file}");
+        for definition in objects(&file, "CustomResourceDefinition")? {
+            for version in definition["spec"]["versions"].as_array().context("no versions")? {
+                let schema = &version["schema"]["openAPIV3Schema"];
+                for (path, expected) in expected {
+                    let field = schema.pointer(&format!("/properties{path}"));
+                    let field = field.with_context(|| format!("{file} has no {path}"))?;
+                    for (key, value) in expected.as_object().into_iter().flatten() {
+                        assert_eq!(&field[key], value, "{key} of {path} in {file}");
+                    }
+                }
+                // Amounts are quantities, whole numbers too; and what nobody knows is dropped.
+                let text = schema.to_string();
+                assert!(text.contains("\"x-kubernetes-int-or-string\":true"), "{file}");
+                assert!(!text.contains("x-kubernetes-preserve-unknown-fields"), "{file}");
+            }
+        }
+    }
+    Ok(())
+}
+
 /// What stands outside Cardgate's namespace does not go with it: the removal knows each by name, and may delete nothing else.
 #[test]
 fn the_removal_knows_everything_outside_the_namespace() -> Outcome {
