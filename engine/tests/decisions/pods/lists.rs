@@ -24,14 +24,20 @@ fn a_pod_that_a_complete_list_does_not_name_is_gone() {
     assert_eq!(world.admit_names(), ["r"]);
 }
 
-#[test]
-fn a_list_that_is_broken_off_and_begun_again_forgets_nothing_that_the_second_names() {
+/// A list that has named p is broken off, and one begun that has named q and r.
+fn broken_off() -> World {
     let mut world = running();
-    let now = world.now;
     world.begin_list(Kind::Pod);
     world.pods([gpu("p").on("n1").assigned("A")]);
     world.begin_list(Kind::Pod);
     world.pods([gpu("q").on("n1").assigned("A"), gpu("r")]);
+    world
+}
+
+#[test]
+fn a_list_that_is_broken_off_and_begun_again_forgets_nothing_that_the_second_names() {
+    let mut world = broken_off();
+    let now = world.now;
     world.pods([gpu("p").on("n1").assigned("A")]);
     world.end_list(Kind::Pod, now);
     assert_eq!(world.cluster.pods().count(), 3);
@@ -40,12 +46,8 @@ fn a_list_that_is_broken_off_and_begun_again_forgets_nothing_that_the_second_nam
 
 #[test]
 fn what_only_the_first_half_of_a_broken_list_named_is_gone() {
-    let mut world = running();
+    let mut world = broken_off();
     let now = world.now;
-    world.begin_list(Kind::Pod);
-    world.pods([gpu("p").on("n1").assigned("A")]);
-    world.begin_list(Kind::Pod);
-    world.pods([gpu("q").on("n1").assigned("A"), gpu("r")]);
     world.end_list(Kind::Pod, now);
     assert_eq!(world.cluster.pod_with_uid("p"), None);
     assert_eq!(world.admit_names(), ["r"]);
