@@ -9,6 +9,7 @@ pub mod objects;
 pub mod run;
 mod seat;
 pub mod shorten;
+pub mod tally;
 pub mod world;
 
 /// What is drawn is drawn from this: one seed, one history, whatever the machine.

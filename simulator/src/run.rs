@@ -17,6 +17,7 @@ use crate::fault::Fault;
 use crate::judge::Judge;
 use crate::objects::{CONFIG_MAPS, EVENTS, JOBS, Key, LEASES, Objects, PODS, Write};
 use crate::seat::Seat;
+use crate::tally::Tally;
 use crate::world::{self, World};
 
 /// When every world begins.
@@ -96,6 +97,8 @@ pub struct Outcome {
     pub steps: usize,
     /// Who wrote what, one line for each write.
     pub writes: Vec<String>,
+    /// What happened.
+    pub tally: Tally,
     /// What is broken.
     pub failure: Option<Failure>,
 }
@@ -280,6 +283,15 @@ impl Run {
         if let Err(broken) = self.judge.at_rest(&self.server.state().objects) {
             return Ok(Some((broken.rule, broken.what)));
         }
+        if self
+            .server
+            .state()
+            .objects
+            .list(&PODS)
+            .any(|(_, pod)| stands_aside(pod))
+        {
+            return Ok(None);
+        }
         let before = self.server.state().objects.version();
         for seat in &mut self.seats {
             seat.crash(self.now, Duration::ZERO);
@@ -325,6 +337,7 @@ impl Run {
         Outcome {
             steps: history.len(),
             writes: state.objects.writes_after(0).iter().map(tell).collect(),
+            tally: Tally::of(state.objects.writes_after(0), &history),
             failure: broken.map(|(rule, what)| Failure { rule, what, history }),
         }
     }
@@ -343,16 +356,18 @@ fn matters(write: &Write) -> bool {
 /// What those are told who stand aside for a time of which another operator knows nothing.
 const ASIDE: [&str; 3] = ["ReservationTimeout", "InqueueTimeout", "RefusedByAPIServer"];
 
+/// Whether a pod stands aside.
+fn stands_aside(pod: &Value) -> bool {
+    let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.any(|told| told["reason"].as_str().is_some_and(|reason| ASIDE.contains(&reason)))
+}
+
 /// Whether a write lets somebody in, or takes somebody back.
 fn decides(write: &Write) -> bool {
     let Some(after) = &write.after else {
         return write.resource == &PODS;
     };
     let before = write.before.as_deref().unwrap_or(&Value::Null);
-    let mut conditions = before["status"]["conditions"].as_array().into_iter().flatten();
-    if conditions.any(|told| told["reason"].as_str().is_some_and(|reason| ASIDE.contains(&reason))) {
-        return false;
-    }
     (write.resource == &PODS || write.resource == &JOBS)
         && (before["spec"] != after["spec"]
             || after["metadata"]["deletionTimestamp"] != before["metadata"]["deletionTimestamp"])

@@ -7,6 +7,7 @@ use std::time::Instant;
 use clap::Parser;
 use simulator::run::{Options, simulate};
 use simulator::shorten::shorten;
+use simulator::tally::Tally;
 
 /// Runs the real operator in worlds made at random, with faults between any two steps, and judges what it does.
 ///
@@ -55,6 +56,7 @@ fn main() -> anyhow::Result<ExitCode> {
         rests: true,
     };
     let begin = Instant::now();
+    let mut tally = Tally::default();
     let (mut steps, mut writes, mut failures, mut seeds) = (0, 0, 0_u32, 0);
     let shows_progress = std::io::stderr().is_terminal();
     for seed in cli.seed..cli.seed.saturating_add(cli.seeds) {
@@ -62,6 +64,7 @@ fn main() -> anyhow::Result<ExitCode> {
         seeds += 1;
         steps += outcome.steps;
         writes += outcome.writes.len();
+        tally += outcome.tally;
         if cli.writes {
             println!("{}", outcome.writes.join("\n"));
         }
@@ -92,6 +95,7 @@ fn main() -> anyhow::Result<ExitCode> {
     println!(
         "{seeds} seeds, {steps} steps, {writes} writes in {took:.1} s: {rate:.0} steps a second; {failures} failures"
     );
+    println!("{tally}");
     Ok(if failures == 0 {
         ExitCode::SUCCESS
     } else {

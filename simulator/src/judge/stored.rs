@@ -33,9 +33,9 @@ pub struct Stored {
     /// Whether the newest configuration can't be put in force.
     is_broken: bool,
     /// Until when an operator that was started last may read its first configuration.
-    reads_until: Timestamp,
+    reads_until: Option<Timestamp>,
     /// Until when an operator may have the defaults in force, for want of a configuration that it could read since its start.
-    defaults_until: Timestamp,
+    defaults_until: Option<Timestamp>,
 }
 
 impl Stored {
@@ -69,7 +69,7 @@ impl Stored {
                 .at
                 .checked_add(write.at.duration_since(since))
                 .unwrap_or(Timestamp::MAX);
-            self.defaults_until = self.defaults_until.min(heard_by);
+            self.defaults_until = self.defaults_until.min(Some(heard_by));
         }
         let of_kind = self.now.entry(write.resource).or_default();
         match &write.after {
@@ -80,13 +80,13 @@ impl Stored {
 
     /// An operator is started, which reads its first configuration by then.
     pub fn started(&mut self, at: Timestamp, reads_until: Timestamp) {
-        self.reads_until = reads_until;
+        self.reads_until = Some(reads_until);
         self.may_have_defaults(at);
     }
 
     fn may_have_defaults(&mut self, now: Timestamp) {
-        if self.is_broken && now <= self.reads_until {
-            self.defaults_until = Timestamp::MAX;
+        if self.is_broken && Some(now) <= self.reads_until {
+            self.defaults_until = Some(Timestamp::MAX);
         }
     }
 
@@ -97,7 +97,7 @@ impl Stored {
 
     /// The clock on the wall jumped: what was a moment ago still was.
     pub fn jump(&mut self, by: SignedDuration) {
-        for until in [&mut self.reads_until, &mut self.defaults_until] {
+        for until in [&mut self.reads_until, &mut self.defaults_until].into_iter().flatten() {
             *until = until.checked_add(by).unwrap_or(Timestamp::MAX);
         }
         let times = self.past.iter_mut().map(|(at, _)| at).chain(self.others.values_mut());
@@ -107,7 +107,7 @@ impl Stored {
     /// What an operator may take for true: what is stored, then what was stored at any time since, with the pods of now in each;
     /// and all of that with the defaults in force, where these may be.
     pub fn known(&self, now: Timestamp) -> impl Iterator<Item = ByKind> + '_ {
-        let has_defaults = now <= self.defaults_until;
+        let has_defaults = Some(now) <= self.defaults_until;
         let by_default = self.stored_since().filter(move |_| has_defaults).map(|mut known| {
             known.remove(&CONFIG_MAPS);
             known

@@ -1,0 +1,98 @@
+//! What happened in worlds, in numbers: a world in which nothing happens proves nothing.
+
+use std::fmt;
+use std::ops::AddAssign;
+
+use crds::keys::ADMITTED_CONDITION;
+use serde_json::Value;
+
+use crate::fault::Fault;
+use crate::objects::{JOBS, POD_GROUPS, PODS, Write};
+use crate::run::{Happening, Step};
+
+/// How often each happened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Pods that an operator let in.
+    pub admitted: usize,
+    /// Conditions by which pods were told why they wait.
+    pub told: usize,
+    /// Pods that an operator took back.
+    pub evicted: usize,
+    /// Phases and conditions of groups that were written.
+    pub groups: usize,
+    /// Jobs that were resumed.
+    pub resumed: usize,
+    /// Faults that were struck.
+    pub faults: usize,
+    /// Operators that were killed.
+    pub crashes: usize,
+}
+
+impl Tally {
+    /// Counts what these writes and steps come to.
+    pub fn of<'a>(writes: impl IntoIterator<Item = &'a Write>, history: &[Step]) -> Self {
+        let mut tally = Self::default();
+        for write in writes.into_iter().filter(|write| write.who.starts_with("operator")) {
+            tally.count(write);
+        }
+        for step in history {
+            if let Happening::Fault(fault) = &step.what {
+                tally.faults += 1;
+                tally.crashes += usize::from(matches!(fault, Fault::Crash(..)));
+            }
+        }
+        tally
+    }
+
+    fn count(&mut self, write: &Write) {
+        let before = write.before.as_deref().unwrap_or(&Value::Null);
+        let Some(after) = write.after.as_deref() else {
+            self.evicted += usize::from(write.resource == &PODS);
+            return;
+        };
+        if write.resource == &PODS {
+            let deleted = |pod: &Value| !pod["metadata"]["deletionTimestamp"].is_null();
+            self.admitted += usize::from(before["spec"]["schedulingGates"] != after["spec"]["schedulingGates"]);
+            self.evicted += usize::from(deleted(after) && !deleted(before));
+            let mut conditions = after["status"]["conditions"].as_array().into_iter().flatten();
+            let waits = conditions.any(|one| one["type"] == ADMITTED_CONDITION && one["status"] == "False");
+            self.told += usize::from(waits && before["status"] != after["status"]);
+        } else if write.resource == &POD_GROUPS {
+            self.groups += 1;
+        } else if write.resource == &JOBS {
+            self.resumed += 1;
+        }
+    }
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.admitted += other.admitted;
+        self.told += other.told;
+        self.evicted += other.evicted;
+        self.groups += other.groups;
+        self.resumed += other.resumed;
+        self.faults += other.faults;
+        self.crashes += other.crashes;
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            admitted,
+            told,
+            evicted,
+            groups,
+            resumed,
+            faults,
+            crashes,
+        } = self;
+        write!(
+            f,
+            "{admitted} pods let in, {told} told why they wait, {evicted} evicted; {groups} writes on groups, {resumed} Jobs resumed; \
+             {faults} faults, {crashes} of them crashes"
+        )
+    }
+}
