@@ -24,6 +24,9 @@ pub(super) struct Reservations {
     has_decided: bool,
     /// Queues that may have come to refuse those for whom they keep something.
     unreviewed: BTreeSet<QueueId>,
+    /// Workloads that something is kept for, now or again: while all of their pods ran nothing was, and their queue may have come
+    /// to refuse them.
+    kept_anew: BTreeSet<WorkloadId>,
 }
 
 impl Reservations {
@@ -84,10 +87,13 @@ impl Cluster {
     }
 
     /// Workloads that have something kept for them in queues that may have come to refuse them.
-    pub(crate) fn take_unreviewed(&mut self) -> Vec<WorkloadId> {
+    pub(crate) fn take_unreviewed(&mut self) -> BTreeSet<WorkloadId> {
         let queues = std::mem::take(&mut self.reservations.unreviewed);
         let kept = queues.iter().flat_map(|queue| self.queues[*queue].keeps_for.iter());
-        kept.copied().collect()
+        let mut kept: BTreeSet<_> = kept.copied().collect();
+        let anew = std::mem::take(&mut self.reservations.kept_anew).into_iter();
+        kept.extend(anew.filter(|id| self.workload(*id).reserved().is_some()));
+        kept
     }
 
     /// What was in its queue when this program began to lead, oldest first; nothing after the first time.
@@ -193,6 +199,7 @@ impl Cluster {
                 self.leave_line(id);
                 self.reserve_in(queue, id, &demand);
                 self.workloads[id].reserve(queue, demand);
+                self.reservations.kept_anew.insert(id);
             }
         } else {
             self.unreserve(id);

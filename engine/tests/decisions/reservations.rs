@@ -118,6 +118,23 @@ fn after_a_restart_no_more_is_kept_than_there_is_room_for() {
 }
 
 #[test]
+fn what_would_be_kept_again_when_pods_are_gone_is_not_where_the_queue_refuses_the_group_by_then() {
+    let mut world = world();
+    world.group(&asking("a", 1));
+    world.pod(&pod("a-0").of("a").asks("A100", 1));
+    assert_eq!(world.admit_names(), ["a-0"]);
+    let quota = queue("team-a").quota(r#"{"A100": 5}"#);
+    world.queue(&quota.clone().annotation(NAMESPACES, "team=b"));
+    world.admit();
+    world.remove_pod("a-0");
+    world.admit();
+    assert_eq!(world.kept("team-a"), 0);
+    world.queue(&quota);
+    world.admit();
+    assert_eq!(world.kept("team-a"), 1);
+}
+
+#[test]
 fn access_that_is_lost_ends_what_is_kept() {
     let mut world = world();
     world.group(&asking("a", 5));
