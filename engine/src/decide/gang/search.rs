@@ -4,21 +4,21 @@
 //! situation is looked at once; and none is followed up in which too few pods could get in even if each shape had all that is
 //! left for itself.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+mod nodes;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use crds::configuration::AdmitOn;
 
-use super::super::line::{InLine, cards_of};
+use super::super::line::InLine;
 use super::Gang;
-use crate::amounts::Dimension;
 use crate::cluster::waiting::Shape;
 use crate::cluster::{Bookmark, Cluster};
-use crate::decide::effort::Effort;
-use crate::decide::{Grant, fit, mgpu, narrow, verdict};
+use crate::decide::{Grant, mgpu, narrow, verdict};
 use crate::ids::{NodeId, PodId, WorkloadId};
 use crate::names::CardId;
-use crate::policies::mgpu::CardUse;
+use nodes::Nodes;
 
 /// How many pods are placed by way of trial before a gang is taken for one that can't get in: everybody else waits for the
 /// decision. Dozens of pods of three shapes on forty nodes need fewer (`engine/tests/decisions/gang_search.rs`).
@@ -48,35 +48,6 @@ impl Kind {
     fn task(&self) -> Option<&str> {
         self.shape.task_spec.as_deref()
     }
-}
-
-/// What tells nodes apart for one gang.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Look {
-    /// What is free of the dimensions that the gang asks for, card resources before CPU: those with least go first.
-    free: Vec<i128>,
-    /// Which kinds may go there, with which cards: a place in [`Nodes::suits`].
-    suits: usize,
-    /// What is in use of its mGPU cards, and the node itself: what else matters there is not compared.
-    gpus: Option<(Vec<CardUse>, NodeId)>,
-}
-
-/// The nodes that any of the gang may go to, by look.
-struct Nodes {
-    dimensions: Vec<Dimension>,
-    /// Sets of kinds, each with one of its cards.
-    suits: Vec<BTreeSet<(usize, Option<CardId>)>>,
-    /// Of each node the place of its set.
-    suits_of: BTreeMap<NodeId, usize>,
-    /// Whether cards are shared through mGPU.
-    mgpu: bool,
-    looks: BTreeMap<Look, usize>,
-    /// The nodes of each look, by name.
-    members: Vec<BTreeSet<(Arc<str>, NodeId)>>,
-    /// The look of each node.
-    look_of: BTreeMap<NodeId, usize>,
-    /// How many nodes of each look there are more or fewer than at the beginning.
-    moved: BTreeMap<usize, i64>,
 }
 
 /// A situation that leads nowhere: which kind is next and how many of it are in, how many of each kind got which card, and
@@ -310,122 +281,4 @@ fn is_selectable(cluster: &Cluster, shape: &Shape, card: Option<CardId>) -> bool
 /// Whether the mGPU cards of such a pod must be known when it is let in, whatever `admitOn` says.
 fn needs_cards_now(cluster: &Cluster, shape: &Shape) -> bool {
     mgpu::request(cluster, shape).is_some() && mgpu::pins(cluster)
-}
-
-impl Nodes {
-    /// The nodes as these kinds see them; not all of it where the steps are spent before.
-    fn new(cluster: &Cluster, kinds: &[Kind], effort: &Effort) -> Self {
-        let requested = kinds.iter().flat_map(|kind| kind.shape.task.request.iter());
-        let dimensions: BTreeSet<_> = requested.map(|(dimension, _)| dimension).collect();
-        let mut suits_by_node: BTreeMap<NodeId, BTreeSet<(usize, Option<CardId>)>> = BTreeMap::new();
-        for (index, kind) in kinds.iter().enumerate() {
-            for card in cards_of(&kind.shape) {
-                for node in fit::nodes_for(cluster, card) {
-                    effort.look_at_node(&kind.shape);
-                    if effort.is_spent() {
-                        break;
-                    }
-                    if fit::may_run_on(cluster, &kind.shape, card, *node) {
-                        suits_by_node.entry(*node).or_default().insert((index, card));
-                    }
-                }
-            }
-        }
-        let mut known = HashMap::new();
-        let mut suits = Vec::new();
-        let mut suits_of = BTreeMap::new();
-        for (node, set) in suits_by_node {
-            let place = *known.entry(set).or_insert_with_key(|set| {
-                suits.push(set.clone());
-                suits.len() - 1
-            });
-            suits_of.insert(node, place);
-        }
-        let mut nodes = Self {
-            dimensions: dimensions.into_iter().rev().collect(),
-            suits,
-            suits_of,
-            mgpu: kinds.iter().any(|kind| mgpu::request(cluster, &kind.shape).is_some()),
-            looks: BTreeMap::new(),
-            members: Vec::new(),
-            look_of: BTreeMap::new(),
-            moved: BTreeMap::new(),
-        };
-        let there: Vec<_> = nodes.suits_of.keys().copied().collect();
-        for node in there {
-            let look = nodes.look_at(cluster, node);
-            nodes.look_of.insert(node, look);
-            nodes.members[look].insert((Arc::clone(&cluster.node(node).name), node));
-        }
-        nodes
-    }
-
-    /// How a node looks now.
-    fn look_at(&mut self, cluster: &Cluster, id: NodeId) -> usize {
-        let node = cluster.node(id);
-        let free = self.dimensions.iter().map(|dimension| {
-            let has = node.offer().map_or(0, |offer| offer.allocatable.get(*dimension));
-            i128::from(has) - node.used.get(*dimension)
-        });
-        let look = Look {
-            free: free.collect(),
-            suits: self.suits_of.get(&id).copied().unwrap_or(usize::MAX),
-            gpus: self.mgpu.then(|| (node.gpus.clone(), id)),
-        };
-        let next = self.looks.len();
-        let place = *self.looks.entry(look).or_insert(next);
-        if place == next {
-            self.members.push(BTreeSet::new());
-        }
-        place
-    }
-
-    /// A node has changed; returns how it looked before.
-    fn look_again(&mut self, cluster: &Cluster, node: NodeId) -> usize {
-        let look = self.look_at(cluster, node);
-        self.move_to(cluster, node, look)
-    }
-
-    /// A node looks like this from now on; returns how it looked before.
-    fn move_to(&mut self, cluster: &Cluster, node: NodeId, look: usize) -> usize {
-        let member = (Arc::clone(&cluster.node(node).name), node);
-        let before = self.look_of.insert(node, look).unwrap_or(look);
-        self.members[before].remove(&member);
-        self.members[look].insert(member);
-        *self.moved.entry(before).or_default() -= 1;
-        *self.moved.entry(look).or_default() += 1;
-        before
-    }
-
-    /// How many of a kind find room with this card, up to `most`, if they have it all for themselves.
-    fn room_for(&self, kind: usize, card: Option<CardId>, shape: &Shape, most: usize) -> usize {
-        let mut room = 0_usize;
-        for (look, id) in &self.looks {
-            let nodes = self.members[*id].len();
-            if nodes > 0 {
-                room = room.saturating_add(nodes.saturating_mul(self.copies(look, kind, card, shape)));
-                if room >= most {
-                    return most;
-                }
-            }
-        }
-        room
-    }
-
-    /// How many pods of a kind a node of this look has room for.
-    fn copies(&self, look: &Look, kind: usize, card: Option<CardId>, shape: &Shape) -> usize {
-        if !self
-            .suits
-            .get(look.suits)
-            .is_some_and(|suits| suits.contains(&(kind, card)))
-        {
-            return 0;
-        }
-        let free = self.dimensions.iter().zip(&look.free);
-        let copies = free.filter_map(|(dimension, free)| {
-            let asked = i128::from(shape.task.request.get(*dimension));
-            (asked > 0).then(|| usize::try_from((*free).max(0) / asked).unwrap_or(usize::MAX))
-        });
-        copies.min().unwrap_or(usize::MAX)
-    }
 }
