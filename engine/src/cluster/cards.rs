@@ -80,11 +80,11 @@ pub struct Conflict {
     pub first: NodeId,
     /// The next one by name that counts it by another resource.
     pub other: NodeId,
-    /// That resource.
+    /// What pods request it as.
     pub resource: ResourceId,
 }
 
-/// One card name.
+/// What the nodes that have a card say of it together.
 #[derive(Debug, Default)]
 pub struct Card {
     /// What it stands for on the first node by name that has it. It outlasts the last node, so that pods that still run
@@ -103,7 +103,7 @@ pub struct Card {
 /// The card names that nodes have, or had.
 #[derive(Debug, Default)]
 pub(super) struct Cards {
-    /// By number.
+    /// Each in the place of its number.
     known: Vec<Card>,
     /// The resources by which nodes have been found to have cards.
     resources: BTreeSet<ResourceId>,

@@ -12,11 +12,11 @@ pub const NAME_FIELD: &str = "metadata.name";
 /// A taint that keeps pods away; `PreferNoSchedule` taints are not kept, since they forbid nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taint {
-    /// Key.
+    /// What a toleration names it by.
     pub key: Arc<str>,
     /// Value; empty where none is given.
     pub value: Arc<str>,
-    /// `NoSchedule` or `NoExecute`.
+    /// `NoSchedule` or `NoExecute`; one that only prefers other pods keeps none away.
     pub effect: Arc<str>,
 }
 

@@ -25,7 +25,7 @@ pub(super) const RETURN_MEMORY: SignedDuration = SignedDuration::from_hours(2);
 /// How often the pods of a controller came back unplaced.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Return {
-    /// How often.
+    /// In a row; each time it waits longer.
     pub times: u32,
     /// Until when they stand aside.
     pub until: Timestamp,

@@ -18,13 +18,13 @@ use crate::ids::{Id as _, NodeId};
 use crate::names::ResourceId;
 use crate::policies::cross_quota::{self, BadAnnotation, Line, Source};
 
-/// Value of [`GPU_NODE_LABEL`].
+/// What [`GPU_NODE_LABEL`] says on a node with GPUs, and on no other.
 pub const GPU_NODE: &str = "true";
 
 /// The GPU nodes, in no order.
 #[derive(Debug, Default)]
 pub struct GpuNodes {
-    /// The limited resources.
+    /// Those that are limited for pods without GPU.
     resources: Vec<ResourceId>,
     nodes: Vec<NodeId>,
     lines: Vec<Line>,

@@ -18,11 +18,11 @@ use crate::policies::mgpu::{CardUse, Cards, first_fit};
 /// A container and its cards.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placed {
-    /// The pod.
+    /// Who has shares of cards.
     pub pod: PodId,
     /// Which of the pod's containers that ask for mGPU.
     pub container: usize,
-    /// The card indexes.
+    /// Which cards of the node, by their place on it.
     pub cards: Vec<u16>,
 }
 

@@ -11,24 +11,24 @@ use crate::refs::WorkloadKind;
 /// The kinds of objects that are watched, each listed anew by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// Nodes.
+    /// What has cards, and all else that pods use.
     Node,
-    /// Queues.
+    /// What pods are charged to.
     Queue,
-    /// Namespaces.
+    /// Their labels, by which queues take pods, and the queues that they name.
     Namespace,
-    /// `PodGroup`s.
+    /// Groups that are let in as a whole.
     PodGroup,
-    /// Jobs.
+    /// Those that Cardgate may hold until their queue takes them.
     Job,
-    /// Pods.
+    /// Those that run or wait, Cardgate's and others.
     Pod,
     /// Pods that have succeeded: they hold nothing, and count toward the minimum of their groups.
     SucceededPod,
 }
 
 impl Kind {
-    /// All kinds.
+    /// Each of them once.
     pub const ALL: [Self; 7] = [
         Self::Node,
         Self::Queue,
@@ -53,7 +53,7 @@ impl Kind {
     }
 }
 
-/// What is listed.
+/// How often each kind was listed, and what is not there to be listed.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     /// How many lists of each kind have begun.

@@ -42,7 +42,7 @@ impl Cluster {
         }
     }
 
-    /// Forgets a namespace.
+    /// A namespace is gone: queues that select by labels take nothing from it any more.
     pub(crate) fn remove_namespace(&mut self, name: &str, now: Timestamp) {
         if let Some(before) = self.namespaces.0.remove(name) {
             self.namespace_changed(name, before.queue.is_none(), now);

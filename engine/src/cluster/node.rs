@@ -25,7 +25,7 @@ const PREFER_NO_SCHEDULE: &str = "PreferNoSchedule";
 /// One card name on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeCard {
-    /// The card name.
+    /// As quotas and pods name it.
     pub card: CardId,
     /// The resource that this node has for it.
     pub resource: ResourceId,
@@ -150,7 +150,7 @@ pub struct NodeBooks {
 /// One node: what it offers and what pods hold of it.
 #[derive(Debug)]
 pub struct Node {
-    /// Name.
+    /// As pods name it that are on it.
     pub name: Arc<str>,
     /// What it says of itself; nothing while pods name a node that is not there.
     offer: Option<Offer>,

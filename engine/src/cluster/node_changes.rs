@@ -31,7 +31,7 @@ impl NodeChanges {
         }
     }
 
-    /// One more.
+    /// A node may have got room.
     pub(super) fn note(&mut self, id: NodeId) {
         if self.nodes.len() == REMEMBERED_CHANGES {
             self.before += self.nodes.len() as u64;

@@ -49,7 +49,7 @@ pub enum Stage {
         /// How often it was looked at in vain.
         looks: u8,
     },
-    /// On a node.
+    /// It has its node: the kubelet runs it, or is about to.
     Bound,
 }
 
@@ -81,18 +81,18 @@ pub struct Waits {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Controller(pub Box<str>);
 
-/// One pod.
+/// What is known of a pod: what it asks for, where it is on its way, and what it holds there.
 #[derive(Debug)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "what a pod is and is not, each by its own name"
 )]
 pub struct Pod {
-    /// Unique id.
+    /// Tells it from one that had its name before.
     pub uid: Arc<str>,
-    /// Namespace.
+    /// Where it is; others there may read of it.
     pub namespace: Arc<str>,
-    /// Name.
+    /// As its namespace has it once at a time.
     pub name: Arc<str>,
     /// When it was created.
     pub created: Timestamp,
@@ -221,9 +221,9 @@ impl Pod {
 /// Whose gates hold a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Gates {
-    /// No gate.
+    /// Nothing keeps it from the scheduler.
     None,
-    /// Cardgate's alone.
+    /// Only Cardgate keeps it from the scheduler.
     Own,
     /// Somebody else's, with or without Cardgate's.
     Foreign,

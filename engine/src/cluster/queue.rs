@@ -145,9 +145,9 @@ impl Terms {
 pub struct QueueBooks {
     /// What its admitted pods hold.
     pub allocated: Totals,
-    /// Those pods.
+    /// The pods that hold that.
     pub holders: BTreeSet<PodId>,
-    /// Its waiting pods.
+    /// The pods that want to be let in, by what tells them apart.
     pub waiting: Waiting,
     /// What of that its workloads hold beyond their minimum.
     pub elastic: Totals,
@@ -162,7 +162,7 @@ pub struct QueueBooks {
 /// One queue: what it may have, what it holds and what waits in it.
 #[derive(Debug)]
 pub struct Queue {
-    /// Name.
+    /// As pods and other queues name it.
     pub name: Arc<str>,
     /// What it says of itself; nothing while pods name a queue that is not there.
     terms: Option<Terms>,

@@ -112,7 +112,7 @@ enum Cause {
     Workload(WorkloadId),
     /// What all queues come to together.
     Top,
-    /// The nodes.
+    /// What nodes have free.
     Nodes,
 }
 
@@ -123,7 +123,7 @@ pub(crate) struct Dependence {
     pub(crate) levels: usize,
     /// Whether a change of a node could help.
     pub(crate) nodes: bool,
-    /// These workloads.
+    /// The workloads that are refused with their pods.
     pub(crate) workloads: Vec<WorkloadId>,
 }
 

@@ -121,7 +121,7 @@ impl Queue {
 /// What of a queue's terms decides how the tree grows: its place, its guarantee, what it deserves.
 pub(super) type Roots<'t> = (bool, Option<&'t str>, Option<&'t Amounts>, Option<&'t Bounds>);
 
-/// Reads that.
+/// Reads them from a queue that says this, or nothing.
 pub(super) fn roots(terms: Option<&Terms>, hierarchy: bool) -> Roots<'_> {
     let placed = terms.filter(|_| hierarchy);
     let quota = terms.and_then(|terms| terms.quota.as_ref().ok());

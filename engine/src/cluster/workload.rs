@@ -52,13 +52,13 @@ pub struct QueueNaming {
 /// What a workload says of itself.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Claim {
-    /// Unique id.
+    /// Tells it from one that had its name before.
     pub uid: Arc<str>,
     /// When it was created.
     pub created: Timestamp,
     /// How it names its queue.
     pub naming: QueueNaming,
-    /// Its queue.
+    /// The one that it names, or that its group, its namespace or the configuration names for it.
     pub queue: QueueId,
     /// So many of its pods it needs at least, and of a group they are let in together; at least 1.
     pub min_member: usize,
@@ -91,7 +91,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// The word.
+    /// As `status.phase` has it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "Pending",
@@ -135,9 +135,9 @@ impl Deref for Workload {
 pub struct Facts {
     /// What kind of object it is.
     pub kind: WorkloadKind,
-    /// Namespace.
+    /// Where it is, and its pods.
     pub namespace: Arc<str>,
-    /// Name.
+    /// As its namespace has it once for its kind.
     pub name: Arc<str>,
     /// What it says of itself; nothing while pods name a group that is not there.
     pub claim: Option<Claim>,

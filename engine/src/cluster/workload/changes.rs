@@ -16,7 +16,7 @@ use crate::refs::WorkloadKind;
 /// A pod that counts elsewhere than before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::cluster) enum Moved {
-    /// Toward the minimum.
+    /// It counts toward the minimum now.
     Core(PodId),
     /// Beyond it, since an earlier one has come.
     Extra(PodId),
@@ -279,7 +279,7 @@ impl Workload {
         self.0.aside_until = self.0.aside_until.max(until);
     }
 
-    /// It stands aside.
+    /// It takes no part until then.
     pub(in crate::cluster) fn stand_aside(&mut self, until: Timestamp) {
         self.0.aside_until = Some(until);
     }
