@@ -13,7 +13,7 @@ use super::Cluster;
 use super::pod::{Evicting, Pod, Stage};
 use super::waiting::{Refused, Shape};
 use super::workload::Workload;
-use crate::ids::PodId;
+use crate::ids::{PodId, QueueId};
 use crate::inqueue::Demand;
 use crate::metering::{self, Charge};
 use crate::names::CardId;
@@ -100,6 +100,9 @@ impl Cluster {
             return;
         };
         self.pods.with_resource_claims += usize::from(pod.has_resource_claims);
+        if pod.deleted.or(pod.eviction.since).is_some() {
+            self.pods.leaving.insert(id);
+        }
         if let Some(queue) = pod.queue {
             if let Some(charge) = &pod.charge {
                 let charged = charge.amounts.iter();
@@ -119,6 +122,7 @@ impl Cluster {
                 {
                     self.change_requested_above(queue, asked, 1);
                 }
+                self.note_untold(queue);
             }
             self.changes.queues.insert(queue);
         }
@@ -142,6 +146,7 @@ impl Cluster {
             return;
         };
         self.pods.with_resource_claims -= usize::from(pod.has_resource_claims);
+        self.pods.leaving.remove(&id);
         if let Some(queue) = pod.queue {
             if let Some(charge) = &pod.charge {
                 let charged = charge.amounts.iter();
@@ -157,6 +162,7 @@ impl Cluster {
                 if state.books(PEN).waiting.remove(&waits.shape, waits.place, asked) {
                     self.change_requested_above(queue, asked, -1);
                 }
+                self.note_untold(queue);
             }
             self.changes.queues.insert(queue);
         }
@@ -193,6 +199,20 @@ impl Cluster {
     pub(crate) fn remember_refusal(&mut self, shape: &Shape, refused: Refused) {
         let books = self.queues[shape.queue].books(PEN);
         books.waiting.remember(shape, refused);
+        self.note_untold(shape.queue);
+    }
+
+    /// The pods of a queue may have something to be told, or nothing any more.
+    fn note_untold(&mut self, queue: QueueId) {
+        if self
+            .queues
+            .get(queue)
+            .is_some_and(|queue| queue.waiting.untold().next().is_some())
+        {
+            self.untold.insert(queue);
+        } else {
+            self.untold.remove(&queue);
+        }
     }
 
     /// Remembers what a waiting pod has been told.
@@ -203,12 +223,21 @@ impl Cluster {
         pod.told = Some(reason);
         if let (Some(queue), Some(waits)) = (pod.queue, &pod.waits) {
             self.queues[queue].books(PEN).waiting.is_told(&waits.shape, waits.place);
+            self.note_untold(queue);
         }
     }
 
     /// How many pods ask for devices by resource claims.
     pub fn pods_with_resource_claims(&self) -> usize {
         self.pods.with_resource_claims
+    }
+
+    /// A pod is being evicted.
+    pub(super) fn mark_evicted(&mut self, id: PodId, now: Timestamp) {
+        if let Some(marks) = self.mark_pod(id) {
+            marks.eviction.since = Some(now);
+            self.pods.leaving.insert(id);
+        }
     }
 
     /// What of a pod nothing is counted by, to be changed.

@@ -76,9 +76,9 @@ use workload::Workload;
 /// The least and the most that there was of something for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// The least.
+    /// Who says more than this may not have found it.
     pub least: i128,
-    /// The most.
+    /// Who says no more than this could once have had it.
     pub most: i128,
 }
 
@@ -147,6 +147,8 @@ pub struct Cluster {
     gpu_nodes: GpuNodes,
     queues: Watched<QueueId, Queue>,
     rest: Rest,
+    /// Those in which pods have not been told why they wait.
+    untold: BTreeSet<QueueId>,
     /// What all queues are parts of.
     top: tree::Top,
     reclaims: Reclaims,
@@ -171,7 +173,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// An empty cluster.
+    /// A cluster of which nothing has been seen.
     pub fn new(configuration: Arc<Configuration>) -> Self {
         let mut cluster = Self {
             names: Names::default(),
@@ -185,6 +187,7 @@ impl Cluster {
             gpu_nodes: GpuNodes::default(),
             queues: Watched::default(),
             rest: Rest::default(),
+            untold: BTreeSet::new(),
             top: tree::Top::default(),
             reclaims: Reclaims::default(),
             namespaces: Namespaces::default(),

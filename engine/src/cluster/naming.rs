@@ -9,7 +9,7 @@ use crds::configuration::{QueuePlugin, UnnamedCards, UnqueuedCards};
 
 use super::Cluster;
 use super::pod::Pod;
-use super::waiting::Shape;
+use super::waiting::{Shape, Traits};
 use crate::amounts::{Amounts, Dimension};
 use crate::ids::{PodId, QueueId};
 use crate::names::{CardId, ResourceId};
@@ -144,7 +144,7 @@ impl Cluster {
 
     fn set_task(&mut self, id: PodId, task: Task) {
         let shape = self.pod(id).and_then(|pod| pod.waits.as_ref()).map(|waits| {
-            Arc::new(Shape {
+            Arc::new(Shape::from(Traits {
                 queue: waits.shape.queue,
                 namespace: Arc::clone(&waits.shape.namespace),
                 group: waits.shape.group,
@@ -153,7 +153,7 @@ impl Cluster {
                 task: task.clone(),
                 constraints: waits.shape.constraints.clone(),
                 cross_quota: waits.shape.cross_quota,
-            })
+            }))
         });
         self.update_pod(id, |pod| {
             pod.task = task;

@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::pod::{self, Gates, Pod, Reading, Stage, Waits};
 use super::queue::NAMELESS;
-use super::waiting::{Place, Shape};
+use super::waiting::{Place, Shape, Traits};
 use super::workload::QueueNaming;
 use super::{Cluster, Kind};
 use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
@@ -181,7 +181,7 @@ impl Cluster {
     }
 
     fn waits(&mut self, known: Option<PodId>, pod: &Pod, queue: QueueId, reading: Reading, now: Timestamp) -> Waits {
-        let shape = Shape {
+        let shape = Shape::from(Traits {
             queue,
             namespace: Arc::clone(&pod.namespace),
             group: pod.group,
@@ -190,7 +190,7 @@ impl Cluster {
             task: reading.task,
             constraints: reading.constraints,
             cross_quota: reading.cross_quota,
-        };
+        });
         let old = known.and_then(|id| self.pod(id)?.waits.as_ref());
         let write_refusals = old.map_or(0, |old| if *old.shape == shape { old.write_refusals } else { 0 });
         // What was refused as it was may be accepted as it is now.
@@ -306,7 +306,7 @@ impl Cluster {
         self.pods.iter().filter_map(|(id, pod)| Some((id, pod.as_ref()?)))
     }
 
-    /// All pods.
+    /// Those that run or wait, and those of others that use nodes.
     pub fn pods(&self) -> impl Iterator<Item = &Pod> {
         self.pods_by_id().map(|(_, pod)| pod)
     }

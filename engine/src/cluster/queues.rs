@@ -67,6 +67,11 @@ impl Cluster {
         self.queues.iter().filter(|(_, queue)| queue.is_known())
     }
 
+    /// The queues in which pods have not been told why they wait, in the order of [`Self::queues`].
+    pub(crate) fn untold_queues(&self) -> impl Iterator<Item = &Queue> {
+        self.untold.iter().map(|id| self.queue(*id))
+    }
+
     /// The id of a queue, whether it is there or only named by a pod.
     pub(super) fn queue_id(&mut self, name: &str) -> QueueId {
         if let Some(id) = self.queues.id(name) {

@@ -176,9 +176,7 @@ impl Cluster {
     /// Pods are being evicted for a queue.
     pub(crate) fn begin_evictions(&mut self, id: QueueId, pods: &[PodId], now: Timestamp) {
         for pod in pods {
-            if let Some(marks) = self.mark_pod(*pod) {
-                marks.eviction.since = Some(now);
-            }
+            self.mark_evicted(*pod, now);
         }
         let interval = SignedDuration::try_from(self.configuration.capacity.reclaim_interval);
         let next = interval.ok().and_then(|interval| now.checked_add(interval).ok());
@@ -213,10 +211,17 @@ impl Cluster {
 
     /// The pods that hold something and are on their way out.
     pub(crate) fn leaving(&self, now: Timestamp) -> Vec<PodId> {
-        let pods = self.pods_by_id();
-        pods.filter(|(_, pod)| (pod.charge.is_some() || pod.room.is_some()) && self.is_leaving(pod, now))
-            .map(|(id, _)| id)
-            .collect()
+        let holds = |pod: &Pod| pod.charge.is_some() || pod.room.is_some();
+        let is_one = |(_, pod): &(PodId, &Pod)| holds(pod) && self.is_leaving(pod, now);
+        let leaving: Vec<_> = self.pods.leaving().filter(is_one).map(|(id, _)| id).collect();
+        debug_assert!(
+            leaving
+                .iter()
+                .copied()
+                .eq(self.pods_by_id().filter(is_one).map(|(id, _)| id)),
+            "a pod is on its way out that nobody has marked"
+        );
+        leaving
     }
 
     /// Counts pods as gone, to see what would be possible without them.
@@ -226,7 +231,7 @@ impl Cluster {
         }
     }
 
-    /// Counts them again.
+    /// Counts them as there again, after [`Self::take_out`].
     pub(crate) fn put_back(&mut self, pods: &[PodId]) {
         for pod in pods {
             self.enter(*pod);

@@ -4,8 +4,6 @@
 //! are gone, so it counts as long: nobody waits for room on other nodes because of them. The same holds where a node says
 //! that it has less than its pods have.
 
-use std::collections::BTreeSet;
-
 use super::Cluster;
 use super::node::{Node, Offer};
 use crate::amounts::Dimension;
@@ -26,9 +24,10 @@ impl Node {
         let offer = self.offer().into_iter();
         let offered = offer.flat_map(Offer::dimensions);
         let charged = self.charged.iter().map(|(dimension, _)| dimension);
-        let all: BTreeSet<_> = offered.chain(charged).collect();
-        let parts = all.into_iter();
-        parts
+        let mut all: Vec<_> = offered.chain(charged).collect();
+        all.sort_unstable();
+        all.dedup();
+        all.into_iter()
             .map(|dimension| (dimension, self.part_of_total(dimension)))
             .collect()
     }

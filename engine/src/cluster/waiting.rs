@@ -2,6 +2,8 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Deref;
 use std::sync::Arc;
 
 use crds::scoring_strategy::ScoringStrategy;
@@ -15,7 +17,7 @@ use crate::task::Task;
 
 /// Everything that decides whether a pod gets in, except its age.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub struct Shape {
+pub struct Traits {
     /// The queue it is charged to.
     pub queue: QueueId,
     /// Its namespace, which the queue may exclude.
@@ -34,6 +36,46 @@ pub struct Shape {
     pub cross_quota: Option<ScoringStrategy>,
 }
 
+/// The same with its hash: shapes are looked up several times in each decision, and going over all that they say for that
+/// cost more than deciding.
+#[derive(Debug)]
+pub struct Shape {
+    traits: Traits,
+    hash: u64,
+}
+
+impl From<Traits> for Shape {
+    fn from(traits: Traits) -> Self {
+        let mut hasher = DefaultHasher::new();
+        traits.hash(&mut hasher);
+        let hash = hasher.finish();
+        Self { traits, hash }
+    }
+}
+
+impl Deref for Shape {
+    type Target = Traits;
+
+    #[inline]
+    fn deref(&self) -> &Traits {
+        &self.traits
+    }
+}
+
+impl PartialEq for Shape {
+    fn eq(&self, other: &Self) -> bool {
+        self.hash == other.hash && self.traits == other.traits
+    }
+}
+
+impl Eq for Shape {}
+
+impl Hash for Shape {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
 /// The place of a waiting pod among those of its shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
@@ -43,14 +85,14 @@ pub struct Place {
     pub created: Timestamp,
     /// The order of arrival, among those created in the same second.
     pub arrival: u64,
-    /// The pod.
+    /// Whose place it is: two of one moment still differ.
     pub pod: PodId,
 }
 
 /// Why a shape was refused, and what it would take to look again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused {
-    /// The reason.
+    /// In one word, as its condition says it.
     pub reason: Reason,
     /// How many levels from the queue upwards the refusal depends on.
     pub levels: usize,
@@ -99,6 +141,8 @@ pub struct Waiting {
     /// Those of each shape by their first pod, first to go first.
     by_first: BTreeSet<(Reverse<i32>, Place, u64)>,
     next_id: u64,
+    /// The shapes of which pods have not been told why they wait.
+    untold: BTreeSet<u64>,
     requested: Totals,
     count: usize,
 }
@@ -136,6 +180,11 @@ impl Waiting {
         first
     }
 
+    /// Those of whom some have not been told why they wait, in the order of [`Self::peers`].
+    pub(crate) fn untold(&self) -> impl Iterator<Item = &Peers> {
+        self.untold.iter().filter_map(|id| self.peers.get(id))
+    }
+
     /// Those with this id.
     pub fn get(&self, id: u64) -> Option<&Peers> {
         self.peers.get(&id)
@@ -143,24 +192,29 @@ impl Waiting {
 
     /// Keeps a refusal with those of a shape, and whom it has not been told to.
     pub(super) fn remember(&mut self, shape: &Shape, refused: Refused) {
-        let Some(peers) = self.peers_to_change(shape) else {
+        let Some((id, peers)) = self.peers_to_change(shape) else {
             return;
         };
-        if peers.refused.map(|earlier| earlier.reason) != Some(refused.reason) {
+        let earlier = peers.refused.replace(refused);
+        if earlier.map(|earlier| earlier.reason) != Some(refused.reason) {
             peers.untold.clone_from(&peers.pods);
+            self.untold.insert(id);
         }
-        peers.refused = Some(refused);
     }
 
     /// One of a shape has been told why it waits.
     pub(super) fn is_told(&mut self, shape: &Shape, place: Place) {
-        if let Some(peers) = self.peers_to_change(shape) {
+        if let Some((id, peers)) = self.peers_to_change(shape) {
             peers.untold.remove(&place);
+            if peers.untold.is_empty() {
+                self.untold.remove(&id);
+            }
         }
     }
 
-    fn peers_to_change(&mut self, shape: &Shape) -> Option<&mut Peers> {
-        self.peers.get_mut(self.ids.get(shape)?)
+    fn peers_to_change(&mut self, shape: &Shape) -> Option<(u64, &mut Peers)> {
+        let id = *self.ids.get(shape)?;
+        Some((id, self.peers.get_mut(&id)?))
     }
 
     /// Those of this shape.
@@ -203,6 +257,7 @@ impl Waiting {
         }
         if told.is_none() || told != peers.refused.map(|refused| refused.reason) {
             peers.untold.insert(place);
+            self.untold.insert(id);
         }
         is_new
     }
@@ -215,7 +270,9 @@ impl Waiting {
         let Some(peers) = self.peers.get_mut(&id) else {
             return false;
         };
-        peers.untold.remove(&place);
+        if peers.untold.remove(&place) && peers.untold.is_empty() {
+            self.untold.remove(&id);
+        }
         let before = peers.first();
         let was_there = peers.pods.remove(&place);
         if was_there {

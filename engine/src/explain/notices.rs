@@ -37,8 +37,12 @@ pub fn notices(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Vec<Notic
 /// The same; `trail` is told whose waiting is being explained.
 pub fn notices_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail: &dyn Trail) -> Vec<Notice> {
     let mut untold = Vec::new();
-    'queues: for (_, queue) in cluster.queues() {
-        for (_, peers) in queue.waiting.peers() {
+    debug_assert!(
+        has_found_all(cluster),
+        "a pod has not been told why it waits, and nobody knows"
+    );
+    'queues: for queue in cluster.untold_queues() {
+        for peers in queue.waiting.untold() {
             let Some(refused) = peers.refused else { continue };
             for place in &peers.untold {
                 if untold.len() == limit {
@@ -67,6 +71,14 @@ pub fn notices_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trai
     }
     trail.over();
     notices
+}
+
+/// Whether those that may have to be told something are the same that a look at everybody who waits finds.
+fn has_found_all(cluster: &Cluster) -> bool {
+    let found = cluster.untold_queues().flat_map(|queue| queue.waiting.untold());
+    let all = cluster.queues().flat_map(|(_, queue)| queue.waiting.peers());
+    let all = all.map(|(_, peers)| peers).filter(|peers| !peers.untold.is_empty());
+    found.map(|peers| &peers.shape).eq(all.map(|peers| &peers.shape))
 }
 
 /// What to tell a waiting pod at this moment; none where nothing has been found in its way.

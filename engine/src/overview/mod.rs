@@ -106,7 +106,9 @@ pub fn changed(cluster: &Cluster, changes: Changes) -> Vec<Shown> {
         });
     }
     let mut queues = changes.queues;
-    if !changes.total.is_empty() {
+    // What only stays to be shown concerns nobody until numbers are shown.
+    let moved = || changes.total.values().any(|span| span.least < span.most);
+    if changes.shows_numbers || moved() {
         let concerned = cluster
             .queues()
             .filter(|(_, queue)| usage::says_more(cluster, queue, &changes.total, changes.shows_numbers));
@@ -157,6 +159,9 @@ fn cards_outside_cross_quota(cluster: &Cluster, id: NodeId, offer: &Offer) -> Op
     let is_outside = cluster.configuration().cross_quota.is_some()
         && !cluster.gpu_nodes().contains(id)
         && offer.has_signs_of_cards();
+    if !is_outside {
+        return None;
+    }
     let found = offer.cards.iter().map(|card| card.found.resource.as_str());
     // Also what nothing names, or lets be published.
     let settings = &cluster.configuration().cardgate;
@@ -165,12 +170,11 @@ fn cards_outside_cross_quota(cluster: &Cluster, id: NodeId, offer: &Offer) -> Op
     let known = offered.filter(|resource| settings.is_card_resource(resource));
     let resources: BTreeSet<_> = found.chain(known).collect();
     let named = Vec::from_iter(resources).join(", ");
-    let named = if named.is_empty() {
+    Some(if named.is_empty() {
         "no cards yet".to_owned()
     } else {
         named
-    };
-    is_outside.then_some(named)
+    })
 }
 
 /// What has cards in the cluster and is taken for nodes without GPU by `CrossQuota`: the resources, how many nodes have them, and the first

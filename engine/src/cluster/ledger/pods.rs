@@ -1,5 +1,6 @@
 //! All pods: everybody reads them, and the ledger alone changes them.
 
+use std::collections::BTreeSet;
 use std::ops::Deref;
 
 use crate::cluster::pod::Pod;
@@ -12,6 +13,17 @@ pub(crate) struct Pods {
     pub(super) table: Table<PodId, Option<Pod>>,
     /// How many of them ask for devices by resource claims.
     pub(super) with_resource_claims: usize,
+    /// Those that are being deleted or evicted, or were: all that could be on its way out.
+    pub(super) leaving: BTreeSet<PodId>,
+}
+
+impl Pods {
+    /// Those that are being deleted or evicted, or were.
+    pub(in crate::cluster) fn leaving(&self) -> impl Iterator<Item = (PodId, &Pod)> {
+        self.leaving
+            .iter()
+            .filter_map(|id| Some((*id, self.get(*id)?.as_ref()?)))
+    }
 }
 
 impl Deref for Pods {

@@ -3,7 +3,7 @@
 use super::PEN;
 use crds::configuration::Enforcement;
 
-use crate::amounts::{Amounts, Dimension};
+use crate::amounts::{Amounts, Dimension, Totals};
 use crate::cluster::pod::Pod;
 use crate::cluster::{Cluster, Span};
 use crate::ids::{NodeId, PodId};
@@ -77,26 +77,25 @@ impl Cluster {
 
     /// A node offers something else than before, when it added this.
     pub(in crate::cluster) fn total_changed(&mut self, id: NodeId, before: &[(Dimension, i128)]) {
-        let now = self.nodes[id].parts_of_total();
-        let dimensions = || before.iter().chain(&now).map(|(dimension, _)| *dimension);
-        self.note_total(dimensions());
+        let mut grown = Totals::default();
+        for (dimension, amount) in self.nodes[id].parts_of_total() {
+            grown.add(dimension, amount);
+        }
         for (dimension, amount) in before {
-            self.top.books(PEN).total.add(*dimension, -amount);
+            grown.add(*dimension, -amount);
         }
-        for (dimension, amount) in &now {
-            self.top.books(PEN).total.add(*dimension, *amount);
+        for (dimension, amount) in grown.iter() {
+            self.change_total(dimension, amount);
         }
-        self.note_total(dimensions());
         self.top.rose();
     }
 
-    /// Remembers what the cluster has, before and after that changes, for those whose quota is more than that.
-    fn note_total(&mut self, dimensions: impl Iterator<Item = Dimension>) {
-        for dimension in dimensions {
-            let now = self.top.total.get(dimension);
-            let span = self.changes.total.entry(dimension).or_insert(Span::of(now));
-            span.include(now);
-        }
+    /// The cluster has so much more of something. What it had is remembered for those whose quota is more than that.
+    fn change_total(&mut self, dimension: Dimension, grows: i128) {
+        let before = self.top.total.get(dimension);
+        let span = self.changes.total.entry(dimension).or_insert(Span::of(before));
+        span.include(before + grows);
+        self.top.books(PEN).total.add(dimension, grows);
     }
 
     /// What a pod is charged for is charged on its node, or no longer.
@@ -107,9 +106,7 @@ impl Cluster {
             node.books(PEN).charged.add(dimension, sign * i128::from(amount));
             let grows = node.part_of_total(dimension) - before;
             if grows != 0 {
-                self.note_total([dimension].into_iter());
-                self.top.books(PEN).total.add(dimension, grows);
-                self.note_total([dimension].into_iter());
+                self.change_total(dimension, grows);
             }
             if grows > 0 {
                 self.top.rose();
