@@ -14,6 +14,7 @@ mod amounts;
 mod cards;
 mod configuration;
 mod cross_quota;
+mod gangs;
 mod leadership;
 mod nodes;
 mod pods;
@@ -26,6 +27,7 @@ mod shown;
 mod stored;
 #[cfg(test)]
 mod tests;
+mod told;
 mod view;
 
 use std::collections::VecDeque;
@@ -85,6 +87,7 @@ pub struct Judge {
     /// How long what others changed may be on its way to an operator.
     lag: SignedDuration,
     leadership: leadership::Leadership,
+    gangs: gangs::Gangs,
     /// When operators were started, which is not known of yet.
     starts: VecDeque<Timestamp>,
 }
@@ -103,6 +106,7 @@ impl Judge {
             stored: Stored::default(),
             lag: LAG,
             leadership: leadership::Leadership::default(),
+            gangs: gangs::Gangs::default(),
             starts: VecDeque::new(),
         }
     }
@@ -135,6 +139,7 @@ impl Judge {
     /// The clock on the wall jumps forward: what was a moment ago still was.
     pub fn jump(&mut self, by: SignedDuration) {
         self.leadership.jump(by);
+        self.gangs.jump(by);
         self.stored.jump(by);
     }
 
@@ -147,6 +152,7 @@ impl Judge {
         }
         let since = earlier(write.at, self.lag);
         let finding = self.judge(write, since);
+        self.gangs.hear(write, stored::changes_terms(write));
         self.stored.take(write, since);
         finding
     }
@@ -166,6 +172,7 @@ impl Judge {
     /// Looks at what is there when the world has fallen quiet: after all writes were looked at.
     pub fn at_rest(&self, objects: &Objects) -> Result<(), Broken> {
         rest::judge(&self.stored, objects.now)?;
+        self.gangs.at_rest(&self.stored)?;
         shown::judge(&self.stored, objects.now)
     }
 }

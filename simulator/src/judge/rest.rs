@@ -18,7 +18,7 @@ use super::nodes::{Node, texts};
 use super::pods::Pod;
 use super::stored::Stored;
 use super::view::View;
-use super::{Finding, broken, quota};
+use super::{Finding, broken, quota, told};
 use crate::objects::{JOBS, Key, POD_GROUPS, PODS, QUEUES};
 
 /// The rule.
@@ -44,9 +44,10 @@ pub fn judge(stored: &Stored, now: Timestamp) -> Finding {
         if view.queue_of(pod).is_none() {
             continue;
         }
-        let Some(reason) = reason(stored, &pod.key) else {
+        let Some((reason, message)) = what_is_told(stored, &pod.key) else {
             return broken(TOLD, format!("{} waits, and has no condition that says why", pod.key));
         };
+        told::judge(&view, pod, &message)?;
         if !OTHERWISE.contains(&&*reason) && !is_reserved(stored) && is_looked_at(stored, &view, pod) {
             judge_pod(&view, pod, &reason)?;
         }
@@ -59,16 +60,17 @@ fn is_alone(spec: &Value) -> bool {
     spec["schedulingGates"].as_array().is_some_and(|gates| gates.len() == 1)
 }
 
-/// What a pod that waits is told; none where it is told nothing.
-fn reason(stored: &Stored, key: &Key) -> Option<String> {
+/// What a pod that waits is told: the reason, and the message. None where it is told nothing.
+fn what_is_told(stored: &Stored, key: &Key) -> Option<(String, String)> {
     let pod = stored.now.get(&PODS)?.get(key)?;
     let mut conditions = pod["status"]["conditions"].as_array()?.iter();
     let told =
         conditions.find(|condition| condition["type"] == ADMITTED_CONDITION && condition["status"] == "False")?;
-    told["reason"]
-        .as_str()
-        .filter(|reason| !reason.is_empty())
-        .map(str::to_owned)
+    let reason = told["reason"].as_str().filter(|reason| !reason.is_empty())?;
+    Some((
+        reason.to_owned(),
+        told["message"].as_str().unwrap_or_default().to_owned(),
+    ))
 }
 
 /// Whether any queue may keep room for a group or a Job whose pods are not there.

@@ -7,11 +7,12 @@ use serde_json::Value;
 
 use super::amounts::{Amounts, What, add};
 use super::configuration::Plugin;
+use super::pods::Pod;
 use super::quota;
 use super::stored::Stored;
 use super::view::View;
 use super::{Finding, broken};
-use crate::objects::{CARD_TYPES, CARD_USAGES};
+use crate::objects::{CARD_INVENTORIES, CARD_TYPES, CARD_USAGES};
 
 /// The rule.
 pub const RULE: &str = "every number that is shown is true";
@@ -36,6 +37,41 @@ pub fn judge(stored: &Stored, now: Timestamp) -> Finding {
     }
     for shown in all(&CARD_TYPES) {
         card(&view, shown)?;
+    }
+    for (key, shown) in stored.now.get(&CARD_INVENTORIES).into_iter().flatten() {
+        inventory(&view, &key.name, &shown["status"])?;
+    }
+    Ok(())
+}
+
+/// What a node has, and what the pods hold of that which are there, or are expected there.
+fn inventory(view: &View, name: &str, shown: &Value) -> Finding {
+    let Some(node) = view.node(name) else {
+        return broken(RULE, format!("an inventory of {name} is shown, which is not there"));
+    };
+    for line in shown["cards"].as_array().into_iter().flatten() {
+        let card = line["name"].as_str().unwrap_or_default();
+        let [total, used] = ["total", "used"].map(|field| line[field].as_i64().map(i128::from));
+        let Some(there) = node.card(card) else {
+            return broken(RULE, format!("{name} is shown with {card}, which it has not"));
+        };
+        let asked = |is_there: &dyn Fn(&Pod) -> bool| -> i128 {
+            let those = view
+                .pods
+                .iter()
+                .filter(|pod| !pod.is_held && !pod.is_over && is_there(pod));
+            those.map(|pod| pod.asks(&there.resource)).sum()
+        };
+        let held = asked(&|pod| pod.place() == Some(name) && view.holds(pod));
+        // Besides: what is let in and has no node yet is expected on some node, and on a node that is lost pods never go.
+        let most = asked(&|pod| pod.place().is_none_or(|place| place == name));
+        if total != Some(there.count) || !used.is_some_and(|used| (held..=most).contains(&used)) {
+            let count = there.count;
+            return broken(
+                RULE,
+                format!("pods hold {held} of {count} {card} on {name}, and {used:?} of {total:?} is shown"),
+            );
+        }
     }
     Ok(())
 }

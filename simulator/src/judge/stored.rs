@@ -45,7 +45,7 @@ impl Stored {
             self.past.pop_front();
         }
         self.others.retain(|_, at| *at >= since);
-        if TERMS.contains(&write.resource) && is_said_anew(write) {
+        if changes_terms(write) {
             let terms = TERMS
                 .iter()
                 .filter_map(|kind| Some((*kind, self.now.get(*kind)?.clone())));
@@ -134,6 +134,11 @@ impl Stored {
 
 fn is_configuration(write: &Write) -> bool {
     write.resource == &CONFIG_MAPS && write.key == Key::new(NAMESPACE, CONFIG_MAP)
+}
+
+/// Whether what quotas and room rest on changes.
+pub fn changes_terms(write: &Write) -> bool {
+    TERMS.contains(&write.resource) && is_said_anew(write)
 }
 
 /// Whether more has changed than what an object's status says of times: nodes tell every few seconds that they are alive.

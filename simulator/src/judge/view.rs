@@ -176,14 +176,19 @@ impl View {
         amounts
     }
 
-    /// What a pod is charged for; none while it is held, when it is over, when it is gone but for its name, or where it is
-    /// none of Cardgate's.
-    pub fn charge(&self, pod: &Pod) -> Option<Charge> {
+    /// Whether a pod holds anything: it does not while it is held itself, when it is over, and when it is gone but for its name.
+    pub fn holds(&self, pod: &Pod) -> bool {
         let is_gone = pod.deleted.is_some_and(|at| {
             let until = at.checked_add(self.configuration.terminating).unwrap_or(Timestamp::MAX);
             until <= self.now
         });
-        if pod.is_held || pod.is_over || is_gone {
+        !(pod.is_held || pod.is_over || is_gone)
+    }
+
+    /// What a pod is charged for; none while it is held, when it is over, when it is gone but for its name, or where it is
+    /// none of Cardgate's.
+    pub fn charge(&self, pod: &Pod) -> Option<Charge> {
+        if !self.holds(pod) {
             return None;
         }
         Some(Charge {

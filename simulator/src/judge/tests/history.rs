@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crds::keys::{CARD_ASSIGNED, GATE, NAMESPACE, QUEUE_NAME};
+use crds::keys::{CARD_ASSIGNED, GATE, GROUP_NAME, NAMESPACE, QUEUE_NAME};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -111,6 +111,13 @@ impl History {
         self.create(&PODS, pod(name, queue, cards));
     }
 
+    /// The same of a group.
+    pub fn pod_of_group(&mut self, name: &str, queue: &str, cards: u32, group: &str) {
+        let mut pod = pod(name, queue, cards);
+        pod["metadata"]["annotations"][GROUP_NAME] = group.into();
+        self.create(&PODS, pod);
+    }
+
     /// `operator-0` lets a pod in, as it should be done.
     pub fn admit(&mut self, name: &str) {
         self.lease("operator-0");
@@ -124,8 +131,19 @@ impl History {
 
     #[track_caller]
     pub fn rests(&mut self) {
+        self.judge_at_rest().unwrap();
+    }
+
+    #[track_caller]
+    pub fn judge_at_rest(&mut self) -> Result<(), Broken> {
         self.holds();
-        self.judge.at_rest(&self.objects).unwrap();
+        self.judge.at_rest(&self.objects)
+    }
+
+    #[track_caller]
+    pub fn judge_gangs(&mut self) -> Result<(), Broken> {
+        self.holds();
+        self.judge.gangs.at_rest(&self.judge.stored)
     }
 
     #[track_caller]
@@ -147,8 +165,7 @@ impl History {
 
     #[track_caller]
     pub fn breaks_at_rest(&mut self, rule: &str) -> Broken {
-        self.holds();
-        let broken = self.judge.at_rest(&self.objects).unwrap_err();
+        let broken = self.judge_at_rest().unwrap_err();
         assert_eq!(broken.rule, rule, "{broken}");
         broken
     }
