@@ -31,6 +31,7 @@ pub mod ports;
 pub mod process;
 mod progress;
 pub mod scenario;
+pub mod service;
 pub mod tally;
 pub mod tls;
 pub mod wait;

@@ -222,7 +222,7 @@ async fn while_the_webhook_is_down_managed_pods_are_refused_and_nothing_else_is(
 async fn of_two_operators_one_leads_and_the_other_takes_over() -> Outcome {
     let world = World::start().await?;
     let first = world.cardgate.operator();
-    let second = world.cardgate.another_operator(&world.plane).await?;
+    let second = world.cardgate.another_operator(&world.plane, 2).await?;
     let (scenario, card) = burst(&world).await?;
     wait::eventually("the first to lead alone", wait::PATIENCE, async || {
         let both = (leads(first).await?, leads(&second).await?);

@@ -35,7 +35,8 @@ pub(super) fn commands(kustomization: &str) -> Vec<Vec<String>> {
     .to_vec()
 }
 
-/// Makes the API server reach the webhook at `https://<address>` instead of by the Service. The paths stay.
+/// Makes the API server reach the webhook at `https://<address>` instead of by the Service, or by the address that it was
+/// told before. The paths stay.
 pub(super) async fn point_at(plane: &ControlPlane, address: &str) -> Result<()> {
     point::<MutatingWebhookConfiguration>(plane, address).await?;
     point::<ValidatingWebhookConfiguration>(plane, address).await
@@ -56,9 +57,14 @@ where
         .context("a configuration without webhooks")?;
     let mut patch = Vec::new();
     for (index, webhook) in webhooks.iter().enumerate() {
-        let door = webhook["clientConfig"]["service"]["path"].as_str().unwrap_or_default();
+        let (service, url) = (&webhook["clientConfig"]["service"], &webhook["clientConfig"]["url"]);
+        let of_url = |url: &str| Some(url.parse::<http::Uri>().ok()?.path().to_owned());
+        let door = service["path"].as_str().map(str::to_owned);
+        let door = door.or_else(|| url.as_str().and_then(of_url)).unwrap_or_default();
         let client = format!("/webhooks/{index}/clientConfig");
-        patch.push(json!({ "op": "remove", "path": format!("{client}/service") }));
+        if !service.is_null() {
+            patch.push(json!({ "op": "remove", "path": format!("{client}/service") }));
+        }
         patch
             .push(json!({ "op": "add", "path": format!("{client}/url"), "value": format!("https://{address}{door}") }));
     }

@@ -140,12 +140,25 @@ impl Cardgate {
         &self.webhook
     }
 
-    /// Starts one more operator, which does nothing until it leads.
-    pub async fn another_operator(&self, plane: &ControlPlane) -> Result<Instance> {
-        let operator = self.operator.sibling(plane, 2).await?;
+    /// Starts one more operator, of this number, which does nothing until it leads.
+    pub async fn another_operator(&self, plane: &ControlPlane, number: usize) -> Result<Instance> {
+        let operator = self.operator.sibling(plane, number).await?;
         operator.start()?;
         operator.await_ready().await?;
         Ok(operator)
+    }
+
+    /// Starts one more webhook, of this number, which nobody asks yet.
+    pub async fn another_webhook(&self, plane: &ControlPlane, number: usize) -> Result<Instance> {
+        let webhook = self.webhook.sibling(plane, number).await?;
+        webhook.start()?;
+        webhook.await_ready().await?;
+        Ok(webhook)
+    }
+
+    /// Makes the API server reach the webhook at another address.
+    pub async fn point_door_at(plane: &ControlPlane, address: &str) -> Result<()> {
+        install::point_at(plane, address).await
     }
 
     /// Waits until the API server reaches the webhook, with the certificate authority that the operator injected.

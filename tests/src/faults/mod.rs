@@ -114,7 +114,7 @@ async fn one(plan: &Plan, fault: Fault) -> Result<Outcome> {
     let mixture = Mixture::of(plan.pods);
     mixture.prepare(&plane, &cardgate).await?;
     let others = match fault {
-        Fault::TwoOperators => vec![cardgate.another_operator(&plane).await?],
+        Fault::TwoOperators => vec![cardgate.another_operator(&plane, 2).await?],
         _ => Vec::new(),
     };
     let operators: Vec<_> = others.iter().chain([cardgate.operator()]).collect();

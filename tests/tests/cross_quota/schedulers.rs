@@ -163,7 +163,7 @@ pub async fn a_new_leader_has_the_label_and_answers(world: &World) -> Outcome {
     world.cardgate.operator().restart().await?;
     leads("operator-1").await?;
     world.cardgate.operator().terminate().await?;
-    let _second = world.cardgate.another_operator(plane).await?;
+    let _second = world.cardgate.another_operator(plane, 2).await?;
     leads("operator-2").await?;
     let scenario = Scenario::begin(world, "handover").await?;
     scenario.nodes(&[gpu_node("handover", 1)]).await?;

@@ -1,0 +1,120 @@
+//! What an upgrade costs: nothing. Each test has a control plane of its own.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::ensure;
+use cardgate_tests::cardgate::{Cardgate, Instance};
+use cardgate_tests::mixture::{self, Mixture};
+use cardgate_tests::service::Service;
+use cardgate_tests::tally::is_gated;
+use cardgate_tests::wait::{self, Seen};
+use cardgate_tests::workloads::APP;
+use cardgate_tests::world::World;
+use crds::keys::ADMITTED_CONDITION;
+use k8s_openapi::api::core::v1::Pod;
+
+type Outcome = anyhow::Result<()>;
+
+/// For all pods to run that can.
+const LIMIT: Duration = Duration::from_mins(3);
+/// How long pods go on to arrive: longer than it takes to replace four processes.
+const ARRIVAL: Duration = Duration::from_secs(40);
+
+/// Ends a webhook as Kubernetes does: SIGTERM, and no new connections once it says that it is not ready.
+async fn replace(service: &Service, old: &Instance, rest: [&Instance; 2]) -> Outcome {
+    let addresses = || rest.map(Instance::address);
+    service.send_to(addresses().into_iter().chain([old.address()]));
+    let unready = async {
+        wait::eventually("the old webhook to say that it goes", wait::PATIENCE, async || {
+            let (status, text) = old.readiness().await?;
+            Ok(Seen::when(status != 200, text))
+        })
+        .await?;
+        service.send_to(addresses());
+        anyhow::Ok(())
+    };
+    tokio::try_join!(old.terminate(), unready).map(drop)
+}
+
+async fn await_leader(operators: [&Instance; 2]) -> Outcome {
+    wait::eventually("one of two operators to lead", wait::PATIENCE, async || {
+        let mut leaders = 0;
+        for operator in operators {
+            leaders += usize::from(operator.metric("cardgate_leader").await? == Some(1.0));
+        }
+        Ok(Seen::when(leaders == 1, format!("{leaders} lead")))
+    })
+    .await
+}
+
+/// Whether a pod that waits says why.
+fn is_told(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().filter_map(|status| status.conditions.as_ref());
+    conditions.flatten().any(|condition| {
+        condition.type_ == ADMITTED_CONDITION && condition.reason.as_deref().is_some_and(|reason| !reason.is_empty())
+    })
+}
+
+#[tokio::test]
+async fn a_rolling_upgrade_refuses_no_pod_loses_none_and_admits_on() -> Outcome {
+    let world = World::start().await?;
+    let (plane, cardgate, client) = (&world.plane, &world.cardgate, world.plane.client().await?);
+    let service = Service::start().await?;
+    let webhooks = [cardgate.webhook(), &cardgate.another_webhook(plane, 2).await?];
+    service.send_to(webhooks.map(Instance::address));
+    Cardgate::point_door_at(plane, service.address()).await?;
+    let operators = [cardgate.operator(), &cardgate.another_operator(plane, 2).await?];
+    await_leader(operators).await?;
+    let mixture = Mixture::of(128);
+    mixture.prepare(plane, cardgate).await?;
+
+    // Pods of all kinds arrive all the while.
+    let has_ended = AtomicBool::new(false);
+    let arrival = async {
+        let refused = mixture.create(&client, ARRIVAL).await;
+        has_ended.store(true, Ordering::Relaxed);
+        refused
+    };
+    let upgrade = async {
+        let third = cardgate.another_webhook(plane, 3).await?;
+        replace(&service, webhooks[0], [webhooks[1], &third]).await?;
+        let fourth = cardgate.another_webhook(plane, 4).await?;
+        replace(&service, webhooks[1], [&third, &fourth]).await?;
+        let next = cardgate.another_operator(plane, 3).await?;
+        operators[0].terminate().await?;
+        await_leader([operators[1], &next]).await?;
+        let last = cardgate.another_operator(plane, 4).await?;
+        operators[1].terminate().await?;
+        await_leader([&next, &last]).await?;
+        ensure!(
+            !has_ended.load(Ordering::Relaxed),
+            "all pods were there before the upgrade was over"
+        );
+        Ok([third, fourth, next, last])
+    };
+    let (refused, _upgraded) = tokio::try_join!(arrival, upgrade)?;
+    assert_eq!(refused, 0, "objects were refused");
+    mixture.expect(&client, LIMIT).await?;
+    // Pods of Jobs come and go.
+    let of_job = |pod: &Pod| pod.metadata.labels.as_ref().is_some_and(|labels| labels[APP] == "job");
+    wait::eventually(
+        "all pods to be there, and whoever waits to be told why",
+        wait::PATIENCE,
+        async || {
+            let pods = mixture::pods(&client).await?;
+            let lasting = pods.iter().filter(|pod| !of_job(pod)).count();
+            let untold: Vec<_> = pods
+                .iter()
+                .filter(|pod| is_gated(pod) && !is_told(pod))
+                .map(|pod| &pod.metadata.name)
+                .collect();
+            let expected = mixture.pods();
+            Ok(Seen::when(
+                lasting == expected && untold.is_empty(),
+                format!("{lasting} of {expected} pods, and not told: {untold:?}"),
+            ))
+        },
+    )
+    .await
+}
