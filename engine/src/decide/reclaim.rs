@@ -236,12 +236,11 @@ impl Look {
         let Some(plan) = self.plan(cluster, shape, id) else {
             return false;
         };
-        let victims = self.pool.as_mut().map_or_else(Vec::new, |pool| pool.take(plan.ranks()));
+        let ranks = self.needed(cluster, shape, id, plan.ranks());
+        let victims = self.pool.as_mut().map_or_else(Vec::new, |pool| pool.take(&ranks));
         let described = describe(cluster, shape, id, &victims, &plan.missing);
         cluster.take_out(&victims);
-        let grant = verdict::judge(cluster, shape, None, &self.effort);
-        let entitled = grant.ok().filter(|grant| is_entitled(cluster, shape, id, grant.card));
-        let (Some(grant), Some(eviction)) = (entitled, described) else {
+        let (Some(grant), Some(eviction)) = (self.entitled(cluster, shape, id), described) else {
             cluster.put_back(&victims);
             self.pool = None;
             return false;
@@ -249,6 +248,33 @@ impl Look {
         self.taken.extend(victims);
         self.evictions.push(eviction);
         self.assume(cluster, id, grant)
+    }
+
+    /// Where a pod would go that is entitled to it.
+    fn entitled(&self, cluster: &mut Cluster, shape: &Shape, id: PodId) -> Option<Grant> {
+        let grant = verdict::judge(cluster, shape, None, &self.effort).ok();
+        grant.filter(|grant| is_entitled(cluster, shape, id, grant.card))
+    }
+
+    /// Who has to go, of those who give what is missing: with some of the pod's own queue gone, that queue may come within what
+    /// is guaranteed to it, and less is missing at the levels above than was counted beside them. The dearest is spared first.
+    fn needed(&self, cluster: &mut Cluster, shape: &Shape, id: PodId, ranks: &[usize]) -> Vec<usize> {
+        let mut needed = ranks.to_vec();
+        let Some(pool) = self.pool.as_ref().filter(|_| ranks.len() > 1) else {
+            return needed;
+        };
+        cluster.take_out(&pool.pods(ranks));
+        for rank in ranks {
+            let spared = pool.pods(&[*rank]);
+            cluster.put_back(&spared);
+            if self.entitled(cluster, shape, id).is_some() {
+                needed.retain(|needed| needed != rank);
+            } else {
+                cluster.take_out(&spared);
+            }
+        }
+        cluster.put_back(&pool.pods(&needed));
+        needed
     }
 
     /// The same for all pods of a gang, or for none of them. What is taken back for it is taken back together.

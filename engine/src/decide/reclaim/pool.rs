@@ -83,14 +83,19 @@ impl Pool {
         }
     }
 
+    /// The pods of candidates.
+    pub(super) fn pods(&self, ranks: &[usize]) -> Vec<PodId> {
+        let members = ranks.iter().flat_map(|rank| &self.candidates[*rank].members);
+        members.map(|member| member.pod).collect()
+    }
+
     /// Takes candidates out of the pool, and returns their pods.
     pub(super) fn take(&mut self, ranks: &[usize]) -> Vec<PodId> {
-        let mut pods = Vec::new();
+        let pods = self.pods(ranks);
         for rank in ranks {
             for (place, amount) in &self.candidates[*rank].takes {
                 self.slack[*place].shrink(*amount);
             }
-            pods.extend(self.candidates[*rank].members.iter().map(|member| member.pod));
         }
         // A pod of a gang may be there by itself and as part of the whole.
         let is_gone = |member: &Member| pods.contains(&member.pod);

@@ -352,6 +352,22 @@ fn preempt_replaces_lower_priorities_within_one_queue_and_within_what_it_deserve
 }
 
 #[test]
+fn who_comes_within_its_guarantee_by_what_it_preempts_takes_nothing_from_others() {
+    let arguments = "guaranteeThreshold: 100";
+    let mut world = World::with(capacity("enqueue, allocate, preempt, reclaim", arguments));
+    world.node(&node("n1").cards("A", 3));
+    world.queue(&plain("a").deserved_cards(r#"{"A": 0}"#));
+    world.queue(&plain("b").guaranteed_cards(r#"{"A": 1}"#));
+    world.queue(&plain("c").deserved_cards(r#"{"A": 2}"#).guaranteed_cards(r#"{"A": 2}"#));
+    // Let in before the guarantees were given.
+    world.pod(&worker("a", 0).assigned("A").on("n1"));
+    world.pod(&worker("c", 0).assigned("A").on("n1"));
+    world.pod(&pod("urgent").queue("c").asks("A", 2).priority(1));
+    // With its own pod gone, the queue asks for no more than is kept for it: what the first queue borrows is not missing.
+    assert_eq!(victims(&mut world), ["c-0"]);
+}
+
+#[test]
 fn no_ping_pong_what_is_preempted_does_not_come_back_before_the_pod_that_it_made_room_for() {
     let arguments = "cardUnlimitedCpuMemory: true, enableHierarchy: true, guaranteeThreshold: 100, reclaimInterval: 1";
     let mut world = World::with(queue_plugin("capacity-card", "allocate, reclaim, preempt", arguments));
