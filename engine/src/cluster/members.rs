@@ -116,6 +116,7 @@ impl Cluster {
             .filter(|waits| pod.stage == Stage::Waiting && waits.aside_until.is_none());
         let place = place.map(|waits| (std::cmp::Reverse(waits.shape.priority), waits.place));
         let (group, task) = (pod.group, pod.task_spec.clone());
+        let frees_others = self.frees_others(pod);
         for workload in [pod.group, pod.job].into_iter().flatten() {
             if ran {
                 self.workloads[workload].has_run();
@@ -127,6 +128,9 @@ impl Cluster {
             }
             if let Some(place) = place.filter(|_| group == Some(workload)) {
                 self.workloads[workload].add_waiting(place);
+            }
+            if frees_others {
+                self.meter_anew(workload);
             }
             self.settle(workload);
         }
@@ -143,6 +147,7 @@ impl Cluster {
             .as_ref()
             .map(|waits| (std::cmp::Reverse(waits.shape.priority), waits.place));
         let task = pod.task_spec.clone();
+        let frees_others = self.frees_others(pod);
         for workload in [pod.group, pod.job].into_iter().flatten() {
             let state = &mut self.workloads[workload];
             if let Some(place) = &place {
@@ -155,8 +160,16 @@ impl Cluster {
                     self.rebalance(workload);
                 }
             }
+            if frees_others {
+                self.meter_anew(workload);
+            }
             self.settle(workload);
         }
+    }
+
+    /// Whether a pod's cards free the CPU and memory of all pods that its workload is for.
+    fn frees_others(&self, pod: &Pod) -> bool {
+        self.configuration.capacity_card.card_unlimited_cpu_memory && pod.task.is_for_cards()
     }
 
     /// A gang of which some pods hold quota and others wait goes before everything else.

@@ -211,6 +211,19 @@ impl Cluster {
         self.note_incomplete(id);
     }
 
+    /// Counts anew what is kept for a workload, once a pod with cards has come or gone: beside cards, CPU and memory may count for
+    /// nothing (docs/rules.md, **Card quota**).
+    pub(super) fn meter_anew(&mut self, id: WorkloadId) {
+        let workload = &self.workloads[id];
+        let demand = workload
+            .claim
+            .as_ref()
+            .map(|claim| self.metered(workload, &claim.demand));
+        if workload.reserved().is_some() && workload.reserved() != demand.as_ref() {
+            self.unreserve(id);
+        }
+    }
+
     /// Puts a workload in line for its queue, unless it stands aside.
     fn line_up(&mut self, id: WorkloadId, queue: QueueId) {
         let (lapses, aside) = (self.lapses_of(id), self.stands_aside_until(id));

@@ -163,8 +163,8 @@ impl Run {
     fn is_unlimited(&self, job: usize) -> bool {
         let says = &self.jobs[job];
         let of_group = says.card_request.is_some() || says.min_resources().get(GPU).is_some();
-        let of_pods =
-            says.tasks.iter().any(|task| task.cards.is_some()) && self.pods.values().any(|(of, ..)| *of == job);
+        let mut pods = self.pods.values().filter(|(of, ..)| *of == job);
+        let of_pods = pods.any(|(_, task, _)| says.tasks[*task].cards.is_some());
         self.setting.plugin == "capacity-card" && self.setting.unlimited && (of_group || of_pods)
     }
 
