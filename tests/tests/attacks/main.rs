@@ -9,6 +9,7 @@ mod free_cards;
 mod identities;
 mod ports;
 mod queues;
+mod slow_clients;
 mod stolen_token;
 mod stumbling;
 mod taken_away;

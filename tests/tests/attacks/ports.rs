@@ -24,12 +24,14 @@ use rustls::ClientConfig;
 use serde_json::json;
 use tokio::task::spawn_blocking;
 
-use crate::Outcome;
+use crate::{Outcome, slow_clients};
 
 /// What the webhook's Deployment allows.
 const WEBHOOK_MEMORY: u64 = 256 << 20;
 /// Bodies of this length are just short enough for the webhook.
 const BODY: usize = 8 << 20;
+/// What a crowd may take of the operator's gigabyte.
+const CROWD_MEMORY: u64 = 64 << 20;
 /// How long an admission may take while a port is attacked: the API server gives up after 5 s.
 const ADMISSION: Duration = Duration::from_secs(4);
 
@@ -43,6 +45,11 @@ async fn strangers_at_the_ports_of_the_webhook() -> Outcome {
     unfinished_bodies(&world, webhook, &config).await?;
     idle_connections(&world, webhook, &config).await?;
     idle_probes(webhook).await?;
+    let address = webhook.address();
+    slow_clients::no_http2(&address, &config).await?;
+    slow_clients::longest_body(&address, &config).await?;
+    slow_clients::byte_by_byte(&address, &config, "/mutate", "HTTP/1.1 408 ").await?;
+    slow_clients::crowd(&address, async || admission(&world).await).await?;
     let most = peak_memory(webhook)?;
     ensure!(most < WEBHOOK_MEMORY, "the webhook took {} MiB", most >> 20);
     println!("the webhook took {} MiB at most", most >> 20);
@@ -59,7 +66,7 @@ async fn unfinished_bodies(world: &World, webhook: &Instance, config: &Arc<Clien
             spawn_blocking(move || {
                 let streams = (0..15).map(|_| {
                     let mut stream = tls::connect(&address, &config)?;
-                    stream.write_all(head("/mutate", BODY).as_bytes())?;
+                    stream.write_all(slow_clients::head("/mutate", BODY).as_bytes())?;
                     // Ended meanwhile, it was made way for.
                     let _ = stream.write_all(&vec![b' '; BODY - 1]);
                     Ok(stream)
@@ -173,13 +180,6 @@ async fn idle_probes(webhook: &Instance) -> Outcome {
     .await?;
     drop(held);
     Ok(())
-}
-
-/// The headers of a review of this length.
-fn head(path: &str, length: usize) -> String {
-    format!(
-        "POST {path} HTTP/1.1\r\nHost: webhook\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
-    )
 }
 
 /// A managed pod is judged; how long that took.
@@ -308,7 +308,17 @@ async fn strangers_at_the_extender() -> Outcome {
         11.0,
     )
     .await?;
-    long_bodies(operator, &port.address(), Arc::new(unknown), Arc::new(known)).await
+    let (address, unknown, known) = (port.address(), Arc::new(unknown), Arc::new(known));
+    slow_clients::no_http2(&address, &unknown).await?;
+    // Of strangers no body is read.
+    slow_clients::byte_by_byte(&address, &unknown, FILTER_PATH, "HTTP/1.1 401 ").await?;
+    slow_clients::byte_by_byte(&address, &known, FILTER_PATH, "HTTP/1.1 408 ").await?;
+    let before = peak_memory(operator)?;
+    let asked = slow_clients::Kept::open(&address, &known)?;
+    slow_clients::crowd(&address, async || asked.post(FILTER_PATH, &filter)).await?;
+    let grown = peak_memory(operator)?.saturating_sub(before);
+    ensure!(grown < CROWD_MEMORY, "a crowd took {} MiB of the operator", grown >> 20);
+    long_bodies(operator, &address, unknown, known).await
 }
 
 /// Bodies of 110 MB: of strangers nothing is read, and those of who is known share a room.
@@ -331,7 +341,7 @@ async fn long_bodies(
             let piece = vec![b' '; 1 << 20];
             let answers = (0..3).map(|_| {
                 let mut stream = tls::connect(&address, &config)?;
-                stream.write_all(head(FILTER_PATH, LENGTH).as_bytes())?;
+                stream.write_all(slow_clients::head(FILTER_PATH, LENGTH).as_bytes())?;
                 // Whoever is refused is hung up on.
                 let _ = (0..LENGTH / piece.len()).try_for_each(|_| stream.write_all(&piece));
                 let mut answer = String::new();
