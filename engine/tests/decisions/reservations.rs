@@ -270,6 +270,24 @@ fn a_group_that_shows_already_why_it_waits_is_not_told_again_by_whoever_decides_
 }
 
 #[test]
+fn a_group_whose_pods_are_all_there_does_not_say_any_more_that_they_are_not() {
+    let mut world = world();
+    world.group(&group("pair", 2).set(["spec", "queue"], "team-a"));
+    let member = |name: &str| pod(name).queue("team-a").of("pair").asks("A100", 3);
+    world.pod(&member("p"));
+    world.admit();
+    world.wait(1);
+    let (reason, _) = world.said("pair").unwrap().refused.unwrap();
+    assert_eq!(reason.as_str(), "PodGroupIncomplete");
+    // There is quota for one of them.
+    world.pod(&member("q"));
+    assert_eq!(world.admit(), []);
+    world.wait(1);
+    let said = world.said("pair").unwrap();
+    assert_eq!((said.phase, said.refused), (Some(Phase::Pending), None));
+}
+
+#[test]
 fn many_empty_groups_hold_a_quota_no_longer_than_one() {
     let mut world = world();
     // Twenty groups of one tenant, all before the other's.

@@ -200,7 +200,12 @@ fn group_patch(group: &WorkloadRef, phase: Phase, refused: Option<(Reason, Strin
             "enough of its pods are on their nodes".to_owned(),
         ),
         (None, Phase::Inqueue) => ("Unschedulable", "False", "Inqueue", "it is in its queue".to_owned()),
-        (None, Phase::Pending) => ("Unschedulable", "True", "Pending", "it waits for its pods".to_owned()),
+        (None, Phase::Pending) => (
+            "Unschedulable",
+            "True",
+            "Pending",
+            "it waits for its pods, or they say in their conditions what they wait for".to_owned(),
+        ),
     };
     let condition = json!({
         "type": kind,

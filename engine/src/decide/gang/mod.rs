@@ -43,6 +43,10 @@ pub(super) fn admit(
             admissions
         }
         Err((step, cause)) => {
+            // What kept them out before, such as pods that were to come, does so no more: what does now, its pods are told.
+            if step == Step::Enqueue && cluster.workload(id).refused.is_some_and(|(before, _)| before != step) {
+                cluster.refuse_workload(id, None);
+            }
             let mut known = HashSet::new();
             let shapes = line(cluster, id).into_iter().map(|(_, shape)| shape);
             let shapes = shapes.filter(|shape| known.insert(Arc::clone(shape)));
