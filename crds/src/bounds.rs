@@ -2,7 +2,7 @@
 //!
 //! Every parser refuses what is beyond them before it does any work on it, so no input costs more than its size. The policies
 //! in `manifests/base/policies` repeat them inside the API server: a text that passes there may still be refused here, never
-//! the other way round (lengths are bytes here and characters there). `README.md` shows them.
+//! the other way round (lengths are bytes here and characters there). `docs/reference.md` shows them.
 
 use std::borrow::Cow;
 
@@ -144,15 +144,22 @@ pub(crate) fn shown(text: &str) -> String {
 }
 
 /// A sentence that somebody is told, whatever of it others wrote: printable, and no longer than anybody reads.
-pub fn told(mut sentence: String) -> String {
+pub fn told(sentence: String) -> String {
+    let sentence = ended(sentence);
+    match printable(&sentence) {
+        Cow::Borrowed(_) => sentence,
+        // Written out it is longer.
+        Cow::Owned(printable) => ended(printable),
+    }
+}
+
+/// A sentence that ends where it gets too long.
+fn ended(mut sentence: String) -> String {
     if sentence.len() > SENTENCE {
         sentence.truncate(sentence.floor_char_boundary(SENTENCE));
         sentence.push_str("...");
     }
-    match printable(&sentence) {
-        Cow::Borrowed(_) => sentence,
-        Cow::Owned(printable) => printable,
-    }
+    sentence
 }
 
 /// A text on one line, and nothing in it moves the cursor or turns what follows around.

@@ -72,6 +72,8 @@ pub const NAMESPACE: &str = "cardgate-system";
 pub const CONFIG_MAP: &str = "cardgate-config";
 /// `ConfigMap` that the policies inside the API server read, in Cardgate's own namespace; only the operator writes it.
 pub const POLICY_PARAMETERS: &str = "cardgate-policy";
+/// Key of it with the name of the operator that decides; what others decide is refused.
+pub const LEADER: &str = "leader";
 /// Namespaces in which Cardgate never touches a pod (docs/rules.md, **Which pods are managed**).
 pub const EXEMPT_NAMESPACES: [&str; 2] = ["kube-system", NAMESPACE];
 

@@ -9,6 +9,7 @@ pub mod card;
 pub mod card_counts;
 pub mod card_inventory;
 pub mod card_resources;
+pub mod card_review;
 pub mod card_type;
 pub mod card_usage;
 pub mod configuration;
@@ -41,6 +42,7 @@ use kube::CustomResourceExt as _;
 pub fn custom_resource_definitions() -> Vec<CustomResourceDefinition> {
     vec![
         card_inventory::CardInventory::crd(),
+        card_review::definition(),
         card_type::CardType::crd(),
         card_usage::CardUsage::crd(),
     ]

@@ -112,7 +112,7 @@ fn find<A>(entries: &[(Dimension, A)], dimension: Dimension) -> Result<usize, us
 }
 
 /// Amounts of one object, sorted by dimension; a dimension that is not named is 0.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Amounts(Box<[(Dimension, i64)]>);
 
 impl Amounts {

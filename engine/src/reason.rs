@@ -7,11 +7,11 @@ use crate::names::ResourceId;
 
 /// One line for each reason, with its word.
 macro_rules! reasons {
-    ($($(#[$meaning:meta])+ $reason:ident = $word:literal,)+) => {
+    ($($(#[doc = $meaning:literal])+ $reason:ident = $word:literal,)+) => {
         /// Why a pod waits. The first five are the Capacity Card document's own (**Event Recording**).
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Reason {
-            $($(#[$meaning])+ $reason,)+
+            $($(#[doc = $meaning])+ $reason,)+
         }
 
         impl Reason {
@@ -22,6 +22,13 @@ macro_rules! reasons {
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$reason => $word,)+
+                }
+            }
+
+            /// What it means, for documents.
+            pub const fn meaning(self) -> &'static str {
+                match self {
+                    $(Self::$reason => concat!($($meaning),+).trim_ascii(),)+
                 }
             }
         }
@@ -45,6 +52,8 @@ reasons! {
     CardNameMissing = "CardNameMissing",
     /// The pod asks for cards of several resources, of which one alone can be charged.
     SecondCardResource = "SecondCardResource",
+    /// Somebody else's scheduling gate holds the pod: it is not its turn before that is gone.
+    HeldByAnotherGate = "HeldByAnotherGate",
     /// The queue does not exist.
     QueueNotFound = "QueueNotFound",
     /// The queue takes no pods at the moment.
@@ -136,6 +145,7 @@ impl Reason {
             | Self::NoCardQuota
             | Self::CardNameMissing
             | Self::SecondCardResource
+            | Self::HeldByAnotherGate
             | Self::ReservationTimeout
             | Self::RefusedByApiServer => About::Request,
             Self::InsufficientCpuQuota => About::Quota(Some(ResourceId::CPU)),
@@ -172,11 +182,12 @@ impl Reason {
             | Self::InsufficientScalarQuota
             | Self::NoNodeFits
             | Self::CrossQuotaExceeded => could_ever(),
-            // A node would do, the missing pods may come, and who stands aside is taken up again.
+            // A node would do, the missing pods may come, others open their gates, and who stands aside is taken up again.
             Self::InsufficientMgpu
             | Self::TooComplex
             | Self::PodGroupIncomplete
             | Self::InqueueTimeout
+            | Self::HeldByAnotherGate
             | Self::ReservationTimeout => true,
             Self::GetTaskRequestResourceFailed
             | Self::EmptyQueueCapability
@@ -221,6 +232,7 @@ impl Reason {
             | Self::PodGroupInvalid
             | Self::PodGroupIncomplete
             | Self::InqueueTimeout
+            | Self::HeldByAnotherGate
             | Self::ReservationTimeout
             | Self::RefusedByApiServer
             | Self::NodesExcluded

@@ -27,6 +27,7 @@ use fuzz::cost::within;
 use fuzz::objects::Bodies;
 use k8s_openapi::jiff::Timestamp;
 use programs::ports::body::Room;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use webhook::server::{BODIES, routes};
 
@@ -53,10 +54,10 @@ fn post(path: &str, body: &str) -> (u16, Vec<u8>) {
     thread_local! {
         static SYSTEM: actix_web::rt::SystemRunner = System::new();
     }
-    let (door, health) = WORLD.with(|world| (world.door.clone(), world.health()));
+    let (door, diagnosed) = WORLD.with(|world| (world.door.clone(), world.diagnosed()));
     SYSTEM.with(|system| {
         system.block_on(async {
-            let app = init_service(App::new().configure(routes(door, health, Room::new(BODIES)))).await;
+            let app = init_service(App::new().configure(routes(door, diagnosed, Room::new(BODIES)))).await;
             let request = TestRequest::post()
                 .uri(path)
                 .insert_header(("content-type", "application/json"));
@@ -90,7 +91,12 @@ fn send(body: &str) {
             check_text(&String::from_utf8(answer).unwrap());
             continue;
         }
-        let Some(review) = &review else { panic_at(body) };
+        // Halves of surrogate pairs are JSON, but no text that a Value holds. No API server writes them.
+        let Some(review) = &review else {
+            let is_json = serde_json::from_str::<IgnoredAny>(body).is_ok();
+            assert!(is_json, "what is no JSON is answered as a review: {body}");
+            continue;
+        };
         if review["request"]["uid"] != UID {
             continue;
         }
@@ -114,11 +120,6 @@ fn send(body: &str) {
             check_accepted(path, review, &verdict.object);
         }
     }
-}
-
-#[expect(clippy::panic, reason = "a panic is how a target fails")]
-fn panic_at(body: &str) -> ! {
-    panic!("what is no JSON is answered as a review: {body}")
 }
 
 /// What was let in, as it is then.
@@ -182,7 +183,10 @@ fn check_accepted(path: &str, review: &Value, object: &Value) {
             assert!(asked.is_none_or(|asked| CardRequest::parse(asked).is_ok()), "{text}");
         }
         ("/validate", "batch", "Job") => {
-            let job: Job<Box<str>> = serde_json::from_str(&text).unwrap();
+            // No API server brings a Job of another shape.
+            let Ok(job) = serde_json::from_str::<Job<Box<str>>>(&text) else {
+                return;
+            };
             let asked = job.metadata.annotations.get(CARD_REQUEST);
             assert!(asked.is_none_or(|asked| CardRequest::parse(asked).is_ok()), "{text}");
         }

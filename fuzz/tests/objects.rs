@@ -73,6 +73,13 @@ fn as_watched<K: DeserializeOwned + Serialize, T: DeserializeOwned>(object: &Val
     read.ok()
 }
 
+/// The object as the API server writes it: with quantities as text, for one. What is no such object stays as it is.
+fn as_written<K: DeserializeOwned + Serialize>(object: &Value) -> String {
+    let text = object.to_string();
+    let held = serde_json::from_str::<K>(&text);
+    held.map_or(text, |held| serde_json::to_string(&held).unwrap())
+}
+
 fn said<T, E: Display>(result: Result<T, E>) -> Option<T> {
     result
         .inspect_err(|error| {
@@ -87,7 +94,7 @@ target!(pods, "pods", |object| {
     let Some(pod) = as_watched::<core::v1::Pod, Pod<Box<str>>>(object) else {
         return false;
     };
-    let text = object.to_string();
+    let text = as_written::<core::v1::Pod>(object);
     let borrowed: Pod<Text<'_>> = serde_json::from_str(&text).unwrap();
     let request = said(within(LIMIT, "a request", || pod_request(&pod.spec)));
     let mgpu = said(within(LIMIT, "shares", || MgpuRequest::read(&pod)));

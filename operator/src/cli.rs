@@ -7,7 +7,7 @@ use clap::{ArgAction, Parser, Subcommand};
 use programs::flags::CommonFlags;
 
 use crate::certificates::Name;
-use crate::uninstall::Removal;
+use crate::uninstall;
 
 /// Discovers the cards of the cluster, lets waiting pods in within their queues' quotas, and shows what there is.
 ///
@@ -47,6 +47,19 @@ pub struct Cli {
     #[arg(long, env = "EXTENDER_TOKEN_FILE", value_name = "PATH")]
     pub extender_token_file: Option<PathBuf>,
 
+    /// Where CardReviews are answered, by TLS: API servers ask, for people; without it, they are not
+    #[arg(long, env = "REVIEW_ADDR")]
+    pub review_addr: Option<SocketAddr>,
+
+    /// Directory of the certificate for that, tls.crt, tls.key and ca.crt as PEM: where Secret cardgate-review-tls is mounted
+    #[arg(
+        long,
+        env = "REVIEW_TLS_DIR",
+        value_name = "PATH",
+        default_value = "/etc/cardgate/review-tls"
+    )]
+    pub review_tls_dir: PathBuf,
+
     /// Name of this replica in the Lease and in events; by default the host's name, which is the pod's
     #[arg(long, env = "POD_NAME")]
     pub pod_name: Option<String>,
@@ -69,7 +82,7 @@ pub enum Task {
     ///
     /// Takes KUBECONFIG, or the service account of manifests/overlays/uninstall. What it was killed over, it finishes when it is
     /// started again.
-    Uninstall(Removal),
+    Uninstall(uninstall::Uninstall),
 }
 
 impl Cli {

@@ -16,7 +16,7 @@ use tokio::time::sleep;
 use tracing::warn;
 
 use crate::context::Context;
-use crate::metrics::{Verb, Write};
+use crate::metrics::{Metrics, Verb, Write};
 use crate::request::RequestError;
 
 /// How long one request may take.
@@ -105,6 +105,18 @@ async fn keep<K: Keeper>(keeper: &mut K) {
     }
 }
 
+/// The answer to a request; what fails is counted.
+pub async fn in_time<T>(
+    metrics: &Metrics,
+    request: impl Future<Output = kube::Result<T>>,
+    kind: Verb,
+    verb: &'static str,
+    what: &'static str,
+) -> Result<T, KeepError> {
+    let answer = metrics.in_time(kind, TIME_LIMIT, request).await;
+    answer.map_err(|source| KeepError::Request { verb, what, source })
+}
+
 impl Context {
     /// Something about the object of this name has changed.
     pub fn changes<K>(&self, api: Api<PartialObjectMeta<K>>, name: &str) -> BoxStream<'static, ()>
@@ -132,8 +144,7 @@ impl Context {
         verb: &'static str,
         what: &'static str,
     ) -> Result<T, KeepError> {
-        let answer = self.metrics.in_time(kind, TIME_LIMIT, request).await;
-        answer.map_err(|source| KeepError::Request { verb, what, source })
+        in_time(&self.metrics, request, kind, verb, what).await
     }
 
     /// Asked before every write, which is counted.

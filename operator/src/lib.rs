@@ -20,6 +20,8 @@ pub mod pulse;
 pub mod recorder;
 pub mod report;
 pub mod request;
+pub mod review;
+pub mod secret;
 pub mod server;
 pub mod shutdown;
 pub mod uninstall;

@@ -10,6 +10,6 @@ async fn main() -> anyhow::Result<()> {
     let cli: Cli = flags::read();
     match &cli.task {
         None => program::run(cli, decide::decide_watched).await,
-        Some(Task::Uninstall(removal)) => uninstall::run_once(&cli.common, removal).await,
+        Some(Task::Uninstall(wanted)) => uninstall::run_once(&cli.common, wanted).await,
     }
 }

@@ -3,6 +3,7 @@
 mod aside;
 pub mod attend;
 mod hear;
+mod inquiries;
 mod questions;
 mod show;
 
@@ -19,7 +20,7 @@ use engine::overview::Unaccounted;
 use engine::trail::Trail;
 use k8s_openapi::jiff::Timestamp;
 use tokio::sync::{Mutex, mpsc, watch};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use crate::act::Actor;
 use crate::event::Event;
@@ -28,7 +29,9 @@ use crate::metrics::{Decision, Metrics, Step};
 use crate::policy_parameters::Parameters;
 use crate::pulse::Pulse;
 use crate::report::{EventKind, Report, Reports};
+use crate::review::Inquiry;
 use aside::Aside;
+use inquiries::Share;
 use programs::clock;
 use programs::readiness::Readiness;
 use questions::Pending;
@@ -127,6 +130,7 @@ impl Mind {
         mut self,
         mut events: mpsc::Receiver<Event>,
         questions: Arc<Mutex<mpsc::Receiver<Question>>>,
+        inquiries: Arc<Mutex<mpsc::Receiver<Inquiry>>>,
         stop: impl Future<Output = ()>,
     ) {
         let mut stop = pin!(stop);
@@ -134,8 +138,12 @@ impl Mind {
         let mut batch = Vec::with_capacity(EVENTS_PER_ROUND);
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut share = Share::default();
         loop {
             self.pulse.beat();
+            let mut inquiry = None;
+            let rests_until = share.rests_until(Instant::now());
+            let rests = rests_until.is_some();
             // In this order, nobody is passed over for ever: ticks are rare, and events are heard besides, below.
             let ticked = tokio::select! {
                 biased;
@@ -149,6 +157,11 @@ impl Mind {
                     false
                 }
                 heard = events.recv_many(&mut batch, EVENTS_PER_ROUND) => if heard == 0 { return } else { false },
+                Some(asked) = async { inquiries.lock().await.recv().await }, if !rests => {
+                    inquiry = Some(asked);
+                    false
+                }
+                () = sleep_until(rests_until.unwrap_or_else(Instant::now)), if rests => false,
                 () = tokio::task::yield_now(), if more => false,
             };
             // Between two rounds, what others do is always heard: decisions about many pods of one queue take many rounds.
@@ -175,6 +188,13 @@ impl Mind {
             }
             // What there is more to decide waits for what has happened meanwhile, not the other way round.
             more = self.step(Step::Decide, |mind| mind.round(now));
+            // One at a time, and after what others wait for.
+            let waits = || (!rests).then(|| inquiries.try_lock().ok()?.try_recv().ok())?;
+            if let Some(inquiry) = inquiry.or_else(waits) {
+                let began = Instant::now();
+                self.step(Step::Review, |mind| mind.answer_inquiry(inquiry, now));
+                share.taken(began, Instant::now());
+            }
             if ticked {
                 self.step(Step::Show, |mind| mind.show(now));
             }

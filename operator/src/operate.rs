@@ -19,10 +19,11 @@ use crate::lease::Candidate;
 use crate::metrics::Metrics;
 use crate::mind::attend::{Attendant, Configured, MindError, Place};
 use crate::mind::{Decide, Outlets};
-use crate::policy_parameters::ParameterKeeper;
+use crate::policy_parameters::{LeaderName, ParameterKeeper};
 use crate::pulse::Liveness;
 use crate::recorder::Recorder;
 use crate::report::{self, Inbox, Reporter};
+use crate::review::Inquiry;
 use crate::shutdown::Stop;
 use crate::{configuration, keep};
 
@@ -48,6 +49,8 @@ pub struct Surroundings {
     pub liveness: Arc<Liveness>,
     /// What schedulers ask.
     pub asked: mpsc::Receiver<Question>,
+    /// What people ask.
+    pub reviewed: mpsc::Receiver<Inquiry>,
     /// How it decides.
     pub decide: Decide,
     /// Where its mind thinks.
@@ -58,6 +61,7 @@ pub struct Surroundings {
 pub struct Operator {
     context: Context,
     candidate: Candidate,
+    fence: LeaderName,
     reporter: Reporter,
     inbox: Inbox,
     attendant: Attendant,
@@ -76,6 +80,7 @@ impl Operator {
             readiness,
             liveness,
             asked,
+            reviewed,
             decide,
             thinks,
         } = surroundings;
@@ -104,10 +109,12 @@ impl Operator {
             },
             liveness,
             questions: Arc::new(Mutex::new(asked)),
+            inquiries: Arc::new(Mutex::new(reviewed)),
             configured: Arc::new(Configured::default()),
             decide,
             thinks,
         };
+        let fence = LeaderName::new(client.clone(), &namespace, instance.clone(), Arc::clone(&metrics));
         let context = Context {
             recorder: Recorder::new(client.clone(), instance, Arc::clone(&metrics)),
             client,
@@ -116,10 +123,11 @@ impl Operator {
             metrics,
             readiness,
         };
-        let parameters = ParameterKeeper::new(context.clone(), attendant.outlets.parameters.subscribe());
+        let parameters = ParameterKeeper::new(context.clone(), attendant.outlets.parameters.subscribe(), fence.clone());
         Self {
             context,
             candidate,
+            fence,
             reporter,
             inbox,
             attendant,
@@ -139,13 +147,12 @@ impl Operator {
         let configured = Arc::clone(&self.attendant.configured);
         let (thought, no_more_thoughts) = oneshot::channel::<()>();
         let minding = tokio::spawn(minding(self.attendant, stop.clone(), thought));
-        let election = self.candidate.run(async {
+        let mut election = Box::pin(self.candidate.run(self.fence, async {
             stop.wait().await;
             readiness.drain();
             info!("shutting down: what is under way is finished, then the Lease is given back");
             finished(no_more_thoughts).await
-        });
-        tokio::pin!(election);
+        }));
         // Writing reports is a task of its own: decisions don't wait for it.
         let reporting = tokio::spawn(self.reporter.run(self.inbox));
         let parameters = tokio::spawn(keep::run(self.parameters));

@@ -15,6 +15,7 @@ use programs::{connect, diagnostics, logging};
 
 use crate::certificates::{CertificateKeeper, Leaf};
 use crate::cli::Cli;
+use crate::context::Context;
 use crate::extender::{ExtenderError, Mounted, Questions};
 use crate::installation::InstallationWatch;
 use crate::lease::Leadership;
@@ -23,8 +24,9 @@ use crate::mind::Decide;
 use crate::mind::attend::{self, Place};
 use crate::operate::{Operator, Surroundings};
 use crate::pulse::Liveness;
+use crate::review::{Inquiries, PathKeeper, ReviewPath, StartError};
 use crate::server::Diagnosed;
-use crate::{configuration, extender, keep, shutdown};
+use crate::{configuration, extender, keep, review, shutdown};
 
 /// Runs the operator until it is told to end. How it decides is a parameter for tests, whose minds fall and stand still.
 pub async fn run(cli: Cli, decide: Decide) -> anyhow::Result<()> {
@@ -44,6 +46,7 @@ pub async fn run(cli: Cli, decide: Decide) -> anyhow::Result<()> {
 
     let client = connect().await?;
     let (questions, asked) = extender::channel();
+    let (inquiries, reviewed) = review::channel();
     let operator = Operator::new(Surroundings {
         client: client.clone(),
         reports_client: connect().await?,
@@ -53,11 +56,16 @@ pub async fn run(cli: Cli, decide: Decide) -> anyhow::Result<()> {
         readiness,
         liveness,
         asked,
+        reviewed,
         decide,
         thinks: Place::ThreadOfItsOwn,
     });
     let context = operator.context().clone();
-    let extender = start_extender(&cli, questions, &client, &context.leadership, &metrics)?;
+    let extender = start_extender(&cli, questions, &metrics)?;
+    let review = start_review(&cli, inquiries, &context)?;
+    if extender.is_some() || review.is_some() {
+        label_leader(&cli, client, &context.leadership);
+    }
     let keeper = CertificateKeeper {
         context: context.clone(),
         leaves: leaves(&cli),
@@ -68,8 +76,9 @@ pub async fn run(cli: Cli, decide: Decide) -> anyhow::Result<()> {
     tokio::pin!(operating);
     tokio::select! {
         ended = &mut operating => return ended,
-        ended = served => return ended.context("the health server ended"),
+        ended = served.serve() => return ended.context("the health server ended"),
         ended = serve(extender) => return ended.context("the scheduler extender ended"),
+        ended = serve(review) => return ended.context("the port for reviews ended"),
         ended = installation => ended.context("the watch on the installation ended")??,
         ended = certificates => ended.context("the keeper of certificates ended")?,
     }
@@ -82,6 +91,9 @@ fn leaves(cli: &Cli) -> Vec<Leaf> {
     if cli.extender_addr.is_some() {
         leaves.extend(Leaf::extender(&cli.common.pod_namespace, &cli.tls_extra_sans));
     }
+    if cli.review_addr.is_some() {
+        leaves.push(Leaf::review(&cli.common.pod_namespace, &cli.tls_extra_sans));
+    }
     leaves
 }
 
@@ -93,23 +105,36 @@ fn prepare() -> anyhow::Result<()> {
 }
 
 /// Serves schedulers that ask, where they are to be served.
-fn start_extender(
-    cli: &Cli,
-    questions: Questions,
-    client: &Client,
-    leadership: &Leadership,
-    metrics: &Metrics,
-) -> Result<Option<Server>, ExtenderError> {
+fn start_extender(cli: &Cli, questions: Questions, metrics: &Metrics) -> Result<Option<Server>, ExtenderError> {
     let Some(address) = cli.extender_addr else {
         return Ok(None);
     };
     let mounted = Mounted::new(cli.extender_tls_dir.clone(), cli.extender_token_file.clone());
     tokio::spawn(Arc::clone(&mounted).follow());
-    let server = extender::start(address, &mounted, metrics.refusals(), questions)?;
-    let (client, leads) = (client.clone(), leadership.changes());
+    Ok(Some(extender::start(address, &mounted, metrics.refusals(), questions)?))
+}
+
+/// Answers reviews, where they are to be answered.
+fn start_review(cli: &Cli, inquiries: Inquiries, context: &Context) -> Result<Option<Server>, StartError> {
+    let Some(address) = cli.review_addr else {
+        return Ok(None);
+    };
+    let mounted = Mounted::of_reviews(cli.review_tls_dir.clone());
+    tokio::spawn(Arc::clone(&mounted).follow());
+    let path = Arc::new(ReviewPath::default());
+    tokio::spawn(keep::run(PathKeeper {
+        context: context.clone(),
+        path: Arc::clone(&path),
+    }));
+    let refusals = context.metrics.refusals();
+    Ok(Some(review::start(address, &mounted, &path, refusals, inquiries)?))
+}
+
+/// Has the Services of what only the leader answers find it.
+fn label_leader(cli: &Cli, client: Client, leadership: &Leadership) {
+    let leads = leadership.changes();
     let (namespace, pod) = (cli.common.pod_namespace.clone(), cli.instance());
     tokio::spawn(async move { extender::keep_leader_label(client, &namespace, &pod, leads).await });
-    Ok(Some(server))
 }
 
 /// Keeps certificates, where nobody else does.

@@ -2,11 +2,17 @@
 
 use std::time::Duration;
 
+use kube::core::Status;
 use programs::logging::plain;
 use thiserror::Error;
 use tokio::time::timeout;
 
 use crate::metrics::{Metrics, Verb};
+
+/// How the policies say that only the leader decides, where one refuses a request for that.
+const ANOTHER_LEADS: &str = " denied request: another operator of Cardgate leads, ";
+/// What an API server says that has not yet read what a policy reads.
+const NOT_YET_READ: &str = "not yet synced to use for admission";
 
 /// A request that failed.
 #[derive(Debug, Error)]
@@ -37,6 +43,21 @@ impl RequestError {
         let causes = status.details.iter().flat_map(|details| &details.causes);
         matches!(status.code, 404 | 409) || causes.into_iter().any(|cause| cause.field == "metadata.uid")
     }
+
+    /// Whether it was refused for who asked: see [`is_for_who_asked`].
+    pub fn is_for_who_asked(&self) -> bool {
+        matches!(self, Self::Refused(kube::Error::Api(status)) if is_for_who_asked(status))
+    }
+}
+
+/// Whether a request was refused for who asked, and not for what: a moment later it may be taken. An API server that has just
+/// started knows nobody's rights, and one that has not yet seen who leads now takes the new leader for a former one.
+pub fn is_for_who_asked(status: &Status) -> bool {
+    let message = &*status.message;
+    // The words of Kubernetes' authorizers. What other policies or a webhook forbid is about the object.
+    let asked = message.split_once("User \"").map_or("", |(_, asked)| asked);
+    let has_no_right = asked.contains("\" cannot patch resource \"") || asked.contains("\" cannot create resource \"");
+    has_no_right && status.code == 403 || message.contains(ANOTHER_LEADS) || message.contains(NOT_YET_READ)
 }
 
 impl Metrics {

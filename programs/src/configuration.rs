@@ -1,7 +1,8 @@
 //! Follows the configuration's `ConfigMap`: the newest that can be read is in force.
 //!
-//! One that can't be read changes nothing. The last good one stays, or the defaults if there was none since the start, and
-//! the log, a metric and the readiness text say so, and an event of the operator that leads.
+//! One that can't be read changes nothing: the last good one stays. A program that starts with such a one has none in force and
+//! decides nothing, since the defaults may let in whom the last good one would hold. The log, a metric and the readiness text
+//! say so, and an event of the operator that leads.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -23,9 +24,9 @@ const QUEUES_ARE_UNLIMITED: &str = "volcano-scheduler.conf lists plugins, and ne
 /// What a change of the `ConfigMap` came to.
 #[derive(Debug, PartialEq)]
 pub struct Loaded {
-    /// What comes into force with it; none where the one before stays.
+    /// What comes into force with it; none where the one before stays, or there still is none.
     pub in_force: Option<Arc<Configuration>>,
-    /// The generation of its texts; why they can't be read, and what is in force instead, where they can't.
+    /// The generation of its texts; why they can't be read, and what that means, where they can't.
     pub read: Result<i64, String>,
     /// What of it has no effect, or one that its author may not expect.
     pub warnings: Vec<String>,
@@ -90,7 +91,6 @@ impl Reader {
         if self.last.replace(generation) == Some(generation) {
             return None;
         }
-        let was_in_force = std::mem::replace(&mut self.in_force, true);
         let (in_force, read, warnings) = match Configuration::parse(conf, own) {
             Ok(mut parsed) => {
                 if parsed.configuration.queue_plugin == QueuePlugin::Off {
@@ -107,16 +107,17 @@ impl Reader {
                     default_queue = configuration.cardgate.default_queue,
                     "configuration in force"
                 );
+                self.in_force = true;
                 (Some(Arc::new(parsed.configuration)), Ok(generation), parsed.warnings)
             }
             Err(problem) => {
-                let (instead, ruling) = if was_in_force {
-                    (None, "the last good one stays in force")
+                let ruling = if self.in_force {
+                    "the last good one stays in force"
                 } else {
-                    (Some(Arc::default()), "the defaults are in force")
+                    "none has been in force since the start, so nothing is decided until it can be read"
                 };
                 error!("the configuration is invalid: {problem}; {ruling}");
-                (instead, Err(format!("{problem}; {ruling}")), Vec::new())
+                (None, Err(format!("{problem}; {ruling}")), Vec::new())
             }
         };
         Some(Loaded {
@@ -195,19 +196,22 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_configuration_at_the_start_leaves_the_defaults() {
+    fn an_invalid_configuration_at_the_start_leaves_none_until_it_is_mended() {
         let mut reader = Reader::default();
-        let mut invalid = |text| {
+        for text in ["admitOn: 1", "admitOn: 2"] {
             let loaded = reader.read(Some(&config_map(text))).unwrap();
-            assert!(loaded.read.is_err(), "{loaded:?}");
-            loaded.in_force
-        };
-        assert_eq!(
-            invalid("admitOn: 1"),
-            Some(Arc::default()),
-            "a typo must not close the door"
-        );
-        assert_eq!(invalid("admitOn: 2"), None, "they are in force already");
+            assert_eq!(
+                loaded.in_force, None,
+                "the defaults may let in whom the last good one would hold"
+            );
+            let problem = loaded.read.unwrap_err();
+            assert!(
+                problem.ends_with("nothing is decided until it can be read"),
+                "{problem}"
+            );
+        }
+        let mended = reader.read(Some(&config_map("defaultQueue: research"))).unwrap();
+        assert_eq!(default_queue(&mended), "research");
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! `/healthz`, `/readyz` and `/metrics`, over plain HTTP.
 
-use std::collections::BTreeSet;
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 
 use actix_web::HttpResponse;
-use actix_web::dev::Server;
+use actix_web::dev::{Server, ServerHandle};
 use actix_web::http::StatusCode;
 use actix_web::http::header::ContentType;
 use actix_web::web::{Data, ServiceConfig, get};
+use futures::future::try_join_all;
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 use thiserror::Error;
@@ -44,21 +45,51 @@ pub fn encode(registry: &Registry) -> Result<String, fmt::Error> {
     Ok(text)
 }
 
-/// Listens on both addresses, which may be one; both serve all three paths. Await the result to serve.
-pub fn start(flags: &CommonFlags, refusals: &Refusals, program: impl Diagnostics) -> Result<Server, DiagnosticsError> {
-    let addresses = BTreeSet::from([flags.health_addr, flags.metrics_addr]);
+/// What serves probes and metrics.
+#[expect(missing_debug_implementations, reason = "actix's servers have none")]
+pub struct Servers(Vec<Server>);
+
+impl Servers {
+    /// By these they are told to end.
+    pub fn handles(&self) -> Vec<ServerHandle> {
+        self.0.iter().map(Server::handle).collect()
+    }
+
+    /// Serves until all are told to end, or one fails.
+    pub async fn serve(self) -> io::Result<()> {
+        try_join_all(self.0).await.map(drop)
+    }
+}
+
+/// Listens on both addresses: apart, so that a crowd at the metrics keeps no kubelet from its answer. They may be one, which then
+/// serves all three paths.
+pub fn start(flags: &CommonFlags, refusals: &Refusals, program: impl Diagnostics) -> Result<Servers, DiagnosticsError> {
     let program: Arc<dyn Diagnostics> = Arc::new(program);
-    Ok(Port::DIAGNOSTICS.plain(addresses, refusals, move || routes(Arc::clone(&program)))?)
+    let mut servers = Vec::new();
+    if flags.health_addr != flags.metrics_addr {
+        let program = Arc::clone(&program);
+        let probes = move || probes(Arc::clone(&program));
+        servers.push(Port::HEALTH.plain([flags.health_addr], refusals, probes)?);
+    }
+    let all = move || routes(Arc::clone(&program));
+    servers.push(Port::METRICS.plain([flags.metrics_addr], refusals, all)?);
+    Ok(Servers(servers))
 }
 
 /// The paths and what they answer.
 pub fn routes(program: Arc<dyn Diagnostics>) -> impl FnOnce(&mut ServiceConfig) {
     move |config| {
+        probes(program)(config);
+        config.route("/metrics", get().to(metrics));
+    }
+}
+
+fn probes(program: Arc<dyn Diagnostics>) -> impl FnOnce(&mut ServiceConfig) {
+    move |config| {
         config
             .app_data(Data::from(program))
             .route("/healthz", get().to(healthz))
-            .route("/readyz", get().to(readyz))
-            .route("/metrics", get().to(metrics));
+            .route("/readyz", get().to(readyz));
     }
 }
 

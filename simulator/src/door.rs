@@ -63,7 +63,7 @@ impl Default for Door {
                 Arc::clone(knowledge),
                 lookups,
                 webhook::Options::default(),
-                Arc::default(),
+                Arc::new(()),
             ),
             seen,
             reader: Reader::default(),

@@ -11,6 +11,7 @@ mod seat;
 pub mod shorten;
 pub mod tally;
 pub mod world;
+mod writes;
 
 /// What is drawn is drawn from this: one seed, one history, whatever the machine.
 pub type Dice = rand::rngs::StdRng;

@@ -1,7 +1,6 @@
 //! One run: a world, operators and faults from one seed, step by step, judged after each.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
 use std::sync::Once;
 use std::time::Duration;
 use std::{io, panic};
@@ -9,16 +8,16 @@ use std::{io, panic};
 use crds::keys::{CONFIG_MAP, NAMESPACE};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use rand::{RngExt as _, SeedableRng as _};
-use serde_json::Value;
 
 use crate::Dice;
 use crate::api::Server;
 use crate::fault::Fault;
-use crate::judge::Judge;
-use crate::objects::{CONFIG_MAPS, EVENTS, JOBS, Key, LEASES, Objects, PODS, Write};
+use crate::judge::{Judge, lapses};
+use crate::objects::{CONFIG_MAPS, Key, Objects, PODS, Write};
 use crate::seat::Seat;
 use crate::tally::Tally;
 use crate::world::{self, World};
+use crate::writes::{decides, is_reminder, matters, stands_aside, tell};
 
 /// When every world begins.
 const BEGIN: i64 = 1_800_000_000;
@@ -31,8 +30,15 @@ const SEATS: usize = 2;
 /// For so long nothing must be written before the world counts as at rest: longer than anything that an operator does at
 /// intervals, and than deleted pods and groups without pods hold what they have.
 const REST: Duration = Duration::from_mins(12);
-/// After so long it has to be at rest: then somebody writes for ever.
+/// After so long it has to be at rest: then somebody writes for ever. What is kept for groups that send nobody ends at ever longer
+/// intervals, up to an hour: where there are such groups, a shorter rest has to do then.
 const RESTLESS: Duration = Duration::from_hours(3);
+/// How long that is: longer than the numbers in a reason may be out of date.
+const SHORT_REST: Duration = Duration::from_mins(4);
+/// How long it is waited for.
+const SHORT_RESTLESS: Duration = Duration::from_hours(2);
+/// How long after the last fault an operator may still do what it had begun.
+const SETTLED: SignedDuration = SignedDuration::from_mins(15);
 /// How long what happens may take to reach an operator: while the API server can't be reached, and until a watch is found dead.
 const LAG: SignedDuration = SignedDuration::from_secs(100);
 /// The same where watches fall silent.
@@ -252,8 +258,9 @@ impl Run {
         }
         let begin = self.now;
         self.mend_configuration();
-        let mut last_change = (self.now, self.server.state().objects.version());
-        while self.now.duration_since(last_change.0).unsigned_abs() < REST {
+        let (mut last_change, mut last_writes) = (self.now, Vec::new());
+        let (mut rest, mut restless) = (REST, RESTLESS);
+        while self.now.duration_since(last_change).unsigned_abs() < rest {
             let before = self.server.state().objects.version();
             {
                 let mut state = self.server.state();
@@ -266,30 +273,36 @@ impl Run {
             }
             let state = self.server.state();
             let writes = state.objects.writes_after(before);
-            if writes.iter().any(matters) || state.faults.is_something_on_its_way() {
-                last_change = (self.now, state.objects.version());
+            let matters = |write: &&Write| matters(write) && !is_reminder(write, state.objects.writes_after(0));
+            if writes.iter().any(|write| matters(&write)) || state.faults.is_something_on_its_way() {
+                last_change = self.now;
+                last_writes = writes.iter().filter(matters).take(5).map(tell).collect();
             }
-            if self.now.duration_since(begin).unsigned_abs() > RESTLESS {
-                let last = state
-                    .objects
-                    .writes_after(before)
-                    .iter()
-                    .rev()
-                    .filter(|write| matters(write));
-                let last: Vec<_> = last.take(5).map(tell).collect();
-                return Ok(Some(("an unchanged world gets no writes", last.join("; "))));
+            if self.now.duration_since(begin).unsigned_abs() > restless {
+                let all = state.objects.writes_after(0);
+                let since = begin.checked_add(SETTLED).unwrap_or(begin);
+                let in_vain = match lapses::judge(&all[all.partition_point(|write| write.at < since)..]) {
+                    Ok(in_vain) => in_vain,
+                    Err(broken) => return Ok(Some((broken.rule, broken.what))),
+                };
+                if in_vain == 0 || rest < REST {
+                    return Ok(Some(("an unchanged world gets no writes", last_writes.join("; "))));
+                }
+                rest = SHORT_REST;
+                restless += SHORT_RESTLESS;
             }
         }
-        if let Err(broken) = self.judge.at_rest(&self.server.state().objects) {
+        if let Err(broken) = self.judge.at_rest(self.server.state().objects.now) {
             return Ok(Some((broken.rule, broken.what)));
         }
-        if self
-            .server
-            .state()
-            .objects
-            .list(&PODS)
-            .any(|(_, pod)| stands_aside(pod))
-        {
+        let is_anybody_aside = || {
+            self.server
+                .state()
+                .objects
+                .list(&PODS)
+                .any(|(_, pod)| stands_aside(pod))
+        };
+        if rest < REST || is_anybody_aside() {
             return Ok(None);
         }
         let before = self.server.state().objects.version();
@@ -346,66 +359,6 @@ impl Run {
 /// The name of the operator of this seat.
 fn name(seat: usize) -> String {
     format!("operator-{seat}")
-}
-
-/// Whether a write is more than the sign that somebody lives.
-fn matters(write: &Write) -> bool {
-    write.resource != &LEASES
-}
-
-/// What those are told who stand aside for a time of which another operator knows nothing.
-const ASIDE: [&str; 3] = ["ReservationTimeout", "InqueueTimeout", "RefusedByAPIServer"];
-
-/// Whether a pod stands aside.
-fn stands_aside(pod: &Value) -> bool {
-    let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-    conditions.any(|told| told["reason"].as_str().is_some_and(|reason| ASIDE.contains(&reason)))
-}
-
-/// Whether a write lets somebody in, or takes somebody back.
-fn decides(write: &Write) -> bool {
-    let Some(after) = &write.after else {
-        return write.resource == &PODS;
-    };
-    let before = write.before.as_deref().unwrap_or(&Value::Null);
-    (write.resource == &PODS || write.resource == &JOBS)
-        && (before["spec"] != after["spec"]
-            || after["metadata"]["deletionTimestamp"] != before["metadata"]["deletionTimestamp"])
-}
-
-fn tell(write: &Write) -> String {
-    let (what, how) = match (&write.before, &write.after) {
-        (None, Some(after)) => ("creates", after["note"].as_str().unwrap_or_default().to_owned()),
-        (Some(before), Some(after)) => ("changes", difference("", before, after).join(", ")),
-        _ => ("removes", String::new()),
-    };
-    let (time, who, plural) = (write.at, &write.who, write.resource.plural);
-    // Some events are named by a clock that is told nothing.
-    let about = write.after.as_ref().filter(|_| write.resource == &EVENTS);
-    let about = about.and_then(|event| event["regarding"]["name"].as_str());
-    let name = about.map_or_else(|| write.key.to_string(), |about| format!("about {about}"));
-    format!("{time} {who} {what} {plural} {name}: {how}")
-}
-
-/// What differs, place by place.
-fn difference(place: &str, before: &Value, after: &Value) -> Vec<String> {
-    match (before, after) {
-        (Value::Object(had), Value::Object(has)) => {
-            let keys: BTreeSet<_> = had.keys().chain(has.keys()).collect();
-            let of_key = |key: &&String| difference(&format!("{place}.{key}"), &before[&***key], &after[&***key]);
-            keys.iter()
-                .filter(|key| ***key != "resourceVersion")
-                .flat_map(of_key)
-                .collect()
-        }
-        (Value::Array(had), Value::Array(has)) if had.len() == has.len() => {
-            let pairs = had.iter().zip(has).enumerate();
-            let of_pair = |(index, (before, after))| difference(&format!("{place}[{index}]"), before, after);
-            pairs.flat_map(of_pair).collect()
-        }
-        (before, after) if before == after => Vec::new(),
-        (before, after) => vec![format!("{place} {before} -> {after}")],
-    }
 }
 
 thread_local! {

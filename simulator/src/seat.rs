@@ -7,7 +7,7 @@ use engine::decide;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use operator::mind::attend::Place;
 use operator::operate::{Operator, Surroundings};
-use operator::{configuration, extender, shutdown};
+use operator::{configuration, extender, review, shutdown};
 use programs::clock;
 use programs::readiness::Readiness;
 use tokio::runtime::{Builder, Runtime};
@@ -111,11 +111,12 @@ impl Seat {
             .take()
             .map(|(_, since)| now.duration_since(since).unsigned_abs());
         running.runtime.block_on(async {
-            clock::tell(now);
             if let Some(stood_still) = stood_still {
+                // Others run as soon as the clock has moved: it must not be ahead of everybody's then.
+                clock::tell(now.checked_sub(stood_still).unwrap_or(now));
                 advance(stood_still).await;
-                clock::tell(now);
             }
+            clock::tell(now);
             sleep(time).await;
         });
         if !running.task.is_finished() {
@@ -150,6 +151,8 @@ fn start(name: &str, server: &Server, now: Timestamp) -> Result<Running, std::io
             readiness: Arc::new(Readiness::waiting_for([configuration::READY_PART])),
             liveness: Arc::default(),
             asked,
+            // Nobody asks.
+            reviewed: review::channel().1,
             decide: decide::decide_watched,
             thinks: Place::AmongOthers,
         });

@@ -21,6 +21,7 @@ mod command;
 pub mod controlplane;
 pub mod demo;
 pub mod faults;
+pub mod fixture;
 pub mod http;
 pub mod load;
 mod locks;

@@ -1,6 +1,8 @@
 //! The generated part of `manifests/`: the definitions of the custom resources, from the types in `crds`, and the files for
 //! `kubectl apply -f`, from the kustomizations; and of `docs/` what the roles there grant.
 
+pub mod reasons;
+pub mod reference;
 pub mod rights;
 
 use std::fs;

@@ -1,5 +1,7 @@
 //! What happens while parts of Cardgate are down, restarted, or there twice. Each test has a control plane of its own.
 
+use std::time::Duration;
+
 use cardgate_tests::cardgate::{Cardgate, Instance};
 use cardgate_tests::controlplane::{ControlPlane, Options};
 use cardgate_tests::nodes;
@@ -19,6 +21,8 @@ type Outcome = anyhow::Result<()>;
 
 /// The reason of pods that wait for quota.
 const NO_QUOTA: &str = "InsufficientScalarQuota";
+/// Longer than an operator that leads takes to let in who can be.
+const A_WHILE: Duration = Duration::from_secs(3);
 /// Cards of the cluster, all of one kind.
 const CARDS: u64 = 32;
 /// Cards of the queue.
@@ -236,7 +240,7 @@ async fn of_two_operators_one_leads_and_the_other_takes_over() -> Outcome {
 
     // On SIGTERM the Lease is given back, so that the other need not wait until it expires.
     first.terminate().await?;
-    wait::eventually("the second to lead", std::time::Duration::from_secs(5), async || {
+    wait::eventually("the second to lead", Duration::from_secs(5), async || {
         Ok(Seen::when(leads(&second).await?, "it does not"))
     })
     .await?;
@@ -256,4 +260,53 @@ async fn of_two_operators_one_leads_and_the_other_takes_over() -> Outcome {
     .await?;
     scenario.scale("web", 5).await?;
     scenario.expect("web", &Tally::none().running(&card, 5)).await
+}
+
+/// Whoever starts with a configuration that can't be read does not know whom the last good one would hold.
+#[tokio::test]
+async fn programs_that_start_with_a_configuration_that_cant_be_read_let_nobody_in_until_it_is_mended() -> Outcome {
+    const CROSS: &str = "cross";
+    // By the defaults nodes have no quotas.
+    let conf = |cores: u32| {
+        let arguments = format!("{{gpu-resource-names: 'nvidia.com/.*', quota.cpu: {cores}}}");
+        format!("tiers: [{{plugins: [{{name: capacity-card}}, {{name: crossquota, arguments: {arguments}}}]}}]")
+    };
+    let world = World::start().await?;
+    let (plane, cardgate) = (&world.plane, &world.cardgate);
+    cardgate.configure(plane, Some(&conf(1)), None).await?;
+    let (scenario, card) = burst(&world).await?;
+    plane
+        .create_namespace(CROSS, &[(keys::CROSS_QUOTA_LABEL, keys::CROSS_QUOTA_ENABLED)], &[])
+        .await?;
+    let web = pod("web").namespace(CROSS).request("cpu", 1).deployment(5);
+    let deployments: Api<Deployment> = Api::namespaced(plane.client().await?, CROSS);
+    deployments.create(&PostParams::default(), &web).await?;
+    let one_waits = Tally::none().running(NO_CARD, 4).waiting("CrossQuotaExceeded", 1);
+    plane.await_pods(CROSS, "web", &one_waits).await?;
+
+    let programs = [cardgate.operator(), cardgate.webhook()];
+    for program in programs {
+        program.kill()?;
+    }
+    Cardgate::write_configuration(plane, Some("tiers: ["), None).await?;
+    for program in programs {
+        program.start()?;
+        wait::eventually("it to say what is wrong", wait::PATIENCE, async || {
+            let (_, text) = program.readiness().await?;
+            let is_said = text.contains("volcano-scheduler.conf") && text.contains("nothing is decided");
+            Ok(Seen::when(is_said, text))
+        })
+        .await?;
+    }
+    wait::eventually("the operator to lead", wait::PATIENCE, async || {
+        Ok(Seen::when(leads(cardgate.operator()).await?, "it does not"))
+    })
+    .await?;
+    plane.pods_stay(CROSS, "web", &one_waits, A_WHILE).await?;
+    let refusal = scenario.refused(&scenario.gpu_pod("late", &card, 1).build()).await?;
+    assert!(refusal.contains("webhook"), "{refusal}");
+
+    Cardgate::write_configuration(plane, Some(&conf(2)), None).await?;
+    cardgate.await_door(plane).await?;
+    plane.await_pods(CROSS, "web", &Tally::none().running(NO_CARD, 5)).await
 }

@@ -20,6 +20,7 @@ use operator::context::Context;
 use operator::keep;
 use operator::lease::Candidate;
 use operator::metrics::Metrics;
+use operator::policy_parameters::LeaderName;
 use operator::recorder::{CONTROLLER, Recorder};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier as _;
@@ -47,6 +48,7 @@ impl Keeping {
             Arc::clone(&metrics),
             Arc::default(),
         );
+        let fence = LeaderName::new(client.clone(), NAMESPACE, instance.clone(), Arc::clone(&metrics));
         let extra: Vec<Name> = extra_names
             .iter()
             .map(|name| name.parse().expect("a good name"))
@@ -62,7 +64,7 @@ impl Keeping {
             },
             leaves: vec![Leaf::webhook(NAMESPACE, &extra)],
         };
-        let leading = tokio::spawn(candidate.run(std::future::pending()));
+        let leading = tokio::spawn(candidate.run(fence, std::future::pending()));
         let keeping = tokio::spawn(keep::run(keeper));
         Self {
             tasks: [leading.abort_handle(), keeping.abort_handle()],

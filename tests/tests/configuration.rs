@@ -14,6 +14,7 @@ use operator::configuration::{self, READY_PART};
 use operator::context::Context;
 use operator::lease::Candidate;
 use operator::metrics::Metrics;
+use operator::policy_parameters::LeaderName;
 use operator::recorder::{CONTROLLER, Recorder};
 use programs::readiness::Readiness;
 use tokio::sync::mpsc;
@@ -64,6 +65,7 @@ async fn the_newest_readable_configuration_is_in_force_and_what_is_wrong_is_told
         Arc::clone(&metrics),
         Arc::default(),
     );
+    let fence = LeaderName::new(client.clone(), NAMESPACE, "operator-1".to_owned(), Arc::clone(&metrics));
     let context = Context {
         client: client.clone(),
         namespace: NAMESPACE.to_owned(),
@@ -100,7 +102,7 @@ async fn the_newest_readable_configuration_is_in_force_and_what_is_wrong_is_told
     let events: Api<Event> = Api::namespaced(plane.client().await?, NAMESPACE);
     let own = ListParams::default().fields(&format!("reportingController={CONTROLLER}"));
     assert_eq!(events.list(&own).await?.items, []);
-    tokio::spawn(candidate.run(std::future::pending()));
+    tokio::spawn(candidate.run(fence, std::future::pending()));
     let warning = event(&events, "ConfigurationWarning", "nodeOrderWait").await?;
     let regarding = warning.regarding.unwrap_or_default();
     assert_eq!(

@@ -38,6 +38,11 @@ async fn an_operator_that_stood_still_writes_nothing_once_another_leads() -> any
 }
 
 #[tokio::test]
+async fn whichever_operator_leads_is_killed_and_the_webhook_with_it() -> anyhow::Result<()> {
+    holds(Fault::Leaders, 2).await
+}
+
+#[tokio::test]
 async fn certificates_are_taken_away_during_a_burst_and_no_request_fails() -> anyhow::Result<()> {
     holds(Fault::Certificates, 4).await
 }

@@ -5,9 +5,14 @@ use std::time::{Duration, Instant};
 
 use cardgate_tests::cardgate::{Cardgate, NAMESPACE, Settings};
 use cardgate_tests::controlplane::{Account, ControlPlane, Options};
+use crds::keys::{LEADER, POLICY_PARAMETERS};
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client};
-use operator::lease::{Candidate, DURATION, LEASE, Leadership, LeaseError, TERM};
+use operator::lease::{Candidate, DURATION, Fence as _, LEASE, Leadership, LeaseError, TERM};
+use operator::policy_parameters::LeaderName;
+use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -27,8 +32,9 @@ fn start(client: &Client, name: &str) -> Running {
         Arc::default(),
         Arc::default(),
     );
+    let fence = LeaderName::new(client.clone(), NAMESPACE, name.to_owned(), Arc::default());
     let (done, end) = oneshot::channel();
-    let task = tokio::spawn(candidate.run(async {
+    let task = tokio::spawn(candidate.run(fence, async {
         // A test that fails drops the sender.
         let _ = end.await;
         Duration::ZERO
@@ -95,5 +101,47 @@ async fn one_leads_and_another_takes_over_when_it_ends_or_falls_silent() -> Outc
         .await?;
     let ended = tokio::time::timeout(Duration::from_secs(12), third.task).await??;
     assert!(matches!(ended, Err(LeaseError::Taken(by)) if by == "robber"));
+    Ok(())
+}
+
+/// The name of who leads is taken back by nobody who led before, whatever he had read, and however late he writes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_former_leader_names_itself_no_more() -> Outcome {
+    let plane = ControlPlane::start(Options::default().without_kwok().without_scheduler()).await?;
+    Cardgate::install(&plane, &Settings::default()).await?;
+    let client = plane.client_of_account(&Account::new(NAMESPACE, "operator")).await?;
+    let name = |name: &str| LeaderName::new(client.clone(), NAMESPACE, name.to_owned(), Arc::default());
+    let (former, leader) = (name("operator-1"), name("operator-2"));
+    let administrator: Api<ConfigMap> = Api::namespaced(plane.client().await?, NAMESPACE);
+    let named = async || {
+        let data = administrator.get(POLICY_PARAMETERS).await?.data;
+        anyhow::Ok(data.and_then(|mut data| data.remove(LEADER)))
+    };
+    let now = tokio::time::Instant::now();
+    former.raise(now + TERM).await?;
+    assert_eq!(named().await?.as_deref(), Some("operator-1"));
+    // Somebody writes another name, and the former leader stands still after it has read that and asked whether it leads.
+    let another = Patch::Merge(json!({ "data": { LEADER: "another" } }));
+    administrator
+        .patch(POLICY_PARAMETERS, &PatchParams::default(), &another)
+        .await?;
+    let meanwhile = || {
+        let raised = leader.raise(now + 100 * TERM);
+        tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(raised))
+            .expect("its successor leads");
+        true
+    };
+    let late = former.write(meanwhile).await;
+    assert!(late.is_err(), "written over a name that it has not read");
+    assert_eq!(named().await?.as_deref(), Some("operator-2"));
+    // It reads again, and its term is over.
+    assert!(former.raise(now).await.is_err());
+    assert_eq!(named().await?.as_deref(), Some("operator-2"));
+    // Who leads creates what somebody removed.
+    administrator
+        .delete(POLICY_PARAMETERS, &DeleteParams::default())
+        .await?;
+    leader.raise(now + 100 * TERM).await?;
+    assert_eq!(named().await?.as_deref(), Some("operator-2"));
     Ok(())
 }

@@ -1,14 +1,19 @@
 //! What the service accounts of `manifests/` may do, asked of a real API server: all that they need, and no more.
 
 use anyhow::{Context as _, Result, ensure};
+use cardgate_tests::cardgate::Cardgate;
 use cardgate_tests::controlplane::{Account, ControlPlane, Options};
 use cardgate_tests::manifests::{self, rights};
 use cardgate_tests::wait::{self, Seen};
 use crds::keys::NAMESPACE;
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::api::{ListParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
+use operator::certificates::CONFIGURATION;
+use operator::review::WEBHOOK;
+use serde_json::json;
 
 type Outcome = Result<()>;
 
@@ -203,6 +208,36 @@ async fn service_accounts_have_the_rights_that_they_need_and_no_more() -> Outcom
     Ok(())
 }
 
+/// Where a webhook is reached by a Service, as it is installed: the operator changes the path of its own, and nothing else.
+#[tokio::test]
+async fn the_operator_changes_the_path_of_reviews_and_no_other_way_to_a_webhook() -> Outcome {
+    let plane = Reviewer::start().await?.plane;
+    Cardgate::await_policies(&plane).await?;
+    let account = Account::new(NAMESPACE, "operator");
+    let webhooks: Api<MutatingWebhookConfiguration> = Api::all(plane.client_of_account(&account).await?);
+    let dry_run = PatchParams {
+        dry_run: true,
+        ..PatchParams::default()
+    };
+    let found = webhooks.get(CONFIGURATION).await?.webhooks.unwrap_or_default();
+    for (place, webhook) in found.iter().enumerate() {
+        for (field, value) in [
+            ("path", json!("/another")),
+            ("name", json!("another")),
+            ("port", json!(444)),
+        ] {
+            let change = json!([
+                { "op": "add", "path": format!("/webhooks/{place}/clientConfig/service/{field}"), "value": value },
+            ]);
+            let change = Patch::Json::<()>(serde_json::from_value(change)?);
+            let changed = webhooks.patch(CONFIGURATION, &dry_run, &change).await;
+            let may = field == "path" && webhook.name == WEBHOOK;
+            ensure!(changed.is_ok() == may, "{field} of {}: {changed:?}", webhook.name);
+        }
+    }
+    Ok(())
+}
+
 async fn operator(reviewer: &Reviewer) -> Outcome {
     let may = async |verbs: &[&str], target: Target| reviewer.assert_exactly("operator", verbs, target).await;
     may(&["get", "list", "watch", "patch"], ("/pods", "*", "*")).await?;
@@ -246,6 +281,7 @@ async fn operator(reviewer: &Reviewer) -> Outcome {
     let keep = ["get", "list", "watch", "create", "patch"];
     may(&keep, ("/secrets", NAMESPACE, "cardgate-ca")).await?;
     may(&keep, ("/secrets", NAMESPACE, "cardgate-webhook-tls")).await?;
+    may(&keep, ("/secrets", NAMESPACE, "cardgate-review-tls")).await?;
     may(&["create"], ("/secrets", NAMESPACE, "other")).await?;
     may(&["create"], ("/secrets", NAMESPACE, "*")).await?;
     may(&[], ("/secrets", "default", "cardgate-ca")).await?;
@@ -300,6 +336,8 @@ async fn people(reviewer: &Reviewer) -> Outcome {
         ("viewer", "get", ("scheduling.volcano.sh/queues", "*", "*")),
         ("editer", "get", ("scheduling.volcano.sh/queues", "*", "*")),
         ("editer", "create", ("scheduling.volcano.sh/podgroups", "default", "*")),
+        ("viewer", "create", ("card.volcano.sh/cardreviews", "default", "*")),
+        ("editer", "create", ("card.volcano.sh/cardreviews", "default", "*")),
     ] {
         wait::eventually(format!("{user} to {verb} {target:?}"), wait::PATIENCE, async || {
             Ok(Seen::when(reviewer.may(user, verb, target).await?, "denied"))

@@ -1,6 +1,8 @@
 //! What the removal of Cardgate leaves behind: every pod, no gate, and nothing of Cardgate. Each test has a control plane of its own.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::future::pending;
 use std::time::Duration;
 
 use cardgate_tests::cardgate::{NAMESPACE, uninstall};
@@ -13,8 +15,8 @@ use cardgate_tests::world::World;
 use crds::keys::{ADMITTED_CONDITION, CARD_REQUEST, GATE, GPU_NODE_LABEL, JOB_HELD};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
-use kube::Api;
 use kube::api::{ListParams, PostParams};
+use kube::{Api, Client};
 use serde_json::json;
 
 type Outcome = anyhow::Result<()>;
@@ -96,8 +98,7 @@ async fn a_trial_changes_nothing(plane: &ControlPlane) -> Outcome {
     assert!(installed.iter().all(|object| after_trial.contains(object)));
     let said = trial.log()?;
     for line in [
-        "would be written, so that pods are let go",
-        "would be written, so that Jobs are resumed",
+        "would be written, so that Jobs and pods are let go",
         "would be deleted, so that nothing new is held",
         "would be deleted, with the configuration in it",
     ] {
@@ -202,6 +203,31 @@ async fn every_pod_is_let_go_every_held_job_resumed_and_nothing_is_left() -> Out
     Ok(())
 }
 
+/// A tenant who creates pods with Cardgate's gate and Jobs with its mark for as long as this is awaited: as soon as no policy keeps
+/// them from it, nobody does.
+async fn marks_without_end(client: &Client) -> Infallible {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), mixture::NAMESPACE);
+    let jobs: Api<Job> = Api::namespaced(client.clone(), mixture::NAMESPACE);
+    for number in 0_u64.. {
+        let own = pod(&format!("own-{number}"))
+            .namespace(mixture::NAMESPACE)
+            .scheduler("nobody");
+        let mut marked = own.clone().job(1);
+        marked.spec.get_or_insert_default().suspend = Some(true);
+        let annotations = marked.metadata.annotations.get_or_insert_default();
+        annotations.insert(JOB_HELD.to_owned(), "true".to_owned());
+        let parameters = PostParams::default();
+        let created = (
+            pods.create(&parameters, &own.gate(GATE).build()).await,
+            jobs.create(&parameters, &marked).await,
+        );
+        // Refused while the policies are there.
+        drop(created);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    pending().await
+}
+
 #[tokio::test]
 async fn who_deletes_the_definitions_and_the_namespace_first_loses_no_pod() -> Outcome {
     let world = World::start().await?;
@@ -221,6 +247,7 @@ async fn who_deletes_the_definitions_and_the_namespace_first_loses_no_pod() -> O
     let kubectl = plane.kubectl();
     let definitions = [
         "cardinventories.card.volcano.sh",
+        "cardreviews.card.volcano.sh",
         "cardtypes.card.volcano.sh",
         "cardusages.card.volcano.sh",
         "podgroups.scheduling.volcano.sh",
@@ -234,7 +261,10 @@ async fn who_deletes_the_definitions_and_the_namespace_first_loses_no_pod() -> O
     assert_eq!(gates(&seen), [GATE], "who holds it may come back");
 
     let removal = uninstall::start(plane, &["--queues"]).await?;
-    ends(&removal).await?;
+    tokio::select! {
+        never = marks_without_end(&client) => match never {},
+        ended = ends(&removal) => ended?,
+    }
     let seen = pods.get("waiting").await?;
     assert_eq!(seen.metadata.uid, created.metadata.uid);
     assert!(gates(&seen).is_empty());

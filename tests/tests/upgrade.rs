@@ -1,21 +1,35 @@
 //! What an upgrade costs: nothing. Each test has a control plane of its own.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::ensure;
-use cardgate_tests::cardgate::{Cardgate, Instance};
+use cardgate_tests::cardgate::{Cardgate, Instance, NAMESPACE, Settings};
+use cardgate_tests::controlplane::ControlPlane;
+use cardgate_tests::fixture::{self, Fixture};
 use cardgate_tests::mixture::{self, Mixture};
 use cardgate_tests::service::Service;
 use cardgate_tests::tally::is_gated;
 use cardgate_tests::wait::{self, Seen};
 use cardgate_tests::workloads::APP;
 use cardgate_tests::world::World;
-use crds::keys::ADMITTED_CONDITION;
+use crds::keys::{ADMITTED_CONDITION, JOB_HELD};
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, ListParams};
+use kube::{Api, Client, ResourceExt as _};
 
 type Outcome = anyhow::Result<()>;
 
+/// The arguments of kubectl that install this version, as the README says them.
+const INSTALL: [&str; 5] = [
+    "apply",
+    "--server-side",
+    "--field-manager=cardgate",
+    "-k",
+    "manifests/overlays/without-volcano",
+];
 /// For all pods to run that can.
 const LIMIT: Duration = Duration::from_mins(3);
 /// How long pods go on to arrive: longer than it takes to replace four processes.
@@ -46,6 +60,11 @@ async fn await_leader(operators: [&Instance; 2]) -> Outcome {
         Ok(Seen::when(leaders == 1, format!("{leaders} lead")))
     })
     .await
+}
+
+/// Whether a pod is a Job's: those come and go.
+fn of_job(pod: &Pod) -> bool {
+    pod.metadata.labels.as_ref().is_some_and(|labels| labels[APP] == "job")
 }
 
 /// Whether a pod that waits says why.
@@ -96,8 +115,6 @@ async fn a_rolling_upgrade_refuses_no_pod_loses_none_and_admits_on() -> Outcome 
     let (refused, _upgraded) = tokio::try_join!(arrival, upgrade)?;
     assert_eq!(refused, 0, "objects were refused");
     mixture.expect(&client, LIMIT).await?;
-    // Pods of Jobs come and go.
-    let of_job = |pod: &Pod| pod.metadata.labels.as_ref().is_some_and(|labels| labels[APP] == "job");
     wait::eventually(
         "all pods to be there, and whoever waits to be told why",
         wait::PATIENCE,
@@ -117,4 +134,95 @@ async fn a_rolling_upgrade_refuses_no_pod_loses_none_and_admits_on() -> Outcome 
         },
     )
     .await
+}
+
+/// Pods that were let in, by uid, with what an operator could change of them.
+async fn let_in(client: &Client) -> anyhow::Result<BTreeMap<String, String>> {
+    let pods = mixture::pods(client).await?;
+    let pods = pods.iter().filter(|pod| !is_gated(pod) && !of_job(pod));
+    Ok(pods
+        .map(|pod| {
+            let meta = &pod.metadata;
+            let said = (&meta.labels, &meta.annotations, &meta.deletion_timestamp, &pod.spec);
+            (pod.uid().unwrap_or_default(), format!("{}: {said:?}", pod.name_any()))
+        })
+        .collect())
+}
+
+/// Whoever is there may be changed still, by anybody: no webhook and no policy refuses what the old version let stand.
+async fn every_object_may_be_changed(plane: &ControlPlane) -> Outcome {
+    let kinds = "namespaces,nodes,queues,cardinventories,cardtypes,cardusages";
+    let mut places = vec![(kinds, "default"), ("secrets,configmaps,leases", NAMESPACE)];
+    for namespace in [mixture::NAMESPACE, mixture::CROSS] {
+        places.push(("podgroups,pods,replicasets,deployments,jobs", namespace));
+    }
+    for (kinds, namespace) in places {
+        let change = ["example.com/upgraded=yes", "--all", "--dry-run=server"];
+        let words = [&["-n", namespace, "annotate", kinds], &change[..]].concat();
+        plane.kubectl().run(words).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_earlier_versions_left_is_taken_over_and_nobody_who_was_let_in_is_touched() -> Outcome {
+    let fixtures = Fixture::all()?;
+    assert!(!fixtures.is_empty(), "no version was recorded: run `cargo record`");
+    for fixture in fixtures {
+        eprintln!("version {}", fixture.version);
+        let plane = ControlPlane::start(fixture::options()).await?;
+        fixture.restore(&plane).await?;
+        let client = plane.client().await?;
+        let mixture = fixture::mixture();
+        mixture.expect(&client, LIMIT).await?;
+        let before = let_in(&client).await?;
+        let waiting = mixture.pods() - before.len();
+        let jobs: Api<Job> = Api::namespaced(client.clone(), mixture::NAMESPACE);
+        let is_held = |job: &Job| job.annotations().contains_key(JOB_HELD);
+        let held = jobs.list(&ListParams::default()).await?.items;
+        assert!(
+            held.iter().any(is_held) && waiting > 0,
+            "{waiting} wait, and {} Jobs",
+            held.len()
+        );
+
+        plane.kubectl().run(INSTALL).await?;
+        // Nodes only pretend to run pods here.
+        let scale = ["-n", NAMESPACE, "scale", "deployment", "--all", "--replicas=0"];
+        plane.kubectl().run(scale).await?;
+        Cardgate::await_policies(&plane).await?;
+        let cardgate = Cardgate::run(&plane, &Settings::default()).await?;
+        assert_eq!(cardgate.operator().metric("cardgate_config_valid").await?, Some(1.0));
+        wait::eventually(
+            "held Jobs to be resumed, and whoever waits to be told why",
+            LIMIT,
+            async || {
+                let held = jobs.list(&ListParams::default()).await?.items;
+                let held = held.iter().filter(|job| is_held(job)).count();
+                let pods = mixture::pods(&client).await?;
+                let untold = pods.iter().filter(|pod| is_gated(pod) && !is_told(pod)).count();
+                Ok(Seen::when(
+                    held + untold == 0,
+                    format!("{held} Jobs held, {untold} pods not told"),
+                ))
+            },
+        )
+        .await?;
+        every_object_may_be_changed(&plane).await?;
+        assert_eq!(let_in(&client).await?, before, "a pod that was let in");
+
+        // Who waited comes where others go.
+        let pods = mixture::pods(&client).await?;
+        for pod in pods.iter().filter(|pod| !is_gated(pod) && !of_job(pod)) {
+            let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
+            api.delete(&pod.name_any(), &DeleteParams::default()).await?;
+        }
+        mixture.expect(&client, LIMIT).await?;
+        let now = let_in(&client).await?;
+        assert!(
+            now.keys().all(|uid| !before.contains_key(uid)),
+            "a pod that was deleted is there"
+        );
+    }
+    Ok(())
 }

@@ -80,9 +80,9 @@ fn serve() -> Result<(SocketAddr, CertificateDer<'static>)> {
     let (tell, told) = mpsc::channel();
     thread::spawn(move || {
         rt::System::new().block_on(async move {
-            let (door, health, bodies) = (world.door.clone(), world.health(), Room::new(BODIES));
+            let (door, diagnosed, bodies) = (world.door.clone(), world.diagnosed(), Room::new(BODIES));
             let server =
-                HttpServer::new(move || App::new().configure(routes(door.clone(), health.clone(), bodies.clone())))
+                HttpServer::new(move || App::new().configure(routes(door.clone(), diagnosed.clone(), bodies.clone())))
                     .workers(1)
                     .disable_signals()
                     .bind_rustls_0_23("127.0.0.1:0", server_config(certificate)?)?;

@@ -21,6 +21,7 @@ use crate::queue_source::QueueSource;
 
 /// Why a request is refused, in words for whoever sent it.
 #[derive(Debug, Clone, PartialEq, Error)]
+#[expect(missing_docs, reason = "each message says what it is about")]
 pub enum Denial {
     /// `volcano.sh/card.name` is no card name.
     #[error("annotation {CARD_NAME}: {0}")]

@@ -17,10 +17,9 @@ use crate::endpoint::Endpoint;
 use crate::job::hold;
 use crate::knowledge::Knowledge;
 use crate::lookup::{LookupError, Lookups};
-use crate::metrics::{Metrics, Outcome};
 use crate::patch::{Options, PodPatch};
 use crate::pod::{Admitted, judge};
-use crate::review::{self, Answer, CreateRequest, RawRequest, Request, ReviewError};
+use crate::review::{self, Answer, CreateRequest, RawRequest, Request, ReviewError, shorten};
 use crate::stop::Stop;
 use crate::validate::{advice, queue, workload};
 use crate::view::{Fresh, Lookup, View};
@@ -29,6 +28,35 @@ use crate::warning::Warning;
 /// How often one request may ask the API server: once for its group, its namespace and its queue each, and once more for the
 /// queue if the group turned out to have another.
 const MAX_LOOKUPS: usize = 4;
+
+/// What became of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// Let through as it was.
+    Allowed,
+    /// Let through with changes.
+    Patched,
+    /// Refused, in words for whoever sent it.
+    Denied,
+    /// Not answered by a review.
+    Error,
+}
+
+/// Who counts what the door does.
+pub trait Counts: Send + Sync {
+    /// A request was refused.
+    fn denied(&self, denial: &Denial);
+
+    /// The API server was asked.
+    fn lookup(&self, lookup: &Lookup, answered: bool);
+}
+
+/// Nobody counts.
+impl Counts for () {
+    fn denied(&self, _: &Denial) {}
+
+    fn lookup(&self, _: &Lookup, _: bool) {}
+}
 
 /// An answer, as HTTP needs it.
 #[derive(Debug)]
@@ -41,9 +69,37 @@ pub struct Reply {
     pub outcome: Outcome,
 }
 
+/// What is said to a request.
+#[derive(Debug, Default)]
+pub struct Verdict {
+    /// Why it is refused, if it is.
+    pub denial: Option<Denial>,
+    /// What its author is told.
+    pub warnings: Vec<Warning>,
+    patch: PodPatch,
+}
+
+impl Verdict {
+    /// What is written on the object, as a JSON patch; empty where nothing is.
+    pub fn patch(&self) -> serde_json::Result<serde_json::Value> {
+        serde_json::to_value(&self.patch)
+    }
+
+    fn outcome(&self) -> Outcome {
+        match (&self.denial, self.patch.is_empty()) {
+            (Some(_), _) => Outcome::Denied,
+            (None, true) => Outcome::Allowed,
+            (None, false) => Outcome::Patched,
+        }
+    }
+}
+
+/// A verdict, and the uid of the review that it answers.
+type Judged<'b> = (Text<'b>, Verdict);
+
 /// Why there is no review in the answer. The API server then acts by its `failurePolicy`.
 #[derive(Debug, Error)]
-enum Failure {
+pub enum Failure {
     /// The body is no review.
     #[error("{0}")]
     Review(#[from] ReviewError),
@@ -81,43 +137,66 @@ pub struct Door {
     knowledge: Arc<Knowledge>,
     lookups: Arc<dyn Lookups>,
     options: Options,
-    metrics: Arc<Metrics>,
+    counts: Arc<dyn Counts>,
 }
 
 impl Door {
     /// A door that sees what `knowledge` holds.
-    pub fn new(knowledge: Arc<Knowledge>, lookups: Arc<dyn Lookups>, options: Options, metrics: Arc<Metrics>) -> Self {
+    pub fn new(
+        knowledge: Arc<Knowledge>,
+        lookups: Arc<dyn Lookups>,
+        options: Options,
+        counts: Arc<dyn Counts>,
+    ) -> Self {
         Self {
             knowledge,
             lookups,
             options,
-            metrics,
+            counts,
         }
-    }
-
-    /// What the door measures.
-    pub fn metrics(&self) -> &Metrics {
-        &self.metrics
     }
 
     /// Answers the body of a request.
     pub async fn answer(&self, endpoint: Endpoint, body: &[u8]) -> Reply {
-        let reply = match endpoint {
-            Endpoint::Mutate => self.mutate(body).await,
-            Endpoint::Validate => self.validate(body).await,
-            Endpoint::Advise => self.advise(body).await,
-        };
+        let judged = self.judge(endpoint, body).await;
+        let reply = judged.and_then(|(uid, verdict)| {
+            let answer = Answer {
+                denial: verdict.denial.as_ref(),
+                patch: Some(&verdict.patch),
+                warnings: &verdict.warnings,
+            };
+            Ok(Reply {
+                status: 200,
+                body: answer.write(uid.as_ref())?,
+                outcome: verdict.outcome(),
+            })
+        });
         reply.unwrap_or_else(|failure| {
-            warn!(path = endpoint.path(), status = failure.status(), "{failure}");
+            // It may quote what was sent.
+            let text = shorten(failure.to_string());
+            warn!(path = endpoint.path(), status = failure.status(), "{text}");
             Reply {
                 status: failure.status(),
-                body: failure.to_string().into_bytes(),
+                body: text.into_bytes(),
                 outcome: Outcome::Error,
             }
         })
     }
 
-    async fn mutate(&self, body: &[u8]) -> Result<Reply, Failure> {
+    /// What is said to the body of a request, for whoever writes it down otherwise.
+    pub async fn verdict(&self, endpoint: Endpoint, body: &[u8]) -> Result<Verdict, Failure> {
+        Ok(self.judge(endpoint, body).await?.1)
+    }
+
+    async fn judge<'b>(&self, endpoint: Endpoint, body: &'b [u8]) -> Result<Judged<'b>, Failure> {
+        match endpoint {
+            Endpoint::Mutate => self.mutate(body).await,
+            Endpoint::Validate => self.validate(body).await,
+            Endpoint::Advise => self.advise(body).await,
+        }
+    }
+
+    async fn mutate<'b>(&self, body: &'b [u8]) -> Result<Judged<'b>, Failure> {
         let request = match review::parse::<Pod<Text<'_>>, IgnoredAny>(body) {
             Ok(request) => request,
             // The object alone may be what can't be read; then there is a review to answer.
@@ -125,64 +204,66 @@ impl Door {
                 let request: RawRequest<'_> = review::parse(body).map_err(|_| error)?;
                 return match request.kind.as_pair() {
                     ("", "Pod") => self.validate_pod(&request).await,
-                    ("batch", "Job") => self.hold_job(&request),
-                    _ => self.deny(&request, &unknown_kind(Endpoint::Mutate, &request)),
+                    ("batch", "Job") => Ok(self.hold_job(&request)),
+                    _ => Ok(self.deny(&request, unknown_kind(Endpoint::Mutate, &request))),
                 };
             }
             Err(error) => return Err(error.into()),
         };
         if request.kind.as_pair() == ("batch", "Job") {
-            return self.hold_job(&review::parse(body)?);
+            return Ok(self.hold_job(&review::parse(body)?));
         }
         if request.kind.as_pair() == ("", "Binding") {
             return self.strip_binding(&request);
         }
         if request.kind.as_pair() != ("", "Pod") {
-            return self.deny(&request, &unknown_kind(Endpoint::Mutate, &request));
+            return Ok(self.deny(&request, unknown_kind(Endpoint::Mutate, &request)));
         }
-        match request.object.as_ref().filter(|_| request.is("CREATE")) {
+        Ok(match request.object.as_ref().filter(|_| request.is("CREATE")) {
             Some(pod) => match self.judge_pod(&request, pod).await? {
-                Ok(admitted) => allow(&request, Some(&admitted.patch), &admitted.warnings),
-                Err(denial) => self.deny(&request, &denial),
+                Ok(admitted) => allow(&request, admitted.patch, admitted.warnings),
+                Err(denial) => self.deny(&request, denial),
             },
-            None => allow(&request, None, &[]),
-        }
+            None => allow(&request, PodPatch::default(), Vec::new()),
+        })
     }
 
     /// A Binding's metadata is read like a pod's, and it has nothing else of interest.
-    fn strip_binding(&self, request: &CreateRequest<'_, Pod<Text<'_>>>) -> Result<Reply, Failure> {
+    fn strip_binding<'b>(&self, request: &CreateRequest<'b, Pod<Text<'b>>>) -> Result<Judged<'b>, Failure> {
         // Who is a scheduler is not known before.
         self.ready()?;
         let Some(object) = &request.object else {
-            return allow(request, None, &[]);
+            return Ok(allow(request, PodPatch::default(), Vec::new()));
         };
-        match binding::judge(
-            &object.metadata,
-            request.username(),
-            &self.knowledge.configured().configuration.cardgate.schedulers,
-        ) {
-            Ok(patch) => allow(request, Some(&patch), &[]),
-            Err(denial) => {
-                info!(
-                    namespace = request.namespace(),
-                    pod = request.name(),
-                    user = request.username(),
-                    reason = denial.reason(),
-                    "Binding refused: {denial}"
-                );
-                self.deny(request, &denial)
-            }
-        }
+        Ok(
+            match binding::judge(
+                &object.metadata,
+                request.username(),
+                &self.knowledge.configured().configuration.cardgate.schedulers,
+            ) {
+                Ok(patch) => allow(request, patch, Vec::new()),
+                Err(denial) => {
+                    info!(
+                        namespace = request.namespace(),
+                        pod = request.name(),
+                        user = request.username(),
+                        reason = denial.reason(),
+                        "Binding refused: {denial}"
+                    );
+                    self.deny(request, denial)
+                }
+            },
+        )
     }
 
-    fn hold_job(&self, request: &RawRequest<'_>) -> Result<Reply, Failure> {
+    fn hold_job<'b>(&self, request: &RawRequest<'b>) -> Judged<'b> {
         match hold(request) {
-            Ok(held) => allow(request, Some(&held.patch), &held.warnings),
-            Err(denial) => self.deny(request, &denial),
+            Ok(held) => allow(request, held.patch, held.warnings),
+            Err(denial) => self.deny(request, denial),
         }
     }
 
-    async fn validate(&self, body: &[u8]) -> Result<Reply, Failure> {
+    async fn validate<'b>(&self, body: &'b [u8]) -> Result<Judged<'b>, Failure> {
         let request: RawRequest<'_> = review::parse(body)?;
         let judged = match request.kind.as_pair() {
             ("", "Pod") => return self.validate_pod(&request).await,
@@ -195,26 +276,26 @@ impl Door {
             }
             _ => Err(unknown_kind(Endpoint::Validate, &request)),
         };
-        match judged {
-            Ok(warnings) => allow(&request, None, &warnings),
-            Err(denial) => self.deny(&request, &denial),
-        }
+        Ok(match judged {
+            Ok(warnings) => allow(&request, PodPatch::default(), warnings),
+            Err(denial) => self.deny(&request, denial),
+        })
     }
 
     /// Lets everything in. What is not known yet, or can't be asked, is no reason to make anybody wait for advice.
-    async fn advise(&self, body: &[u8]) -> Result<Reply, Failure> {
+    async fn advise<'b>(&self, body: &'b [u8]) -> Result<Judged<'b>, Failure> {
         let request: RawRequest<'_> = review::parse(body)?;
         let warnings = match self.decide(|view| advice::judge(&request, view)).await {
             Ok(Ok(warnings)) => warnings,
             Ok(Err(_)) | Err(_) => Vec::new(),
         };
-        allow(&request, None, &warnings)
+        Ok(allow(&request, PodPatch::default(), warnings))
     }
 
     /// Judges a pod without writing on it.
-    async fn validate_pod(&self, request: &RawRequest<'_>) -> Result<Reply, Failure> {
+    async fn validate_pod<'b>(&self, request: &RawRequest<'b>) -> Result<Judged<'b>, Failure> {
         let Some(object) = request.object.filter(|_| request.is("CREATE")) else {
-            return allow(request, None, &[]);
+            return Ok(allow(request, PodPatch::default(), Vec::new()));
         };
         let judged = match serde_json::from_str::<Pod<Text<'_>>>(object.get()) {
             Ok(pod) => self.judge_pod(request, &pod).await?,
@@ -223,10 +304,10 @@ impl Door {
                 error: error.to_string(),
             }),
         };
-        match judged {
-            Ok(admitted) => allow(request, None, &admitted.warnings),
-            Err(denial) => self.deny(request, &denial),
-        }
+        Ok(match judged {
+            Ok(admitted) => allow(request, PodPatch::default(), admitted.warnings),
+            Err(denial) => self.deny(request, denial),
+        })
     }
 
     async fn judge_pod<O, P>(
@@ -286,7 +367,7 @@ impl Door {
             return Err(Failure::Undecided);
         }
         let found = self.lookups.find(&lookup).await;
-        self.metrics.lookup(&lookup, found.is_ok());
+        self.counts.lookup(&lookup, found.is_ok());
         match found {
             Ok(found) => {
                 fresh.add(lookup, found);
@@ -304,36 +385,23 @@ impl Door {
         }
     }
 
-    fn deny<O, P>(&self, request: &Request<'_, O, P>, denial: &Denial) -> Result<Reply, Failure> {
-        self.metrics.denied(denial);
-        reply(
-            request,
-            Outcome::Denied,
-            &Answer {
-                denial: Some(denial),
-                ..Answer::default()
-            },
-        )
+    fn deny<'b, O, P>(&self, request: &Request<'b, O, P>, denial: Denial) -> Judged<'b> {
+        self.counts.denied(&denial);
+        let verdict = Verdict {
+            denial: Some(denial),
+            ..Verdict::default()
+        };
+        (request.answered(), verdict)
     }
 }
 
-fn allow<O, P>(request: &Request<'_, O, P>, patch: Option<&PodPatch>, warnings: &[Warning]) -> Result<Reply, Failure> {
-    let patch = patch.filter(|patch| !patch.is_empty());
-    let outcome = patch.map_or(Outcome::Allowed, |_| Outcome::Patched);
-    let answer = Answer {
-        patch,
-        warnings,
+fn allow<'b, O, P>(request: &Request<'b, O, P>, patch: PodPatch, warnings: Vec<Warning>) -> Judged<'b> {
+    let verdict = Verdict {
         denial: None,
+        warnings,
+        patch,
     };
-    reply(request, outcome, &answer)
-}
-
-fn reply<O, P>(request: &Request<'_, O, P>, outcome: Outcome, answer: &Answer<'_>) -> Result<Reply, Failure> {
-    Ok(Reply {
-        status: 200,
-        body: answer.write(request.uid())?,
-        outcome,
-    })
+    (request.answered(), verdict)
 }
 
 fn unknown_kind<O, P>(endpoint: Endpoint, request: &Request<'_, O, P>) -> Denial {

@@ -199,7 +199,7 @@ pub struct Configured {
     pub configuration: Arc<Configuration>,
     /// Why the newest is not in force, if so.
     pub problem: Option<String>,
-    /// Whether it has been read once.
+    /// Whether one has been in force.
     pub is_known: bool,
 }
 
@@ -209,12 +209,13 @@ impl Knowledge {
         self.configured.load_full()
     }
 
-    /// Puts a configuration in force, or keeps the one that is; `problem` says why the newest is not.
+    /// Puts a configuration in force, or keeps the one that is, if there is one; `problem` says why the newest is not.
     pub fn configure(&self, in_force: Option<Arc<Configuration>>, problem: Option<String>) {
+        let before = self.configured();
         self.configured.store(Arc::new(Configured {
-            configuration: in_force.unwrap_or_else(|| Arc::clone(&self.configured().configuration)),
+            is_known: in_force.is_some() || before.is_known,
+            configuration: in_force.unwrap_or_else(|| Arc::clone(&before.configuration)),
             problem,
-            is_known: true,
         }));
     }
 
@@ -225,7 +226,7 @@ impl Knowledge {
             ("podgroups", self.groups.is_listed()),
             ("namespaces", self.namespaces.is_listed()),
             ("cardtypes", self.card_types.is_listed()),
-            ("configuration", self.configured.load().is_known),
+            ("a configuration that can be read", self.configured.load().is_known),
         ]
         .into_iter()
         .filter_map(|(what, known)| (!known).then_some(what))

@@ -8,28 +8,37 @@
 //!                     ▲                  │ view
 //!                  lookup ◀─ missing ─ knowledge ◀─ watch ◀─ API server
 //! ```
+//!
+//! Without the feature `server` it is the judgement alone: for whoever wants it without a port, a clock or a cluster.
 
+#[cfg(feature = "server")]
+pub mod api_lookups;
 mod binding;
 mod cross_quota;
-mod denial;
+pub mod denial;
 pub mod door;
 pub mod endpoint;
+#[cfg(feature = "server")]
 pub mod health;
 mod job;
 pub mod knowledge;
 pub mod lookup;
+#[cfg(feature = "server")]
 pub mod metrics;
 mod patch;
 mod pod;
 mod queue_resolution;
-mod queue_source;
+pub mod queue_source;
 pub mod review;
+#[cfg(feature = "server")]
 pub mod server;
 mod stop;
+#[cfg(feature = "server")]
 pub mod tls;
 mod validate;
 pub mod view;
-mod warning;
+pub mod warning;
+#[cfg(feature = "server")]
 pub mod watch;
 
 pub use patch::Options;

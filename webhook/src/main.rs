@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use clap::Parser;
+use futures::future::join_all;
 use programs::certificates::provider;
 use programs::flags::{self, CommonFlags};
 use programs::ports::body::Room;
@@ -15,10 +16,10 @@ use programs::{diagnostics, logging};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
 use webhook::Options;
+use webhook::api_lookups::ApiLookups;
 use webhook::door::Door;
 use webhook::health::Health;
 use webhook::knowledge::Knowledge;
-use webhook::lookup::ApiLookups;
 use webhook::metrics::Metrics;
 use webhook::server::{self, Diagnosed};
 use webhook::tls::{self, ServingCertificate};
@@ -95,7 +96,12 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
     let lookups = Arc::new(ApiLookups::new(client.clone()));
     let door = Arc::new(Door::new(fed.knowledge.clone(), lookups, options, fed.metrics.clone()));
 
-    let (drained, bodies) = (health.clone(), Room::new(server::BODIES));
+    let bodies = Room::new(server::BODIES);
+    let diagnosed = Diagnosed {
+        health: health.clone(),
+        metrics: fed.metrics.clone(),
+    };
+    let served = diagnosed.clone();
     let refusals = fed.metrics.refusals();
     let reviews = Port {
         name: server::PORT,
@@ -109,29 +115,25 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
             flags.listen_addr,
             &tls::server_config(certificate.clone())?,
             refusals,
-            move || server::routes(door.clone(), drained.clone(), bodies.clone()),
+            move || server::routes(door.clone(), served.clone(), bodies.clone()),
         )
         .context("choose another address with --listen-addr")?;
-    let diagnosed = Diagnosed {
-        health: health.clone(),
-        metrics: fed.metrics.clone(),
-    };
     let diagnostics = diagnostics::start(&flags.common, refusals, diagnosed)?;
     let mut watches = watch::start(&client, &flags.common.pod_namespace, &fed);
     watches.spawn(tls::follow(flags.tls_dir, certificate, fed.metrics.clone()));
     info!(version = env!("CARGO_PKG_VERSION"), address = %flags.listen_addr, "serving");
 
-    let (reviews_handle, diagnostics_handle) = (reviews.handle(), diagnostics.handle());
+    let (reviews_handle, diagnostics_handles) = (reviews.handle(), diagnostics.handles());
     let shutdown = async {
         wait_for_shutdown(&health, Duration::from_secs(flags.shutdown_delay)).await?;
         reviews_handle.stop(true).await;
-        diagnostics_handle.stop(false).await;
+        join_all(diagnostics_handles.iter().map(|handle| handle.stop(false))).await;
         Ok(())
     };
     let served = async {
         tokio::try_join!(
             async { reviews.await.context("the HTTPS server failed") },
-            async { diagnostics.await.context("the HTTP server failed") },
+            async { diagnostics.serve().await.context("the HTTP server failed") },
             shutdown,
         )
     };

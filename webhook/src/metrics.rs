@@ -14,6 +14,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::denial::Denial;
+use crate::door::{Counts, Outcome};
 use crate::endpoint::Endpoint;
 use crate::view::Lookup;
 
@@ -21,19 +22,6 @@ use crate::view::Lookup;
 const FASTEST: f64 = 0.000_01;
 /// Buckets of durations: each four times the one before, up to 2.6 s.
 const BUCKETS: u16 = 10;
-
-/// What became of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Outcome {
-    /// Let through as it was.
-    Allowed,
-    /// Let through with changes.
-    Patched,
-    /// Refused, in words for whoever sent it.
-    Denied,
-    /// Not answered by a review.
-    Error,
-}
 
 /// Labels of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -138,26 +126,9 @@ impl Metrics {
             .observe(duration.as_secs_f64());
     }
 
-    /// A request was refused.
-    pub fn denied(&self, denial: &Denial) {
-        let reason = denial.reason();
-        self.denials.get_or_create(&ReasonLabels { reason }).inc();
-    }
-
     /// Counts whom a port turns away.
     pub fn refusals(&self) -> &Refusals {
         &self.refusals
-    }
-
-    /// The API server was asked.
-    pub fn lookup(&self, lookup: &Lookup, answered: bool) {
-        let kind = match lookup {
-            Lookup::Queue(_) => "queue",
-            Lookup::Group { .. } => "podgroup",
-            Lookup::Namespace(_) => "namespace",
-            Lookup::PodsOf(_) => "cardusage",
-        };
-        self.lookups.get_or_create(&LookupLabels { kind, answered }).inc();
     }
 
     /// A watch failed and starts again.
@@ -178,5 +149,22 @@ impl Metrics {
     /// All metrics in the text form that Prometheus reads.
     pub fn encode(&self) -> Result<String, std::fmt::Error> {
         diagnostics::encode(&self.registry)
+    }
+}
+
+impl Counts for Metrics {
+    fn denied(&self, denial: &Denial) {
+        let reason = denial.reason();
+        self.denials.get_or_create(&ReasonLabels { reason }).inc();
+    }
+
+    fn lookup(&self, lookup: &Lookup, answered: bool) {
+        let kind = match lookup {
+            Lookup::Queue(_) => "queue",
+            Lookup::Group { .. } => "podgroup",
+            Lookup::Namespace(_) => "namespace",
+            Lookup::PodsOf(_) => "cardusage",
+        };
+        self.lookups.get_or_create(&LookupLabels { kind, answered }).inc();
     }
 }

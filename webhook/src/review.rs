@@ -142,10 +142,15 @@ where
     Ok(request)
 }
 
-impl<O, P> Request<'_, O, P> {
+impl<'a, O, P> Request<'a, O, P> {
     /// What the answer must repeat.
     pub fn uid(&self) -> &str {
         text(self.uid.as_ref())
+    }
+
+    /// The same, for whom the request does not live long enough.
+    pub(crate) fn answered(&self) -> Text<'a> {
+        self.uid.clone().unwrap_or_else(|| "".into())
     }
 
     /// Name of the object; empty where the API server is to generate one.
@@ -291,7 +296,7 @@ impl Serialize for Encoded<'_> {
 }
 
 /// Writes out what moves a cursor, and cuts the middle out of a text that is too long.
-fn shorten(text: String) -> String {
+pub(crate) fn shorten(text: String) -> String {
     let text = match printable(&text) {
         Cow::Borrowed(_) => text,
         Cow::Owned(printable) => printable,

@@ -15,10 +15,10 @@ use programs::ports::refusals::Reason;
 use thiserror::Error;
 use tracing::debug;
 
-use crate::door::Door;
+use crate::door::{Door, Outcome};
 use crate::endpoint::Endpoint;
 use crate::health::Health;
-use crate::metrics::{Metrics, Outcome};
+use crate::metrics::Metrics;
 
 /// Longest body. A review holds the old and the new object, and the API server stores objects of up to 1.5 MiB, which take
 /// more room as JSON.
@@ -40,11 +40,11 @@ pub const PORT: &str = "https";
 const JSON: &str = "application/json";
 
 /// The routes that the API server calls. All threads share one room for bodies.
-pub fn routes(door: Arc<Door>, health: Arc<Health>, bodies: Arc<Room>) -> impl FnOnce(&mut ServiceConfig) {
+pub fn routes(door: Arc<Door>, diagnosed: Diagnosed, bodies: Arc<Room>) -> impl FnOnce(&mut ServiceConfig) {
     move |config| {
         config
             .app_data(Data::from(door))
-            .app_data(Data::from(health))
+            .app_data(Data::new(diagnosed))
             .app_data(Data::from(bodies))
             .route(Endpoint::Mutate.path(), web::post().to(mutate))
             .route(Endpoint::Validate.path(), web::post().to(validate))
@@ -53,7 +53,7 @@ pub fn routes(door: Arc<Door>, health: Arc<Health>, bodies: Arc<Room>) -> impl F
 }
 
 /// What the webhook says of itself.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Diagnosed {
     /// Whether it lives, and is ready.
     pub health: Arc<Health>,
@@ -76,7 +76,7 @@ impl Diagnostics for Diagnosed {
 }
 
 /// What every review needs.
-type Shared = (Data<Door>, Data<Health>, Data<Room>);
+type Shared = (Data<Door>, Data<Diagnosed>, Data<Room>);
 
 async fn mutate(request: HttpRequest, payload: Payload, shared: Shared) -> HttpResponse {
     review(Endpoint::Mutate, &request, payload, &shared).await
@@ -131,13 +131,13 @@ async fn review(
     endpoint: Endpoint,
     request: &HttpRequest,
     payload: Payload,
-    (door, health, bodies): &Shared,
+    (door, diagnosed, bodies): &Shared,
 ) -> HttpResponse {
+    let (health, metrics) = (&diagnosed.health, &diagnosed.metrics);
     let start = Instant::now();
     let body = match read(request, payload, bodies).await {
         Ok(body) => body,
         Err(refusal) => {
-            let metrics = door.metrics();
             if let Some(reason) = refusal.reason() {
                 metrics.refusals().count(PORT, reason);
             }
@@ -150,7 +150,7 @@ async fn review(
     let under_way = health.begin();
     let reply = door.answer(endpoint, &body).await;
     drop(under_way);
-    door.metrics().answered(endpoint, reply.outcome, start.elapsed());
+    metrics.answered(endpoint, reply.outcome, start.elapsed());
     let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = HttpResponseBuilder::new(status);
     if status == StatusCode::OK {

@@ -18,6 +18,7 @@ const MOST_COMPARED: usize = 4;
 
 /// What somebody should know whose request is let through, in words for them.
 #[derive(Debug, Clone, PartialEq, Error)]
+#[expect(missing_docs, reason = "each message says what it is about")]
 pub enum Warning {
     #[error(
         "annotation {CARD_NAME}: no node has the card {card:?} at the moment; the pod waits until one has{meant}, see kubectl \

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, rt, web};
 use kube::{Client, Config};
 use serde_json::json;
+use webhook::api_lookups::ApiLookups;
 use webhook::knowledge::{GroupFacts, NamespaceFacts, QueueCondition};
-use webhook::lookup::{ApiLookups, LookupError, Lookups as _};
+use webhook::lookup::{LookupError, Lookups as _};
 use webhook::view::{Found, Lookup};
 
 /// An API server with one object of each kind; what is called `gone` does not exist, nor does the kind of what is called

@@ -25,7 +25,8 @@ fn managed() -> Vec<u8> {
 
 /// Status, content type and body of the answer to a POST.
 async fn post(world: &World, path: &str, content_type: Option<&str>, body: Vec<u8>) -> (StatusCode, String, Vec<u8>) {
-    let app = init_service(App::new().configure(routes(world.door.clone(), world.health(), Room::new(BODIES)))).await;
+    let app =
+        init_service(App::new().configure(routes(world.door.clone(), world.diagnosed(), Room::new(BODIES)))).await;
     let mut request = TestRequest::post().uri(path).set_payload(body);
     if let Some(content_type) = content_type {
         request = request.insert_header(("content-type", content_type));
@@ -125,7 +126,8 @@ async fn what_is_no_review_is_told_so() {
 #[actix_web::test]
 async fn only_posts_are_reviews() {
     let world = World::new();
-    let app = init_service(App::new().configure(routes(world.door.clone(), world.health(), Room::new(BODIES)))).await;
+    let app =
+        init_service(App::new().configure(routes(world.door.clone(), world.diagnosed(), Room::new(BODIES)))).await;
     let response = call_service(&app, TestRequest::get().uri("/mutate").to_request()).await;
     assert!(response.status().is_client_error());
 }
@@ -140,7 +142,7 @@ async fn readiness_waits_for_everything_and_says_for_what() {
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(
         text,
-        "not ready, waiting for: queues, podgroups, namespaces, cardtypes, configuration, serving certificate (tls.crt and tls.key in --tls-dir)\n"
+        "not ready, waiting for: queues, podgroups, namespaces, cardtypes, a configuration that can be read, serving certificate (tls.crt and tls.key in --tls-dir)\n"
     );
     assert_eq!(get(&world, &health, "/healthz").await.0, StatusCode::OK, "it lives");
 

@@ -17,13 +17,17 @@ use programs::ports::body::Room;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use webhook::health::Health;
-use webhook::server::{BODIES, routes};
+use webhook::server::{BODIES, Diagnosed, routes};
 use webhook::tls::{ServingCertificate, server_config};
 
 /// Serves the door on a port of its own.
 fn serve(world: &World, health: &Arc<Health>, certificate: Arc<ServingCertificate>) -> (SocketAddr, ServerHandle) {
-    let (door, health, bodies) = (world.door.clone(), health.clone(), Room::new(BODIES));
-    let server = HttpServer::new(move || App::new().configure(routes(door.clone(), health.clone(), bodies.clone())))
+    let (door, bodies) = (world.door.clone(), Room::new(BODIES));
+    let diagnosed = Diagnosed {
+        health: health.clone(),
+        metrics: world.metrics.clone(),
+    };
+    let server = HttpServer::new(move || App::new().configure(routes(door.clone(), diagnosed.clone(), bodies.clone())))
         .workers(1)
         .shutdown_timeout(1)
         .disable_signals()

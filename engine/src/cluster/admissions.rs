@@ -99,30 +99,36 @@ impl Cluster {
 
     /// Where things stand, as far as taking back admissions of these pods needs to know.
     pub(crate) fn bookmark(&self, pods: impl IntoIterator<Item = PodId>) -> Bookmark {
-        let pods = pods.into_iter().filter_map(|id| self.pod(id));
         let mut bookmark = Bookmark {
             node_changes: self.node_change_count(),
             top: self.top_version(),
             ..Bookmark::default()
         };
-        for pod in pods {
-            let levels = pod.queue.into_iter().flat_map(|queue| self.ancestry(queue));
-            bookmark
-                .queues
-                .extend(levels.map(|queue| (queue, self.queue(queue).version())));
+        self.add_to_bookmark(&mut bookmark, pods);
+        bookmark
+    }
+
+    /// The same for further pods, of which nothing has changed since.
+    pub(crate) fn add_to_bookmark(&self, bookmark: &mut Bookmark, pods: impl IntoIterator<Item = PodId>) {
+        for pod in pods.into_iter().filter_map(|id| self.pod(id)) {
             let workloads = [pod.group, pod.job].into_iter().flatten();
             let reserved = workloads
                 .clone()
                 .filter_map(|id| Some(self.workload(id).claim.as_ref()?.queue));
-            let levels = reserved.flat_map(|queue| self.ancestry(queue));
-            bookmark
-                .queues
-                .extend(levels.map(|queue| (queue, self.queue(queue).version())));
-            bookmark
-                .workloads
-                .extend(workloads.map(|id| (id, self.workload(id).version)));
+            for queue in pod
+                .queue
+                .into_iter()
+                .chain(reserved)
+                .flat_map(|queue| self.ancestry(queue))
+            {
+                let version = self.queue(queue).version();
+                bookmark.queues.entry(queue).or_insert(version);
+            }
+            for id in workloads {
+                let version = self.workload(id).version;
+                bookmark.workloads.entry(id).or_insert(version);
+            }
         }
-        bookmark
     }
 
     /// Takes back decisions of this round, the last first, as if they had not been made. What happened before
@@ -131,6 +137,11 @@ impl Cluster {
         for id in pods.iter().rev() {
             self.withdraw(*id, None);
         }
+        self.turn_back(bookmark);
+    }
+
+    /// Everything is as it was at the bookmark: who was woken since has nothing to see.
+    pub(super) fn turn_back(&mut self, bookmark: &Bookmark) {
         self.set_top_version(bookmark.top);
         for (queue, version) in &bookmark.queues {
             self.queues[*queue].set_version(*version);

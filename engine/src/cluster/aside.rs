@@ -86,6 +86,11 @@ impl Cluster {
         others.any(|(_, awaited)| awaited.contains(uid))
     }
 
+    /// Whether anything is set aside.
+    pub(crate) fn sets_aside(&self) -> bool {
+        self.reclaims.asides().next().is_some()
+    }
+
     /// Whether something is set aside for pods of a group.
     pub(crate) fn sets_aside_for(&self, group: WorkloadId) -> bool {
         self.reclaims.asides().any(|aside| aside.shape.group == Some(group))

@@ -96,11 +96,13 @@ impl Cluster {
 
     /// Counts in what a pod holds: quota, room, and its place among the waiting.
     pub(super) fn enter(&mut self, id: PodId) {
+        self.stirred += 1;
         let Some(pod) = self.pods.table[id].take() else {
             return;
         };
         self.pods.with_resource_claims += usize::from(pod.has_resource_claims);
-        if pod.deleted.or(pod.eviction.since).is_some() {
+        let marks = [pod.deleted, pod.eviction.since, pod.eviction.spared_until];
+        if marks.iter().any(Option::is_some) {
             self.pods.leaving.insert(id);
         }
         if let Some(queue) = pod.queue {
@@ -108,7 +110,7 @@ impl Cluster {
                 let charged = charge.amounts.iter();
                 let charged = charged.map(|(dimension, amount)| (dimension, i128::from(amount)));
                 self.change_allocated(queue, charged);
-                self.queues[queue].books(PEN).holders.insert(id);
+                self.queues[queue].books(PEN).holders.insert(id, &pod, &charge.amounts);
             }
             let state = &mut self.queues[queue];
             if let (Stage::Waiting, Some(waits)) = (pod.stage, &pod.waits)
@@ -129,7 +131,7 @@ impl Cluster {
         if let Some(node) = pod.room {
             self.count_uncharged(&pod, 1);
             self.count_without_gpu(node, &pod, 1);
-            self.take_room(node, &pod);
+            self.take_room(node, id, &pod);
             if counts_by_node(&pod) {
                 self.nodes[node].books(PEN).undecided.insert(id);
             }
@@ -141,6 +143,7 @@ impl Cluster {
 
     /// Counts out what a pod holds.
     pub(super) fn leave(&mut self, id: PodId) {
+        self.stirred += 1;
         self.quit_workloads(id);
         let Some(pod) = self.pods.table[id].take() else {
             return;
@@ -153,7 +156,7 @@ impl Cluster {
                 let charged = charged.map(|(dimension, amount)| (dimension, -i128::from(amount)));
                 self.change_allocated(queue, charged);
                 let state = &mut self.queues[queue];
-                state.books(PEN).holders.remove(&id);
+                state.books(PEN).holders.remove(id, &pod, &charge.amounts);
                 state.wake();
             }
             let state = &mut self.queues[queue];
@@ -169,7 +172,7 @@ impl Cluster {
         if let Some(node) = pod.room {
             self.count_uncharged(&pod, -1);
             self.count_without_gpu(node, &pod, -1);
-            self.give_room_back(node, &pod);
+            self.give_room_back(node, id, &pod);
             self.nodes[node].books(PEN).undecided.remove(&id);
         }
         self.pods.table[id] = Some(pod);

@@ -13,6 +13,7 @@ pub mod constraints;
 mod deadlines;
 pub mod gpu_nodes;
 pub mod gpus;
+pub mod holders;
 mod lapses;
 pub(crate) mod ledger;
 pub mod levels;
@@ -24,6 +25,7 @@ pub mod node;
 mod node_changes;
 mod node_order;
 mod nodes;
+mod other_gates;
 pub mod pod;
 mod pods;
 pub mod queue;
@@ -65,6 +67,7 @@ use namespaces::Namespaces;
 use node::Node;
 use node_changes::NodeChanges;
 use node_order::NodeOrder;
+use other_gates::HeldElsewhere;
 use queue::Queue;
 use reclaims::Reclaims;
 use reservations::Reservations;
@@ -158,12 +161,15 @@ pub struct Cluster {
     reservations: Reservations,
     /// Reservations that nobody used.
     lapses: Lapses,
+    held_elsewhere: HeldElsewhere,
     /// When what time brings was looked at last.
     now: Timestamp,
     pods: Pods,
     deadlines: Deadlines,
     arrivals: u64,
     version: u64,
+    /// Rises with whatever else than queues and workloads decisions depend on.
+    stirred: u64,
     lists: Lists,
     changes: Changes,
     /// When it was shown last how much the cluster has.
@@ -195,11 +201,13 @@ impl Cluster {
             members: Members::default(),
             reservations: Reservations::default(),
             lapses: Lapses::default(),
+            held_elsewhere: HeldElsewhere::default(),
             now: Timestamp::MIN,
             pods: Pods::default(),
             deadlines: Deadlines::default(),
             arrivals: 0,
             version: 0,
+            stirred: 0,
             lists: Lists::default(),
             changes: Changes::default(),
             numbers_shown: None,

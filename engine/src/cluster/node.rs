@@ -133,8 +133,8 @@ impl Offer {
 pub struct NodeBooks {
     /// The requests of the pods that are bound to it or expected on it.
     pub used: Totals,
-    /// How many pods those are.
-    pub pods: usize,
+    /// Those pods.
+    pub pods: BTreeSet<PodId>,
     /// What queues are charged for them.
     pub(super) charged: Totals,
     /// What those of them without GPU hold of each resource that is limited for them.

@@ -52,6 +52,7 @@ impl Cluster {
     }
 
     pub(super) fn remove_node_by_id(&mut self, id: NodeId, now: Timestamp) {
+        self.stirred += 1;
         self.count_cards_out(id);
         let parts = self.nodes[id].parts_of_total();
         let Some(offer) = self.nodes[id].say(None) else {
@@ -96,7 +97,7 @@ impl Cluster {
     /// Forgets a node that is not there and that no pod names.
     pub(super) fn forget_empty_node(&mut self, id: NodeId) {
         let node = &self.nodes[id];
-        if node.offer().is_none() && node.pods == 0 {
+        if node.offer().is_none() && node.pods.is_empty() {
             let name = Arc::clone(&node.name);
             self.nodes.remove(&name);
         }

@@ -1,5 +1,7 @@
 //! Pods come, change, and go.
 
+mod imagined;
+
 use std::sync::Arc;
 
 use crds::configuration::UnqueuedCards;
@@ -121,6 +123,7 @@ impl Cluster {
         if bound_now {
             self.note_unplaced(id);
         }
+        self.note_held_elsewhere(id);
     }
 
     /// The queue that a managed pod is charged to, and whether it is the default queue for want of any other.
@@ -302,7 +305,7 @@ impl Cluster {
     }
 
     /// All pods, each with its number.
-    pub(super) fn pods_by_id(&self) -> impl Iterator<Item = (PodId, &Pod)> {
+    pub(crate) fn pods_by_id(&self) -> impl Iterator<Item = (PodId, &Pod)> {
         self.pods.iter().filter_map(|(id, pod)| Some((id, pod.as_ref()?)))
     }
 

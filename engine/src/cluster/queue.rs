@@ -11,10 +11,11 @@ use crds::volcano;
 use jiff::Timestamp;
 
 use super::below::Below;
+use super::holders::Holders;
 use super::ledger::Pen;
 use super::waiting::Waiting;
 use crate::amounts::{Amounts, Bounds, Dimension, Totals};
-use crate::ids::{PodId, QueueId, WorkloadId};
+use crate::ids::{QueueId, WorkloadId};
 use crate::inqueue::Inqueue;
 use crate::names::{CardId, Names};
 
@@ -146,7 +147,7 @@ pub struct QueueBooks {
     /// What its admitted pods hold.
     pub allocated: Totals,
     /// The pods that hold that.
-    pub holders: BTreeSet<PodId>,
+    pub holders: Holders,
     /// The pods that want to be let in, by what tells them apart.
     pub waiting: Waiting,
     /// What of that its workloads hold beyond their minimum.

@@ -1,14 +1,15 @@
 //! Who waits for what others are to give back, and what is on its way out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::Cluster;
 use super::aside::SetAside;
 use super::pod::{Pod, Stage};
+use super::restless::Stirs;
 use super::waiting::{Refused, Shape};
+use super::{Bookmark, Cluster};
 use crate::amounts::Dimension;
 use crate::ids::{NodeId, PodId, QueueId};
 use crate::metering::Charge;
@@ -44,26 +45,65 @@ pub(crate) struct Expected {
     pub(crate) awaited: Vec<Arc<str>>,
 }
 
-/// What each queue waits for that was looked at for what others are to give back.
+/// What each queue waits for that was looked at for what others are to give back; and who was in vain.
 #[derive(Debug, Default)]
-pub(super) struct Reclaims(BTreeMap<QueueId, Reclaim>);
+pub(super) struct Reclaims {
+    by_queue: BTreeMap<QueueId, Reclaim>,
+    in_vain: InVain,
+}
+
+/// The queues that were looked at in vain, for as long as nothing changes.
+#[derive(Debug)]
+struct InVain {
+    /// What had happened until then.
+    stirs: Stirs,
+    /// When time alone changes something.
+    until: Timestamp,
+    queues: BTreeSet<QueueId>,
+    /// Whether these are all that anything could be taken back for.
+    are_all: bool,
+}
+
+impl Default for InVain {
+    fn default() -> Self {
+        Self {
+            stirs: Stirs::default(),
+            until: Timestamp::MIN,
+            queues: BTreeSet::new(),
+            are_all: false,
+        }
+    }
+}
+
+/// How things stood before a look at a queue.
+pub(crate) struct BeforeLook {
+    pub(crate) bookmark: Bookmark,
+    stirs: Stirs,
+}
+
+impl Expected {
+    /// Whether it is nothing.
+    fn is_empty(&self) -> bool {
+        self.claim.is_empty() && self.asides.is_empty() && self.awaited.is_empty()
+    }
+}
 
 impl Reclaims {
     /// The dimensions of what is on its way out.
     pub(super) fn claimed(&self) -> impl Iterator<Item = Dimension> + '_ {
-        self.0
+        self.by_queue
             .values()
             .flat_map(|reclaim| reclaim.expected.claim.keys().copied())
     }
 
     /// What is set aside.
     pub(super) fn asides(&self) -> impl Iterator<Item = &SetAside> {
-        self.0.values().flat_map(|reclaim| &reclaim.expected.asides)
+        self.by_queue.values().flat_map(|reclaim| &reclaim.expected.asides)
     }
 
     /// The pods that it comes from, by uid, queue by queue.
     pub(super) fn awaited(&self) -> impl Iterator<Item = (QueueId, &[Arc<str>])> {
-        let queues = self.0.iter();
+        let queues = self.by_queue.iter();
         queues.map(|(queue, reclaim)| (*queue, &*reclaim.expected.awaited))
     }
 
@@ -97,21 +137,78 @@ pub struct Assumed {
 }
 
 impl Cluster {
+    /// Whether all queues that anything could be taken back for were looked at in vain, and nothing has changed since. If something
+    /// has, none rests any more.
+    pub(crate) fn rests_from_reclaim(&mut self, now: Timestamp) -> bool {
+        let stirs = self.stirs();
+        let in_vain = &mut self.reclaims.in_vain;
+        if in_vain.stirs != stirs || in_vain.until <= now {
+            *in_vain = InVain {
+                stirs,
+                until: Timestamp::MAX,
+                ..InVain::default()
+            };
+        }
+        in_vain.are_all
+    }
+
+    /// Whether a queue was looked at in vain, and nothing has changed since.
+    pub(crate) fn is_in_vain(&self, id: QueueId) -> bool {
+        self.reclaims.in_vain.queues.contains(&id)
+    }
+
+    /// All were looked at in vain that anything could be taken back for.
+    pub(crate) fn all_are_in_vain(&mut self) {
+        self.reclaims.in_vain.are_all = true;
+    }
+
+    /// How things stand, so that a look in vain changes nothing.
+    pub(crate) fn before_look(&self, pods: impl IntoIterator<Item = PodId>) -> BeforeLook {
+        BeforeLook {
+            bookmark: self.bookmark(pods),
+            stirs: self.stirs(),
+        }
+    }
+
+    /// A look at a queue was in vain, which waits for nothing that is on its way out: all is as it was before. It rests until
+    /// something changes, or time lets pods be evicted that may not be now.
+    pub(crate) fn looked_in_vain(&mut self, id: QueueId, before: &BeforeLook, now: Timestamp) {
+        self.turn_back(&before.bookmark);
+        self.forget_stirs(before.stirs);
+        if self.reclaims.in_vain.stirs != before.stirs {
+            return;
+        }
+        let next_eviction = self.reclaims.by_queue.get(&id).map(|reclaim| reclaim.next_eviction);
+        let spared = self.pods.leaving().filter_map(|(_, pod)| pod.eviction.spared_until);
+        let next = spared.chain(next_eviction).filter(|time| *time > now).min();
+        let in_vain = &mut self.reclaims.in_vain;
+        in_vain.until = next.map_or(in_vain.until, |next| next.min(in_vain.until));
+        in_vain.queues.insert(id);
+    }
+
+    /// Whether a queue waits for nothing that is on its way out.
+    pub(crate) fn expects_nothing(&self, id: QueueId) -> bool {
+        self.reclaims
+            .by_queue
+            .get(&id)
+            .is_none_or(|reclaim| reclaim.expected.is_empty())
+    }
+
     /// Whether a queue is to be looked at again.
     pub(crate) fn is_reclaim_due(&self, id: QueueId, now: Timestamp) -> bool {
-        let reclaim = self.reclaims.0.get(&id);
+        let reclaim = self.reclaims.by_queue.get(&id);
         reclaim.is_none_or(|reclaim| reclaim.next_look <= now)
     }
 
     /// Whether pods may be evicted for a queue (`reclaimInterval`).
     pub(crate) fn may_evict_for(&self, id: QueueId, now: Timestamp) -> bool {
-        let reclaim = self.reclaims.0.get(&id);
+        let reclaim = self.reclaims.by_queue.get(&id);
         reclaim.is_none_or(|reclaim| reclaim.next_eviction <= now)
     }
 
     /// A queue was looked at: it gets this of what is on its way out.
     pub(crate) fn looked_at(&mut self, id: QueueId, expected: Expected, now: Timestamp) {
-        let reclaim = self.reclaims.0.entry(id).or_default();
+        let reclaim = self.reclaims.by_queue.entry(id).or_default();
         reclaim.next_look = now.checked_add(LOOK_INTERVAL).unwrap_or(now);
         let mut earlier = std::mem::replace(&mut reclaim.expected, expected);
         let claim = &reclaim.expected.claim;
@@ -128,12 +225,12 @@ impl Cluster {
 
     /// Nobody reclaims any more, or nothing waits in the queue: only when pods may be evicted for it again is remembered.
     pub(crate) fn end_reclaim(&mut self, id: QueueId, now: Timestamp) {
-        let Some(reclaim) = self.reclaims.0.get_mut(&id) else {
+        let Some(reclaim) = self.reclaims.by_queue.get_mut(&id) else {
             return;
         };
         let expected = std::mem::take(&mut reclaim.expected);
         if reclaim.next_eviction <= now {
-            self.reclaims.0.remove(&id);
+            self.reclaims.by_queue.remove(&id);
         }
         if !expected.claim.is_empty() {
             self.top.rose();
@@ -143,21 +240,21 @@ impl Cluster {
 
     /// The queue is gone, and with it what was set aside for its pods.
     pub(super) fn forget_reclaim(&mut self, id: QueueId) {
-        if let Some(reclaim) = self.reclaims.0.remove(&id) {
+        if let Some(reclaim) = self.reclaims.by_queue.remove(&id) {
             self.give_up(&reclaim.expected.asides);
         }
     }
 
     /// The queues that others give something back for.
     pub(crate) fn reclaiming_queues(&self) -> Vec<QueueId> {
-        self.reclaims.0.keys().copied().collect()
+        self.reclaims.by_queue.keys().copied().collect()
     }
 
     /// Whether a dimension is on its way out for somebody else than this queue and those below it.
     pub(super) fn is_claimed_by_others(&self, id: QueueId, dimension: Dimension) -> bool {
         let mut claims = self
             .reclaims
-            .0
+            .by_queue
             .iter()
             .filter(|(_, reclaim)| reclaim.expected.claim.contains_key(&dimension));
         claims.any(|(claimant, _)| !self.ancestry(*claimant).any(|ancestor| ancestor == id))
@@ -167,7 +264,7 @@ impl Cluster {
     pub(super) fn is_claimed_by_betters(&self, id: QueueId, dimension: Dimension, priority: i32) -> bool {
         let claimed = self
             .reclaims
-            .0
+            .by_queue
             .get(&id)
             .and_then(|reclaim| reclaim.expected.claim.get(&dimension));
         claimed.is_some_and(|claimed| *claimed > priority)
@@ -180,7 +277,7 @@ impl Cluster {
         }
         let interval = SignedDuration::try_from(self.configuration.capacity.reclaim_interval);
         let next = interval.ok().and_then(|interval| now.checked_add(interval).ok());
-        self.reclaims.0.entry(id).or_default().next_eviction = next.unwrap_or(now);
+        self.reclaims.by_queue.entry(id).or_default().next_eviction = next.unwrap_or(now);
     }
 
     /// What became of an eviction. One that was refused is not tried again for a while, and another one may be tried at once.
@@ -195,7 +292,8 @@ impl Cluster {
             EvictionOutcome::NotTried => {}
         }
         marks.eviction.since = None;
-        for reclaim in self.reclaims.0.values_mut() {
+        self.stirred += 1;
+        for reclaim in self.reclaims.by_queue.values_mut() {
             (reclaim.next_look, reclaim.next_eviction) = (now, now);
         }
     }

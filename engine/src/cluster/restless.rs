@@ -20,6 +20,8 @@ pub(super) struct Watched<I, T> {
     touched: Vec<I>,
     /// Whether each is among them, by its number.
     is_touched: Vec<bool>,
+    /// How often anybody got hold of one to change it.
+    accesses: u64,
 }
 
 impl<I, T> Default for Watched<I, T> {
@@ -28,6 +30,7 @@ impl<I, T> Default for Watched<I, T> {
             table: Table::default(),
             touched: Vec::new(),
             is_touched: Vec::new(),
+            accesses: 0,
         }
     }
 }
@@ -36,17 +39,20 @@ impl<I: Id, T> Watched<I, T> {
     /// Puts a thing in its place.
     pub(super) fn insert(&mut self, key: Arc<str>, thing: T) -> I {
         let id = self.table.insert(key, thing);
+        self.accesses += 1;
         self.touch(id);
         id
     }
 
     /// Takes the thing with this key out.
     pub(super) fn remove(&mut self, key: &str) -> Option<I> {
+        self.accesses += 1;
         self.table.remove(key)
     }
 
     /// What lies in all places, to be changed.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (I, &mut T)> {
+        self.accesses += 1;
         self.touch_all();
         self.table.iter_mut()
     }
@@ -98,9 +104,22 @@ impl<I: Id, T> Index<I> for Watched<I, T> {
 impl<I: Id, T> IndexMut<I> for Watched<I, T> {
     #[inline]
     fn index_mut(&mut self, id: I) -> &mut T {
+        self.accesses += 1;
         self.touch(id);
         &mut self.table[id]
     }
+}
+
+/// How often anything has changed that decisions depend on, or was taken in hand to be changed. As long as nothing of this
+/// rises, a question has the answer that it had, but for what time brings.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Stirs {
+    queues: u64,
+    workloads: u64,
+    /// What pods hold, which nodes are gone, and what became of evictions.
+    others: u64,
+    node_changes: u64,
+    version: u64,
 }
 
 /// What a queue's refusals depend on besides itself.
@@ -169,6 +188,24 @@ impl Cluster {
     /// One of the queues that may have something to judge. It rests from now on, unless it is stirred again.
     pub(crate) fn next_to_look_at(&mut self) -> Option<QueueId> {
         self.rest.due.pop()
+    }
+
+    /// How much has happened so far.
+    pub(super) fn stirs(&self) -> Stirs {
+        Stirs {
+            queues: self.queues.accesses,
+            workloads: self.workloads.accesses,
+            others: self.stirred,
+            node_changes: self.node_changes.count(),
+            version: self.version,
+        }
+    }
+
+    /// What happened since was only tried, and everything is as it was.
+    pub(super) fn forget_stirs(&mut self, before: Stirs) {
+        self.queues.accesses = before.queues;
+        self.workloads.accesses = before.workloads;
+        self.stirred = before.others;
     }
 
     /// A queue is to be looked at again, also if nothing happens to it.

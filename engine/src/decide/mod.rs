@@ -13,6 +13,7 @@ pub(crate) mod gang;
 pub(crate) mod line;
 pub(crate) mod mgpu;
 mod narrow;
+pub(crate) mod obstacles;
 mod reclaim;
 pub(crate) mod verdict;
 
@@ -113,6 +114,8 @@ pub struct Round {
     pub more: bool,
     /// How many gangs were judged by themselves: those that wait alike share a verdict.
     pub gangs_judged: usize,
+    /// How many queues were looked at for what others are to give back.
+    pub looks: usize,
     /// How many steps the searches took: looks at nodes and cards, the same on every machine.
     pub steps: u64,
 }
@@ -137,6 +140,13 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
     // needs.
     let mut refusals = gang::Refusals::default();
     for id in cluster.incomplete().collect::<Vec<_>>() {
+        if gang::rests(cluster, id) {
+            debug_assert!(
+                gang::admit(cluster, id, &mut gang::Refusals::default(), &Effort::of_gang(), now).is_empty(),
+                "an incomplete gang rests that could be let in"
+            );
+            continue;
+        }
         trail_workload(cluster, id, trail);
         let admissions = gang::admit(cluster, id, &mut refusals, &Effort::of_gang(), now);
         round.actions.extend(admissions.into_iter().map(Action::Admit));
@@ -200,7 +210,9 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
     round.gangs_judged = refusals.judged;
     trail.over();
     if !round.more {
-        round.actions.extend(reclaim::look(cluster, now));
+        let (evictions, looks) = reclaim::look(cluster, now);
+        round.actions.extend(evictions);
+        round.looks = looks;
     }
     round.more |= postponed || refusals.gave_back;
     round

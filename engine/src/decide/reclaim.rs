@@ -5,8 +5,11 @@
 //! is sufficient: each plan is tried on the ledger itself, by the same verdict that will let the pod in.
 
 mod aside;
+mod candidacy;
+mod draw;
 mod needs;
 mod pool;
+mod slack;
 mod told;
 mod victims;
 
@@ -21,7 +24,7 @@ use super::line::{InLine, first_missing};
 use super::{Action, Grant, enqueue, verdict};
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
-use crate::cluster::reclaims::{Assumed, Expected};
+use crate::cluster::reclaims::{Assumed, BeforeLook, Expected};
 use crate::cluster::waiting::Shape;
 use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::names::CardId;
@@ -65,23 +68,32 @@ struct Modes {
     preempt: bool,
 }
 
-/// Looks at queues that wait for what others have beyond what they deserve.
-pub(super) fn look(cluster: &mut Cluster, now: Timestamp) -> Vec<Action> {
+/// Looks at queues that wait for what others have beyond what they deserve; at how many. One that was looked at in vain rests
+/// until something changes.
+pub(super) fn look(cluster: &mut Cluster, now: Timestamp) -> (Vec<Action>, usize) {
     let configuration = cluster.configuration();
     let modes = Modes {
         reclaim: configuration.reclaims(),
         preempt: configuration.has_action("preempt"),
     };
+    // In debug builds, those that rest are looked at nevertheless, below.
+    if cluster.rests_from_reclaim(now) && !cfg!(debug_assertions) {
+        return (Vec::new(), 0);
+    }
     for queue in cluster.reclaiming_queues() {
         if cluster.queue(queue).waiting.is_empty() || !(modes.reclaim || modes.preempt) {
             cluster.end_reclaim(queue, now);
         }
     }
     if !modes.reclaim && !modes.preempt {
-        return Vec::new();
+        return (Vec::new(), 0);
     }
     let waiting = cluster.queues().filter(|(_, queue)| !queue.waiting.is_empty());
-    let due = waiting.filter(|(id, queue)| queue.quota().is_some() && cluster.is_reclaim_due(*id, now));
+    let waiting = waiting.filter(|(_, queue)| queue.quota().is_some());
+    let (in_vain, waiting): (Vec<_>, Vec<_>) = waiting.partition(|(id, _)| cluster.is_in_vain(*id));
+    let all_are_in_vain = waiting.is_empty();
+    let resting: Vec<_> = in_vain.into_iter().map(|(id, _)| id).collect();
+    let due = waiting.into_iter().filter(|(id, _)| cluster.is_reclaim_due(*id, now));
     let mut due: Vec<_> = due
         .map(|(id, queue)| {
             let priority = queue.terms().map_or(0, |terms| terms.priority);
@@ -90,15 +102,31 @@ pub(super) fn look(cluster: &mut Cluster, now: Timestamp) -> Vec<Action> {
         .collect();
     due.sort_unstable();
     due.truncate(QUEUES_PER_ROUND);
+    let looks = due.len();
+    if all_are_in_vain {
+        cluster.all_are_in_vain();
+    }
+    debug_assert!(
+        resting
+            .into_iter()
+            .all(|queue| !cluster.is_reclaim_due(queue, now) || look_at(cluster, queue, modes, now).is_empty()),
+        "a queue rests for which something may be taken back"
+    );
     let mut actions = Vec::new();
     for (.., queue) in due {
         actions.extend(look_at(cluster, queue, modes, now).into_iter().map(Action::Evict));
     }
-    actions
+    (actions, looks)
 }
 
 fn look_at(cluster: &mut Cluster, queue: QueueId, modes: Modes, now: Timestamp) -> Vec<Eviction> {
     let sets = waiting_sets(cluster, queue);
+    let expected_nothing = cluster.expects_nothing(queue);
+    let in_sets = sets.iter().flat_map(|set| match set {
+        Set::OneByOne(_, pods) => pods.clone(),
+        Set::Together(_, pods) => pods.iter().map(|(pod, _)| *pod).collect(),
+    });
+    let before = cluster.before_look(in_sets);
     // What others were evicted for goes to nobody else: whoever comes next needs more.
     let aside = cluster.set_aside(Some(queue));
     for aside in &aside {
@@ -117,6 +145,7 @@ fn look_at(cluster: &mut Cluster, queue: QueueId, modes: Modes, now: Timestamp) 
         evictions: Vec::new(),
         pool: None,
         effort: Effort::of_gang(),
+        before,
     };
     for set in sets {
         if look.assumed.len() >= PODS_PER_LOOK || look.effort.is_spent() {
@@ -154,6 +183,10 @@ fn look_at(cluster: &mut Cluster, queue: QueueId, modes: Modes, now: Timestamp) 
         cluster.begin_evictions(queue, &look.taken, now);
     }
     cluster.looked_at(queue, expected, now);
+    let is_quiet = leaving.is_empty() && aside.is_empty() && look.taken.is_empty();
+    if is_quiet && expected_nothing && cluster.expects_nothing(queue) {
+        cluster.looked_in_vain(queue, &look.before, now);
+    }
     look.evictions
 }
 
@@ -218,6 +251,7 @@ struct Look {
     pool: Option<Pool>,
     /// What all of it may cost.
     effort: Effort,
+    before: BeforeLook,
 }
 
 impl Look {
@@ -236,7 +270,10 @@ impl Look {
         let Some(plan) = self.plan(cluster, shape, id) else {
             return false;
         };
-        let ranks = self.needed(cluster, shape, id, plan.ranks());
+        if let Some(pool) = &self.pool {
+            cluster.add_to_bookmark(&mut self.before.bookmark, pool.pods(&plan.set));
+        }
+        let ranks = self.needed(cluster, shape, id, &plan.set);
         let victims = self.pool.as_mut().map_or_else(Vec::new, |pool| pool.take(&ranks));
         let described = describe(cluster, shape, id, &victims, &plan.missing);
         cluster.take_out(&victims);
@@ -325,7 +362,7 @@ impl Look {
             if self.pool.as_ref().is_none_or(|pool| pool.key != key) {
                 self.pool = Some(Pool::new(cluster, shape, key, self.modes, self.now));
             }
-            self.pool.as_ref()?.cheapest(cluster, shape, card, &asked, &self.effort)
+            self.pool.as_mut()?.cheapest(cluster, shape, card, &asked, &self.effort)
         })
     }
 

@@ -149,7 +149,7 @@ fn cards_with_room(
 }
 
 /// Whether a pod of this shape is charged for no card; why it can't be charged for what it asks, where it can't.
-fn names_none(cluster: &Cluster, shape: &Shape) -> Result<bool, Reason> {
+pub(super) fn names_none(cluster: &Cluster, shape: &Shape) -> Result<bool, Reason> {
     // Under `capacity`, a queue without card quotas is limited in the resource itself.
     let strict = cluster.configuration().queue_plugin == QueuePlugin::CapacityCard;
     match shape.task.naming {

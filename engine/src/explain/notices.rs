@@ -6,6 +6,7 @@ use jiff::Timestamp;
 
 use super::{PATIENCE, Subject, explain, pod, refusal_of_write};
 use crate::cluster::Cluster;
+use crate::cluster::pod::Waits;
 use crate::ids::PodId;
 use crate::reason::Reason;
 use crate::refs::PodRef;
@@ -69,6 +70,12 @@ pub fn notices_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trai
         }
         cluster.tell(id, reason);
     }
+    while notices.len() < limit
+        && let Some(id) = cluster.next_held_elsewhere(now - PATIENCE)
+    {
+        notices.extend(notice(cluster, id));
+        cluster.tell(id, Reason::HeldByAnotherGate);
+    }
     trail.over();
     notices
 }
@@ -84,12 +91,12 @@ fn has_found_all(cluster: &Cluster) -> bool {
 /// What to tell a waiting pod at this moment; none where nothing has been found in its way.
 pub(super) fn notice(cluster: &Cluster, id: PodId) -> Option<Notice> {
     let known = cluster.pod(id)?;
-    let shape = &known.waits.as_ref()?.shape;
     let explanation = explain(cluster, Subject::Pod(id))?;
+    let shape = known.waits.as_ref().map(|waits| &waits.shape);
     Some(Notice {
         pod: known.to_ref(),
-        queue: Arc::clone(&cluster.queue(shape.queue).name),
-        card: pod::alternatives(cluster, shape),
+        queue: Arc::clone(&cluster.queue(known.queue?).name),
+        card: shape.and_then(|shape| pod::alternatives(cluster, shape)),
         told_before: known.told.is_some(),
         reason: explanation.reason,
         message: explanation.message(),
@@ -98,39 +105,39 @@ pub(super) fn notice(cluster: &Cluster, id: PodId) -> Option<Notice> {
 
 /// What to tell a pod that stands aside from the beginning, since the scheduler could not place those that came before it.
 pub fn stands_aside(cluster: &mut Cluster, uid: &str) -> Option<Notice> {
-    let reason = Reason::ReservationTimeout;
-    let id = cluster.pod_with_uid(uid)?;
-    let known = cluster.pod(id)?;
-    let waits = known.waits.as_ref().filter(|waits| waits.write_refusals == 0)?;
-    let until = waits.aside_until?;
-    let notice = Notice {
-        pod: known.to_ref(),
-        queue: Arc::clone(&cluster.queue(waits.shape.queue).name),
-        card: pod::alternatives(cluster, &waits.shape),
-        told_before: known.told.is_some(),
-        reason,
-        message: format!(
+    tell_aside(cluster, uid, Reason::ReservationTimeout, |waits| {
+        let until = waits.aside_until.filter(|_| waits.write_refusals == 0)?;
+        Some(format!(
             "the scheduler did not place earlier pods of the same controller in time, so this one lets others go first until {until}, and \
              those after it longer each time: make room on a node that it may run on, or have it ask for less"
-        ),
-    };
-    cluster.tell(id, reason);
-    Some(notice)
+        ))
+    })
 }
 
 /// What to tell a pod that the API server refuses to let in, in its words. It stands aside, so nobody else tells it anything.
 pub fn refused_write(cluster: &mut Cluster, uid: &str, message: &str) -> Option<Notice> {
-    let reason = Reason::RefusedByApiServer;
+    tell_aside(cluster, uid, Reason::RefusedByApiServer, |waits| {
+        (waits.write_refusals > 0).then(|| refusal_of_write("the pod", message, waits.aside_until))
+    })
+}
+
+/// Tells a pod that stands aside why, where there is a message for it.
+fn tell_aside(
+    cluster: &mut Cluster,
+    uid: &str,
+    reason: Reason,
+    message: impl FnOnce(&Waits) -> Option<String>,
+) -> Option<Notice> {
     let id = cluster.pod_with_uid(uid)?;
     let known = cluster.pod(id)?;
-    let waits = known.waits.as_ref().filter(|waits| waits.write_refusals > 0)?;
+    let waits = known.waits.as_ref()?;
     let notice = Notice {
         pod: known.to_ref(),
         queue: Arc::clone(&cluster.queue(waits.shape.queue).name),
         card: pod::alternatives(cluster, &waits.shape),
         told_before: known.told.is_some(),
         reason,
-        message: refusal_of_write("the pod", message, waits.aside_until),
+        message: message(waits)?,
     };
     cluster.tell(id, reason);
     Some(notice)

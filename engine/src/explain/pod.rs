@@ -20,6 +20,10 @@ use crate::reason::{About, Reason};
 /// What a pod is told that excludes all nodes.
 pub(super) const ALL_EXCLUDED: &str = "the pod excludes every node that has what it asks for";
 
+/// What a pod is told that others hold.
+pub(super) const HELD_ELSEWHERE: &str = "the pod is held by another scheduling gate than Cardgate's: it holds no quota, and it is not \
+                                         its turn before that gate is gone";
+
 /// What a pod is told that there would be room for.
 const SET_ASIDE: &str = ", and what comes free is set aside for pods that others were evicted for";
 
@@ -44,6 +48,7 @@ pub(super) fn explain(cluster: &Cluster, shape: &Shape, reason: Reason) -> Strin
             "the pod requests cards by {}, and only those of one resource can be charged: create pods that request one each",
             requested_cards(cluster, shape)
         ),
+        Reason::HeldByAnotherGate => HELD_ELSEWHERE.to_owned(),
         Reason::RefusedByApiServer => "the API server refuses to let the pod in".to_owned(),
         Reason::ReservationTimeout => {
             "the pod stands aside, since earlier ones of its controller could not be placed".to_owned()
@@ -175,8 +180,14 @@ fn cards_to_name(cluster: &Cluster, shape: &Shape, unknown: &[String]) -> String
     format!("for what the pod requests the cluster has {cards}{more}: see kubectl get cardtypes")
 }
 
-/// Everything that the queue, or whoever is above it, has too little of: first what the reason names.
+/// What is said of everything that a pod of this shape lacks.
 fn insufficient(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
+    let lacking = lacking(cluster, shape, reason).into_iter();
+    said_by(lacking.map(|(dimension, asked)| shortage(cluster, shape, dimension, asked)))
+}
+
+/// Everything that the queue, or whoever is above it, has too little of, and how much is asked for: first what the reason names.
+pub(super) fn lacking(cluster: &Cluster, shape: &Shape, reason: Reason) -> Vec<(Dimension, i64)> {
     let has_room = |dimension, asked| cluster.room_for(shape.queue, shape.priority, dimension, asked).is_ok();
     let check = check_of(cluster, shape, has_room);
     let mut lacking: Vec<_> = check.resources_without_room().collect();
@@ -202,11 +213,7 @@ fn insufficient(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
         lacking.extend(asked.find(|(dimension, _)| is_named(*dimension)));
     }
     lacking.sort_by_key(|(dimension, _)| !is_named(*dimension));
-    said_by(
-        lacking
-            .into_iter()
-            .map(|(dimension, asked)| shortage(cluster, shape, dimension, asked)),
-    )
+    lacking
 }
 
 /// What is said by whom, naming each only once in a row.

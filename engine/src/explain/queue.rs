@@ -44,6 +44,7 @@ pub(super) fn explain(cluster: &Cluster, id: QueueId, namespace: &str, reason: R
         | Reason::PodGroupIncomplete
         | Reason::InqueueTimeout
         | Reason::ReservationTimeout
+        | Reason::HeldByAnotherGate
         | Reason::RefusedByApiServer
         | Reason::NoNodeFits
         | Reason::NodesExcluded

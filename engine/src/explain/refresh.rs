@@ -5,15 +5,20 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::notices::{Notice, notice};
 use super::progress::{Progress, progress_of};
 use crate::cluster::Cluster;
+use crate::reason::Reason;
 use crate::refs::WorkloadRef;
 
 /// How long numbers are kept that may have changed: a queue in which much happens must not write about all that waits in it all the
 /// time.
 const REFRESH: SignedDuration = SignedDuration::from_mins(2);
+
+/// When everything is told again, changed or not: API servers forget events after an hour, unless they are told otherwise.
+const AGAIN: SignedDuration = SignedDuration::from_mins(50);
 
 /// How many are remembered: somebody may make and delete pods and groups faster than they are looked at again. Where there are more,
 /// the namespaces that have most give way, and who is not remembered is told anew by another reason only.
@@ -30,13 +35,26 @@ enum Waiter {
 /// A look that is ahead: when, and at whom.
 type Look = (Timestamp, Waiter);
 
-/// What to tell anew.
+/// What to tell.
 #[derive(Debug)]
 pub enum Fresh {
-    /// A pod.
+    /// What a pod is told anew.
     Pod(Notice),
-    /// A workload.
+    /// What a workload is told anew.
     Workload(Progress),
+    /// What somebody is told again, as before: their conditions say it, and events end.
+    Again(Box<Reminder>),
+}
+
+/// What somebody was told long ago, which is still so.
+#[derive(Debug)]
+pub struct Reminder {
+    /// Who waits.
+    pub regarding: ObjectReference,
+    /// Why, in one word.
+    pub reason: Reason,
+    /// Why, with the numbers of this moment.
+    pub message: String,
 }
 
 /// What those who wait were told, in the order in which it is looked at again: in each namespace by time, and namespace by namespace, so
@@ -58,6 +76,8 @@ pub struct Refresher {
 struct Told {
     /// Of the message, which may be long; none where it was told before this began.
     hash: Option<u64>,
+    /// When it was told last.
+    said: Timestamp,
     look_at: Timestamp,
 }
 
@@ -69,10 +89,15 @@ impl Refresher {
         for (group, claim) in
             groups.filter_map(|group| Some((group, group.claim.as_ref().filter(|_| group.told.is_some())?)))
         {
-            self.remember(&group.namespace, Waiter::Workload(group.to_ref(claim)), None, now);
+            self.remember(
+                &group.namespace,
+                Waiter::Workload(group.to_ref(claim)),
+                (None, now),
+                now,
+            );
         }
         for pod in cluster.pods().filter(|pod| pod.told.is_some() && pod.waits.is_some()) {
-            self.remember(&pod.namespace, Waiter::Pod(Arc::clone(&pod.uid)), None, now);
+            self.remember(&pod.namespace, Waiter::Pod(Arc::clone(&pod.uid)), (None, now), now);
         }
     }
 
@@ -85,18 +110,24 @@ impl Refresher {
     /// A pod is told this.
     pub fn note(&mut self, notice: &Notice, now: Timestamp) {
         let waiter = Waiter::Pod(Arc::clone(&notice.pod.uid));
-        self.remember(&notice.pod.namespace, waiter, Some(hash(&notice.message)), now);
+        self.remember(&notice.pod.namespace, waiter, (Some(hash(&notice.message)), now), now);
     }
 
     /// A workload is told this.
     pub fn note_progress(&mut self, progress: &Progress, now: Timestamp) {
         if let Some((_, message)) = &progress.refused {
             let waiter = Waiter::Workload(progress.workload.clone());
-            self.remember(&progress.workload.namespace, waiter, Some(hash(message)), now);
+            self.remember(&progress.workload.namespace, waiter, (Some(hash(message)), now), now);
         }
     }
 
-    fn remember(&mut self, namespace: &Arc<str>, waiter: Waiter, hash: Option<u64>, now: Timestamp) {
+    fn remember(
+        &mut self,
+        namespace: &Arc<str>,
+        waiter: Waiter,
+        (hash, said): (Option<u64>, Timestamp),
+        now: Timestamp,
+    ) {
         let look_at = now + REFRESH;
         if self.count >= MOST && !self.makes_room(namespace) {
             return;
@@ -107,7 +138,7 @@ impl Refresher {
         }
         looks.push_back((look_at, waiter.clone()));
         self.count += 1;
-        self.told.insert(waiter, Told { hash, look_at });
+        self.told.insert(waiter, Told { hash, said, look_at });
     }
 
     /// Forgets the last of the namespace that has most, for one that has fewer. False where this one has as many.
@@ -148,7 +179,8 @@ impl Refresher {
         Some((namespace, look))
     }
 
-    /// Looks at the next few: what to tell those whose reason is the same, and its numbers are not.
+    /// Looks at the next few: what to tell those whose reason is the same, and its numbers are not; and those who were told so long
+    /// ago that nobody can read it any more.
     pub fn refresh(&mut self, cluster: &Cluster, now: Timestamp, limit: usize) -> Vec<Fresh> {
         let mut anew = Vec::new();
         for _ in 0..limit {
@@ -166,9 +198,13 @@ impl Refresher {
             // Who was let in, or is told another reason now, is done with.
             let Some(fresh) = fresh(cluster, &waiter) else { continue };
             let hash = Some(hash(fresh.message()));
-            self.remember(&namespace, waiter, hash, now);
-            if told.hash != hash {
+            let (is_new, is_old) = (told.hash != hash, now.duration_since(told.said) >= AGAIN);
+            let said = if is_new || is_old { now } else { told.said };
+            self.remember(&namespace, waiter, (hash, said), now);
+            if is_new {
                 anew.push(fresh);
+            } else if is_old {
+                anew.extend(fresh.again());
             }
         }
         anew
@@ -180,7 +216,22 @@ impl Fresh {
         match self {
             Self::Pod(notice) => &notice.message,
             Self::Workload(progress) => progress.refused.as_ref().map_or("", |(_, message)| message),
+            Self::Again(reminder) => &reminder.message,
         }
+    }
+
+    /// The same for who has been told it already.
+    fn again(self) -> Option<Self> {
+        let (regarding, (reason, message)) = match self {
+            Self::Pod(notice) => (notice.pod.reference(), (notice.reason, notice.message)),
+            Self::Workload(progress) => (progress.workload.reference(), progress.refused?),
+            Self::Again(_) => return Some(self),
+        };
+        Some(Self::Again(Box::new(Reminder {
+            regarding,
+            reason,
+            message,
+        })))
     }
 }
 

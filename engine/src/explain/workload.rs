@@ -10,7 +10,6 @@ use crate::decide::gang::MOST_TRIES;
 use crate::decide::line::{first_missing, line};
 use crate::ids::{QueueId, WorkloadId};
 use crate::inqueue::Demand;
-use crate::names::CardId;
 use crate::policies::job_mode::{JobCheck, Sums};
 use crate::reason::{About, Reason};
 use crate::refs::WorkloadKind;
@@ -77,6 +76,7 @@ pub(super) fn explain(cluster: &Cluster, id: WorkloadId, reason: Reason) -> Stri
         | Reason::CardNameMissing
         | Reason::SecondCardResource
         | Reason::ReservationTimeout
+        | Reason::HeldByAnotherGate
         | Reason::QueueNotFound
         | Reason::QueueNotOpen
         | Reason::QueueInvalid
@@ -160,12 +160,44 @@ fn asked_as_a_whole(cluster: &Cluster, id: WorkloadId, queue: QueueId) -> (Queue
     (queue, demand)
 }
 
-/// What a queue lacks for a workload as a whole (**Job Enqueueable Check**).
+/// What a workload lacks as a whole.
+pub(super) struct Excess {
+    /// The queue that it is judged by.
+    pub queue: QueueId,
+    /// Who has no room: that queue, one above it, or the cluster.
+    pub at: Option<QueueId>,
+    /// Of what, and the numbers; cards that it may have in place of one another count together. None where there is room by now.
+    pub of: Option<(Vec<Dimension>, Sums)>,
+}
+
+/// What a queue lacks for a workload as a whole, where the reason is about quota (**Job Enqueueable Check**).
+pub(super) fn excess(cluster: &Cluster, id: WorkloadId, queue: QueueId, reason: Reason) -> Excess {
+    let (queue, demand) = asked_as_a_whole(cluster, id, queue);
+    let at = lack(cluster, id, queue, &demand).map_or(Some(queue), |lack| lack.at);
+    let check = check_at(cluster, id, queue, at);
+    let is_it = |(dimension, _): &(Dimension, Sums)| dimension.shortage() == reason;
+    let of = match reason.about() {
+        About::Quota(Some(resource)) => {
+            let dimension = Dimension::Resource(resource);
+            Some((vec![dimension], check.resource(&demand, dimension)))
+        }
+        About::Quota(None) => match check.resources_in_excess(&demand).find(is_it) {
+            Some((scalar, sums)) => Some((vec![scalar], sums)),
+            None => check.first_excess(&demand).map(|(set, sums)| {
+                let dimensions = set.iter().copied().map(Dimension::Card);
+                (dimensions.collect(), sums)
+            }),
+        },
+        About::Nodes | About::Mgpu | About::Request | About::Queue | About::Workload => None,
+    };
+    Excess { queue, at, of }
+}
+
+/// The same in a sentence.
 fn as_a_whole(cluster: &Cluster, id: WorkloadId, queue: QueueId, reason: Reason) -> String {
     let workload = cluster.workload(id);
-    let (queue, demand) = asked_as_a_whole(cluster, id, queue);
+    let Excess { queue, at, of } = excess(cluster, id, queue, reason);
     let state = cluster.queue(queue);
-    let at = lack(cluster, id, queue, &demand).map_or(Some(queue), |lack| lack.at);
     let who = match at {
         Some(at) if at == queue => format!("queue {}", state.name),
         Some(at) => format!(
@@ -180,7 +212,6 @@ fn as_a_whole(cluster: &Cluster, id: WorkloadId, queue: QueueId, reason: Reason)
         workload.kind.as_str(),
         workload.name
     );
-    let check = check_at(cluster, id, queue, at);
     // Without this, who wrote 10 on a queue and reads 7 has to guess.
     let cut = |dimensions: &[Dimension], sums: Sums| {
         let written: Option<i128> = dimensions
@@ -193,14 +224,19 @@ fn as_a_whole(cluster: &Cluster, id: WorkloadId, queue: QueueId, reason: Reason)
             " of {written}: others are guaranteed the rest, or the cluster does not have it"
         ))
     };
-    let numbers = |what: &str, dimensions: &[Dimension], sums: Sums| {
+    let numbers = |dimensions: &[Dimension], sums: Sums| {
         let format = |number| {
             dimensions
                 .first()
                 .map_or_else(String::new, |dimension| dimension.format(number))
         };
+        let names: Vec<_> = dimensions
+            .iter()
+            .map(|dimension| dimension.name(cluster.names()))
+            .collect();
         format!(
-            "{lead}: {what} asked {}, allocated {}, in queue {}, elastic {}, quota {}{}",
+            "{lead}: {} asked {}, allocated {}, in queue {}, elastic {}, quota {}{}",
+            names.join("|"),
             format(sums.asked),
             format(sums.allocated),
             format(sums.inqueue),
@@ -209,19 +245,9 @@ fn as_a_whole(cluster: &Cluster, id: WorkloadId, queue: QueueId, reason: Reason)
             cut(dimensions, sums).unwrap_or_default()
         )
     };
-    let of = |dimension: Dimension, sums| numbers(dimension.name(cluster.names()), &[dimension], sums);
-    let is_it = |(dimension, _): &(Dimension, Sums)| dimension.shortage() == reason;
     match reason.about() {
-        About::Quota(Some(resource)) => {
-            let dimension = Dimension::Resource(resource);
-            of(dimension, check.resource(&demand, dimension))
-        }
-        About::Quota(None) => match check.first_excess(&demand) {
-            _ if let Some((scalar, sums)) = check.resources_in_excess(&demand).find(is_it) => of(scalar, sums),
-            Some((set, sums)) => {
-                let dimensions: Vec<_> = set.iter().copied().map(Dimension::Card).collect();
-                numbers(&names(cluster, set), &dimensions, sums)
-            }
+        About::Quota(_) => match of {
+            Some((dimensions, sums)) => numbers(&dimensions, sums),
             None => format!("{lead}: there is room by now, and it is looked at again"),
         },
         About::Nodes | About::Mgpu => format!(
@@ -235,7 +261,7 @@ fn as_a_whole(cluster: &Cluster, id: WorkloadId, queue: QueueId, reason: Reason)
 }
 
 /// The first waiting pod of a workload that was refused for this reason.
-fn shape_refused_for<'c>(cluster: &'c Cluster, workload: &'c Workload, reason: Reason) -> Option<&'c Shape> {
+pub(super) fn shape_refused_for<'c>(cluster: &'c Cluster, workload: &'c Workload, reason: Reason) -> Option<&'c Shape> {
     let mut shapes = workload
         .line
         .iter()
@@ -274,9 +300,4 @@ fn together(cluster: &Cluster, workload: &Workload, reason: Reason) -> String {
         "the {missing} {pods} of {kind} {} are let in together; of each, {each}{given_up}",
         workload.name
     )
-}
-
-fn names(cluster: &Cluster, set: &[CardId]) -> String {
-    let names: Vec<_> = set.iter().map(|card| cluster.names().card_name(*card)).collect();
-    names.join("|")
 }

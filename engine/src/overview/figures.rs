@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use super::to_i64;
 use super::usage::cards_of;
 use crate::amounts::Dimension;
@@ -20,6 +22,8 @@ pub struct QueueFigures {
     pub cards: Vec<CardFigures>,
     /// How many pods wait in it, by reason; each reason at most once.
     pub waiting: Vec<(Reason, usize)>,
+    /// When the pod was created that waits longest in it; none where nobody waits.
+    pub oldest: Option<Timestamp>,
     /// Its resources, and how it stands to what it deserves; none where these metrics are switched off.
     pub standing: Option<StandingFigures>,
 }
@@ -109,7 +113,13 @@ fn queue_figures(cluster: &Cluster, id: QueueId, queue: &Queue) -> QueueFigures 
         }
     });
     let mut waiting = BTreeMap::<Reason, usize>::new();
+    let mut oldest = None;
     for (_, peers) in queue.waiting.peers() {
+        // They stand in the order of their creation, but for those that came back.
+        let has_returned = peers.pods.last().is_some_and(|last| last.returns > 0);
+        let looked_at = if has_returned { peers.pods.len() } else { 1 };
+        let created = peers.pods.iter().take(looked_at).map(|place| place.created).min();
+        oldest = [oldest, created].into_iter().flatten().min();
         if let Some(refused) = peers.refused {
             *waiting.entry(refused.reason).or_default() += peers.pods.len();
         }
@@ -118,6 +128,7 @@ fn queue_figures(cluster: &Cluster, id: QueueId, queue: &Queue) -> QueueFigures 
         queue: Arc::clone(&queue.name),
         cards: cards.collect(),
         waiting: waiting.into_iter().collect(),
+        oldest,
         standing: is_shown.then(|| standing(cluster, id, queue)),
     }
 }

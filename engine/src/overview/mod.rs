@@ -177,6 +177,12 @@ fn cards_outside_cross_quota(cluster: &Cluster, id: NodeId, offer: &Offer) -> Op
     })
 }
 
+/// The cards of a node that `CrossQuota` takes for one without GPU; none where it does not, or is not configured.
+pub fn node_outside_cross_quota(cluster: &Cluster, id: NodeId) -> Option<String> {
+    cluster.configuration().cross_quota.as_ref()?;
+    cards_outside_cross_quota(cluster, id, cluster.node(id).offer()?)
+}
+
 /// What has cards in the cluster and is taken for nodes without GPU by `CrossQuota`: the resources, how many nodes have them, and the first
 /// of these.
 pub fn outside_cross_quota(cluster: &Cluster) -> BTreeMap<String, (usize, Arc<str>)> {
@@ -184,12 +190,9 @@ pub fn outside_cross_quota(cluster: &Cluster) -> BTreeMap<String, (usize, Arc<st
     // Where it is not configured, nobody has to look at all nodes.
     let nodes = cluster.nodes_by_name().iter();
     for id in nodes.filter(|_| cluster.configuration().cross_quota.is_some()) {
-        let node = cluster.node(*id);
-        let cards = node
-            .offer()
-            .and_then(|offer| cards_outside_cross_quota(cluster, *id, offer));
-        if let Some(cards) = cards {
-            outside.entry(cards).or_insert_with(|| (0, Arc::clone(&node.name))).0 += 1;
+        if let Some(cards) = node_outside_cross_quota(cluster, *id) {
+            let name = &cluster.node(*id).name;
+            outside.entry(cards).or_insert_with(|| (0, Arc::clone(name))).0 += 1;
         }
     }
     outside

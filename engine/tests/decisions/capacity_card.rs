@@ -272,11 +272,11 @@ mod event_recording {
     fn insufficient_scalar_quota() {
         let mut world = world();
         world.pod(&pod("p").asks("A", 3));
-        insta::assert_snapshot!(world.refusal(), @"InsufficientScalarQuota: queue team-a: A asked 3, used 0, quota 2");
+        insta::assert_snapshot!(world.refusal(), @"InsufficientScalarQuota: queue team-a: A asked 3, used 0, quota 2; waiting can't help: ask for less, or have the quota raised");
 
         world.node(&node("n2").cards("B", 4));
         world.pod(&pod("q").asks("A|B", 3));
-        insta::assert_snapshot!(world.refusal(), @"InsufficientScalarQuota: queue team-a: A asked 3, used 0, quota 2; B asked 3, used 0, quota 0");
+        insta::assert_snapshot!(world.refusal(), @"InsufficientScalarQuota: queue team-a: A asked 3, used 0, quota 2; B asked 3, used 0, quota 0; waiting can't help: ask for less, or have the quota raised");
     }
 
     #[test]
@@ -326,7 +326,7 @@ mod event_recording {
         world.node(&node("n4").cards("A", 8).taint("reserved", "NoSchedule"));
         world.node(&node("n5").cards("B", 8));
         world.pod(&pod("p").asks("A", 5));
-        insta::assert_snapshot!(world.refusal(), @"NoNodeFits: no node can take the pod now: 4 nodes with A: 1 without enough room, 1 excluded by the pod's node selector, affinity or tolerations, 2 not ready or cordoned");
+        insta::assert_snapshot!(world.refusal(), @"NoNodeFits: no node can take the pod now: 4 nodes with A: 1 without enough room, 1 excluded by the pod's node selector, affinity or tolerations, 2 not ready or cordoned; waiting can't help: ask for less in one pod, or have a larger node added");
     }
 
     #[test]

@@ -131,6 +131,7 @@ fn refreshed(refresher: &mut Refresher, world: &World) -> Vec<String> {
     fresh
         .map(|fresh| match fresh {
             Fresh::Pod(notice) => format!("{}: {}", notice.pod.name, notice.message),
+            Fresh::Again(told) => format!("again {}: {}", told.regarding.name.unwrap(), told.message),
             Fresh::Workload(progress) => panic!("{progress:?}"),
         })
         .collect()
@@ -161,7 +162,9 @@ fn a_pod_is_told_anew_within_minutes_when_the_numbers_of_its_reason_have_changed
     assert_eq!(world.notices(), [], "the reason is the same");
     assert_eq!(refreshed(&mut refresher, &world), [""; 0], "so soon");
     world.wait(120);
-    let expected = ["asks: queue team-a: A asked 33, used 0, quota 28"];
+    let expected = [
+        "asks: queue team-a: A asked 33, used 0, quota 28; waiting can't help: ask for less, or have the quota raised",
+    ];
     assert_eq!(refreshed(&mut refresher, &world), expected);
     assert_eq!(refreshed(&mut refresher, &world), [""; 0]);
     assert_eq!(
@@ -171,12 +174,51 @@ fn a_pod_is_told_anew_within_minutes_when_the_numbers_of_its_reason_have_changed
     );
     world.wait(120);
     assert_eq!(refreshed(&mut refresher, &world), [""; 0], "nothing has changed");
+    // Before events are forgotten, they come again, once.
+    let mut again = Vec::new();
+    for _ in 0..24 {
+        world.wait(120);
+        again.extend(refreshed(&mut refresher, &world));
+    }
+    again.sort();
+    let [asks, unchanged] = again.as_slice() else {
+        panic!("{again:?}")
+    };
+    assert_eq!(*asks, format!("again {}", expected[0]));
+    assert!(unchanged.starts_with("again unchanged: "), "{unchanged}");
 
     // Who is let in is told nothing, and forgotten.
     world.queue(&queue_of(64));
     assert_eq!(world.admit().len(), 1);
     world.wait(120);
     assert_eq!(refreshed(&mut refresher, &world), [""; 0]);
+}
+
+#[test]
+fn a_pod_that_others_hold_is_told_so_once_and_then_why_it_waits_itself() {
+    const OTHERS: [&str; 2] = ["card.volcano.sh/quota", "example.com/other"];
+    let mut world = World::new();
+    world.node(&node("n1").cards("A", 8));
+    world.queue(&queue("team-a").quota(r#"{"A": 1}"#));
+    let held = pod("held").asks("A", 2);
+    world.pod(&held.clone().gates(&OTHERS));
+    // Who is gone before anybody looks is told nothing.
+    world.pod(&pod("gone").asks("A", 2).gates(&OTHERS));
+    world.remove_pod("gone");
+    assert_eq!(world.admit(), []);
+    let told = |world: &mut World| {
+        let notices = world.notices().into_iter();
+        notices
+            .map(|notice| (notice.pod.name.to_string(), notice.reason.as_str()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(told(&mut world), [("held".to_owned(), "HeldByAnotherGate")]);
+    world.pod(&held.clone().gates(&OTHERS).label("a", "b"));
+    world.wait(2);
+    assert_eq!(told(&mut world), []);
+    world.pod(&held);
+    assert_eq!(world.admit(), []);
+    assert_eq!(told(&mut world), [("held".to_owned(), "InsufficientScalarQuota")]);
 }
 
 #[test]
@@ -248,6 +290,8 @@ fn a_crowd_in_one_namespace_keeps_no_others_numbers_from_being_refreshed() {
     world.queue(&queue_of(28));
     assert_eq!(world.admit(), []);
     world.wait(121);
-    let expected = ["other: queue team-a: A asked 33, used 0, quota 28"];
+    let expected = [
+        "other: queue team-a: A asked 33, used 0, quota 28; waiting can't help: ask for less, or have the quota raised",
+    ];
     assert_eq!(refreshed(&mut refresher, &world), expected);
 }

@@ -197,6 +197,23 @@ fn a_gang_that_a_crash_cut_in_two_is_completed_first() {
 }
 
 #[test]
+fn a_gang_that_can_not_be_completed_is_judged_again_when_something_changes() {
+    let mut world = world();
+    world.queue(&queue("team-a").quota(r#"{"A100": 3}"#));
+    world.group(&group("a", 4));
+    let mut members = members("a", 4);
+    world.pods(members.by_ref().take(2).map(|member| member.ungated().assigned("A100")));
+    world.pods(members);
+    assert_eq!(world.round().gangs_judged, 1);
+    for _ in 0..3 {
+        let round = world.round();
+        assert_eq!((round.gangs_judged, round.actions), (0, vec![]));
+    }
+    world.queue(&queue("team-a").quota(r#"{"A100": 4}"#));
+    assert_eq!(world.admit_names(), ["a-2", "a-3"]);
+}
+
+#[test]
 fn pods_on_their_way_out_are_no_members() {
     let mut world = world();
     world.group(&group("a", 4));

@@ -25,6 +25,7 @@ mod queues;
 mod queues_off;
 mod reservations;
 mod resting;
+mod reviews;
 mod together;
 mod unaccounted;
 mod world;

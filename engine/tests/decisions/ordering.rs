@@ -155,6 +155,6 @@ fn equal_pods_spread_over_the_nodes_in_turn() {
     assert_eq!(world.admit().len(), 6);
     for name in ["n1", "n2", "n3"] {
         let node = world.cluster.node_named(name).unwrap();
-        assert_eq!(world.cluster.node(node).pods, 2, "{name}");
+        assert_eq!(world.cluster.node(node).pods.len(), 2, "{name}");
     }
 }

@@ -12,7 +12,9 @@ use kube::api::{ListParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use serde::de::IgnoredAny;
 use serde_json::json;
+use tokio::time::sleep;
 
+use super::tries::{FIRST_WAIT, LONGEST_WAIT};
 use super::{Actor, Failure};
 use crate::event::Event;
 use crate::metrics::{Verb, Write};
@@ -118,6 +120,18 @@ impl Actor {
     /// Takes an admitted pod back through the Eviction API, so that its controller can tell it from a failure, and that
     /// disruption budgets are respected.
     async fn evict(&self, pod: &PodRef, only_ask: bool) -> Result<(), Failure> {
+        let mut wait = FIRST_WAIT;
+        loop {
+            match self.evict_once(pod, only_ask).await {
+                // Nobody has looked at the pod: to take that for an answer would spare it for minutes.
+                Err(Failure::ForWhoAsked(_)) if wait < LONGEST_WAIT => sleep(wait).await,
+                answer => return answer,
+            }
+            wait *= 2;
+        }
+    }
+
+    async fn evict_once(&self, pod: &PodRef, only_ask: bool) -> Result<(), Failure> {
         if !self.leadership.holds() {
             return Err(Failure::NotSent("no longer the leader"));
         }
@@ -164,8 +178,10 @@ fn matches(requirement: &LabelSelectorRequirement, value: Option<&String>) -> bo
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+    use crate::lease::Leadership;
 
     #[test]
     fn budgets_select_as_in_kubernetes() {
@@ -198,6 +214,54 @@ mod tests {
         ] {
             let read: Option<LabelSelector> = serde_json::from_value(selector.clone()).unwrap();
             assert_eq!(selects(read.as_ref(), |key| labels.get(key)), expected, "{selector}");
+        }
+    }
+
+    /// An API server that answers evictions like this, one after the other, and takes them from then on; how many it was asked for.
+    async fn evict(answers: Vec<(u16, &'static str)>) -> (Result<(), Failure>, usize) {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&asked);
+        let server = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+            let (code, message) = *answers
+                .get(counted.fetch_add(1, Ordering::Relaxed))
+                .unwrap_or(&(201, ""));
+            let status = if code < 400 { "Success" } else { "Failure" };
+            let answer = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": status, "message": message, "code": code});
+            let body = kube::client::Body::from(answer.to_string().into_bytes());
+            let answer = http::Response::builder().status(code).body(body);
+            async { answer }
+        });
+        let (events, _) = tokio::sync::mpsc::channel(1);
+        let (_leads, told) = tokio::sync::watch::channel(true);
+        let client = kube::Client::new(server, "default");
+        let actor = Actor::new(client, events, Leadership::told(told), Arc::default());
+        let pod = PodRef {
+            namespace: "team".into(),
+            name: "p".into(),
+            uid: "1".into(),
+        };
+        (actor.evict(&pod, false).await, asked.load(Ordering::Relaxed))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_taken_for_a_former_leader_asks_again() {
+        const FORMER: &str = "pods \"p\" is forbidden: ValidatingAdmissionPolicy 'x' with binding 'x' denied request: another operator \
+                              of Cardgate leads, by key \"leader\" of ConfigMap \"cardgate-policy\"";
+        let (answer, asked) = evict(vec![(403, FORMER), (422, FORMER)]).await;
+        assert!(answer.is_ok() && asked == 3, "{answer:?} {asked}");
+        // Not for ever: somebody else may lead indeed.
+        let (answer, asked) = evict(vec![(403, FORMER); 100]).await;
+        assert!(
+            matches!(answer, Err(Failure::ForWhoAsked(_))) && asked < 10,
+            "{answer:?} {asked}"
+        );
+        // What is refused for the pod's own sake is an answer.
+        for code in [403, 429] {
+            let (answer, asked) = evict(vec![(code, "a budget")]).await;
+            assert!(
+                matches!(answer, Err(Failure::Api(_))) && asked == 1,
+                "{answer:?} {asked}"
+            );
         }
     }
 }

@@ -26,7 +26,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 use crate::event::Event;
 use crate::lease::Leadership;
 use crate::metrics::{Metrics, Verb, Write};
-use crate::request::RequestError;
+use crate::request::{RequestError, is_for_who_asked};
 pub use patch::{admission_patch, resumption_patch};
 use tries::{Ended, Tried, keep_trying};
 
@@ -67,6 +67,9 @@ enum Failure {
     /// The API server says so.
     #[error("{}", .0.message)]
     Api(Box<Status>),
+    /// The API server takes it from nobody, or takes the operator for somebody else, for the moment.
+    #[error("{0}")]
+    ForWhoAsked(String),
     /// Nobody was asked.
     #[error("{0}")]
     NotSent(&'static str),
@@ -76,6 +79,15 @@ enum Failure {
 }
 
 impl Failure {
+    /// What the API server says of a request that it refuses.
+    fn of(status: Status) -> Self {
+        if is_for_who_asked(&status) {
+            Self::ForWhoAsked(status.message)
+        } else {
+            Self::Api(Box::new(status))
+        }
+    }
+
     /// Whether the object is gone, or is another one by now.
     fn is_gone(&self) -> bool {
         matches!(self, Self::Api(status) if matches!(status.code, 404 | 409))
@@ -199,7 +211,8 @@ impl Actor {
         match &ended {
             Ended::Done => {
                 let waited = clock::now().duration_since(admission.arrived);
-                self.metrics.admitted(Duration::try_from(waited).unwrap_or_default());
+                let waited = Duration::try_from(waited).unwrap_or_default();
+                self.metrics.admitted(queue, waited);
                 tracing::info!(%pod, %queue, card, "admitted");
             }
             Ended::NotWritten(reason) | Ended::Refused(reason) => {
@@ -274,7 +287,7 @@ impl Actor {
         }
         let answer = self.metrics.in_time(verb, WRITE_LIMIT, request).await;
         answer.map_err(|error| match error {
-            RequestError::Refused(Error::Api(status)) => Failure::Api(status),
+            RequestError::Refused(Error::Api(status)) => Failure::of(*status),
             error => Failure::Other(error.to_string()),
         })
     }

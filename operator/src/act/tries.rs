@@ -50,24 +50,16 @@ impl Tried {
                 404 => Self::NotWritten("it is gone".to_owned()),
                 // Who the operator is may be known again soon; and what is too much now is not too much later.
                 401 | 408 | 429 => Self::Failed(status.message),
-                // An API server that has just started knows nobody's rights yet, and says so of everybody.
-                403 if is_for_want_of_rights(&status.message) => Self::Failed(status.message),
                 400..500 => Self::Refused(status.message),
                 // It is asked before anything is written.
                 500 if status.message.contains("failed calling webhook") => Self::Failed(status.message),
                 _ => Self::Unanswered(status.message),
             },
+            Failure::ForWhoAsked(reason) => Self::Failed(reason),
             Failure::NotSent(reason) => Self::NotWritten(reason.to_owned()),
             Failure::Other(reason) => Self::Unanswered(reason),
         }
     }
-}
-
-/// Whether a request was refused for who asked, before anybody looked at what: the words of Kubernetes' authorizers. What a policy
-/// or a webhook forbids is about the object.
-fn is_for_want_of_rights(message: &str) -> bool {
-    let asked = message.split_once("User \"").map_or("", |(_, asked)| asked);
-    asked.contains("\" cannot patch resource \"") || asked.contains("\" cannot create resource \"")
 }
 
 impl Ended {
@@ -166,7 +158,7 @@ mod tests {
             message: code.to_string(),
             ..Status::default()
         };
-        Tried::of(Failure::Api(Box::new(status)))
+        Tried::of(Failure::of(status))
     }
 
     async fn ended(tries: Vec<Tried>) -> Ended {
@@ -193,15 +185,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_an_api_server_refuses_that_knows_nobodys_rights_yet_is_tried_again() {
-        let refused = |message: &str| {
+    async fn what_an_api_server_refuses_that_does_not_know_yet_who_the_operator_is_is_tried_again() {
+        let refused_by = |code: u16, message: &str| {
             let status = Status {
-                code: 403,
+                code,
                 message: message.to_owned(),
                 ..Status::default()
             };
-            Tried::of(Failure::Api(Box::new(status)))
+            Tried::of(Failure::of(status))
         };
+        let refused = |message: &str| refused_by(403, message);
         let starting = || {
             refused(
                 "pods \"a\" is forbidden: User \"system:serviceaccount:cardgate-system:operator\" cannot patch resource \"pods\" in \
@@ -214,6 +207,16 @@ mod tests {
         let policy =
             "pods \"a\" is forbidden: ValidatingAdmissionPolicy 'x' with binding 'x' denied request: User cannot";
         assert_eq!(ended(vec![refused(policy)]).await, Ended::Refused(policy.to_owned()));
+        let leader = |code, why: &str| {
+            let by =
+                "ValidatingAdmissionPolicy 'cardgate-pod-update' with binding 'cardgate-pod-update' denied request";
+            refused_by(code, &format!("pods \"a\" is forbidden: {by}: {why}"))
+        };
+        let another = "another operator of Cardgate leads, by key \"leader\" of ConfigMap \"cardgate-policy\"";
+        let unread =
+            "failed to configure binding: paramKind kind `/v1, Kind=ConfigMap` not yet synced to use for admission";
+        let tries = vec![leader(403, another), leader(422, unread), Tried::Done];
+        assert_eq!(ended(tries).await, Ended::Done);
     }
 
     #[tokio::test(start_paused = true)]

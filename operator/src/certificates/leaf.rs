@@ -10,8 +10,13 @@ pub const EXTENDER_SECRET: &str = "cardgate-extender-tls";
 /// The Secret that schedulers show to the scheduler extender.
 pub const EXTENDER_CLIENT_SECRET: &str = "cardgate-extender-client";
 
+/// The Secret that reviews are answered with.
+pub const REVIEW_SECRET: &str = "cardgate-review-tls";
+
 /// The webhook's Service.
 const WEBHOOK: &str = "webhook";
+/// The Service of the operator that leads, for reviews.
+const REVIEW: &str = "review";
 /// The extender's Service.
 const EXTENDER: &str = "scheduler-extender";
 /// The scheduler's name, as its Service would have it.
@@ -49,6 +54,19 @@ impl Leaf {
             names: Name::of_service(WEBHOOK, namespace, extra),
             usage: Usage::Server,
             metric: Certificate::Webhook,
+        }
+    }
+
+    /// That of the port for reviews, for its Service and these names.
+    pub fn review(namespace: &str, extra: &[Name]) -> Self {
+        Self {
+            secret: REVIEW_SECRET,
+            described: "the Secret cardgate-review-tls",
+            owner: "the port for reviews",
+            common_name: "Cardgate review",
+            names: Name::of_service(REVIEW, namespace, extra),
+            usage: Usage::Server,
+            metric: Certificate::Review,
         }
     }
 

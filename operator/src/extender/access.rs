@@ -13,11 +13,12 @@ use actix_web::web::Data;
 use actix_web::{Error, HttpResponse};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use programs::ports::connections::is_certified;
+use programs::ports::connections::{self, is_certified};
 use programs::ports::refusals::{Reason, Refusals};
 
 use super::mounted::Mounted;
 use super::{PORT, volcano};
+use crate::secret::is_same;
 
 /// Checks every request before anything of it is looked into.
 pub struct Access {
@@ -32,6 +33,7 @@ pub(super) async fn check(
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     let access = request.app_data::<Data<Access>>();
     if access.is_some_and(|access| access.admits(&request)) {
+        let _spared = connections::busy(request.request());
         return Ok(next.call(request).await?.map_into_boxed_body());
     }
     if let Some(access) = access {
@@ -76,12 +78,6 @@ fn shows(request: &ServiceRequest, token: &[u8]) -> bool {
     let colon = decoded.iter().position(|byte| *byte == b':');
     let password = colon.map(|colon| &decoded[colon + 1..]);
     scheme.eq_ignore_ascii_case("basic") && password.is_some_and(|password| is_same(password, token))
-}
-
-/// Compares in a time that does not tell how much is right.
-fn is_same(shown: &[u8], token: &[u8]) -> bool {
-    let differences = shown.iter().zip(token).fold(0, |all, (one, other)| all | (one ^ other));
-    shown.len() == token.len() && differences == 0
 }
 
 #[cfg(test)]

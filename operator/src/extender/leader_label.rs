@@ -1,4 +1,4 @@
-//! The label on the pod of the operator that leads, by which the extender's Service finds it.
+//! The label on the pod of the operator that leads, by which the Services of what only it answers find it.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub async fn keep_leader_label(client: Client, namespace: &str, pod: &str, mut l
             Ok(Err(kube::Error::Api(status))) if status.code == 404 => {
                 tracing::info!(
                     pod,
-                    "no pod of this name: the extender's Service can't find this operator"
+                    "no pod of this name: the Services that want the leader can't find this operator"
                 );
             }
             failed => {

@@ -18,6 +18,7 @@ use actix_web::HttpResponse;
 use actix_web::http::header::ContentType;
 use actix_web::middleware::from_fn;
 use actix_web::web::{Data, Payload, ServiceConfig, post, scope};
+use crds::bounds::told;
 use crds::pod::Pod;
 use engine::decide::extender::Refusal;
 use engine::refs::PodRef;
@@ -207,15 +208,15 @@ pub enum Failure {
 
 impl Failure {
     fn response(&self) -> HttpResponse {
-        tracing::warn!("a scheduler's question is not answered: {self}");
+        // It may quote what was sent.
+        let text = told(self.to_string());
+        tracing::warn!("a scheduler's question is not answered: {text}");
         let mut response = match self {
             Self::Unread(error) => return error.response(),
             Self::Body(_) | Self::Volcano(_) | Self::NoNodes => HttpResponse::BadRequest(),
             Self::NotLeading | Self::Late => HttpResponse::ServiceUnavailable(),
         };
-        response
-            .content_type(ContentType::plaintext())
-            .body(format!("{self}\n"))
+        response.content_type(ContentType::plaintext()).body(text + "\n")
     }
 }
 

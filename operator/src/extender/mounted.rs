@@ -1,4 +1,4 @@
-//! The files of the extender: its certificate and the authorities of its callers, in the directory where a Secret is mounted, and
+//! The files of a port that is served by TLS, here for the extender: its certificate and the authorities of its callers, in the directory where a Secret is mounted, and
 //! the token of another Secret. They are read anew while serving.
 
 use std::fmt;
@@ -16,6 +16,8 @@ use rustls::sign::CertifiedKey;
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, ServerConfig, SignatureScheme};
 use thiserror::Error as ThisError;
 use tracing::{info, warn};
+
+use crate::certificates::{EXTENDER_SECRET, REVIEW_SECRET};
 
 /// The file with those who vouch for callers, as PEM; a key of the Secret.
 const AUTHORITIES: &str = "ca.crt";
@@ -39,6 +41,8 @@ struct Current {
 
 /// What is in the files.
 pub struct Mounted {
+    /// Whose certificate it is, and the Secret it comes from, for messages.
+    owner: (&'static str, &'static str),
     directory: PathBuf,
     token_file: Option<PathBuf>,
     current: ArcSwapOption<Current>,
@@ -56,9 +60,19 @@ impl fmt::Debug for Mounted {
 }
 
 impl Mounted {
-    /// Files that are not read yet.
+    /// Files of the extender, not read yet.
     pub fn new(directory: PathBuf, token_file: Option<PathBuf>) -> Arc<Self> {
+        Self::of(("the extender", EXTENDER_SECRET), directory, token_file)
+    }
+
+    /// Files of the port for reviews, not read yet.
+    pub fn of_reviews(directory: PathBuf) -> Arc<Self> {
+        Self::of(("the port for reviews", REVIEW_SECRET), directory, None)
+    }
+
+    fn of(owner: (&'static str, &'static str), directory: PathBuf, token_file: Option<PathBuf>) -> Arc<Self> {
         Arc::new(Self {
+            owner,
             directory,
             token_file,
             current: ArcSwapOption::empty(),
@@ -90,21 +104,22 @@ impl Mounted {
 
     fn take(&self, files: &Result<Files, String>) {
         let directory = self.directory.display();
+        let (owner, secret) = self.owner;
         let current = files.as_ref().map_err(Clone::clone);
         match current.and_then(|files| read(files).map_err(|error| error.to_string())) {
             Ok(current) => {
-                info!(%directory, "the extender's certificate is in use");
+                info!(%directory, "{owner} has its certificate");
                 self.current.store(Some(Arc::new(current)));
             }
             Err(error) if self.current.load().is_none() => {
                 warn!(
                     %directory,
-                    "the extender waits for its certificate, Secret cardgate-extender-tls: {error}. Beside cert-manager it is made by \
-                     manifests/components/scheduler-extender-cert-manager"
+                    "{owner} waits for its certificate, Secret {secret}: {error}. Beside cert-manager it is made by the components of \
+                     manifests/components that say so"
                 );
             }
             Err(error) => {
-                warn!(%directory, "the extender's certificate can't be replaced, the one in use stays: {error}");
+                warn!(%directory, "the certificate of {owner} can't be replaced, the one in use stays: {error}");
             }
         }
     }
@@ -118,6 +133,14 @@ impl Mounted {
         }
         let token = token.filter(|token| token.len() >= SHORTEST_TOKEN);
         self.token.store(token.map(Arc::new));
+    }
+
+    /// TLS that shows whatever certificate is there, to anybody.
+    pub fn open_server_config(self: &Arc<Self>) -> Result<ServerConfig, Error> {
+        Ok(ServerConfig::builder_with_provider(Arc::new(provider()))
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(Own(Arc::clone(self)))))
     }
 
     /// TLS that shows whatever certificate is there, and asks callers for theirs. Each connection shows it anew, so that one

@@ -138,7 +138,7 @@ async fn verdict(
 #[cfg(test)]
 mod tests {
     use actix_web::App;
-    use actix_web::test::{TestRequest, call_and_read_body, init_service};
+    use actix_web::test::{TestRequest, call_and_read_body, call_service, init_service};
     use serde_json::{Value, json};
     use tokio::sync::mpsc;
 
@@ -287,5 +287,25 @@ mod tests {
             answer,
             json!({"nodeScore": {"a100-1": 11, "a100-2": 10}, "errorMessage": ""})
         );
+    }
+
+    #[actix_web::test]
+    async fn a_body_that_finds_no_room_or_is_too_long_is_told_so() {
+        let (questions, mut asked) = mpsc::channel(1);
+        let room = Bodies::new(64, Refusals::default());
+        let app = init_service(App::new().configure(routes(questions, room))).await;
+        let request = |path: &str, length: usize| TestRequest::post().uri(path).set_payload(" ".repeat(length));
+        for path in [
+            crate::extender::FILTER_PATH,
+            crate::extender::BIND_PATH,
+            PREDICATE_PATH,
+            ALLOCATE_PATH,
+        ] {
+            for (length, status) in [(64, 400), (65, 503), (super::super::BODY.longest + 1, 413)] {
+                let answer = call_service(&app, request(path, length).to_request()).await;
+                assert_eq!(answer.status(), status, "{path}: {length}");
+            }
+        }
+        assert!(asked.try_recv().is_err());
     }
 }

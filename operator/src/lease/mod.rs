@@ -1,13 +1,15 @@
 //! Leader election by a Lease: one operator decides, the others stand by.
 //!
 //! A pod that is let in is one compare-and-swap of its own (the patch tests uid and gate), so even a leader that does not
-//! know yet that it is none can let no pod in twice.
+//! know yet that it is none can let no pod in twice. And nobody leads before API servers have been told who does ([`Fence`]), and
+//! refuse what others decide.
 
 mod election;
 mod record;
 #[cfg(test)]
 mod tests;
 
+use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -31,6 +33,8 @@ use programs::readiness::Readiness;
 pub const LEASE: &str = "operator";
 /// How long one request may take. With it, a holder whose first renewal fails has time for another.
 const TIME_LIMIT: Duration = Duration::from_secs(2);
+/// The pause after the fence could not be raised.
+const FENCE_AGAIN: Duration = Duration::from_millis(500);
 
 /// The election is over for this process, which must end: somebody else may lead.
 #[derive(Debug, Error)]
@@ -100,6 +104,15 @@ impl Register for Api<Lease> {
     }
 }
 
+/// What keeps former leaders from deciding on.
+pub trait Fence {
+    /// Why it could not be raised.
+    type Error: Display;
+
+    /// Has whatever others decide refused from now on, unless `term` has ended: whoever leads then may have raised it already.
+    fn raise(&self, term: Instant) -> impl Future<Output = Result<(), Self::Error>> + Send;
+}
+
 /// Takes part in the election.
 pub struct Candidate {
     identity: String,
@@ -127,9 +140,10 @@ impl Candidate {
     }
 
     /// Takes part until `done`, which says how long what was sent before may still be on its way, and gives the Lease back when
-    /// that time is over: nobody else leads while something is written that only a leader may write. An error means that this process led and no longer does; it must end.
-    pub async fn run(self, done: impl Future<Output = Duration>) -> Result<(), LeaseError> {
-        run(&self.lease, self.identity, self.published, done).await
+    /// that time is over: nobody else leads while something is written that only a leader may write. Whoever has taken the Lease leads
+    /// once the `fence` is raised. An error means that this process led and no longer does; it must end.
+    pub async fn run(self, fence: impl Fence, done: impl Future<Output = Duration>) -> Result<(), LeaseError> {
+        run(&self.lease, &fence, self.identity, self.published, done).await
     }
 }
 
@@ -189,6 +203,7 @@ impl Drop for Published {
 
 async fn run(
     register: &impl Register,
+    fence: &impl Fence,
     identity: String,
     published: Published,
     done: impl Future<Output = Duration>,
@@ -196,6 +211,8 @@ async fn run(
     let mut round = Round {
         election: Election::new(identity, Instant::now()),
         register,
+        fence,
+        is_fenced: false,
         metrics: Arc::clone(&published.metrics),
         lease: Lease::default(),
         waits_for: None,
@@ -209,10 +226,12 @@ async fn run(
         if led && !round.election.leads(now) {
             return Err(round.lost());
         }
-        published.publish(term.filter(|end| now < *end));
+        let term = term.filter(|end| now < *end);
+        round.is_fenced &= term.is_some();
+        published.publish(term.filter(|_| round.is_fenced));
         let step = async {
             // A leader's term ends even while a request is under way.
-            if let Some(end) = term.filter(|end| now < *end) {
+            if let Some(end) = term {
                 timeout_at(end, round.step(now)).await.is_ok()
             } else {
                 round.step(now).await;
@@ -222,7 +241,7 @@ async fn run(
         tokio::select! {
             biased;
             on_its_way = &mut done => break on_its_way,
-            in_time = step => if !in_time {
+            in_time = step => if !in_time && led {
                 return Err(LeaseError::Silence);
             },
         }
@@ -233,10 +252,13 @@ async fn run(
     Ok(())
 }
 
-/// The election and the Lease that it is about.
-struct Round<'r, R> {
+/// The election, the Lease that it is about, and the fence.
+struct Round<'r, R, F> {
     election: Election,
     register: &'r R,
+    fence: &'r F,
+    /// Whether it has been raised for who holds the Lease now.
+    is_fenced: bool,
     metrics: Arc<Metrics>,
     /// As it was read or written last: what the record does not say stays as it is.
     lease: Lease,
@@ -244,14 +266,35 @@ struct Round<'r, R> {
     waits_for: Option<String>,
 }
 
-impl<R: Register> Round<'_, R> {
+impl<R: Register, F: Fence> Round<'_, R, F> {
     /// Does one thing.
     async fn step(&mut self, now: Instant) {
+        let term = self.election.term().filter(|_| !self.is_fenced);
         match self.election.next(now, clock::now().as_microsecond()) {
-            Step::Wait(end) => sleep_until(end).await,
+            Step::Wait(end) => match term {
+                Some(term) => self.raise(term, end).await,
+                None => sleep_until(end).await,
+            },
             Step::Read => self.read().await,
             Step::Write(record, version) => self.write(record, version).await,
         }
+    }
+
+    /// Raises the fence; returns after a pause where that fails, and by `end`, when the Lease is due.
+    async fn raise(&mut self, term: Instant, end: Instant) {
+        let failure = match timeout_at(end, timeout(TIME_LIMIT, self.fence.raise(term))).await {
+            Ok(Ok(Ok(()))) => {
+                self.is_fenced = true;
+                return;
+            }
+            Ok(Ok(Err(error))) => error.to_string(),
+            Ok(Err(_)) | Err(_) => "no answer in time".to_owned(),
+        };
+        warn!(
+            error = failure,
+            "can't write who leads to where the policies read it, trying again: nothing is decided before"
+        );
+        sleep_until(end.min(Instant::now() + FENCE_AGAIN)).await;
     }
 
     async fn read(&mut self) {

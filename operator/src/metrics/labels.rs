@@ -133,13 +133,15 @@ words! {
         CertificateSecret = "certificate_secret",
         /// The certificates of the authority, in a webhook configuration.
         CaBundle = "ca_bundle",
+        /// The path at which API servers bring reviews, in a webhook configuration.
+        ReviewPath = "review_path",
         /// What the policies inside the API server read.
         PolicyParameters = "policy_parameters",
     }
 }
 
 impl Write {
-    pub(super) const ALL: [Self; 15] = [
+    pub(super) const ALL: [Self; 16] = [
         Self::Admission,
         Self::Binding,
         Self::Eviction,
@@ -154,6 +156,7 @@ impl Write {
         Self::Lease,
         Self::CertificateSecret,
         Self::CaBundle,
+        Self::ReviewPath,
         Self::PolicyParameters,
     ];
 }
@@ -167,13 +170,15 @@ words! {
         Answer = "answer",
         /// Decides, and hands out what is to be done.
         Decide = "decide",
+        /// Answers people.
+        Review = "review",
         /// Shows what has changed, and tells pods why they wait.
         Show = "show",
     }
 }
 
 impl Step {
-    pub(super) const ALL: [Self; 4] = [Self::Hear, Self::Answer, Self::Decide, Self::Show];
+    pub(super) const ALL: [Self; 5] = [Self::Hear, Self::Answer, Self::Decide, Self::Review, Self::Show];
 }
 
 words! {
@@ -199,6 +204,8 @@ words! {
         Webhook = "webhook",
         /// What the scheduler extender serves with.
         Extender = "extender",
+        /// What reviews are answered with.
+        Review = "review",
         /// What schedulers show to the extender.
         ExtenderClient = "extender_client",
     }
@@ -263,6 +270,11 @@ impl EncodeLabelValue for Code {
             Self::NoAnswer => encoder.write_str("no_answer"),
         }
     }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct QueueLabels {
+    pub(super) queue: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]

@@ -1,16 +1,19 @@
 //! Everything that Cardgate's operator measures, in one place. Labels are enums, queues, nodes and cards, never pods.
 
+mod card_time;
 mod gpus;
 mod labels;
 mod queues;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use crds::card_type::CardTypeStatus;
 use engine::overview::{GpuFigures, QueueFigures};
 use engine::reason::Reason;
 use engine::trail::ObjectKind;
@@ -25,10 +28,11 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
+use card_time::CardTime;
 use gpus::Gpus;
 use labels::{
-    AsideLabels, CardLabels, CertificateLabels, Code, DecisionLabels, ErrorLabels, InstallationLabels, StepLabels,
-    StumbleLabels, WriteLabels,
+    AsideLabels, CardLabels, CertificateLabels, Code, DecisionLabels, ErrorLabels, InstallationLabels, QueueLabels,
+    StepLabels, StumbleLabels, WriteLabels,
 };
 pub use labels::{Certificate, Decision, Step, Stumble, Verb, Write};
 use queues::Queues;
@@ -38,6 +42,9 @@ const ADMISSION_BUCKETS: [f64; 18] = [
     0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0, 7_200.0, 28_800.0,
     86_400.0,
 ];
+
+/// The same for each queue: few, since there are as many series for each queue.
+const QUEUE_ADMISSION_BUCKETS: [f64; 7] = [0.1, 1.0, 10.0, 60.0, 600.0, 3_600.0, 43_200.0];
 
 /// From a round that finds nothing to do to one that others notice.
 const ROUND_BUCKETS: [f64; 12] = [
@@ -50,6 +57,8 @@ pub struct Metrics {
     registry: Registry,
     decisions: Family<DecisionLabels, Counter>,
     admission_duration: Histogram,
+    queue_admission_duration: Family<QueueLabels, Histogram>,
+    card_time: CardTime,
     queues: Arc<ArcSwap<Vec<QueueFigures>>>,
     gpus: Gpus,
     api_errors: Family<ErrorLabels, Counter>,
@@ -58,6 +67,8 @@ pub struct Metrics {
     leader: Gauge,
     certificate_expiry: Family<CertificateLabels, Gauge>,
     parameters_restored: Counter,
+    cards: Family<CardLabels, Gauge>,
+    free_cards: Family<CardLabels, Gauge>,
     unaccounted_cards: Family<CardLabels, Gauge>,
     pods_with_resource_claims: Gauge,
     installation_missing: Family<InstallationLabels, Gauge>,
@@ -75,6 +86,8 @@ impl Default for Metrics {
             registry: Registry::default(),
             decisions: Family::default(),
             admission_duration: Histogram::new(ADMISSION_BUCKETS),
+            queue_admission_duration: Family::new_with_constructor(|| Histogram::new(QUEUE_ADMISSION_BUCKETS)),
+            card_time: CardTime::default(),
             queues: Arc::default(),
             gpus: Gpus::default(),
             api_errors: Family::default(),
@@ -83,6 +96,8 @@ impl Default for Metrics {
             leader: Gauge::default(),
             certificate_expiry: Family::default(),
             parameters_restored: Counter::default(),
+            cards: Family::default(),
+            free_cards: Family::default(),
             unaccounted_cards: Family::default(),
             pods_with_resource_claims: Gauge::default(),
             installation_missing: Family::default(),
@@ -118,6 +133,7 @@ impl Metrics {
     fn registered(mut self) -> Self {
         self.registry.register_collector(Box::new(Queues(self.queues.clone())));
         self.registry.register_collector(Box::new(self.gpus.clone()));
+        self.registry.register_collector(Box::new(self.card_time.clone()));
         let own = self.registry.sub_registry_with_prefix("cardgate");
         own.register(
             "decisions",
@@ -129,6 +145,12 @@ impl Metrics {
             "From a pod's creation to its admission",
             Unit::Seconds,
             self.admission_duration.clone(),
+        );
+        own.register_with_unit(
+            "queue_admission_duration",
+            "From a pod's creation to its admission, by queue",
+            Unit::Seconds,
+            self.queue_admission_duration.clone(),
         );
         own.register(
             "api_errors",
@@ -185,6 +207,12 @@ impl Metrics {
             "1 if an object that enforcement rests on says something else than this version was installed with",
             self.installation_changed.clone(),
         );
+        own.register("cards", "Cards that nodes have, by type", self.cards.clone());
+        own.register(
+            "free_cards",
+            "Cards that new pods could get, on nodes that are usable, by type",
+            self.free_cards.clone(),
+        );
         own.register(
             "unaccounted_cards",
             "Cards that pods hold for which no queue is charged",
@@ -213,10 +241,16 @@ impl Metrics {
         diagnostics::encode(&self.registry)
     }
 
-    /// A pod was let in, `waited` after its creation.
-    pub fn admitted(&self, waited: Duration) {
+    /// A pod was let into a queue, `waited` after its creation.
+    pub fn admitted(&self, queue: &str, waited: Duration) {
         self.decided(Decision::Admitted);
         self.admission_duration.observe(waited.as_secs_f64());
+        let labels = QueueLabels {
+            queue: queue.to_owned(),
+        };
+        self.queue_admission_duration
+            .get_or_create(&labels)
+            .observe(waited.as_secs_f64());
     }
 
     /// Something else was decided about a pod.
@@ -226,6 +260,14 @@ impl Metrics {
 
     /// The queues as they are now. What is not among them is no longer shown.
     pub fn show_queues(&self, queues: Vec<QueueFigures>) {
+        self.card_time.show(&queues, Instant::now());
+        let there: HashSet<&str> = queues.iter().map(|queue| &*queue.queue).collect();
+        let before = self.queues.load();
+        for queue in before.iter().filter(|before| !there.contains(&*before.queue)) {
+            self.queue_admission_duration.remove(&QueueLabels {
+                queue: queue.queue.to_string(),
+            });
+        }
         self.queues.store(Arc::new(queues));
     }
 
@@ -284,15 +326,19 @@ impl Metrics {
         self.leader.set(leads.into());
     }
 
-    /// How many of a card pods hold for which no queue is charged; none where no node has the card.
-    pub fn unaccounted(&self, card: &str, count: Option<i64>) {
+    /// How many there are of a card; none where no node has it.
+    pub fn show_card(&self, card: &str, status: Option<&CardTypeStatus>) {
         let labels = CardLabels { card: card.to_owned() };
-        match count {
-            Some(count) => {
-                self.unaccounted_cards.get_or_create(&labels).set(count);
-            }
-            None => {
-                self.unaccounted_cards.remove(&labels);
+        let figures = [
+            (&self.cards, status.map(|status| status.total)),
+            (&self.free_cards, status.map(|status| status.free)),
+            (&self.unaccounted_cards, status.map(|status| status.unaccounted)),
+        ];
+        for (family, figure) in figures {
+            if let Some(figure) = figure {
+                family.get_or_create(&labels).set(figure);
+            } else {
+                family.remove(&labels);
             }
         }
     }

@@ -9,6 +9,7 @@ use engine::overview::{CardFigures, QueueFigures, ResourceFigures, StandingFigur
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Unit;
 
 /// A metric of a card: its name, its help, its figure.
 type CardMetric = (&'static str, &'static str, fn(&CardFigures) -> i64);
@@ -152,6 +153,18 @@ impl Collector for Queues {
                 let labels = [("queue", &*queue.queue), ("reason", reason.as_str())];
                 let pods = i64::try_from(*pods).unwrap_or(i64::MAX);
                 waiting.encode_family(&labels)?.encode_gauge(&pods)?;
+            }
+        }
+        let mut oldest = encoder.encode_descriptor(
+            "cardgate_oldest_waiting_timestamp",
+            "When the pod was created that waits longest in the queue, in seconds since 1970; none where nobody waits",
+            Some(&Unit::Seconds),
+            MetricType::Gauge,
+        )?;
+        for queue in queues.iter() {
+            if let Some(created) = queue.oldest {
+                let labels = [("queue", &*queue.queue)];
+                oldest.encode_family(&labels)?.encode_gauge(&created.as_second())?;
             }
         }
         Ok(())

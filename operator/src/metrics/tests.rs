@@ -2,6 +2,8 @@
 
 use engine::overview::{CardFigures, ResourceFigures, StandingFigures};
 
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
 use super::*;
 
 fn value(metrics: &Metrics, series: &str) -> Option<String> {
@@ -23,6 +25,7 @@ fn figures(queue: &str, card: &str, allocated: i64) -> QueueFigures {
             capacity: 9,
         }],
         waiting: vec![(Reason::InsufficientScalarQuota, 3)],
+        oldest: Some(Timestamp::UNIX_EPOCH + SignedDuration::from_secs(1_800_000_000)),
         standing: None,
     }
 }
@@ -135,12 +138,48 @@ fn decisions_are_counted_by_reason_and_start_at_zero() {
     assert_eq!(value(&metrics, refused).as_deref(), Some("0"));
     metrics.decided(Decision::Refused(Reason::QueueNotFound));
     assert_eq!(value(&metrics, refused).as_deref(), Some("1"));
-    metrics.admitted(Duration::from_millis(15));
+    metrics.admitted("team-a", Duration::from_millis(15));
     let admitted = r#"cardgate_decisions_total{decision="admitted",reason=""}"#;
     assert_eq!(value(&metrics, admitted).as_deref(), Some("1"));
     let bucket = |le| format!("cardgate_admission_duration_seconds_bucket{{le=\"{le}\"}}");
     assert_eq!(value(&metrics, &bucket("0.01")).as_deref(), Some("0"));
     assert_eq!(value(&metrics, &bucket("0.02")).as_deref(), Some("1"));
+    let of_queue = r#"cardgate_queue_admission_duration_seconds_bucket{le="0.1",queue="team-a"}"#;
+    let of_queue = |metrics: &Metrics| value(metrics, of_queue);
+    assert_eq!(of_queue(&metrics).as_deref(), Some("1"));
+    metrics.show_queues(vec![figures("team-a", "A100", 1)]);
+    assert_eq!(of_queue(&metrics).as_deref(), Some("1"));
+    metrics.show_queues(Vec::new());
+    assert_eq!(of_queue(&metrics), None, "a queue that is gone");
+}
+
+#[test]
+fn cards_are_shown_by_type_while_a_node_has_them() {
+    let metrics = Metrics::default();
+    let status = CardTypeStatus {
+        total: 8,
+        used: 5,
+        free: 2,
+        unaccounted: 1,
+        ..CardTypeStatus::default()
+    };
+    metrics.show_card("A100", Some(&status));
+    let shown = |name: &str| value(&metrics, &format!("{name}{{card=\"A100\"}}"));
+    let all = ["cardgate_cards", "cardgate_free_cards", "cardgate_unaccounted_cards"].map(shown);
+    assert_eq!(all, ["8", "2", "1"].map(|figure| Some(figure.to_owned())));
+    metrics.show_card("A100", None);
+    assert_eq!(shown("cardgate_cards"), None);
+}
+
+#[test]
+fn since_when_the_oldest_waits_and_what_cards_were_held() {
+    let metrics = Metrics::default();
+    metrics.show_queues(vec![figures("team-a", "A100", 2)]);
+    let oldest = r#"cardgate_oldest_waiting_timestamp_seconds{queue="team-a"}"#;
+    assert_eq!(value(&metrics, oldest).as_deref(), Some("1800000000"));
+    let held = r#"cardgate_queue_held_card_seconds_total{queue="team-a",card="A100"}"#;
+    let held: f64 = value(&metrics, held).unwrap().parse().unwrap();
+    assert!(held >= 0.0);
 }
 
 #[test]

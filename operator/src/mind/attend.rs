@@ -27,6 +27,7 @@ use crate::lease::Leadership;
 use crate::metrics::Stumble;
 use crate::observe::observe;
 use crate::pulse::{self, Liveness, Pulse};
+use crate::review::Inquiry;
 use crate::shutdown::Stop;
 use programs::readiness::Readiness;
 
@@ -108,6 +109,8 @@ pub struct Attendant {
     pub liveness: Arc<Liveness>,
     /// What schedulers ask.
     pub questions: Arc<Mutex<mpsc::Receiver<Question>>>,
+    /// What people ask.
+    pub inquiries: Arc<Mutex<mpsc::Receiver<Inquiry>>>,
     /// Which configuration is wanted, and which is in force.
     pub configured: Arc<Configured>,
     /// How it decides.
@@ -204,9 +207,10 @@ impl Attendant {
             events,
         ));
         let questions = Arc::clone(&self.questions);
+        let inquiries = Arc::clone(&self.inquiries);
         let (finished, ended) = oneshot::channel();
         let thinking = async move {
-            mind.run(heard, questions, stop.wait()).await;
+            mind.run(heard, questions, inquiries, stop.wait()).await;
             // Whoever waits for it has gone where this mind was replaced.
             let _ = finished.send(());
         };

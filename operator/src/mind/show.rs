@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crds::keys::{CONFIG_MAP, NAMESPACE};
 use engine::cluster::reclaims::EvictionOutcome;
 use engine::decide::Eviction;
-use engine::explain::{Fresh, Notice, Progress, notices_watched, progress, stands_aside};
+use engine::explain::{Fresh, Notice, Progress, Reminder, notices_watched, progress, stands_aside};
 use engine::ids::NodeId;
 use engine::overview::status::{INVALID_CROSS_QUOTA, NO_GPU_NODE};
 use engine::overview::{self, Shown};
@@ -48,7 +48,12 @@ impl Mind {
         if self.reconfigured {
             self.told_outside.clear();
         }
-        if self.reconfigured || !changes.nodes.is_empty() {
+        // Of all nodes only where one of these shows what has not been told.
+        let outside = changes
+            .nodes
+            .iter()
+            .filter_map(|node| overview::node_outside_cross_quota(&self.cluster, *node));
+        if self.reconfigured || outside.into_iter().any(|cards| !self.told_outside.contains(&cards)) {
             self.tell_of_nodes_outside();
         }
         for node in &changes.bad_quotas {
@@ -68,9 +73,9 @@ impl Mind {
         }
         for shown in overview::changed(&self.cluster, changes) {
             if let Shown::CardType { card, content, .. } = &shown {
-                let status = content.as_ref().map(|(_, status)| status.unaccounted);
-                self.metrics.unaccounted(card, status);
-                self.unaccounted.card(card, status);
+                let status = content.as_ref().map(|(_, status)| status);
+                self.metrics.show_card(card, status);
+                self.unaccounted.card(card, status.map(|status| status.unaccounted));
             }
             self.reports.send(Report::Shown(Box::new(shown)));
         }
@@ -104,6 +109,7 @@ impl Mind {
             match fresh {
                 Fresh::Pod(notice) => self.report_waiting(notice, true),
                 Fresh::Workload(progress) => self.show_progress(progress),
+                Fresh::Again(reminder) => self.remind(*reminder),
             }
         }
     }
@@ -171,6 +177,16 @@ impl Mind {
             pod: notice.pod,
             condition,
             event,
+        });
+    }
+
+    /// Tells somebody again what their condition says already.
+    fn remind(&self, reminder: Reminder) {
+        self.reports.send(Report::Event {
+            regarding: Box::new(reminder.regarding),
+            kind: EventKind::Warning,
+            reason: reminder.reason.as_str().to_owned(),
+            message: reminder.message,
         });
     }
 

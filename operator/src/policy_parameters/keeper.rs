@@ -13,31 +13,32 @@ use serde_json::json;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use super::Parameters;
+use super::{LeaderName, OBJECT, Parameters};
 use crate::context::Context;
 use crate::keep::{KeepError, Keeper, LOOK_AGAIN};
 use crate::metrics::{Verb, Write};
 
 /// Who the API server notes as the owner of what is written.
 const FIELD_MANAGER: &str = "cardgate-operator";
-/// The object, in messages.
-const OBJECT: &str = "ConfigMap cardgate-policy";
 
 /// Keeps the parameters.
 pub struct ParameterKeeper {
     context: Context,
     /// What is to be there; none before everything has been listed.
     wanted: watch::Receiver<Option<Arc<Parameters>>>,
+    /// Who leads.
+    leader: LeaderName,
     /// What was there at the last look.
     written: Option<Arc<Parameters>>,
 }
 
 impl ParameterKeeper {
-    /// Keeps what is `wanted`; nothing before that is known.
-    pub fn new(context: Context, wanted: watch::Receiver<Option<Arc<Parameters>>>) -> Self {
+    /// Keeps what is `wanted`, nothing before that is known; and who leads, as it was written before anything was decided.
+    pub fn new(context: Context, wanted: watch::Receiver<Option<Arc<Parameters>>>, leader: LeaderName) -> Self {
         Self {
             context,
             wanted,
+            leader,
             written: None,
         }
     }
@@ -98,6 +99,8 @@ impl Keeper for ParameterKeeper {
     }
 
     async fn reconcile(&mut self) -> Result<Duration, KeepError> {
+        let leadership = &self.context.leadership;
+        self.leader.write(|| leadership.holds()).await?;
         let wanted = self.wanted.borrow().clone();
         if let Some(wanted) = &wanted {
             self.bring_in_order(wanted).await?;

@@ -1,10 +1,11 @@
-//! What the policies inside the API server must know of the configuration and of the cards that there are: `ConfigMap`
-//! `cardgate-policy`.
+//! What the policies inside the API server must know of the configuration, of the cards that there are, and of who leads:
+//! `ConfigMap` `cardgate-policy`.
 //!
 //! A policy reads no configuration of Cardgate's and no nodes, and the door may be down; so the leading operator writes here what
-//! both come to, and writes it again when somebody else changes or removes it.
+//! these come to, and writes it again when somebody else changes or removes it.
 
 mod keeper;
+mod leader;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +13,12 @@ use crds::configuration::{Configuration, Enforcement};
 use crds::label_selector::LabelSelector;
 
 pub use keeper::ParameterKeeper;
+pub use leader::LeaderName;
 
-/// What the policies read: the data of the `ConfigMap`.
+/// The object, in messages.
+const OBJECT: &str = "ConfigMap cardgate-policy";
+
+/// What the policies read: the data of the `ConfigMap`, but for who leads.
 pub type Parameters = BTreeMap<String, String>;
 
 /// Key with the resources that are cards, separated by commas: exact names, and prefixes that end in `*`.

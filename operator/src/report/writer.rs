@@ -335,7 +335,8 @@ impl State {
         };
         let outcome = if let Some(problem) = problem {
             tracing::warn!(%group, problem, "can't write how far a group is, trying again later");
-            let refused = |error: &RequestError| matches!(error.code(), Some(400 | 403 | 422));
+            let refused =
+                |error: &RequestError| matches!(error.code(), Some(400 | 403 | 422)) && !error.is_for_who_asked();
             // Whoever waits for the phase is told that it won't come.
             if result.as_ref().err().is_none_or(refused) {
                 let event = Report::Event {
@@ -392,3 +393,6 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,5 @@
-//! The connections of a port: so many at most, and the one that has done nothing for longest makes way for a new one.
+//! The connections of a port: so many at most, and the one that has done nothing for longest makes way for a new one; first
+//! those that have shown no certificate.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -29,8 +30,12 @@ struct State {
     /// How many have a request that is being answered: they are spared.
     busy: usize,
     /// The others, since when they do nothing that costs anybody else.
-    idle: BTreeMap<u64, TcpStream>,
+    idle: BTreeMap<Place, TcpStream>,
 }
+
+/// Where an idle connection is among the others: those without a certificate before those with one, each by the time of its last
+/// answer.
+type Place = (bool, u64);
 
 impl fmt::Debug for Connections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -56,27 +61,27 @@ impl Connections {
 
     /// Keeps a book of a connection that begins: what [`actix_web::HttpServer::on_connect`] is to call.
     pub fn begin(self: &Arc<Self>, stream: &dyn Any, data: &mut Extensions) {
-        let tcp = match stream.downcast_ref::<TlsStream<net::TcpStream>>() {
+        let (tcp, is_certified) = match stream.downcast_ref::<TlsStream<net::TcpStream>>() {
             Some(tls) => {
                 let (tcp, session) = tls.get_ref();
-                data.insert(Certified(session.peer_certificates().is_some()));
-                Some(tcp)
+                (Some(tcp), session.peer_certificates().is_some())
             }
-            None => stream.downcast_ref::<net::TcpStream>(),
+            None => (stream.downcast_ref::<net::TcpStream>(), false),
         };
+        data.insert(Certified(is_certified));
         // A second handle, by which it can be ended from outside. Without one (too many open files) it lives as long as the
         // time limits let it.
         let Some(Ok(handle)) = tcp.map(|tcp| tcp.as_fd().try_clone_to_owned()) else {
             return;
         };
-        data.insert(self.enter(handle.into()));
+        data.insert(Arc::new(self.enter(handle.into(), is_certified)));
     }
 
-    fn enter(self: &Arc<Self>, handle: TcpStream) -> Connection {
+    fn enter(self: &Arc<Self>, handle: TcpStream, is_certified: bool) -> Connection {
         let mut state = self.state();
-        let place = state.next;
+        let number = state.next;
         state.next += 1;
-        state.idle.insert(place, handle);
+        state.idle.insert((is_certified, number), handle);
         let oldest = (state.idle.len() + state.busy > self.most)
             .then(|| state.idle.pop_first())
             .flatten();
@@ -88,7 +93,8 @@ impl Connections {
         }
         Connection {
             port: Arc::clone(self),
-            place: AtomicU64::new(place),
+            is_certified,
+            number: AtomicU64::new(number),
         }
     }
 
@@ -109,47 +115,55 @@ pub fn is_certified(request: &HttpRequest) -> bool {
 #[derive(Debug)]
 struct Connection {
     port: Arc<Connections>,
-    /// Where it is among the idle ones.
-    place: AtomicU64,
+    is_certified: bool,
+    /// Where it is among the idle ones of its kind.
+    number: AtomicU64,
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.port.state().idle.remove(self.place.get_mut());
+        let place = self.place();
+        self.port.state().idle.remove(&place);
     }
 }
 
 /// While this lives, the connection of a request is spared.
 #[derive(Debug)]
-pub struct Busy<'a> {
-    connection: &'a Connection,
+pub struct Busy {
+    connection: Arc<Connection>,
     handle: Option<TcpStream>,
 }
 
-/// Spares the connection of a request that has arrived as a whole and is being answered. None where no book is kept of it.
-pub fn busy(request: &HttpRequest) -> Option<Busy<'_>> {
-    request.conn_data::<Connection>().and_then(Connection::busy)
+/// Spares the connection of a request that is being answered: that has arrived as a whole, or whose author is known. None where no
+/// book is kept of it.
+pub fn busy(request: &HttpRequest) -> Option<Busy> {
+    request.conn_data::<Arc<Connection>>().and_then(Connection::busy)
 }
 
 impl Connection {
-    fn busy(&self) -> Option<Busy<'_>> {
+    fn place(&self) -> Place {
+        (self.is_certified, self.number.load(Ordering::Relaxed))
+    }
+
+    fn busy(self: &Arc<Self>) -> Option<Busy> {
         let mut state = self.port.state();
-        let handle = state.idle.remove(&self.place.load(Ordering::Relaxed))?;
+        let handle = state.idle.remove(&self.place())?;
         state.busy += 1;
         Some(Busy {
-            connection: self,
+            connection: Arc::clone(self),
             handle: Some(handle),
         })
     }
 }
 
-impl Drop for Busy<'_> {
+impl Drop for Busy {
     fn drop(&mut self) {
         let mut state = self.connection.port.state();
         state.busy -= 1;
-        let place = state.next;
+        let number = state.next;
         state.next += 1;
-        self.connection.place.store(place, Ordering::Relaxed);
+        self.connection.number.store(number, Ordering::Relaxed);
+        let place = self.connection.place();
         state.idle.extend(self.handle.take().map(|handle| (place, handle)));
     }
 }
@@ -163,11 +177,15 @@ mod tests {
     use super::*;
 
     /// Pairs of what a client holds and what the port does.
-    fn connect(port: &Arc<Connections>, listener: &TcpListener) -> (TcpStream, Connection) {
+    fn connect(port: &Arc<Connections>, listener: &TcpListener) -> (TcpStream, Arc<Connection>) {
+        connect_as(port, listener, false)
+    }
+
+    fn connect_as(port: &Arc<Connections>, listener: &TcpListener, is_certified: bool) -> (TcpStream, Arc<Connection>) {
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         client.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
         let (server, _) = listener.accept().unwrap();
-        (client, port.enter(server))
+        (client, Arc::new(port.enter(server, is_certified)))
     }
 
     fn has_ended(client: &TcpStream) -> bool {
@@ -198,6 +216,20 @@ mod tests {
         assert!(!has_ended(&fourth));
         // Who was made way for is not brought back by an answer.
         assert!(first_book.busy().is_none());
+    }
+
+    #[test]
+    fn who_has_shown_a_certificate_makes_way_last() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = Connections::new("test", 2, Refusals::default());
+        let (known, _known_book) = connect_as(&port, &listener, true);
+        let (stranger, _stranger_book) = connect(&port, &listener);
+        let (second, _second_book) = connect(&port, &listener);
+        assert!(has_ended(&stranger) && !has_ended(&known) && !has_ended(&second));
+        // Of those that have, the one that has done nothing for longest.
+        let (third, _third_book) = connect_as(&port, &listener, true);
+        let (fourth, _fourth_book) = connect_as(&port, &listener, true);
+        assert!(has_ended(&second) && has_ended(&known) && !has_ended(&third) && !has_ended(&fourth));
     }
 
     #[test]

@@ -56,13 +56,22 @@ pub struct Port {
 }
 
 impl Port {
-    /// Probes and metrics: kubelets and Prometheus come every few seconds and need no connection in between.
-    pub const DIAGNOSTICS: Self = Self {
+    /// Metrics: Prometheus comes every few seconds and needs no connection in between. Few connections, since whoever does not read
+    /// an answer keeps the text of all metrics in memory.
+    pub const METRICS: Self = Self {
         name: "diagnostics",
         workers: 1,
         connections: 64,
         keep_alive: None,
         end: Duration::from_secs(1),
+    };
+
+    /// Probes. A kubelet that gets no answer twice starts the program anew: so many connections that its own has been answered before
+    /// as many others have come.
+    pub const HEALTH: Self = Self {
+        name: "health",
+        connections: 512,
+        ..Self::METRICS
     };
 
     /// Serves plain HTTP on all of these addresses. Await the result to serve.

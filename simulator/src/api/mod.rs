@@ -117,13 +117,13 @@ impl Server {
             if asked.resource == &LEASES && asked.verb.writes() {
                 state.settle(|late| late != &**who);
             }
-            state.objects.sent = Some(sent);
             if state.faults.is_down(state.objects.now) {
                 return Err(Box::new(io::Error::new(
                     io::ErrorKind::ConnectionRefused,
                     "connection refused",
                 )));
             }
+            state.objects.sent = Some(sent);
             let answer = match fate {
                 Fate::Refused { code, .. } => Some(Ok(say_no(&faults::refusal(code)))),
                 Fate::Late { by, .. } => {

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Mutex;
+use std::thread;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use clap::Parser;
 use serde::Deserialize;
 
@@ -29,11 +30,12 @@ pub mod planted {
 "#;
 /// The file that it is added to.
 const ENGINE: &str = "engine/src/lib.rs";
-/// How long a run is left alone before it is looked at again.
-const LOOK: Duration = Duration::from_millis(50);
+/// Ends a program that has computed for so many seconds, whatever else the machine does meanwhile.
+const LIMITED: &str = r#"ulimit -t "$1"; shift; exec "$@""#;
 
 /// Plants the bugs of `simulator/planted.yaml` in a copy of the sources, compiles it once, runs `cargo simulate` with each bug, and
-/// prints which are found. Seeds that fail without a bug are left out. Fails where a bug in the sums of the ledger survives.
+/// prints which are found, and by which rule. Seeds that fail without a bug are left out. Fails where a bug in the sums of the
+/// ledger survives.
 #[derive(Debug, Parser)]
 #[command(name = "planted")]
 struct Cli {
@@ -41,17 +43,20 @@ struct Cli {
     #[arg(long, default_value = "")]
     only: String,
     /// How many seeds each is tried with
-    #[arg(long, default_value_t = 40)]
+    #[arg(long, default_value_t = 150)]
     seeds: u64,
     /// The first of them
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// How many things happen in each world
-    #[arg(long, default_value_t = 200)]
+    #[arg(long, default_value_t = 100)]
     steps: usize,
-    /// How many seconds a seed may take: who never comes to an end has a bug, too
-    #[arg(long, default_value_t = 120)]
+    /// How many seconds a seed may compute: who never comes to an end has a bug, too
+    #[arg(long, default_value_t = 300)]
     patience: u64,
+    /// How many are tried at once
+    #[arg(long, default_value_t = 2)]
+    jobs: usize,
     /// Only tell whether each bug still has its place in the sources
     #[arg(long)]
     check: bool,
@@ -82,29 +87,67 @@ fn main() -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let program = compile(root, &planted)?;
+    let seeds: Vec<u64> = (cli.seed..cli.seed + cli.seeds).collect();
+    let without = at_once(cli.jobs, seeds, |seed| Ok((seed, run(&program, &cli, seed, None)?)))?;
     let mut seeds = Vec::new();
-    for seed in cli.seed..cli.seed + cli.seeds {
-        match run(&program, &cli, seed, None)? {
-            None => seeds.push(seed),
-            Some(how) => println!("left out, since it fails without a bug: {how}"),
+    for (seed, end) in without {
+        match end {
+            End::Passed => seeds.push(seed),
+            end => println!("left out, since it fails without a bug: {end:?}"),
         }
     }
+    seeds.sort_unstable();
     ensure!(!seeds.is_empty(), "every seed fails without a bug");
     println!("{} seeds pass without a bug", seeds.len());
-    let (mut found, mut tried, mut unforgivable) = (0, 0, 0);
-    for (number, bug) in bugs.iter().enumerate().filter(|(_, bug)| bug.name.contains(&cli.only)) {
-        tried += 1;
-        if let Some(how) = first_failure(&program, &cli, &seeds, number)? {
-            found += 1;
-            println!("found     {}  ({how})", bug.name);
-        } else {
-            unforgivable += usize::from(bug.name.starts_with(MUST_BE_FOUND));
-            println!("SURVIVED  {}", bug.name);
+    let tried: Vec<_> = bugs
+        .iter()
+        .enumerate()
+        .filter(|(_, bug)| bug.name.contains(&cli.only))
+        .collect();
+    ensure!(!tried.is_empty(), "no bug is called so");
+    let count = tried.len();
+    let ends = at_once(cli.jobs, tried, |(number, bug)| {
+        let end = first_failure(&program, &cli, &seeds, number)?;
+        match &end {
+            End::Passed => println!("SURVIVED  {}", bug.name),
+            End::Broken(how) => println!("found     {}  ({how})", bug.name),
+            End::Never(seed) => println!("no end    {}  (seed {seed})", bug.name),
         }
-    }
-    ensure!(tried > 0, "no bug is called so");
-    println!("{found} of {tried} found ({} %)", 100 * found / tried);
-    Ok(ExitCode::from(u8::from(unforgivable > 0)))
+        Ok((end, bug))
+    })?;
+    let by_rule = ends.iter().filter(|(end, _)| matches!(end, End::Broken(_))).count();
+    let survived: Vec<_> = ends.iter().filter(|(end, _)| matches!(end, End::Passed)).collect();
+    println!(
+        "{by_rule} of {count} found by a rule ({} %), {} come to no end, {} survive",
+        100 * by_rule / count,
+        count - by_rule - survived.len(),
+        survived.len()
+    );
+    let is_unforgivable = survived.iter().any(|(_, bug)| bug.name.starts_with(MUST_BE_FOUND));
+    Ok(ExitCode::from(u8::from(is_unforgivable)))
+}
+
+/// Does something with each of these, so many at once, and returns what came of it as it came.
+fn at_once<T: Send, R: Send>(jobs: usize, all: Vec<T>, each: impl Fn(T) -> Result<R> + Sync) -> Result<Vec<R>> {
+    let (left, done) = (Mutex::new(all.into_iter()), Mutex::new(Vec::new()));
+    let poisoned = || anyhow!("another one has panicked");
+    thread::scope(|scope| {
+        let work = || -> Result<()> {
+            while let Some(one) = {
+                let mut left = left.lock().map_err(|_| poisoned())?;
+                left.next()
+            } {
+                let result = each(one)?;
+                done.lock().map_err(|_| poisoned())?.push(result);
+            }
+            Ok(())
+        };
+        let workers: Vec<_> = (0..jobs.max(1)).map(|_| scope.spawn(work)).collect();
+        workers
+            .into_iter()
+            .try_for_each(|worker| worker.join().map_err(|_| poisoned())?)
+    })?;
+    done.into_inner().map_err(|_| poisoned())
 }
 
 /// The bugs, and the files with them, with all of them in.
@@ -183,56 +226,54 @@ fn compile(root: &Path, planted: &BTreeMap<PathBuf, String>) -> Result<PathBuf> 
     Ok(target.join("simulate/simulate"))
 }
 
-/// How the first of the seeds fails that finds the bug.
-fn first_failure(program: &Path, cli: &Cli, seeds: &[u64], bug: usize) -> Result<Option<String>> {
-    for seed in seeds {
-        if let Some(how) = run(program, cli, *seed, Some(bug))? {
-            return Ok(Some(how));
-        }
-    }
-    Ok(None)
+/// How a seed ends.
+#[derive(Debug)]
+enum End {
+    /// No rule is broken.
+    Passed,
+    /// A rule is, this one.
+    Broken(String),
+    /// Not at all: this one.
+    Never(u64),
 }
 
-/// How a seed fails.
-fn run(program: &Path, cli: &Cli, seed: u64, bug: Option<usize>) -> Result<Option<String>> {
-    let mut command = Command::new(program);
+/// How the first of the seeds ends that finds the bug.
+fn first_failure(program: &Path, cli: &Cli, seeds: &[u64], bug: usize) -> Result<End> {
+    for seed in seeds {
+        let end = run(program, cli, *seed, Some(bug))?;
+        if !matches!(end, End::Passed) {
+            return Ok(end);
+        }
+    }
+    Ok(End::Passed)
+}
+
+/// How a seed ends.
+fn run(program: &Path, cli: &Cli, seed: u64, bug: Option<usize>) -> Result<End> {
+    let mut command = Command::new("sh");
     command
+        .args(["-c", LIMITED, "sh", &cli.patience.to_string()])
+        .arg(program)
         .args(["--seeds", "1", "--no-shortening", "--seed", &seed.to_string()])
         .args(["--steps", &cli.steps.to_string()])
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
         .stderr(Stdio::null());
     if let Some(bug) = bug {
         command.env(VARIABLE, bug.to_string());
     }
-    let mut child = command
-        .spawn()
+    let ended = command
+        .output()
         .with_context(|| format!("can't run {}", program.display()))?;
-    let Some(said) = wait(&mut child, Duration::from_secs(cli.patience))? else {
-        return Ok(Some(format!("seed {seed} comes to no end")));
-    };
+    if ended.status.code().is_none() {
+        return Ok(End::Never(seed));
+    }
+    let said = String::from_utf8(ended.stdout)?;
     let rule = said.lines().find(|line| line.starts_with("seed "));
-    Ok(rule.map(|rule| rule.chars().take(160).collect()))
-}
-
-/// What a program says until it ends; none where it has to be ended.
-fn wait(child: &mut Child, patience: Duration) -> Result<Option<String>> {
-    let mut output = child.stdout.take().context("what it says")?;
-    // Read beside, so that a full pipe keeps nobody waiting.
-    let said = std::thread::spawn(move || std::io::read_to_string(&mut output));
-    let begin = Instant::now();
-    while child.try_wait()?.is_none() {
-        if begin.elapsed() > patience {
-            child.kill()?;
-            child.wait()?;
-            return Ok(None);
-        }
-        std::thread::sleep(LOOK);
-    }
-    match said.join() {
-        Ok(said) => Ok(Some(said?)),
-        Err(_) => bail!("what it says can't be read"),
-    }
+    Ok(match rule {
+        Some(rule) => End::Broken(rule.chars().take(160).collect()),
+        None if ended.status.success() => End::Passed,
+        None => End::Broken(format!("seed {seed}: the simulator itself fails")),
+    })
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ pub fn is_one(write: &Write) -> bool {
 /// Judges an admission by what was stored: by what is known now, else by what others changed since.
 pub fn judge(write: &Write, stored: &Stored, since: Timestamp) -> Finding {
     let mut first = None;
-    for mut known in stored.known(write.at) {
+    for mut known in stored.known() {
         let Some(pod) = &write.after else { return Ok(()) };
         known
             .entry(&PODS)

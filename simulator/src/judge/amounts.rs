@@ -19,6 +19,14 @@ impl What {
     pub fn is_cpu_or_memory(&self) -> bool {
         matches!(self, Self::Resource(name) if name == "cpu" || name == "memory")
     }
+
+    /// The card, where this is one.
+    pub fn card(&self) -> Option<&str> {
+        match self {
+            Self::Card(name) => Some(name),
+            Self::Resource(_) => None,
+        }
+    }
 }
 
 impl fmt::Display for What {

@@ -52,6 +52,12 @@ pub struct Configuration {
     pub admit_on_fit: bool,
     /// How long a deleted pod holds its quota.
     pub terminating: SignedDuration,
+    /// How long a queue keeps something for a workload whose pods do not come.
+    pub inqueue: SignedDuration,
+    /// Whether workloads are let into their queues as a whole first.
+    pub enqueues: bool,
+    /// Whether others give back what a queue deserves.
+    pub reclaims: bool,
 }
 
 impl Configuration {
@@ -92,6 +98,20 @@ impl Configuration {
         let said = |arguments: &Map<String, Value>, key: &str, absent: &str| {
             arguments.get(key).map_or_else(|| absent.to_owned(), text)
         };
+        // What of these can't be read is not put in force.
+        let threshold = said(queues, "guaranteeThreshold", "80").parse::<u8>().ok()?;
+        let patterns = plugins.get("crossquota");
+        let patterns = patterns.map_or_else(String::new, |arguments| said(arguments, "gpu-resource-names", ""));
+        let are_patterns = patterns
+            .split(',')
+            .all(|pattern| regex_lite::Regex::new(pattern).is_ok());
+        let admits_on = said(&own, "admitOn", "fit");
+        duration(&said(&own, "reservationTimeout", "5m"))?;
+        if threshold > 100 || !are_patterns || !["fit", "quota"].contains(&&*admits_on) {
+            return None;
+        }
+        let actions = said(&scheduler, "actions", "enqueue, allocate, backfill");
+        let has_action = |action: &str| actions.split(',').any(|named| named.trim() == action);
         let listed = own.get("cardResources").and_then(Value::as_array).into_iter().flatten();
         Some(Self {
             plugin,
@@ -118,8 +138,11 @@ impl Configuration {
             unqueued: said(&own, "unqueuedCards", "count"),
             card_resources: listed.map(text).collect(),
             cross_quota_gates: said(&own, "enforceCrossQuota", "gating") == "gating",
-            admit_on_fit: said(&own, "admitOn", "fit") == "fit",
+            admit_on_fit: admits_on == "fit",
             terminating: duration(&said(&own, "terminatingTimeout", "5m"))?,
+            inqueue: duration(&said(&own, "inqueueTimeout", "10m"))?,
+            enqueues: has_action("enqueue"),
+            reclaims: has_action("reclaim"),
         })
     }
 
@@ -185,4 +208,29 @@ fn duration(text: &str) -> Option<SignedDuration> {
         number.clear();
     }
     number.is_empty().then(|| SignedDuration::from_secs(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_broken_is_not_put_in_force() {
+        let plugin = |plugin: &str| format!("tiers: [{{plugins: [{plugin}]}}]");
+        let broken = [
+            ("tiers: [".to_owned(), ""),
+            (plugin("{name: capacity}, {name: capacity-card}"), ""),
+            (plugin("{name: capacity-card, guaranteeThreshold: many}"), ""),
+            (plugin("{name: crossquota, gpu-resource-names: \"(\"}"), ""),
+            (String::new(), "admitOn: never"),
+            (String::new(), "reservationTimeout: -5m"),
+        ];
+        for (scheduler, own) in broken {
+            let data = json!({"volcano-scheduler.conf": scheduler, "cardgate.yaml": own});
+            assert!(Configuration::read(&data).is_none(), "{data}");
+        }
+        assert!(Configuration::read(&Value::Null).is_some(), "the defaults");
+    }
 }

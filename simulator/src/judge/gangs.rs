@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crds::keys::GROUP_NAME;
-use k8s_openapi::jiff::Timestamp;
+use crds::keys::{GROUP_NAME, TASK_SPEC};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::pods::is_held;
@@ -21,11 +21,50 @@ pub struct Gangs {
     admitted: BTreeMap<Key, Timestamp>,
     /// When one of its pods last ended, went, was refused for good, or was let run by others.
     disturbed: BTreeMap<Key, Timestamp>,
+    /// How long a gang may be cut in two while much is on its way; nobody asks where none.
+    most: Option<SignedDuration>,
+    /// Since when each is.
+    cut: BTreeMap<Key, Timestamp>,
     /// When nodes, queues, groups or the configuration last changed: what was room for the rest may be none since.
     changed: Timestamp,
 }
 
 impl Gangs {
+    /// Gangs that may be cut in two for so long.
+    pub fn cut_at_most(most: SignedDuration) -> Self {
+        Self {
+            most: Some(most),
+            ..Self::default()
+        }
+    }
+
+    /// Looks at how long gangs have been cut in two, after a write was stored: some of their pods were let in, but fewer than they
+    /// need.
+    pub fn cut(&mut self, write: &Write, stored: &Stored) -> Finding {
+        let Some(most) = self.most else { return Ok(()) };
+        let object = write.after.as_ref().or(write.before.as_ref());
+        if write.resource == &PODS
+            && let Some(group) = object.and_then(|pod| pod["metadata"]["annotations"][GROUP_NAME].as_str())
+        {
+            let group = Key::new(&*write.key.namespace, group);
+            let let_in = pods(stored, &group).filter(|pod| !is_held(pod)).count() as u64;
+            let groups = stored.now.get(&POD_GROUPS);
+            let least = groups.and_then(|groups| groups.get(&group)?["spec"]["minMember"].as_u64());
+            if let_in > 0 && let_in < least.unwrap_or(1) {
+                self.cut.entry(group).or_insert(write.at);
+            } else {
+                self.cut.remove(&group);
+            }
+        }
+        let late = self
+            .cut
+            .iter()
+            .find(|(_, since)| write.at.duration_since(**since) > most);
+        late.map_or(Ok(()), |(group, since)| {
+            broken(RULE, format!("group {group} has been since {since}"))
+        })
+    }
+
     /// Looks at a write; `changes_terms` says whether it is about what quotas and room rest on.
     pub fn hear(&mut self, write: &Write, changes_terms: bool) {
         if changes_terms {
@@ -56,7 +95,7 @@ impl Gangs {
     }
 
     /// The clock on the wall jumped.
-    pub fn jump(&mut self, by: k8s_openapi::jiff::SignedDuration) {
+    pub fn jump(&mut self, by: SignedDuration) {
         let times = self.admitted.values_mut().chain(self.disturbed.values_mut());
         times
             .chain([&mut self.changed])
@@ -72,20 +111,23 @@ impl Gangs {
             };
             let is_excused = *admitted <= self.changed || self.disturbed.get(key).is_some_and(|at| admitted <= at);
             let least = group["spec"]["minMember"].as_u64().unwrap_or(0);
-            let (mut held, mut in_, mut refused) = (0, 0, false);
-            for pod in pods(stored, key) {
-                if is_held(pod) {
-                    held += 1;
-                } else {
-                    in_ += 1;
-                }
-                refused |= is_refused(pod);
+            if is_excused || pods(stored, key).any(is_refused) {
+                continue;
             }
-            if !is_excused && !refused && held > 0 && 0 < in_ && in_ < least {
-                return broken(
-                    RULE,
-                    format!("of group {key}, which needs {least} pods, {in_} are let in, and {held} wait"),
-                );
+            for (task, least) in [(None, least)].into_iter().chain(tasks(group, least)) {
+                let is_its = |pod: &&Value| task.is_none_or(|task| is_of_task(pod, task));
+                let (held, let_in): (Vec<_>, Vec<_>) = pods(stored, key).filter(is_its).partition(|pod| is_held(pod));
+                let others = pods(stored, key).filter(|pod| !is_held(pod)).count();
+                if !held.is_empty() && others > 0 && (let_in.len() as u64) < least {
+                    let (held, let_in) = (held.len(), let_in.len());
+                    let of_task = task.map_or_else(String::new, |task| format!(" of task {task}"));
+                    return broken(
+                        RULE,
+                        format!(
+                            "of group {key}, which needs {least} pods{of_task}, {let_in} are let in, and {held} wait"
+                        ),
+                    );
+                }
             }
         }
         Ok(())
@@ -97,6 +139,21 @@ fn pods<'a>(stored: &'a Stored, group: &'a Key) -> impl Iterator<Item = &'a Valu
     pods.filter(|(key, _)| key.namespace == group.namespace)
         .map(|(_, pod)| &**pod)
         .filter(|pod| pod["metadata"]["annotations"][GROUP_NAME] == *group.name)
+}
+
+/// How many pods a group needs of each task: where it needs as many in all.
+fn tasks(group: &Value, least: u64) -> Vec<(Option<&str>, u64)> {
+    let tasks = group["spec"]["minTaskMember"].as_object().into_iter().flatten();
+    let tasks: Vec<_> = tasks
+        .filter_map(|(task, least)| Some((Some(&**task), least.as_u64()?)))
+        .collect();
+    let sum: u64 = tasks.iter().map(|(_, least)| least).sum();
+    if sum <= least { tasks } else { Vec::new() }
+}
+
+fn is_of_task(pod: &Value, task: &str) -> bool {
+    let maps = ["labels", "annotations"].map(|map| &pod["metadata"][map][TASK_SPEC]);
+    maps.into_iter().find_map(Value::as_str) == Some(task)
 }
 
 /// Whether the API server refuses for good to let this pod in.

@@ -1,52 +1,89 @@
-//! Nobody writes without leading: the Lease names the writer, who has renewed it in time.
+//! Nobody writes without leading: when a write was sent, the Lease named its author, who had renewed it in time.
 
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use std::time::Duration;
+
+use crds::keys::{LEADER, NAMESPACE};
 
 use super::{Finding, broken, is_operator};
-use crate::objects::{CARD_INVENTORIES, CARD_TYPES, CARD_USAGES, EVENTS, LEASES, SECRETS, Write};
+use crate::objects::{CARD_INVENTORIES, CARD_TYPES, CARD_USAGES, CONFIG_MAPS, EVENTS, LEASES, PODS, SECRETS, Write};
 
 /// The rule.
 pub const RULE: &str = "nobody writes without leading";
 
-/// Who leads, as the Lease says.
+/// Who led when, as the Lease said. Times are told by a clock that nobody sets.
 #[derive(Debug, Default)]
 pub struct Leadership {
-    /// Who wrote itself into the Lease last, and until when it leads by that.
-    held: Option<(String, Timestamp)>,
+    /// In the order in which they began, each until the next.
+    terms: Vec<Term>,
+    /// Whom the policies took for the leader, and since when.
+    named: Vec<(String, Duration)>,
+}
+
+#[derive(Debug)]
+struct Term {
+    holder: String,
+    from: Duration,
+    until: Duration,
 }
 
 impl Leadership {
-    /// Looks at a write. The times in the Lease are its holder's and prove nothing: what counts is when it was written. A Lease
+    /// Looks at a write. Until a new leader is named where the policies read it, it decides nothing, and what the former had under
+    /// way is taken. The times in the Lease are its holder's and prove nothing: what counts is when it was written. A Lease
     /// that somebody else takes away may not be known to its holder before that time is over: no other operator leads before.
+    /// Nor can an author know how long a write will be on its way: what counts is when it was sent.
     /// Events and certificates decide nothing, and are anybody's. Nor do reports: what a process had sent when it was stopped
     /// arrives when it goes on, and the next report of who leads replaces it.
     pub fn judge(&mut self, write: &Write) -> Finding {
         if write.resource == &LEASES {
             if let (true, Some(lease)) = (is_operator(&write.who), &write.after) {
                 let spec = &lease["spec"];
-                let term = SignedDuration::from_secs(spec["leaseDurationSeconds"].as_i64().unwrap_or(0));
-                let until = write.at.checked_add(term).unwrap_or(Timestamp::MAX);
-                self.held = spec["holderIdentity"].as_str().map(|holder| (holder.to_owned(), until));
+                let term = spec["leaseDurationSeconds"].as_u64().unwrap_or(0);
+                self.terms.push(Term {
+                    holder: spec["holderIdentity"].as_str().unwrap_or_default().to_owned(),
+                    from: write.age,
+                    until: write.age + Duration::from_secs(term),
+                });
             }
             return Ok(());
         }
+        if write.resource == &CONFIG_MAPS
+            && let Some(name) = write.after.as_ref().and_then(|map| map["data"][LEADER].as_str())
+        {
+            self.named.push((name.to_owned(), write.age));
+        }
         let decides = ![&EVENTS, &SECRETS, &CARD_INVENTORIES, &CARD_TYPES, &CARD_USAGES].contains(&write.resource);
-        if !is_operator(&write.who) || !decides {
+        // Its own pod says whether an operator leads.
+        let is_own = write.resource == &PODS && write.key.namespace == NAMESPACE;
+        if !is_operator(&write.who) || !decides || is_own {
             return Ok(());
         }
         let what = |why: String| format!("{} writes {} {}: {why}", write.who, write.resource.plural, write.key);
-        match &self.held {
+        let term = self.terms.iter().rev().find(|term| term.from <= write.sent);
+        match term {
             None => broken(RULE, what("nobody leads".to_owned())),
-            Some((holder, _)) if *holder != *write.who => broken(RULE, what(format!("{holder} leads"))),
-            Some((_, until)) if write.at > *until => broken(RULE, what(format!("its Lease was over at {until}"))),
+            Some(Term { holder, .. }) if *holder != *write.who && self.named(write.sent) == Some(&*write.who) => Ok(()),
+            Some(Term { holder, .. }) if *holder != *write.who => broken(RULE, what(format!("{holder} leads"))),
+            Some(Term { until, .. }) if write.sent > *until => {
+                let over = write.sent.saturating_sub(*until);
+                broken(RULE, what(format!("its Lease was over {over:?} before")))
+            }
             Some(_) => Ok(()),
         }
     }
+}
 
-    /// The clock on the wall jumped: as much time is left as before.
-    pub fn jump(&mut self, by: SignedDuration) {
-        if let Some((_, until)) = &mut self.held {
-            *until = until.checked_add(by).unwrap_or(Timestamp::MAX);
-        }
+impl Leadership {
+    /// Whom the policies took for the leader at this time.
+    fn named(&self, at: Duration) -> Option<&str> {
+        let named = self.named.iter().rev().find(|(_, since)| *since <= at);
+        named.map(|(name, _)| &**name)
     }
+}
+
+/// Whether a write gives the Lease to somebody else.
+pub fn passes_on(write: &Write) -> bool {
+    let (true, Some(before), Some(after)) = (write.resource == &LEASES, &write.before, &write.after) else {
+        return false;
+    };
+    before["spec"]["holderIdentity"] != after["spec"]["holderIdentity"]
 }

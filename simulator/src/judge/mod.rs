@@ -8,18 +8,26 @@
 //! of Cardgate's. It reads by watches, so what others changed within the last [`Judge::lag`] may not have reached it: there the
 //! old or the new counts, whichever is kinder. Its own admissions are known to itself at once, also to the next leader, who
 //! lists before it decides: they always count.
+//!
+//! `cargo faults` has the same judge look at a real control plane: it hears the writes that watches have told.
 
 mod admission;
 mod amounts;
 mod cards;
 mod configuration;
 mod cross_quota;
+mod evictions;
 mod gangs;
+mod in_vain;
+mod kept;
+pub mod lapses;
 mod leadership;
 mod nodes;
+mod places;
 mod pods;
 mod queues;
 mod quota;
+mod repeats;
 mod rest;
 mod results;
 mod shares;
@@ -27,8 +35,10 @@ mod shown;
 mod stored;
 #[cfg(test)]
 mod tests;
+mod together;
 mod told;
 mod view;
+mod workloads;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -39,6 +49,8 @@ use serde_json::Value;
 
 use crate::objects::{Objects, PODS, Write};
 use stored::Stored;
+
+pub use pods::is_held;
 
 /// Who writes as an operator: `operator-0` and its like.
 const OPERATORS: &str = "operator";
@@ -86,8 +98,14 @@ pub struct Judge {
     stored: Stored,
     /// How long what others changed may be on its way to an operator.
     lag: SignedDuration,
+    /// Whether a rest is long enough for reasons to be told anew.
+    tells_anew: bool,
     leadership: leadership::Leadership,
+    evictions: evictions::Evictions,
     gangs: gangs::Gangs,
+    in_vain: in_vain::InVain,
+    repeats: repeats::Repeats,
+    kept: kept::Kept,
     /// When operators were started, which is not known of yet.
     starts: VecDeque<Timestamp>,
 }
@@ -105,8 +123,13 @@ impl Judge {
             seen: 0,
             stored: Stored::default(),
             lag: LAG,
+            tells_anew: true,
             leadership: leadership::Leadership::default(),
+            evictions: evictions::Evictions::default(),
             gangs: gangs::Gangs::default(),
+            in_vain: in_vain::InVain::default(),
+            repeats: repeats::Repeats::default(),
+            kept: kept::Kept::default(),
             starts: VecDeque::new(),
         }
     }
@@ -118,6 +141,20 @@ impl Judge {
         self
     }
 
+    /// The same, of a world in which nobody takes a gang apart but who is killed in the middle of it: so long it may be cut in two.
+    #[must_use]
+    pub fn cut_at_most(mut self, most: SignedDuration) -> Self {
+        self.gangs = gangs::Gangs::cut_at_most(most);
+        self
+    }
+
+    /// The same, of a world whose rest is too short for reasons to be told anew: their numbers may be those of before.
+    #[must_use]
+    pub fn short_rest(mut self) -> Self {
+        self.tells_anew = false;
+        self
+    }
+
     /// Looks at the writes since the last call.
     pub fn after_step(&mut self, objects: &Objects) -> Result<(), Broken> {
         for write in objects.writes_after(self.seen) {
@@ -126,7 +163,7 @@ impl Judge {
         Ok(())
     }
 
-    /// An operator is started: it reads its first configuration then, and what can't be read leaves it with the defaults.
+    /// An operator is started.
     pub fn started(&mut self, at: Timestamp) {
         self.starts.push_back(at);
     }
@@ -138,23 +175,33 @@ impl Judge {
 
     /// The clock on the wall jumps forward: what was a moment ago still was.
     pub fn jump(&mut self, by: SignedDuration) {
-        self.leadership.jump(by);
         self.gangs.jump(by);
+        self.kept.jump(by);
         self.stored.jump(by);
     }
 
     /// Looks at one write, which follows those that were heard before.
     pub fn hear(&mut self, write: &Write) -> Result<(), Broken> {
         self.seen = self.seen.max(write.version);
-        while let Some(at) = self.starts.pop_front_if(|at| *at <= write.at) {
-            let reads_until = at.checked_add(self.lag).unwrap_or(Timestamp::MAX);
-            self.stored.started(at, reads_until);
+        let mut begins_anew = leadership::passes_on(write);
+        while self.starts.pop_front_if(|at| *at <= write.at).is_some() {
+            self.kept.forget_all();
+            begins_anew = true;
+        }
+        if begins_anew {
+            self.in_vain.forget_all();
+            self.repeats.forget_all();
         }
         let since = earlier(write.at, self.lag);
         let finding = self.judge(write, since);
-        self.gangs.hear(write, stored::changes_terms(write));
+        let finding = finding.and(self.kept.hear(write, &self.stored, since));
+        let changes_terms = stored::changes_terms(write);
+        let finding = finding.and(self.evictions.hear(write, &self.stored, changes_terms));
+        let finding = finding.and(self.repeats.hear(write, changes_terms));
+        self.in_vain.hear(write, &self.stored, changes_terms);
+        self.gangs.hear(write, changes_terms);
         self.stored.take(write, since);
-        finding
+        finding.and(self.gangs.cut(write, &self.stored))
     }
 
     fn judge(&mut self, write: &Write, since: Timestamp) -> Finding {
@@ -170,10 +217,13 @@ impl Judge {
     }
 
     /// Looks at what is there when the world has fallen quiet: after all writes were looked at.
-    pub fn at_rest(&self, objects: &Objects) -> Result<(), Broken> {
-        rest::judge(&self.stored, objects.now)?;
+    pub fn at_rest(&self, now: Timestamp) -> Result<(), Broken> {
+        self.kept.certain(now)?;
+        rest::judge(&self.stored, self.tells_anew.then_some(&self.kept), now)?;
+        together::judge(&self.stored, now)?;
         self.gangs.at_rest(&self.stored)?;
-        shown::judge(&self.stored, objects.now)
+        self.in_vain.at_rest(&self.stored)?;
+        shown::judge(&self.stored, now)
     }
 }
 

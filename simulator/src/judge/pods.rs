@@ -37,6 +37,10 @@ pub struct Pod {
     pub deleted: Option<Timestamp>,
     /// All that it says of where it wants to be.
     pub spec: Value,
+    /// When it came, and what tells it from others that came then.
+    pub born: [String; 2],
+    /// The Job that made it.
+    pub job: Option<String>,
 }
 
 /// What a container asks for of shared cards.
@@ -81,6 +85,10 @@ impl Pod {
                 .and_then(|at| at.parse().ok()),
             spec: spec.clone(),
             annotations,
+            born: ["creationTimestamp", "uid"].map(|field| text(&object["metadata"][field])),
+            job: list(&object["metadata"]["ownerReferences"])
+                .find(|owner| owner["controller"] == true && owner["kind"] == "Job")
+                .map(|owner| text(&owner["name"])),
         }
     }
 

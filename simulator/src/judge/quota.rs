@@ -67,25 +67,50 @@ pub fn allocated(view: &View, queue: &str) -> Amounts {
     sum
 }
 
+/// How much more the pods of a queue and of those below it may be said to have of something.
+pub fn may_have(view: &View, queue: &str, what: &What) -> i128 {
+    let Some(card) = what.card() else { return 0 };
+    let is_below = |of: String| view.tree.path(&of).iter().any(|level| level == queue);
+    let pods = view.pods.iter();
+    let pods = pods.filter(|pod| view.queue_of(pod).is_some_and(is_below));
+    pods.map(|pod| view.may_hold(pod, card)).sum()
+}
+
 /// The most that a queue may have; none where nothing limits it. What the queue of a pod does not name is 0 under
 /// `capacity-card`, of what that plugin limits: CPU, memory and cards. What a queue above does not name it does not limit.
 pub fn limit(view: &View, queue: &str, is_leaf: bool, what: &What) -> Option<i128> {
     let configuration = &view.configuration;
-    let is_limited = match configuration.plugin {
+    let says = view.tree.queues.get(queue)?;
+    let capability = capability(view, queue, is_leaf, what);
+    let deserved =
+        named(says.deserved.as_ref(), what).filter(|_| !configuration.overuse && is_limited(view, queue, what));
+    let deserved = deserved.map(|deserved| deserved.max(guaranteed(view, queue, what)));
+    capability.into_iter().chain(deserved).min()
+}
+
+/// The same, whatever it deserves.
+pub fn capability(view: &View, queue: &str, is_leaf: bool, what: &What) -> Option<i128> {
+    let says = view.tree.queues.get(queue)?;
+    let capability = named(says.capability.as_ref(), what);
+    let is_strict = view.configuration.plugin == Plugin::CapacityCard && is_leaf;
+    capability
+        .or(is_strict.then_some(0))
+        .filter(|_| is_limited(view, queue, what))
+}
+
+/// Whether a queue is limited in something at all.
+fn is_limited(view: &View, queue: &str, what: &What) -> bool {
+    let configuration = &view.configuration;
+    let is_known = match configuration.plugin {
         Plugin::Off => false,
         Plugin::Capacity => true,
         Plugin::CapacityCard => what.is_cpu_or_memory() || matches!(what, What::Card(_)),
     };
-    let says = view.tree.queues.get(queue)?;
-    let capability = named(says.capability.as_ref(), what);
-    if !is_limited || configuration.named_only && capability.is_none() {
-        return None;
-    }
-    let is_strict = configuration.plugin == Plugin::CapacityCard && is_leaf;
-    let capability = capability.or(is_strict.then_some(0));
-    let deserved = named(says.deserved.as_ref(), what).filter(|_| !configuration.overuse);
-    let deserved = deserved.map(|deserved| deserved.max(guaranteed(view, queue, what)));
-    capability.into_iter().chain(deserved).min()
+    let names = || {
+        let says = view.tree.queues.get(queue);
+        named(says.and_then(|says| says.capability.as_ref()), what).is_some()
+    };
+    is_known && (!configuration.named_only || names())
 }
 
 /// What is kept free for a queue and for those below it.
@@ -103,6 +128,16 @@ fn own_guarantee(view: &View, queue: &str, what: &What) -> i128 {
     named(says.and_then(|says| says.guarantee.as_ref()), what).unwrap_or(0)
 }
 
+fn is_guaranteed(view: &View, what: &What) -> bool {
+    let mut queues = view.tree.queues.keys();
+    queues.any(|queue| own_guarantee(view, queue, what) > 0)
+}
+
+/// Whether all queues together have no more than the cluster has: under `capacity` always, else where any of it is kept free.
+pub fn is_limited_by_cluster(view: &View, what: &What) -> bool {
+    view.configuration.plugin == Plugin::Capacity || is_guaranteed(view, what)
+}
+
 /// What must not be given to others on the account of the queues below a parent, or below the cluster, were this pod not
 /// there.
 fn held(view: &View, parent: Option<&str>, what: &What, without: Option<&Key>) -> i128 {
@@ -117,14 +152,9 @@ fn held(view: &View, parent: Option<&str>, what: &What, without: Option<&Key>) -
 
 /// A pod may use what is guaranteed to its queue; beyond that it takes nothing that is kept free for another one.
 fn keeps(view: &View, key: &Key, path: &[String], what: &What, asked: i128) -> Finding {
-    let is_guaranteed = view
-        .tree
-        .queues
-        .keys()
-        .any(|queue| own_guarantee(view, queue, what) > 0);
     let is_limited =
         view.configuration.plugin == Plugin::Capacity || what.is_cpu_or_memory() || matches!(what, What::Card(_));
-    if !is_guaranteed || !is_limited || view.configuration.named_only {
+    if !is_guaranteed(view, what) || !is_limited || view.configuration.named_only {
         return Ok(());
     }
     let queues = path
@@ -145,7 +175,7 @@ fn keeps(view: &View, key: &Key, path: &[String], what: &What, asked: i128) -> F
 }
 
 /// What the nodes have of something, and where they no longer do, what pods hold there.
-fn total(view: &View, what: &What) -> i128 {
+pub fn total(view: &View, what: &What) -> i128 {
     let of_node = |node: &super::nodes::Node| match what {
         What::Resource(name) => node.has(name),
         What::Card(name) => node.card(name).map_or(0, |card| card.count),

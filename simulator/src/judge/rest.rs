@@ -1,25 +1,27 @@
 //! When all is quiet, nobody waits who could run: for each waiting pod every card and every node is tried.
 //!
 //! # Who is not looked at
-//! What waits for something else than room: pods of groups (their minimum goes first), pods that other gates hold or that are
-//! being deleted, pods with shares of cards or under CrossQuota (which of several placements is chosen is the documents' own
-//! question), pods of which the API server refused the write, queues that only some namespaces may use, pods that choose among
-//! nodes in more than the simplest way. And all pods of a queue while any group or Job is kept room in any queue: what is
-//! reserved is not to be had. What was let in and is not bound yet may come to be anywhere, so it counts on every node.
+//! What waits for something else than room: pods that other gates hold or that are being deleted, pods under CrossQuota (which of
+//! several placements is chosen is the documents' own question), pods of which the API server refused the write, queues that only
+//! some namespaces may use, pods that claim devices or are spread. Of groups those of which some pods are let in, or that keep
+//! tasks apart; and whoever is compared with what his queue, or one above it, keeps for others: what is kept is not to be had. What
+//! was let in and is not bound yet may come to be anywhere, so it counts on every node.
 
 use std::collections::BTreeSet;
 
-use crds::keys::{ADMITTED_CONDITION, CARD_ASSIGNED, CARD_REQUEST, GROUP_NAME, QUEUE_NAMESPACES};
+use crds::keys::{ADMITTED_CONDITION, CARD_ASSIGNED, GROUP_NAME, QUEUE_NAMESPACES};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
+use super::amounts::What;
 use super::cross_quota::CrossQuota;
-use super::nodes::{Node, texts};
+use super::kept::Kept;
 use super::pods::Pod;
+use super::queues::named;
 use super::stored::Stored;
 use super::view::View;
-use super::{Finding, broken, quota, told};
-use crate::objects::{JOBS, Key, POD_GROUPS, PODS, QUEUES};
+use super::{Finding, broken, places, quota, told};
+use crate::objects::{Key, PODS, QUEUES};
 
 /// The rule.
 pub const RULE: &str = "nobody waits who could run";
@@ -27,18 +29,22 @@ pub const RULE: &str = "nobody waits who could run";
 pub const TOLD: &str = "whoever waits is told why";
 
 /// Reasons that are not about room, or not about room alone.
-const OTHERWISE: [&str; 4] = [
+pub const OTHERWISE: [&str; 4] = [
     "RefusedByAPIServer",
     "InqueueTimeout",
     "ReservationTimeout",
     "NamespaceNotAllowed",
 ];
 
-/// Judges all that wait.
-pub fn judge(stored: &Stored, now: Timestamp) -> Finding {
+/// Judges all that wait; with what is kept, also the numbers that they are told.
+pub fn judge(stored: &Stored, kept: Option<&Kept>, now: Timestamp) -> Finding {
     let Some(view) = View::read(&stored.now, now, &BTreeSet::new()) else {
         return Ok(());
     };
+    if let Some(kept) = kept {
+        told::judge_workloads(&view, stored, kept)?;
+    }
+    let room = view.with_room();
     let waits = |pod: &&Pod| pod.is_held && pod.deleted.is_none() && !pod.is_over && is_alone(&pod.spec);
     for pod in view.pods.iter().filter(waits) {
         if view.queue_of(pod).is_none() {
@@ -47,21 +53,23 @@ pub fn judge(stored: &Stored, now: Timestamp) -> Finding {
         let Some((reason, message)) = what_is_told(stored, &pod.key) else {
             return broken(TOLD, format!("{} waits, and has no condition that says why", pod.key));
         };
-        told::judge(&view, pod, &message)?;
-        if !OTHERWISE.contains(&&*reason) && !is_reserved(stored) && is_looked_at(stored, &view, pod) {
-            judge_pod(&view, pod, &reason)?;
+        if kept.is_some() {
+            told::judge(&view, pod, &message)?;
+        }
+        if !OTHERWISE.contains(&&*reason) && pod.says(GROUP_NAME).is_none() && is_looked_at(stored, &view, pod) {
+            judge_pod(&room, pod, &format!("{reason}: {message}"))?;
         }
     }
     Ok(())
 }
 
 /// Whether ours is the only gate.
-fn is_alone(spec: &Value) -> bool {
+pub fn is_alone(spec: &Value) -> bool {
     spec["schedulingGates"].as_array().is_some_and(|gates| gates.len() == 1)
 }
 
 /// What a pod that waits is told: the reason, and the message. None where it is told nothing.
-fn what_is_told(stored: &Stored, key: &Key) -> Option<(String, String)> {
+pub fn what_is_told(stored: &Stored, key: &Key) -> Option<(String, String)> {
     let pod = stored.now.get(&PODS)?.get(key)?;
     let mut conditions = pod["status"]["conditions"].as_array()?.iter();
     let told =
@@ -73,24 +81,52 @@ fn what_is_told(stored: &Stored, key: &Key) -> Option<(String, String)> {
     ))
 }
 
-/// Whether any queue may keep room for a group or a Job whose pods are not there.
-fn is_reserved(stored: &Stored) -> bool {
-    let all = |kind| stored.now.get(kind).into_iter().flatten().map(|(_, object)| object);
-    let mut groups = all(&POD_GROUPS);
-    let mut jobs = all(&JOBS);
-    let is_for_cards = |job: &Value| job["metadata"]["annotations"][CARD_REQUEST].is_string();
-    groups.any(|group| group["status"]["phase"] == "Inqueue") || jobs.any(|job| is_for_cards(job))
-}
-
-fn is_looked_at(stored: &Stored, view: &View, pod: &Pod) -> bool {
+/// Whether a pod waits for nothing but room, as far as that is judged here.
+pub fn is_looked_at(stored: &Stored, view: &View, pod: &Pod) -> bool {
     let queue = view
         .queue_of(pod)
         .and_then(|queue| stored.now.get(&QUEUES)?.get(&Key::new("", queue)));
     let is_for_some = queue.is_some_and(|queue| queue["metadata"]["annotations"][QUEUE_NAMESPACES].is_string());
-    let is_simple = pod.spec["affinity"].is_null() && pod.spec["topologySpreadConstraints"].is_null();
+    let affinity = &pod.spec["affinity"];
+    let is_simple = affinity["podAffinity"].is_null()
+        && affinity["podAntiAffinity"].is_null()
+        && pod.spec["topologySpreadConstraints"].is_null();
+    let is_shared = pod.shares.is_empty() || view.configuration.mgpu;
     let claims = pod.spec["resourceClaims"].is_array();
+    // What is kept free for others counts there where it is named, and that is not judged.
+    let is_compared = !view.configuration.named_only;
     let is_placed = View::is_under_cross_quota(pod) && CrossQuota::of(view).is_some();
-    pod.says(GROUP_NAME).is_none() && pod.shares.is_empty() && is_simple && !is_for_some && !claims && !is_placed
+    is_compared && is_shared && is_simple && !is_for_some && !claims && !is_placed
+}
+
+/// Whether all nodes together have what a pod asks for, and of the card where the cluster limits it, beside what others have.
+fn is_there(view: &View, pod: &Pod, card: Option<&str>) -> bool {
+    let has_cards = card.is_none_or(|card| {
+        let what = What::Card(card.to_owned());
+        let charges = view.pods.iter().filter_map(|other| view.charge(other));
+        let others: i128 = charges.filter_map(|charge| charge.amounts.get(&what).copied()).sum();
+        !quota::is_limited_by_cluster(view, &what) || others + view.count_of(pod, card) <= quota::total(view, &what)
+    });
+    has_cards
+        && pod.request.iter().all(|(resource, asked)| {
+            let there: i128 = view.nodes.iter().map(|node| node.has(resource)).sum();
+            let others = view.pods.iter().filter(|other| !other.is_held && !other.is_over);
+            others.map(|other| other.asks(resource)).sum::<i128>() + asked <= there
+        })
+}
+
+/// Whether a pod that names no card may have this one: its queue, or one above it, has a quota for it (docs/rules.md, **Card quota**).
+/// Where it has one for no card, the pod is limited in the resource alone, which is not judged.
+fn has_quota_for(view: &View, pod: &Pod, card: &str) -> bool {
+    let what = What::Card(card.to_owned());
+    let queue = view.queue_of(pod).unwrap_or_default();
+    let mut levels = view.tree.path(&queue).into_iter();
+    levels.any(|level| {
+        let says = view.tree.queues.get(&level);
+        let amounts = says.map(|says| [&says.capability, &says.deserved, &says.guarantee]);
+        let mut amounts = amounts.into_iter().flatten();
+        amounts.any(|amounts| named(amounts.as_ref(), &what).is_some())
+    })
 }
 
 /// Tries every card and every node.
@@ -104,6 +140,7 @@ fn judge_pod(view: &View, pod: &Pod, reason: &str) -> Finding {
             (true, _) => {
                 let all: BTreeSet<_> = view.nodes.iter().flat_map(|node| &node.cards).collect();
                 let its = all.into_iter().filter(|card| pod.asks(&card.resource) > 0);
+                let its = its.filter(|card| has_quota_for(view, pod, &card.name));
                 cards.extend(its.map(|card| Some(card.name.clone())));
             }
         }
@@ -122,7 +159,11 @@ fn judge_pod(view: &View, pod: &Pod, reason: &str) -> Finding {
         if card.as_ref().is_some_and(|card| view.count_of(pod, card) == 0) {
             continue;
         }
-        let mut then = view.with(pod, |pod| {
+        let may_hold = |card: &String| view.pods.iter().any(|other| view.may_hold(other, card) > 0);
+        if card.as_ref().is_some_and(may_hold) {
+            continue;
+        }
+        let then = view.with(pod, |pod| {
             pod.is_held = false;
             if let Some(card) = &card {
                 pod.annotations.insert(CARD_ASSIGNED.to_owned(), card.clone());
@@ -131,16 +172,16 @@ fn judge_pod(view: &View, pod: &Pod, reason: &str) -> Finding {
         if quota::judge(&then, &pod.key).is_err() {
             continue;
         }
-        then.pods.retain(|other| other.key != pod.key);
-        let fits = |node: &&Node| fits(&then, node, pod, card.as_deref());
-        if let Some(node) = view.nodes.iter().find(fits) {
+        let mut nodes = view.nodes.iter();
+        if let Some(node) = nodes.find(|node| places::fits(&then, node, pod, card.as_deref())) {
             let (key, name) = (&pod.key, &node.name);
             return broken(
                 RULE,
                 format!("{key} waits for {reason}, and {name} and its queue could take it with {card:?}"),
             );
         }
-        if !view.configuration.admit_on_fit {
+        // Shares of cards are given on a node, in any case.
+        if !view.configuration.admit_on_fit && pod.shares.is_empty() && is_there(view, pod, card.as_deref()) {
             return broken(
                 RULE,
                 format!(
@@ -151,19 +192,4 @@ fn judge_pod(view: &View, pod: &Pod, reason: &str) -> Finding {
         }
     }
     Ok(())
-}
-
-/// Whether a node has room for a pod, and nothing keeps it off.
-fn fits(view: &View, node: &Node, pod: &Pod, card: Option<&str>) -> bool {
-    let selector = texts(&pod.spec["nodeSelector"]);
-    let is_selected = selector
-        .iter()
-        .all(|(label, value)| node.labels.get(label) == Some(value));
-    let has_card = card.is_none_or(|card| node.card(card).is_some());
-    let on_it = |other: &&Pod| !other.is_held && !other.is_over && other.place().is_none_or(|place| place == node.name);
-    let has_room = pod.request.iter().all(|(resource, asked)| {
-        let used: i128 = view.pods.iter().filter(on_it).map(|other| other.asks(resource)).sum();
-        *asked == 0 || used + asked <= node.has(resource)
-    });
-    node.is_usable && node.taints.is_empty() && is_selected && has_card && has_room
 }

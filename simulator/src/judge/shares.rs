@@ -72,7 +72,7 @@ pub fn taken(view: &View, node: &Node, shared: &Shared) -> BTreeMap<usize, Taken
 
 /// What a pod's containers take of which cards, as its annotations say; none where they name cards that the node does not have,
 /// or one card twice.
-fn cards(pod: &Pod, shared: &Shared) -> Option<Vec<(usize, Taken)>> {
+pub fn cards(pod: &Pod, shared: &Shared) -> Option<Vec<(usize, Taken)>> {
     let mut all = Vec::new();
     for share in &pod.shares {
         let listed = pod.says(&format!("{MGPU_INDEX_PREFIX}{}", share.container))?;

@@ -5,10 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
-use super::amounts::{Amounts, What, add};
+use super::amounts::{self, Amounts, What, add};
 use super::configuration::Plugin;
+use super::nodes::Node;
 use super::pods::Pod;
 use super::quota;
+use super::shares;
 use super::stored::Stored;
 use super::view::View;
 use super::{Finding, broken};
@@ -55,21 +57,45 @@ fn inventory(view: &View, name: &str, shown: &Value) -> Finding {
         let Some(there) = node.card(card) else {
             return broken(RULE, format!("{name} is shown with {card}, which it has not"));
         };
-        let asked = |is_there: &dyn Fn(&Pod) -> bool| -> i128 {
-            let those = view
-                .pods
-                .iter()
-                .filter(|pod| !pod.is_held && !pod.is_over && is_there(pod));
-            those.map(|pod| pod.asks(&there.resource)).sum()
-        };
-        let held = asked(&|pod| pod.place() == Some(name) && view.holds(pod));
+        let least = held(view, &there.resource, |pod| {
+            pod.place() == Some(name) && view.holds(pod)
+        });
         // Besides: what is let in and has no node yet is expected on some node, and on a node that is lost pods never go.
-        let most = asked(&|pod| pod.place().is_none_or(|place| place == name));
-        if total != Some(there.count) || !used.is_some_and(|used| (held..=most).contains(&used)) {
+        let most = held(view, &there.resource, |pod| {
+            pod.place().is_none_or(|place| place == name)
+        });
+        if total != Some(there.count) || !used.is_some_and(|used| (least..=most).contains(&used)) {
             let count = there.count;
             return broken(
                 RULE,
-                format!("pods hold {held} of {count} {card} on {name}, and {used:?} of {total:?} is shown"),
+                format!("pods hold {least} of {count} {card} on {name}, and {used:?} of {total:?} is shown"),
+            );
+        }
+    }
+    gpus(view, node, shown)
+}
+
+/// What is in use of each card that a node shares, where everybody there says which cards he has.
+fn gpus(view: &View, node: &Node, shown: &Value) -> Finding {
+    let Some(shared) = &node.shared else { return Ok(()) };
+    let mut there = view
+        .pods
+        .iter()
+        .filter(|pod| !pod.shares.is_empty() && pod.place() == Some(&node.name) && !pod.is_held && !pod.is_over);
+    if !there.all(|pod| view.holds(pod) && shares::cards(pod, shared).is_some()) {
+        return Ok(());
+    }
+    let taken = shares::taken(view, node, shared);
+    for line in shown["gpus"].as_array().into_iter().flatten() {
+        let card = line["index"].as_u64().and_then(|index| usize::try_from(index).ok());
+        let has = card.and_then(|card| taken.get(&card)).copied().unwrap_or_default();
+        let [core, memory] = ["coreUsed", "memoryUsed"].map(|field| line[field].as_i64().map(i128::from));
+        let containers = line["containers"].as_array().map_or(0, Vec::len);
+        if (core, memory, containers) != (Some(has.core), Some(has.memory), has.containers) {
+            let name = &node.name;
+            return broken(
+                RULE,
+                format!("of card {card:?} of {name} {has:?} is taken, and shown is {line}"),
             );
         }
     }
@@ -89,8 +115,20 @@ fn queue(view: &View, name: &str, shown: &Value) -> Finding {
         let what = What::Card(line["name"].as_str().unwrap_or_default().to_owned());
         let has = [&own, &in_all].map(|sums| sums.get(&what).copied().unwrap_or(0));
         let shown = line["allocated"].as_i64().map(i128::from);
-        if !has.map(Some).contains(&shown) {
+        let more = quota::may_have(view, name, &what);
+        let is_so = |shown| has.iter().any(|has| (*has..=has + more).contains(&shown));
+        if !shown.is_some_and(is_so) {
             return broken(RULE, format!("queue {name} has {has:?} {what}, and {shown:?} is shown"));
+        }
+    }
+    for resource in ["cpu", "memory"] {
+        let what = What::Resource(resource.to_owned());
+        let Some(used) = shown[resource].as_str().and_then(|line| line.split(' ').next()) else {
+            continue;
+        };
+        let has = [&own, &in_all].map(|sums| sums.get(&what).copied().unwrap_or(0));
+        if !has.map(Some).contains(&amounts::of(resource, &used.into())) {
+            return broken(RULE, format!("queue {name} has {has:?} {what}, and {used} is shown"));
         }
     }
     for (what, amount) in own
@@ -119,5 +157,41 @@ fn card(view: &View, shown: &Value) -> Finding {
             format!("there are {total} {name} on {count} nodes, and {says:?} on {nodes:?} are shown"),
         );
     }
+    let with = |node: &&Node| node.card(name).is_some();
+    let Some(resource) = there.first().map(|card| &*card.resource) else {
+        return Ok(());
+    };
+    let on = |node: &Node| held(view, resource, |pod| pod.place() == Some(&node.name) && view.holds(pod));
+    let used: i128 = view.nodes.iter().filter(with).map(on).sum();
+    // Besides: what is let in and has no node yet is expected on some node, and on a node that is lost pods never go.
+    let is_there = |pod: &Pod| {
+        pod.place()
+            .is_none_or(|place| view.node(place).as_ref().is_some_and(with))
+    };
+    let most = held(view, resource, is_there);
+    let shown = ["used", "free"].map(|field| status[field].as_i64().map(i128::from));
+    let usable = view.nodes.iter().filter(with).filter(|node| node.is_usable);
+    let free: i128 = usable
+        .map(|node| (node.card(name).map_or(0, |card| card.count) - on(node)).max(0))
+        .sum();
+    let is_so =
+        |shown: Option<i128>, least: i128, most: i128| shown.is_some_and(|shown| (least..=most).contains(&shown));
+    // How much a new pod could get of shared cards is more than a sum.
+    let is_free = name.ends_with("/mgpu") || is_so(shown[1], (free - (most - used)).max(0), free);
+    if !is_so(shown[0], used, most) || !is_free {
+        return broken(
+            RULE,
+            format!("of {name} {used} are used for certain and {free} free at most, and {shown:?} are shown"),
+        );
+    }
     Ok(())
+}
+
+/// How many cards the pods that are let in ask for, of those that are meant.
+fn held(view: &View, resource: &str, is_meant: impl Fn(&Pod) -> bool) -> i128 {
+    let pods = view
+        .pods
+        .iter()
+        .filter(|pod| !pod.is_held && !pod.is_over && is_meant(pod));
+    pods.map(|pod| pod.asks(resource)).sum()
 }

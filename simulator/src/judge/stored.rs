@@ -30,12 +30,6 @@ pub struct Stored {
     past: VecDeque<(Timestamp, ByKind)>,
     /// Pods that others let run, and when.
     others: BTreeMap<Key, Timestamp>,
-    /// Whether the newest configuration can't be put in force.
-    is_broken: bool,
-    /// Until when an operator that was started last may read its first configuration.
-    reads_until: Option<Timestamp>,
-    /// Until when an operator may have the defaults in force, for want of a configuration that it could read since its start.
-    defaults_until: Option<Timestamp>,
 }
 
 impl Stored {
@@ -57,37 +51,16 @@ impl Stored {
                 self.others.insert(write.key.clone(), write.at);
             }
         }
-        // What can't be put in force leaves in force what was there before.
+        // What can't be put in force leaves in force what was there before: who starts with it decides nothing.
         let is_unreadable = |map: &Arc<Value>| Configuration::read(&map["data"]).is_none();
-        if is_configuration(write) {
-            self.is_broken = write.after.as_ref().is_some_and(is_unreadable);
-            if self.is_broken {
-                self.may_have_defaults(write.at);
-                return;
-            }
-            let heard_by = write
-                .at
-                .checked_add(write.at.duration_since(since))
-                .unwrap_or(Timestamp::MAX);
-            self.defaults_until = self.defaults_until.min(Some(heard_by));
+        if is_configuration(write) && write.after.as_ref().is_some_and(is_unreadable) {
+            return;
         }
         let of_kind = self.now.entry(write.resource).or_default();
         match &write.after {
             Some(object) => of_kind.insert(write.key.clone(), Arc::clone(object)),
             None => of_kind.remove(&write.key),
         };
-    }
-
-    /// An operator is started, which reads its first configuration by then.
-    pub fn started(&mut self, at: Timestamp, reads_until: Timestamp) {
-        self.reads_until = Some(reads_until);
-        self.may_have_defaults(at);
-    }
-
-    fn may_have_defaults(&mut self, now: Timestamp) {
-        if self.is_broken && Some(now) <= self.reads_until {
-            self.defaults_until = Some(Timestamp::MAX);
-        }
     }
 
     /// What is in force for who has read it: the newest that can be.
@@ -97,25 +70,12 @@ impl Stored {
 
     /// The clock on the wall jumped: what was a moment ago still was.
     pub fn jump(&mut self, by: SignedDuration) {
-        for until in [&mut self.reads_until, &mut self.defaults_until].into_iter().flatten() {
-            *until = until.checked_add(by).unwrap_or(Timestamp::MAX);
-        }
         let times = self.past.iter_mut().map(|(at, _)| at).chain(self.others.values_mut());
         times.for_each(|at| *at = at.checked_add(by).unwrap_or(Timestamp::MAX));
     }
 
-    /// What an operator may take for true: what is stored, then what was stored at any time since, with the pods of now in each;
-    /// and all of that with the defaults in force, where these may be.
-    pub fn known(&self, now: Timestamp) -> impl Iterator<Item = ByKind> + '_ {
-        let has_defaults = Some(now) <= self.defaults_until;
-        let by_default = self.stored_since().filter(move |_| has_defaults).map(|mut known| {
-            known.remove(&CONFIG_MAPS);
-            known
-        });
-        self.stored_since().chain(by_default)
-    }
-
-    fn stored_since(&self) -> impl Iterator<Item = ByKind> + '_ {
+    /// What an operator may take for true: what is stored, then what was stored at any time since, with the pods of now in each.
+    pub fn known(&self) -> impl Iterator<Item = ByKind> + '_ {
         let past = self.past.iter().rev().map(|(_, terms)| {
             let mut known = self.now.clone();
             for kind in TERMS {

@@ -1,54 +1,212 @@
-//! When all is quiet, the numbers in what waiting pods are told are true: what their queue, or one above it, has of what is short.
+//! When all is quiet, the numbers in what waiting pods and groups are told are true: what their queue, or one above it, has of what
+//! is short, and what it keeps.
 
 use std::sync::LazyLock;
 
-use regex_lite::Regex;
+use crds::keys::ADMITTED_CONDITION;
+use regex_lite::{Captures, Regex};
+use serde_json::Value;
 
-use super::amounts::What;
+use super::amounts::{self, What};
+use super::kept::{self, Kept};
 use super::pods::Pod;
+use super::stored::Stored;
 use super::view::View;
+use super::workloads::{self, Name, Set, Workload};
 use super::{Finding, broken, quota};
+use crate::objects::{JOBS, POD_GROUPS, PODS};
 
 /// The rule.
 pub const RULE: &str = "the numbers in a reason are true";
 
 /// Who is short of something: `queue speech: `, `queue research, of which queue speech is a part: ` or `the cluster, for queue
-/// speech: `; who was named last where nobody is named.
+/// speech: `, of each pod of a group, or of this one; who was named last where nobody is named.
 static WHOSE: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"^((?:queue (\S+?)(?:, of which queue \S+ is a part)?|the cluster, for queue \S+): )?(.*)$").ok()
+    Regex::new(
+        r"^(.* of each, )?((?:queue (\S+?)(?:, of which queue \S+ is a part)?|the cluster, for queue \S+): )?(.*)$",
+    )
+    .ok()
 });
 /// What is short, and the numbers.
-static NUMBERS: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(r"^(\S.*) asked (\d+), used (\d+)(?:, quota (\d+))?(?:, .*)?$").ok());
+static NUMBERS: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r"^(\S.*) asked (\d\w*), used (\d\w*)(?:, (quota|deserved) (\d\w*))?(?:, (\d\w*) of them kept free by guarantees)?(, .*)?$",
+    )
+    .ok()
+});
+/// Why a queue takes no workload as a whole.
+static WHOLE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r"queue (\S+?)(?:, of which queue \S+ is a part,)? can't take \w+ \S+ as a whole: (\S.*?) asked \d\w*, allocated (\d\w*), in queue (-?\d\w*), elastic (\d\w*), quota",
+    )
+    .ok()
+});
 
-/// Judges what a pod is told of cards. What others kept free, or what it may not borrow at the moment, is said in words.
+/// Judges what a pod is told. What it may not borrow at the moment is said in words.
 pub fn judge(view: &View, pod: &Pod, message: &str) -> Finding {
     let (Some(whose), Some(numbers)) = (&*WHOSE, &*NUMBERS) else {
         return Ok(());
     };
-    let mut queue = None;
+    let (mut queue, mut is_of_each) = (None, false);
     for part in message.split("; ") {
         let Some(said) = whose.captures(part) else { continue };
-        if said.get(1).is_some() {
-            queue = said.get(2).map(|name| name.as_str().to_owned());
+        is_of_each |= said.get(1).is_some();
+        if said.get(2).is_some() {
+            queue = said.get(3).map(|name| name.as_str().to_owned());
         }
-        let (Some(queue), Some(said)) = (&queue, numbers.captures(&said[3])) else {
+        let (Some(queue), Some(said)) = (&queue, numbers.captures(&said[4])) else {
             continue;
         };
-        let what = What::Card(said[1].to_owned());
-        if !view.nodes.iter().any(|node| node.card(&said[1]).is_some()) || !view.tree.queues.contains_key(queue) {
+        let Some(what) = what(view, &said[1]).filter(|_| view.tree.queues.contains_key(queue)) else {
+            continue;
+        };
+        // What comes free for others is counted besides.
+        if said
+            .get(7)
+            .is_some_and(|more| more.as_str().contains("higher priority"))
+        {
             continue;
         }
+        let number = |place: usize| number(&said, place, &what);
         let has = quota::allocated(view, queue).get(&what).copied().unwrap_or(0);
-        let asks = view.count_of(pod, &said[1]);
-        let number = |place: usize| said.get(place).and_then(|number| number.as_str().parse::<i128>().ok());
-        if number(3) != Some(has) || number(2) != Some(asks) {
+        let asks = match &what {
+            What::Card(card) => view.count_of(pod, card),
+            What::Resource(resource) => pod.asks(resource),
+        };
+        let is_leaf = view.queue_of(pod).as_ref() == Some(queue);
+        let most = quota::capability(view, queue, is_leaf, &what);
+        let limit = number(5).filter(|_| said.get(4).is_some_and(|word| word.as_str() == "quota"));
+        let is_too_much = limit.zip(most).is_some_and(|(limit, most)| limit > most);
+        let used = number(3).map(|used| used - number(6).unwrap_or(0));
+        let is_so = used.is_some_and(|used| (has..=has + quota::may_have(view, queue, &what)).contains(&used));
+        if !is_so || !is_of_each && number(2) != Some(asks) || is_too_much {
             let key = &pod.key;
             return broken(
                 RULE,
-                format!("{key} is told {message:?}, asks for {asks} {what}, and queue {queue} has {has}"),
+                format!("{key} is told {message:?}, asks for {asks} {what}, and queue {queue} has {has} of {most:?}"),
             );
         }
     }
     Ok(())
+}
+
+/// Judges what is said of workloads that their queues do not take as a whole, to them and to their pods.
+pub fn judge_workloads(view: &View, stored: &Stored, kept: &Kept) -> Finding {
+    let Some(whole) = &*WHOLE else { return Ok(()) };
+    let all = |kind| stored.now.get(kind).into_iter().flatten();
+    let pods = all(&PODS).map(|(key, pod)| (key, pod, "False", ADMITTED_CONDITION));
+    let pods = pods.filter(|(_, pod, ..)| super::pods::is_held(pod));
+    let groups = all(&POD_GROUPS).filter(|(_, group)| group["status"]["phase"] == "Pending");
+    let groups = groups.map(|(key, group)| (key, group, "True", "Unschedulable"));
+    for (key, object, status, kind) in pods.chain(groups) {
+        let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+        for told in conditions.filter(|told| told["type"] == kind && told["status"] == status) {
+            let message = told["message"].as_str().unwrap_or_default();
+            let said = whole.captures(message);
+            if let Some(why) = said.and_then(|said| is_untrue(view, stored, kept, &said)) {
+                return broken(RULE, format!("{key} is told {message:?}, and {why}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What of the numbers is not so.
+fn is_untrue(view: &View, stored: &Stored, kept: &Kept, said: &Captures<'_>) -> Option<String> {
+    let queue = &said[1];
+    if !view.tree.queues.contains_key(queue) {
+        return None;
+    }
+    let whats = said[2]
+        .split('|')
+        .map(|name| what(view, name))
+        .collect::<Option<Vec<_>>>()?;
+    let number = |place: usize| number(said, place, whats.first()?);
+    let (allocated, elastic) = (quota::allocated(view, queue), workloads::elastic(view, queue));
+    let more: i128 = whats.iter().map(|what| quota::may_have(view, queue, what)).sum();
+    for (place, word, there) in [(3, "has", &allocated), (5, "could take back", &elastic)] {
+        let sum: i128 = whats.iter().filter_map(|what| there.get(what)).sum();
+        if !number(place).is_some_and(|said| (sum..=sum + more).contains(&said)) {
+            return Some(format!("{queue} {word} {sum}"));
+        }
+    }
+    let of_cards: Set = whats.iter().filter_map(What::card).map(str::to_owned).collect();
+    let keeps = |name: &Name, is_sure: bool| {
+        let object = stored.now.get(name.0)?.get(&name.1)?;
+        let workload = Workload::read(view, name, object)?;
+        let is_below = view.tree.path(&workload.queue).iter().any(|level| level == queue);
+        let amount = match whats.first()? {
+            What::Resource(resource) => workload.resources.get(resource).copied().unwrap_or(0),
+            What::Card(_) if is_sure => kept::of_set(&workload, &of_cards),
+            What::Card(_) => {
+                let sets = workload.cards.iter();
+                let sets = sets.filter(|(set, _)| !set.is_disjoint(&of_cards));
+                sets.map(|(_, count)| count).sum()
+            }
+        };
+        Some(amount).filter(|_| is_below)
+    };
+    let least: i128 = kept.certainly(view).filter_map(|name| keeps(name, true)).sum();
+    let most: i128 = possibly(view, stored)
+        .iter()
+        .filter_map(|name| keeps(name, false))
+        .sum();
+    let is_counted = whats
+        .iter()
+        .all(|what| matches!(what, What::Card(_)) || what.is_cpu_or_memory());
+    let is_so = number(4).is_some_and(|kept| (least..=most).contains(&kept));
+    (is_counted && !is_so).then(|| format!("{queue} keeps from {least} to {most}"))
+}
+
+/// Workloads for which their queues may keep something: those that show that they are in their queues, and have no pods that hold
+/// anything.
+pub fn possibly(view: &View, stored: &Stored) -> Vec<Name> {
+    let is_in = |kind, object: &Value| {
+        if kind == &JOBS {
+            object["spec"]["suspend"] != true
+        } else {
+            object["status"]["phase"] == "Inqueue"
+        }
+    };
+    let mut all = Vec::new();
+    for kind in [&POD_GROUPS, &JOBS] {
+        let objects = stored.now.get(kind).into_iter().flatten();
+        all.extend(
+            objects
+                .filter(|(_, object)| is_in(kind, object))
+                .map(|(key, _)| (kind, key.clone())),
+        );
+    }
+    for pod in view
+        .pods
+        .iter()
+        .filter(|pod| pod.deleted.is_none() && view.charge(pod).is_some())
+    {
+        for name in workloads::of_pod(pod) {
+            all.retain(|other| *other != name);
+        }
+    }
+    all
+}
+
+/// What a message calls so: CPU, another resource that pods ask for, or a card that a node has.
+fn what(view: &View, name: &str) -> Option<What> {
+    match name {
+        "CPU" => Some(What::Resource("cpu".to_owned())),
+        "memory" => Some(What::Resource(name.to_owned())),
+        _ => {
+            let mut nodes = view.nodes.iter();
+            nodes
+                .any(|node| node.card(name).is_some())
+                .then(|| What::Card(name.to_owned()))
+        }
+    }
+}
+
+fn number(said: &Captures<'_>, place: usize, what: &What) -> Option<i128> {
+    let text = Value::from(said.get(place)?.as_str());
+    match what {
+        What::Resource(resource) => amounts::of(resource, &text),
+        What::Card(card) => amounts::of(card, &text),
+    }
 }

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crds::keys::{CARD_NAME, CONFIG_MAP, CROSS_QUOTA_ENABLED, CROSS_QUOTA_LABEL, GROUP_NAME, NAMESPACE, QUEUE_NAME};
+use crds::keys::{
+    CARD_NAME, CONFIG_MAP, CROSS_QUOTA_ENABLED, CROSS_QUOTA_LABEL, GATE, GROUP_NAME, NAMESPACE, QUEUE_NAME,
+};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
@@ -81,6 +83,17 @@ impl View {
         view
     }
 
+    /// The same, of nodes that take nobody nothing: the cluster has what pods have of them, and no more.
+    #[must_use]
+    pub fn with_room(&self) -> Self {
+        let mut view = self.clone();
+        for node in view.nodes.iter_mut().filter(|node| !node.is_usable) {
+            node.allocatable.clear();
+            node.cards.iter_mut().for_each(|card| card.count = 0);
+        }
+        view
+    }
+
     /// A node by its name.
     pub fn node(&self, name: &str) -> Option<&Node> {
         self.nodes.iter().find(|node| node.name == name)
@@ -89,6 +102,17 @@ impl View {
     /// A namespace.
     pub fn namespace(&self, name: &str) -> Option<&Value> {
         self.namespaces.get(&Key::new("", name)).map(|namespace| &**namespace)
+    }
+
+    /// A group.
+    pub fn group(&self, key: &Key) -> Option<&Value> {
+        self.groups.get(key).map(|group| &**group)
+    }
+
+    /// The queue that a namespace names for what names none itself.
+    pub fn queue_of_namespace(&self, name: &str) -> Option<String> {
+        let queue = self.namespace(name)?["metadata"]["annotations"][QUEUE_NAME].as_str()?;
+        (!queue.is_empty()).then(|| queue.to_owned())
     }
 
     /// Whether a pod asks for cards, whatever it calls them.
@@ -104,20 +128,28 @@ impl View {
     /// The queue that a pod is charged to: its own, its group's, its namespace's, the default. None where it is none of
     /// Cardgate's pods, or is there for CrossQuota alone.
     pub fn queue_of(&self, pod: &Pod) -> Option<String> {
-        let own = pod.says(QUEUE_NAME).map(str::to_owned);
-        let group = || {
-            let key = Key::new(&*pod.key.namespace, pod.says(GROUP_NAME)?);
-            let queue = self.groups.get(&key)?["spec"]["queue"].as_str()?;
-            (!queue.is_empty()).then(|| queue.to_owned())
-        };
-        let namespace = || {
-            let queue = self.namespace(&pod.key.namespace)?["metadata"]["annotations"][QUEUE_NAME].as_str()?;
-            (!queue.is_empty()).then(|| queue.to_owned())
-        };
-        let named = own.or_else(group).or_else(namespace);
+        let named = self.named_queue(pod);
         let asks = self.asks_for_cards(pod) && pod.is_reachable();
         let is_concerned = pod.is_managed() || asks && (named.is_some() || self.configuration.unqueued == "charge");
         is_concerned.then(|| named.unwrap_or_else(|| self.configuration.default_queue.clone()))
+    }
+
+    /// The queue that a pod names, or its group, or its namespace.
+    fn named_queue(&self, pod: &Pod) -> Option<String> {
+        let own = pod.says(QUEUE_NAME).map(str::to_owned);
+        let group = || {
+            let key = Key::new(&*pod.key.namespace, pod.says(GROUP_NAME)?);
+            let queue = self.group(&key)?["spec"]["queue"].as_str()?;
+            (!queue.is_empty()).then(|| queue.to_owned())
+        };
+        let namespace = || self.queue_of_namespace(&pod.key.namespace);
+        own.or_else(group).or_else(namespace)
+    }
+
+    /// Whether a pod is charged for cards that it does not name: where nothing names its queue, they may only be counted.
+    fn is_charged_unnamed(&self, pod: &Pod) -> bool {
+        let settings = &self.configuration;
+        settings.unnamed == "charge" && (settings.unqueued == "charge" || self.named_queue(pod).is_some())
     }
 
     /// Whether CrossQuota decides where a pod goes.
@@ -138,16 +170,30 @@ impl View {
         if let [name] = names[..] {
             return Some(name.to_owned());
         }
-        if names.is_empty() && self.configuration.unnamed != "charge" {
+        if names.is_empty() && !self.is_charged_unnamed(pod) {
             return None;
         }
-        let node = self.node(pod.node.as_deref()?)?;
+        let Some(node) = pod.node.as_deref().and_then(|node| self.node(node)) else {
+            return names.first().map(|name| (*name).to_owned());
+        };
         let is_its = |name: &str| names.is_empty() || names.contains(&name);
         let mut cards = node
             .cards
             .iter()
             .filter(|card| pod.asks(&card.resource) > 0 && is_its(&card.name));
-        cards.next().map(|card| card.name.clone())
+        let of_node = cards.next().map(|card| card.name.clone());
+        of_node.or_else(|| names.first().map(|name| (*name).to_owned()))
+    }
+
+    /// How many of a card a pod may be charged for besides: one that was let in without a card, and is on no node that says which
+    /// it has, is charged for the one that it would prefer, and that is its queue's business.
+    pub fn may_hold(&self, pod: &Pod, card: &str) -> i128 {
+        let is_open = pod.names().is_empty() && self.is_charged_unnamed(pod) && self.card_of(pod).is_none();
+        if is_open && self.holds(pod) {
+            self.resources.get(card).map_or(0, |resource| pod.asks(resource))
+        } else {
+            0
+        }
     }
 
     /// How many of a card a pod asks for. Of a card that no node has: the most that it asks for of any device.
@@ -161,7 +207,7 @@ impl View {
 
     /// What a pod comes to on its queue's account, with this card.
     pub fn amounts(&self, pod: &Pod, card: Option<&str>) -> Amounts {
-        let charges = self.configuration.unnamed == "charge" && self.asks_for_cards(pod);
+        let charges = self.is_charged_unnamed(pod) && self.asks_for_cards(pod);
         let is_for_cards = card.is_some() || pod.says(CARD_NAME).is_some() || charges;
         let resources = pod
             .request
@@ -176,13 +222,16 @@ impl View {
         amounts
     }
 
-    /// Whether a pod holds anything: it does not while it is held itself, when it is over, and when it is gone but for its name.
+    /// Whether a pod holds anything: it does not while a gate holds it, anybody's, when it is over, and when it is gone but for its
+    /// name.
     pub fn holds(&self, pod: &Pod) -> bool {
         let is_gone = pod.deleted.is_some_and(|at| {
             let until = at.checked_add(self.configuration.terminating).unwrap_or(Timestamp::MAX);
             until <= self.now
         });
-        !(pod.is_held || pod.is_over || is_gone)
+        let mut gates = pod.spec["schedulingGates"].as_array().into_iter().flatten();
+        let is_gated = gates.any(|gate| gate["name"] != GATE);
+        !(pod.is_held || is_gated || pod.is_over || is_gone)
     }
 
     /// What a pod is charged for; none while it is held, when it is over, when it is gone but for its name, or where it is

@@ -77,6 +77,8 @@ impl World {
             json!({"metadata": {"namespace": "cardgate-system", "name": "cardgate-config"}, "data": data});
         create(&CONFIG_MAPS, configuration);
         let mut models = vec![Model::A100];
+        // In a small world more meet at the same card.
+        let is_small = percent(dice, 35);
         for (model, often) in [
             (Model::H100, 80),
             (Model::Mig, 60),
@@ -86,7 +88,7 @@ impl World {
             (Model::Ascend, 30),
             (Model::Cpu, 50),
         ] {
-            if percent(dice, often) {
+            if percent(dice, if is_small { often / 3 } else { often }) {
                 models.push(model);
             }
         }
@@ -100,13 +102,14 @@ impl World {
 
     fn make_queues(&self, dice: &mut Dice, objects: &mut Objects) {
         let cards = cards::present(objects);
-        let tops = queues::DEPARTMENTS.map(|name| (name, None));
-        for (name, above) in tops.into_iter().chain(queues::TEAMS) {
+        let tops = queues::DEPARTMENTS.map(|name| (name, &[][..]));
+        let unit = (queues::UNIT, queues::ABOVE_UNIT);
+        for (name, above) in tops.into_iter().chain([unit]).chain(queues::TEAMS) {
             // Not every queue is there from the beginning.
-            if percent(dice, 8) {
+            if percent(dice, if name == queues::UNIT { 45 } else { 8 }) {
                 continue;
             }
-            let parent = above.and_then(|above| Some((above, Arc::clone(objects.get(&QUEUES, &Key::new("", above))?))));
+            let parent = queues::first_there(objects, above);
             let parent = parent.as_ref().map(|(name, queue)| (*name, &**queue));
             let mut queue = queues::queue(dice, name, parent, &cards);
             if self.has_volcano {

@@ -6,9 +6,10 @@ use clap::Parser;
 
 /// Breaks what Cardgate runs on, one thing after the other, during a burst of pods of all kinds on a real control plane.
 ///
-/// A judge of its own watches all the time: no queue at any level, card, mGPU card or node quota is exceeded by what was let in;
-/// results are written with the gate's removal or not at all; no gang is cut in two for longer than a crash takes to heal; nobody
-/// writes while another operator leads. In the end every pod runs that can, and an operator that is started again writes nothing.
+/// Everything is watched, and judged by the simulator's judge: no queue at any level, card, mGPU card or node quota is exceeded by
+/// what was let in; results are written with the gate's removal or not at all; no gang is cut in two for longer than a crash takes
+/// to heal; nobody is evicted in vain, or told the same again and again; nobody writes while another operator leads; nobody waits
+/// in the end who could run, and every number shown is true. In the end every pod runs that can, and an operator that is started again writes nothing.
 #[derive(Parser)]
 struct Arguments {
     /// About how many pods each burst has.

@@ -1,5 +1,5 @@
-//! `cargo manifests`: writes the generated files below `manifests/`, and docs/rights.md. `--check` writes nothing, and fails with a diff where a
-//! file is not current.
+//! `cargo manifests`: writes the generated files below `manifests/` and in `docs/`. `--check` writes nothing, and fails with a diff
+//! where a file is not current.
 
 use anyhow::bail;
 use cardgate_tests::assets::{Assets, Program};
@@ -20,7 +20,14 @@ fn main() -> anyhow::Result<()> {
     // The definitions first: the files for `kubectl apply -f` contain them.
     let stale = bring_up_to_date(&manifests::custom_resource_definitions()?, check)?
         + bring_up_to_date(&manifests::install_files(&kubectl)?, check)?
-        + bring_up_to_date(&[manifests::rights::document()?], check)?;
+        + bring_up_to_date(
+            &[
+                manifests::rights::document()?,
+                manifests::reasons::document()?,
+                manifests::reference::document()?,
+            ],
+            check,
+        )?;
     if check && stale > 0 {
         bail!("{stale} generated file(s) not current: run `cargo manifests`");
     }

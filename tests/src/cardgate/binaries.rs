@@ -1,4 +1,4 @@
-//! Building the two programs.
+//! Building the programs.
 
 use std::path::PathBuf;
 
@@ -9,16 +9,18 @@ use crate::command::{self, Line};
 use crate::progress::Progress;
 use crate::workspace;
 
-/// Where the two programs are.
+/// Where the programs are.
 #[derive(Debug, Clone)]
 pub struct Binaries {
     /// The operator.
     pub operator: PathBuf,
     /// The webhook.
     pub webhook: PathBuf,
+    /// The plugin of kubectl.
+    pub plugin: PathBuf,
 }
 
-/// Builds both programs, optimised or not like the caller. Costs a moment if nothing has changed; blocks.
+/// Builds all of them, optimised or not like the caller. Costs a moment if nothing has changed; blocks.
 pub fn build() -> Result<Binaries> {
     #[derive(Deserialize)]
     struct Message {
@@ -30,7 +32,7 @@ pub fn build() -> Result<Binaries> {
         name: String,
     }
 
-    let mut progress = Progress::new("building operator and webhook");
+    let mut progress = Progress::new("building operator, webhook and plugin");
     let mut cargo = workspace::cargo();
     // All of the workspace, so that the dependencies have the features that they were compiled with for the caller.
     cargo.args([
@@ -38,6 +40,7 @@ pub fn build() -> Result<Binaries> {
         "--workspace",
         "--bin=operator",
         "--bin=webhook",
+        "--bin=kubectl-card",
         "--message-format=json-render-diagnostics",
     ]);
     if !cfg!(debug_assertions) {
@@ -75,5 +78,6 @@ pub fn build() -> Result<Binaries> {
     Ok(Binaries {
         operator: find("operator")?,
         webhook: find("webhook")?,
+        plugin: find("kubectl-card")?,
     })
 }

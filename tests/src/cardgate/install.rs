@@ -8,6 +8,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Resource};
+use operator::review::WEBHOOK;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -38,11 +39,23 @@ pub(super) fn commands(kustomization: &str) -> Vec<Vec<String>> {
 /// Makes the API server reach the webhook at `https://<address>` instead of by the Service, or by the address that it was
 /// told before. The paths stay.
 pub(super) async fn point_at(plane: &ControlPlane, address: &str) -> Result<()> {
-    point::<MutatingWebhookConfiguration>(plane, address).await?;
-    point::<ValidatingWebhookConfiguration>(plane, address).await
+    point::<MutatingWebhookConfiguration>(plane, address, Asked::Webhook).await?;
+    point::<ValidatingWebhookConfiguration>(plane, address, Asked::Webhook).await
 }
 
-async fn point<K>(plane: &ControlPlane, address: &str) -> Result<()>
+/// The same for the operator that answers reviews.
+pub(super) async fn point_reviews_at(plane: &ControlPlane, address: &str) -> Result<()> {
+    point::<MutatingWebhookConfiguration>(plane, address, Asked::Operator).await
+}
+
+/// Which program a webhook of the configurations is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Webhook,
+    Operator,
+}
+
+async fn point<K>(plane: &ControlPlane, address: &str, asked: Asked) -> Result<()>
 where
     K: Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope>
         + Clone
@@ -61,6 +74,9 @@ where
         let of_url = |url: &str| Some(url.parse::<http::Uri>().ok()?.path().to_owned());
         let door = service["path"].as_str().map(str::to_owned);
         let door = door.or_else(|| url.as_str().and_then(of_url)).unwrap_or_default();
+        if (webhook["name"] == WEBHOOK) != (asked == Asked::Operator) {
+            continue;
+        }
         let client = format!("/webhooks/{index}/clientConfig");
         if !service.is_null() {
             patch.push(json!({ "op": "remove", "path": format!("{client}/service") }));

@@ -68,7 +68,7 @@ impl Instance {
         Ok(Self {
             role,
             binaries: Arc::clone(binaries),
-            kubeconfig: plane.kubeconfig_of_account(&role.account()).await?,
+            kubeconfig: plane.kubeconfig_of_pod(&role.account(), &name).await?,
             log: plane.dir().join(format!("{name}.log")),
             args,
             env,
@@ -110,8 +110,10 @@ impl Instance {
             command.env("RUST_LOG", filter);
         }
         match self.role {
-            // The API server reaches the webhook by this address, so the certificate has to name it.
-            Role::Operator => command.env("TLS_EXTRA_SANS", "127.0.0.1"),
+            // The API server reaches both by this address, so the certificates have to name it.
+            Role::Operator => command
+                .env("TLS_EXTRA_SANS", "127.0.0.1")
+                .env("REVIEW_ADDR", self.listen.address()),
             Role::Webhook => command.env("LISTEN_ADDR", self.listen.address()),
         };
         *running = Some(Process::start(&self.name, &mut command, &self.log, &self.reaper)?);
@@ -256,7 +258,12 @@ impl Instance {
         self.metrics.address()
     }
 
-    /// Where the webhook serves HTTPS.
+    /// Where probes are answered, by plain HTTP.
+    pub fn health_address(&self) -> String {
+        self.health.address()
+    }
+
+    /// Where the webhook serves HTTPS, and the operator answers reviews.
     pub fn address(&self) -> String {
         self.listen.address()
     }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use operator::certificates::{EXTENDER_SECRET, SERVING_SECRET};
+use operator::certificates::{EXTENDER_SECRET, REVIEW_SECRET, SERVING_SECRET};
 
 pub use self::binaries::{Binaries, build};
 pub use self::instance::Instance;
@@ -112,11 +112,13 @@ impl Cardgate {
         if operator_env.iter().any(|(name, _)| name == "EXTENDER_ADDR") {
             operator_env.push(("EXTENDER_TLS_DIR".to_owned(), mount(EXTENDER_SECRET).await?));
         }
+        operator_env.push(("REVIEW_TLS_DIR".to_owned(), mount(REVIEW_SECRET).await?));
         let operator = Instance::create(plane, Role::Operator, 1, &binaries, &operator_env).await?;
         let mut webhook_env = settings.webhook_env.clone();
         webhook_env.push(("TLS_DIR".to_owned(), mount(SERVING_SECRET).await?));
         let webhook = Instance::create(plane, Role::Webhook, 1, &binaries, &webhook_env).await?;
         install::point_at(plane, &webhook.address()).await?;
+        install::point_reviews_at(plane, &operator.address()).await?;
         operator.start()?;
         webhook.start()?;
         let cardgate = Self {

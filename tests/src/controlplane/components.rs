@@ -30,6 +30,23 @@ const AUDIT_POLICY: &str = r#"{
     ]
 }"#;
 
+/// The same, and of Cardgate's operator what is stored since.
+const AUDIT_POLICY_OF_VERSIONS: &str = r#"{
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "omitManagedFields": true,
+    "rules": [
+        {
+            "level": "RequestResponse",
+            "users": ["system:serviceaccount:cardgate-system:operator"],
+            "verbs": ["create", "update", "patch", "delete", "deletecollection"]
+        },
+        { "level": "Metadata", "verbs": ["create", "update", "patch", "delete", "deletecollection"] },
+        { "level": "None" }
+    ]
+}"#;
+
 /// The same, and reads too, of Cardgate's own accounts alone.
 const AUDIT_POLICY_OF_CARDGATE: &str = r#"{
     "apiVersion": "audit.k8s.io/v1",
@@ -49,6 +66,8 @@ const AUDIT_POLICY_OF_CARDGATE: &str = r#"{
 pub(super) enum Audit {
     /// Every write.
     Writes,
+    /// The same, and which versions the operator's made.
+    Versions,
     /// All that Cardgate's accounts do.
     Cardgate,
 }
@@ -57,6 +76,7 @@ impl Audit {
     fn policy(self) -> &'static str {
         match self {
             Self::Writes => AUDIT_POLICY,
+            Self::Versions => AUDIT_POLICY_OF_VERSIONS,
             Self::Cardgate => AUDIT_POLICY_OF_CARDGATE,
         }
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result};
-use k8s_openapi::api::authentication::v1::{SelfSubjectReview, TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::authentication::v1::{BoundObjectReference, SelfSubjectReview, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -45,11 +45,17 @@ impl Account {
 }
 
 impl ControlPlane {
-    async fn account_credentials(&self, account: &Account) -> Result<Credentials> {
+    /// A token of the service account; as a kubelet gets it for a pod, where one is named.
+    async fn account_credentials(&self, account: &Account, pod: Option<&str>) -> Result<Credentials> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client().await?, &account.namespace);
+        let bound = match pod {
+            Some(pod) => Some(self.stand_in(account, pod).await?),
+            None => None,
+        };
         let request = TokenRequest {
             spec: TokenRequestSpec {
                 expiration_seconds: Some(TOKEN_SECONDS),
+                bound_object_ref: bound,
                 ..TokenRequestSpec::default()
             },
             ..TokenRequest::default()
@@ -68,20 +74,69 @@ impl ControlPlane {
         })
     }
 
+    /// The pod that stands for a process that runs under this account: it never runs, and gives its tokens a name.
+    async fn stand_in(&self, account: &Account, name: &str) -> Result<BoundObjectReference> {
+        let pod = json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": name,
+                "namespace": account.namespace,
+                "labels": { "app.kubernetes.io/component": account.name },
+            },
+            "spec": {
+                "serviceAccountName": account.name,
+                "schedulingGates": [{ "name": "example.com/stand-in" }],
+                "securityContext": { "runAsNonRoot": true, "seccompProfile": { "type": "RuntimeDefault" } },
+                "containers": [{
+                    "name": "main",
+                    "image": "stand-in",
+                    "securityContext": { "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] } },
+                }],
+            },
+        });
+        let pod = self.apply(&pod).await?;
+        Ok(BoundObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            name: pod.metadata.name,
+            uid: pod.metadata.uid,
+        })
+    }
+
     /// A client with the service account's own token.
     pub async fn client_of_account(&self, account: &Account) -> Result<Client> {
-        self.endpoint.client(&self.account_credentials(account).await?).await
+        self.endpoint
+            .client(&self.account_credentials(account, None).await?)
+            .await
+    }
+
+    /// A client with the token that a pod of this name has, which runs under the service account. The pod is made where there is
+    /// none.
+    pub async fn client_of_pod(&self, account: &Account, pod: &str) -> Result<Client> {
+        self.endpoint
+            .client(&self.account_credentials(account, Some(pod)).await?)
+            .await
     }
 
     /// A kubeconfig file with a token of the service account, another one each time: the audit log tells them apart.
     pub async fn kubeconfig_of_account(&self, account: &Account) -> Result<PathBuf> {
+        self.kubeconfig_of(account, None).await
+    }
+
+    /// The same with the token that a pod of this name has: see [`ControlPlane::client_of_pod`].
+    pub async fn kubeconfig_of_pod(&self, account: &Account, pod: &str) -> Result<PathBuf> {
+        self.kubeconfig_of(account, Some(pod)).await
+    }
+
+    async fn kubeconfig_of(&self, account: &Account, pod: Option<&str>) -> Result<PathBuf> {
         static FILES: AtomicUsize = AtomicUsize::new(0);
         let number = FILES.fetch_add(1, Ordering::Relaxed);
         let path = self
             .dir
             .join(format!("{}.{}.{number}.kubeconfig", account.namespace, account.name));
         self.endpoint
-            .write_kubeconfig(&self.account_credentials(account).await?, &path)?;
+            .write_kubeconfig(&self.account_credentials(account, pod).await?, &path)?;
         Ok(path)
     }
 

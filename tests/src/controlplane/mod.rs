@@ -108,6 +108,15 @@ impl Options {
         }
     }
 
+    /// The same, and which versions the writes of Cardgate's operator made; see [`Write::version`].
+    #[must_use]
+    pub fn audit_versions(self) -> Self {
+        Self {
+            audit: Some(Audit::Versions),
+            ..self
+        }
+    }
+
     /// Records all that Cardgate's two accounts ask of the API server, reads too; see [`ControlPlane::audit_log`].
     #[must_use]
     pub fn audit_cardgate(self) -> Self {

@@ -38,6 +38,21 @@ pub struct Write {
     /// When it was asked, in the same form.
     #[serde(default)]
     pub request_received_timestamp: String,
+    #[serde(default)]
+    response_object: Made,
+}
+
+/// What a write made, where that is recorded.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+struct Made {
+    metadata: Versioned,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Versioned {
+    resource_version: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -56,6 +71,12 @@ impl Write {
     /// With which of the account's tokens.
     pub fn credential(&self) -> Option<&str> {
         self.user.extra.get(identities::CREDENTIAL)?.first().map(String::as_str)
+    }
+
+    /// The version that it made, of a control plane that was started with [`super::Options::audit_versions`]. Evictions make
+    /// none of their own.
+    pub fn version(&self) -> Option<u64> {
+        self.response_object.metadata.resource_version.parse().ok()
     }
 }
 

@@ -30,7 +30,7 @@ const PAUSE_AT_MOST: Duration = Duration::from_secs(3);
 /// How long a standby may take to lead.
 const TAKES_OVER: Duration = Duration::from_mins(1);
 /// Definitions of Cardgate's own resources, below `manifests/`.
-const DEFINITIONS: [&str; 3] = ["cardinventories", "cardtypes", "cardusages"];
+const DEFINITIONS: [&str; 4] = ["cardinventories", "cardreviews", "cardtypes", "cardusages"];
 
 /// Something that breaks while pods arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -43,6 +43,8 @@ pub enum Fault {
     Etcd,
     /// There are two operators, and the one that leads stands still until the other has led, or is killed.
     TwoOperators,
+    /// There are two operators, and whichever leads is killed (-9), and the webhook with it.
+    Leaders,
     /// The certificates and their authority are taken away.
     Certificates,
     /// The configuration is broken, and mended.
@@ -55,16 +57,34 @@ pub enum Fault {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Killed,
         Self::ApiServer,
         Self::Etcd,
         Self::TwoOperators,
+        Self::Leaders,
         Self::Certificates,
         Self::Configuration,
         Self::Definitions,
         Self::Malformed,
     ];
+
+    /// How many operators there are.
+    pub(super) fn operators(self) -> usize {
+        match self {
+            Self::TwoOperators | Self::Leaders => 2,
+            _ => 1,
+        }
+    }
+
+    /// About how long a strike lasts, until the next one can follow.
+    pub(super) fn lasts(self) -> Duration {
+        Duration::from_secs(match self {
+            Self::Etcd | Self::TwoOperators | Self::Leaders => 18,
+            Self::ApiServer | Self::Definitions | Self::Malformed => 6,
+            Self::Killed | Self::Certificates | Self::Configuration => 2,
+        })
+    }
 
     /// Whether every request is answered well all the time.
     pub(super) fn refuses_nobody(self) -> bool {
@@ -115,7 +135,12 @@ impl Stage<'_> {
                 Fault::Killed => self.kill().await?,
                 Fault::ApiServer => self.stop_apiserver().await?,
                 Fault::Etcd => self.pause_etcd().await?,
-                Fault::TwoOperators => self.unseat(strike).await?,
+                Fault::TwoOperators => self.unseat(strike % 2 == 1).await?,
+                Fault::Leaders => {
+                    let webhook = self.cardgate.webhook();
+                    self.kill_for_a_moment(&[webhook]).await?;
+                    self.unseat(false).await?;
+                }
                 Fault::Certificates => self.take_a_certificate().await?,
                 Fault::Configuration => self.break_configuration().await?,
                 Fault::Definitions => self.delete_definitions().await?,
@@ -141,12 +166,17 @@ impl Stage<'_> {
             1 => &[cardgate.webhook()],
             _ => &[cardgate.operator(), cardgate.webhook()],
         };
+        self.kill_for_a_moment(which).await
+    }
+
+    async fn kill_for_a_moment(&mut self, which: &[&Instance]) -> Result<()> {
         for instance in which {
             instance.kill()?;
         }
         sleep(Duration::from_millis(self.random.below(500) as u64)).await;
         for instance in which {
             instance.start()?;
+            self.watch.started();
         }
         for instance in which {
             instance.await_ready().await?;
@@ -169,7 +199,7 @@ impl Stage<'_> {
     }
 
     /// The operator that leads stands still until the other leads, then goes on as if nothing had happened; or it is killed.
-    async fn unseat(&mut self, strike: usize) -> Result<()> {
+    async fn unseat(&mut self, stands_still: bool) -> Result<()> {
         let cardgate = self.cardgate;
         let operators = [cardgate.operator(), self.others.first().context("no second operator")?];
         let (leader, other) = if leads(operators[0]).await? {
@@ -177,7 +207,6 @@ impl Stage<'_> {
         } else {
             (operators[1], operators[0])
         };
-        let stands_still = strike % 2 == 1;
         if stands_still {
             leader.pause()?;
         } else {
@@ -191,6 +220,7 @@ impl Stage<'_> {
             leader.go_on()?;
         } else {
             leader.start()?;
+            self.watch.started();
         }
         follows?;
         wait::eventually("the other to see that it does not lead", TAKES_OVER, async || {

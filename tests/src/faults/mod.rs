@@ -1,11 +1,10 @@
 //! The fault run: a burst of pods of all kinds, while something breaks. Each fault has a control plane of its own.
 //!
-//! A judge who shares nothing with the engine watches all the time. In the end as many pods run as can, and an operator that is
+//! It is watched all the time, and the simulator's judge, who shares nothing with the engine, judges what was written. In the end as many pods run as can, and an operator that is
 //! started again has nothing to write.
 
 mod fault;
-mod judge;
-mod leadership;
+mod history;
 mod malformed;
 mod random;
 mod watch;
@@ -17,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Error, Result};
 use crds::card_usage::CardUsage;
+use crds::keys::POLICY_PARAMETERS;
 use kube::Api;
 use kube::api::ListParams;
 use serde_json::Value;
@@ -25,7 +25,6 @@ use tokio::time::sleep;
 pub use self::fault::Fault;
 
 use self::fault::Stage;
-use self::judge::Judge;
 use self::random::Random;
 use self::watch::Watch;
 use crate::cardgate::{Cardgate, Instance, NAMESPACE};
@@ -34,12 +33,8 @@ use crate::mixture::Mixture;
 use crate::progress::Progress;
 use crate::wait::{self, Seen};
 
-/// Cores of each GPU node for pods without GPU, by [`crate::mixture::CONFIGURATION`].
-const CROSS_CORES: i64 = 4;
 /// How long nothing may be written until nothing more is taken to come.
 const QUIET: Duration = Duration::from_secs(3);
-/// The time over which pods are created, so that something breaks in the middle of it.
-const ARRIVE_OVER: Duration = Duration::from_secs(6);
 /// How long the pods may take to run after the last fault, beside what more pods take.
 const HEALED_AT_MOST: Duration = Duration::from_mins(3);
 
@@ -104,7 +99,7 @@ pub async fn run(plan: &Plan, mut tell: impl FnMut(&Outcome)) -> Result<Vec<Outc
 async fn one(plan: &Plan, fault: Fault) -> Result<Outcome> {
     let mut progress = Progress::new(format!("{fault}"));
     progress.show("starting a control plane");
-    let mut options = Options::default().audit();
+    let mut options = Options::default().audit_versions();
     if plan.at_once {
         options = options.at_once();
     }
@@ -113,17 +108,24 @@ async fn one(plan: &Plan, fault: Fault) -> Result<Outcome> {
     let client = plane.client().await?;
     let mixture = Mixture::of(plan.pods);
     mixture.prepare(&plane, &cardgate).await?;
-    let others = match fault {
-        Fault::TwoOperators => vec![cardgate.another_operator(&plane, 2).await?],
-        _ => Vec::new(),
-    };
+    let mut others = Vec::new();
+    for number in 2..=fault.operators() {
+        others.push(cardgate.another_operator(&plane, number).await?);
+    }
     let operators: Vec<_> = others.iter().chain([cardgate.operator()]).collect();
-    let watch = Watch::start(&client, Judge::new(CROSS_CORES)).await?;
+    let mut tokens = BTreeMap::new();
+    for operator in &operators {
+        let token = plane.credential_of(operator.kubeconfig()).await?;
+        tokens.insert(token, operator.name().to_owned());
+    }
+    let watch = Watch::start(&client).await?;
 
     let begin = Instant::now();
     let (created, revived) = (Cell::new(false), Cell::new(0));
     let burst = async {
-        let refused = mixture.create(&client, ARRIVE_OVER).await?;
+        // So that all strikes fall into the middle of it.
+        let arrival = fault.lasts() * u32::try_from(plan.strikes)?;
+        let refused = mixture.create(&client, arrival).await?;
         created.set(true);
         anyhow::Ok(refused)
     };
@@ -145,7 +147,7 @@ async fn one(plan: &Plan, fault: Fault) -> Result<Outcome> {
     };
     let (refused, mut strikes, late) = tokio::select! {
         played = played => played?,
-        failed = revive(&operators, &revived) => return Err(failed),
+        failed = revive(&operators, &watch, &revived) => return Err(failed),
     };
     if revived.get() > 0 {
         let _ = write!(
@@ -162,20 +164,12 @@ async fn one(plan: &Plan, fault: Fault) -> Result<Outcome> {
         violations.push(format!("{late}\n{}", cardgate.operator().log_tail()));
     }
 
-    let mut log = Log {
-        place: 0,
-        all: Vec::new(),
-    };
+    let mut log = Log::default();
     log.settle(&plane).await?;
     let took = begin.elapsed();
+    progress.show("judging what was written");
+    violations.extend(watch.violations(&log.all, &tokens));
     violations.extend(needless(&plane, &operators, &mut log).await?);
-    violations.extend(watch.violations());
-    let mut tokens = BTreeMap::new();
-    for operator in operators {
-        let token = plane.credential_of(operator.kubeconfig()).await?;
-        tokens.insert(token, operator.name().to_owned());
-    }
-    violations.extend(leadership::usurpations(&log.all, &watch.reigns(), &tokens));
     progress.finish("done");
     Ok(Outcome {
         fault,
@@ -187,11 +181,15 @@ async fn one(plan: &Plan, fault: Fault) -> Result<Outcome> {
 }
 
 /// Starts operators again that have ended, as kubelets do, for as long as this is awaited.
-async fn revive(operators: &[&Instance], revived: &Cell<usize>) -> Error {
+async fn revive(operators: &[&Instance], watch: &Watch, revived: &Cell<usize>) -> Error {
     loop {
         for operator in operators {
             match operator.revive() {
-                Ok(had_ended) => revived.set(revived.get() + usize::from(had_ended)),
+                Ok(true) => {
+                    watch.started();
+                    revived.set(revived.get() + 1);
+                }
+                Ok(false) => {}
                 Err(error) => return error,
             }
         }
@@ -205,7 +203,8 @@ async fn needless(plane: &ControlPlane, operators: &[&Instance], log: &mut Log) 
         operator.terminate().await?;
     }
     let operator = operators.last().context("no operator")?;
-    let before = log.read(plane)?;
+    log.read(plane)?;
+    let before = log.all.len();
     let usages: Api<CardUsage> = Api::all(plane.client().await?);
     let shown = usages.list(&ListParams::default()).await?.items;
     operator.start()?;
@@ -217,7 +216,9 @@ async fn needless(plane: &ControlPlane, operators: &[&Instance], log: &mut Log) 
     .await?;
     log.settle(plane).await?;
     let mut texts = Vec::new();
-    for write in &log.all[before..] {
+    // Of several, another one may lead by now.
+    let is_expected = |write: &&Write| is_leadership(write) || operators.len() > 1 && names_the_leader(write);
+    for write in log.all[before..].iter().filter(|write| !is_expected(write)) {
         let Some(target) = &write.object_ref else { continue };
         let mut text = format!(
             "written in an unchanged world: {} {}/{} {}",
@@ -249,29 +250,36 @@ fn without_order(usage: &CardUsage) -> Value {
     shown
 }
 
-/// What Cardgate wrote, but for its Lease, as far as it was read.
+/// What Cardgate wrote, as far as it was read.
+#[derive(Default)]
 struct Log {
     place: u64,
     all: Vec<Write>,
 }
 
+/// Whether a write may tell the policies who leads.
+fn names_the_leader(write: &Write) -> bool {
+    let target = write.object_ref.as_ref();
+    target.is_some_and(|target| target.resource == "configmaps" && target.name == POLICY_PARAMETERS)
+}
+
+/// Whether a write is about who leads: the Lease, and the label on the leader's own pod.
+fn is_leadership(write: &Write) -> bool {
+    write
+        .object_ref
+        .as_ref()
+        .is_some_and(|target| target.resource == "leases" || target.resource == "pods" && target.namespace == NAMESPACE)
+}
+
 impl Log {
-    /// Reads on. Returns how much Cardgate has written so far.
+    /// Reads on. Returns how much Cardgate has written so far, but for who leads.
     fn read(&mut self, plane: &ControlPlane) -> Result<usize> {
         let (more, end) = plane.audit_log_from(self.place)?;
         self.place = end;
         let own = format!("system:serviceaccount:{NAMESPACE}:");
-        let is_lease = |write: &Write| {
-            write
-                .object_ref
-                .as_ref()
-                .is_some_and(|target| target.resource == "leases")
-        };
-        let ours = more
-            .into_iter()
-            .filter(|write| write.user().starts_with(&own) && !is_lease(write));
-        self.all.extend(ours);
-        Ok(self.all.len())
+        self.all
+            .extend(more.into_iter().filter(|write| write.user().starts_with(&own)));
+        Ok(self.all.iter().filter(|write| !is_leadership(write)).count())
     }
 
     /// Waits until Cardgate has nothing more to write.

@@ -1,138 +1,161 @@
-//! The judge's own eyes: a watch of each kind, and of who leads.
+//! The judge's own eyes: a watch of each kind.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
 use futures::{StreamExt as _, pin_mut};
-use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::DynamicObject;
 use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
+use kube::runtime::utils::Backoff;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client};
 use serde_json::Value;
+use simulator::judge::{Broken, Judge};
+use simulator::objects::{
+    CARD_INVENTORIES, CARD_TYPES, CARD_USAGES, CONFIG_MAPS, EVENTS, JOBS, LEASES, NAMESPACES, NODES, POD_GROUPS, PODS,
+    QUEUES, Resource,
+};
 use tokio::task::JoinSet;
 
-use super::judge::Judge;
-use super::leadership::Reign;
+use super::history::{History, SOMEBODY, lets_in};
 use crate::cardgate::NAMESPACE;
+use crate::controlplane;
 use crate::wait::{self, Seen};
 
-/// Group, version, kind and plural.
-const KINDS: [(&str, &str, &str, &str); 4] = [
-    ("scheduling.volcano.sh", "v1beta1", "Queue", "queues"),
-    ("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups"),
-    ("", "v1", "Node", "nodes"),
-    ("", "v1", "Pod", "pods"),
+/// What the judge looks at.
+static KINDS: [&Resource; 12] = [
+    &PODS,
+    &NODES,
+    &NAMESPACES,
+    &CONFIG_MAPS,
+    &EVENTS,
+    &LEASES,
+    &JOBS,
+    &QUEUES,
+    &POD_GROUPS,
+    &CARD_INVENTORIES,
+    &CARD_TYPES,
+    &CARD_USAGES,
 ];
-/// How often what lasts is looked at.
-const TICK: Duration = Duration::from_secs(1);
+/// How long a gang may be cut in two: longer than an operator needs that was killed in the middle of it, and whose Lease has to
+/// run out.
+const CUT_AT_MOST: SignedDuration = SignedDuration::from_mins(1);
+/// Violations that are told; a broken rule breaks often.
+const TOLD: usize = 20;
 
-/// A judge and those who tell it. Dropping it ends the watches.
+/// A history and those who write it. Dropping it ends the watches.
 pub(super) struct Watch {
-    judge: Arc<Mutex<Judge>>,
-    reigns: Arc<Mutex<Vec<Reign>>>,
+    history: Arc<Mutex<History>>,
     _tasks: JoinSet<()>,
 }
 
 impl Watch {
     /// Begins to watch, and returns when everything that is there has been seen.
-    pub async fn start(client: &Client, judge: Judge) -> Result<Self> {
-        let (judge, reigns) = (Arc::new(Mutex::new(judge)), Arc::new(Mutex::new(Vec::new())));
-        let listed = Arc::new(Mutex::new(0));
+    pub async fn start(client: &Client) -> Result<Self> {
+        let history = Arc::new(Mutex::new(History::new()));
+        let listed = Arc::new(Mutex::new(BTreeSet::new()));
         let mut tasks = JoinSet::new();
-        for (group, version, kind, plural) in KINDS {
-            let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural);
-            let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-            tasks.spawn(follow(api, kind, Arc::clone(&judge), Arc::clone(&listed)));
+        for resource in KINDS {
+            let (history, listed) = (Arc::clone(&history), Arc::clone(&listed));
+            tasks.spawn(follow(client.clone(), resource, history, listed));
         }
-        tasks.spawn(follow_lease(
-            Api::namespaced(client.clone(), NAMESPACE),
-            Arc::clone(&reigns),
-        ));
-        let ticking = Arc::clone(&judge);
-        tasks.spawn(async move {
-            loop {
-                tokio::time::sleep(TICK).await;
-                lock(&ticking).look_at_the_clock();
-            }
-        });
         wait::eventually("everything to be seen", wait::PATIENCE, async || {
-            let count = *lock(&listed);
-            Ok(Seen::when(count >= KINDS.len(), format!("{count} kinds")))
+            let listed = lock(&listed);
+            Ok(Seen::when(listed.len() == KINDS.len(), format!("only {listed:?}")))
         })
         .await?;
-        Ok(Self {
-            judge,
-            reigns,
-            _tasks: tasks,
-        })
+        Ok(Self { history, _tasks: tasks })
     }
 
     /// How many pods have been let in so far.
     pub fn let_in(&self) -> usize {
-        lock(&self.judge).let_in()
+        lock(&self.history).let_in()
     }
 
-    /// What did not hold so far.
-    pub fn violations(&self) -> Vec<String> {
-        lock(&self.judge).violations()
+    /// An operator is started.
+    pub fn started(&self) {
+        lock(&self.history).starts.push(Timestamp::now());
     }
 
-    /// Who led, one after the other.
-    pub fn reigns(&self) -> Vec<Reign> {
-        lock(&self.reigns).clone()
+    /// What did not hold so far, nor holds now that all is quiet. `operators` says by which token each of them writes.
+    pub fn violations(&self, log: &[controlplane::Write], operators: &BTreeMap<String, String>) -> Vec<String> {
+        let history = lock(&self.history);
+        let mut judge = Judge::new().cut_at_most(CUT_AT_MOST).short_rest();
+        for at in &history.starts {
+            judge.started(*at);
+        }
+        let tell = |broken: Broken| broken.to_string();
+        let writes = history.writes(log, operators);
+        let let_in = writes.iter().filter(|write| lets_in(write));
+        let (known, unknown): (Vec<_>, Vec<_>) = let_in.partition(|write| *write.who != *SOMEBODY);
+        let (known, unknown) = (known.len(), unknown.len());
+        let blind =
+            (unknown * 4 > known).then(|| format!("of {unknown} pods beside {known} nobody knows who let them in"));
+        let broken = writes.iter().filter_map(|write| judge.hear(write).err());
+        let broken: BTreeSet<_> = broken.map(tell).take(TOLD).collect();
+        let at_rest = judge.at_rest(Timestamp::now()).err().map(tell);
+        broken.into_iter().chain(at_rest).chain(blind).collect()
     }
 }
 
-async fn follow(api: Api<DynamicObject>, kind: &'static str, judge: Arc<Mutex<Judge>>, listed: Arc<Mutex<usize>>) {
-    let watch = watcher(api, watcher::Config::default()).default_backoff();
+async fn follow(
+    client: Client,
+    resource: &'static Resource,
+    history: Arc<Mutex<History>>,
+    listed: Arc<Mutex<BTreeSet<&'static str>>>,
+) {
+    let kind = GroupVersionKind::gvk(resource.group, resource.version, resource.kind);
+    let kind = ApiResource::from_gvk_with_plural(&kind, resource.plural);
+    // Other programs have such objects, too.
+    let api: Api<DynamicObject> = if resource == &LEASES || resource == &CONFIG_MAPS {
+        Api::namespaced_with(client, NAMESPACE, &kind)
+    } else {
+        Api::all_with(client, &kind)
+    };
+    let watch = watcher(api, watcher::Config::default()).backoff(AtOnce);
     pin_mut!(watch);
-    let mut relisted: HashSet<String> = HashSet::new();
+    let mut seen = BTreeSet::new();
     while let Some(event) = watch.next().await {
-        let mut judge = lock(&judge);
+        let mut history = lock(&history);
         // What fails is tried again by the watch itself.
         match event {
-            Ok(watcher::Event::Init) => relisted.clear(),
+            Ok(watcher::Event::Init) => seen.clear(),
             Ok(watcher::Event::InitApply(object)) => {
-                relisted.extend(object.metadata.uid.clone());
-                judge.apply(kind, &value(&object));
+                seen.insert(history.apply(resource, value(object)));
             }
-            Ok(watcher::Event::Apply(object)) => judge.apply(kind, &value(&object)),
-            Ok(watcher::Event::Delete(object)) => judge.delete(kind, &value(&object)),
+            Ok(watcher::Event::Apply(object)) => drop(history.apply(resource, value(object))),
+            Ok(watcher::Event::Delete(object)) => history.delete(resource, &value(object)),
             Ok(watcher::Event::InitDone) => {
-                if kind == "Pod" {
-                    let gone = judge.pods().into_iter().filter(|uid| !relisted.contains(uid));
-                    gone.for_each(|uid| judge.forget(&uid));
-                }
-                *lock(&listed) += 1;
+                history.keep(resource, &seen);
+                lock(&listed).insert(resource.plural);
             }
             Err(_) => {}
         }
     }
 }
 
-async fn follow_lease(api: Api<Lease>, reigns: Arc<Mutex<Vec<Reign>>>) {
-    let watch = watcher::watch_object(api, "operator").default_backoff();
-    pin_mut!(watch);
-    while let Some(event) = watch.next().await {
-        let spec = event.ok().flatten().and_then(|lease| lease.spec);
-        let Some(spec) = spec else { continue };
-        let (Some(holder), Some(since)) = (spec.holder_identity, spec.acquire_time) else {
-            continue;
-        };
-        let reign = Reign { holder, since: since.0 };
-        let mut reigns = lock(&reigns);
-        if !reign.holder.is_empty() && reigns.last() != Some(&reign) {
-            reigns.push(reign);
-        }
+/// What was not heard is not judged: a watch that has ended begins anew at once.
+struct AtOnce;
+
+impl Iterator for AtOnce {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        Some(Duration::from_millis(20))
     }
 }
 
-fn value(object: &DynamicObject) -> Value {
-    serde_json::to_value(object).unwrap_or_default()
+impl Backoff for AtOnce {
+    fn reset(&mut self) {}
+}
+
+fn value(mut object: DynamicObject) -> Value {
+    object.metadata.managed_fields = None;
+    serde_json::to_value(&object).unwrap_or_default()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

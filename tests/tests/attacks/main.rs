@@ -4,10 +4,13 @@
 
 mod bounds;
 mod fairness;
+mod forged_reviews;
 mod found;
 mod free_cards;
 mod identities;
+mod operator_ports;
 mod ports;
+mod questions;
 mod queues;
 mod slow_clients;
 mod stolen_token;

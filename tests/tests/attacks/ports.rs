@@ -1,6 +1,6 @@
 //! What somebody without any rights can do who reaches a port: nothing that others notice.
 
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ const WEBHOOK_MEMORY: u64 = 256 << 20;
 /// Bodies of this length are just short enough for the webhook.
 const BODY: usize = 8 << 20;
 /// What a crowd may take of the operator's gigabyte.
-const CROWD_MEMORY: u64 = 64 << 20;
+pub(super) const CROWD_MEMORY: u64 = 64 << 20;
 /// How long an admission may take while a port is attacked: the API server gives up after 5 s.
 const ADMISSION: Duration = Duration::from_secs(4);
 
@@ -49,7 +49,7 @@ async fn strangers_at_the_ports_of_the_webhook() -> Outcome {
     slow_clients::no_http2(&address, &config).await?;
     slow_clients::longest_body(&address, &config).await?;
     slow_clients::byte_by_byte(&address, &config, "/mutate", "HTTP/1.1 408 ").await?;
-    slow_clients::crowd(&address, async || admission(&world).await).await?;
+    slow_clients::crowd(&address, slow_clients::HANDSHAKE, async || admission(&world).await).await?;
     let most = peak_memory(webhook)?;
     ensure!(most < WEBHOOK_MEMORY, "the webhook took {} MiB", most >> 20);
     println!("the webhook took {} MiB at most", most >> 20);
@@ -100,15 +100,10 @@ async fn unfinished_bodies(world: &World, webhook: &Instance, config: &Arc<Clien
     .await?;
     // Which ones they are depends on the four; all are told, but where the answer was lost beside what they still sent.
     let answers = spawn_blocking(move || {
-        let answer = |mut stream: tls::Stream| {
-            let mut answer = String::new();
-            // Without the end of TLS, since the server does not wait for it.
-            let _ = stream.read_to_string(&mut answer);
-            answer
-        };
-        streams.into_iter().map(answer).collect::<Vec<_>>()
+        let answers = streams.iter_mut().map(slow_clients::last_words);
+        answers.collect::<Result<Vec<_>>>()
     });
-    let answers = answers.await?;
+    let answers = answers.await??;
     let count = |status: &str, words: &str| {
         let told = |answer: &&String| answer.starts_with(status) && answer.contains(words);
         answers.iter().filter(told).count()
@@ -142,19 +137,21 @@ async fn idle_connections(world: &World, webhook: &Instance, config: &Arc<Client
     while !opened.is_finished() {
         slowest = slowest.max(admission(world).await?);
     }
-    let (silent, half) = opened.await??;
+    let (mut silent, half) = opened.await??;
     println!(
         "slowest admission beside {} idle connections: {slowest:?}, opened in {:?}",
         SILENT + HALF,
         began.elapsed()
     );
     admission(world).await?;
+    // The last one has kept nobody from a place: its time is over all the same.
+    let last = silent.pop().context("nobody is silent")?;
+    spawn_blocking(move || slow_clients::hangs_up(last)).await??;
     drop(silent);
     // Headers have three seconds; so all of them end, whether they were made way for or not.
     spawn_blocking(move || {
         for mut stream in half {
-            let mut answer = String::new();
-            let _ = stream.read_to_string(&mut answer);
+            let answer = slow_clients::last_words(&mut stream)?;
             ensure!(answer.is_empty() || answer.starts_with("HTTP/1.1 408 "), "{answer}");
         }
         Ok(())
@@ -164,8 +161,8 @@ async fn idle_connections(world: &World, webhook: &Instance, config: &Arc<Client
 }
 
 /// 200 connections to the port of the probes, three times as many as it holds: the kubelet gets its answer.
-async fn idle_probes(webhook: &Instance) -> Outcome {
-    let address = webhook.metrics_address();
+pub(super) async fn idle_probes(program: &Instance) -> Outcome {
+    let address = program.metrics_address();
     let held = spawn_blocking(move || {
         (0..200)
             .map(|_| TcpStream::connect(&address))
@@ -173,7 +170,7 @@ async fn idle_probes(webhook: &Instance) -> Outcome {
     });
     let held = held.await??;
     counted(
-        webhook,
+        program,
         r#"cardgate_port_refusals_total{port="diagnostics",reason="idle"}"#,
         100.0,
     )
@@ -199,7 +196,7 @@ async fn admission(world: &World) -> Result<Duration> {
     Ok(took)
 }
 
-async fn counted(program: &Instance, metric: &str, least: f64) -> Outcome {
+pub(super) async fn counted(program: &Instance, metric: &str, least: f64) -> Outcome {
     wait::eventually(format!("{metric} of {least}"), wait::PATIENCE, async || {
         let found = program.metric(metric).await?;
         Ok(Seen::when(
@@ -211,7 +208,7 @@ async fn counted(program: &Instance, metric: &str, least: f64) -> Outcome {
 }
 
 /// The most memory that a program has had.
-fn peak_memory(program: &Instance) -> Result<u64> {
+pub(super) fn peak_memory(program: &Instance) -> Result<u64> {
     let pid = program.pid().context("it does not run")?;
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status
@@ -315,7 +312,17 @@ async fn strangers_at_the_extender() -> Outcome {
     slow_clients::byte_by_byte(&address, &known, FILTER_PATH, "HTTP/1.1 408 ").await?;
     let before = peak_memory(operator)?;
     let asked = slow_clients::Kept::open(&address, &known)?;
-    slow_clients::crowd(&address, async || asked.post(FILTER_PATH, &filter)).await?;
+    slow_clients::crowd(&address, slow_clients::HANDSHAKE, async || {
+        asked.post(FILTER_PATH, &filter)
+    })
+    .await?;
+    slow_clients::inside(&address, &unknown, async || asked.post(FILTER_PATH, &filter)).await?;
+    counted(
+        operator,
+        r#"cardgate_port_refusals_total{port="extender",reason="idle"}"#,
+        10.0,
+    )
+    .await?;
     let grown = peak_memory(operator)?.saturating_sub(before);
     ensure!(grown < CROWD_MEMORY, "a crowd took {} MiB of the operator", grown >> 20);
     long_bodies(operator, &address, unknown, known).await
@@ -344,9 +351,7 @@ async fn long_bodies(
                 stream.write_all(slow_clients::head(FILTER_PATH, LENGTH).as_bytes())?;
                 // Whoever is refused is hung up on.
                 let _ = (0..LENGTH / piece.len()).try_for_each(|_| stream.write_all(&piece));
-                let mut answer = String::new();
-                let _ = stream.read_to_string(&mut answer);
-                Ok(answer)
+                slow_clients::last_words(&mut stream)
             });
             answers.collect::<Result<Vec<_>>>()
         });

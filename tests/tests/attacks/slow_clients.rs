@@ -1,13 +1,13 @@
 //! Clients that cost a port more than they pay: a crowd that says nothing, requests that come byte by byte, bodies as long as
 //! may be, and HTTP/2. Each is asked of a port that somebody honest uses meanwhile.
 
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::{ErrorKind, Read, Write as _};
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use cardgate_tests::tls::{self, Stream};
 use rustls::ClientConfig;
 use serde_json::{Value, json};
@@ -20,12 +20,17 @@ use crate::Outcome;
 const CROWD: usize = 10_000;
 /// How many of them a program's port must take, whatever it does with them afterwards: fewer would be no attack.
 const AT_LEAST: usize = CROWD / 2;
+/// How long they may take to come in.
+const COMES_WITHIN: Duration = Duration::from_secs(45);
 /// How long one of them tries to come in, where the kernel's own line is full.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// Headers have three seconds and bodies four, however lively they come; the rest is for a machine that is busy.
 const SLOWEST: Duration = Duration::from_secs(9);
 /// Between two bytes: far less than any wait for the next one could notice.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// The first byte of a handshake of TLS.
+pub(super) const HANDSHAKE: &[u8] = &[0x16];
 
 /// A crowd takes most of the files that this program may open, so there is one at a time.
 static CROWDS: Mutex<()> = Mutex::const_new(());
@@ -37,9 +42,9 @@ pub(super) fn head(path: &str, length: usize) -> String {
     )
 }
 
-/// Ten thousand connections that stay open as long as the port lets them, each with the first byte of a handshake. `honest`
-/// does what the port is for, and says how long it took.
-pub(super) async fn crowd(address: &str, honest: impl AsyncFn() -> Result<Duration>) -> Outcome {
+/// Ten thousand connections that stay open as long as the port lets them, each with the first bytes of what the port speaks.
+/// `honest` does what the port is for, and says how long it took.
+pub(super) async fn crowd(address: &str, first: &'static [u8], honest: impl AsyncFn() -> Result<Duration>) -> Outcome {
     let _alone = CROWDS.lock().await;
     let socket = address.parse().context("no address")?;
     let began = Instant::now();
@@ -47,10 +52,12 @@ pub(super) async fn crowd(address: &str, honest: impl AsyncFn() -> Result<Durati
         let open = |_| {
             let mut stream = TcpStream::connect_timeout(&socket, PATIENCE).ok()?;
             // Ended meanwhile, it has cost what it could.
-            let _ = stream.write_all(&[0x16]);
+            let _ = stream.write_all(first);
             Some(stream)
         };
-        (0..CROWD).filter_map(open).collect()
+        // Who waits for a port that takes nobody any more waits no longer than this.
+        let come = (0..CROWD).take_while(|_| began.elapsed() < COMES_WITHIN);
+        come.filter_map(open).collect()
     });
     let mut slowest = Duration::ZERO;
     while !opened.is_finished() {
@@ -66,6 +73,45 @@ pub(super) async fn crowd(address: &str, honest: impl AsyncFn() -> Result<Durati
     ensure!(crowd.len() >= AT_LEAST, "{} of {CROWD} came in", crowd.len());
     drop(crowd);
     honest().await.context("after a crowd").map(|_| ())
+}
+
+/// Connections of strangers who end the handshake and ask nothing.
+const INSIDE: usize = 600;
+/// How many strangers there are, each of whom opens them one by one.
+const STRANGERS: usize = 4;
+
+/// A crowd that gets as far as TLS goes and says no more, while somebody honest asks all the time.
+pub(super) async fn inside(
+    address: &str,
+    config: &Arc<ClientConfig>,
+    honest: impl AsyncFn() -> Result<Duration>,
+) -> Outcome {
+    let _alone = CROWDS.lock().await;
+    let strangers: Vec<_> = (0..STRANGERS)
+        .map(|_| {
+            let (address, config) = (address.to_owned(), Arc::clone(config));
+            spawn_blocking(move || {
+                let streams = (0..INSIDE / STRANGERS).map(|_| {
+                    let mut stream = tls::connect(&address, &config)?;
+                    // Ended meanwhile, it was made way for.
+                    let _ = stream.conn.complete_io(&mut stream.sock);
+                    Ok(stream)
+                });
+                streams.collect::<Result<Vec<_>>>()
+            })
+        })
+        .collect();
+    let mut slowest = Duration::ZERO;
+    while !strangers.iter().all(JoinHandle::is_finished) {
+        slowest = slowest.max(honest().await.context("while strangers come in")?);
+        // What is idle for a moment may be ended: it is asked again before as many strangers have come as the port holds.
+        tokio::time::sleep(PAUSE).await;
+    }
+    println!("beside {INSIDE} strangers: {slowest:?} at most");
+    for stranger in strangers {
+        drop(stranger.await??);
+    }
+    Ok(())
 }
 
 /// A connection that is kept for one request after the other, as API servers and schedulers keep theirs: whoever comes anew while
@@ -164,6 +210,29 @@ pub(super) async fn longest_body(address: &str, config: &Arc<ClientConfig>) -> O
     Ok(())
 }
 
+/// What a port says until it ends the connection, which it must within the time that it leaves anybody.
+pub(super) fn last_words(stream: &mut Stream) -> Result<String> {
+    stream.sock.set_read_timeout(Some(SLOWEST))?;
+    until_the_end(stream)
+}
+
+/// Waits until the port hangs up on somebody who does not even begin a handshake, which it must within the same time.
+pub(super) fn hangs_up(mut silent: TcpStream) -> Outcome {
+    silent.set_read_timeout(Some(SLOWEST))?;
+    until_the_end(&mut silent).map(drop)
+}
+
+fn until_the_end(stream: &mut impl Read) -> Result<String> {
+    let mut answer = Vec::new();
+    match stream.read_to_end(&mut answer) {
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+            bail!("the connection lasts longer than {SLOWEST:?}")
+        }
+        // Without the end of TLS, since the server does not wait for it.
+        _ => Ok(String::from_utf8_lossy(&answer).into_owned()),
+    }
+}
+
 /// HTTP/2 is not offered, so nobody can open streams without end or take them back: who speaks nothing else gets no handshake, and
 /// who begins it without asking is hung up on.
 pub(super) async fn no_http2(address: &str, config: &Arc<ClientConfig>) -> Outcome {
@@ -182,9 +251,7 @@ pub(super) async fn no_http2(address: &str, config: &Arc<ClientConfig>) -> Outco
 
         let mut both = offering(&[b"h2", b"http/1.1"])?;
         both.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")?;
-        let mut answer = String::new();
-        // Without the end of TLS, since the server does not wait for it.
-        let _ = both.read_to_string(&mut answer);
+        let answer = last_words(&mut both)?;
         ensure!(
             both.conn.alpn_protocol() == Some(b"http/1.1"),
             "{:?}",

@@ -1,5 +1,6 @@
 //! What a thief can do with the token of Cardgate's own operator or webhook: what these programs do, and no more.
 
+use anyhow::Context as _;
 use cardgate_tests::cardgate::{Cardgate, NAMESPACE};
 use cardgate_tests::controlplane::Account;
 use cardgate_tests::scenario::Scenario;
@@ -277,7 +278,8 @@ async fn the_webhooks_token_reads_no_pods_and_no_secrets_and_writes_nothing() ->
 
 #[tokio::test]
 async fn the_operators_token_changes_nothing_on_its_webhook_configurations_but_what_they_trust() -> Outcome {
-    const ONLY_TRUST: &str = "Cardgate's operator changes nothing on a webhook configuration but caBundle";
+    const ONLY_TRUST: &str =
+        "Cardgate's operator changes nothing on a webhook configuration but caBundle and the path of reviews";
     let world = World::shared().await?;
     let client = operator(world).await?;
     let thief: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
@@ -320,6 +322,29 @@ async fn the_operators_token_changes_nothing_on_its_webhook_configurations_but_w
         let change = Patch::Json::<()>(serde_json::from_value(json!([change]))?);
         expect_refusal(thief.patch("cardgate", &dry_run, &change).await, ONLY_TRUST)?;
         expect_refusal(validating.patch("cardgate", &dry_run, &change).await, ONLY_TRUST)?;
+    }
+    // Of the webhook for reviews it changes the path, not who is asked; of no other the path.
+    let webhooks = own.webhooks.clone().unwrap_or_default();
+    for (place, webhook) in webhooks.iter().enumerate() {
+        let url = webhook.client_config.url.as_deref().context("no URL")?;
+        let host = url.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
+        for (url, may) in [
+            (
+                format!("{host}/review/another"),
+                webhook.name == operator::review::WEBHOOK,
+            ),
+            ("https://evil.example.com/review/another".to_owned(), false),
+        ] {
+            let change =
+                json!([{ "op": "replace", "path": format!("/webhooks/{place}/clientConfig/url"), "value": url }]);
+            let change = Patch::Json::<()>(serde_json::from_value(change)?);
+            let changed = thief.patch("cardgate", &dry_run, &change).await;
+            if may {
+                changed.with_context(|| url)?;
+            } else {
+                expect_refusal(changed, ONLY_TRUST)?;
+            }
+        }
     }
     // What the operator does.
     let bundle = &own.webhooks.unwrap_or_default()[0].client_config.ca_bundle;

@@ -136,23 +136,6 @@ pub async fn two_at_once_while_the_operator_is_killed(world: &World, extender: &
 pub async fn a_new_leader_has_the_label_and_answers(world: &World) -> Outcome {
     let plane = &world.plane;
     let pods: Api<Pod> = Api::namespaced(plane.client().await?, NAMESPACE);
-    // The operators are processes: pods that never run stand for theirs.
-    for name in ["operator-1", "operator-2"] {
-        let stand_in = json!({
-            "metadata": {"name": name, "labels": {"app.kubernetes.io/component": "operator"}},
-            "spec": {
-                "schedulingGates": [{"name": "example.com/stand-in"}],
-                "securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},
-                "containers": [{
-                    "name": "operator",
-                    "image": "operator",
-                    "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
-                }],
-            },
-        });
-        pods.create(&PostParams::default(), &serde_json::from_value(stand_in)?)
-            .await?;
-    }
     let leads = async |name: &str| {
         wait::object(&pods, name, format!("{name} to have the label"), |pod| {
             let label = pod.and_then(|pod| pod.labels().get(LEADER_LABEL).cloned());

@@ -11,6 +11,7 @@ mod quotas;
 mod readme;
 mod refusals;
 mod refused_writes;
+mod reviews;
 mod telling;
 mod unanswered_writes;
 mod users;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use anyhow::Context as _;
 use cardgate_tests::cardgate::Instance;
 use cardgate_tests::nodes;
 use cardgate_tests::scenario::Scenario;
@@ -9,9 +10,10 @@ use cardgate_tests::wait::{self, Seen};
 use cardgate_tests::world::World;
 use crds::card_usage::CardUsage;
 use crds::keys;
-use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::api::core::v1::{Event, Pod, PodSchedulingGate};
 use kube::Api;
-use kube::api::ListParams;
+use kube::api::{ListParams, Patch, PatchParams};
+use serde_json::json;
 
 use crate::{NO_QUOTA, Outcome, pods};
 
@@ -108,9 +110,13 @@ async fn another_reason_is_another_event_and_a_changed_condition() -> Outcome {
     waits("EmptyQueueCapability", &["reasons", keys::CARD_QUOTA]).await?;
     scenario.apply_queue(scenario.queue().quota(&card, 1)).await?;
     let numbers = format!("queue reasons: {card} asked 2, used 0, quota 1");
-    waits(NO_QUOTA, &[&numbers]).await?;
+    waits(NO_QUOTA, &[&numbers, "waiting can't help: ask for less"]).await?;
     scenario.apply_queue(scenario.queue().quota(&card, 2)).await?;
-    let transition = waits("NoNodeFits", &["no node can take the pod now", &card]).await?;
+    let transition = waits(
+        "NoNodeFits",
+        &["no node can take the pod now", &card, "waiting can't help"],
+    )
+    .await?;
     // It has been waiting all the time.
     assert_eq!(transition, since);
 
@@ -253,4 +259,35 @@ async fn whoever_waits_for_a_pod_waits_for_pod_scheduled() -> Outcome {
     scenario.apply_queue(scenario.queue().quota(&card, 2)).await?;
     assert!(waits("second", "--timeout=60s").await?, "let in later");
     Ok(())
+}
+
+#[tokio::test]
+async fn a_pod_that_somebody_elses_gate_holds_says_so() -> Outcome {
+    let scenario = Scenario::begin(World::shared().await?, "others-gate").await?;
+    let card = scenario.card("NVIDIA-A100");
+    scenario
+        .nodes(&[nodes::nvidia("others-gate", &card, 1, 81_920)])
+        .await?;
+    scenario.apply_queue(scenario.queue().quota(&card, 1)).await?;
+    let mut held = scenario.gpu_pod("held", &card, 1).build();
+    held.spec.get_or_insert_default().scheduling_gates = Some(vec![PodSchedulingGate {
+        name: "example.com/approval".to_owned(),
+    }]);
+    scenario.create(&held).await?;
+    let condition = scenario.waits("held", "HeldByAnotherGate").await?;
+    let message = condition.message.unwrap_or_default();
+    assert!(message.contains("another scheduling gate than Cardgate's"), "{message}");
+
+    // Whoever holds it lets it go: now it is its turn.
+    let api = scenario.api::<Pod>();
+    let gates = api.get("held").await?.spec.and_then(|spec| spec.scheduling_gates);
+    let place = gates
+        .iter()
+        .flatten()
+        .position(|gate| gate.name == "example.com/approval");
+    let path = format!("/spec/schedulingGates/{}", place.context("its gate is gone")?);
+    let open = json!([{ "op": "remove", "path": path }]);
+    let open = Patch::Json::<()>(serde_json::from_value(open)?);
+    api.patch("held", &PatchParams::default(), &open).await?;
+    scenario.expect("held", &pods().running(&card, 1)).await
 }

@@ -157,7 +157,7 @@ async fn a_reservation_that_the_scheduler_does_not_use_is_given_back() -> Outcom
     let pods = scenario.api::<Pod>();
     let training = ListParams::default().labels("app=training");
     let admitted = async |what: &str| {
-        wait::eventually(what, wait::PATIENCE, async || {
+        wait::eventually(what, 2 * wait::PATIENCE, async || {
             let list = pods.list(&training).await?.items;
             let found = list
                 .iter()
@@ -174,7 +174,13 @@ async fn a_reservation_that_the_scheduler_does_not_use_is_given_back() -> Outcom
     // One that came later gets the card, since the Job's pod comes back behind it.
     scenario.create(&scenario.gpu_pod("patient", &card, 1).build()).await?;
     scenario.expect("patient", &Tally::none().running(&card, 1)).await?;
-    scenario.expect("training", &Tally::none().waiting(NO_QUOTA, 1)).await?;
+    // What it is told depends on the time: for 30 s that it stands aside, then that the quota is taken.
+    wait::eventually("the Job's pod to wait anew", wait::PATIENCE, async || {
+        let list = pods.list(&training).await?.items;
+        let is_anew = |pod: &Pod| is_gated(pod) && pod.name_any() != first;
+        Ok(Seen::when(list.iter().any(is_anew), format!("{} pods", list.len())))
+    })
+    .await?;
     let events = scenario.events(&first, "ReservationTimeout").await?;
     assert_eq!((events.len(), events[0].type_.as_deref()), (1, Some("Warning")));
     scenario.delete::<Pod>("patient").await?;

@@ -158,6 +158,9 @@ fn facts_are_read_by_the_names_that_pods_use() {
     );
 }
 
+/// What the webhook lacks before a configuration is in force.
+const NO_CONFIGURATION: &str = "a configuration that can be read";
+
 #[tokio::test]
 async fn the_configuration_is_as_its_object_and_when_that_is_gone() {
     let fed = fed();
@@ -169,10 +172,14 @@ async fn the_configuration_is_as_its_object_and_when_that_is_gone() {
     let mut reader = Reader::default();
     let mut seen =
         |config_map: Option<&ConfigMap>| configure(stream::iter(reader.read(config_map).map(Ok)), fed.clone());
-    assert!(fed.knowledge.missing().contains(&"configuration"));
+    seen(Some(&config("]"))).await;
+    assert!(
+        fed.knowledge.missing().contains(&NO_CONFIGURATION),
+        "the defaults might let in whom the last good one would hold"
+    );
     seen(None).await;
     assert!(
-        !fed.knowledge.missing().contains(&"configuration"),
+        !fed.knowledge.missing().contains(&NO_CONFIGURATION),
         "no ConfigMap is a configuration too"
     );
     seen(Some(&config("one"))).await;

@@ -23,6 +23,7 @@ use webhook::health::Health;
 use webhook::knowledge::{GroupFacts, Knowledge, NamespaceFacts, QueueCondition, QueueFacts, group_key};
 use webhook::lookup::{LookupError, Lookups};
 use webhook::metrics::Metrics;
+use webhook::server::Diagnosed;
 use webhook::view::{Found, Lookup};
 
 /// The namespace of all pods, unless a test says otherwise.
@@ -208,6 +209,14 @@ impl World {
     /// The health of a webhook that knows what this world does.
     pub fn health(&self) -> Arc<Health> {
         Arc::new(Health::new(self.knowledge.clone(), Arc::default()))
+    }
+
+    /// What the webhook of this world says of itself.
+    pub fn diagnosed(&self) -> Diagnosed {
+        Diagnosed {
+            health: self.health(),
+            metrics: self.metrics.clone(),
+        }
     }
 
     /// What the API server was asked, in order.

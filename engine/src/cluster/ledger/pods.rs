@@ -13,7 +13,7 @@ pub(crate) struct Pods {
     pub(super) table: Table<PodId, Option<Pod>>,
     /// How many of them ask for devices by resource claims.
     pub(super) with_resource_claims: usize,
-    /// Those that are being deleted or evicted, or were: all that could be on its way out.
+    /// Those that are being deleted or evicted, or were: all that could be on its way out, or whose eviction was refused.
     pub(super) leaving: BTreeSet<PodId>,
 }
 

@@ -10,7 +10,7 @@ use crate::ids::{NodeId, PodId};
 
 impl Cluster {
     /// A pod takes room on a node, and what it is charged for is charged there.
-    pub(in crate::cluster) fn take_room(&mut self, id: NodeId, pod: &Pod) {
+    pub(in crate::cluster) fn take_room(&mut self, id: NodeId, pod_id: PodId, pod: &Pod) {
         let changes_cards = self.is_on_cards(id, pod);
         if changes_cards {
             self.count_cards_out(id);
@@ -18,7 +18,7 @@ impl Cluster {
         self.change_charged(id, pod, 1);
         let books = self.nodes[id].books(PEN);
         books.used.add_all(&pod.task.request);
-        books.pods += 1;
+        books.pods.insert(pod_id);
         if changes_cards {
             self.count_cards_in(id);
         }
@@ -27,7 +27,7 @@ impl Cluster {
 
     /// A pod gives its room back. Whoever calls forgets the node then, where nothing holds it any more; not at once, since
     /// the pod may take room on it anew.
-    pub(in crate::cluster) fn give_room_back(&mut self, id: NodeId, pod: &Pod) {
+    pub(in crate::cluster) fn give_room_back(&mut self, id: NodeId, pod_id: PodId, pod: &Pod) {
         let changes_cards = self.is_on_cards(id, pod);
         if changes_cards {
             self.count_cards_out(id);
@@ -35,7 +35,7 @@ impl Cluster {
         self.change_charged(id, pod, -1);
         let books = self.nodes[id].books(PEN);
         books.used.subtract_all(&pod.task.request);
-        books.pods -= 1;
+        books.pods.remove(&pod_id);
         if changes_cards {
             self.count_cards_in(id);
         }

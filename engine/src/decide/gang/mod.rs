@@ -68,6 +68,17 @@ pub(super) fn admit(
     }
 }
 
+/// Whether a group that is on its way was refused, and is refused still. What is set aside for others counts as free for it, but
+/// not in its turn among others: while there is any, what was found then says nothing here.
+pub(super) fn rests(cluster: &Cluster, id: WorkloadId) -> bool {
+    let stands = |(_, shape): &InLine| {
+        let peers = cluster.queue(shape.queue).waiting.peers_of(shape);
+        let refused = peers.and_then(|(_, peers)| peers.refused);
+        refused.is_some_and(|refused| verdict::stands(cluster, shape.queue, Some(id), refused))
+    };
+    !cluster.sets_aside() && line(cluster, id).iter().all(stands)
+}
+
 /// Why a gang was refused.
 #[derive(Debug, Clone, Copy)]
 struct Cause {
@@ -89,6 +100,16 @@ impl Cause {
             levels: 1,
             kind: 0,
             searched: 0,
+        }
+    }
+
+    /// Where the queue can't take those that come first, others of the gang may get in in their place: what keeps these out matters too.
+    /// Where that is only that the queue can't take them as a whole either, it is not known which nodes would offer it others.
+    fn beside(self, others: Option<Self>) -> Self {
+        Self {
+            nodes_matter: others.is_none_or(|others| others.nodes_matter),
+            levels: self.levels.max(others.map_or(1, |others| others.levels)),
+            ..self
         }
     }
 
@@ -197,7 +218,9 @@ fn judge_pods(
         let admitted: Vec<_> = gang.admitted.keys().copied().collect();
         gang.take_back(&admitted, &bookmark);
     }
-    whole?;
+    if let Err((step, whole)) = whole {
+        return Err((step, whole.beside(alone.err())));
+    }
     // Some could get in together, but not as a whole: it is the queue that has too little.
     let cause = alone.err().unwrap_or(Cause::of(Reason::InsufficientScalarQuota));
     Err((step, cause))

@@ -1,14 +1,16 @@
 //! The cheapest of those who may be taken back that give what is missing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use crds::configuration::AdmitOn;
 use crds::keys::{MGPU_CORE, MGPU_MEMORY};
 use jiff::Timestamp;
 
 use super::Modes;
+use super::candidacy::Rank;
+use super::draw::{Draw, Turns};
 use super::needs::{Lack, Need, Place, missing_at_levels};
-use super::victims::{Candidacy, Member, Slack, candidates};
+use super::victims::{Victims, pods_for};
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
@@ -22,37 +24,101 @@ use crate::policies::reclaim::{Candidate, cost, select};
 /// How many pods beside those on a node are considered for what is missing elsewhere than on the node.
 const ELSEWHERE: usize = 64;
 
-/// The highest priority in a set, how many pods it is, and the set itself, by ranks.
-type Cost = (Option<i32>, usize, Vec<usize>);
+/// What a set costs: less is better. The highest priority in it, how many pods it is, and their ranks, the dearest first.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Cost(Option<i32>, usize, Vec<Rank>);
+
+/// A set, by the places of its candidates, the dearest first, and what it costs.
+type Priced = (Cost, Vec<usize>);
 
 /// Who is taken back, and for what.
 pub(super) struct Plan {
     cost: Cost,
+    /// Who, the dearest first.
+    pub(super) set: Vec<usize>,
     /// The dimensions that are missing.
     pub(super) missing: Vec<Dimension>,
 }
 
 impl Plan {
-    fn of(cost: Cost, lack: &Lack<'_>) -> Self {
+    fn of((cost, set): Priced, lack: &Lack<'_>) -> Self {
         let needs = lack.needs.iter().map(|(_, dimension, _)| dimension);
         let missing = needs.chain(lack.of_cards).copied().collect();
-        Self { cost, missing }
-    }
-
-    /// Who, by rank.
-    pub(super) fn ranks(&self) -> &[usize] {
-        &self.cost.2
+        Self { cost, set, missing }
     }
 }
 
 /// Who may be taken back for pods of one priority that ask for the same dimensions.
 pub(super) struct Pool {
     pub(super) key: (i32, Vec<Dimension>),
-    /// By rank.
-    candidates: Vec<Candidacy>,
-    /// What those that they are part of have beyond what they must keep.
-    slack: Vec<Slack>,
-    by_node: BTreeMap<NodeId, Vec<usize>>,
+    victims: Victims,
+}
+
+/// What is asked for one pod.
+struct Question<'a> {
+    cluster: &'a Cluster,
+    shape: &'a Shape,
+    card: Option<CardId>,
+    /// What is missing in its queue and above it.
+    levels: Vec<Need>,
+    /// Who gives any of that, the first of them.
+    elsewhere: Vec<usize>,
+    /// Where it asks for shares of cards.
+    cards: Option<WithoutSome<'a>>,
+    /// Of shares everything is missing together: compute may be free on the one card, and memory on the other.
+    of_cards: Vec<Dimension>,
+    effort: &'a Effort,
+}
+
+impl Question<'_> {
+    /// What is missing wherever it goes.
+    fn above(&self) -> Lack<'_> {
+        Lack {
+            cluster: self.cluster,
+            needs: &self.levels,
+            of_cards: &[],
+            node: None,
+        }
+    }
+
+    /// Whether the cards of a node have room for it without these pods.
+    fn fits(&self, node: NodeId, without: &[PodId]) -> bool {
+        self.cards.as_ref().is_none_or(|cards| cards.fits(node, without))
+    }
+
+    fn could_take(&self, node: NodeId) -> bool {
+        self.cards.as_ref().is_none_or(|cards| cards.could_take(node))
+    }
+
+    /// Whether some node has room for it as it is; and of the others that could take it, how many pods at least have to go, those
+    /// first from which the fewest have to.
+    fn survey(&self, most: &BTreeMap<Dimension, i64>) -> (bool, Vec<(usize, NodeId)>) {
+        let (mut has_room, mut others) = (false, Vec::new());
+        for node in fit::nodes_for(self.cluster, self.card) {
+            if self.effort.is_spent() {
+                break;
+            }
+            self.effort.look_at_node(self.shape);
+            if !self.could_take(*node) {
+                continue;
+            }
+            let Some(lacking) = fit::lacking(self.cluster, self.shape, self.card, *node) else {
+                continue;
+            };
+            if lacking.is_empty() && self.fits(*node, &[]) {
+                has_room = true;
+                continue;
+            }
+            // Where nobody gives what is lacking, nobody need be looked at.
+            let pods = lacking.iter();
+            let pods = pods.map(|(dimension, amount)| pods_for(*amount, most.get(dimension).copied()));
+            if let Some(pods) = pods.collect::<Option<Vec<_>>>() {
+                others.push((pods.into_iter().max().unwrap_or(1), *node));
+            }
+        }
+        others.sort_unstable();
+        (has_room, others)
+    }
 }
 
 impl Pool {
@@ -64,56 +130,23 @@ impl Pool {
         modes: Modes,
         now: Timestamp,
     ) -> Self {
-        let mut slack = Vec::new();
-        let candidates = candidates(cluster, shape, &key.1, modes, now, &mut slack);
-        let mut by_node: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
-        for (rank, candidate) in candidates.iter().enumerate() {
-            for node in candidate.members.iter().filter_map(|member| member.node) {
-                let ranks = by_node.entry(node).or_default();
-                if ranks.last() != Some(&rank) {
-                    ranks.push(rank);
-                }
-            }
-        }
-        Self {
-            key,
-            candidates,
-            slack,
-            by_node,
-        }
+        let victims = Victims::new(cluster, shape, &key.1, modes, now);
+        Self { key, victims }
     }
 
     /// The pods of candidates.
-    pub(super) fn pods(&self, ranks: &[usize]) -> Vec<PodId> {
-        let members = ranks.iter().flat_map(|rank| &self.candidates[*rank].members);
-        members.map(|member| member.pod).collect()
+    pub(super) fn pods(&self, places: &[usize]) -> Vec<PodId> {
+        self.victims.pods(places)
     }
 
     /// Takes candidates out of the pool, and returns their pods.
-    pub(super) fn take(&mut self, ranks: &[usize]) -> Vec<PodId> {
-        let pods = self.pods(ranks);
-        for rank in ranks {
-            for (place, amount) in &self.candidates[*rank].takes {
-                self.slack[*place].shrink(*amount);
-            }
-        }
-        // A pod of a gang may be there by itself and as part of the whole.
-        let is_gone = |member: &Member| pods.contains(&member.pod);
-        let gone: Vec<_> = (0..self.candidates.len())
-            .filter(|rank| self.candidates[*rank].members.iter().any(is_gone))
-            .collect();
-        for ranks in self.by_node.values_mut() {
-            ranks.retain(|rank| !gone.contains(rank));
-        }
-        for rank in gone {
-            self.candidates[rank].members.clear();
-        }
-        pods
+    pub(super) fn take(&mut self, places: &[usize]) -> Vec<PodId> {
+        self.victims.take(places)
     }
 
     /// The cheapest set for any node.
     pub(super) fn cheapest(
-        &self,
+        &mut self,
         cluster: &Cluster,
         shape: &Shape,
         card: Option<CardId>,
@@ -121,86 +154,122 @@ impl Pool {
         effort: &Effort,
     ) -> Option<Plan> {
         let levels = missing_at_levels(cluster, shape.queue, asked);
-        let gives_above = |candidate: &Candidacy| levels.iter().any(|need| candidate.gives(need, None) > 0);
-        let elsewhere: Vec<_> = (0..self.candidates.len())
-            .filter(|rank| gives_above(&self.candidates[*rank]))
-            .take(ELSEWHERE)
-            .collect();
-        let above = Lack {
-            cluster,
-            needs: &levels,
-            of_cards: &[],
-            node: None,
-        };
-        let cards = WithoutSome::of(cluster, shape, effort);
-        if cards.is_none() && cluster.configuration().cardgate.admit_on == AdmitOn::Quota {
-            let cost = self.cheapest_of(&elsewhere, above, &|_| true, effort)?;
-            return Some(Plan::of(cost, &above));
-        }
-        // Of shares everything is missing together: compute may be free on the one card, and memory on the other.
+        let fewest = self.victims.fewest(cluster, &levels)?.max(1);
+        let elsewhere = self.elsewhere(cluster, &levels);
         let requested = shape.task.request.iter().map(|(dimension, _)| dimension);
-        let of_cards: Vec<_> = requested.filter(|dimension| is_share(cluster, *dimension)).collect();
-        let first_on = |node: &NodeId| self.by_node.get(node).and_then(|ranks| ranks.first().copied());
-        let mut nodes: Vec<_> = fit::nodes_for(cluster, card).to_vec();
-        nodes.sort_by_key(|node| first_on(node).unwrap_or(usize::MAX));
+        let question = Question {
+            cluster,
+            shape,
+            card,
+            levels,
+            elsewhere,
+            cards: WithoutSome::of(cluster, shape, effort),
+            of_cards: requested.filter(|dimension| is_share(cluster, *dimension)).collect(),
+            effort,
+        };
+        let above = question.above();
+        let for_all = || self.cheapest_of(&question.elsewhere, above, &|_| true, effort);
+        if question.cards.is_none() && cluster.configuration().cardgate.admit_on == AdmitOn::Quota {
+            return Some(Plan::of(for_all()?, &above));
+        }
         let mut best: Option<Plan> = None;
-        let mut has_roomy = false;
-        for node in nodes {
-            // The best so far, or nobody, when all nodes together have cost what they may.
-            if effort.is_spent() {
+        let (has_room, others) = question.survey(&self.victims.most_on_node(cluster, shape));
+        // Whichever node has room, the same is missing elsewhere.
+        if has_room {
+            keep_cheaper(&mut best, for_all(), &above);
+        }
+        let mut looked_at = HashSet::new();
+        let mut others = others.into_iter().peekable();
+        // Nodes come up with the first of their pods. The best so far, or nobody, when they have cost what all together may.
+        for turn in Turns::new(cluster, &self.victims, None) {
+            // Nobody can do better on a node that is left than this pod with as many as it takes there.
+            let beats = |best: &Plan, pods: usize| {
+                let bound = Cost(Some(turn.priority), fewest.max(pods), vec![Rank::of(turn)]);
+                best.cost <= bound
+            };
+            while let Some((pods, node)) = others.peek().copied()
+                && !effort.is_spent()
+            {
+                // Where fewer would do than by the best so far, that is seen now, and not when all others have come up.
+                let is_fewer = |best: &Plan| fewest.max(pods) < best.cost.1 && !beats(best, pods);
+                if !looked_at.contains(&node) && !best.as_ref().is_some_and(is_fewer) {
+                    break;
+                }
+                others.next();
+                if looked_at.insert(node) {
+                    self.look_at(&question, node, &mut best);
+                }
+            }
+            let is_beaten = |(pods, _): &(usize, NodeId)| best.as_ref().is_some_and(|best| beats(best, *pods));
+            if effort.is_spent() || others.peek().is_none_or(is_beaten) {
                 break;
             }
-            effort.look_at_node(shape);
-            // Nobody can do better on this node than its first candidate alone.
-            let bound = first_on(&node).map(|first| (Some(self.candidates[first].priority), 1, vec![first]));
-            let is_beaten = best.as_ref().zip(bound).is_some_and(|(best, bound)| best.cost <= bound);
-            if cards.as_ref().is_some_and(|cards| !cards.could_take(node)) {
-                continue;
+            let node = cluster.pod(turn.pod).and_then(|pod| pod.room);
+            if let Some(node) = node.filter(|node| looked_at.insert(*node)) {
+                self.look_at(&question, node, &mut best);
             }
-            let Some(lacking) = fit::lacking(cluster, shape, card, node) else {
-                continue;
-            };
-            let fits = |without: &[PodId]| cards.as_ref().is_none_or(|cards| cards.fits(node, without));
-            let cards_fit = fits(&[]);
-            if lacking.is_empty() && cards_fit {
-                // Whichever node has room, the same is missing elsewhere.
-                if !std::mem::replace(&mut has_roomy, true) {
-                    let cost = self.cheapest_of(&elsewhere, above, &|_| true, effort);
-                    keep_cheaper(&mut best, cost, &above);
-                }
-                continue;
-            }
-            let Some(there) = self.by_node.get(&node).filter(|_| !is_beaten) else {
-                continue;
-            };
-            let missing = lacking.into_iter();
-            let missing = missing.map(|(dimension, amount)| (Place::Node, dimension, amount));
-            let needs: Vec<Need> = levels.iter().copied().chain(missing).collect();
-            let lack = Lack {
-                cluster,
-                needs: &needs,
-                of_cards: if cards_fit { &[] } else { &of_cards },
-                node: Some(node),
-            };
-            let mut ranks: Vec<_> = there.iter().chain(&elsewhere).copied().collect();
-            ranks.sort_unstable();
-            ranks.dedup();
-            let cost = self.cheapest_of(&ranks, lack, &fits, effort);
-            keep_cheaper(&mut best, cost, &lack);
         }
         best
+    }
+
+    /// The first that give any of what is missing in the queue and above it.
+    fn elsewhere(&mut self, cluster: &Cluster, levels: &[Need]) -> Vec<usize> {
+        let mut found = Vec::new();
+        let mut draw = Draw::new(cluster, &self.victims, levels);
+        while found.len() < ELSEWHERE
+            && let Some(place) = draw.next(&mut self.victims)
+        {
+            let candidate = self.victims.get(place);
+            if levels.iter().any(|need| candidate.gives(need, None) > 0) {
+                found.push(place);
+            }
+        }
+        found
+    }
+
+    /// The cheapest set for a node, where that is better than the best so far.
+    fn look_at(&mut self, question: &Question<'_>, node: NodeId, best: &mut Option<Plan>) {
+        let Question {
+            cluster, shape, effort, ..
+        } = *question;
+        effort.look_at_node(shape);
+        if !question.could_take(node) {
+            return;
+        }
+        let Some(lacking) = fit::lacking(cluster, shape, question.card, node) else {
+            return;
+        };
+        let fits = |without: &[PodId]| question.fits(node, without);
+        let cards_fit = fits(&[]);
+        if lacking.is_empty() && cards_fit {
+            return;
+        }
+        let missing = lacking.into_iter();
+        let missing = missing.map(|(dimension, amount)| (Place::Node, dimension, amount));
+        let needs: Vec<Need> = question.levels.iter().copied().chain(missing).collect();
+        let lack = Lack {
+            cluster,
+            needs: &needs,
+            of_cards: if cards_fit { &[] } else { &question.of_cards },
+            node: Some(node),
+        };
+        let mut places = self.victims.on_node(cluster, node);
+        places.extend(&question.elsewhere);
+        self.victims.sort(&mut places);
+        let cost = self.cheapest_of(&places, lack, &fits, effort);
+        keep_cheaper(best, cost, &lack);
     }
 
     /// The cheapest set of these candidates that gives all that is missing, and without which the pod `fits`.
     fn cheapest_of(
         &self,
-        ranks: &[usize],
+        places: &[usize],
         lack: Lack<'_>,
         fits: &dyn Fn(&[PodId]) -> bool,
         effort: &Effort,
-    ) -> Option<Cost> {
-        let useful = ranks.iter().filter_map(|rank| {
-            let candidate = &self.candidates[*rank];
+    ) -> Option<Priced> {
+        let useful = places.iter().filter_map(|place| {
+            let candidate = self.victims.get(*place);
             let amounts = lack
                 .needs
                 .iter()
@@ -212,28 +281,29 @@ impl Pool {
                 return None;
             }
             let of_policy = Candidate {
-                priority: candidate.priority,
+                priority: candidate.rank.priority,
                 pods: candidate.members.len(),
                 gives,
                 takes: candidate.takes.clone(),
-                apart: gives_cards.then_some(*rank),
+                apart: gives_cards.then_some(*place),
             };
-            Some((*rank, of_policy))
+            Some((*place, of_policy))
         });
-        let (ranks, useful): (Vec<_>, Vec<_>) = useful.unzip();
+        let (places, useful): (Vec<_>, Vec<_>) = useful.unzip();
         let numbers: Vec<_> = lack.needs.iter().map(|(.., amount)| *amount).collect();
-        let slack: Vec<_> = self.slack.iter().map(|slack| slack.when(&lack)).collect();
+        let slack = self.victims.slack().iter();
+        let slack: Vec<_> = slack.map(|slack| slack.when(&lack)).collect();
         let suffices = |set: &[usize]| {
             lack.of_cards.is_empty() || {
-                let members = set.iter().flat_map(|index| &self.candidates[ranks[*index]].members);
-                fits(&members.map(|member| member.pod).collect::<Vec<_>>())
+                let set: Vec<_> = set.iter().map(|index| places[*index]).collect();
+                fits(&self.pods(&set))
             }
         };
         let set = select(&numbers, &slack, &useful, &suffices, effort.common())?;
-        let (priority, pods, _) = cost(&set, &useful);
-        let mut ranks: Vec<_> = set.into_iter().map(|index| ranks[index]).collect();
-        ranks.sort_unstable_by(|a, b| b.cmp(a));
-        Some((priority, pods, ranks))
+        let (priority, pods, dearest_first) = cost(&set, &useful);
+        let set: Vec<_> = dearest_first.into_iter().map(|index| places[index]).collect();
+        let ranks = set.iter().map(|place| self.victims.get(*place).rank.clone());
+        Some((Cost(priority, pods, ranks.collect()), set))
     }
 }
 
@@ -245,10 +315,10 @@ pub(super) fn is_share(cluster: &Cluster, dimension: Dimension) -> bool {
     resource.is_some_and(|resource| [MGPU_CORE, MGPU_MEMORY].contains(&resource))
 }
 
-fn keep_cheaper(best: &mut Option<Plan>, cost: Option<Cost>, lack: &Lack<'_>) {
-    if let Some(cost) = cost
-        && best.as_ref().is_none_or(|best| cost < best.cost)
+fn keep_cheaper(best: &mut Option<Plan>, priced: Option<Priced>, lack: &Lack<'_>) {
+    if let Some(priced) = priced
+        && best.as_ref().is_none_or(|best| priced.0 < best.cost)
     {
-        *best = Some(Plan::of(cost, lack));
+        *best = Some(Plan::of(priced, lack));
     }
 }

@@ -1,167 +1,285 @@
-//! Who may be taken back, and what those must keep whom it is taken from.
+//! Who may be taken back.
+//!
+//! Nobody is looked at before somebody asks for him: a pod when it is its turn, or when its node is looked at; a gang with the first
+//! of its pods.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use super::Modes;
-use super::needs::{Lack, Need, Place};
-use crate::amounts::{Amounts, Dimension};
+use super::candidacy::{Candidacy, Member, Rank, of_gang};
+use super::needs::{Need, Place};
+use super::slack::{Floors, Slack};
+use crate::amounts::Dimension;
 use crate::cluster::Cluster;
+use crate::cluster::holders::Turn;
 use crate::cluster::pod::{Pod, Stage};
 use crate::cluster::waiting::Shape;
-use crate::cluster::workload::Workload;
 use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
 
-/// A pod, or a whole gang, that may be taken back.
-pub(super) struct Candidacy {
-    pub(super) members: Vec<Member>,
-    pub(super) priority: i32,
-    created: Timestamp,
+/// A queue whose pods may be taken back.
+struct Source {
+    is_own: bool,
     /// The lowest level above the waiting queue that it is part of.
     level: usize,
-    charged: Vec<(Dimension, i128)>,
-    /// What of that others in the cluster could have: nothing on nodes that take no pods.
-    usable: Vec<(Dimension, i128)>,
-    /// What it takes from those who must keep some, by the place of the slack.
-    pub(super) takes: Vec<(usize, i128)>,
-    /// What its queue has more of than it deserves, where it is of another queue.
-    borrowed: Option<Rc<[Dimension]>>,
+    /// It, and the levels above it that the waiting queue is no part of.
+    below: Vec<QueueId>,
+    /// What those have more of than they deserve.
+    borrowed: Rc<[Dimension]>,
 }
 
-/// One pod of it.
-pub(super) struct Member {
-    pub(super) pod: PodId,
-    uid: Arc<str>,
-    pub(super) node: Option<NodeId>,
-    request: Arc<Amounts>,
-    /// Whether it has shares of cards.
-    is_on_cards: bool,
-}
-
-impl Candidacy {
-    fn first_uid(&self) -> Option<&str> {
-        self.members.first().map(|member| &*member.uid)
-    }
-
-    /// What it gives on a node.
-    fn gives_on(&self, node: Option<NodeId>, dimension: Dimension) -> i128 {
-        let there = self.members.iter().filter(|member| member.node == node);
-        there.map(|member| i128::from(member.request.get(dimension))).sum()
-    }
-
-    /// What it gives of what is missing, where the pod is to go to this node.
-    pub(super) fn gives(&self, (place, dimension, _): &Need, node: Option<NodeId>) -> i128 {
-        let of = |amounts: &[(Dimension, i128)]| {
-            let amount = amounts.iter().find(|(known, _)| known == dimension);
-            amount.map_or(0, |(_, amount)| *amount)
-        };
+impl Source {
+    /// Whether what its pods give is missing there.
+    fn reaches(&self, place: Place) -> bool {
         match place {
-            _ if self.members.is_empty() => 0,
-            Place::Node => self.gives_on(node, *dimension),
-            Place::Level(level) if self.level <= *level => of(&self.charged),
-            Place::Level(_) => 0,
-            Place::Cluster => of(&self.usable),
+            Place::Level(level) => self.level <= level,
+            Place::Cluster | Place::Node => true,
         }
-    }
-
-    /// Whether it gives shares of the cards of a node.
-    pub(super) fn gives_cards_on(&self, node: Option<NodeId>) -> bool {
-        let mut members = self.members.iter();
-        members.any(|member| member.is_on_cards && member.node == node)
-    }
-
-    /// Whether it is to give back anything that is missing: what its queue borrows.
-    pub(super) fn is_due(&self, lack: &Lack<'_>) -> bool {
-        let Some(borrowed) = &self.borrowed else { return true };
-        let mut needs = lack.needs.iter().filter(|need| self.gives(need, lack.node) > 0);
-        let borrows = |dimension: Dimension| borrowed.iter().any(|borrowed| lack.is_same(*borrowed, dimension));
-        needs.any(|(_, dimension, _)| borrows(*dimension))
-            || (lack.of_cards.iter().any(|dimension| borrows(*dimension)) && self.gives_cards_on(lack.node))
     }
 }
 
-/// Whoever may be taken back for what may be missing, by rank: lowest priority first, then youngest. `slack` gets what each
-/// queue that they are part of has beyond what it must keep.
-pub(super) fn candidates(
-    cluster: &Cluster,
-    shape: &Shape,
-    missing: &[Dimension],
-    modes: Modes,
+/// How a pod may be taken back, by the places of the candidates.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Ways {
+    /// By itself.
+    pub(super) alone: Option<usize>,
+    /// With all of its gang.
+    pub(super) whole: Option<usize>,
+}
+
+/// Whoever may be taken back for pods of one priority, for what may be missing.
+pub(super) struct Victims {
+    sources: BTreeMap<QueueId, Source>,
+    /// The priority that pods of the same queue are below.
+    priority: i32,
     now: Timestamp,
-    slack: &mut Vec<Slack>,
-) -> Vec<Candidacy> {
-    let path: Vec<_> = cluster.ancestry(shape.queue).collect();
-    let mut found: Vec<Candidacy> = Vec::new();
-    // Queues that are parts of another take from what that one has, together.
-    let mut floors = Floors::new(cluster, slack);
-    for (id, queue) in cluster.queues() {
-        let is_own = id == shape.queue;
-        if queue.holders.is_empty() || (is_own && !modes.preempt) || (!is_own && !modes.reclaim) {
-            continue;
-        }
-        let own_path: Vec<_> = cluster.ancestry(id).collect();
-        let level = path.iter().position(|level| own_path.contains(level));
-        let level = level.unwrap_or(path.len());
-        let below = own_path.iter().copied().take_while(|level| !path.contains(level));
-        let below: Vec<_> = below.collect();
-        let borrowed = missing.iter().copied();
-        let borrowed: Rc<[Dimension]> = borrowed
-            .filter(|dimension| cluster.borrows(&below, *dimension))
-            .collect();
-        if !is_own && (borrowed.is_empty() || !below.iter().all(|level| is_reclaimable(cluster, *level))) {
-            continue;
-        }
-        let mut gangs: BTreeMap<WorkloadId, Vec<Candidacy>> = BTreeMap::new();
-        for pod_id in &queue.holders {
-            let Some(pod) = cluster.pod(*pod_id) else { continue };
-            let is_lower = !is_own || pod.priority < shape.priority;
-            let Some(charge) = pod
-                .charge
-                .as_ref()
-                .filter(|_| is_lower && is_evictable(cluster, pod, now))
-            else {
+    /// Those that have been looked at.
+    known: Vec<Candidacy>,
+    ways: HashMap<PodId, Ways>,
+    floors: Floors,
+}
+
+impl Victims {
+    /// Those of the queues that have any.
+    pub(super) fn new(cluster: &Cluster, shape: &Shape, missing: &[Dimension], modes: Modes, now: Timestamp) -> Self {
+        let path: Vec<_> = cluster.ancestry(shape.queue).collect();
+        let mut sources = BTreeMap::new();
+        for (id, queue) in cluster.queues() {
+            let is_own = id == shape.queue;
+            if queue.holders.is_empty() || (is_own && !modes.preempt) || (!is_own && !modes.reclaim) {
                 continue;
+            }
+            let own_path: Vec<_> = cluster.ancestry(id).collect();
+            let level = path.iter().position(|level| own_path.contains(level));
+            let below = own_path.iter().copied().take_while(|level| !path.contains(level));
+            let below: Vec<_> = below.collect();
+            let borrowed = missing.iter().copied();
+            let borrowed: Rc<[Dimension]> = borrowed
+                .filter(|dimension| cluster.borrows(&below, *dimension))
+                .collect();
+            if !is_own && (borrowed.is_empty() || !below.iter().all(|level| is_reclaimable(cluster, *level))) {
+                continue;
+            }
+            let source = Source {
+                is_own,
+                level: level.unwrap_or(path.len()),
+                below,
+                borrowed,
             };
-            let amounts = charge.amounts.iter();
-            let charged: Vec<_> = amounts.map(|(dimension, amount)| (dimension, amount.into())).collect();
-            let candidacy = Candidacy {
-                takes: floors.takes(&below, &charged),
-                members: vec![Member {
-                    pod: *pod_id,
-                    uid: Arc::clone(&pod.uid),
-                    node: pod.room,
-                    request: Arc::clone(&pod.task.request),
-                    is_on_cards: pod.task.mgpu.is_some(),
-                }],
-                priority: pod.priority,
-                created: pod.created,
-                level,
-                usable: if cluster.gives_to_others(pod.room) {
-                    charged.clone()
-                } else {
-                    Vec::new()
-                },
-                charged,
-                borrowed: (!is_own).then(|| Rc::clone(&borrowed)),
-            };
-            match pod.group.filter(|group| cluster.workload(*group).min_member() > 1) {
-                Some(group) => gangs.entry(group).or_default().push(candidacy),
-                None => found.push(candidacy),
+            sources.insert(id, source);
+        }
+        Self {
+            sources,
+            priority: shape.priority,
+            now,
+            known: Vec::new(),
+            ways: HashMap::new(),
+            floors: Floors::default(),
+        }
+    }
+
+    pub(super) fn get(&self, place: usize) -> &Candidacy {
+        &self.known[place]
+    }
+
+    /// What those that they are part of have beyond what they must keep.
+    pub(super) fn slack(&self) -> &[Slack] {
+        &self.floors.slack
+    }
+
+    /// Pods that hold the same, in the order in which they are taken back, with that order's end: of each queue whose pods give
+    /// any of `needs`, or of all of them.
+    pub(super) fn turns<'c>(
+        &self,
+        cluster: &'c Cluster,
+        needs: Option<&[Need]>,
+    ) -> Vec<(&'c BTreeSet<Turn>, Option<i32>)> {
+        let mut found = Vec::new();
+        for (id, source) in &self.sources {
+            let end = source.is_own.then_some(self.priority);
+            for ((charged, _), turns) in cluster.queue(*id).holders.alike() {
+                let gives = |(place, dimension, _): &Need| source.reaches(*place) && charged.get(*dimension) > 0;
+                if needs.is_none_or(|needs| needs.iter().any(gives)) {
+                    found.push((turns, end));
+                }
             }
         }
-        for (group, members) in gangs {
-            found.extend(of_gang(cluster, cluster.workload(group), members, floors.slack));
+        found
+    }
+
+    /// How many pods at least it takes to give all `needs`; none where nobody gives one of them.
+    pub(super) fn fewest(&self, cluster: &Cluster, needs: &[Need]) -> Option<usize> {
+        let mut fewest = 0;
+        for (place, dimension, amount) in needs {
+            let sources = self.sources.iter().filter(|(_, source)| source.reaches(*place));
+            let charges = sources.flat_map(|(id, _)| cluster.queue(*id).holders.alike());
+            let most = charges.map(|((charged, _), _)| charged.get(*dimension)).max();
+            fewest = fewest.max(pods_for(*amount, most)?);
+        }
+        Some(fewest)
+    }
+
+    /// The most that one pod gives on its node of each dimension that a shape requests.
+    pub(super) fn most_on_node(&self, cluster: &Cluster, shape: &Shape) -> BTreeMap<Dimension, i64> {
+        let requested = shape.task.request.iter().map(|(dimension, _)| dimension);
+        let most = requested.map(|dimension| {
+            let holders = self.sources.keys().flat_map(|id| cluster.queue(*id).holders.alike());
+            let most = holders.map(|((_, request), _)| request.get(dimension)).max();
+            (dimension, most.unwrap_or(0))
+        });
+        most.collect()
+    }
+
+    /// Those on a node, by rank.
+    pub(super) fn on_node(&mut self, cluster: &Cluster, node: NodeId) -> Vec<usize> {
+        let mut places = Vec::new();
+        for pod in &cluster.node(node).pods {
+            let ways = self.ways(cluster, *pod);
+            places.extend([ways.alone, ways.whole].into_iter().flatten());
+        }
+        self.sort(&mut places);
+        places
+    }
+
+    /// By rank, each once, without those that are taken.
+    pub(super) fn sort(&self, places: &mut Vec<usize>) {
+        places.retain(|place| !self.known[*place].members.is_empty());
+        places.sort_unstable_by_key(|place| (&self.known[*place].rank, *place));
+        places.dedup();
+    }
+
+    /// How a pod may be taken back.
+    pub(super) fn ways(&mut self, cluster: &Cluster, id: PodId) -> Ways {
+        if let Some(ways) = self.ways.get(&id) {
+            return *ways;
+        }
+        let Some((queue, pod)) = cluster.pod(id).and_then(|pod| Some((pod.queue?, pod))) else {
+            return Ways::default();
+        };
+        match pod.group.filter(|group| cluster.workload(*group).min_member() > 1) {
+            Some(group) => self.look_at_gang(cluster, queue, group),
+            None => {
+                if let Some(candidacy) = self.candidacy(cluster, queue, id) {
+                    self.ways.insert(
+                        id,
+                        Ways {
+                            alone: Some(self.known.len()),
+                            whole: None,
+                        },
+                    );
+                    self.known.push(candidacy);
+                }
+            }
+        }
+        self.ways.get(&id).copied().unwrap_or_default()
+    }
+
+    fn look_at_gang(&mut self, cluster: &Cluster, queue: QueueId, group: WorkloadId) {
+        let workload = cluster.workload(group);
+        let is_one = |id: &PodId| {
+            cluster
+                .pod(*id)
+                .is_some_and(|pod| pod.group == Some(group) && pod.queue == Some(queue))
+        };
+        let mut pods: Vec<_> = workload.members().filter(is_one).collect();
+        pods.sort_unstable();
+        let members = pods.into_iter();
+        let members: Vec<_> = members.filter_map(|id| self.candidacy(cluster, queue, id)).collect();
+        let pods: Vec<_> = members.iter().map(|member| member.members[0].pod).collect();
+        let (whole, alone) = of_gang(cluster, workload, members, &mut self.floors.slack);
+        let whole = whole.map(|whole| {
+            self.known.push(whole);
+            self.known.len() - 1
+        });
+        let first = self.known.len();
+        let is_alone = !alone.is_empty();
+        self.known.extend(alone);
+        for (place, pod) in pods.into_iter().enumerate() {
+            let alone = is_alone.then_some(first + place);
+            self.ways.insert(pod, Ways { alone, whole });
         }
     }
-    found.sort_unstable_by(|a, b| {
-        let key = |one: &Candidacy| (one.priority, Reverse(one.created), one.members.len());
-        key(a).cmp(&key(b)).then_with(|| a.first_uid().cmp(&b.first_uid()))
-    });
-    found
+
+    /// A pod by itself, where it may be taken back.
+    fn candidacy(&mut self, cluster: &Cluster, queue: QueueId, id: PodId) -> Option<Candidacy> {
+        let source = self.sources.get(&queue)?;
+        let pod = cluster.pod(id)?;
+        let is_lower = !source.is_own || pod.priority < self.priority;
+        let is_one = is_lower && is_evictable(cluster, pod, self.now);
+        let charge = pod.charge.as_ref().filter(|_| is_one)?;
+        let amounts = charge.amounts.iter();
+        let charged: Vec<_> = amounts.map(|(dimension, amount)| (dimension, amount.into())).collect();
+        Some(Candidacy {
+            rank: Rank {
+                priority: pod.priority,
+                created: Reverse(pod.created),
+                pods: 1,
+                uid: Arc::clone(&pod.uid),
+            },
+            takes: self.floors.takes(cluster, &source.below, &charged),
+            members: vec![Member {
+                pod: id,
+                node: pod.room,
+                request: Arc::clone(&pod.task.request),
+                is_on_cards: pod.task.mgpu.is_some(),
+            }],
+            level: source.level,
+            usable: if cluster.gives_to_others(pod.room) {
+                charged.clone()
+            } else {
+                Vec::new()
+            },
+            charged,
+            borrowed: (!source.is_own).then(|| Rc::clone(&source.borrowed)),
+        })
+    }
+
+    /// Takes candidates, and returns their pods.
+    pub(super) fn take(&mut self, places: &[usize]) -> Vec<PodId> {
+        let pods = self.pods(places);
+        for place in places {
+            for (slack, amount) in &self.known[*place].takes {
+                self.floors.slack[*slack].shrink(*amount);
+            }
+        }
+        // A pod of a gang may be there by itself and as part of the whole.
+        for candidate in &mut self.known {
+            if candidate.members.iter().any(|member| pods.contains(&member.pod)) {
+                candidate.members.clear();
+            }
+        }
+        pods
+    }
+
+    /// The pods of candidates.
+    pub(super) fn pods(&self, places: &[usize]) -> Vec<PodId> {
+        let members = places.iter().flat_map(|place| &self.known[*place].members);
+        members.map(|member| member.pod).collect()
+    }
 }
 
 fn is_evictable(cluster: &Cluster, pod: &Pod, now: Timestamp) -> bool {
@@ -171,158 +289,12 @@ fn is_evictable(cluster: &Cluster, pod: &Pod, now: Timestamp) -> bool {
         && pod.eviction.spared_until.is_none_or(|until| until <= now)
 }
 
-/// How a gang may be taken back: as many single pods as it has beyond its minimum, or all of it.
-fn of_gang(cluster: &Cluster, workload: &Workload, members: Vec<Candidacy>, slack: &mut Vec<Slack>) -> Vec<Candidacy> {
-    let count = |number: usize| i128::try_from(number).unwrap_or(i128::MAX);
-    let (surplus, of_tasks) = workload.surplus();
-    let place = slack.len();
-    // One place for all of its pods, and one more for those of each task.
-    let surpluses = std::iter::once(surplus).chain(of_tasks.iter().map(|(_, surplus)| *surplus));
-    let surpluses: Vec<_> = surpluses.map(count).collect();
-    slack.extend(surpluses.iter().copied().map(Slack::of_pods));
-    let beyond = |task: Option<&str>| {
-        let task = of_tasks.iter().position(|(known, _)| Some(&**known) == task);
-        [Some(place), task.map(|task| place + 1 + task)].into_iter().flatten()
-    };
-    let mut found = Vec::new();
-    // What some of its pods keep from being evicted can't go as a whole.
-    if members.len() == workload.admitted() {
-        let mut whole = Candidacy {
-            members: Vec::new(),
-            priority: i32::MIN,
-            created: Timestamp::MAX,
-            level: 0,
-            charged: Vec::new(),
-            usable: Vec::new(),
-            takes: (place..).zip(surpluses).collect(),
-            borrowed: None,
-        };
-        for member in &members {
-            whole.level = member.level;
-            whole.borrowed.clone_from(&member.borrowed);
-            whole.priority = whole.priority.max(member.priority);
-            whole.created = whole.created.min(member.created);
-            add_up(&mut whole.charged, &member.charged);
-            add_up(&mut whole.usable, &member.usable);
-            add_up(&mut whole.takes, &member.takes);
-            whole.members.extend(member.members.iter().map(|one| Member {
-                pod: one.pod,
-                uid: Arc::clone(&one.uid),
-                node: one.node,
-                request: Arc::clone(&one.request),
-                is_on_cards: one.is_on_cards,
-            }));
-        }
-        found.push(whole);
-    }
-    if surplus > 0 {
-        found.extend(members.into_iter().map(|mut member| {
-            let task = member
-                .members
-                .first()
-                .and_then(|one| cluster.pod(one.pod)?.task_spec.as_deref());
-            member.takes.extend(beyond(task).map(|place| (place, 1)));
-            member
-        }));
-    }
-    found
-}
-
-/// Adds amounts to those of the same key.
-fn add_up<K: PartialEq + Copy>(sums: &mut Vec<(K, i128)>, amounts: &[(K, i128)]) {
-    for (key, amount) in amounts {
-        match sums.iter_mut().find(|(known, _)| known == key) {
-            Some((_, sum)) => *sum += amount,
-            None => sums.push((*key, *amount)),
-        }
-    }
+/// How many pods it takes to give so much, where each gives this at most; none where nobody gives any.
+pub(super) fn pods_for(amount: i128, most: Option<i64>) -> Option<usize> {
+    let most = most.map(i128::from).filter(|most| *most > 0)?;
+    Some(usize::try_from((amount + most - 1) / most).unwrap_or(usize::MAX))
 }
 
 fn is_reclaimable(cluster: &Cluster, id: QueueId) -> bool {
     cluster.queue(id).terms().is_none_or(|terms| terms.reclaimable)
-}
-
-/// What somebody has beyond what he must keep.
-pub(super) struct Slack {
-    /// Of this; none where it is pods of a gang.
-    dimension: Option<Dimension>,
-    /// Where it is missing: beyond what is deserved and what is guaranteed.
-    where_missing: i128,
-    /// Where others lack something else, and only take it along: beyond what is guaranteed.
-    elsewhere: i128,
-}
-
-impl Slack {
-    /// So many pods of a gang.
-    fn of_pods(count: i128) -> Self {
-        Self {
-            dimension: None,
-            where_missing: count,
-            elsewhere: count,
-        }
-    }
-
-    /// What may be taken for what a pod lacks.
-    pub(super) fn when(&self, lack: &Lack<'_>) -> i128 {
-        if self.dimension.is_some_and(|dimension| lack.has(dimension)) {
-            self.where_missing
-        } else {
-            self.elsewhere
-        }
-    }
-
-    /// So much was taken.
-    pub(super) fn shrink(&mut self, amount: i128) {
-        self.where_missing -= amount;
-        self.elsewhere -= amount;
-    }
-}
-
-/// What the queues that a pod is part of must keep.
-struct Floors<'c, 's> {
-    cluster: &'c Cluster,
-    /// Where the slack of a queue is; none where it need not keep any.
-    places: HashMap<(QueueId, Dimension), Option<usize>>,
-    slack: &'s mut Vec<Slack>,
-}
-
-impl<'c, 's> Floors<'c, 's> {
-    fn new(cluster: &'c Cluster, slack: &'s mut Vec<Slack>) -> Self {
-        Self {
-            cluster,
-            places: HashMap::new(),
-            slack,
-        }
-    }
-
-    /// What a pod takes from what they have beyond that.
-    fn takes(&mut self, levels: &[QueueId], charged: &[(Dimension, i128)]) -> Vec<(usize, i128)> {
-        let mut takes = Vec::new();
-        for level in levels {
-            for (dimension, amount) in charged {
-                if let Some(place) = self.place(*level, *dimension) {
-                    takes.push((place, *amount));
-                }
-            }
-        }
-        takes
-    }
-
-    fn place(&mut self, level: QueueId, dimension: Dimension) -> Option<usize> {
-        if let Some(place) = self.places.get(&(level, dimension)) {
-            return *place;
-        }
-        let place = self.cluster.floor(level, dimension).map(|floor| {
-            let queue = self.cluster.queue(level);
-            let (has, guarantee) = (queue.allocated_in_all(dimension), queue.guaranteed_in_all(dimension));
-            self.slack.push(Slack {
-                dimension: Some(dimension),
-                where_missing: has - floor,
-                elsewhere: if guarantee > 0 { has - guarantee } else { i128::MAX },
-            });
-            self.slack.len() - 1
-        });
-        self.places.insert((level, dimension), place);
-        place
-    }
 }

@@ -21,7 +21,7 @@ fn test_scenario_2_default_behavior() {
     assert_eq!(
         world.refusal(),
         "InsufficientCPUQuota: the cluster, for queue test-gpu-queue: CPU asked 50, used 60, quota 64, 60 of them kept free \
-         by guarantees"
+         by guarantees; waiting can't help: ask for less, or have the quota raised"
     );
 }
 
@@ -33,7 +33,7 @@ fn test_scenario_2_a_dimension_that_the_capability_names_is_checked_either_way()
         test_job(&mut world, "50");
         assert_eq!(
             world.refusal(),
-            "InsufficientCPUQuota: queue test-gpu-queue: CPU asked 50, used 0, quota 4",
+            "InsufficientCPUQuota: queue test-gpu-queue: CPU asked 50, used 0, quota 4; waiting can't help: ask for less, or have the quota raised",
             "{arguments}"
         );
     }
@@ -49,7 +49,7 @@ fn a_refusal_names_every_dimension_that_is_short() {
     assert_eq!(
         world.refusal(),
         "InsufficientCPUQuota: queue team-a: CPU asked 5, used 0, quota 4; nvidia.com/gpu asked 3, used 0, quota 2; A asked 3, \
-         used 0, quota 1"
+         used 0, quota 1; waiting can't help: ask for less, or have the quota raised"
     );
 }
 

@@ -28,7 +28,8 @@ fn the_refusal_says_what_is_kept_free() {
     world.pod(&pod("p").queue("a").asks("A", 5));
     assert_eq!(
         world.refusal(),
-        "InsufficientScalarQuota: the cluster, for queue a: A asked 5, used 4, quota 8, 4 of them kept free by guarantees"
+        "InsufficientScalarQuota: the cluster, for queue a: A asked 5, used 4, quota 8, 4 of them kept free by guarantees; \
+         waiting can't help: ask for less, or have the quota raised"
     );
 }
 

@@ -12,6 +12,7 @@ mod reclaim;
 mod reclaim_dimensions;
 mod reclaim_reference;
 mod reference;
+mod resting;
 mod set_aside;
 mod shown;
 mod sums;

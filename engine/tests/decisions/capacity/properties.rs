@@ -352,7 +352,7 @@ impl Run {
             return 0;
         };
         let on_ready = queue.holders.iter().filter(|pod| {
-            let room = cluster.pod(**pod).and_then(|pod| pod.room);
+            let room = cluster.pod(*pod).and_then(|pod| pod.room);
             let offer = room.and_then(|room| cluster.node(room).offer());
             offer.is_some_and(|offer| offer.ready)
         });

@@ -56,3 +56,28 @@ fn a_group_is_judged_anew_without_the_pod_that_kept_it_out() {
         }
     }
 }
+
+/// Found by [`groups_stay_whole`]: a node that grows has room for one of a group's pods, whatever keeps the other out.
+#[test]
+fn a_node_that_grows_lets_a_group_in_that_quota_keeps_in_part() {
+    for limit in [1, usize::MAX] {
+        let ask = |names, count| Ask { names, count };
+        let mut run = Run::new(limit);
+        let nodes = (0..4).map(|node| Step::Node(node, 2));
+        let steps = [
+            Step::Queue([2, 6]),
+            Step::Pod(1, Owner::Nobody, ask(0, 1)),
+            Step::Pod(6, Owner::Nobody, ask(1, 1)),
+            Step::Group(0, 1, None),
+            Step::Pod(0, Owner::Group(2), ask(0, 2)),
+            Step::Group(2, 1, None),
+            Step::Twin(2, 6),
+            Step::Pod(3, Owner::Group(2), ask(1, 2)),
+            Step::Node(2, 3),
+        ];
+        for step in nodes.chain(steps) {
+            run.take(step);
+        }
+        run.converge();
+    }
+}

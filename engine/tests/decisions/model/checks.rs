@@ -64,7 +64,7 @@ impl Run {
             let name = node_name(index);
             let (used, pods) = cluster.node_named(&name).map_or_else(Default::default, |id| {
                 let node = cluster.node(id);
-                (named(&node.used, cluster.names()), node.pods)
+                (named(&node.used, cluster.names()), node.pods.len())
             });
             assert_eq!(used, self.picture.used(index), "used of {name}");
             let expected = self.picture.pods.values().filter(|pod| pod.room == Some(index));

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use engine::cluster::Kind;
 use engine::decide::{Action, Admission, decide};
 use engine::explain::notices;
+use engine::reason::Reason;
 
 use super::reference::{Picture, Pod, Stage};
 use super::steps::{
@@ -535,7 +536,9 @@ impl Run {
         assert!(told[0].len() <= limit);
         for notice in &told[0] {
             let pod = self.picture.pods.get_mut(&*notice.pod.uid).unwrap();
-            assert!(pod.is_in_line());
+            let held_elsewhere = pod.spec.managed && pod.stage == Stage::Blocked && pod.deleted.is_none();
+            assert_eq!(notice.reason == Reason::HeldByAnotherGate, held_elsewhere);
+            assert!(pod.is_in_line() || held_elsewhere);
             assert_eq!(notice.told_before, pod.told.is_some());
             let told = pod.told.replace(notice.reason.as_str());
             assert_ne!(told, pod.told, "told again");

@@ -9,7 +9,7 @@ fn quota_and_room_are_held_from_the_decision_on() {
     assert_eq!(world.admit_names(), ["p", "q"]);
     assert_eq!(world.admit(), []);
     let n1 = world.cluster.node_named("n1").unwrap();
-    assert_eq!(world.cluster.node(n1).pods, 2);
+    assert_eq!(world.cluster.node(n1).pods.len(), 2);
 }
 
 #[test]

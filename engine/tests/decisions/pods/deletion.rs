@@ -32,12 +32,12 @@ fn a_pod_that_does_not_go_holds_its_quota_for_its_grace_period_and_terminating_t
     assert_eq!(world.allocated("team-a", "A"), 1);
     // The node's room is held until it is gone.
     let n1 = world.cluster.node_named("n1").unwrap();
-    assert_eq!(world.cluster.node(n1).pods, 2);
+    assert_eq!(world.cluster.node(n1).pods.len(), 2);
     // Nothing is given back twice.
     world.pod(&gpu("p").on("n1").assigned("A").deleted(40).annotation("note", "x"));
     world.remove_pod("p");
     assert_eq!(world.allocated("team-a", "A"), 1);
-    assert_eq!(world.cluster.node(n1).pods, 1);
+    assert_eq!(world.cluster.node(n1).pods.len(), 1);
 }
 
 #[test]

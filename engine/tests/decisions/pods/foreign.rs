@@ -83,7 +83,7 @@ fn pods_on_a_node_that_is_not_there_yet_use_its_room_when_it_comes() {
     assert_eq!(world.admit_names(), ["q"]);
     assert_eq!(world.refusal_of("r"), "NoNodeFits");
     let late = world.cluster.node_named("late").unwrap();
-    assert_eq!(world.cluster.node(late).pods, 2);
+    assert_eq!(world.cluster.node(late).pods.len(), 2);
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn a_pod_pinned_to_its_node_holds_room_there_before_it_is_bound() {
     let pinned = |name: &str| gpu(name).ungated().assigned("A").pinned_to("n1");
     let room = |world: &World| {
         let node = world.cluster.node_named("n1").unwrap();
-        world.cluster.node(node).pods
+        world.cluster.node(node).pods.len()
     };
     let mut world = world();
     world.pods([pinned("p"), pinned("q")]);

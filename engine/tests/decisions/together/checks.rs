@@ -227,6 +227,12 @@ impl Run {
                 held(&|queue| before.queues[queue]),
                 held(&|queue| self.allocated(queue)),
             );
+            // Who is charged for no card goes where the scheduler says, where nobody asks nodes before: docs/rules.md, **Card quota**.
+            let is_anywhere =
+                |pod: &Pod| matches!(pod.spec.ask, Ask::Unnamed(_)) && pod.card.is_none() && pod.node == Some(card);
+            if self.setting.on_quota && self.pods.values().any(is_anywhere) {
+                continue;
+            }
             assert!(
                 has <= had || has <= 4,
                 "{has} {} are in use or kept free, and were {had}",

@@ -10,7 +10,7 @@ use engine::cluster::pod::{Pod, Stage};
 use engine::cluster::queue::Queue;
 use engine::cluster::reclaims::EvictionOutcome;
 use engine::cluster::{Cluster, Kind};
-use engine::decide::{Action, Admission, decide};
+use engine::decide::{Action, Admission, Round, decide};
 use engine::explain::{Notice, notices};
 use engine::names::ResourceId;
 use engine::overview::{self, Shown};
@@ -212,7 +212,12 @@ impl World {
 
     /// One round of decisions.
     pub fn decide(&mut self) -> Vec<Action> {
-        decide(&mut self.cluster, self.now, usize::MAX).actions
+        self.round().actions
+    }
+
+    /// The same, with what it has cost.
+    pub fn round(&mut self) -> Round {
+        decide(&mut self.cluster, self.now, usize::MAX)
     }
 
     /// One round of decisions, in which nothing but admissions is decided.

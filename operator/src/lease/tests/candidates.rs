@@ -21,6 +21,20 @@ struct Connection {
     cut: Arc<AtomicBool>,
     /// Writes are refused with this code; 0 for none.
     forbidden: Arc<AtomicBool>,
+    /// The fence can't be raised.
+    unfenced: Arc<AtomicBool>,
+}
+
+impl Fence for Connection {
+    type Error = &'static str;
+
+    async fn raise(&self, term: Instant) -> Result<(), &'static str> {
+        self.travel().await;
+        if self.unfenced.load(Ordering::SeqCst) || Instant::now() >= term {
+            return Err("refused");
+        }
+        Ok(())
+    }
 }
 
 fn refusal(code: u16) -> kube::Error {
@@ -89,7 +103,7 @@ fn start(name: &str, connection: &Connection) -> Running {
     let (done, end) = oneshot::channel();
     let (name, connection) = (name.to_owned(), connection.clone());
     let task = tokio::spawn(async move {
-        run(&connection, name, published, async {
+        run(&connection, &connection, name, published, async {
             let _ = end.await;
             Duration::ZERO
         })
@@ -254,7 +268,16 @@ async fn who_may_not_write_never_leads_and_does_not_hurry() {
     let (published, leadership) = Published::new(Arc::default(), Arc::default());
     let metrics = Arc::clone(&published.metrics);
     let candidate = connection.clone();
-    let task = tokio::spawn(async move { run(&candidate, "a".to_owned(), published, std::future::pending()).await });
+    let task = tokio::spawn(async move {
+        run(
+            &candidate,
+            &candidate,
+            "a".to_owned(),
+            published,
+            std::future::pending(),
+        )
+        .await
+    });
     sleep(Duration::from_mins(1)).await;
     assert!(!leadership.holds() && !task.is_finished());
     let text = metrics.encode().unwrap();
@@ -278,4 +301,26 @@ async fn who_stops_while_standing_by_leaves_the_lease_alone() {
     second.done.send(()).unwrap();
     second.task.await.unwrap().unwrap();
     assert_eq!(holder(&shared).as_deref(), Some("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_leads_before_the_fence_is_raised_and_the_lease_is_kept_meanwhile() {
+    let shared = Shared::default();
+    let connection = Connection::to(&shared);
+    connection.unfenced.store(true, Ordering::SeqCst);
+    let first = start("a", &connection);
+    let second = start("b", &Connection::to(&shared));
+    sleep(Duration::from_mins(2)).await;
+    assert_eq!(holder(&shared).as_deref(), Some("a"));
+    assert!(!first.leadership.holds() && !first.leadership.is_elected() && !second.leadership.holds());
+    // Nobody answers, for longer than a term: what was never led is not lost, and somebody else may lead.
+    connection.cut.store(true, Ordering::SeqCst);
+    second.until_it_leads().await;
+    assert_eq!(holder(&shared).as_deref(), Some("b"));
+    connection.cut.store(false, Ordering::SeqCst);
+    connection.unfenced.store(false, Ordering::SeqCst);
+    sleep(Duration::from_mins(1)).await;
+    assert!(!first.task.is_finished() && !first.leadership.holds() && second.leadership.holds());
+    second.done.send(()).unwrap();
+    first.until_it_leads().await;
 }

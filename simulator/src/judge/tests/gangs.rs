@@ -6,7 +6,10 @@ use crate::objects::{POD_GROUPS, PODS};
 
 /// A group that needs two pods, of which one is let in.
 fn history() -> History {
-    let mut history = History::new();
+    begun(History::new())
+}
+
+fn begun(mut history: History) -> History {
     history.queue("a", 8, &json!({}));
     history.create(
         &POD_GROUPS,
@@ -29,6 +32,23 @@ fn a_gang_is_let_in_whole() {
 }
 
 #[test]
+fn a_gang_is_cut_in_two_for_no_longer_than_it_may() {
+    for (seconds, breaks) in [(5, false), (20, true)] {
+        for heals in [false, true] {
+            let mut history = begun(History::new().cut_at_most(10));
+            if heals {
+                history.admit("q");
+            }
+            history.holds();
+            history.later(seconds);
+            // Time goes on with what is written.
+            history.create(&POD_GROUPS, json!({"metadata": {"namespace": "team", "name": "h"}}));
+            history.breaks_where(breaks && !heals, RULE);
+        }
+    }
+}
+
+#[test]
 fn what_ends_afterwards_cuts_no_gang() {
     let mut history = history();
     history.admit("q");
@@ -42,5 +62,30 @@ fn where_queues_change_the_rest_may_have_no_room() {
     let mut history = history();
     history.later(1);
     history.queue("b", 8, &json!({}));
+    history.judge_gangs().unwrap();
+}
+
+#[test]
+fn a_gang_needs_so_many_of_each_task() {
+    let mut history = history();
+    history.admit("q");
+    history.change("user", &POD_GROUPS, "g", |group| {
+        group["spec"]["minTaskMember"] = json!({"ps": 1, "worker": 1});
+    });
+    history.pod_of_group("r", "a", 1, "g");
+    for (name, task) in [("p", "worker"), ("q", "worker"), ("r", "ps")] {
+        history.change("user", &PODS, name, |pod| {
+            pod["metadata"]["labels"] = json!({"volcano.sh/task-spec": task});
+        });
+    }
+    history.judge_gangs().unwrap();
+    history.later(1);
+    history.pod_of_group("s", "a", 1, "g");
+    history.change("user", &PODS, "s", |pod| {
+        pod["metadata"]["labels"] = json!({"volcano.sh/task-spec": "worker"});
+    });
+    history.admit("s");
+    assert_eq!(history.judge_gangs().unwrap_err().rule, RULE);
+    history.admit("r");
     history.judge_gangs().unwrap();
 }

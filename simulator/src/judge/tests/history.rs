@@ -30,11 +30,18 @@ impl History {
         history
     }
 
+    /// The same, where no gang may be cut in two for longer.
+    #[must_use]
+    pub fn cut_at_most(mut self, seconds: i64) -> Self {
+        self.judge = self.judge.cut_at_most(SignedDuration::from_secs(seconds));
+        self
+    }
+
     pub fn create(&mut self, resource: &'static Resource, object: Value) {
         self.create_as("user", resource, object);
     }
 
-    fn create_as(&mut self, who: &str, resource: &'static Resource, object: Value) {
+    pub fn create_as(&mut self, who: &str, resource: &'static Resource, object: Value) {
         self.objects.create(&Arc::from(who), resource, object).unwrap();
     }
 
@@ -49,11 +56,8 @@ impl History {
     }
 
     pub fn later(&mut self, seconds: i64) {
-        self.objects.now = self
-            .objects
-            .now
-            .checked_add(SignedDuration::from_secs(seconds))
-            .unwrap();
+        let then = self.objects.now.checked_add(SignedDuration::from_secs(seconds));
+        self.objects.pass_until(then.unwrap());
     }
 
     /// This one leads from now on, for 15 seconds.
@@ -137,13 +141,19 @@ impl History {
     #[track_caller]
     pub fn judge_at_rest(&mut self) -> Result<(), Broken> {
         self.holds();
-        self.judge.at_rest(&self.objects)
+        self.judge.at_rest(self.objects.now)
     }
 
     #[track_caller]
     pub fn judge_gangs(&mut self) -> Result<(), Broken> {
         self.holds();
         self.judge.gangs.at_rest(&self.judge.stored)
+    }
+
+    #[track_caller]
+    pub fn judge_evictions(&mut self) -> Result<(), Broken> {
+        self.holds();
+        self.judge.in_vain.at_rest(&self.judge.stored)
     }
 
     #[track_caller]

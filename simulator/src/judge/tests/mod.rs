@@ -1,10 +1,14 @@
 //! For every rule a history that keeps it, and one that breaks it.
 
 mod cross_quota;
+mod evictions;
 mod gangs;
 mod history;
+mod kept;
+mod lapses;
 mod leadership;
 mod quota;
+mod repeats;
 mod rest;
 mod results;
 mod shares;

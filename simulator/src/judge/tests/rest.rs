@@ -1,11 +1,14 @@
-use crds::keys::ADMITTED_CONDITION;
-use serde_json::json;
+use crds::keys::{
+    ADMITTED_CONDITION, CONFIG_MAP, MGPU_CORE, MGPU_INDEX_PREFIX, MGPU_MEMORY, MGPU_POLICY, MGPU_SCHEDULE, NAMESPACE,
+    QUEUE_NAME,
+};
+use serde_json::{Value, json};
 
 use super::super::rest::{RULE, TOLD};
 use super::super::shown::RULE as SHOWN;
 use super::super::told::RULE as TRUE;
-use super::history::History;
-use crate::objects::{CARD_INVENTORIES, CARD_TYPES, CARD_USAGES, NODES, PODS};
+use super::history::{History, pod};
+use crate::objects::{CARD_INVENTORIES, CARD_TYPES, CARD_USAGES, CONFIG_MAPS, NODES, POD_GROUPS, PODS, QUEUES};
 
 /// A queue with 8 cards, of which it is shown that it has so many.
 fn history(shown: u32) -> History {
@@ -51,17 +54,64 @@ fn a_node_that_takes_nobody_is_no_room() {
     history.rests();
 }
 
+/// `admitOn: quota`: a card that no node has any more, and another one of the same resource.
+#[test]
+fn what_the_cluster_has_not_limits_queues_under_capacity_alone() {
+    for (plugin, limits) in [("capacity", true), ("capacity-card", false)] {
+        let mut history = history(0);
+        history.create(
+            &CONFIG_MAPS,
+            json!({
+                "metadata": {"namespace": NAMESPACE, "name": CONFIG_MAP},
+                "data": {
+                    "volcano-scheduler.conf": format!("tiers: [{{plugins: [{{name: {plugin}}}]}}]"),
+                    "cardgate.yaml": "admitOn: quota",
+                },
+            }),
+        );
+        history.node(
+            "n2",
+            &json!({"nvidia.com/gpu": "8", "cpu": "64", "memory": "256Gi", "pods": "100"}),
+        );
+        history.change("user", &NODES, "n2", |node| {
+            node["metadata"]["labels"]["nvidia.com/gpu.product"] = "H100".into();
+        });
+        history.change("user", &NODES, "n1", |node| {
+            node["status"]["allocatable"]["nvidia.com/gpu"] = "0".into();
+        });
+        history.pod("p", "a", 1);
+        tell(&mut history, "p");
+        let rule = history.judge_at_rest().err().map(|broken| broken.rule);
+        assert_eq!(rule == Some(RULE), !limits, "{plugin}: {rule:?}");
+    }
+}
+
+#[test]
+fn who_is_held_by_others_alone_has_nothing_yet() {
+    for (gates, has_some) in [(json!([{"name": "example.com/license"}]), false), (json!([]), true)] {
+        let mut history = history(0);
+        let mut pod = pod("p", "a", 1);
+        pod["spec"]["schedulingGates"] = gates;
+        history.create(&PODS, pod);
+        let rule = history.judge_at_rest().err().map(|broken| broken.rule);
+        assert_eq!(rule, has_some.then_some(SHOWN));
+    }
+}
+
 #[test]
 fn numbers_that_are_shown_are_counted_again() {
     let mut wrong = history(2);
     wrong.pod("p", "a", 1);
     wrong.admit("p");
     wrong.breaks_at_rest(SHOWN);
-    for (total, is_true) in [(8, true), (7, false)] {
+    for (total, used, is_true) in [(8, 0, true), (7, 0, false), (8, 1, false)] {
         let mut history = history(0);
         history.create(
             &CARD_TYPES,
-            json!({"metadata": {"name": "a100"}, "spec": {"cardName": "A100"}, "status": {"total": total, "nodes": 1}}),
+            json!({
+                "metadata": {"name": "a100"}, "spec": {"cardName": "A100"},
+                "status": {"total": total, "nodes": 1, "used": used, "free": 8 - used},
+            }),
         );
         if is_true {
             history.rests();
@@ -117,4 +167,159 @@ fn what_is_shown_of_a_node_is_counted_again() {
         node["status"]["cards"] = cards(1);
     });
     history.breaks_at_rest(SHOWN);
+}
+
+#[test]
+fn what_a_queue_has_of_cpu_is_counted_again() {
+    for (shown, is_true) in [("1 / 100", true), ("2 / 100", false)] {
+        let mut history = history(1);
+        history.pod("p", "a", 1);
+        history.admit("p");
+        history.change("operator-0", &CARD_USAGES, "a", |usage| {
+            usage["status"]["cpu"] = shown.into();
+        });
+        if is_true {
+            history.rests();
+        } else {
+            history.breaks_at_rest(SHOWN);
+        }
+    }
+}
+
+#[test]
+fn cpu_in_a_reason_is_counted_again() {
+    for (used, is_true) in [("1", true), ("2", false)] {
+        let mut history = history(8);
+        history.pod("p", "a", 8);
+        history.admit("p");
+        history.pod("q", "a", 1);
+        history.change("operator-0", &PODS, "q", |pod| {
+            let message = format!("queue a: CPU asked 1, used {used}, quota 2; A100 asked 1, used 8, quota 8");
+            let condition = json!({
+                "type": ADMITTED_CONDITION, "status": "False", "reason": "InsufficientCPUQuota", "message": message,
+            });
+            pod["status"]["conditions"] = json!([condition]);
+        });
+        assert_eq!(
+            history.judge_at_rest().map_err(|broken| broken.rule),
+            if is_true { Ok(()) } else { Err(TRUE) }
+        );
+    }
+}
+
+#[test]
+fn a_group_whose_pods_fit_together_does_not_wait() {
+    for (cards, has_room) in [(2, true), (4, true), (5, false)] {
+        let mut history = history(0);
+        history.change("user", &QUEUES, "a", |queue| {
+            queue["metadata"]["annotations"]["volcano.sh/card.quota"] = r#"{"A100": 20}"#.into();
+        });
+        history.create(
+            &POD_GROUPS,
+            json!({"metadata": {"namespace": "team", "name": "g"}, "spec": {"minMember": 2, "queue": "a"}}),
+        );
+        for name in ["p", "q"] {
+            history.pod_of_group(name, "a", cards, "g");
+            tell(&mut history, name);
+        }
+        if has_room {
+            history.breaks_at_rest(RULE);
+        } else {
+            history.rests();
+        }
+    }
+}
+
+#[test]
+fn who_excludes_every_node_may_wait() {
+    let constraints = [
+        (
+            json!({"tolerations": [{"key": "dedicated", "operator": "Exists"}]}),
+            true,
+        ),
+        (json!({}), false),
+        (
+            json!({"tolerations": [{"operator": "Exists"}], "affinity": affinity("NotIn", "n1")}),
+            false,
+        ),
+        (
+            json!({"tolerations": [{"operator": "Exists"}], "affinity": affinity("In", "n1")}),
+            true,
+        ),
+    ];
+    for (spec, could_run) in constraints {
+        let mut history = history(0);
+        history.change("user", &NODES, "n1", |node| {
+            node["spec"]["taints"] = json!([{"key": "dedicated", "value": "x", "effect": "NoSchedule"}]);
+            node["metadata"]["labels"]["host"] = "n1".into();
+        });
+        history.pod("p", "a", 1);
+        history.change("user", &PODS, "p", |pod| {
+            pod["spec"]
+                .as_object_mut()
+                .unwrap()
+                .extend(spec.as_object().unwrap().clone());
+        });
+        tell(&mut history, "p");
+        if could_run {
+            history.breaks_at_rest(RULE);
+        } else {
+            history.rests();
+        }
+    }
+}
+
+fn affinity(operator: &str, host: &str) -> Value {
+    let terms = json!([{"matchExpressions": [{"key": "host", "operator": operator, "values": [host]}]}]);
+    json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}})
+}
+
+#[test]
+fn a_share_that_a_card_has_left_is_not_waited_for() {
+    for (core, has_room) in [(40, true), (60, false)] {
+        let mut history = history(0);
+        history.change("user", &QUEUES, "a", |queue| {
+            queue["metadata"]["annotations"]["volcano.sh/card.quota"] = r#"{"L4/mgpu": 900}"#.into();
+        });
+        history.change("operator-0", &CARD_USAGES, "a", |usage| {
+            usage["status"]["cards"] = json!([{"name": "L4/mgpu", "quota": 900, "allocated": 110}]);
+        });
+        history.create(
+            &NODES,
+            json!({
+                "metadata": {"name": "s1", "labels": {
+                    MGPU_SCHEDULE.0: MGPU_SCHEDULE.1, MGPU_POLICY: "fixed-share",
+                    "nvidia.com/gpu.product": "L4", "nvidia.com/gpu.count": "2", "nvidia.com/gpu.memory": "10000",
+                }},
+                "status": {
+                    "allocatable": {MGPU_CORE: "200", MGPU_MEMORY: "20000", "cpu": "8", "memory": "32Gi", "pods": "9"},
+                    "conditions": [{"type": "Ready", "status": "True"}],
+                },
+            }),
+        );
+        let mut share = |name: &str, core: u32| {
+            let mut pod = pod(name, "a", 1);
+            let requests = json!({MGPU_CORE: core.to_string(), MGPU_MEMORY: "1000"});
+            pod["metadata"]["annotations"] = json!({QUEUE_NAME: "a", MGPU_POLICY: "fixed-share"});
+            pod["spec"]["containers"][0]["resources"]["requests"] = requests;
+            history.create(&PODS, pod);
+        };
+        for (name, core) in [("p", 50), ("q", 60), ("r", core)] {
+            share(name, core);
+        }
+        for (name, card) in [("p", "0"), ("q", "1")] {
+            history.lease("operator-0");
+            history.change("kubelet", &PODS, name, |pod| {
+                pod["spec"]["schedulingGates"] = json!([]);
+                pod["spec"]["nodeName"] = "s1".into();
+                pod["metadata"]["annotations"][format!("{MGPU_INDEX_PREFIX}main")] = card.into();
+            });
+        }
+        tell(&mut history, "r");
+        if has_room {
+            history.breaks_at_rest(RULE);
+        } else {
+            history.rests();
+        }
+    }
 }

@@ -2,8 +2,9 @@ use crds::keys::{GATE, MGPU_ASSUMED, MGPU_INDEX_PREFIX, QUEUE_NAME};
 use serde_json::{Value, json};
 
 use super::super::shares::RULE;
+use super::super::shown::RULE as SHOWN;
 use super::history::History;
-use crate::objects::{NODES, PODS, QUEUES};
+use crate::objects::{CARD_INVENTORIES, CARD_USAGES, NODES, PODS, QUEUES};
 
 const CONFIGURATION: &str = "tiers: [{plugins: [{name: capacity}]}]";
 
@@ -82,4 +83,28 @@ fn what_a_pod_that_is_over_had_is_free() {
     history.change("kubelet", &PODS, "p", |pod| pod["status"]["phase"] = "Succeeded".into());
     admit(&mut history, &share("q", 60, 800), "0");
     history.holds();
+}
+
+#[test]
+fn what_is_shown_of_each_card_is_counted_again() {
+    let mut history = history();
+    admit(&mut history, &share("p", 60, 500), "1");
+    history.create(
+        &CARD_USAGES,
+        json!({
+            "metadata": {"name": "a"}, "spec": {"queue": "a"},
+            "status": {"cards": [{"name": "A100/mgpu", "allocated": 60}]},
+        }),
+    );
+    let gpu = |index: u32, core: u32, memory: u32, containers: &[&str]| json!({"index": index, "coreUsed": core, "memoryUsed": memory, "containers": containers});
+    let gpus = |core: u32| json!([gpu(0, 0, 0, &[]), gpu(1, core, 500, &["default/p/main"])]);
+    history.create(
+        &CARD_INVENTORIES,
+        json!({"metadata": {"name": "m1"}, "status": {"gpus": gpus(60)}}),
+    );
+    history.rests();
+    history.change("operator-0", &CARD_INVENTORIES, "m1", |node| {
+        node["status"]["gpus"] = gpus(0);
+    });
+    history.breaks_at_rest(SHOWN);
 }

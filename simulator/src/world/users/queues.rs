@@ -1,6 +1,7 @@
 //! Queues: what they may have, what they deserve, and what they are a part of.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -13,26 +14,44 @@ use crate::objects::{Key, Objects, QUEUES};
 
 /// The annotation with the cards that a queue may have.
 const QUOTA: &str = "volcano.sh/card.quota";
+/// The annotation with the cards that are kept free for a queue.
+const GUARANTEE: &str = "volcano.sh/card.guarantee";
 /// Queues that have others below them.
 pub const DEPARTMENTS: [&str; 2] = ["dept-a", "dept-b"];
-/// All others, each with the department that it is a part of.
-pub const TEAMS: [(&str, Option<&str>); 6] = [
-    ("team-1", Some("dept-a")),
-    ("team-2", Some("dept-a")),
-    ("team-3", Some("dept-b")),
-    ("team-4", Some("dept-b")),
-    ("solo", None),
-    ("default", None),
+/// A part of a department that has teams below it, in some worlds.
+pub const UNIT: &str = "unit-a";
+/// All others, each with the queues that it would be a part of: of the first that is there.
+pub const TEAMS: [(&str, &[&str]); 7] = [
+    ("team-1", &[UNIT, "dept-a"]),
+    ("team-5", &[UNIT, "dept-a"]),
+    ("team-2", &["dept-a"]),
+    ("team-3", &["dept-b"]),
+    ("team-4", &["dept-b"]),
+    ("solo", &[]),
+    ("default", &[]),
 ];
+/// The queues that the unit is a part of.
+pub const ABOVE_UNIT: &[&str] = &["dept-a"];
+
+/// The first of these queues that is there.
+pub fn first_there(objects: &Objects, names: &[&'static str]) -> Option<(&'static str, Arc<Value>)> {
+    let mut found = names
+        .iter()
+        .filter_map(|name| Some((*name, Arc::clone(objects.get(&QUEUES, &Key::new("", *name))?))));
+    found.next()
+}
 
 /// A queue as its owner writes it, within what the one above has.
 pub fn queue(dice: &mut Dice, name: &str, above: Option<(&str, &Value)>, cards: &[Card]) -> Value {
     let is_department = DEPARTMENTS.contains(&name);
-    let (most, cpu) = if is_department { (7, (16, 48)) } else { (4, (3, 20)) };
+    let is_inner = is_inner(name);
+    let (most, cpu) = if is_inner { (7, (16, 48)) } else { (4, (3, 20)) };
     let above_cards = above.map(|(_, queue)| counts(queue, QUOTA)).unwrap_or_default();
+    let guarantee_above = above.map(|(_, queue)| counts(queue, GUARANTEE));
+    let above_guarantee = |card: &str| Some(guarantee_above.as_ref()?.get(card).copied().unwrap_or(0));
     let (mut quota, mut deserved, mut guarantee) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     for card in cards {
-        if !percent(dice, if is_department { 90 } else { 75 }) {
+        if !percent(dice, if is_inner { 90 } else { 75 }) {
             continue;
         }
         let unit = if card.is_shared() { 50 } else { 1 };
@@ -41,20 +60,23 @@ pub fn queue(dice: &mut Dice, name: &str, above: Option<(&str, &Value)>, cards: 
         } else {
             1
         };
-        let drawn = number(dice, i64::from(is_department) * 2, most * more + 1) * unit;
+        let drawn = number(dice, i64::from(is_inner) * 2, most * more + 1) * unit;
         let count = above_cards.get(card.name).map_or(drawn, |limit| drawn.min(*limit));
         quota.insert(card.name, count);
         if percent(dice, 50) {
             deserved.insert(card.name, number(dice, 0, count / unit + 1) * unit);
         }
-        if percent(dice, if is_department { 60 } else { 15 }) {
-            guarantee.insert(card.name, count.min(if is_department { 2 } else { 1 } * unit));
+        if percent(dice, if is_inner { 60 } else { 15 }) {
+            let kept = count.min(if is_department { 2 } else { 1 } * unit);
+            // A unit is meant to be there: it is guaranteed no more than its department.
+            let most = if is_inner { above_guarantee(card.name) } else { None };
+            guarantee.insert(card.name, most.map_or(kept, |most| kept.min(most)));
         }
     }
     let above_cpu = above.and_then(|(_, queue)| queue["spec"]["capability"]["cpu"].as_str()?.parse::<i64>().ok());
     let drawn = number(dice, cpu.0, cpu.1);
     let cpu = above_cpu.map_or(drawn, |limit| drawn.min(limit));
-    let memory = if is_department { 200 } else { number(dice, 16, 100) };
+    let memory = if is_inner { 200 } else { number(dice, 16, 100) };
     let mut spec = json!({
         "weight": 1, "reclaimable": percent(dice, 90), "priority": number(dice, 0, 3),
         "capability": {"cpu": cpu.to_string(), "memory": format!("{memory}Gi")},
@@ -79,7 +101,7 @@ pub fn queue(dice: &mut Dice, name: &str, above: Option<(&str, &Value)>, cards: 
     for (key, counts) in [
         (QUOTA, quota),
         ("volcano.sh/card.deserved", deserved),
-        ("volcano.sh/card.guarantee", guarantee),
+        (GUARANTEE, guarantee),
     ] {
         if !counts.is_empty() {
             annotations[key] = json!(counts).to_string().into();
@@ -91,6 +113,10 @@ pub fn queue(dice: &mut Dice, name: &str, above: Option<(&str, &Value)>, cards: 
     json!({"metadata": {"name": name, "annotations": annotations}, "spec": spec})
 }
 
+fn is_inner(name: &str) -> bool {
+    name == UNIT || DEPARTMENTS.contains(&name)
+}
+
 /// The counts of cards that an annotation names.
 pub fn counts(queue: &Value, key: &str) -> BTreeMap<String, i64> {
     let text = queue["metadata"]["annotations"][key].as_str().unwrap_or("{}");
@@ -99,25 +125,26 @@ pub fn counts(queue: &Value, key: &str) -> BTreeMap<String, i64> {
 
 /// Some queue that takes pods; rarely one that has others below it.
 pub fn any(dice: &mut Dice, objects: &Objects) -> Option<String> {
-    let takes_departments = percent(dice, 3);
+    let takes_inner = percent(dice, 3);
     let names: Vec<_> = objects
         .list(&QUEUES)
         .map(|(key, _)| key.name.clone())
-        .filter(|name| takes_departments || !DEPARTMENTS.contains(&&**name))
+        .filter(|name| takes_inner || !is_inner(name))
         .collect();
     one(dice, &names).cloned()
 }
 
 /// A queue is created, changed, closed, opened or deleted.
 pub fn draw(dice: &mut Dice, objects: &Objects) -> Option<Step> {
-    let (name, above) = if percent(dice, 25) {
-        (*one(dice, &DEPARTMENTS)?, None)
-    } else {
-        *one(dice, &TEAMS)?
+    let (name, above) = match number(dice, 0, 100) {
+        0..22 => (*one(dice, &DEPARTMENTS)?, &[][..]),
+        22..30 => (UNIT, ABOVE_UNIT),
+        _ => *one(dice, &TEAMS)?,
     };
     let key = Key::new("", name);
     let fresh = |dice: &mut Dice| {
-        let parent = above.and_then(|above| Some((above, &**objects.get(&QUEUES, &Key::new("", above))?)));
+        let parent = first_there(objects, above);
+        let parent = parent.as_ref().map(|(name, queue)| (*name, &**queue));
         queue(dice, name, parent, &cards::present(objects))
     };
     let Some(now) = objects.get(&QUEUES, &key) else {
@@ -165,7 +192,7 @@ pub fn draw(dice: &mut Dice, objects: &Objects) -> Option<Step> {
             ADMIN,
             &QUEUES,
             key,
-            json!({"spec": {"parent": one(dice, &["dept-a", "dept-b", "root", "nobody"])}}),
+            json!({"spec": {"parent": one(dice, &["dept-a", "dept-b", UNIT, "root", "nobody"])}}),
         ),
         _ => {
             let queue = fresh(dice);

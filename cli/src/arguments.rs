@@ -1,0 +1,207 @@
+//! What can be asked, and how.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+/// Who may and who does use GPU cards, as Cardgate counts them, and why something waits. Everything is asked with your own rights.
+#[derive(Debug, Parser)]
+#[command(
+    name = "kubectl-card",
+    bin_name = "kubectl card",
+    version,
+    after_help = "Exit codes:\n  0  answered\n  1  there is no such card, queue, pod or workload\n  2  the command or the \
+                  file can't be read\n  3  the cluster can't be asked: not reached, no right, or Cardgate is not installed or not running\n  \
+                  4  why: it waits\n  5  why: it is never let in as things are\n  6  check: something has to be mended\n  7  lint: something would be refused"
+)]
+pub struct Arguments {
+    /// What is asked.
+    #[command(subcommand)]
+    pub verb: Verb,
+    /// Whom to ask, and as whom.
+    #[command(flatten)]
+    pub connection: Connection,
+    /// Print more columns, or all there is as JSON or YAML
+    #[arg(short, long, global = true, value_enum)]
+    pub output: Option<Output>,
+}
+
+/// Which cluster is asked, and as whom.
+#[derive(Debug, Args)]
+pub struct Connection {
+    /// Namespace whose queue is meant [default: the context's]
+    #[arg(short, long, global = true)]
+    pub namespace: Option<String>,
+    /// Context of the kubeconfig [default: the current one]
+    #[arg(long, global = true)]
+    pub context: Option<String>,
+    /// Kubeconfig file [default: KUBECONFIG, then ~/.kube/config]
+    #[arg(long, global = true)]
+    pub kubeconfig: Option<PathBuf>,
+    /// Ask on behalf of this user
+    #[arg(long = "as", global = true, value_name = "USER")]
+    pub user: Option<String>,
+    /// Ask on behalf of a user of this group; more than once for more groups
+    #[arg(long = "as-group", global = true, value_name = "GROUP", requires = "user")]
+    pub groups: Vec<String>,
+}
+
+/// A form of the answer besides the plain table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// A table with more columns.
+    Wide,
+    /// JSON.
+    Json,
+    /// YAML.
+    Yaml,
+}
+
+/// What is asked.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Which cards there are, how many are free, and what the namespace's queue may have of each
+    ///
+    /// The names are what to write in volcano.sh/card.name and volcano.sh/card.quota. Cards that are shared through mGPU are
+    /// counted in hundredths.
+    Types {
+        /// Show the quota of this queue [default: the one that the namespace names]
+        #[arg(long)]
+        queue: Option<String>,
+    },
+    /// What queues may have, have and wait for; of one, also what waits in it, first to go first
+    ///
+    /// Everybody sees quotas. Usage and what waits need the right to list cardusages, which whoever may view the whole cluster has.
+    Queue {
+        /// Show this queue, card by card
+        name: Option<String>,
+    },
+    /// Which queues hold a card, and what of it no queue is charged for
+    ///
+    /// Needs the right to list cardusages, which whoever may view the whole cluster has.
+    Who {
+        /// Name of the card, as `kubectl card types` shows it
+        card: String,
+    },
+    /// Why a pod, workload or queue waits, who has what it lacks, who is before it, and what would let it in
+    ///
+    /// Needs the role view, edit or cardgate-ask in the namespace. Pods of other namespaces are counted, not named.
+    #[command(
+        after_help = "Examples:\n  kubectl card why train-0             a pod\n  kubectl card why deployment/web      its first pod \
+                            that waits\n  kubectl card why job/train           or podgroup/gang, queue/team-a\n  kubectl card why -f pod.yaml         \
+                            whether what is not created yet would be let in now"
+    )]
+    Why {
+        /// A pod's name, or KIND/NAME
+        #[arg(
+            value_name = "POD|KIND/NAME",
+            required_unless_present = "file",
+            conflicts_with = "file"
+        )]
+        what: Option<String>,
+        /// Ask about the manifests of this file, which need not be created; - is the input
+        #[arg(short, long, value_name = "FILE")]
+        file: Option<PathBuf>,
+    },
+    /// Whether the installation is as it should be: what is there, what runs, who leads, certificates, your rights, queues and cards
+    ///
+    /// What you may not see is said to be unseen, with the right that is missing.
+    Check,
+    /// What would be refused or warned of if these manifests were applied, without a cluster
+    ///
+    /// The same code judges as in the cluster. What it can't know here (queues that are in none of the files, which cards nodes have)
+    /// is said; with --cluster it is asked for, with your own rights. Nodes, queues, namespaces and the configuration (cardgate-config)
+    /// among the manifests are known to it.
+    #[command(
+        after_help = "Examples:\n  kubectl card lint -f job.yaml                    in a pipeline: exit code 7 where something would be \
+                            refused\n  kubectl card lint -f deploy/ -f queues.yaml      a directory, and the queues that it names\n  \
+                            helm template . | kubectl card lint -f - -o json\n  kubectl card lint -f pod.yaml --cluster          with \
+                            the queues and cards of the cluster"
+    )]
+    Lint {
+        /// File or directory of manifests, YAML or JSON; - is the input
+        #[arg(short, long, value_name = "FILE", required = true)]
+        file: Vec<PathBuf>,
+        /// Also the directories in these directories
+        #[arg(short = 'R', long)]
+        recursive: bool,
+        /// Ask the cluster for queues, cards, groups and settings that are not in the files
+        #[arg(long)]
+        cluster: bool,
+        /// Warnings fail, too
+        #[arg(long)]
+        strict: bool,
+    },
+    /// Who would be let in, where, in which order, and why not, if these manifests were applied or quotas and nodes were others
+    ///
+    /// The operator's own engine decides, as if everybody who is let in ran for ever. From the cluster it takes the rights to list
+    /// nodes, queues, namespaces, podgroups, jobs and pods; from files alone, none. Where pods are not pinned, the scheduler may choose
+    /// another node.
+    #[command(
+        after_help = "Examples:\n  kubectl card simulate --from-cluster                                    what waits now\n  kubectl card \
+                            simulate --from-cluster --set team-a.NVIDIA-A100=8      with more quota\n  kubectl card simulate --from-cluster \
+                            --add-nodes gpu-1=2             with two more nodes like gpu-1\n  kubectl card simulate --from-cluster -f \
+                            train.yaml               with a Job that is not created yet\n  kubectl card simulate -f nodes.yaml -f \
+                            queues.yaml -f pods.yaml         before anything is installed\n\nExit codes, of what the files bring: 0 \
+                            let in, 4 waits, 5 waits in vain, 7 refused"
+    )]
+    Simulate(Simulation),
+    /// Remove Cardgate from the cluster: let every waiting pod go, resume every held Job, then delete all that is Cardgate's
+    ///
+    /// In the order that is safe: first nothing new is held, then the operator ends, then all that waits is let go, and what it is known by
+    /// goes last. Killed in the middle, the same command goes on. Needs the rights of a cluster-admin.
+    #[command(
+        after_help = "Examples:\n  kubectl card uninstall --dry-run     what would be done\n  kubectl card uninstall               asks \
+                            first\n  kubectl card uninstall --yes         for scripts"
+    )]
+    Uninstall {
+        /// Change nothing; say what would be done
+        #[arg(long)]
+        dry_run: bool,
+        /// Remove all queues and groups too, with their definitions, where Cardgate brought these
+        #[arg(long)]
+        queues: bool,
+        /// Do not ask
+        #[arg(short, long)]
+        yes: bool,
+    },
+    /// Print the script that completes these commands in a shell
+    Completion {
+        /// The shell
+        #[arg(value_enum)]
+        shell: Shell,
+    },
+}
+
+/// What is simulated.
+#[derive(Debug, Args)]
+pub struct Simulation {
+    /// File or directory of manifests that are added: workloads, queues, nodes, the configuration; - is the input
+    #[arg(short, long, value_name = "FILE", required_unless_present = "from_cluster")]
+    pub file: Vec<PathBuf>,
+    /// Begin with what the cluster has
+    #[arg(long)]
+    pub from_cluster: bool,
+    /// Also the directories in these directories
+    #[arg(short = 'R', long)]
+    pub recursive: bool,
+    /// Give a queue another quota of a card, or of cpu or memory
+    #[arg(long, value_name = "QUEUE.CARD=N")]
+    pub set: Vec<String>,
+    /// Add so many nodes like this one
+    #[arg(long, value_name = "NODE=N")]
+    pub add_nodes: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_arguments_do_not_contradict_each_other() {
+        Arguments::command().debug_assert();
+    }
+}

@@ -1,0 +1,129 @@
+//! What is counted: queues that have to be mended, cards that nobody is charged for, and what was said of the configuration.
+
+use std::collections::BTreeMap;
+
+use crds::card_type::CardType;
+use crds::card_usage::CardUsage;
+use crds::keys::{CONFIG_MAP, NAMESPACE};
+use k8s_openapi::api::core::v1::Event;
+use kube::Api;
+use kube::api::ListParams;
+
+use super::{Finding, Result};
+use crate::cluster::Cluster;
+use crate::failure::Failure;
+
+/// How many of a kind are listed one by one.
+const MOST: usize = 20;
+
+/// Looks at queues, cards and the configuration.
+pub(super) async fn findings(cluster: &Cluster) -> Vec<Finding> {
+    let mut findings = vec![];
+    findings.extend(match cluster.usages().await {
+        Ok(usages) => of_queues(&usages),
+        Err(failure) => vec![of_failure("queues", &failure)],
+    });
+    findings.extend(match cluster.card_types().await {
+        Ok(types) => of_cards(&types),
+        Err(failure) => vec![of_failure("cards", &failure)],
+    });
+    findings.extend(of_configuration(cluster).await);
+    findings
+}
+
+fn of_failure(what: &str, failure: &Failure) -> Finding {
+    let result = match failure {
+        Failure::NotInstalled(_) => Result::Problem,
+        _ => Result::Unseen,
+    };
+    Finding::new(result, what, failure.to_string())
+}
+
+fn of_queues(usages: &[CardUsage]) -> Vec<Finding> {
+    let bad = usages.iter().filter_map(|usage| {
+        let problems = &usage.status.as_ref()?.problems;
+        (!problems.is_empty()).then_some((usage.spec.queue.as_str(), problems))
+    });
+    let bad = bad.map(|(queue, problems)| {
+        let details = format!("{problems}: kubectl describe queue {queue} says what to mend");
+        Finding::new(Result::Problem, format!("queue {queue}"), details)
+    });
+    listed(bad, "queues", &format!("all {} can be satisfied", usages.len()))
+}
+
+fn of_cards(types: &[CardType]) -> Vec<Finding> {
+    let bad = types.iter().filter_map(|card| {
+        let (name, status) = (&card.spec.card_name, card.status.as_ref()?);
+        let mut said = Vec::new();
+        if status.unaccounted > 0 {
+            let count = status.unaccounted;
+            said.push(format!(
+                "{count} in use that no queue is charged for: kubectl get cardusage unaccounted -o yaml shows by whom"
+            ));
+        }
+        if !status.problems.is_empty() {
+            said.push(format!("{}: kubectl describe cardtype says more", status.problems));
+        }
+        (!said.is_empty()).then(|| Finding::new(Result::Warning, format!("card {name}"), said.join("; ")))
+    });
+    listed(bad, "cards", &format!("all {} are accounted for", types.len()))
+}
+
+/// What was found, up to a number; that all is well, where nothing was.
+fn listed(found: impl Iterator<Item = Finding>, what: &str, all_well: &str) -> Vec<Finding> {
+    let mut found: Vec<_> = found.collect();
+    let more = found.len().saturating_sub(MOST);
+    found.truncate(MOST);
+    if found.is_empty() {
+        found.push(Finding::new(Result::Ok, what, all_well));
+    } else if more > 0 {
+        found.push(Finding::new(Result::Warning, what, format!("{more} more like these")));
+    }
+    found
+}
+
+/// What the operator said of the configuration lately, by reason.
+async fn of_configuration(cluster: &Cluster) -> Vec<Finding> {
+    const WHAT: &str = "configuration";
+    let api: Api<Event> = Api::namespaced(cluster.client(), NAMESPACE);
+    let about = format!("involvedObject.kind=ConfigMap,involvedObject.name={CONFIG_MAP},type=Warning");
+    let events = match api.list(&ListParams::default().fields(&about).limit(500)).await {
+        Ok(events) => events.items,
+        Err(error) => return vec![Finding::unseen(WHAT, &format!("list events in {NAMESPACE}"), &error)],
+    };
+    let said = events
+        .into_iter()
+        .map(|event| (event.reason.unwrap_or_default(), event.message.unwrap_or_default()));
+    let said: BTreeMap<String, String> = said.collect();
+    let said = said.into_iter();
+    let said = said.map(|(reason, message)| Finding::new(Result::Warning, WHAT, format!("{reason}: {message}")));
+    listed(said, WHAT, "no warning in the last hour")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn queues_that_have_to_be_mended_are_named() {
+        let usage = |queue: &str, problems: &str| {
+            let usage = json!({
+                "metadata": { "name": queue }, "spec": { "queue": queue }, "status": { "problems": problems },
+            });
+            serde_json::from_value::<CardUsage>(usage).unwrap()
+        };
+        let found = of_queues(&[usage("a", ""), usage("b", "QuotaInvalid")]);
+        let [bad] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!((bad.result, &*bad.what), (Result::Problem, "queue b"));
+        assert!(bad.details.starts_with("QuotaInvalid: "), "{}", bad.details);
+        let well = of_queues(&[usage("a", "")]);
+        assert_eq!((well.len(), well[0].result), (1, Result::Ok));
+        let many: Vec<_> = (0..30)
+            .map(|index| usage(&format!("q{index}"), "QuotaInvalid"))
+            .collect();
+        let found = of_queues(&many);
+        assert_eq!((found.len(), &*found[MOST].details), (MOST + 1, "10 more like these"));
+    }
+}

@@ -1,0 +1,94 @@
+//! `kubectl card check`: whether the installation is as it should be, as far as the user may see it.
+
+mod cards;
+mod installed;
+mod rights;
+mod running;
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::cluster::Cluster;
+use crate::failure::Failure;
+use crate::print::Answer;
+
+/// Exit code where something has to be mended.
+pub const PROBLEM: u8 = 6;
+
+/// How something was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+enum Result {
+    /// As it should be.
+    Ok,
+    /// The user may not see it.
+    Unseen,
+    /// Somebody should look.
+    Warning,
+    /// It has to be mended.
+    Problem,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+struct Finding {
+    result: Result,
+    what: String,
+    /// What was found, and what to do about it.
+    details: String,
+}
+
+impl Finding {
+    fn new(result: Result, what: impl Into<String>, details: impl Into<String>) -> Self {
+        Self {
+            result,
+            what: what.into(),
+            details: details.into(),
+        }
+    }
+
+    /// What could not be looked at: for want of the right to `verb`, or for another reason.
+    fn unseen(what: impl Into<String>, verb: &str, error: &kube::Error) -> Self {
+        let details = match error {
+            kube::Error::Api(status) if status.code == 403 => format!("you may not {verb}"),
+            error => error.to_string(),
+        };
+        Self::new(Result::Unseen, what, details)
+    }
+}
+
+impl fmt::Display for Result {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ok => "ok",
+            Self::Unseen => "unseen",
+            Self::Warning => "warning",
+            Self::Problem => "PROBLEM",
+        })
+    }
+}
+
+/// Looks at everything.
+pub async fn answer(cluster: &Cluster) -> std::result::Result<Answer, Failure> {
+    cluster.is_there().await?;
+    let mut findings = installed::findings(cluster).await?;
+    findings.extend(running::findings(cluster).await);
+    findings.extend(rights::findings(cluster).await);
+    findings.extend(cards::findings(cluster).await);
+    let mut answer = Answer::new(&findings).map_err(|error| Failure::unprintable(&error))?;
+    let cells: Vec<_> = findings
+        .iter()
+        .map(|finding| {
+            [
+                finding.result.to_string(),
+                finding.what.clone(),
+                finding.details.clone(),
+            ]
+        })
+        .collect();
+    answer.table(["RESULT", "WHAT", "DETAILS"], 0, &cells);
+    if findings.iter().any(|finding| finding.result == Result::Problem) {
+        answer.code = PROBLEM;
+    }
+    Ok(answer)
+}

@@ -1,0 +1,179 @@
+//! Asking the API server, with the user's own rights.
+
+use std::fmt::Debug;
+
+use crds::card_review::{CardReview, CardReviewStatus};
+use crds::card_type::CardType;
+use crds::card_usage::CardUsage;
+use crds::keys::QUEUE_NAME;
+use crds::volcano::{PodGroup, Queue};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{ListParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::{ApiResource, DeserializeGuard, DynamicObject, GroupVersionKind};
+use kube::{Api, Client, Config, Resource};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::arguments::Connection;
+use crate::failure::{EVERYBODY, Failure, VIEW};
+
+/// Objects of one page: some megabytes of pods.
+const PAGE: u32 = 500;
+
+/// The cluster, and the namespace that is meant.
+pub struct Cluster {
+    client: Client,
+    /// The namespace that is meant.
+    pub namespace: String,
+}
+
+impl Cluster {
+    /// Prepares to ask: nothing is sent yet.
+    pub async fn connect(connection: &Connection) -> Result<Self, Failure> {
+        // An error means that there is a provider already, and any does.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let unusable = |error: &dyn std::error::Error| Failure::Kubeconfig(error.to_string());
+        let file = match &connection.kubeconfig {
+            Some(path) => Kubeconfig::read_from(path),
+            None => Kubeconfig::read(),
+        }
+        .map_err(|error| unusable(&error))?;
+        let options = KubeConfigOptions {
+            context: connection.context.clone(),
+            ..KubeConfigOptions::default()
+        };
+        let mut config = Config::from_custom_kubeconfig(file, &options)
+            .await
+            .map_err(|error| unusable(&error))?;
+        let namespace = connection
+            .namespace
+            .clone()
+            .unwrap_or_else(|| config.default_namespace.clone());
+        // Also where the context names no user, as one that reaches API servers by a proxy.
+        if let Some(user) = &connection.user {
+            config.auth_info.impersonate = Some(user.clone());
+            config.auth_info.impersonate_groups = Some(connection.groups.clone()).filter(|groups| !groups.is_empty());
+        }
+        let client = Client::try_from(config).map_err(|error| unusable(&error))?;
+        Ok(Self { client, namespace })
+    }
+
+    /// For what is asked in other words.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// Whether anybody answers at all.
+    pub async fn is_there(&self) -> Result<(), Failure> {
+        let version = self.client.apiserver_version().await;
+        version.map(drop).map_err(|error| Failure::Api {
+            what: "the API server's version",
+            error: error.to_string(),
+        })
+    }
+
+    /// The cards that there are, by name.
+    pub async fn card_types(&self) -> Result<Vec<CardType>, Failure> {
+        let mut types: Vec<CardType> = self.list("cardtypes", EVERYBODY).await?;
+        types.sort_by(|a, b| a.spec.card_name.cmp(&b.spec.card_name));
+        Ok(types)
+    }
+
+    /// The queues that there are, by name.
+    pub async fn queues(&self) -> Result<Vec<Queue>, Failure> {
+        self.list("queues", EVERYBODY).await
+    }
+
+    /// What queues have and wait for, by the queue's name.
+    pub async fn usages(&self) -> Result<Vec<CardUsage>, Failure> {
+        let mut usages: Vec<CardUsage> = self.list("cardusages", VIEW).await?;
+        usages.sort_by(|a, b| a.spec.queue.cmp(&b.spec.queue));
+        Ok(usages)
+    }
+
+    /// The queue that the namespace names for pods that name none; none also where the namespace can't be seen.
+    pub async fn queue_of_namespace(&self) -> Option<String> {
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        let namespace = namespaces.get(&self.namespace).await.ok()?;
+        namespace.metadata.annotations?.remove(QUEUE_NAME)
+    }
+
+    /// All objects of a kind, as they are.
+    pub async fn everything(
+        &self,
+        group: &str,
+        version: &str,
+        kind: &str,
+        plural: &str,
+    ) -> Result<Vec<Value>, kube::Error> {
+        let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural);
+        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
+        let (mut objects, mut params) = (Vec::new(), ListParams::default().limit(PAGE));
+        loop {
+            let page = api.list(&params).await?;
+            for object in page.items {
+                let mut object = serde_json::to_value(object).map_err(kube::Error::SerdeError)?;
+                object["apiVersion"] = resource.api_version.as_str().into();
+                object["kind"] = kind.into();
+                objects.push(object);
+            }
+            match page.metadata.continue_ {
+                Some(token) if !token.is_empty() => params.continue_token = Some(token),
+                _ => return Ok(objects),
+            }
+        }
+    }
+
+    /// An object, if it is there; an error where it may not be seen.
+    pub async fn get_if_seen<K>(&self, namespace: Option<&str>, name: &str) -> Result<Option<K>, String>
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + 'static,
+    {
+        let resource = ApiResource::erase::<K>(&());
+        let api: Api<DynamicObject> = match namespace {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
+            None => Api::all_with(self.client.clone(), &resource),
+        };
+        let found = api.get_opt(name).await.map_err(|error| match error {
+            kube::Error::Api(status) if status.code == 403 => format!("you may not get {}", resource.plural),
+            error => error.to_string(),
+        })?;
+        found
+            .map(DynamicObject::try_parse)
+            .transpose()
+            .map_err(|error| error.to_string())
+    }
+
+    /// The groups of a namespace; none where there is no such kind.
+    pub async fn groups(&self, namespace: &str) -> Result<Vec<PodGroup>, kube::Error> {
+        let api: Api<DeserializeGuard<PodGroup>> = Api::namespaced(self.client.clone(), namespace);
+        let listed = api.list(&ListParams::default()).await?;
+        Ok(listed.items.into_iter().filter_map(|group| group.0.ok()).collect())
+    }
+
+    /// The answer to a question about what waits, which is not stored.
+    pub async fn review(&self, namespace: &str, review: &CardReview) -> Result<CardReviewStatus, Failure> {
+        let api: Api<CardReview> = Api::namespaced(self.client.clone(), namespace);
+        let params = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        let answered = api.create(&params, review).await;
+        let answered = answered.map_err(|error| Failure::of_review(namespace, &error))?;
+        answered
+            .status
+            .ok_or_else(|| Failure::NobodyAnswers("the webhook reviews.card.volcano.sh was not called".to_owned()))
+    }
+
+    /// All objects of a kind that can be read: one that can't is others' business, and no reason to show none.
+    async fn list<K>(&self, what: &'static str, role: &'static str) -> Result<Vec<K>, Failure>
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + 'static,
+    {
+        let api: Api<DeserializeGuard<K>> = Api::all(self.client.clone());
+        let listed = api.list(&ListParams::default()).await;
+        let listed = listed.map_err(|error| Failure::of_list(what, role, &error))?;
+        Ok(listed.items.into_iter().filter_map(|object| object.0.ok()).collect())
+    }
+}

@@ -1,0 +1,110 @@
+//! The door, asked as API servers ask it: the webhook's own code.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use webhook::door::{Door as Webhook, Failure, Verdict};
+use webhook::endpoint::Endpoint;
+
+use crate::known::Known;
+use crate::manifests::Manifest;
+
+/// The manifests of this version, which say whom API servers ask about what.
+const MANIFESTS: &str = include_str!("../../manifests/install.yaml");
+const ENDPOINTS: [Endpoint; 3] = [Endpoint::Mutate, Endpoint::Validate, Endpoint::Advise];
+
+/// By group and plural, what API servers ask when such an object is created.
+type Asked = BTreeMap<(String, String), Vec<Endpoint>>;
+
+/// The door.
+pub struct Door {
+    webhook: Webhook,
+    asked: Asked,
+}
+
+impl Door {
+    /// A door that knows this.
+    pub fn new(known: &Arc<Known>) -> Result<Self, serde_saphyr::Error> {
+        let lookups = Arc::clone(known);
+        let options = webhook::Options::default();
+        Ok(Self {
+            webhook: Webhook::new(Arc::clone(&known.knowledge), lookups, options, Arc::new(())),
+            asked: asked(MANIFESTS)?,
+        })
+    }
+
+    /// What it is asked about an object that is created; none where it is not asked.
+    pub fn endpoints(&self, manifest: &Manifest) -> Option<Vec<Endpoint>> {
+        let (group, kind) = manifest.group_and_kind();
+        // Their plurals are regular, all of them.
+        let plural = format!("{}s", kind.to_lowercase());
+        self.asked.get(&(group.to_owned(), plural)).cloned()
+    }
+
+    /// What it says to the creation of an object.
+    pub async fn ask(&self, endpoint: Endpoint, manifest: &Manifest, namespace: &str) -> Result<Verdict, Failure> {
+        let (group, kind) = manifest.group_and_kind();
+        let review = json!({
+            "apiVersion": "admission.k8s.io/v1",
+            "kind": "AdmissionReview",
+            "request": {
+                "uid": "asked",
+                "operation": "CREATE",
+                "kind": { "group": group, "version": manifest.version(), "kind": kind },
+                "name": manifest.object["metadata"]["name"].as_str().unwrap_or_default(),
+                "namespace": namespace,
+                "object": manifest.object,
+            },
+        });
+        self.webhook.verdict(endpoint, review.to_string().as_bytes()).await
+    }
+}
+
+/// Whom API servers ask, by the manifests.
+fn asked(manifests: &str) -> Result<Asked, serde_saphyr::Error> {
+    let texts = |value: &Value| -> Vec<String> {
+        let texts = value.as_array().into_iter().flatten();
+        texts.filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let mut asked = Asked::new();
+    for object in serde_saphyr::from_multiple::<Value>(manifests)? {
+        for webhook in object["webhooks"].as_array().into_iter().flatten() {
+            let path = webhook.pointer("/clientConfig/service/path");
+            let endpoint = ENDPOINTS.into_iter().find(|of| path == Some(&json!(of.path())));
+            let Some(endpoint) = endpoint else { continue };
+            for rule in webhook["rules"].as_array().into_iter().flatten() {
+                if !texts(&rule["operations"]).iter().any(|operation| operation == "CREATE") {
+                    continue;
+                }
+                for group in texts(&rule["apiGroups"]) {
+                    for plural in texts(&rule["resources"]) {
+                        let endpoints = asked.entry((group.clone(), plural)).or_default();
+                        if !endpoints.contains(&endpoint) {
+                            endpoints.push(endpoint);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    Ok(asked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_asked_about_all_that_api_servers_ask_it_about() {
+        let asked = asked(MANIFESTS).unwrap();
+        let of = |group: &str, plural: &str| asked.get(&(group.to_owned(), plural.to_owned())).cloned();
+        assert_eq!(of("", "pods"), Some(vec![Endpoint::Mutate]));
+        let queues = of("scheduling.volcano.sh", "queues");
+        assert_eq!(queues, Some(vec![Endpoint::Validate, Endpoint::Advise]));
+        let jobs = of("batch", "jobs");
+        assert_eq!(jobs, Some(vec![Endpoint::Mutate, Endpoint::Validate, Endpoint::Advise]));
+        assert_eq!(of("apps", "deployments"), Some(vec![Endpoint::Advise]));
+        assert_eq!(of("", "services"), None);
+    }
+}

@@ -1,0 +1,145 @@
+//! Why there is no answer, and what to do.
+
+use thiserror::Error;
+
+use crate::changes::ChangeError;
+use crate::manifests::ManifestError;
+use crate::subject::SubjectError;
+
+/// Exit code where what is asked about does not exist.
+const NOT_THERE: u8 = 1;
+/// Exit code where what is given to read can't be read.
+const UNREADABLE: u8 = 2;
+/// Exit code where the cluster can't be asked.
+pub const CANNOT_ASK: u8 = 3;
+
+/// Why there is no answer.
+#[derive(Debug, Error)]
+pub enum Failure {
+    #[error("no node has the card {card:?}{}: kubectl card types shows those that there are", did_you_mean(.meant.as_deref()))]
+    CardUnknown { card: String, meant: Option<String> },
+    #[error("there is no queue {0:?}: kubectl card queue shows those that there are")]
+    QueueUnknown(String),
+    #[error("{0}: name a kubeconfig file by --kubeconfig or KUBECONFIG, and a context of it by --context")]
+    Kubeconfig(String),
+    #[error(
+        "you may not list {what}: ask your administrator for the ClusterRole {role}{}",
+        if *.role == EVERYBODY { ", which Cardgate gives to everybody who is logged in" } else { "" }
+    )]
+    Forbidden { what: &'static str, role: &'static str },
+    #[error("this cluster has no {0}: Cardgate is not installed, or not all of it")]
+    NotInstalled(&'static str),
+    #[error(
+        "you may not ask why something waits in namespace {0} (create cardreviews): ask its owner for the ClusterRole view, edit or {ASK} there"
+    )]
+    MayNotAsk(String),
+    #[error("{0}")]
+    Unknown(String),
+    #[error("{0}")]
+    Refused(String),
+    #[error(
+        "nobody answers ({0}): is Cardgate's operator running? kubectl -n cardgate-system get pods, and what they log, say so; ask again when one \
+         of them leads"
+    )]
+    NobodyAnswers(String),
+    #[error(transparent)]
+    Subject(#[from] SubjectError),
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    #[error(transparent)]
+    Change(#[from] ChangeError),
+    #[error(
+        "you may not list {0}: a simulation reads nodes, queues, namespaces, podgroups, jobs and pods of the whole cluster; name files by -f instead"
+    )]
+    MayNotSimulate(&'static str),
+    #[error("{what} can't be read: {error}")]
+    Api { what: &'static str, error: String },
+    #[error("{0}")]
+    Removal(String),
+    #[error("nothing was changed: who is sure says so by --yes")]
+    NotSure,
+    #[error("the answer can't be printed: {0}")]
+    Unprintable(String),
+}
+
+/// The role that everybody has who is logged in.
+pub const EVERYBODY: &str = "cardgate-everybody";
+/// The role that whoever may view the cluster has.
+pub const VIEW: &str = "cardgate-view";
+/// The role for asking why something waits, which is a part of `view`.
+pub const ASK: &str = "cardgate-ask";
+
+/// How API servers begin to say what a webhook has refused.
+const DENIED: &str = "denied the request: ";
+/// What a review says of what is not there.
+const NOT_KNOWN: &str = "is not known in namespace";
+/// What a review says where it will be answered later.
+const ASK_AGAIN: &str = "ask again";
+
+impl Failure {
+    /// Why `what` could not be listed, which `role` allows.
+    pub fn of_list(what: &'static str, role: &'static str, error: &kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) if status.code == 403 => Self::Forbidden { what, role },
+            kube::Error::Api(status) if status.code == 404 => Self::NotInstalled(what),
+            error => Self::Api {
+                what,
+                error: error.to_string(),
+            },
+        }
+    }
+
+    /// Why a simulation can't read all there is of something.
+    pub fn of_everything(what: &'static str, error: &kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) if status.code == 403 => Self::MayNotSimulate(what),
+            kube::Error::Api(status) if status.code == 404 => Self::NotInstalled(what),
+            error => Self::Api {
+                what,
+                error: error.to_string(),
+            },
+        }
+    }
+
+    /// Why a review in a namespace was not answered.
+    pub fn of_review(namespace: &str, error: &kube::Error) -> Self {
+        let kube::Error::Api(status) = error else {
+            return Self::NobodyAnswers(error.to_string());
+        };
+        let said = status.message.split_once(DENIED).map(|(_, said)| said);
+        match (said, status.code) {
+            (Some(said), _) if said.contains(NOT_KNOWN) => Self::Unknown(said.to_owned()),
+            (Some(said), _) if said.ends_with(ASK_AGAIN) => Self::NobodyAnswers(said.to_owned()),
+            (Some(said), _) => Self::Refused(said.to_owned()),
+            (None, 403) => Self::MayNotAsk(namespace.to_owned()),
+            (None, 404) => Self::NotInstalled("cardreviews"),
+            (None, _) => Self::NobodyAnswers(status.message.clone()),
+        }
+    }
+
+    /// Why an answer can't be written as data.
+    pub fn unprintable(error: &serde_json::Error) -> Self {
+        Self::Unprintable(error.to_string())
+    }
+
+    /// What scripts are told.
+    pub fn code(&self) -> u8 {
+        match self {
+            Self::CardUnknown { .. } | Self::QueueUnknown(_) | Self::Unknown(_) => NOT_THERE,
+            Self::Subject(_) | Self::Manifest(_) | Self::Change(_) | Self::NotSure | Self::Refused(_) => UNREADABLE,
+            Self::Kubeconfig(_)
+            | Self::Forbidden { .. }
+            | Self::NotInstalled(_)
+            | Self::MayNotAsk(_)
+            | Self::MayNotSimulate(_)
+            | Self::Removal(_)
+            | Self::NobodyAnswers(_)
+            | Self::Api { .. }
+            | Self::Unprintable(_) => CANNOT_ASK,
+        }
+    }
+}
+
+fn did_you_mean(card: Option<&str>) -> String {
+    card.map_or_else(String::new, |card| format!(" (did you mean {card:?}?)"))
+}

@@ -1,0 +1,321 @@
+//! What is known besides the object that is judged: what stands in the same files, and what a cluster says that may be asked.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crds::card_type::CardType;
+use crds::configuration::{CARDGATE_YAML, Configuration, Parsed, SCHEDULER_CONF};
+use crds::keys::{CONFIG_MAP, NAMESPACE};
+use crds::queue_terms::Item;
+use crds::volcano::{PodGroup, Queue};
+use engine::Observation;
+use engine::cluster::Cluster as Engine;
+use engine::overview::{Shown, changed};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt as _;
+use kube::core::{DeserializeGuard, ObjectMeta};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use webhook::knowledge::{GroupFacts, Knowledge, NamespaceFacts, QueueFacts, group_key};
+use webhook::lookup::{LookupError, Lookups};
+use webhook::view::{Found, Lookup};
+
+use crate::cluster::Cluster;
+use crate::failure::Failure;
+use crate::manifests::Manifest;
+
+/// What is known, and what had to be supposed since it is not.
+#[derive(Debug)]
+pub struct Known {
+    /// As the door reads it.
+    pub knowledge: Arc<Knowledge>,
+    /// Names of cards that queues of the files have a quota for; what is written like one of them may be meant.
+    pub named: BTreeSet<String>,
+    /// Whether it is known which cards there are.
+    pub knows_cards: bool,
+    /// Whether all queues are known.
+    knows_queues: bool,
+    /// Namespaces of which all groups are known.
+    knows_groups_of: BTreeSet<String>,
+    /// How many pods each queue has, as the cluster says.
+    pods_of: BTreeMap<String, u64>,
+    supposed: Mutex<BTreeSet<Supposed>>,
+    /// What could not be learned at all.
+    pub unchecked: BTreeSet<String>,
+}
+
+/// What had to be supposed to judge one object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Supposed {
+    /// That the queue is there, open to the namespace.
+    Queue(String),
+    /// That the group is there, and names no queue.
+    Group(String),
+    /// That the namespace has no labels and names no queue.
+    Namespace(String),
+    /// That the queue has no pods.
+    PodsOf(String),
+}
+
+impl Known {
+    /// What stands in the files, and what the cluster says, if one is asked.
+    pub async fn of(manifests: &[Manifest], cluster: Option<&Cluster>) -> Result<Self, Failure> {
+        let mut gathered = Gathered::default();
+        if let Some(cluster) = cluster {
+            gathered.ask(cluster, manifests).await?;
+        }
+        for manifest in manifests {
+            gathered.take(manifest);
+        }
+        Ok(gathered.known())
+    }
+
+    /// What had to be supposed since this was asked last.
+    pub fn take_supposed(&self) -> BTreeSet<Supposed> {
+        std::mem::take(&mut *self.supposed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn suppose(&self, supposed: Supposed) {
+        let mut all = self.supposed.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(supposed);
+    }
+}
+
+impl Lookups for Known {
+    fn find<'l>(&'l self, lookup: &'l Lookup) -> BoxFuture<'l, Result<Found, LookupError>> {
+        let found = match lookup {
+            Lookup::Queue(name) => {
+                let queue = self.knowledge.queues.get(name);
+                if queue.is_none() && !self.knows_queues {
+                    self.suppose(Supposed::Queue(name.clone()));
+                }
+                Found::Queue(queue)
+            }
+            Lookup::Group { namespace, name } => {
+                let group = self.knowledge.groups.get(&group_key(namespace, name));
+                Found::Group(group.or_else(|| {
+                    (!self.knows_groups_of.contains(namespace)).then(|| {
+                        self.suppose(Supposed::Group(name.clone()));
+                        Arc::default()
+                    })
+                }))
+            }
+            Lookup::Namespace(name) => {
+                let facts = self.knowledge.namespaces.get(name);
+                Found::Namespace(Some(facts.unwrap_or_else(|| {
+                    self.suppose(Supposed::Namespace(name.clone()));
+                    Arc::default()
+                })))
+            }
+            Lookup::PodsOf(queue) => Found::PodsOf(self.pods_of.get(queue).copied().unwrap_or_else(|| {
+                self.suppose(Supposed::PodsOf(queue.clone()));
+                0
+            })),
+        };
+        std::future::ready(Ok(found)).boxed()
+    }
+}
+
+/// What has been gathered so far.
+#[derive(Default)]
+struct Gathered {
+    queues: HashMap<Box<str>, Arc<QueueFacts>>,
+    groups: HashMap<Box<str>, Arc<GroupFacts>>,
+    namespaces: HashMap<Box<str>, Arc<NamespaceFacts>>,
+    cards: HashMap<Box<str>, Arc<str>>,
+    configuration: Option<Arc<Configuration>>,
+    nodes: Vec<crds::node::Node<Box<str>>>,
+    pods_of: BTreeMap<String, u64>,
+    knows_cards: bool,
+    knows_queues: bool,
+    knows_groups_of: BTreeSet<String>,
+    unchecked: BTreeSet<String>,
+}
+
+impl Gathered {
+    /// Asks for what the user may see; what they may not see is said.
+    async fn ask(&mut self, cluster: &Cluster, manifests: &[Manifest]) -> Result<(), Failure> {
+        for queue in cluster.queues().await? {
+            self.add_queue(queue);
+        }
+        for card in cluster.card_types().await? {
+            self.cards.insert(card.spec.card_name.into(), card.spec.resource.into());
+        }
+        (self.knows_queues, self.knows_cards) = (true, true);
+        match cluster.usages().await {
+            Ok(usages) => self.pods_of.extend(usages.into_iter().filter_map(|usage| {
+                let status = usage.status?;
+                let pods = status.admitted_pods.saturating_add(status.waiting_pods);
+                Some((usage.spec.queue, u64::try_from(pods).unwrap_or(0)))
+            })),
+            Err(failure) => {
+                self.unchecked.insert(format!("whether queues have pods: {failure}"));
+            }
+        }
+        match cluster.get_if_seen::<ConfigMap>(Some(NAMESPACE), CONFIG_MAP).await {
+            Ok(found) => {
+                self.configuration = found
+                    .and_then(|found| parse(&found).ok())
+                    .map(|read| read.configuration.into());
+            }
+            Err(error) => {
+                self.unchecked.insert(format!(
+                    "the cluster's configuration, so the defaults are taken: {error}; name its ConfigMap by -f"
+                ));
+            }
+        }
+        let namespaces = manifests.iter().filter_map(Manifest::namespace);
+        for name in namespaces.chain([&*cluster.namespace]).collect::<BTreeSet<_>>() {
+            if let Ok(Some(found)) = cluster
+                .get_if_seen::<k8s_openapi::api::core::v1::Namespace>(None, name)
+                .await
+            {
+                let facts = NamespaceFacts::read(&found.metadata);
+                self.namespaces.insert(name.into(), Arc::new(facts));
+            }
+            let Ok(groups) = cluster.groups(name).await else {
+                continue;
+            };
+            self.knows_groups_of.insert(name.to_owned());
+            for group in groups {
+                let key = group_key(name, &group.name_any());
+                self.groups.insert(key.into(), Arc::new(GroupFacts::read(&Ok(group))));
+            }
+        }
+        Ok(())
+    }
+
+    fn add_queue(&mut self, queue: Queue) {
+        let name = queue.name_any();
+        self.queues.insert(name.into(), Arc::new(QueueFacts::read(&Ok(queue))));
+    }
+
+    /// Takes in what an object of the files says about others.
+    fn take(&mut self, manifest: &Manifest) {
+        let name = manifest.name();
+        match manifest.group_and_kind() {
+            ("scheduling.volcano.sh", "Queue") => {
+                if let Some(DeserializeGuard(queue)) = read::<DeserializeGuard<Queue>>(&manifest.object) {
+                    self.queues.insert(name.into(), Arc::new(QueueFacts::read(&queue)));
+                }
+            }
+            ("scheduling.volcano.sh", "PodGroup") => {
+                if let Some(DeserializeGuard(group)) = read::<DeserializeGuard<PodGroup>>(&manifest.object) {
+                    let key = group_key(manifest.namespace().unwrap_or_default(), name);
+                    self.groups.insert(key.into(), Arc::new(GroupFacts::read(&group)));
+                }
+            }
+            ("", "Namespace") => {
+                if let Some(metadata) = read::<ObjectMeta>(&manifest.object["metadata"]) {
+                    self.namespaces
+                        .insert(name.into(), Arc::new(NamespaceFacts::read(&metadata)));
+                }
+            }
+            ("", "Node") => self.nodes.extend(read(&manifest.object)),
+            ("", "ConfigMap") if is_configuration(manifest) => {
+                let read = read(&manifest.object).and_then(|found| parse(&found).ok());
+                self.configuration = read.map(|read| read.configuration.into()).or(self.configuration.take());
+            }
+            ("card.volcano.sh", "CardType") => {
+                if let Some(card) = read::<CardType>(&manifest.object) {
+                    self.knows_cards = true;
+                    self.cards.insert(card.spec.card_name.into(), card.spec.resource.into());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn known(mut self) -> Known {
+        let configuration = self.configuration.take();
+        if configuration.is_none() {
+            self.unchecked.insert(
+                "settings of the cluster: its defaults are taken; name its ConfigMap cardgate-config by -f".to_owned(),
+            );
+        }
+        let configuration = configuration.unwrap_or_default();
+        if !self.nodes.is_empty() {
+            self.knows_cards = true;
+            let (cards, problems) = cards_of(std::mem::take(&mut self.nodes), &configuration);
+            self.cards.extend(cards);
+            self.unchecked.extend(problems);
+        }
+        let named = self.queues.values().flat_map(|queue| queue.terms.capability.keys());
+        let named = named.filter_map(|item| match item {
+            Item::Card(card) => Some(card.to_string()),
+            Item::Resource(_) => None,
+        });
+        let named = named.collect();
+        let knowledge = Knowledge::default();
+        knowledge.queues.replace(self.queues);
+        knowledge.groups.replace(self.groups);
+        knowledge.namespaces.replace(self.namespaces);
+        knowledge.card_types.replace(self.cards);
+        knowledge.configure(Some(configuration), None);
+        Known {
+            knowledge: Arc::new(knowledge),
+            named,
+            knows_cards: self.knows_cards,
+            knows_queues: self.knows_queues,
+            knows_groups_of: self.knows_groups_of,
+            pods_of: self.pods_of,
+            supposed: Mutex::default(),
+            unchecked: self.unchecked,
+        }
+    }
+}
+
+/// Whether it is Cardgate's own configuration.
+pub fn is_configuration(manifest: &Manifest) -> bool {
+    manifest.group_and_kind() == ("", "ConfigMap")
+        && manifest.name() == CONFIG_MAP
+        && manifest.namespace().is_none_or(|namespace| namespace == NAMESPACE)
+}
+
+/// What the configuration says.
+pub fn parse(found: &ConfigMap) -> Result<Parsed, crds::configuration::ConfigurationError> {
+    let text = |key: &str| Some(found.data.as_ref()?.get(key)?.as_str());
+    Configuration::parse(text(SCHEDULER_CONF), text(CARDGATE_YAML))
+}
+
+/// The cards of nodes, as the operator discovers them, each with its resource; and what is wrong with nodes.
+fn cards_of(
+    nodes: Vec<crds::node::Node<Box<str>>>,
+    configuration: &Arc<Configuration>,
+) -> (HashMap<Box<str>, Arc<str>>, Vec<String>) {
+    let (mut cluster, now) = (Engine::new(Arc::clone(configuration)), Timestamp::UNIX_EPOCH);
+    for node in nodes {
+        cluster.apply(Observation::Node(Box::new(node)), now);
+    }
+    let changes = cluster.take_changes();
+    let (mut cards, mut problems) = (HashMap::new(), Vec::new());
+    for shown in changed(&cluster, changes) {
+        match shown {
+            Shown::CardType {
+                card,
+                content: Some((spec, _)),
+                ..
+            } => {
+                cards.insert((&*card).into(), spec.resource.into());
+            }
+            Shown::Inventory {
+                node,
+                status: Some(status),
+                ..
+            } if !status.problems.is_empty() => {
+                problems.push(format!("all cards of node {node}: {}", status.problems));
+            }
+            _ => {}
+        }
+    }
+    (cards, problems)
+}
+
+/// An object as a type reads it; none where it can't be read, which its own verdict says.
+fn read<T: DeserializeOwned>(object: &Value) -> Option<T> {
+    // As text, since what borrows from its input can't be read from values.
+    serde_json::from_str(&object.to_string()).ok()
+}

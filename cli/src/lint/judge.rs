@@ -1,0 +1,194 @@
+//! One object before the door: the webhook's own code, asked as an API server asks it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crds::keys::EXEMPT_NAMESPACES;
+use crds::spelling;
+use webhook::denial::Denial;
+use webhook::door::Verdict;
+use webhook::endpoint::Endpoint;
+use webhook::warning::Warning;
+
+use super::{Linted, Refused};
+use crate::door::Door;
+use crate::known::{Known, Supposed, is_configuration, parse};
+use crate::manifests::Manifest;
+use crate::templates::{pod_of, template};
+
+/// Judges objects.
+pub struct Judge<'k> {
+    known: &'k Known,
+    door: Door,
+    /// The namespace of what names none.
+    namespace: &'k str,
+    /// What was supposed about others, in words.
+    pub unchecked: BTreeSet<String>,
+}
+
+impl<'k> Judge<'k> {
+    /// A judge who knows this.
+    pub fn new(known: &'k Arc<Known>, namespace: &'k str) -> Result<Self, serde_saphyr::Error> {
+        Ok(Self {
+            known,
+            door: Door::new(known)?,
+            namespace,
+            unchecked: known.unchecked.clone(),
+        })
+    }
+
+    /// What would become of an object that is created; none where nobody is asked about such.
+    pub async fn judge(&mut self, manifest: &Manifest) -> Option<Linted> {
+        let (group, kind) = manifest.group_and_kind();
+        let is_namespaced = (group, kind) != ("scheduling.volcano.sh", "Queue");
+        let namespace = is_namespaced.then(|| manifest.namespace().unwrap_or(self.namespace).to_owned());
+        let mut linted = Linted {
+            file: manifest.file.clone(),
+            kind: kind.to_owned(),
+            namespace: namespace.clone(),
+            name: manifest.name().to_owned(),
+            refused: None,
+            warnings: Vec::new(),
+        };
+        if is_configuration(manifest) {
+            judge_configuration(manifest, &mut linted);
+            return Some(linted);
+        }
+        let namespace = namespace.unwrap_or_default();
+        if EXEMPT_NAMESPACES.contains(&&*namespace) {
+            return None;
+        }
+        for endpoint in self.door.endpoints(manifest)? {
+            self.ask(endpoint, manifest, &namespace, "", &mut linted).await;
+        }
+        if let Some((place, pod)) = pods(manifest, &namespace) {
+            self.ask(Endpoint::Mutate, &pod, &namespace, &format!("{place}: "), &mut linted)
+                .await;
+        }
+        Some(linted)
+    }
+
+    async fn ask(
+        &mut self,
+        endpoint: Endpoint,
+        manifest: &Manifest,
+        namespace: &str,
+        place: &str,
+        linted: &mut Linted,
+    ) {
+        let verdict = match self.door.ask(endpoint, manifest, namespace).await {
+            Ok(verdict) => verdict,
+            Err(failure) => {
+                self.unchecked
+                    .insert(format!("{} {}: {failure}", linted.kind, linted.name));
+                return;
+            }
+        };
+        let supposed = self.known.take_supposed();
+        self.note(&supposed);
+        let Verdict { denial, warnings, .. } = verdict;
+        if let Some(denial) = denial {
+            self.refuse(&denial, &supposed, place, linted);
+        }
+        for warning in warnings {
+            match warning {
+                // Whose pods are refused has made nothing.
+                Warning::Template { place, denial } => {
+                    self.refuse(&denial, &supposed, &format!("{place}: "), linted);
+                }
+                warning => {
+                    let said = self.told(&warning, &supposed).map(|said| format!("{place}{said}"));
+                    linted.warnings.extend(said.filter(|said| !linted.says(said)));
+                }
+            }
+        }
+    }
+
+    fn refuse(&mut self, denial: &Denial, supposed: &BTreeSet<Supposed>, place: &str, linted: &mut Linted) {
+        // What rests on a supposition alone refuses nobody.
+        let unknown = match denial {
+            Denial::ParentMissing { parent } if supposed.contains(&Supposed::Queue(parent.clone())) => Some(format!(
+                "whether queue {parent:?} exists, and has what queues below it say"
+            )),
+            Denial::QueueAccess { queue, namespace, .. }
+                if supposed.contains(&Supposed::Namespace(namespace.clone())) =>
+            {
+                Some(format!(
+                    "whether namespace {namespace:?} may use queue {queue:?}, which its labels say"
+                ))
+            }
+            _ => None,
+        };
+        match unknown {
+            Some(unknown) => {
+                self.unchecked.insert(unknown);
+            }
+            None if linted.refused.is_none() => {
+                linted.refused = Some(Refused {
+                    reason: denial.reason(),
+                    message: format!("{place}{denial}"),
+                });
+            }
+            None => {}
+        }
+    }
+
+    /// What is told of a warning; nothing where it only says what is not known here.
+    fn told(&mut self, warning: &Warning, supposed: &BTreeSet<Supposed>) -> Option<String> {
+        match warning {
+            Warning::QueueMissing { queue } if supposed.contains(&Supposed::Queue(queue.clone())) => None,
+            Warning::CardUnknown { card, .. }
+            | Warning::AlternativeUnknown { card, .. }
+            | Warning::QuotaCardUnknown { card, .. }
+                if !self.known.knows_cards =>
+            {
+                self.unchecked
+                    .insert("which cards there are: name nodes or card types by -f, or ask by --cluster".to_owned());
+                if self.known.named.contains(card) {
+                    return None;
+                }
+                let named = self.known.named.iter().map(String::as_str);
+                let meant = spelling::meant_card(card, named)?;
+                Some(format!(
+                    "no queue of these files has a quota for the card {card:?} (did you mean {meant:?}?)"
+                ))
+            }
+            warning => Some(warning.to_string()),
+        }
+    }
+
+    fn note(&mut self, supposed: &BTreeSet<Supposed>) {
+        let notes = supposed.iter().map(|supposed| match supposed {
+            Supposed::Queue(queue) => format!("whether queue {queue:?} exists, and who may use it"),
+            Supposed::Group(group) => format!("which queue PodGroup {group:?} names"),
+            Supposed::Namespace(namespace) => format!("which queue namespace {namespace:?} names"),
+            Supposed::PodsOf(queue) => {
+                format!("whether queue {queue:?} has pods, so that no queue may be put below it")
+            }
+        });
+        self.unchecked.extend(notes);
+    }
+}
+
+fn judge_configuration(manifest: &Manifest, linted: &mut Linted) {
+    linted.namespace = Some(crds::keys::NAMESPACE.to_owned());
+    let refused = |message: String| Refused {
+        reason: "ConfigurationInvalid",
+        message,
+    };
+    match serde_json::from_value(manifest.object.clone()) {
+        Err(error) => linted.refused = Some(refused(error.to_string())),
+        Ok(found) => match parse(&found) {
+            Ok(parsed) => linted.warnings = parsed.warnings,
+            Err(error) => linted.refused = Some(refused(format!("it would not come into force: {error}"))),
+        },
+    }
+}
+
+/// A pod as an object would make them, and where that is described.
+fn pods(manifest: &Manifest, namespace: &str) -> Option<(&'static str, Manifest)> {
+    let (place, template) = template(manifest)?;
+    let mut pod = pod_of(template, &manifest.file, namespace);
+    pod.object["metadata"]["generateName"] = format!("{}-", manifest.name()).into();
+    Some((place, pod))
+}

@@ -1,0 +1,121 @@
+//! `kubectl card lint`: what would be refused or warned of, before anything is applied. The webhook's own code says it.
+
+mod judge;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::cluster::Cluster;
+use crate::failure::Failure;
+use crate::known::Known;
+use crate::manifests::Manifest;
+use crate::print::Answer;
+use judge::Judge;
+
+/// Exit code where something would be refused.
+pub const REFUSED: u8 = 7;
+
+/// What would become of one object.
+#[derive(Debug, Serialize)]
+struct Linted {
+    file: String,
+    kind: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<String>,
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<Refused>,
+    warnings: Vec<String>,
+}
+
+/// Why an object, or what it makes, would be refused.
+#[derive(Debug, Serialize)]
+struct Refused {
+    /// One word for programs.
+    reason: &'static str,
+    message: String,
+}
+
+impl Linted {
+    /// Whether it is told already, with the place where it stands or without.
+    fn says(&self, text: &str) -> bool {
+        let bare = text.split_once(": ").map_or(text, |(_, rest)| rest);
+        self.warnings.iter().any(|said| said.ends_with(bare))
+    }
+
+    fn result(&self) -> &'static str {
+        match (&self.refused, self.warnings.is_empty()) {
+            (Some(_), _) => "REFUSED",
+            (None, false) => "warning",
+            (None, true) => "ok",
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    objects: Vec<Linted>,
+    /// What could not be checked, and what was supposed instead.
+    unchecked: BTreeSet<String>,
+}
+
+/// What would become of each of these objects, as if all of them were created together.
+pub async fn answer(
+    manifests: &[Manifest],
+    cluster: Option<&Cluster>,
+    namespace: &str,
+    strict: bool,
+) -> Result<Answer, Failure> {
+    let known = Arc::new(Known::of(manifests, cluster).await?);
+    let mut judge = Judge::new(&known, namespace).map_err(|error| Failure::Unprintable(error.to_string()))?;
+    let mut objects = Vec::new();
+    for manifest in manifests {
+        objects.extend(judge.judge(manifest).await);
+    }
+    let report = Report {
+        objects,
+        unchecked: judge.unchecked,
+    };
+    let mut answer = Answer::new(&report).map_err(|error| Failure::unprintable(&error))?;
+    show(&report, manifests.len(), &mut answer);
+    let is_refused = |linted: &Linted| linted.refused.is_some() || strict && !linted.warnings.is_empty();
+    if report.objects.iter().any(is_refused) {
+        answer.code = REFUSED;
+    }
+    Ok(answer)
+}
+
+fn show(report: &Report, manifests: usize, answer: &mut Answer) {
+    for linted in &report.objects {
+        let name = match &linted.namespace {
+            Some(namespace) => format!("{} {namespace}/{}", linted.kind, linted.name),
+            None => format!("{} {}", linted.kind, linted.name),
+        };
+        answer.line(&format!("{:<8} {name} ({})", linted.result(), linted.file));
+        if let Some(refused) = &linted.refused {
+            answer.line(&format!("         refused: {}", refused.message));
+        }
+        for warning in &linted.warnings {
+            answer.line(&format!("         warning: {warning}"));
+        }
+    }
+    let (refused, warned) = report.objects.iter().fold((0, 0), |(refused, warned), linted| {
+        let is_refused = linted.refused.is_some();
+        (
+            refused + usize::from(is_refused),
+            warned + usize::from(!is_refused && !linted.warnings.is_empty()),
+        )
+    });
+    let others = manifests - report.objects.len();
+    answer.line(&format!(
+        "{} of {manifests} objects judged, {refused} refused, {warned} with warnings; {others} are of no concern to Cardgate",
+        report.objects.len()
+    ));
+    for unchecked in &report.unchecked {
+        answer.notes.push(format!("not checked: {unchecked}"));
+    }
+}

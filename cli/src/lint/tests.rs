@@ -1,0 +1,121 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn manifest(object: Value) -> Manifest {
+    Manifest {
+        file: "f.yaml".to_owned(),
+        object,
+    }
+}
+
+fn pod(card: &str, count: u32, queue: &str) -> Manifest {
+    manifest(json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": "train",
+            "annotations": { "volcano.sh/card.name": card, "scheduling.volcano.sh/queue-name": queue },
+        },
+        "spec": { "containers": [{ "name": "main", "image": "i", "resources": { "limits": { "nvidia.com/gpu": count.to_string() } } }] },
+    }))
+}
+
+fn queue(name: &str, quota: &str) -> Manifest {
+    manifest(json!({
+        "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue",
+        "metadata": { "name": name, "annotations": { "volcano.sh/card.quota": quota } },
+        "spec": { "capability": { "cpu": "1", "memory": "1Gi" } },
+    }))
+}
+
+fn node(product: &str) -> Manifest {
+    manifest(json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": { "name": "n1", "labels": { "nvidia.com/gpu.product": product, "nvidia.com/gpu.count": "4", "nvidia.com/gpu.memory": "81920", "nvidia.com/gpu.replicas": "1" } },
+        "status": { "allocatable": { "nvidia.com/gpu": "4" }, "capacity": { "nvidia.com/gpu": "4" } },
+    }))
+}
+
+async fn lint(manifests: &[Manifest]) -> (Answer, Value) {
+    let answer = answer(manifests, None, "team", false).await.unwrap();
+    let data = answer.write(Some(crate::arguments::Output::Json)).unwrap();
+    (answer, serde_json::from_str(&data).unwrap())
+}
+
+#[tokio::test]
+async fn what_is_right_is_right_and_what_is_not_known_is_said() {
+    let (answer, data) = lint(&[pod("NVIDIA-A100", 1, "team-a")]).await;
+    assert_eq!(answer.code, 0, "{data:#}");
+    assert_eq!(data["objects"][0]["warnings"], json!([]), "{data:#}");
+    assert_eq!(data["objects"][0]["namespace"], "team");
+    let notes = answer.notes.join("\n");
+    for unchecked in ["which cards there are", "whether queue \"team-a\" exists", "settings"] {
+        assert!(notes.contains(unchecked), "{unchecked} is missing: {notes}");
+    }
+}
+
+#[tokio::test]
+async fn what_the_door_refuses_is_refused_in_its_words() {
+    let (answer, data) = lint(&[queue("a", "{\"NVIDIA-A100\": 2.5}"), pod("A100|", 1, "a")]).await;
+    assert_eq!(answer.code, REFUSED);
+    let said = |index: usize| {
+        data["objects"][index]["refused"]["message"]
+            .as_str()
+            .unwrap_or_default()
+    };
+    assert!(said(0).contains("has the value 2.5: write a whole number"), "{data:#}");
+    assert!(said(1).contains("volcano.sh/card.name"), "{data:#}");
+}
+
+#[tokio::test]
+async fn a_card_is_compared_with_the_nodes_of_the_files_and_else_with_the_quotas() {
+    let all = [queue("a", "{\"NVIDIA-A100\": 2}"), pod("NVIDIA-A10O", 1, "a")];
+    let (answer, data) = lint(&all).await;
+    let warnings = &data["objects"][1]["warnings"];
+    let meant = "no queue of these files has a quota for the card \"NVIDIA-A10O\" (did you mean \"NVIDIA-A100\"?)";
+    assert_eq!((answer.code, warnings), (0, &json!([meant])), "{data:#}");
+
+    let [queue, pod] = all;
+    let (answer, data) = lint(&[node("NVIDIA-A100"), queue, pod]).await;
+    let warnings = data["objects"][1]["warnings"].to_string();
+    assert!(warnings.contains("no node has the card"), "{data:#}");
+    assert!(warnings.contains("did you mean"), "{data:#}");
+    assert!(!answer.notes.join("\n").contains("which cards"), "{data:#}");
+}
+
+#[tokio::test]
+async fn a_deployment_whose_pods_would_be_refused_is_refused() {
+    let mut template = pod("NVIDIA-A100", 1, "a").object;
+    template["metadata"]["annotations"]["volcano.sh/card.name"] = "A|".into();
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "web", "namespace": "n" },
+        "spec": { "template": { "metadata": template["metadata"], "spec": template["spec"] } },
+    });
+    let (answer, data) = lint(&[manifest(deployment)]).await;
+    assert_eq!(answer.code, REFUSED, "{data:#}");
+    let said = data["objects"][0]["refused"]["message"].as_str().unwrap_or_default();
+    assert!(said.starts_with("spec.template: "), "{data:#}");
+}
+
+#[tokio::test]
+async fn a_parent_that_is_not_in_the_files_refuses_nobody_and_a_bad_configuration_fails() {
+    let mut child = queue("child", "{\"NVIDIA-A100\": 2}");
+    child.object["spec"]["parent"] = "dept".into();
+    let configuration = |conf: &str| {
+        manifest(json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": "cardgate-config", "namespace": "cardgate-system" },
+            "data": { "volcano-scheduler.conf": conf },
+        }))
+    };
+    let hierarchy = "tiers: [{plugins: [{name: capacity-card, arguments: {enableHierarchy: true}}]}]";
+    let (answer, data) = lint(&[configuration(hierarchy), child]).await;
+    assert_eq!(answer.code, 0, "{data:#}");
+    let notes = answer.notes.join("\n");
+    assert!(notes.contains("whether queue \"dept\" exists, and has"), "{notes}");
+    assert!(!notes.contains("settings"), "{notes}");
+
+    let (answer, data) = lint(&[configuration("tiers: 3")]).await;
+    assert_eq!(answer.code, REFUSED, "{data:#}");
+    assert_eq!(data["objects"][0]["refused"]["reason"], "ConfigurationInvalid");
+}

@@ -1,0 +1,117 @@
+//! `kubectl card`: which cards there are, who has them, what queues may have, and why something waits, asked with the user's own rights.
+
+mod arguments;
+mod changes;
+mod check;
+mod cluster;
+mod door;
+mod failure;
+mod known;
+mod lint;
+mod manifests;
+mod print;
+mod queue;
+mod simulate;
+mod subject;
+mod templates;
+mod types;
+mod uninstall;
+mod who;
+mod why;
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser as _};
+
+use arguments::{Arguments, Connection, Verb};
+use cluster::Cluster;
+use failure::Failure;
+use print::Answer;
+use removal::Removal;
+
+/// The namespace of what names none, where neither the user nor a kubeconfig says another.
+const DEFAULT_NAMESPACE: &str = "default";
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(&arguments).await {
+        Ok(answer) => deliver(&arguments, &answer),
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::from(failure.code())
+        }
+    }
+}
+
+async fn run(arguments: &Arguments) -> Result<Answer, Failure> {
+    if let Verb::Completion { shell } = arguments.verb {
+        let mut script = Vec::new();
+        clap_complete::generate(shell, &mut Arguments::command(), "kubectl-card", &mut script);
+        return Ok(Answer::text(String::from_utf8_lossy(&script).into_owned()));
+    }
+    if let Verb::Lint {
+        file,
+        recursive,
+        cluster: asks,
+        strict,
+    } = &arguments.verb
+    {
+        let manifests = manifests::read(file, *recursive)?;
+        let (cluster, namespace) = maybe_connect(&arguments.connection, *asks).await?;
+        return lint::answer(&manifests, cluster.as_ref(), &namespace, *strict).await;
+    }
+    if let Verb::Simulate(asked) = &arguments.verb {
+        let manifests = manifests::read(&asked.file, asked.recursive)?;
+        let (cluster, namespace) = maybe_connect(&arguments.connection, asked.from_cluster).await?;
+        return simulate::answer(asked, manifests, cluster.as_ref(), &namespace).await;
+    }
+    let cluster = Cluster::connect(&arguments.connection).await?;
+    match &arguments.verb {
+        Verb::Types { queue } => types::answer(&cluster, queue.as_deref()).await,
+        Verb::Queue { name: Some(name) } => queue::answer_of_one(&cluster, name).await,
+        Verb::Queue { name: None } => queue::answer(&cluster).await,
+        Verb::Who { card } => who::answer(&cluster, card).await,
+        Verb::Uninstall { dry_run, queues, yes } => {
+            let removal = Removal {
+                dry_run: *dry_run,
+                queues: *queues,
+            };
+            uninstall::answer(&cluster, &removal, *yes).await
+        }
+        Verb::Check => check::answer(&cluster).await,
+        Verb::Why { what: Some(what), .. } => why::answer(&cluster, vec![subject::named(what)?]).await,
+        Verb::Why { file: Some(file), .. } => why::answer(&cluster, subject::of_file(file)?).await,
+        // Answered above: a shell completes without a cluster, and one of the two is asked for.
+        Verb::Completion { .. } | Verb::Lint { .. } | Verb::Simulate(_) | Verb::Why { .. } => Ok(Answer::default()),
+    }
+}
+
+/// The cluster, where it is to be asked, and the namespace that is meant.
+async fn maybe_connect(connection: &Connection, asks: bool) -> Result<(Option<Cluster>, String), Failure> {
+    if asks {
+        let cluster = Cluster::connect(connection).await?;
+        let namespace = cluster.namespace.clone();
+        return Ok((Some(cluster), namespace));
+    }
+    let namespace = connection.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
+    Ok((None, namespace.to_owned()))
+}
+
+/// Prints an answer. That whoever reads it has seen enough is no failure.
+fn deliver(arguments: &Arguments, answer: &Answer) -> ExitCode {
+    for note in &answer.notes {
+        eprintln!("note: {note}");
+    }
+    let written = answer
+        .write(arguments.output)
+        .and_then(|text| io::stdout().write_all(text.as_bytes()));
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            eprintln!("error: the answer can't be printed: {error}");
+            ExitCode::from(failure::CANNOT_ASK)
+        }
+        _ => ExitCode::from(answer.code),
+    }
+}

@@ -1,0 +1,283 @@
+//! The manifests of files, directories and the input, one object each.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use serde_json::Value;
+use thiserror::Error;
+
+/// The longest file that is read: some ten thousand manifests.
+const LONGEST: u64 = 64 << 20;
+/// The most files of a directory.
+const MOST_FILES: usize = 10_000;
+/// What files of manifests end with, as kubectl has it.
+const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
+/// API groups whose quantities API servers write as text, whatever the manifest says.
+const OWN_GROUPS: [&str; 3] = ["", "apps", "batch"];
+/// Where these quantities stand.
+const QUANTITIES: [&str; 5] = ["limits", "requests", "overhead", "allocatable", "capacity"];
+
+/// What can't be read.
+#[derive(Debug, Error)]
+pub enum ManifestError {
+    #[error("{0}: {1}")]
+    File(String, io::Error),
+    #[error("{0} has more than {LONGEST} bytes")]
+    TooLong(String),
+    #[error("{0} has more than {MOST_FILES} files")]
+    TooManyFiles(String),
+    #[error("{0} is no YAML or JSON: {1}")]
+    Syntax(String, Box<serde_saphyr::Error>),
+    #[error("{0} has something in it that is no manifest: a manifest is an object with apiVersion and kind")]
+    NoManifest(String),
+    #[error("{0} has no manifest in it")]
+    Empty(String),
+}
+
+/// An object as somebody wrote it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Manifest {
+    /// The file that it stands in, as the user named it.
+    pub file: String,
+    /// What stands there.
+    pub object: Value,
+}
+
+impl Manifest {
+    fn text(&self, pointer: &str) -> &str {
+        self.object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Its API group and kind.
+    pub fn group_and_kind(&self) -> (&str, &str) {
+        let version = self.text("/apiVersion");
+        (
+            version.split_once('/').map_or("", |(group, _)| group),
+            self.text("/kind"),
+        )
+    }
+
+    /// Its version within the group.
+    pub fn version(&self) -> &str {
+        let version = self.text("/apiVersion");
+        version.split_once('/').map_or(version, |(_, version)| version)
+    }
+
+    /// Its name, or the beginning from which the API server would make one.
+    pub fn name(&self) -> &str {
+        match self.text("/metadata/name") {
+            "" => self.text("/metadata/generateName"),
+            name => name,
+        }
+    }
+
+    /// The namespace that it names.
+    pub fn namespace(&self) -> Option<&str> {
+        Some(self.text("/metadata/namespace")).filter(|namespace| !namespace.is_empty())
+    }
+}
+
+/// The manifests of all these: files, directories with files in them, and `-` for the input.
+pub fn read(paths: &[PathBuf], recursive: bool) -> Result<Vec<Manifest>, ManifestError> {
+    let mut manifests = Vec::new();
+    for path in paths {
+        let before = manifests.len();
+        for file in files(path, recursive)? {
+            read_file(&file, &mut manifests)?;
+        }
+        if manifests.len() == before {
+            return Err(ManifestError::Empty(shown(path)));
+        }
+    }
+    Ok(manifests)
+}
+
+fn shown(path: &Path) -> String {
+    if is_input(path) {
+        "the input".to_owned()
+    } else {
+        path.display().to_string()
+    }
+}
+
+fn is_input(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// The files that a path stands for, in the order of their names.
+fn files(path: &Path, recursive: bool) -> Result<Vec<PathBuf>, ManifestError> {
+    if is_input(path) || !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let failed = |error| ManifestError::File(shown(path), error);
+    let (mut found, mut directories) = (Vec::new(), vec![path.to_owned()]);
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(&directory).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            // What a link points to is not followed into circles.
+            let (path, kind) = (entry.path(), entry.file_type().map_err(failed)?);
+            if kind.is_dir() && recursive {
+                directories.push(path);
+            } else if !kind.is_dir() && has_ending(&path) {
+                found.push(path);
+            }
+        }
+        if found.len() + directories.len() > MOST_FILES {
+            return Err(ManifestError::TooManyFiles(shown(path)));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn has_ending(path: &Path) -> bool {
+    let ending = path.extension().and_then(|ending| ending.to_str());
+    ending.is_some_and(|ending| ENDINGS.contains(&ending))
+}
+
+fn read_file(path: &Path, manifests: &mut Vec<Manifest>) -> Result<(), ManifestError> {
+    let file = shown(path);
+    let text = read_text(path).map_err(|error| ManifestError::File(file.clone(), error))?;
+    if text.len() as u64 > LONGEST {
+        return Err(ManifestError::TooLong(file));
+    }
+    of_text(&text, &file, manifests)
+}
+
+fn read_text(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    if is_input(path) {
+        io::stdin().take(LONGEST + 1).read_to_string(&mut text)?;
+    } else {
+        fs::File::open(path)?.take(LONGEST + 1).read_to_string(&mut text)?;
+    }
+    Ok(text)
+}
+
+fn of_text(text: &str, file: &str, manifests: &mut Vec<Manifest>) -> Result<(), ManifestError> {
+    let documents: Vec<Value> =
+        serde_saphyr::from_multiple(text).map_err(|error| ManifestError::Syntax(file.to_owned(), Box::new(error)))?;
+    for document in documents.into_iter().filter(|document| !document.is_null()) {
+        flatten(document, file, manifests)?;
+    }
+    Ok(())
+}
+
+/// Takes a list apart, as kubectl does.
+fn flatten(mut document: Value, file: &str, manifests: &mut Vec<Manifest>) -> Result<(), ManifestError> {
+    let kind = document["kind"].as_str().unwrap_or_default();
+    if kind.ends_with("List") && document["items"].is_array() {
+        for item in document["items"].as_array_mut().into_iter().flatten() {
+            manifests.push(manifest(item.take(), file)?);
+        }
+    } else {
+        manifests.push(manifest(document, file)?);
+    }
+    Ok(())
+}
+
+fn manifest(object: Value, file: &str) -> Result<Manifest, ManifestError> {
+    if object["kind"].as_str().is_none() || object["apiVersion"].as_str().is_none() {
+        return Err(ManifestError::NoManifest(file.to_owned()));
+    }
+    let mut manifest = Manifest {
+        file: file.to_owned(),
+        object,
+    };
+    if OWN_GROUPS.contains(&manifest.group_and_kind().0) {
+        write_quantities(&mut manifest.object);
+    }
+    Ok(manifest)
+}
+
+/// Writes quantities as text, as API servers do before anybody judges an object.
+fn write_quantities(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for (key, field) in fields {
+                match field.as_object_mut().filter(|_| QUANTITIES.contains(&&**key)) {
+                    Some(quantities) => {
+                        for quantity in quantities.values_mut().filter(|quantity| quantity.is_number()) {
+                            *quantity = quantity.to_string().into();
+                        }
+                    }
+                    None => write_quantities(field),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(write_quantities),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Result<Vec<Manifest>, ManifestError> {
+        let mut manifests = Vec::new();
+        of_text(text, "f", &mut manifests).map(|()| manifests)
+    }
+
+    #[test]
+    fn documents_and_lists_are_taken_apart() {
+        let text = "---\n{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: team}}\n---\n---\n\
+                    {apiVersion: v1, kind: List, items: [{apiVersion: batch/v1, kind: Job, metadata: {generateName: b-}}]}\n";
+        let [pod, job] = of(text).unwrap().try_into().unwrap();
+        assert_eq!(
+            (pod.group_and_kind(), pod.name(), pod.namespace()),
+            (("", "Pod"), "a", Some("team"))
+        );
+        assert_eq!((job.group_and_kind(), job.version()), (("batch", "Job"), "v1"));
+        assert_eq!((job.name(), job.namespace()), ("b-", None));
+    }
+
+    #[test]
+    fn quantities_are_text_as_api_servers_write_them() {
+        let text = "{apiVersion: v1, kind: Pod, spec: {priority: 1, containers: [{resources: {limits: {cpu: 0.5, gpu: 1, memory: 1Gi}}}]}}";
+        let [pod] = of(text).unwrap().try_into().unwrap();
+        let limits = &pod.object["spec"]["containers"][0]["resources"]["limits"];
+        assert_eq!(
+            limits,
+            &serde_json::json!({ "cpu": "0.5", "gpu": "1", "memory": "1Gi" })
+        );
+        assert_eq!(pod.object["spec"]["priority"], 1);
+    }
+
+    #[test]
+    fn what_is_no_manifest_is_told() {
+        let said = |text: &str| of(text).unwrap_err().to_string();
+        assert!(said("a: [").contains("f is no YAML"));
+        assert!(said("a: b").contains("no manifest"));
+        assert!(said("{apiVersion: v1, kind: List, items: [3]}").contains("no manifest"));
+    }
+
+    #[test]
+    fn a_directory_is_its_files_by_name() {
+        let directory = std::env::temp_dir().join(format!("cardgate-manifests-{}", std::process::id()));
+        fs::create_dir_all(directory.join("below")).unwrap();
+        for (file, name) in [
+            ("b.yml", "b"),
+            ("a.yaml", "a"),
+            ("README.md", "no"),
+            ("below/c.json", "c"),
+        ] {
+            fs::write(
+                directory.join(file),
+                format!("{{\"apiVersion\": \"v1\", \"kind\": \"Pod\", \"metadata\": {{\"name\": \"{name}\"}}}}"),
+            )
+            .unwrap();
+        }
+        let names = |recursive| {
+            let read = read(std::slice::from_ref(&directory), recursive).unwrap();
+            read.iter()
+                .map(|manifest| manifest.name().to_owned())
+                .collect::<Vec<_>>()
+        };
+        let (flat, deep) = (names(false), names(true));
+        fs::remove_dir_all(&directory).unwrap();
+        assert_eq!(flat, ["a", "b"]);
+        assert_eq!(deep, ["a", "b", "c"]);
+    }
+}

@@ -1,0 +1,122 @@
+//! How an answer is printed: as a table for people, as JSON or YAML for programs.
+
+use std::fmt::Write as _;
+use std::io;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::arguments::Output;
+
+/// What stands between two columns.
+const GAP: &str = "   ";
+
+/// An answer: tables for people, and the same as data.
+#[derive(Debug, Default)]
+pub struct Answer {
+    /// What the answer lacks, and why. Goes to where errors go, so that programs read the answer alone.
+    pub notes: Vec<String>,
+    /// What scripts are told, where there is an answer.
+    pub code: u8,
+    plain: String,
+    wide: String,
+    data: Value,
+}
+
+impl Answer {
+    /// An answer that has one form only.
+    pub fn text(text: String) -> Self {
+        Self {
+            wide: text.clone(),
+            data: json!(text),
+            plain: text,
+            ..Self::default()
+        }
+    }
+
+    /// An answer with this data.
+    pub fn new(data: &impl Serialize) -> Result<Self, serde_json::Error> {
+        Ok(Self {
+            data: serde_json::to_value(data)?,
+            ..Self::default()
+        })
+    }
+
+    /// Adds a line.
+    pub fn line(&mut self, line: &str) {
+        for text in [&mut self.plain, &mut self.wide] {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+
+    /// Adds a table, of which the last `more` columns are for those who want more.
+    pub fn table<const N: usize>(&mut self, head: [&str; N], more: usize, rows: &[[String; N]]) {
+        let head = head.map(str::to_owned);
+        let lines: Vec<&[String]> = std::iter::once(&head)
+            .chain(rows)
+            .map(<[String; N]>::as_slice)
+            .collect();
+        self.plain.push_str(&align(&lines, N - more));
+        self.wide.push_str(&align(&lines, N));
+    }
+
+    /// The answer in a form.
+    pub fn write(&self, output: Option<Output>) -> io::Result<String> {
+        Ok(match output {
+            None => self.plain.clone(),
+            Some(Output::Wide) => self.wide.clone(),
+            Some(Output::Json) => format!("{:#}\n", self.data),
+            Some(Output::Yaml) => serde_saphyr::to_string(&self.data).map_err(io::Error::other)?,
+        })
+    }
+}
+
+/// The first columns of the lines, each as wide as its widest text.
+fn align(lines: &[&[String]], columns: usize) -> String {
+    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();
+    let widths: Vec<usize> = (0..columns).filter_map(width).collect();
+    let mut text = String::new();
+    for line in lines {
+        let mut written = String::new();
+        for (cell, width) in line.iter().zip(&widths) {
+            // Writing to a string does not fail.
+            let _ = write!(written, "{}{cell:width$}", if written.is_empty() { "" } else { GAP });
+        }
+        text.push_str(written.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer() -> Answer {
+        let mut answer = Answer::new(&json!([{ "card": "A|ü" }])).unwrap();
+        let row = |cells: [&str; 3]| cells.map(str::to_owned);
+        answer.table(
+            ["CARD", "FREE", "KIND"],
+            1,
+            &[row(["A|üüüü", "1", "MIG"]), row(["B", "200", ""])],
+        );
+        answer
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_text_and_some_are_for_those_who_want_more() {
+        let plain = answer().write(None).unwrap();
+        assert_eq!(plain, "CARD     FREE\nA|üüüü   1\nB        200\n");
+        let wide = answer().write(Some(Output::Wide)).unwrap();
+        assert_eq!(wide, "CARD     FREE   KIND\nA|üüüü   1      MIG\nB        200\n");
+    }
+
+    #[test]
+    fn programs_read_data() {
+        let json: Value = serde_json::from_str(&answer().write(Some(Output::Json)).unwrap()).unwrap();
+        let yaml: Value = serde_saphyr::from_str(&answer().write(Some(Output::Yaml)).unwrap()).unwrap();
+        assert_eq!(json, json!([{ "card": "A|ü" }]));
+        assert_eq!(yaml, json);
+    }
+}

@@ -1,0 +1,165 @@
+//! `kubectl card queue`: what queues may have, have and wait for.
+
+use std::collections::BTreeMap;
+
+use crds::card_usage::{CardUsage, CardUsageStatus};
+use crds::queue_terms::{Item, QueueTerms};
+use crds::volcano::Queue;
+use kube::ResourceExt as _;
+use serde::Serialize;
+
+use crate::cluster::Cluster;
+use crate::failure::Failure;
+use crate::print::Answer;
+
+/// One queue.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    queue: String,
+    /// What it may have, by card.
+    quota: BTreeMap<String, i64>,
+    /// What it has and waits for; none for whom it is not shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<CardUsageStatus>,
+}
+
+/// What a queue may have of each card.
+pub fn quotas(queues: &[Queue], name: &str) -> Result<BTreeMap<String, i64>, Failure> {
+    let queue = queues.iter().find(|queue| queue.name_any() == name);
+    queue.map(quota).ok_or_else(|| Failure::QueueUnknown(name.to_owned()))
+}
+
+/// What a queue says that it may have of each card.
+fn quota(queue: &Queue) -> BTreeMap<String, i64> {
+    let terms = QueueTerms::read(&queue.spec, |key| queue.annotations().get(key).map(String::as_str));
+    let cards = terms.capability.into_iter().filter_map(|(item, amount)| match item {
+        Item::Card(card) => Some((card.into(), amount)),
+        Item::Resource(_) => None,
+    });
+    cards.collect()
+}
+
+/// All queues, with what they have where the user may see that, and what is to be said where not.
+async fn rows(cluster: &Cluster) -> Result<(Vec<Row>, Option<String>), Failure> {
+    let queues = cluster.queues().await?;
+    let (usages, note) = match cluster.usages().await {
+        Ok(usages) => (usages, None),
+        Err(failure @ Failure::Forbidden { .. }) => (Vec::new(), Some(format!("quotas only: {failure}"))),
+        Err(failure) => return Err(failure),
+    };
+    let usage = |name: &str| usages.iter().find(|usage| usage.spec.queue == name).cloned();
+    let row = |queue: &Queue| Row {
+        queue: queue.name_any(),
+        quota: quota(queue),
+        usage: usage(&queue.name_any()).and_then(|usage: CardUsage| usage.status),
+    };
+    let mut rows: Vec<Row> = queues.iter().map(row).collect();
+    rows.sort_by(|a, b| a.queue.cmp(&b.queue));
+    Ok((rows, note))
+}
+
+/// All queues.
+pub async fn answer(cluster: &Cluster) -> Result<Answer, Failure> {
+    let (rows, note) = rows(cluster).await?;
+    let mut answer = Answer::new(&rows).map_err(|error| Failure::unprintable(&error))?;
+    answer.notes.extend(note);
+    let cells: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            let of_usage =
+                |text: fn(&CardUsageStatus) -> String| row.usage.as_ref().map_or_else(|| "-".to_owned(), text);
+            [
+                row.queue.clone(),
+                in_one_line(&row.quota),
+                of_usage(|usage| usage.allocated.clone()),
+                of_usage(|usage| usage.waiting.to_string()),
+                of_usage(|usage| usage.problems.clone()),
+                of_usage(|usage| usage.share.clone()),
+                of_usage(|usage| usage.cpu.clone()),
+                of_usage(|usage| usage.memory.clone()),
+            ]
+        })
+        .collect();
+    let head = [
+        "QUEUE",
+        "QUOTA",
+        "ALLOCATED",
+        "WAITING",
+        "PROBLEMS",
+        "SHARE",
+        "CPU",
+        "MEMORY",
+    ];
+    answer.table(head, 3, &cells);
+    Ok(answer)
+}
+
+/// One queue, card by card, and what waits in it.
+pub async fn answer_of_one(cluster: &Cluster, name: &str) -> Result<Answer, Failure> {
+    let (rows, note) = rows(cluster).await?;
+    let Some(row) = rows.into_iter().find(|row| row.queue == name) else {
+        return Err(Failure::QueueUnknown(name.to_owned()));
+    };
+    let mut answer = Answer::new(&row).map_err(|error| Failure::unprintable(&error))?;
+    answer.notes.extend(note);
+    let Some(usage) = row.usage else {
+        let cells: Vec<_> = row
+            .quota
+            .iter()
+            .map(|(card, quota)| [card.clone(), quota.to_string()])
+            .collect();
+        answer.table(["CARD", "QUOTA"], 0, &cells);
+        return Ok(answer);
+    };
+    let cells: Vec<_> = usage
+        .cards
+        .iter()
+        .map(|card| {
+            [
+                card.name.clone(),
+                card.quota.to_string(),
+                card.allocated.to_string(),
+                card.waiting.to_string(),
+            ]
+        })
+        .collect();
+    answer.table(["CARD", "QUOTA", "ALLOCATED", "WAITING"], 0, &cells);
+    for condition in usage.conditions.iter().filter(|condition| condition.status == "False") {
+        answer.line(&format!("\n{}: {}", condition.reason, condition.message));
+    }
+    if usage.first_waiting.is_empty() {
+        answer.line("\nNothing waits.");
+        return Ok(answer);
+    }
+    answer.line(&format!(
+        "\n{} of {} that wait, first to go first:",
+        usage.first_waiting.len(),
+        usage.waiting
+    ));
+    let cells: Vec<_> = usage
+        .first_waiting
+        .iter()
+        .map(|waiting| {
+            [
+                waiting.position.to_string(),
+                waiting.kind.clone(),
+                waiting.name.clone(),
+                waiting.reason.clone(),
+                waiting.missing.clone(),
+            ]
+        })
+        .collect();
+    answer.table(["POSITION", "KIND", "NAME", "REASON", "MISSING"], 0, &cells);
+    Ok(answer)
+}
+
+/// Cards in one line, as `kubectl get` shows them.
+fn in_one_line(cards: &BTreeMap<String, i64>) -> String {
+    let texts: Vec<_> = cards.iter().map(|(card, amount)| format!("{card} x{amount}")).collect();
+    if texts.is_empty() {
+        "<none>".to_owned()
+    } else {
+        texts.join(", ")
+    }
+}

@@ -1,0 +1,197 @@
+//! `kubectl card simulate`: who would be let in, where, in which order, and why not. The operator's own engine decides.
+
+mod run;
+#[cfg(test)]
+mod tests;
+mod world;
+
+use k8s_openapi::jiff::Timestamp;
+use serde::Serialize;
+
+use crate::arguments::Simulation;
+use crate::cluster::Cluster;
+use crate::door::Door;
+use crate::failure::Failure;
+use crate::lint::REFUSED;
+use crate::manifests::Manifest;
+use crate::print::Answer;
+use crate::why::{NEVER, WAITS};
+use run::Run;
+use world::{Priorities, World};
+
+/// A pod that would be let in.
+#[derive(Debug, Serialize)]
+struct Admitted {
+    order: usize,
+    namespace: String,
+    pod: String,
+    queue: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    card: Option<String>,
+    /// Where there was room for it: its node for good where it is pinned, else the scheduler may choose another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<String>,
+    pinned: bool,
+}
+
+/// A pod that would be evicted.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Evicted {
+    namespace: String,
+    pod: String,
+    reason: String,
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    on_behalf_of: Option<String>,
+}
+
+/// What would wait in the end.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Waiting {
+    kind: String,
+    namespace: String,
+    name: String,
+    queue: String,
+    /// Whether the files brought it.
+    is_new: bool,
+    reason: String,
+    /// Whether waiting can't help.
+    never: bool,
+    message: String,
+    remedy: String,
+}
+
+/// What could not be created.
+#[derive(Debug, Serialize)]
+pub struct Refused {
+    kind: String,
+    namespace: String,
+    name: String,
+    message: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    admitted: Vec<Admitted>,
+    evicted: Vec<Evicted>,
+    waiting: Vec<Waiting>,
+    refused: Vec<Refused>,
+    notes: Vec<String>,
+}
+
+/// What would become of the cluster's pods, and of those of the files.
+pub async fn answer(
+    asked: &Simulation,
+    manifests: Vec<Manifest>,
+    cluster: Option<&Cluster>,
+    namespace: &str,
+) -> Result<Answer, Failure> {
+    let mut world = match cluster {
+        Some(cluster) => World::of_cluster(cluster).await?,
+        None => World::default(),
+    };
+    world.add(manifests, namespace);
+    for change in &asked.set {
+        world.set(change)?;
+    }
+    for nodes in &asked.add_nodes {
+        world.add_nodes(nodes)?;
+    }
+    let report = simulate(world, Timestamp::now()).await?;
+    let mut answer = Answer::new(&report).map_err(|error| Failure::unprintable(&error))?;
+    show(&report, &mut answer);
+    answer.code = code(&report);
+    Ok(answer)
+}
+
+async fn simulate(mut world: World, now: Timestamp) -> Result<Report, Failure> {
+    let (known, objects) = world.begin(now).await?;
+    let door = Door::new(&known).map_err(|error| Failure::Unprintable(error.to_string()))?;
+    let priorities = Priorities::of(objects.iter());
+    let configuration = known.knowledge.configured().configuration.clone();
+    let mut run = Run::new(configuration, objects, now);
+    loop {
+        let resumed = run.go_on();
+        if resumed.is_empty() {
+            break;
+        }
+        for job in resumed {
+            let pods = world.pods_of(&job, &door, &priorities, now).await;
+            run.come(pods);
+        }
+    }
+    let waiting = run.waiting();
+    let mut notes = world.notes;
+    notes.extend(run.unread);
+    Ok(Report {
+        admitted: run.admitted,
+        evicted: run.evicted,
+        waiting,
+        refused: world.refused,
+        notes,
+    })
+}
+
+/// What scripts are told of what the files brought.
+fn code(report: &Report) -> u8 {
+    let mut new = report.waiting.iter().filter(|waiting| waiting.is_new).peekable();
+    match (report.refused.is_empty(), new.peek().is_some()) {
+        (false, _) => REFUSED,
+        (true, true) if new.any(|waiting| waiting.never) => NEVER,
+        (true, true) => WAITS,
+        (true, false) => 0,
+    }
+}
+
+fn show(report: &Report, answer: &mut Answer) {
+    let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+    answer.line(&format!("{} would be let in:", report.admitted.len()));
+    let admitted = report.admitted.iter().map(|row| {
+        [
+            row.order.to_string(),
+            format!("{}/{}", row.namespace, row.pod),
+            row.queue.clone(),
+            or_dash(&row.card),
+            or_dash(&row.node),
+        ]
+    });
+    let admitted: Vec<_> = admitted.collect();
+    if !admitted.is_empty() {
+        answer.table(["ORDER", "POD", "QUEUE", "CARD", "NODE"], 0, &admitted);
+    }
+    for evicted in &report.evicted {
+        answer.line(&format!(
+            "evicted: {}/{} ({}): {}",
+            evicted.namespace, evicted.pod, evicted.reason, evicted.message
+        ));
+    }
+    answer.line(&format!("\n{} would wait:", report.waiting.len()));
+    let waiting = report.waiting.iter().map(|row| {
+        [
+            row.kind.clone(),
+            format!("{}/{}", row.namespace, row.name),
+            row.queue.clone(),
+            row.reason.clone(),
+            if row.never { "never" } else { "not yet" }.to_owned(),
+            row.message.clone(),
+        ]
+    });
+    let waiting: Vec<_> = waiting.collect();
+    if !waiting.is_empty() {
+        answer.table(["KIND", "NAME", "QUEUE", "REASON", "OUTLOOK", "MESSAGE"], 1, &waiting);
+    }
+    for refused in &report.refused {
+        answer.line(&format!(
+            "\nrefused: {} {}/{}: {}",
+            refused.kind, refused.namespace, refused.name, refused.message
+        ));
+    }
+    answer.notes.extend(report.notes.iter().cloned());
+    if !report.evicted.is_empty() {
+        answer
+            .notes
+            .push("what controllers make in place of evicted pods is not simulated".to_owned());
+    }
+}

@@ -1,0 +1,324 @@
+//! The simulation: the operator's own engine decides, and everything it decides is done at once.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crds::configuration::Configuration;
+use crds::keys::{CARD_ASSIGNED, CARD_REQUEST, GATE, JOB_HELD};
+use crds::volcano::{PodGroup, Queue};
+use engine::cluster::pod::Stage;
+use engine::cluster::reclaims::EvictionOutcome;
+use engine::cluster::{Cluster as Engine, Kind};
+use engine::decide::{Action, Admission, Eviction, decide};
+use engine::explain::{Subject, explain};
+use engine::reason::Outlook;
+use engine::refs::PodRef;
+use engine::{Answer, Observation, Outcome};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::world::IMAGINED;
+use super::{Admitted, Evicted, Waiting};
+use crate::manifests::Manifest;
+
+/// How many are let in before what was done is taken in: as many as the operator has under way at once.
+const AT_ONCE: usize = 256;
+/// The most rounds: each lets in, evicts or resumes somebody, or a second passes.
+const MOST_ROUNDS: usize = 200_000;
+/// How much longer than the interval of evictions nothing has to happen before it is over.
+const QUIET: SignedDuration = SignedDuration::from_secs(2);
+/// The longest time that is simulated in which nothing happens: no pod that the scheduler has not placed is taken back by then.
+const LONGEST_QUIET: SignedDuration = SignedDuration::from_mins(2);
+
+/// The kinds that the engine is told of, in the operator's order.
+const ORDER: [(Kind, &str); 6] = [
+    (Kind::Node, "Node"),
+    (Kind::Queue, "Queue"),
+    (Kind::Namespace, "Namespace"),
+    (Kind::PodGroup, "PodGroup"),
+    (Kind::Job, "Job"),
+    (Kind::Pod, "Pod"),
+];
+
+/// What is going on.
+pub struct Run {
+    engine: Engine,
+    now: Timestamp,
+    /// Pods by uid.
+    pods: HashMap<Arc<str>, Value>,
+    jobs: HashMap<(String, String), Manifest>,
+    /// Who was let in, in order.
+    pub admitted: Vec<Admitted>,
+    /// Who was evicted, in order.
+    pub evicted: Vec<Evicted>,
+    /// Jobs that were resumed, whose pods are to be made.
+    resumed: Vec<Manifest>,
+    /// What can't be read, and is left out.
+    pub unread: Vec<String>,
+}
+
+impl Run {
+    /// A cluster with these objects, of which nothing has been decided.
+    pub fn new(configuration: Arc<Configuration>, objects: Vec<Manifest>, now: Timestamp) -> Self {
+        let mut run = Self {
+            engine: Engine::new(configuration),
+            now,
+            pods: HashMap::new(),
+            jobs: HashMap::new(),
+            admitted: Vec::new(),
+            evicted: Vec::new(),
+            resumed: Vec::new(),
+            unread: Vec::new(),
+        };
+        let mut by_kind = HashMap::<String, Vec<Manifest>>::new();
+        for manifest in objects {
+            let kind = match manifest.group_and_kind() {
+                // Volcano's Jobs are not Cardgate's to let in.
+                ("batch.volcano.sh", _) => continue,
+                (_, kind) => kind.to_owned(),
+            };
+            by_kind.entry(kind).or_default().push(manifest);
+        }
+        for (kind, name) in ORDER {
+            run.engine.apply(Observation::ListBegins(kind), now);
+            for manifest in by_kind.remove(name).unwrap_or_default() {
+                run.see(kind, manifest);
+            }
+            run.engine.apply(Observation::ListEnds(kind), now);
+        }
+        run.engine.apply(Observation::ListBegins(Kind::SucceededPod), now);
+        run.engine.apply(Observation::ListEnds(Kind::SucceededPod), now);
+        run
+    }
+
+    fn see(&mut self, kind: Kind, manifest: Manifest) {
+        let object = &manifest.object;
+        let observation = match kind {
+            Kind::Node => read(object).map(|node| Observation::Node(Box::new(node))),
+            Kind::Queue => read::<Queue>(object).map(|queue| Observation::Queue(Box::new(queue))),
+            Kind::Namespace => read(&object["metadata"]).map(|metadata| Observation::Namespace(Box::new(metadata))),
+            Kind::PodGroup => read::<PodGroup>(object).map(|group| Observation::Group(Box::new(group))),
+            Kind::Job => {
+                if object["metadata"]["annotations"][CARD_REQUEST].is_null() {
+                    return;
+                }
+                read(object).map(|job| Observation::Job(Box::new(job)))
+            }
+            Kind::Pod | Kind::SucceededPod => {
+                if object["status"]["phase"] == json!("Failed") {
+                    return;
+                }
+                read(object).map(|pod| Observation::Pod(Box::new(pod)))
+            }
+        };
+        match observation {
+            Ok(observation) => self.engine.apply(observation, self.now),
+            Err(error) => {
+                let (_, kind) = manifest.group_and_kind();
+                self.unread.push(format!(
+                    "{kind} {} can't be read, and is left out: {error}",
+                    manifest.name()
+                ));
+                return;
+            }
+        }
+        match kind {
+            Kind::Pod => {
+                let uid = object["metadata"]["uid"].as_str().unwrap_or_default().into();
+                self.pods.insert(uid, manifest.object);
+            }
+            Kind::Job => {
+                let namespace = manifest.namespace().unwrap_or_default().to_owned();
+                self.jobs.insert((namespace, manifest.name().to_owned()), manifest);
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds pods that have come meanwhile.
+    pub fn come(&mut self, pods: Vec<Manifest>) {
+        for pod in pods {
+            self.see(Kind::Pod, pod);
+        }
+    }
+
+    /// Decides until nothing happens any more, or Jobs are resumed: these are returned, for their pods to come.
+    pub fn go_on(&mut self) -> Vec<Manifest> {
+        let settings = self.engine.configuration();
+        let patience = if settings.reclaims() || settings.has_action("preempt") {
+            let interval = SignedDuration::try_from(settings.capacity.reclaim_interval);
+            (interval.unwrap_or(LONGEST_QUIET) + QUIET).min(LONGEST_QUIET)
+        } else {
+            SignedDuration::ZERO
+        };
+        let mut quiet = SignedDuration::ZERO;
+        for _ in 0..MOST_ROUNDS {
+            let round = decide(&mut self.engine, self.now, AT_ONCE);
+            let is_quiet = round.actions.is_empty() && !round.more;
+            for action in round.actions {
+                self.act(action);
+            }
+            if !self.resumed.is_empty() {
+                break;
+            }
+            if is_quiet {
+                if quiet >= patience {
+                    break;
+                }
+                let second = SignedDuration::from_secs(1);
+                (self.now, quiet) = (self.now + second, quiet + second);
+            } else {
+                quiet = SignedDuration::ZERO;
+            }
+        }
+        std::mem::take(&mut self.resumed)
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Admit(admission) => self.admit(&admission),
+            Action::Resume(resumption) => {
+                let key = (resumption.job.namespace.to_string(), resumption.job.name.to_string());
+                let Some(mut job) = self.jobs.get(&key).cloned() else {
+                    return;
+                };
+                job.object["spec"]["suspend"] = json!(false);
+                if let Some(annotations) = job.object["metadata"]["annotations"].as_object_mut() {
+                    annotations.remove(JOB_HELD);
+                }
+                let outcome = Outcome::Resumption(Arc::clone(&resumption.job.uid), Answer::Accepted);
+                self.engine.outcome(&outcome, self.now);
+                self.see(Kind::Job, job.clone());
+                self.resumed.push(job);
+            }
+            Action::SendBack { pod, message } => self.evict(&pod, "ReservationTimeout", message, None),
+            Action::Evict(Eviction { victims, waiting, .. }) => {
+                for victim in victims {
+                    let uid = Arc::clone(&victim.pod.uid);
+                    let outcome = Outcome::Eviction(uid, EvictionOutcome::Evicted);
+                    self.engine.outcome(&outcome, self.now);
+                    self.evict(&victim.pod, victim.reason, victim.message, Some(&waiting));
+                }
+            }
+            Action::Unplaced { .. } => {}
+        }
+    }
+
+    fn admit(&mut self, admission: &Admission) {
+        let uid = &admission.pod.uid;
+        self.engine
+            .outcome(&Outcome::Admission(Arc::clone(uid), Answer::Accepted), self.now);
+        let pod = self.engine.pod_with_uid(uid).and_then(|id| self.engine.pod(id));
+        let node = pod
+            .and_then(|pod| pod.room)
+            .map(|id| self.engine.node(id).name.to_string());
+        self.admitted.push(Admitted {
+            order: self.admitted.len() + 1,
+            namespace: admission.pod.namespace.to_string(),
+            pod: admission.pod.name.to_string(),
+            queue: admission.queue.to_string(),
+            card: admission.card.as_deref().map(str::to_owned),
+            node: node.clone(),
+            pinned: admission.pin.is_some(),
+        });
+        let Some(object) = self.pods.get_mut(uid) else { return };
+        let_in(object, admission, node.as_deref());
+        if let Ok(pod) = read(object) {
+            self.engine.apply(Observation::Pod(Box::new(pod)), self.now);
+        }
+    }
+
+    fn evict(&mut self, pod: &PodRef, reason: &str, message: String, waiting: Option<&PodRef>) {
+        self.evicted.push(Evicted {
+            namespace: pod.namespace.to_string(),
+            pod: pod.name.to_string(),
+            reason: reason.to_owned(),
+            message,
+            on_behalf_of: waiting.map(|waiting| format!("{}/{}", waiting.namespace, waiting.name)),
+        });
+        self.pods.remove(&pod.uid);
+        self.engine.apply(Observation::PodGone((&*pod.uid).into()), self.now);
+    }
+
+    /// Who waits in the end, and why: of each queue, first to go first.
+    pub fn waiting(&self) -> Vec<Waiting> {
+        let engine = &self.engine;
+        let mut waiting: Vec<(_, _, Waiting)> = Vec::new();
+        for pod in engine.pods() {
+            let (Stage::Waiting | Stage::Blocked, Some(id)) = (pod.stage, engine.pod_with_uid(&pod.uid)) else {
+                continue;
+            };
+            let place = pod.waits.as_ref().map(|waits| waits.place);
+            let subject = Subject::Pod(id);
+            let queue = pod.queue.map(|queue| engine.queue(queue).name.to_string());
+            let about = ("Pod", &*pod.namespace, &*pod.name, queue.unwrap_or_default());
+            let is_new = pod.uid.starts_with(IMAGINED);
+            waiting.push((
+                std::cmp::Reverse(pod.priority),
+                place,
+                self.explained(about, subject, is_new),
+            ));
+        }
+        for (id, workload) in engine.workloads() {
+            let Some(claim) = &workload.claim else { continue };
+            if explain(engine, Subject::Workload(id)).is_none() {
+                continue;
+            }
+            let queue = engine.queue(claim.queue).name.to_string();
+            let about = (workload.kind.as_str(), &*workload.namespace, &*workload.name, queue);
+            let is_new = claim.uid.starts_with(IMAGINED);
+            let waits = self.explained(about, Subject::Workload(id), is_new);
+            waiting.push((std::cmp::Reverse(i32::MAX), None, waits));
+        }
+        waiting.sort_by(|(a, b, c), (d, e, f)| (&c.queue, a, b).cmp(&(&f.queue, d, e)));
+        waiting.into_iter().map(|(_, _, waiting)| waiting).collect()
+    }
+
+    fn explained(
+        &self,
+        (kind, namespace, name, queue): (&str, &str, &str, String),
+        subject: Subject,
+        is_new: bool,
+    ) -> Waiting {
+        let explanation = explain(&self.engine, subject);
+        let text = |text: Option<String>| text.unwrap_or_default();
+        Waiting {
+            kind: kind.to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            queue,
+            is_new,
+            reason: explanation.map_or("", |explained| explained.reason.as_str()).to_owned(),
+            never: explanation.is_some_and(|explained| explained.outlook() == Outlook::Never),
+            message: text(explanation.map(|explained| explained.message())),
+            remedy: text(explanation.map(|explained| explained.remedy())),
+        }
+    }
+}
+
+/// A pod as it is when it was let in and, where room was found for it, has its node.
+fn let_in(pod: &mut Value, admission: &Admission, node: Option<&str>) {
+    if let Some(gates) = pod["spec"]["schedulingGates"].as_array_mut() {
+        gates.retain(|gate| gate["name"] != GATE);
+    }
+    let card = admission.card.iter().map(|card| (CARD_ASSIGNED, &**card));
+    let mgpu = admission
+        .mgpu_results
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.as_str()));
+    for (key, value) in card.chain(mgpu) {
+        pod["metadata"]["annotations"][key] = value.into();
+    }
+    for (key, value) in &admission.narrow {
+        pod["spec"]["nodeSelector"][key] = value.as_str().into();
+    }
+    if let Some(node) = node {
+        pod["spec"]["nodeName"] = node.into();
+        pod["status"]["phase"] = "Running".into();
+    }
+}
+
+fn read<T: DeserializeOwned>(object: &Value) -> Result<T, serde_json::Error> {
+    serde_json::from_str(&object.to_string())
+}

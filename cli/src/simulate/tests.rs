@@ -1,0 +1,139 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+const CARD: &str = "NVIDIA-A100";
+
+fn manifest(object: Value) -> Manifest {
+    Manifest {
+        file: "f.yaml".to_owned(),
+        object,
+    }
+}
+
+fn node(name: &str, cards: u32) -> Manifest {
+    manifest(json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": { "name": name, "labels": {
+            "nvidia.com/gpu.product": CARD, "nvidia.com/gpu.count": cards.to_string(),
+            "nvidia.com/gpu.memory": "81920", "nvidia.com/gpu.replicas": "1",
+        } },
+        "status": { "capacity": { "nvidia.com/gpu": cards.to_string(), "cpu": "64", "memory": "512Gi" } },
+    }))
+}
+
+fn queue(name: &str, quota: u32) -> Manifest {
+    manifest(json!({
+        "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue",
+        "metadata": { "name": name, "annotations": { "volcano.sh/card.quota": json!({ CARD: quota }).to_string() } },
+        "spec": { "capability": { "cpu": "64", "memory": "512Gi" } },
+    }))
+}
+
+fn template(queue: &str, cards: u32) -> Value {
+    json!({
+        "metadata": { "annotations": { "volcano.sh/card.name": CARD, "scheduling.volcano.sh/queue-name": queue } },
+        "spec": { "containers": [{ "name": "main", "image": "i", "resources": { "limits": {
+            "nvidia.com/gpu": cards.to_string(), "cpu": "1", "memory": "1Gi",
+        } } }] },
+    })
+}
+
+fn deployment(name: &str, queue: &str, replicas: u32) -> Manifest {
+    manifest(json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": name },
+        "spec": { "replicas": replicas, "template": template(queue, 1) },
+    }))
+}
+
+fn world(manifests: Vec<Manifest>) -> World {
+    let mut world = World::default();
+    world.add(manifests, "team");
+    world
+}
+
+async fn report(world: World) -> Report {
+    let now = "2026-01-01T00:00:00Z".parse().unwrap();
+    simulate(world, now).await.unwrap()
+}
+
+#[tokio::test]
+async fn as_many_are_let_in_as_quota_and_nodes_have_room_for() {
+    let all = vec![
+        node("n1", 2),
+        queue("a", 3),
+        queue("b", 3),
+        deployment("a", "a", 4),
+        deployment("b", "b", 1),
+    ];
+    let told = report(world(all.clone())).await;
+    assert_eq!(told.admitted.len(), 2, "{told:#?}");
+    assert!(
+        told.admitted.iter().all(|row| row.node.as_deref() == Some("n1")),
+        "{told:#?}"
+    );
+    assert_eq!(told.waiting.len(), 3, "{told:#?}");
+    assert_eq!(code(&told), WAITS);
+
+    // With more nodes it is quota that some wait for, and with more quota nobody does.
+    let mut more = world(all.clone());
+    more.add_nodes("n1=2").unwrap();
+    let told = report(more).await;
+    assert_eq!((told.admitted.len(), told.waiting.len()), (4, 1), "{told:#?}");
+    let waits = &told.waiting[0];
+    assert_eq!(
+        (&*waits.queue, &*waits.reason),
+        ("a", "InsufficientScalarQuota"),
+        "{told:#?}"
+    );
+    let mut more = world(all);
+    more.add_nodes("n1=2").unwrap();
+    more.set("a.NVIDIA-A100=4").unwrap();
+    let told = report(more).await;
+    assert_eq!((told.admitted.len(), code(&told)), (5, 0), "{told:#?}");
+    assert_eq!(told.admitted[0].order, 1);
+}
+
+#[tokio::test]
+async fn a_held_job_makes_its_pods_when_it_is_resumed() {
+    let job = manifest(json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": { "name": "train", "annotations": { "volcano.sh/card.request": json!({ CARD: 2 }).to_string() } },
+        "spec": { "parallelism": 2, "completions": 2, "template": template("a", 1) },
+    }));
+    let told = report(world(vec![node("n1", 2), queue("a", 2), job.clone()])).await;
+    assert_eq!((told.admitted.len(), told.waiting.len()), (2, 0), "{told:#?}");
+    let told = report(world(vec![node("n1", 2), queue("a", 1), job])).await;
+    assert_eq!((told.admitted.len(), told.waiting.len()), (0, 1), "{told:#?}");
+    assert_eq!(told.waiting[0].kind, "Job");
+    assert_eq!(code(&told), NEVER, "{told:#?}");
+}
+
+#[tokio::test]
+async fn what_the_door_refuses_is_not_simulated() {
+    let mut bad = deployment("web", "a", 3);
+    bad.object["spec"]["template"]["metadata"]["annotations"]["volcano.sh/card.name"] = "A|".into();
+    let told = report(world(vec![node("n1", 2), queue("a", 2), bad])).await;
+    assert_eq!(
+        (told.admitted.len(), told.refused.len(), code(&told)),
+        (0, 1, REFUSED),
+        "{told:#?}"
+    );
+}
+
+#[test]
+fn a_change_that_can_not_be_made_says_why() {
+    let mut world = world(vec![queue("team.a", 1), node("n1", 1)]);
+    for (change, says) in [
+        ("team.a", "write --set"),
+        ("nobody.NVIDIA-A100=1", "no queue"),
+        ("team.a.NVIDIA-A100=x", "write --set"),
+    ] {
+        let said = world.set(change).unwrap_err().to_string();
+        assert!(said.contains(says), "{change}: {said}");
+    }
+    world.set("team.a.NVIDIA-A100/mig-1g.5gb=2").unwrap();
+    world.set("team.a.cpu=2").unwrap();
+    assert!(world.add_nodes("n2=1").unwrap_err().to_string().contains("no node"));
+    assert!(world.add_nodes("n1").unwrap_err().to_string().contains("--add-nodes"));
+}

@@ -1,0 +1,310 @@
+//! What is simulated: what a cluster has, what files bring, and what is changed of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crds::keys::{CONFIG_MAP, NAMESPACE};
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
+use webhook::endpoint::Endpoint;
+
+use super::Refused;
+use crate::changes::{self, ChangeError};
+use crate::cluster::Cluster;
+use crate::door::Door;
+use crate::failure::Failure;
+use crate::known::Known;
+use crate::manifests::Manifest;
+use crate::templates::{count, pod_of, template};
+
+/// What is read of a cluster: group, version, kind and plural.
+const KINDS: [(&str, &str, &str, &str); 7] = [
+    ("", "v1", "Node", "nodes"),
+    ("scheduling.volcano.sh", "v1beta1", "Queue", "queues"),
+    ("", "v1", "Namespace", "namespaces"),
+    ("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"),
+    ("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups"),
+    ("batch", "v1", "Job", "jobs"),
+    ("", "v1", "Pod", "pods"),
+];
+/// What a cluster may be without.
+const OPTIONAL: [&str; 2] = ["priorityclasses", "podgroups"];
+/// What the unique ids of objects begin with that there are not.
+pub const IMAGINED: &str = "simulated-";
+/// The most pods that one object makes in a simulation.
+const MOST: u64 = 10_000;
+
+/// Everything that is simulated.
+#[derive(Debug, Default)]
+pub struct World {
+    objects: Vec<Manifest>,
+    /// How many of the objects are there already.
+    there: usize,
+    /// How many objects were made up so far.
+    imagined: usize,
+    /// What is not simulated, and why.
+    pub notes: Vec<String>,
+    /// What the door lets nobody create.
+    pub refused: Vec<Refused>,
+}
+
+impl World {
+    /// What the cluster has.
+    pub async fn of_cluster(cluster: &Cluster) -> Result<Self, Failure> {
+        let mut world = Self::default();
+        for (group, version, kind, plural) in KINDS {
+            let listed = cluster.everything(group, version, kind, plural).await;
+            let objects = match listed {
+                Ok(objects) => objects,
+                Err(error) if OPTIONAL.contains(&plural) => {
+                    world.notes.push(format!("{plural} can't be read: {error}"));
+                    continue;
+                }
+                Err(error) => return Err(Failure::of_everything(plural, &error)),
+            };
+            world.objects.extend(objects.into_iter().map(|object| Manifest {
+                file: "the cluster".to_owned(),
+                object,
+            }));
+        }
+        match cluster.get_if_seen::<ConfigMap>(Some(NAMESPACE), CONFIG_MAP).await {
+            Ok(found) => world.objects.extend(found.and_then(|found| {
+                let mut object = serde_json::to_value(found).ok()?;
+                object["apiVersion"] = "v1".into();
+                object["kind"] = "ConfigMap".into();
+                let file = "the cluster".to_owned();
+                Some(Manifest { file, object })
+            })),
+            Err(error) => world
+                .notes
+                .push(format!("the defaults are taken for the configuration: {error}")),
+        }
+        world.there = world.objects.len();
+        Ok(world)
+    }
+
+    /// Adds what files bring. What has the name of something that is there takes its place.
+    pub fn add(&mut self, manifests: Vec<Manifest>, namespace: &str) {
+        for mut manifest in manifests {
+            let is_namespaced = !matches!(
+                manifest.group_and_kind().1,
+                "Node" | "Queue" | "Namespace" | "PriorityClass"
+            );
+            if is_namespaced && manifest.namespace().is_none() {
+                manifest.object["metadata"]["namespace"] = namespace.into();
+            }
+            let same = |old: &Manifest| {
+                old.group_and_kind() == manifest.group_and_kind()
+                    && old.namespace() == manifest.namespace()
+                    && old.name() == manifest.name()
+            };
+            match self.objects[..self.there].iter().position(same) {
+                Some(place) => {
+                    let metadata = &self.objects[place].object["metadata"];
+                    for key in ["uid", "creationTimestamp"] {
+                        manifest.object["metadata"][key] = metadata[key].clone();
+                    }
+                    self.objects[place] = manifest;
+                }
+                None => self.objects.push(manifest),
+            }
+        }
+    }
+
+    /// Gives a queue another quota: `QUEUE.CARD=N`.
+    pub fn set(&mut self, text: &str) -> Result<(), ChangeError> {
+        changes::set(&mut self.objects, text)
+    }
+
+    /// Adds nodes like one that is there: `NAME=N`.
+    pub fn add_nodes(&mut self, text: &str) -> Result<(), ChangeError> {
+        self.objects.extend(changes::more_nodes(&self.objects, text)?);
+        Ok(())
+    }
+
+    /// Everything as it is when the simulation begins: what is new has passed the door, and is there as its pods.
+    pub async fn begin(&mut self, now: Timestamp) -> Result<(Arc<Known>, Vec<Manifest>), Failure> {
+        let known = Arc::new(Known::of(&self.objects, None).await?);
+        let door = Door::new(&known).map_err(|error| Failure::Unprintable(error.to_string()))?;
+        let mut objects = std::mem::take(&mut self.objects);
+        let new = objects.split_off(self.there);
+        let priorities = Priorities::of(objects.iter().chain(&new));
+        for manifest in new {
+            self.create(manifest, &door, &priorities, now, &mut objects).await;
+        }
+        Ok((known, objects))
+    }
+
+    /// Creates an object, and the pods that its controller would make.
+    async fn create(
+        &mut self,
+        mut manifest: Manifest,
+        door: &Door,
+        priorities: &Priorities,
+        now: Timestamp,
+        objects: &mut Vec<Manifest>,
+    ) {
+        let (_, kind) = manifest.group_and_kind();
+        let kind = kind.to_owned();
+        self.imagine(&mut manifest, now);
+        if kind == "Node" {
+            make_ready(&mut manifest.object);
+        }
+        if kind == "Pod" {
+            priorities.write(&mut manifest.object);
+        }
+        if let Err(message) = pass(door, &mut manifest).await {
+            self.refuse(&manifest, message);
+            return;
+        }
+        let is_held = manifest.object["spec"]["suspend"] == json!(true);
+        match (template(&manifest), count(&manifest)) {
+            (Some(_), Some(_)) if is_held => objects.push(manifest),
+            (Some(_), Some(_)) => {
+                let pods = self.pods_of(&manifest, door, priorities, now).await;
+                objects.push(manifest);
+                objects.extend(pods);
+            }
+            (Some(_), None) => {
+                let name = manifest.name();
+                self.notes.push(format!(
+                    "{kind} {name} is not simulated: how many pods it makes is for its nodes or for time to say"
+                ));
+            }
+            (None, _) => objects.push(manifest),
+        }
+    }
+
+    /// The pods that a controller makes, each past the door.
+    pub async fn pods_of(
+        &mut self,
+        owner: &Manifest,
+        door: &Door,
+        priorities: &Priorities,
+        now: Timestamp,
+    ) -> Vec<Manifest> {
+        let Some(((_, template), count)) = template(owner).zip(count(owner)) else {
+            return Vec::new();
+        };
+        if count > MOST {
+            self.notes
+                .push(format!("of {} pods of {}, {MOST} are simulated", count, owner.name()));
+        }
+        let namespace = owner.namespace().unwrap_or_default();
+        let (_, kind) = owner.group_and_kind();
+        let mut pods = Vec::new();
+        for index in 0..count.min(MOST) {
+            let mut pod = pod_of(template, &owner.file, namespace);
+            pod.object["metadata"]["name"] = format!("{}-{index}", owner.name()).into();
+            pod.object["metadata"]["ownerReferences"] = json!([{
+                "apiVersion": owner.object["apiVersion"], "kind": kind, "name": owner.name(),
+                "uid": owner.object["metadata"]["uid"], "controller": true,
+            }]);
+            self.imagine(&mut pod, now);
+            priorities.write(&mut pod.object);
+            match pass(door, &mut pod).await {
+                Ok(()) => pods.push(pod),
+                Err(message) => {
+                    // The others are refused for the same.
+                    self.refuse(&pod, format!("{kind} {} makes no pods: {message}", owner.name()));
+                    return pods;
+                }
+            }
+        }
+        pods
+    }
+
+    /// What an API server writes on what is created.
+    fn imagine(&mut self, manifest: &mut Manifest, now: Timestamp) {
+        let metadata = &mut manifest.object["metadata"];
+        if metadata["uid"].is_string() {
+            return;
+        }
+        self.imagined += 1;
+        metadata["uid"] = format!("{IMAGINED}{:08}", self.imagined).into();
+        metadata["creationTimestamp"] = format!("{now:.0}").into();
+        if !metadata["name"].is_string() {
+            let prefix = metadata["generateName"].as_str().unwrap_or_default();
+            metadata["name"] = format!("{prefix}{}", self.imagined).into();
+        }
+    }
+
+    fn refuse(&mut self, manifest: &Manifest, message: String) {
+        self.refused.push(Refused {
+            kind: manifest.group_and_kind().1.to_owned(),
+            namespace: manifest.namespace().unwrap_or_default().to_owned(),
+            name: manifest.name().to_owned(),
+            message,
+        });
+    }
+}
+
+/// Has an object pass the door, which writes on it; why it does not.
+async fn pass(door: &Door, manifest: &mut Manifest) -> Result<(), String> {
+    let namespace = manifest.namespace().unwrap_or_default().to_owned();
+    let endpoints = door.endpoints(manifest).unwrap_or_default().into_iter();
+    for endpoint in endpoints.filter(|endpoint| *endpoint != Endpoint::Advise) {
+        let asked = door.ask(endpoint, manifest, &namespace).await;
+        let verdict = asked.map_err(|error| error.to_string())?;
+        if let Some(denial) = &verdict.denial {
+            return Err(denial.to_string());
+        }
+        let patch = verdict.patch().and_then(serde_json::from_value::<json_patch::Patch>);
+        let patch = patch.map_err(|error| error.to_string())?;
+        json_patch::patch(&mut manifest.object, &patch).map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+/// A node of which nothing else is said is ready, and allocates what it has.
+fn make_ready(node: &mut Value) {
+    let status = &mut node["status"];
+    if !status["conditions"].is_array() {
+        status["conditions"] = json!([{ "type": "Ready", "status": "True" }]);
+    }
+    if !status["allocatable"].is_object() {
+        status["allocatable"] = status["capacity"].clone();
+    }
+    // What every kubelet says, and few write into a manifest.
+    if status["allocatable"]["pods"].is_null() {
+        status["allocatable"]["pods"] = "110".into();
+    }
+}
+
+/// The priorities that classes stand for.
+#[derive(Debug, Default)]
+pub struct Priorities {
+    classes: BTreeMap<String, i64>,
+    default: i64,
+}
+
+impl Priorities {
+    /// Those of all classes among these.
+    pub fn of<'m>(manifests: impl Iterator<Item = &'m Manifest>) -> Self {
+        let mut priorities = Self::default();
+        for (name, value) in [
+            ("system-cluster-critical", 2_000_000_000),
+            ("system-node-critical", 2_000_001_000),
+        ] {
+            priorities.classes.insert(name.to_owned(), value);
+        }
+        for manifest in manifests.filter(|manifest| manifest.group_and_kind().1 == "PriorityClass") {
+            let value = manifest.object["value"].as_i64().unwrap_or(0);
+            priorities.classes.insert(manifest.name().to_owned(), value);
+            if manifest.object["globalDefault"] == json!(true) {
+                priorities.default = value;
+            }
+        }
+        priorities
+    }
+
+    /// Writes its priority on a pod, as API servers do.
+    fn write(&self, pod: &mut Value) {
+        if pod["spec"]["priority"].is_null() {
+            let class = pod["spec"]["priorityClassName"].as_str();
+            let priority = class.and_then(|class| self.classes.get(class)).unwrap_or(&self.default);
+            pod["spec"]["priority"] = (*priority).into();
+        }
+    }
+}

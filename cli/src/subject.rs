@@ -1,0 +1,190 @@
+//! What is asked about: by name, or as a manifest.
+
+use std::io::Read as _;
+use std::path::Path;
+use std::{fs, io};
+
+use crds::card_review::{CardReviewSpec, ReviewedWorkload};
+use serde_json::Value;
+use thiserror::Error;
+
+/// The longest file that is read: a manifest is as long as etcd allows at most.
+const LONGEST: u64 = 3 << 20;
+/// The most manifests of one file: each is a question of its own.
+const MOST: usize = 50;
+
+/// What is asked about.
+#[derive(Debug, PartialEq)]
+pub struct Subject {
+    pub spec: CardReviewSpec,
+    /// The namespace that a manifest names; none where the one of the command is meant.
+    pub namespace: Option<String>,
+}
+
+/// What can't be asked about.
+#[derive(Debug, Error)]
+pub enum SubjectError {
+    #[error(
+        "{0:?} names nothing: write a pod's name, or KIND/NAME such as job/train, deployment/web, podgroup/gang or queue/team-a"
+    )]
+    Nameless(String),
+    #[error("{0}: {1}")]
+    File(String, io::Error),
+    #[error("{0} has more than {LONGEST} bytes: a manifest is shorter")]
+    TooLong(String),
+    #[error("{0} is no YAML or JSON: {1}")]
+    Syntax(String, Box<serde_saphyr::Error>),
+    #[error("{0} has no manifest in it")]
+    Empty(String),
+    #[error("{0} has {1} manifests: ask about at most {MOST} at once")]
+    TooMany(String, usize),
+}
+
+/// What a pod's name, or `KIND/NAME`, means.
+pub fn named(text: &str) -> Result<Subject, SubjectError> {
+    let (kind, name) = text.split_once('/').unwrap_or(("pod", text));
+    if kind.is_empty() || name.is_empty() || name.contains('/') {
+        return Err(SubjectError::Nameless(text.to_owned()));
+    }
+    let name = name.to_owned();
+    let none = CardReviewSpec::default();
+    let spec = match &*kind.to_lowercase() {
+        "pod" | "pods" | "po" => CardReviewSpec {
+            pod: Some(name),
+            ..none
+        },
+        "job" | "jobs" | "job.batch" | "jobs.batch" => CardReviewSpec {
+            job: Some(name),
+            ..none
+        },
+        "podgroup" | "podgroups" | "pg" => CardReviewSpec {
+            pod_group: Some(name),
+            ..none
+        },
+        "queue" | "queues" | "q" => CardReviewSpec {
+            queue: Some(name),
+            ..none
+        },
+        lower => {
+            let kind = match lower {
+                "deployment" | "deployments" | "deploy" | "deployment.apps" => "Deployment",
+                "replicaset" | "replicasets" | "rs" | "replicaset.apps" => "ReplicaSet",
+                "statefulset" | "statefulsets" | "sts" | "statefulset.apps" => "StatefulSet",
+                "daemonset" | "daemonsets" | "ds" | "daemonset.apps" => "DaemonSet",
+                // Any controller of pods, as its pods name it.
+                _ => kind,
+            };
+            let workload = ReviewedWorkload {
+                kind: kind.to_owned(),
+                name,
+            };
+            CardReviewSpec {
+                workload: Some(workload),
+                ..none
+            }
+        }
+    };
+    Ok(Subject { spec, namespace: None })
+}
+
+/// What the manifests of a file mean; `-` is what is typed in.
+pub fn of_file(path: &Path) -> Result<Vec<Subject>, SubjectError> {
+    let shown = if is_input(path) {
+        "the input".to_owned()
+    } else {
+        path.display().to_string()
+    };
+    let text = read(path).map_err(|error| SubjectError::File(shown.clone(), error))?;
+    if text.len() as u64 > LONGEST {
+        return Err(SubjectError::TooLong(shown));
+    }
+    of_text(&text, shown)
+}
+
+fn is_input(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    if is_input(path) {
+        io::stdin().take(LONGEST + 1).read_to_string(&mut text)?;
+    } else {
+        fs::File::open(path)?.take(LONGEST + 1).read_to_string(&mut text)?;
+    }
+    Ok(text)
+}
+
+fn of_text(text: &str, shown: String) -> Result<Vec<Subject>, SubjectError> {
+    let manifests: Vec<Value> =
+        serde_saphyr::from_multiple(text).map_err(|error| SubjectError::Syntax(shown.clone(), error.into()))?;
+    let manifests: Vec<_> = manifests.into_iter().filter(|manifest| !manifest.is_null()).collect();
+    match manifests.len() {
+        0 => Err(SubjectError::Empty(shown)),
+        count if count > MOST => Err(SubjectError::TooMany(shown, count)),
+        _ => Ok(manifests.into_iter().map(of_manifest).collect()),
+    }
+}
+
+fn of_manifest(manifest: Value) -> Subject {
+    Subject {
+        namespace: manifest["metadata"]["namespace"].as_str().map(str::to_owned),
+        spec: CardReviewSpec {
+            manifest: Some(manifest),
+            ..CardReviewSpec::default()
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_a_pods_unless_it_says_otherwise() {
+        let spec = |text: &str| named(text).unwrap().spec;
+        for pod in ["train-0", "pod/train-0", "po/train-0", "Pods/train-0"] {
+            assert_eq!(spec(pod).pod.as_deref(), Some("train-0"), "{pod}");
+        }
+        assert_eq!(spec("job/train").job.as_deref(), Some("train"));
+        assert_eq!(spec("pg/gang").pod_group.as_deref(), Some("gang"));
+        assert_eq!(spec("queue/team-a").queue.as_deref(), Some("team-a"));
+        for (text, kind) in [
+            ("deploy/web", "Deployment"),
+            ("sts/web", "StatefulSet"),
+            ("RayCluster/web", "RayCluster"),
+        ] {
+            let workload = spec(text).workload.unwrap();
+            assert_eq!((&*workload.kind, &*workload.name), (kind, "web"));
+        }
+        for nothing in ["", "pod/", "/web", "a/b/c"] {
+            assert!(
+                named(nothing).unwrap_err().to_string().contains("KIND/NAME"),
+                "{nothing}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_manifest_of_a_file_is_asked_about_in_its_own_namespace() {
+        let text = "---\nkind: Pod\nmetadata: {namespace: team-a}\n---\nkind: Job\n---\n";
+        let subjects = of_text(text, "f".to_owned()).unwrap();
+        let [pod, job] = subjects.as_slice() else {
+            panic!("{subjects:?}")
+        };
+        assert_eq!(pod.namespace.as_deref(), Some("team-a"));
+        assert_eq!(pod.spec.manifest.as_ref().unwrap()["kind"], "Pod");
+        assert_eq!(
+            (job.namespace.as_ref(), &job.spec.manifest.as_ref().unwrap()["kind"]),
+            (None, &"Job".into())
+        );
+    }
+
+    #[test]
+    fn what_is_no_manifest_is_told() {
+        let said = |text: &str| of_text(text, "f".to_owned()).unwrap_err().to_string();
+        assert!(said("").contains("has no manifest"));
+        assert!(said("a: [").contains("is no YAML"));
+        assert!(said(&"a: b\n---\n".repeat(60)).contains("60 manifests"));
+    }
+}

@@ -1,0 +1,95 @@
+//! `kubectl card who`: which queues hold a card.
+
+use crds::card_type::CardType;
+use crds::spelling;
+use serde::Serialize;
+
+use crate::cluster::Cluster;
+use crate::failure::Failure;
+use crate::print::Answer;
+
+/// What one queue has of the card.
+#[derive(Debug, Serialize)]
+struct Holder {
+    queue: String,
+    allocated: i64,
+    quota: i64,
+    waiting: i64,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Holders {
+    card: String,
+    total: i64,
+    free: i64,
+    /// What pods hold for which no queue is charged.
+    unaccounted: i64,
+    queues: Vec<Holder>,
+}
+
+/// Which queues hold the card or wait for it, the largest holder first.
+pub async fn answer(cluster: &Cluster, card: &str) -> Result<Answer, Failure> {
+    let types = cluster.card_types().await?;
+    let Some(found) = types.iter().find(|found| found.spec.card_name == card) else {
+        let known = types.iter().map(|known| known.spec.card_name.as_str());
+        return Err(Failure::CardUnknown {
+            card: card.to_owned(),
+            meant: spelling::meant_card(card, known).map(str::to_owned),
+        });
+    };
+    let shown = holders(cluster, found).await?;
+    let mut answer = Answer::new(&shown).map_err(|error| Failure::unprintable(&error))?;
+    answer.line(&format!(
+        "{}: {} of {} free, {} charged to no queue\n",
+        shown.card, shown.free, shown.total, shown.unaccounted
+    ));
+    if shown.queues.is_empty() {
+        answer.line("No queue holds it or waits for it.");
+        return Ok(answer);
+    }
+    let cells: Vec<_> = shown
+        .queues
+        .iter()
+        .map(|holder| {
+            [
+                holder.queue.clone(),
+                holder.allocated.to_string(),
+                holder.quota.to_string(),
+                holder.waiting.to_string(),
+            ]
+        })
+        .collect();
+    answer.table(["QUEUE", "ALLOCATED", "QUOTA", "WAITING"], 0, &cells);
+    Ok(answer)
+}
+
+async fn holders(cluster: &Cluster, card: &CardType) -> Result<Holders, Failure> {
+    let name = &card.spec.card_name;
+    let mut queues = Vec::new();
+    // The object of what no queue is charged for names none.
+    for usage in cluster
+        .usages()
+        .await?
+        .into_iter()
+        .filter(|usage| !usage.spec.queue.is_empty())
+    {
+        let cards = usage.status.unwrap_or_default().cards;
+        let held = cards.into_iter().find(|of| of.name == *name);
+        queues.extend(held.filter(|of| of.allocated > 0 || of.waiting > 0).map(|of| Holder {
+            queue: usage.spec.queue,
+            allocated: of.allocated,
+            quota: of.quota,
+            waiting: of.waiting,
+        }));
+    }
+    queues.sort_by_key(|holder| std::cmp::Reverse(holder.allocated));
+    let status = card.status.clone().unwrap_or_default();
+    Ok(Holders {
+        card: name.clone(),
+        total: status.total,
+        free: status.free,
+        unaccounted: status.unaccounted,
+        queues,
+    })
+}

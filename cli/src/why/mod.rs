@@ -1,0 +1,101 @@
+//! `kubectl card why`: why something waits, and what would let it in. The operator that leads answers, by `CardReview`.
+
+mod text;
+
+use crds::card_review::{CardReview, CardReviewSpec, CardReviewStatus, Outlook};
+use serde_json::{Value, json};
+
+use crate::cluster::Cluster;
+use crate::failure::Failure;
+use crate::print::Answer;
+use crate::subject::Subject;
+
+/// Exit code where it waits, and waiting can help.
+pub const WAITS: u8 = 4;
+/// Exit code where it is never let in as things are.
+pub const NEVER: u8 = 5;
+
+/// Asks about each of them, in this order. Of several, one that can't be answered keeps nobody else from an answer.
+pub async fn answer(cluster: &Cluster, subjects: Vec<Subject>) -> Result<Answer, Failure> {
+    let mut answers = Vec::with_capacity(subjects.len());
+    for Subject { spec, namespace } in subjects {
+        let namespace = namespace.as_deref().unwrap_or(&cluster.namespace);
+        answers.push(ask(cluster, namespace, spec).await);
+    }
+    if let [Err(_)] = answers.as_slice()
+        && let Some(Err(failure)) = answers.pop()
+    {
+        return Err(failure);
+    }
+    let data = answers.iter().map(|answer| match answer {
+        Ok(status) => serde_json::to_value(status),
+        Err(failure) => Ok(json!({ "error": failure.to_string() })),
+    });
+    let data: Vec<Value> = data
+        .collect::<Result<_, _>>()
+        .map_err(|error| Failure::unprintable(&error))?;
+    let mut answer = match data.as_slice() {
+        [one] => Answer::new(one),
+        all => Answer::new(&all),
+    }
+    .map_err(|error| Failure::unprintable(&error))?;
+    for (index, answered) in answers.iter().enumerate() {
+        if index > 0 {
+            answer.line("");
+        }
+        match answered {
+            Ok(status) => text::lines(status).iter().for_each(|line| answer.line(line)),
+            Err(failure) => answer.line(&format!("error: {failure}")),
+        }
+    }
+    // Whether something waits is known only where all were answered.
+    let failed = answers.iter().filter_map(|answer| answer.as_ref().err());
+    let failed = failed.map(Failure::code).max();
+    let waits = || answers.iter().flatten().map(code).max().unwrap_or_default();
+    answer.code = failed.unwrap_or_else(waits);
+    Ok(answer)
+}
+
+async fn ask(cluster: &Cluster, namespace: &str, spec: CardReviewSpec) -> Result<CardReviewStatus, Failure> {
+    let mut review = CardReview::new("", spec);
+    review.metadata.name = None;
+    review.metadata.generate_name = Some("why-".to_owned());
+    cluster.review(namespace, &review).await
+}
+
+/// What scripts are told.
+fn code(status: &CardReviewStatus) -> u8 {
+    let never = status.blocks.iter().any(|block| block.outlook == Outlook::Never);
+    match (status.admitted, never) {
+        (true, _) => 0,
+        (false, true) => NEVER,
+        (false, false) => WAITS,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crds::card_review::Block;
+
+    use super::*;
+
+    #[test]
+    fn scripts_know_who_waits_from_who_waits_in_vain() {
+        let block = |outlook| Block {
+            outlook,
+            ..Block::default()
+        };
+        let waits = |blocks: &[Outlook]| CardReviewStatus {
+            blocks: blocks.iter().copied().map(block).collect(),
+            ..CardReviewStatus::default()
+        };
+        let is_in = CardReviewStatus {
+            admitted: true,
+            ..CardReviewStatus::default()
+        };
+        assert_eq!(code(&is_in), 0);
+        assert_eq!(code(&waits(&[])), WAITS);
+        assert_eq!(code(&waits(&[Outlook::NotYet])), WAITS);
+        assert_eq!(code(&waits(&[Outlook::NotYet, Outlook::Never])), NEVER);
+    }
+}

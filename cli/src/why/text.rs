@@ -1,0 +1,173 @@
+//! An answer, as people read it.
+
+use crds::card_review::{Block, CardReviewStatus, Count, Shortage};
+
+/// How many pods are listed by name in one place; `-o yaml` has them all.
+const MOST_NAMES: usize = 5;
+/// How many queues are listed in one place.
+const MOST_QUEUES: usize = 5;
+
+/// The lines of an answer.
+pub fn lines(status: &CardReviewStatus) -> Vec<String> {
+    let mut lines = vec![status.message.clone()];
+    for (index, block) in status.blocks.iter().enumerate() {
+        lines.push(String::new());
+        lines.extend(of_block(index + 1, block));
+    }
+    let place = place(status);
+    if !place.is_empty() {
+        lines.push(String::new());
+        lines.extend(place);
+    }
+    lines
+}
+
+fn of_block(number: usize, block: &Block) -> Vec<String> {
+    let mut lines = vec![
+        format!("{number}. {} ({})", block.reason, block.outlook),
+        format!("   {}", block.message),
+    ];
+    let held = block.shortages.iter().filter_map(holders);
+    lines.extend(held.map(|held| format!("   {held}")));
+    lines.push(format!("   to do: {}", block.remedy));
+    lines
+}
+
+/// Who has what is short.
+fn holders(shortage: &Shortage) -> Option<String> {
+    let held = shortage.holders.iter().take(MOST_QUEUES);
+    let held = held.map(|holder| format!("{} by queue {} ({})", holder.amount, holder.queue, pods(&holder.pods)));
+    let mut held: Vec<_> = held.collect();
+    let more = shortage.holders.len().saturating_sub(MOST_QUEUES);
+    held.extend((more > 0).then(|| format!("more by {more} other queues")));
+    (!held.is_empty()).then(|| format!("{} is held: {}", shortage.resource, held.join("; ")))
+}
+
+/// Names of own pods, and how many others there are.
+fn pods(count: &Count) -> String {
+    let mut parts: Vec<String> = count.own.iter().take(MOST_NAMES).cloned().collect();
+    let named = i64::try_from(parts.len()).unwrap_or(i64::MAX);
+    let unnamed = count.own_count - named;
+    parts.extend((unnamed > 0).then(|| format!("{unnamed} more of this namespace")));
+    parts.extend((count.others > 0).then(|| match count.others {
+        1 => "1 pod of another namespace".to_owned(),
+        others => format!("{others} pods of other namespaces"),
+    }));
+    parts.join(", ")
+}
+
+/// Where it stands in its queue, and when it may be let in.
+fn place(status: &CardReviewStatus) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(queue) = &status.queue {
+        let position = status.position.zip(status.waiting);
+        let position = position.map_or_else(String::new, |(position, waiting)| {
+            format!(", number {position} of {waiting} that wait")
+        });
+        lines.push(format!("queue:  {queue}{position}"));
+    }
+    if let Some(before) = &status.before {
+        let before = pods(before);
+        lines.push(format!(
+            "before: {}",
+            if before.is_empty() { "nobody" } else { &before }
+        ));
+    }
+    if !status.admitted {
+        lines.push(match &status.estimate {
+            Some(estimate) => format!(
+                "when:   in {} s at the earliest: {}",
+                estimate.seconds.max(0),
+                estimate.basis
+            ),
+            None => "when:   nothing says when".to_owned(),
+        });
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use crds::card_review::{Estimate, Holder, Outlook, Place};
+
+    use super::*;
+
+    fn own(names: &[&str], others: i64) -> Count {
+        Count {
+            own: names.iter().map(|name| (*name).to_owned()).collect(),
+            own_count: i64::try_from(names.len()).unwrap(),
+            others,
+        }
+    }
+
+    fn waiting() -> CardReviewStatus {
+        let shortage = Shortage {
+            resource: "A100".to_owned(),
+            asked: "2".to_owned(),
+            used: "3".to_owned(),
+            limit: Some("4".to_owned()),
+            place: Place::default(),
+            holders: vec![Holder {
+                queue: "team-a".to_owned(),
+                amount: "3".to_owned(),
+                pods: own(&["mine"], 1),
+            }],
+        };
+        CardReviewStatus {
+            message: "pod next waits: queue team-a: A100 asked 2, used 3, quota 4".to_owned(),
+            queue: Some("team-a".to_owned()),
+            position: Some(2),
+            waiting: Some(3),
+            before: Some(own(&[], 2)),
+            blocks: vec![Block {
+                reason: "InsufficientScalarQuota".to_owned(),
+                message: "queue team-a: A100 asked 2, used 3, quota 4".to_owned(),
+                outlook: Outlook::NotYet,
+                remedy: "wait".to_owned(),
+                shortages: vec![shortage],
+            }],
+            ..CardReviewStatus::default()
+        }
+    }
+
+    #[test]
+    fn everything_is_said_that_people_ask() {
+        let expected = "pod next waits: queue team-a: A100 asked 2, used 3, quota 4\n\n\
+                        1. InsufficientScalarQuota (not yet)\n   \
+                        queue team-a: A100 asked 2, used 3, quota 4\n   \
+                        A100 is held: 3 by queue team-a (mine, 1 pod of another namespace)\n   \
+                        to do: wait\n\n\
+                        queue:  team-a, number 2 of 3 that wait\n\
+                        before: 2 pods of other namespaces\n\
+                        when:   nothing says when";
+        assert_eq!(lines(&waiting()).join("\n"), expected);
+    }
+
+    #[test]
+    fn an_estimate_has_its_basis_and_who_is_in_asks_nothing_more() {
+        let mut status = waiting();
+        status.estimate = Some(Estimate {
+            seconds: 40,
+            basis: "it stands aside until then".to_owned(),
+        });
+        let last = lines(&status).pop().unwrap();
+        assert_eq!(last, "when:   in 40 s at the earliest: it stands aside until then");
+        let is_in = CardReviewStatus {
+            admitted: true,
+            message: "pod a is let in and has its node".to_owned(),
+            queue: Some("team-a".to_owned()),
+            ..CardReviewStatus::default()
+        };
+        assert_eq!(
+            lines(&is_in).join("\n"),
+            "pod a is let in and has its node\n\nqueue:  team-a"
+        );
+    }
+
+    #[test]
+    fn long_lists_are_cut_short() {
+        let many: Vec<String> = (0..9).map(|index| format!("p{index}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert_eq!(pods(&own(&many, 0)), "p0, p1, p2, p3, p4, 4 more of this namespace");
+    }
+}

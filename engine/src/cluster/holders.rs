@@ -1,0 +1,85 @@
+//! The pods that hold something of a queue, in the order in which they are taken back, by what each holds.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::pod::Pod;
+use crate::amounts::Amounts;
+use crate::ids::PodId;
+
+/// The place of a pod among those that are taken back: lowest priority first, then youngest.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Turn {
+    /// Of the pod.
+    pub priority: i32,
+    /// When it was created.
+    pub created: Reverse<Timestamp>,
+    /// Tells it from others of that moment.
+    pub uid: Arc<str>,
+    /// Its place in the table.
+    pub pod: PodId,
+}
+
+/// What pods hold: what their queue is charged, and what they request of a node.
+type Held = (Amounts, Arc<Amounts>);
+
+/// The pods that hold something of a queue, those that hold the same together: there are few such kinds, and whoever lacks
+/// something asks the pods alone that could give it.
+#[derive(Debug, Default)]
+pub struct Holders {
+    alike: BTreeMap<Held, BTreeSet<Turn>>,
+    count: usize,
+}
+
+impl Holders {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// All of them, those that hold the same one after the other.
+    pub fn iter(&self) -> impl Iterator<Item = PodId> + '_ {
+        self.alike.values().flatten().map(|turn| turn.pod)
+    }
+
+    /// What pods hold, and those that hold that, the first to be taken back first.
+    pub(crate) fn alike(&self) -> impl Iterator<Item = (&Held, &BTreeSet<Turn>)> {
+        self.alike.iter()
+    }
+
+    pub(super) fn insert(&mut self, id: PodId, pod: &Pod, charged: &Amounts) {
+        let held = (charged.clone(), Arc::clone(&pod.task.request));
+        let is_new = self.alike.entry(held).or_default().insert(Turn::of(id, pod));
+        self.count += usize::from(is_new);
+    }
+
+    pub(super) fn remove(&mut self, id: PodId, pod: &Pod, charged: &Amounts) {
+        let held = (charged.clone(), Arc::clone(&pod.task.request));
+        let Some(turns) = self.alike.get_mut(&held) else {
+            return;
+        };
+        self.count -= usize::from(turns.remove(&Turn::of(id, pod)));
+        if turns.is_empty() {
+            self.alike.remove(&held);
+        }
+    }
+}
+
+impl Turn {
+    fn of(id: PodId, pod: &Pod) -> Self {
+        Self {
+            priority: pod.priority,
+            created: Reverse(pod.created),
+            uid: Arc::clone(&pod.uid),
+            pod: id,
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Everything that says no to a pod at this moment, not only what is asked first. Whoever asks changes nothing by it.
+
+use crds::configuration::AdmitOn;
+
+use super::effort::Effort;
+use super::line::cards_of;
+use super::verdict::{admits, check_of, names_none};
+use super::{cross_quota, fit, mgpu};
+use crate::cluster::Cluster;
+use crate::cluster::waiting::Shape;
+use crate::policies::cross_quota::exceeded;
+use crate::reason::Reason;
+
+/// What stands in the way of a pod of this shape by itself, in the order in which it is asked; its group is not.
+pub(crate) fn obstacles(cluster: &Cluster, shape: &Shape) -> Vec<Reason> {
+    let mut found = Vec::new();
+    if !cluster.queue(shape.queue).is_nameless() {
+        found.extend(admits(cluster, shape.queue, &shape.namespace).err());
+        if cluster.queue(shape.queue).terms().is_some() {
+            found.extend(of_quota(cluster, shape));
+        }
+    }
+    let unreadable = shape.task.unreadable.is_some() || found.contains(&Reason::GetTaskRequestResourceFailed);
+    if unreadable {
+        found.push(Reason::GetTaskRequestResourceFailed);
+    } else {
+        found.extend(of_nodes(cluster, shape));
+    }
+    let mut each = Vec::with_capacity(found.len());
+    for reason in found {
+        if !each.contains(&reason) {
+            each.push(reason);
+        }
+    }
+    each
+}
+
+fn of_quota(cluster: &Cluster, shape: &Shape) -> Vec<Reason> {
+    let has_room = |dimension, asked| cluster.room_for(shape.queue, shape.priority, dimension, asked).is_ok();
+    let check = check_of(cluster, shape, has_room);
+    let mut found: Vec<_> = check.before_cards().err().into_iter().collect();
+    found.extend(
+        check
+            .resources_without_room()
+            .map(|(dimension, _)| dimension.shortage()),
+    );
+    match names_none(cluster, shape) {
+        Err(reason) => found.push(reason),
+        Ok(true) => {}
+        Ok(false) => {
+            let lacks_cards = check.known_alternatives().next().is_some() && check.cards_with_quota().next().is_none();
+            found.extend(lacks_cards.then_some(Reason::InsufficientScalarQuota));
+        }
+    }
+    found
+}
+
+fn of_nodes(cluster: &Cluster, shape: &Shape) -> Option<Reason> {
+    let governed = cross_quota::governs(cluster, shape);
+    let cards = cards_of(shape).into_iter();
+    let known = cards.filter(|card| card.is_none_or(|card| cluster.resource_of(card).is_some()));
+    if let Some(request) = mgpu::request_now(cluster, shape) {
+        let mut search = mgpu::CardSearch::new(None, Effort::of_pod());
+        for card in known {
+            if search.find(cluster, shape, request, card).is_some() {
+                return None;
+            }
+        }
+        return Some(search.reason());
+    }
+    if cluster.configuration().cardgate.admit_on == AdmitOn::Quota && !governed {
+        return None;
+    }
+    let request = cluster.gpu_nodes().request(&shape.task.request);
+    let is_within = |node| {
+        let lines = cluster.gpu_nodes().lines(node).filter(|_| governed);
+        lines.is_none_or(|lines| exceeded(lines, &request).is_none())
+    };
+    let (mut over_quota, mut excluded, mut would_do) = (false, false, false);
+    for card in known {
+        for node in fit::nodes_for(cluster, card) {
+            match fit::ask(cluster, shape, card, cluster.node(*node)) {
+                fit::Answer::Takes if is_within(*node) => return None,
+                fit::Answer::Takes => over_quota = true,
+                fit::Answer::LacksRoom | fit::Answer::Unusable => would_do = true,
+                fit::Answer::Excluded => excluded = true,
+                fit::Answer::Unrelated => {}
+            }
+        }
+    }
+    Some(if over_quota {
+        Reason::CrossQuotaExceeded
+    } else if excluded && !would_do {
+        Reason::NodesExcluded
+    } else {
+        Reason::NoNodeFits
+    })
+}

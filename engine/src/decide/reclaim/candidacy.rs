@@ -1,0 +1,164 @@
+//! A pod, or a whole gang, that may be taken back: its rank, and what it gives.
+
+use std::cmp::Reverse;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::needs::{Lack, Need, Place};
+use super::slack::Slack;
+use crate::amounts::{Amounts, Dimension};
+use crate::cluster::Cluster;
+use crate::cluster::holders::Turn;
+use crate::cluster::workload::Workload;
+use crate::ids::{NodeId, PodId};
+
+/// The order in which candidates are taken back: lowest priority first, then youngest.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Rank {
+    pub(super) priority: i32,
+    pub(super) created: Reverse<Timestamp>,
+    pub(super) pods: usize,
+    pub(super) uid: Arc<str>,
+}
+
+impl Rank {
+    /// Of a pod by itself.
+    pub(super) fn of(turn: &Turn) -> Self {
+        Self {
+            priority: turn.priority,
+            created: turn.created,
+            pods: 1,
+            uid: Arc::clone(&turn.uid),
+        }
+    }
+}
+
+/// A pod, or a whole gang, that may be taken back.
+pub(super) struct Candidacy {
+    pub(super) rank: Rank,
+    /// None once it is taken.
+    pub(super) members: Vec<Member>,
+    /// The lowest level above the waiting queue that it is part of.
+    pub(super) level: usize,
+    pub(super) charged: Vec<(Dimension, i128)>,
+    /// What of that others in the cluster could have: nothing on nodes that take no pods.
+    pub(super) usable: Vec<(Dimension, i128)>,
+    /// What it takes from those who must keep some, by the place of the slack.
+    pub(super) takes: Vec<(usize, i128)>,
+    /// What its queue has more of than it deserves, where it is of another queue.
+    pub(super) borrowed: Option<Rc<[Dimension]>>,
+}
+
+/// One pod of it.
+#[derive(Clone)]
+pub(super) struct Member {
+    pub(super) pod: PodId,
+    pub(super) node: Option<NodeId>,
+    pub(super) request: Arc<Amounts>,
+    /// Whether it has shares of cards.
+    pub(super) is_on_cards: bool,
+}
+
+impl Candidacy {
+    /// What it gives on a node.
+    fn gives_on(&self, node: Option<NodeId>, dimension: Dimension) -> i128 {
+        let there = self.members.iter().filter(|member| member.node == node);
+        there.map(|member| i128::from(member.request.get(dimension))).sum()
+    }
+
+    /// What it gives of what is missing, where the pod is to go to this node.
+    pub(super) fn gives(&self, (place, dimension, _): &Need, node: Option<NodeId>) -> i128 {
+        let of = |amounts: &[(Dimension, i128)]| {
+            let amount = amounts.iter().find(|(known, _)| known == dimension);
+            amount.map_or(0, |(_, amount)| *amount)
+        };
+        match place {
+            _ if self.members.is_empty() => 0,
+            Place::Node => self.gives_on(node, *dimension),
+            Place::Level(level) if self.level <= *level => of(&self.charged),
+            Place::Level(_) => 0,
+            Place::Cluster => of(&self.usable),
+        }
+    }
+
+    /// Whether it gives shares of the cards of a node.
+    pub(super) fn gives_cards_on(&self, node: Option<NodeId>) -> bool {
+        let mut members = self.members.iter();
+        members.any(|member| member.is_on_cards && member.node == node)
+    }
+
+    /// Whether it is to give back anything that is missing: what its queue borrows.
+    pub(super) fn is_due(&self, lack: &Lack<'_>) -> bool {
+        let Some(borrowed) = &self.borrowed else { return true };
+        let mut needs = lack.needs.iter().filter(|need| self.gives(need, lack.node) > 0);
+        let borrows = |dimension: Dimension| borrowed.iter().any(|borrowed| lack.is_same(*borrowed, dimension));
+        needs.any(|(_, dimension, _)| borrows(*dimension))
+            || (lack.of_cards.iter().any(|dimension| borrows(*dimension)) && self.gives_cards_on(lack.node))
+    }
+}
+
+/// How a gang may be taken back: all of it, or as many single pods as it has beyond its minimum.
+pub(super) fn of_gang(
+    cluster: &Cluster,
+    workload: &Workload,
+    mut members: Vec<Candidacy>,
+    slack: &mut Vec<Slack>,
+) -> (Option<Candidacy>, Vec<Candidacy>) {
+    let count = |number: usize| i128::try_from(number).unwrap_or(i128::MAX);
+    let (surplus, of_tasks) = workload.surplus();
+    let place = slack.len();
+    // One place for all of its pods, and one more for those of each task.
+    let surpluses = std::iter::once(surplus).chain(of_tasks.iter().map(|(_, surplus)| *surplus));
+    let surpluses: Vec<_> = surpluses.map(count).collect();
+    slack.extend(surpluses.iter().copied().map(Slack::of_pods));
+    let beyond = |task: Option<&str>| {
+        let task = of_tasks.iter().position(|(known, _)| Some(&**known) == task);
+        [Some(place), task.map(|task| place + 1 + task)].into_iter().flatten()
+    };
+    // What some of its pods keep from being evicted can't go as a whole.
+    let whole = members.first().filter(|_| members.len() == workload.admitted());
+    let whole = whole.map(|first| {
+        let mut whole = Candidacy {
+            rank: first.rank.clone(),
+            members: Vec::new(),
+            level: first.level,
+            charged: Vec::new(),
+            usable: Vec::new(),
+            takes: (place..).zip(surpluses).collect(),
+            borrowed: first.borrowed.clone(),
+        };
+        whole.rank.pods = members.len();
+        for member in &members {
+            whole.rank.priority = whole.rank.priority.max(member.rank.priority);
+            whole.rank.created = whole.rank.created.max(member.rank.created);
+            add_up(&mut whole.charged, &member.charged);
+            add_up(&mut whole.usable, &member.usable);
+            add_up(&mut whole.takes, &member.takes);
+            whole.members.extend(member.members.iter().cloned());
+        }
+        whole
+    });
+    if surplus == 0 {
+        members.clear();
+    }
+    for member in &mut members {
+        let task = member
+            .members
+            .first()
+            .and_then(|one| cluster.pod(one.pod)?.task_spec.as_deref());
+        member.takes.extend(beyond(task).map(|place| (place, 1)));
+    }
+    (whole, members)
+}
+
+/// Adds amounts to those of the same key.
+fn add_up<K: PartialEq + Copy>(sums: &mut Vec<(K, i128)>, amounts: &[(K, i128)]) {
+    for (key, amount) in amounts {
+        match sums.iter_mut().find(|(known, _)| known == key) {
+            Some((_, sum)) => *sum += amount,
+            None => sums.push((*key, *amount)),
+        }
+    }
+}

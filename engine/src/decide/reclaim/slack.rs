@@ -1,0 +1,90 @@
+//! What those must keep whom something is taken from.
+
+use std::collections::HashMap;
+
+use super::needs::Lack;
+use crate::amounts::Dimension;
+use crate::cluster::Cluster;
+use crate::ids::QueueId;
+
+/// What somebody has beyond what he must keep.
+pub(super) struct Slack {
+    /// Of this; none where it is pods of a gang.
+    dimension: Option<Dimension>,
+    /// Where it is missing: beyond what is deserved and what is guaranteed.
+    where_missing: i128,
+    /// Where others lack something else, and only take it along: beyond what is guaranteed.
+    elsewhere: i128,
+}
+
+impl Slack {
+    /// So many pods of a gang.
+    pub(super) fn of_pods(count: i128) -> Self {
+        Self {
+            dimension: None,
+            where_missing: count,
+            elsewhere: count,
+        }
+    }
+
+    /// What may be taken for what a pod lacks.
+    pub(super) fn when(&self, lack: &Lack<'_>) -> i128 {
+        if self.dimension.is_some_and(|dimension| lack.has(dimension)) {
+            self.where_missing
+        } else {
+            self.elsewhere
+        }
+    }
+
+    /// So much was taken.
+    pub(super) fn shrink(&mut self, amount: i128) {
+        self.where_missing -= amount;
+        self.elsewhere -= amount;
+    }
+}
+
+/// What the queues that pods are part of must keep. Queues that are parts of another take from what that one has, together.
+#[derive(Default)]
+pub(super) struct Floors {
+    /// Where the slack of a queue is; none where it need not keep any.
+    places: HashMap<(QueueId, Dimension), Option<usize>>,
+    pub(super) slack: Vec<Slack>,
+}
+
+impl Floors {
+    /// What a pod takes from what they have beyond that.
+    pub(super) fn takes(
+        &mut self,
+        cluster: &Cluster,
+        levels: &[QueueId],
+        charged: &[(Dimension, i128)],
+    ) -> Vec<(usize, i128)> {
+        let mut takes = Vec::new();
+        for level in levels {
+            for (dimension, amount) in charged {
+                if let Some(place) = self.place(cluster, *level, *dimension) {
+                    takes.push((place, *amount));
+                }
+            }
+        }
+        takes
+    }
+
+    fn place(&mut self, cluster: &Cluster, level: QueueId, dimension: Dimension) -> Option<usize> {
+        if let Some(place) = self.places.get(&(level, dimension)) {
+            return *place;
+        }
+        let place = cluster.floor(level, dimension).map(|floor| {
+            let queue = cluster.queue(level);
+            let (has, guarantee) = (queue.allocated_in_all(dimension), queue.guaranteed_in_all(dimension));
+            self.slack.push(Slack {
+                dimension: Some(dimension),
+                where_missing: has - floor,
+                elsewhere: if guarantee > 0 { has - guarantee } else { i128::MAX },
+            });
+            self.slack.len() - 1
+        });
+        self.places.insert((level, dimension), place);
+        place
+    }
+}

@@ -1,0 +1,103 @@
+//! Who has what somebody else lacks.
+
+use std::collections::BTreeMap;
+
+use crds::card_review::{Count, Holder};
+
+use crate::amounts::Dimension;
+use crate::cluster::Cluster;
+use crate::cluster::pod::Pod;
+use crate::ids::{PodId, QueueId};
+use crate::refs::WorkloadKind;
+
+/// How many names of pods an answer lists in one place.
+pub(super) const MOST_NAMES: usize = 32;
+/// How many queues are listed.
+const MOST_QUEUES: usize = 32;
+/// How many pods are looked at. Beyond that, some queues are missing from the answer.
+const MOST_LOOKS: usize = 50_000;
+/// Of how many pods the one is looked for that a pod is to replace: a queue with more is seldom full of one workload's.
+const MOST_REPLICAS: usize = 256;
+
+/// One pod more; its name only where who asks may read it.
+pub(super) fn count(count: &mut Count, pod: &Pod, namespace: &str) {
+    if *pod.namespace == *namespace {
+        count.own_count += 1;
+        if count.own.len() < MOST_NAMES {
+            count.own.push(pod.name.to_string());
+        }
+    } else {
+        count.others += 1;
+    }
+}
+
+/// Who holds a dimension below a queue, or in the whole cluster: queues with pods of this namespace first, then who has most.
+pub(super) fn holders(cluster: &Cluster, at: Option<QueueId>, dimension: Dimension, namespace: &str) -> Vec<Holder> {
+    let is_below = |id: QueueId| at.is_none_or(|at| cluster.ancestry(id).any(|above| above == at));
+    let queues = cluster
+        .queues()
+        .filter(|(id, queue)| !queue.holders.is_empty() && is_below(*id));
+    let pods = queues.flat_map(|(id, queue)| queue.holders.iter().map(move |pod| (id, pod)));
+    let mut found: BTreeMap<QueueId, (i128, Count)> = BTreeMap::new();
+    for (queue, pod) in pods.take(MOST_LOOKS) {
+        let Some(pod) = cluster.pod(pod) else { continue };
+        let held = pod.charge.as_ref().map_or(0, |charge| charge.amounts.get(dimension));
+        if held > 0 {
+            let (amount, pods) = found.entry(queue).or_default();
+            *amount += i128::from(held);
+            count(pods, pod, namespace);
+        }
+    }
+    let mut found: Vec<_> = found.into_iter().collect();
+    found.sort_by_key(|(_, (amount, pods))| (pods.own_count == 0, -amount));
+    found.truncate(MOST_QUEUES);
+    let held = found.into_iter().map(|(queue, (amount, mut pods))| {
+        pods.own.sort_unstable();
+        Holder {
+            queue: cluster.queue(queue).name.to_string(),
+            amount: dimension.format(amount),
+            pods,
+        }
+    });
+    held.collect()
+}
+
+/// A pod of the same workload that holds quota of the same queue, which this one is to replace: in an update that makes new pods
+/// before it ends old ones, both wait for each other.
+pub(super) fn old_replica(cluster: &Cluster, id: PodId) -> Option<&Pod> {
+    let pod = cluster.pod(id)?;
+    let family = family(pod)?;
+    let holders = cluster.queue(pod.queue?).holders.iter().take(MOST_REPLICAS);
+    let mut others = holders.filter_map(|holder| cluster.pod(holder));
+    others.find(|other| {
+        // Of one ReplicaSet, Job or StatefulSet, all are meant to run at once.
+        other.controller != pod.controller && other.namespace == pod.namespace && family_is(other, family)
+    })
+}
+
+fn family_is(pod: &Pod, wanted: &str) -> bool {
+    family(pod) == Some(wanted)
+}
+
+/// The Deployment of a pod, by the name of its `ReplicaSet`: the name, and the hash of the pod's template.
+fn family(pod: &Pod) -> Option<&str> {
+    let text = &*pod.controller.as_ref()?.0;
+    let mut parts = text.splitn(3, '/').skip(1);
+    let (kind, name) = (parts.next()?, parts.next()?);
+    (kind == "ReplicaSet").then_some(())?;
+    name.rsplit_once('-').map(|(deployment, _)| deployment)
+}
+
+/// Whether a controller made a pod: by the name of its kind, or for a Deployment by its `ReplicaSet`.
+pub(super) fn is_of(pod: &Pod, kind: &str, name: &str) -> bool {
+    if kind == "Deployment" {
+        return family_is(pod, name);
+    }
+    let controller = pod.controller.as_ref().map(|controller| &*controller.0);
+    controller == Some(&format!("{}/{kind}/{name}", pod.namespace))
+}
+
+/// Whether a Job made a pod.
+pub(super) fn is_of_job(pod: &Pod, name: &str) -> bool {
+    is_of(pod, WorkloadKind::Job.as_str(), name)
+}

@@ -1,0 +1,81 @@
+//! What to do about a reason, in one sentence.
+
+use super::{Case, Explanation};
+use crate::reason::{Outlook, Reason};
+
+impl Explanation<'_> {
+    /// What to do about it. Where waiting can help, that too.
+    pub fn remedy(&self) -> String {
+        let Some(old) = self.replaced() else {
+            let of_pod = matches!(self.case, Case::Pod(_));
+            return self.reason.remedy(self.outlook(), of_pod).to_owned();
+        };
+        format!(
+            "an update makes new pods before it ends old ones, and there is no quota for both: set \
+             spec.strategy.rollingUpdate.maxSurge to 0 and maxUnavailable to 1, or delete pod {}",
+            old.name
+        )
+    }
+}
+
+impl Reason {
+    /// Whether waiting can help a pod with this reason, and what to do about it; both where only the numbers tell.
+    pub fn remedies(self) -> Vec<(Outlook, &'static str)> {
+        let mut outlooks = vec![self.outlook(|| true), self.outlook(|| false)];
+        outlooks.dedup();
+        let remedies = outlooks.into_iter();
+        remedies.map(|outlook| (outlook, self.remedy(outlook, true))).collect()
+    }
+
+    /// What to do about it, whoever waits: `of_pod` says that it is a pod.
+    fn remedy(self, outlook: Outlook, of_pod: bool) -> &'static str {
+        let never = outlook == Outlook::Never;
+        match self {
+            Self::GetTaskRequestResourceFailed => {
+                "create the pod anew with a request that can be read and a card that the cluster has: kubectl get cardtypes lists \
+                 them"
+            }
+            Self::EmptyQueueCapability => "have the queue's owner give it a quota, or name another queue",
+            Self::InsufficientCpuQuota | Self::InsufficientMemoryQuota | Self::InsufficientScalarQuota if never => {
+                "ask for less, or have the quota raised"
+            }
+            Self::InsufficientCpuQuota | Self::InsufficientMemoryQuota | Self::InsufficientScalarQuota => {
+                "wait until the pods that hold it end, end some of them, or have the quota raised"
+            }
+            Self::NoCardQuota => "have a quota added for the card, or name another queue",
+            Self::CardNameMissing => "create the pod anew with the annotation volcano.sh/card.name",
+            Self::SecondCardResource => "create pods that request cards of one resource each",
+            Self::HeldByAnotherGate => {
+                "ask whoever added the gate: kubectl get pod -o yaml shows it under spec.schedulingGates"
+            }
+            Self::QueueNotFound => "create the queue, or name another one: kubectl get queues lists them",
+            Self::QueueNotOpen => "have the queue opened, or name another one",
+            Self::QueueInvalid => "have the queue's owner mend it",
+            Self::InnerQueue => "name one of the queues below it: kubectl get queues shows each with its parent",
+            Self::NamespaceNotAllowed => "name another queue, or have the namespace let in",
+            Self::PodGroupNotFound => "create the PodGroup, or leave the pod's group out",
+            Self::PodGroupInvalid => "mend the PodGroup",
+            Self::PodGroupIncomplete => "create the pods that are missing, or lower spec.minMember",
+            Self::InqueueTimeout => "make the pods sooner after the group or Job, or ask for less",
+            Self::ReservationTimeout => "make room on a node that it may run on, or have it ask for less",
+            Self::RefusedByApiServer => {
+                "have whoever refuses the write let it pass, or create it anew without what is refused"
+            }
+            Self::NoNodeFits | Self::CrossQuotaExceeded if never => {
+                "ask for less in one pod, or have a larger node added"
+            }
+            Self::NoNodeFits | Self::InsufficientMgpu => {
+                "wait until pods on these nodes end, end some of them, or have a node added"
+            }
+            Self::CrossQuotaExceeded => "wait until pods without GPU on these nodes end, or have their quota raised",
+            Self::NodesExcluded => {
+                "create the pod anew with a node selector, affinity and tolerations that leave it a node with the card"
+            }
+            Self::NoMgpuNode => {
+                "create the pod anew with a compute policy, a number of cards and a node selector that some mGPU node meets"
+            }
+            Self::TooComplex if of_pod => "split the pod, or wait for cards that are less in use",
+            Self::TooComplex => "make pods of fewer kinds, or wait for cards that are less in use",
+        }
+    }
+}

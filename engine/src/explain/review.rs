@@ -1,0 +1,398 @@
+//! Answers to questions about what waits, for people: everything that stands in the way, who is before it, and what would help.
+//!
+//! Names of pods are those of the namespace that asks; all others are counted. What it takes is bounded: each node is looked at
+//! once for each card that the pod may name, each waiting pod of the queue and each holder at most once.
+
+use std::cmp::Reverse;
+
+use crds::card_review::{Block, CardReviewStatus, Count, Estimate, Reviewed};
+use crds::pod::Pod as ReadPod;
+use jiff::Timestamp;
+use thiserror::Error;
+
+use super::holders::{MOST_NAMES, is_of, is_of_job};
+use super::shortages::{self, shortages};
+use super::{Case, Explanation, Subject, explain};
+use crate::cluster::Cluster;
+use crate::cluster::pod::{Pod, Stage};
+use crate::cluster::waiting::{Place, Shape};
+use crate::decide::obstacles::obstacles;
+use crate::ids::{PodId, QueueId, WorkloadId};
+use crate::reason::{Outlook, Reason};
+use crate::refs::WorkloadKind;
+
+/// What is asked about is not there.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "{kind} {name:?} is not known in namespace {namespace}: is the name right, was it created, and has it not ended?"
+)]
+pub struct Unknown {
+    kind: String,
+    name: String,
+    namespace: String,
+}
+
+/// What is asked about, read.
+#[derive(Debug)]
+pub enum Asked {
+    /// What is there.
+    Existing(Reviewed),
+    /// A pod that need not be there.
+    Imagined(Box<ReadPod<Box<str>>>),
+}
+
+/// Answers a question of somebody who may read the pods of this namespace.
+pub fn review(
+    cluster: &mut Cluster,
+    namespace: &str,
+    asked: Asked,
+    now: Timestamp,
+) -> Result<CardReviewStatus, Unknown> {
+    let asked = match asked {
+        Asked::Existing(asked) => asked,
+        Asked::Imagined(pod) => return Ok(of_imagined(cluster, namespace, *pod)),
+    };
+    let cluster = &*cluster;
+    let unknown = |kind: &str, name: &str| Unknown {
+        kind: kind.to_owned(),
+        name: name.chars().take(MOST_NAME).collect(),
+        namespace: namespace.to_owned(),
+    };
+    let of_pods = |wanted: &dyn Fn(&Pod) -> bool| first_pod(cluster, namespace, wanted);
+    match asked {
+        Reviewed::Pod(name) => of_pods(&|pod| *pod.name == *name)
+            .map(|id| of_pod(cluster, namespace, id, now))
+            .ok_or_else(|| unknown("Pod", &name)),
+        Reviewed::Workload(workload) if workload.kind == "Job" => {
+            of_job(cluster, namespace, &workload.name, now).ok_or_else(|| unknown("Job", &workload.name))
+        }
+        Reviewed::Workload(workload) => of_pods(&|pod| is_of(pod, &workload.kind, &workload.name))
+            .map(|id| of_pod(cluster, namespace, id, now))
+            .ok_or_else(|| unknown(&workload.kind, &workload.name)),
+        Reviewed::Job(name) => of_job(cluster, namespace, &name, now).ok_or_else(|| unknown("Job", &name)),
+        Reviewed::PodGroup(name) => {
+            let id = cluster.workload_named(WorkloadKind::PodGroup, namespace, &name);
+            id.map(|id| of_workload(cluster, namespace, id, now))
+                .ok_or_else(|| unknown("PodGroup", &name))
+        }
+        Reviewed::Queue(name) => {
+            let id = cluster
+                .queue_named(&name)
+                .filter(|id| !cluster.queue(*id).is_nameless());
+            id.map(|id| of_queue(cluster, namespace, id))
+                .ok_or_else(|| unknown("Queue", &name))
+        }
+        // Read by who asks: there is nothing left of it.
+        Reviewed::Manifest(_) => Err(unknown("Pod", "")),
+    }
+}
+
+/// How much of a name is repeated that nothing has.
+const MOST_NAME: usize = 64;
+
+/// The pod of these that waits first; else any.
+fn first_pod(cluster: &Cluster, namespace: &str, wanted: &dyn Fn(&Pod) -> bool) -> Option<PodId> {
+    let pods = cluster.pods_by_id();
+    let own = pods.filter(|(_, pod)| *pod.namespace == *namespace && wanted(pod));
+    own.min_by_key(|(id, pod)| {
+        // Of those that are being let in, it is still known how they waited.
+        let rank = match pod.stage {
+            Stage::Waiting => 0,
+            Stage::Blocked => 1,
+            Stage::Admitting { .. } | Stage::Unbound { .. } | Stage::Bound => 2,
+        };
+        (rank, pod.waits.as_ref().map(|waits| waits.place), *id)
+    })
+    .map(|(id, _)| id)
+}
+
+fn of_job(cluster: &Cluster, namespace: &str, name: &str, now: Timestamp) -> Option<CardReviewStatus> {
+    let job = cluster.workload_named(WorkloadKind::Job, namespace, name);
+    let job = job.filter(|id| cluster.workload(*id).refused.is_some());
+    let pod = || first_pod(cluster, namespace, &|pod| is_of_job(pod, name));
+    match job {
+        Some(job) => Some(of_workload(cluster, namespace, job, now)),
+        None => pod().map(|id| of_pod(cluster, namespace, id, now)),
+    }
+}
+
+/// Where a pod is, and if it waits, why.
+fn of_pod(cluster: &Cluster, namespace: &str, id: PodId, now: Timestamp) -> CardReviewStatus {
+    let Some(pod) = cluster.pod(id) else {
+        return CardReviewStatus::default();
+    };
+    let queue = pod.queue.map(|queue| cluster.queue(queue).name.to_string());
+    let queue = queue.filter(|name| !name.is_empty());
+    let let_in = |message: &str| CardReviewStatus {
+        admitted: true,
+        message: format!("pod {} {message}", pod.name),
+        queue: queue.clone(),
+        ..CardReviewStatus::default()
+    };
+    let waits = match (&pod.stage, &pod.waits) {
+        (Stage::Bound, _) => return let_in("is let in and has its node"),
+        (Stage::Unbound { .. }, _) if pod.queue.is_none() => {
+            return let_in("names neither queue nor card: Cardgate does not hold it");
+        }
+        (Stage::Unbound { .. }, _) => return let_in("is let in, and waits for the scheduler to choose its node"),
+        (Stage::Admitting { .. }, _) => return let_in("is being let in at this moment"),
+        (Stage::Blocked, _) => return blocked(cluster, id, pod, queue),
+        (Stage::Waiting, None) => return let_in("is held by nobody"),
+        (Stage::Waiting, Some(waits)) => waits,
+    };
+    let shape = &*waits.shape;
+    let first = explain(cluster, Subject::Pod(id)).map(|why| why.reason);
+    let aside = waits.aside_until.filter(|until| *until > now);
+    let aside_reason = aside.map(|_| match waits.write_refusals {
+        0 => Reason::ReservationTimeout,
+        _ => Reason::RefusedByApiServer,
+    });
+    let mut status = of_shape(cluster, namespace, shape, Some(id), aside_reason.or(first));
+    status.queue = queue;
+    status.estimate = aside.map(|until| Estimate {
+        seconds: until.duration_since(now).as_secs(),
+        basis: "it stands aside until then, and is looked at again".to_owned(),
+    });
+    summed_up(&mut status, &format!("pod {}", pod.name));
+    line_up(
+        cluster,
+        namespace,
+        shape.queue,
+        (Reverse(shape.priority), waits.place),
+        &mut status,
+    );
+    status
+}
+
+fn blocked(cluster: &Cluster, id: PodId, pod: &Pod, queue: Option<String>) -> CardReviewStatus {
+    let mut status = CardReviewStatus {
+        queue,
+        ..CardReviewStatus::default()
+    };
+    if let Some(why) = explain(cluster, Subject::Pod(id)) {
+        status.blocks.push(block(&why));
+        summed_up(&mut status, &format!("pod {}", pod.name));
+    } else {
+        status.message = format!("pod {} is being deleted", pod.name);
+        "create it anew, if it is to run".clone_into(&mut status.lets_in);
+    }
+    status
+}
+
+/// What stands in the way of pods of this shape: first what was found first.
+fn of_shape(
+    cluster: &Cluster,
+    namespace: &str,
+    shape: &Shape,
+    pod: Option<PodId>,
+    first: Option<Reason>,
+) -> CardReviewStatus {
+    let all = obstacles(cluster, shape).into_iter();
+    let reasons = first.into_iter().chain(all.filter(|reason| Some(*reason) != first));
+    let blocks = reasons.map(|reason| {
+        let why = Explanation {
+            cluster,
+            case: Case::Pod(shape),
+            pod,
+            reason,
+        };
+        Block {
+            shortages: shortages(cluster, shape, reason, namespace),
+            ..block(&why)
+        }
+    });
+    CardReviewStatus {
+        blocks: blocks.collect(),
+        ..CardReviewStatus::default()
+    }
+}
+
+fn block(why: &Explanation<'_>) -> Block {
+    Block {
+        reason: why.reason.as_str().to_owned(),
+        message: why.message(),
+        outlook: match why.outlook() {
+            Outlook::NotYet => crds::card_review::Outlook::NotYet,
+            Outlook::Never => crds::card_review::Outlook::Never,
+        },
+        remedy: why.remedy(),
+        shortages: Vec::new(),
+    }
+}
+
+/// The answer in one sentence, and what would help: of what helps never before what waiting may bring.
+fn summed_up(status: &mut CardReviewStatus, who: &str) {
+    let never = |block: &&Block| block.outlook == crds::card_review::Outlook::Never;
+    let Some(first) = status.blocks.iter().find(never).or(status.blocks.first()) else {
+        status.message = format!("{who} waits, and nothing is in its way: it is looked at within moments");
+        return;
+    };
+    let lead = if never(&first) {
+        "can't be let in as things are"
+    } else {
+        "waits"
+    };
+    status.message = format!("{who} {lead}: {}", first.message);
+    status.lets_in.clone_from(&first.remedy);
+}
+
+/// Who is before it in its queue.
+fn line_up(
+    cluster: &Cluster,
+    namespace: &str,
+    queue: QueueId,
+    place: (Reverse<i32>, Place),
+    status: &mut CardReviewStatus,
+) {
+    let queue = cluster.queue(queue);
+    let mut before = Count::default();
+    let mut names = Vec::new();
+    for (_, peers) in queue.waiting.peers() {
+        let priority = Reverse(peers.shape.priority);
+        let earlier = peers.pods.iter().take_while(|one| (priority, **one) < place);
+        if *peers.shape.namespace != *namespace {
+            before.others += number(earlier.count());
+            continue;
+        }
+        for (at, one) in earlier.enumerate() {
+            before.own_count += 1;
+            if at < MOST_NAMES {
+                names.push((priority, *one));
+            }
+        }
+    }
+    names.sort_unstable();
+    let names = names.into_iter().filter_map(|(_, one)| cluster.pod(one.pod));
+    before.own = names.take(MOST_NAMES).map(|pod| pod.name.to_string()).collect();
+    status.position = Some(before.own_count + before.others + 1);
+    status.waiting = Some(number(queue.waiting.len()));
+    status.before = Some(before);
+}
+
+fn number(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+fn of_workload(cluster: &Cluster, namespace: &str, id: WorkloadId, now: Timestamp) -> CardReviewStatus {
+    let workload = cluster.workload(id);
+    let who = format!("{} {}", workload.kind.as_str(), workload.name);
+    let queue = workload
+        .claim
+        .as_ref()
+        .map(|claim| cluster.queue(claim.queue).name.to_string());
+    if let Some(why) = explain(cluster, Subject::Workload(id)) {
+        let mut status = CardReviewStatus {
+            queue,
+            blocks: vec![Block {
+                shortages: shortages::of_workload(cluster, id, why.reason, namespace),
+                ..block(&why)
+            }],
+            ..CardReviewStatus::default()
+        };
+        status.estimate = workload
+            .aside_until()
+            .filter(|until| *until > now)
+            .map(|until| Estimate {
+                seconds: until.duration_since(now).as_secs(),
+                basis: "it stands aside until then, and is looked at again".to_owned(),
+            });
+        summed_up(&mut status, &who);
+        return status;
+    }
+    if let Some((_, place)) = workload.line.first() {
+        return of_pod(cluster, namespace, place.pod, now);
+    }
+    let message = if workload.admitted() > 0 || workload.is_enqueued() {
+        format!("{who} is let in: {} of its pods hold quota", workload.admitted())
+    } else {
+        format!("{who} has no pods yet, and waits for nothing")
+    };
+    CardReviewStatus {
+        admitted: true,
+        message,
+        queue,
+        ..CardReviewStatus::default()
+    }
+}
+
+fn of_queue(cluster: &Cluster, namespace: &str, id: QueueId) -> CardReviewStatus {
+    let queue = cluster.queue(id);
+    let name = queue.name.to_string();
+    let reason = if queue.terms().is_none() {
+        Some(Reason::QueueNotFound)
+    } else {
+        explain(cluster, Subject::Queue(id)).map(|why| why.reason)
+    };
+    let mut status = CardReviewStatus {
+        queue: Some(name.clone()),
+        ..CardReviewStatus::default()
+    };
+    let last = (Reverse(i32::MIN), LAST);
+    line_up(cluster, namespace, id, last, &mut status);
+    status.position = None;
+    if let Some(reason) = reason {
+        let why = Explanation {
+            cluster,
+            case: Case::Queue(queue.problem().unwrap_or("it does not exist")),
+            pod: None,
+            reason,
+        };
+        status.blocks.push(block(&why));
+        summed_up(&mut status, &format!("queue {name}"));
+    } else {
+        status.admitted = true;
+        status.message = format!(
+            "queue {name} takes pods: {} hold quota, {} wait",
+            queue.holders.len(),
+            queue.waiting.len()
+        );
+    }
+    status
+}
+
+/// Behind everybody.
+const LAST: Place = Place {
+    returns: u32::MAX,
+    created: Timestamp::MAX,
+    arrival: u64::MAX,
+    pod: PodId::NONE,
+};
+
+fn of_imagined(cluster: &mut Cluster, namespace: &str, pod: ReadPod<Box<str>>) -> CardReviewStatus {
+    let group = pod.metadata.annotations.get(crds::keys::GROUP_NAME).is_some();
+    let Some(shape) = cluster.imagine(pod, namespace) else {
+        return CardReviewStatus {
+            admitted: true,
+            message: "it names neither queue nor card: Cardgate would not hold it".to_owned(),
+            ..CardReviewStatus::default()
+        };
+    };
+    let missing_group = (group && shape.group.is_none()).then_some(Reason::PodGroupNotFound);
+    let mut status = of_shape(cluster, namespace, &shape, None, None);
+    let queue = cluster.queue(shape.queue).name.to_string();
+    if missing_group.is_some() {
+        status.blocks.push(Block {
+            reason: Reason::PodGroupNotFound.as_str().to_owned(),
+            message: "its PodGroup does not exist yet".to_owned(),
+            remedy: "create the PodGroup, or leave the pod's group out".to_owned(),
+            ..Block::default()
+        });
+    }
+    if status.blocks.is_empty() {
+        status.admitted = true;
+        status.message = format!("it would be let in now, in queue {queue}");
+    } else {
+        summed_up(&mut status, "it");
+        line_up(
+            cluster,
+            namespace,
+            shape.queue,
+            (Reverse(shape.priority), LAST),
+            &mut status,
+        );
+        status.waiting = status.waiting.map(|waiting| waiting + 1);
+    }
+    status.queue = Some(queue).filter(|name| !name.is_empty());
+    cluster.forget_imagined(&shape);
+    status
+}

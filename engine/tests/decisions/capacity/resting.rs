@@ -1,0 +1,156 @@
+//! A queue for which nothing can be taken back is not looked at until something changes, or time does: each such thing wakes it.
+//! That nothing else could is asserted at every look of every test: for no queue that rests anything is taken back.
+
+use engine::cluster::reclaims::EvictionOutcome;
+
+use super::reclaim::{RECLAIM, gone, victims};
+use super::{plain, worker};
+use crate::world::{World, bare_pod, capacity, group, node, pod};
+
+/// A full node of 8 cards, of which two queues deserve 4 each, and `a` has so many.
+fn shared(interval: u32, of_a: usize) -> World {
+    let mut world = World::with(capacity(RECLAIM, &format!("reclaimInterval: {interval}")));
+    world.node(&node("n1").cards("A", 8));
+    for name in ["a", "b"] {
+        world.queue(&plain(name).deserved_cards(r#"{"A": 4}"#));
+    }
+    world.pods((0..of_a).map(|index| worker("a", index).assigned("A").on("n1")));
+    world.pods((of_a..8).map(|index| worker("b", index).assigned("A").on("n1")));
+    world
+}
+
+/// Nothing can be taken back for `b-9`: each has what it deserves.
+fn fair() -> World {
+    let mut world = shared(1, 4);
+    world.pod(&worker("b", 9));
+    rest(&mut world);
+    world
+}
+
+/// After a few looks, none is needed any more.
+#[track_caller]
+fn rest(world: &mut World) {
+    for _ in 0..3 {
+        assert_eq!(world.decide(), []);
+        world.wait(1);
+    }
+    assert_eq!(looks(world), 0);
+}
+
+/// How many queues are looked at a second later, in vain.
+#[track_caller]
+fn looks(world: &mut World) -> usize {
+    world.wait(1);
+    let round = world.round();
+    assert_eq!(round.actions, []);
+    round.looks
+}
+
+#[test]
+fn an_unchanged_world_is_not_looked_at() {
+    let mut world = fair();
+    for _ in 0..10 {
+        assert_eq!(looks(&mut world), 0);
+    }
+}
+
+#[test]
+fn a_gang_that_was_tried_in_vain_is_not_looked_at_either() {
+    let mut world = shared(1, 5);
+    world.group(&group("g", 2));
+    world.pods(["g-0", "g-1"].map(|name| pod(name).queue("b").of("g").asks("A", 1)));
+    rest(&mut world);
+}
+
+#[test]
+fn what_a_queue_says() {
+    let mut world = fair();
+    world.queue(&plain("a").deserved_cards(r#"{"A": 3}"#));
+    assert_eq!(looks(&mut world), 1);
+    world.wait(1);
+    world.queue(&plain("b").deserved_cards(r#"{"A": 5}"#));
+    assert_eq!(victims(&mut world).len(), 1);
+}
+
+#[test]
+fn a_pod_of_no_queue() {
+    let mut world = fair();
+    world.pod(&bare_pod("x").on("n1"));
+    assert_eq!(looks(&mut world), 1);
+    rest(&mut world);
+}
+
+#[test]
+fn a_node_that_goes() {
+    let mut world = shared(1, 4);
+    world.node(&node("n2").cards("A", 2).cordoned());
+    world.pod(&worker("b", 9));
+    rest(&mut world);
+    let now = world.now;
+    world.remove_node("n2", now);
+    assert_eq!(looks(&mut world), 1);
+}
+
+#[test]
+fn a_node_that_takes_pods_again() {
+    let mut world = shared(1, 5);
+    world.node(&node("n1").cards("A", 8).cordoned());
+    world.pod(&worker("b", 9));
+    rest(&mut world);
+    world.wait(1);
+    world.node(&node("n1").cards("A", 8));
+    assert_eq!(victims(&mut world).len(), 1);
+}
+
+#[test]
+fn what_a_group_says() {
+    let mut world = shared(1, 5);
+    world.group(&group("g", 5));
+    let of_group = |index| worker("a", index).of("g").assigned("A").on("n1");
+    world.pods((0..5).map(of_group));
+    world.pod(&worker("b", 9));
+    rest(&mut world);
+    world.wait(1);
+    world.group(&group("g", 4));
+    assert_eq!(victims(&mut world).len(), 1);
+}
+
+#[test]
+fn an_eviction_that_may_be_tried_again() {
+    let mut world = shared(1, 5);
+    world.pod(&worker("b", 9));
+    for _ in 0..5 {
+        let refused = victims(&mut world);
+        assert_eq!(refused.len(), 1);
+        let now = world.now;
+        world.eviction_ended(&refused[0], EvictionOutcome::Refused, now);
+    }
+    rest(&mut world);
+    world.wait(30);
+    assert_eq!(victims(&mut world).len(), 1);
+}
+
+#[test]
+fn pods_may_be_evicted_for_the_queue_again() {
+    let mut world = shared(1_000, 6);
+    world.pod(&worker("b", 8));
+    let evicted = victims(&mut world);
+    gone(&mut world, &evicted);
+    assert_eq!(world.admit_names(), ["b-8"]);
+    world.pods([worker("b", 8).assigned("A").on("n1"), worker("b", 9)]);
+    rest(&mut world);
+    world.wait(1_000);
+    assert_eq!(victims(&mut world).len(), 1);
+}
+
+#[test]
+fn an_eviction_of_which_it_is_heard_late_that_it_was_not_tried() {
+    let mut world = shared(1_000, 5);
+    world.pod(&worker("b", 9));
+    let evicted = victims(&mut world);
+    world.wait(61);
+    rest(&mut world);
+    let now = world.now;
+    world.eviction_ended(&evicted[0], EvictionOutcome::NotTried, now);
+    assert_eq!(victims(&mut world).len(), 1);
+}

@@ -1,0 +1,86 @@
+//! Questions of people: answered from what is known, and nothing comes of them.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use engine::explain::review;
+use k8s_openapi::jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::Mind;
+use crate::review::Inquiry;
+
+/// How many times as long as an answer took, no further question is answered.
+const REST: u32 = 4;
+
+/// The share of the mind's time that questions of people have: a fifth at most, however much is asked, and whatever an answer costs.
+#[derive(Debug, Default)]
+pub(super) struct Share {
+    rests_until: Option<Instant>,
+}
+
+impl Share {
+    /// Until when no question is answered; none where one may be.
+    pub fn rests_until(&self, now: Instant) -> Option<Instant> {
+        self.rests_until.filter(|until| now < *until)
+    }
+
+    /// An answer has taken so long.
+    pub fn taken(&mut self, began: Instant, ended: Instant) {
+        self.rests_until = Some(ended + ended.duration_since(began) * REST);
+    }
+}
+
+impl Mind {
+    /// Answers a question. One that makes the answer fall is not answered: everybody may ask, and nobody shall bring the mind
+    /// down by it.
+    pub(super) fn answer_inquiry(&mut self, inquiry: Inquiry, now: Timestamp) {
+        let Inquiry {
+            namespace,
+            asked,
+            answer,
+        } = inquiry;
+        if answer.is_closed() {
+            return;
+        }
+        let cluster = &mut self.cluster;
+        if let Ok(known) = catch_unwind(AssertUnwindSafe(|| review(cluster, &namespace, asked, now))) {
+            // Who asked may have gone.
+            let _ = answer.send(known);
+        } else {
+            tracing::error!(namespace, "a review fell, and is not answered");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Somebody asks all the time; between two answers the mind does something else for a while.
+        #[test]
+        fn questions_without_end_take_a_fifth_of_the_time(rounds in vec((1_u64..50_000, 1_u64..2_000), 1..50)) {
+            let begin = Instant::now();
+            let (mut now, mut answering, mut longest) = (begin, Duration::ZERO, Duration::ZERO);
+            let mut share = Share::default();
+            for (answer, other) in rounds {
+                let (answer, other) = (Duration::from_micros(answer), Duration::from_micros(other));
+                while share.rests_until(now).is_some() {
+                    now += other;
+                }
+                let began = now;
+                now += answer;
+                share.taken(began, now);
+                answering += answer;
+                longest = longest.max(answer);
+            }
+            // The last answer has not been rested for.
+            prop_assert!(answering.saturating_sub(longest) * 5 <= now - begin, "{answering:?} of {:?}", now - begin);
+        }
+    }
+}

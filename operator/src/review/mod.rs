@@ -1,0 +1,237 @@
+//! Answers to `CardReview`s: what people ask about what waits. API servers bring the questions, as a mutating webhook on this one
+//! kind: so they have authenticated who asks, and RBAC has decided that they may ask in this namespace. Nobody else is answered.
+//!
+//! Only the operator that leads knows the cluster, so only it answers. Questions are read and answers written here, on threads of
+//! their own; the mind answers one at a time, after it has decided, so that nobody waits longer for being let in.
+
+mod path;
+mod wire;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use actix_web::http::header::ContentType;
+use actix_web::web::{Data, Payload, ServiceConfig, to};
+use actix_web::{HttpRequest, HttpResponse};
+use crds::card_review::CardReviewStatus;
+use engine::explain::{Asked, Unknown};
+use programs::ports::body::{self, BodyError, Limits, Room};
+use programs::ports::connections;
+use programs::ports::refusals::{Reason, Refusals};
+use programs::ports::server::{ListenError, Port};
+use thiserror::Error;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+pub use self::path::{PathError, PathKeeper, ReviewPath, WEBHOOK};
+use crate::extender::Mounted;
+
+/// What a body may take: a manifest is as long as etcd allows at most.
+const BODY: Limits = Limits {
+    longest: 3 << 20,
+    time: Duration::from_secs(2),
+};
+/// What all bodies may take at once.
+const BODIES: usize = 24 << 20;
+/// The port's name in metrics.
+const PORT: &str = "review";
+/// Connections at once; each API server needs few.
+const CONNECTIONS: usize = 64;
+/// How long a connection waits for the next question.
+const KEEP_ALIVE: Duration = Duration::from_mins(2);
+/// How many questions may wait for the mind. More are told to come again.
+const QUESTIONS_AHEAD: usize = 64;
+/// How many of them may be about one namespace: whoever asks without end waits behind themselves.
+const QUESTIONS_OF_ONE: usize = 8;
+/// How long an answer may take; API servers wait five seconds.
+const ANSWER_LIMIT: Duration = Duration::from_secs(4);
+/// What is said to everybody else.
+const UNKNOWN: &str = "reviews are brought by API servers alone, at the path that they find in the MutatingWebhookConfiguration cardgate: \
+                       create a CardReview to ask\n";
+
+/// A question, and where the answer goes.
+#[derive(Debug)]
+pub struct Inquiry {
+    /// The namespace whose names the asker may read.
+    pub namespace: String,
+    /// What is asked about.
+    pub asked: Asked,
+    /// The answer.
+    pub answer: oneshot::Sender<Result<CardReviewStatus, Unknown>>,
+}
+
+/// Where questions go. Clones count together.
+#[derive(Debug, Clone)]
+pub struct Inquiries {
+    mind: mpsc::Sender<Inquiry>,
+    /// How many questions about each namespace wait for their answer.
+    waiting: Arc<Mutex<BTreeMap<String, usize>>>,
+}
+
+/// Both ends of the way to the mind.
+pub fn channel() -> (Inquiries, mpsc::Receiver<Inquiry>) {
+    let (mind, inquiries) = mpsc::channel(QUESTIONS_AHEAD);
+    let waiting = Arc::default();
+    (Inquiries { mind, waiting }, inquiries)
+}
+
+impl Inquiries {
+    /// One more question about a namespace, while what is returned lives; none where as many wait as may.
+    fn wait(&self, namespace: &str) -> Option<Waiting<'_>> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = waiting.entry(namespace.to_owned()).or_default();
+        if *count >= QUESTIONS_OF_ONE {
+            return None;
+        }
+        *count += 1;
+        Some(Waiting {
+            inquiries: self,
+            namespace: namespace.to_owned(),
+        })
+    }
+}
+
+/// A question that waits for its answer.
+#[derive(Debug)]
+struct Waiting<'a> {
+    inquiries: &'a Inquiries,
+    namespace: String,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut waiting = self.inquiries.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = waiting.get_mut(&self.namespace) {
+            *count -= 1;
+            if *count == 0 {
+                waiting.remove(&self.namespace);
+            }
+        }
+    }
+}
+
+/// Reviews can't be served.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// The address is taken, or none of this machine's.
+    #[error("{0}: choose another with --review-addr")]
+    Listen(#[from] ListenError),
+    /// TLS can't be set up.
+    #[error("TLS can't be set up: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
+/// Why there is no answer.
+#[derive(Debug, Error)]
+pub(crate) enum Failure {
+    #[error(transparent)]
+    Unread(#[from] BodyError),
+    #[error("the body is no AdmissionReview of admission.k8s.io/v1 for a CardReview: {0}")]
+    Body(String),
+    #[error("nobody here knows the cluster at the moment: another operator leads, or begins to; ask again")]
+    NotLeading,
+    #[error("too many questions at once: ask again")]
+    Busy,
+    #[error("{QUESTIONS_OF_ONE} questions about this namespace wait for their answers: ask again")]
+    Often,
+    #[error("no answer within {} s: ask again", ANSWER_LIMIT.as_secs())]
+    Late,
+}
+
+/// Listens on `address`, by TLS alone. Await the result to serve.
+pub fn start(
+    address: SocketAddr,
+    mounted: &Arc<Mounted>,
+    path: &Arc<ReviewPath>,
+    refusals: &Refusals,
+    inquiries: Inquiries,
+) -> Result<actix_web::dev::Server, StartError> {
+    let port = Port {
+        name: PORT,
+        workers: 1,
+        connections: CONNECTIONS,
+        keep_alive: Some(KEEP_ALIVE),
+        end: Duration::from_secs(5),
+    };
+    let room = Room::new(BODIES);
+    let (path, counted) = (Arc::clone(path), refusals.clone());
+    let routes = move || {
+        let (inquiries, room, refusals) = (inquiries.clone(), Arc::clone(&room), counted.clone());
+        let path = Arc::clone(&path);
+        move |config: &mut ServiceConfig| {
+            config
+                .app_data(Data::new(inquiries))
+                .app_data(Data::new(room))
+                .app_data(Data::new(refusals))
+                .app_data(Data::from(path))
+                .default_service(to(review));
+        }
+    };
+    Ok(port.tls(address, &mounted.open_server_config()?, refusals, routes)?)
+}
+
+async fn review(
+    request: HttpRequest,
+    path: Data<ReviewPath>,
+    inquiries: Data<Inquiries>,
+    room: Data<Arc<Room>>,
+    refusals: Data<Refusals>,
+    payload: Payload,
+) -> HttpResponse {
+    if !path.is(request.path()) {
+        refusals.count(PORT, Reason::Unknown);
+        tracing::debug!(from = ?request.peer_addr(), "somebody unknown asks");
+        return HttpResponse::NotFound()
+            .force_close()
+            .content_type(ContentType::plaintext())
+            .body(UNKNOWN);
+    }
+    let answered = async {
+        let body = body::read(&room, payload, BODY).await;
+        if let Some(reason) = body.as_ref().err().and_then(BodyError::reason) {
+            refusals.count(PORT, reason);
+        }
+        let question = wire::Question::read(&body?)?;
+        let _spared = connections::busy(&request);
+        let (namespace, asked) = match question.asked() {
+            Ok(asked) => asked,
+            Err(refusal) => return Ok(question.refused(&refusal)),
+        };
+        let known = ask(&inquiries, namespace, asked).await;
+        Ok::<_, Failure>(match known {
+            Ok(Ok(status)) => question.answered(&status),
+            Ok(Err(unknown)) => question.refused(&unknown.to_string()),
+            // Said to who asks; a webhook that fails says less.
+            Err(failure) => question.refused(&failure.to_string()),
+        })
+    };
+    match answered.await {
+        Ok(body) => HttpResponse::Ok().content_type(ContentType::json()).body(body),
+        Err(Failure::Unread(error)) => error.response(),
+        Err(failure) => HttpResponse::BadRequest()
+            .content_type(ContentType::plaintext())
+            .body(format!("{failure}\n")),
+    }
+}
+
+async fn ask(
+    inquiries: &Inquiries,
+    namespace: String,
+    asked: Asked,
+) -> Result<Result<CardReviewStatus, Unknown>, Failure> {
+    let _waiting = inquiries.wait(&namespace).ok_or(Failure::Often)?;
+    let (answer, answered) = oneshot::channel();
+    let inquiry = Inquiry {
+        namespace,
+        asked,
+        answer,
+    };
+    inquiries.mind.try_send(inquiry).map_err(|error| match error {
+        mpsc::error::TrySendError::Full(_) => Failure::Busy,
+        mpsc::error::TrySendError::Closed(_) => Failure::NotLeading,
+    })?;
+    let answered = timeout(ANSWER_LIMIT, answered).await.map_err(|_| Failure::Late)?;
+    answered.map_err(|_| Failure::NotLeading)
+}

@@ -1,0 +1,115 @@
+//! Questions and answers as API servers send and take them (`admission.k8s.io/v1`).
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use crds::card_review::{CardReviewSpec, CardReviewStatus, Reviewed, pod_of};
+use engine::explain::Asked;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Failure;
+
+/// What is said to who would store a question.
+const NOT_STORED: &str = "a CardReview is answered and never stored: create it with dryRun=All, such as by kubectl create \
+                          --dry-run=server -o yaml";
+
+#[derive(Deserialize)]
+struct Review {
+    request: Question,
+}
+
+/// A question, as far as it is read.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Question {
+    uid: String,
+    #[serde(default)]
+    namespace: String,
+    #[serde(default)]
+    dry_run: bool,
+    #[serde(default)]
+    object: Object,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Object {
+    #[serde(default)]
+    spec: Value,
+}
+
+impl Question {
+    pub(super) fn read(body: &[u8]) -> Result<Self, Failure> {
+        let review: Review = serde_json::from_slice(body).map_err(|error| Failure::Body(error.to_string()))?;
+        Ok(review.request)
+    }
+
+    /// The namespace, and what is asked about; else what to say.
+    pub(super) fn asked(&self) -> Result<(String, Asked), String> {
+        if !self.dry_run {
+            return Err(NOT_STORED.to_owned());
+        }
+        let spec = CardReviewSpec::deserialize(&self.object.spec)
+            .map_err(|error| format!("spec: {error}: see kubectl explain cardreview.spec"))?;
+        let asked = match spec.into_reviewed().map_err(|error| error.to_string())? {
+            Reviewed::Manifest(manifest) => {
+                let pod = pod_of(manifest).map_err(|error| error.to_string())?;
+                Asked::Imagined(Box::new(pod))
+            }
+            existing => Asked::Existing(existing),
+        };
+        Ok((self.namespace.clone(), asked))
+    }
+
+    /// The answer, as the status of the object that was asked with.
+    pub(super) fn answered(&self, status: &CardReviewStatus) -> Vec<u8> {
+        let patch = json!([{ "op": "add", "path": "/status", "value": status }]);
+        response(&json!({
+            "uid": self.uid, "allowed": true, "patchType": "JSONPatch", "patch": STANDARD.encode(patch.to_string()),
+        }))
+    }
+
+    /// What is said in place of an answer.
+    pub(super) fn refused(&self, message: &str) -> Vec<u8> {
+        response(&json!({ "uid": self.uid, "allowed": false, "status": { "code": 422, "message": message } }))
+    }
+}
+
+fn response(response: &Value) -> Vec<u8> {
+    let review = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response });
+    review.to_string().into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question(dry_run: bool, spec: &Value) -> Question {
+        let review = json!({ "request": {
+            "uid": "u", "namespace": "team-a", "dryRun": dry_run, "object": { "kind": "CardReview", "spec": spec },
+        }});
+        Question::read(review.to_string().as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn what_would_be_stored_or_says_nothing_is_refused_with_what_to_do() {
+        let refusal = |dry_run, spec: Value| question(dry_run, &spec).asked().unwrap_err();
+        assert!(refusal(false, json!({ "pod": "a" })).contains("--dry-run=server"));
+        assert!(refusal(true, json!({})).starts_with("spec names 0 of"));
+        assert!(refusal(true, json!({ "pod": 1 })).starts_with("spec: "));
+        assert!(refusal(true, json!({ "manifest": { "kind": "ConfigMap" } })).contains("pod template"));
+    }
+
+    #[test]
+    fn a_question_is_asked_in_its_namespace() {
+        let (namespace, asked) = question(true, &json!({ "pod": "a" })).asked().unwrap();
+        assert_eq!(namespace, "team-a");
+        assert!(matches!(asked, Asked::Existing(Reviewed::Pod(name)) if name == "a"));
+    }
+
+    #[test]
+    fn no_body_makes_it_fall() {
+        for body in ["", "{}", "[]", r#"{"request": {}}"#, r#"{"request": {"uid": 1}}"#] {
+            assert!(Question::read(body.as_bytes()).is_err(), "{body}");
+        }
+    }
+}

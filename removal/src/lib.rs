@@ -1,0 +1,235 @@
+//! Removal: lets everything go that Cardgate holds, then takes away all of Cardgate's own objects.
+//!
+//! The order is what makes it safe. First nothing new is held, then the operator decides no more, for it would evict for those
+//! that are let go; then pods and Jobs are let go; and what they are known by goes last. Every step finds out for itself what is
+//! left to do: whoever is killed in the middle is started again.
+
+mod each;
+pub mod objects;
+mod release;
+mod request;
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use crds::keys::GPU_NODE_LABEL;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::Client;
+use thiserror::Error;
+use tokio::time::{Instant, sleep};
+use tracing::{info, warn};
+
+use each::{Pass, Writes};
+use objects::{Object, Objects};
+pub use request::RequestError;
+
+/// How long API servers may go on calling a webhook that was deleted: they hear of it within moments, and none says when. What
+/// they had held in that time is let go as well.
+const FORGOTTEN: Duration = Duration::from_secs(10);
+/// How long API servers may go on enforcing a policy that was deleted: they look anew every second.
+const POLICIES_FORGOTTEN: Duration = Duration::from_secs(3);
+/// The first pause after something failed; doubled with every failure that follows.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+/// For how long a step may get nowhere, such as while there is no API server.
+const PATIENCE: Duration = Duration::from_mins(5);
+/// How long the operator's pods may take to end. They can do no more by then in any case: their rights went first.
+const OPERATORS_END: Duration = Duration::from_mins(1);
+
+/// What is removed, and how.
+#[derive(Debug, Clone, Default)]
+pub struct Removal {
+    /// Change nothing; say what would be done.
+    pub dry_run: bool,
+    /// Remove the definitions of `Queue` and `PodGroup` too, with all queues and groups, where Cardgate's overlay without Volcano
+    /// brought them.
+    pub queues: bool,
+}
+
+/// Why the removal ended before it was done. Started again, it goes on where it was.
+#[derive(Debug, Error)]
+pub enum UninstallError {
+    /// A request failed for minutes.
+    #[error("can't {what}, and got nowhere for {} s: {reason}; start it again to go on", PATIENCE.as_secs())]
+    #[expect(missing_docs, reason = "one line says it")]
+    Stuck { what: String, reason: String },
+    /// A request failed, where nothing was to be changed.
+    #[error("can't {what}: {source}")]
+    #[expect(missing_docs, reason = "one line says it")]
+    Request { what: String, source: RequestError },
+}
+
+/// Removes Cardgate from a cluster, whose own namespace this is.
+pub async fn run(client: &Client, namespace: &str, removal: &Removal) -> Result<(), UninstallError> {
+    let removing = Removing {
+        client,
+        objects: Objects::new(client, removal.dry_run),
+        dry_run: removal.dry_run,
+    };
+    removing.all(namespace, removal.queues).await
+}
+
+struct Removing<'a> {
+    client: &'a Client,
+    objects: Objects<'a>,
+    dry_run: bool,
+}
+
+impl Removing<'_> {
+    async fn all(&self, namespace: &str, queues: bool) -> Result<(), UninstallError> {
+        // Policies refuse pods that come without the gate: the doors that add it stay until no API server has the policies any
+        // more.
+        self.delete("no pod is refused for want of a gate", &objects::policies())
+            .await?;
+        if !self.dry_run {
+            sleep(POLICIES_FORGOTTEN).await;
+        }
+        self.delete("nothing new is held", &objects::doors()).await?;
+        let closed = Instant::now();
+        self.delete("the operator decides no more", &objects::operator(namespace))
+            .await?;
+        self.await_end_of_operators(namespace).await?;
+
+        self.until_done("Jobs and pods are let go", FORGOTTEN, closed, async |pass| {
+            pass.over(Writes::<Job>::new("Job", release::resumption)).await?;
+            pass.over(Writes::<Pod>::of_status("pod", release::without_condition))
+                .await?;
+            pass.over(Writes::<Pod>::new("pod", release::without_gate)).await
+        })
+        .await?;
+        self.until_done("nodes lose their label", Duration::ZERO, closed, async |pass| {
+            let labelled = Writes::<Node>::new("node", release::without_label);
+            pass.over(labelled.selected_by(GPU_NODE_LABEL)).await
+        })
+        .await?;
+
+        self.delete("what Cardgate showed is removed", &objects::definitions())
+            .await?;
+        self.queues(queues).await?;
+        self.delete("what remains is removed", &objects::rights()).await?;
+        self.namespace(namespace).await
+    }
+
+    /// Deletes objects, and waits until they are gone.
+    async fn delete(&self, step: &str, objects: &[Object]) -> Result<(), UninstallError> {
+        let mut trouble = Trouble::default();
+        loop {
+            let (left, failed) = self.objects.delete(objects).await;
+            let Some(reason) = failed.or_else(|| (left > 0).then(|| format!("{left} objects are not gone yet"))) else {
+                info!(objects = objects.len(), "{step}");
+                return Ok(());
+            };
+            if self.dry_run {
+                info!(objects = left, "would be deleted, so that {step}");
+                return Ok(());
+            }
+            trouble.again(step, left, reason).await?;
+        }
+    }
+
+    /// Waits for the operator's pods. One on a node that is lost never ends, and can do no harm.
+    async fn await_end_of_operators(&self, namespace: &str) -> Result<(), UninstallError> {
+        let begin = Instant::now();
+        while !self.dry_run && begin.elapsed() < OPERATORS_END {
+            let running = self.objects.operators(namespace).await;
+            match running {
+                Ok(0) => return Ok(()),
+                Ok(running) => info!(pods = running, "waiting for the operator to end"),
+                Err(error) => warn!(%error, "can't list the operator's pods"),
+            }
+            sleep(FIRST_PAUSE * 2).await;
+        }
+        Ok(())
+    }
+
+    /// Goes over the objects again and again, until all were seen that were there when `settle` had passed since. What comes later,
+    /// Cardgate has not held: whoever writes its marks on objects of their own, without end, keeps nobody from removing it.
+    async fn until_done(
+        &self,
+        step: &str,
+        settle: Duration,
+        since: Instant,
+        over: impl AsyncFn(&mut Pass) -> Result<(), RequestError>,
+    ) -> Result<(), UninstallError> {
+        let (mut trouble, mut done) = (Trouble::default(), 0);
+        loop {
+            let mut pass = Pass::new(self.client, self.dry_run);
+            let is_last = since.elapsed() >= settle;
+            let unread = over(&mut pass).await.err();
+            done += pass.done;
+            if let Some(source) = unread {
+                trouble.again(step, done, source.to_string()).await?;
+            } else if let Some(reason) = pass.failed {
+                if pass.done > 0 {
+                    trouble = Trouble::default();
+                }
+                trouble.again(step, done, reason).await?;
+            } else if self.dry_run {
+                info!(objects = pass.done, "would be written, so that {step}");
+                return Ok(());
+            } else if is_last {
+                info!(objects = done, "{step}");
+                return Ok(());
+            } else {
+                sleep(settle.saturating_sub(since.elapsed())).await;
+            }
+        }
+    }
+
+    /// What people have written in it is theirs: the definitions go only where that is asked for.
+    async fn queues(&self, remove: bool) -> Result<(), UninstallError> {
+        if remove {
+            let ours = self.objects.ours(&objects::queues()).await;
+            let ours = ours.map_err(|source| failed("read the definitions of Queue and PodGroup", source))?;
+            self.delete("queues and groups are removed", &ours).await
+        } else {
+            info!("queues, groups and their definitions are kept: --queues removes them, where Cardgate brought them");
+            Ok(())
+        }
+    }
+
+    /// The namespace is last, since this may run in it: what is there goes with it, this program's own rights too.
+    async fn namespace(&self, namespace: &str) -> Result<(), UninstallError> {
+        if self.dry_run {
+            info!(namespace, "would be deleted, with the configuration in it");
+            return Ok(());
+        }
+        let mut trouble = Trouble::default();
+        while let Err(error) = self.objects.delete_with_own_rights(namespace).await {
+            trouble.again("the namespace is removed", 0, error.to_string()).await?;
+        }
+        info!(namespace, "Cardgate is removed: its namespace goes now");
+        Ok(())
+    }
+}
+
+/// How long a step has been getting nowhere.
+#[derive(Debug, Default)]
+struct Trouble {
+    since: Option<Instant>,
+    pause: Duration,
+}
+
+impl Trouble {
+    /// Waits before the step is tried again, for longer each time; an error where that is no use.
+    async fn again(&mut self, step: &str, objects: usize, reason: String) -> Result<(), UninstallError> {
+        let since = *self.since.get_or_insert_with(Instant::now);
+        if since.elapsed() > PATIENCE {
+            let what = format!("see to it that {step}");
+            return Err(UninstallError::Stuck { what, reason });
+        }
+        info!(objects, reason, "on the way: {step}");
+        self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+        sleep(self.pause).await;
+        Ok(())
+    }
+}
+
+fn failed(what: impl Display, source: RequestError) -> UninstallError {
+    UninstallError::Request {
+        what: what.to_string(),
+        source,
+    }
+}

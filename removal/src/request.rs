@@ -1,0 +1,58 @@
+//! One request to the API server: answered within a time, or counted as failed.
+
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::time::timeout;
+
+/// How long one request may take.
+const TIME_LIMIT: Duration = Duration::from_secs(10);
+
+/// A request that failed.
+#[derive(Debug, Error)]
+pub enum RequestError {
+    /// No answer within the time limit.
+    #[error("no answer within {} s", TIME_LIMIT.as_secs())]
+    TimedOut,
+    /// The API server refused it.
+    #[error("{message}")]
+    Refused {
+        /// The HTTP status.
+        code: u16,
+        /// Why, in its words.
+        message: String,
+    },
+    /// It could not be reached, or understood.
+    #[error(transparent)]
+    Failed(kube::Error),
+}
+
+impl From<kube::Error> for RequestError {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => Self::Refused {
+                code: status.code,
+                message: status.message.clone(),
+            },
+            error => Self::Failed(error),
+        }
+    }
+}
+
+impl RequestError {
+    /// The HTTP status; none where there was no answer.
+    pub fn code(&self) -> Option<u16> {
+        match self {
+            Self::Refused { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+}
+
+/// Awaits an answer for a limited time.
+pub(crate) async fn in_time<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, RequestError> {
+    match timeout(TIME_LIMIT, request).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) => Err(RequestError::TimedOut),
+    }
+}

@@ -1,0 +1,111 @@
+//! Nobody is evicted for an equal, and no two pods evict each other in turns: as the events say who made room for whom.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, LazyLock};
+
+use regex_lite::Regex;
+use serde_json::Value;
+
+use super::stored::Stored;
+use super::{Finding, broken, is_operator};
+use crate::objects::{EVENTS, Key, PODS, Write};
+
+/// The rule about priorities.
+pub const EQUALS: &str = "only who has less priority is preempted";
+/// The rule about turns.
+pub const TURNS: &str = "no two pods evict each other in turns";
+
+/// The pod for whom another one was evicted: named to whoever may read of it.
+static FOR: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^evicted for (?:pod (\S+)/(\S+)|a pod) of ").ok());
+/// Its priority.
+static PRIORITY: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r" has priority (-?\d+), more than ").ok());
+
+/// Which pod made room for which, where a write is an operator's event that says so.
+pub fn said(write: &Write) -> Option<(Key, Key)> {
+    let (victim, message) = told(write)?;
+    let said = FOR.as_ref()?.captures(message)?;
+    Some((victim, Key::new(said.get(1)?.as_str(), said.get(2)?.as_str())))
+}
+
+/// Who was evicted, and what they are told.
+fn told(write: &Write) -> Option<(Key, &str)> {
+    let event = write.after.as_ref().filter(|_| write.resource == &EVENTS)?;
+    let is_new = write.before.is_none() && is_operator(&write.who);
+    if !is_new || (event["reason"] != "Preempted" && event["reason"] != "Reclaimed") {
+        return None;
+    }
+    let regarding = &event["regarding"];
+    let text = |field: &str| regarding[field].as_str().unwrap_or_default();
+    let victim = Key::new(text("namespace"), text("name"));
+    Some((victim, event["note"].as_str().unwrap_or_default()))
+}
+
+/// Who made room for whom.
+#[derive(Debug, Default)]
+pub struct Evictions {
+    /// Pods that operators evicted, as they were.
+    evicted: BTreeMap<Key, Arc<Value>>,
+    /// Who made room, for whom, since anything else changed: each a pod, or all that one controller makes.
+    turns: BTreeSet<(String, String)>,
+}
+
+impl Evictions {
+    /// Looks at a write, before it is stored; `changes_terms` says whether it is about what quotas and room rest on.
+    pub fn hear(&mut self, write: &Write, stored: &Stored, changes_terms: bool) -> Finding {
+        let is_deleted = |pod: &Arc<Value>| pod["metadata"]["deletionTimestamp"].is_string();
+        if write.resource == &PODS {
+            let (before, after) = (write.before.as_ref(), write.after.as_ref());
+            let was_there = before.filter(|pod| !is_deleted(pod));
+            let ends = was_there.filter(|_| after.is_none_or(|pod| is_deleted(pod) || is_over(pod)));
+            match ends {
+                Some(pod) if is_operator(&write.who) => {
+                    self.evicted.insert(write.key.clone(), Arc::clone(pod));
+                }
+                // What others end leaves room, and who has less than before may take it back.
+                Some(pod) if !is_over(pod) => self.turns.clear(),
+                _ => {}
+            }
+        }
+        if changes_terms {
+            self.turns.clear();
+        }
+        self.judge(write, stored)
+    }
+
+    fn judge(&mut self, write: &Write, stored: &Stored) -> Finding {
+        let (Some((key, message)), Some(priority)) = (told(write), &*PRIORITY) else {
+            return Ok(());
+        };
+        let Some(victim) = self.evicted.get(&key) else {
+            return Ok(());
+        };
+        let own = victim["spec"]["priority"].as_i64().unwrap_or(0);
+        let more = priority.captures(message).and_then(|said| said[1].parse::<i64>().ok());
+        if more.is_some_and(|more| more <= own) {
+            return broken(EQUALS, format!("{key} has priority {own}, and is told: {message}"));
+        }
+        let named = said(write).map(|(_, whom)| whom);
+        let Some((named, pod)) = named.and_then(|key| Some((key.clone(), stored.now.get(&PODS)?.get(&key)?))) else {
+            return Ok(());
+        };
+        let (gave, got) = (maker(&key, victim), maker(&named, pod));
+        if self.turns.contains(&(got.clone(), gave.clone())) {
+            return broken(
+                TURNS,
+                format!("{key} was evicted for {named}, after {named} or its like for {key} or its like"),
+            );
+        }
+        self.turns.insert((gave, got));
+        Ok(())
+    }
+}
+
+fn is_over(pod: &Value) -> bool {
+    matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
+}
+
+/// The controller that makes a pod, or the pod itself.
+fn maker(key: &Key, pod: &Value) -> String {
+    let owner = pod["metadata"]["ownerReferences"][0]["uid"].as_str();
+    owner.map_or_else(|| key.to_string(), str::to_owned)
+}

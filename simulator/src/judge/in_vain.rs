@@ -1,0 +1,91 @@
+//! Nobody is evicted in vain: for whom somebody made room is let in, unless what they waited for has changed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::evictions;
+use super::pods::is_held;
+use super::rest::{OTHERWISE, what_is_told};
+use super::stored::Stored;
+use super::{Finding, broken, is_operator};
+use crate::objects::{Key, PODS, Write};
+
+/// The rule.
+pub const RULE: &str = "nobody is evicted in vain";
+
+/// For whom somebody made room, and who, since anything changed that somebody else may take it by.
+#[derive(Debug, Default)]
+pub struct InVain(BTreeMap<Key, Key>);
+
+impl InVain {
+    /// Looks at a write, before it is stored; `changes_terms` says whether it is about what quotas and room rest on.
+    pub fn hear(&mut self, write: &Write, stored: &Stored, changes_terms: bool) {
+        if changes_terms {
+            self.0.clear();
+        }
+        if let Some((victim, whom)) = evictions::said(write) {
+            if stored
+                .now
+                .get(&PODS)
+                .and_then(|pods| pods.get(&whom))
+                .is_some_and(|pod| is_held(pod))
+            {
+                self.0.insert(whom, victim);
+            }
+        } else if write.resource == &PODS {
+            let is_changed = !is_operator(&write.who) && write.before.is_some() && says_other(write);
+            if is_changed || write.after.as_ref().is_none_or(|pod| !is_held(pod)) {
+                self.0.remove(&write.key);
+            }
+            self.give_way(write, stored);
+        }
+    }
+
+    /// What somebody else takes without being asked, or who may go first, is nobody's mistake.
+    fn give_way(&mut self, write: &Write, stored: &Stored) {
+        let (false, Some(pod)) = (is_operator(&write.who), &write.after) else {
+            return;
+        };
+        let was_held = write.before.as_ref().is_none_or(|pod| is_held(pod));
+        if was_held && !is_held(pod) {
+            self.0.clear();
+        } else if write.before.is_none() {
+            let priority = |pod: &Value| pod["spec"]["priority"].as_i64().unwrap_or(0);
+            let pods = stored.now.get(&PODS);
+            let of = |key: &Key| pods.and_then(|pods| pods.get(key)).map_or(0, |pod| priority(pod));
+            self.0.retain(|whom, _| of(whom) >= priority(pod));
+        }
+    }
+
+    /// Another operator knows nothing of what was set aside.
+    pub fn forget_all(&mut self) {
+        self.0.clear();
+    }
+
+    /// Judges what is left when all is quiet.
+    pub fn at_rest(&self, stored: &Stored) -> Finding {
+        for (whom, victim) in &self.0 {
+            let (reason, message) = what_is_told(stored, whom).unwrap_or_default();
+            if !OTHERWISE.contains(&&*reason) {
+                return broken(
+                    RULE,
+                    format!("{victim} was evicted for {whom}, which waits: {reason}: {message}"),
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a pod asks for something else than before.
+fn says_other(write: &Write) -> bool {
+    let said = |pod: &Option<Arc<Value>>| {
+        let pod = pod.as_deref().unwrap_or(&Value::Null);
+        let metadata = &pod["metadata"];
+        let of_metadata = ["labels", "annotations", "deletionTimestamp"].map(|field| metadata[field].clone());
+        (of_metadata, pod["spec"].clone())
+    };
+    said(&write.before) != said(&write.after)
+}

@@ -1,0 +1,258 @@
+//! No queue takes a workload as a whole that it has no room for beside what it keeps for those that it took before (Capacity Card,
+//! **Job Enqueueable Check**): `allocated + inqueue + asked - elastic <= quota`.
+//!
+//! An operator takes a workload in memory first, and shows it later. So what was let in shortly before counts as not there, and a
+//! finding holds only if what it rests on is still there when all of that must have been written.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use super::amounts::{Amounts, What, add};
+use super::pods::Pod;
+use super::quota;
+use super::stored::{self, Stored};
+use super::view::View;
+use super::workloads::{self, Name, Set, Workload};
+use super::{Broken, Finding, is_operator};
+use crate::objects::{CONFIG_MAPS, JOBS, Key, NAMESPACES, POD_GROUPS, PODS, QUEUES, Write};
+
+/// The rule.
+pub const RULE: &str = "a queue takes no workload that it has no room for";
+
+/// What queues keep for whom, as far as that is certain.
+#[derive(Debug, Default)]
+pub struct Kept {
+    /// The operator that let them in: another one decides anew.
+    by: Option<Arc<str>>,
+    /// Workloads that were let in, of which no pod was since, and when.
+    workloads: BTreeMap<Name, Timestamp>,
+    /// Pods that were let in of late, and when.
+    pods: BTreeMap<Key, Timestamp>,
+    suspicions: Vec<Suspicion>,
+}
+
+#[derive(Debug)]
+struct Suspicion {
+    /// When it is certain.
+    from: Timestamp,
+    /// What has to be as it was until then.
+    rests_on: BTreeSet<Name>,
+    broken: Broken,
+}
+
+impl Kept {
+    /// Looks at a write, before it is stored.
+    pub fn hear(&mut self, write: &Write, stored: &Stored, since: Timestamp) -> Finding {
+        self.certain(write.at)?;
+        self.pods.retain(|_, at| *at >= since);
+        self.forget_what_ends(write);
+        let Some(name) = taken(write) else { return Ok(()) };
+        let is_of = |pod: &Arc<Value>, key: &Key| workloads::of_pod(&Pod::read(key, pod)).any(|of| of == name);
+        let mut pods = stored.now.get(&PODS).into_iter().flatten();
+        if pods.any(|(key, pod)| !super::pods::is_held(pod) && is_of(pod, key)) {
+            return Ok(());
+        }
+        let lag = write.at.duration_since(since);
+        if let Some((rests_on, broken)) = self.judge(&name, write, stored, lag) {
+            let from = write.at.checked_add(lag).unwrap_or(Timestamp::MAX);
+            self.suspicions.push(Suspicion { from, rests_on, broken });
+        }
+        self.workloads.insert(name, write.at);
+        Ok(())
+    }
+
+    /// Raises what was suspected and holds by now.
+    pub fn certain(&self, now: Timestamp) -> Finding {
+        let mut certain = self.suspicions.iter().filter(|suspicion| suspicion.from <= now);
+        certain.next().map_or(Ok(()), |suspicion| Err(suspicion.broken.clone()))
+    }
+
+    /// Workloads that something is kept for, as things are.
+    pub fn certainly(&self, view: &View) -> impl Iterator<Item = &Name> {
+        let is_in_time = |at: Timestamp| view.now.duration_since(at) < view.configuration.inqueue;
+        let all = self.workloads.iter();
+        all.filter(move |((resource, _), at)| *resource != &JOBS || is_in_time(**at))
+            .map(|(name, _)| name)
+    }
+
+    /// An operator is started: it remembers nothing.
+    pub fn forget_all(&mut self) {
+        self.workloads.clear();
+        self.suspicions.clear();
+    }
+
+    /// The clock on the wall jumped.
+    pub fn jump(&mut self, by: SignedDuration) {
+        let times = self.workloads.values_mut().chain(self.pods.values_mut());
+        let times = times.chain(self.suspicions.iter_mut().map(|suspicion| &mut suspicion.from));
+        times.for_each(|at| *at = at.checked_add(by).unwrap_or(Timestamp::MAX));
+    }
+
+    fn forget(&mut self, name: &Name) {
+        self.workloads.remove(name);
+        self.suspicions.retain(|suspicion| !suspicion.rests_on.contains(name));
+    }
+
+    /// Forgets whatever a write may end: what is kept for a workload that is another one now, is let out again, or has pods that
+    /// were let in; and everything where queues change, or another operator decides.
+    fn forget_what_ends(&mut self, write: &Write) {
+        let is_decision = [&PODS, &POD_GROUPS, &JOBS].contains(&write.resource);
+        if is_operator(&write.who) && is_decision && self.by.as_ref() != Some(&write.who) {
+            self.by = Some(Arc::clone(&write.who));
+            self.forget_all();
+        }
+        if [&QUEUES, &CONFIG_MAPS, &NAMESPACES].contains(&write.resource) && stored::changes_terms(write) {
+            self.forget_all();
+        }
+        if write.resource == &PODS {
+            let runs = |pod: &Arc<Value>| !super::pods::is_held(pod);
+            if let Some(pod) = write.after.as_ref().filter(|pod| runs(pod)) {
+                if !write.before.as_ref().is_some_and(runs) {
+                    self.pods.insert(write.key.clone(), write.at);
+                }
+                for name in workloads::of_pod(&Pod::read(&write.key, pod)) {
+                    self.forget(&name);
+                }
+            }
+        } else if write.resource == &POD_GROUPS || write.resource == &JOBS {
+            let said = |object: &Option<Arc<Value>>| {
+                let object = object.as_ref()?;
+                let annotations = object["metadata"]["annotations"].clone();
+                Some((object["spec"].clone(), annotations))
+            };
+            let is_kept = write.after.as_ref().is_some_and(|after| is_in(write, after));
+            if !is_kept || said(&write.before) != said(&write.after) {
+                self.forget(&(write.resource, write.key.clone()));
+            }
+        }
+    }
+
+    /// What a workload and those before it come to, where that is too much by all that may be known; and whom that rests on.
+    fn judge(
+        &self,
+        name: &Name,
+        write: &Write,
+        stored: &Stored,
+        lag: SignedDuration,
+    ) -> Option<(BTreeSet<Name>, Broken)> {
+        let mut first = None;
+        for known in stored.known() {
+            let view = View::read(&known, write.at, &BTreeSet::new())?;
+            let own = Workload::read(&view, name, write.after.as_ref()?)?;
+            let others = self.others(&view, stored, name, write.at, lag);
+            let broken = excess(&view, &self.pods, name, &own, &others)?;
+            let mut rests_on: BTreeSet<_> = others.into_iter().map(|(name, _)| name).collect();
+            rests_on.insert(name.clone());
+            first.get_or_insert((rests_on, broken));
+        }
+        first
+    }
+
+    /// The workloads that something is kept for besides. A Job's time in its queue ends unseen.
+    fn others(
+        &self,
+        view: &View,
+        stored: &Stored,
+        name: &Name,
+        now: Timestamp,
+        lag: SignedDuration,
+    ) -> Vec<(Name, Workload)> {
+        let is_in_time = |at: Timestamp| now.duration_since(at) + lag < view.configuration.inqueue;
+        let others = self.workloads.iter().filter(|(other, at)| {
+            let (resource, _) = other;
+            *other != name && (*resource != &JOBS || is_in_time(**at))
+        });
+        let read = |other: &Name| {
+            let object = stored.now.get(other.0)?.get(&other.1)?;
+            Some((other.clone(), Workload::read(view, other, object)?))
+        };
+        others.filter_map(|(other, _)| read(other)).collect()
+    }
+}
+
+/// Whether a workload shows that it is in its queue.
+fn is_in(write: &Write, object: &Value) -> bool {
+    if write.resource == &JOBS {
+        object["spec"]["suspend"] != true
+    } else {
+        object["status"]["phase"] == "Inqueue"
+    }
+}
+
+/// The workload that an operator lets into its queue by this write.
+fn taken(write: &Write) -> Option<Name> {
+    let (before, after) = (write.before.as_ref()?, write.after.as_ref()?);
+    let is_one = [&POD_GROUPS, &JOBS].contains(&write.resource) && is_operator(&write.who);
+    (is_one && is_in(write, after) && !is_in(write, before)).then(|| (write.resource, write.key.clone()))
+}
+
+/// Which queue has no room for a workload, if there is one. Above its own queue others may have to give back, where there is reclaim.
+fn excess(
+    view: &View,
+    of_late: &BTreeMap<Key, Timestamp>,
+    name: &Name,
+    own: &Workload,
+    others: &[(Name, Workload)],
+) -> Option<Broken> {
+    if !view.configuration.enqueues {
+        return None;
+    }
+    let most = if view.configuration.reclaims { 1 } else { usize::MAX };
+    for level in view.tree.path(&own.queue).iter().take(most) {
+        let is_leaf = *level == own.queue;
+        let mut sums = Amounts::new();
+        for pod in view.pods.iter().filter(|pod| !of_late.contains_key(&pod.key)) {
+            if let Some(charge) = view.charge(pod)
+                && view.tree.path(&charge.queue).contains(level)
+            {
+                add(&mut sums, &charge.amounts);
+            }
+        }
+        let elastic = workloads::elastic(view, level);
+        let has = |what: &What| sums.get(what).copied().unwrap_or(0) - elastic.get(what).copied().unwrap_or(0);
+        let beside = || {
+            let beside = others.iter().map(|(_, other)| other);
+            beside.filter(|other| view.tree.path(&other.queue).contains(level))
+        };
+        let says = |what: &str, asked: i128, has: i128, kept: i128, limit: i128| {
+            let (_, key) = name;
+            Broken {
+                rule: RULE,
+                what: format!(
+                    "{level} takes {key}, which asks for {asked} {what}, has {has} beside what it could take back, keeps {kept} \
+                     for others, and may have {limit}"
+                ),
+            }
+        };
+        for (resource, asked) in &own.resources {
+            let what = What::Resource(resource.clone());
+            let kept: i128 = beside().filter_map(|other| other.resources.get(resource)).sum();
+            let limit = quota::capability(view, level, is_leaf, &what);
+            if let Some(limit) = limit.filter(|limit| *asked > 0 && has(&what) + kept + asked > *limit) {
+                return Some(says(resource, *asked, has(&what), kept, limit));
+            }
+        }
+        for set in own.cards.keys() {
+            let whats: Vec<_> = set.iter().cloned().map(What::Card).collect();
+            let has: i128 = whats.iter().map(has).sum();
+            let limits = whats.iter().map(|what| quota::capability(view, level, is_leaf, what));
+            let limit: Option<i128> = limits.sum();
+            let kept = beside().map(|other| of_set(other, set)).sum();
+            let asked = of_set(own, set);
+            if let Some(limit) = limit.filter(|limit| has + kept + asked > *limit) {
+                let names: Vec<_> = set.iter().map(String::as_str).collect();
+                return Some(says(&names.join("|"), asked, has, kept, limit));
+            }
+        }
+    }
+    None
+}
+
+/// What a workload asks for that is of these cards for certain.
+pub fn of_set(workload: &Workload, set: &Set) -> i128 {
+    let sets = workload.cards.iter().filter(|(other, _)| other.is_subset(set));
+    sets.map(|(_, count)| count).sum()
+}

@@ -1,0 +1,148 @@
+//! Whether a node would take a pod: what it has left, what keeps pods off it, and of shared cards which are left.
+
+use std::collections::BTreeMap;
+
+use crds::keys::MGPU_POLICY;
+use serde_json::Value;
+
+use super::nodes::{Node, Shared, texts};
+use super::pods::Pod;
+use super::shares::{self, Taken};
+use super::view::View;
+
+/// Whether a node has room for a pod with this card, and nothing keeps it off.
+pub fn fits(view: &View, node: &Node, pod: &Pod, card: Option<&str>) -> bool {
+    let has_card = card.is_none_or(|card| node.card(card).is_some());
+    let on_it = |other: &&Pod| {
+        let is_there = other.place().is_none_or(|place| place == node.name);
+        is_there && !other.is_held && !other.is_over && other.key != pod.key
+    };
+    let has_room = pod.request.iter().all(|(resource, asked)| {
+        let used: i128 = view.pods.iter().filter(on_it).map(|other| other.asks(resource)).sum();
+        *asked == 0 || used + asked <= node.has(resource)
+    });
+    node.is_usable && is_wanted(node, pod) && has_card && has_room && has_shares(view, node, pod)
+}
+
+/// Whether a pod would go to a node: by its node selector, its required affinity and its tolerations.
+fn is_wanted(node: &Node, pod: &Pod) -> bool {
+    let selector = texts(&pod.spec["nodeSelector"]);
+    let is_selected = selector
+        .iter()
+        .all(|(label, value)| node.labels.get(label) == Some(value));
+    let required = &pod.spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    let terms = required["nodeSelectorTerms"].as_array();
+    let is_near = terms.is_none_or(|terms| terms.iter().any(|term| matches(node, term)));
+    is_selected && is_near && node.taints.iter().all(|taint| is_tolerated(pod, taint))
+}
+
+/// Whether all of a term holds for a node. What is not known here does not.
+fn matches(node: &Node, term: &Value) -> bool {
+    let list = |field: &str| term[field].as_array().map_or(&[][..], Vec::as_slice).iter();
+    let name = BTreeMap::from([("metadata.name".to_owned(), node.name.clone())]);
+    let holds = |one: &Value, among: &BTreeMap<String, String>| {
+        let has = one["key"].as_str().and_then(|key| among.get(key));
+        let values = one["values"].as_array();
+        let is_one =
+            || values.is_some_and(|values| values.iter().any(|value| value.as_str() == has.map(String::as_str)));
+        match one["operator"].as_str() {
+            Some("In") => has.is_some() && is_one(),
+            Some("NotIn") => has.is_none() || !is_one(),
+            Some("Exists") => has.is_some(),
+            Some("DoesNotExist") => has.is_none(),
+            _ => false,
+        }
+    };
+    let is_something = list("matchExpressions").len() + list("matchFields").len() > 0;
+    is_something
+        && list("matchExpressions").all(|one| holds(one, &node.labels))
+        && list("matchFields").all(|one| holds(one, &name))
+}
+
+/// Whether a pod tolerates a taint for as long as it may last.
+fn is_tolerated(pod: &Pod, [key, value, effect]: &[String; 3]) -> bool {
+    let tolerations = pod.spec["tolerations"].as_array().into_iter().flatten();
+    tolerations
+        .filter(|toleration| toleration["tolerationSeconds"].is_null())
+        .any(|toleration| {
+            let says = |field: &str| toleration[field].as_str().filter(|text| !text.is_empty());
+            let exists = says("operator") == Some("Exists");
+            let is_of_key = says("key").map_or(exists, |named| named == key);
+            let is_of_effect = says("effect").is_none_or(|named| named == effect);
+            is_of_key && is_of_effect && (exists || says("value").unwrap_or_default() == value)
+        })
+}
+
+/// Whether a node has the shares of cards that a pod's containers ask for.
+fn has_shares(view: &View, node: &Node, pod: &Pod) -> bool {
+    if pod.shares.is_empty() {
+        return true;
+    }
+    let Some(shared) = &node.shared else { return false };
+    // What a pod means that names no policy is another question.
+    let is_meant = pod
+        .says(MGPU_POLICY)
+        .is_some_and(|policy| node.labels.get(MGPU_POLICY).is_some_and(|of| of == policy));
+    // Of those whose cards are not known any may be taken.
+    let mut there = view.pods.iter().filter(|other| other.place() == Some(&node.name));
+    let is_known = there.all(|other| other.is_held || other.is_over || shares::cards(other, shared).is_some());
+    if !is_meant || !is_known {
+        return false;
+    }
+    let mut wanted = Vec::new();
+    for (container, share) in pod.shares.iter().enumerate() {
+        let Some(memory) = share.memory.or((share.core == 100).then_some(shared.memory)) else {
+            return false;
+        };
+        let taken = Taken {
+            core: share.core,
+            memory: if share.core == 100 { shared.memory } else { memory },
+            containers: 1,
+        };
+        wanted.extend((0..share.cards).map(|_| (container, taken)));
+    }
+    let taken = shares::taken(view, node, shared);
+    let mut cards: Vec<_> = (0..shared.count)
+        .map(|card| taken.get(&card).copied().unwrap_or_default())
+        .collect();
+    takes(
+        &mut cards,
+        shared,
+        view.configuration.mgpu_containers,
+        &wanted,
+        &mut Vec::new(),
+    )
+}
+
+/// Whether cards can give all that is wanted, each card of a container another one.
+fn takes(
+    cards: &mut [Taken],
+    shared: &Shared,
+    most: usize,
+    wanted: &[(usize, Taken)],
+    given: &mut Vec<(usize, usize)>,
+) -> bool {
+    let Some(((container, share), rest)) = wanted.split_first() else {
+        return true;
+    };
+    for card in 0..cards.len() {
+        let before = cards[card];
+        let after = Taken {
+            core: before.core + share.core,
+            memory: before.memory + share.memory,
+            containers: before.containers + 1,
+        };
+        let has_room = after.core <= 100 && after.memory <= shared.memory && after.containers <= most;
+        if !has_room || given.contains(&(*container, card)) {
+            continue;
+        }
+        cards[card] = after;
+        given.push((*container, card));
+        if takes(cards, shared, most, rest, given) {
+            return true;
+        }
+        given.pop();
+        cards[card] = before;
+    }
+    false
+}

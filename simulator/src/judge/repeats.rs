@@ -1,0 +1,97 @@
+//! Nothing is written again and again: while nothing changes, an operator tells nobody more than a few times what they were told
+//! before.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use super::{Finding, broken, is_operator};
+use crate::objects::{EVENTS, JOBS, Key, LEASES, NODES, POD_GROUPS, PODS, Resource, SECRETS, Write};
+
+/// The rule.
+pub const RULE: &str = "nothing is written again and again while nothing changes";
+
+/// How often the same may be written: a write that is refused, or arrives late, is not seen as a change.
+const MOST: u32 = 3;
+/// After so long it may be said again: API servers forget events.
+const FORGOTTEN: SignedDuration = SignedDuration::from_mins(45);
+
+/// An object, and what was written there.
+type Said = (&'static Resource, Key, String);
+
+/// What operators wrote since anything last changed, how often, and when last.
+#[derive(Debug, Default)]
+pub struct Repeats(BTreeMap<Said, (u32, Timestamp)>);
+
+impl Repeats {
+    /// Looks at a write; `changes_terms` says whether it is about what quotas and room rest on.
+    pub fn hear(&mut self, write: &Write, changes_terms: bool) -> Finding {
+        if write.resource == &LEASES || write.resource == &SECRETS {
+            return Ok(());
+        }
+        if changes_terms || is_change(write) {
+            self.0.clear();
+        }
+        let (true, Some(after)) = (is_operator(&write.who), &write.after) else {
+            return Ok(());
+        };
+        let (key, content) = if write.resource == &EVENTS {
+            // Each has a name of its own.
+            let regarding = &after["regarding"]["uid"];
+            let said = ["reason", "note"].map(|field| after[field].as_str().unwrap_or_default());
+            (Key::new("", regarding.as_str().unwrap_or_default()), said.join(": "))
+        } else {
+            (write.key.clone(), without_times(after).to_string())
+        };
+        let (times, last) = self.0.entry((write.resource, key, content)).or_insert((0, write.at));
+        if write.at.duration_since(*last) >= FORGOTTEN {
+            *times = 0;
+        }
+        (*times, *last) = (*times + 1, write.at);
+        if *times > MOST {
+            let (who, plural, key, times) = (&write.who, write.resource.plural, &write.key, *times);
+            return broken(
+                RULE,
+                format!("{who} has written the same {times} times to {plural} {key}: {after}"),
+            );
+        }
+        Ok(())
+    }
+
+    /// An operator that is started anew tells everything again.
+    pub fn forget_all(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// Whether what anybody else wrote, or an operator decided, may have others told something else.
+fn is_change(write: &Write) -> bool {
+    if !is_operator(&write.who) {
+        return write.resource != &EVENTS && write.resource != &NODES;
+    }
+    let (Some(before), Some(after)) = (&write.before, &write.after) else {
+        return write.resource == &PODS;
+    };
+    let decides = [&PODS, &JOBS, &POD_GROUPS].contains(&write.resource);
+    let said = |object: &Value| {
+        let deleted = object["metadata"]["deletionTimestamp"].clone();
+        [object["spec"].clone(), deleted, object["status"]["phase"].clone()]
+    };
+    decides && said(before) != said(after)
+}
+
+/// What an object says, apart from when.
+fn without_times(object: &Value) -> Value {
+    match object {
+        Value::Object(fields) => {
+            let is_content = |name: &str| name != "resourceVersion" && !name.ends_with("Time");
+            let fields = fields.iter().filter(|(name, _)| is_content(name));
+            fields
+                .map(|(name, value)| (name.clone(), without_times(value)))
+                .collect()
+        }
+        Value::Array(values) => values.iter().map(without_times).collect(),
+        value => value.clone(),
+    }
+}

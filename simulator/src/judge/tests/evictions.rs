@@ -1,0 +1,84 @@
+use serde_json::json;
+
+use super::super::evictions::{EQUALS, TURNS};
+use super::super::in_vain::RULE as IN_VAIN;
+use super::history::{History, key};
+use crate::objects::{EVENTS, PODS};
+
+/// A queue, and pods of two controllers that run in turns, the first of which runs now.
+fn history() -> History {
+    let mut history = History::new();
+    history.queue("a", 1, &json!({}));
+    pod(&mut history, "p-1", 0);
+    history.admit("p-1");
+    history
+}
+
+fn pod(history: &mut History, name: &str, priority: i64) {
+    history.pod(name, "a", 1);
+    history.change("user", &PODS, name, |pod| {
+        pod["metadata"]["ownerReferences"] = json!([{"kind": "ReplicaSet", "uid": &name[..1]}]);
+        pod["spec"]["priority"] = priority.into();
+    });
+}
+
+/// `operator-0` evicts a pod for another one, and says so.
+fn evict(history: &mut History, name: &str, other: &str, priority: i64) {
+    history.lease("operator-0");
+    history.change("operator-0", &PODS, name, |pod| {
+        pod["metadata"]["deletionTimestamp"] = "1970-01-01T00:00:00Z".into();
+    });
+    let note = format!(
+        "evicted for pod team/{other} of the same queue a, which has priority {priority}, more than 0, and asks 1 A100"
+    );
+    let event = json!({
+        "metadata": {"namespace": "team", "name": format!("{name}.1")}, "reason": "Preempted", "note": note,
+        "regarding": {"namespace": "team", "name": name},
+    });
+    history.create_as("operator-0", &EVENTS, event);
+}
+
+#[test]
+fn who_has_as_much_priority_is_evicted_for_nobody() {
+    for (priority, is_more) in [(10, true), (0, false)] {
+        let mut history = history();
+        pod(&mut history, "q-1", priority);
+        evict(&mut history, "p-1", "q-1", priority);
+        history.breaks_where(!is_more, EQUALS);
+    }
+}
+
+#[test]
+fn two_that_evict_each_other_are_found_unless_something_changed() {
+    for something_changed in [true, false] {
+        let mut history = history();
+        pod(&mut history, "q-1", 10);
+        evict(&mut history, "p-1", "q-1", 10);
+        pod(&mut history, "p-2", 0);
+        if something_changed {
+            history.queue("b", 1, &json!({}));
+        }
+        evict(&mut history, "q-1", "p-2", 20);
+        history.breaks_where(!something_changed, TURNS);
+    }
+}
+
+#[test]
+fn who_others_were_evicted_for_is_let_in_unless_something_changed() {
+    for (is_let_in, something_changed) in [(true, false), (false, true), (false, false)] {
+        let mut history = history();
+        pod(&mut history, "q-1", 10);
+        evict(&mut history, "p-1", "q-1", 10);
+        if something_changed {
+            history.queue("b", 1, &json!({}));
+        }
+        if is_let_in {
+            let gone = history.objects.finish(&"kubelet".into(), &PODS, &key(&PODS, "p-1"));
+            gone.unwrap();
+            history.admit("q-1");
+        }
+        let finding = history.judge_evictions();
+        let rule = finding.err().map(|broken| broken.rule);
+        assert_eq!(rule, (!is_let_in && !something_changed).then_some(IN_VAIN));
+    }
+}

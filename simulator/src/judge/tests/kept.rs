@@ -1,0 +1,120 @@
+use crds::keys::{ADMITTED_CONDITION, CARD_REQUEST};
+use serde_json::json;
+
+use super::super::kept::RULE;
+use super::super::told::RULE as TRUE;
+use super::history::History;
+use crate::objects::{CARD_USAGES, POD_GROUPS, PODS};
+
+/// A queue of four cards, and groups that ask for three of them each as a whole.
+fn history(groups: &[&str]) -> History {
+    let mut history = History::new();
+    history.queue("a", 4, &json!({}));
+    for name in groups {
+        let asks = json!({CARD_REQUEST: r#"{"A100": 3}"#});
+        history.create(
+            &POD_GROUPS,
+            json!({
+                "metadata": {"namespace": "team", "name": name, "annotations": asks},
+                "spec": {"minMember": 1, "queue": "a"}, "status": {"phase": "Pending"},
+            }),
+        );
+    }
+    history
+}
+
+/// `operator-0` lets a group into its queue.
+fn take(history: &mut History, group: &str) {
+    history.lease("operator-0");
+    history.change("operator-0", &POD_GROUPS, group, |group| {
+        group["status"]["phase"] = "Inqueue".into();
+    });
+}
+
+#[test]
+fn what_is_kept_for_one_group_is_given_to_no_other() {
+    let mut history = history(&["g", "h"]);
+    // So long ago that everybody knows of the queue.
+    history.later(60);
+    take(&mut history, "g");
+    take(&mut history, "h");
+    history.holds();
+    history.later(60);
+    history.lease("operator-0");
+    let broken = history.breaks(RULE);
+    assert!(broken.what.contains("keeps 3 for others, and may have 4"), "{broken}");
+}
+
+#[test]
+fn what_was_given_up_by_then_was_not_kept() {
+    let mut history = history(&["g", "h"]);
+    history.later(60);
+    take(&mut history, "g");
+    take(&mut history, "h");
+    // An operator shows it when it has come to it.
+    history.change("operator-0", &POD_GROUPS, "g", |group| {
+        group["status"]["phase"] = "Pending".into();
+    });
+    history.later(60);
+    history.lease("operator-0");
+    history.holds();
+}
+
+#[test]
+fn what_pods_hold_counts_and_what_they_hold_beyond_the_minimum_does_not() {
+    for (least, is_elastic) in [(2, false), (1, true)] {
+        let mut history = history(&["h"]);
+        history.create(
+            &POD_GROUPS,
+            json!({"metadata": {"namespace": "team", "name": "g"}, "spec": {"minMember": least, "queue": "a"}}),
+        );
+        for name in ["p", "q"] {
+            history.pod_of_group(name, "a", 1, "g");
+            history.admit(name);
+        }
+        history.later(60);
+        take(&mut history, "h");
+        history.holds();
+        history.later(60);
+        history.lease("operator-0");
+        history.breaks_where(!is_elastic, RULE);
+    }
+}
+
+#[test]
+fn what_a_group_is_told_of_its_queue_is_counted_again() {
+    let told = |allocated: u32, kept: u32, elastic: u32| {
+        let mut history = history(&["g", "h"]);
+        let cards = json!([{"name": "A100", "quota": 4, "allocated": 2}]);
+        history.create(
+            &CARD_USAGES,
+            json!({"metadata": {"name": "a"}, "spec": {"queue": "a"}, "status": {"cards": cards}}),
+        );
+        history.create(
+            &POD_GROUPS,
+            json!({"metadata": {"namespace": "team", "name": "i"}, "spec": {"minMember": 1, "queue": "a"}}),
+        );
+        for name in ["p", "q"] {
+            history.pod_of_group(name, "a", 1, "i");
+            history.admit(name);
+        }
+        history.later(60);
+        take(&mut history, "g");
+        history.pod_of_group("r", "a", 1, "h");
+        history.change("operator-0", &PODS, "r", |pod| {
+            let message = format!(
+                "queue a can't take PodGroup h as a whole: A100 asked 3, allocated {allocated}, in queue {kept}, elastic \
+                 {elastic}, quota 4"
+            );
+            let condition = json!({
+                "type": ADMITTED_CONDITION, "status": "False", "reason": "InsufficientScalarQuota", "message": message,
+            });
+            pod["status"]["conditions"] = json!([condition]);
+        });
+        history.judge_at_rest().map_err(|broken| broken.rule)
+    };
+    assert_eq!(told(2, 3, 1), Ok(()));
+    for wrong in [told(1, 3, 1), told(2, 0, 1), told(2, 6, 1), told(2, 3, 0)] {
+        assert_eq!(wrong, Err(TRUE));
+    }
+}

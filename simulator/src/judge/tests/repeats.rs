@@ -1,0 +1,65 @@
+use serde_json::{Value, json};
+
+use super::super::repeats::RULE;
+use super::history::History;
+use crate::objects::{EVENTS, PODS};
+
+fn history() -> History {
+    let mut history = History::new();
+    history.queue("a", 8, &json!({}));
+    history.pod("p", "a", 1);
+    history
+}
+
+/// `operator-0` says in turns that the pod waits for one thing and for another.
+fn tell(history: &mut History, times: usize, meanwhile: impl Fn(&mut History, usize)) {
+    for time in 0..times {
+        history.lease("operator-0");
+        history.change("operator-0", &PODS, "p", |pod: &mut Value| {
+            let message = ["one thing", "another"][time % 2];
+            let time = format!("1970-01-01T00:00:{time:02}Z");
+            pod["status"]["conditions"] = json!([{"message": message, "lastTransitionTime": time}]);
+        });
+        meanwhile(history, time);
+    }
+}
+
+/// `operator-0` tells the pod the same by an event, every so many seconds.
+fn say(history: &mut History, times: usize, interval: i64) {
+    for time in 0..times {
+        history.later(interval);
+        let event = json!({
+            "metadata": {"namespace": "team", "name": format!("p.{time}")}, "reason": "NoNodeFits", "note": "none",
+            "regarding": {"namespace": "team", "name": "p", "uid": "1"},
+        });
+        history.create_as("operator-0", &EVENTS, event);
+    }
+}
+
+#[test]
+fn nobody_is_told_the_same_in_turns_for_ever() {
+    let mut history = history();
+    tell(&mut history, 6, |_, _| ());
+    history.holds();
+    tell(&mut history, 1, |_, _| ());
+    history.breaks(RULE);
+}
+
+#[test]
+fn what_has_changed_is_told() {
+    let mut history = history();
+    tell(&mut history, 12, |history, time| {
+        history.pod(&format!("q-{time}"), "a", 1);
+    });
+    history.holds();
+}
+
+#[test]
+fn events_are_told_again_when_they_are_forgotten() {
+    let mut history = history();
+    say(&mut history, 12, 50 * 60);
+    history.holds();
+    let mut history = self::history();
+    say(&mut history, 12, 10 * 60);
+    history.breaks(RULE);
+}

@@ -1,0 +1,126 @@
+//! `docs/reference.md`: what is written by hand, and what the code says: keys, the configuration, metrics.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use crds::card_type::CardTypeStatus;
+use engine::overview::{CardFigures, QueueFigures};
+use engine::reason::Reason;
+use k8s_openapi::jiff::Timestamp;
+use operator::metrics::{Certificate, Write};
+use programs::ports::refusals::Reason as Refused;
+
+use super::Generated;
+use crate::workspace;
+
+/// What is written by hand, with places for the rest.
+const TEXT: &str = include_str!("reference.md");
+
+/// `docs/reference.md`.
+///
+/// # Errors
+/// The sources can't be read.
+pub fn document() -> Result<Generated> {
+    let read = |path: &str| fs::read_to_string(workspace::root().join(path)).with_context(|| path.to_owned());
+    let configuration = read("examples/configuration.yaml")?;
+    let content = TEXT
+        .replace("@KEYS@", keys(&read("crds/src/keys.rs")?).trim_end())
+        .replace("@CONFIGURATION@", configuration.trim_end())
+        .replace("@METRICS@", metrics(&shown_metrics()?)?.trim_end());
+    Ok(Generated {
+        path: "../docs/reference.md".into(),
+        content,
+    })
+}
+
+/// The constants that are keys of Kubernetes' objects (they have a domain), with what is written above them.
+fn keys(source: &str) -> String {
+    let mut rows = String::new();
+    let mut comment = String::new();
+    for line in source.lines() {
+        if let Some(more) = line.strip_prefix("/// ") {
+            comment.extend([more, " "]);
+            continue;
+        }
+        let value = line.strip_prefix("pub const ").and_then(|line| line.split('"').nth(1));
+        if let Some(key) = value.filter(|key| key.contains('/')) {
+            let comment = comment.trim_end().trim_end_matches('.').replace('|', "\\|");
+            let _ = writeln!(rows, "| `{key}` | {} |", plain(&comment));
+        }
+        comment.clear();
+    }
+    rows
+}
+
+/// A comment without the links of rustdoc.
+fn plain(comment: &str) -> String {
+    comment.replace("[`", "`").replace("`]", "`")
+}
+
+/// Each metric's name, type and help.
+fn metrics(shown: &str) -> Result<String> {
+    let mut found: BTreeMap<&str, (&str, &str)> = BTreeMap::new();
+    for line in shown.lines() {
+        let words = line.strip_prefix("# ").and_then(|line| line.split_once(' '));
+        let Some((what, (name, text))) = words.and_then(|(what, rest)| Some((what, rest.split_once(' ')?))) else {
+            continue;
+        };
+        let row = found.entry(name).or_default();
+        match what {
+            "HELP" => row.1 = text,
+            "TYPE" => row.0 = text,
+            _ => {}
+        }
+    }
+    let mut rows = String::new();
+    for (name, (kind, help)) in found {
+        // By OpenMetrics, samples of counters and infos have an ending that their family has not.
+        let ending = match kind {
+            "counter" => "_total",
+            "info" => "_info",
+            _ => "",
+        };
+        let help = help.trim_end_matches('.').replace('|', "\\|");
+        writeln!(rows, "| `{name}{ending}` | {kind} | {help} |")?;
+    }
+    Ok(rows)
+}
+
+/// What both programs show for Prometheus, with something of everything.
+///
+/// # Errors
+/// None that is known: writing to a string.
+pub fn shown_metrics() -> Result<String> {
+    let operator = operator::metrics::Metrics::default();
+    let card = CardFigures {
+        card: "A100".into(),
+        deserved: 1,
+        allocated: 1,
+        request: 1,
+        capacity: 1,
+    };
+    operator.show_queues(vec![QueueFigures {
+        queue: "team-a".into(),
+        cards: vec![card],
+        waiting: vec![(Reason::NoNodeFits, 1)],
+        oldest: Some(Timestamp::UNIX_EPOCH),
+        standing: None,
+    }]);
+    operator.show_card("A100", Some(&CardTypeStatus::default()));
+    operator.api_write(Write::Admission);
+    operator.set_aside("Pod", 1);
+    operator.refusals().count("probes", Refused::Crowded);
+    operator.installation("Kind", "name", true, true);
+    operator.certificate_expires(Certificate::Webhook, 0);
+    operator.admitted("team-a", Duration::ZERO);
+    let webhook = webhook::metrics::Metrics::default();
+    webhook.answered(
+        webhook::endpoint::Endpoint::Mutate,
+        webhook::door::Outcome::Error,
+        Duration::ZERO,
+    );
+    Ok(operator.encode()? + &webhook.encode()?)
+}

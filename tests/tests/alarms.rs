@@ -1,0 +1,90 @@
+//! Alarms and the dashboard ask for metrics that there are.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context as _, Result, ensure};
+use cardgate_tests::manifests::{self, reference::shown_metrics};
+use serde_json::Value;
+
+/// The names of Cardgate's metrics in an expression.
+fn names(expression: &str) -> impl Iterator<Item = &str> {
+    let words = expression.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+    words.filter(|word| word.starts_with("cardgate_") || word.starts_with("volcano_"))
+}
+
+/// Names of samples, each with the names of its labels.
+fn samples(shown: &str) -> BTreeMap<&str, BTreeSet<&str>> {
+    let mut samples: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for line in shown.lines().filter(|line| !line.starts_with('#')) {
+        let (name, rest) = line.split_once(['{', ' ']).unwrap_or((line, ""));
+        let labels = rest.split_once('}').map_or("", |(labels, _)| labels);
+        let labels = labels.split("\",").filter_map(|label| Some(label.split_once('=')?.0));
+        samples.entry(name).or_default().extend(labels);
+    }
+    samples
+}
+
+fn ensure_shown(samples: &BTreeMap<&str, BTreeSet<&str>>, what: &str, expression: &str) -> Result<usize> {
+    for name in names(expression) {
+        ensure!(samples.contains_key(name), "{what}: nobody shows {name}");
+    }
+    Ok(names(expression).count())
+}
+
+#[test]
+fn every_metric_of_an_alarm_is_shown_by_a_program() -> Result<()> {
+    let rules = std::fs::read_to_string(manifests::directory().join("components/prometheus/rules.yaml"))?;
+    let rules: Value = serde_saphyr::from_str(&rules)?;
+    let shown = shown_metrics()?;
+    let there = samples(&shown);
+    let groups = rules["spec"]["groups"].as_array().context("no groups")?;
+    let rules = groups
+        .iter()
+        .flat_map(|group| group["rules"].as_array().into_iter().flatten());
+    let mut asked = 0;
+    for rule in rules {
+        let expression = rule["expr"].as_str().context("an alarm without expression")?;
+        asked += ensure_shown(&there, &rule["alert"].to_string(), expression)?;
+        for text in ["summary", "description"] {
+            ensure!(rule["annotations"][text].is_string(), "{} has no {text}", rule["alert"]);
+        }
+    }
+    ensure!(asked > 10, "only {asked} metrics are asked for");
+    Ok(())
+}
+
+/// The labels that an expression sums by or compares: each must be of every metric that it asks for.
+fn labels(expression: &str) -> BTreeSet<&str> {
+    let by = expression
+        .split("by (")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next());
+    let by = by.flat_map(|labels| labels.split(','));
+    let compared = expression
+        .split('{')
+        .skip(1)
+        .filter_map(|rest| rest.split(['=', '!']).next());
+    by.chain(compared).map(str::trim).collect()
+}
+
+#[test]
+fn every_metric_of_the_dashboard_is_shown_by_a_program_with_its_labels() -> Result<()> {
+    let dashboard = std::fs::read_to_string(manifests::directory().join("components/prometheus/dashboard.json"))?;
+    let dashboard: Value = serde_json::from_str(&dashboard)?;
+    let shown = shown_metrics()?;
+    let there = samples(&shown);
+    let panels = dashboard["panels"].as_array().context("no panels")?;
+    let mut asked = 0;
+    for panel in panels {
+        for target in panel["targets"].as_array().into_iter().flatten() {
+            let expression = target["expr"].as_str().context("a panel without expression")?;
+            asked += ensure_shown(&there, &panel["title"].to_string(), expression)?;
+            for name in names(expression) {
+                let missing: Vec<_> = labels(expression).difference(&there[name]).copied().collect();
+                ensure!(missing.is_empty(), "{}: {name} has no {missing:?}", panel["title"]);
+            }
+        }
+    }
+    ensure!(asked > 15, "only {asked} metrics are asked for");
+    Ok(())
+}

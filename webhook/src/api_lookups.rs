@@ -1,0 +1,81 @@
+//! Lookups that go to the API server.
+//!
+//! How many pods a queue has is what the operator wrote last in the queue's `CardUsage`: so the webhook needs no right to read pods,
+//! and may be some seconds behind. A queue that is removed or given queues below it meanwhile harms nobody: its pods wait, and what
+//! they hold stays charged. One that is kept meanwhile can be tried again. Without a `CardUsage` nothing is known of any pods.
+
+use std::sync::Arc;
+
+use crds::card_usage::CardUsage;
+use crds::volcano::{PodGroup, Queue};
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::core::DeserializeGuard;
+use kube::{Api, Client};
+use programs::logging::plain;
+
+use crate::knowledge::{GroupFacts, NamespaceFacts, QueueFacts};
+use crate::lookup::{LookupError, Lookups, TIME_LIMIT};
+use crate::view::{Found, Lookup};
+
+/// HTTP status of an object or a kind that does not exist.
+const NOT_FOUND: u16 = 404;
+
+/// Lookups that go to the API server.
+pub struct ApiLookups {
+    client: Client,
+}
+
+impl ApiLookups {
+    /// Lookups by this client.
+    pub fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    async fn get(&self, lookup: &Lookup) -> Result<Found, kube::Error> {
+        let client = self.client.clone();
+        Ok(match lookup {
+            Lookup::Queue(name) => {
+                let queue = existing(Api::<DeserializeGuard<Queue>>::all(client).get(name).await)?;
+                Found::Queue(queue.map(|queue| Arc::new(QueueFacts::read(&queue.0))))
+            }
+            Lookup::Group { namespace, name } => {
+                let groups = Api::<DeserializeGuard<PodGroup>>::namespaced(client, namespace);
+                let group = existing(groups.get(name).await)?;
+                Found::Group(group.map(|group| Arc::new(GroupFacts::read(&group.0))))
+            }
+            Lookup::Namespace(name) => {
+                let namespace = existing(Api::<Namespace>::all(client).get_metadata(name).await)?;
+                Found::Namespace(namespace.map(|namespace| Arc::new(NamespaceFacts::read(&namespace.metadata))))
+            }
+            Lookup::PodsOf(queue) => {
+                let usages = Api::<DeserializeGuard<CardUsage>>::all(client);
+                let usage = existing(usages.get(queue).await)?;
+                let status = usage.and_then(|usage| usage.0.ok()?.status);
+                let count = status.map_or(0, |status| status.admitted_pods.saturating_add(status.waiting_pods));
+                Found::PodsOf(u64::try_from(count).unwrap_or(0))
+            }
+        })
+    }
+}
+
+impl Lookups for ApiLookups {
+    fn find<'l>(&'l self, lookup: &'l Lookup) -> BoxFuture<'l, Result<Found, LookupError>> {
+        Box::pin(async move {
+            match tokio::time::timeout(TIME_LIMIT, self.get(lookup)).await {
+                Ok(found) => found.map_err(|error| LookupError::Api(plain(&error))),
+                Err(_) => Err(LookupError::Timeout),
+            }
+        })
+    }
+}
+
+/// An object that exists. A kind that is not installed has none; kube's own `get_opt` takes that for a failure, since the API
+/// server's answer is then no `Status`.
+fn existing<T>(answer: Result<T, kube::Error>) -> Result<Option<T>, kube::Error> {
+    match answer {
+        Ok(object) => Ok(Some(object)),
+        Err(kube::Error::Api(status)) if status.code == NOT_FOUND => Ok(None),
+        Err(error) => Err(error),
+    }
+}
