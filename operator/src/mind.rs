@@ -85,6 +85,8 @@ pub struct Mind {
     /// Cards of which it was said that `CrossQuota` does not know them.
     told_outside: BTreeSet<String>,
     reported_all: bool,
+    /// When the metrics of queues are to be counted anew, where they say something old.
+    figures_due: Option<Instant>,
     unaccounted: Unaccounted,
     refresher: Refresher,
     pulse: Arc<Pulse>,
@@ -116,6 +118,7 @@ impl Mind {
             told_of_volcano: false,
             told_outside: BTreeSet::new(),
             reported_all: false,
+            figures_due: None,
             unaccounted: Unaccounted::default(),
             refresher: Refresher::default(),
             pulse,

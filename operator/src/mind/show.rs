@@ -1,6 +1,7 @@
 //! What the mind shows: what has changed, why pods wait, and what was done to them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crds::keys::{CONFIG_MAP, NAMESPACE};
 use engine::cluster::reclaims::EvictionOutcome;
@@ -12,6 +13,7 @@ use engine::overview::{self, Shown};
 use engine::refs::PodRef;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
+use tokio::time::Instant;
 
 use super::Mind;
 use crate::metrics::Decision;
@@ -24,6 +26,9 @@ const NOTICES_PER_TICK: usize = 10;
 const REFRESHED_PER_TICK: usize = 5;
 /// How many workloads are told how far they are in one tick: whoever makes their pods may wait for it.
 const PROGRESS_PER_TICK: usize = 20;
+/// How long after a change the metrics of queues are counted anew: of all queues, whatever has changed, and nobody scrapes them more
+/// often.
+const FIGURES_AFTER: Duration = Duration::from_secs(1);
 
 impl Mind {
     /// Shows what has changed, and tells pods why they wait.
@@ -97,6 +102,9 @@ impl Mind {
             return;
         }
         if queues_changed || !notices.is_empty() {
+            self.figures_due.get_or_insert_with(|| Instant::now() + FIGURES_AFTER);
+        }
+        if self.figures_due.take_if(|due| *due <= Instant::now()).is_some() {
             self.metrics.show_queues(overview::figures(&self.cluster));
         }
         // News first.
