@@ -1,7 +1,8 @@
 //! Nothing is written again and again: while nothing changes, an operator tells nobody more than a few times what they were told
-//! before.
+//! before, and writes to no object more than a few times at all.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -14,6 +15,8 @@ pub const RULE: &str = "nothing is written again and again while nothing changes
 
 /// How often the same may be written: a write that is refused, or arrives late, is not seen as a change.
 const MOST: u32 = 3;
+/// How often one object may be written, whatever is said: a pod is let in, told why it waits, and settled in a few.
+const MOST_AT_ALL: u32 = 10;
 /// After so long it may be said again: API servers forget events.
 const FORGOTTEN: SignedDuration = SignedDuration::from_mins(45);
 
@@ -22,7 +25,13 @@ type Said = (&'static Resource, Key, String);
 
 /// What operators wrote since anything last changed, how often, and when last.
 #[derive(Debug, Default)]
-pub struct Repeats(BTreeMap<Said, (u32, Timestamp)>);
+pub struct Repeats {
+    said: BTreeMap<Said, Times>,
+    objects: BTreeMap<(&'static Resource, Key), Times>,
+}
+
+/// How often, and when last.
+type Times = (u32, Timestamp);
 
 impl Repeats {
     /// Looks at a write; `changes_terms` says whether it is about what quotas and room rest on.
@@ -31,7 +40,7 @@ impl Repeats {
             return Ok(());
         }
         if changes_terms || is_change(write) {
-            self.0.clear();
+            self.forget_all();
         }
         let (true, Some(after)) = (is_operator(&write.who), &write.after) else {
             return Ok(());
@@ -44,16 +53,19 @@ impl Repeats {
         } else {
             (write.key.clone(), without_times(after).to_string())
         };
-        let (times, last) = self.0.entry((write.resource, key, content)).or_insert((0, write.at));
-        if write.at.duration_since(*last) >= FORGOTTEN {
-            *times = 0;
-        }
-        (*times, *last) = (*times + 1, write.at);
-        if *times > MOST {
-            let (who, plural, key, times) = (&write.who, write.resource.plural, &write.key, *times);
+        let at_all = once_more(self.objects.entry((write.resource, key.clone())), write.at);
+        let the_same = once_more(self.said.entry((write.resource, key, content)), write.at);
+        let (who, plural, key) = (&write.who, write.resource.plural, &write.key);
+        if the_same > MOST {
             return broken(
                 RULE,
-                format!("{who} has written the same {times} times to {plural} {key}: {after}"),
+                format!("{who} has written the same {the_same} times to {plural} {key}: {after}"),
+            );
+        }
+        if at_all > MOST_AT_ALL {
+            return broken(
+                RULE,
+                format!("{who} has written {at_all} times to {plural} {key}, lately: {after}"),
             );
         }
         Ok(())
@@ -61,8 +73,19 @@ impl Repeats {
 
     /// An operator that is started anew tells everything again.
     pub fn forget_all(&mut self) {
-        self.0.clear();
+        self.said.clear();
+        self.objects.clear();
     }
+}
+
+/// Counts a write: one more than before, or the first after long.
+fn once_more<K: Ord>(entry: Entry<'_, K, Times>, at: Timestamp) -> u32 {
+    let (times, last) = entry.or_insert((0, at));
+    if at.duration_since(*last) >= FORGOTTEN {
+        *times = 0;
+    }
+    (*times, *last) = (*times + 1, at);
+    *times
 }
 
 /// Whether what anybody else wrote, or an operator decided, may have others told something else.

@@ -46,6 +46,24 @@ fn nobody_is_told_the_same_in_turns_for_ever() {
 }
 
 #[test]
+fn nobody_is_told_ever_new_things_while_nothing_changes() {
+    let news = |history: &mut History, times: usize| {
+        for time in 0..times {
+            history.lease("operator-0");
+            history.change("operator-0", &PODS, "p", |pod: &mut Value| {
+                pod["status"]["conditions"] = json!([{"message": format!("{time} cards are free")}]);
+            });
+        }
+    };
+    let mut history = history();
+    news(&mut history, 10);
+    history.holds();
+    let mut history = self::history();
+    news(&mut history, 11);
+    history.breaks(RULE);
+}
+
+#[test]
 fn what_has_changed_is_told() {
     let mut history = history();
     tell(&mut history, 12, |history, time| {
