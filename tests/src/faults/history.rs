@@ -21,6 +21,8 @@ pub(super) struct History {
     begin: Timestamp,
     objects: BTreeMap<&'static Resource, BTreeMap<Key, Arc<Value>>>,
     writes: Vec<Write>,
+    /// Versions of what was there before anybody looked.
+    there: BTreeSet<u64>,
     let_in: usize,
     /// When operators were started.
     pub starts: Vec<Timestamp>,
@@ -33,6 +35,7 @@ impl History {
             begin: Timestamp::now(),
             objects: BTreeMap::new(),
             writes: Vec::new(),
+            there: BTreeSet::new(),
             let_in: 0,
             starts: Vec::new(),
         }
@@ -41,6 +44,13 @@ impl History {
     /// How many pods have been let in so far.
     pub fn let_in(&self) -> usize {
         self.let_in
+    }
+
+    /// An object was there before anybody looked: whoever wrote it is not judged, since what they wrote it by was not seen. Returns
+    /// which.
+    pub fn was_there(&mut self, resource: &'static Resource, object: Value) -> Key {
+        self.there.insert(version(&object));
+        self.apply(resource, object)
     }
 
     /// An object is there, or has changed. Returns which.
@@ -131,7 +141,13 @@ impl History {
             write.at = last;
             // A request that follows what was heard of made nothing new.
             let by_version = by_version.get(&write.version).filter(|(_, asked)| *asked <= write.at);
-            if let Some((author, asked)) = by_version.or_else(|| evicted.get(&write.key).filter(|_| ends(write))) {
+            if self.there.contains(&write.version) {
+                if let (Some(lease), true) = (&write.after, write.resource == &LEASES) {
+                    write.who = holder(lease);
+                    write.age = Duration::ZERO;
+                }
+            } else if let Some((author, asked)) = by_version.or_else(|| evicted.get(&write.key).filter(|_| ends(write)))
+            {
                 write.who = author.as_str().into();
                 write.sent = since(self.begin, *asked);
                 if write.resource == &LEASES {
@@ -139,11 +155,15 @@ impl History {
                 }
             } else if let (Some(lease), true) = (&write.after, write.resource == &LEASES) {
                 // Written, though it was answered that it might not be.
-                write.who = lease["spec"]["holderIdentity"].as_str().unwrap_or(SOMEBODY).into();
+                write.who = holder(lease);
             }
         }
         writes
     }
+}
+
+fn holder(lease: &Value) -> Arc<str> {
+    lease["spec"]["holderIdentity"].as_str().unwrap_or(SOMEBODY).into()
 }
 
 /// Whether a pod is let in: the door holds whatever Cardgate is to let in, so one that was not seen waiting has waited.

@@ -125,7 +125,13 @@ async fn follow(
         match event {
             Ok(watcher::Event::Init) => seen.clear(),
             Ok(watcher::Event::InitApply(object)) => {
-                seen.insert(history.apply(resource, value(object)));
+                let is_first = !lock(&listed).contains(resource.plural);
+                let object = value(object);
+                seen.insert(if is_first {
+                    history.was_there(resource, object)
+                } else {
+                    history.apply(resource, object)
+                });
             }
             Ok(watcher::Event::Apply(object)) => drop(history.apply(resource, value(object))),
             Ok(watcher::Event::Delete(object)) => history.delete(resource, &value(object)),

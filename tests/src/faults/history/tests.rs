@@ -153,3 +153,26 @@ fn an_eviction_is_whose_it_was() {
     eviction.object_ref = Some(serde_json::from_value(target).unwrap());
     assert_eq!(&*scene.writes().pop().unwrap().who, "operator");
 }
+
+#[test]
+fn what_was_written_before_anybody_looked_is_not_judged() {
+    let mut scene = Scene::new();
+    let mut history = History::new();
+    let mut node = Value::clone(scene.history.objects[&NODES].values().next().unwrap());
+    node["metadata"]["resourceVersion"] = "8".into();
+    scene.version = 8;
+    history.was_there(&NODES, node.clone());
+    let mut lease = Value::clone(scene.history.objects[&LEASES].values().next().unwrap());
+    // It was renewed after the node was written.
+    lease["metadata"]["resourceVersion"] = "9".into();
+    history.was_there(&LEASES, lease);
+    scene.history = history;
+    scene.by("one", "nodes");
+    assert_eq!(scene.judged(), None);
+    // The Lease that was there says who leads.
+    scene.version = 9;
+    scene.apply(&NODES, node);
+    scene.by("two", "nodes");
+    let broken = scene.judged().unwrap();
+    assert!(broken.what.contains("operator leads"), "{broken}");
+}
