@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use k8s_openapi::jiff::SignedDuration;
+
+use crate::span;
 
 /// Who may and who does use GPU cards, as Cardgate counts them, and why something waits. Everything is asked with your own rights.
 #[derive(Debug, Parser)]
@@ -86,23 +89,55 @@ pub enum Verb {
     },
     /// Why a pod, workload or queue waits, who has what it lacks, who is before it, and what would let it in
     ///
-    /// Needs the role view, edit or cardgate-ask in the namespace. Pods of other namespaces are counted, not named.
+    /// Of nothing in particular, all that waits in the namespace, or in all, with the reason that stands on it. Needs the role view, edit or
+    /// cardgate-ask in the namespace. Pods of other namespaces are counted, not named.
     #[command(
-        after_help = "Examples:\n  kubectl card why train-0             a pod\n  kubectl card why deployment/web      its first pod \
+        after_help = "Examples:\n  kubectl card why                     all that waits here; -A in all namespaces\n  kubectl card why \
+                            train-0             a pod\n  kubectl card why deployment/web      its first pod \
                             that waits\n  kubectl card why job/train           or podgroup/gang, queue/team-a\n  kubectl card why -f pod.yaml         \
                             whether what is not created yet would be let in now"
     )]
     Why {
         /// A pod's name, or KIND/NAME
-        #[arg(
-            value_name = "POD|KIND/NAME",
-            required_unless_present = "file",
-            conflicts_with = "file"
-        )]
+        #[arg(value_name = "POD|KIND/NAME", conflicts_with = "file")]
         what: Option<String>,
         /// Ask about the manifests of this file, which need not be created; - is the input
         #[arg(short, long, value_name = "FILE")]
         file: Option<PathBuf>,
+        /// List what waits in all namespaces
+        #[arg(short = 'A', long, conflicts_with_all = ["what", "file"])]
+        all_namespaces: bool,
+    },
+    /// What is used of each card, queue and node, as bars
+    ///
+    /// Everybody sees cards and quotas. What queues use and which nodes have the cards needs the right to list cardusages and
+    /// cardinventories, which whoever may view the whole cluster has; without it a line says so.
+    #[command(
+        after_help = "Examples:\n  kubectl card top               once\n  kubectl card top --watch       live on a terminal: q \
+                            leaves, arrows move\n  kubectl card top -o json | jq '.queues[] | select(.borrowed > 0)'"
+    )]
+    Top {
+        /// Show it live, until q or Ctrl-C
+        #[arg(short, long)]
+        watch: bool,
+    },
+    /// Who was let in, who was evicted and for whom, and which program wrote what queues may have, in order of time
+    ///
+    /// From what Kubernetes itself keeps: events (for an hour, unless the API server is told otherwise), pods that are still there, and the
+    /// managed fields of queues. What is not known is said. Needs the role view or edit in the namespace. Whoever may write events in a
+    /// namespace may have written some; -o wide says what is known by events.
+    #[command(
+        after_help = "Examples:\n  kubectl card history                  the last day of this namespace and its queues\n  kubectl card \
+                            history --since 1h -A    of all namespaces, for who may view the cluster\n  kubectl card history -o json \
+                            | jq '.entries[] | select(.what == \"Evicted\")'"
+    )]
+    History {
+        /// How far to look back: a number with s, m, h, d or w
+        #[arg(long, default_value = "24h", value_name = "SPAN", value_parser = span::parse)]
+        since: SignedDuration,
+        /// Tell of all namespaces
+        #[arg(short = 'A', long)]
+        all_namespaces: bool,
     },
     /// Whether the installation is as it should be: what is there, what runs, who leads, certificates, your rights, queues and cards
     ///

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use crds::card_inventory::CardInventory;
 use crds::card_review::{CardReview, CardReviewStatus};
 use crds::card_type::CardType;
 use crds::card_usage::CardUsage;
@@ -10,7 +11,7 @@ use crds::volcano::{PodGroup, Queue};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::core::{ApiResource, DeserializeGuard, DynamicObject, GroupVersionKind};
+use kube::core::{ApiResource, DeserializeGuard, DynamicObject, GroupVersionKind, NamespaceResourceScope};
 use kube::{Api, Client, Config, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -92,6 +93,13 @@ impl Cluster {
         Ok(usages)
     }
 
+    /// The cards of each node, by the node's name.
+    pub async fn inventories(&self) -> Result<Vec<CardInventory>, Failure> {
+        let mut inventories: Vec<CardInventory> = self.list("cardinventories", VIEW).await?;
+        inventories.sort_by(|a, b| a.spec.node_name.cmp(&b.spec.node_name));
+        Ok(inventories)
+    }
+
     /// The queue that the namespace names for pods that name none; none also where the namespace can't be seen.
     pub async fn queue_of_namespace(&self) -> Option<String> {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
@@ -118,6 +126,40 @@ impl Cluster {
                 object["kind"] = kind.into();
                 objects.push(object);
             }
+            match page.metadata.continue_ {
+                Some(token) if !token.is_empty() => params.continue_token = Some(token),
+                _ => return Ok(objects),
+            }
+        }
+    }
+
+    /// All objects of a kind in a namespace, or in all, that can be read: one that can't is others' business.
+    pub async fn list_in<K>(&self, namespace: Option<&str>, what: &'static str) -> Result<Vec<K>, Failure>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned + 'static,
+    {
+        self.list_some(namespace, what, &ListParams::default()).await
+    }
+
+    /// Those of them that the parameters select.
+    pub async fn list_some<K>(
+        &self,
+        namespace: Option<&str>,
+        what: &'static str,
+        params: &ListParams,
+    ) -> Result<Vec<K>, Failure>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned + 'static,
+    {
+        let api: Api<DeserializeGuard<K>> = match namespace {
+            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
+            None => Api::all(self.client.clone()),
+        };
+        let (mut objects, mut params) = (Vec::new(), params.clone().limit(PAGE));
+        loop {
+            let page = api.list(&params).await;
+            let page = page.map_err(|error| Failure::of_list_in(what, namespace, &error))?;
+            objects.extend(page.items.into_iter().filter_map(|object| object.0.ok()));
             match page.metadata.continue_ {
                 Some(token) if !token.is_empty() => params.continue_token = Some(token),
                 _ => return Ok(objects),

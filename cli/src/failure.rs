@@ -27,6 +27,12 @@ pub enum Failure {
         if *.role == EVERYBODY { ", which Cardgate gives to everybody who is logged in" } else { "" }
     )]
     Forbidden { what: &'static str, role: &'static str },
+    #[error("you may not list {what} in namespace {namespace}: ask its owner for the ClusterRole view or edit there")]
+    ForbiddenIn { what: &'static str, namespace: String },
+    #[error(
+        "you may not list {0} in all namespaces: leave out -A, or name one by -n, or ask your administrator for the ClusterRole view"
+    )]
+    ForbiddenEverywhere(&'static str),
     #[error("this cluster has no {0}: Cardgate is not installed, or not all of it")]
     NotInstalled(&'static str),
     #[error(
@@ -89,6 +95,21 @@ impl Failure {
         }
     }
 
+    /// Why `what` of a namespace, or of all, could not be listed.
+    pub fn of_list_in(what: &'static str, namespace: Option<&str>, error: &kube::Error) -> Self {
+        match (error, namespace) {
+            (kube::Error::Api(status), Some(namespace)) if status.code == 403 => Self::ForbiddenIn {
+                what,
+                namespace: namespace.to_owned(),
+            },
+            (kube::Error::Api(status), None) if status.code == 403 => Self::ForbiddenEverywhere(what),
+            (error, _) => Self::Api {
+                what,
+                error: error.to_string(),
+            },
+        }
+    }
+
     /// Why a simulation can't read all there is of something.
     pub fn of_everything(what: &'static str, error: &kube::Error) -> Self {
         match error {
@@ -129,6 +150,8 @@ impl Failure {
             Self::Subject(_) | Self::Manifest(_) | Self::Change(_) | Self::NotSure | Self::Refused(_) => UNREADABLE,
             Self::Kubeconfig(_)
             | Self::Forbidden { .. }
+            | Self::ForbiddenIn { .. }
+            | Self::ForbiddenEverywhere(_)
             | Self::NotInstalled(_)
             | Self::MayNotAsk(_)
             | Self::MayNotSimulate(_)

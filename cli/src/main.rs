@@ -6,14 +6,18 @@ mod check;
 mod cluster;
 mod door;
 mod failure;
+mod history;
 mod known;
 mod lint;
 mod manifests;
 mod print;
 mod queue;
 mod simulate;
+mod span;
 mod subject;
 mod templates;
+mod terminal;
+mod top;
 mod types;
 mod uninstall;
 mod who;
@@ -39,7 +43,7 @@ async fn main() -> ExitCode {
     match run(&arguments).await {
         Ok(answer) => deliver(&arguments, &answer),
         Err(failure) => {
-            eprintln!("error: {failure}");
+            eprintln!("error: {}", terminal::safe(&failure.to_string()));
             ExitCode::from(failure.code())
         }
     }
@@ -80,11 +84,14 @@ async fn run(arguments: &Arguments) -> Result<Answer, Failure> {
             };
             uninstall::answer(&cluster, &removal, *yes).await
         }
+        Verb::History { since, all_namespaces } => history::answer(&cluster, *since, *all_namespaces).await,
+        Verb::Top { watch } => top::answer(&cluster, *watch && arguments.output.is_none()).await,
         Verb::Check => check::answer(&cluster).await,
         Verb::Why { what: Some(what), .. } => why::answer(&cluster, vec![subject::named(what)?]).await,
         Verb::Why { file: Some(file), .. } => why::answer(&cluster, subject::of_file(file)?).await,
-        // Answered above: a shell completes without a cluster, and one of the two is asked for.
-        Verb::Completion { .. } | Verb::Lint { .. } | Verb::Simulate(_) | Verb::Why { .. } => Ok(Answer::default()),
+        Verb::Why { all_namespaces, .. } => why::list::answer(&cluster, *all_namespaces).await,
+        // Answered above: these need no cluster.
+        Verb::Completion { .. } | Verb::Lint { .. } | Verb::Simulate(_) => Ok(Answer::default()),
     }
 }
 
@@ -102,7 +109,7 @@ async fn maybe_connect(connection: &Connection, asks: bool) -> Result<(Option<Cl
 /// Prints an answer. That whoever reads it has seen enough is no failure.
 fn deliver(arguments: &Arguments, answer: &Answer) -> ExitCode {
     for note in &answer.notes {
-        eprintln!("note: {note}");
+        eprintln!("note: {}", terminal::safe(note));
     }
     let written = answer
         .write(arguments.output)

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::arguments::Output;
+use crate::terminal::{safe, safe_json, safe_line};
 
 /// What stands between two columns.
 const GAP: &str = "   ";
@@ -42,19 +43,23 @@ impl Answer {
         })
     }
 
-    /// Adds a line.
+    /// Adds a line, or several.
     pub fn line(&mut self, line: &str) {
         for text in [&mut self.plain, &mut self.wide] {
-            text.push_str(line);
+            text.push_str(&safe(line));
             text.push('\n');
         }
     }
 
     /// Adds a table, of which the last `more` columns are for those who want more.
     pub fn table<const N: usize>(&mut self, head: [&str; N], more: usize, rows: &[[String; N]]) {
-        let head = head.map(str::to_owned);
+        let head = head.map(|cell| safe_line(cell).into_owned());
+        let rows: Vec<_> = rows
+            .iter()
+            .map(|row| row.each_ref().map(|cell| safe_line(cell).into_owned()))
+            .collect();
         let lines: Vec<&[String]> = std::iter::once(&head)
-            .chain(rows)
+            .chain(&rows)
             .map(<[String; N]>::as_slice)
             .collect();
         self.plain.push_str(&align(&lines, N - more));
@@ -66,9 +71,22 @@ impl Answer {
         Ok(match output {
             None => self.plain.clone(),
             Some(Output::Wide) => self.wide.clone(),
-            Some(Output::Json) => format!("{:#}\n", self.data),
-            Some(Output::Yaml) => serde_saphyr::to_string(&self.data).map_err(io::Error::other)?,
+            Some(Output::Json) => safe_json(&format!("{:#}\n", self.data)).into_owned(),
+            Some(Output::Yaml) => serde_saphyr::to_string(&harmless(&self.data)).map_err(io::Error::other)?,
         })
+    }
+}
+
+/// Data with nothing in it that a terminal obeys, since YAML need not escape all of that.
+fn harmless(data: &Value) -> Value {
+    match data {
+        Value::String(text) => json!(safe(text)),
+        Value::Array(items) => items.iter().map(harmless).collect(),
+        Value::Object(entries) => entries
+            .iter()
+            .map(|(key, value)| (safe_line(key).into_owned(), harmless(value)))
+            .collect(),
+        _ => data.clone(),
     }
 }
 
@@ -110,6 +128,20 @@ mod tests {
         assert_eq!(plain, "CARD     FREE\nA|üüüü   1\nB        200\n");
         let wide = answer().write(Some(Output::Wide)).unwrap();
         assert_eq!(wide, "CARD     FREE   KIND\nA|üüüü   1      MIG\nB        200\n");
+    }
+
+    #[test]
+    fn others_words_do_not_command_the_terminal() {
+        let hostile = "a\u{1b}]0;owned\u{7}\u{9b}2J";
+        let mut answer = Answer::new(&json!([{ hostile: hostile }])).unwrap();
+        answer.line(hostile);
+        answer.table([hostile], 0, &[[format!("{hostile}\nFORGED   ROW")]]);
+        for output in [None, Some(Output::Wide), Some(Output::Json), Some(Output::Yaml)] {
+            let written = answer.write(output).unwrap();
+            let is_bad = |character: char| character.is_control() && character != '\n';
+            assert!(!written.contains(is_bad), "{written:?}");
+        }
+        assert!(!answer.write(None).unwrap().contains("\nFORGED"));
     }
 
     #[test]

@@ -121,10 +121,11 @@ pub async fn answer_of_one(cluster: &Cluster, name: &str) -> Result<Answer, Fail
                 card.quota.to_string(),
                 card.allocated.to_string(),
                 card.waiting.to_string(),
+                card.requested.to_string(),
             ]
         })
         .collect();
-    answer.table(["CARD", "QUOTA", "ALLOCATED", "WAITING"], 0, &cells);
+    answer.table(["CARD", "QUOTA", "ALLOCATED", "WAITING", "REQUESTED"], 1, &cells);
     for condition in usage.conditions.iter().filter(|condition| condition.status == "False") {
         answer.line(&format!("\n{}: {}", condition.reason, condition.message));
     }

@@ -15,6 +15,9 @@ struct Holder {
     allocated: i64,
     quota: i64,
     waiting: i64,
+    requested: i64,
+    /// The largest part in use of anything that the queue deserves.
+    share: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -57,10 +60,16 @@ pub async fn answer(cluster: &Cluster, card: &str) -> Result<Answer, Failure> {
                 holder.allocated.to_string(),
                 holder.quota.to_string(),
                 holder.waiting.to_string(),
+                holder.requested.to_string(),
+                holder.share.clone(),
             ]
         })
         .collect();
-    answer.table(["QUEUE", "ALLOCATED", "QUOTA", "WAITING"], 0, &cells);
+    answer.table(
+        ["QUEUE", "ALLOCATED", "QUOTA", "WAITING", "REQUESTED", "SHARE"],
+        2,
+        &cells,
+    );
     Ok(answer)
 }
 
@@ -74,13 +83,15 @@ async fn holders(cluster: &Cluster, card: &CardType) -> Result<Holders, Failure>
         .into_iter()
         .filter(|usage| !usage.spec.queue.is_empty())
     {
-        let cards = usage.status.unwrap_or_default().cards;
-        let held = cards.into_iter().find(|of| of.name == *name);
+        let status = usage.status.unwrap_or_default();
+        let held = status.cards.into_iter().find(|of| of.name == *name);
         queues.extend(held.filter(|of| of.allocated > 0 || of.waiting > 0).map(|of| Holder {
             queue: usage.spec.queue,
             allocated: of.allocated,
             quota: of.quota,
             waiting: of.waiting,
+            requested: of.requested,
+            share: status.share,
         }));
     }
     queues.sort_by_key(|holder| std::cmp::Reverse(holder.allocated));

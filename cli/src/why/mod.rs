@@ -1,5 +1,6 @@
 //! `kubectl card why`: why something waits, and what would let it in. The operator that leads answers, by `CardReview`.
 
+pub mod list;
 mod text;
 
 use crds::card_review::{CardReview, CardReviewSpec, CardReviewStatus, Outlook};

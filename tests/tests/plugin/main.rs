@@ -1,7 +1,10 @@
 //! `kubectl card` on a real control plane, each time with the rights of somebody who would ask.
 
+mod history;
 mod lint;
+mod list;
 mod simulate;
+mod top;
 mod uninstall;
 
 use std::path::{Path, PathBuf};
@@ -187,8 +190,11 @@ async fn who_holds_a_card_is_told_by_queue() -> Outcome {
     let (edits, views) = (editor(&scenario).await?, viewer(&scenario).await?);
     let name = two_run_and_one_waits(&scenario).await?;
     let holds = |data: &Value| {
-        let holders = json!([{ "queue": "plugin-who", "allocated": 2, "quota": 2, "waiting": 1 }]);
-        data["queues"] == holders && data["free"] == 2
+        let holders = &data["queues"];
+        let expected = json!({
+            "queue": "plugin-who", "allocated": 2, "quota": 2, "waiting": 1, "requested": 3, "share": holders[0]["share"],
+        });
+        *holders == json!([expected]) && data["free"] == 2
     };
     let data = answers(&scenario, &views, &["who", &name], holds).await?;
     assert_eq!((&data["total"], &data["unaccounted"]), (&json!(4), &json!(0)), "{data}");
@@ -281,7 +287,7 @@ async fn an_editor_of_one_namespace_asks_why_a_pod_waits_and_what_would_let_it_i
     for args in [
         &["why", "a/b/c"][..],
         &["why", "-f", "/nowhere.yaml"],
-        &["why"],
+        &["why", "a", "-A"],
         &["why", "a", "-f", "b"],
     ] {
         let answer = card(&scenario, &user, args).await?;

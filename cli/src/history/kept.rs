@@ -1,0 +1,225 @@
+//! What objects and events tell of the past.
+
+use crds::keys::{
+    ADMITTED_CONDITION, CARD_ASSIGNED, CARD_DESERVED, CARD_GUARANTEE, CARD_QUOTA, GATE, QUEUE_LABEL, QUEUE_NAME,
+};
+use crds::volcano::Queue;
+use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt as _;
+use serde_json::Value;
+
+use super::{Entry, Source, What};
+
+/// What a queue says of itself in annotations.
+const ANNOTATIONS: [&str; 3] = [CARD_QUOTA, CARD_DESERVED, CARD_GUARANTEE];
+/// What it says in its specification.
+const FIELDS: [&str; 6] = [
+    "capability",
+    "deserved",
+    "guarantee",
+    "parent",
+    "priority",
+    "reclaimable",
+];
+/// How messages about evictions begin, and where whom they were for ends.
+const EVICTED_FOR: (&str, &str) = ("evicted for ", ", which ");
+
+/// When an event happened last.
+pub fn time_of(event: &Event) -> Option<Timestamp> {
+    let of_series = event
+        .series
+        .as_ref()
+        .and_then(|series| series.last_observed_time.as_ref());
+    let time = of_series.or(event.event_time.as_ref()).map(|time| time.0);
+    time.or_else(|| event.last_timestamp.as_ref().map(|time| time.0))
+}
+
+/// What an event of the operator's tells; nothing where it tells why something waits.
+pub fn of_event(event: &Event) -> Option<Entry> {
+    let message = event.message.as_deref().unwrap_or_default();
+    let (what, by) = match event.reason.as_deref()? {
+        "Reclaimed" | "Preempted" => {
+            let rest = message.strip_prefix(EVICTED_FOR.0);
+            let whom = rest
+                .and_then(|rest| rest.split_once(EVICTED_FOR.1))
+                .map(|(whom, _)| whom.to_owned());
+            (What::Evicted, whom)
+        }
+        "Enqueued" => (What::Enqueued, None),
+        _ => return None,
+    };
+    let about = &event.involved_object;
+    let kind = about.kind.as_deref().unwrap_or_default().to_lowercase();
+    Some(Entry {
+        time: time_of(event)?,
+        what,
+        namespace: event.metadata.namespace.clone(),
+        name: format!("{kind}/{}", about.name.as_deref().unwrap_or_default()),
+        by,
+        details: message.to_owned(),
+        source: Source::Event,
+    })
+}
+
+/// The queue that a pod names, or was given.
+pub fn queue_of(pod: &Pod) -> Option<String> {
+    let named = pod
+        .annotations()
+        .get(QUEUE_NAME)
+        .or_else(|| pod.labels().get(QUEUE_LABEL));
+    named.cloned()
+}
+
+/// When a pod was let in, and with which card. Only the operator writes the card on it, or takes back that it waits.
+pub fn of_pod(pod: &Pod) -> Option<Entry> {
+    let gates = pod.spec.as_ref()?.scheduling_gates.iter().flatten();
+    if gates.into_iter().any(|gate| gate.name == GATE) {
+        return None;
+    }
+    let has_assigned = |entry: &&ManagedFieldsEntry| owns(entry, &["metadata", "annotations", CARD_ASSIGNED]);
+    let managed = pod.managed_fields().iter().find(has_assigned);
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+    let admitted = conditions
+        .into_iter()
+        .flatten()
+        .find(|condition| condition.type_ == ADMITTED_CONDITION && condition.status == "True");
+    let of_condition = admitted.and_then(|condition| condition.last_transition_time.as_ref());
+    let time = managed.and_then(|entry| entry.time.as_ref()).or(of_condition)?;
+    let queue = queue_of(pod).map(|queue| format!("by queue {queue}"));
+    let card = pod.annotations().get(CARD_ASSIGNED).map(|card| format!("with {card}"));
+    let parts: Vec<_> = [Some("let in".to_owned()), queue, card].into_iter().flatten().collect();
+    Some(Entry {
+        time: time.0,
+        what: What::Admitted,
+        namespace: pod.namespace(),
+        name: format!("pod/{}", pod.name_any()),
+        by: None,
+        details: parts.join(" "),
+        source: Source::Object,
+    })
+}
+
+/// Which programs wrote what a queue may have, each the last time.
+pub fn of_queue(queue: &Queue) -> Vec<Entry> {
+    let created = queue.creation_timestamp().map(|time| time.0);
+    let of_entry = |entry: &ManagedFieldsEntry| {
+        let annotations = ANNOTATIONS
+            .iter()
+            .filter(|key| owns(entry, &["metadata", "annotations", key]));
+        let fields = FIELDS.iter().filter(|field| owns(entry, &["spec", field]));
+        let annotations = annotations.map(|key| (*key).to_owned());
+        let changed: Vec<_> = annotations.chain(fields.map(|field| format!("spec.{field}"))).collect();
+        let time = entry.time.as_ref()?.0;
+        if changed.is_empty() {
+            return None;
+        }
+        let verb = if Some(time) == created {
+            "created with"
+        } else {
+            "has written"
+        };
+        Some(Entry {
+            time,
+            what: What::Queue,
+            namespace: None,
+            name: format!("queue/{}", queue.name_any()),
+            by: entry.manager.clone(),
+            details: format!("{verb} {}", changed.join(", ")),
+            source: Source::Object,
+        })
+    };
+    queue.managed_fields().iter().filter_map(of_entry).collect()
+}
+
+/// Whether a program owns a field, or parts of it.
+fn owns(entry: &ManagedFieldsEntry, path: &[&str]) -> bool {
+    let mut fields: Option<&Value> = entry.fields_v1.as_ref().map(|fields| &fields.0);
+    for name in path {
+        fields = fields.and_then(|fields| fields.get(format!("f:{name}")));
+    }
+    fields.is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn event(reason: &str, message: &str) -> Event {
+        serde_json::from_value(json!({
+            "metadata": { "name": "e", "namespace": "research" },
+            "involvedObject": { "kind": "Pod", "name": "victim" },
+            "reason": reason, "message": message, "eventTime": "2026-01-02T03:04:05.000006Z",
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn an_eviction_says_for_whom() {
+        let message = "evicted for a pod of queue team-b, which asks 3 NVIDIA-A100; of NVIDIA-A100, queue team-b has 0";
+        let entry = of_event(&event("Reclaimed", message)).unwrap();
+        assert_eq!((entry.what, &*entry.name), (What::Evicted, "pod/victim"));
+        assert_eq!(entry.by.as_deref(), Some("a pod of queue team-b"));
+        assert_eq!(entry.time.to_string(), "2026-01-02T03:04:05.000006Z");
+        assert_eq!(of_event(&event("Preempted", "strange")).unwrap().by, None);
+        assert_eq!(of_event(&event("InsufficientScalarQuota", message)), None);
+    }
+
+    #[test]
+    fn an_admission_is_told_by_what_the_operator_wrote() {
+        let pod = |gate: &str, fields: Value, condition: &str| {
+            let object = json!({
+                "metadata": {
+                    "name": "p", "namespace": "n", "annotations": { QUEUE_NAME: "team-a", CARD_ASSIGNED: "A100" },
+                    "managedFields": [{ "time": "2026-01-02T03:04:05Z", "fieldsV1": fields }],
+                },
+                "spec": { "containers": [], "schedulingGates": [{ "name": gate }] },
+                "status": { "conditions": [
+                    { "type": ADMITTED_CONDITION, "status": condition, "lastTransitionTime": "2026-01-02T04:00:00Z" },
+                ] },
+            });
+            of_pod(&serde_json::from_value(object).unwrap())
+        };
+        let fields = || json!({ "f:metadata": { "f:annotations": { format!("f:{CARD_ASSIGNED}"): {} } } });
+        let entry = pod("other", fields(), "False").unwrap();
+        assert_eq!(entry.time.to_string(), "2026-01-02T03:04:05Z");
+        assert_eq!(entry.details, "let in by queue team-a with A100");
+        let entry = pod("other", json!({}), "True").unwrap();
+        assert_eq!(entry.time.to_string(), "2026-01-02T04:00:00Z");
+        assert_eq!(pod("other", json!({}), "False"), None);
+        assert_eq!(pod(GATE, fields(), "True"), None);
+    }
+
+    #[test]
+    fn a_queue_tells_which_program_wrote_its_quota() {
+        let managed =
+            |manager: &str, time: &str, fields: Value| json!({ "manager": manager, "time": time, "fieldsV1": fields });
+        let quota = json!({ "f:metadata": { "f:annotations": { format!("f:{CARD_QUOTA}"): {} } } });
+        let both =
+            json!({ "f:spec": { "f:capability": { "f:cpu": {} } }, "f:metadata": { "f:labels": { "f:a": {} } } });
+        let object = json!({
+            "metadata": {
+                "name": "team-a", "creationTimestamp": "2026-01-02T03:04:05Z",
+                "managedFields": [
+                    managed("kubectl-create", "2026-01-02T03:04:05Z", both),
+                    managed("kubectl-annotate", "2026-01-03T00:00:00Z", quota),
+                    managed("labeller", "2026-01-04T00:00:00Z", json!({ "f:metadata": { "f:labels": { "f:a": {} } } })),
+                ],
+            },
+            "spec": {},
+        });
+        let entries = of_queue(&serde_json::from_value(object).unwrap());
+        let told: Vec<_> = entries
+            .iter()
+            .map(|entry| (entry.by.as_deref().unwrap(), &*entry.details))
+            .collect();
+        let expected = [
+            ("kubectl-create", "created with spec.capability"),
+            ("kubectl-annotate", "has written volcano.sh/card.quota"),
+        ];
+        assert_eq!(told, expected);
+    }
+}

@@ -1,0 +1,157 @@
+//! `kubectl card history`: who was let in, who was evicted and for whom, and which queues were changed, as far as Kubernetes keeps it.
+
+mod kept;
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt as _;
+use kube::api::ListParams;
+use serde::Serialize;
+
+use crate::cluster::Cluster;
+use crate::failure::Failure;
+use crate::print::Answer;
+
+/// As whom the operator reports its events.
+const REPORTER: &str = "card.volcano.sh/operator";
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum What {
+    /// A queue was written, or what it may have was changed.
+    Queue,
+    /// A Job was taken by its queue, so that its pods may be made.
+    Enqueued,
+    /// A pod was let in.
+    Admitted,
+    /// A pod was evicted, so that another gets its card.
+    Evicted,
+}
+
+/// What tells of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum Source {
+    /// The object itself, as long as it is there.
+    Object,
+    /// An event, which API servers forget. Whoever may write events in a namespace may have written it.
+    Event,
+}
+
+/// One thing that happened.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Entry {
+    pub time: Timestamp,
+    pub what: What,
+    /// The namespace; none of what is in none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// What it happened to, as `kind/name`.
+    pub name: String,
+    /// The program that did it, as it calls itself; for evictions, whom it was done for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// What was done, in words.
+    pub details: String,
+    pub source: Source,
+}
+
+/// What happened, and how much of it is known.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct History {
+    /// From when on it was asked for.
+    pub since: Timestamp,
+    /// In order of time.
+    pub entries: Vec<Entry>,
+    /// Of when the oldest event of Cardgate's is that is left; none where none is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oldest_event: Option<Timestamp>,
+    /// What Kubernetes does not keep, in words.
+    pub unknown: Vec<String>,
+}
+
+/// What is known of a namespace, or of all.
+pub async fn read(cluster: &Cluster, namespace: Option<&str>, since: Timestamp) -> Result<History, Failure> {
+    let ours = ListParams::default().fields(&format!("reportingComponent={REPORTER}"));
+    let events: Vec<Event> = cluster.list_some(namespace, "events", &ours).await?;
+    let pods: Vec<Pod> = cluster.list_in(namespace, "pods").await?;
+    let mut queues = cluster.queues().await?;
+    if namespace.is_some() {
+        let mut named: BTreeSet<String> = pods.iter().filter_map(kept::queue_of).collect();
+        named.extend(cluster.queue_of_namespace().await);
+        queues.retain(|queue| named.contains(&queue.name_any()));
+    }
+    let mut entries: Vec<_> = events
+        .iter()
+        .filter_map(kept::of_event)
+        .chain(pods.iter().filter_map(kept::of_pod))
+        .chain(queues.iter().flat_map(kept::of_queue))
+        .filter(|entry| entry.time >= since)
+        .collect();
+    entries.sort();
+    let oldest_event = events.iter().filter_map(kept::time_of).min();
+    Ok(History {
+        since,
+        entries,
+        oldest_event,
+        unknown: unknown(oldest_event),
+    })
+}
+
+/// What Kubernetes does not keep.
+fn unknown(oldest_event: Option<Timestamp>) -> Vec<String> {
+    let events = match oldest_event {
+        Some(oldest) => format!("the oldest that is left is of {}", seconds(oldest)),
+        None => "none is left".to_owned(),
+    };
+    vec![
+        format!(
+            "evictions and Jobs are known from events, which API servers forget after an hour unless told otherwise (--event-ttl); {events}"
+        ),
+        "admissions are known of pods that are still there".to_owned(),
+        "of each program that has written a queue the last time is known, and which fields are its own since; who used it, the API server's \
+         audit log knows"
+            .to_owned(),
+    ]
+}
+
+/// A time as people read it.
+fn seconds(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
+}
+
+/// The history, as people read it.
+pub async fn answer(cluster: &Cluster, since: SignedDuration, everywhere: bool) -> Result<Answer, Failure> {
+    let since = Timestamp::now().checked_sub(since).unwrap_or(Timestamp::MIN);
+    let namespace = (!everywhere).then_some(&*cluster.namespace);
+    let history = read(cluster, namespace, since).await?;
+    let mut answer = Answer::new(&history).map_err(|error| Failure::unprintable(&error))?;
+    answer.notes.extend(history.unknown.iter().cloned());
+    if history.entries.is_empty() {
+        answer.line(&format!("Nothing is known to have happened since {}.", seconds(since)));
+        return Ok(answer);
+    }
+    let row = |entry: &Entry| {
+        [
+            entry.namespace.clone().unwrap_or_else(|| "-".to_owned()),
+            seconds(entry.time).to_string(),
+            format!("{:?}", entry.what),
+            entry.name.clone(),
+            entry.by.clone().unwrap_or_else(|| "-".to_owned()),
+            entry.details.clone(),
+            format!("{:?}", entry.source),
+        ]
+    };
+    let rows: Vec<_> = history.entries.iter().map(row).collect();
+    if everywhere {
+        let head = ["NAMESPACE", "TIME", "WHAT", "NAME", "BY OR FOR", "DETAILS", "KNOWN BY"];
+        answer.table(head, 1, &rows);
+    } else {
+        let rows: Vec<_> = rows.into_iter().map(|[_, rest @ ..]| rest).collect();
+        answer.table(["TIME", "WHAT", "NAME", "BY OR FOR", "DETAILS", "KNOWN BY"], 1, &rows);
+    }
+    Ok(answer)
+}
