@@ -5,6 +5,7 @@
 //! left to do: whoever is killed in the middle is started again.
 
 mod each;
+pub mod installed;
 pub mod objects;
 mod release;
 mod request;

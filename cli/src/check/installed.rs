@@ -1,194 +1,187 @@
-//! What is installed: every definition, webhook configuration and policy of this version, and the certificates in them.
+//! What is installed: every definition, webhook configuration and policy of this version, and what each of them says.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use k8s_openapi::ByteString;
-use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use crds::keys::NAMESPACE;
+use futures::{StreamExt as _, stream};
 use kube::Api;
-use kube::api::ListParams;
-use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::core::DynamicObject;
+use removal::installed::{Part, parts};
 use serde_json::Value;
 
 use super::{Finding, Result};
 use crate::cluster::Cluster;
 use crate::failure::Failure;
 
-/// The manifests of this version, as `kubectl apply` takes them.
-const MANIFESTS: &str = include_str!("../../../manifests/install.yaml");
-/// The kinds that enforcement rests on, with their plurals.
-const KINDS: [(&str, &str); 5] = [
-    ("CustomResourceDefinition", "customresourcedefinitions"),
-    ("MutatingWebhookConfiguration", "mutatingwebhookconfigurations"),
-    ("ValidatingWebhookConfiguration", "validatingwebhookconfigurations"),
-    ("ValidatingAdmissionPolicy", "validatingadmissionpolicies"),
-    ("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
-];
-/// Name of both webhook configurations.
-const CONFIGURATION: &str = "cardgate";
-/// The operator renews its authority long before; cert-manager does by default.
-const ENDS_SOON: SignedDuration = SignedDuration::from_hours(7 * 24);
+/// How many objects are asked for at a time.
+const AT_ONCE: usize = 8;
 
-/// Looks at what is installed.
-pub(super) async fn findings(cluster: &Cluster) -> std::result::Result<Vec<Finding>, Failure> {
-    let expected = expected(MANIFESTS).map_err(|error| Failure::Unprintable(error.to_string()))?;
-    let mut findings = Vec::new();
-    for (kind, plural) in KINDS {
-        let Some((version, names)) = expected.get(kind) else {
-            continue;
+/// An object of the installation as it is in the cluster, where it is.
+pub(super) struct Seen {
+    pub part: Part,
+    pub found: std::result::Result<Option<Value>, kube::Error>,
+}
+
+/// Asks for all of them.
+pub(super) async fn look(cluster: &Cluster) -> std::result::Result<Vec<Seen>, Failure> {
+    let parts = parts(NAMESPACE).map_err(|error| Failure::Unprintable(error.to_string()))?;
+    let seen = stream::iter(parts).map(|part| async {
+        let api: Api<DynamicObject> = match &part.namespace {
+            Some(namespace) => Api::namespaced_with(cluster.client(), namespace, &part.resource),
+            None => Api::all_with(cluster.client(), &part.resource),
         };
-        let (group, version) = version.split_once('/').unwrap_or(("", version));
-        let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural);
-        let api: Api<DynamicObject> = Api::all_with(cluster.client(), &resource);
-        findings.push(match api.list_metadata(&ListParams::default()).await {
-            Ok(list) => {
-                let there: BTreeSet<_> = list.items.iter().map(kube::ResourceExt::name_any).collect();
-                are_there(plural, names, &there)
+        let found = api.get_opt(&part.name).await.map(|found| found.map(|found| found.data));
+        Seen { part, found }
+    });
+    Ok(seen.buffered(AT_ONCE).collect().await)
+}
+
+/// What was found, kind by kind.
+pub(super) fn findings(all: &[Seen]) -> Vec<Finding> {
+    let mut kinds = BTreeMap::<&str, Vec<&Seen>>::new();
+    for seen in all {
+        kinds.entry(&seen.part.resource.plural).or_default().push(seen);
+    }
+    kinds.into_iter().map(|(plural, seen)| of_kind(plural, &seen)).collect()
+}
+
+fn of_kind(plural: &str, all: &[&Seen]) -> Finding {
+    let (mut missing, mut changed) = (Vec::new(), Vec::new());
+    for Seen { part, found } in all {
+        match found {
+            Err(error) => return Finding::unseen(plural, &format!("get {plural}"), error),
+            Ok(None) => missing.push(part.name.clone()),
+            Ok(Some(object)) => {
+                let difference = part.difference(object).or_else(|| not_served(part.kind, object));
+                changed.extend(difference.map(|place| format!("{} ({place})", part.name)));
             }
-            Err(error) => Finding::unseen(plural, &format!("list {plural}"), &error),
-        });
-    }
-    findings.extend(of_certificates(cluster).await);
-    Ok(findings)
-}
-
-/// Which objects there have to be, by kind: their API version, and their names.
-fn expected(manifests: &str) -> std::result::Result<BTreeMap<String, (String, BTreeSet<String>)>, serde_saphyr::Error> {
-    let mut expected = BTreeMap::<String, (String, BTreeSet<String>)>::new();
-    for object in serde_saphyr::from_multiple::<Value>(manifests)? {
-        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-        let (kind, version, name) = (text("/kind"), text("/apiVersion"), text("/metadata/name"));
-        if let (Some(kind), Some(version), Some(name)) = (kind, version, name) {
-            expected
-                .entry(kind)
-                .or_insert_with(|| (version, BTreeSet::new()))
-                .1
-                .insert(name);
         }
     }
-    Ok(expected)
-}
-
-fn are_there(what: &str, wanted: &BTreeSet<String>, there: &BTreeSet<String>) -> Finding {
-    let missing: Vec<_> = wanted.difference(there).cloned().collect();
-    if missing.is_empty() {
-        return Finding::new(Result::Ok, what, format!("all {} are there", wanted.len()));
+    if missing.is_empty() && changed.is_empty() {
+        return Finding::new(
+            Result::Ok,
+            plural,
+            format!("all {} are there, as this version has them", all.len()),
+        );
     }
+    let parts = [("missing", missing), ("not as this version has them", changed)];
+    let parts = parts.into_iter().filter(|(_, names)| !names.is_empty());
+    let parts: Vec<_> = parts
+        .map(|(what, names)| format!("{what}: {}", names.join(", ")))
+        .collect();
     let version = env!("CARGO_PKG_VERSION");
-    let missing = missing.join(", ");
-    Finding::new(
-        Result::Problem,
-        what,
-        format!("missing: {missing}: apply the manifests of version {version} again"),
-    )
+    let details = format!(
+        "{}: apply the manifests of version {version} again, or check with the plugin of the version that is installed",
+        parts.join("; ")
+    );
+    Finding::new(Result::Problem, plural, details)
 }
 
-/// Whom API servers trust when they ask the webhooks, and until when.
-async fn of_certificates(cluster: &Cluster) -> Vec<Finding> {
-    let mutating: Api<MutatingWebhookConfiguration> = Api::all(cluster.client());
-    let validating: Api<ValidatingWebhookConfiguration> = Api::all(cluster.client());
-    let mut findings = Vec::new();
-    let mutating = mutating.get_opt(CONFIGURATION).await.map(|found| {
-        let webhooks = found.and_then(|found| found.webhooks).into_iter().flatten();
-        webhooks
-            .map(|webhook| (webhook.name, webhook.client_config.ca_bundle))
-            .collect()
-    });
-    let validating = validating.get_opt(CONFIGURATION).await.map(|found| {
-        let webhooks = found.and_then(|found| found.webhooks).into_iter().flatten();
-        webhooks
-            .map(|webhook| (webhook.name, webhook.client_config.ca_bundle))
-            .collect()
-    });
-    for (which, found) in [("mutating", mutating), ("validating", validating)] {
-        let what = format!("certificates of {which} webhooks");
-        findings.push(match found {
-            Ok(bundles) => of_bundles(&what, bundles, Timestamp::now()),
-            Err(error) => Finding::unseen(what, &format!("get {which}webhookconfigurations"), &error),
-        });
+/// The condition that keeps a definition from being served.
+fn not_served(kind: &str, object: &Value) -> Option<String> {
+    if kind != "CustomResourceDefinition" {
+        return None;
     }
-    findings
-}
-
-fn of_bundles(what: &str, bundles: Vec<(String, Option<ByteString>)>, now: Timestamp) -> Finding {
-    const TO_DO: &str = "the operator writes it while it leads, or cert-manager does: see what they log";
-    let mut last: Option<Timestamp> = None;
-    for (webhook, bundle) in bundles {
-        let Some(end) = bundle.and_then(|bundle| end_of(&bundle.0)) else {
-            return Finding::new(
-                Result::Problem,
-                what,
-                format!("{webhook} has no readable caBundle, so no API server can ask it: {TO_DO}"),
-            );
-        };
-        last = Some(last.map_or(end, |last| last.min(end)));
+    let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+    let says = |wanted: &str, status: &str| {
+        let mut conditions = conditions.into_iter().flatten();
+        conditions.any(|condition| condition["type"] == wanted && condition["status"] == status)
+    };
+    if !says("Established", "True") {
+        return Some("status: it is not served yet".to_owned());
     }
-    match last {
-        Some(end) if end <= now => Finding::new(Result::Problem, what, format!("ended at {end}: {TO_DO}")),
-        Some(end) if end.duration_since(now) < ENDS_SOON => {
-            Finding::new(Result::Warning, what, format!("end at {end}: {TO_DO}"))
-        }
-        Some(end) => Finding::new(Result::Ok, what, format!("trusted until {end}")),
-        None => Finding::new(
-            Result::Problem,
-            what,
-            "there are no webhooks: apply the manifests again",
-        ),
-    }
-}
-
-/// When the last of the authorities of a bundle ends: until then somebody is trusted.
-fn end_of(bundle: &[u8]) -> Option<Timestamp> {
-    let ends = pem::parse_many(bundle).ok()?.into_iter().map(|block| {
-        let (_, certificate) = x509_parser::parse_x509_certificate(block.contents()).ok()?;
-        Timestamp::from_second(certificate.validity().not_after.timestamp()).ok()
-    });
-    ends.collect::<Option<Vec<_>>>()?.into_iter().max()
+    says("Terminating", "True").then(|| "status: it is being deleted".to_owned())
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
-    #[test]
-    fn everything_that_is_installed_is_looked_for() {
-        let expected = expected(MANIFESTS).unwrap();
-        for (kind, _) in KINDS {
-            assert!(!expected[kind].1.is_empty(), "{kind}");
-        }
-        let (policies, bindings) = (
-            &expected["ValidatingAdmissionPolicy"].1,
-            &expected["ValidatingAdmissionPolicyBinding"].1,
-        );
-        // One may have several, each for objects of its own.
-        assert!(policies.is_subset(bindings), "{policies:?} {bindings:?}");
-        assert!(policies.contains("cardgate-pod-create"));
+    /// The installation as it should be.
+    fn well() -> Vec<Seen> {
+        let of = |part: Part| {
+            let mut object = json!({ part.place: part.content() });
+            if part.kind == "CustomResourceDefinition" {
+                object["status"] = json!({ "conditions": [{ "type": "Established", "status": "True" }] });
+            }
+            Seen {
+                part,
+                found: Ok(Some(object)),
+            }
+        };
+        parts(NAMESPACE).unwrap().into_iter().map(of).collect()
+    }
+
+    fn of<'s>(seen: &'s mut [Seen], name: &str, kind: &str) -> &'s mut Seen {
+        let mut seen = seen.iter_mut();
+        seen.find(|seen| seen.part.name == name && seen.part.kind == kind)
+            .unwrap()
+    }
+
+    fn of_plural(all: &[Seen], plural: &str) -> Finding {
+        let mut findings = findings(all).into_iter();
+        findings.find(|finding| finding.what == plural).unwrap()
     }
 
     #[test]
-    fn what_is_missing_is_named() {
-        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
-        let found = are_there("policies", &names(&["a", "b"]), &names(&["b", "c"]));
+    fn an_installation_is_well_of_which_every_object_says_what_this_version_has() {
+        let findings = findings(&well());
+        assert_eq!(findings.len(), 6, "{findings:?}");
+        assert!(
+            findings.iter().all(|finding| finding.result == Result::Ok),
+            "{findings:?}"
+        );
+    }
+
+    #[test]
+    fn what_is_missing_and_what_says_something_else_is_named() {
+        let mut seen = well();
+        of(&mut seen, "cardgate-pod-create", "ValidatingAdmissionPolicy").found = Ok(None);
+        let policy = of(&mut seen, "cardgate-queue", "ValidatingAdmissionPolicy");
+        policy.found.as_mut().unwrap().as_mut().unwrap()["spec"]["failurePolicy"] = json!("Ignore");
+        let found = of_plural(&seen, "validatingadmissionpolicies");
         assert_eq!(found.result, Result::Problem);
-        assert!(found.details.starts_with("missing: a: apply"), "{}", found.details);
-        assert_eq!(
-            are_there("policies", &names(&["b"]), &names(&["b", "c"])).result,
-            Result::Ok
-        );
+        let expected =
+            "missing: cardgate-pod-create; not as this version has them: cardgate-queue (spec.failurePolicy): apply";
+        assert!(found.details.starts_with(expected), "{}", found.details);
+        assert_eq!(of_plural(&seen, "customresourcedefinitions").result, Result::Ok);
     }
 
     #[test]
-    fn a_webhook_that_nobody_trusts_is_a_problem() {
-        let now = Timestamp::now();
-        for bundle in [None, Some(ByteString(b"nonsense".to_vec()))] {
-            let found = of_bundles("certificates", vec![("pods".to_owned(), bundle)], now);
-            assert_eq!(found.result, Result::Problem);
-            assert!(
-                found.details.contains("pods has no readable caBundle"),
-                "{}",
-                found.details
-            );
+    fn a_definition_of_other_versions_or_another_schema_or_that_is_not_served_is_found() {
+        for (pointer, value) in [
+            ("/spec/versions/0/served", json!(false)),
+            ("/spec/versions/0/schema/openAPIV3Schema/properties/spec", json!({})),
+            ("/status/conditions/0/status", json!("False")),
+        ] {
+            let mut seen = well();
+            let definition = of(&mut seen, "cardtypes.card.volcano.sh", "CustomResourceDefinition");
+            *definition
+                .found
+                .as_mut()
+                .unwrap()
+                .as_mut()
+                .unwrap()
+                .pointer_mut(pointer)
+                .unwrap() = value;
+            let found = of_plural(&seen, "customresourcedefinitions");
+            assert_eq!(found.result, Result::Problem, "{pointer}");
+            assert!(found.details.contains("cardtypes.card.volcano.sh"), "{}", found.details);
         }
-        assert_eq!(of_bundles("certificates", Vec::new(), now).result, Result::Problem);
+    }
+
+    #[test]
+    fn a_webhook_that_is_asked_about_less_is_found() {
+        let mut seen = well();
+        let configuration = of(&mut seen, "cardgate", "MutatingWebhookConfiguration");
+        configuration.found.as_mut().unwrap().as_mut().unwrap()["webhooks"][0]["rules"] = json!([]);
+        let found = of_plural(&seen, "mutatingwebhookconfigurations");
+        assert!(
+            found.details.contains("cardgate (webhooks[0].rules)"),
+            "{}",
+            found.details
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! `kubectl card check`: whether the installation is as it should be, as far as the user may see it.
 
 mod cards;
+mod doors;
 mod installed;
 mod rights;
 mod running;
@@ -71,7 +72,9 @@ impl fmt::Display for Result {
 /// Looks at everything.
 pub async fn answer(cluster: &Cluster) -> std::result::Result<Answer, Failure> {
     cluster.is_there().await?;
-    let mut findings = installed::findings(cluster).await?;
+    let installed = installed::look(cluster).await?;
+    let mut findings = installed::findings(&installed);
+    findings.extend(doors::findings(cluster, &installed).await);
     findings.extend(running::findings(cluster).await);
     findings.extend(rights::findings(cluster).await);
     findings.extend(cards::findings(cluster).await);

@@ -321,6 +321,9 @@ async fn the_installation_is_checked_as_far_as_whoever_asks_may_see_it() -> Outc
         "validatingadmissionpolicybindings",
         "certificates of mutating webhooks",
         "certificates of validating webhooks",
+        "certificate cardgate-webhook-tls",
+        "certificate cardgate-review-tls",
+        "configmaps",
         "leader",
         "answers to kubectl card why",
         "your right to create cardreviews",
@@ -332,6 +335,31 @@ async fn the_installation_is_checked_as_far_as_whoever_asks_may_see_it() -> Outc
     let answer = card(&scenario, &admin, &["check"]).await?;
     assert_eq!(answer.code, Some(6), "{answer:?}");
     assert!(answer.out.contains("so pods with cards can't be created"), "{answer:?}");
+
+    // What somebody has loosened is named, with the place.
+    let binding = "cardgate-node-label";
+    let audit =
+        |actions: Value| json!([{ "op": "replace", "path": "/spec/validationActions", "value": actions }]).to_string();
+    let patch = async |actions: Value| {
+        let kind = "validatingadmissionpolicybinding";
+        let patch = audit(actions);
+        let args = ["patch", kind, binding, "--type=json", "-p", &patch];
+        scenario.plane().kubectl().run(args).await
+    };
+    patch(json!(["Audit"])).await?;
+    let found = card(&scenario, &admin, &["check"]).await;
+    patch(json!(["Deny"])).await?;
+    let answer = found?;
+    let line = answer
+        .out
+        .lines()
+        .find(|line| line.contains("validatingadmissionpolicybindings"));
+    let line = line.unwrap_or_default();
+    assert!(
+        line.starts_with("PROBLEM") && line.contains("cardgate-node-label (spec.validationActions[0])"),
+        "{answer:?}"
+    );
+    answers(&scenario, &admin, &["check"], is_well).await?;
 
     // Who edits one namespace sees less, and is told what; that is no problem of the installation.
     let editor = editor(&scenario).await?;

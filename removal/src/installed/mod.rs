@@ -1,4 +1,6 @@
-//! What is installed with this version, as far as enforcement rests on it.
+//! What is installed with this version, as far as enforcement rests on it, and whether an object of it still says that.
+
+mod compare;
 
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::Value;
@@ -82,6 +84,18 @@ impl Part {
     /// What stands at its place; null where nothing has to.
     pub fn content(&self) -> Value {
         serde_json::from_str(&self.content).unwrap_or_default()
+    }
+
+    /// Where the object, as it is in the cluster, first says something else than was installed; none where it says that.
+    pub fn difference(&self, object: &Value) -> Option<String> {
+        let expected = self.content();
+        if expected.is_null() {
+            return None;
+        }
+        // What a definition allows besides, and what the operator has written down, takes nothing away.
+        let added = !matches!(self.kind, "CustomResourceDefinition" | "ConfigMap");
+        let content = object.get(self.place).unwrap_or(&Value::Null);
+        compare::difference(self.place, &expected, content, added)
     }
 }
 

@@ -5,9 +5,6 @@
 //! no right to create or loosen what it is held to itself. It stays ready meanwhile: what it does still holds, and
 //! taking it out of service would help nobody.
 
-mod compare;
-mod expected;
-
 use crds::keys::CONFIG_MAP;
 use futures::StreamExt as _;
 use futures::stream::select_all;
@@ -18,8 +15,8 @@ use kube::runtime::events::EventType;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use programs::logging::plain;
 
-pub use self::expected::{ExpectedError, Part, parts};
 use crate::context::Context;
+pub use removal::installed::{ExpectedError, Part, parts};
 
 /// What Cardgate was doing, in events.
 const ACTION: &str = "WatchInstallation";
@@ -84,15 +81,7 @@ impl InstallationWatch {
         match seen {
             Ok(None) => Some(Finding::Missing),
             Ok(Some(object)) => {
-                let content = object.data.get(part.place).unwrap_or(&serde_json::Value::Null);
-                // What a definition allows besides, and what the operator has written down, takes nothing away.
-                let added = !matches!(part.kind, "CustomResourceDefinition" | "ConfigMap");
-                let expected = part.content();
-                let found = if expected.is_null() {
-                    None
-                } else {
-                    compare::difference(part.place, &expected, content, added)
-                };
+                let found = part.difference(&object.data);
                 Some(found.map_or(Finding::InPlace, Finding::Changed))
             }
             Err(error) => {
