@@ -24,6 +24,22 @@ const CLUSTER: [Found; 1] = [(
     "a card that no node has any more is not to be had within a guarantee either",
 )];
 
+const CLOCK: [Found; 1] = [(
+    7001,
+    200,
+    4,
+    true,
+    "what an admission takes that is still being written was given away when the clock on the wall jumped",
+)];
+
+const RINGS: [Found; 1] = [(
+    8014,
+    200,
+    4,
+    true,
+    "the judge counted queues that are above themselves for ever",
+)];
+
 /// Bugs that were planted.
 const PLANTED: [Found; 6] = [
     (94, 100, 4, false, "what is kept for a workload is forgotten"),
@@ -63,6 +79,16 @@ fn groups_that_send_nobody_let_the_world_come_to_rest() -> anyhow::Result<()> {
 #[test]
 fn cards_that_the_cluster_has_lost_let_nobody_in() -> anyhow::Result<()> {
     run(&CLUSTER)
+}
+
+#[test]
+fn a_clock_that_jumps_ends_no_write() -> anyhow::Result<()> {
+    run(&CLOCK)
+}
+
+#[test]
+fn queues_that_are_above_themselves_are_judged() -> anyhow::Result<()> {
+    run(&RINGS)
 }
 
 #[test]

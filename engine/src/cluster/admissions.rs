@@ -20,14 +20,15 @@ impl Cluster {
         card: Option<CardId>,
         expected_on: Option<NodeId>,
         gpus: Option<CardLists>,
-        now: Timestamp,
     ) {
         let Some(charge) = self.pod(id).map(|pod| self.charge(pod, card)) else {
             return;
         };
         self.update_pod(id, |pod| {
             pod.stage = Stage::Admitting {
-                until: Self::expectation(now),
+                // What is being written ends by its answer, which the actor brings in any case. No clock ends it: one that jumps
+                // would give away what a write takes that is still under way.
+                until: Timestamp::MAX,
                 written: false,
             };
             pod.assigned = card;

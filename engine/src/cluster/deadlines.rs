@@ -9,9 +9,6 @@ use super::Cluster;
 use super::pod::{Controller, Pod, Stage};
 use crate::ids::PodId;
 
-/// How long an admission may stay unconfirmed before the pod counts as waiting again. The write itself is given up much
-/// earlier; this is for outcomes and events that never arrive.
-const EXPECTATION_TIMEOUT: SignedDuration = SignedDuration::from_secs(120);
 /// How long a controller's pods stand aside after the first one came back unplaced; doubled every time.
 const FIRST_RETURN: Duration = Duration::from_secs(30);
 /// The longest that they stand aside.
@@ -152,10 +149,5 @@ impl Cluster {
     pub(super) fn return_of(&self, controller: Option<&Controller>, now: Timestamp) -> Option<Return> {
         let returned = self.deadlines.returns.get(controller?).copied();
         returned.filter(|returned| !returned.is_forgotten(now))
-    }
-
-    /// Until when an admission may stay unconfirmed.
-    pub(super) fn expectation(now: Timestamp) -> Timestamp {
-        now.checked_add(EXPECTATION_TIMEOUT).unwrap_or(Timestamp::MAX)
     }
 }

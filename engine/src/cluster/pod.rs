@@ -37,7 +37,8 @@ pub enum Stage {
     Blocked,
     /// Let in, but not yet seen without its gate: events that still show the gate are older than the decision.
     Admitting {
-        /// Until when the API server may take to confirm the patch; then the pod counts as waiting again.
+        /// Until when one of a gang keeps its place though it could not be written; then it counts as waiting again. What is being
+        /// written keeps its place until there is an answer.
         until: Timestamp,
         /// Whether the API server has confirmed the patch.
         written: bool,

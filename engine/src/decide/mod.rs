@@ -142,13 +142,13 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
     for id in cluster.incomplete().collect::<Vec<_>>() {
         if gang::rests(cluster, id) {
             debug_assert!(
-                gang::admit(cluster, id, &mut gang::Refusals::default(), &Effort::of_gang(), now).is_empty(),
+                gang::admit(cluster, id, &mut gang::Refusals::default(), &Effort::of_gang()).is_empty(),
                 "an incomplete gang rests that could be let in"
             );
             continue;
         }
         trail_workload(cluster, id, trail);
-        let admissions = gang::admit(cluster, id, &mut refusals, &Effort::of_gang(), now);
+        let admissions = gang::admit(cluster, id, &mut refusals, &Effort::of_gang());
         round.actions.extend(admissions.into_iter().map(Action::Admit));
     }
     let mut spending = Spending::default();
@@ -188,7 +188,7 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
                 };
                 trail_pod(cluster, first.map(|place| place.pod), queue, trail);
                 aside.open_for(cluster, &shape);
-                let (admissions, effort) = admit(cluster, &shape, &mut refusals, now);
+                let (admissions, effort) = admit(cluster, &shape, &mut refusals);
                 aside.close(cluster);
                 spending.add(queue, &effort);
                 round.steps += effort.spent();
@@ -268,19 +268,14 @@ impl Grant {
 }
 
 /// Counts a waiting pod as let in.
-fn count_in(cluster: &mut Cluster, pod: PodId, grant: Grant, now: Timestamp) {
+fn count_in(cluster: &mut Cluster, pod: PodId, grant: Grant) {
     let gpus = grant.gpus.filter(|_| grant.node.is_some());
-    cluster.admit(pod, grant.card, grant.node, gpus, now);
+    cluster.admit(pod, grant.card, grant.node, gpus);
 }
 
 /// Lets the first waiting pod of a shape in, with all of its gang where it belongs to one; or nobody, and remembers why. Also
 /// what that has cost.
-fn admit(
-    cluster: &mut Cluster,
-    shape: &Arc<Shape>,
-    refusals: &mut gang::Refusals,
-    now: Timestamp,
-) -> (Vec<Admission>, Effort) {
+fn admit(cluster: &mut Cluster, shape: &Arc<Shape>, refusals: &mut gang::Refusals) -> (Vec<Admission>, Effort) {
     let judged = match shape
         .group
         .filter(|_| !cluster.groups_are_absent())
@@ -293,7 +288,7 @@ fn admit(
                 let effort = Effort::of_gang();
                 // The turn of one shape is that of its whole gang.
                 let admissions = if refusals.has_turn(id) {
-                    gang::admit(cluster, id, refusals, &effort, now)
+                    gang::admit(cluster, id, refusals, &effort)
                 } else {
                     Vec::new()
                 };
@@ -316,7 +311,7 @@ fn admit(
     let admissions = match (judged, first) {
         (Ok(grant), Some(pod)) => {
             let admission = admission(cluster, pod, &grant);
-            count_in(cluster, pod, grant, now);
+            count_in(cluster, pod, grant);
             admission.into_iter().collect()
         }
         (Ok(_), None) => Vec::new(),

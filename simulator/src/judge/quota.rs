@@ -141,12 +141,21 @@ pub fn is_limited_by_cluster(view: &View, what: &What) -> bool {
 /// What must not be given to others on the account of the queues below a parent, or below the cluster, were this pod not
 /// there.
 fn held(view: &View, parent: Option<&str>, what: &What, without: Option<&Key>) -> i128 {
+    held_below(view, parent, what, without, &[])
+}
+
+/// The same of a queue that these are above. Queues that are above themselves count once.
+fn held_below(view: &View, parent: Option<&str>, what: &What, without: Option<&Key>, above: &[&str]) -> i128 {
     let own = view.pods.iter().filter(|pod| Some(&pod.key) != without);
     let own = own.filter_map(|pod| view.charge(pod));
     let own = own.filter(|charge| Some(&*charge.queue) == parent);
     let own: i128 = own.filter_map(|charge| charge.amounts.get(what).copied()).sum();
-    let children = view.tree.children(parent);
-    let below = children.map(|child| held(view, Some(child), what, without).max(own_guarantee(view, child, what)));
+    let above = [above, parent.as_slice()].concat();
+    let children = view.tree.children(parent).filter(|child| !above.contains(child));
+    let below = children.map(|child| {
+        let held = held_below(view, Some(child), what, without, &above);
+        held.max(own_guarantee(view, child, what))
+    });
     own + below.sum::<i128>()
 }
 

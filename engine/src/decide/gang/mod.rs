@@ -10,8 +10,6 @@ mod search;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use jiff::Timestamp;
-
 pub(super) use self::alike::Refusals;
 use self::alike::{Likeness, Refusal};
 pub(crate) use self::search::MOST_TRIES;
@@ -30,14 +28,8 @@ use crate::reason::Reason;
 
 /// Lets the missing pods of a group in, all of them, and returns the admissions; or none, and every one of its waiting pods
 /// remembers why.
-pub(super) fn admit(
-    cluster: &mut Cluster,
-    id: WorkloadId,
-    refusals: &mut Refusals,
-    effort: &Effort,
-    now: Timestamp,
-) -> Vec<Admission> {
-    match judge(cluster, id, refusals, effort, now) {
+pub(super) fn admit(cluster: &mut Cluster, id: WorkloadId, refusals: &mut Refusals, effort: &Effort) -> Vec<Admission> {
+    match judge(cluster, id, refusals, effort) {
         Ok(admissions) => {
             cluster.refuse_workload(id, None);
             admissions
@@ -130,7 +122,6 @@ fn judge(
     id: WorkloadId,
     refusals: &mut Refusals,
     effort: &Effort,
-    now: Timestamp,
 ) -> Result<Vec<Admission>, (Step, Cause)> {
     let line = line(cluster, id);
     let lacking = cluster.workload(id).lacking();
@@ -150,7 +141,7 @@ fn judge(
         known
     } else {
         refusals.judged += 1;
-        let (step, cause) = match judge_pods(cluster, id, &line, effort, now) {
+        let (step, cause) = match judge_pods(cluster, id, &line, effort) {
             Ok(admissions) => return Ok(admissions),
             Err(refusal) => refusal,
         };
@@ -176,7 +167,6 @@ fn judge_pods(
     id: WorkloadId,
     line: &[InLine],
     effort: &Effort,
-    now: Timestamp,
 ) -> Result<Vec<Admission>, (Step, Cause)> {
     let lacking = cluster.workload(id).lacking();
     let first: Vec<_> = chosen(lacking.clone(), line).into_iter().map(|(pod, _)| *pod).collect();
@@ -189,7 +179,6 @@ fn judge_pods(
     let mut gang = Gang {
         cluster,
         places: lacking.places(),
-        now,
         admitted: BTreeMap::new(),
         effort: effort.clone(),
     };
@@ -231,7 +220,6 @@ struct Gang<'c> {
     cluster: &'c mut Cluster,
     /// The places of the pods that are missing, without those of `admitted`.
     places: Places,
-    now: Timestamp,
     admitted: BTreeMap<PodId, (Grant, Admission)>,
     effort: Effort,
 }
@@ -255,7 +243,7 @@ impl Gang<'_> {
         if let Some(admission) = admission(self.cluster, pod, &grant) {
             self.places.take(self.task_of(pod).as_deref());
             self.admitted.insert(pod, (grant.clone(), admission));
-            count_in(self.cluster, pod, grant, self.now);
+            count_in(self.cluster, pod, grant);
         }
     }
 
@@ -266,7 +254,7 @@ impl Gang<'_> {
         self.cluster.take_back(&pods, bookmark);
         let accepted = enqueue::takes_pods(self.cluster, id, &pods).is_ok();
         for (pod, (grant, _)) in &admitted {
-            count_in(self.cluster, *pod, grant.clone(), self.now);
+            count_in(self.cluster, *pod, grant.clone());
         }
         self.admitted = admitted;
         accepted

@@ -9,7 +9,7 @@ use super::steps::{CARDS, Configuration, Maker, Node, Queue, Spec};
 pub enum Stage {
     Waiting,
     Blocked,
-    Admitting { since: i64, written: bool },
+    Admitting { written: bool },
     Unbound { since: i64, looks: u32 },
     Bound,
 }

@@ -467,7 +467,6 @@ impl Run {
             pod.aside_until = pod.aside_until.filter(|until| *until > now);
             let is_reservation = pod.spec.managed && pod.deleted.is_none();
             match &mut pod.stage {
-                Stage::Admitting { since, written: false } if *since + 120 <= now => withdraw(pod, now),
                 Stage::Unbound { since, looks }
                     if is_reservation && *since + (reservation << *looks).min(reservation.max(3600)) <= now =>
                 {
@@ -516,12 +515,8 @@ impl Run {
             assert!(narrowed || selected, "{:?}", admission.narrow);
         }
         self.under_way.insert(uid.clone(), card);
-        let now = self.picture.now;
         if let Some(pod) = self.picture.pods.get_mut(&uid) {
-            pod.stage = Stage::Admitting {
-                since: now,
-                written: false,
-            };
+            pod.stage = Stage::Admitting { written: false };
             pod.assigned = card;
             pod.room = room;
         }
