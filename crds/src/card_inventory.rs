@@ -55,7 +55,8 @@ pub struct CardInventorySpec {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CardInventoryStatus {
-    /// All cards in one line, such as `NVIDIA-A100 x8`; `<none>` where no card could be published.
+    /// The cards, such as `NVIDIA-A100 x8`: as many as fit into a column, and how many more there are; `<none>` where no card could be
+    /// published.
     #[serde(default)]
     pub summary: String,
     /// The Kubernetes resources behind the cards, in one line.

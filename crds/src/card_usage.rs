@@ -26,11 +26,12 @@ pub const UNACCOUNTED: &str = "unaccounted";
     derive = "PartialEq",
     derive = "Default",
     doc = "What one queue may have, has and waits for, card by card.",
-    printcolumn(name = "Quota", type_ = "string", json_path = ".status.quota"),
-    printcolumn(name = "Allocated", type_ = "string", json_path = ".status.allocated"),
+    printcolumn(name = "Cards", type_ = "string", json_path = ".status.summary"),
     printcolumn(name = "Waiting", type_ = "integer", json_path = ".status.waiting"),
     printcolumn(name = "Share", type_ = "string", json_path = ".status.share"),
     printcolumn(name = "Problems", type_ = "string", json_path = ".status.problems"),
+    printcolumn(name = "Quota", type_ = "string", json_path = ".status.quota", priority = 1),
+    printcolumn(name = "Allocated", type_ = "string", json_path = ".status.allocated", priority = 1),
     printcolumn(name = "Requested", type_ = "string", json_path = ".status.requested", priority = 1),
     printcolumn(name = "CPU", type_ = "string", json_path = ".status.cpu", priority = 1),
     printcolumn(name = "Memory", type_ = "string", json_path = ".status.memory", priority = 1),
@@ -57,6 +58,9 @@ pub struct CardUsageSpec {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CardUsageStatus {
+    /// What admitted pods hold of each quota, such as `NVIDIA-A100 3/10`: as many cards as fit into a column, and how many more there are.
+    #[serde(default)]
+    pub summary: String,
     /// The quotas in one line, such as `NVIDIA-A100 x10`; `<none>` where no card may be used.
     #[serde(default)]
     pub quota: String,

@@ -37,6 +37,8 @@ const CONSISTENT: &str = "Consistent";
 const VALID: &str = "Valid";
 /// Condition of a usage: the cluster has what the queue says.
 const SATISFIABLE: &str = "Satisfiable";
+/// How long a list of cards in a column of `kubectl get` may be, in characters, so that a line fits 120.
+const COLUMN: usize = 40;
 /// How many problems, or nodes, one message lists.
 const MOST_LISTED: usize = 10;
 /// What stands where there is nothing.
@@ -119,7 +121,7 @@ pub fn inventory(
     CardInventoryStatus {
         cross_quota_summary: in_use.collect::<Vec<_>>().join(", "),
         cross_quota: quotas,
-        summary: list_counts(cards.iter().map(|card| (card.name.as_str(), card.total))),
+        summary: column(cards.iter().map(|card| format!("{} x{}", card.name, card.total))),
         resources: or_none(resources.join(", ")),
         total: sum(cards.iter().map(|card| card.total)),
         used: sum(cards.iter().map(|card| card.used)),
@@ -203,7 +205,10 @@ pub fn usage(
         let (reason, message) = wrong.unwrap_or(fine);
         condition(kind, wrong.is_none(), reason, message)
     };
+    let is_of_use = |card: &&QueueCard| card.quota > 0 || card.allocated > 0;
+    let of_quota = |card: &QueueCard| format!("{} {}/{}", card.name, card.allocated, card.quota);
     CardUsageStatus {
+        summary: column(figures.cards.iter().filter(is_of_use).map(of_quota)),
         quota: list(|card| card.quota),
         allocated: list(|card| card.allocated),
         requested: list(|card| card.requested),
@@ -239,8 +244,10 @@ pub fn unaccounted<'a>(
     if cards.is_empty() && pods_with_resource_claims == 0 {
         return None;
     }
+    let summary = column(cards.iter().map(|card| format!("{} {}", card.name, card.allocated)));
     let allocated = list_counts(cards.iter().map(|card| (card.name.as_str(), card.allocated)));
     Some(CardUsageStatus {
+        summary,
         quota: NONE.to_owned(),
         requested: allocated.clone(),
         allocated,
@@ -279,6 +286,24 @@ fn problem_condition(kind: &str, fine: (&str, &str), problems: &[Problem], sever
 fn list_counts<'a>(counts: impl Iterator<Item = (&'a str, i64)>) -> String {
     let counts: Vec<_> = counts.map(|(name, count)| format!("{name} x{count}")).collect();
     or_none(counts.join(", "))
+}
+
+/// As many as fit into a column of `kubectl get`, the first in any case, and how many more there are.
+fn column(texts: impl Iterator<Item = String>) -> String {
+    let texts: Vec<_> = texts.collect();
+    let whole = texts.join(", ");
+    if whole.chars().count() <= COLUMN {
+        return or_none(whole);
+    }
+    let cut = |shown: usize| format!("{}, +{} more", texts[..shown].join(", "), texts.len() - shown);
+    let fitting = (2..texts.len())
+        .rev()
+        .map(cut)
+        .find(|text| text.chars().count() <= COLUMN);
+    match texts.as_slice() {
+        [one] => one.clone(),
+        _ => fitting.unwrap_or_else(|| cut(1)),
+    }
 }
 
 /// Each once, in the order in which they come.

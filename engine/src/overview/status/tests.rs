@@ -125,6 +125,25 @@ fn a_card_type_names_the_nodes_that_mean_something_else() {
 }
 
 #[test]
+fn a_column_has_as_many_cards_as_fit() {
+    let column = |names: &[&str]| column(names.iter().map(|name| format!("{name} x8")));
+    assert_eq!(column(&[]), "<none>");
+    assert_eq!(
+        column(&["NVIDIA-A100", "NVIDIA-H100"]),
+        "NVIDIA-A100 x8, NVIDIA-H100 x8"
+    );
+    let many = ["NVIDIA-A100", "NVIDIA-H100", "NVIDIA-H200", "NVIDIA-T4"];
+    assert_eq!(column(&many), "NVIDIA-A100 x8, NVIDIA-H100 x8, +2 more");
+    let long = "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb-and-longer";
+    assert_eq!(column(&[long]), format!("{long} x8"));
+    assert_eq!(column(&[long, "T4"]), format!("{long} x8, +1 more"));
+    for count in 1..20 {
+        let text = column(&["NVIDIA-L4"; 20][..count]);
+        assert!(text.chars().count() <= COLUMN, "{text}");
+    }
+}
+
+#[test]
 fn a_usage_lists_its_cards() {
     let queue_card = |name: &str, quota, allocated, requested| QueueCard {
         name: name.to_owned(),
@@ -148,6 +167,7 @@ fn a_usage_lists_its_cards() {
         (&*status.quota, &*status.allocated, &*status.requested),
         ("A x8, B x2", "A x3", "A x10, C x1")
     );
+    assert_eq!(status.summary, "A 3/8, B 0/2");
     assert_eq!((&*status.cpu, status.waiting_pods, &*status.problems), ("3 / 8", 8, ""));
     let possible = ("Satisfiable", "True", "Possible");
     assert_eq!(
