@@ -10,6 +10,7 @@ async fn a_load_is_let_in_with_one_write_a_pod_and_nothing_is_oversold() -> anyh
         singles: 5,
         creators: 8,
         releases: 5,
+        reviews: 5,
         restarts: 1,
         waiting: 60,
         rounds: 1,
@@ -41,6 +42,11 @@ async fn a_load_is_let_in_with_one_write_a_pod_and_nothing_is_oversold() -> anyh
     assert_eq!(freed.needless_writes, 0);
     assert_eq!(restarts.after_termination.count() + restarts.after_kill.count(), 2);
     assert_eq!(restarts.needless_writes, 0);
+    let reviews = figures.reviews.as_ref().unwrap();
+    assert_eq!(
+        (reviews.waiting, reviews.answered.count()),
+        (plan.waiting, plan.reviews)
+    );
 
     let text = report.to_string();
     for contender in Contender::ALL {
@@ -57,6 +63,7 @@ async fn a_load_that_the_nodes_can_not_hold_is_refused() {
         singles: 5,
         creators: 8,
         releases: 5,
+        reviews: 5,
         restarts: 1,
         waiting: 60,
         rounds: 1,
@@ -64,5 +71,5 @@ async fn a_load_that_the_nodes_can_not_hold_is_refused() {
         at_once: false,
     };
     let error = load::run(&plan).await.unwrap_err().to_string();
-    assert!(error.contains("1 nodes take 100 pods, and 126 may run"), "{error}");
+    assert!(error.contains("1 nodes take 100 pods, and 134 may run"), "{error}");
 }

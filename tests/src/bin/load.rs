@@ -27,6 +27,9 @@ struct Arguments {
     /// How often quota is freed in a full queue.
     #[arg(long, default_value_t = 20)]
     releases: usize,
+    /// How often it is asked why a pod waits, while --waiting pods do.
+    #[arg(long, default_value_t = 200)]
+    reviews: usize,
     /// How often the operator is restarted, after SIGTERM and after SIGKILL each.
     #[arg(long, default_value_t = 3)]
     restarts: usize,
@@ -37,10 +40,10 @@ struct Arguments {
     /// --nodes 1000 --pods 20000 --pairs 5
     #[arg(long, conflicts_with_all = ["rounds", "only"])]
     pairs: Option<usize>,
-    /// How many pods wait while the operator is restarted; as many as --pods if not given, and with --pairs 1000 at most.
+    /// How many pods wait while the operator is restarted, and while it is asked; as many as --pods if not given, and with --pairs 1000 at most.
     #[arg(long)]
     waiting: Option<usize>,
-    /// What to measure; everything if not given. `freed` and `restart` belong to Cardgate.
+    /// What to measure; everything if not given. `freed`, `reviews` and `restart` belong to Cardgate.
     #[arg(long, value_delimiter = ',')]
     only: Vec<Part>,
 }
@@ -55,6 +58,8 @@ enum Part {
     Cardgate,
     /// The time until freed quota is used again.
     Freed,
+    /// The time until it is answered why a pod waits.
+    Reviews,
     /// The time from the operator's start to the first admission.
     Restart,
 }
@@ -70,6 +75,7 @@ impl Arguments {
                 rounds: pairs,
                 contenders: vec![Contender::Bare, Contender::Cardgate],
                 releases: 0,
+                reviews: 0,
                 restarts: self.restarts.min(1),
                 waiting: self.waiting.unwrap_or(self.pods.min(1000)),
                 ..self.plan_of_parts()
@@ -79,11 +85,15 @@ impl Arguments {
     }
 
     fn plan_of_parts(&self) -> Plan {
-        let (freed, restarts) = (self.wants(Part::Freed), self.wants(Part::Restart));
+        let (freed, reviews, restarts) = (
+            self.wants(Part::Freed),
+            self.wants(Part::Reviews),
+            self.wants(Part::Restart),
+        );
         let wanted = |contender: &Contender| match contender {
             Contender::Plain => self.wants(Part::Plain),
             Contender::Bare => self.wants(Part::Bare),
-            Contender::Cardgate => self.wants(Part::Cardgate) || freed || restarts,
+            Contender::Cardgate => self.wants(Part::Cardgate) || freed || reviews || restarts,
         };
         Plan {
             nodes: self.nodes,
@@ -91,6 +101,7 @@ impl Arguments {
             singles: self.singles,
             creators: self.creators,
             releases: if freed { self.releases } else { 0 },
+            reviews: if reviews { self.reviews } else { 0 },
             restarts: if restarts { self.restarts } else { 0 },
             waiting: self.waiting.unwrap_or(self.pods),
             rounds: self.rounds,

@@ -18,7 +18,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 
 pub use self::figures::Durations;
-pub use self::phases::{Burst, Freed, Restarts, Singles};
+pub use self::phases::{Burst, Freed, Restarts, Reviews, Singles};
 pub use self::report::Report;
 pub use self::scene::Contender;
 pub use self::usage::Memory;
@@ -41,6 +41,8 @@ pub struct Plan {
     pub creators: usize,
     /// How often quota is freed; 0 leaves it out.
     pub releases: usize,
+    /// How often it is asked why a pod waits; 0 leaves it out.
+    pub reviews: usize,
     /// How often the operator is restarted in each way; 0 leaves it out.
     pub restarts: usize,
     /// How many pods wait meanwhile.
@@ -54,9 +56,9 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// How many pods may run at a time. The queues of freed quota and of restarts hold a few of their own.
+    /// How many pods may run at a time. The queues of freed quota, of questions and of restarts hold a few of their own.
     fn running(&self) -> usize {
-        self.pods + self.singles + 2 * pods::CARDS_OF_A_NODE + self.releases
+        self.pods + self.singles + 3 * pods::CARDS_OF_A_NODE + self.releases
     }
 
     /// How many cards each node has: more than 8 where the pods would not all run on them.
@@ -108,6 +110,8 @@ pub struct CardgateFigures {
     pub after: [Memory; 2],
     /// Freed quota.
     pub freed: Option<Freed>,
+    /// Questions why pods wait.
+    pub reviews: Option<Reviews>,
     /// Restarts.
     pub restarts: Option<Restarts>,
 }
@@ -179,6 +183,11 @@ async fn measure_cardgate(scene: &Scene, plan: &Plan) -> Result<(Singles, Burst,
     } else {
         None
     };
+    let reviews = if plan.reviews > 0 {
+        Some(phases::reviews(scene, plan).await?)
+    } else {
+        None
+    };
     let restarts = if plan.restarts > 0 {
         Some(phases::restarts(scene, plan).await?)
     } else {
@@ -189,6 +198,7 @@ async fn measure_cardgate(scene: &Scene, plan: &Plan) -> Result<(Singles, Burst,
         idle,
         after,
         freed,
+        reviews,
         restarts,
     };
     Ok((singles, burst, figures))
@@ -208,6 +218,8 @@ pub mod aims {
     pub const IDLE_ADMISSION: Duration = Duration::from_millis(20);
     /// Until freed quota is used again.
     pub const REUSE: Duration = Duration::from_millis(200);
+    /// Until it is answered why a pod waits, in 99 of 100 cases, while 10,000 wait.
+    pub const REVIEW: Duration = Duration::from_millis(100);
     /// From the operator's start to the first admission.
     pub const RESTART: Duration = Duration::from_secs(1);
     /// The operator's memory, in bytes.

@@ -1,11 +1,12 @@
-//! What is measured: pods one by one, all pods at once, freed quota, and restarts.
+//! What is measured: pods one by one, all pods at once, freed quota, questions why pods wait, and restarts.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use crds::card_review::{CardReview, CardReviewSpec};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, PostParams};
 use tokio::time::Instant;
 
 use super::Plan;
@@ -185,6 +186,49 @@ pub(super) async fn freed(scene: &Scene, plan: &Plan) -> Result<Freed> {
     Ok(freed)
 }
 
+/// Questions why pods wait, each after the answer to the one before.
+#[derive(Debug, Clone)]
+pub struct Reviews {
+    /// How many pods waited.
+    pub waiting: usize,
+    /// From sending the question until the answer is there.
+    pub answered: Durations,
+}
+
+/// Asks about waiting pods, from the first in line to the last.
+pub(super) async fn reviews(scene: &Scene, plan: &Plan) -> Result<Reviews> {
+    let mut progress = Progress::new(format!("questions with {} pods waiting", plan.waiting));
+    let queue = FullQueue::fill(scene, "review", plan.waiting, plan).await?;
+    let waiting = queue.waiting();
+    ensure!(!waiting.is_empty(), "no pod waits");
+    let api: Api<CardReview> = Api::namespaced(scene.plane.client().await?, NAMESPACE);
+    let params = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    let mut times = Vec::new();
+    for index in 0..plan.reviews {
+        let spec = CardReviewSpec {
+            pod: Some(waiting[index * waiting.len() / plan.reviews].clone()),
+            ..CardReviewSpec::default()
+        };
+        let begin = Instant::now();
+        let answer = api.create(&params, &CardReview::new("load", spec)).await?;
+        times.push(begin.elapsed());
+        let status = answer.status.context("the question was not answered")?;
+        ensure!(
+            !status.admitted && status.position.is_some() && !status.blocks.is_empty(),
+            "a pod that waits has no reason: {status:?}"
+        );
+        progress.show(&format!("{} of {}", index + 1, plan.reviews));
+    }
+    progress.finish("done");
+    Ok(Reviews {
+        waiting: waiting.len(),
+        answered: Durations::new(times)?,
+    })
+}
+
 /// The operator started anew, while pods wait and quota is free.
 #[derive(Debug, Clone)]
 pub struct Restarts {
@@ -307,6 +351,17 @@ impl<'a> FullQueue<'a> {
             "{most} pods were let in at a time, in a queue with a quota of {HELD}"
         );
         Ok(())
+    }
+
+    /// The pods that wait, by name, which is the order in which they were created.
+    fn waiting(&self) -> Vec<String> {
+        self.scene.observer.look(|seen| {
+            let pods = seen.pods.iter();
+            let waits = pods.filter(|(_, pod)| pod.queue == self.name && pod.let_in.is_none());
+            let mut names: Vec<_> = waits.map(|(name, _)| name.clone()).collect();
+            names.sort_unstable();
+            names
+        })
     }
 
     fn writes_to_waiting(&self, log: &mut Log<'_>, mark: super::writes::Mark) -> Result<usize> {

@@ -215,6 +215,11 @@ impl Report {
             line("  max", &Shown(freed.reused.max()), &Shown(aims::REUSE))?;
             line("  writes to pods that waited on", &freed.needless_writes, &0)?;
         }
+        if let Some(reviews) = &cardgate.reviews {
+            let what = format!("why a pod waits, answered, {} wait, p50", reviews.waiting);
+            line(&what, &Shown(reviews.answered.percentile(50)), &"-")?;
+            line("  p99", &Shown(reviews.answered.percentile(99)), &Shown(aims::REVIEW))?;
+        }
         if let Some(restarts) = &cardgate.restarts {
             let ways: [(&str, &Durations); 2] = [
                 ("SIGTERM", &restarts.after_termination),
