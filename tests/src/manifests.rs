@@ -1,6 +1,7 @@
 //! The generated part of `manifests/`: the definitions of the custom resources, from the types in `crds`, and the files for
-//! `kubectl apply -f`, from the kustomizations; and of `docs/` what the roles there grant.
+//! `kubectl apply -f` and the Helm chart, from the kustomizations; and of `docs/` what the roles there grant.
 
+pub mod chart;
 pub mod reasons;
 pub mod reference;
 pub mod rights;

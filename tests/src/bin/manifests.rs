@@ -20,6 +20,7 @@ fn main() -> anyhow::Result<()> {
     // The definitions first: the files for `kubectl apply -f` contain them.
     let stale = bring_up_to_date(&manifests::custom_resource_definitions()?, check)?
         + bring_up_to_date(&manifests::install_files(&kubectl)?, check)?
+        + bring_up_to_date(&manifests::chart::files(&kubectl)?, check)?
         + bring_up_to_date(
             &[
                 manifests::rights::document()?,
