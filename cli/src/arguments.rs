@@ -139,6 +139,19 @@ pub enum Verb {
         #[arg(short = 'A', long)]
         all_namespaces: bool,
     },
+    /// Cards, nodes, queues, history and why something waits, as pages in your browser, live
+    ///
+    /// Served on this machine alone, to whoever has the address that is printed, and with your own rights: nothing is installed in the
+    /// cluster, and nothing can be changed there.
+    #[command(
+        after_help = "Examples:\n  kubectl card ui                 open the address that it prints; Ctrl-C ends it\n  kubectl card ui --port 0        any \
+                            free port"
+    )]
+    Ui {
+        /// Port on this machine; 0 is any that is free
+        #[arg(long, default_value_t = 8091)]
+        port: u16,
+    },
     /// Whether the installation is as it should be: what is there, what runs, who leads, certificates, your rights, queues and cards
     ///
     /// What you may not see is said to be unseen, with the right that is missing.

@@ -7,7 +7,7 @@ use crate::manifests::ManifestError;
 use crate::subject::SubjectError;
 
 /// Exit code where what is asked about does not exist.
-const NOT_THERE: u8 = 1;
+pub const NOT_THERE: u8 = 1;
 /// Exit code where what is given to read can't be read.
 const UNREADABLE: u8 = 2;
 /// Exit code where the cluster can't be asked.
@@ -64,6 +64,10 @@ pub enum Failure {
     Removal(String),
     #[error("nothing was changed: who is sure says so by --yes")]
     NotSure,
+    #[error("the pages can't be served: {0}")]
+    Ui(String),
+    #[error("{0:?} is no namespace: its name has at most 63 lower-case letters, digits and dashes")]
+    NoNamespace(String),
     #[error("the answer can't be printed: {0}")]
     Unprintable(String),
 }
@@ -147,7 +151,12 @@ impl Failure {
     pub fn code(&self) -> u8 {
         match self {
             Self::CardUnknown { .. } | Self::QueueUnknown(_) | Self::Unknown(_) => NOT_THERE,
-            Self::Subject(_) | Self::Manifest(_) | Self::Change(_) | Self::NotSure | Self::Refused(_) => UNREADABLE,
+            Self::Subject(_)
+            | Self::Manifest(_)
+            | Self::Change(_)
+            | Self::NotSure
+            | Self::NoNamespace(_)
+            | Self::Refused(_) => UNREADABLE,
             Self::Kubeconfig(_)
             | Self::Forbidden { .. }
             | Self::ForbiddenIn { .. }
@@ -156,6 +165,7 @@ impl Failure {
             | Self::MayNotAsk(_)
             | Self::MayNotSimulate(_)
             | Self::Removal(_)
+            | Self::Ui(_)
             | Self::NobodyAnswers(_)
             | Self::Api { .. }
             | Self::Unprintable(_) => CANNOT_ASK,

@@ -19,6 +19,7 @@ mod templates;
 mod terminal;
 mod top;
 mod types;
+mod ui;
 mod uninstall;
 mod who;
 mod why;
@@ -86,6 +87,7 @@ async fn run(arguments: &Arguments) -> Result<Answer, Failure> {
         }
         Verb::History { since, all_namespaces } => history::answer(&cluster, *since, *all_namespaces).await,
         Verb::Top { watch } => top::answer(&cluster, *watch && arguments.output.is_none()).await,
+        Verb::Ui { port } => ui::serve(cluster, *port).await,
         Verb::Check => check::answer(&cluster).await,
         Verb::Why { what: Some(what), .. } => why::answer(&cluster, vec![subject::named(what)?]).await,
         Verb::Why { file: Some(file), .. } => why::answer(&cluster, subject::of_file(file)?).await,

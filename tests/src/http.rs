@@ -4,8 +4,8 @@ use std::io::Cursor;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use http::Request;
 use http::header::CONTENT_TYPE;
+use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::Connect;
@@ -49,6 +49,11 @@ pub async fn send(tls: &ClientConfig, request: http::request::Builder, body: Vec
     ask(Client::builder(TokioExecutor::new()).build(connector), request, body).await
 }
 
+/// Sends any request without a body by HTTP and returns the answer, redirections too.
+pub async fn exchange(request: http::request::Builder) -> Result<Response<String>> {
+    answer(Client::builder(TokioExecutor::new()).build_http(), request, Vec::new()).await
+}
+
 async fn ask_plainly(request: http::request::Builder, body: Vec<u8>) -> Result<(u16, String)> {
     ask(Client::builder(TokioExecutor::new()).build_http(), request, body).await
 }
@@ -57,13 +62,21 @@ async fn ask<C>(client: Client<C, Body>, request: http::request::Builder, body: 
 where
     C: Connect + Clone + Send + Sync + 'static,
 {
+    let (head, text) = answer(client, request, body).await?.into_parts();
+    Ok((head.status.as_u16(), text))
+}
+
+async fn answer<C>(client: Client<C, Body>, request: http::request::Builder, body: Vec<u8>) -> Result<Response<String>>
+where
+    C: Connect + Clone + Send + Sync + 'static,
+{
     let request = request.body(Full::new(Cursor::new(body)))?;
     let what = format!("{} {}", request.method(), request.uri());
     let answer = async {
-        let response = client.request(request).await?;
-        let status = response.status().as_u16();
-        let body = response.into_body().collect().await?.to_bytes();
-        Ok::<_, anyhow::Error>((status, String::from_utf8_lossy(&body).into_owned()))
+        let (head, body) = client.request(request).await?.into_parts();
+        let body = body.collect().await?.to_bytes();
+        let text = String::from_utf8_lossy(&body).into_owned();
+        Ok::<_, anyhow::Error>(Response::from_parts(head, text))
     };
     tokio::time::timeout(LIMIT, answer)
         .await

@@ -71,7 +71,7 @@ pub struct NodeRow {
 pub struct State {
     pub cards: Vec<CardRow>,
     pub queues: Vec<QueueRow>,
-    /// None for whom it is not shown.
+    /// None for whom it is not shown, or where it was not asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<Vec<NodeRow>>,
     /// What the user may not see, in words.
@@ -81,15 +81,22 @@ pub struct State {
 impl State {
     /// Asks for it.
     pub async fn read(cluster: &Cluster) -> Result<Self, Failure> {
+        let mut state = Self::without_nodes(cluster).await?;
+        let inventories = if_seen(cluster.inventories().await, "nodes", &mut state.unseen)?;
+        state.nodes = inventories.map(|nodes| nodes.iter().flat_map(node).collect());
+        Ok(state)
+    }
+
+    /// Asks for cards and queues alone: of nodes there may be thousands.
+    pub async fn without_nodes(cluster: &Cluster) -> Result<Self, Failure> {
         let mut unseen = Vec::new();
         let types = cluster.card_types().await?;
         let queues = cluster.queues().await?;
         let usages = if_seen(cluster.usages().await, "what queues use", &mut unseen)?;
-        let inventories = if_seen(cluster.inventories().await, "nodes", &mut unseen)?;
         Ok(Self {
             cards: types.iter().map(card).collect(),
             queues: rows(&queues, usages.as_deref()),
-            nodes: inventories.map(|nodes| nodes.iter().flat_map(node).collect()),
+            nodes: None,
             unseen,
         })
     }

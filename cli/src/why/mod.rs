@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::cluster::Cluster;
 use crate::failure::Failure;
 use crate::print::Answer;
-use crate::subject::Subject;
+use crate::subject::{self, Subject};
 
 /// Exit code where it waits, and waiting can help.
 pub const WAITS: u8 = 4;
@@ -55,6 +55,13 @@ pub async fn answer(cluster: &Cluster, subjects: Vec<Subject>) -> Result<Answer,
     let waits = || answers.iter().flatten().map(code).max().unwrap_or_default();
     answer.code = failed.unwrap_or_else(waits);
     Ok(answer)
+}
+
+/// The answer about one thing that is named as on the command line, line by line.
+pub async fn lines(cluster: &Cluster, namespace: &str, what: &str) -> Result<Vec<String>, Failure> {
+    let subject = subject::named(what)?;
+    let status = ask(cluster, namespace, subject.spec).await?;
+    Ok(text::lines(&status))
 }
 
 async fn ask(cluster: &Cluster, namespace: &str, spec: CardReviewSpec) -> Result<CardReviewStatus, Failure> {

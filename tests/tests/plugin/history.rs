@@ -60,7 +60,7 @@ async fn an_editor_reads_who_was_let_in_who_was_evicted_and_what_changed_the_quo
         .into_iter()
         .flatten()
         .map(|entry| entry["time"].as_str().unwrap_or_default().parse::<Timestamp>())
-        .collect::<std::result::Result<_, _>>()?;
+        .collect::<Result<_, _>>()?;
     assert!(times.is_sorted(), "{data}");
     let admitted: Vec<_> = of(&data, "Admitted")
         .into_iter()

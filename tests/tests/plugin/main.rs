@@ -5,6 +5,7 @@ mod lint;
 mod list;
 mod simulate;
 mod top;
+mod ui;
 mod uninstall;
 
 use std::path::{Path, PathBuf};
@@ -46,17 +47,22 @@ async fn plugin() -> Result<&'static Path> {
 }
 
 /// `kubectl card` by the real kubectl, on behalf of the user.
-async fn card(scenario: &Scenario<'_>, user: &str, args: &[&str]) -> Result<Answer> {
+async fn command(scenario: &Scenario<'_>, user: &str, args: &[&str]) -> Result<Command> {
     let kubectl = scenario.plane().kubectl();
     let directory = plugin().await?.parent().context("the plugin is in no directory")?;
-    let output = Command::new(kubectl.program())
+    let mut command = Command::new(kubectl.program());
+    command
         .arg("card")
         .args(args)
         .args(["--as", user, "--namespace", scenario.name()])
         .env("KUBECONFIG", kubectl.kubeconfig())
-        .env("PATH", directory)
-        .output()
-        .await?;
+        .env("PATH", directory);
+    Ok(command)
+}
+
+/// What it says once it has ended.
+async fn card(scenario: &Scenario<'_>, user: &str, args: &[&str]) -> Result<Answer> {
+    let output = command(scenario, user, args).await?.output().await?;
     Ok(Answer {
         code: output.status.code(),
         out: String::from_utf8(output.stdout)?,

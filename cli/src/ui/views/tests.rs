@@ -1,0 +1,121 @@
+use serde_json::json;
+
+use super::{cards, nodes, past, queues, why};
+use crate::failure::Failure;
+use crate::history::{Entry, History, Source, What};
+use crate::top::state::{CardRow, QueueRow, State};
+
+/// What somebody may call their things, or write into messages.
+const HOSTILE: &str = r#"<script>alert(1)</script>"'&"#;
+
+fn state(name: &str) -> State {
+    State {
+        cards: vec![CardRow {
+            card: name.to_owned(),
+            total: 10,
+            charged: 6,
+            unaccounted: 1,
+            free: 2,
+            unusable: 1,
+        }],
+        queues: vec![QueueRow {
+            queue: name.to_owned(),
+            card: name.to_owned(),
+            guaranteed: 1,
+            deserved: 4,
+            quota: 8,
+            used: Some(6),
+            borrowed: Some(2),
+            waiting: Some(3),
+        }],
+        nodes: None,
+        unseen: vec![name.to_owned()],
+    }
+}
+
+fn assert_harmless(page: &str) {
+    assert!(!page.contains("<script>alert"), "{page}");
+    assert!(page.contains("&lt;script&gt;"), "{page}");
+}
+
+#[test]
+fn what_others_call_their_things_is_text() {
+    let state = state(HOSTILE);
+    assert_harmless(&cards::show(&state).into_string());
+    assert_harmless(&queues::show(&state).into_string());
+    let status = serde_json::from_value(json!({
+        "firstWaiting": [{ "position": 1, "kind": "Pod", "name": HOSTILE, "reason": HOSTILE, "missing": HOSTILE }],
+        "conditions": [{ "type": HOSTILE, "status": "False", "reason": HOSTILE, "message": HOSTILE, "lastTransitionTime": "2026-01-01T00:00:00Z" }],
+    }))
+    .unwrap();
+    assert_harmless(&queues::show_one(&state, HOSTILE, Some(&status)).into_string());
+    let inventory = serde_json::from_value(json!({
+        "metadata": { "name": "n" }, "spec": { "nodeName": HOSTILE },
+        "status": { "problems": HOSTILE },
+    }))
+    .unwrap();
+    assert_harmless(&nodes::show(&[inventory]).into_string());
+    assert_harmless(&why::show(HOSTILE, HOSTILE, Some(Ok(vec![HOSTILE.to_owned()]))).into_string());
+    let refused = Err(Failure::QueueUnknown(HOSTILE.to_owned()));
+    assert_harmless(&why::show("", "", Some(refused)).into_string());
+    let time = "2026-11-23T12:00:00Z".parse().unwrap();
+    let entry = Entry {
+        time,
+        what: What::Evicted,
+        namespace: None,
+        name: HOSTILE.to_owned(),
+        by: None,
+        details: HOSTILE.to_owned(),
+        source: Source::Event,
+    };
+    let history = History {
+        since: "2026-11-22T12:00:00Z".parse().unwrap(),
+        entries: vec![entry],
+        oldest_event: None,
+        unknown: vec![HOSTILE.to_owned()],
+    };
+    assert_harmless(&past::show(&history, time, HOSTILE).into_string());
+}
+
+#[test]
+fn a_tile_says_in_words_what_its_bar_shows() {
+    let page = cards::show(&state("A100")).into_string();
+    assert!(
+        page.contains(
+            r#"aria-label="2 of 10 free, 6 charged to queues, 1 charged to nobody, 1 on nodes that take no pods""#
+        ),
+        "{page}"
+    );
+    // 6, then 1, then 1 of 10, each beginning where the one before ends.
+    for part in [
+        r#"<rect class="queue0" x="0" y="0" width="600" height="20">"#,
+        r#"<rect class="unaccounted" x="600" y="0" width="100" height="20">"#,
+        r#"<rect class="unusable" x="700" y="0" width="100" height="20">"#,
+        r#"href="/queues/A100""#,
+        "A100</a> 6, 3 waiting",
+    ] {
+        assert!(page.contains(part), "{part} is missing: {page}");
+    }
+}
+
+#[test]
+fn a_queue_shows_what_it_borrows_and_its_marks() {
+    let page = queues::show(&state("A100")).into_string();
+    for part in [
+        r#"<rect class="held" x="0" y="0" width="500" height="20">"#,
+        r#"<rect class="borrowed" x="500" y="0" width="250" height="20">"#,
+        r#"<line class="mark guarantee" x1="125" x2="125""#,
+        r#"<line class="mark deserved" x1="500" x2="500""#,
+        r#"<line class="mark quota" x1="1000" x2="1000""#,
+    ] {
+        assert!(page.contains(part), "{part} is missing: {page}");
+    }
+}
+
+#[test]
+fn the_command_to_copy_does_nothing_else() {
+    let page = why::show("p; rm -rf ~", "team", Some(Ok(Vec::new()))).into_string();
+    assert!(page.contains("kubectl card why 'p; rm -rf ~' -n team"), "{page}");
+    let page = why::show("job/train", "team", Some(Ok(Vec::new()))).into_string();
+    assert!(page.contains("kubectl card why job/train -n team"), "{page}");
+}

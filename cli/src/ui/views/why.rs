@@ -1,0 +1,38 @@
+//! Why something waits: the answer of `kubectl card why`.
+
+use maud::{Markup, html};
+
+use crate::failure::Failure;
+
+/// The question, and the answer where there is one.
+pub fn show(what: &str, namespace: &str, answered: Option<Result<Vec<String>, Failure>>) -> Markup {
+    html! {
+        form action="/why" method="get" {
+            label for="what" { "Pod, or KIND/NAME such as job/train or queue/team-a" }
+            input #what name="what" value=(what) required autocomplete="off" spellcheck="false" autofocus[answered.is_none()];
+            label for="namespace" { "Namespace" }
+            input #namespace name="namespace" value=(namespace) autocomplete="off" spellcheck="false";
+            button { "Ask" }
+        }
+        @if let Some(answered) = answered {
+            @let command = format!("kubectl card why {} -n {}", quoted(what), quoted(namespace));
+            section aria-live="polite" aria-label="Answer" {
+                @match answered {
+                    Ok(lines) => pre.answer { (lines.join("\n")) },
+                    Err(failure) => p.failure role="alert" { (failure) },
+                }
+                p { "The same in a terminal: " code { (command) } " " button type="button" data-copy=(command) { "Copy" } }
+            }
+        }
+    }
+}
+
+/// A word as shells take it for one: what is copied does nothing else.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
