@@ -1,7 +1,6 @@
 //! What the service accounts of `manifests/` may do, asked of a real API server: all that they need, and no more.
 
 use anyhow::{Context as _, Result, ensure};
-use cardgate_tests::cardgate::Cardgate;
 use cardgate_tests::controlplane::{Account, ControlPlane, Options};
 use cardgate_tests::manifests::{self, rights};
 use cardgate_tests::wait::{self, Seen};
@@ -212,13 +211,20 @@ async fn service_accounts_have_the_rights_that_they_need_and_no_more() -> Outcom
 #[tokio::test]
 async fn the_operator_changes_the_path_of_reviews_and_no_other_way_to_a_webhook() -> Outcome {
     let plane = Reviewer::start().await?.plane;
-    Cardgate::await_policies(&plane).await?;
     let account = Account::new(NAMESPACE, "operator");
     let webhooks: Api<MutatingWebhookConfiguration> = Api::all(plane.client_of_account(&account).await?);
     let dry_run = PatchParams {
         dry_run: true,
         ..PatchParams::default()
     };
+    // API servers put each policy in force in its own time.
+    let renamed = json!([{ "op": "replace", "path": "/webhooks/0/name", "value": "another.card.volcano.sh" }]);
+    let renamed = Patch::Json::<()>(serde_json::from_value(renamed)?);
+    wait::eventually("the policy on webhooks to be in force", wait::PATIENCE, async || {
+        let changed = webhooks.patch(CONFIGURATION, &dry_run, &renamed).await;
+        Ok(Seen::when(changed.is_err(), "the operator may rename a webhook"))
+    })
+    .await?;
     let found = webhooks.get(CONFIGURATION).await?.webhooks.unwrap_or_default();
     for (place, webhook) in found.iter().enumerate() {
         for (field, value) in [

@@ -60,8 +60,7 @@ const EVERY_SHAPE: [[&str; 9]; 11] = [
     ],
     [
         "a100-mig-mixed",
-        "NVIDIA-A100-PCIE-40GB x1, NVIDIA-A100-PCIE-40GB/mig-1g.5gb-mixed x4, \
-             NVIDIA-A100-PCIE-40GB/mig-2g.10gb-mixed x2",
+        "NVIDIA-A100-PCIE-40GB x1, +2 more",
         "7",
         "0",
         "7",

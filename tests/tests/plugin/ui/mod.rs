@@ -9,8 +9,8 @@ use cardgate_tests::http;
 use cardgate_tests::scenario::Scenario;
 use cardgate_tests::wait::{self, Seen};
 use cardgate_tests::world::World;
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::Child;
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStderr};
 
 use super::{NO_QUOTA, Outcome, command, editor, two_run_and_one_waits, viewer};
 
@@ -21,6 +21,8 @@ struct Pages {
     /// Host and port.
     host: String,
     _child: Child,
+    /// Where it says more: who closes it ends the plugin.
+    _said: Lines<BufReader<ChildStderr>>,
 }
 
 impl Pages {
@@ -41,6 +43,7 @@ impl Pages {
             entry,
             host,
             _child: child,
+            _said: lines,
         })
     }
 
