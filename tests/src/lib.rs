@@ -22,6 +22,7 @@ pub mod controlplane;
 pub mod demo;
 pub mod faults;
 pub mod fixture;
+pub mod go_tool;
 pub mod http;
 pub mod load;
 mod locks;

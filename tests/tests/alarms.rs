@@ -1,10 +1,12 @@
-//! Alarms and the dashboard ask for metrics that there are.
+//! Alarms and the dashboard ask for metrics that there are, and alarms are raised when they should be.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use cardgate_tests::manifests::{self, reference::shown_metrics};
-use serde_json::Value;
+use cardgate_tests::{go_tool, workspace};
+use serde_json::{Value, json};
 
 /// The names of Cardgate's metrics in an expression.
 fn names(expression: &str) -> impl Iterator<Item = &str> {
@@ -31,18 +33,67 @@ fn ensure_shown(samples: &BTreeMap<&str, BTreeSet<&str>>, what: &str, expression
     Ok(names(expression).count())
 }
 
-#[test]
-fn every_metric_of_an_alarm_is_shown_by_a_program() -> Result<()> {
+/// What is in the `PrometheusRule`: `groups`, as Prometheus itself reads them.
+fn groups() -> Result<Value> {
     let rules = std::fs::read_to_string(manifests::directory().join("components/prometheus/rules.yaml"))?;
     let rules: Value = serde_saphyr::from_str(&rules)?;
+    ensure!(rules["spec"]["groups"].is_array(), "no groups");
+    Ok(rules["spec"].clone())
+}
+
+fn alarms(groups: &Value) -> impl Iterator<Item = &Value> {
+    let groups = groups["groups"].as_array().into_iter().flatten();
+    groups.flat_map(|group| group["rules"].as_array().into_iter().flatten())
+}
+
+#[test]
+#[ignore = "promtool takes some minutes to build"]
+fn each_alarm_is_raised_when_it_should_be_and_only_then() -> Result<()> {
+    let groups = groups()?;
+    let cases = std::fs::read_to_string(workspace::root().join("tests/promtool/alarms.yaml"))?;
+    let parsed: Value = serde_saphyr::from_str(&cases)?;
+    let mut raised: BTreeMap<&str, BTreeSet<bool>> = BTreeMap::new();
+    for case in parsed["tests"].as_array().context("no tests")? {
+        for case in case["alert_rule_test"].as_array().context("no alarm")? {
+            let name = case["alertname"].as_str().context("no name")?;
+            raised.entry(name).or_default().insert(case["exp_alerts"] != json!([]));
+        }
+    }
+    for alarm in alarms(&groups) {
+        let name = alarm["alert"].as_str().context("no name")?;
+        ensure!(
+            raised.get(name).is_some_and(|cases| cases.len() == 2),
+            "{name}: say in tests/promtool/alarms.yaml when it is raised, and when not"
+        );
+    }
+    let directory = tempfile::tempdir()?;
+    std::fs::write(directory.path().join("rules.yaml"), groups.to_string())?;
+    std::fs::write(directory.path().join("alarms.yaml"), cases)?;
+    let promtool = go_tool::build(
+        "promtool",
+        "github.com/prometheus/prometheus/cmd/promtool",
+        &["-tags", "remove_all_sd"],
+    )?;
+    let tested = Command::new(promtool)
+        .current_dir(directory.path())
+        .args(["test", "rules", "alarms.yaml"])
+        .output()?;
+    ensure!(
+        tested.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&tested.stdout),
+        String::from_utf8_lossy(&tested.stderr)
+    );
+    Ok(())
+}
+
+#[test]
+fn every_metric_of_an_alarm_is_shown_by_a_program() -> Result<()> {
+    let groups = groups()?;
     let shown = shown_metrics()?;
     let there = samples(&shown);
-    let groups = rules["spec"]["groups"].as_array().context("no groups")?;
-    let rules = groups
-        .iter()
-        .flat_map(|group| group["rules"].as_array().into_iter().flatten());
     let mut asked = 0;
-    for rule in rules {
+    for rule in alarms(&groups) {
         let expression = rule["expr"].as_str().context("an alarm without expression")?;
         asked += ensure_shown(&there, &rule["alert"].to_string(), expression)?;
         for text in ["summary", "description"] {

@@ -7,9 +7,9 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result, ensure};
 use cardgate_tests::assets::{Assets, Program};
+use cardgate_tests::go_tool;
 use cardgate_tests::manifests::chart::{NAMESPACE, documents};
 use cardgate_tests::manifests::{directory, render};
-use cardgate_tests::workspace;
 use serde_json::{Value, json};
 
 type Outcome = Result<()>;
@@ -21,21 +21,8 @@ const KEEP: &str = "helm.sh/resource-policy";
 /// Helm, built once from the Go module `tests/helm`.
 fn helm() -> Result<&'static Path> {
     static HELM: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    let built = HELM.get_or_init(|| build().map_err(|error| format!("{error:#}")));
-    built.as_deref().map_err(anyhow::Error::msg)
-}
-
-fn build() -> Result<PathBuf> {
-    let program = workspace::target_dir()?.join("helm/helm");
-    let built = Command::new("go")
-        .current_dir(workspace::root().join("tests/helm"))
-        .args(["build", "-o"])
-        .arg(&program)
-        .arg("helm.sh/helm/v4/cmd/helm")
-        .output()
-        .context("Helm is built with Go: install it from https://go.dev/dl")?;
-    ensure!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    Ok(program)
+    let build = || go_tool::build("helm", "helm.sh/helm/v4/cmd/helm", &[]).map_err(|error| format!("{error:#}"));
+    HELM.get_or_init(build).as_deref().map_err(anyhow::Error::msg)
 }
 
 fn run(namespace: &str, args: &[&str]) -> Result<Output> {
