@@ -47,6 +47,14 @@ pub struct Write {
 #[serde(default)]
 struct Made {
     metadata: Versioned,
+    spec: Held,
+}
+
+/// What a Lease says of who holds it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Held {
+    holder_identity: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -77,6 +85,11 @@ impl Write {
     /// none of their own.
     pub fn version(&self) -> Option<u64> {
         self.response_object.metadata.resource_version.parse().ok()
+    }
+
+    /// Who holds the Lease that it made, of the same control plane.
+    pub fn holder(&self) -> Option<&str> {
+        self.response_object.spec.holder_identity.as_deref()
     }
 }
 

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crds::keys::{CROSS_QUOTA_LABEL, QUEUE_LABEL};
+use crds::keys::{CROSS_QUOTA_LABEL, NAMESPACE, QUEUE_LABEL};
 use k8s_openapi::jiff::Timestamp;
-use serde_json::Value;
+use operator::lease::{DURATION, LEASE};
+use serde_json::{Value, json};
 use simulator::judge::is_held;
 use simulator::objects::{Key, LEASES, PODS, Resource, Write};
 
@@ -134,6 +135,7 @@ impl History {
             }
         }
         let mut writes = self.writes.clone();
+        writes.extend(self.unseen_terms(log));
         writes.sort_by_key(|write| write.version);
         let mut last = self.begin;
         for write in &mut writes {
@@ -160,6 +162,37 @@ impl History {
         }
         writes
     }
+
+    /// Leases of which no watch has told: while the API server was away they were written, and one that lists anew hears of the last
+    /// alone. Without them, who had renewed in time would seem to write without leading.
+    fn unseen_terms(&self, log: &[controlplane::Write]) -> Vec<Write> {
+        let told: BTreeSet<u64> = self.writes.iter().map(|write| write.version).collect();
+        let unseen = log.iter().filter_map(|write| {
+            let target = write.object_ref.as_ref()?;
+            let version = write.version().filter(|version| !told.contains(version))?;
+            if target.resource != LEASES.plural || target.name != LEASE || target.namespace != NAMESPACE {
+                return None;
+            }
+            let at = write.request_received_timestamp.parse().ok()?;
+            Some(Write {
+                who: SOMEBODY.into(),
+                at,
+                age: since(self.begin, at),
+                sent: since(self.begin, at),
+                version,
+                resource: &LEASES,
+                key: Key::new(NAMESPACE, LEASE),
+                before: None,
+                after: Some(Arc::new(lease_held_by(write.holder()?))),
+            })
+        });
+        unseen.collect()
+    }
+}
+
+/// A Lease as it was written, of which only this is known.
+fn lease_held_by(holder: &str) -> Value {
+    json!({ "spec": { "holderIdentity": holder, "leaseDurationSeconds": DURATION.as_secs() } })
 }
 
 fn holder(lease: &Value) -> Arc<str> {

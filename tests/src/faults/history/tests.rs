@@ -125,6 +125,32 @@ fn who_writes_while_another_leads_is_found() {
 }
 
 #[test]
+fn leases_that_were_renewed_while_nobody_could_watch_are_known_by_the_log() {
+    let mut scene = Scene::new();
+    let now = Timestamp::now();
+    // Led long ago, and renewed just now; a pod is let in, of which somebody hears who lists anew.
+    for write in &mut scene.history.writes {
+        write.age = Duration::ZERO;
+    }
+    scene.history.begin = now - Duration::from_secs(100);
+    scene.version += 1;
+    let renewed = json!({
+        "verb": "patch",
+        "user": {"username": "operator", "extra": {"authentication.kubernetes.io/credential-id": ["one"]}},
+        "objectRef": {"resource": "leases", "namespace": NAMESPACE, "name": "operator"},
+        "responseStatus": {"code": 200},
+        "stageTimestamp": now.to_string(),
+        "requestReceivedTimestamp": now.to_string(),
+        "responseObject": {"metadata": {"resourceVersion": scene.version.to_string()}, "spec": {"holderIdentity": "operator"}},
+    });
+    scene.let_in("p", "one");
+    let broken = scene.judged().unwrap();
+    assert!(broken.what.contains("its Lease was over"), "{broken}");
+    scene.log.push(serde_json::from_value(renewed).unwrap());
+    assert_eq!(scene.judged(), None);
+}
+
+#[test]
 fn who_lists_anew_hears_nothing_twice_and_misses_what_is_gone() {
     let mut scene = Scene::new();
     scene.let_in("p", "one");
