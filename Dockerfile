@@ -24,6 +24,6 @@ ENTRYPOINT ["/usr/local/bin/webhook"]
 
 FROM base AS operator
 COPY --from=build /out/operator /usr/local/bin/operator
-# metrics, health
-EXPOSE 8080 8081
+# questions, metrics, health
+EXPOSE 8443 8080 8081
 ENTRYPOINT ["/usr/local/bin/operator"]

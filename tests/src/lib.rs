@@ -32,6 +32,7 @@ pub mod nodes;
 pub mod ports;
 pub mod process;
 mod progress;
+pub mod release;
 pub mod scenario;
 pub mod service;
 pub mod tally;
