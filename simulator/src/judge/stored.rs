@@ -1,6 +1,7 @@
 //! What is stored, as far as it was heard; and, of what others decide, also what was stored a while ago.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque, btree_map};
+use std::ops::Deref;
 use std::sync::Arc;
 
 use crds::keys::{CONFIG_MAP, NAMESPACE};
@@ -12,8 +13,37 @@ use super::is_operator;
 use super::pods::is_held;
 use crate::objects::{CONFIG_MAPS, Key, NAMESPACES, NODES, POD_GROUPS, PODS, QUEUES, Resource, Write};
 
-/// The objects of one resource.
-pub type OfKind = BTreeMap<Key, Arc<Value>>;
+/// The objects of one resource, which many views of what is stored share.
+#[derive(Debug, Clone, Default)]
+pub struct OfKind(Arc<BTreeMap<Key, Arc<Value>>>);
+
+impl OfKind {
+    /// An object is there, or has changed.
+    pub fn insert(&mut self, key: Key, object: Arc<Value>) {
+        Arc::make_mut(&mut self.0).insert(key, object);
+    }
+
+    fn remove(&mut self, key: &Key) {
+        Arc::make_mut(&mut self.0).remove(key);
+    }
+}
+
+impl Deref for OfKind {
+    type Target = BTreeMap<Key, Arc<Value>>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl<'a> IntoIterator for &'a OfKind {
+    type Item = (&'a Key, &'a Arc<Value>);
+    type IntoIter = btree_map::Iter<'a, Key, Arc<Value>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
 
 /// Objects by resource.
 pub type ByKind = BTreeMap<&'static Resource, OfKind>;
