@@ -9,6 +9,8 @@ use crate::words::{PIECES, names};
 
 /// How often a piece of a list is repeated at most.
 const MANY: usize = 1500;
+/// What API servers take of a request.
+const LARGEST: usize = 3 << 20;
 /// What is deeper than this is not looked into for changes.
 const DEEPEST: usize = 24;
 
@@ -41,7 +43,7 @@ impl ValueGenerator for Objects {
         for _ in 0..below(driver, self.changes + 1)? {
             change_within(driver, &mut object, &self.templates)?;
         }
-        Some(object)
+        (object.to_string().len() <= LARGEST).then_some(object)
     }
 }
 

@@ -246,7 +246,7 @@ fn configuration(parse: fn(&str) -> Parsed, text: &str) -> bool {
     );
     match read {
         Ok((configuration, warnings)) => {
-            assert!(warnings.len() <= 1000, "{} warnings", warnings.len());
+            assert!(warnings.len() <= 101, "{} warnings", warnings.len());
             for warning in &warnings {
                 check_message(warning);
             }

@@ -132,6 +132,9 @@ impl Default for Configuration {
     }
 }
 
+/// How many warnings of a configuration are told.
+const MOST_WARNINGS: usize = 100;
+
 /// A configuration that can be put in force, and what its author should know about it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Parsed {
@@ -164,6 +167,16 @@ impl Configuration {
         if let Some(text) = cardgate_yaml {
             parsed.configuration.cardgate = settings::read(text, &mut parsed.warnings)?;
         }
+        bound(&mut parsed.warnings);
         Ok(parsed)
+    }
+}
+
+/// Keeps the first warnings, and says how many more there are: nobody mends hundreds at once.
+fn bound(warnings: &mut Vec<String>) {
+    let more = warnings.len().saturating_sub(MOST_WARNINGS);
+    if more > 0 {
+        warnings.truncate(MOST_WARNINGS);
+        warnings.push(format!("and {more} more: mend these first"));
     }
 }

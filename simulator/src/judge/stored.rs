@@ -90,7 +90,7 @@ impl Stored {
         match &write.after {
             Some(object) => of_kind.insert(write.key.clone(), Arc::clone(object)),
             None => of_kind.remove(&write.key),
-        };
+        }
     }
 
     /// What is in force for who has read it: the newest that can be.

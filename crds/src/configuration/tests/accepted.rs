@@ -265,3 +265,12 @@ fn generations_differ_where_texts_do() {
     generations.dedup();
     assert_eq!(generations.len(), texts.len() * texts.len());
 }
+
+#[test]
+fn of_many_warnings_the_first_are_told_and_how_many_more_there_are() {
+    let actions = vec!["all"; 2_639].join(", ");
+    let warnings = scheduler(&format!("actions: \"{actions}\"")).warnings;
+    assert_eq!(warnings.len(), 101);
+    assert!(warnings[0].contains("\"all\""), "{}", warnings[0]);
+    assert_eq!(warnings[100], "and 2539 more: mend these first");
+}
