@@ -1,14 +1,16 @@
-//! The door, asked as API servers ask it: the webhook's own code.
+//! The door, asked as API servers ask it: the webhook's own code, and the policies that they evaluate themselves.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use thiserror::Error;
 use webhook::door::{Door as Webhook, Failure, Verdict};
 use webhook::endpoint::Endpoint;
 
 use crate::known::Known;
 use crate::manifests::Manifest;
+use crate::policies::{Policies, PolicyError};
 
 /// The manifests of this version, which say whom API servers ask about what.
 const MANIFESTS: &str = include_str!("../../manifests/install.yaml");
@@ -17,20 +19,32 @@ const ENDPOINTS: [Endpoint; 3] = [Endpoint::Mutate, Endpoint::Validate, Endpoint
 /// By group and plural, what API servers ask when such an object is created.
 type Asked = BTreeMap<(String, String), Vec<Endpoint>>;
 
+/// What of this version's own manifests can't be read.
+#[derive(Debug, Error)]
+pub enum DoorError {
+    #[error(transparent)]
+    Manifests(#[from] serde_saphyr::Error),
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+}
+
 /// The door.
 pub struct Door {
     webhook: Webhook,
     asked: Asked,
+    policies: Policies,
 }
 
 impl Door {
     /// A door that knows this.
-    pub fn new(known: &Arc<Known>) -> Result<Self, serde_saphyr::Error> {
+    pub fn new(known: &Arc<Known>) -> Result<Self, DoorError> {
+        let objects: Vec<Value> = serde_saphyr::from_multiple(MANIFESTS)?;
         let lookups = Arc::clone(known);
         let options = webhook::Options::default();
         Ok(Self {
             webhook: Webhook::new(Arc::clone(&known.knowledge), lookups, options, Arc::new(())),
-            asked: asked(MANIFESTS)?,
+            asked: asked(&objects),
+            policies: Policies::of(&objects)?,
         })
     }
 
@@ -59,16 +73,21 @@ impl Door {
         });
         self.webhook.verdict(endpoint, review.to_string().as_bytes()).await
     }
+
+    /// Why API servers' own policies let nobody create an object on which the door has written; nothing where they do.
+    pub fn forbids(&self, manifest: &Manifest, namespace: &str) -> Result<Option<String>, PolicyError> {
+        self.policies.refusal(manifest, namespace)
+    }
 }
 
 /// Whom API servers ask, by the manifests.
-fn asked(manifests: &str) -> Result<Asked, serde_saphyr::Error> {
+fn asked(objects: &[Value]) -> Asked {
     let texts = |value: &Value| -> Vec<String> {
         let texts = value.as_array().into_iter().flatten();
         texts.filter_map(Value::as_str).map(str::to_owned).collect()
     };
     let mut asked = Asked::new();
-    for object in serde_saphyr::from_multiple::<Value>(manifests)? {
+    for object in objects {
         for webhook in object["webhooks"].as_array().into_iter().flatten() {
             let path = webhook.pointer("/clientConfig/service/path");
             let endpoint = ENDPOINTS.into_iter().find(|of| path == Some(&json!(of.path())));
@@ -88,7 +107,7 @@ fn asked(manifests: &str) -> Result<Asked, serde_saphyr::Error> {
             }
         }
     }
-    Ok(asked)
+    asked
 }
 
 #[cfg(test)]
@@ -97,7 +116,7 @@ mod tests {
 
     #[test]
     fn it_is_asked_about_all_that_api_servers_ask_it_about() {
-        let asked = asked(MANIFESTS).unwrap();
+        let asked = asked(&serde_saphyr::from_multiple::<Value>(MANIFESTS).unwrap());
         let of = |group: &str, plural: &str| asked.get(&(group.to_owned(), plural.to_owned())).cloned();
         assert_eq!(of("", "pods"), Some(vec![Endpoint::Mutate]));
         let queues = of("scheduling.volcano.sh", "queues");

@@ -10,6 +10,7 @@ mod history;
 mod known;
 mod lint;
 mod manifests;
+mod policies;
 mod print;
 mod queue;
 mod simulate;

@@ -1,6 +1,8 @@
-//! One object before the door: the webhook's own code, asked as an API server asks it.
+//! One object before the door: the webhook's own code and the policies, asked as an API server asks them.
 
 use std::collections::BTreeSet;
+use std::error::Error;
+use std::fmt::Display;
 use std::sync::Arc;
 
 use crds::keys::EXEMPT_NAMESPACES;
@@ -11,7 +13,7 @@ use webhook::endpoint::Endpoint;
 use webhook::warning::Warning;
 
 use super::{Linted, Refused};
-use crate::door::Door;
+use crate::door::{Door, DoorError};
 use crate::known::{Known, Supposed, is_configuration, parse};
 use crate::manifests::Manifest;
 use crate::templates::{pod_of, template};
@@ -28,7 +30,7 @@ pub struct Judge<'k> {
 
 impl<'k> Judge<'k> {
     /// A judge who knows this.
-    pub fn new(known: &'k Arc<Known>, namespace: &'k str) -> Result<Self, serde_saphyr::Error> {
+    pub fn new(known: &'k Arc<Known>, namespace: &'k str) -> Result<Self, DoorError> {
         Ok(Self {
             known,
             door: Door::new(known)?,
@@ -58,32 +60,64 @@ impl<'k> Judge<'k> {
         if EXEMPT_NAMESPACES.contains(&&*namespace) {
             return None;
         }
-        for endpoint in self.door.endpoints(manifest)? {
-            self.ask(endpoint, manifest, &namespace, "", &mut linted).await;
-        }
+        let endpoints = self.door.endpoints(manifest)?;
+        self.pass(&endpoints, manifest.clone(), &namespace, "", &mut linted)
+            .await;
         if let Some((place, pod)) = pods(manifest, &namespace) {
-            self.ask(Endpoint::Mutate, &pod, &namespace, &format!("{place}: "), &mut linted)
+            self.pass(&[Endpoint::Mutate], pod, &namespace, &format!("{place}: "), &mut linted)
                 .await;
         }
         Some(linted)
     }
 
+    /// Has an object pass in the order in which API servers ask: who writes on it, then the policies, then who only looks.
+    async fn pass(
+        &mut self,
+        endpoints: &[Endpoint],
+        mut manifest: Manifest,
+        namespace: &str,
+        place: &str,
+        linted: &mut Linted,
+    ) {
+        let writes = |endpoint: &&Endpoint| **endpoint == Endpoint::Mutate;
+        for endpoint in endpoints.iter().filter(writes) {
+            self.ask(*endpoint, &mut manifest, namespace, place, linted).await;
+        }
+        match self.door.forbids(&manifest, namespace) {
+            Ok(Some(message)) if linted.refused.is_none() => {
+                linted.refused = Some(Refused {
+                    reason: "Forbidden",
+                    message: format!("{place}{message}"),
+                });
+            }
+            Ok(_) => {}
+            Err(error) => self.not_asked(linted, &error),
+        }
+        for endpoint in endpoints.iter().filter(|endpoint| !writes(endpoint)) {
+            self.ask(*endpoint, &mut manifest, namespace, place, linted).await;
+        }
+    }
+
+    fn not_asked(&mut self, linted: &Linted, error: &dyn Display) {
+        self.unchecked
+            .insert(format!("{} {}: {error}", linted.kind, linted.name));
+    }
+
     async fn ask(
         &mut self,
         endpoint: Endpoint,
-        manifest: &Manifest,
+        manifest: &mut Manifest,
         namespace: &str,
         place: &str,
         linted: &mut Linted,
     ) {
         let verdict = match self.door.ask(endpoint, manifest, namespace).await {
             Ok(verdict) => verdict,
-            Err(failure) => {
-                self.unchecked
-                    .insert(format!("{} {}: {failure}", linted.kind, linted.name));
-                return;
-            }
+            Err(failure) => return self.not_asked(linted, &failure),
         };
+        if let Err(error) = write(&verdict, manifest) {
+            self.not_asked(linted, &error);
+        }
         let supposed = self.known.take_supposed();
         self.note(&supposed);
         let Verdict { denial, warnings, .. } = verdict;
@@ -168,6 +202,12 @@ impl<'k> Judge<'k> {
         });
         self.unchecked.extend(notes);
     }
+}
+
+/// Writes on an object what the door writes.
+fn write(verdict: &Verdict, manifest: &mut Manifest) -> Result<(), Box<dyn Error>> {
+    let patch = serde_json::from_value::<json_patch::Patch>(verdict.patch()?)?;
+    Ok(json_patch::patch(&mut manifest.object, &patch)?)
 }
 
 fn judge_configuration(manifest: &Manifest, linted: &mut Linted) {

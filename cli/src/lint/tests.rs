@@ -68,6 +68,26 @@ async fn what_the_door_refuses_is_refused_in_its_words() {
 }
 
 #[tokio::test]
+async fn what_policies_forbid_is_refused_in_their_words_after_the_webhook_has_written() {
+    let mut forged = pod("NVIDIA-A100", 1, "a");
+    forged.object["metadata"]["annotations"]["volcano.sh/card.assigned"] = "NVIDIA-A100".into();
+    let mut queue = queue("b", "{}");
+    queue.object["metadata"]["annotations"]["card.volcano.sh/namespaces"] = "a".repeat(5_000).into();
+    let (answer, data) = lint(&[forged, queue]).await;
+    assert_eq!(answer.code, REFUSED, "{data:#}");
+    // The webhook removes it and adds the gate, so no policy finds anything.
+    assert_eq!(data["objects"][0]["refused"], Value::Null, "{data:#}");
+    let refused = &data["objects"][1]["refused"];
+    let says =
+        "annotation card.volcano.sh/namespaces has 5000 characters, and 4096 are allowed: leave out what is not needed";
+    assert_eq!(
+        (&refused["message"], &refused["reason"]),
+        (&json!(says), &json!("Forbidden")),
+        "{data:#}"
+    );
+}
+
+#[tokio::test]
 async fn a_card_is_compared_with_the_nodes_of_the_files_and_else_with_the_quotas() {
     let all = [queue("a", "{\"NVIDIA-A100\": 2}"), pod("NVIDIA-A10O", 1, "a")];
     let (answer, data) = lint(&all).await;

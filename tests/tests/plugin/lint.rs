@@ -65,7 +65,17 @@ async fn a_pipeline_is_told_what_the_api_server_would_say() -> Outcome {
         },
         "spec": { "template": { "spec": { "restartPolicy": "Never", "containers": [{ "name": "main", "image": "i" }] } } },
     });
-    let objects = [annotated("good", &name)?, annotated("bad", "A|")?, pinned, queue, job];
+    let mut forged = annotated("forged", &name)?;
+    forged["metadata"]["annotations"]["volcano.sh/card.assigned"] = name.as_str().into();
+    let mut labelled = annotated("labelled", &name)?;
+    labelled["metadata"]["labels"] = json!({ "card.volcano.sh/queue": "another" });
+    let long = json!({
+        "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue",
+        "metadata": { "name": "plugin-lint-long", "annotations": { "card.volcano.sh/namespaces": "a".repeat(5_000) } },
+        "spec": {},
+    });
+    let (good, bad) = (annotated("good", &name)?, annotated("bad", "A|")?);
+    let objects = [good, bad, pinned, queue, job, forged, labelled, long];
 
     let file = File::new("plugin-lint", &objects)?;
     let answer = card(
