@@ -3,6 +3,7 @@
 mod run;
 #[cfg(test)]
 mod tests;
+mod volcano_job;
 mod world;
 
 use k8s_openapi::jiff::Timestamp;

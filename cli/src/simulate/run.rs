@@ -74,7 +74,7 @@ impl Run {
         let mut by_kind = HashMap::<String, Vec<Manifest>>::new();
         for manifest in objects {
             let kind = match manifest.group_and_kind() {
-                // Volcano's Jobs are not Cardgate's to let in.
+                // Volcano's Jobs are not Cardgate's to let in: their groups are, and their pods.
                 ("batch.volcano.sh", _) => continue,
                 (_, kind) => kind.to_owned(),
             };

@@ -110,6 +110,42 @@ async fn a_held_job_makes_its_pods_when_it_is_resumed() {
 }
 
 #[tokio::test]
+async fn a_job_of_volcano_is_let_in_as_a_whole_or_waits_as_a_whole() {
+    let task = |name: &str, replicas: u32| json!({ "name": name, "replicas": replicas, "template": template("a", 1) });
+    let job = |workers: u32| {
+        manifest(json!({
+            "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": { "name": "train" },
+            "spec": { "queue": "a", "minAvailable": 1 + workers, "tasks": [task("master", 1), task("worker", workers)] },
+        }))
+    };
+    let told = report(world(vec![node("n1", 4), queue("a", 3), job(2)])).await;
+    let names: Vec<_> = told.admitted.iter().map(|row| &*row.pod).collect();
+    assert_eq!(
+        names,
+        ["train-master-0", "train-worker-0", "train-worker-1"],
+        "{told:#?}"
+    );
+    assert_eq!(code(&told), 0, "{told:#?}");
+
+    // One card is missing, so none is given.
+    let told = report(world(vec![node("n1", 4), queue("a", 3), job(3)])).await;
+    assert_eq!((told.admitted.len(), told.waiting.len()), (0, 4), "{told:#?}");
+    assert!(told.waiting.iter().all(|row| row.is_new), "{told:#?}");
+}
+
+#[tokio::test]
+async fn a_job_of_volcano_whose_pods_can_not_be_read_is_refused() {
+    let mut template = template("a", 1);
+    template["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "much".into();
+    let job = manifest(json!({
+        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": { "name": "train" },
+        "spec": { "queue": "a", "tasks": [{ "template": template }] },
+    }));
+    let told = report(world(vec![node("n1", 4), queue("a", 3), job])).await;
+    assert_eq!((told.refused.len(), code(&told)), (1, REFUSED), "{told:#?}");
+}
+
+#[tokio::test]
 async fn what_the_door_refuses_is_not_simulated() {
     let mut bad = deployment("web", "a", 3);
     bad.object["spec"]["template"]["metadata"]["annotations"]["volcano.sh/card.name"] = "A|".into();

@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use webhook::endpoint::Endpoint;
 
-use super::Refused;
+use super::{Refused, volcano_job};
 use crate::changes::{self, ChangeError};
 use crate::cluster::Cluster;
 use crate::door::Door;
@@ -158,6 +158,9 @@ impl World {
             self.refuse(&manifest, message);
             return;
         }
+        if volcano_job::is_one(&manifest) {
+            return self.create_volcano_job(manifest, door, priorities, now, objects).await;
+        }
         let is_held = manifest.object["spec"]["suspend"] == json!(true);
         match (template(&manifest), count(&manifest)) {
             (Some(_), Some(_)) if is_held => objects.push(manifest),
@@ -174,6 +177,32 @@ impl World {
             }
             (None, _) => objects.push(manifest),
         }
+    }
+
+    /// Creates one of Volcano's Jobs, with its group and all its pods at once: until their group may start they would wait anyway.
+    async fn create_volcano_job(
+        &mut self,
+        job: Manifest,
+        door: &Door,
+        priorities: &Priorities,
+        now: Timestamp,
+        objects: &mut Vec<Manifest>,
+    ) {
+        let made = match volcano_job::expand(&job, MOST) {
+            Ok(made) => made,
+            Err(why) => return self.refuse(&job, format!("Job {} makes no pods: {why}", job.name())),
+        };
+        let mut group = made.group;
+        self.imagine(&mut group, now);
+        if let Err(message) = pass(door, &mut group).await {
+            return self.refuse(
+                &job,
+                format!("Job {} makes no pods: its group is refused: {message}", job.name()),
+            );
+        }
+        objects.push(group);
+        objects.extend(self.made(&job, made.pods, door, priorities, now).await);
+        objects.push(job);
     }
 
     /// The pods that a controller makes, each past the door.
@@ -193,26 +222,42 @@ impl World {
         }
         let namespace = owner.namespace().unwrap_or_default();
         let (_, kind) = owner.group_and_kind();
-        let mut pods = Vec::new();
-        for index in 0..count.min(MOST) {
+        let pods = (0..count.min(MOST)).map(|index| {
             let mut pod = pod_of(template, &owner.file, namespace);
             pod.object["metadata"]["name"] = format!("{}-{index}", owner.name()).into();
             pod.object["metadata"]["ownerReferences"] = json!([{
                 "apiVersion": owner.object["apiVersion"], "kind": kind, "name": owner.name(),
                 "uid": owner.object["metadata"]["uid"], "controller": true,
             }]);
+            pod
+        });
+        self.made(owner, pods.collect(), door, priorities, now).await
+    }
+
+    /// Pods that a controller has made, as far as the door lets them in.
+    async fn made(
+        &mut self,
+        owner: &Manifest,
+        pods: Vec<Manifest>,
+        door: &Door,
+        priorities: &Priorities,
+        now: Timestamp,
+    ) -> Vec<Manifest> {
+        let mut passed = Vec::new();
+        for mut pod in pods {
             self.imagine(&mut pod, now);
             priorities.write(&mut pod.object);
             match pass(door, &mut pod).await {
-                Ok(()) => pods.push(pod),
+                Ok(()) => passed.push(pod),
                 Err(message) => {
                     // The others are refused for the same.
+                    let (_, kind) = owner.group_and_kind();
                     self.refuse(&pod, format!("{kind} {} makes no pods: {message}", owner.name()));
-                    return pods;
+                    return passed;
                 }
             }
         }
-        pods
+        passed
     }
 
     /// What an API server writes on what is created.
@@ -240,21 +285,31 @@ impl World {
     }
 }
 
-/// Has an object pass the door, which writes on it; why it does not.
+/// Has an object pass the door, which writes on it, and the policies; why it does not.
 async fn pass(door: &Door, manifest: &mut Manifest) -> Result<(), String> {
     let namespace = manifest.namespace().unwrap_or_default().to_owned();
-    let endpoints = door.endpoints(manifest).unwrap_or_default().into_iter();
-    for endpoint in endpoints.filter(|endpoint| *endpoint != Endpoint::Advise) {
-        let asked = door.ask(endpoint, manifest, &namespace).await;
-        let verdict = asked.map_err(|error| error.to_string())?;
-        if let Some(denial) = &verdict.denial {
-            return Err(denial.to_string());
-        }
-        let patch = verdict.patch().and_then(serde_json::from_value::<json_patch::Patch>);
-        let patch = patch.map_err(|error| error.to_string())?;
-        json_patch::patch(&mut manifest.object, &patch).map_err(|error| error.to_string())?;
+    let endpoints = door.endpoints(manifest).unwrap_or_default();
+    let (writes, looks) = (Endpoint::Mutate, Endpoint::Validate);
+    if endpoints.contains(&writes) {
+        ask(door, writes, manifest, &namespace).await?;
+    }
+    let forbidden = door.forbids(manifest, &namespace).map_err(|error| error.to_string())?;
+    forbidden.map_or(Ok(()), Err)?;
+    if endpoints.contains(&looks) {
+        ask(door, looks, manifest, &namespace).await?;
     }
     Ok(())
+}
+
+async fn ask(door: &Door, endpoint: Endpoint, manifest: &mut Manifest, namespace: &str) -> Result<(), String> {
+    let asked = door.ask(endpoint, manifest, namespace).await;
+    let verdict = asked.map_err(|error| error.to_string())?;
+    if let Some(denial) = &verdict.denial {
+        return Err(denial.to_string());
+    }
+    let patch = verdict.patch().and_then(serde_json::from_value::<json_patch::Patch>);
+    let patch = patch.map_err(|error| error.to_string())?;
+    json_patch::patch(&mut manifest.object, &patch).map_err(|error| error.to_string())
 }
 
 /// A node of which nothing else is said is ready, and allocates what it has.

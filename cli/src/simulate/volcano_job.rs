@@ -1,0 +1,113 @@
+//! What Volcano's controller makes of its Jobs: a group, and the pods of each task, which name the group.
+
+use crds::keys::{GROUP_NAME, TASK_SPEC};
+use crds::pod::PodSpec;
+use crds::pod_request::pod_request;
+use crds::resources::{CPU, ResourceVector};
+use serde_json::{Map, Value, json};
+
+use crate::manifests::Manifest;
+use crate::templates::pod_of;
+
+/// Who schedules pods of Jobs that name nobody.
+const SCHEDULER: &str = "volcano";
+
+/// A group and its pods, as they are created.
+#[derive(Debug)]
+pub struct Made {
+    /// The Job's group.
+    pub group: Manifest,
+    /// The Job's pods, task by task.
+    pub pods: Vec<Manifest>,
+}
+
+/// Whether an object is one of Volcano's Jobs.
+pub fn is_one(manifest: &Manifest) -> bool {
+    manifest.group_and_kind() == ("batch.volcano.sh", "Job")
+}
+
+/// What is made of a Job that has been created: of its pods so many at most. Why not, where its pods' requests can't be summed up.
+pub fn expand(job: &Manifest, most: u64) -> Result<Made, String> {
+    let spec = &job.object["spec"];
+    let tasks = spec["tasks"].as_array().map_or(&[][..], Vec::as_slice);
+    let metadata = &job.object["metadata"];
+    let group = format!("{}-{}", job.name(), metadata["uid"].as_str().unwrap_or_default());
+    let mut pods = Vec::new();
+    let (mut least, mut of_tasks) = (0, Map::new());
+    for (index, task) in tasks.iter().enumerate() {
+        let name = task["name"]
+            .as_str()
+            .map_or_else(|| format!("default{index}"), str::to_owned);
+        let replicas = task["replicas"].as_u64().unwrap_or(1);
+        let of_task = task["minAvailable"].as_u64().unwrap_or(replicas);
+        least += of_task;
+        of_tasks.insert(name.clone(), of_task.into());
+        let room = most.saturating_sub(pods.len() as u64);
+        pods.extend((0..replicas.min(room)).map(|index| pod(job, task, &name, index, &group)));
+    }
+    let min_member = spec["minAvailable"]
+        .as_u64()
+        .filter(|least| *least > 0)
+        .unwrap_or(least);
+    let first = pods.iter().take(usize::try_from(min_member).unwrap_or(usize::MAX));
+    let min_resources = min_resources(first)?;
+    let object = json!({
+        "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
+        "metadata": {
+            "name": group, "namespace": job.namespace(), "annotations": metadata["annotations"], "ownerReferences": owner(job),
+        },
+        "spec": {
+            "minMember": min_member, "minTaskMember": of_tasks, "minResources": min_resources,
+            "queue": spec["queue"], "priorityClassName": spec["priorityClassName"],
+        },
+    });
+    let file = job.file.clone();
+    Ok(Made {
+        group: Manifest { file, object },
+        pods,
+    })
+}
+
+fn pod(job: &Manifest, task: &Value, name: &str, index: u64, group: &str) -> Manifest {
+    let mut pod = pod_of(&task["template"], &job.file, job.namespace().unwrap_or_default());
+    let metadata = &mut pod.object["metadata"];
+    metadata["name"] = format!("{}-{name}-{index}", job.name()).into();
+    metadata["ownerReferences"] = owner(job);
+    metadata["annotations"][GROUP_NAME] = group.into();
+    metadata["annotations"][TASK_SPEC] = name.into();
+    let (spec, of_job) = (&mut pod.object["spec"], &job.object["spec"]);
+    spec["schedulerName"] = of_job["schedulerName"].as_str().unwrap_or(SCHEDULER).into();
+    if spec["priorityClassName"].is_null() && of_job["priorityClassName"].is_string() {
+        spec["priorityClassName"] = of_job["priorityClassName"].clone();
+    }
+    pod
+}
+
+fn owner(job: &Manifest) -> Value {
+    json!([{
+        "apiVersion": job.object["apiVersion"], "kind": "Job", "name": job.name(),
+        "uid": job.object["metadata"]["uid"], "controller": true,
+    }])
+}
+
+/// The sum of what pods request.
+fn min_resources<'p>(pods: impl Iterator<Item = &'p Manifest>) -> Result<Map<String, Value>, String> {
+    let mut sums = std::collections::BTreeMap::<String, i64>::new();
+    let mut count = 0_u64;
+    for pod in pods {
+        let spec: PodSpec<String> =
+            serde_json::from_str(&pod.object["spec"].to_string()).map_err(|error| error.to_string())?;
+        let request: ResourceVector<'_> = pod_request(&spec).map_err(|error| error.to_string())?;
+        for (resource, amount) in request.iter() {
+            let sum = sums.entry(resource.to_owned()).or_default();
+            *sum = sum.saturating_add(amount);
+        }
+        count += 1;
+    }
+    let written = sums.into_iter().map(|(resource, amount)| {
+        // The only one that is counted in thousandths.
+        let unit = if resource == CPU { "m" } else { "" };
+        (resource, format!("{amount}{unit}").into())
+    });
+    Ok(written.chain([("pods".to_owned(), count.to_string().into())]).collect())
+}
