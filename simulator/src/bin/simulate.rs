@@ -1,11 +1,17 @@
 //! `cargo simulate`: worlds made at random around the real operator, one for each seed.
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
+use std::num::NonZero;
+use std::ops::{ControlFlow, Range};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread;
 use std::time::Instant;
 
 use clap::Parser;
-use simulator::run::{Options, simulate};
+use simulator::run::{Options, Outcome, simulate};
 use simulator::shorten::shorten;
 use simulator::tally::Tally;
 
@@ -32,6 +38,9 @@ struct Cli {
     /// One of so many things that happen is a fault; 0 for no faults
     #[arg(long, default_value_t = 4)]
     faults: u32,
+    /// How many worlds at once; as many as there are processors if not given
+    #[arg(long, short)]
+    jobs: Option<NonZero<usize>>,
     /// Go on after a failure
     #[arg(long)]
     keep_going: bool,
@@ -59,8 +68,9 @@ fn main() -> anyhow::Result<ExitCode> {
     let mut tally = Tally::default();
     let (mut steps, mut writes, mut failures, mut seeds) = (0, 0, 0_u32, 0);
     let shows_progress = std::io::stderr().is_terminal();
-    for seed in cli.seed..cli.seed.saturating_add(cli.seeds) {
-        let outcome = simulate(seed, &options)?;
+    let all = cli.seed..cli.seed.saturating_add(cli.seeds);
+    let jobs = cli.jobs.or_else(|| thread::available_parallelism().ok());
+    each_seed(all, jobs.map_or(1, NonZero::get), &options, |seed, outcome| {
         seeds += 1;
         steps += outcome.steps;
         writes += outcome.writes.len();
@@ -81,14 +91,15 @@ fn main() -> anyhow::Result<ExitCode> {
                 println!("    {:?}, then {:?}", step.what, step.pause);
             }
             if !cli.keep_going {
-                break;
+                return Ok(ControlFlow::Break(()));
             }
         }
         if shows_progress {
             eprint!("\r{seeds} seeds, {steps} steps, {failures} failures ");
             std::io::stderr().flush()?;
         }
-    }
+        Ok(ControlFlow::Continue(()))
+    })?;
     let took = begin.elapsed().as_secs_f64();
     #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
     let rate = steps as f64 / took;
@@ -100,5 +111,42 @@ fn main() -> anyhow::Result<ExitCode> {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
+    })
+}
+
+/// Runs the worlds of these seeds, so many at once, and hands over what became of each in the order of the seeds, until that is enough.
+fn each_seed(
+    seeds: Range<u64>,
+    jobs: usize,
+    options: &Options,
+    mut take: impl FnMut(u64, Outcome) -> anyhow::Result<ControlFlow<()>>,
+) -> anyhow::Result<()> {
+    let next = AtomicU64::new(seeds.start);
+    let (sender, outcomes) = mpsc::sync_channel(jobs);
+    thread::scope(|scope| {
+        for _ in 0..jobs {
+            let (sender, next) = (sender.clone(), &next);
+            scope.spawn(move || {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    // Nobody listens any more once it is enough.
+                    if seed >= seeds.end || sender.send((seed, simulate(seed, options))).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        let (mut due, mut early) = (seeds.start, BTreeMap::new());
+        for (seed, outcome) in outcomes {
+            early.insert(seed, outcome);
+            while let Some(outcome) = early.remove(&due) {
+                if take(due, outcome?)?.is_break() {
+                    return Ok(());
+                }
+                due += 1;
+            }
+        }
+        Ok(())
     })
 }
