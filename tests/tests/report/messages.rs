@@ -63,11 +63,12 @@ async fn await_reason(pods: &Api<Pod>, name: &str, reason: &str) -> anyhow::Resu
     .await
 }
 
-/// Waits until there are exactly these events: object and reason, in order.
+/// Waits until there are exactly these events of Cardgate's: object and reason, in order. API servers have their own.
 async fn await_events(events: &Api<Event>, expected: &[(&str, &str)]) -> Outcome {
     wait::objects(events, watcher::Config::default(), "the events", |found| {
-        let of = |event: &Event| Some((event.regarding.clone()?.name?, event.reason.clone()?));
-        let mut seen: Vec<_> = found.iter().filter_map(|event| of(event)).collect();
+        let is_ours = |event: &&&Event| event.reporting_controller.as_deref() == Some("card.volcano.sh/operator");
+        let of = |event: &&Event| Some((event.regarding.clone()?.name?, event.reason.clone()?));
+        let mut seen: Vec<_> = found.iter().filter(is_ours).filter_map(of).collect();
         seen.sort();
         let same = seen
             .iter()
