@@ -18,6 +18,27 @@ const OWN_GROUPS: [&str; 3] = ["", "apps", "batch"];
 /// Where these quantities stand.
 const QUANTITIES: [&str; 5] = ["limits", "requests", "overhead", "allocatable", "capacity"];
 
+/// API groups of what is read here.
+const READ_GROUPS: [&str; 6] = [
+    "",
+    "apps",
+    "batch",
+    "batch.volcano.sh",
+    "scheduling.k8s.io",
+    "scheduling.volcano.sh",
+];
+/// What is a map of such objects wherever it is said, as an API server insists: what is written into them rests on it.
+const MAPS: [&str; 8] = [
+    "/metadata",
+    "/metadata/annotations",
+    "/metadata/labels",
+    "/spec",
+    "/spec/capability",
+    "/spec/nodeSelector",
+    "/status",
+    "/status/allocatable",
+];
+
 /// What can't be read.
 #[derive(Debug, Error)]
 pub enum ManifestError {
@@ -31,6 +52,8 @@ pub enum ManifestError {
     Syntax(String, Box<serde_saphyr::Error>),
     #[error("{0} has something in it that is no manifest: a manifest is an object with apiVersion and kind")]
     NoManifest(String),
+    #[error("{0}: {1} of {2} is no map: write it as one, or leave it out")]
+    NoMap(String, String, String),
     #[error("{0} has no manifest in it")]
     Empty(String),
 }
@@ -185,6 +208,17 @@ fn manifest(object: Value, file: &str) -> Result<Manifest, ManifestError> {
         file: file.to_owned(),
         object,
     };
+    if READ_GROUPS.contains(&manifest.group_and_kind().0) {
+        let wrong = MAPS.into_iter().find(|map| {
+            let said = manifest.object.pointer(map);
+            said.is_some_and(|said| !said.is_object() && !said.is_null())
+        });
+        if let Some(wrong) = wrong {
+            let place = wrong[1..].replace('/', ".");
+            let named = format!("{} {}", manifest.group_and_kind().1, manifest.name());
+            return Err(ManifestError::NoMap(manifest.file, place, named));
+        }
+    }
     if OWN_GROUPS.contains(&manifest.group_and_kind().0) {
         write_quantities(&mut manifest.object);
     }
@@ -251,6 +285,21 @@ mod tests {
         assert!(said("a: [").contains("f is no YAML"));
         assert!(said("a: b").contains("no manifest"));
         assert!(said("{apiVersion: v1, kind: List, items: [3]}").contains("no manifest"));
+        let named = |rest: &str| said(&format!("{{apiVersion: v1, kind: Pod, {rest}}}"));
+        assert_eq!(
+            named("metadata: {name: p, annotations: text}"),
+            "f: metadata.annotations of Pod p is no map: write it as one, or leave it out"
+        );
+        for wrong in [
+            "metadata: text",
+            "metadata: [1]",
+            "spec: 3",
+            "status: {allocatable: []}",
+        ] {
+            assert!(named(wrong).contains("is no map"), "{wrong}");
+        }
+        assert!(of("{apiVersion: v1, kind: Pod, metadata: {name: p, labels: null}}").is_ok());
+        assert!(of("{apiVersion: example.com/v1, kind: Text, spec: words}").is_ok());
     }
 
     #[test]

@@ -31,6 +31,15 @@ pub fn pod_of(template: &Value, file: &str, namespace: &str) -> Manifest {
     }
 }
 
+/// What the pods of an object say of it.
+pub fn owner_references(owner: &Manifest) -> Value {
+    let (_, kind) = owner.group_and_kind();
+    json!([{
+        "apiVersion": owner.object["apiVersion"], "kind": kind, "name": owner.name(),
+        "uid": owner.object["metadata"]["uid"], "controller": true,
+    }])
+}
+
 /// How many pods an object makes at once; none where that is for nodes or time to say.
 pub fn count(manifest: &Manifest) -> Option<u64> {
     let spec = &manifest.object["spec"];

@@ -135,14 +135,33 @@ async fn a_job_of_volcano_is_let_in_as_a_whole_or_waits_as_a_whole() {
 
 #[tokio::test]
 async fn a_job_of_volcano_whose_pods_can_not_be_read_is_refused() {
-    let mut template = template("a", 1);
-    template["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "much".into();
+    let mut much = template("a", 1);
+    much["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "much".into();
+    let mut annotated = template("a", 1);
+    annotated["metadata"]["annotations"] = "text".into();
+    for task in [
+        json!({ "template": much }),
+        json!({ "template": annotated }),
+        json!({ "template": "text" }),
+        json!("text"),
+    ] {
+        let job = manifest(json!({
+            "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": { "name": "train" },
+            "spec": { "queue": "a", "tasks": [task.clone(), task] },
+        }));
+        let told = report(world(vec![node("n1", 4), queue("a", 3), job])).await;
+        assert_eq!((told.refused.len(), code(&told)), (1, REFUSED), "{:?}", told.refused);
+    }
+}
+
+#[test]
+fn of_a_job_of_volcano_without_end_so_many_pods_are_made_as_asked_for() {
+    let task = json!({ "template": template("a", 1), "replicas": u64::MAX });
     let job = manifest(json!({
         "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": { "name": "train" },
-        "spec": { "queue": "a", "tasks": [{ "template": template }] },
+        "spec": { "tasks": [task.clone(), task] },
     }));
-    let told = report(world(vec![node("n1", 4), queue("a", 3), job])).await;
-    assert_eq!((told.refused.len(), code(&told)), (1, REFUSED), "{told:#?}");
+    assert_eq!(volcano_job::expand(&job, 3).unwrap().pods.len(), 3);
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! What Volcano's controller makes of its Jobs: a group, and the pods of each task, which name the group.
 
+use std::collections::BTreeMap;
+
 use crds::keys::{GROUP_NAME, TASK_SPEC};
 use crds::pod::PodSpec;
 use crds::pod_request::pod_request;
@@ -7,7 +9,7 @@ use crds::resources::{CPU, ResourceVector};
 use serde_json::{Map, Value, json};
 
 use crate::manifests::Manifest;
-use crate::templates::pod_of;
+use crate::templates::{owner_references, pod_of};
 
 /// Who schedules pods of Jobs that name nobody.
 const SCHEDULER: &str = "volcano";
@@ -26,21 +28,25 @@ pub fn is_one(manifest: &Manifest) -> bool {
     manifest.group_and_kind() == ("batch.volcano.sh", "Job")
 }
 
-/// What is made of a Job that has been created: of its pods so many at most. Why not, where its pods' requests can't be summed up.
+/// What is made of a Job that has been created: of its pods so many at most. Why not, where templates are none of pods, or what their
+/// pods request can't be summed up.
 pub fn expand(job: &Manifest, most: u64) -> Result<Made, String> {
     let spec = &job.object["spec"];
     let tasks = spec["tasks"].as_array().map_or(&[][..], Vec::as_slice);
     let metadata = &job.object["metadata"];
     let group = format!("{}-{}", job.name(), metadata["uid"].as_str().unwrap_or_default());
     let mut pods = Vec::new();
-    let (mut least, mut of_tasks) = (0, Map::new());
+    let (mut least, mut of_tasks) = (0_u64, Map::new());
     for (index, task) in tasks.iter().enumerate() {
         let name = task["name"]
             .as_str()
             .map_or_else(|| format!("default{index}"), str::to_owned);
+        if !is_of_a_pod(&task["template"]) {
+            return Err(format!("the template of task {name} is none of a pod"));
+        }
         let replicas = task["replicas"].as_u64().unwrap_or(1);
         let of_task = task["minAvailable"].as_u64().unwrap_or(replicas);
-        least += of_task;
+        least = least.saturating_add(of_task);
         of_tasks.insert(name.clone(), of_task.into());
         let room = most.saturating_sub(pods.len() as u64);
         pods.extend((0..replicas.min(room)).map(|index| pod(job, task, &name, index, &group)));
@@ -54,7 +60,7 @@ pub fn expand(job: &Manifest, most: u64) -> Result<Made, String> {
     let object = json!({
         "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
         "metadata": {
-            "name": group, "namespace": job.namespace(), "annotations": metadata["annotations"], "ownerReferences": owner(job),
+            "name": group, "namespace": job.namespace(), "annotations": metadata["annotations"], "ownerReferences": owner_references(job),
         },
         "spec": {
             "minMember": min_member, "minTaskMember": of_tasks, "minResources": min_resources,
@@ -68,11 +74,17 @@ pub fn expand(job: &Manifest, most: u64) -> Result<Made, String> {
     })
 }
 
+/// Whether a template is one that an API server would take, as far as something is written into it.
+fn is_of_a_pod(template: &Value) -> bool {
+    let annotations = &template["metadata"]["annotations"];
+    template["spec"].is_object() && (annotations.is_null() || annotations.is_object())
+}
+
 fn pod(job: &Manifest, task: &Value, name: &str, index: u64, group: &str) -> Manifest {
     let mut pod = pod_of(&task["template"], &job.file, job.namespace().unwrap_or_default());
     let metadata = &mut pod.object["metadata"];
     metadata["name"] = format!("{}-{name}-{index}", job.name()).into();
-    metadata["ownerReferences"] = owner(job);
+    metadata["ownerReferences"] = owner_references(job);
     metadata["annotations"][GROUP_NAME] = group.into();
     metadata["annotations"][TASK_SPEC] = name.into();
     let (spec, of_job) = (&mut pod.object["spec"], &job.object["spec"]);
@@ -83,16 +95,9 @@ fn pod(job: &Manifest, task: &Value, name: &str, index: u64, group: &str) -> Man
     pod
 }
 
-fn owner(job: &Manifest) -> Value {
-    json!([{
-        "apiVersion": job.object["apiVersion"], "kind": "Job", "name": job.name(),
-        "uid": job.object["metadata"]["uid"], "controller": true,
-    }])
-}
-
 /// The sum of what pods request.
 fn min_resources<'p>(pods: impl Iterator<Item = &'p Manifest>) -> Result<Map<String, Value>, String> {
-    let mut sums = std::collections::BTreeMap::<String, i64>::new();
+    let mut sums = BTreeMap::<String, i64>::new();
     let mut count = 0_u64;
     for pod in pods {
         let spec: PodSpec<String> =

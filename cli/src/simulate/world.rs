@@ -16,7 +16,7 @@ use crate::door::Door;
 use crate::failure::Failure;
 use crate::known::Known;
 use crate::manifests::Manifest;
-use crate::templates::{count, pod_of, template};
+use crate::templates::{count, owner_references, pod_of, template};
 
 /// What is read of a cluster: group, version, kind and plural.
 const KINDS: [(&str, &str, &str, &str); 7] = [
@@ -221,14 +221,10 @@ impl World {
                 .push(format!("of {} pods of {}, {MOST} are simulated", count, owner.name()));
         }
         let namespace = owner.namespace().unwrap_or_default();
-        let (_, kind) = owner.group_and_kind();
         let pods = (0..count.min(MOST)).map(|index| {
             let mut pod = pod_of(template, &owner.file, namespace);
             pod.object["metadata"]["name"] = format!("{}-{index}", owner.name()).into();
-            pod.object["metadata"]["ownerReferences"] = json!([{
-                "apiVersion": owner.object["apiVersion"], "kind": kind, "name": owner.name(),
-                "uid": owner.object["metadata"]["uid"], "controller": true,
-            }]);
+            pod.object["metadata"]["ownerReferences"] = owner_references(owner);
             pod
         });
         self.made(owner, pods.collect(), door, priorities, now).await
