@@ -216,7 +216,7 @@ fn manifest(object: Value, file: &str) -> Result<Manifest, ManifestError> {
         if let Some(wrong) = wrong {
             let place = wrong[1..].replace('/', ".");
             let named = format!("{} {}", manifest.group_and_kind().1, manifest.name());
-            return Err(ManifestError::NoMap(manifest.file, place, named));
+            return Err(ManifestError::NoMap(manifest.file, place, named.trim_end().to_owned()));
         }
     }
     if OWN_GROUPS.contains(&manifest.group_and_kind().0) {

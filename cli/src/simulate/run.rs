@@ -251,6 +251,10 @@ impl Run {
             };
             let place = pod.waits.as_ref().map(|waits| waits.place);
             let subject = Subject::Pod(id);
+            // Whoever is held by others and none of Cardgate's waits for nothing here.
+            if explain(engine, subject).is_none() {
+                continue;
+            }
             let queue = pod.queue.map(|queue| engine.queue(queue).name.to_string());
             let about = ("Pod", &*pod.namespace, &*pod.name, queue.unwrap_or_default());
             let is_new = pod.uid.starts_with(IMAGINED);

@@ -154,6 +154,16 @@ async fn a_job_of_volcano_whose_pods_can_not_be_read_is_refused() {
     }
 }
 
+#[tokio::test]
+async fn pods_that_others_hold_and_are_none_of_cardgates_are_not_told_of() {
+    let foreign = manifest(json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "foreign" },
+        "spec": { "schedulingGates": [{ "name": "example.com/gate" }], "containers": [{ "name": "main", "image": "i" }] },
+    }));
+    let told = report(world(vec![node("n1", 4), queue("a", 3), foreign])).await;
+    assert_eq!((told.admitted.len(), told.waiting.len()), (0, 0), "{told:#?}");
+}
+
 #[test]
 fn of_a_job_of_volcano_without_end_so_many_pods_are_made_as_asked_for() {
     let task = json!({ "template": template("a", 1), "replicas": u64::MAX });
