@@ -1,6 +1,7 @@
 //! The door, asked as API servers ask it: the webhook's own code, and the policies that they evaluate themselves.
 
 use std::collections::BTreeMap;
+use std::error;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -78,6 +79,12 @@ impl Door {
     pub fn forbids(&self, manifest: &Manifest, namespace: &str) -> Result<Option<String>, PolicyError> {
         self.policies.refusal(manifest, namespace)
     }
+}
+
+/// Writes on an object what the door has said that it writes.
+pub fn write(verdict: &Verdict, manifest: &mut Manifest) -> Result<(), Box<dyn error::Error>> {
+    let patch = serde_json::from_value::<json_patch::Patch>(verdict.patch()?)?;
+    Ok(json_patch::patch(&mut manifest.object, &patch)?)
 }
 
 /// Whom API servers ask, by the manifests.

@@ -1,7 +1,6 @@
 //! One object before the door: the webhook's own code and the policies, asked as an API server asks them.
 
 use std::collections::BTreeSet;
-use std::error::Error;
 use std::fmt::Display;
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use webhook::endpoint::Endpoint;
 use webhook::warning::Warning;
 
 use super::{Linted, Refused};
-use crate::door::{Door, DoorError};
+use crate::door::{Door, DoorError, write};
 use crate::known::{Known, Supposed, is_configuration, parse};
 use crate::manifests::Manifest;
 use crate::templates::{pod_of, template};
@@ -202,12 +201,6 @@ impl<'k> Judge<'k> {
         });
         self.unchecked.extend(notes);
     }
-}
-
-/// Writes on an object what the door writes.
-fn write(verdict: &Verdict, manifest: &mut Manifest) -> Result<(), Box<dyn Error>> {
-    let patch = serde_json::from_value::<json_patch::Patch>(verdict.patch()?)?;
-    Ok(json_patch::patch(&mut manifest.object, &patch)?)
 }
 
 fn judge_configuration(manifest: &Manifest, linted: &mut Linted) {

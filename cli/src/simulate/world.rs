@@ -12,7 +12,7 @@ use webhook::endpoint::Endpoint;
 use super::{Refused, volcano_job};
 use crate::changes::{self, ChangeError};
 use crate::cluster::Cluster;
-use crate::door::Door;
+use crate::door::{Door, write};
 use crate::failure::Failure;
 use crate::known::Known;
 use crate::manifests::Manifest;
@@ -303,9 +303,7 @@ async fn ask(door: &Door, endpoint: Endpoint, manifest: &mut Manifest, namespace
     if let Some(denial) = &verdict.denial {
         return Err(denial.to_string());
     }
-    let patch = verdict.patch().and_then(serde_json::from_value::<json_patch::Patch>);
-    let patch = patch.map_err(|error| error.to_string())?;
-    json_patch::patch(&mut manifest.object, &patch).map_err(|error| error.to_string())
+    write(&verdict, manifest).map_err(|error| error.to_string())
 }
 
 /// A node of which nothing else is said is ready, and allocates what it has.
