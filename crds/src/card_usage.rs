@@ -89,7 +89,7 @@ pub struct CardUsageStatus {
     /// How many pods of the queue wait, and Jobs that are suspended until the queue takes them.
     #[serde(default)]
     pub waiting: i64,
-    /// How many pods, of all queues and of none, ask for devices by resource claims (`spec.resourceClaims`) and are not over:
+    /// How many pods, of all queues and of none, claim devices that are no cards (`spec.resourceClaims`) and are not over:
     /// no queue is charged for those devices. Shown on the object of what no queue is charged for, and on no other.
     #[serde(default)]
     pub pods_with_resource_claims: Option<i64>,

@@ -46,6 +46,11 @@ pub const CROSS_QUOTA_ENABLED: &str = "enabled";
 /// Label that the operator keeps on nodes with GPUs, for pods that are kept off them.
 pub const GPU_NODE_LABEL: &str = "card.volcano.sh/gpu-node";
 
+/// What the labels say that the operator keeps on nodes.
+pub const NODE_LABEL_SET: &str = "true";
+/// Start of the labels that the operator keeps on nodes with cards by devices, one for each card: by them pods are narrowed.
+pub const DEVICE_LABEL_PREFIX: &str = "device.card.volcano.sh/";
+
 /// Pod annotation with one card count per container (mGPU, **A container shares multiple GPU cards**).
 pub const MGPU_CONTAINER_CARDS: &str = "vke.volcengine.com/container-multiple-gpu";
 /// Pod annotation and node label with the compute policy (mGPU, **Filter**).

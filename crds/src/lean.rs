@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 /// Text that borrows from the JSON it is read from, and is copied only where the JSON escapes a character.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -122,32 +122,6 @@ impl<'de, S: Deserialize<'de>> Deserialize<'de> for TextMap<S> {
     }
 }
 
-/// Whether a list holds anything; what it holds is passed over.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct Filled(pub bool);
-
-impl<'de> Deserialize<'de> for Filled {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct FilledVisitor;
-        impl<'de> Visitor<'de> for FilledVisitor {
-            type Value = Filled;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
-                let mut filled = Filled::default();
-                while items.next_element::<IgnoredAny>()?.is_some() {
-                    filled = Filled(true);
-                }
-                Ok(filled)
-            }
-        }
-        deserializer.deserialize_seq(FilledVisitor)
-    }
-}
-
 /// Reads `null` as the default, as Go's JSON does.
 pub(crate) fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     deserializer: D,
@@ -206,31 +180,5 @@ lean! {
         name: Option<S>,
         /// Whether the owner is the managing controller.
         controller: Option<bool>,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Filled;
-    use crate::pod::PodSpec;
-
-    #[test]
-    fn a_list_is_filled_whatever_it_holds() {
-        for (list, expected) in [
-            ("{}", false),
-            (r#"{"resourceClaims": null}"#, false),
-            (r#"{"resourceClaims": []}"#, false),
-            (r#"{"resourceClaims": [{}], "priority": 1}"#, true),
-            (
-                r#"{"resourceClaims": [{"name": "a", "more": [1, {"b": null}]}, "c"], "priority": 1}"#,
-                true,
-            ),
-        ] {
-            let spec: PodSpec<Box<str>> = serde_json::from_str(list).unwrap();
-            assert_eq!(spec.resource_claims, Filled(expected), "{list}");
-            // What comes after it is read.
-            assert_eq!(spec.priority.is_some(), expected, "{list}");
-        }
-        assert!(serde_json::from_str::<PodSpec<Box<str>>>(r#"{"resourceClaims": 1}"#).is_err());
     }
 }

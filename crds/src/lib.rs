@@ -14,6 +14,7 @@ pub mod card_type;
 pub mod card_usage;
 pub mod configuration;
 pub mod cross_quota;
+pub mod dra;
 pub mod format;
 pub mod job;
 pub mod keys;

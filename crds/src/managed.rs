@@ -46,6 +46,11 @@ pub fn is_of_daemon_set<S: AsRef<str>>(pod: &Pod<S>) -> bool {
     owners.any(|owner| owner.controller == Some(true) && owner.kind.as_ref().map(AsRef::as_ref) == Some(DAEMON_SET))
 }
 
+/// Whether the pod claims devices, be they cards or not.
+pub fn claims_devices<S>(pod: &Pod<S>) -> bool {
+    !pod.spec.resource_claims.is_empty()
+}
+
 /// Whether any container requests, or is limited in, a resource that `wanted` says, of whatever amount.
 pub fn requests_any<S: AsRef<str>>(pod: &Pod<S>, wanted: impl Fn(&str) -> bool) -> bool {
     pod.spec

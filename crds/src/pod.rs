@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::lean::lean;
-pub use crate::lean::{Filled, Metadata, OwnerReference, Text, TextMap};
+pub use crate::lean::{Metadata, OwnerReference, Text, TextMap};
 
 lean! {
     Pod {
@@ -35,8 +35,8 @@ lean! {
         /// Resources of the pod as a whole.
         resources: ResourceRequirements<S>,
         volumes: Vec<Volume<S>>,
-        /// Whether the pod asks for devices by resource claims.
-        resource_claims: Filled,
+        /// The claims by which the pod asks for devices.
+        resource_claims: Vec<PodResourceClaim<S>>,
     }
 }
 
@@ -54,6 +54,18 @@ lean! {
     VolumeClaim {
         /// Its name, where it is known.
         claim_name: Option<S>,
+    }
+}
+
+lean! {
+    /// A claim of devices: one that is there under its name, or one that is made from a template.
+    PodResourceClaim {
+        /// Its name in this pod.
+        name: Option<S>,
+        /// The claim that is there.
+        resource_claim_name: Option<S>,
+        /// What a claim is made from for this pod.
+        resource_claim_template_name: Option<S>,
     }
 }
 
@@ -146,6 +158,17 @@ lean! {
         /// When its kubelet took it, RFC 3339.
         start_time: Option<S>,
         conditions: Vec<PodCondition<S>>,
+        /// The claims that were made from templates.
+        resource_claim_statuses: Vec<PodResourceClaimStatus<S>>,
+    }
+}
+
+lean! {
+    PodResourceClaimStatus {
+        /// The claim's name in this pod.
+        name: Option<S>,
+        /// The claim's own name; none where none is needed.
+        resource_claim_name: Option<S>,
     }
 }
 

@@ -35,6 +35,17 @@ pub fn slug(card: &str) -> String {
     stem
 }
 
+/// A name for a label that stands for `card`: the slug, cut to what the name of a label may have.
+pub fn label_name(card: &str) -> String {
+    const MAX_NAME: usize = 63;
+    let slug = slug(card);
+    if slug.len() <= MAX_NAME {
+        return slug;
+    }
+    let stem = slug[..MAX_NAME - 9].trim_end_matches(['-', '.']);
+    format!("{stem}-{:08x}", fnv1a(card))
+}
+
 /// FNV-1a, 32 bits: fixed for ever, unlike the standard library's hasher, since object names must not change.
 fn fnv1a(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash, byte| {

@@ -8,6 +8,7 @@
 pub mod amounts;
 pub mod cluster;
 pub mod decide;
+pub mod devices;
 pub mod discovery;
 pub mod explain;
 pub mod ids;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crds::configuration::Configuration;
+use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice};
 use crds::job::Job;
 use crds::keys::QUEUE_NAME;
 use crds::lean::Metadata;
@@ -68,6 +69,18 @@ pub enum Observation {
     Namespace(Box<Metadata<Box<str>>>),
     /// A namespace is gone, by its name.
     NamespaceGone(Box<str>),
+    /// A slice of devices is there, or has changed.
+    Slice(Box<ResourceSlice>),
+    /// A slice is gone, by its name.
+    SliceGone(Box<str>),
+    /// A class of devices is there, or has changed.
+    Class(Box<DeviceClass>),
+    /// A class is gone, by its name.
+    ClassGone(Box<str>),
+    /// A claim of devices is there, or has changed.
+    Claim(Box<ResourceClaim>),
+    /// A claim is gone.
+    ClaimGone { namespace: Box<str>, name: Box<str> },
     /// Another configuration is in force.
     Configuration(Arc<Configuration>),
 }
@@ -138,7 +151,13 @@ impl Cluster {
             Observation::ListEnds(kind) => self.end_list(kind, now),
             Observation::NotInstalled(kind) => self.not_installed(kind, now),
             Observation::Pod(pod) => self.apply_pod(*pod, now),
-            Observation::PodGone(uid) => self.remove_pod(&uid),
+            Observation::PodGone(uid) => self.remove_pod(&uid, now),
+            Observation::Slice(slice) => self.apply_slice(&slice, now),
+            Observation::SliceGone(name) => self.remove_slice(&name, now),
+            Observation::Class(class) => self.apply_class(*class, now),
+            Observation::ClassGone(name) => self.remove_class(&name, now),
+            Observation::Claim(claim) => self.apply_resource_claim(*claim, now),
+            Observation::ClaimGone { namespace, name } => self.remove_resource_claim(&namespace, &name, now),
             Observation::SucceededPodGone(uid) => self.forget_succeeded(&uid),
             Observation::Node(node) => self.apply_node(&node, now),
             Observation::NodeGone(name) => self.remove_node(&name, now),

@@ -52,6 +52,14 @@ reasons! {
     CardNameMissing = "CardNameMissing",
     /// The pod asks for cards of several resources, of which one alone can be charged.
     SecondCardResource = "SecondCardResource",
+    /// A resource claim of the pod is not there: Kubernetes makes it from a template, or somebody by hand.
+    ResourceClaimNotFound = "ResourceClaimNotFound",
+    /// Another pod is charged for a claim that this one shares, and is not let in yet, or is in another queue.
+    ResourceClaimShared = "ResourceClaimShared",
+    /// No device that is there is what the pod's claims select.
+    NoDeviceSelected = "NoDeviceSelected",
+    /// The card that the pod names is none of those that its claims select.
+    NoClaimForCard = "NoClaimForCard",
     /// Somebody else's scheduling gate holds the pod: it is not its turn before that is gone.
     HeldByAnotherGate = "HeldByAnotherGate",
     /// The queue does not exist.
@@ -145,6 +153,10 @@ impl Reason {
             | Self::NoCardQuota
             | Self::CardNameMissing
             | Self::SecondCardResource
+            | Self::ResourceClaimNotFound
+            | Self::ResourceClaimShared
+            | Self::NoDeviceSelected
+            | Self::NoClaimForCard
             | Self::HeldByAnotherGate
             | Self::ReservationTimeout
             | Self::RefusedByApiServer => About::Request,
@@ -187,6 +199,8 @@ impl Reason {
             | Self::TooComplex
             | Self::PodGroupIncomplete
             | Self::InqueueTimeout
+            | Self::ResourceClaimNotFound
+            | Self::ResourceClaimShared
             | Self::HeldByAnotherGate
             | Self::ReservationTimeout => true,
             Self::GetTaskRequestResourceFailed
@@ -194,6 +208,8 @@ impl Reason {
             | Self::NoCardQuota
             | Self::CardNameMissing
             | Self::SecondCardResource
+            | Self::NoDeviceSelected
+            | Self::NoClaimForCard
             | Self::QueueNotFound
             | Self::QueueNotOpen
             | Self::QueueInvalid
@@ -223,6 +239,10 @@ impl Reason {
             | Self::NoCardQuota
             | Self::CardNameMissing
             | Self::SecondCardResource
+            | Self::ResourceClaimNotFound
+            | Self::ResourceClaimShared
+            | Self::NoDeviceSelected
+            | Self::NoClaimForCard
             | Self::QueueNotFound
             | Self::QueueNotOpen
             | Self::QueueInvalid

@@ -20,6 +20,19 @@ pub enum Naming {
     Refused(Reason),
 }
 
+/// What a pod's claims select (docs/rules.md, **Cards by Dynamic Resource Allocation**).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Claimed {
+    /// The cards, of which it gets one; none where the claims are for other devices.
+    pub cards: Box<[CardId]>,
+    /// Whether they are in the order of the claim.
+    pub ordered: bool,
+    /// The cards that the pod's annotation names.
+    pub named: Arc<[CardId]>,
+    /// Why it can't be charged for them, or not yet.
+    pub refusal: Option<Reason>,
+}
+
 /// What a pod asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Task {
@@ -31,6 +44,8 @@ pub struct Task {
     pub says_cards: bool,
     /// How it is known which they are.
     pub naming: Naming,
+    /// What it claims of devices; none where it claims none.
+    pub claimed: Option<Arc<Claimed>>,
     /// Whether neither it nor its group nor its namespace names a queue.
     pub unqueued: bool,
     /// The shares of cards that its containers ask for; none where they ask for none.

@@ -32,12 +32,15 @@ const QUIET: SignedDuration = SignedDuration::from_secs(2);
 const LONGEST_QUIET: SignedDuration = SignedDuration::from_mins(2);
 
 /// The kinds that the engine is told of, in the operator's order.
-const ORDER: [(Kind, &str); 6] = [
+const ORDER: [(Kind, &str); 9] = [
     (Kind::Node, "Node"),
     (Kind::Queue, "Queue"),
     (Kind::Namespace, "Namespace"),
     (Kind::PodGroup, "PodGroup"),
     (Kind::Job, "Job"),
+    (Kind::ResourceSlice, "ResourceSlice"),
+    (Kind::DeviceClass, "DeviceClass"),
+    (Kind::ResourceClaim, "ResourceClaim"),
     (Kind::Pod, "Pod"),
 ];
 
@@ -105,6 +108,9 @@ impl Run {
                 }
                 read(object).map(|job| Observation::Job(Box::new(job)))
             }
+            Kind::ResourceSlice => read(object).map(|slice| Observation::Slice(Box::new(slice))),
+            Kind::DeviceClass => read(object).map(|class| Observation::Class(Box::new(class))),
+            Kind::ResourceClaim => read(object).map(|claim| Observation::Claim(Box::new(claim))),
             Kind::Pod | Kind::SucceededPod => {
                 if object["status"]["phase"] == json!("Failed") {
                     return;

@@ -19,17 +19,26 @@ use crate::manifests::Manifest;
 use crate::templates::{count, owner_references, pod_of, template};
 
 /// What is read of a cluster: group, version, kind and plural.
-const KINDS: [(&str, &str, &str, &str); 7] = [
+const KINDS: [(&str, &str, &str, &str); 10] = [
     ("", "v1", "Node", "nodes"),
     ("scheduling.volcano.sh", "v1beta1", "Queue", "queues"),
     ("", "v1", "Namespace", "namespaces"),
     ("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"),
     ("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups"),
     ("batch", "v1", "Job", "jobs"),
+    ("resource.k8s.io", "v1", "ResourceSlice", "resourceslices"),
+    ("resource.k8s.io", "v1", "DeviceClass", "deviceclasses"),
+    ("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims"),
     ("", "v1", "Pod", "pods"),
 ];
 /// What a cluster may be without.
-const OPTIONAL: [&str; 2] = ["priorityclasses", "podgroups"];
+const OPTIONAL: [&str; 5] = [
+    "priorityclasses",
+    "podgroups",
+    "resourceslices",
+    "deviceclasses",
+    "resourceclaims",
+];
 /// What the unique ids of objects begin with that there are not.
 pub const IMAGINED: &str = "simulated-";
 /// The most pods that one object makes in a simulation.
@@ -89,7 +98,7 @@ impl World {
         for mut manifest in manifests {
             let is_namespaced = !matches!(
                 manifest.group_and_kind().1,
-                "Node" | "Queue" | "Namespace" | "PriorityClass"
+                "Node" | "Queue" | "Namespace" | "PriorityClass" | "ResourceSlice" | "DeviceClass"
             );
             if is_namespaced && manifest.namespace().is_none() {
                 manifest.object["metadata"]["namespace"] = namespace.into();

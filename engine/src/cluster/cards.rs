@@ -161,7 +161,8 @@ impl Cluster {
     /// The resources by which nodes are found to have cards, also those of nodes that are gone.
     pub fn resources_of_cards(&self) -> BTreeSet<&str> {
         let resources = self.cards.resources.iter();
-        resources.map(|resource| self.names.resource_name(*resource)).collect()
+        let resources = resources.map(|resource| self.names.resource_name(*resource));
+        resources.chain(self.claimed.provided()).collect()
     }
 
     /// The resource that a card name stands for; none where no node ever had the card.

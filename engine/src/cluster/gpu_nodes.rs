@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crds::configuration::Enforcement;
-use crds::keys::GPU_NODE_LABEL;
+use crds::keys::{GPU_NODE_LABEL, NODE_LABEL_SET};
 use jiff::Timestamp;
 
 use super::Cluster;
@@ -19,7 +19,7 @@ use crate::names::ResourceId;
 use crate::policies::cross_quota::{self, BadAnnotation, Line, Source};
 
 /// What [`GPU_NODE_LABEL`] says on a node with GPUs, and on no other.
-pub const GPU_NODE: &str = "true";
+pub const GPU_NODE: &str = NODE_LABEL_SET;
 
 /// The GPU nodes, in no order.
 #[derive(Debug, Default)]

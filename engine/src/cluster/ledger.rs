@@ -100,7 +100,7 @@ impl Cluster {
         let Some(pod) = self.pods.table[id].take() else {
             return;
         };
-        self.pods.with_resource_claims += usize::from(pod.has_resource_claims);
+        self.pods.with_resource_claims += usize::from(pod.claims_other_devices);
         let marks = [pod.deleted, pod.eviction.since, pod.eviction.spared_until];
         if marks.iter().any(Option::is_some) {
             self.pods.leaving.insert(id);
@@ -148,7 +148,7 @@ impl Cluster {
         let Some(pod) = self.pods.table[id].take() else {
             return;
         };
-        self.pods.with_resource_claims -= usize::from(pod.has_resource_claims);
+        self.pods.with_resource_claims -= usize::from(pod.claims_other_devices);
         self.pods.leaving.remove(&id);
         if let Some(queue) = pod.queue {
             if let Some(charge) = &pod.charge {
@@ -230,7 +230,7 @@ impl Cluster {
         }
     }
 
-    /// How many pods ask for devices by resource claims.
+    /// How many pods claim devices that are no cards.
     pub fn pods_with_resource_claims(&self) -> usize {
         self.pods.with_resource_claims
     }

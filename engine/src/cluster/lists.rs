@@ -23,19 +23,28 @@ pub enum Kind {
     Job,
     /// Those that run or wait, Cardgate's and others.
     Pod,
+    /// Devices that drivers publish.
+    ResourceSlice,
+    /// What administrators name of devices.
+    DeviceClass,
+    /// What pods claim of devices.
+    ResourceClaim,
     /// Pods that have succeeded: they hold nothing, and count toward the minimum of their groups.
     SucceededPod,
 }
 
 impl Kind {
     /// Each of them once.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 10] = [
         Self::Node,
         Self::Queue,
         Self::Namespace,
         Self::PodGroup,
         Self::Job,
         Self::Pod,
+        Self::ResourceSlice,
+        Self::DeviceClass,
+        Self::ResourceClaim,
         Self::SucceededPod,
     ];
 
@@ -48,6 +57,9 @@ impl Kind {
             Self::PodGroup => "podgroups",
             Self::Job => "jobs",
             Self::Pod => "pods",
+            Self::ResourceSlice => "resourceslices",
+            Self::DeviceClass => "deviceclasses",
+            Self::ResourceClaim => "resourceclaims",
             Self::SucceededPod => "succeeded pods",
         }
     }
@@ -100,8 +112,11 @@ impl Cluster {
             Kind::Pod => {
                 let stale = self.pods().filter(|pod| pod.epoch < epoch);
                 for uid in stale.map(|pod| Arc::clone(&pod.uid)).collect::<Vec<_>>() {
-                    self.remove_pod(&uid);
+                    self.remove_pod(&uid, now);
                 }
+            }
+            Kind::ResourceSlice | Kind::DeviceClass | Kind::ResourceClaim => {
+                self.forget_unlisted_devices(kind, epoch, now);
             }
             Kind::SucceededPod => self.forget_unlisted_succeeded(epoch),
         }
@@ -109,6 +124,8 @@ impl Cluster {
 
     /// A kind is not installed: it has no objects.
     pub(crate) fn not_installed(&mut self, kind: Kind, now: Timestamp) {
+        // What was there is gone, though no list names it.
+        self.begin_list(kind);
         self.end_list(kind, now);
         if kind == Kind::PodGroup && !std::mem::replace(&mut self.lists.groups_absent, true) {
             self.version += 1;

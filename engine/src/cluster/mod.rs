@@ -11,6 +11,8 @@ mod cards;
 mod claims;
 pub mod constraints;
 mod deadlines;
+pub mod device_cards;
+mod devices;
 pub mod gpu_nodes;
 pub mod gpus;
 pub mod holders;
@@ -56,6 +58,7 @@ use cards::Cards;
 pub use cards::{Card, Meaning, Tally};
 use deadlines::Deadlines;
 pub use deadlines::Due;
+use devices::ClaimedDevices;
 use gpu_nodes::GpuNodes;
 use lapses::Lapses;
 use ledger::Pods;
@@ -73,7 +76,7 @@ use reclaims::Reclaims;
 use reservations::Reservations;
 pub(crate) use restless::Dependence;
 use restless::{Rest, Watched};
-use texts::TextPool;
+pub use texts::TextPool;
 use workload::Workload;
 
 /// The least and the most that there was of something for a while.
@@ -122,6 +125,8 @@ pub struct Changes {
     pub unplaced_gpu_pods: Vec<Arc<str>>,
     /// Admitted pods whose condition still says that they wait, by uid.
     pub shown_as_waiting: Vec<Arc<str>>,
+    /// Whether other resources stand for cards than before.
+    pub resources_of_cards: bool,
     /// Pods that stand aside from the beginning, and have not been told, by uid.
     pub aside: Vec<Arc<str>>,
     /// Queues that say or hold something else than before.
@@ -148,6 +153,7 @@ pub struct Cluster {
     mgpu_nodes: NodeOrder,
     cards: Cards,
     gpu_nodes: GpuNodes,
+    claimed: ClaimedDevices,
     queues: Watched<QueueId, Queue>,
     rest: Rest,
     /// Those in which pods have not been told why they wait.
@@ -191,6 +197,7 @@ impl Cluster {
             mgpu_nodes: NodeOrder::default(),
             cards: Cards::default(),
             gpu_nodes: GpuNodes::default(),
+            claimed: ClaimedDevices::default(),
             queues: Watched::default(),
             rest: Rest::default(),
             untold: BTreeSet::new(),

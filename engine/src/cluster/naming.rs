@@ -8,6 +8,7 @@ use crds::card_resources::{counts_cards, is_extended};
 use crds::configuration::{QueuePlugin, UnnamedCards, UnqueuedCards};
 
 use super::Cluster;
+use super::devices::ClaimedNaming;
 use super::pod::Pod;
 use super::waiting::{Shape, Traits};
 use crate::amounts::{Amounts, Dimension};
@@ -21,7 +22,8 @@ impl Cluster {
     pub(crate) fn is_card_resource(&self, resource: ResourceId) -> bool {
         let name = self.names.resource_name(resource);
         let settings = &self.configuration.cardgate;
-        is_extended(name) && (self.cards.are_counted_by(resource) || settings.is_card_resource(name))
+        is_extended(name)
+            && (self.cards.are_counted_by(resource) || self.claimed.provides(name) || settings.is_card_resource(name))
     }
 
     /// The resources that count the cards of a request, in order of first appearance.
@@ -47,10 +49,31 @@ impl Cluster {
         task.naming = Naming::Own;
         let queue = queue.filter(|queue| !self.queue(*queue).is_nameless());
         let is_uncounted = task.unqueued && settings.unqueued_cards == UnqueuedCards::Count && !task.says_cards;
+        if let Some(reason) = task.claimed.as_ref().and_then(|claimed| claimed.refusal) {
+            task.naming = Naming::Refused(reason);
+            return no_cards(task);
+        }
         let Some(queue) = queue.filter(|_| !is_uncounted && settings.unnamed_cards != UnnamedCards::Free) else {
             return no_cards(task);
         };
         let resources = self.card_resources_of(&task.request);
+        if let Some(claimed) = task.claimed.clone() {
+            match Self::name_claimed_cards(task, &claimed) {
+                ClaimedNaming::Done => return,
+                ClaimedNaming::OneOf if settings.unnamed_cards == UnnamedCards::Deny => {
+                    task.naming = Naming::Refused(Reason::CardNameMissing);
+                    return;
+                }
+                ClaimedNaming::OneOf if resources.len() == 1 => {
+                    let mut cards = self.cards_of_queue(queue, resources[0]);
+                    cards.retain(|card| claimed.cards.contains(card));
+                    task.cards = cards.into();
+                    task.naming = Naming::ByQueue;
+                    return;
+                }
+                ClaimedNaming::OneOf | ClaimedNaming::AsOthers => {}
+            }
+        }
         if task.says_cards {
             if resources.len() > 1 {
                 task.naming = Naming::Refused(Reason::SecondCardResource);

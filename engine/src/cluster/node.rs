@@ -22,6 +22,17 @@ const NOT_READY_TAINT: &str = "node.kubernetes.io/not-ready";
 const NO_SCHEDULE: &str = "NoSchedule";
 const PREFER_NO_SCHEDULE: &str = "PreferNoSchedule";
 
+/// How a node hands out a card.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Supply {
+    /// By a device plugin: pods request its resource.
+    Plugin,
+    /// By devices that are allocated to claims.
+    Devices,
+    /// In both ways: the same cards, most likely, while a node is moved from one to the other.
+    Both,
+}
+
 /// One card name on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeCard {
@@ -29,9 +40,14 @@ pub struct NodeCard {
     pub card: CardId,
     /// The resource that this node has for it.
     pub resource: ResourceId,
+    /// How pods get it.
+    pub supply: Supply,
     /// What discovery found, with the labels that make up the name.
     pub found: discovery::Card,
 }
+
+/// What a node has to allocate, its cards, and what is odd about them, as its labels and device plugins have it.
+pub(super) type WithoutDevices = (Amounts, Vec<NodeCard>, Vec<discovery::Problem>);
 
 /// What a node says of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -55,6 +71,8 @@ pub struct Offer {
     pub mgpu: Option<MgpuCards>,
     /// What keeps cards from being counted, or is odd about them.
     pub problems: Vec<discovery::Problem>,
+    /// What of this there would be without the cards that it has by devices, where it has such.
+    pub(super) without_devices: Option<Box<WithoutDevices>>,
 }
 
 impl Offer {
@@ -74,6 +92,7 @@ impl Offer {
             .map(|found| NodeCard {
                 card: names.card(&found.name),
                 resource: names.resource(&found.resource),
+                supply: Supply::Plugin,
                 found,
             })
             .collect();
@@ -88,6 +107,7 @@ impl Offer {
             cards,
             mgpu,
             problems,
+            without_devices: None,
         }
     }
 
@@ -95,6 +115,11 @@ impl Offer {
     pub fn label(&self, key: &str) -> Option<&str> {
         let found = self.labels.binary_search_by(|(name, _)| (**name).cmp(key));
         found.ok().map(|index| &*self.labels[index].1)
+    }
+
+    /// All labels, by key.
+    pub(super) fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.labels.iter().map(|(key, value)| (&**key, &**value))
     }
 
     /// The value of an annotation on quotas for pods without GPU.

@@ -15,7 +15,14 @@ impl Cluster {
             return;
         };
         let id = self.node_id(name);
-        let offer = Offer::read(node, &mut self.names, &mut self.texts);
+        let mut offer = Offer::read(node, &mut self.names, &mut self.texts);
+        let devices = self.claimed.devices.inventory().cards_of(name);
+        offer.put_devices(&devices, &mut self.names);
+        self.set_offer(id, offer, now);
+    }
+
+    /// A node says this.
+    pub(super) fn set_offer(&mut self, id: NodeId, offer: Offer, now: Timestamp) {
         self.meet_resources();
         let epoch = self.epoch(Kind::Node);
         let known = &mut self.nodes[id];
@@ -42,6 +49,7 @@ impl Cluster {
         self.node_changes.note(id);
         self.cards_changed(id, before.as_ref(), now);
         self.mgpu_changed(id, before.as_ref().and_then(|offer| offer.mgpu.as_ref()));
+        self.note_device_labels(id);
     }
 
     /// Forgets what a node said; what its pods hold of their queues stays until they go.
@@ -68,6 +76,7 @@ impl Cluster {
         self.cards_changed(id, Some(&offer), now);
         self.mgpu_changed(id, offer.mgpu.as_ref());
         self.changes.node_usage.remove(&id);
+        self.note_device_labels(id);
         self.forget_empty_node(id);
     }
 

@@ -134,8 +134,8 @@ pub struct Pod {
     pub returns: u32,
     /// Whether it has any annotation.
     pub has_annotations: bool,
-    /// Whether it asks for devices by resource claims, for which no queue is charged.
-    pub has_resource_claims: bool,
+    /// Whether it claims devices which are no cards, or of which that is not known: no queue is charged for them.
+    pub claims_other_devices: bool,
     /// How it waits; kept until it is seen without its gate, in case the decision can't be carried out.
     pub waits: Option<Waits>,
     /// The reason it was told last.
@@ -163,7 +163,7 @@ impl Pod {
             gpus,
             controller,
             has_annotations,
-            has_resource_claims,
+            claims_other_devices,
             waits,
             shown_as_waiting,
             // The pod's for ever, or Cardgate's own notes of it.
@@ -186,7 +186,7 @@ impl Pod {
             && (queue, task, stage, charge) == (&later.queue, &later.task, &later.stage, &later.charge)
             && (room, deleted, assigned, gpus) == (&later.room, &later.deleted, &later.assigned, &later.gpus)
             && (group, job, binding, controller) == (&later.group, &later.job, &later.binding, &later.controller)
-            && (has_annotations, has_resource_claims) == (&later.has_annotations, &later.has_resource_claims)
+            && (has_annotations, claims_other_devices) == (&later.has_annotations, &later.claims_other_devices)
             && (task_spec, shown_as_waiting) == (&later.task_spec, &later.shown_as_waiting)
     }
 }
@@ -198,6 +198,14 @@ impl Pod {
     /// Whether a scheduler has chosen its node, rather than that it is only expected there.
     pub(crate) fn is_placed(&self) -> bool {
         self.binding || self.stage == Stage::Bound
+    }
+
+    /// Whether it is seen to have been let in, or was never held.
+    pub(crate) fn is_in(&self) -> bool {
+        match self.stage {
+            Stage::Waiting | Stage::Blocked | Stage::Admitting { .. } => false,
+            Stage::Unbound { .. } | Stage::Bound => true,
+        }
     }
 
     /// Which pod it is, for those who act on it or report about it.
@@ -348,6 +356,7 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
             request: Arc::new(request),
             says_cards,
             naming: Naming::Own,
+            claimed: None,
             unqueued: false,
             // Nothing is shared for nothing: most pods name no card.
             cards: if cards.is_empty() { Arc::default() } else { cards.into() },

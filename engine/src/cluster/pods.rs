@@ -16,13 +16,14 @@ use super::queue::NAMELESS;
 use super::waiting::{Place, Shape, Traits};
 use super::workload::QueueNaming;
 use super::{Cluster, Kind};
-use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
+use crate::ids::{NodeId, PodId, QueueId};
 use crate::refs::WorkloadKind;
 use crate::task::Task;
 
 impl Cluster {
     /// Takes what a pod says.
     pub(crate) fn apply_pod(&mut self, mut pod: crds::pod::Pod<Box<str>>, now: Timestamp) {
+        let as_seen = self.may_claim(&pod).then(|| pod.clone());
         let (Some(uid), Some(name)) = (pod.metadata.uid.take(), pod.metadata.name.take()) else {
             return;
         };
@@ -36,6 +37,7 @@ impl Cluster {
             *marks.epoch = epoch;
         }
         let mut reading = pod::read(&mut pod, &namespace, &mut self.names);
+        let named = self.read_claims(&mut reading, as_seen, &namespace, &uid);
         self.meet_resources();
         if self.asks_for_charged_cards(&reading, &namespace, known) {
             (reading.managed, reading.in_no_queue) = (true, false);
@@ -46,6 +48,7 @@ impl Cluster {
         let queue = reading.managed.then(|| self.queue_of_pod(&reading, &namespace, known));
         reading.task.unqueued = queue.is_some_and(|(_, unqueued)| unqueued);
         let queue = queue.map(|(queue, _)| queue);
+        self.check_payers(&mut reading.task, &namespace, &uid, queue, &named);
         self.name_cards(&mut reading.task, queue);
         let bound_to = pod
             .spec
@@ -54,20 +57,8 @@ impl Cluster {
             .filter(|node| !node.is_empty())
             .map(|node| self.node_id(node));
         // A pod that was let in to a node of its own holds room there from before it is bound, after a restart too.
-        let pinned_to = reading
-            .constraints
-            .affinity
-            .pinned_to()
-            .filter(|_| reading.managed && reading.gates == Gates::None && bound_to.is_none())
-            .map(|node| self.node_id(node));
-        let group = reading.group.as_deref();
-        let group = group.map(|group| self.workload_id(WorkloadKind::PodGroup, &namespace, group));
-        let task_spec = pod::task_spec(&pod.metadata).filter(|_| group.is_some());
-        let task_spec = task_spec.map(|task| self.texts.get(task));
-        let job = reading.controller.as_ref().filter(|_| reading.managed);
-        let job = job.and_then(|controller| self.workloads.id(&controller.0));
-        // Anybody may write that a PodGroup made a pod: it would be a member of that twice.
-        let job = job.filter(|job| self.workload(*job).kind == WorkloadKind::Job);
+        let pinned_to = self.pinned_to(&reading).filter(|_| bound_to.is_none());
+        let (group, task_spec, job) = self.workloads_of(&reading, &pod.metadata, &namespace);
         let old = known.and_then(|id| self.pod(id));
         let deleted = read_time(pod.metadata.deletion_timestamp.as_deref());
         let stage = stage(&reading, &pod.spec, bound_to, deleted.is_some(), old, now);
@@ -99,7 +90,12 @@ impl Cluster {
             controller: reading.controller.clone(),
             returns: old.map_or_else(|| returned.map_or(0, |returned| returned.times), |old| old.returns),
             has_annotations: !pod.metadata.annotations.is_empty(),
-            has_resource_claims: pod.spec.resource_claims.0,
+            claims_other_devices: !named.is_empty()
+                && reading
+                    .task
+                    .claimed
+                    .as_ref()
+                    .is_none_or(|claimed| claimed.cards.is_empty()),
             waits: None,
             told: old.map_or(reading.told, |old| old.told),
             shown_as_waiting: reading.shown_as_waiting,
@@ -108,6 +104,7 @@ impl Cluster {
             task: reading.task.clone(),
         };
         new.charge = self.charge_for(&new, now);
+        let was_in = old.is_some_and(Pod::is_in);
         let bound_now = stage == Stage::Bound && old.is_none_or(|old| old.stage != Stage::Bound);
         let news = new.shown_as_waiting && !old.is_some_and(|old| old.shown_as_waiting && old.stage == stage);
         if news && queue.is_some() && matches!(stage, Stage::Unbound { .. } | Stage::Bound) {
@@ -124,6 +121,16 @@ impl Cluster {
             self.note_unplaced(id);
         }
         self.note_held_elsewhere(id);
+        if self.pod(id).is_some_and(Pod::is_in) != was_in {
+            self.see_sharers_again(id, &named, now);
+        }
+    }
+
+    /// The node that a managed pod without gate is pinned to.
+    fn pinned_to(&mut self, reading: &Reading) -> Option<NodeId> {
+        let pin = reading.constraints.affinity.pinned_to();
+        let pin = pin.filter(|_| reading.managed && reading.gates == Gates::None);
+        pin.map(|node| self.node_id(node))
     }
 
     /// The queue that a managed pod is charged to, and whether it is the default queue for want of any other.
@@ -136,7 +143,9 @@ impl Cluster {
         }
         // A later change elsewhere does not move a charge.
         let old = known.and_then(|id| self.pod(id));
-        if let Some(charged) = old.and_then(|old| Some((old.queue?, old.task.unqueued))) {
+        let charged = old.and_then(|old| Some((old.queue?, old.task.unqueued)));
+        // But what turns out to be for cards only now was nobody's.
+        if let Some(charged) = charged.filter(|(queue, _)| !self.queue(*queue).is_nameless()) {
             return charged;
         }
         self.queue_of_unnamed(namespace, reading.group.as_deref())
@@ -176,7 +185,7 @@ impl Cluster {
             // Seen later, but written earlier: what is over stays so.
             return self.members.has_succeeded(uid);
         }
-        self.remove_pod(uid);
+        self.remove_pod(uid, now);
         if phase == Some("Succeeded") {
             self.note_succeeded(uid, namespace, pod, now);
         }
@@ -265,7 +274,7 @@ impl Cluster {
     }
 
     /// Forgets a pod and gives back all that it held.
-    pub(crate) fn remove_pod(&mut self, uid: &str) {
+    pub(crate) fn remove_pod(&mut self, uid: &str, now: Timestamp) {
         self.end_assumption(uid);
         let Some(pod) = self.take_pod(uid) else { return };
         // CPU, memory and the pod's slot are names that stay.
@@ -279,19 +288,7 @@ impl Cluster {
             self.forget_empty_queue(queue);
         }
         self.unname_workloads([pod.group, pod.job]);
-    }
-
-    fn name_workloads(&mut self, pod: &Pod) {
-        for workload in [pod.group, pod.job].into_iter().flatten() {
-            self.workload_mut(workload).name();
-        }
-    }
-
-    fn unname_workloads(&mut self, workloads: [Option<WorkloadId>; 2]) {
-        for workload in workloads.into_iter().flatten() {
-            self.workload_mut(workload).unname();
-            self.forget_empty_workload(workload);
-        }
+        self.forget_claiming(uid, now);
     }
 
     /// The pod with this id.

@@ -3,6 +3,7 @@
 
 use super::Cluster;
 use super::aside::SetAside;
+use super::devices::cards_claimed;
 use crate::amounts::{Dimension, Totals};
 use crate::inqueue::{Demand, Inqueue};
 use crate::names::{CardId, ResourceId};
@@ -95,6 +96,7 @@ impl Cluster {
     fn mark_pods(&self, used: &mut Used) {
         for pod in self.pods() {
             used.cards(pod.task.cards.iter().copied().chain(pod.assigned));
+            used.cards(cards_claimed(&pod.task));
             used.dimensions(pod.task.request.iter().map(|(dimension, _)| dimension));
             let charges = [pod.charge.as_ref(), pod.waits.as_ref().map(|waits| &waits.asked)];
             for charge in charges.into_iter().flatten() {

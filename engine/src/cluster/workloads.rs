@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use crds::pod::Metadata;
 use jiff::Timestamp;
 
+use super::pod::{self, Pod, Reading};
 use super::workload::{Claim, Phase, QueueNaming, Said, Workload};
 use super::{Cluster, Kind};
 use crate::ids::WorkloadId;
@@ -11,6 +13,39 @@ use crate::reason::Reason;
 use crate::refs::WorkloadKind;
 
 impl Cluster {
+    /// The group that a pod belongs to, the task that it does of that, and the Job that made it.
+    pub(super) fn workloads_of(
+        &mut self,
+        reading: &Reading,
+        metadata: &Metadata<Box<str>>,
+        namespace: &Arc<str>,
+    ) -> (Option<WorkloadId>, Option<Arc<str>>, Option<WorkloadId>) {
+        let group = reading.group.as_deref();
+        let group = group.map(|group| self.workload_id(WorkloadKind::PodGroup, namespace, group));
+        let task_spec = pod::task_spec(metadata).filter(|_| group.is_some());
+        let task_spec = task_spec.map(|task| self.texts.get(task));
+        let job = reading.controller.as_ref().filter(|_| reading.managed);
+        let job = job.and_then(|controller| self.workloads.id(&controller.0));
+        // Anybody may write that a PodGroup made a pod: it would be a member of that twice.
+        let job = job.filter(|job| self.workload(*job).kind == WorkloadKind::Job);
+        (group, task_spec, job)
+    }
+
+    /// Counts a pod among those that name its workloads.
+    pub(super) fn name_workloads(&mut self, pod: &Pod) {
+        for workload in [pod.group, pod.job].into_iter().flatten() {
+            self.workload_mut(workload).name();
+        }
+    }
+
+    /// One pod less names these workloads.
+    pub(super) fn unname_workloads(&mut self, workloads: [Option<WorkloadId>; 2]) {
+        for workload in workloads.into_iter().flatten() {
+            self.workload_mut(workload).unname();
+            self.forget_empty_workload(workload);
+        }
+    }
+
     pub(super) fn apply_claim(
         &mut self,
         kind: WorkloadKind,

@@ -6,6 +6,7 @@ use super::effort::Effort;
 use crate::amounts::{Dimension, Totals};
 use crate::cluster::Cluster;
 use crate::cluster::constraints::Mismatch;
+use crate::cluster::device_cards::is_supplied;
 use crate::cluster::node::Node;
 use crate::cluster::waiting::{Refused, Shape};
 use crate::ids::NodeId;
@@ -196,6 +197,13 @@ pub(super) fn ask(cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: 
     let meant = |card| node.card(card).map(|card| card.resource) == cluster.resource_of(card);
     if !card.is_none_or(meant) {
         return Answer::Unrelated;
+    }
+    let supplied = |card| {
+        node.card(card)
+            .is_some_and(|card| is_supplied(cluster, &shape.task, card))
+    };
+    if !card.is_none_or(supplied) {
+        return Answer::Excluded;
     }
     match shape
         .constraints

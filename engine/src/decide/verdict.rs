@@ -35,6 +35,10 @@ pub(super) fn judge(
 ) -> Result<Grant, Refused> {
     let governed = cross_quota::governs(cluster, shape);
     if cluster.queue(shape.queue).is_nameless() && !governed {
+        // Nothing is known of what its claims are for, so it may be cards.
+        if let Naming::Refused(reason) = shape.task.naming {
+            return Err(refusal(cluster, shape, reason));
+        }
         // CrossQuota held the pod, and does so no longer: nothing else asks for it.
         return Ok(Grant::of(None, None));
     }

@@ -117,6 +117,16 @@ pub enum Problem {
         "annotation {MGPU_DEVICE_IDS}: {ids:?} must name {cards} different device ids, one for each card, separated by commas"
     )]
     DeviceIds { ids: String, cards: i64 },
+    #[error(
+        "the node has {devices} {card} as devices that claims get, and allocates {allocatable} {resource} by a device plugin: if \
+         these are the same cards they are handed out twice, end the device plugin there"
+    )]
+    CountedTwice {
+        card: String,
+        devices: i64,
+        resource: String,
+        allocatable: i64,
+    },
     #[error("label {labels}, but the node allocates {allocatable} {resource}: {allocatable} are published")]
     CountMismatch {
         /// The labels that count, with their values.
@@ -144,7 +154,16 @@ impl Problem {
             Self::NoMgpuCards { .. } => "NoMGPUCards",
             Self::UnknownComputePolicy { .. } => "UnknownComputePolicy",
             Self::DeviceIds { .. } => "DeviceIdsIncomplete",
+            Self::CountedTwice { .. } => "CountedTwice",
             Self::CountMismatch { .. } => "CountMismatch",
+        }
+    }
+
+    /// Whether a product is said to lack its device plugin, which it does not need where its devices are claimed.
+    pub(crate) fn is_want_of_plugin_for(&self, card: &str) -> bool {
+        match self {
+            Self::MissingResource { product, .. } | Self::NoneAllocatable { product, .. } => product == card,
+            _ => false,
         }
     }
 
@@ -152,6 +171,7 @@ impl Problem {
     pub(crate) fn severity(&self) -> Severity {
         match self {
             Self::CountMismatch { .. }
+            | Self::CountedTwice { .. }
             | Self::UnknownComputePolicy { .. }
             | Self::DeviceIds { .. }
             | Self::ConflictingResource { decides: true, .. } => Severity::Note,

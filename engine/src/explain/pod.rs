@@ -48,6 +48,22 @@ pub(super) fn explain(cluster: &Cluster, shape: &Shape, reason: Reason) -> Strin
             "the pod requests cards by {}, and only those of one resource can be charged: create pods that request one each",
             requested_cards(cluster, shape)
         ),
+        Reason::ResourceClaimNotFound => "a resource claim that the pod names is not there yet".to_owned(),
+        Reason::ResourceClaimShared => {
+            "the pod shares a resource claim with another pod of its namespace, which is charged for it: that pod is not let in \
+             yet, or is in another queue"
+                .to_owned()
+        }
+        Reason::NoDeviceSelected => {
+            "a request of the pod's resource claims selects no device that the cluster has: no driver publishes such a one, or its \
+             class does not exist"
+                .to_owned()
+        }
+        Reason::NoClaimForCard => format!(
+            "annotation {CARD_NAME} names {}, and the pod's resource claims select {}",
+            list(cluster, &shape.task.cards),
+            list(cluster, shape.task.claimed.as_ref().map_or(&[], |claimed| &claimed.cards)),
+        ),
         Reason::HeldByAnotherGate => HELD_ELSEWHERE.to_owned(),
         Reason::RefusedByApiServer => "the API server refuses to let the pod in".to_owned(),
         Reason::ReservationTimeout => {
@@ -111,6 +127,14 @@ pub(super) fn could_ever_be_let_in(cluster: &Cluster, shape: &Shape, reason: Rea
         }),
         About::Request | About::Queue | About::Workload | About::Mgpu => true,
     }
+}
+
+/// So many names a sentence holds.
+const MOST_NAMES: usize = 8;
+
+fn list(cluster: &Cluster, cards: &[CardId]) -> String {
+    let cards = names(cluster, cards.iter().copied().take(MOST_NAMES));
+    cards.join(" or ")
 }
 
 fn unreadable(cluster: &Cluster, shape: &Shape) -> String {

@@ -39,6 +39,10 @@ pub(super) fn explain(cluster: &Cluster, id: QueueId, namespace: &str, reason: R
         | Reason::NoCardQuota
         | Reason::CardNameMissing
         | Reason::SecondCardResource
+        | Reason::ResourceClaimNotFound
+        | Reason::ResourceClaimShared
+        | Reason::NoDeviceSelected
+        | Reason::NoClaimForCard
         | Reason::PodGroupNotFound
         | Reason::PodGroupInvalid
         | Reason::PodGroupIncomplete

@@ -45,6 +45,17 @@ impl Reason {
             Self::NoCardQuota => "have a quota added for the card, or name another queue",
             Self::CardNameMissing => "create the pod anew with the annotation volcano.sh/card.name",
             Self::SecondCardResource => "create pods that request cards of one resource each",
+            Self::ResourceClaimNotFound => {
+                "wait until Kubernetes has made the claim from its template, or create it: kubectl get resourceclaims lists them"
+            }
+            Self::ResourceClaimShared => {
+                "wait until the other pod is let in, name its queue, or claim devices of the pod's own by a template"
+            }
+            Self::NoDeviceSelected => {
+                "create the pod anew with a claim whose class is there and whose selectors match a device: kubectl get \
+                 deviceclasses,resourceslices lists them; or wait until a node has one"
+            }
+            Self::NoClaimForCard => "create the pod anew with a card that its claims select, or without naming one",
             Self::HeldByAnotherGate => {
                 "ask whoever added the gate: kubectl get pod -o yaml shows it under spec.schedulingGates"
             }

@@ -75,6 +75,10 @@ pub(super) fn explain(cluster: &Cluster, id: WorkloadId, reason: Reason) -> Stri
         | Reason::NoCardQuota
         | Reason::CardNameMissing
         | Reason::SecondCardResource
+        | Reason::ResourceClaimNotFound
+        | Reason::ResourceClaimShared
+        | Reason::NoDeviceSelected
+        | Reason::NoClaimForCard
         | Reason::ReservationTimeout
         | Reason::HeldByAnotherGate
         | Reason::QueueNotFound

@@ -7,6 +7,7 @@ mod capacity_card;
 mod conflicts;
 mod controllers;
 mod cross_quota;
+mod devices;
 mod documents;
 mod enqueue;
 mod explain;

@@ -80,6 +80,10 @@ fn cards_that_no_queue_is_charged_for_are_shown_while_there_are_any() {
 #[test]
 fn pods_with_resource_claims_are_counted_until_they_are_over() {
     let (mut world, mut unaccounted) = (world(), Unaccounted::default());
+    world.class("other", "device.driver == 'other'", None);
+    world.slice("n1", "other", &json!([{"name": "d"}]));
+    let request = json!([{"name": "r", "exactly": {"deviceClassName": "other"}}]);
+    world.claim("mine", &request, &json!({}));
     world.pod(&claiming(bare_pod("unmanaged")));
     world.pod(&claiming(pod("waits").asks("A", 3)));
     world.pod(&claiming(pod("admitted").asks("A", 1)));
@@ -92,7 +96,7 @@ fn pods_with_resource_claims_are_counted_until_they_are_over() {
     world.pod(&claiming(bare_pod("unmanaged")));
     world.pod(&claiming(bare_pod("unmanaged")).on("n1"));
     assert_eq!(shown(&mut world, &mut unaccounted), None);
-    let counted = world.cluster.pods().filter(|pod| pod.has_resource_claims).count();
+    let counted = world.cluster.pods().filter(|pod| pod.claims_other_devices).count();
     assert_eq!((counted, world.cluster.pods_with_resource_claims()), (3, 3));
     world.pod(&claiming(bare_pod("unmanaged")).on("n1").phase("Failed"));
     world.remove_pod("waits");

@@ -1,9 +1,9 @@
-//! The label of GPU nodes, by which pods are kept off them.
+//! The labels of nodes by which pods are kept off GPU nodes, and narrowed to cards that nodes have by devices.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crds::keys::GPU_NODE_LABEL;
-use engine::cluster::gpu_nodes::GPU_NODE;
+use crds::keys::NODE_LABEL_SET;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -19,17 +19,18 @@ use crate::metrics::{Verb, Write};
 const TRIES: u32 = 4;
 
 impl Actor {
-    /// Sets or removes the label of a GPU node; when that is done, or can't be for now, an event says so.
-    pub fn label_node(&self, node: Arc<str>, uid: Box<str>, is_gpu_node: bool) {
+    /// Sets or removes labels of a node, each by whether it is to be there; when that is done, or can't be for now, an event says
+    /// so.
+    pub fn label_node(&self, node: Arc<str>, uid: Box<str>, labels: Vec<(String, bool)>) {
         let actor = self.clone();
         self.runtime.spawn(async move {
             let mut wait = FIRST_WAIT;
             for _ in 0..TRIES {
-                let Err(reason) = actor.try_to_label(&node, &uid, is_gpu_node).await else {
-                    tracing::info!(node = %node, is_gpu_node, "labelled");
+                let Err(reason) = actor.try_to_label(&node, &uid, &labels).await else {
+                    tracing::info!(node = %node, ?labels, "labelled");
                     break;
                 };
-                tracing::warn!(node = %node, is_gpu_node, reason, "not labelled, trying again");
+                tracing::warn!(node = %node, ?labels, reason, "not labelled, trying again");
                 sleep(wait).await;
                 wait = (wait * 4).min(LONGEST_WAIT);
             }
@@ -38,13 +39,16 @@ impl Actor {
         });
     }
 
-    async fn try_to_label(&self, node: &str, uid: &str, is_gpu_node: bool) -> Result<(), String> {
+    async fn try_to_label(&self, node: &str, uid: &str, labels: &[(String, bool)]) -> Result<(), String> {
         let _lane = self.node_lanes.acquire().await.map_err(|error| error.to_string())?;
         if !self.leadership.holds() {
             return Err("no longer the leader".into());
         }
-        let label = is_gpu_node.then_some(GPU_NODE);
-        let patch = Patch::Merge(json!({"metadata": {"uid": uid, "labels": {GPU_NODE_LABEL: label}}}));
+        let labels: BTreeMap<_, _> = labels
+            .iter()
+            .map(|(key, is_set)| (key, is_set.then_some(NODE_LABEL_SET)))
+            .collect();
+        let patch = Patch::Merge(json!({"metadata": {"uid": uid, "labels": labels}}));
         self.metrics.api_write(Write::NodeLabel);
         let nodes = Api::<Node>::all(self.client.clone());
         let params = PatchParams::default();

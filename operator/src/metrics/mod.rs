@@ -220,7 +220,7 @@ impl Metrics {
         );
         own.register(
             "pods_with_resource_claims",
-            "Pods that ask for devices by resource claims, for which no queue is charged",
+            "Pods that claim devices which are no cards, for which no queue is charged",
             self.pods_with_resource_claims.clone(),
         );
         own.register(
@@ -343,7 +343,7 @@ impl Metrics {
         }
     }
 
-    /// So many pods ask for devices by resource claims.
+    /// So many pods claim devices that are no cards.
     pub fn pods_with_resource_claims(&self, count: usize) {
         self.pods_with_resource_claims
             .set(i64::try_from(count).unwrap_or(i64::MAX));

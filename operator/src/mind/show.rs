@@ -1,9 +1,10 @@
 //! What the mind shows: what has changed, why pods wait, and what was done to them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crds::keys::{CONFIG_MAP, NAMESPACE};
+use crds::keys::{CONFIG_MAP, GPU_NODE_LABEL, NAMESPACE};
 use engine::cluster::reclaims::EvictionOutcome;
 use engine::decide::Eviction;
 use engine::explain::{Fresh, Notice, Progress, Reminder, notices_watched, progress, stands_aside};
@@ -64,7 +65,7 @@ impl Mind {
         for node in &changes.bad_quotas {
             self.tell_bad_quotas(*node);
         }
-        if std::mem::take(&mut self.reconfigured) || !changes.cards.is_empty() {
+        if std::mem::take(&mut self.reconfigured) || !changes.cards.is_empty() || changes.resources_of_cards {
             let parameters = Arc::new(parameters(
                 self.cluster.configuration(),
                 &self.cluster.resources_of_cards(),
@@ -266,15 +267,24 @@ impl Mind {
         }
     }
 
-    /// Sees to it that GPU nodes, and no others, carry their label.
+    /// Sees to it that GPU nodes, and no others, carry their label; and those with cards by devices theirs.
     fn label_nodes(&mut self) {
+        let mut wrong = BTreeMap::<NodeId, Vec<(String, bool)>>::new();
         for (id, is_gpu_node) in self.cluster.gpu_nodes().to_label() {
+            wrong
+                .entry(id)
+                .or_default()
+                .push((GPU_NODE_LABEL.to_owned(), is_gpu_node));
+        }
+        for (id, labels) in self.cluster.device_labels_to_set() {
+            wrong.entry(id).or_default().extend(labels);
+        }
+        for (id, labels) in wrong {
             let node = self.cluster.node(id);
             if let Some(offer) = node.offer()
                 && self.labelling.insert(Arc::clone(&node.name))
             {
-                self.actor
-                    .label_node(Arc::clone(&node.name), offer.uid.clone(), is_gpu_node);
+                self.actor.label_node(Arc::clone(&node.name), offer.uid.clone(), labels);
             }
         }
     }

@@ -4,12 +4,13 @@ mod observed;
 
 use std::fmt::Debug;
 
+use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice};
 use crds::keys::CARD_REQUEST;
 use crds::volcano::{PodGroup, Queue};
 use engine::Observation;
 use engine::cluster::Kind;
 use futures::StreamExt as _;
-use k8s_openapi::api::{batch::v1 as batch, core::v1 as core};
+use k8s_openapi::api::{batch::v1 as batch, core::v1 as core, resource::v1 as resource};
 use kube::core::DeserializeGuard;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Resource, ResourceExt as _};
@@ -31,6 +32,9 @@ const NOT_FOUND: u16 = 404;
 type ObservedPod = Observed<core::Pod, crds::pod::Pod<Box<str>>>;
 type ObservedNode = Observed<core::Node, crds::node::Node<Box<str>>>;
 type ObservedJob = Observed<batch::Job, crds::job::Job<Box<str>>>;
+type ObservedSlice = Observed<resource::ResourceSlice, ResourceSlice>;
+type ObservedClass = Observed<resource::DeviceClass, DeviceClass>;
+type ObservedClaim = Observed<resource::ResourceClaim, ResourceClaim>;
 type ObservedNamespace = Observed<core::Namespace, Namespace>;
 
 /// Watches until the receiver is dropped. Each kind comes after those that it names: groups after namespaces and queues, Jobs
@@ -39,6 +43,7 @@ pub async fn observe(client: Client, events: mpsc::Sender<Event>) {
     let everything = watcher::Config::default;
     let (nodes, queues, namespaces) = (Listed::default(), Listed::default(), Listed::default());
     let (groups, jobs, pods) = (Listed::default(), Listed::default(), Listed::default());
+    let claims = Listed::default();
     let succeeded = Listed::default();
     tokio::join!(
         watch(
@@ -87,8 +92,9 @@ pub async fn observe(client: Client, events: mpsc::Sender<Event>) {
                 job_event
             )
         ),
+        observe_devices(&client, &events, &claims),
         after(
-            [&nodes, &jobs],
+            [&nodes, &jobs, &claims],
             watch(
                 Api::<ObservedPod>::all(client.clone()),
                 watcher::Config::default().fields(PODS_NOT_OVER),
@@ -107,6 +113,40 @@ pub async fn observe(client: Client, events: mpsc::Sender<Event>) {
                 &events,
                 &succeeded,
                 succeeded_pod_event
+            )
+        ),
+    );
+}
+
+/// Watches what there is of Dynamic Resource Allocation: claims after the devices and classes that they ask for.
+async fn observe_devices(client: &Client, events: &mpsc::Sender<Event>, claims: &Listed) {
+    let (slices, classes) = (Listed::default(), Listed::default());
+    tokio::join!(
+        watch(
+            Api::<ObservedSlice>::all(client.clone()),
+            watcher::Config::default(),
+            Kind::ResourceSlice,
+            events,
+            &slices,
+            slice_event
+        ),
+        watch(
+            Api::<ObservedClass>::all(client.clone()),
+            watcher::Config::default(),
+            Kind::DeviceClass,
+            events,
+            &classes,
+            class_event
+        ),
+        after(
+            [&slices, &classes],
+            watch(
+                Api::<ObservedClaim>::all(client.clone()),
+                watcher::Config::default(),
+                Kind::ResourceClaim,
+                events,
+                claims,
+                claim_event
             )
         ),
     );
@@ -147,7 +187,7 @@ async fn watch<K>(
             Ok(watcher::Event::Delete(object)) => translate(Change::Deleted(object)),
             Ok(watcher::Event::InitDone) => Observation::ListEnds(kind),
             // What is created before the next try is seen by it.
-            Err(error) if kind == Kind::PodGroup && is_not_installed(&error) => Observation::NotInstalled(kind),
+            Err(error) if may_be_absent(kind) && is_not_installed(&error) => Observation::NotInstalled(kind),
             Err(error) => {
                 tracing::warn!(
                     kind = kind.plural(),
@@ -235,6 +275,38 @@ fn job_event(change: Change<ObservedJob>) -> Observation {
             name: job.object.metadata.name.unwrap_or_default(),
         },
     }
+}
+
+fn slice_event(change: Change<ObservedSlice>) -> Observation {
+    match change {
+        Change::Applied(slice) => Observation::Slice(Box::new(slice.object)),
+        Change::Deleted(slice) => Observation::SliceGone(slice.object.metadata.name.unwrap_or_default()),
+    }
+}
+
+fn class_event(change: Change<ObservedClass>) -> Observation {
+    match change {
+        Change::Applied(class) => Observation::Class(Box::new(class.object)),
+        Change::Deleted(class) => Observation::ClassGone(class.object.metadata.name.unwrap_or_default()),
+    }
+}
+
+fn claim_event(change: Change<ObservedClaim>) -> Observation {
+    match change {
+        Change::Applied(claim) => Observation::Claim(Box::new(claim.object)),
+        Change::Deleted(claim) => Observation::ClaimGone {
+            namespace: claim.object.metadata.namespace.unwrap_or_default(),
+            name: claim.object.metadata.name.unwrap_or_default(),
+        },
+    }
+}
+
+/// Whether there are clusters without this kind: without Volcano's groups, or of a Kubernetes before 1.34.
+fn may_be_absent(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::PodGroup | Kind::ResourceSlice | Kind::DeviceClass | Kind::ResourceClaim
+    )
 }
 
 /// Whether the API server knows no such kind.

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Debug;
 use std::marker::PhantomData;
 
+use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice};
 use crds::job::Job;
 use crds::lean::Metadata;
 use crds::node::Node;
@@ -38,6 +39,24 @@ impl HasMetadata for Job<Box<str>> {
 }
 
 impl HasMetadata for Node<Box<str>> {
+    fn metadata(&self) -> &Metadata<Box<str>> {
+        &self.metadata
+    }
+}
+
+impl HasMetadata for ResourceSlice {
+    fn metadata(&self) -> &Metadata<Box<str>> {
+        &self.metadata
+    }
+}
+
+impl HasMetadata for DeviceClass {
+    fn metadata(&self) -> &Metadata<Box<str>> {
+        &self.metadata
+    }
+}
+
+impl HasMetadata for ResourceClaim {
     fn metadata(&self) -> &Metadata<Box<str>> {
         &self.metadata
     }

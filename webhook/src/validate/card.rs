@@ -44,16 +44,17 @@ impl<'a> Cards<'a> {
         Ok(cards)
     }
 
-    /// Checks a pod's request against its card name.
+    /// Checks a pod's request against its card name. One that claims devices need not request cards as well.
     pub fn check_request(
         &self,
         request: &ResourceVector<'_>,
+        claims_devices: bool,
         view: View<'_>,
         warnings: &mut Vec<Warning>,
     ) -> Result<(), Denial> {
         let mut card_resources = card_resources(request, view).into_iter();
         let counted = match &self.resource {
-            Some(resource) if request.get(resource) == 0 => {
+            Some(resource) if request.get(resource) == 0 && !claims_devices => {
                 return Err(Denial::CardNotRequested {
                     card_name: self.text.to_owned(),
                     resource: resource.to_string(),
@@ -73,7 +74,7 @@ impl<'a> Cards<'a> {
                 None => Warning::CardUnknown { card, meant },
             });
         }
-        if counted.is_none() {
+        if counted.is_none() && !claims_devices {
             warnings.push(Warning::NoCardRequested);
         }
         for resource in card_resources.filter(|resource| Some(*resource) != counted) {

@@ -3,6 +3,7 @@
 //! What depends on who creates the pod, and where, is [`crate::pod`]'s.
 
 use crds::keys::{CARD_NAME, MGPU_CONTAINER_CARDS, SCORING_STRATEGY};
+use crds::managed::claims_devices;
 use crds::mgpu::{ComputePolicy, MgpuRequest};
 use crds::pod::Pod;
 use crds::pod_bounds;
@@ -18,6 +19,7 @@ use crate::warning::Warning;
 #[derive(Debug)]
 pub struct SoundPod<'p> {
     cards: Option<Cards<'p>>,
+    claims_devices: bool,
 }
 
 impl<'p> SoundPod<'p> {
@@ -42,7 +44,10 @@ impl<'p> SoundPod<'p> {
         if let Some(strategy) = annotation(SCORING_STRATEGY) {
             strategy.parse::<ScoringStrategy>()?;
         }
-        Ok(Self { cards })
+        Ok(Self {
+            cards,
+            claims_devices: claims_devices(pod),
+        })
     }
 
     /// Whether it names its cards.
@@ -60,7 +65,7 @@ impl<'p> SoundPod<'p> {
         warnings: &mut Vec<Warning>,
     ) -> Result<(), Denial> {
         match &self.cards {
-            Some(cards) => cards.check_request(request, view, warnings),
+            Some(cards) => cards.check_request(request, self.claims_devices, view, warnings),
             None => check_unnamed(request, is_charged, view, warnings),
         }
     }

@@ -11,7 +11,7 @@ use crate::table::Table;
 #[derive(Debug, Default)]
 pub(crate) struct Pods {
     pub(super) table: Table<PodId, Option<Pod>>,
-    /// How many of them ask for devices by resource claims.
+    /// How many of them claim devices that are no cards.
     pub(super) with_resource_claims: usize,
     /// Those that are being deleted or evicted, or were: all that could be on its way out, or whose eviction was refused.
     pub(super) leaving: BTreeSet<PodId>,

@@ -86,6 +86,7 @@ impl Case {
             request: Arc::new(self.request.into_iter().collect::<Amounts>()),
             says_cards: !self.cards.is_empty(),
             naming: Naming::Own,
+            claimed: None,
             unqueued: false,
             cards: self.cards.into(),
             unreadable: None,

@@ -374,7 +374,7 @@ impl Run {
                 Kind::Node => first(&self.nodes, count).for_each(|index| self.see_node(index)),
                 Kind::Queue => first(&self.queues, count).for_each(|index| self.see_queue(index)),
                 Kind::Pod => first(&self.pods, count).for_each(|uid| self.see_pod(&uid)),
-                Kind::Namespace | Kind::PodGroup | Kind::Job | Kind::SucceededPod => {}
+                _ => {}
             }
         }
         for world in &mut self.worlds {
@@ -384,7 +384,7 @@ impl Run {
             Kind::Node => self.picture.nodes.retain(|index, _| self.nodes.contains_key(index)),
             Kind::Queue => self.picture.queues.retain(|index, _| self.queues.contains_key(index)),
             Kind::Pod => self.picture.pods.retain(|uid, _| self.pods.contains_key(uid)),
-            Kind::Namespace | Kind::PodGroup | Kind::Job | Kind::SucceededPod => {}
+            _ => {}
         }
         self.picture.learn_cards();
     }

@@ -110,6 +110,33 @@ impl World {
         self.observe(Observation::Job(job.read()));
     }
 
+    /// Devices of a driver on a node: a name and attributes each.
+    pub fn slice(&mut self, node: &str, driver: &str, devices: &serde_json::Value) {
+        let slice = json!({"metadata": {"name": format!("{node}-{driver}")}, "spec": {"driver": driver, "nodeName": node,
+            "pool": {"name": node, "generation": 1, "resourceSliceCount": 1}, "devices": devices}});
+        self.observe(Observation::Slice(Box::new(serde_json::from_value(slice).unwrap())));
+    }
+
+    pub fn class(&mut self, name: &str, expression: &str, extended: Option<&str>) {
+        let class = json!({"metadata": {"name": name}, "spec": {"extendedResourceName": extended,
+            "selectors": [{"cel": {"expression": expression}}]}});
+        self.observe(Observation::Class(Box::new(serde_json::from_value(class).unwrap())));
+    }
+
+    /// A claim of namespace `team`, with these requests and this status.
+    pub fn claim(&mut self, name: &str, requests: &serde_json::Value, status: &serde_json::Value) {
+        let claim = json!({"metadata": {"namespace": "team", "name": name}, "status": status,
+            "spec": {"devices": {"requests": requests}}});
+        self.observe(Observation::Claim(Box::new(serde_json::from_value(claim).unwrap())));
+    }
+
+    pub fn remove_claim(&mut self, name: &str) {
+        self.observe(Observation::ClaimGone {
+            namespace: "team".into(),
+            name: name.into(),
+        });
+    }
+
     pub fn remove_pod(&mut self, uid: &str) {
         self.observe(Observation::PodGone(uid.into()));
     }

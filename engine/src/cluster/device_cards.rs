@@ -1,0 +1,113 @@
+//! The cards that nodes have by devices, beside those that they have by labels; and the labels by which pods are narrowed to them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crds::keys::{DEVICE_LABEL_PREFIX, NODE_LABEL_SET};
+use crds::slug::label_name;
+
+use super::Cluster;
+use super::node::{NodeCard, Offer, Supply};
+use crate::amounts::Dimension;
+use crate::devices::DeviceCard;
+use crate::discovery::{self, Problem};
+use crate::ids::NodeId;
+use crate::names::Names;
+use crate::task::Task;
+
+impl Cluster {
+    /// Nodes whose labels don't say which cards they have by devices: which labels they need, and which are wrong.
+    pub fn device_labels_to_set(&self) -> impl Iterator<Item = (NodeId, Vec<(String, bool)>)> + '_ {
+        let nodes = self.claimed.to_label.iter();
+        nodes.filter_map(|id| Some((*id, self.node(*id).offer()?.wrong_device_labels())))
+    }
+
+    /// A node says something else: whether its labels have to be set.
+    pub(super) fn note_device_labels(&mut self, id: NodeId) {
+        let offer = self.node(id).offer();
+        if offer.is_some_and(|offer| !offer.wrong_device_labels().is_empty()) {
+            self.claimed.to_label.insert(id);
+        } else {
+            self.claimed.to_label.remove(&id);
+        }
+    }
+}
+
+impl Offer {
+    /// Puts the cards that a node has by devices beside those that it has by labels, in place of those that it had before.
+    pub(super) fn put_devices(&mut self, devices: &BTreeMap<DeviceCard, i64>, names: &mut Names) {
+        if let Some(plain) = self.without_devices.take() {
+            (self.allocatable, self.cards, self.problems) = *plain;
+        }
+        if devices.is_empty() {
+            return;
+        }
+        let plain = (self.allocatable.clone(), self.cards.clone(), self.problems.clone());
+        self.without_devices = Some(Box::new(plain));
+        let mut allocatable: BTreeMap<Dimension, i64> = self.allocatable.iter().collect();
+        let mut by_devices = BTreeMap::<Dimension, i64>::new();
+        for (card, count) in devices {
+            let id = names.card(&card.name);
+            let resource = names.resource(&card.resource);
+            *by_devices.entry(Dimension::Resource(resource)).or_default() += count;
+            // What feature discovery waits for a device plugin for is here by devices.
+            self.problems
+                .retain(|problem| !problem.is_want_of_plugin_for(&card.name));
+            if let Some(known) = self.cards.iter_mut().find(|known| known.card == id) {
+                self.problems.push(Problem::CountedTwice {
+                    card: card.name.clone(),
+                    devices: *count,
+                    resource: card.resource.clone(),
+                    allocatable: known.found.count,
+                });
+                known.supply = Supply::Both;
+                known.found.count = known.found.count.max(*count);
+                continue;
+            }
+            self.cards.push(NodeCard {
+                card: id,
+                resource,
+                supply: Supply::Devices,
+                found: discovery::Card {
+                    name: card.name.clone(),
+                    resource: card.resource.clone(),
+                    kind: card.kind,
+                    count: *count,
+                    labels: vec![(device_label(&card.name), NODE_LABEL_SET.to_owned())],
+                },
+            });
+        }
+        for (dimension, count) in by_devices {
+            let of = allocatable.entry(dimension).or_default();
+            *of = count.max(*of);
+        }
+        self.cards.sort_by(|a, b| a.found.name.cmp(&b.found.name));
+        self.allocatable = allocatable.into_iter().collect();
+    }
+
+    /// The labels by which pods are narrowed to the cards that the node has by devices, where they are missing or wrong; and
+    /// whether each is to be there.
+    fn wrong_device_labels(&self) -> Vec<(String, bool)> {
+        let cards = self.cards.iter().filter(|card| card.supply == Supply::Devices);
+        let wanted: BTreeSet<_> = cards.map(|card| device_label(&card.found.name)).collect();
+        let missing = wanted.iter().filter(|key| self.label(key) != Some(NODE_LABEL_SET));
+        let missing = missing.map(|key| (key.clone(), true));
+        let there = self.labels().filter(|(key, _)| key.starts_with(DEVICE_LABEL_PREFIX));
+        let wrong = there.filter(|(key, _)| !wanted.contains(*key));
+        missing.chain(wrong.map(|(key, _)| (key.to_owned(), false))).collect()
+    }
+}
+
+/// The label of nodes that have a card by devices.
+pub fn device_label(card: &str) -> String {
+    format!("{DEVICE_LABEL_PREFIX}{}", label_name(card))
+}
+
+/// Whether a card of a node can be had in the way that a pod asks for it.
+pub(crate) fn is_supplied(cluster: &Cluster, task: &Task, card: &NodeCard) -> bool {
+    let by_claims = task.claimed.as_ref().is_some_and(|claimed| !claimed.cards.is_empty());
+    match card.supply {
+        Supply::Both => true,
+        Supply::Plugin => !by_claims,
+        Supply::Devices => by_claims || cluster.claimed.provides(&card.found.resource),
+    }
+}

@@ -1,0 +1,425 @@
+//! Devices that drivers publish and pods claim (docs/rules.md, **Cards by Dynamic Resource Allocation**): what nodes have of them,
+//! and what the claims of pods come to.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice};
+use jiff::Timestamp;
+
+use super::pod::{Gates, Reading};
+use super::{Cluster, Kind};
+use crate::amounts::{Amounts, Dimension};
+use crate::devices::{Asked, CardsAsked, ClaimKey, DeviceCard, Devices, Named, Obstacle, SliceChange};
+use crate::ids::{NodeId, PodId, QueueId};
+use crate::names::CardId;
+use crate::reason::Reason;
+use crate::task::{Claimed, Naming, Task};
+
+/// Devices, and the pods that claim them.
+#[derive(Debug, Default)]
+pub(super) struct ClaimedDevices {
+    pub devices: Devices,
+    /// Pods that claim devices, as they were seen last: what they come to changes with devices, classes and claims.
+    pods: HashMap<Arc<str>, Claiming>,
+    /// The pods that name each claim.
+    users: HashMap<ClaimKey, BTreeSet<Arc<str>>>,
+    /// The resources by which classes provide cards, and which.
+    provided: BTreeMap<String, BTreeSet<DeviceCard>>,
+    /// Nodes whose labels don't say which cards they have by devices.
+    pub(super) to_label: BTreeSet<NodeId>,
+}
+
+/// A pod that claims devices.
+#[derive(Debug)]
+struct Claiming {
+    pod: Box<crds::pod::Pod<Box<str>>>,
+    named: Vec<Named>,
+}
+
+impl ClaimedDevices {
+    /// Whether pods may request cards by this resource without a claim.
+    pub(super) fn provides(&self, resource: &str) -> bool {
+        self.provided.contains_key(resource)
+    }
+
+    /// All such resources.
+    pub(super) fn provided(&self) -> impl Iterator<Item = &str> {
+        self.provided.keys().map(String::as_str)
+    }
+}
+
+impl Cluster {
+    /// Takes what a slice says.
+    pub(crate) fn apply_slice(&mut self, slice: &ResourceSlice, now: Timestamp) {
+        let epoch = self.epoch(Kind::ResourceSlice);
+        let change = self.claimed.devices.apply_slice(slice, epoch, &mut self.texts);
+        self.slices_changed(change, now);
+    }
+
+    /// Forgets a slice.
+    pub(crate) fn remove_slice(&mut self, name: &str, now: Timestamp) {
+        let change = self.claimed.devices.remove_slice(name);
+        self.slices_changed(change, now);
+    }
+
+    fn slices_changed(&mut self, change: SliceChange, now: Timestamp) {
+        for node in change.nodes {
+            if let Some(id) = self.nodes.id(&node)
+                && let Some(mut offer) = self.node(id).offer().cloned()
+            {
+                offer.put_devices(&self.claimed.devices.inventory().cards_of(&node), &mut self.names);
+                self.set_offer(id, offer, now);
+            }
+        }
+        if change.models {
+            self.classes_changed(now);
+        }
+    }
+
+    /// Takes what a class says.
+    pub(crate) fn apply_class(&mut self, class: DeviceClass, now: Timestamp) {
+        let epoch = self.epoch(Kind::DeviceClass);
+        if self.claimed.devices.apply_class(class, epoch) {
+            self.classes_changed(now);
+        }
+    }
+
+    /// Forgets a class.
+    pub(crate) fn remove_class(&mut self, name: &str, now: Timestamp) {
+        if self.claimed.devices.remove_class(name) {
+            self.classes_changed(now);
+        }
+    }
+
+    /// What claims come to may be something else: classes or models of devices are others than before.
+    fn classes_changed(&mut self, now: Timestamp) {
+        let provided: BTreeMap<_, _> = self.claimed.devices.provided().into_iter().collect();
+        if provided != self.claimed.provided {
+            self.claimed.provided = provided;
+            // The door and the policies are told which resources are cards.
+            self.changes.resources_of_cards = true;
+            self.version += 1;
+        }
+        let pods: Vec<_> = self.claimed.pods.keys().map(Arc::clone).collect();
+        self.see_again(pods, now);
+    }
+
+    /// Takes what a claim says.
+    pub(crate) fn apply_resource_claim(&mut self, claim: ResourceClaim, now: Timestamp) {
+        let key = key_of(&claim);
+        let epoch = self.epoch(Kind::ResourceClaim);
+        if self.claimed.devices.apply_claim(&key, claim, epoch) {
+            self.claim_changed(&key, now);
+        }
+    }
+
+    /// Forgets a claim.
+    pub(crate) fn remove_resource_claim(&mut self, namespace: &str, name: &str, now: Timestamp) {
+        let key = (namespace.into(), name.into());
+        if self.claimed.devices.remove_claim(&key) {
+            self.claim_changed(&key, now);
+        }
+    }
+
+    fn claim_changed(&mut self, key: &ClaimKey, now: Timestamp) {
+        let users = self.claimed.users.get(key).into_iter().flatten();
+        let users: Vec<_> = users.map(Arc::clone).collect();
+        self.see_again(users, now);
+    }
+
+    /// What a list of all objects of these kinds does not name is gone.
+    pub(super) fn forget_unlisted_devices(&mut self, kind: Kind, epoch: u64, now: Timestamp) {
+        match kind {
+            Kind::ResourceSlice => {
+                for name in self.claimed.devices.inventory().missing_in(epoch) {
+                    self.remove_slice(&name, now);
+                }
+            }
+            Kind::DeviceClass => {
+                for name in self.claimed.devices.classes_missing_in(epoch) {
+                    self.remove_class(&name, now);
+                }
+            }
+            _ => {
+                for (namespace, name) in self.claimed.devices.claims_missing_in(epoch) {
+                    self.remove_resource_claim(&namespace, &name, now);
+                }
+            }
+        }
+    }
+
+    /// Reads pods anew, as they were seen last.
+    fn see_again(&mut self, pods: Vec<Arc<str>>, now: Timestamp) {
+        for uid in pods {
+            if let Some(claiming) = self.claimed.pods.get(&uid) {
+                self.apply_pod((*claiming.pod).clone(), now);
+            }
+        }
+    }
+
+    /// Whether a pod claims devices, by name or by a resource that a class provides.
+    pub(super) fn may_claim(&self, pod: &crds::pod::Pod<Box<str>>) -> bool {
+        !pod.spec.resource_claims.is_empty()
+            || !self.claimed.provided.is_empty()
+                && crds::managed::requests_any(pod, |resource| self.claimed.provides(resource))
+    }
+
+    /// Remembers a pod that claims devices, as it was seen; what it names.
+    fn note_claiming(&mut self, pod: crds::pod::Pod<Box<str>>, namespace: &str) -> Vec<Named> {
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        let named = named_by(&pod);
+        let uid: Arc<str> = match self.claimed.pods.get_key_value(uid) {
+            Some((uid, _)) => Arc::clone(uid),
+            None => uid.into(),
+        };
+        let keys: BTreeSet<_> = keys_of(namespace, &named).collect();
+        let before = self.claimed.pods.insert(
+            Arc::clone(&uid),
+            Claiming {
+                pod: Box::new(pod),
+                named: named.clone(),
+            },
+        );
+        let before = before.map(|before| before.named).unwrap_or_default();
+        for key in keys_of(namespace, &before).filter(|key| !keys.contains(key)) {
+            self.unname_claim(&key, &uid);
+        }
+        for key in keys {
+            self.claimed.users.entry(key).or_default().insert(Arc::clone(&uid));
+        }
+        for key in shared_keys(namespace, &named) {
+            self.claimed.devices.payer(&key, &uid);
+        }
+        named
+    }
+
+    /// Forgets a pod that claimed devices: whoever shares a claim that it paid for pays from now on.
+    pub(super) fn forget_claiming(&mut self, uid: &str, now: Timestamp) {
+        let Some((uid, claiming)) = self.claimed.pods.remove_entry(uid) else {
+            return;
+        };
+        let namespace = claiming.pod.metadata.namespace.as_deref().unwrap_or_default();
+        for key in keys_of(namespace, &claiming.named) {
+            self.unname_claim(&key, &uid);
+        }
+        for key in shared_keys(namespace, &claiming.named) {
+            let users = self.claimed.users.get(&key).into_iter().flatten();
+            let waits = |uid: &Arc<str>| {
+                let pod = self.pod_with_uid(uid).and_then(|id| self.pod(id));
+                pod.map(|pod| (!pod.is_in(), pod.created, Arc::clone(&pod.uid)))
+            };
+            // Who was let in already, first; nobody waits for what another pod of theirs has given back.
+            let next = users.filter_map(|uid| Some((waits(uid)?, Arc::clone(uid)))).min();
+            self.claimed.devices.set_payer(&key, next.map(|(_, uid)| uid));
+            self.claim_changed(&key, now);
+        }
+    }
+
+    fn unname_claim(&mut self, key: &ClaimKey, uid: &Arc<str>) {
+        if let Some(users) = self.claimed.users.get_mut(key) {
+            users.remove(uid);
+            if users.is_empty() {
+                self.claimed.users.remove(key);
+            }
+        }
+    }
+
+    /// Those that share a claim with a pod which was let in, or no longer is, are looked at again.
+    pub(super) fn see_sharers_again(&mut self, id: PodId, named: &[Named], now: Timestamp) {
+        let Some(pod) = self.pod(id).filter(|_| named.iter().any(|named| named.shared)) else {
+            return;
+        };
+        let (uid, namespace) = (Arc::clone(&pod.uid), Arc::clone(&pod.namespace));
+        for key in shared_keys(&namespace, named) {
+            if self.claimed.devices.payer(&key, &uid) == uid {
+                let users = self.claimed.users.get(&key).into_iter().flatten();
+                let others = users.filter(|user| **user != uid).map(Arc::clone).collect();
+                self.see_again(others, now);
+            }
+        }
+    }
+
+    /// Adds to what was read of a pod what its claims come to; `as_seen` is the pod, where it may claim anything. What it names.
+    pub(super) fn read_claims(
+        &mut self,
+        reading: &mut Reading,
+        as_seen: Option<crds::pod::Pod<Box<str>>>,
+        namespace: &str,
+        uid: &str,
+    ) -> Vec<Named> {
+        let named = as_seen.map_or_else(Vec::new, |pod| self.note_claiming(pod, namespace));
+        let requested = self.requested_of_classes(&reading.task.request);
+        if !named.is_empty() || !requested.is_empty() {
+            let asked = self.claimed.devices.asked_by(namespace, uid, &named);
+            let asked = asked.and_provided(&requested);
+            self.put_asked(reading, asked, &requested);
+        }
+        named
+    }
+
+    /// What is requested as resources that stand for classes, and is no resource of cards by itself: how many, of which cards.
+    fn requested_of_classes(&self, request: &Amounts) -> Vec<CardsAsked> {
+        if self.claimed.provided.is_empty() {
+            return Vec::new();
+        }
+        let requested = request.iter().filter(|(_, amount)| *amount > 0);
+        let requested = requested.filter_map(|(dimension, count)| {
+            let resource = self.names.resource_name(dimension.resource()?);
+            let cards = self.claimed.provided.get(resource)?;
+            let is_own = cards.iter().all(|card| card.resource == resource);
+            (!is_own).then(|| CardsAsked {
+                cards: cards.iter().cloned().collect(),
+                ordered: false,
+                count,
+                allocated: false,
+            })
+        });
+        requested.collect()
+    }
+
+    fn put_asked(&mut self, reading: &mut Reading, asked: Asked, requested: &[CardsAsked]) {
+        let task = &mut reading.task;
+        let refusal = match asked.obstacle {
+            None => None,
+            Some(Obstacle::Missing) => Some(Reason::ResourceClaimNotFound),
+            Some(Obstacle::NoDevice) => Some(Reason::NoDeviceSelected),
+            Some(Obstacle::PaidByAnother) => Some(Reason::ResourceClaimShared),
+            Some(Obstacle::Unclear(why)) => {
+                task.unreadable.get_or_insert_with(|| why.into());
+                None
+            }
+        };
+        let mut claimed = Claimed {
+            named: Arc::clone(&task.cards),
+            refusal,
+            ..Claimed::default()
+        };
+        let mut request: BTreeMap<Dimension, i64> = task.request.iter().collect();
+        if !requested.is_empty() {
+            request.retain(|dimension, _| {
+                let resource = dimension.resource().map(|resource| self.names.resource_name(resource));
+                let cards = resource.and_then(|resource| self.claimed.provided.get(resource));
+                cards.is_none_or(|cards| cards.iter().all(|card| Some(&*card.resource) == resource))
+            });
+        }
+        if let Some(asked) = asked.cards {
+            claimed.ordered = asked.ordered;
+            claimed.cards = asked.cards.iter().map(|card| self.names.card(&card.name)).collect();
+            if asked.allocated {
+                reading.assigned = claimed.cards.first().copied();
+            }
+            let resource = asked.cards.first().map(|card| self.names.resource(&card.resource));
+            if let Some(resource) = resource {
+                let of = request.entry(Dimension::Resource(resource)).or_default();
+                *of = of.saturating_add(asked.count);
+            }
+        }
+        task.request = Arc::new(request.into_iter().collect());
+        task.claimed = Some(Arc::new(claimed));
+        // Held at the door for its claims alone: whose devices they are was not known there.
+        if !reading.managed && reading.reachable && reading.gates == Gates::Own {
+            (reading.managed, reading.in_no_queue) = (true, true);
+        }
+    }
+
+    /// Whether a pod that shares a claim has to wait for whoever pays for it: that must be let in, in the same queue.
+    pub(super) fn check_payers(
+        &mut self,
+        task: &mut Task,
+        namespace: &str,
+        uid: &str,
+        queue: Option<QueueId>,
+        named: &[Named],
+    ) {
+        let Some(claimed) = task.claimed.as_ref() else { return };
+        if claimed.refusal != Some(Reason::ResourceClaimShared) {
+            return;
+        }
+        let uid: Arc<str> = uid.into();
+        let keys: Vec<_> = shared_keys(namespace, named).collect();
+        let all_paid = keys.iter().all(|key| {
+            let payer = self.claimed.devices.payer(key, &uid);
+            let pod = self.pod_with_uid(&payer).and_then(|id| self.pod(id));
+            payer == uid || pod.is_some_and(|pod| pod.is_in() && pod.queue == queue)
+        });
+        if all_paid {
+            let mut paid = Claimed::clone(claimed);
+            paid.refusal = None;
+            task.claimed = Some(Arc::new(paid));
+        }
+    }
+
+    /// Which cards a task with claims is charged for; `queue_has` are those that its queue has a quota for.
+    pub(super) fn name_claimed_cards(task: &mut Task, claimed: &Claimed) -> ClaimedNaming {
+        if claimed.cards.is_empty() {
+            return ClaimedNaming::AsOthers;
+        }
+        if task.says_cards {
+            let named = claimed.named.iter().filter(|card| claimed.cards.contains(card));
+            task.cards = named.copied().collect();
+            if task.cards.is_empty() {
+                task.cards = Arc::clone(&claimed.named);
+                task.naming = Naming::Refused(Reason::NoClaimForCard);
+            }
+            return ClaimedNaming::Done;
+        }
+        if claimed.ordered || claimed.cards.len() == 1 {
+            task.cards = claimed.cards.iter().copied().collect();
+            return ClaimedNaming::Done;
+        }
+        ClaimedNaming::OneOf
+    }
+}
+
+/// How the cards of a task with claims are found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ClaimedNaming {
+    /// They are.
+    Done,
+    /// As if it had no claims: those are for no cards.
+    AsOthers,
+    /// It could be any of those that its claims select: its queue says which.
+    OneOf,
+}
+
+/// The claims that a pod names.
+fn named_by(pod: &crds::pod::Pod<Box<str>>) -> Vec<Named> {
+    let made = |name: &str| {
+        let mut statuses = pod.status.resource_claim_statuses.iter();
+        let status = statuses.find(|status| status.name.as_deref() == Some(name))?;
+        status.resource_claim_name.clone()
+    };
+    let claims = pod.spec.resource_claims.iter().map(|claim| {
+        let name = claim.name.clone().unwrap_or_default();
+        let by_name = claim.resource_claim_name.clone();
+        Named {
+            shared: by_name.is_some(),
+            claim: by_name.or_else(|| made(&name)),
+            name,
+        }
+    });
+    claims.collect()
+}
+
+fn keys_of<'n>(namespace: &'n str, named: &'n [Named]) -> impl Iterator<Item = ClaimKey> + 'n {
+    let claims = named.iter().filter_map(|named| named.claim.clone());
+    claims.map(move |claim| (namespace.into(), claim))
+}
+
+fn shared_keys<'n>(namespace: &'n str, named: &'n [Named]) -> impl Iterator<Item = ClaimKey> + 'n {
+    let shared = named.iter().filter(|named| named.shared);
+    let claims = shared.filter_map(|named| named.claim.clone());
+    claims.map(move |claim| (namespace.into(), claim))
+}
+
+fn key_of(claim: &ResourceClaim) -> ClaimKey {
+    let text = |text: &Option<Box<str>>| text.clone().unwrap_or_default();
+    (text(&claim.metadata.namespace), text(&claim.metadata.name))
+}
+
+/// The cards that a task's claims select, whichever of them it is charged for.
+pub(super) fn cards_claimed(task: &Task) -> impl Iterator<Item = CardId> + '_ {
+    let claimed = task.claimed.iter();
+    claimed.flat_map(|claimed| claimed.cards.iter().chain(claimed.named.iter()).copied())
+}

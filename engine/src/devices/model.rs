@@ -1,0 +1,151 @@
+//! What devices say of themselves: what those of one model have in common, and what each has of its own.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crds::dra::{AttributeValue, Device};
+
+use super::card::DeviceCard;
+use crate::cluster::TextPool;
+
+/// The value of an attribute.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Attribute {
+    /// A truth value.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// A text.
+    Text(Arc<str>),
+    /// A semantic version.
+    Version(Arc<str>),
+}
+
+/// Attributes, by domain and name (`gpu.nvidia.com/productName`).
+pub type Attributes = BTreeMap<Arc<str>, Attribute>;
+
+/// Names of attributes that tell one device from the next: models don't differ in them. One that is not listed here costs a model for
+/// each of its values.
+const OWN: [&str; 17] = [
+    "uuid",
+    "uid",
+    "serial",
+    "index",
+    "minor",
+    "parentUUID",
+    "parentIndex",
+    "parentMinor",
+    "cardIndex",
+    "renderIndex",
+    "deviceID",
+    "pciAddr",
+    "pciBusID",
+    "pcieBusID",
+    "pcieRoot",
+    "pciRoot",
+    "numaNode",
+];
+
+/// What devices have in common that are alike.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Model {
+    /// Whose devices these are.
+    pub driver: Arc<str>,
+    /// Those in which they do not differ.
+    pub attributes: Attributes,
+    /// Quantities, by domain and name.
+    pub capacity: BTreeMap<Arc<str>, Arc<str>>,
+    /// The card that they are; none where they are no cards.
+    pub card: Option<DeviceCard>,
+}
+
+/// Whether devices of one model may differ in the attribute with this name, with or without its domain.
+pub fn is_own(attribute: &str) -> bool {
+    let name = attribute.rsplit_once('/').map_or(attribute, |(_, name)| name);
+    OWN.contains(&name)
+}
+
+/// The names of attributes in which devices of one model may differ.
+pub fn own_names() -> impl Iterator<Item = &'static str> {
+    OWN.into_iter()
+}
+
+impl Model {
+    /// The model of a device, and what the device has of its own.
+    pub fn of(driver: &str, device: &Device, pool: &mut TextPool) -> (Self, Attributes) {
+        let mut model = Self {
+            driver: pool.get(driver),
+            attributes: Attributes::new(),
+            capacity: BTreeMap::new(),
+            card: DeviceCard::of(driver, |name| text_of(driver, device, name)),
+        };
+        let mut own = Attributes::new();
+        for (name, value) in &device.attributes {
+            let Some(value) = read(value, pool) else { continue };
+            let of = if is_own(name) { &mut own } else { &mut model.attributes };
+            of.insert(qualified(driver, name, pool), value);
+        }
+        for (name, capacity) in &device.capacity {
+            let quantity = pool.get(&capacity.value);
+            model.capacity.insert(qualified(driver, name, pool), quantity);
+        }
+        (model, own)
+    }
+}
+
+/// The text of an attribute in the driver's own domain.
+fn text_of<'d>(driver: &str, device: &'d Device, name: &str) -> Option<&'d str> {
+    let by = |name: &str| device.attributes.get(name);
+    let value = by(name).or_else(|| by(&format!("{driver}/{name}")))?;
+    value.string.as_deref()
+}
+
+fn read(value: &AttributeValue, pool: &mut TextPool) -> Option<Attribute> {
+    let AttributeValue {
+        bool,
+        int,
+        string,
+        version,
+    } = value;
+    let text = string.as_deref().map(|text| Attribute::Text(pool.get(text)));
+    bool.map(Attribute::Bool)
+        .or_else(|| int.map(Attribute::Int))
+        .or(text)
+        .or_else(|| version.as_deref().map(|version| Attribute::Version(pool.get(version))))
+}
+
+/// A name with its domain: where it has none, that is the driver.
+fn qualified(driver: &str, name: &str, pool: &mut TextPool) -> Arc<str> {
+    if name.contains('/') {
+        pool.get(name)
+    } else {
+        pool.get(&format!("{driver}/{name}"))
+    }
+}
+
+/// A device as selectors see it: its model, and what it has of its own.
+#[derive(Debug, Clone, Copy)]
+pub struct Described<'d> {
+    /// What it has in common with others.
+    pub model: &'d Model,
+    /// What it has of its own; none where no selector asks for it.
+    pub own: Option<&'d Attributes>,
+}
+
+impl<'d> Described<'d> {
+    /// Whose device it is.
+    pub fn driver(&self) -> &'d str {
+        &self.model.driver
+    }
+
+    /// All attributes, with their domains.
+    pub fn attributes(&self) -> impl Iterator<Item = (&'d str, &'d Attribute)> + use<'d> {
+        let all = self.model.attributes.iter().chain(self.own.into_iter().flatten());
+        all.map(|(name, value)| (&**name, value))
+    }
+
+    /// All capacities, with their domains.
+    pub fn capacity(&self) -> impl Iterator<Item = (&'d str, &'d str)> + use<'d> {
+        self.model.capacity.iter().map(|(name, value)| (&**name, &**value))
+    }
+}

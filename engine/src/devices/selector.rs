@@ -1,0 +1,300 @@
+//! Which devices an expression of a claim or of a class selects: CEL, as Kubernetes evaluates it for one device at a time.
+//!
+//! Tenants write these expressions. The API server has bounded what they cost it; here only such are evaluated as cost no more than
+//! their text is long for each device: known functions, no loop within a loop, and patterns that say themselves how long they
+//! are. What is not is said and not guessed.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::LazyLock;
+
+use kube_cel::KubeCelExt as _;
+use kube_cel::cel::common::ast::{EntryExpr, Expr, IdedExpr, LiteralValue};
+use kube_cel::cel::objects::Key;
+use kube_cel::cel::{Context, Program, Value};
+use thiserror::Error;
+
+use super::model::{Attribute, Described};
+
+/// So long an expression may be, as in Kubernetes.
+const MAX_LENGTH: usize = 10 * 1024;
+/// So deep brackets may be nested.
+const MAX_DEPTH: usize = 48;
+/// So many operators, dots and brackets there may be.
+const MAX_OPERATORS: usize = 256;
+/// What the deepest of these take of a stack in a debug build, twice over: reading takes 70 kB for a bracket there.
+const STACK: usize = 32 << 20;
+/// So long a pattern of `matches` may be.
+const MAX_PATTERN: usize = 256;
+
+/// The functions and operators that cost no more than their arguments are long.
+const KNOWN: [&str; 44] = [
+    "_&&_",
+    "_||_",
+    "!_",
+    "_==_",
+    "_!=_",
+    "_<_",
+    "_<=_",
+    "_>_",
+    "_>=_",
+    "_+_",
+    "_-_",
+    "_*_",
+    "_/_",
+    "_%_",
+    "-_",
+    "_?_:_",
+    "_[_]",
+    "@in",
+    "@not_strictly_false",
+    "size",
+    "string",
+    "int",
+    "double",
+    "bool",
+    "contains",
+    "startsWith",
+    "endsWith",
+    "matches",
+    "lowerAscii",
+    "upperAscii",
+    "trim",
+    "quantity",
+    "isQuantity",
+    "compareTo",
+    "isGreaterThan",
+    "isLessThan",
+    "isInteger",
+    "asInteger",
+    "sign",
+    "semver",
+    "isSemver",
+    "major",
+    "minor",
+    "patch",
+];
+
+/// Why an expression is not evaluated.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum SelectorError {
+    /// It is no CEL, or CEL that can't be read here.
+    #[error("it can't be read: {0}")]
+    Unreadable(String),
+    /// It is longer than Kubernetes allows.
+    #[error("it is longer than {MAX_LENGTH} characters")]
+    TooLong,
+    /// Its brackets are nested too deeply.
+    #[error("its brackets are nested deeper than {MAX_DEPTH}")]
+    TooDeep,
+    /// It has too many operators.
+    #[error("it has more than {MAX_OPERATORS} operators, dots and brackets")]
+    TooManyOperators,
+    /// It calls what may cost more than its text is long, or is not known.
+    #[error("Cardgate does not evaluate {0}")]
+    Unsupported(String),
+}
+
+/// An expression over one device.
+#[derive(Debug)]
+pub struct Selector {
+    program: Program,
+    /// The texts in it, by which it may name attributes.
+    texts: BTreeSet<String>,
+    /// Whether it may look at attributes that it does not name.
+    looks_at_all: bool,
+}
+
+/// All functions of Kubernetes, made once.
+static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| Context::default().with_all());
+/// Makes values of the types that only functions make.
+static SEMVER: LazyLock<Option<Program>> = LazyLock::new(|| Program::compile("semver(text)").ok());
+static QUANTITY: LazyLock<Option<Program>> = LazyLock::new(|| Program::compile("quantity(text)").ok());
+
+impl Selector {
+    /// Reads an expression.
+    pub fn read(text: &str) -> Result<Self, SelectorError> {
+        if text.len() > MAX_LENGTH {
+            return Err(SelectorError::TooLong);
+        }
+        let (depth, operators) = depth_and_operators(text);
+        if depth > MAX_DEPTH {
+            return Err(SelectorError::TooDeep);
+        }
+        if operators > MAX_OPERATORS {
+            return Err(SelectorError::TooManyOperators);
+        }
+        stacker::grow(STACK, || {
+            let program = Program::compile(text);
+            let program = program.map_err(|error| SelectorError::Unreadable(first_line(&error.to_string())))?;
+            let mut look = Look::default();
+            look.at(program.expression(), 0)?;
+            Ok(Self {
+                program,
+                texts: look.texts,
+                looks_at_all: look.loops,
+            })
+        })
+    }
+
+    /// Whether the expression may depend on an attribute of this name.
+    pub fn may_name(&self, attribute: &str) -> bool {
+        self.looks_at_all || self.texts.contains(attribute)
+    }
+
+    /// Whether a device is selected. One that lacks what the expression asks of it is not.
+    pub fn selects(&self, device: &Described<'_>) -> bool {
+        let mut context = FUNCTIONS.new_inner_scope();
+        context.add_variable_from_value("device", value_of(device));
+        let said = stacker::grow(STACK, || self.program.execute(&context));
+        matches!(said, Ok(Value::Bool(true)))
+    }
+}
+
+/// How deeply brackets are nested, and how many operators there are: chains of those are as deep as they are long. What is within
+/// texts counts as well.
+fn depth_and_operators(text: &str) -> (usize, usize) {
+    let (mut depth, mut deepest, mut operators) = (0_usize, 0, 0);
+    for byte in text.bytes() {
+        match byte {
+            b'(' | b'[' | b'{' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+                operators += 1;
+            }
+            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            b'+' | b'-' | b'*' | b'/' | b'%' | b'!' | b'?' | b'<' | b'>' | b'=' | b'&' | b'|' | b'.' => operators += 1,
+            _ => {}
+        }
+    }
+    (deepest, operators)
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().chars().take(200).collect()
+}
+
+/// What is found in an expression.
+#[derive(Debug, Default)]
+struct Look {
+    texts: BTreeSet<String>,
+    loops: bool,
+}
+
+impl Look {
+    fn at(&mut self, expression: &IdedExpr, loops: usize) -> Result<(), SelectorError> {
+        match &expression.expr {
+            Expr::Unspecified | Expr::Ident(_) => Ok(()),
+            Expr::Literal(literal) => {
+                if let LiteralValue::String(text) = literal {
+                    self.texts.insert(text.inner().to_owned());
+                }
+                Ok(())
+            }
+            Expr::Call(call) => {
+                if !KNOWN.contains(&&*call.func_name) {
+                    return Err(SelectorError::Unsupported(format!(
+                        "function {}",
+                        name_of(&call.func_name)
+                    )));
+                }
+                if call.func_name == "matches" {
+                    call.args.last().map_or(Ok(()), check_pattern)?;
+                }
+                let parts = call.target.iter().map(|target| &**target).chain(&call.args);
+                parts.into_iter().try_for_each(|part| self.at(part, loops))
+            }
+            Expr::Select(select) => {
+                self.texts.insert(select.field.clone());
+                self.at(&select.operand, loops)
+            }
+            Expr::List(list) => list.elements.iter().try_for_each(|element| self.at(element, loops)),
+            Expr::Map(map) => map.entries.iter().try_for_each(|entry| match &entry.expr {
+                EntryExpr::MapEntry(entry) => {
+                    self.at(&entry.key, loops)?;
+                    self.at(&entry.value, loops)
+                }
+                EntryExpr::StructField(field) => self.at(&field.value, loops),
+            }),
+            Expr::Comprehension(comprehension) => {
+                if loops > 0 {
+                    return Err(SelectorError::Unsupported("a loop within a loop".to_owned()));
+                }
+                self.loops = true;
+                self.at(&comprehension.iter_range, loops)?;
+                [
+                    &comprehension.accu_init,
+                    &comprehension.loop_cond,
+                    &comprehension.loop_step,
+                    &comprehension.result,
+                ]
+                .into_iter()
+                .try_for_each(|part| self.at(part, loops + 1))
+            }
+            Expr::Struct(_) => Err(SelectorError::Unsupported("messages".to_owned())),
+        }
+    }
+}
+
+fn name_of(function: &str) -> String {
+    function.chars().take(40).collect()
+}
+
+/// A pattern costs more than its text is long where it counts repetitions.
+fn check_pattern(pattern: &IdedExpr) -> Result<(), SelectorError> {
+    match &pattern.expr {
+        Expr::Literal(LiteralValue::String(text))
+            if text.inner().len() <= MAX_PATTERN && !text.inner().contains('{') =>
+        {
+            Ok(())
+        }
+        _ => Err(SelectorError::Unsupported(format!(
+            "matches with a pattern that is no text, is longer than {MAX_PATTERN} characters, or counts repetitions by {{}}"
+        ))),
+    }
+}
+
+/// A device as expressions see it.
+fn value_of(device: &Described<'_>) -> Value {
+    let mut attributes = HashMap::<Key, Value>::new();
+    for (name, attribute) in device.attributes() {
+        let value = match attribute {
+            Attribute::Bool(value) => Value::Bool(*value),
+            Attribute::Int(value) => Value::Int(*value),
+            Attribute::Text(text) => text.to_string().into(),
+            Attribute::Version(text) => made(SEMVER.as_ref(), text),
+        };
+        put(&mut attributes, name, value);
+    }
+    let mut capacity = HashMap::<Key, Value>::new();
+    for (name, quantity) in device.capacity() {
+        put(&mut capacity, name, made(QUANTITY.as_ref(), quantity));
+    }
+    let mut fields = HashMap::<Key, Value>::new();
+    fields.insert("driver".into(), device.driver().to_owned().into());
+    fields.insert("attributes".into(), attributes.into());
+    fields.insert("capacity".into(), capacity.into());
+    fields.insert("allowMultipleAllocations".into(), Value::Bool(false));
+    fields.into()
+}
+
+/// Puts a value under its domain and name.
+fn put(domains: &mut HashMap<Key, Value>, qualified: &str, value: Value) {
+    let Some((domain, name)) = qualified.split_once('/') else {
+        return;
+    };
+    let names = domains
+        .entry(domain.to_owned().into())
+        .or_insert_with(|| HashMap::<Key, Value>::new().into());
+    if let Value::Map(names) = names {
+        std::sync::Arc::make_mut(&mut names.map).insert(name.to_owned().into(), value);
+    }
+}
+
+/// What a function makes of a text; null where it can't.
+fn made(function: Option<&Program>, text: &str) -> Value {
+    let mut context = FUNCTIONS.new_inner_scope();
+    context.add_variable_from_value("text", text.to_owned());
+    function
+        .and_then(|function| function.execute(&context).ok())
+        .unwrap_or(Value::Null)
+}

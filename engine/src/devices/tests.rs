@@ -1,0 +1,371 @@
+//! What claims ask for, beside the selectors that the drivers' projects publish.
+
+use std::sync::Arc;
+
+use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::devices::model::{Described, Model};
+use crate::devices::selector::{Selector, SelectorError};
+
+fn nvidia(name: &str, index: i64, product: &str) -> Value {
+    json!({"name": name, "attributes": {
+        "type": {"string": "gpu"}, "productName": {"string": product}, "index": {"int": index},
+        "uuid": {"string": format!("GPU-{product}-{index}")}, "driverVersion": {"version": "570.86.15"},
+        "resource.kubernetes.io/pcieRoot": {"string": format!("pci0000:0{index}")}},
+        "capacity": {"memory": {"value": "80Gi"}}})
+}
+
+fn mig(name: &str, profile: &str) -> Value {
+    json!({"name": name, "attributes": {"type": {"string": "mig"}, "productName": {"string": "NVIDIA A100-SXM4-40GB"},
+        "profile": {"string": profile}, "parentUUID": {"string": "GPU-1"}}, "capacity": {"memory": {"value": "4864Mi"}}})
+}
+
+fn slice(node: &str, driver: &str, devices: &[Value]) -> ResourceSlice {
+    let slice = json!({"metadata": {"name": format!("{node}-{driver}")}, "spec": {"driver": driver, "nodeName": node,
+        "pool": {"name": node, "generation": 1, "resourceSliceCount": 1}, "devices": devices}});
+    serde_json::from_value(slice).unwrap()
+}
+
+fn class(name: &str, expression: &str, extended: Option<&str>) -> DeviceClass {
+    let class = json!({"metadata": {"name": name}, "spec": {"selectors": [{"cel": {"expression": expression}}],
+        "extendedResourceName": extended}});
+    serde_json::from_value(class).unwrap()
+}
+
+fn world() -> (Devices, TextPool) {
+    let (mut devices, mut texts) = (Devices::default(), TextPool::default());
+    let a100: Vec<_> = (0..4)
+        .map(|index| nvidia(&format!("gpu-{index}"), index, "NVIDIA A100 80GB PCIe"))
+        .collect();
+    let h100: Vec<_> = (0..2)
+        .map(|index| nvidia(&format!("gpu-{index}"), index, "NVIDIA H100 PCIe"))
+        .collect();
+    for slice in [
+        slice("n1", "gpu.nvidia.com", &a100),
+        slice("n2", "gpu.nvidia.com", &h100),
+        slice(
+            "n3",
+            "gpu.nvidia.com",
+            &[mig("gpu-0-mig-1g.5gb-0", "1g.5gb"), mig("gpu-0-mig-1g.5gb-1", "1g.5gb")],
+        ),
+        slice(
+            "n4",
+            "fpga.example.com",
+            &[json!({"name": "f", "attributes": {"type": {"string": "gpu"}}})],
+        ),
+    ] {
+        devices.apply_slice(&slice, 0, &mut texts);
+    }
+    let is_gpu = "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'";
+    devices.apply_class(class("gpu.nvidia.com", is_gpu, Some("nvidia.com/gpu")), 0);
+    let is_mig = "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'mig'";
+    devices.apply_class(class("mig.nvidia.com", is_mig, None), 0);
+    devices.apply_class(class("fpga", "device.driver == 'fpga.example.com'", None), 0);
+    (devices, texts)
+}
+
+/// What one claim with these requests comes to: the cards by name and how many, or what keeps it.
+fn asked(devices: &mut Devices, requests: &Value, status: &Value) -> Result<Option<(Vec<String>, i64)>, Obstacle> {
+    let claim: ResourceClaim =
+        serde_json::from_value(json!({"spec": {"devices": {"requests": requests}}, "status": status})).unwrap();
+    devices.apply_claim(&("team".into(), "c".into()), claim, 0);
+    let claims = [Named {
+        name: "gpus".into(),
+        claim: Some("c".into()),
+        shared: false,
+    }];
+    let asked = devices.asked_by("team", "u1", &claims);
+    match asked.obstacle {
+        Some(obstacle) => Err(obstacle),
+        None => Ok(asked.cards.map(|cards| {
+            let names = cards.cards.iter().map(|card| card.name.clone());
+            (names.collect(), cards.count)
+        })),
+    }
+}
+
+const A100: &str = "NVIDIA-A100-80GB-PCIe";
+const H100: &str = "NVIDIA-H100-PCIe";
+
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "compared with what is asked for, or why that can't be said"
+)]
+fn cards(names: &[&str], count: i64) -> Result<Option<(Vec<String>, i64)>, Obstacle> {
+    Ok(Some((names.iter().map(|name| (*name).to_owned()).collect(), count)))
+}
+
+#[test]
+fn a_request_asks_for_the_cards_that_class_and_selectors_leave() {
+    let (mut devices, _) = world();
+    let mut ask = |request: Value| asked(&mut devices, &json!([request]), &Value::Null);
+    let exactly = |class: &str, count: i64, selectors: &[&str]| {
+        let selectors: Vec<_> = selectors
+            .iter()
+            .map(|text| json!({"cel": {"expression": text}}))
+            .collect();
+        json!({"name": "r", "exactly": {"deviceClassName": class, "count": count, "selectors": selectors}})
+    };
+    assert_eq!(ask(exactly("gpu.nvidia.com", 2, &[])), cards(&[A100, H100], 2));
+    let by_product = "device.attributes['gpu.nvidia.com'].productName.lowerAscii().matches('^.*a100.*$')";
+    assert_eq!(ask(exactly("gpu.nvidia.com", 1, &[by_product])), cards(&[A100], 1));
+    let by_index = format!(
+        "{by_product} && (device.attributes['gpu.nvidia.com'].index == 0 || device.attributes['gpu.nvidia.com'].index == 1)"
+    );
+    assert_eq!(ask(exactly("gpu.nvidia.com", 1, &[&by_index])), cards(&[A100], 1));
+    let none = format!("{by_product} && device.attributes['gpu.nvidia.com'].index == 9");
+    assert_eq!(ask(exactly("gpu.nvidia.com", 1, &[&none])), Err(Obstacle::NoDevice));
+    let profile = "device.attributes['gpu.nvidia.com'].profile == '1g.5gb'";
+    assert_eq!(
+        ask(exactly("mig.nvidia.com", 3, &[profile])),
+        cards(&["NVIDIA-A100-SXM4-40GB/mig-1g.5gb-mixed"], 3)
+    );
+    assert_eq!(ask(exactly("fpga", 3, &[])), Ok(None), "no card, and nobody's business");
+    assert_eq!(ask(exactly("unknown", 1, &[])), Err(Obstacle::NoDevice));
+    let all = json!({"name": "r", "exactly": {"deviceClassName": "gpu.nvidia.com", "allocationMode": "All"}});
+    assert_eq!(ask(all), cards(&[A100, H100], 4));
+    let admin = json!({"name": "r", "exactly": {"deviceClassName": "gpu.nvidia.com", "adminAccess": true}});
+    assert_eq!(ask(admin), Ok(None));
+}
+
+#[test]
+fn alternatives_keep_their_order_and_one_number() {
+    let (mut devices, _) = world();
+    let form = |product: &str, count: i64| {
+        let expression = format!("device.attributes['gpu.nvidia.com'].productName.contains('{product}')");
+        json!({"name": product.to_lowercase(), "deviceClassName": "gpu.nvidia.com", "count": count,
+            "selectors": [{"cel": {"expression": expression}}]})
+    };
+    let mut ask = |forms: Value| {
+        asked(
+            &mut devices,
+            &json!([{"name": "r", "firstAvailable": forms}]),
+            &Value::Null,
+        )
+    };
+    assert_eq!(ask(json!([form("H100", 2), form("A100", 2)])), cards(&[H100, A100], 2));
+    let Err(Obstacle::Unclear(why)) = ask(json!([form("H100", 1), form("A100", 2)])) else {
+        panic!("different numbers")
+    };
+    assert!(why.contains("1 and 2"), "{why}");
+}
+
+#[test]
+fn several_requests_are_summed_where_they_are_for_the_same_cards() {
+    let (mut devices, _) = world();
+    let of = |name: &str, class: &str, count: i64| json!({"name": name, "exactly": {"deviceClassName": class, "count": count}});
+    let mut ask = |requests: Value| asked(&mut devices, &requests, &Value::Null);
+    let gpus = json!([
+        of("a", "gpu.nvidia.com", 1),
+        of("b", "fpga", 7),
+        of("c", "gpu.nvidia.com", 2)
+    ]);
+    assert_eq!(ask(gpus), cards(&[A100, H100], 3));
+    let Err(Obstacle::Unclear(why)) = ask(json!([of("a", "gpu.nvidia.com", 1), of("b", "mig.nvidia.com", 1)])) else {
+        panic!("different cards")
+    };
+    assert!(why.contains("make a pod for each"), "{why}");
+}
+
+#[test]
+fn what_was_allocated_counts_in_place_of_what_was_asked_for() {
+    let (mut devices, _) = world();
+    let result = |device: &str, admin: bool| json!({"request": "r", "driver": "gpu.nvidia.com", "pool": "n2", "device": device, "adminAccess": admin});
+    let status = json!({"allocation": {"devices": {"results": [result("gpu-0", false), result("gpu-1", true)]}}});
+    let requests = json!([{"name": "r", "exactly": {"deviceClassName": "gpu.nvidia.com", "count": 1}}]);
+    assert_eq!(asked(&mut devices, &requests, &status), cards(&[H100], 1));
+}
+
+#[test]
+fn a_pool_that_is_not_complete_counts_nothing_and_older_generations_do_not_count() {
+    let (mut devices, mut texts) = world();
+    let count = |devices: &Devices| devices.inventory().cards_of("n1").into_values().sum::<i64>();
+    assert_eq!(count(&devices), 4);
+    let mut newer = slice("n1", "gpu.nvidia.com", &[nvidia("gpu-0", 0, "NVIDIA A100 80GB PCIe")]);
+    newer.metadata.name = Some("n1-second".into());
+    (newer.spec.pool.generation, newer.spec.pool.resource_slice_count) = (2, 2);
+    let change = devices.apply_slice(&newer, 0, &mut texts);
+    assert!(change.nodes.contains("n1") && !change.models, "{change:?}");
+    assert_eq!(count(&devices), 0, "one of two");
+    let mut third = slice("n1", "gpu.nvidia.com", &[nvidia("gpu-1", 1, "NVIDIA A100 80GB PCIe")]);
+    third.metadata.name = Some("n1-third".into());
+    (third.spec.pool.generation, third.spec.pool.resource_slice_count) = (2, 2);
+    devices.apply_slice(&third, 0, &mut texts);
+    assert_eq!(count(&devices), 2);
+    devices.remove_slice("n1-gpu.nvidia.com");
+    assert_eq!(count(&devices), 2);
+    let mut sick = third.clone();
+    sick.spec.devices[0].taints = serde_json::from_value(json!([{"key": "sick", "effect": "NoSchedule"}])).unwrap();
+    devices.apply_slice(&sick, 0, &mut texts);
+    assert_eq!(count(&devices), 1);
+    devices.remove_slice("n1-second");
+    assert_eq!(count(&devices), 0);
+}
+
+#[test]
+fn classes_provide_resources() {
+    let (mut devices, _) = world();
+    let provided = devices.provided();
+    let names: Vec<_> = provided.iter().map(|(name, _)| &**name).collect();
+    assert_eq!(
+        names,
+        [
+            "deviceclass.resource.kubernetes.io/gpu.nvidia.com",
+            "deviceclass.resource.kubernetes.io/mig.nvidia.com",
+            "nvidia.com/gpu"
+        ]
+    );
+}
+
+fn selects(expression: &str, driver: &str, device: &Value) -> Result<bool, SelectorError> {
+    let device = serde_json::from_value(device.clone()).unwrap();
+    let (model, own) = Model::of(driver, &device, &mut TextPool::default());
+    let model = Arc::new(model);
+    let device = Described {
+        model: &model,
+        own: Some(&own),
+    };
+    Ok(Selector::read(expression)?.selects(&device))
+}
+
+#[test]
+fn selectors_for_nvidias_devices_are_evaluated_as_kubernetes_does() {
+    let a100 = nvidia("gpu-0", 0, "NVIDIA A100 80GB PCIe");
+    for (expression, expected) in [
+        (
+            "device.attributes['gpu.nvidia.com'].productName.lowerAscii().matches('^.*a100.*$')",
+            true,
+        ),
+        (
+            "device.attributes['gpu.nvidia.com'].productName.lowerAscii().matches('^.*h100.*$')",
+            false,
+        ),
+        ("device.attributes['gpu.nvidia.com'].index < 2", true),
+        (
+            "device.attributes['gpu.nvidia.com'].driverVersion.isGreaterThan(semver('550.0.0'))",
+            true,
+        ),
+        (
+            "device.attributes['gpu.nvidia.com'].driverVersion.compareTo(semver('600.0.0')) >= 0",
+            false,
+        ),
+        (
+            "device.capacity['gpu.nvidia.com'].memory.compareTo(quantity('40Gi')) >= 0",
+            true,
+        ),
+        (
+            "device.capacity['gpu.nvidia.com'].memory.isGreaterThan(quantity('80Gi'))",
+            false,
+        ),
+        (
+            "'resource.kubernetes.io' in device.attributes && device.attributes['resource.kubernetes.io'].pcieRoot == 'pci0000:00'",
+            true,
+        ),
+        ("has(device.attributes['gpu.nvidia.com'].profile)", false),
+        ("device.attributes['gpu.nvidia.com'].profile == '1g.5gb'", false),
+        ("device.attributes['gpu.nvidia.com'].index in [0, 3]", true),
+        (
+            "['a100', 'h100'].exists(name, device.attributes['gpu.nvidia.com'].productName.lowerAscii().contains(name))",
+            true,
+        ),
+    ] {
+        assert_eq!(
+            selects(expression, "gpu.nvidia.com", &a100),
+            Ok(expected),
+            "{expression}"
+        );
+    }
+}
+
+#[test]
+fn selectors_for_others_devices_are_evaluated_as_kubernetes_does() {
+    let arc = json!({"name": "0000-03-00-0-0x56a0", "attributes": {"model": {"string": "A770"},
+        "family": {"string": "Arc A-Series"}, "sriov": {"bool": false}},
+        "capacity": {"memory": {"value": "16288Mi"}, "millicores": {"value": "1000"}}});
+    let amd = json!({"name": "gpu-0-128", "attributes": {"type": {"string": "amdgpu"},
+        "productName": {"string": "AMD_Instinct_MI300X_OAM"}, "driverVersion": {"version": "6.12.12"}},
+        "capacity": {"memory": {"value": "196592Mi"}, "computeUnits": {"value": "304"}}});
+    for (expression, expected) in [
+        (
+            "device.capacity[\"gpu.intel.com\"].memory.compareTo(quantity(\"4Gi\")) >= 0",
+            true,
+        ),
+        ("device.attributes[\"gpu.intel.com\"].family.startsWith(\"Arc\")", true),
+        ("!device.attributes[\"gpu.intel.com\"].sriov", true),
+    ] {
+        assert_eq!(selects(expression, "gpu.intel.com", &arc), Ok(expected), "{expression}");
+    }
+    for (expression, expected) in [
+        (
+            "device.driver == 'gpu.amd.com' && device.attributes['gpu.amd.com'].type == 'amdgpu'",
+            true,
+        ),
+        (
+            "device.capacity['gpu.amd.com'].computeUnits.compareTo(quantity('300')) > 0",
+            true,
+        ),
+        ("true", true),
+        ("1", false),
+    ] {
+        assert_eq!(selects(expression, "gpu.amd.com", &amd), Ok(expected), "{expression}");
+    }
+}
+
+#[test]
+fn what_would_cost_more_than_its_text_is_long_is_not_evaluated() {
+    let a100 = nvidia("gpu-0", 0, "NVIDIA A100 80GB PCIe");
+    let read = |expression: &str| selects(expression, "gpu.nvidia.com", &a100);
+    let nested = "[1, 2].all(a, [1, 2].all(b, a == b))";
+    let growing = "'a'.replace('a', 'aaaaaaaa').replace('a', 'aaaaaaaa') == ''";
+    for expression in [
+        nested,
+        growing,
+        "'a'.matches('(a{1000}){1000}')",
+        "'a'.matches(device.driver)",
+        "no(",
+        "unknown(1)",
+    ] {
+        assert!(read(expression).is_err(), "{expression}");
+    }
+    let deep = |open: &str, times: usize, middle: &str, close: &str| {
+        format!("{}{middle}{}", open.repeat(times), close.repeat(times))
+    };
+    for expression in [
+        deep("(", 5000, "true", ")"),
+        deep("!", 10_000, "true", ""),
+        deep("1 + ", 2000, "1 == 1", ""),
+        deep("true ? ", 1000, "true", " : true"),
+        deep("[", 5000, "", "]"),
+        deep("-", 9999, "1 == 1", ""),
+        "a".repeat(20_000),
+    ] {
+        assert!(read(&expression).is_err(), "{}", &expression[..20]);
+    }
+}
+
+#[test]
+fn the_longest_that_is_evaluated_fits_on_a_stack() {
+    let a100 = nvidia("gpu-0", 0, "NVIDIA A100 80GB PCIe");
+    let deep = |open: &str, times: usize, middle: &str, close: &str| {
+        format!("{}{middle}{}", open.repeat(times), close.repeat(times))
+    };
+    for expression in [
+        deep("(", 47, "true", ")"),
+        deep("!", 255, "true", ""),
+        deep("1 + ", 250, "1 > 1", ""),
+        deep("true && ", 125, "true", ""),
+        deep("true ? ", 250, "true", " : true"),
+        deep("[", 47, "", "]"),
+        deep("-", 250, "1 < 1", ""),
+        deep("", 1, "device", &".a".repeat(255)),
+    ] {
+        // Half of what threads have.
+        let (expression, a100) = (expression.clone(), a100.clone());
+        let evaluated = std::thread::Builder::new()
+            .stack_size(1 << 20)
+            .spawn(move || selects(&expression, "gpu.nvidia.com", &a100));
+        assert!(evaluated.unwrap().join().is_ok());
+    }
+}
