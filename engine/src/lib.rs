@@ -24,6 +24,7 @@ pub mod refs;
 pub mod share;
 mod table;
 pub mod task;
+pub mod texts;
 pub mod trail;
 
 pub use observation::{Answer, Observation, Outcome};

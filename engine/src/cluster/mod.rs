@@ -35,7 +35,6 @@ mod queues;
 pub mod reclaims;
 mod reservations;
 mod restless;
-mod texts;
 mod total;
 pub mod tree;
 mod unused_names;
@@ -53,6 +52,7 @@ use crate::amounts::Dimension;
 use crate::ids::{NodeId, QueueId, WorkloadId};
 use crate::names::{CardId, Names};
 use crate::table::Table;
+use crate::texts::TextPool;
 pub use admissions::Bookmark;
 use cards::Cards;
 pub use cards::{Card, Meaning, Tally};
@@ -76,7 +76,6 @@ use reclaims::Reclaims;
 use reservations::Reservations;
 pub(crate) use restless::Dependence;
 use restless::{Rest, Watched};
-pub use texts::TextPool;
 use workload::Workload;
 
 /// The least and the most that there was of something for a while.

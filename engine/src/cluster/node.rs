@@ -14,6 +14,7 @@ use crate::discovery::{self, Discovery, MgpuCards};
 use crate::ids::PodId;
 use crate::names::{CardId, Names, ResourceId};
 use crate::policies::mgpu::CardUse;
+use crate::texts::TextPool;
 
 /// The taint that Kubernetes puts on cordoned nodes.
 const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
@@ -82,7 +83,7 @@ impl Offer {
     }
 
     /// Reads what a node says of itself.
-    pub fn read(node: &crds::node::Node<Box<str>>, names: &mut Names, pool: &mut super::TextPool) -> Self {
+    pub fn read(node: &crds::node::Node<Box<str>>, names: &mut Names, pool: &mut TextPool) -> Self {
         let labels = &node.metadata.labels;
         let Discovery { cards, mut problems } = discovery::discover(labels, &node.status.allocatable);
         let (mgpu, mgpu_problems) = MgpuCards::discover(labels, &node.metadata.annotations, &node.status.allocatable);
@@ -240,7 +241,7 @@ impl Node {
     }
 }
 
-fn read_labels(labels: &TextMap<Box<str>>, pool: &mut super::TextPool) -> Box<[(Arc<str>, Arc<str>)]> {
+fn read_labels(labels: &TextMap<Box<str>>, pool: &mut TextPool) -> Box<[(Arc<str>, Arc<str>)]> {
     let mut labels: Vec<_> = labels
         .iter()
         .map(|(key, value)| (pool.get(key), pool.get(value)))
@@ -254,7 +255,7 @@ fn read_quota_annotations(annotations: &TextMap<Box<str>>) -> Box<[(Box<str>, Bo
     on_quotas.map(|(key, value)| (key.into(), value.into())).collect()
 }
 
-fn read_taints(node: &crds::node::Node<Box<str>>, pool: &mut super::TextPool) -> Vec<Taint> {
+fn read_taints(node: &crds::node::Node<Box<str>>, pool: &mut TextPool) -> Vec<Taint> {
     let mut taints: Vec<Taint> = node
         .spec
         .taints

@@ -7,7 +7,7 @@ use crds::dra::{DeviceTaint, ResourceSlice};
 
 use super::card::DeviceCard;
 use super::model::{Attributes, Model};
-use crate::cluster::TextPool;
+use crate::texts::TextPool;
 
 /// One device.
 #[derive(Debug, Clone, PartialEq, Eq)]

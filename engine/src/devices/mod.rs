@@ -18,7 +18,7 @@ use std::sync::Arc;
 use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice};
 use crds::lean::Metadata;
 
-use crate::cluster::TextPool;
+use crate::texts::TextPool;
 pub use asks::{Asked, CardsAsked, Named, Obstacle};
 pub use card::DeviceCard;
 pub use inventory::{Inventory, SliceChange};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crds::dra::{AttributeValue, Device};
 
 use super::card::DeviceCard;
-use crate::cluster::TextPool;
+use crate::texts::TextPool;
 
 /// The value of an attribute.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
