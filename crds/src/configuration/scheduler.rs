@@ -2,6 +2,7 @@
 
 use super::yaml::{self, Field, Section};
 use super::{ConfigurationError, Parsed, QueuePlugin, SCHEDULER_CONF, capacity, capacity_card, cross_quota, mgpu};
+use crate::bounds::excerpt;
 
 /// Volcano's actions; Volcano refuses any other.
 const ACTIONS: [&str; 6] = ["enqueue", "allocate", "backfill", "preempt", "reclaim", "shuffle"];
@@ -74,7 +75,8 @@ fn read_actions(field: &Field, warnings: &mut Vec<String>) -> Result<Vec<String>
         }
         if !ACTIONS.contains(&action) {
             warnings.push(format!(
-                "{SCHEDULER_CONF}: actions names {action:?}, which is unknown and has no effect: known are {}",
+                "{SCHEDULER_CONF}: actions names {:?}, which is unknown and has no effect: known are {}",
+                excerpt(action),
                 ACTIONS.join(", ")
             ));
         }

@@ -64,7 +64,7 @@ fn describe(error: &serde_saphyr::Error) -> String {
     match error.without_snippet() {
         serde_saphyr::Error::MultipleDocuments { .. } => "write one document, without a second `---`".to_owned(),
         serde_saphyr::Error::DuplicateMappingKey { key, location } => {
-            let key = key.as_deref().unwrap_or("a key");
+            let key = key.as_deref().map_or_else(|| "a key".to_owned(), shown);
             format!("line {}: {key} stands there twice: keep one of them", location.line())
         }
         other => {
@@ -72,7 +72,7 @@ fn describe(error: &serde_saphyr::Error) -> String {
                 formatter: &UserMessageFormatter,
                 snippets: SnippetMode::Off,
             };
-            other.render_with_options(options)
+            printable(&other.render_with_options(options)).into_owned()
         }
     }
 }
@@ -104,10 +104,12 @@ impl Section {
             match self.entries.get(&key) {
                 Some(own) if is_same(own, &value) => {}
                 Some(own) => warnings.push(format!(
-                    "{}: {} is {own}, and {} is {value}: the former counts, keep one of them",
+                    "{}: {} is {}, and {} is {}: the former counts, keep one of them",
                     self.file,
                     self.path_of(&key),
+                    shown(&own.to_string()),
                     path_of(&other.path, &key),
+                    shown(&value.to_string()),
                 )),
                 None => {
                     self.entries.insert(key, value);
@@ -158,7 +160,6 @@ fn path_of(section: &str, key: &str) -> String {
     }
 }
 
-/// A value as it reads whether it is quoted or bare.
 /// Whether two values are read alike: booleans in whatever case.
 fn is_same(one: &Value, other: &Value) -> bool {
     let (one, other) = (text_of(one), text_of(other));
@@ -166,6 +167,7 @@ fn is_same(one: &Value, other: &Value) -> bool {
     one == other || is_boolean && one.eq_ignore_ascii_case(&other)
 }
 
+/// A value as it reads whether it is quoted or bare.
 fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.trim().to_owned(),
