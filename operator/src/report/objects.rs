@@ -118,7 +118,9 @@ impl<K: Shown> Objects<K> {
         self.there = there;
         self.listed = true;
         let mut differing = self.superfluous();
-        let names: Vec<_> = self.wanted.keys().cloned().collect();
+        let mut names: Vec<_> = self.wanted.keys().cloned().collect();
+        // By name, so that the same objects are always written in the same order.
+        names.sort();
         for name in names {
             if !matches!(self.plan(&name, now), Plan::Nothing) {
                 differing.push(name);
@@ -137,11 +139,10 @@ impl<K: Shown> Objects<K> {
         if !self.synced || !self.listed {
             return Vec::new();
         }
-        self.there
-            .keys()
-            .filter(|name| !self.wanted.contains_key(*name))
-            .cloned()
-            .collect()
+        let names = self.there.keys().filter(|name| !self.wanted.contains_key(*name));
+        let mut names: Vec<_> = names.cloned().collect();
+        names.sort();
+        names
     }
 
     /// What has to be written about an object now.
