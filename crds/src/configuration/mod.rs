@@ -5,6 +5,7 @@
 
 mod capacity;
 mod capacity_card;
+mod card_drivers;
 mod cross_quota;
 mod duration;
 mod mgpu;
@@ -19,6 +20,7 @@ use thiserror::Error;
 
 pub use capacity::{Capacity, LogLevel};
 pub use capacity_card::CapacityCard;
+pub use card_drivers::{CardDriver, KNOWN_DRIVERS};
 pub use cross_quota::{CrossQuota, GpuResources, QuotaResource};
 pub use mgpu::{CardStrategy, Mgpu, ScheduleMode};
 pub use settings::{AdmitOn, Enforcement, Settings, UnnamedCards, UnqueuedCards};

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::card_drivers::{self, CardDriver};
 use super::yaml::{self, Field};
 use super::{CARDGATE_YAML, ConfigurationError, duration};
 use crate::card_resources::{WELL_KNOWN, matches};
@@ -27,6 +28,7 @@ const INQUEUE_TIMEOUT: &str = "inqueueTimeout";
 /// What [`UNNAMED_CARDS`] was called before it had more than two values.
 const REQUIRE_CARD_NAME: &str = "requireCardName";
 const CARD_RESOURCES: &str = "cardResources";
+const CARD_DRIVERS: &str = "cardDrivers";
 const ENFORCE_CROSS_QUOTA: &str = "enforceCrossQuota";
 const ENFORCE_MGPU: &str = "enforceMGPU";
 const ENQUEUE: &str = "enqueue";
@@ -126,6 +128,8 @@ pub struct Settings {
     /// Card resources: exact names, or prefixes that end in `*`. [`WELL_KNOWN`] are always among them; what nodes are
     /// found to have as cards counts besides.
     pub card_resources: Vec<String>,
+    /// Drivers whose devices are cards, besides those that are known by name.
+    pub card_drivers: Vec<CardDriver>,
     /// How the quotas of pods without GPU on nodes with GPUs are enforced, where the plugin `crossquota` is enabled.
     pub enforce_cross_quota: Enforcement,
     /// How the cards of mGPU pods are chosen, where `predicate.MGPUEnable` is on.
@@ -151,6 +155,7 @@ impl Default for Settings {
             unnamed_cards: UnnamedCards::default(),
             unqueued_cards: UnqueuedCards::default(),
             card_resources: WELL_KNOWN.map(str::to_owned).into(),
+            card_drivers: Vec::new(),
             enforce_cross_quota: Enforcement::Gating,
             enforce_mgpu: Enforcement::Gating,
             enqueue: true,
@@ -223,6 +228,9 @@ pub(super) fn read(text: &str, warnings: &mut Vec<String>) -> Result<Settings, C
             }
         }
     }
+    if let Some(field) = document.take(CARD_DRIVERS) {
+        read.card_drivers = card_drivers::read(field, warnings)?;
+    }
     if let Some(field) = document.take(ENFORCE_CROSS_QUOTA) {
         read.enforce_cross_quota = enforcement(&field)?;
     }
@@ -245,6 +253,7 @@ pub(super) fn read(text: &str, warnings: &mut Vec<String>) -> Result<Settings, C
         UNNAMED_CARDS,
         UNQUEUED_CARDS,
         CARD_RESOURCES,
+        CARD_DRIVERS,
         ENFORCE_CROSS_QUOTA,
         ENFORCE_MGPU,
         ENQUEUE,

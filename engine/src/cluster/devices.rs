@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use super::pod::{Gates, Reading};
 use super::{Cluster, Kind};
 use crate::amounts::{Amounts, Dimension};
-use crate::devices::{Asked, CardsAsked, ClaimKey, DeviceCard, Devices, Named, Obstacle, SliceChange};
+use crate::devices::{Asked, CardsAsked, ClaimKey, DeviceCard, Devices, Drivers, Named, Obstacle, SliceChange};
 use crate::ids::{NodeId, PodId, QueueId};
 use crate::names::CardId;
 use crate::reason::Reason;
@@ -60,6 +60,13 @@ impl Cluster {
     /// Forgets a slice.
     pub(crate) fn remove_slice(&mut self, name: &str, now: Timestamp) {
         let change = self.claimed.devices.remove_slice(name);
+        self.slices_changed(change, now);
+    }
+
+    /// The devices of those drivers are cards that the configuration names.
+    pub(super) fn refresh_card_drivers(&mut self, now: Timestamp) {
+        let drivers = Drivers::new(&self.configuration.cardgate.card_drivers);
+        let change = self.claimed.devices.set_drivers(drivers);
         self.slices_changed(change, now);
     }
 

@@ -220,6 +220,7 @@ impl Cluster {
             moved_workloads: BTreeSet::new(),
         };
         cluster.refresh_gpu_nodes();
+        cluster.refresh_card_drivers(Timestamp::MIN);
         cluster
     }
 
@@ -270,6 +271,7 @@ impl Cluster {
         {
             self.refresh_gpu_nodes();
         }
+        self.refresh_card_drivers(now);
         self.top.go_stale(true);
         self.changes.queues.extend(self.queues.ids());
         self.name_cards_anew(|_| true);

@@ -1,7 +1,10 @@
 //! Which card a device is: what the drivers of NVIDIA, AMD and Intel publish of their devices, read as the card's name that labels
 //! would give (docs/rules.md, **Cards by Dynamic Resource Allocation**).
 
+use std::collections::BTreeMap;
+
 use crds::card_type::CardKind;
+use crds::configuration::CardDriver;
 use crds::keys::{NVIDIA_GPU, NVIDIA_MIG_PREFIX};
 
 /// NVIDIA's driver of GPUs.
@@ -22,9 +25,21 @@ pub struct DeviceCard {
     pub kind: CardKind,
 }
 
+/// Drivers whose devices are cards because the configuration says so: by name, which of their attributes say what.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Drivers(BTreeMap<String, CardDriver>);
+
+impl Drivers {
+    /// Those that a configuration names.
+    pub fn new(named: &[CardDriver]) -> Self {
+        Self(named.iter().map(|of| (of.driver.clone(), of.clone())).collect())
+    }
+}
+
 impl DeviceCard {
-    /// The card that a device of this driver is, by its attributes in the driver's own domain; none where it is no card.
-    pub fn of<'a>(driver: &str, attribute: impl Fn(&str) -> Option<&'a str>) -> Option<Self> {
+    /// The card that a device of this driver is, by its attributes, whose names have no domain where that is the driver; none where it
+    /// is no card.
+    pub fn of<'a>(driver: &str, others: &Drivers, attribute: impl Fn(&str) -> Option<&'a str>) -> Option<Self> {
         let named = |name: &str| attribute(name).map(dashed).filter(|name| !name.is_empty());
         match driver {
             NVIDIA => {
@@ -48,26 +63,43 @@ impl DeviceCard {
             }
             AMD => {
                 let product = named("productName")?;
-                let partition = (attribute("type") == Some("amdgpu-partition")).then(|| named("partitionProfile"));
-                Some(match partition {
-                    Some(profile) => Self {
-                        name: format!("{product}/{}", profile?),
+                match attribute("type") {
+                    Some("amdgpu-partition") => Some(Self {
+                        name: format!("{product}/{}", named("partitionProfile")?),
                         resource: "amd.com/gpu".to_owned(),
                         kind: CardKind::Mig,
-                    },
-                    None => Self {
+                    }),
+                    Some("amdgpu") | None => Some(Self {
                         name: product,
                         resource: "amd.com/gpu".to_owned(),
                         kind: CardKind::Whole,
-                    },
-                })
+                    }),
+                    // The same card once more, for virtual machines.
+                    Some(_) => None,
+                }
             }
             INTEL => Some(Self {
                 name: named("model")?,
                 resource: "gpu.intel.com/xe".to_owned(),
                 kind: CardKind::Whole,
             }),
-            _ => None,
+            _ => {
+                let of = others.0.get(driver)?;
+                let product = named(&of.product)?;
+                let profile = of.profile.as_deref().and_then(named);
+                Some(match profile {
+                    Some(profile) => Self {
+                        name: format!("{product}/{profile}"),
+                        resource: format!("{driver}/card-{profile}"),
+                        kind: CardKind::Mig,
+                    },
+                    None => Self {
+                        name: product,
+                        resource: format!("{driver}/card"),
+                        kind: CardKind::Whole,
+                    },
+                })
+            }
         }
     }
 }
@@ -82,13 +114,17 @@ mod tests {
     use super::*;
 
     fn card(driver: &str, attributes: &[(&str, &'static str)]) -> Option<(String, String)> {
+        card_with(&[], driver, attributes)
+    }
+
+    fn card_with(named: &[CardDriver], driver: &str, attributes: &[(&str, &'static str)]) -> Option<(String, String)> {
         let of = |name: &str| {
             attributes
                 .iter()
                 .find(|(known, _)| *known == name)
                 .map(|(_, text)| *text)
         };
-        DeviceCard::of(driver, of).map(|card| (card.name, card.resource))
+        DeviceCard::of(driver, &Drivers::new(named), of).map(|card| (card.name, card.resource))
     }
 
     #[test]
@@ -107,7 +143,52 @@ mod tests {
             card(AMD, &[("productName", "AMD_Instinct_MI300X"), ("type", "amdgpu")]),
             found("AMD_Instinct_MI300X", "amd.com/gpu")
         );
+        let mi300x = ("productName", "AMD_Instinct_MI300X_OAM");
+        let partition = [mi300x, ("type", "amdgpu-partition"), ("partitionProfile", "cpx_nps4")];
+        assert_eq!(
+            card(AMD, &partition),
+            found("AMD_Instinct_MI300X_OAM/cpx_nps4", "amd.com/gpu")
+        );
         assert_eq!(card(INTEL, &[("model", "A770")]), found("A770", "gpu.intel.com/xe"));
+    }
+
+    #[test]
+    fn devices_of_drivers_that_the_configuration_names_are_cards() {
+        let named = |product: &str, profile: Option<&str>| {
+            [CardDriver {
+                driver: "npu.example.com".to_owned(),
+                product: product.to_owned(),
+                profile: profile.map(str::to_owned),
+            }]
+        };
+        let found = |name: &str, resource: &str| Some((name.to_owned(), resource.to_owned()));
+        let (model, part) = (("model", "Great NPU 3"), ("part", "half"));
+        for (named, attributes, expected) in [
+            (
+                named("model", None),
+                &[model, part][..],
+                found("Great-NPU-3", "npu.example.com/card"),
+            ),
+            (
+                named("model", Some("part")),
+                &[model],
+                found("Great-NPU-3", "npu.example.com/card"),
+            ),
+            (
+                named("model", Some("part")),
+                &[model, part],
+                found("Great-NPU-3/half", "npu.example.com/card-half"),
+            ),
+            (
+                named("example.com/m", None),
+                &[("example.com/m", "N")],
+                found("N", "npu.example.com/card"),
+            ),
+            (named("product", None), &[model], None),
+        ] {
+            assert_eq!(card_with(&named, "npu.example.com", attributes), expected, "{named:?}");
+        }
+        assert_eq!(card_with(&named("model", None), "other.example.com", &[model]), None);
     }
 
     #[test]
@@ -119,6 +200,12 @@ mod tests {
             (NVIDIA, &[("type", "gpu")]),
             (NVIDIA, &[a100, ("type", "mig")]),
             (AMD, &[("type", "amdgpu")]),
+            (
+                AMD,
+                &[("productName", "AMD_Instinct_MI300X"), ("type", "amdgpu-partition")],
+            ),
+            (AMD, &[("productName", "AMD_Instinct_MI300X"), ("type", "amdgpu-vfio")]),
+            ("npu.example.com", &[("productName", "N"), ("type", "gpu")]),
             (INTEL, &[("model", " ")]),
             ("compute-domain.nvidia.com", &[a100, ("type", "gpu")]),
         ] {

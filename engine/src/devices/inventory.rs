@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crds::dra::{DeviceTaint, ResourceSlice};
 
-use super::card::DeviceCard;
+use super::card::{DeviceCard, Drivers};
 use super::model::{Attributes, Model};
 use crate::texts::TextPool;
 
@@ -53,6 +53,8 @@ pub struct Inventory {
     of_node: HashMap<Arc<str>, BTreeSet<PoolName>>,
     /// How many devices in slices there are of each model, be their pool complete or not.
     models: BTreeMap<Arc<Model>, usize>,
+    /// Drivers whose devices are cards because the configuration says so.
+    drivers: Drivers,
     /// Rises with every change of devices.
     version: u64,
 }
@@ -65,7 +67,7 @@ impl Inventory {
         let mut change = SliceChange::default();
         let mut devices = Vec::with_capacity(spec.devices.len());
         for device in &spec.devices {
-            let (model, own) = Model::of(&spec.driver, device, texts);
+            let (model, own) = Model::of(&spec.driver, &self.drivers, device, texts);
             devices.push(Device {
                 name: device.name.clone(),
                 model: self.model(model, &mut change),
@@ -103,6 +105,37 @@ impl Inventory {
         change.nodes.extend(self.nodes_of(&new.pool));
         change.nodes.extend(new.node.clone());
         self.slices.insert(name.into(), (new, epoch));
+        self.version += 1;
+        change
+    }
+
+    /// The devices of other drivers than before are cards.
+    pub fn set_drivers(&mut self, drivers: Drivers) -> SliceChange {
+        let mut change = SliceChange::default();
+        if drivers == self.drivers {
+            return change;
+        }
+        self.drivers = drivers;
+        let names: Vec<_> = self.slices.keys().cloned().collect();
+        for name in names {
+            let Some((mut slice, seen)) = self.slices.remove(&name) else {
+                continue;
+            };
+            let mut is_other = false;
+            for device in &mut slice.devices {
+                if let Some(model) = device.model.with_drivers(&self.drivers, &device.own) {
+                    let model = self.model(model, &mut change);
+                    *self.models.entry(Arc::clone(&model)).or_default() += 1;
+                    let before = std::mem::replace(&mut device.model, model);
+                    self.count_out(&before, &mut change);
+                    is_other = true;
+                }
+            }
+            if is_other {
+                change.nodes.extend(slice.node.clone());
+            }
+            self.slices.insert(name, (slice, seen));
+        }
         self.version += 1;
         change
     }
@@ -156,15 +189,20 @@ impl Inventory {
             }
         }
         for device in &slice.devices {
-            if let Some(count) = self.models.get_mut(&device.model) {
-                *count -= 1;
-                if *count == 0 {
-                    self.models.remove(&device.model);
-                    change.models = true;
-                }
-            }
+            self.count_out(&device.model, &mut change);
         }
         change
+    }
+
+    /// There is one device less of a model.
+    fn count_out(&mut self, model: &Arc<Model>, change: &mut SliceChange) {
+        if let Some(count) = self.models.get_mut(model) {
+            *count -= 1;
+            if *count == 0 {
+                self.models.remove(model);
+                change.models = true;
+            }
+        }
     }
 
     fn nodes_of(&self, pool: &PoolName) -> BTreeSet<Arc<str>> {

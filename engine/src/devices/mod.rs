@@ -20,7 +20,7 @@ use crds::lean::Metadata;
 
 use crate::texts::TextPool;
 pub use asks::{Asked, CardsAsked, Named, Obstacle};
-pub use card::DeviceCard;
+pub use card::{DeviceCard, Drivers};
 pub use inventory::{Inventory, SliceChange};
 use selection::Selections;
 
@@ -47,6 +47,11 @@ impl Devices {
     /// The devices there are.
     pub fn inventory(&self) -> &Inventory {
         &self.inventory
+    }
+
+    /// The devices of these drivers are cards, besides those that are known by name.
+    pub fn set_drivers(&mut self, drivers: Drivers) -> SliceChange {
+        self.inventory.set_drivers(drivers)
     }
 
     /// Takes what a slice says.

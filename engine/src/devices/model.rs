@@ -1,11 +1,12 @@
 //! What devices say of themselves: what those of one model have in common, and what each has of its own.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crds::dra::{AttributeValue, Device};
 
-use super::card::DeviceCard;
+use super::card::{DeviceCard, Drivers};
 use crate::texts::TextPool;
 
 /// The value of an attribute.
@@ -72,12 +73,12 @@ pub fn own_names() -> impl Iterator<Item = &'static str> {
 
 impl Model {
     /// The model of a device, and what the device has of its own.
-    pub fn of(driver: &str, device: &Device, pool: &mut TextPool) -> (Self, Attributes) {
+    pub fn of(driver: &str, drivers: &Drivers, device: &Device, pool: &mut TextPool) -> (Self, Attributes) {
         let mut model = Self {
             driver: pool.get(driver),
             attributes: Attributes::new(),
             capacity: BTreeMap::new(),
-            card: DeviceCard::of(driver, |name| text_of(driver, device, name)),
+            card: None,
         };
         let mut own = Attributes::new();
         for (name, value) in &device.attributes {
@@ -89,15 +90,38 @@ impl Model {
             let quantity = pool.get(&capacity.value);
             model.capacity.insert(qualified(driver, name, pool), quantity);
         }
+        model.card = model.card_by(drivers, &own);
         (model, own)
+    }
+
+    /// The card that a device of this model is, with these drivers known.
+    fn card_by(&self, drivers: &Drivers, own: &Attributes) -> Option<DeviceCard> {
+        let text = |name: &str| {
+            let qualified = if name.contains('/') {
+                Cow::Borrowed(name)
+            } else {
+                format!("{}/{name}", self.driver).into()
+            };
+            let value = self.attributes.get(&*qualified).or_else(|| own.get(&*qualified));
+            value.and_then(Attribute::text)
+        };
+        DeviceCard::of(&self.driver, drivers, text)
+    }
+
+    /// The model of a device of this one, with other drivers known; none where it is this one.
+    pub fn with_drivers(&self, drivers: &Drivers, own: &Attributes) -> Option<Self> {
+        let card = self.card_by(drivers, own);
+        (card != self.card).then(|| Self { card, ..self.clone() })
     }
 }
 
-/// The text of an attribute in the driver's own domain.
-fn text_of<'d>(driver: &str, device: &'d Device, name: &str) -> Option<&'d str> {
-    let by = |name: &str| device.attributes.get(name);
-    let value = by(name).or_else(|| by(&format!("{driver}/{name}")))?;
-    value.string.as_deref()
+impl Attribute {
+    fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Bool(_) | Self::Int(_) | Self::Version(_) => None,
+        }
+    }
 }
 
 fn read(value: &AttributeValue, pool: &mut TextPool) -> Option<Attribute> {

@@ -266,6 +266,28 @@ fn what_only_looks_at_devices_is_charged_nothing() {
 }
 
 #[test]
+fn devices_of_other_drivers_are_cards_as_soon_as_the_configuration_says_so() {
+    let mut world = world();
+    world.node(&node("n3"));
+    let npu = json!([{"name": "npu-0", "attributes": {"product": {"string": "Great NPU"}}}]);
+    world.slice("n3", "npu.example.com", &npu);
+    world.class("npu", "device.driver == 'npu.example.com'", None);
+    world.queue(&queue("team-a").quota(r#"{"Great-NPU": 1}"#));
+    let requests = json!([{"name": "r", "exactly": {"deviceClassName": "npu"}}]);
+    world.claim("p1-npu", &requests, &json!({}));
+    world.claim("p2-npu", &requests, &json!({}));
+    world.pod(&claiming(pod("p1"), "p1-npu"));
+    let now = world.now;
+    world.set_configuration(
+        configuration("", "cardDrivers: [{driver: npu.example.com, product: product}]"),
+        now,
+    );
+    world.pod(&claiming(pod("p2"), "p2-npu"));
+    assert_eq!(world.admit(), [admitted("p1", "Great-NPU")]);
+    assert_eq!(world.refusal_of("p2"), "InsufficientScalarQuota");
+}
+
+#[test]
 fn a_cluster_without_these_kinds_has_none_of_it() {
     use engine::cluster::Kind;
     let mut world = world();

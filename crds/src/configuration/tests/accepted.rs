@@ -133,7 +133,8 @@ fn every_setting_of_cardgate_yaml() {
     let read = settings(
         "defaultQueue: research\nadmitOn: quota\nreservationTimeout: 1h30m\nterminatingTimeout: 90s\ninqueueTimeout: 20m\n\
          unnamedCards: deny\nunqueuedCards: charge\nenqueue: false\ncardResources: [amd.com/gpu, example.com/*, nvidia.com/gpu]\nstrictHierarchy: true\n\
-         enforceMGPU: extender\nschedulers: [\"system:serviceaccount:a:b\"]\n",
+         enforceMGPU: extender\ncardDrivers: [{driver: gpu.example.com, product: model}, {driver: npu.example.com, \
+         product: example.com/product, profile: part_2}]\nschedulers: [\"system:serviceaccount:a:b\"]\n",
     );
     assert_eq!(
         read,
@@ -154,6 +155,18 @@ fn every_setting_of_cardgate_yaml() {
             enforce_cross_quota: Enforcement::Gating,
             enforce_mgpu: Enforcement::Extender,
             strict_hierarchy: true,
+            card_drivers: vec![
+                CardDriver {
+                    driver: "gpu.example.com".to_owned(),
+                    product: "model".to_owned(),
+                    profile: None,
+                },
+                CardDriver {
+                    driver: "npu.example.com".to_owned(),
+                    product: "example.com/product".to_owned(),
+                    profile: Some("part_2".to_owned()),
+                },
+            ],
             schedulers: vec!["system:serviceaccount:a:b".to_owned()],
         }
     );

@@ -182,6 +182,44 @@ fn settings_that_are_refused() {
             ["schedulers[0]", "a b", "a user as the API server"],
         ),
         ("cardResources: [5]", ["cardResources[0]", " is 5", "with its domain"]),
+        (
+            "cardDrivers: gpu.example.com",
+            ["cardDrivers", "gpu.example.com", "a list of"],
+        ),
+        (
+            "cardDrivers: [gpu.example.com]",
+            ["cardDrivers[0]", "gpu.example.com", "{driver: "],
+        ),
+        ("cardDrivers: [~]", ["cardDrivers[0]", "null", "{driver: "]),
+        (
+            "cardDrivers: [{driver: a.com}]",
+            ["cardDrivers[0]", "a.com", "product: productName"],
+        ),
+        ("cardDrivers: [{product: a}]", ["cardDrivers[0]", "product", "driver: "]),
+        (
+            "cardDrivers: [{driver: A_b, product: a}]",
+            ["cardDrivers[0].driver", "A_b", "ResourceSlices"],
+        ),
+        (
+            "cardDrivers: [{driver: gpu.nvidia.com, product: a}]",
+            ["cardDrivers[0].driver", "gpu.nvidia.com", "other than"],
+        ),
+        (
+            "cardDrivers: [{driver: a.com, product: a-b}]",
+            ["cardDrivers[0].product", "a-b", "attribute"],
+        ),
+        (
+            "cardDrivers: [{driver: a.com, product: b/c/d}]",
+            ["cardDrivers[0].product", "b/c/d", "attribute"],
+        ),
+        (
+            "cardDrivers: [{driver: a.com, product: a, profile: 1g}]",
+            ["cardDrivers[0].profile", "1g", "attribute"],
+        ),
+        (
+            "cardDrivers: [{driver: a.com, product: a}, {driver: a.com, product: b}]",
+            ["cardDrivers[1].driver", "a.com", "named already"],
+        ),
         ("admitOn: fit\nadmitOn: fit", ["YAML", "admitOn", "twice"]),
         ("[]", ["the document", "[]", "key: value"]),
     ] {

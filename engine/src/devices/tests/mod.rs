@@ -1,5 +1,7 @@
 //! What claims ask for, beside the selectors that the drivers' projects publish.
 
+mod makers;
+
 use std::sync::Arc;
 
 use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice};
@@ -221,7 +223,7 @@ fn classes_provide_resources() {
 
 fn selects(expression: &str, driver: &str, device: &Value) -> Result<bool, SelectorError> {
     let device = serde_json::from_value(device.clone()).unwrap();
-    let (model, own) = Model::of(driver, &device, &mut TextPool::default());
+    let (model, own) = Model::of(driver, &Drivers::default(), &device, &mut TextPool::default());
     let model = Arc::new(model);
     let device = Described {
         model: &model,
