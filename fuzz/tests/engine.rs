@@ -10,7 +10,7 @@ use crds::configuration::Configuration;
 use engine::cluster::reclaims::EvictionOutcome;
 use engine::cluster::{Cluster, Kind};
 use engine::decide::{Action, decide};
-use engine::explain::{Subject, explain, notices, progress};
+use engine::explain::{Subject, explain, explain_in_brief, notices, progress};
 use engine::{Answer, Observation, Outcome, overview};
 use fuzz::corpus::{self, Entry};
 use fuzz::draw::{below, once_in, one_of};
@@ -222,10 +222,13 @@ impl Story {
         let _ = progress(&mut self.cluster, self.now, usize::MAX);
         for (_, object) in self.shown.iter().filter(|(kind, _)| *kind == Kind::Pod) {
             let pod = self.cluster.pod_with_uid(&text(object, "uid"));
-            if let Some(explanation) = pod.and_then(|pod| explain(&self.cluster, Subject::Pod(pod))) {
+            let subject = pod.map(Subject::Pod);
+            if let Some(explanation) = subject.and_then(|subject| explain(&self.cluster, subject)) {
                 check_text(&explanation.message());
-                check_text(&explanation.in_brief());
-                let _ = explanation.outlook();
+                check_text(&explanation.remedy());
+            }
+            if let Some((_, said)) = subject.and_then(|subject| explain_in_brief(&self.cluster, subject)) {
+                check_text(&said);
             }
         }
         let changes = self.cluster.take_changes();

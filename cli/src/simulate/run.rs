@@ -10,7 +10,7 @@ use engine::cluster::pod::Stage;
 use engine::cluster::reclaims::EvictionOutcome;
 use engine::cluster::{Cluster as Engine, Kind};
 use engine::decide::{Action, Admission, Eviction, decide};
-use engine::explain::{Subject, explain};
+use engine::explain::{Explanation, Subject, explain, reason};
 use engine::reason::Outlook;
 use engine::refs::PodRef;
 use engine::{Answer, Observation, Outcome};
@@ -258,7 +258,7 @@ impl Run {
             let place = pod.waits.as_ref().map(|waits| waits.place);
             let subject = Subject::Pod(id);
             // Whoever is held by others and none of Cardgate's waits for nothing here.
-            if explain(engine, subject).is_none() {
+            if reason(engine, subject).is_none() {
                 continue;
             }
             let queue = pod.queue.map(|queue| engine.queue(queue).name.to_string());
@@ -272,7 +272,7 @@ impl Run {
         }
         for (id, workload) in engine.workloads() {
             let Some(claim) = &workload.claim else { continue };
-            if explain(engine, Subject::Workload(id)).is_none() {
+            if reason(engine, Subject::Workload(id)).is_none() {
                 continue;
             }
             let queue = engine.queue(claim.queue).name.to_string();
@@ -292,6 +292,7 @@ impl Run {
         is_new: bool,
     ) -> Waiting {
         let explanation = explain(&self.engine, subject);
+        let explained = explanation.as_ref();
         let text = |text: Option<String>| text.unwrap_or_default();
         Waiting {
             kind: kind.to_owned(),
@@ -299,10 +300,10 @@ impl Run {
             name: name.to_owned(),
             queue,
             is_new,
-            reason: explanation.map_or("", |explained| explained.reason.as_str()).to_owned(),
-            never: explanation.is_some_and(|explained| explained.outlook() == Outlook::Never),
-            message: text(explanation.map(|explained| explained.message())),
-            remedy: text(explanation.map(|explained| explained.remedy())),
+            reason: explained.map_or("", |explained| explained.reason.as_str()).to_owned(),
+            never: explained.is_some_and(|explained| explained.outlook == Outlook::Never),
+            message: text(explained.map(Explanation::message)),
+            remedy: text(explained.map(Explanation::remedy)),
         }
     }
 }

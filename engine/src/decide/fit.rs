@@ -237,7 +237,7 @@ pub(crate) fn could_take(cluster: &Cluster, shape: &Shape, card: Option<CardId>,
 }
 
 /// What a node lacks of a pod's request; none where it could not take the pod whatever came free on it.
-pub(super) fn lacking(
+pub(crate) fn lacking(
     cluster: &Cluster,
     shape: &Shape,
     card: Option<CardId>,

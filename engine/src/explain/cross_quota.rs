@@ -1,17 +1,17 @@
-//! Why GPU nodes have no quota for a pod without GPU.
+//! What GPU nodes have no quota for, for a pod without GPU.
 
 use std::cmp::Reverse;
 
-use crds::format::format_amount;
-
+use super::short::{Kept, Place, Short, Used};
+use crate::amounts::Dimension;
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
 use crate::decide::fit;
 use crate::ids::NodeId;
 use crate::policies::cross_quota::{Line, exceeded};
 
-/// What the quotas of GPU nodes say to a pod, resource by resource, with the numbers of the node that has most left.
-pub(super) fn over_quota(cluster: &Cluster, shape: &Shape) -> String {
+/// What the quotas of GPU nodes to a pod, resource by resource, with the numbers of the node that has most left.
+pub(super) fn over_quota(cluster: &Cluster, shape: &Shape) -> Vec<Short> {
     let table = cluster.gpu_nodes();
     let request = table.request(&shape.task.request);
     let mut lacking = vec![(0_usize, None::<(Reverse<i128>, &str, Line, NodeId)>); request.len()];
@@ -31,19 +31,26 @@ pub(super) fn over_quota(cluster: &Cluster, shape: &Shape) -> String {
             *most = Some(found);
         }
     }
-    let parts = lacking.into_iter().enumerate().filter_map(|(place, (count, most))| {
-        let (_, name, line, node) = most?;
-        let resource = cluster.names().resource_name(table.resources()[place]);
-        let amount = |amount| format_amount(resource, amount);
-        let source = table.sources(node)?[place].describe(resource);
-        Some(format!(
-            "{resource} quota exceeded on {count} of {} GPU nodes: asked {}; most is left on {name}: used {}, quota {} \
-             ({source})",
-            table.len(),
-            amount(i128::from(request[place])),
-            amount(line.used),
-            amount(i128::from(line.quota)),
-        ))
+    let short = lacking.into_iter().enumerate().filter_map(|(place, (count, most))| {
+        let (_, _, line, node) = most?;
+        let resource = table.resources()[place];
+        let source = table.sources(node)?[place].describe(cluster.names().resource_name(resource));
+        Some(Short {
+            of: vec![Dimension::Resource(resource)],
+            asked: request[place].into(),
+            used: Used::ByPods {
+                used: line.used,
+                reserved: 0,
+            },
+            limit: Some(line.quota.into()),
+            place: Place::GpuNodes {
+                most_left: node,
+                without: count,
+                of: table.len(),
+                source,
+            },
+            kept: Kept::ForNobody,
+        })
     });
-    parts.collect::<Vec<_>>().join("; ")
+    short.collect()
 }

@@ -7,7 +7,7 @@ use crds::card_review::{Count, Holder};
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
 use crate::cluster::pod::Pod;
-use crate::ids::{PodId, QueueId};
+use crate::ids::{NodeId, PodId, QueueId};
 use crate::refs::WorkloadKind;
 
 /// How many names of pods an answer lists in one place.
@@ -38,10 +38,34 @@ pub(super) fn holders(cluster: &Cluster, at: Option<QueueId>, dimension: Dimensi
         .queues()
         .filter(|(id, queue)| !queue.holders.is_empty() && is_below(*id));
     let pods = queues.flat_map(|(id, queue)| queue.holders.iter().map(move |pod| (id, pod)));
+    let charged = |pod: &Pod| pod.charge.as_ref().map_or(0, |charge| charge.amounts.get(dimension));
+    by_queue(cluster, pods, charged, dimension, namespace)
+}
+
+/// Who holds a resource of a node.
+pub(super) fn holders_on(cluster: &Cluster, node: NodeId, dimension: Dimension, namespace: &str) -> Vec<Holder> {
+    let pods = cluster.node(node).pods.iter();
+    let pods = pods.filter_map(|pod| Some((cluster.pod(*pod)?.queue?, *pod)));
+    by_queue(
+        cluster,
+        pods,
+        |pod| pod.task.request.get(dimension),
+        dimension,
+        namespace,
+    )
+}
+
+fn by_queue(
+    cluster: &Cluster,
+    pods: impl Iterator<Item = (QueueId, PodId)>,
+    held: impl Fn(&Pod) -> i64,
+    dimension: Dimension,
+    namespace: &str,
+) -> Vec<Holder> {
     let mut found: BTreeMap<QueueId, (i128, Count)> = BTreeMap::new();
     for (queue, pod) in pods.take(MOST_LOOKS) {
         let Some(pod) = cluster.pod(pod) else { continue };
-        let held = pod.charge.as_ref().map_or(0, |charge| charge.amounts.get(dimension));
+        let held = held(pod);
         if held > 0 {
             let (amount, pods) = found.entry(queue).or_default();
             *amount += i128::from(held);

@@ -6,14 +6,13 @@ use crds::keys::{CARD_NAME, CARD_QUOTA};
 use crds::spelling::meant_card;
 
 use super::cross_quota::over_quota;
-use super::queue;
-use crate::amounts::Dimension;
+use super::explanation::{NodeCount, Nodes, What};
+use super::{queue, short};
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
 use crate::decide::line::cards_of;
 use crate::decide::verdict::check_of;
 use crate::decide::{cross_quota, fit, mgpu};
-use crate::metering;
 use crate::names::CardId;
 use crate::reason::{About, Reason};
 
@@ -24,12 +23,10 @@ pub(super) const ALL_EXCLUDED: &str = "the pod excludes every node that has what
 pub(super) const HELD_ELSEWHERE: &str = "the pod is held by another scheduling gate than Cardgate's: it holds no quota, and it is not \
                                          its turn before that gate is gone";
 
-/// What a pod is told that there would be room for.
-const SET_ASIDE: &str = ", and what comes free is set aside for pods that others were evicted for";
-
 /// Why a pod waits, with the numbers of this moment.
-pub(super) fn explain(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
-    match reason {
+pub(super) fn find<'c>(cluster: &'c Cluster, shape: &'c Shape, reason: Reason) -> What<'c> {
+    const NOT_NOW: &str = "no node can take the pod now";
+    let said = match reason {
         Reason::GetTaskRequestResourceFailed => unreadable(cluster, shape),
         Reason::NoCardQuota => format!(
             "queue {} has a quota for no card that {} stands for: have one added to its annotation {CARD_QUOTA}, or name \
@@ -70,28 +67,28 @@ pub(super) fn explain(cluster: &Cluster, shape: &Shape, reason: Reason) -> Strin
             "the pod stands aside, since earlier ones of its controller could not be placed".to_owned()
         }
         Reason::InsufficientCpuQuota | Reason::InsufficientMemoryQuota | Reason::InsufficientScalarQuota => {
-            insufficient(cluster, shape, reason)
+            return What::Quota(short::of_pod(cluster, shape, reason));
         }
-        Reason::NoNodeFits => no_node(cluster, shape, "no node can take the pod now"),
-        Reason::NodesExcluded => no_node(cluster, shape, ALL_EXCLUDED),
-        Reason::CrossQuotaExceeded => format!(
-            "{}; {}",
-            over_quota(cluster, shape),
-            no_node(cluster, shape, "no node can take the pod now")
-        ),
-        Reason::InsufficientMgpu => no_cards(cluster, shape, "no mGPU node can take the pod now"),
-        Reason::NoMgpuNode => no_cards(
-            cluster,
-            shape,
-            "no mGPU node would take the pod, whatever is free on it",
-        ),
+        Reason::NoNodeFits => return What::Nodes(no_node(cluster, shape, NOT_NOW)),
+        Reason::NodesExcluded => return What::Nodes(no_node(cluster, shape, ALL_EXCLUDED)),
+        Reason::CrossQuotaExceeded => {
+            return What::Nodes(Nodes {
+                over_quota: over_quota(cluster, shape),
+                ..no_node(cluster, shape, NOT_NOW)
+            });
+        }
+        Reason::InsufficientMgpu => return no_cards(cluster, shape, "no mGPU node can take the pod now".to_owned()),
+        Reason::NoMgpuNode => {
+            let lead = "no mGPU node would take the pod, whatever is free on it";
+            return no_cards(cluster, shape, lead.to_owned());
+        }
         Reason::TooComplex => {
             let containers = shape.task.mgpu.as_ref().map_or(0, |request| request.containers.len());
             let lead = format!(
                 "too complex: the shares of the pod's {containers} containers can be combined in more ways than are tried, \
                  and none of those fits: split the pod, or wait for cards that are less in use"
             );
-            no_cards(cluster, shape, &lead)
+            return no_cards(cluster, shape, lead);
         }
         // That is for its group to say.
         Reason::PodGroupNotFound | Reason::PodGroupInvalid | Reason::PodGroupIncomplete | Reason::InqueueTimeout => {
@@ -102,8 +99,9 @@ pub(super) fn explain(cluster: &Cluster, shape: &Shape, reason: Reason) -> Strin
         | Reason::QueueNotOpen
         | Reason::QueueInvalid
         | Reason::InnerQueue
-        | Reason::NamespaceNotAllowed => queue::explain(cluster, shape.queue, &shape.namespace, reason),
-    }
+        | Reason::NamespaceNotAllowed => queue::say(cluster, shape.queue, &shape.namespace, reason),
+    };
+    What::Said(said)
 }
 
 /// Whether a pod could be let in if others held nothing of what the reason is about.
@@ -204,119 +202,9 @@ fn cards_to_name(cluster: &Cluster, shape: &Shape, unknown: &[String]) -> String
     format!("for what the pod requests the cluster has {cards}{more}: see kubectl get cardtypes")
 }
 
-/// What is said of everything that a pod of this shape lacks.
-fn insufficient(cluster: &Cluster, shape: &Shape, reason: Reason) -> String {
-    let lacking = lacking(cluster, shape, reason).into_iter();
-    said_by(lacking.map(|(dimension, asked)| shortage(cluster, shape, dimension, asked)))
-}
-
-/// Everything that the queue, or whoever is above it, has too little of, and how much is asked for: first what the reason names.
-pub(super) fn lacking(cluster: &Cluster, shape: &Shape, reason: Reason) -> Vec<(Dimension, i64)> {
-    let has_room = |dimension, asked| cluster.room_for(shape.queue, shape.priority, dimension, asked).is_ok();
-    let check = check_of(cluster, shape, has_room);
-    let mut lacking: Vec<_> = check.resources_without_room().collect();
-    let count = |card| {
-        cluster
-            .resource_of(card)
-            .map_or(0, |resource| shape.task.count(resource))
-    };
-    // Of cards one is enough.
-    if check.cards_with_quota().next().is_none() {
-        let cards = check.known_alternatives().map(|(card, _)| card).collect();
-        let cards = cluster.in_order_of_quota(shape, cards).into_iter();
-        lacking.extend(cards.map(|card| (Dimension::Card(card), count(card))));
-    }
-    let is_named = |dimension: Dimension| dimension.shortage() == reason;
-    if !lacking.iter().any(|(dimension, _)| is_named(*dimension)) {
-        // Room has come since; the next round sees it.
-        let asked = metering::resources(&cluster.configuration().capacity_card, &shape.task);
-        let cards = check
-            .known_alternatives()
-            .map(|(card, count)| (Dimension::Card(card), count));
-        let mut asked = cards.chain(asked);
-        lacking.extend(asked.find(|(dimension, _)| is_named(*dimension)));
-    }
-    lacking.sort_by_key(|(dimension, _)| !is_named(*dimension));
-    lacking
-}
-
-/// What is said by whom, naming each only once in a row.
-fn said_by(shortages: impl IntoIterator<Item = (String, String)>) -> String {
-    let (mut text, mut last) = (String::new(), String::new());
-    for (whose, said) in shortages {
-        text.push_str(if text.is_empty() { "" } else { "; " });
-        if whose != last {
-            text.push_str(&whose);
-            text.push_str(": ");
-            last = whose;
-        }
-        text.push_str(&said);
-    }
-    text
-}
-
-/// Who has no room for a dimension (the queue, one of its ancestors, or the cluster), and the numbers.
-fn shortage(cluster: &Cluster, shape: &Shape, dimension: Dimension, asked: i64) -> (String, String) {
-    let own = cluster.queue(shape.queue);
-    let Err(found) = cluster.room_for(shape.queue, shape.priority, dimension, asked) else {
-        // Room has come since, and the next round sees it; or it is there, and for others.
-        let numbers = numbers(
-            cluster,
-            dimension,
-            asked,
-            own.allocated_in_all(dimension),
-            "quota",
-            None,
-        );
-        let aside = if cluster.is_anything_claimed() { SET_ASIDE } else { "" };
-        return (format!("queue {}", own.name), format!("{numbers}{aside}"));
-    };
-    let word = if found.is_deserved { "deserved" } else { "quota" };
-    let limit = (!found.is_for_betters || found.limit > 0).then_some(found.limit);
-    let said = numbers(cluster, dimension, asked, found.used, word, limit);
-    let reserved = if found.reserved > 0 {
-        format!(", {} of them kept free by guarantees", dimension.format(found.reserved))
-    } else {
-        String::new()
-    };
-    let whose = match found.queue {
-        Some(id) if id == shape.queue => format!("queue {}", own.name),
-        Some(id) => format!(
-            "queue {}, of which queue {} is a part",
-            cluster.queue(id).name,
-            own.name
-        ),
-        None => format!("the cluster, for queue {}", own.name),
-    };
-    let borrowing = if found.is_deserved {
-        ", and it may not borrow more at the moment"
-    } else if found.is_for_betters {
-        ", and what comes free is for pods of higher priority, for which others were evicted"
-    } else {
-        ""
-    };
-    (whose, format!("{said}{reserved}{borrowing}"))
-}
-
-fn numbers(cluster: &Cluster, dimension: Dimension, asked: i64, used: i128, word: &str, limit: Option<i128>) -> String {
-    let limit = limit.map(|limit| format!(", {word} {}", dimension.format(limit)));
-    format!(
-        "{} asked {}, used {}{}",
-        dimension.name(cluster.names()),
-        dimension.format(asked.into()),
-        dimension.format(used),
-        limit.unwrap_or_default()
-    )
-}
-
-/// How many nodes say what; nothing of what none says.
-fn counted(parts: &[(usize, &str)]) -> Vec<String> {
-    let some = parts.iter().filter(|(count, _)| *count > 0);
-    some.map(|(count, text)| format!("{count} {text}")).collect()
-}
-
-fn no_node(cluster: &Cluster, shape: &Shape, lead: &str) -> String {
-    let said = |census: fit::Census, what: &str| {
+fn no_node<'c>(cluster: &Cluster, shape: &'c Shape, lead: &str) -> Nodes<'c> {
+    let count = |card: Option<CardId>| {
+        let census = fit::census(cluster, shape, card);
         let parts = [
             (census.lack_room, "without enough room"),
             (
@@ -325,42 +213,36 @@ fn no_node(cluster: &Cluster, shape: &Shape, lead: &str) -> String {
             ),
             (census.unusable, "not ready or cordoned"),
         ];
-        let parts = counted(&parts);
-        let nodes = if census.nodes == 1 { "node" } else { "nodes" };
-        format!(
-            "{} {nodes}{what}: {}",
-            census.nodes,
-            if parts.is_empty() {
-                "none".to_owned()
-            } else {
-                parts.join(", ")
-            }
-        )
+        NodeCount {
+            nodes: census.nodes,
+            kind: "node",
+            card: card.map(|card| cluster.names().card_name(card).to_owned()),
+            parts: parts.map(|(count, text)| (count, text.to_owned())).into(),
+        }
     };
-    let known: Vec<_> = shape
-        .task
-        .cards
-        .iter()
-        .copied()
-        .filter(|card| cluster.resource_of(*card).is_some())
-        .collect();
-    let parts: Vec<_> = if known.is_empty() {
-        vec![said(fit::census(cluster, shape, None), "")]
-    } else {
-        let of = |card| {
-            said(
-                fit::census(cluster, shape, Some(card)),
-                &format!(" with {}", cluster.names().card_name(card)),
-            )
-        };
-        known.into_iter().map(of).collect()
-    };
-    format!("{lead}: {}", parts.join("; "))
+    let cards = known_cards(cluster, shape);
+    Nodes {
+        lead: lead.to_owned(),
+        counts: if cards.is_empty() {
+            vec![count(None)]
+        } else {
+            cards.iter().map(|card| count(Some(*card))).collect()
+        },
+        over_quota: Vec::new(),
+        shape,
+        cards,
+    }
 }
 
-fn no_cards(cluster: &Cluster, shape: &Shape, lead: &str) -> String {
+/// The cards that a pod may have, as far as the cluster has them.
+fn known_cards(cluster: &Cluster, shape: &Shape) -> Vec<CardId> {
+    let cards = shape.task.cards.iter().copied();
+    cards.filter(|card| cluster.resource_of(*card).is_some()).collect()
+}
+
+fn no_cards<'c>(cluster: &Cluster, shape: &'c Shape, lead: String) -> What<'c> {
     let Some(request) = &shape.task.mgpu else {
-        return String::new();
+        return What::Said(String::new());
     };
     let census = mgpu::census(cluster, shape, request);
     let policy = format!(
@@ -381,18 +263,22 @@ fn no_cards(cluster: &Cluster, shape: &Shape, lead: &str) -> String {
         ),
         (census.unusable, "not ready or cordoned"),
     ];
-    let parts = counted(&parts);
-    let nodes = if census.nodes == 1 { "mGPU node" } else { "mGPU nodes" };
-    let parts = if parts.is_empty() {
-        "none".to_owned()
-    } else {
-        parts.join(", ")
+    let count = NodeCount {
+        nodes: census.nodes,
+        kind: "mGPU node",
+        card: None,
+        parts: parts.map(|(count, text)| (count, text.to_owned())).into(),
     };
-    let quotas = match census.over_quota {
-        0 => String::new(),
-        _ => format!("; {}", over_quota(cluster, shape)),
-    };
-    format!("{lead}: {} {nodes}: {parts}{quotas}", census.nodes)
+    What::Nodes(Nodes {
+        lead,
+        counts: vec![count],
+        over_quota: match census.over_quota {
+            0 => Vec::new(),
+            _ => over_quota(cluster, shape),
+        },
+        shape,
+        cards: known_cards(cluster, shape),
+    })
 }
 
 /// What the pod's card name says, without spaces.

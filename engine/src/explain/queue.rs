@@ -7,7 +7,7 @@ use crate::ids::QueueId;
 use crate::reason::Reason;
 
 /// Why a queue takes nothing from a namespace.
-pub(super) fn explain(cluster: &Cluster, id: QueueId, namespace: &str, reason: Reason) -> String {
+pub(super) fn say(cluster: &Cluster, id: QueueId, namespace: &str, reason: Reason) -> String {
     let queue = cluster.queue(id);
     let name = &queue.name;
     let terms = queue.terms();

@@ -1,14 +1,13 @@
 //! What to do about a reason, in one sentence.
 
-use super::{Case, Explanation};
+use super::explanation::Explanation;
 use crate::reason::{Outlook, Reason};
 
 impl Explanation<'_> {
     /// What to do about it. Where waiting can help, that too.
     pub fn remedy(&self) -> String {
-        let Some(old) = self.replaced() else {
-            let of_pod = matches!(self.case, Case::Pod(_));
-            return self.reason.remedy(self.outlook(), of_pod).to_owned();
+        let Some(old) = self.replaces else {
+            return self.reason.remedy(self.outlook, self.is_of_pod).to_owned();
         };
         format!(
             "an update makes new pods before it ends old ones, and there is no quota for both: set \

@@ -11,14 +11,13 @@ use jiff::Timestamp;
 use thiserror::Error;
 
 use super::holders::{MOST_NAMES, is_of, is_of_job};
-use super::shortages::{self, shortages};
-use super::{Case, Explanation, Subject, explain};
+use super::{Case, Subject, explain, explanation, reason as refused_for};
 use crate::cluster::Cluster;
 use crate::cluster::pod::{Pod, Stage};
 use crate::cluster::waiting::{Place, Shape};
 use crate::decide::obstacles::obstacles;
 use crate::ids::{PodId, QueueId, WorkloadId};
-use crate::reason::{Outlook, Reason};
+use crate::reason::Reason;
 use crate::refs::WorkloadKind;
 
 /// What is asked about is not there.
@@ -141,7 +140,7 @@ fn of_pod(cluster: &Cluster, namespace: &str, id: PodId, now: Timestamp) -> Card
         (Stage::Waiting, Some(waits)) => waits,
     };
     let shape = &*waits.shape;
-    let first = explain(cluster, Subject::Pod(id)).map(|why| why.reason);
+    let first = refused_for(cluster, Subject::Pod(id));
     let aside = waits.aside_until.filter(|until| *until > now);
     let aside_reason = aside.map(|_| match waits.write_refusals {
         0 => Reason::ReservationTimeout,
@@ -170,7 +169,7 @@ fn blocked(cluster: &Cluster, id: PodId, pod: &Pod, queue: Option<String>) -> Ca
         ..CardReviewStatus::default()
     };
     if let Some(why) = explain(cluster, Subject::Pod(id)) {
-        status.blocks.push(block(&why));
+        status.blocks.push(why.block(&pod.namespace));
         summed_up(&mut status, &format!("pod {}", pod.name));
     } else {
         status.message = format!("pod {} is being deleted", pod.name);
@@ -189,34 +188,11 @@ fn of_shape(
 ) -> CardReviewStatus {
     let all = obstacles(cluster, shape).into_iter();
     let reasons = first.into_iter().chain(all.filter(|reason| Some(*reason) != first));
-    let blocks = reasons.map(|reason| {
-        let why = Explanation {
-            cluster,
-            case: Case::Pod(shape),
-            pod,
-            reason,
-        };
-        Block {
-            shortages: shortages(cluster, shape, reason, namespace),
-            ..block(&why)
-        }
-    });
+    let find = |reason| explanation::find(cluster, Case::Pod(shape), pod, reason);
+    let blocks = reasons.map(|reason| find(reason).block(namespace));
     CardReviewStatus {
         blocks: blocks.collect(),
         ..CardReviewStatus::default()
-    }
-}
-
-fn block(why: &Explanation<'_>) -> Block {
-    Block {
-        reason: why.reason.as_str().to_owned(),
-        message: why.message(),
-        outlook: match why.outlook() {
-            Outlook::NotYet => crds::card_review::Outlook::NotYet,
-            Outlook::Never => crds::card_review::Outlook::Never,
-        },
-        remedy: why.remedy(),
-        shortages: Vec::new(),
     }
 }
 
@@ -283,10 +259,7 @@ fn of_workload(cluster: &Cluster, namespace: &str, id: WorkloadId, now: Timestam
     if let Some(why) = explain(cluster, Subject::Workload(id)) {
         let mut status = CardReviewStatus {
             queue,
-            blocks: vec![Block {
-                shortages: shortages::of_workload(cluster, id, why.reason, namespace),
-                ..block(&why)
-            }],
+            blocks: vec![why.block(namespace)],
             ..CardReviewStatus::default()
         };
         status.estimate = workload
@@ -321,7 +294,7 @@ fn of_queue(cluster: &Cluster, namespace: &str, id: QueueId) -> CardReviewStatus
     let reason = if queue.terms().is_none() {
         Some(Reason::QueueNotFound)
     } else {
-        explain(cluster, Subject::Queue(id)).map(|why| why.reason)
+        refused_for(cluster, Subject::Queue(id))
     };
     let mut status = CardReviewStatus {
         queue: Some(name.clone()),
@@ -331,13 +304,9 @@ fn of_queue(cluster: &Cluster, namespace: &str, id: QueueId) -> CardReviewStatus
     line_up(cluster, namespace, id, last, &mut status);
     status.position = None;
     if let Some(reason) = reason {
-        let why = Explanation {
-            cluster,
-            case: Case::Queue(queue.problem().unwrap_or("it does not exist")),
-            pod: None,
-            reason,
-        };
-        status.blocks.push(block(&why));
+        let case = Case::Queue(queue.problem().unwrap_or("it does not exist"));
+        let why = explanation::find(cluster, case, None, reason);
+        status.blocks.push(why.block(namespace));
         summed_up(&mut status, &format!("queue {name}"));
     } else {
         status.admitted = true;

@@ -11,7 +11,7 @@ use crate::amounts::Dimension;
 use crate::cluster::queue::{Queue, Quota};
 use crate::cluster::workload::Workload;
 use crate::cluster::{Cluster, Span};
-use crate::explain::{Subject, explain};
+use crate::explain::{Subject, explain, explain_in_brief};
 use crate::ids::{QueueId, WorkloadId};
 use crate::names::{CardId, ResourceId};
 use crate::refs::WorkloadKind;
@@ -127,13 +127,15 @@ fn first_waiting(cluster: &Cluster, id: QueueId) -> Vec<WaitingWorkload> {
             }
             Subject::Queue(_) => return None,
         };
-        let why = explain(cluster, subject);
+        let why = explain_in_brief(cluster, subject);
         Some(WaitingWorkload {
             position: i64::try_from(index).unwrap_or(i64::MAX) + 1,
             kind: kind.to_owned(),
             name: format!("{namespace}/{name}"),
-            reason: why.map_or_else(String::new, |why| why.reason.as_str().to_owned()),
-            missing: why.map_or_else(String::new, |why| why.in_brief()),
+            reason: why
+                .as_ref()
+                .map_or_else(String::new, |(reason, _)| reason.as_str().to_owned()),
+            missing: why.map_or_else(String::new, |(_, said)| said),
         })
     });
     described.collect()

@@ -24,7 +24,7 @@ fn assert_outlook(world: &mut World, subject: Subject, first: &str, reason: &str
     assert_eq!(world.admit(), []);
     let why = explain(&world.cluster, subject).unwrap();
     assert_eq!(
-        (why.reason.as_str(), why.outlook()),
+        (why.reason.as_str(), why.outlook),
         (reason, expected),
         "{}",
         why.message()

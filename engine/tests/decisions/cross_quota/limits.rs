@@ -150,7 +150,7 @@ fn more_than_the_quota_of_every_node_is_never_and_more_than_is_left_not_yet() {
         world.pod(&cpu("p", asked));
         assert_eq!(world.refusal_of("p"), "CrossQuotaExceeded");
         let subject = Subject::Pod(world.cluster.pod_with_uid("p").unwrap());
-        let outlook = explain(&world.cluster, subject).map(|why| why.outlook());
+        let outlook = explain(&world.cluster, subject).map(|why| why.outlook);
         assert_eq!(outlook, Some(expected));
         world.remove_pod("holder");
         assert_eq!(world.admissions().len(), usize::from(expected == Outlook::NotYet));

@@ -1,0 +1,67 @@
+//! The part of an answer that is made of an explanation.
+
+use crds::card_review::{self, Block, Shortage};
+
+use super::explanation::Explanation;
+use super::holders::{holders, holders_on};
+use super::short::{Place, Short};
+use crate::amounts::Dimension;
+use crate::cluster::Cluster;
+use crate::reason::Outlook;
+
+impl Explanation<'_> {
+    /// As an answer to somebody of this namespace has it: in words and numbers, and with who has what is short.
+    pub(super) fn block(&self, namespace: &str) -> Block {
+        let short = self.short().into_iter();
+        Block {
+            reason: self.reason.as_str().to_owned(),
+            message: self.message(),
+            outlook: match self.outlook {
+                Outlook::NotYet => card_review::Outlook::NotYet,
+                Outlook::Never => card_review::Outlook::Never,
+            },
+            remedy: self.remedy(),
+            shortages: short
+                .flat_map(|short| shortages(self.cluster, &short, namespace))
+                .collect(),
+        }
+    }
+}
+
+/// What alternatives come to counts together; who holds them is told for each.
+fn shortages(cluster: &Cluster, short: &Short, namespace: &str) -> Vec<Shortage> {
+    let each = short.of.iter().map(|dimension| Shortage {
+        resource: dimension.name(cluster.names()).to_owned(),
+        asked: dimension.format(short.asked),
+        used: dimension.format(short.in_use()),
+        limit: short.limit.map(|limit| dimension.format(limit)),
+        place: place(cluster, &short.place),
+        holders: of_place(cluster, &short.place, *dimension, namespace),
+    });
+    each.collect()
+}
+
+fn of_place(cluster: &Cluster, place: &Place, dimension: Dimension, namespace: &str) -> Vec<card_review::Holder> {
+    match place {
+        Place::Level(at) => holders(cluster, at.level, dimension, namespace),
+        Place::Node(node) => holders_on(cluster, *node, dimension, namespace),
+        // Of these, pods without GPU alone count, which no queue may be charged for.
+        Place::GpuNodes { .. } => Vec::new(),
+    }
+}
+
+/// Where there is too little.
+fn place(cluster: &Cluster, place: &Place) -> card_review::Place {
+    let (kind, name) = match place {
+        Place::Level(at) => match at.level {
+            Some(id) if id == at.own => ("Queue", cluster.queue(id).name.to_string()),
+            Some(id) => ("ParentQueue", cluster.queue(id).name.to_string()),
+            None => ("Cluster", String::new()),
+        },
+        Place::Node(node) | Place::GpuNodes { most_left: node, .. } => ("Node", cluster.node(*node).name.to_string()),
+    };
+    card_review::Place {
+        kind: kind.to_owned(),
+        name,
+    }
+}

@@ -1,0 +1,167 @@
+//! The one shape of every reason: what there is too little of, by how much, where, whether waiting can help, and whose pod stands in the
+//! way. Sentences are made of it in `words`, answers in `answer`.
+
+use super::short::{At, Short};
+use super::{Case, holders, pod, queue, short, workload};
+use crate::cluster::Cluster;
+use crate::cluster::pod::Pod;
+use crate::cluster::waiting::Shape;
+use crate::cluster::workload::{Step, Workload};
+use crate::ids::{PodId, WorkloadId};
+use crate::names::CardId;
+use crate::reason::{About, Outlook, Reason};
+
+/// Why something waits, with everything that there is to say of it.
+#[derive(Debug)]
+pub struct Explanation<'c> {
+    pub(super) cluster: &'c Cluster,
+    /// The reason, in one word.
+    pub reason: Reason,
+    /// Whether waiting can help. It never does where the request is more than could be had if nobody else had anything.
+    pub outlook: Outlook,
+    /// Whether a pod waits, and not a workload or a queue.
+    pub(super) is_of_pod: bool,
+    pub(super) extent: Extent<'c>,
+    pub(super) what: What<'c>,
+    /// The pod that this one is to replace, and that has what it lacks.
+    pub(super) replaces: Option<&'c Pod>,
+}
+
+/// As what it waits.
+#[derive(Debug)]
+pub(super) enum Extent<'c> {
+    /// By itself.
+    Alone,
+    /// A workload that is taken as a whole or not at all: by this queue.
+    Whole(&'c Workload, At),
+    /// With the other pods of its workload; and whether the search for places was given up.
+    Together(&'c Workload, bool),
+}
+
+/// What is in the way.
+#[derive(Debug)]
+pub(super) enum What<'c> {
+    /// Something that has no amounts, in words.
+    Said(String),
+    /// Too little quota is left: first of what the reason names.
+    Quota(Vec<Short>),
+    /// Too little room on nodes.
+    Nodes(Nodes<'c>),
+}
+
+/// What nodes say.
+#[derive(Debug)]
+pub(super) struct Nodes<'c> {
+    /// What comes of it.
+    pub lead: String,
+    /// How many of which nodes say what.
+    pub counts: Vec<NodeCount>,
+    /// What the quotas of GPU nodes have too little of for pods without GPU.
+    pub over_quota: Vec<Short>,
+    /// Who asks them.
+    pub shape: &'c Shape,
+    /// For which cards; for none in particular where there are none.
+    pub cards: Vec<CardId>,
+}
+
+/// How many nodes of one kind say what.
+#[derive(Debug)]
+pub(super) struct NodeCount {
+    /// How many of the kind there are.
+    pub nodes: usize,
+    /// What one of them is called: a node, an mGPU node.
+    pub kind: &'static str,
+    /// The card that they have, where that matters.
+    pub card: Option<String>,
+    /// How many of them say what, those first that could do best.
+    pub parts: Vec<(usize, String)>,
+}
+
+impl Explanation<'_> {
+    /// What there is too little of, where there is too little of anything. Of nodes, the one is looked for that comes nearest.
+    pub(super) fn short(&self) -> Vec<Short> {
+        match &self.what {
+            What::Said(_) => Vec::new(),
+            What::Quota(short) => short.clone(),
+            What::Nodes(nodes) => {
+                let of_nodes = short::of_nodes(self.cluster, nodes.shape, &nodes.cards);
+                nodes.over_quota.iter().cloned().chain(of_nodes).collect()
+            }
+        }
+    }
+}
+
+/// Everything that there is to say of a reason why something waits; `told` is the pod, where it is one and is there.
+pub(super) fn find<'c>(cluster: &'c Cluster, case: Case<'c>, told: Option<PodId>, reason: Reason) -> Explanation<'c> {
+    let alone = |what| (Extent::Alone, what);
+    let (extent, what) = match case {
+        Case::Pod(shape) => match speaker(cluster, shape, reason) {
+            Some(group) => of_workload(cluster, group, reason),
+            None => alone(pod::find(cluster, shape, reason)),
+        },
+        Case::Workload(id) => of_workload(cluster, id, reason),
+        Case::Queue(problem) => alone(What::Said(problem.to_owned())),
+        Case::HeldElsewhere => alone(What::Said(pod::HELD_ELSEWHERE.to_owned())),
+    };
+    let outlook = reason.outlook(|| match case {
+        Case::Pod(shape) => match speaker(cluster, shape, reason) {
+            Some(group) => workload::could_ever_be_let_in(cluster, group, reason),
+            None => pod::could_ever_be_let_in(cluster, shape, reason),
+        },
+        Case::Workload(id) => workload::could_ever_be_let_in(cluster, id, reason),
+        Case::HeldElsewhere => true,
+        Case::Queue(_) => false,
+    });
+    let would_do = matches!(reason.about(), About::Quota(_)) && outlook == Outlook::NotYet;
+    Explanation {
+        cluster,
+        reason,
+        outlook,
+        is_of_pod: matches!(case, Case::Pod(_) | Case::HeldElsewhere),
+        extent,
+        what,
+        replaces: told
+            .filter(|_| would_do)
+            .and_then(|pod| holders::old_replica(cluster, pod)),
+    }
+}
+
+/// The group that waits as a whole, where a pod waits because its group does, and not by itself.
+fn speaker(cluster: &Cluster, shape: &Shape, reason: Reason) -> Option<WorkloadId> {
+    shape
+        .group
+        .filter(|group| workload::speaks_for_its_pods(cluster, *group, reason))
+}
+
+fn of_workload(cluster: &Cluster, id: WorkloadId, reason: Reason) -> (Extent<'_>, What<'_>) {
+    let workload = cluster.workload(id);
+    let Some(claim) = &workload.claim else {
+        return (Extent::Alone, What::Said(workload::not_found(workload)));
+    };
+    if let Some(said) = workload::say(cluster, id, claim, reason) {
+        return (Extent::Alone, What::Said(said));
+    }
+    if let Some((step @ (Step::Together | Step::GivenUp), _)) = workload.refused {
+        let shape = workload::shape_refused_for(cluster, workload, reason);
+        let what = shape.map(|shape| pod::find(cluster, shape, reason));
+        let extent = Extent::Together(workload, step == Step::GivenUp);
+        return (extent, what.unwrap_or(What::Said(String::new())));
+    }
+    let (queue, demand) = workload::asked_as_a_whole(cluster, id, claim.queue);
+    let at = workload::level_in_excess(cluster, id, queue, &demand);
+    let what = match reason.about() {
+        About::Quota(_) => What::Quota(short::of_whole(cluster, id, (queue, &demand), at, reason)),
+        About::Nodes | About::Mgpu => What::Said(format!(
+            "fewer than {} of its pods could run on any node, even if nothing else did",
+            workload.missing()
+        )),
+        About::Request | About::Queue | About::Workload => {
+            What::Said(queue::say(cluster, queue, &workload.namespace, reason))
+        }
+    };
+    match reason.about() {
+        About::Quota(_) | About::Nodes | About::Mgpu => (Extent::Whole(workload, At { own: queue, level: at }), what),
+        // Whatever the queue refuses, it refuses to everybody.
+        About::Request | About::Queue | About::Workload => (Extent::Alone, what),
+    }
+}

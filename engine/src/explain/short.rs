@@ -1,0 +1,270 @@
+//! What there is too little of, and where, in numbers.
+
+use crate::amounts::Dimension;
+use crate::cluster::Cluster;
+use crate::cluster::waiting::Shape;
+use crate::decide::enqueue::check_at;
+use crate::decide::fit;
+use crate::decide::verdict::check_of;
+use crate::ids::{NodeId, QueueId, WorkloadId};
+use crate::inqueue::Demand;
+use crate::metering;
+use crate::names::CardId;
+use crate::policies::job_mode::Sums;
+use crate::reason::{About, Reason};
+
+/// What there is too little of.
+#[derive(Debug, Clone)]
+pub(super) struct Short {
+    /// Of what; what may be had in place of one another counts together.
+    pub of: Vec<Dimension>,
+    pub asked: i128,
+    pub used: Used,
+    /// How much there may be in use; none where that depends on what others do, or nothing limits it.
+    pub limit: Option<i128>,
+    pub place: Place,
+    /// For whom what is left is kept.
+    pub kept: Kept,
+}
+
+/// What is in use.
+#[derive(Debug, Clone)]
+pub(super) enum Used {
+    /// By pods; and of that, so much is only kept free by guarantees.
+    ByPods { used: i128, reserved: i128 },
+    /// As workloads are taken: what pods hold, what is kept for others, and what of it counts as free; and what is written on the
+    /// queue, where that is not what it may have.
+    ByWorkloads { sums: Sums, written: Option<i128> },
+}
+
+/// Where there is too little.
+#[derive(Debug, Clone)]
+pub(super) enum Place {
+    /// In a queue, in one above it, or in the cluster.
+    Level(At),
+    /// On a node.
+    Node(NodeId),
+    /// On so many of all GPU nodes, most of it being left on this one, whose quota says where it comes from.
+    GpuNodes {
+        most_left: NodeId,
+        without: usize,
+        of: usize,
+        source: String,
+    },
+}
+
+/// A level from a queue upwards.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct At {
+    /// The queue that is asked.
+    pub own: QueueId,
+    /// That queue or one above it; none where it is the cluster.
+    pub level: Option<QueueId>,
+}
+
+/// For whom what is left is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kept {
+    /// For nobody: it is in use.
+    ForNobody,
+    /// For others, while the queue has what it deserves.
+    WhileBorrowing,
+    /// For pods of higher priority, for which others were evicted.
+    ForBetters,
+    /// There is room by now, which the next look sees.
+    ForWhoLooks,
+    /// There is room, and it is set aside for pods that others were evicted for.
+    ForClaimants,
+}
+
+/// What the queue of a pod, or whoever is above it, has too little of: first what the reason names.
+pub(super) fn of_pod(cluster: &Cluster, shape: &Shape, reason: Reason) -> Vec<Short> {
+    let lacking = lacking(cluster, shape, reason).into_iter();
+    lacking
+        .map(|(dimension, asked)| of_quota(cluster, shape, dimension, asked))
+        .collect()
+}
+
+/// Everything that the queue, or whoever is above it, has too little of, and how much is asked for: first what the reason names.
+fn lacking(cluster: &Cluster, shape: &Shape, reason: Reason) -> Vec<(Dimension, i64)> {
+    let has_room = |dimension, asked| cluster.room_for(shape.queue, shape.priority, dimension, asked).is_ok();
+    let check = check_of(cluster, shape, has_room);
+    let mut lacking: Vec<_> = check.resources_without_room().collect();
+    let count = |card| {
+        cluster
+            .resource_of(card)
+            .map_or(0, |resource| shape.task.count(resource))
+    };
+    // Of cards one is enough.
+    if check.cards_with_quota().next().is_none() {
+        let cards = check.known_alternatives().map(|(card, _)| card).collect();
+        let cards = cluster.in_order_of_quota(shape, cards).into_iter();
+        lacking.extend(cards.map(|card| (Dimension::Card(card), count(card))));
+    }
+    let is_named = |dimension: Dimension| dimension.shortage() == reason;
+    if !lacking.iter().any(|(dimension, _)| is_named(*dimension)) {
+        // Room has come since; the next round sees it.
+        let asked = metering::resources(&cluster.configuration().capacity_card, &shape.task);
+        let cards = check
+            .known_alternatives()
+            .map(|(card, count)| (Dimension::Card(card), count));
+        let mut asked = cards.chain(asked);
+        lacking.extend(asked.find(|(dimension, _)| is_named(*dimension)));
+    }
+    lacking.sort_by_key(|(dimension, _)| !is_named(*dimension));
+    lacking
+}
+
+/// Who has no room for a dimension (the queue, one of its ancestors, or the cluster), and the numbers.
+fn of_quota(cluster: &Cluster, shape: &Shape, dimension: Dimension, asked: i64) -> Short {
+    let own = shape.queue;
+    let (used, limit, level, kept) = match cluster.room_for(own, shape.priority, dimension, asked) {
+        Err(found) => {
+            let used = Used::ByPods {
+                used: found.used,
+                reserved: found.reserved,
+            };
+            let kept = match (found.is_deserved, found.is_for_betters) {
+                (true, _) => Kept::WhileBorrowing,
+                (false, true) => Kept::ForBetters,
+                (false, false) => Kept::ForNobody,
+            };
+            let limit = (!found.is_for_betters || found.limit > 0).then_some(found.limit);
+            (used, limit, found.queue, kept)
+        }
+        Ok(()) => {
+            let used = Used::ByPods {
+                used: cluster.queue(own).allocated_in_all(dimension),
+                reserved: 0,
+            };
+            let kept = if cluster.is_anything_claimed() {
+                Kept::ForClaimants
+            } else {
+                Kept::ForWhoLooks
+            };
+            (used, None, Some(own), kept)
+        }
+    };
+    Short {
+        of: vec![dimension],
+        asked: asked.into(),
+        used,
+        limit,
+        place: Place::Level(At { own, level }),
+        kept,
+    }
+}
+
+/// What a level has too little of for a workload as a whole (**Job Enqueueable Check**); nothing where there is room by now.
+pub(super) fn of_whole(
+    cluster: &Cluster,
+    id: WorkloadId,
+    (own, demand): (QueueId, &Demand),
+    level: Option<QueueId>,
+    reason: Reason,
+) -> Vec<Short> {
+    let check = check_at(cluster, id, own, level);
+    let found = match reason.about() {
+        About::Quota(Some(resource)) => {
+            let dimension = Dimension::Resource(resource);
+            Some((vec![dimension], check.resource(demand, dimension)))
+        }
+        About::Quota(None) => match check
+            .resources_in_excess(demand)
+            .find(|(of, _)| of.shortage() == reason)
+        {
+            Some((scalar, sums)) => Some((vec![scalar], sums)),
+            None => check.first_excess(demand).map(|(set, sums)| {
+                let dimensions = set.iter().copied().map(Dimension::Card);
+                (dimensions.collect(), sums)
+            }),
+        },
+        About::Nodes | About::Mgpu | About::Request | About::Queue | About::Workload => None,
+    };
+    let short = found.map(|(of, sums)| {
+        // Without this, who wrote 10 on a queue and reads 7 has to guess.
+        let written: Option<i128> = of.iter().map(|dimension| cluster.capability(level?, *dimension)).sum();
+        Short {
+            of,
+            asked: sums.asked,
+            used: Used::ByWorkloads {
+                sums,
+                written: written.filter(|written| Some(*written) != sums.quota),
+            },
+            limit: sums.quota,
+            place: Place::Level(At { own, level }),
+            kept: Kept::ForNobody,
+        }
+    });
+    short.into_iter().collect()
+}
+
+/// What nodes have too little of for a pod: of each card that it may have, the node that comes nearest to taking it, and all nodes
+/// together.
+pub(super) fn of_nodes(cluster: &Cluster, shape: &Shape, cards: &[CardId]) -> Vec<Short> {
+    let of_card = |card: &CardId| {
+        let resource = cluster.resource_of(*card)?;
+        let tally = cluster.card(*card)?.tallies.get(&resource)?;
+        Some(Short {
+            of: vec![Dimension::Card(*card)],
+            asked: shape.task.count(resource).into(),
+            used: Used::ByPods {
+                used: tally.used,
+                reserved: 0,
+            },
+            limit: Some(tally.total),
+            place: Place::Level(At {
+                own: shape.queue,
+                level: None,
+            }),
+            kept: Kept::ForNobody,
+        })
+    };
+    let asked: Vec<_> = match cards {
+        [] => vec![None],
+        cards => cards.iter().copied().map(Some).collect(),
+    };
+    let nearest = asked.into_iter().flat_map(|card| on_nearest(cluster, shape, card));
+    nearest.chain(cards.iter().filter_map(of_card)).collect()
+}
+
+/// What the node lacks that lacks least in kind, and of that in number.
+fn on_nearest(cluster: &Cluster, shape: &Shape, card: Option<CardId>) -> Vec<Short> {
+    let nodes = fit::nodes_for(cluster, card).iter();
+    let lacking = nodes.filter_map(|node| Some((*node, fit::lacking(cluster, shape, card, *node)?)));
+    let lacking = lacking.filter(|(_, missing)| !missing.is_empty());
+    let nearest = lacking.min_by_key(|(node, missing)| {
+        let cards: i128 = missing
+            .iter()
+            .filter(|(dimension, _)| !dimension.is_cpu_or_memory())
+            .map(|(_, missing)| missing)
+            .sum();
+        (cards, missing.len(), &cluster.node(*node).name)
+    });
+    let Some((id, missing)) = nearest else {
+        return Vec::new();
+    };
+    let node = cluster.node(id);
+    let of = |(dimension, _)| Short {
+        of: vec![dimension],
+        asked: shape.task.request.get(dimension).into(),
+        used: Used::ByPods {
+            used: node.used.get(dimension),
+            reserved: 0,
+        },
+        limit: node.offer().map(|offer| offer.allocatable.get(dimension).into()),
+        place: Place::Node(id),
+        kept: Kept::ForNobody,
+    };
+    missing.into_iter().map(of).collect()
+}
+
+impl Short {
+    /// How much is in use, or counts as if it were.
+    pub fn in_use(&self) -> i128 {
+        match &self.used {
+            Used::ByPods { used, .. } => *used,
+            Used::ByWorkloads { sums, .. } => sums.allocated + sums.inqueue - sums.elastic,
+        }
+    }
+}

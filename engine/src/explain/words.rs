@@ -1,0 +1,243 @@
+//! The sentences that are made of an explanation.
+
+use crds::bounds::told;
+use crds::format::format_amount;
+
+use super::explanation::{Explanation, Extent, NodeCount, Nodes, What};
+use super::short::{At, Kept, Place, Short, Used};
+use crate::cluster::Cluster;
+use crate::cluster::workload::Workload;
+use crate::decide::gang::MOST_TRIES;
+use crate::reason::{Outlook, Reason};
+use crate::refs::WorkloadKind;
+
+/// What a pod is told that there would be room for.
+const SET_ASIDE: &str = ", and what comes free is set aside for pods that others were evicted for";
+
+impl Explanation<'_> {
+    /// The reason, with its numbers; and what a user can't see from them: that waiting does not help, or that the pod waits for its
+    /// own predecessor.
+    pub fn message(&self) -> String {
+        let said = self.in_numbers();
+        let more = match self.replaces {
+            Some(old) => format!(
+                "your own pod {} of the same Deployment holds some of it: {}",
+                old.name,
+                self.remedy()
+            ),
+            None if self.is_never_by_numbers() => format!("waiting can't help: {}", self.remedy()),
+            None => return told(said),
+        };
+        told(format!("{said}; {more}"))
+    }
+
+    /// Whether only the numbers tell that it can never be.
+    fn is_never_by_numbers(&self) -> bool {
+        self.outlook == Outlook::Never && self.reason.outlook(|| true) == Outlook::NotYet
+    }
+
+    fn in_numbers(&self) -> String {
+        let what = match &self.what {
+            What::Said(said) => said.clone(),
+            What::Quota(short) => match &self.extent {
+                Extent::Whole(..) => short.iter().map(|short| as_a_whole(self.cluster, short)).collect(),
+                Extent::Alone | Extent::Together(..) => of_quota(self.cluster, short),
+            },
+            What::Nodes(nodes) => of_nodes(self.cluster, nodes, self.reason),
+        };
+        match &self.extent {
+            Extent::Alone => what,
+            Extent::Whole(workload, at) => {
+                let who = format!("{} {}", workload.kind.as_str(), workload.name);
+                let what = if what.is_empty() {
+                    "there is room by now, and it is looked at again"
+                } else {
+                    &what
+                };
+                format!("{} can't take {who} as a whole: {what}", whose(self.cluster, *at, ","))
+            }
+            Extent::Together(workload, was_given_up) => together(workload, *was_given_up, &what),
+        }
+    }
+}
+
+/// Whose a level is, as the queue sees it that is asked; `end` ends what is put in between.
+fn whose(cluster: &Cluster, At { own, level }: At, end: &str) -> String {
+    let own_name = &cluster.queue(own).name;
+    match level {
+        Some(level) if level == own => format!("queue {own_name}"),
+        Some(level) => format!(
+            "queue {}, of which queue {own_name} is a part{end}",
+            cluster.queue(level).name
+        ),
+        None => format!("the cluster, for queue {own_name}{end}"),
+    }
+}
+
+/// What is said of everything that a pod lacks of quota, naming each level only once in a row.
+fn of_quota(cluster: &Cluster, all: &[Short]) -> String {
+    let (mut text, mut last) = (String::new(), String::new());
+    for short in all {
+        let Place::Level(at) = short.place else { continue };
+        let whose = whose(cluster, at, "");
+        text.push_str(if text.is_empty() { "" } else { "; " });
+        if whose != last {
+            text.push_str(&whose);
+            text.push_str(": ");
+            last = whose;
+        }
+        text.push_str(&numbers(cluster, short));
+    }
+    text
+}
+
+/// What a pod asks for, what is used, and the limit.
+fn numbers(cluster: &Cluster, short: &Short) -> String {
+    let word = if short.kept == Kept::WhileBorrowing {
+        "deserved"
+    } else {
+        "quota"
+    };
+    let limit = short.limit.map(|limit| format!(", {word} {}", short.format(limit)));
+    let reserved = match short.used {
+        Used::ByPods { reserved, .. } if reserved > 0 => {
+            format!(", {} of them kept free by guarantees", short.format(reserved))
+        }
+        Used::ByPods { .. } | Used::ByWorkloads { .. } => String::new(),
+    };
+    let kept = match short.kept {
+        Kept::ForNobody | Kept::ForWhoLooks => "",
+        Kept::WhileBorrowing => ", and it may not borrow more at the moment",
+        Kept::ForBetters => ", and what comes free is for pods of higher priority, for which others were evicted",
+        Kept::ForClaimants => SET_ASIDE,
+    };
+    format!(
+        "{} asked {}, used {}{}{reserved}{kept}",
+        short.name(cluster),
+        short.format(short.asked),
+        short.format(short.in_use()),
+        limit.unwrap_or_default()
+    )
+}
+
+/// What a workload asks for as a whole, and what counts against it.
+fn as_a_whole(cluster: &Cluster, short: &Short) -> String {
+    let Used::ByWorkloads { sums, written } = &short.used else {
+        return numbers(cluster, short);
+    };
+    let cut = written.map(|written| {
+        let written = short.format(written);
+        format!(" of {written}: others are guaranteed the rest, or the cluster does not have it")
+    });
+    format!(
+        "{} asked {}, allocated {}, in queue {}, elastic {}, quota {}{}",
+        short.name(cluster),
+        short.format(sums.asked),
+        short.format(sums.allocated),
+        short.format(sums.inqueue),
+        short.format(sums.elastic),
+        sums.quota
+            .map_or_else(|| "unlimited".to_owned(), |quota| short.format(quota)),
+        cut.unwrap_or_default()
+    )
+}
+
+/// What the pods lack that are let in together.
+fn together(workload: &Workload, was_given_up: bool, each: &str) -> String {
+    let missing = workload.missing();
+    let pods = if workload.admitted() > 0 {
+        "missing pods"
+    } else {
+        "pods"
+    };
+    let kind = if workload.kind == WorkloadKind::PodGroup {
+        "PodGroup"
+    } else {
+        "Job"
+    };
+    let given_up = if was_given_up {
+        format!(
+            "; the search for places for all of them was given up after {MOST_TRIES} tries, so there may be some: pods of \
+             fewer kinds are searched for to the end"
+        )
+    } else {
+        String::new()
+    };
+    format!(
+        "the {missing} {pods} of {kind} {} are let in together; of each, {each}{given_up}",
+        workload.name
+    )
+}
+
+fn of_nodes(cluster: &Cluster, nodes: &Nodes<'_>, reason: Reason) -> String {
+    let counts: Vec<_> = nodes.counts.iter().map(count).collect();
+    let counts = format!("{}: {}", nodes.lead, counts.join("; "));
+    if nodes.over_quota.is_empty() {
+        return counts;
+    }
+    let over_quota = nodes.over_quota.iter().filter_map(|short| of_gpu_nodes(cluster, short));
+    let over_quota = over_quota.collect::<Vec<_>>().join("; ");
+    if reason == Reason::CrossQuotaExceeded {
+        format!("{over_quota}; {counts}")
+    } else {
+        format!("{counts}; {over_quota}")
+    }
+}
+
+/// How many nodes say what; nothing of what none says.
+fn count(count: &NodeCount) -> String {
+    let some = count.parts.iter().filter(|(count, _)| *count > 0);
+    let parts: Vec<_> = some.map(|(count, text)| format!("{count} {text}")).collect();
+    let parts = if parts.is_empty() {
+        "none".to_owned()
+    } else {
+        parts.join(", ")
+    };
+    let plural = if count.nodes == 1 { "" } else { "s" };
+    let card = count
+        .card
+        .as_ref()
+        .map_or_else(String::new, |card| format!(" with {card}"));
+    format!("{} {}{plural}{card}: {parts}", count.nodes, count.kind)
+}
+
+/// What GPU nodes have too little quota of.
+fn of_gpu_nodes(cluster: &Cluster, short: &Short) -> Option<String> {
+    let Place::GpuNodes {
+        most_left,
+        without,
+        of,
+        source,
+    } = &short.place
+    else {
+        return None;
+    };
+    let resource = cluster.names().resource_name(short.of.first()?.resource()?);
+    let format = |amount| format_amount(resource, amount);
+    Some(format!(
+        "{resource} quota exceeded on {without} of {of} GPU nodes: asked {}; most is left on {}: used {}, quota {} ({source})",
+        format(short.asked),
+        cluster.node(*most_left).name,
+        format(short.in_use()),
+        short.limit.map_or_else(|| "unlimited".to_owned(), format),
+    ))
+}
+
+impl Short {
+    /// What people call it.
+    pub fn name(&self, cluster: &Cluster) -> String {
+        let names: Vec<_> = self
+            .of
+            .iter()
+            .map(|dimension| dimension.name(cluster.names()))
+            .collect();
+        names.join("|")
+    }
+
+    /// An amount of it.
+    pub fn format(&self, amount: i128) -> String {
+        self.of
+            .first()
+            .map_or_else(String::new, |dimension| dimension.format(amount))
+    }
+}
