@@ -129,8 +129,19 @@ async fn a_job_of_volcano_is_let_in_as_a_whole_or_waits_as_a_whole() {
 
     // One card is missing, so none is given.
     let told = report(world(vec![node("n1", 4), queue("a", 3), job(3)])).await;
-    assert_eq!((told.admitted.len(), told.waiting.len()), (0, 4), "{told:#?}");
-    assert!(told.waiting.iter().all(|row| row.is_new), "{told:#?}");
+    let kinds = |kind: &str| told.waiting.iter().filter(|row| row.kind == kind).count();
+    assert_eq!(
+        (told.admitted.len(), kinds("Pod"), kinds("PodGroup")),
+        (0, 4, 1),
+        "{told:#?}"
+    );
+    assert!(told.waiting.iter().all(|row| row.is_new && row.never), "{told:#?}");
+    assert!(
+        told.waiting
+            .iter()
+            .all(|row| row.message.contains("as a whole: NVIDIA-A100 asked 4, allocated 0")),
+        "{told:#?}"
+    );
 }
 
 #[tokio::test]

@@ -106,6 +106,12 @@ pub(super) fn before_pods(cluster: &mut Cluster, id: WorkloadId, effort: &Effort
     check_unreserved(cluster, id, claim)
 }
 
+/// Whether a workload waits to be let into its queue by what it asks for itself.
+pub(crate) fn is_in_line(cluster: &Cluster, id: WorkloadId) -> bool {
+    let claim = cluster.workload(id).claim.as_ref();
+    claim.is_some_and(|claim| cluster.queue(claim.queue).in_line().contains(&id))
+}
+
 /// Beside Volcano nothing is reserved; what a group asks for is checked all the same.
 fn check_unreserved(cluster: &Cluster, id: WorkloadId, claim: &Claim) -> Result<(), Refused> {
     let workload = cluster.workload(id);
@@ -142,17 +148,22 @@ pub(super) fn takes_pods(cluster: &Cluster, id: WorkloadId, pods: &[PodId]) -> R
     if workload.is_started() || workload.claim.as_ref().is_none_or(asks_for_cards) {
         return Ok(());
     }
+    for (queue, demand) in asked_by_pods(cluster, pods) {
+        check(cluster, id, queue, &workload.namespace, &demand)?;
+    }
+    Ok(())
+}
+
+/// What these pods ask for together, of each of their queues.
+pub(crate) fn asked_by_pods(cluster: &Cluster, pods: &[PodId]) -> Vec<(QueueId, Demand)> {
     let mut by_queue = BTreeMap::<QueueId, Vec<PodId>>::new();
     for pod in pods {
         if let Some(queue) = cluster.pod(*pod).and_then(|pod| pod.queue) {
             by_queue.entry(queue).or_default().push(*pod);
         }
     }
-    for (queue, pods) in by_queue {
-        let demand = cluster.demand_of(pods);
-        check(cluster, id, queue, &workload.namespace, &demand)?;
-    }
-    Ok(())
+    let by_queue = by_queue.into_iter();
+    by_queue.map(|(queue, pods)| (queue, cluster.demand_of(pods))).collect()
 }
 
 /// Whether a queue takes the workload at all, and it and every level above it have room for a demand besides what is

@@ -4,7 +4,7 @@ use super::{pod, refusal_of_write};
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
 use crate::cluster::workload::{Claim, Step, Workload};
-use crate::decide::enqueue::{check_at, lack};
+use crate::decide::enqueue::{asked_by_pods, check_at, is_in_line, lack};
 use crate::decide::line::{first_missing, line};
 use crate::ids::{QueueId, WorkloadId};
 use crate::inqueue::Demand;
@@ -138,24 +138,23 @@ pub(super) fn could_ever_be_let_in(cluster: &Cluster, id: WorkloadId, reason: Re
 /// What a workload asks for as a whole, and of which queue.
 pub(super) fn asked_as_a_whole(cluster: &Cluster, id: WorkloadId, queue: QueueId) -> (QueueId, Demand) {
     let workload = cluster.workload(id);
-    // While it stands in line, it is judged by what it asks for itself.
-    let in_line = workload
-        .claim
-        .as_ref()
-        .map(|claim| cluster.queue(claim.queue).in_line().contains(&id));
-    let by_pods = workload
-        .claim
-        .as_ref()
-        .is_none_or(|claim| claim.demand.cards.is_empty() && in_line != Some(true) && !workload.line.is_empty());
-    let pods = || first_missing(cluster, id).into_iter().map(|(pod, _)| pod);
-    // What its pods ask for is checked where they are charged.
-    let first = pods().find_map(|pod| cluster.pod(pod)?.queue);
-    let queue = first.filter(|_| by_pods).unwrap_or(queue);
-    let demand = match &workload.claim {
-        Some(claim) if !by_pods => cluster.metered(workload, &claim.demand),
-        _ => cluster.demand_of(pods()),
+    let Some(claim) = &workload.claim else {
+        return (queue, Demand::default());
     };
-    (queue, demand)
+    let by_itself = !claim.demand.cards.is_empty() || is_in_line(cluster, id) || workload.line.is_empty();
+    if by_itself {
+        return (queue, cluster.metered(workload, &claim.demand));
+    }
+    // What its pods ask for is checked where they are charged.
+    let first: Vec<_> = first_missing(cluster, id).into_iter().map(|(pod, _)| pod).collect();
+    let mut asked = asked_by_pods(cluster, &first);
+    let lacks = |(queue, demand): &(QueueId, Demand)| lack(cluster, id, *queue, demand).is_some();
+    let place = asked.iter().position(lacks).unwrap_or(0);
+    if asked.is_empty() {
+        (queue, Demand::default())
+    } else {
+        asked.swap_remove(place)
+    }
 }
 
 /// Who has no room for what a workload asks for as a whole: its queue, one above it, or, where it is none, the cluster.

@@ -284,7 +284,12 @@ fn a_group_whose_pods_are_all_there_does_not_say_any_more_that_they_are_not() {
     assert_eq!(world.admit(), []);
     world.wait(1);
     let said = world.said("pair").unwrap();
-    assert_eq!((said.phase, said.refused), (Some(Phase::Pending), None));
+    let (reason, message) = said.refused.unwrap();
+    assert_eq!(
+        (said.phase, reason.as_str()),
+        (Some(Phase::Pending), "InsufficientScalarQuota")
+    );
+    assert!(message.contains("as a whole: A100 asked 6, allocated 0"), "{message}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What is answered to questions about what waits: checked against what then happens.
 
-use crds::card_review::{CardReviewStatus, Outlook, Reviewed, ReviewedWorkload, pod_of};
+use crds::card_review::{CardReviewStatus, Outlook, Reviewed, ReviewedWorkload, Shortage, pod_of};
 use engine::explain::{Asked, review};
 use serde_json::{Value, json};
 
@@ -206,10 +206,117 @@ fn groups_are_told_who_has_what_they_lack() {
 
     world.group(&group("gang", 2));
     for name in ["g1", "g2"] {
-        world.pod(&pod(name).asks("A100", 3).of("gang"));
+        world.pod(&pod(name).asks("A100", 2).of("gang"));
     }
     assert_eq!(world.admit(), []);
-    assert_eq!(about(&mut world, "gang"), numbers("3"));
+    assert_eq!(about(&mut world, "gang"), numbers("4"));
+}
+
+/// Each pod by itself would have room, so the sum is what they have to be told.
+#[test]
+fn a_gang_that_is_larger_than_its_queues_quota_is_told_the_sum_and_never() {
+    let resources = |cards: i64| json!({ "spec": { "minResources": { "cpu": cards, "nvidia.com/gpu": cards } } });
+    let sum = |asked: i64, held: i64| {
+        format!(
+            "queue team-a can't take PodGroup gang as a whole: A100 asked {asked}, allocated {held}, in queue 0, elastic 0, quota 5"
+        )
+    };
+    let never = "; waiting can't help: ask for less, or have the quota raised";
+    for is_written in [true, false] {
+        for (members, held, expected) in [(6, 0, Outlook::Never), (5, 1, Outlook::NotYet)] {
+            let mut world = World::new();
+            world.node(&node("n1").cards("A100", 8));
+            world.queue(&queue("team-a").quota(r#"{"A100": 5}"#));
+            if held > 0 {
+                world.pod(&pod("holder").asks("A100", held));
+                assert_eq!(world.admit_names(), ["holder"]);
+            }
+            let gang = group("gang", members);
+            world.group(&if is_written {
+                gang.with(&resources(members))
+            } else {
+                gang
+            });
+            world.pods((0..members).map(|index| pod(&format!("g{index}")).of("gang").asks("A100", 1)));
+            assert_eq!(world.admit(), []);
+            let of_pod = about(&mut world, "g1");
+            let of_group = Asked::Existing(Reviewed::PodGroup("gang".to_owned()));
+            let of_group = ask(&mut world, "team", of_group).unwrap();
+            for status in [of_pod, of_group] {
+                assert_eq!(reasons(&status)[0], (QUOTA, expected), "{status:?}");
+                let block = &status.blocks[0];
+                let end = if expected == Outlook::Never { never } else { "" };
+                assert_eq!(block.message, sum(members, held) + end);
+                let short = &block.shortages[0];
+                assert_eq!(
+                    (short.asked.as_str(), short.used.as_str()),
+                    (&*members.to_string(), &*held.to_string())
+                );
+                assert_eq!(short.limit.as_deref(), Some("5"));
+                assert_eq!(short.holders.len(), usize::from(held > 0));
+            }
+            // As it then is.
+            world.remove_pod("holder");
+            let let_in = world.admit().len();
+            assert_eq!(let_in > 0, expected == Outlook::NotYet, "{members}");
+        }
+    }
+}
+
+/// The queue that has too little is named, whichever of the pods' queues it is.
+#[test]
+fn a_gang_in_two_queues_is_told_of_the_one_that_has_too_little() {
+    let mut world = World::new();
+    world.node(&node("n1").cards("A100", 8));
+    world.queue(&queue("team-a").quota(r#"{"A100": 5}"#));
+    world.queue(&queue("team-b").quota(r#"{"A100": 1}"#));
+    world.group(&group("gang", 4));
+    for (name, queue) in [("a1", "team-a"), ("a2", "team-a"), ("b1", "team-b"), ("b2", "team-b")] {
+        world.pod(&pod(name).of("gang").queue(queue).asks("A100", 1));
+    }
+    assert_eq!(world.admit(), []);
+    for name in ["a1", "b2"] {
+        let block = about(&mut world, name).blocks.remove(0);
+        assert_eq!((block.reason.as_str(), block.outlook), (QUOTA, Outlook::Never));
+        assert!(
+            block
+                .message
+                .starts_with("queue team-b can't take PodGroup gang as a whole: A100 asked 2, allocated 0,"),
+            "{}",
+            block.message
+        );
+    }
+}
+
+/// Who lacks a node is told which comes nearest, what it lacks, and who has that.
+#[test]
+fn the_node_that_comes_nearest_is_told_with_who_holds_it() {
+    let mut world = World::new();
+    world.node(&node("n1").cards("A100", 4));
+    world.node(&node("n2").cards("A100", 4));
+    world.node(&node("n3").cards("A100", 4).cordoned());
+    world.queue(&queue("team-a").quota(r#"{"A100": 12}"#));
+    world.pod(&pod("mine").asks("A100", 2).pinned_to("n1"));
+    world.pod(&pod("other").namespace("other").asks("A100", 3).pinned_to("n2"));
+    assert_eq!(world.admit().len(), 2);
+    world.pod(&pod("p").asks("A100", 3));
+    assert_eq!(world.admit(), []);
+    let block = about(&mut world, "p").blocks.remove(0);
+    assert_eq!(block.reason, "NoNodeFits");
+    let numbers = |short: &Shortage| {
+        let place = (short.place.kind.clone(), short.place.name.clone());
+        (place, short.asked.clone(), short.used.clone(), short.limit.clone())
+    };
+    let text = |text: &str| text.to_owned();
+    let of_node = ((text("Node"), text("n1")), text("3"), text("2"), Some(text("4")));
+    let of_all = ((text("Cluster"), text("")), text("3"), text("5"), Some(text("12")));
+    let found: Vec<_> = block.shortages.iter().map(numbers).collect();
+    assert_eq!(found, [of_node, of_all]);
+    let holders = &block.shortages[0].holders;
+    assert_eq!(
+        (holders[0].amount.as_str(), holders[0].pods.own.as_slice()),
+        ("2", [text("mine")].as_slice())
+    );
 }
 
 #[test]

@@ -35,10 +35,8 @@ pub(super) fn admit(cluster: &mut Cluster, id: WorkloadId, refusals: &mut Refusa
             admissions
         }
         Err((step, cause)) => {
-            // What kept them out before, such as pods that were to come, does so no more: what does now, its pods are told.
-            if step == Step::Enqueue && cluster.workload(id).refused.is_some_and(|(before, _)| before != step) {
-                cluster.refuse_workload(id, None);
-            }
+            // While it stands in line itself, it remembers already why not.
+            let is_in_line = enqueue::is_in_line(cluster, id);
             let mut known = HashSet::new();
             let shapes = line(cluster, id).into_iter().map(|(_, shape)| shape);
             let shapes = shapes.filter(|shape| known.insert(Arc::clone(shape)));
@@ -51,7 +49,7 @@ pub(super) fn admit(cluster: &mut Cluster, id: WorkloadId, refusals: &mut Refusa
                 };
                 let refused = refused.with_levels(cluster, shape.queue, cause.levels);
                 cluster.remember_refusal(shape, refused);
-                if step != Step::Enqueue {
+                if !is_in_line {
                     cluster.refuse_workload(id, Some((step, refused)));
                 }
             }
