@@ -15,6 +15,8 @@ lean! {
     JobSpec {
         /// Whether the Job makes no pods for now.
         suspend: Option<bool>,
+        /// How long it may run, counted from when it was started or resumed.
+        active_deadline_seconds: Option<i64>,
         /// What its pods are made from.
         template: Template<S>,
     }
@@ -32,6 +34,8 @@ lean! {
     JobStatus {
         /// How many of its pods succeeded.
         succeeded: Option<i32>,
+        /// When it was started or resumed last, RFC 3339.
+        start_time: Option<S>,
         /// How many of its pods failed.
         failed: Option<i32>,
         conditions: Vec<JobCondition<S>>,

@@ -27,6 +27,10 @@ lean! {
         /// Priority, resolved from the priority class by the API server.
         priority: Option<i32>,
         scheduler_name: Option<S>,
+        /// How long it may run, counted from when its kubelet took it.
+        active_deadline_seconds: Option<i64>,
+        /// How long it may take to end.
+        termination_grace_period_seconds: Option<i64>,
         containers: Vec<Container<S>>,
         /// Init containers and sidecars.
         init_containers: Vec<Container<S>>,

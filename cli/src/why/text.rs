@@ -75,11 +75,7 @@ fn place(status: &CardReviewStatus) -> Vec<String> {
     }
     if !status.admitted {
         lines.push(match &status.estimate {
-            Some(estimate) => format!(
-                "when:   in {} s at the earliest: {}",
-                estimate.seconds.max(0),
-                estimate.basis
-            ),
+            Some(estimate) => format!("when:   in {} s, {}", estimate.seconds.max(0), estimate.basis),
             None => "when:   nothing says when".to_owned(),
         });
     }
@@ -148,10 +144,10 @@ mod tests {
         let mut status = waiting();
         status.estimate = Some(Estimate {
             seconds: 40,
-            basis: "it stands aside until then".to_owned(),
+            basis: "at the earliest: it stands aside until then".to_owned(),
         });
         let last = lines(&status).pop().unwrap();
-        assert_eq!(last, "when:   in 40 s at the earliest: it stands aside until then");
+        assert_eq!(last, "when:   in 40 s, at the earliest: it stands aside until then");
         let is_in = CardReviewStatus {
             admitted: true,
             message: "pod a is let in and has its node".to_owned(),

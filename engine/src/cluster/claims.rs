@@ -10,6 +10,7 @@ use crds::volcano::{self, PodGroup, PodGroupStatus};
 use jiff::{SignedDuration, Timestamp};
 
 use super::Cluster;
+use super::pod::latest_end;
 use super::workload::{Claim, QueueNaming, Said, Workload};
 use crate::amounts::{Amounts, Dimension};
 use crate::ids::{QueueId, WorkloadId};
@@ -76,6 +77,7 @@ impl Cluster {
                 Some("Completed") => Said::Over,
                 Some(_) => Said::Started,
             },
+            ends: None,
             phase: phase.map(Into::into),
         };
         self.apply_claim(WorkloadKind::PodGroup, namespace, name, claim, told, now);
@@ -107,6 +109,7 @@ impl Cluster {
             demand: Demand::default(),
             asks: false,
             said: Said::Waiting,
+            ends: None,
             phase: None,
             problem: Some(reason.into()),
         };
@@ -160,6 +163,7 @@ impl Cluster {
             problem: demand.as_ref().err().cloned(),
             demand: demand.unwrap_or_default(),
             said,
+            ends: latest_end(job.spec.active_deadline_seconds, None, job.status.start_time.as_deref()),
             phase: None,
         };
         self.apply_claim(WorkloadKind::Job, namespace, name, claim, None, now);

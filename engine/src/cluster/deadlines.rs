@@ -98,7 +98,7 @@ impl Cluster {
     }
 
     /// When time alone next changes something about a pod.
-    pub(super) fn deadline_of(&self, pod: &Pod) -> Option<Timestamp> {
+    pub(crate) fn deadline_of(&self, pod: &Pod) -> Option<Timestamp> {
         pod.queue?;
         let quota_end = self.quota_end(pod).filter(|_| pod.charge.is_some());
         match pod.stage {

@@ -18,6 +18,7 @@ use crds::scoring_strategy::ScoringStrategy;
 use jiff::{SignedDuration, Timestamp};
 
 use super::constraints::NodeConstraints;
+use super::pods::read_time;
 use super::waiting::{Place, Shape};
 use crate::amounts::{Amounts, Dimension};
 use crate::ids::{NodeId, QueueId, WorkloadId};
@@ -115,6 +116,8 @@ pub struct Pod {
     pub room: Option<NodeId>,
     /// Where it is being deleted: when its grace period ends.
     pub deleted: Option<Timestamp>,
+    /// Where it runs and may not for ever (`activeDeadlineSeconds`): when it is over at the latest, its grace period included.
+    pub ends: Option<Timestamp>,
     /// The card written on it when it was let in.
     pub assigned: Option<CardId>,
     /// The `PodGroup` it belongs to.
@@ -155,6 +158,7 @@ impl Pod {
             charge,
             room,
             deleted,
+            ends,
             assigned,
             group,
             task_spec,
@@ -185,6 +189,7 @@ impl Pod {
         waits_alike
             && (queue, task, stage, charge) == (&later.queue, &later.task, &later.stage, &later.charge)
             && (room, deleted, assigned, gpus) == (&later.room, &later.deleted, &later.assigned, &later.gpus)
+            && ends == &later.ends
             && (group, job, binding, controller) == (&later.group, &later.job, &later.binding, &later.controller)
             && (has_annotations, claims_other_devices) == (&later.has_annotations, &later.claims_other_devices)
             && (task_spec, shown_as_waiting) == (&later.task_spec, &later.shown_as_waiting)
@@ -262,6 +267,8 @@ pub(super) struct Reading {
     pub shown_as_waiting: bool,
     pub told: Option<Reason>,
     pub controller: Option<Controller>,
+    /// When it is over at the latest, where it may not run for ever.
+    pub ends: Option<Timestamp>,
 }
 
 impl Reading {
@@ -366,7 +373,21 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
         managed,
         reachable,
         controller,
+        ends: latest_end(
+            pod.spec.active_deadline_seconds,
+            pod.spec.termination_grace_period_seconds,
+            pod.status.start_time.as_deref(),
+        ),
     }
+}
+
+/// When what was started then is over at the latest: so long it may run, and so long it may take to end.
+pub(super) fn latest_end(deadline: Option<i64>, grace: Option<i64>, started: Option<&str>) -> Option<Timestamp> {
+    /// What Kubernetes gives a pod to end that says nothing.
+    const GRACE: i64 = 30;
+    let deadline = deadline.filter(|seconds| *seconds > 0)?;
+    let most = deadline.saturating_add(grace.unwrap_or(GRACE).max(0));
+    read_time(started)?.checked_add(SignedDuration::from_secs(most)).ok()
 }
 
 /// The task of its group that a pod does.

@@ -81,6 +81,7 @@ impl Cluster {
                 .or_else(|| old?.room)
                 .filter(|_| !matches!(stage, Stage::Waiting | Stage::Blocked)),
             deleted,
+            ends: reading.ends,
             assigned: reading.assigned.or_else(|| under_way?.assigned),
             group,
             task_spec,
@@ -312,7 +313,7 @@ impl Cluster {
     }
 
     /// Where a pod is being deleted: when it gives its quota back, gone or not.
-    pub(super) fn quota_end(&self, pod: &Pod) -> Option<Timestamp> {
+    pub(crate) fn quota_end(&self, pod: &Pod) -> Option<Timestamp> {
         let timeout = SignedDuration::try_from(self.configuration.cardgate.terminating_timeout);
         let end = |deleted: Timestamp| deleted.checked_add(timeout.ok()?).ok();
         pod.deleted.map(|deleted| end(deleted).unwrap_or(Timestamp::MAX))

@@ -70,6 +70,8 @@ pub struct Claim {
     pub asks: bool,
     /// How far it is.
     pub said: Said,
+    /// Where it runs and may not for ever (`activeDeadlineSeconds`): when its pods are over at the latest.
+    pub ends: Option<Timestamp>,
     /// The phase that it shows; none for a Job.
     pub phase: Option<Box<str>>,
     /// Why it can't be read, where it can't.

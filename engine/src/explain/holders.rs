@@ -33,13 +33,18 @@ pub(super) fn count(count: &mut Count, pod: &Pod, namespace: &str) {
 
 /// Who holds a dimension below a queue, or in the whole cluster: queues with pods of this namespace first, then who has most.
 pub(super) fn holders(cluster: &Cluster, at: Option<QueueId>, dimension: Dimension, namespace: &str) -> Vec<Holder> {
-    let is_below = |id: QueueId| at.is_none_or(|at| cluster.ancestry(id).any(|above| above == at));
+    let charged = |pod: &Pod| pod.charge.as_ref().map_or(0, |charge| charge.amounts.get(dimension));
+    by_queue(cluster, below(cluster, at), charged, dimension, namespace)
+}
+
+/// The pods that hold anything below a queue, or in the whole cluster, each with its queue: so many as are looked at.
+pub(super) fn below(cluster: &Cluster, at: Option<QueueId>) -> impl Iterator<Item = (QueueId, PodId)> + '_ {
+    let is_below = move |id: QueueId| at.is_none_or(|at| cluster.ancestry(id).any(|above| above == at));
     let queues = cluster
         .queues()
-        .filter(|(id, queue)| !queue.holders.is_empty() && is_below(*id));
+        .filter(move |(id, queue)| !queue.holders.is_empty() && is_below(*id));
     let pods = queues.flat_map(|(id, queue)| queue.holders.iter().map(move |pod| (id, pod)));
-    let charged = |pod: &Pod| pod.charge.as_ref().map_or(0, |charge| charge.amounts.get(dimension));
-    by_queue(cluster, pods, charged, dimension, namespace)
+    pods.take(MOST_LOOKS)
 }
 
 /// Who holds a resource of a node.
@@ -63,7 +68,7 @@ fn by_queue(
     namespace: &str,
 ) -> Vec<Holder> {
     let mut found: BTreeMap<QueueId, (i128, Count)> = BTreeMap::new();
-    for (queue, pod) in pods.take(MOST_LOOKS) {
+    for (queue, pod) in pods {
         let Some(pod) = cluster.pod(pod) else { continue };
         let held = held(pod);
         if held > 0 {

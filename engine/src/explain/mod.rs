@@ -2,6 +2,7 @@
 
 mod answer;
 mod cross_quota;
+mod estimate;
 mod explanation;
 mod holders;
 mod notices;

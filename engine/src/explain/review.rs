@@ -10,8 +10,9 @@ use crds::pod::Pod as ReadPod;
 use jiff::Timestamp;
 use thiserror::Error;
 
+use super::estimate::{MOST_BEFORE, estimate};
 use super::holders::{MOST_NAMES, is_of, is_of_job};
-use super::{Case, Subject, explain, explanation, reason as refused_for};
+use super::{Case, Explanation, Subject, explain, explanation, reason as refused_for};
 use crate::cluster::Cluster;
 use crate::cluster::pod::{Pod, Stage};
 use crate::cluster::waiting::{Place, Shape};
@@ -49,7 +50,7 @@ pub fn review(
 ) -> Result<CardReviewStatus, Unknown> {
     let asked = match asked {
         Asked::Existing(asked) => asked,
-        Asked::Imagined(pod) => return Ok(of_imagined(cluster, namespace, *pod)),
+        Asked::Imagined(pod) => return Ok(of_imagined(cluster, namespace, *pod, now)),
     };
     let cluster = &*cluster;
     let unknown = |kind: &str, name: &str| Unknown {
@@ -146,21 +147,41 @@ fn of_pod(cluster: &Cluster, namespace: &str, id: PodId, now: Timestamp) -> Card
         0 => Reason::ReservationTimeout,
         _ => Reason::RefusedByApiServer,
     });
-    let mut status = of_shape(cluster, namespace, shape, Some(id), aside_reason.or(first));
-    status.queue = queue;
-    status.estimate = aside.map(|until| Estimate {
-        seconds: until.duration_since(now).as_secs(),
-        basis: "it stands aside until then, and is looked at again".to_owned(),
-    });
+    let place = (Reverse(shape.priority), waits.place);
+    let found = of_shape(cluster, shape, Some(id), aside_reason.or(first));
+    let mut status = CardReviewStatus {
+        queue,
+        blocks: blocks(&found, namespace),
+        estimate: match aside {
+            Some(until) => Some(stands_aside(until, now)),
+            None => estimate(cluster, &found, &before(cluster, shape, place), now),
+        },
+        ..CardReviewStatus::default()
+    };
     summed_up(&mut status, &format!("pod {}", pod.name));
-    line_up(
-        cluster,
-        namespace,
-        shape.queue,
-        (Reverse(shape.priority), waits.place),
-        &mut status,
-    );
+    line_up(cluster, namespace, shape.queue, place, &mut status);
     status
+}
+
+fn stands_aside(until: Timestamp, now: Timestamp) -> Estimate {
+    Estimate {
+        seconds: until.duration_since(now).as_secs(),
+        basis: "at the earliest: it stands aside until then, and is looked at again".to_owned(),
+    }
+}
+
+/// The pods that are let in before one of this shape and place in its queue; those that are let in together with it are not.
+fn before(cluster: &Cluster, shape: &Shape, place: (Reverse<i32>, Place)) -> Vec<PodId> {
+    let gang = shape.group.filter(|group| cluster.workload(*group).missing() > 0);
+    let peers = cluster.queue(shape.queue).waiting.peers().map(|(_, peers)| peers);
+    let others = peers.filter(|peers| gang.is_none() || peers.shape.group != gang);
+    let pods = others.flat_map(|peers| {
+        let priority = Reverse(peers.shape.priority);
+        let earlier = peers.pods.iter().take_while(move |one| (priority, **one) < place);
+        earlier.map(|one| one.pod)
+    });
+    // One more than are looked at shows that there are more.
+    pods.take(MOST_BEFORE + 1).collect()
 }
 
 fn blocked(cluster: &Cluster, id: PodId, pod: &Pod, queue: Option<String>) -> CardReviewStatus {
@@ -179,21 +200,21 @@ fn blocked(cluster: &Cluster, id: PodId, pod: &Pod, queue: Option<String>) -> Ca
 }
 
 /// What stands in the way of pods of this shape: first what was found first.
-fn of_shape(
-    cluster: &Cluster,
-    namespace: &str,
-    shape: &Shape,
+fn of_shape<'c>(
+    cluster: &'c Cluster,
+    shape: &'c Shape,
     pod: Option<PodId>,
     first: Option<Reason>,
-) -> CardReviewStatus {
+) -> Vec<Explanation<'c>> {
     let all = obstacles(cluster, shape).into_iter();
     let reasons = first.into_iter().chain(all.filter(|reason| Some(*reason) != first));
-    let find = |reason| explanation::find(cluster, Case::Pod(shape), pod, reason);
-    let blocks = reasons.map(|reason| find(reason).block(namespace));
-    CardReviewStatus {
-        blocks: blocks.collect(),
-        ..CardReviewStatus::default()
-    }
+    reasons
+        .map(|reason| explanation::find(cluster, Case::Pod(shape), pod, reason))
+        .collect()
+}
+
+fn blocks(found: &[Explanation<'_>], namespace: &str) -> Vec<Block> {
+    found.iter().map(|why| why.block(namespace)).collect()
 }
 
 /// The answer in one sentence, and what would help: of what helps never before what waiting may bring.
@@ -262,13 +283,10 @@ fn of_workload(cluster: &Cluster, namespace: &str, id: WorkloadId, now: Timestam
             blocks: vec![why.block(namespace)],
             ..CardReviewStatus::default()
         };
-        status.estimate = workload
-            .aside_until()
-            .filter(|until| *until > now)
-            .map(|until| Estimate {
-                seconds: until.duration_since(now).as_secs(),
-                basis: "it stands aside until then, and is looked at again".to_owned(),
-            });
+        status.estimate = match workload.aside_until().filter(|until| *until > now) {
+            Some(until) => Some(stands_aside(until, now)),
+            None => before_workload(cluster, id).and_then(|before| estimate(cluster, &[why], &before, now)),
+        };
         summed_up(&mut status, &who);
         return status;
     }
@@ -286,6 +304,29 @@ fn of_workload(cluster: &Cluster, namespace: &str, id: WorkloadId, now: Timestam
         queue,
         ..CardReviewStatus::default()
     }
+}
+
+/// The pods that are let in before a workload, where that is known: other workloads before it take what their pods then ask for.
+fn before_workload(cluster: &Cluster, id: WorkloadId) -> Option<Vec<PodId>> {
+    let workload = cluster.workload(id);
+    let queue = cluster.queue(workload.claim.as_ref()?.queue);
+    let place = |id: WorkloadId| {
+        let workload = cluster.workload(id);
+        (Reverse(workload.priority()), workload.place())
+    };
+    let first = workload
+        .line
+        .first()
+        .and_then(|(_, place)| cluster.pod(place.pod)?.waits.as_ref());
+    if let Some(first) = first {
+        return Some(before(
+            cluster,
+            &first.shape,
+            (Reverse(first.shape.priority), first.place),
+        ));
+    }
+    let is_first = !queue.in_line().iter().any(|other| place(*other) < place(id));
+    (is_first && queue.waiting.len() == 0).then(Vec::new)
 }
 
 fn of_queue(cluster: &Cluster, namespace: &str, id: QueueId) -> CardReviewStatus {
@@ -327,7 +368,7 @@ const LAST: Place = Place {
     pod: PodId::NONE,
 };
 
-fn of_imagined(cluster: &mut Cluster, namespace: &str, pod: ReadPod<Box<str>>) -> CardReviewStatus {
+fn of_imagined(cluster: &mut Cluster, namespace: &str, pod: ReadPod<Box<str>>, now: Timestamp) -> CardReviewStatus {
     let group = pod.metadata.annotations.get(crds::keys::GROUP_NAME).is_some();
     let Some(shape) = cluster.imagine(pod, namespace) else {
         return CardReviewStatus {
@@ -337,7 +378,14 @@ fn of_imagined(cluster: &mut Cluster, namespace: &str, pod: ReadPod<Box<str>>) -
         };
     };
     let missing_group = (group && shape.group.is_none()).then_some(Reason::PodGroupNotFound);
-    let mut status = of_shape(cluster, namespace, &shape, None, None);
+    let found = of_shape(cluster, &shape, None, None);
+    let place = (Reverse(shape.priority), LAST);
+    let when = estimate(cluster, &found, &before(cluster, &shape, place), now);
+    let mut status = CardReviewStatus {
+        blocks: blocks(&found, namespace),
+        estimate: when.filter(|_| missing_group.is_none()),
+        ..CardReviewStatus::default()
+    };
     let queue = cluster.queue(shape.queue).name.to_string();
     if missing_group.is_some() {
         status.blocks.push(Block {
@@ -352,13 +400,7 @@ fn of_imagined(cluster: &mut Cluster, namespace: &str, pod: ReadPod<Box<str>>) -
         status.message = format!("it would be let in now, in queue {queue}");
     } else {
         summed_up(&mut status, "it");
-        line_up(
-            cluster,
-            namespace,
-            shape.queue,
-            (Reverse(shape.priority), LAST),
-            &mut status,
-        );
+        line_up(cluster, namespace, shape.queue, place, &mut status);
         status.waiting = status.waiting.map(|waiting| waiting + 1);
     }
     status.queue = Some(queue).filter(|name| !name.is_empty());

@@ -4,7 +4,7 @@ use crds::card_review::{CardReviewStatus, Outlook, Reviewed, ReviewedWorkload, S
 use engine::explain::{Asked, review};
 use serde_json::{Value, json};
 
-use crate::world::{Object, World, group, node, pod, queue};
+use crate::world::{Object, World, at, group, node, pod, queue};
 
 fn ask(world: &mut World, namespace: &str, asked: Asked) -> Result<CardReviewStatus, String> {
     let now = world.now;
@@ -316,6 +316,152 @@ fn the_node_that_comes_nearest_is_told_with_who_holds_it() {
     assert_eq!(
         (holders[0].amount.as_str(), holders[0].pods.own.as_slice()),
         ("2", [text("mine")].as_slice())
+    );
+}
+
+/// A pod that runs since the world began, and may do so for so many seconds besides the 10 that it may take to end.
+fn running(name: &str, cards: i64, seconds: i64) -> Object {
+    let times = json!({
+        "spec": { "activeDeadlineSeconds": seconds, "terminationGracePeriodSeconds": 10 },
+        "status": { "startTime": at(0).to_string() },
+    });
+    pod(name).asks("A100", cards).ungated().on("n1").with(&times)
+}
+
+/// Awaits what was estimated, with all that was told to end by then, and sees who is let in; a second earlier nobody was.
+#[track_caller]
+fn assert_estimate(world: &mut World, name: &str, ends: &[(&str, i64)], expected: (i64, &str)) {
+    assert_eq!(world.admit(), []);
+    let status = about(world, name);
+    let estimate = status.estimate.clone().unwrap_or_else(|| panic!("{status:?}"));
+    assert!(estimate.basis.contains(expected.1), "{}", estimate.basis);
+    assert_eq!(estimate.seconds, expected.0, "{}", estimate.basis);
+    let mut ends: Vec<_> = ends.iter().collect();
+    ends.sort_by_key(|(_, end)| *end);
+    for (holder, end) in ends {
+        assert!(
+            !world.admit_names().contains(&name.to_owned()),
+            "{name} before {holder} ended"
+        );
+        world.wait(*end - world.now.duration_since(at(0)).as_secs());
+        world.remove_pod(holder);
+    }
+    assert!(world.admit_names().contains(&name.to_owned()), "{name}");
+}
+
+#[test]
+fn when_is_told_where_those_must_end_who_hold_the_quota() {
+    let deadline = "pod has run as long as its activeDeadlineSeconds say";
+    // The first to end does not suffice; who is let in before takes some of it.
+    let world = || {
+        let mut world = World::new();
+        world.node(&node("n1").cards("A100", 8));
+        world.queue(&queue("team-a").quota(r#"{"A100": 5}"#));
+        world.pod(&running("one", 1, 100));
+        world.pod(&running("two", 2, 200));
+        world.pod(&running("forever", 2, 0));
+        world
+    };
+    let mut alone = world();
+    alone.pod(&pod("p").asks("A100", 1));
+    assert_estimate(&mut alone, "p", &[("one", 110)], (110, &format!("1 {deadline}")));
+    let mut more = world();
+    more.pod(&pod("p").asks("A100", 2));
+    let both = "2 pods have run as long as their activeDeadlineSeconds say";
+    assert_estimate(&mut more, "p", &[("one", 110), ("two", 210)], (210, both));
+    let mut second = world();
+    second.pod(&pod("first").asks("A100", 1).created(1));
+    second.pod(&pod("p").asks("A100", 1).created(2));
+    assert_estimate(&mut second, "p", &[("one", 110), ("two", 210)], (210, both));
+    // Nothing says when the last two are given back, or what can never be had.
+    for cards in [4, 6] {
+        let mut world = world();
+        world.pod(&pod("p").asks("A100", cards));
+        assert_eq!(world.admit(), []);
+        assert_eq!(about(&mut world, "p").estimate, None, "{cards}");
+    }
+    // Who might be created is told the same.
+    let mut world = world();
+    assert_eq!(
+        imagined(&mut world, &pod("p").asks("A100", 1))
+            .estimate
+            .unwrap()
+            .seconds,
+        110
+    );
+}
+
+#[test]
+fn when_is_told_of_pods_that_are_being_deleted_sent_back_or_on_the_node() {
+    let mut world = World::new();
+    world.node(&node("n1").cards("A100", 4));
+    world.queue(&queue("team-a").quota(r#"{"A100": 4}"#));
+    world.pod(&pod("going").asks("A100", 4).ungated().on("n1").deleted(40));
+    world.pod(&pod("p").asks("A100", 1));
+    let timeout = i64::try_from(world.cluster.configuration().cardgate.terminating_timeout.as_secs()).unwrap();
+    assert_eq!(world.admit(), []);
+    let status = about(&mut world, "p");
+    // The quota comes back in any case; the node has room when the pod is gone.
+    let estimate = status.estimate.unwrap();
+    assert_eq!(estimate.seconds, 40 + timeout, "{}", estimate.basis);
+    assert!(
+        estimate.basis.contains("1 pod that is being deleted is gone;"),
+        "{}",
+        estimate.basis
+    );
+
+    // A pod that no node is found for is sent back; others' names are not told.
+    let mut world = self::world();
+    let made = |name: &str| {
+        pod(name)
+            .namespace("other")
+            .asks("A100", 2)
+            .controlled_by("ReplicaSet", name)
+    };
+    world.pods([made("secret-1"), made("secret-2")]);
+    assert_eq!(world.admit().len(), 2);
+    for name in ["secret-1", "secret-2"] {
+        world.pod(&made(name).ungated());
+    }
+    world.pod(&pod("p").asks("A100", 2));
+    assert_eq!(world.admit(), []);
+    let status = about(&mut world, "p");
+    let estimate = status.estimate.clone().unwrap_or_else(|| panic!("{status:?}"));
+    let timeout = i64::try_from(world.cluster.configuration().cardgate.reservation_timeout.as_secs()).unwrap();
+    assert!(
+        estimate
+            .basis
+            .contains("1 pod is sent back unless it finds a node (reservationTimeout)"),
+        "{}",
+        estimate.basis
+    );
+    assert_eq!(estimate.seconds, timeout);
+    assert!(!format!("{status:?}").contains("secret"), "{status:?}");
+
+    // Quota is left, and a node is full: of the one that comes nearest.
+    let mut world = World::new();
+    world.node(&node("n1").cards("A100", 4));
+    world.queue(&queue("team-a").quota(r#"{"A100": 8}"#));
+    world.pod(&running("one", 3, 100));
+    world.pod(&running("two", 1, 300));
+    world.pod(&pod("p").asks("A100", 2));
+    assert_estimate(&mut world, "p", &[("one", 110)], (110, "1 pod has run"));
+}
+
+#[test]
+fn when_is_told_to_a_gang_for_all_of_it() {
+    let mut world = World::new();
+    world.node(&node("n1").cards("A100", 8));
+    world.queue(&queue("team-a").quota(r#"{"A100": 5}"#));
+    world.pod(&running("one", 1, 100));
+    world.pod(&running("two", 2, 200));
+    world.group(&group("gang", 4));
+    world.pods((0..4).map(|index| pod(&format!("g{index}")).of("gang").asks("A100", 1)));
+    assert_estimate(
+        &mut world,
+        "g2",
+        &[("one", 110), ("two", 210)],
+        (210, "2 pods have run"),
     );
 }
 

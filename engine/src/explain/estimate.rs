@@ -1,0 +1,204 @@
+//! When something may be let in, by what is known of those who have what it lacks: pods that may run no longer than they said, that are
+//! being deleted, or that are sent back where no node is found for them. Where that does not suffice, nothing says when.
+//!
+//! It tells numbers alone, and looks at each holder once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crds::card_review::Estimate;
+use jiff::Timestamp;
+
+use super::explanation::{Explanation, Extent, What};
+use super::holders::below;
+use super::short::{Kept, Place, Short, Used};
+use crate::cluster::Cluster;
+use crate::cluster::pod::{Pod, Stage};
+use crate::ids::{NodeId, PodId};
+use crate::reason::{Outlook, Reason};
+
+/// How many of those who are before it are looked at.
+pub(super) const MOST_BEFORE: usize = 10_000;
+
+/// Why a pod gives back what it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Why {
+    Deadline,
+    Deletion,
+    Reservation,
+}
+
+impl Why {
+    /// So many pods for this.
+    fn say(self, pods: usize) -> String {
+        let (one, more) = match self {
+            Self::Deadline => (
+                "pod has run as long as its activeDeadlineSeconds say",
+                "pods have run as long as their activeDeadlineSeconds say",
+            ),
+            Self::Deletion => (
+                "pod that is being deleted is gone",
+                "pods that are being deleted are gone",
+            ),
+            Self::Reservation => (
+                "pod is sent back unless it finds a node (reservationTimeout)",
+                "pods are sent back unless they find nodes (reservationTimeout)",
+            ),
+        };
+        format!("{pods} {}", if pods == 1 { one } else { more })
+    }
+}
+
+/// When a time comes, and by whom.
+#[derive(Debug, Default)]
+struct Wait {
+    until: Timestamp,
+    by: BTreeSet<(Why, PodId)>,
+}
+
+impl Wait {
+    /// Both must have come.
+    fn and(mut self, other: Self) -> Self {
+        self.until = self.until.max(other.until);
+        self.by.extend(other.by);
+        self
+    }
+}
+
+/// When everything that is in the way may be gone; none where nothing says so. `before` are the pods of its queue that are let in first.
+pub(super) fn estimate(
+    cluster: &Cluster,
+    in_the_way: &[Explanation<'_>],
+    before: &[PodId],
+    now: Timestamp,
+) -> Option<Estimate> {
+    if in_the_way.is_empty() || before.len() > MOST_BEFORE {
+        return None;
+    }
+    let all = in_the_way.iter().map(|why| until_gone(cluster, why, before, now));
+    let wait = all.reduce(|one, other| Some(one?.and(other?)))??;
+    let mut kinds = BTreeMap::<Why, usize>::new();
+    for (why, _) in &wait.by {
+        *kinds.entry(*why).or_default() += 1;
+    }
+    let kinds: Vec<_> = kinds.into_iter().map(|(why, pods)| why.say(pods)).collect();
+    Some(Estimate {
+        seconds: wait.until.duration_since(now).as_secs().max(0),
+        basis: format!("by then {}; others may end sooner, or take it first", kinds.join(", ")),
+    })
+}
+
+/// Until when one reason is in the way.
+fn until_gone(cluster: &Cluster, why: &Explanation<'_>, before: &[PodId], now: Timestamp) -> Option<Wait> {
+    if why.outlook == Outlook::Never || matches!(why.extent, Extent::Together(..)) {
+        return None;
+    }
+    match &why.what {
+        What::Said(_) => None,
+        What::Quota(short) => {
+            let (cards, resources): (Vec<_>, Vec<_>) = short
+                .iter()
+                .partition(|short| short.of.iter().all(|dimension| dimension.card().is_some()));
+            let of_quota = |short: &&Short| of_level(cluster, short, before, now);
+            let resources = resources.iter().map(of_quota);
+            let resources = resources.fold(Some(Wait::default()), |all, one| Some(all?.and(one?)))?;
+            if cards.is_empty() {
+                return (!short.is_empty()).then_some(resources);
+            }
+            // Of cards that may be had in place of one another, the first that is there will do.
+            let first = cards.iter().filter_map(of_quota).min_by_key(|wait| wait.until)?;
+            Some(resources.and(first))
+        }
+        // Who is before it may take any node.
+        What::Nodes(_) if why.reason == Reason::NoNodeFits && before.is_empty() => {
+            let mut by_node = BTreeMap::<NodeId, Vec<Short>>::new();
+            for short in why.short() {
+                if let Place::Node(node) = short.place {
+                    by_node.entry(node).or_default().push(short);
+                }
+            }
+            let by_node = by_node.into_iter();
+            let waits = by_node.filter_map(|(node, short)| {
+                let each = short.iter().map(|short| of_node(cluster, node, short, now));
+                each.reduce(|one, other| Some(one?.and(other?)))?
+            });
+            waits.min_by_key(|wait| wait.until)
+        }
+        What::Nodes(_) => None,
+    }
+}
+
+/// Until so much has been given back at a level that it suffices for those who are before it too.
+fn of_level(cluster: &Cluster, short: &Short, before: &[PodId], now: Timestamp) -> Option<Wait> {
+    let (Place::Level(at), Kept::ForNobody, Some(limit), [dimension]) =
+        (&short.place, short.kept, short.limit, &*short.of)
+    else {
+        return None;
+    };
+    match &short.used {
+        Used::ByPods { .. } => {}
+        // What is kept for others, or counts as free, comes and goes with workloads.
+        Used::ByWorkloads { sums, .. } if sums.inqueue == 0 && sums.elastic == 0 => {}
+        Used::ByWorkloads { .. } => return None,
+    }
+    let asked_before = before.iter().filter_map(|id| cluster.pod(*id)?.waits.as_ref());
+    let asked_before: i128 = asked_before
+        .map(|waits| i128::from(waits.asked.amounts.get(*dimension)))
+        .sum();
+    let need = short.asked + short.in_use() + asked_before - limit;
+    let charged = |pod: &Pod| pod.charge.as_ref().map_or(0, |charge| charge.amounts.get(*dimension));
+    let holders = below(cluster, at.level).map(|(_, pod)| pod);
+    until_given_back(cluster, holders, charged, need, now, |pod| cluster.quota_end(pod))
+}
+
+/// Until a node has so much room.
+fn of_node(cluster: &Cluster, node: NodeId, short: &Short, now: Timestamp) -> Option<Wait> {
+    let [dimension] = &*short.of else { return None };
+    let need = short.asked + short.in_use() - short.limit?;
+    let held = |pod: &Pod| pod.task.request.get(*dimension);
+    let pods = cluster.node(node).pods.iter().copied();
+    until_given_back(cluster, pods, held, need, now, |pod| pod.deleted)
+}
+
+/// Until these pods have given back so much; `gone` says when one gives back that is being deleted.
+fn until_given_back(
+    cluster: &Cluster,
+    pods: impl Iterator<Item = PodId>,
+    held: impl Fn(&Pod) -> i64,
+    mut need: i128,
+    now: Timestamp,
+    gone: impl Fn(&Pod) -> Option<Timestamp>,
+) -> Option<Wait> {
+    let ends = pods.filter_map(|id| {
+        let pod = cluster.pod(id)?;
+        let amount = held(pod);
+        let (until, why) = end(cluster, pod, &gone).filter(|_| amount > 0)?;
+        // What should be over and is not says nothing.
+        (until > now).then_some((until, why, id, amount))
+    });
+    let mut ends: Vec<_> = ends.collect();
+    ends.sort_unstable();
+    let mut wait = Wait::default();
+    for (until, why, id, amount) in ends {
+        if need <= 0 {
+            break;
+        }
+        need -= i128::from(amount);
+        wait.until = until;
+        wait.by.insert((why, id));
+    }
+    (need <= 0 && !wait.by.is_empty()).then_some(wait)
+}
+
+/// When a pod gives back what it has, where anything says so.
+fn end(cluster: &Cluster, pod: &Pod, gone: impl Fn(&Pod) -> Option<Timestamp>) -> Option<(Timestamp, Why)> {
+    if pod.deleted.is_some() {
+        return Some((gone(pod)?, Why::Deletion));
+    }
+    let of_job = pod.job.and_then(|job| cluster.workload(job).claim.as_ref()?.ends);
+    let deadline = pod.ends.into_iter().chain(of_job).map(|ends| (ends, Why::Deadline));
+    // Nobody makes another of one without a controller: it keeps its place.
+    let is_sent_back = matches!(pod.stage, Stage::Unbound { .. }) && pod.controller.is_some() && !pod.is_placed();
+    let reservation = cluster.deadline_of(pod).filter(|_| is_sent_back);
+    let reservation = reservation.map(|until| (until, Why::Reservation));
+    deadline.chain(reservation).min()
+}
