@@ -61,6 +61,9 @@ pub enum Output {
     Yaml,
 }
 
+/// What `lint --against` is told that means the cluster, not a file.
+pub const AGAINST_CLUSTER: &str = "cluster";
+
 /// What is asked.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
@@ -165,7 +168,8 @@ pub enum Verb {
         after_help = "Examples:\n  kubectl card lint -f job.yaml                    in a pipeline: exit code 7 where something would be \
                             refused\n  kubectl card lint -f deploy/ -f queues.yaml      a directory, and the queues that it names\n  \
                             helm template . | kubectl card lint -f - -o json\n  kubectl card lint -f pod.yaml --cluster          with \
-                            the queues and cards of the cluster"
+                            the queues and cards of the cluster\n  kubectl card lint -f \
+                            new/ --against old/              what may be changed so; --against cluster: of what is there"
     )]
     Lint {
         /// File or directory of manifests, YAML or JSON; - is the input
@@ -174,6 +178,9 @@ pub enum Verb {
         /// Also the directories in these directories
         #[arg(short = 'R', long)]
         recursive: bool,
+        /// Judge changes: from what this file or directory has, or `cluster`, to what -f has; what is in -f alone is created
+        #[arg(long, value_name = "FILE|cluster")]
+        against: Vec<PathBuf>,
         /// Ask the cluster for queues, cards, groups and settings that are not in the files
         #[arg(long)]
         cluster: bool,

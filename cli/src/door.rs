@@ -11,14 +11,14 @@ use webhook::endpoint::Endpoint;
 
 use crate::known::Known;
 use crate::manifests::Manifest;
-use crate::policies::{Policies, PolicyError};
+use crate::policies::{Policies, PolicyError, operation};
 
 /// The manifests of this version, which say whom API servers ask about what.
 const MANIFESTS: &str = include_str!("../../manifests/install.yaml");
 const ENDPOINTS: [Endpoint; 3] = [Endpoint::Mutate, Endpoint::Validate, Endpoint::Advise];
 
-/// By group and plural, what API servers ask when such an object is created.
-type Asked = BTreeMap<(String, String), Vec<Endpoint>>;
+/// By operation, group and plural, what API servers ask.
+type Asked = BTreeMap<(String, String, String), Vec<Endpoint>>;
 
 /// What of this version's own manifests can't be read.
 #[derive(Debug, Error)]
@@ -49,35 +49,48 @@ impl Door {
         })
     }
 
-    /// What it is asked about an object that is created; none where it is not asked.
-    pub fn endpoints(&self, manifest: &Manifest) -> Option<Vec<Endpoint>> {
+    /// What it is asked about an object that is created, or is changed from what it was before; none where it is not asked.
+    pub fn endpoints(&self, manifest: &Manifest, before: Option<&Value>) -> Option<Vec<Endpoint>> {
         let (group, kind) = manifest.group_and_kind();
         // Their plurals are regular, all of them.
         let plural = format!("{}s", kind.to_lowercase());
-        self.asked.get(&(group.to_owned(), plural)).cloned()
+        let asked = (operation(before).to_owned(), group.to_owned(), plural);
+        self.asked.get(&asked).cloned()
     }
 
-    /// What it says to the creation of an object.
-    pub async fn ask(&self, endpoint: Endpoint, manifest: &Manifest, namespace: &str) -> Result<Verdict, Failure> {
+    /// What it says to the creation of an object, or to its change.
+    pub async fn ask(
+        &self,
+        endpoint: Endpoint,
+        manifest: &Manifest,
+        before: Option<&Value>,
+        namespace: &str,
+    ) -> Result<Verdict, Failure> {
         let (group, kind) = manifest.group_and_kind();
         let review = json!({
             "apiVersion": "admission.k8s.io/v1",
             "kind": "AdmissionReview",
             "request": {
                 "uid": "asked",
-                "operation": "CREATE",
+                "operation": operation(before),
                 "kind": { "group": group, "version": manifest.version(), "kind": kind },
                 "name": manifest.object["metadata"]["name"].as_str().unwrap_or_default(),
                 "namespace": namespace,
                 "object": manifest.object,
+                "oldObject": before,
             },
         });
         self.webhook.verdict(endpoint, review.to_string().as_bytes()).await
     }
 
-    /// Why API servers' own policies let nobody create an object on which the door has written; nothing where they do.
-    pub fn forbids(&self, manifest: &Manifest, namespace: &str) -> Result<Option<String>, PolicyError> {
-        self.policies.refusal(manifest, namespace)
+    /// Why API servers' own policies let nobody create or change an object on which the door has written; nothing where they do.
+    pub fn forbids(
+        &self,
+        manifest: &Manifest,
+        before: Option<&Value>,
+        namespace: &str,
+    ) -> Result<Option<String>, PolicyError> {
+        self.policies.refusal(manifest, before, namespace)
     }
 }
 
@@ -100,12 +113,10 @@ fn asked(objects: &[Value]) -> Asked {
             let endpoint = ENDPOINTS.into_iter().find(|of| path == Some(&json!(of.path())));
             let Some(endpoint) = endpoint else { continue };
             for rule in webhook["rules"].as_array().into_iter().flatten() {
-                if !texts(&rule["operations"]).iter().any(|operation| operation == "CREATE") {
-                    continue;
-                }
-                for group in texts(&rule["apiGroups"]) {
+                let groups = texts(&rule["apiGroups"]);
+                for (operation, group) in each_with_each(&texts(&rule["operations"]), &groups) {
                     for plural in texts(&rule["resources"]) {
-                        let endpoints = asked.entry((group.clone(), plural)).or_default();
+                        let endpoints = asked.entry((operation.clone(), group.clone(), plural)).or_default();
                         if !endpoints.contains(&endpoint) {
                             endpoints.push(endpoint);
                         }
@@ -117,6 +128,11 @@ fn asked(objects: &[Value]) -> Asked {
     asked
 }
 
+/// Each of these with each of those.
+fn each_with_each<'t>(these: &'t [String], those: &'t [String]) -> impl Iterator<Item = (&'t String, &'t String)> {
+    these.iter().flat_map(|one| those.iter().map(move |other| (one, other)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,7 +140,17 @@ mod tests {
     #[test]
     fn it_is_asked_about_all_that_api_servers_ask_it_about() {
         let asked = asked(&serde_saphyr::from_multiple::<Value>(MANIFESTS).unwrap());
-        let of = |group: &str, plural: &str| asked.get(&(group.to_owned(), plural.to_owned())).cloned();
+        let by = |operation: &str, group: &str, plural: &str| {
+            asked
+                .get(&(operation.to_owned(), group.to_owned(), plural.to_owned()))
+                .cloned()
+        };
+        let of = |group: &str, plural: &str| by("CREATE", group, plural);
+        assert_eq!(
+            by("UPDATE", "scheduling.volcano.sh", "queues"),
+            of("scheduling.volcano.sh", "queues")
+        );
+        assert_eq!(by("UPDATE", "", "pods"), None);
         assert_eq!(of("", "pods"), Some(vec![Endpoint::Mutate]));
         let queues = of("scheduling.volcano.sh", "queues");
         assert_eq!(queues, Some(vec![Endpoint::Validate, Endpoint::Advise]));

@@ -60,13 +60,20 @@ async fn run(arguments: &Arguments) -> Result<Answer, Failure> {
     if let Verb::Lint {
         file,
         recursive,
+        against,
         cluster: asks,
         strict,
     } = &arguments.verb
     {
         let manifests = manifests::read(file, *recursive)?;
-        let (cluster, namespace) = maybe_connect(&arguments.connection, *asks).await?;
-        return lint::answer(&manifests, cluster.as_ref(), &namespace, *strict).await;
+        let of_cluster = against.iter().any(|against| against.as_os_str() == AGAINST_CLUSTER);
+        let (cluster, namespace) = maybe_connect(&arguments.connection, *asks || of_cluster).await?;
+        let before = match &cluster {
+            Some(cluster) if of_cluster => Before::ask(cluster, &manifests).await?,
+            _ => Before::of(manifests::read(against, *recursive)?, &namespace),
+        };
+        let known = cluster.as_ref().filter(|_| *asks);
+        return lint::answer(&manifests, &before, known, &namespace, *strict).await;
     }
     if let Verb::Simulate(asked) = &arguments.verb {
         let manifests = manifests::read(&asked.file, asked.recursive)?;

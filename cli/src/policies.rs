@@ -1,4 +1,5 @@
-//! The policies that API servers evaluate themselves, evaluated here as they would be for an ordinary user who creates an object.
+//! The policies that API servers evaluate themselves, evaluated here as they would be for an ordinary user who creates or
+//! changes an object.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use thiserror::Error;
 use crate::manifests::Manifest;
 
 /// A policy that can't be read here.
-#[derive(Debug, Error)]
+#[derive(Debug, Clone, Error)]
 #[error("policy {policy}: {problem}: {expression}")]
 pub struct PolicyError {
     policy: String,
@@ -19,17 +20,19 @@ pub struct PolicyError {
     expression: String,
 }
 
-/// All that say something of what is created.
+/// All that say something of what is created or changed.
 pub struct Policies {
     env: Arc<Env>,
-    policies: Vec<Policy>,
+    /// Each with what it is asked about. Those of other kinds may ask for more than is known here.
+    policies: Vec<(Concerns, Result<Policy, PolicyError>)>,
 }
+
+/// What a policy is asked about: by operation, group and plural.
+type Concerns = BTreeSet<(String, String, String)>;
 
 /// One policy.
 struct Policy {
     name: String,
-    /// By group and plural.
-    concerns: BTreeSet<(String, String)>,
     conditions: Vec<Expression>,
     variables: Vec<(String, Expression)>,
     validations: Vec<Validation>,
@@ -60,44 +63,78 @@ impl Policies {
         let policies = objects
             .iter()
             .filter(|object| object["kind"] == "ValidatingAdmissionPolicy")
-            .map(|object| Policy::read(object, &env))
-            .collect::<Result<_, _>>()?;
+            .map(|object| (concerns(object), Policy::read(object, &env)))
+            .collect();
         Ok(Self {
             env: Arc::new(env),
             policies,
         })
     }
 
-    /// What is said of an object that nobody may create, in the first policy's words; nothing where they let it in. Its namespace's
-    /// annotations are not known here: what a policy forbids only because of these is not found.
-    pub fn refusal(&self, manifest: &Manifest, namespace: &str) -> Result<Option<String>, PolicyError> {
+    /// What is said of an object that nobody may create, or change to this from what it was before, in the first policy's words; nothing
+    /// where they let it in. Its namespace's annotations are not known here: what a policy forbids only because of these is not found.
+    pub fn refusal(
+        &self,
+        manifest: &Manifest,
+        before: Option<&Value>,
+        namespace: &str,
+    ) -> Result<Option<String>, PolicyError> {
         let (group, kind) = manifest.group_and_kind();
-        let concerned = (group.to_owned(), format!("{}s", kind.to_lowercase()));
+        let operation = operation(before);
+        let concerned = (
+            operation.to_owned(),
+            group.to_owned(),
+            format!("{}s", kind.to_lowercase()),
+        );
         let mut context = Context::with_env(Arc::clone(&self.env));
         let request = json!({
-            "operation": "CREATE", "namespace": namespace, "name": manifest.name(),
+            "operation": operation, "namespace": namespace, "name": manifest.name(),
             "userInfo": { "username": "somebody", "groups": ["system:authenticated"] },
         });
         for (name, value) in [
             ("object", &manifest.object),
-            ("oldObject", &Value::Null),
+            ("oldObject", before.unwrap_or(&Value::Null)),
             ("request", &request),
             ("params", &json!({ "data": {} })),
             ("namespaceObject", &json!({ "metadata": { "name": namespace } })),
         ] {
             context.add_variable_from_value(name, evaluated(value));
         }
-        for policy in self
+        let asked = self
             .policies
             .iter()
-            .filter(|policy| policy.concerns.contains(&concerned))
-        {
+            .filter(|(concerns, _)| concerns.contains(&concerned));
+        for (_, policy) in asked {
+            let policy = policy.as_ref().map_err(Clone::clone)?;
             if let Some(message) = policy.refusal(&context)? {
                 return Ok(Some(message));
             }
         }
         Ok(None)
     }
+}
+
+/// The operation by which an API server asks, where an object was this before.
+pub fn operation(before: Option<&Value>) -> &'static str {
+    match before {
+        None => "CREATE",
+        Some(_) => "UPDATE",
+    }
+}
+
+/// What a policy is asked about.
+fn concerns(object: &Value) -> Concerns {
+    let rules = &object["spec"]["matchConstraints"]["resourceRules"];
+    let mut concerns = Concerns::new();
+    for rule in rules.as_array().into_iter().flatten() {
+        for operation in texts(&rule["operations"]) {
+            for group in texts(&rule["apiGroups"]) {
+                let plurals = texts(&rule["resources"]);
+                concerns.extend(plurals.map(|plural| (operation.clone(), group.clone(), plural)));
+            }
+        }
+    }
+    concerns
 }
 
 impl Policy {
@@ -116,31 +153,7 @@ impl Policy {
             }
         };
         let list = |field: &str| spec[field].as_array().into_iter().flatten();
-        let mut concerns = BTreeSet::new();
-        for rule in spec["matchConstraints"]["resourceRules"]
-            .as_array()
-            .into_iter()
-            .flatten()
-        {
-            if !texts(&rule["operations"]).any(|operation| operation == "CREATE") {
-                continue;
-            }
-            for group in texts(&rule["apiGroups"]) {
-                concerns.extend(texts(&rule["resources"]).map(|plural| (group.clone(), plural)));
-            }
-        }
-        // Those of other operations may ask for more than is known here.
-        if concerns.is_empty() {
-            return Ok(Self {
-                name: name.clone(),
-                concerns,
-                conditions: Vec::new(),
-                variables: Vec::new(),
-                validations: Vec::new(),
-            });
-        }
         Ok(Self {
-            concerns,
             conditions: list("matchConditions")
                 .map(|of| expression(&of["expression"]))
                 .collect::<Result<_, _>>()?,
@@ -228,11 +241,15 @@ mod tests {
     const GATE: &str = "card.volcano.sh/quota";
 
     fn refusal(object: Value) -> Option<String> {
+        changed(None, object)
+    }
+
+    fn changed(before: Option<&Value>, object: Value) -> Option<String> {
         let manifests = include_str!("../../manifests/install.yaml");
         let objects: Vec<Value> = serde_saphyr::from_multiple(manifests).unwrap();
         let file = "f.yaml".to_owned();
         let policies = Policies::of(&objects).unwrap();
-        policies.refusal(&Manifest { file, object }, "team").unwrap()
+        policies.refusal(&Manifest { file, object }, before, "team").unwrap()
     }
 
     fn pod(annotations: &Value, spec: &Value) -> Value {
@@ -287,5 +304,34 @@ mod tests {
             refusal(json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "s" } })),
             None
         );
+    }
+    #[test]
+    fn a_change_is_judged_from_what_there_was() {
+        let named = |card: &str| {
+            pod(
+                &json!({ "volcano.sh/card.name": card }),
+                &json!({ "schedulingGates": [{ "name": GATE }] }),
+            )
+        };
+        let mut labelled = named("A100");
+        labelled["metadata"]["labels"] = json!({ "stage": "test" });
+        assert_eq!(changed(Some(&named("A100")), labelled), None);
+        let said = changed(Some(&named("A100")), named("H100")).unwrap_or_default();
+        assert!(
+            said.contains("never added, changed or removed after the pod's creation"),
+            "{said}"
+        );
+        let ungated = pod(&json!({ "volcano.sh/card.name": "A100" }), &json!({}));
+        let said = changed(Some(&named("A100")), ungated).unwrap_or_default();
+        assert!(said.contains("is removed by Cardgate's operator only"), "{said}");
+        // What was too long before answers for itself.
+        let long = |state: &str| {
+            json!({
+                "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "spec": { "reclaimable": state == "new" },
+                "metadata": { "name": "q", "annotations": { "volcano.sh/card.quota": " ".repeat(40_000) } },
+            })
+        };
+        assert_eq!(changed(Some(&long("old")), long("new")), None);
+        assert!(refusal(long("new")).is_some());
     }
 }

@@ -6,21 +6,28 @@ use std::sync::Arc;
 
 use crds::keys::EXEMPT_NAMESPACES;
 use crds::spelling;
+use serde_json::Value;
 use webhook::denial::Denial;
 use webhook::door::Verdict;
 use webhook::endpoint::Endpoint;
 use webhook::warning::Warning;
 
-use super::{Linted, Refused};
+use super::before::{Before, updated};
+use super::{Linted, Operation, Refused};
 use crate::door::{Door, DoorError, write};
 use crate::known::{Known, Supposed, is_configuration, parse};
 use crate::manifests::Manifest;
 use crate::templates::{pod_of, template};
 
+/// What an object was before, its namespace, and where it stands.
+type Asked<'a> = (Option<&'a Value>, &'a str, &'a str);
+
 /// Judges objects.
 pub struct Judge<'k> {
     known: &'k Known,
     door: Door,
+    /// What there is already of what is judged.
+    before: &'k Before,
     /// The namespace of what names none.
     namespace: &'k str,
     /// What was supposed about others, in words.
@@ -29,16 +36,17 @@ pub struct Judge<'k> {
 
 impl<'k> Judge<'k> {
     /// A judge who knows this.
-    pub fn new(known: &'k Arc<Known>, namespace: &'k str) -> Result<Self, DoorError> {
+    pub fn new(known: &'k Arc<Known>, before: &'k Before, namespace: &'k str) -> Result<Self, DoorError> {
         Ok(Self {
             known,
             door: Door::new(known)?,
+            before,
             namespace,
-            unchecked: known.unchecked.clone(),
+            unchecked: known.unchecked.union(&before.unchecked).cloned().collect(),
         })
     }
 
-    /// What would become of an object that is created; none where nobody is asked about such.
+    /// What would become of an object that is created or changed; none where nobody is asked about such.
     pub async fn judge(&mut self, manifest: &Manifest) -> Option<Linted> {
         let (group, kind) = manifest.group_and_kind();
         let is_namespaced = (group, kind) != ("scheduling.volcano.sh", "Queue");
@@ -48,6 +56,7 @@ impl<'k> Judge<'k> {
             kind: kind.to_owned(),
             namespace: namespace.clone(),
             name: manifest.name().to_owned(),
+            operation: Operation::Create,
             refused: None,
             warnings: Vec::new(),
         };
@@ -59,30 +68,36 @@ impl<'k> Judge<'k> {
         if EXEMPT_NAMESPACES.contains(&&*namespace) {
             return None;
         }
-        let endpoints = self.door.endpoints(manifest)?;
-        self.pass(&endpoints, manifest.clone(), &namespace, "", &mut linted)
-            .await;
-        if let Some((place, pod)) = pods(manifest, &namespace) {
-            self.pass(&[Endpoint::Mutate], pod, &namespace, &format!("{place}: "), &mut linted)
-                .await;
+        let before = self.before.of_manifest(manifest, &namespace);
+        let mut manifest = manifest.clone();
+        if let Some(before) = before {
+            linted.operation = Operation::Update;
+            manifest.object = updated(before, &manifest.object);
+        }
+        let before = before.map(|before| &before.object);
+        // Policies alone may be asked, as about changes of pods.
+        let endpoints = self.door.endpoints(&manifest, before);
+        if endpoints.is_none() && before.is_none() {
+            return None;
+        }
+        let endpoints = endpoints.unwrap_or_default();
+        let place = (before, &*namespace, "");
+        self.pass(&endpoints, manifest.clone(), place, &mut linted).await;
+        if let Some((place, pod)) = pods(&manifest, &namespace) {
+            let place = (None, &*namespace, &*format!("{place}: "));
+            self.pass(&[Endpoint::Mutate], pod, place, &mut linted).await;
         }
         Some(linted)
     }
 
     /// Has an object pass in the order in which API servers ask: who writes on it, then the policies, then who only looks.
-    async fn pass(
-        &mut self,
-        endpoints: &[Endpoint],
-        mut manifest: Manifest,
-        namespace: &str,
-        place: &str,
-        linted: &mut Linted,
-    ) {
+    async fn pass(&mut self, endpoints: &[Endpoint], mut manifest: Manifest, asked: Asked<'_>, linted: &mut Linted) {
+        let (before, namespace, place) = asked;
         let writes = |endpoint: &&Endpoint| **endpoint == Endpoint::Mutate;
         for endpoint in endpoints.iter().filter(writes) {
-            self.ask(*endpoint, &mut manifest, namespace, place, linted).await;
+            self.ask(*endpoint, &mut manifest, asked, linted).await;
         }
-        match self.door.forbids(&manifest, namespace) {
+        match self.door.forbids(&manifest, before, namespace) {
             Ok(Some(message)) if linted.refused.is_none() => {
                 linted.refused = Some(Refused {
                     reason: "Forbidden",
@@ -93,7 +108,7 @@ impl<'k> Judge<'k> {
             Err(error) => self.not_asked(linted, &error),
         }
         for endpoint in endpoints.iter().filter(|endpoint| !writes(endpoint)) {
-            self.ask(*endpoint, &mut manifest, namespace, place, linted).await;
+            self.ask(*endpoint, &mut manifest, asked, linted).await;
         }
     }
 
@@ -106,11 +121,10 @@ impl<'k> Judge<'k> {
         &mut self,
         endpoint: Endpoint,
         manifest: &mut Manifest,
-        namespace: &str,
-        place: &str,
+        (before, namespace, place): Asked<'_>,
         linted: &mut Linted,
     ) {
-        let verdict = match self.door.ask(endpoint, manifest, namespace).await {
+        let verdict = match self.door.ask(endpoint, manifest, before, namespace).await {
             Ok(verdict) => verdict,
             Err(failure) => return self.not_asked(linted, &failure),
         };

@@ -1,5 +1,6 @@
 //! `kubectl card lint`: what would be refused or warned of, before anything is applied. The webhook's own code says it.
 
+pub mod before;
 mod judge;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ use crate::failure::Failure;
 use crate::known::Known;
 use crate::manifests::Manifest;
 use crate::print::Answer;
+use before::Before;
 use judge::Judge;
 
 /// Exit code where something would be refused.
@@ -27,9 +29,17 @@ struct Linted {
     #[serde(skip_serializing_if = "Option::is_none")]
     namespace: Option<String>,
     name: String,
+    operation: Operation,
     #[serde(skip_serializing_if = "Option::is_none")]
     refused: Option<Refused>,
     warnings: Vec<String>,
+}
+
+/// What would be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+enum Operation {
+    Create,
+    Update,
 }
 
 /// Why an object, or what it makes, would be refused.
@@ -63,15 +73,16 @@ struct Report {
     unchecked: BTreeSet<String>,
 }
 
-/// What would become of each of these objects, as if all of them were created together.
+/// What would become of each of these objects, as if all of them were created together, or changed where they are there `before`.
 pub async fn answer(
     manifests: &[Manifest],
+    before: &Before,
     cluster: Option<&Cluster>,
     namespace: &str,
     strict: bool,
 ) -> Result<Answer, Failure> {
     let known = Arc::new(Known::of(manifests, cluster).await?);
-    let mut judge = Judge::new(&known, namespace).map_err(|error| Failure::Unprintable(error.to_string()))?;
+    let mut judge = Judge::new(&known, before, namespace).map_err(|error| Failure::Unprintable(error.to_string()))?;
     let mut objects = Vec::new();
     for manifest in manifests {
         objects.extend(judge.judge(manifest).await);
@@ -95,7 +106,11 @@ fn show(report: &Report, manifests: usize, answer: &mut Answer) {
             Some(namespace) => format!("{} {namespace}/{}", linted.kind, linted.name),
             None => format!("{} {}", linted.kind, linted.name),
         };
-        answer.line(&format!("{:<8} {name} ({})", linted.result(), linted.file));
+        let change = match linted.operation {
+            Operation::Create => "",
+            Operation::Update => ", a change",
+        };
+        answer.line(&format!("{:<8} {name} ({}{change})", linted.result(), linted.file));
         if let Some(refused) = &linted.refused {
             answer.line(&format!("         refused: {}", refused.message));
         }

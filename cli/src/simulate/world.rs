@@ -293,12 +293,14 @@ impl World {
 /// Has an object pass the door, which writes on it, and the policies; why it does not.
 async fn pass(door: &Door, manifest: &mut Manifest) -> Result<(), String> {
     let namespace = manifest.namespace().unwrap_or_default().to_owned();
-    let endpoints = door.endpoints(manifest).unwrap_or_default();
+    let endpoints = door.endpoints(manifest, None).unwrap_or_default();
     let (writes, looks) = (Endpoint::Mutate, Endpoint::Validate);
     if endpoints.contains(&writes) {
         ask(door, writes, manifest, &namespace).await?;
     }
-    let forbidden = door.forbids(manifest, &namespace).map_err(|error| error.to_string())?;
+    let forbidden = door
+        .forbids(manifest, None, &namespace)
+        .map_err(|error| error.to_string())?;
     forbidden.map_or(Ok(()), Err)?;
     if endpoints.contains(&looks) {
         ask(door, looks, manifest, &namespace).await?;
@@ -307,7 +309,7 @@ async fn pass(door: &Door, manifest: &mut Manifest) -> Result<(), String> {
 }
 
 async fn ask(door: &Door, endpoint: Endpoint, manifest: &mut Manifest, namespace: &str) -> Result<(), String> {
-    let asked = door.ask(endpoint, manifest, namespace).await;
+    let asked = door.ask(endpoint, manifest, None, namespace).await;
     let verdict = asked.map_err(|error| error.to_string())?;
     if let Some(denial) = &verdict.denial {
         return Err(denial.to_string());

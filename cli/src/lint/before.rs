@@ -1,0 +1,245 @@
+//! What there is already of what is judged, and what applying a manifest makes of it.
+
+use std::collections::{BTreeSet, HashMap};
+
+use kube::core::{ApiResource, DynamicObject};
+use kube::{Api, ResourceExt as _};
+use serde_json::{Map, Value};
+
+use crate::cluster::Cluster;
+use crate::failure::Failure;
+use crate::manifests::Manifest;
+
+/// Where kubectl keeps what was applied last.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// The most objects that a cluster is asked for.
+const MOST: usize = 1_000;
+
+/// By group, kind, namespace and name.
+type Key = (String, String, String, String);
+
+/// What there is already.
+#[derive(Debug, Default)]
+pub struct Before {
+    objects: HashMap<Key, Old>,
+    /// What could not be learned.
+    pub unchecked: BTreeSet<String>,
+}
+
+/// One object as it is.
+#[derive(Debug)]
+pub struct Old {
+    /// As it is.
+    pub object: Value,
+    /// What of it was applied: what a new manifest lacks of that is taken away, and all else stays.
+    applied: Value,
+}
+
+impl Before {
+    /// What stands in these files, which were applied as they are.
+    pub fn of(manifests: Vec<Manifest>, namespace: &str) -> Self {
+        let objects = manifests.into_iter().map(|manifest| {
+            let key = key(&manifest, manifest.namespace().unwrap_or(namespace));
+            let applied = manifest.object.clone();
+            let object = manifest.object;
+            (key, Old { object, applied })
+        });
+        Self {
+            objects: objects.collect(),
+            unchecked: BTreeSet::new(),
+        }
+    }
+
+    /// What a cluster has of these. What may not be read is said.
+    pub async fn ask(cluster: &Cluster, manifests: &[Manifest]) -> Result<Self, Failure> {
+        let mut before = Self::default();
+        for manifest in manifests.iter().filter(|manifest| is_named(manifest)).take(MOST) {
+            let namespace = manifest.namespace().unwrap_or(&cluster.namespace);
+            match get(cluster, manifest, namespace).await {
+                Ok(Some(object)) => {
+                    let applied = object.annotations().get(LAST_APPLIED);
+                    let applied = applied
+                        .and_then(|text| serde_json::from_str(text).ok())
+                        .unwrap_or_default();
+                    let object = serde_json::to_value(&object).map_err(|error| Failure::unprintable(&error))?;
+                    before.objects.insert(key(manifest, namespace), Old { object, applied });
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    let (_, kind) = manifest.group_and_kind();
+                    let asked = format!("whether {kind} {} is there, and what it says: {error}", manifest.name());
+                    before.unchecked.insert(asked);
+                }
+            }
+        }
+        if manifests.len() > MOST {
+            before.unchecked.insert(format!(
+                "what there is of more than {MOST} objects: the others are judged as new ones"
+            ));
+        }
+        Ok(before)
+    }
+
+    /// What there is of an object of this namespace, or of none.
+    pub fn of_manifest(&self, manifest: &Manifest, namespace: &str) -> Option<&Old> {
+        self.objects.get(&key(manifest, namespace))
+    }
+}
+
+/// Whether it has a name: from the beginning of one, something new is made each time.
+fn is_named(manifest: &Manifest) -> bool {
+    manifest.object["metadata"]["name"].is_string()
+}
+
+fn key(manifest: &Manifest, namespace: &str) -> Key {
+    let (group, kind) = manifest.group_and_kind();
+    let namespace = if is_namespaced(manifest) { namespace } else { "" };
+    let texts = [group, kind, namespace, manifest.name()].map(str::to_owned);
+    texts.into()
+}
+
+/// Whether it stands in a namespace: of what is judged, all but these.
+pub fn is_namespaced(manifest: &Manifest) -> bool {
+    !matches!(
+        manifest.group_and_kind(),
+        ("scheduling.volcano.sh", "Queue") | ("", "Namespace" | "Node")
+    )
+}
+
+async fn get(cluster: &Cluster, manifest: &Manifest, namespace: &str) -> Result<Option<DynamicObject>, kube::Error> {
+    let (group, kind) = manifest.group_and_kind();
+    let resource = ApiResource {
+        group: group.to_owned(),
+        version: manifest.version().to_owned(),
+        api_version: manifest.object["apiVersion"].as_str().unwrap_or_default().to_owned(),
+        kind: kind.to_owned(),
+        // Regular, for all that is judged.
+        plural: format!("{}s", kind.to_lowercase()),
+    };
+    let api: Api<DynamicObject> = if is_namespaced(manifest) {
+        Api::namespaced_with(cluster.client(), namespace, &resource)
+    } else {
+        Api::all_with(cluster.client(), &resource)
+    };
+    api.get_opt(manifest.name()).await
+}
+
+/// What an object is once a manifest is applied to it, as kubectl does: what the manifest says, and what was there besides and was not
+/// applied before, by whoever wrote it.
+pub fn updated(old: &Old, new: &Value) -> Value {
+    merged(&old.object, &old.applied, new)
+}
+
+fn merged(old: &Value, applied: &Value, new: &Value) -> Value {
+    match (old, new) {
+        (Value::Object(old), Value::Object(new)) => Value::Object(merged_fields(old, applied, new)),
+        (Value::Array(old), Value::Array(new)) if is_of_names(old) && is_of_names(new) => {
+            let items = new.iter().map(|item| {
+                let named = |items: &[Value]| items.iter().find(|other| other["name"] == item["name"]).cloned();
+                let applied = applied.as_array().and_then(|items| named(items)).unwrap_or_default();
+                named(old).map_or_else(|| item.clone(), |old| merged(&old, &applied, item))
+            });
+            items.collect()
+        }
+        _ => new.clone(),
+    }
+}
+
+fn merged_fields(old: &Map<String, Value>, applied: &Value, new: &Map<String, Value>) -> Map<String, Value> {
+    let kept = old.iter().filter(|(key, _)| applied.get(key).is_none());
+    let mut fields: Map<_, _> = kept.map(|(key, value)| (key.clone(), value.clone())).collect();
+    for (key, value) in new {
+        let of_old = old.get(key).unwrap_or(&Value::Null);
+        let of_applied = applied.get(key).unwrap_or(&Value::Null);
+        fields.insert(key.clone(), merged(of_old, of_applied, value));
+    }
+    fields
+}
+
+/// Whether a list is one of things that have a name each, such as containers, of which those of one name are the same thing.
+fn is_of_names(items: &[Value]) -> bool {
+    items.iter().all(|item| item["name"].is_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_was_applied_goes_with_the_manifest_and_what_others_wrote_stays() {
+        let container = |image: &str| json!({ "name": "main", "image": image });
+        let applied = json!({
+            "metadata": { "annotations": { "mine": "1", "left out": "1" } },
+            "spec": { "containers": [container("a")], "args": ["x", "y"] },
+        });
+        let mut object = applied.clone();
+        object["metadata"]["annotations"]["theirs"] = "2".into();
+        object["metadata"]["uid"] = "u".into();
+        object["spec"]["containers"][0]["policy"] = "defaulted".into();
+        object["status"] = json!({ "phase": "Running" });
+        let new = json!({
+            "metadata": { "annotations": { "mine": "3" } },
+            "spec": { "containers": [container("b"), { "name": "other" }], "args": ["z"] },
+        });
+        let expected = json!({
+            "metadata": { "annotations": { "mine": "3", "theirs": "2" }, "uid": "u" },
+            "spec": {
+                "containers": [{ "name": "main", "image": "b", "policy": "defaulted" }, { "name": "other" }], "args": ["z"],
+            },
+            "status": { "phase": "Running" },
+        });
+        assert_eq!(
+            updated(
+                &Old {
+                    object: object.clone(),
+                    applied: applied.clone()
+                },
+                &new
+            ),
+            expected
+        );
+        // Where it is not known what was applied, nothing is taken away.
+        let kept = updated(
+            &Old {
+                object,
+                applied: Value::Null,
+            },
+            &new,
+        );
+        assert_eq!(kept["metadata"]["annotations"]["left out"], "1");
+        // Between files, the new one is what there is.
+        assert_eq!(
+            updated(
+                &Old {
+                    object: applied.clone(),
+                    applied
+                },
+                &new
+            ),
+            new
+        );
+    }
+
+    #[test]
+    fn what_is_the_same_has_group_kind_namespace_and_name_in_common() {
+        let manifest = |object: Value| Manifest {
+            file: "f".to_owned(),
+            object,
+        };
+        let job = |namespace: &str| {
+            manifest(
+                json!({ "apiVersion": "batch/v1", "kind": "Job", "metadata": { "name": "a", "namespace": namespace } }),
+            )
+        };
+        let queue = manifest(
+            json!({ "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": { "name": "a" } }),
+        );
+        let before = Before::of(vec![job("team"), queue.clone()], "default");
+        assert!(before.of_manifest(&job("team"), "team").is_some());
+        assert!(before.of_manifest(&job("other"), "other").is_none());
+        assert!(before.of_manifest(&queue, "").is_some());
+        assert!(before.of_manifest(&queue, "team").is_some());
+    }
+}
