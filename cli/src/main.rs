@@ -30,9 +30,10 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
 
-use arguments::{Arguments, Connection, Verb};
+use arguments::{AGAINST_CLUSTER, Arguments, Connection, Verb};
 use cluster::Cluster;
 use failure::Failure;
+use lint::before::Before;
 use print::Answer;
 use removal::Removal;
 

@@ -37,7 +37,12 @@ fn node(product: &str) -> Manifest {
 }
 
 async fn lint(manifests: &[Manifest]) -> (Answer, Value) {
-    let answer = answer(manifests, None, "team", false).await.unwrap();
+    lint_change(&[], manifests).await
+}
+
+async fn lint_change(before: &[Manifest], manifests: &[Manifest]) -> (Answer, Value) {
+    let before = Before::of(before.to_vec(), "team");
+    let answer = answer(manifests, &before, None, "team", false).await.unwrap();
     let data = answer.write(Some(crate::arguments::Output::Json)).unwrap();
     (answer, serde_json::from_str(&data).unwrap())
 }
@@ -138,4 +143,37 @@ async fn a_parent_that_is_not_in_the_files_refuses_nobody_and_a_bad_configuratio
     let (answer, data) = lint(&[configuration("tiers: 3")]).await;
     assert_eq!(answer.code, REFUSED, "{data:#}");
     assert_eq!(data["objects"][0]["refused"]["reason"], "ConfigurationInvalid");
+}
+
+#[tokio::test]
+async fn a_change_is_judged_as_the_door_and_the_policies_judge_updates() {
+    let nodes = [node("NVIDIA-A100")];
+    let with_nodes = |manifests: &[Manifest]| [&nodes, manifests].concat();
+    // Of a pod nothing may change by which it is charged, and it is judged as it is there: past the webhook.
+    let mut there = pod("NVIDIA-A100", 1, "a");
+    there.object["spec"]["schedulingGates"] = json!([{ "name": "card.volcano.sh/quota" }]);
+    let mut other = there.clone();
+    other.object["metadata"]["annotations"]["scheduling.volcano.sh/queue-name"] = "b".into();
+    let (answer, data) = lint_change(std::slice::from_ref(&there), &with_nodes(&[other])).await;
+    assert_eq!(answer.code, REFUSED, "{data:#}");
+    let object = &data["objects"][0];
+    assert_eq!(object["operation"], "Update", "{data:#}");
+    let said = object["refused"]["message"].as_str().unwrap_or_default();
+    assert!(
+        said.contains("never added, changed or removed after the pod's creation"),
+        "{data:#}"
+    );
+    let (answer, data) = lint_change(std::slice::from_ref(&there), &with_nodes(&[there.clone()])).await;
+    assert_eq!(answer.code, 0, "{data:#}");
+    // A quota that can't be read is refused when it is changed, as when it is new.
+    let (good, bad) = (queue("a", "{\"NVIDIA-A100\": 2}"), queue("a", "{\"NVIDIA-A100\": 2.5}"));
+    let (answer, data) = lint_change(&[good], &with_nodes(&[bad])).await;
+    assert_eq!(
+        (answer.code, data["objects"][0]["operation"].as_str()),
+        (REFUSED, Some("Update")),
+        "{data:#}"
+    );
+    // What is not there before is created.
+    let (_, data) = lint_change(&[queue("b", "{}")], &with_nodes(&[queue("a", "{}")])).await;
+    assert_eq!(data["objects"][0]["operation"], "Create", "{data:#}");
 }

@@ -40,7 +40,11 @@ fn holders(shortage: &Shortage) -> Option<String> {
     let mut held: Vec<_> = held.collect();
     let more = shortage.holders.len().saturating_sub(MOST_QUEUES);
     held.extend((more > 0).then(|| format!("more by {more} other queues")));
-    (!held.is_empty()).then(|| format!("{} is held: {}", shortage.resource, held.join("; ")))
+    let place = match &*shortage.place.kind {
+        "Node" => format!(" of node {}", shortage.place.name),
+        _ => String::new(),
+    };
+    (!held.is_empty()).then(|| format!("{}{place} is held: {}", shortage.resource, held.join("; ")))
 }
 
 /// Names of own pods, and how many others there are.
@@ -157,6 +161,20 @@ mod tests {
         assert_eq!(
             lines(&is_in).join("\n"),
             "pod a is let in and has its node\n\nqueue:  team-a"
+        );
+    }
+
+    #[test]
+    fn what_is_held_of_a_node_says_of_which() {
+        let mut status = waiting();
+        let place = &mut status.blocks[0].shortages[0].place;
+        (place.kind, place.name) = ("Node".to_owned(), "n1".to_owned());
+        let lines = lines(&status);
+        assert!(
+            lines
+                .iter()
+                .any(|line| line.starts_with("   A100 of node n1 is held: 3 by")),
+            "{lines:?}"
         );
     }
 

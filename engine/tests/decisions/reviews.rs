@@ -2,6 +2,7 @@
 
 use crds::card_review::{CardReviewStatus, Outlook, Reviewed, ReviewedWorkload, Shortage, pod_of};
 use engine::explain::{Asked, review};
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use crate::world::{Object, World, at, group, node, pod, queue};
@@ -335,7 +336,12 @@ fn assert_estimate(world: &mut World, name: &str, ends: &[(&str, i64)], expected
     let status = about(world, name);
     let estimate = status.estimate.clone().unwrap_or_else(|| panic!("{status:?}"));
     assert!(estimate.basis.contains(expected.1), "{}", estimate.basis);
-    assert_eq!(estimate.seconds, expected.0, "{}", estimate.basis);
+    assert_eq!(
+        world.now + SignedDuration::from_secs(estimate.seconds),
+        at(expected.0),
+        "{}",
+        estimate.basis
+    );
     let mut ends: Vec<_> = ends.iter().collect();
     ends.sort_by_key(|(_, end)| *end);
     for (holder, end) in ends {
@@ -382,13 +388,8 @@ fn when_is_told_where_those_must_end_who_hold_the_quota() {
     }
     // Who might be created is told the same.
     let mut world = world();
-    assert_eq!(
-        imagined(&mut world, &pod("p").asks("A100", 1))
-            .estimate
-            .unwrap()
-            .seconds,
-        110
-    );
+    let estimate = imagined(&mut world, &pod("p").asks("A100", 1)).estimate.unwrap();
+    assert_eq!(world.now + SignedDuration::from_secs(estimate.seconds), at(110));
 }
 
 #[test]
@@ -403,7 +404,10 @@ fn when_is_told_of_pods_that_are_being_deleted_sent_back_or_on_the_node() {
     let status = about(&mut world, "p");
     // The quota comes back in any case; the node has room when the pod is gone.
     let estimate = status.estimate.unwrap();
-    assert_eq!(estimate.seconds, 40 + timeout, "{}", estimate.basis);
+    assert_eq!(
+        world.now + SignedDuration::from_secs(estimate.seconds),
+        at(40 + timeout)
+    );
     assert!(
         estimate.basis.contains("1 pod that is being deleted is gone;"),
         "{}",
