@@ -13,7 +13,7 @@ macro_rules! owned {
     ($(#[$meta:meta])* $name:ident { $($(#[$field_meta:meta])* $field:ident: $type:ty,)* }) => {
         $(#[$meta])*
         #[allow(missing_docs, reason = "objects and fields are named as in Kubernetes' API")]
-        #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+        #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Deserialize)]
         #[serde(rename_all = "camelCase")]
         pub struct $name {
             $($(#[$field_meta])* #[serde(default, deserialize_with = "nullable")] pub $field: $type,)*
@@ -36,7 +36,11 @@ owned! {
         pool: Pool,
         /// The node that has the devices; none where several nodes reach them.
         node_name: Box<str>,
+        /// Whether each device says itself which nodes reach it.
+        per_device_node_selection: bool,
         devices: Vec<Device>,
+        /// What devices of the pool share.
+        shared_counters: Vec<CounterSet>,
     }
 }
 
@@ -59,6 +63,27 @@ owned! {
         attributes: BTreeMap<Box<str>, AttributeValue>,
         capacity: BTreeMap<Box<str>, Capacity>,
         taints: Vec<DeviceTaint>,
+        /// What it takes of counters while it is allocated.
+        consumes_counters: Vec<CounterConsumption>,
+        /// Whether several claims may have it at once.
+        allow_multiple_allocations: bool,
+        /// The node that has it, where devices say so themselves.
+        node_name: Box<str>,
+    }
+}
+
+owned! {
+    CounterSet {
+        name: Box<str>,
+        counters: BTreeMap<Box<str>, Capacity>,
+    }
+}
+
+owned! {
+    CounterConsumption {
+        /// The set's name, in the same pool.
+        counter_set: Box<str>,
+        counters: BTreeMap<Box<str>, Capacity>,
     }
 }
 
@@ -135,6 +160,18 @@ owned! {
 owned! {
     ClaimDevices {
         requests: Vec<Request>,
+        constraints: Vec<Constraint>,
+    }
+}
+
+owned! {
+    /// What holds for all devices of these requests, or of all where none is named.
+    Constraint {
+        requests: Vec<Box<str>>,
+        /// All have the same of it.
+        match_attribute: Option<Box<str>>,
+        /// No two have the same of it.
+        distinct_attribute: Option<Box<str>>,
     }
 }
 
@@ -150,6 +187,8 @@ owned! {
 owned! {
     /// One form of a request.
     SubRequest {
+        /// Where it is one of several.
+        name: Box<str>,
         device_class_name: Box<str>,
         selectors: Vec<Selector>,
         /// `ExactCount` (also where none is given) or `All`.
@@ -158,6 +197,20 @@ owned! {
         count: Option<i64>,
         /// Whether it looks at devices without taking them from anybody.
         admin_access: bool,
+        tolerations: Vec<DeviceToleration>,
+    }
+}
+
+owned! {
+    /// A taint that a request puts up with.
+    DeviceToleration {
+        /// All keys, where none is given.
+        key: Box<str>,
+        /// `Equal` (also where none is given) or `Exists`.
+        operator: Box<str>,
+        value: Box<str>,
+        /// All effects, where none is given.
+        effect: Box<str>,
     }
 }
 
@@ -209,6 +262,16 @@ impl DeviceTaint {
     /// Whether it keeps new pods away from the device.
     pub fn keeps_away(&self) -> bool {
         matches!(&*self.effect, "NoSchedule" | "NoExecute")
+    }
+}
+
+impl DeviceToleration {
+    /// Whether it puts up with a taint.
+    pub fn tolerates(&self, taint: &DeviceTaint) -> bool {
+        let exists = &*self.operator == "Exists";
+        (self.effect.is_empty() || self.effect == taint.effect)
+            && (self.key == taint.key || self.key.is_empty() && exists)
+            && (exists || self.value == taint.value)
     }
 }
 

@@ -164,6 +164,15 @@ lean! {
         conditions: Vec<PodCondition<S>>,
         /// The claims that were made from templates.
         resource_claim_statuses: Vec<PodResourceClaimStatus<S>>,
+        /// The claim that the scheduler made for resources which classes of devices provide.
+        extended_resource_claim_status: Option<ExtendedResourceClaimStatus<S>>,
+    }
+}
+
+lean! {
+    ExtendedResourceClaimStatus {
+        /// The claim's own name.
+        resource_claim_name: Option<S>,
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crds::mgpu::MgpuRequest;
 
 use crate::amounts::{Amounts, Dimension};
+use crate::devices::DeviceDemand;
 use crate::names::{CardId, ResourceId};
 use crate::reason::Reason;
 
@@ -31,6 +32,8 @@ pub struct Claimed {
     pub named: Arc<[CardId]>,
     /// Why it can't be charged for them, or not yet.
     pub refusal: Option<Reason>,
+    /// What it asks of the devices of its node; none where it asks for none.
+    pub demand: Option<Arc<DeviceDemand>>,
 }
 
 /// What a pod asks for.

@@ -42,12 +42,12 @@ pub struct Tally {
 impl Tally {
     /// What one node has of one of its cards.
     fn of(node: &Node, offer: &Offer, card: &NodeCard) -> Self {
-        let (total, used) = (i128::from(card.found.count), node.used_of(card.resource));
+        let (total, (used, free)) = (i128::from(card.found.count), node.use_of(card));
         Self {
             nodes: 1,
             total,
             used,
-            free: if offer.is_usable() { (total - used).max(0) } else { 0 },
+            free: if offer.is_usable() { free } else { 0 },
             unaccounted: (used - node.charged.get(Dimension::Card(card.card))).max(0),
         }
     }

@@ -6,9 +6,9 @@ use crds::keys::{DEVICE_LABEL_PREFIX, NODE_LABEL_SET};
 use crds::slug::label_name;
 
 use super::Cluster;
-use super::node::{NodeCard, Offer, Supply};
+use super::node::{DeviceUse, NodeCard, Offer, Supply};
 use crate::amounts::Dimension;
-use crate::devices::DeviceCard;
+use crate::devices::{DeviceCard, DeviceCount};
 use crate::discovery::{self, Problem};
 use crate::ids::NodeId;
 use crate::names::Names;
@@ -34,7 +34,7 @@ impl Cluster {
 
 impl Offer {
     /// Puts the cards that a node has by devices beside those that it has by labels, in place of those that it had before.
-    pub(super) fn put_devices(&mut self, devices: &BTreeMap<DeviceCard, i64>, names: &mut Names) {
+    pub(super) fn put_devices(&mut self, devices: &BTreeMap<DeviceCard, DeviceCount>, names: &mut Names) {
         if let Some(plain) = self.without_devices.take() {
             (self.allocatable, self.cards, self.problems) = *plain;
         }
@@ -45,9 +45,15 @@ impl Offer {
         self.without_devices = Some(Box::new(plain));
         let mut allocatable: BTreeMap<Dimension, i64> = self.allocatable.iter().collect();
         let mut by_devices = BTreeMap::<Dimension, i64>::new();
+        let mut allocated = BTreeMap::<&str, i64>::new();
         for (card, count) in devices {
+            *allocated.entry(&card.resource).or_default() += count.allocated;
+        }
+        for (card, there) in devices {
             let id = names.card(&card.name);
             let resource = names.resource(&card.resource);
+            let count = &there.total;
+            let of_resource = allocated.get(&*card.resource).copied().unwrap_or_default();
             *by_devices.entry(Dimension::Resource(resource)).or_default() += count;
             // What feature discovery waits for a device plugin for is here by devices.
             self.problems
@@ -60,6 +66,7 @@ impl Offer {
                     allocatable: known.found.count,
                 });
                 known.supply = Supply::Both;
+                known.devices = None;
                 known.found.count = known.found.count.max(*count);
                 continue;
             }
@@ -67,6 +74,11 @@ impl Offer {
                 card: id,
                 resource,
                 supply: Supply::Devices,
+                devices: Some(DeviceUse {
+                    allocated: there.allocated,
+                    free: there.free,
+                    of_resource,
+                }),
                 found: discovery::Card {
                     name: card.name.clone(),
                     resource: card.resource.clone(),

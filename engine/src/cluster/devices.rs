@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice};
 use jiff::Timestamp;
 
+use super::device_room::provided_claim;
 use super::pod::{Gates, Reading};
 use super::{Cluster, Kind};
 use crate::amounts::{Amounts, Dimension};
@@ -21,9 +22,11 @@ use crate::task::{Claimed, Naming, Task};
 pub(super) struct ClaimedDevices {
     pub devices: Devices,
     /// Pods that claim devices, as they were seen last: what they come to changes with devices, classes and claims.
-    pods: HashMap<Arc<str>, Claiming>,
+    pub(super) pods: HashMap<Arc<str>, Claiming>,
     /// The pods that name each claim.
-    users: HashMap<ClaimKey, BTreeSet<Arc<str>>>,
+    pub(super) users: HashMap<ClaimKey, BTreeSet<Arc<str>>>,
+    /// By node, the pods that are expected there and have not been given their devices.
+    pub(super) expected: HashMap<Arc<str>, BTreeSet<PodId>>,
     /// The resources by which classes provide cards, and which.
     provided: BTreeMap<String, BTreeSet<DeviceCard>>,
     /// Nodes whose labels don't say which cards they have by devices.
@@ -32,9 +35,19 @@ pub(super) struct ClaimedDevices {
 
 /// A pod that claims devices.
 #[derive(Debug)]
-struct Claiming {
+pub(super) struct Claiming {
     pod: Box<crds::pod::Pod<Box<str>>>,
     named: Vec<Named>,
+    /// The claim that the scheduler made for it.
+    provided: Option<ClaimKey>,
+}
+
+impl Claiming {
+    /// All claims of the pod.
+    pub(super) fn keys(&self) -> BTreeSet<ClaimKey> {
+        let namespace = self.pod.metadata.namespace.as_deref().unwrap_or_default();
+        keys_of(namespace, &self.named).chain(self.provided.clone()).collect()
+    }
 }
 
 impl ClaimedDevices {
@@ -71,16 +84,23 @@ impl Cluster {
     }
 
     fn slices_changed(&mut self, change: SliceChange, now: Timestamp) {
-        for node in change.nodes {
+        self.devices_changed(change.nodes, now);
+        if change.models {
+            self.classes_changed(now);
+        }
+    }
+
+    /// These nodes have other devices than before, or others of them are allocated.
+    fn devices_changed(&mut self, nodes: BTreeSet<Arc<str>>, now: Timestamp) {
+        for node in nodes {
             if let Some(id) = self.nodes.id(&node)
                 && let Some(mut offer) = self.node(id).offer().cloned()
             {
-                offer.put_devices(&self.claimed.devices.inventory().cards_of(&node), &mut self.names);
+                offer.put_devices(&self.claimed.devices.cards_of(&node), &mut self.names);
                 self.set_offer(id, offer, now);
+                // Which of its devices are free may matter where their number is the same.
+                self.node_changes.note(id);
             }
-        }
-        if change.models {
-            self.classes_changed(now);
         }
     }
 
@@ -116,7 +136,8 @@ impl Cluster {
     pub(crate) fn apply_resource_claim(&mut self, claim: ResourceClaim, now: Timestamp) {
         let key = key_of(&claim);
         let epoch = self.epoch(Kind::ResourceClaim);
-        if self.claimed.devices.apply_claim(&key, claim, epoch) {
+        if let Some(nodes) = self.claimed.devices.apply_claim(&key, claim, epoch) {
+            self.devices_changed(nodes, now);
             self.claim_changed(&key, now);
         }
     }
@@ -124,7 +145,8 @@ impl Cluster {
     /// Forgets a claim.
     pub(crate) fn remove_resource_claim(&mut self, namespace: &str, name: &str, now: Timestamp) {
         let key = (namespace.into(), name.into());
-        if self.claimed.devices.remove_claim(&key) {
+        if let Some(nodes) = self.claimed.devices.remove_claim(&key) {
+            self.devices_changed(nodes, now);
             self.claim_changed(&key, now);
         }
     }
@@ -180,17 +202,17 @@ impl Cluster {
             Some((uid, _)) => Arc::clone(uid),
             None => uid.into(),
         };
-        let keys: BTreeSet<_> = keys_of(namespace, &named).collect();
-        let before = self.claimed.pods.insert(
-            Arc::clone(&uid),
-            Claiming {
-                pod: Box::new(pod),
-                named: named.clone(),
-            },
-        );
-        let before = before.map(|before| before.named).unwrap_or_default();
-        for key in keys_of(namespace, &before).filter(|key| !keys.contains(key)) {
-            self.unname_claim(&key, &uid);
+        let provided = provided_claim(&pod).map(|claim| (namespace.into(), claim.into()));
+        let claiming = Claiming {
+            pod: Box::new(pod),
+            named: named.clone(),
+            provided,
+        };
+        let keys = claiming.keys();
+        let before = self.claimed.pods.insert(Arc::clone(&uid), claiming);
+        let before = before.map(|before| before.keys()).unwrap_or_default();
+        for key in before.difference(&keys) {
+            self.unname_claim(key, &uid);
         }
         for key in keys {
             self.claimed.users.entry(key).or_default().insert(Arc::clone(&uid));
@@ -207,7 +229,7 @@ impl Cluster {
             return;
         };
         let namespace = claiming.pod.metadata.namespace.as_deref().unwrap_or_default();
-        for key in keys_of(namespace, &claiming.named) {
+        for key in claiming.keys() {
             self.unname_claim(&key, &uid);
         }
         for key in shared_keys(namespace, &claiming.named) {
@@ -255,12 +277,26 @@ impl Cluster {
         namespace: &str,
         uid: &str,
     ) -> Vec<Named> {
+        let has_provided = as_seen
+            .as_ref()
+            .is_some_and(|pod| self.has_provided_devices(pod, namespace));
         let named = as_seen.map_or_else(Vec::new, |pod| self.note_claiming(pod, namespace));
+        let demand = self.devices_asked(&reading.task.request, namespace, &named, has_provided);
         let requested = self.requested_of_classes(&reading.task.request);
         if !named.is_empty() || !requested.is_empty() {
             let asked = self.claimed.devices.asked_by(namespace, uid, &named);
             let asked = asked.and_provided(&requested);
             self.put_asked(reading, asked, &requested);
+        }
+        if let Some(demand) = demand {
+            let named = Arc::clone(&reading.task.cards);
+            let claimed = reading.task.claimed.get_or_insert_with(|| {
+                Arc::new(Claimed {
+                    named,
+                    ..Claimed::default()
+                })
+            });
+            Arc::make_mut(claimed).demand = Some(Arc::new(demand));
         }
         named
     }

@@ -128,6 +128,7 @@ impl Cluster {
             }
             self.changes.queues.insert(queue);
         }
+        self.expect_devices(id, &pod, true);
         if let Some(node) = pod.room {
             self.count_uncharged(&pod, 1);
             self.count_without_gpu(node, &pod, 1);
@@ -169,6 +170,7 @@ impl Cluster {
             }
             self.changes.queues.insert(queue);
         }
+        self.expect_devices(id, &pod, false);
         if let Some(node) = pod.room {
             self.count_uncharged(&pod, -1);
             self.count_without_gpu(node, &pod, -1);

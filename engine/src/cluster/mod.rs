@@ -12,6 +12,7 @@ mod claims;
 pub mod constraints;
 mod deadlines;
 pub mod device_cards;
+pub(crate) mod device_room;
 mod devices;
 pub mod gpu_nodes;
 pub mod gpus;

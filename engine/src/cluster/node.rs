@@ -34,6 +34,17 @@ pub enum Supply {
     Both,
 }
 
+/// What is in use of a card that a node has by devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceUse {
+    /// How many are allocated.
+    pub allocated: i64,
+    /// How many could be allocated, each by itself.
+    pub free: i64,
+    /// How many are allocated of all cards of the same resource.
+    pub of_resource: i64,
+}
+
 /// One card name on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeCard {
@@ -43,6 +54,8 @@ pub struct NodeCard {
     pub resource: ResourceId,
     /// How pods get it.
     pub supply: Supply,
+    /// What is in use of its devices, where those alone are what there is of it.
+    pub devices: Option<DeviceUse>,
     /// What discovery found, with the labels that make up the name.
     pub found: discovery::Card,
 }
@@ -94,6 +107,7 @@ impl Offer {
                 card: names.card(&found.name),
                 resource: names.resource(&found.resource),
                 supply: Supply::Plugin,
+                devices: None,
                 found,
             })
             .collect();
@@ -110,6 +124,12 @@ impl Offer {
             problems,
             without_devices: None,
         }
+    }
+
+    /// How much of a dimension there is without devices: by a device plugin.
+    pub(super) fn by_plugin(&self, dimension: Dimension) -> i64 {
+        let plain = self.without_devices.as_ref().map(|plain| &plain.0);
+        plain.unwrap_or(&self.allocatable).get(dimension)
     }
 
     /// The value of a label.
@@ -233,6 +253,18 @@ impl Node {
     /// The card of this name, where the node has it.
     pub fn card(&self, card: CardId) -> Option<&NodeCard> {
         self.offer.as_ref()?.cards.iter().find(|known| known.card == card)
+    }
+
+    /// How many of one of its cards are in use, and how many are not.
+    pub fn use_of(&self, card: &NodeCard) -> (i128, i128) {
+        let (total, held) = (i128::from(card.found.count), self.used_of(card.resource));
+        let Some(devices) = card.devices else {
+            return (held, (total - held).max(0));
+        };
+        // Who was let in and has not been given devices yet, gets some of these.
+        let expected = (held - i128::from(devices.of_resource)).max(0);
+        let free = (i128::from(devices.free) - expected).max(0);
+        (i128::from(devices.allocated) + expected, free)
     }
 
     /// How many of a resource pods hold.

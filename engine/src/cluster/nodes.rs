@@ -16,7 +16,7 @@ impl Cluster {
         };
         let id = self.node_id(name);
         let mut offer = Offer::read(node, &mut self.names, &mut self.texts);
-        let devices = self.claimed.devices.inventory().cards_of(name);
+        let devices = self.claimed.devices.cards_of(name);
         offer.put_devices(&devices, &mut self.names);
         self.set_offer(id, offer, now);
     }

@@ -7,11 +7,16 @@ use crate::amounts::{Dimension, Totals};
 use crate::cluster::Cluster;
 use crate::cluster::constraints::Mismatch;
 use crate::cluster::device_cards::is_supplied;
+use crate::cluster::device_room::{has_devices_elsewhere, is_judged_by_devices};
 use crate::cluster::node::Node;
 use crate::cluster::waiting::{Refused, Shape};
 use crate::ids::NodeId;
 use crate::names::CardId;
+use crate::policies::mgpu::Steps;
 use crate::reason::{Cure, Reason};
+
+/// The steps with which the devices of one node are searched for what people are told.
+pub(super) const STEPS_TO_SAY: u64 = 20_000;
 
 /// A search for a node that goes on where the last one of the same shape ended: what had no room then has none now,
 /// unless it has changed since.
@@ -44,6 +49,8 @@ pub(super) enum Answer {
     Takes,
     /// Too little of something is free.
     LacksRoom,
+    /// The devices that are free there are not those that the pod claims, or too few.
+    LacksDevices,
     /// Cordoned or not ready.
     Unusable,
     /// Excluded by what the pod says.
@@ -140,7 +147,7 @@ impl NodeSearch {
     /// What a GPU node without quota for the pod would say otherwise.
     pub(super) fn ask_node_over_quota(&mut self, cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: NodeId) {
         match ask(cluster, shape, card, cluster.node(node)) {
-            Answer::Takes | Answer::LacksRoom => self.over_quota = true,
+            Answer::Takes | Answer::LacksRoom | Answer::LacksDevices => self.over_quota = true,
             Answer::Unusable => self.would_do = true,
             Answer::Excluded => self.excluded = true,
             Answer::Unrelated => {}
@@ -156,9 +163,10 @@ impl NodeSearch {
         node: NodeId,
     ) -> bool {
         self.effort.look_at_node(shape);
-        match ask(cluster, shape, card, cluster.node(node)) {
+        let effort = self.effort.clone();
+        match effort.search(|steps| ask_all(cluster, shape, card, cluster.node(node), steps)) {
             Answer::Takes => return true,
-            Answer::LacksRoom | Answer::Unusable => self.would_do = true,
+            Answer::LacksRoom | Answer::LacksDevices | Answer::Unusable => self.would_do = true,
             Answer::Excluded => self.excluded = true,
             Answer::Unrelated => {}
         }
@@ -211,9 +219,36 @@ pub(super) fn ask(cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: 
     {
         Err(Mismatch::Taint) if !offer.is_usable() => Answer::Unusable,
         Err(Mismatch::Taint | Mismatch::Selector) => Answer::Excluded,
-        Ok(()) if shape.task.request.fit(&node.used, &offer.allocatable) => Answer::Takes,
+        Ok(()) if has_devices_elsewhere(&shape.task, node) => Answer::LacksDevices,
+        Ok(()) if has_room(shape, node, &node.used) => Answer::Takes,
         Ok(()) => Answer::LacksRoom,
     }
+}
+
+/// Whether what a pod requests fits beside `used`; of what it claims as devices they say themselves.
+fn has_room(shape: &Shape, node: &Node, used: &Totals) -> bool {
+    let Some(offer) = node.offer() else { return false };
+    let (task, limit) = (&shape.task, &offer.allocatable);
+    task.request.fit(used, limit)
+        || task.claimed.is_some()
+            && task.request.iter().all(|(dimension, asked)| {
+                used.get(dimension) + i128::from(asked) <= i128::from(limit.get(dimension))
+                    || is_judged_by_devices(task, node, dimension)
+            })
+}
+
+/// What a node says to a pod, its devices included, which are searched with so many steps.
+pub(super) fn ask_all(cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: &Node, steps: &Steps) -> Answer {
+    match ask(cluster, shape, card, node) {
+        Answer::Takes if !cluster.devices_suffice(&shape.task, node, &[], steps) => Answer::LacksDevices,
+        answer => answer,
+    }
+}
+
+/// Whether a node has the devices for a pod of this shape.
+pub(super) fn devices_suffice(cluster: &Cluster, shape: &Shape, node: NodeId, effort: &Effort) -> bool {
+    let node = cluster.node(node);
+    shape.task.claimed.is_none() || effort.search(|steps| cluster.devices_suffice(&shape.task, node, &[], steps))
 }
 
 /// The nodes that may be asked: those that have the card, or all, by name.
@@ -227,13 +262,12 @@ pub(crate) fn nodes_for(cluster: &Cluster, card: Option<CardId>) -> &[NodeId] {
 /// Whether a node could take a pod of this shape, with this card, if nothing else were on it.
 pub(crate) fn could_take(cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: NodeId) -> bool {
     let node = cluster.node(node);
-    let room = node
-        .offer()
-        .is_some_and(|offer| shape.task.request.fit(&Totals::default(), &offer.allocatable));
-    room && matches!(
-        ask(cluster, shape, card, node),
-        Answer::Takes | Answer::LacksRoom | Answer::Unusable
-    )
+    has_room(shape, node, &Totals::default())
+        && matches!(
+            ask(cluster, shape, card, node),
+            Answer::Takes | Answer::LacksRoom | Answer::Unusable
+        )
+        && cluster.devices_could_suffice(&shape.task, node, &Steps::new(STEPS_TO_SAY))
 }
 
 /// What a node lacks of a pod's request; none where it could not take the pod whatever came free on it.
@@ -268,6 +302,7 @@ pub(crate) fn lacking(
 pub(crate) struct Census {
     pub nodes: usize,
     pub lack_room: usize,
+    pub lack_devices: usize,
     pub excluded: usize,
     pub unusable: usize,
 }
@@ -280,8 +315,9 @@ pub(crate) fn census(cluster: &Cluster, shape: &Shape, card: Option<CardId>) -> 
         ..Census::default()
     };
     for node in nodes.iter().map(|node| cluster.node(*node)) {
-        match ask(cluster, shape, card, node) {
+        match ask_all(cluster, shape, card, node, &Steps::new(STEPS_TO_SAY)) {
             Answer::LacksRoom => census.lack_room += 1,
+            Answer::LacksDevices => census.lack_devices += 1,
             Answer::Unusable => census.unusable += 1,
             Answer::Excluded => census.excluded += 1,
             Answer::Takes | Answer::Unrelated => {}

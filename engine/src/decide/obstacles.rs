@@ -9,6 +9,7 @@ use super::{cross_quota, fit, mgpu};
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
 use crate::policies::cross_quota::exceeded;
+use crate::policies::mgpu::Steps;
 use crate::reason::Reason;
 
 /// What stands in the way of a pod of this shape by itself, in the order in which it is asked; its group is not.
@@ -79,10 +80,11 @@ fn of_nodes(cluster: &Cluster, shape: &Shape) -> Option<Reason> {
     let (mut over_quota, mut excluded, mut would_do) = (false, false, false);
     for card in known {
         for node in fit::nodes_for(cluster, card) {
-            match fit::ask(cluster, shape, card, cluster.node(*node)) {
+            let steps = Steps::new(fit::STEPS_TO_SAY);
+            match fit::ask_all(cluster, shape, card, cluster.node(*node), &steps) {
                 fit::Answer::Takes if is_within(*node) => return None,
                 fit::Answer::Takes => over_quota = true,
-                fit::Answer::LacksRoom | fit::Answer::Unusable => would_do = true,
+                fit::Answer::LacksRoom | fit::Answer::LacksDevices | fit::Answer::Unusable => would_do = true,
                 fit::Answer::Excluded => excluded = true,
                 fit::Answer::Unrelated => {}
             }

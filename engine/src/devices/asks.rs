@@ -186,14 +186,20 @@ impl Devices {
         models.iter().filter_map(|model| model.card.clone()).collect()
     }
 
-    /// The most that one node has of these cards.
-    fn most_of(&self, cards: &[DeviceCard]) -> i64 {
-        let nodes = self.inventory.nodes();
-        let counts = nodes.map(|node| {
-            let there = self.inventory.cards_of(node);
-            cards.iter().filter_map(|card| there.get(card)).sum()
+    /// The most that one node has of these cards: found again when nodes have other cards.
+    fn most_of(&mut self, cards: &[DeviceCard]) -> i64 {
+        let version = self.rooms.version();
+        if let Some((_, most)) = self.most.get(cards).filter(|(of, _)| *of == version) {
+            return *most;
+        }
+        let counts = self.rooms.all().map(|room| {
+            let there = room.cards();
+            cards.iter().filter_map(|card| Some(there.get(card)?.total)).sum()
         });
-        counts.max().unwrap_or(0)
+        let most = counts.max().unwrap_or(0);
+        self.most.retain(|_, (of, _)| *of == version);
+        self.most.insert(cards.into(), (version, most));
+        most
     }
 }
 

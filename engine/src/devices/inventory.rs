@@ -3,20 +3,33 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crds::dra::{DeviceTaint, ResourceSlice};
+use crds::dra::{Capacity, DeviceTaint, ResourceSlice};
+use crds::quantity::parse_milli;
 
-use super::card::{DeviceCard, Drivers};
+use super::card::Drivers;
 use super::model::{Attributes, Model};
 use crate::texts::TextPool;
 
+/// So much of a counter: its set, its name, and how much.
+pub type Counted = (Box<str>, Box<str>, i64);
+
 /// One device.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Device {
-    name: Box<str>,
-    model: Arc<Model>,
-    own: Attributes,
-    /// Whether a taint keeps new pods away from it.
-    kept_away: bool,
+pub struct Device {
+    /// Its name in its pool.
+    pub name: Box<str>,
+    /// What it has in common with others.
+    pub model: Arc<Model>,
+    /// What it has of its own.
+    pub own: Attributes,
+    /// Taints that keep new pods away from it.
+    pub taints: Box<[DeviceTaint]>,
+    /// What it takes of counters.
+    pub takes: Box<[Counted]>,
+    /// Whether it is allocated to several claims at once.
+    pub is_shared: bool,
+    /// The node that has it; none where several nodes reach it.
+    node: Option<Arc<str>>,
 }
 
 /// What a slice says.
@@ -26,13 +39,30 @@ struct Slice {
     generation: i64,
     /// How many slices of its generation the pool has when all are there.
     of: i64,
-    /// The node that has its devices; none where several reach them.
-    node: Option<Arc<str>>,
-    devices: Box<[Device]>,
+    devices: Box<[Arc<Device>]>,
+    /// How much there is of each counter.
+    counters: Box<[Counted]>,
+}
+
+impl Slice {
+    /// The nodes that have its devices.
+    fn nodes(&self) -> BTreeSet<Arc<str>> {
+        self.devices.iter().filter_map(|device| device.node.clone()).collect()
+    }
+}
+
+/// A slice, as it was seen last.
+#[derive(Debug)]
+struct Known {
+    slice: Slice,
+    /// The list of all slices in which it was seen last.
+    seen: u64,
+    /// The number of its first device; the others follow.
+    first: u64,
 }
 
 /// A pool's driver and name.
-type PoolName = (Arc<str>, Arc<str>);
+pub type PoolName = (Arc<str>, Arc<str>);
 
 /// What a change of a slice changed.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -46,13 +76,15 @@ pub struct SliceChange {
 /// The slices, by what they belong to.
 #[derive(Debug, Default)]
 pub struct Inventory {
-    slices: HashMap<Box<str>, (Slice, u64)>,
+    slices: HashMap<Box<str>, Known>,
     /// The names of each pool's slices.
     pools: HashMap<PoolName, BTreeSet<Box<str>>>,
     /// The pools that have devices of each node.
     of_node: HashMap<Arc<str>, BTreeSet<PoolName>>,
-    /// How many devices in slices there are of each model, be their pool complete or not.
-    models: BTreeMap<Arc<Model>, usize>,
+    /// The devices of each model, by number, be their pool complete or not.
+    models: BTreeMap<Arc<Model>, BTreeMap<u64, Arc<Device>>>,
+    /// How many devices have been seen.
+    devices: u64,
     /// Drivers whose devices are cards because the configuration says so.
     drivers: Drivers,
     /// Rises with every change of devices.
@@ -68,43 +100,59 @@ impl Inventory {
         let mut devices = Vec::with_capacity(spec.devices.len());
         for device in &spec.devices {
             let (model, own) = Model::of(&spec.driver, &self.drivers, device, texts);
-            devices.push(Device {
+            let node = if spec.per_device_node_selection {
+                &device.node_name
+            } else {
+                &spec.node_name
+            };
+            let taints = device.taints.iter().filter(|taint| taint.keeps_away());
+            let sets = device.consumes_counters.iter();
+            let takes = sets.flat_map(|set| amounts_of(&set.counter_set, &set.counters, i64::MAX));
+            devices.push(Arc::new(Device {
                 name: device.name.clone(),
                 model: self.model(model, &mut change),
                 own,
-                kept_away: device.taints.iter().any(DeviceTaint::keeps_away),
-            });
+                taints: taints.cloned().collect(),
+                takes: takes.collect(),
+                is_shared: device.allow_multiple_allocations,
+                node: (!node.is_empty()).then(|| texts.get(node)),
+            }));
         }
+        let sets = spec.shared_counters.iter();
         let new = Slice {
             pool: (texts.get(&spec.driver), texts.get(&spec.pool.name)),
             generation: spec.pool.generation,
             of: spec.pool.resource_slice_count,
-            node: (!spec.node_name.is_empty()).then(|| texts.get(&spec.node_name)),
             devices: devices.into(),
+            counters: sets.flat_map(|set| amounts_of(&set.name, &set.counters, 0)).collect(),
         };
-        if let Some((known, seen)) = self.slices.get_mut(name)
-            && *known == new
+        if let Some(known) = self.slices.get_mut(name)
+            && known.slice == new
         {
-            *seen = epoch;
+            known.seen = epoch;
             return SliceChange::default();
         }
+        let first = self.devices;
         for device in &new.devices {
-            *self.models.entry(Arc::clone(&device.model)).or_default() += 1;
+            self.count_in(self.devices, device);
+            self.devices += 1;
         }
         // Counted in before what it said is counted out: so models that stay are the same.
         let gone = self.take(name);
         change.nodes.extend(gone.nodes);
         change.models |= gone.models;
         self.pools.entry(new.pool.clone()).or_default().insert(name.into());
-        if let Some(node) = &new.node {
-            self.of_node
-                .entry(Arc::clone(node))
-                .or_default()
-                .insert(new.pool.clone());
+        for node in new.nodes() {
+            self.of_node.entry(node).or_default().insert(new.pool.clone());
         }
         change.nodes.extend(self.nodes_of(&new.pool));
-        change.nodes.extend(new.node.clone());
-        self.slices.insert(name.into(), (new, epoch));
+        change.nodes.extend(new.nodes());
+        let known = Known {
+            slice: new,
+            seen: epoch,
+            first,
+        };
+        self.slices.insert(name.into(), known);
         self.version += 1;
         change
     }
@@ -118,23 +166,24 @@ impl Inventory {
         self.drivers = drivers;
         let names: Vec<_> = self.slices.keys().cloned().collect();
         for name in names {
-            let Some((mut slice, seen)) = self.slices.remove(&name) else {
+            let Some(mut known) = self.slices.remove(&name) else {
                 continue;
             };
             let mut is_other = false;
-            for device in &mut slice.devices {
+            for (device, number) in known.slice.devices.iter_mut().zip(known.first..) {
                 if let Some(model) = device.model.with_drivers(&self.drivers, &device.own) {
                     let model = self.model(model, &mut change);
-                    *self.models.entry(Arc::clone(&model)).or_default() += 1;
-                    let before = std::mem::replace(&mut device.model, model);
-                    self.count_out(&before, &mut change);
+                    let before = Arc::clone(device);
+                    Arc::make_mut(device).model = model;
+                    self.count_in(number, device);
+                    self.count_out(number, &before.model, &mut change);
                     is_other = true;
                 }
             }
             if is_other {
-                change.nodes.extend(slice.node.clone());
+                change.nodes.extend(known.slice.nodes());
             }
-            self.slices.insert(name, (slice, seen));
+            self.slices.insert(name, known);
         }
         self.version += 1;
         change
@@ -149,7 +198,7 @@ impl Inventory {
 
     /// The names of slices that were not seen in this list of all of them.
     pub fn missing_in(&self, epoch: u64) -> Vec<Box<str>> {
-        let missing = self.slices.iter().filter(|(_, (_, seen))| *seen < epoch);
+        let missing = self.slices.iter().filter(|(_, known)| known.seen < epoch);
         missing.map(|(name, _)| name.clone()).collect()
     }
 
@@ -159,63 +208,67 @@ impl Inventory {
         }
         change.models = true;
         let model = Arc::new(model);
-        self.models.insert(Arc::clone(&model), 0);
+        self.models.insert(Arc::clone(&model), BTreeMap::new());
         model
     }
 
     fn take(&mut self, name: &str) -> SliceChange {
         let mut change = SliceChange::default();
-        let Some((slice, _)) = self.slices.remove(name) else {
+        let Some(Known { slice, first, .. }) = self.slices.remove(name) else {
             return change;
         };
+        let nodes = slice.nodes();
         change.nodes.extend(self.nodes_of(&slice.pool));
-        change.nodes.extend(slice.node.clone());
+        change.nodes.extend(nodes.iter().cloned());
         if let Some(slices) = self.pools.get_mut(&slice.pool) {
             slices.remove(name);
             if slices.is_empty() {
                 self.pools.remove(&slice.pool);
             }
         }
-        if let Some(node) = &slice.node {
-            let slices = self.pools.get(&slice.pool).into_iter().flatten();
-            let still = slices
-                .filter_map(|slice| self.slices.get(slice))
-                .any(|(slice, _)| slice.node.as_ref() == Some(node));
-            if !still && let Some(pools) = self.of_node.get_mut(node) {
+        let still = self.nodes_of(&slice.pool);
+        for node in nodes.difference(&still) {
+            if let Some(pools) = self.of_node.get_mut(node) {
                 pools.remove(&slice.pool);
                 if pools.is_empty() {
                     self.of_node.remove(node);
                 }
             }
         }
-        for device in &slice.devices {
-            self.count_out(&device.model, &mut change);
+        for (device, number) in slice.devices.iter().zip(first..) {
+            self.count_out(number, &device.model, &mut change);
         }
         change
     }
 
+    fn count_in(&mut self, number: u64, device: &Arc<Device>) {
+        let devices = self.models.entry(Arc::clone(&device.model)).or_default();
+        devices.insert(number, Arc::clone(device));
+    }
+
     /// There is one device less of a model.
-    fn count_out(&mut self, model: &Arc<Model>, change: &mut SliceChange) {
-        if let Some(count) = self.models.get_mut(model) {
-            *count -= 1;
-            if *count == 0 {
+    fn count_out(&mut self, number: u64, model: &Arc<Model>, change: &mut SliceChange) {
+        if let Some(devices) = self.models.get_mut(model) {
+            devices.remove(&number);
+            if devices.is_empty() {
                 self.models.remove(model);
                 change.models = true;
             }
         }
     }
 
-    fn nodes_of(&self, pool: &PoolName) -> BTreeSet<Arc<str>> {
-        self.slices_of(pool).filter_map(|slice| slice.node.clone()).collect()
+    /// The nodes that have devices of a pool.
+    pub fn nodes_of(&self, pool: &PoolName) -> BTreeSet<Arc<str>> {
+        self.slices_of(pool).flat_map(Slice::nodes).collect()
     }
 
-    fn slices_of(&self, pool: &PoolName) -> impl Iterator<Item = &Slice> {
+    fn slices_of<'i>(&'i self, pool: &PoolName) -> impl Iterator<Item = &'i Slice> + use<'i> {
         let names = self.pools.get(pool).into_iter().flatten();
-        names.filter_map(|name| self.slices.get(name)).map(|(slice, _)| slice)
+        names.filter_map(|name| self.slices.get(name)).map(|known| &known.slice)
     }
 
     /// The slices of a pool's highest generation, where all of them are there; none of an incomplete pool count.
-    fn complete(&self, pool: &PoolName) -> impl Iterator<Item = &Slice> {
+    fn complete<'i>(&'i self, pool: &PoolName) -> impl Iterator<Item = &'i Slice> + use<'i> {
         let newest = self.slices_of(pool).map(|slice| slice.generation).max();
         let of_newest = move |slice: &&Slice| Some(slice.generation) == newest;
         let found = self.slices_of(pool).filter(of_newest).count();
@@ -224,21 +277,22 @@ impl Inventory {
         self.slices_of(pool).filter(of_newest).filter(move |_| is_complete)
     }
 
-    /// The cards that a node has by devices, and how many of each; those that are kept from new pods are none.
-    pub fn cards_of(&self, node: &str) -> BTreeMap<DeviceCard, i64> {
+    /// The devices that a node has, each with its pool; of incomplete pools none.
+    pub fn on_node<'i>(&'i self, node: &'i str) -> impl Iterator<Item = (&'i PoolName, &'i Arc<Device>)> {
         let pools = self.of_node.get(node).into_iter().flatten();
-        let slices = pools.flat_map(|pool| self.complete(pool));
-        let slices = slices.filter(|slice| slice.node.as_deref() == Some(node));
-        let mut cards = BTreeMap::new();
-        for device in slices
-            .flat_map(|slice| &slice.devices)
-            .filter(|device| !device.kept_away)
-        {
-            if let Some(card) = &device.model.card {
-                *cards.entry(card.clone()).or_default() += 1;
-            }
-        }
-        cards
+        let slices = pools.flat_map(|pool| self.complete(pool).map(move |slice| (pool, slice)));
+        let devices = slices.flat_map(|(pool, slice)| slice.devices.iter().map(move |device| (pool, device)));
+        devices.filter(move |(_, device)| device.node.as_deref() == Some(node))
+    }
+
+    /// All devices of a pool, where it is complete.
+    pub fn of_pool<'i>(&'i self, pool: &PoolName) -> impl Iterator<Item = &'i Arc<Device>> {
+        self.complete(pool).flat_map(|slice| &slice.devices)
+    }
+
+    /// How much there is of each counter of a pool, by its set and name.
+    pub fn counters_of<'i>(&'i self, pool: &PoolName) -> impl Iterator<Item = &'i Counted> {
+        self.complete(pool).flat_map(|slice| &slice.counters)
     }
 
     /// All models of which there are devices.
@@ -247,11 +301,16 @@ impl Inventory {
     }
 
     /// What the devices of a model have of their own.
-    pub fn own_of<'i>(&'i self, model: &'i Arc<Model>) -> impl Iterator<Item = &'i Attributes> {
-        let devices = self.slices.values().flat_map(|(slice, _)| &slice.devices);
-        devices
-            .filter(move |device| Arc::ptr_eq(&device.model, model))
-            .map(|device| &device.own)
+    pub fn own_of(&self, model: &Arc<Model>) -> impl Iterator<Item = &Attributes> {
+        let devices = self.models.get(model).into_iter().flatten();
+        devices.map(|(_, device)| &device.own)
+    }
+
+    /// The node that has a device.
+    pub fn node_of(&self, driver: &str, pool: &str, device: &str) -> Option<Arc<str>> {
+        let pool = (Arc::<str>::from(driver), Arc::<str>::from(pool));
+        let mut devices = self.slices_of(&pool).flat_map(|slice| &slice.devices);
+        devices.find(|known| *known.name == *device)?.node.clone()
     }
 
     /// The model of one device.
@@ -270,4 +329,12 @@ impl Inventory {
     pub fn version(&self) -> u64 {
         self.version
     }
+}
+
+/// What is said of counters of a set, in thousandths; what can't be read is so much.
+fn amounts_of(set: &str, counters: &BTreeMap<Box<str>, Capacity>, unreadable: i64) -> impl Iterator<Item = Counted> {
+    counters.iter().map(move |(name, amount)| {
+        let amount = parse_milli(&amount.value).unwrap_or(unreadable);
+        (set.into(), name.clone(), amount)
+    })
 }

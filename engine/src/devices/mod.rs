@@ -5,14 +5,18 @@
 
 mod asks;
 mod card;
+mod demand;
 mod inventory;
 mod model;
+mod placing;
+mod room;
 mod selection;
 mod selector;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeSet, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice};
@@ -21,7 +25,10 @@ use crds::lean::Metadata;
 use crate::texts::TextPool;
 pub use asks::{Asked, CardsAsked, Named, Obstacle};
 pub use card::{DeviceCard, Drivers};
+pub use demand::{ClaimDemand, DeviceDemand};
 pub use inventory::{Inventory, SliceChange};
+use room::Rooms;
+pub use room::{DeviceCount, Room};
 use selection::Selections;
 
 /// How the name of a resource begins that stands for a class of devices.
@@ -34,11 +41,14 @@ pub type ClaimKey = (Box<str>, Box<str>);
 #[derive(Debug, Default)]
 pub struct Devices {
     inventory: Inventory,
+    rooms: Rooms,
     /// Each with the list of all of them in which it was seen last.
     classes: HashMap<Box<str>, (Arc<DeviceClass>, u64)>,
     /// The same.
     claims: HashMap<ClaimKey, (Arc<ResourceClaim>, u64)>,
     selections: Selections,
+    /// The most that one node has of cards, and of which version of the rooms that was found.
+    most: HashMap<Box<[DeviceCard]>, (u64, i64)>,
     /// Of claims that several pods may name: who pays, by uid.
     payers: HashMap<ClaimKey, Arc<str>>,
 }
@@ -51,17 +61,37 @@ impl Devices {
 
     /// The devices of these drivers are cards, besides those that are known by name.
     pub fn set_drivers(&mut self, drivers: Drivers) -> SliceChange {
-        self.inventory.set_drivers(drivers)
+        let change = self.inventory.set_drivers(drivers);
+        self.renew_rooms(change)
     }
 
     /// Takes what a slice says.
     pub fn apply_slice(&mut self, slice: &ResourceSlice, epoch: u64, texts: &mut TextPool) -> SliceChange {
-        self.inventory.apply(slice, epoch, texts)
+        let change = self.inventory.apply(slice, epoch, texts);
+        self.renew_rooms(change)
     }
 
     /// Forgets a slice.
     pub fn remove_slice(&mut self, name: &str) -> SliceChange {
-        self.inventory.remove(name)
+        let change = self.inventory.remove(name);
+        self.renew_rooms(change)
+    }
+
+    fn renew_rooms(&mut self, change: SliceChange) -> SliceChange {
+        for node in &change.nodes {
+            self.rooms.renew(node, &self.inventory);
+        }
+        change
+    }
+
+    /// The devices that a node has; none where it has none.
+    pub fn room_of(&self, node: &str) -> Option<&Room> {
+        self.rooms.at(node)
+    }
+
+    /// The cards that a node has by devices, and how many of each.
+    pub fn cards_of(&self, node: &str) -> BTreeMap<DeviceCard, DeviceCount> {
+        self.rooms.at(node).map(Room::cards).unwrap_or_default()
     }
 
     /// Takes what a class says; whether it is news.
@@ -84,25 +114,32 @@ impl Devices {
         self.classes.remove(name).is_some()
     }
 
-    /// Takes what a claim says; whether it is news.
-    pub fn apply_claim(&mut self, key: &ClaimKey, mut claim: ResourceClaim, epoch: u64) -> bool {
+    /// Takes what a claim says; where that is news, the nodes of which other devices are allocated than before.
+    pub fn apply_claim(&mut self, key: &ClaimKey, mut claim: ResourceClaim, epoch: u64) -> Option<BTreeSet<Arc<str>>> {
         // Nothing that is in there counts.
         claim.metadata = Metadata::default();
-        match self.claims.get_mut(key) {
-            Some((known, seen)) if **known == claim => {
-                *seen = epoch;
-                false
-            }
-            _ => {
-                self.claims.insert(key.clone(), (Arc::new(claim), epoch));
-                true
-            }
+        if let Some((known, seen)) = self.claims.get_mut(key)
+            && **known == claim
+        {
+            *seen = epoch;
+            return None;
         }
+        let claim = Arc::new(claim);
+        let before = self.claims.insert(key.clone(), (Arc::clone(&claim), epoch));
+        let before = before.as_ref().map(|(before, _)| &**before);
+        Some(self.rooms.allocate(key, before, Some(&claim), &self.inventory))
     }
 
-    /// Forgets a claim; whether there was one.
-    pub fn remove_claim(&mut self, key: &ClaimKey) -> bool {
-        self.claims.remove(key).is_some()
+    /// Forgets a claim; where there was one, the nodes of which devices come free.
+    pub fn remove_claim(&mut self, key: &ClaimKey) -> Option<BTreeSet<Arc<str>>> {
+        let (before, _) = self.claims.remove(key)?;
+        Some(self.rooms.allocate(key, Some(&before), None, &self.inventory))
+    }
+
+    /// Whether a claim was allocated.
+    pub fn is_allocated(&self, key: &ClaimKey) -> bool {
+        let claim = self.claims.get(key);
+        claim.is_some_and(|(claim, _)| claim.status.allocation.is_some())
     }
 
     /// The classes that were not seen in this list of all of them.
@@ -134,6 +171,17 @@ impl Devices {
             Some(payer) => self.payers.insert(key.clone(), payer),
             None => self.payers.remove(key),
         };
+    }
+
+    /// The class that provides a resource: where several do, the newest, and of those the first by name.
+    fn provider_of(&self, resource: &str) -> Option<&str> {
+        if let Some(class) = resource.strip_prefix(IMPLICIT) {
+            return self.classes.get_key_value(class).map(|(name, _)| &**name);
+        }
+        let provides = |class: &DeviceClass| class.spec.extended_resource_name.as_deref() == Some(resource);
+        let classes = self.classes.iter().filter(|(_, (class, _))| provides(class));
+        let newest = classes.map(|(name, (class, _))| (Reverse(class.metadata.creation_timestamp.as_deref()), &**name));
+        newest.min().map(|(_, name)| name)
     }
 
     /// The resources by which pods may request cards of classes without a claim, each with its cards.

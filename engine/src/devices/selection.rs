@@ -1,32 +1,66 @@
-//! Which models of devices a request's selectors leave: evaluated once for each model, and remembered.
+//! What selectors say of devices: evaluated once for all that are alike in what a selector looks at, and remembered.
 
+use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use super::inventory::Inventory;
-use super::model::{Described, Model, own_names};
+use super::inventory::{Device, Inventory};
+use super::model::{Attribute, Attributes, Described, Model, own_names};
 use super::selector::{Selector, SelectorError};
 
 /// So many expressions are remembered.
-const MOST_REMEMBERED: usize = 4096;
-/// So many devices of the models in question are looked at one by one, for a selector that asks for what each has of its own.
+const MOST_EXPRESSIONS: usize = 4096;
+/// So many answers are remembered, of all expressions.
+const MOST_ANSWERS: usize = 1 << 18;
+/// So many devices of a model are judged at once by a selector that asks for what each has of its own. Where there are more, some of
+/// them may satisfy it.
 const MOST_LOOKED_AT: usize = 4096;
 
-/// Expressions that were read, and what they said of each model.
+/// Expressions that were read, and what they said.
 #[derive(Debug, Default)]
-pub struct Selections {
+pub struct Selections(RefCell<Memory>);
+
+#[derive(Debug, Default)]
+struct Memory {
     read: HashMap<Box<str>, Known>,
+    answers: usize,
 }
 
 /// What is known of one expression.
 #[derive(Debug)]
 struct Known {
     selector: Result<Selector, SelectorError>,
-    /// Whether it may look at what each device has of its own.
-    is_individual: bool,
-    said: HashMap<Arc<Model>, bool>,
-    /// The inventory's version by which it was said, where it depends on single devices.
-    version: u64,
+    /// The names of what each device has of its own that it may look at.
+    looks_at: Vec<&'static str>,
+    said: HashMap<Alike, bool>,
+    /// Whether any device of a model satisfies it, and of which version of the inventory that was found.
+    any: HashMap<ByAddress, (u64, bool)>,
+}
+
+/// Devices that an expression can't tell apart.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Alike {
+    model: ByAddress,
+    own: Box<[(Arc<str>, Attribute)]>,
+}
+
+/// A model, of which there is one alone that is equal to it at any time.
+#[derive(Debug, Clone)]
+struct ByAddress(Arc<Model>);
+
+impl PartialEq for ByAddress {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for ByAddress {}
+
+impl Hash for ByAddress {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.0).hash(state);
+    }
 }
 
 /// Models of devices.
@@ -35,66 +69,131 @@ pub type Models = BTreeSet<Arc<Model>>;
 impl Selections {
     /// The models of which some device satisfies all expressions; else which of them can't be evaluated, and why.
     pub fn select<'e>(
-        &mut self,
+        &self,
         expressions: impl Iterator<Item = &'e str> + Clone,
         inventory: &Inventory,
     ) -> Result<Models, (String, SelectorError)> {
+        let mut memory = self.0.borrow_mut();
         for expression in expressions.clone() {
-            self.read(expression, inventory);
-            if let Some(Err(error)) = self.read.get(expression).map(|known| &known.selector) {
+            if let Err(error) = &memory.read(expression).selector {
                 return Err((expression.chars().take(100).collect(), error.clone()));
             }
         }
         let mut left: Models = inventory.models().map(Arc::clone).collect();
         for expression in expressions {
-            if let Some(known) = self.read.get_mut(expression) {
-                left.retain(|model| known.says(model, inventory));
-            }
+            left.retain(|model| memory.says_of_any(expression, model, inventory));
         }
         Ok(left)
     }
 
-    fn read(&mut self, expression: &str, inventory: &Inventory) {
-        if self.read.contains_key(expression) {
-            return;
-        }
-        if self.read.len() >= MOST_REMEMBERED {
-            self.read.clear();
-        }
-        let selector = Selector::read(expression);
-        let is_individual = selector
-            .as_ref()
-            .is_ok_and(|selector| own_names().any(|name| selector.may_name(name)));
-        self.read.insert(
-            expression.into(),
-            Known {
+    /// What was said of a device, or of one that is like it.
+    pub fn known(&self, expression: &str, device: &Device) -> Option<bool> {
+        let memory = self.0.borrow();
+        let known = memory.read.get(expression)?;
+        known.said.get(&known.alike(&device.model, &device.own)).copied()
+    }
+
+    /// Whether a device satisfies an expression; none that can't be evaluated.
+    pub fn satisfies(&self, expression: &str, device: &Device) -> bool {
+        self.0.borrow_mut().says(expression, &device.model, &device.own)
+    }
+}
+
+impl Memory {
+    fn read(&mut self, expression: &str) -> &Known {
+        if !self.read.contains_key(expression) {
+            if self.read.len() >= MOST_EXPRESSIONS {
+                self.forget();
+            }
+            let selector = Selector::read(expression);
+            let looks_at = selector.as_ref().map_or_else(
+                |_| Vec::new(),
+                |selector| own_names().filter(|name| selector.may_name(name)).collect(),
+            );
+            let known = Known {
                 selector,
-                is_individual,
+                looks_at,
                 said: HashMap::new(),
-                version: inventory.version(),
-            },
-        );
+                any: HashMap::new(),
+            };
+            self.read.insert(expression.into(), known);
+        }
+        &self.read[expression]
+    }
+
+    fn says(&mut self, expression: &str, model: &Arc<Model>, own: &Attributes) -> bool {
+        if self.answers >= MOST_ANSWERS {
+            self.forget();
+        }
+        self.read(expression);
+        let Some(known) = self.read.get_mut(expression) else {
+            return false;
+        };
+        let alike = known.alike(model, own);
+        if let Some(said) = known.said.get(&alike) {
+            return *said;
+        }
+        let own = (!known.looks_at.is_empty()).then_some(own);
+        let says = known
+            .selector
+            .as_ref()
+            .is_ok_and(|selector| selector.selects(&Described { model, own }));
+        known.said.insert(alike, says);
+        self.answers += 1;
+        says
+    }
+
+    /// Whether any device of a model satisfies an expression.
+    fn says_of_any(&mut self, expression: &str, model: &Arc<Model>, inventory: &Inventory) -> bool {
+        let known = self.read(expression);
+        if known.looks_at.is_empty() {
+            return self.says(expression, model, &Attributes::new());
+        }
+        let (key, version) = (ByAddress(Arc::clone(model)), inventory.version());
+        if let Some((_, said)) = known.any.get(&key).filter(|(of, _)| *of == version) {
+            return *said;
+        }
+        let (mut judged, mut says) = (0, false);
+        for own in inventory.own_of(model) {
+            if judged == MOST_LOOKED_AT {
+                return true;
+            }
+            let answers = self.answers;
+            says = self.says(expression, model, own);
+            judged += usize::from(self.answers != answers);
+            if says {
+                break;
+            }
+        }
+        if let Some(known) = self.read.get_mut(expression) {
+            known.any.retain(|_, (of, _)| *of == version);
+            known.any.insert(key, (version, says));
+        }
+        says
+    }
+
+    fn forget(&mut self) {
+        *self = Self::default();
     }
 }
 
 impl Known {
-    fn says(&mut self, model: &Arc<Model>, inventory: &Inventory) -> bool {
-        let Ok(selector) = &self.selector else { return false };
-        if self.is_individual && self.version != inventory.version() || self.said.len() > MOST_REMEMBERED {
-            self.said.clear();
-            self.version = inventory.version();
-        }
-        if let Some(said) = self.said.get(model) {
-            return *said;
-        }
-        let describe = |own| Described { model, own };
-        let says = if self.is_individual {
-            let mut devices = inventory.own_of(model).take(MOST_LOOKED_AT);
-            devices.any(|own| selector.selects(&describe(Some(own))))
-        } else {
-            selector.selects(&describe(None))
+    fn alike(&self, model: &Arc<Model>, own: &Attributes) -> Alike {
+        let is_looked_at = |name: &str| {
+            let name = name.rsplit_once('/').map_or(name, |(_, name)| name);
+            self.looks_at.contains(&name)
         };
-        self.said.insert(Arc::clone(model), says);
-        says
+        let own: Box<[_]> = if self.looks_at.is_empty() {
+            [].into()
+        } else {
+            let looked_at = own.iter().filter(|(name, _)| is_looked_at(name));
+            looked_at
+                .map(|(name, value)| (Arc::clone(name), value.clone()))
+                .collect()
+        };
+        Alike {
+            model: ByAddress(Arc::clone(model)),
+            own,
+        }
     }
 }

@@ -207,6 +207,7 @@ fn no_node<'c>(cluster: &Cluster, shape: &'c Shape, lead: &str) -> Nodes<'c> {
         let census = fit::census(cluster, shape, card);
         let parts = [
             (census.lack_room, "without enough room"),
+            (census.lack_devices, "without free devices as the pod claims them"),
             (
                 census.excluded,
                 "excluded by the pod's node selector, affinity or tolerations",

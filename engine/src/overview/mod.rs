@@ -139,9 +139,7 @@ fn inventory(cluster: &Cluster, id: NodeId, node: &Node, offer: &Offer) -> Optio
         .cards
         .iter()
         .filter(|card| cluster.resource_of(card.card) == Some(card.resource));
-    let cards: Vec<_> = published
-        .map(|card| (&card.found, node.used_of(card.resource)))
-        .collect();
+    let cards: Vec<_> = published.map(|card| (&card.found, node.use_of(card))).collect();
     let status = CardInventoryStatus {
         gpus: gpus::shared(cluster, id),
         ..status::inventory(&cards, usability(offer), &problems, quotas)

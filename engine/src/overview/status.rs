@@ -64,17 +64,17 @@ pub struct Quotas {
     pub problems: Vec<String>,
 }
 
-/// What an inventory says of a node with these cards, of which pods hold so many; and of its quotas for pods without GPU,
+/// What an inventory says of a node with these cards, of which so many are in use and so many are not; and of its quotas for pods without GPU,
 /// where it has any.
 pub fn inventory(
-    cards: &[(&Card, i128)],
+    cards: &[(&Card, (i128, i128))],
     usability: Usability,
     problems: &[Problem],
     quotas: Option<Quotas>,
 ) -> CardInventoryStatus {
     let cards: Vec<_> = cards
         .iter()
-        .map(|(card, used)| node_card(card, *used, usability))
+        .map(|(card, in_use)| node_card(card, *in_use, usability))
         .collect();
     let mut resources: Vec<_> = cards.iter().map(|card| card.resource.as_str()).collect();
     resources.sort_unstable();
@@ -148,16 +148,16 @@ pub fn outside_cross_quota(status: CardInventoryStatus, cards: &str) -> CardInve
     }
 }
 
-fn node_card(card: &Card, used: i128, usability: Usability) -> NodeCard {
-    let used = i64::try_from(used).unwrap_or(i64::MAX);
+fn node_card(card: &Card, (used, free): (i128, i128), usability: Usability) -> NodeCard {
+    let number = |number: i128| i64::try_from(number).unwrap_or(i64::MAX);
     NodeCard {
         name: card.name.clone(),
         resource: card.resource.clone(),
         kind: card.kind,
         total: card.count,
-        used,
+        used: number(used),
         free: if usability == Usability::Usable {
-            card.count.saturating_sub(used).max(0)
+            number(free)
         } else {
             0
         },

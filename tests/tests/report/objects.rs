@@ -21,7 +21,7 @@ use crate::{Bench, Outcome, Running, await_objects, names};
 fn inventory(spec: &nodes::NodeSpec, uid: &str, usability: Usability) -> anyhow::Result<Report> {
     let node: crds::node::Node<Box<str>> = serde_json::from_value(serde_json::to_value(spec.to_node())?)?;
     let found = discover(&node.metadata.labels, &node.status.allocatable);
-    let cards: Vec<_> = found.cards.iter().map(|card| (card, 0)).collect();
+    let cards: Vec<_> = found.cards.iter().map(|card| (card, (0, card.count.into()))).collect();
     let is_of_interest = !cards.is_empty() || !found.problems.is_empty();
     Ok(Report::Shown(Box::new(Shown::Inventory {
         node: spec.name().into(),

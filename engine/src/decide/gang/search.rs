@@ -15,7 +15,7 @@ use super::super::line::InLine;
 use super::Gang;
 use crate::cluster::waiting::Shape;
 use crate::cluster::{Bookmark, Cluster};
-use crate::decide::{Grant, mgpu, narrow, verdict};
+use crate::decide::{Grant, fit, mgpu, narrow, verdict};
 use crate::ids::{NodeId, PodId, WorkloadId};
 use crate::names::CardId;
 use nodes::Nodes;
@@ -248,7 +248,9 @@ impl<'g, 'c> WaySearch<'g, 'c> {
         let (_, node) = self.nodes.members[look].first()?;
         match mgpu::request(cluster, shape) {
             Some(request) => mgpu::grant_on(cluster, shape, request, card, *node, self.gang.effort.clone()),
-            None => Some(Grant::of(card, Some(*node))),
+            None => {
+                fit::devices_suffice(cluster, shape, *node, &self.gang.effort).then(|| Grant::of(card, Some(*node)))
+            }
         }
     }
 

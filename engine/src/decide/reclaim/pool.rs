@@ -83,7 +83,14 @@ impl Question<'_> {
 
     /// Whether the cards of a node have room for it without these pods.
     fn fits(&self, node: NodeId, without: &[PodId]) -> bool {
+        let devices_suffice = || {
+            let node = self.cluster.node(node);
+            let task = &self.shape.task;
+            self.effort
+                .search(|steps| self.cluster.devices_suffice(task, node, without, steps))
+        };
         self.cards.as_ref().is_none_or(|cards| cards.fits(node, without))
+            && (self.shape.task.claimed.is_none() || devices_suffice())
     }
 
     fn could_take(&self, node: NodeId) -> bool {

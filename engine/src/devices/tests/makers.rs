@@ -119,8 +119,8 @@ fn each_class_has_the_cards_of_its_maker() {
 fn nodes_have_what_their_drivers_publish_and_nothing_twice() {
     let devices = world();
     let on = |node: &str| -> Vec<(String, i64)> {
-        let cards = devices.inventory().cards_of(node).into_iter();
-        cards.map(|(card, count)| (card.name, count)).collect()
+        let cards = devices.cards_of(node).into_iter();
+        cards.map(|(card, count)| (card.name, count.total)).collect()
     };
     let one = |name: &str| (name.to_owned(), 1);
     assert_eq!(on("n1"), [one(A100)]);
@@ -131,6 +131,7 @@ fn nodes_have_what_their_drivers_publish_and_nothing_twice() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a list of what makers show")]
 fn what_makers_show_their_users_selects_what_they_say() {
     let nvidia = nvidia("gpu-0", 0, "NVIDIA A100 80GB PCIe");
     let (mig, amd, part, intel) = (mig("m", "1g.5gb"), amd(0), amd_partition(0), intel(3, "A770"));
@@ -252,28 +253,35 @@ fn devices_of_a_driver_that_the_configuration_names_become_cards_and_cease_to_be
     half["attributes"]["example.com/part"] = json!({"string": "half"});
     devices.apply_slice(&slice("n7", "npu.example.com", &[npu("npu-0"), half]), 0, &mut texts);
     let names = |devices: &Devices| -> Vec<String> {
-        let cards = devices.inventory().cards_of("n7").into_keys();
+        let cards = devices.cards_of("n7").into_keys();
         cards.map(|card| card.name).collect()
     };
     assert_eq!(names(&devices), [""; 0]);
-    let named = |profile: Option<&str>| {
+    let drivers = |profile: Option<&str>| {
         Drivers::new(&[crds::configuration::CardDriver {
             driver: "npu.example.com".to_owned(),
             product: "product".to_owned(),
             profile: profile.map(str::to_owned),
         }])
     };
-    let change = devices.set_drivers(named(None));
+    let change = devices.set_drivers(drivers(None));
     assert!(
         change.models && change.nodes.iter().map(|node| &**node).eq(["n7"]),
         "{change:?}"
     );
     assert_eq!(names(&devices), ["Great-NPU"]);
-    assert_eq!(devices.inventory().cards_of("n7").into_values().sum::<i64>(), 2);
-    devices.set_drivers(named(Some("example.com/part")));
+    assert_eq!(
+        devices
+            .cards_of("n7")
+            .into_values()
+            .map(|count| count.total)
+            .sum::<i64>(),
+        2
+    );
+    devices.set_drivers(drivers(Some("example.com/part")));
     assert_eq!(names(&devices), ["Great-NPU", "Great-NPU/half"]);
     assert_eq!(
-        devices.set_drivers(named(Some("example.com/part"))),
+        devices.set_drivers(drivers(Some("example.com/part"))),
         SliceChange::default()
     );
     let change = devices.set_drivers(Drivers::default());

@@ -183,7 +183,13 @@ fn what_was_allocated_counts_in_place_of_what_was_asked_for() {
 #[test]
 fn a_pool_that_is_not_complete_counts_nothing_and_older_generations_do_not_count() {
     let (mut devices, mut texts) = world();
-    let count = |devices: &Devices| devices.inventory().cards_of("n1").into_values().sum::<i64>();
+    let count = |devices: &Devices| {
+        devices
+            .cards_of("n1")
+            .into_values()
+            .map(|count| count.total)
+            .sum::<i64>()
+    };
     assert_eq!(count(&devices), 4);
     let mut newer = slice("n1", "gpu.nvidia.com", &[nvidia("gpu-0", 0, "NVIDIA A100 80GB PCIe")]);
     newer.metadata.name = Some("n1-second".into());

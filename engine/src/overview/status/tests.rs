@@ -47,7 +47,7 @@ fn conditions(conditions: &[Condition]) -> Vec<(&str, &str, &str)> {
 #[test]
 fn an_inventory_of_a_node_in_order() {
     let (a, b) = (card("A", "x/gpu", 8), card("B", "x/mig", 4));
-    let status = inventory(&[(&a, 3), (&b, 0)], Usability::Usable, &[], None);
+    let status = inventory(&[(&a, (3, 5)), (&b, (0, 4))], Usability::Usable, &[], None);
     assert_eq!((&*status.summary, &*status.resources), ("A x8, B x4", "x/gpu, x/mig"));
     assert_eq!((status.total, status.used, status.free), (12, 3, 9));
     assert_eq!(status.cards[0].free, 5);
@@ -95,11 +95,11 @@ fn an_inventory_with_problems() {
 fn cards_of_an_unusable_node_are_not_free() {
     let a = card("A", "x/gpu", 8);
     for usability in [Usability::NotReady, Usability::Cordoned] {
-        let status = inventory(&[(&a, 3)], usability, &[], None);
+        let status = inventory(&[(&a, (3, 5))], usability, &[], None);
         assert_eq!((status.total, status.used, status.free), (8, 3, 0));
     }
     // More in use than the node allocates since a card failed.
-    let status = inventory(&[(&a, i128::MAX)], Usability::Usable, &[], None);
+    let status = inventory(&[(&a, (i128::MAX, 0))], Usability::Usable, &[], None);
     assert_eq!((status.used, status.free), (i64::MAX, 0));
 }
 

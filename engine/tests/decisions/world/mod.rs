@@ -123,16 +123,39 @@ impl World {
         self.observe(Observation::Class(Box::new(serde_json::from_value(class).unwrap())));
     }
 
+    /// A slice that says this.
+    pub fn slice_of(&mut self, name: &str, spec: &serde_json::Value) {
+        let slice = json!({"metadata": {"name": name}, "spec": spec});
+        self.observe(Observation::Slice(Box::new(serde_json::from_value(slice).unwrap())));
+    }
+
     /// A claim of namespace `team`, with these requests and this status.
     pub fn claim(&mut self, name: &str, requests: &serde_json::Value, status: &serde_json::Value) {
-        let claim = json!({"metadata": {"namespace": "team", "name": name}, "status": status,
-            "spec": {"devices": {"requests": requests}}});
+        self.claim_in("team", name, requests, status);
+    }
+
+    pub fn claim_in(&mut self, namespace: &str, name: &str, requests: &serde_json::Value, status: &serde_json::Value) {
+        self.claim_of(namespace, name, &json!({"requests": requests}), status);
+    }
+
+    /// The same, with all that is said of its devices.
+    pub fn claim_with(&mut self, name: &str, devices: &serde_json::Value, status: &serde_json::Value) {
+        self.claim_of("team", name, devices, status);
+    }
+
+    fn claim_of(&mut self, namespace: &str, name: &str, devices: &serde_json::Value, status: &serde_json::Value) {
+        let claim = json!({"metadata": {"namespace": namespace, "name": name}, "status": status,
+            "spec": {"devices": devices}});
         self.observe(Observation::Claim(Box::new(serde_json::from_value(claim).unwrap())));
     }
 
     pub fn remove_claim(&mut self, name: &str) {
+        self.remove_claim_in("team", name);
+    }
+
+    pub fn remove_claim_in(&mut self, namespace: &str, name: &str) {
         self.observe(Observation::ClaimGone {
-            namespace: "team".into(),
+            namespace: namespace.into(),
             name: name.into(),
         });
     }

@@ -10,7 +10,7 @@ use crate::cluster::waiting::Shape;
 use crate::decide::effort::Effort;
 use crate::decide::line::cards_of;
 use crate::decide::{fit, mgpu};
-use crate::ids::NodeId;
+use crate::ids::{NodeId, PodId};
 use crate::names::CardId;
 use crate::policies::mgpu::CardUse;
 
@@ -23,6 +23,8 @@ pub(super) struct Look {
     suits: usize,
     /// What is in use of its mGPU cards, and the node itself: what else matters there is not compared.
     gpus: Option<(Vec<CardUse>, NodeId)>,
+    /// Who waits there for devices, and the node itself, where the gang claims any.
+    claiming: Option<(Vec<PodId>, NodeId)>,
 }
 
 /// The nodes that any of the gang may go to, by look.
@@ -34,6 +36,8 @@ pub(super) struct Nodes {
     suits_of: BTreeMap<NodeId, usize>,
     /// Whether cards are shared through mGPU.
     mgpu: bool,
+    /// Whether devices are claimed.
+    claims: bool,
     pub(super) looks: BTreeMap<Look, usize>,
     /// The nodes of each look, by name.
     pub(super) members: Vec<BTreeSet<(Arc<str>, NodeId)>>,
@@ -77,6 +81,7 @@ impl Nodes {
             suits,
             suits_of,
             mgpu: kinds.iter().any(|kind| mgpu::request(cluster, &kind.shape).is_some()),
+            claims: kinds.iter().any(|kind| kind.shape.task.claimed.is_some()),
             looks: BTreeMap::new(),
             members: Vec::new(),
             look_of: BTreeMap::new(),
@@ -102,6 +107,7 @@ impl Nodes {
             free: free.collect(),
             suits: self.suits_of.get(&id).copied().unwrap_or(usize::MAX),
             gpus: self.mgpu.then(|| (node.gpus.clone(), id)),
+            claiming: self.claims.then(|| (cluster.expecting_devices(node).collect(), id)),
         };
         let next = self.looks.len();
         let place = *self.looks.entry(look).or_insert(next);

@@ -1,8 +1,10 @@
 //! Cards by Dynamic Resource Allocation: who is let in for what they claim, and what they are charged.
 
+mod room;
+
 use serde_json::{Value, json};
 
-use crate::world::{GPU, Object, World, bare_pod, configuration, node, pod, queue};
+use crate::world::{GPU, Object, World, bare_pod, configuration, group, node, pod, queue};
 
 const NVIDIA: &str = "gpu.nvidia.com";
 const LABEL_OF_A: &str = "device.card.volcano.sh/a-c40bf6cc";
@@ -51,10 +53,10 @@ fn allocated(node: &str, devices: &[&str]) -> Value {
 
 /// A node with four `A` by devices, and one with two `B`.
 fn world() -> World {
-    with("unnamedCards: charge")
+    set("unnamedCards: charge")
 }
 
-fn with(settings: &str) -> World {
+fn set(settings: &str) -> World {
     let mut world = World::with(configuration("", settings));
     world.node(&node("n1"));
     world.node(&node("n2"));
@@ -185,7 +187,10 @@ fn what_others_claims_got_is_not_free() {
     world.claim("p1-gpu", &exactly(2, Some("A")), &json!({}));
     world.pod(&claiming(pod("p1"), "p1-gpu"));
     assert_eq!(world.refusal_of("p1"), "NoNodeFits");
+    // Kubernetes takes the claim after the pod.
     world.remove_pod("other");
+    assert_eq!(world.refusal_of("p1"), "NoNodeFits");
+    world.remove_claim("other-gpu");
     assert_eq!(world.admit(), [admitted("p1", "A")]);
 }
 

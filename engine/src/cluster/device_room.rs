@@ -1,0 +1,152 @@
+//! Whether the devices of a node suffice for what a pod claims, beside what was let in there and has not been given its devices yet
+//! (docs/rules.md, **Cards by Dynamic Resource Allocation**).
+
+use std::collections::HashSet;
+
+use super::Cluster;
+use super::devices::Claiming;
+use super::node::{Node, Supply};
+use super::pod::Pod;
+use crate::amounts::{Amounts, Dimension};
+use crate::devices::{ClaimDemand, ClaimKey, DeviceDemand, Named, Room};
+use crate::ids::PodId;
+use crate::policies::mgpu::Steps;
+use crate::task::Task;
+
+impl Cluster {
+    /// Whether a pod has what it requests by resources that classes provide: the scheduler allocates it before it binds the pod.
+    pub(super) fn has_provided_devices(&self, pod: &crds::pod::Pod<Box<str>>, namespace: &str) -> bool {
+        let is_bound = pod.spec.node_name.as_deref().is_some_and(|node| !node.is_empty());
+        let is_given = |claim: &str| self.claimed.devices.is_allocated(&(namespace.into(), claim.into()));
+        provided_claim(pod).map_or(is_bound, is_given)
+    }
+
+    /// What a pod asks of devices that were not allocated to it yet.
+    pub(super) fn devices_asked(
+        &self,
+        request: &Amounts,
+        namespace: &str,
+        named: &[Named],
+        has_provided: bool,
+    ) -> Option<DeviceDemand> {
+        let devices = &self.claimed.devices;
+        let of_claims = if named.is_empty() {
+            None
+        } else {
+            devices.demand_of(namespace, named)
+        };
+        if has_provided || self.claimed.provided().next().is_none() {
+            return of_claims;
+        }
+        let provided = request.iter().filter_map(|(dimension, count)| {
+            let resource = dimension.resource()?;
+            let name = self.names.resource_name(resource);
+            let is_provided = count > 0 && self.claimed.provides(name);
+            is_provided.then(|| devices.provided_demand(resource, name, count))?
+        });
+        let provided: Vec<_> = provided.collect();
+        if provided.is_empty() {
+            return of_claims;
+        }
+        let mut demand = of_claims.unwrap_or_default();
+        demand.claims = demand.claims.into_iter().chain(provided).collect();
+        Some(demand)
+    }
+
+    /// The claims that come free when these pods go.
+    pub(super) fn claims_held_by(&self, pods: &[PodId]) -> HashSet<ClaimKey> {
+        let uids: HashSet<_> = pods.iter().filter_map(|id| Some(&self.pod(*id)?.uid)).collect();
+        let claiming = uids.iter().filter_map(|uid| self.claimed.pods.get(*uid));
+        let keys = claiming.flat_map(Claiming::keys);
+        let users = |key: &ClaimKey| self.claimed.users.get(key).into_iter().flatten();
+        keys.filter(|key| users(key).all(|uid| uids.contains(uid))).collect()
+    }
+
+    /// A pod comes to be expected on its node, or no longer is.
+    pub(super) fn expect_devices(&mut self, id: PodId, pod: &Pod, is_expected: bool) {
+        let has_claims = demand(&pod.task).is_some_and(|demand| !demand.claims.is_empty());
+        let Some(node) = pod.room.filter(|_| has_claims) else {
+            return;
+        };
+        let name = &self.nodes[node].name;
+        if is_expected {
+            self.claimed.expected.entry(name.clone()).or_default().insert(id);
+        } else if let Some(pods) = self.claimed.expected.get_mut(name) {
+            pods.remove(&id);
+            if pods.is_empty() {
+                self.claimed.expected.remove(name);
+            }
+        }
+    }
+
+    /// The pods that are expected on a node and have not been given their devices yet.
+    pub(crate) fn expecting_devices(&self, node: &Node) -> impl Iterator<Item = PodId> + '_ {
+        self.claimed.expected.get(&node.name).into_iter().flatten().copied()
+    }
+
+    /// Whether a node's free devices suffice for what a task claims, if these pods held none.
+    pub(crate) fn devices_suffice(&self, task: &Task, node: &Node, without: &[PodId], steps: &Steps) -> bool {
+        let Some(asked) = demand(task).filter(|asked| !asked.claims.is_empty()) else {
+            return true;
+        };
+        let others = self.expecting_devices(node).filter(|id| !without.contains(id));
+        let others = others.filter_map(|id| demand(&self.pod(id)?.task));
+        let demands = others.chain([asked]).flat_map(|demand| &demand.claims);
+        let freed = self.claims_held_by(without);
+        self.suffice(node, demands, &freed, steps)
+    }
+
+    /// Whether they would, if nobody held any.
+    pub(crate) fn devices_could_suffice(&self, task: &Task, node: &Node, steps: &Steps) -> bool {
+        let Some(asked) = demand(task).filter(|asked| !asked.claims.is_empty()) else {
+            return true;
+        };
+        let room = self.claimed.devices.room_of(&node.name);
+        let freed = room.into_iter().flat_map(Room::holders).cloned().collect();
+        self.suffice(node, asked.claims.iter(), &freed, steps)
+    }
+
+    fn suffice<'d>(
+        &self,
+        node: &Node,
+        demands: impl Iterator<Item = &'d ClaimDemand>,
+        freed: &HashSet<ClaimKey>,
+        steps: &Steps,
+    ) -> bool {
+        // What a device plugin hands out there, the scheduler takes from it.
+        let by_plugin = |demand: &&ClaimDemand| {
+            let resource = demand.provided.map(Dimension::Resource);
+            resource.is_some_and(|resource| node.offer().is_some_and(|offer| offer.by_plugin(resource) > 0))
+        };
+        let demands = demands.filter(|demand| !by_plugin(demand));
+        let devices = &self.claimed.devices;
+        devices.suffice(devices.room_of(&node.name), demands, freed, steps)
+    }
+}
+
+/// What a task asks of devices, where it asks for any.
+fn demand(task: &Task) -> Option<&DeviceDemand> {
+    task.claimed.as_ref()?.demand.as_deref()
+}
+
+/// Whether a task's devices were allocated on another node than this.
+pub(crate) fn has_devices_elsewhere(task: &Task, node: &Node) -> bool {
+    let at = demand(task).and_then(|demand| demand.at.as_ref());
+    at.is_some_and(|at| *at != node.name)
+}
+
+/// Whether a resource of a node is handed out as devices alone, so that a task's claims say whether there is room.
+pub(crate) fn is_judged_by_devices(task: &Task, node: &Node, dimension: Dimension) -> bool {
+    let Some(resource) = dimension.resource().filter(|_| demand(task).is_some()) else {
+        return false;
+    };
+    let cards = node.offer().into_iter().flat_map(|offer| &offer.cards);
+    let mut of_resource = cards.filter(|card| card.resource == resource).peekable();
+    of_resource.peek().is_some() && of_resource.all(|card| card.supply == Supply::Devices)
+}
+
+/// The claim that the scheduler made for what a pod requests by resources that classes provide.
+pub(super) fn provided_claim(pod: &crds::pod::Pod<Box<str>>) -> Option<&str> {
+    let status = pod.status.extended_resource_claim_status.as_ref()?;
+    status.resource_claim_name.as_deref()
+}

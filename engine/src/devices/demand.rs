@@ -1,0 +1,272 @@
+//! What a pod's claims ask of the devices of one node, as far as nothing was allocated for them yet; and whether a node has it.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+use crds::dra::{DeviceClass, DeviceTaint, DeviceToleration, ResourceClaim, SubRequest};
+
+use super::inventory::Device;
+use super::placing::{Answer, Form, Question, Thing, Tie, Wanted};
+use super::room::Room;
+use super::{ClaimKey, Devices, Named};
+use crate::names::ResourceId;
+use crate::policies::mgpu::Steps;
+
+/// What it costs to evaluate a selector for one device.
+const EVALUATION: usize = 256;
+
+/// What a pod asks of devices.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct DeviceDemand {
+    /// Of each claim that is not allocated.
+    pub claims: Box<[ClaimDemand]>,
+    /// The node that has what was allocated of the others.
+    pub at: Option<Arc<str>>,
+}
+
+/// What one claim asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ClaimDemand {
+    /// Which claim it is, where several pods may name it: what they ask for is asked for once.
+    pub shared: Option<ClaimKey>,
+    /// The resource, where it is no claim yet, but a resource that a class provides.
+    pub provided: Option<ResourceId>,
+    requests: Box<[RequestDemand]>,
+    ties: Box<[TieDemand]>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct RequestDemand {
+    name: Box<str>,
+    forms: Box<[FormDemand]>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct FormDemand {
+    name: Box<str>,
+    /// Those of its class, and its own.
+    selectors: Box<[Box<str>]>,
+    /// How many; none for all that a node has.
+    count: Option<usize>,
+    tolerations: Box<[DeviceToleration]>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct TieDemand {
+    requests: Box<[Box<str>]>,
+    attribute: Box<str>,
+    differ: bool,
+}
+
+impl Devices {
+    /// What the claims that a pod names ask for of cards; none where they ask for none.
+    pub fn demand_of(&self, namespace: &str, named: &[Named]) -> Option<DeviceDemand> {
+        let mut demand = DeviceDemand::default();
+        let mut claims = Vec::new();
+        for Named { claim, shared, .. } in named {
+            let key: ClaimKey = (namespace.into(), claim.clone()?);
+            let (claim, _) = self.claims.get(&key)?;
+            if claim.status.allocation.is_some() {
+                demand.at = demand.at.or(self.node_of(claim));
+                continue;
+            }
+            let asked = self.claim_demand(claim, shared.then_some(key));
+            claims.extend((!asked.requests.is_empty()).then_some(asked));
+        }
+        demand.claims = claims.into();
+        (demand != DeviceDemand::default()).then_some(demand)
+    }
+
+    /// What so many devices are that are requested by a resource which a class provides.
+    pub fn provided_demand(&self, resource: ResourceId, name: &str, count: i64) -> Option<ClaimDemand> {
+        let (class, _) = self.classes.get(self.provider_of(name)?)?;
+        let form = SubRequest {
+            device_class_name: class.metadata.name.clone().unwrap_or_default(),
+            count: Some(count),
+            ..SubRequest::default()
+        };
+        let request = RequestDemand {
+            name: "".into(),
+            forms: [form_demand(class, &form)].into(),
+        };
+        Some(ClaimDemand {
+            shared: None,
+            provided: Some(resource),
+            requests: [request].into(),
+            ties: [].into(),
+        })
+    }
+
+    /// The node that has what was allocated to a claim.
+    fn node_of(&self, claim: &ResourceClaim) -> Option<Arc<str>> {
+        let allocation = claim.status.allocation.as_ref()?;
+        let mut held = allocation.devices.results.iter().filter(|result| !result.admin_access);
+        held.find_map(|result| self.inventory.node_of(&result.driver, &result.pool, &result.device))
+    }
+
+    fn claim_demand(&self, claim: &ResourceClaim, shared: Option<ClaimKey>) -> ClaimDemand {
+        let devices = &claim.spec.devices;
+        let requests = devices.requests.iter().filter_map(|request| {
+            let forms = request.exactly.iter().chain(&request.first_available);
+            let forms = forms.filter(|form| !form.admin_access).filter_map(|form| {
+                let (class, _) = self.classes.get(&form.device_class_name)?;
+                let demand = form_demand(class, form);
+                self.is_for_cards(&demand).then_some(demand)
+            });
+            let forms: Box<[_]> = forms.collect();
+            let name = request.name.clone();
+            (!forms.is_empty()).then_some(RequestDemand { name, forms })
+        });
+        let ties = devices.constraints.iter().filter_map(|constraint| {
+            let (attribute, differ) = match (&constraint.match_attribute, &constraint.distinct_attribute) {
+                (Some(attribute), _) => (attribute, false),
+                (None, Some(attribute)) => (attribute, true),
+                (None, None) => return None,
+            };
+            Some(TieDemand {
+                requests: constraint.requests.clone().into(),
+                attribute: attribute.clone(),
+                differ,
+            })
+        });
+        ClaimDemand {
+            shared,
+            provided: None,
+            requests: requests.collect(),
+            ties: ties.collect(),
+        }
+    }
+
+    /// Whether a form's selectors leave any card. What can't be evaluated is told where it is charged.
+    fn is_for_cards(&self, form: &FormDemand) -> bool {
+        let selectors = form.selectors.iter().map(|selector| &**selector);
+        let selected = self.selections.select(selectors, &self.inventory);
+        selected.is_ok_and(|models| models.iter().any(|model| model.card.is_some()))
+    }
+
+    /// Whether a node's devices suffice for all of this at once, if `freed` held nothing; by number alone where that takes more than
+    /// the steps.
+    pub fn suffice<'d>(
+        &self,
+        room: Option<&Room>,
+        demands: impl Iterator<Item = &'d ClaimDemand>,
+        freed: &HashSet<ClaimKey>,
+        steps: &Steps,
+    ) -> bool {
+        let empty = Room::default();
+        let room = room.unwrap_or(&empty);
+        let (counters, could_be) = room.without(freed);
+        let things = room.lots.iter().map(|lot| Thing {
+            takes: lot.takes().to_vec(),
+            is_shared: lot.device.is_shared,
+        });
+        let mut question = Question {
+            devices: things.collect(),
+            counters,
+            ..Question::default()
+        };
+        let mut known = BTreeSet::new();
+        for demand in demands {
+            if demand.shared.as_ref().is_none_or(|key| known.insert(key)) {
+                self.ask(&mut question, room, &could_be, demand, steps);
+            }
+        }
+        question.answer(steps) != Answer::NoRoom
+    }
+
+    fn ask(&self, question: &mut Question, room: &Room, could_be: &[bool], demand: &ClaimDemand, steps: &Steps) {
+        let first = question.ties.len();
+        for tie in &demand.ties {
+            question.ties.push(tie.of(room));
+        }
+        for request in &demand.requests {
+            let forms = request.forms.iter().filter_map(|form| {
+                let is_selected = |device: &Device| {
+                    form.selectors
+                        .iter()
+                        .all(|selector| self.satisfies(selector, device, steps))
+                };
+                let selected: Vec<_> = (0..room.lots.len())
+                    .filter(|lot| is_selected(&room.lots[*lot].device))
+                    .collect();
+                let is_free = |lot: &usize| could_be[*lot] && form.tolerates(&room.lots[*lot].device.taints);
+                let of: Vec<_> = selected.iter().copied().filter(is_free).collect();
+                let count = match form.count {
+                    Some(count) => count,
+                    // All that there are, and no fewer.
+                    None if of.len() == selected.len() && !of.is_empty() => of.len(),
+                    None => return None,
+                };
+                let ties = demand
+                    .ties
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, tie)| tie.is_for(request, form));
+                let ties = ties.map(|(place, _)| first + place).collect();
+                Some(Form { of, count, ties })
+            });
+            question.requests.push(Wanted { forms: forms.collect() });
+        }
+    }
+
+    /// Whether a device satisfies a selector; those that can't be judged any more do.
+    fn satisfies(&self, selector: &str, device: &Device, steps: &Steps) -> bool {
+        steps.spend(1);
+        if let Some(known) = self.selections.known(selector, device) {
+            return known;
+        }
+        if steps.are_spent() {
+            return true;
+        }
+        steps.spend(EVALUATION);
+        self.selections.satisfies(selector, device)
+    }
+}
+
+fn form_demand(class: &DeviceClass, form: &SubRequest) -> FormDemand {
+    let selectors = class.spec.selectors.iter().chain(&form.selectors);
+    FormDemand {
+        name: form.name.clone(),
+        selectors: selectors.map(|selector| selector.cel.expression.clone()).collect(),
+        count: form.count().map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
+        tolerations: form.tolerations.clone().into(),
+    }
+}
+
+impl FormDemand {
+    fn tolerates(&self, taints: &[DeviceTaint]) -> bool {
+        taints
+            .iter()
+            .all(|taint| self.tolerations.iter().any(|toleration| toleration.tolerates(taint)))
+    }
+}
+
+impl TieDemand {
+    fn is_for(&self, request: &RequestDemand, form: &FormDemand) -> bool {
+        let names = |named: &str| match named.split_once('/') {
+            Some((of, part)) => *of == *request.name && *part == *form.name,
+            None => *named == *request.name,
+        };
+        self.requests.is_empty() || self.requests.iter().any(|named| names(named))
+    }
+
+    fn of(&self, room: &Room) -> Tie {
+        let mut known = Vec::new();
+        let values = room.lots.iter().map(|lot| {
+            let device = &lot.device;
+            let value = device
+                .model
+                .attributes
+                .get(&*self.attribute)
+                .or_else(|| device.own.get(&*self.attribute))?;
+            Some(known.iter().position(|known| *known == value).unwrap_or_else(|| {
+                known.push(value);
+                known.len() - 1
+            }))
+        });
+        Tie {
+            values: values.collect(),
+            differ: self.differ,
+        }
+    }
+}

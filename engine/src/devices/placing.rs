@@ -1,0 +1,407 @@
+//! Whether devices suffice for requests, each of which takes some of those that its selectors leave: an exact search that is bounded.
+//!
+//! Pure: what devices and requests are is no matter here. They are numbers, and what ties them together is counted: devices that are
+//! allocated once, counters that whole devices and their parts share, and attributes that have to be the same or to differ.
+
+use crate::policies::mgpu::Steps;
+
+/// What is asked for, and of what.
+#[derive(Debug, Default)]
+pub struct Question {
+    /// The devices that are there to be given.
+    pub devices: Vec<Thing>,
+    /// What is left of each counter.
+    pub counters: Vec<i64>,
+    /// What is asked for, all of it.
+    pub requests: Vec<Wanted>,
+    /// What ties requests together.
+    pub ties: Vec<Tie>,
+}
+
+/// One device.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Thing {
+    /// What it takes of counters, by their number.
+    pub takes: Vec<(usize, i64)>,
+    /// Whether several may have it.
+    pub is_shared: bool,
+}
+
+/// One request: the first of these forms that can be had, or any.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// The forms.
+    pub forms: Vec<Form>,
+}
+
+/// So many of these devices.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Form {
+    /// The numbers of the devices, ascending.
+    pub of: Vec<usize>,
+    /// How many of them.
+    pub count: usize,
+    /// The ties that hold for it, by their number.
+    pub ties: Vec<usize>,
+}
+
+/// Devices that have to be alike in something, or to differ in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tie {
+    /// What each device has; one that has nothing can't be tied.
+    pub values: Vec<Option<usize>>,
+    /// Whether no two may have the same; else all have to.
+    pub differ: bool,
+}
+
+/// What a search comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// There is a way to give each request what it asks for.
+    Fits,
+    /// There is none.
+    NoRoom,
+    /// The steps were spent before one was found; by number there are enough.
+    TooComplex,
+}
+
+impl Question {
+    /// Whether all requests can have what they ask for at once.
+    pub fn answer(&self, steps: &Steps) -> Answer {
+        let requests = self.ordered();
+        if !requests
+            .iter()
+            .all(|request| request.forms.iter().any(Form::has_enough))
+        {
+            return Answer::NoRoom;
+        }
+        let mut search = Search {
+            question: self,
+            likes: self.likes(),
+            requests,
+            taken: vec![false; self.devices.len()],
+            left: self.counters.clone(),
+            tied: vec![Vec::new(); self.ties.len()],
+            steps,
+        };
+        match search.request(0) {
+            Some(true) => Answer::Fits,
+            Some(false) => Answer::NoRoom,
+            None => Answer::TooComplex,
+        }
+    }
+
+    /// The requests, those with the least choice first; such as are the same to everybody become one.
+    fn ordered(&self) -> Vec<Wanted> {
+        let mut requests: Vec<Wanted> = Vec::with_capacity(self.requests.len());
+        for request in &self.requests {
+            let is_plain =
+                |form: &Form| form.ties.is_empty() && form.of.iter().all(|device| !self.devices[*device].is_shared);
+            if let [form] = &*request.forms
+                && is_plain(form)
+                && let Some(known) = requests
+                    .iter_mut()
+                    .find(|known| matches!(&*known.forms, [one] if one.ties.is_empty() && one.of == form.of))
+            {
+                known.forms[0].count = known.forms[0].count.saturating_add(form.count);
+                continue;
+            }
+            requests.push(request.clone());
+        }
+        let choice = |form: &Form| form.of.len().saturating_sub(form.count);
+        requests.sort_by_key(|request| request.forms.iter().map(choice).sum::<usize>());
+        requests
+    }
+
+    /// Of each device the first that is like it: nothing tells them apart.
+    fn likes(&self) -> Vec<usize> {
+        let forms: Vec<_> = self.requests.iter().flat_map(|request| &request.forms).collect();
+        let look = |device: usize| {
+            let asked: Vec<_> = forms
+                .iter()
+                .map(|form| form.of.binary_search(&device).is_ok())
+                .collect();
+            let tied: Vec<_> = self
+                .ties
+                .iter()
+                .map(|tie| tie.values.get(device).copied().flatten())
+                .collect();
+            (asked, tied, &self.devices[device])
+        };
+        let looks: Vec<_> = (0..self.devices.len()).map(look).collect();
+        let first = |device: usize| looks.iter().position(|look| *look == looks[device]).unwrap_or(device);
+        (0..looks.len()).map(first).collect()
+    }
+}
+
+impl Form {
+    fn has_enough(&self) -> bool {
+        self.count <= self.of.len()
+    }
+}
+
+struct Search<'q> {
+    question: &'q Question,
+    likes: Vec<usize>,
+    requests: Vec<Wanted>,
+    taken: Vec<bool>,
+    left: Vec<i64>,
+    /// What the devices have that were taken under each tie.
+    tied: Vec<Vec<usize>>,
+    steps: &'q Steps,
+}
+
+impl Search<'_> {
+    /// Whether this request and all after it can be had; none where the steps are spent.
+    fn request(&mut self, number: usize) -> Option<bool> {
+        let Some(request) = self.requests.get(number).cloned() else {
+            return Some(true);
+        };
+        for form in request.forms.iter().filter(|form| form.has_enough()) {
+            if self.devices(number, form, 0, form.count)? {
+                return Some(true);
+            }
+        }
+        Some(false)
+    }
+
+    /// Whether so many more of a form's devices can be had from this place on, and all later requests.
+    fn devices(&mut self, number: usize, form: &Form, from: usize, wanted: usize) -> Option<bool> {
+        if wanted == 0 {
+            return self.request(number + 1);
+        }
+        let mut failed: Vec<usize> = Vec::new();
+        for place in from..form.of.len() {
+            self.steps.spend(1);
+            if self.steps.are_spent() {
+                return None;
+            }
+            if form.of.len() - place < wanted {
+                break;
+            }
+            let device = form.of[place];
+            let like = self.likes[device];
+            if failed.contains(&like) || !self.can_take(device, form) {
+                continue;
+            }
+            self.take(device, form);
+            let found = self.devices(number, form, place + 1, wanted - 1);
+            self.give_back(device, form);
+            if found? {
+                return Some(true);
+            }
+            // Whatever could be had with one that is like it could be had with this one.
+            failed.push(like);
+        }
+        Some(false)
+    }
+
+    fn can_take(&self, device: usize, form: &Form) -> bool {
+        let thing = &self.question.devices[device];
+        let allows = |tie: &usize| {
+            let values = &self.question.ties[*tie];
+            let tied = &self.tied[*tie];
+            values.values[device].is_some_and(|value| {
+                if values.differ {
+                    !tied.contains(&value)
+                } else {
+                    tied.first().is_none_or(|first| *first == value)
+                }
+            })
+        };
+        (thing.is_shared || !self.taken[device])
+            && thing
+                .takes
+                .iter()
+                .all(|(counter, amount)| self.left[*counter] >= *amount)
+            && form.ties.iter().all(allows)
+    }
+
+    fn take(&mut self, device: usize, form: &Form) {
+        let question = self.question;
+        self.taken[device] = true;
+        for (counter, amount) in &question.devices[device].takes {
+            self.left[*counter] -= amount;
+        }
+        for tie in &form.ties {
+            self.tied[*tie].extend(question.ties[*tie].values[device]);
+        }
+    }
+
+    fn give_back(&mut self, device: usize, form: &Form) {
+        let question = self.question;
+        self.taken[device] = false;
+        for (counter, amount) in &question.devices[device].takes {
+            self.left[*counter] += amount;
+        }
+        for tie in &form.ties {
+            self.tied[*tie].pop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Every way to give devices to requests, tried one after the other, with nothing left out.
+    fn by_force(question: &Question) -> bool {
+        fn forms(question: &Question, number: usize, chosen: &mut Vec<(usize, Vec<usize>)>) -> bool {
+            let Some(request) = question.requests.get(number) else {
+                return is_right(question, chosen);
+            };
+            request.forms.iter().enumerate().any(|(place, form)| {
+                (0_u32..1 << form.of.len())
+                    .filter(|bits| bits.count_ones() as usize == form.count)
+                    .any(|bits| {
+                        let of = form.of.iter().enumerate();
+                        let set = of
+                            .filter(|(bit, _)| bits >> bit & 1 == 1)
+                            .map(|(_, device)| *device)
+                            .collect();
+                        chosen.push((place, set));
+                        let found = forms(question, number + 1, chosen);
+                        chosen.pop();
+                        found
+                    })
+            })
+        }
+        fn is_right(question: &Question, chosen: &[(usize, Vec<usize>)]) -> bool {
+            let mut left = question.counters.clone();
+            let mut times = vec![0; question.devices.len()];
+            let mut tied: Vec<Vec<usize>> = vec![Vec::new(); question.ties.len()];
+            for (request, (form, devices)) in question.requests.iter().zip(chosen) {
+                for device in devices {
+                    times[*device] += 1;
+                    if times[*device] > 1 && !question.devices[*device].is_shared {
+                        return false;
+                    }
+                    for (counter, amount) in &question.devices[*device].takes {
+                        left[*counter] -= amount;
+                    }
+                    for tie in &request.forms[*form].ties {
+                        match question.ties[*tie].values[*device] {
+                            Some(value) => tied[*tie].push(value),
+                            None => return false,
+                        }
+                    }
+                }
+            }
+            let holds = |(tie, values): (&Tie, &Vec<usize>)| {
+                let mut each = values.clone();
+                each.sort_unstable();
+                each.dedup();
+                if tie.differ {
+                    each.len() == values.len()
+                } else {
+                    each.len() <= 1
+                }
+            };
+            left.iter().all(|left| *left >= 0) && question.ties.iter().zip(&tied).all(holds)
+        }
+        forms(question, 0, &mut Vec::new())
+    }
+
+    fn questions() -> impl Strategy<Value = Question> {
+        let counters = proptest::collection::vec(0_i64..4, 0..3);
+        (1_usize..6, counters).prop_flat_map(|(count, counters)| {
+            let most = counters.len();
+            let takes = proptest::collection::vec((0..most.max(1), 1_i64..3), 0..=most);
+            let takes = takes.prop_map(|takes| {
+                takes
+                    .into_iter()
+                    .collect::<std::collections::BTreeMap<_, _>>()
+                    .into_iter()
+                    .collect()
+            });
+            let thing =
+                (takes, proptest::bool::weighted(0.1)).prop_map(|(takes, is_shared)| Thing { takes, is_shared });
+            let tie = (
+                proptest::collection::vec(proptest::option::weighted(0.8, 0_usize..3), count),
+                any::<bool>(),
+            )
+                .prop_map(|(values, differ)| Tie { values, differ });
+            let form = (
+                proptest::sample::subsequence((0..count).collect::<Vec<_>>(), 0..=count),
+                1_usize..4,
+                0_usize..4,
+            )
+                .prop_map(|(of, count, ties)| {
+                    let ties = (0..2).filter(|tie| ties >> tie & 1 == 1).collect();
+                    Form { of, count, ties }
+                });
+            let wanted = proptest::collection::vec(form, 1..3).prop_map(|forms| Wanted { forms });
+            (
+                proptest::collection::vec(thing, count),
+                Just(counters),
+                proptest::collection::vec(wanted, 0..4),
+                proptest::collection::vec(tie, 2),
+            )
+                .prop_map(|(devices, counters, requests, ties)| Question {
+                    devices,
+                    counters,
+                    requests,
+                    ties,
+                })
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4000))]
+
+        #[test]
+        fn what_is_found_is_what_trying_everything_finds(mut question in questions()) {
+            let counters = question.counters.len();
+            for thing in &mut question.devices {
+                thing.takes.retain(|(counter, _)| *counter < counters);
+            }
+            let expected = if by_force(&question) { Answer::Fits } else { Answer::NoRoom };
+            prop_assert_eq!(question.answer(&Steps::new(1_000_000)), expected);
+        }
+    }
+
+    #[test]
+    fn what_takes_too_many_steps_is_said_to() {
+        // Sixteen cards of two halves each, of which no two that are tied have the same: pigeons and their holes.
+        let devices = vec![Thing::default(); 24];
+        let ties = (0..12)
+            .map(|tie| Tie {
+                values: (0..24).map(|device| Some((device * (tie + 3)) % 11)).collect(),
+                differ: true,
+            })
+            .collect();
+        let form = Form {
+            of: (0..24).collect(),
+            count: 12,
+            ties: (0..12).collect(),
+        };
+        let question = Question {
+            devices,
+            counters: Vec::new(),
+            requests: vec![Wanted { forms: vec![form] }],
+            ties,
+        };
+        assert_eq!(question.answer(&Steps::new(100)), Answer::TooComplex);
+    }
+
+    #[test]
+    fn many_equal_requests_are_judged_in_few_steps() {
+        let question = Question {
+            devices: vec![Thing::default(); 64],
+            requests: vec![
+                Wanted {
+                    forms: vec![Form {
+                        of: (0..64).collect(),
+                        count: 1,
+                        ties: Vec::new()
+                    }]
+                };
+                65
+            ],
+            ..Question::default()
+        };
+        assert_eq!(question.answer(&Steps::new(100)), Answer::NoRoom);
+    }
+}

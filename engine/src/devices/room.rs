@@ -1,0 +1,244 @@
+//! What each node has of devices, and which of them are free: kept as slices and claims change.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use crds::dra::ResourceClaim;
+
+use super::ClaimKey;
+use super::card::DeviceCard;
+use super::inventory::{Device, Inventory, PoolName};
+
+/// A device of a node.
+#[derive(Debug)]
+pub struct Lot {
+    /// The device.
+    pub device: Arc<Device>,
+    /// What it takes of the node's counters, by their number; none where a counter is missing, and then nobody gets it.
+    takes: Option<Vec<(usize, i64)>>,
+    /// The claims that it is allocated to.
+    holders: Box<[ClaimKey]>,
+}
+
+/// What a node has of a card by devices.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DeviceCount {
+    /// How many are there for new pods, be they allocated or not.
+    pub total: i64,
+    /// How many are allocated, also of those that are kept from new pods.
+    pub allocated: i64,
+    /// How many of the total could be allocated now, each by itself.
+    pub free: i64,
+}
+
+/// The devices of a node.
+#[derive(Debug, Default)]
+pub struct Room {
+    /// Each of them.
+    pub lots: Vec<Lot>,
+    /// What is left of the counters that they share.
+    left: Vec<i64>,
+}
+
+impl Room {
+    fn of(node: &str, inventory: &Inventory, holders: &Holders) -> Self {
+        let mut room = Self::default();
+        let mut numbers = HashMap::<(&PoolName, &str, &str), usize>::new();
+        let mut pools = BTreeSet::new();
+        for (pool, device) in inventory.on_node(node) {
+            if pools.insert(pool) {
+                room.count(pool, inventory, holders, &mut numbers);
+            }
+            let takes = device.takes.iter();
+            let takes = takes.map(|(set, name, amount)| Some((*numbers.get(&(pool, &**set, &**name))?, *amount)));
+            room.lots.push(Lot {
+                device: Arc::clone(device),
+                takes: takes.collect(),
+                holders: holders.of(pool, &device.name).into(),
+            });
+        }
+        room
+    }
+
+    /// Counts what is left of a pool's counters, wherever its devices are.
+    fn count<'i>(
+        &mut self,
+        pool: &'i PoolName,
+        inventory: &'i Inventory,
+        holders: &Holders,
+        numbers: &mut HashMap<(&'i PoolName, &'i str, &'i str), usize>,
+    ) {
+        for (set, name, amount) in inventory.counters_of(pool) {
+            numbers.insert((pool, set, name), self.left.len());
+            self.left.push(*amount);
+        }
+        let allocated = inventory
+            .of_pool(pool)
+            .filter(|device| !holders.of(pool, &device.name).is_empty());
+        for (set, name, amount) in allocated.flat_map(|device| &device.takes) {
+            if let Some(number) = numbers.get(&(pool, &**set, &**name)) {
+                self.left[*number] = self.left[*number].saturating_sub(*amount);
+            }
+        }
+    }
+
+    /// How many of each card.
+    pub fn cards(&self) -> BTreeMap<DeviceCard, DeviceCount> {
+        let mut cards = BTreeMap::<DeviceCard, DeviceCount>::new();
+        for lot in &self.lots {
+            let Some(card) = &lot.device.model.card else { continue };
+            let count = cards.entry(card.clone()).or_default();
+            count.allocated += i64::from(!lot.holders.is_empty());
+            if lot.device.taints.is_empty() {
+                count.total += 1;
+                count.free += i64::from(lot.is_free() && self.suffices_for(lot));
+            }
+        }
+        cards
+    }
+
+    fn suffices_for(&self, lot: &Lot) -> bool {
+        let takes = lot.takes.as_ref();
+        takes.is_some_and(|takes| takes.iter().all(|(counter, amount)| self.left[*counter] >= *amount))
+    }
+
+    /// What is left of counters, and which lots could be allocated, each by itself, if these claims held nothing.
+    pub fn without(&self, freed: &HashSet<ClaimKey>) -> (Vec<i64>, Vec<bool>) {
+        let mut left = self.left.clone();
+        let is_freed = |lot: &Lot| !lot.holders.is_empty() && lot.holders.iter().all(|claim| freed.contains(claim));
+        for lot in self.lots.iter().filter(|lot| is_freed(lot)) {
+            for (counter, amount) in lot.takes.iter().flatten() {
+                left[*counter] = left[*counter].saturating_add(*amount);
+            }
+        }
+        let could_be = |lot: &Lot| {
+            let fits = |takes: &Vec<(usize, i64)>| takes.iter().all(|(counter, amount)| left[*counter] >= *amount);
+            (lot.is_free() || is_freed(lot)) && lot.takes.as_ref().is_some_and(fits)
+        };
+        let could_be = self.lots.iter().map(could_be).collect();
+        (left, could_be)
+    }
+
+    /// All claims that hold any of it.
+    pub fn holders(&self) -> impl Iterator<Item = &ClaimKey> {
+        self.lots.iter().flat_map(|lot| &lot.holders)
+    }
+}
+
+impl Lot {
+    fn is_free(&self) -> bool {
+        self.holders.is_empty() || self.device.is_shared
+    }
+
+    /// What it takes of counters, by their number.
+    pub fn takes(&self) -> &[(usize, i64)] {
+        self.takes.as_deref().unwrap_or_default()
+    }
+}
+
+/// The claims that devices are allocated to.
+#[derive(Debug, Default)]
+struct Holders(HashMap<PoolName, HashMap<Box<str>, Vec<ClaimKey>>>);
+
+impl Holders {
+    fn of(&self, pool: &PoolName, device: &str) -> &[ClaimKey] {
+        let claims = self.0.get(pool).and_then(|devices| devices.get(device));
+        claims.map_or(&[], Vec::as_slice)
+    }
+
+    fn set(&mut self, key: &ClaimKey, pool: PoolName, device: &str, is_held: bool) {
+        let devices = self.0.entry(pool).or_default();
+        let claims = devices.entry(device.into()).or_default();
+        claims.retain(|claim| claim != key);
+        if is_held {
+            claims.push(key.clone());
+        }
+        if claims.is_empty() {
+            devices.remove(device);
+        }
+    }
+}
+
+/// The devices of every node, and who holds them.
+#[derive(Debug, Default)]
+pub struct Rooms {
+    by_node: HashMap<Arc<str>, Room>,
+    holders: Holders,
+    /// Rises when a node has another number of cards.
+    version: u64,
+}
+
+impl Rooms {
+    /// The devices of a node.
+    pub fn at(&self, node: &str) -> Option<&Room> {
+        self.by_node.get(node)
+    }
+
+    /// Every node that has devices.
+    pub fn all(&self) -> impl Iterator<Item = &Room> {
+        self.by_node.values()
+    }
+
+    /// Rises when a node has another number of cards.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// A node has other devices.
+    pub fn renew(&mut self, node: &Arc<str>, inventory: &Inventory) {
+        let room = Room::of(node, inventory, &self.holders);
+        let totals = |room: Option<&Room>| -> Vec<_> {
+            let cards = room.map(Room::cards).unwrap_or_default().into_iter();
+            cards.map(|(card, count)| (card, count.total)).collect()
+        };
+        if totals(self.by_node.get(node)) != totals(Some(&room)) {
+            self.version += 1;
+        }
+        if room.lots.is_empty() {
+            self.by_node.remove(node);
+        } else {
+            self.by_node.insert(Arc::clone(node), room);
+        }
+    }
+
+    /// What was allocated to a claim is something else than before; the nodes whose devices those are.
+    pub fn allocate(
+        &mut self,
+        key: &ClaimKey,
+        before: Option<&ResourceClaim>,
+        now: Option<&ResourceClaim>,
+        inventory: &Inventory,
+    ) -> BTreeSet<Arc<str>> {
+        let (before, now) = (held_by(before), held_by(now));
+        let mut pools = BTreeSet::new();
+        for ((pool, device), is_held) in before
+            .difference(&now)
+            .map(|held| (held, false))
+            .chain(now.difference(&before).map(|held| (held, true)))
+        {
+            self.holders.set(key, pool.clone(), device, is_held);
+            pools.insert(pool.clone());
+        }
+        let nodes: BTreeSet<_> = pools.iter().flat_map(|pool| inventory.nodes_of(pool)).collect();
+        for node in &nodes {
+            self.renew(node, inventory);
+        }
+        nodes
+    }
+}
+
+/// The devices that a claim holds: not those that it only looks at.
+fn held_by(claim: Option<&ResourceClaim>) -> BTreeSet<(PoolName, Box<str>)> {
+    let allocation = claim.and_then(|claim| claim.status.allocation.as_ref());
+    let results = allocation
+        .into_iter()
+        .flat_map(|allocation| &allocation.devices.results);
+    let held = results.filter(|result| !result.admin_access);
+    held.map(|result| {
+        (
+            ((&*result.driver).into(), (&*result.pool).into()),
+            result.device.clone(),
+        )
+    })
+    .collect()
+}
