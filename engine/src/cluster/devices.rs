@@ -223,8 +223,9 @@ impl Cluster {
         named
     }
 
-    /// Forgets a pod that claimed devices: whoever shares a claim that it paid for pays from now on.
-    pub(super) fn forget_claiming(&mut self, uid: &str, now: Timestamp) {
+    /// Forgets a pod that claimed devices: whoever shares a claim that it paid for pays from now on. `was_in` says whether the pod had
+    /// been let in.
+    pub(super) fn forget_claiming(&mut self, uid: &str, was_in: bool, now: Timestamp) {
         let Some((uid, claiming)) = self.claimed.pods.remove_entry(uid) else {
             return;
         };
@@ -233,6 +234,9 @@ impl Cluster {
             self.unname_claim(&key, &uid);
         }
         for key in shared_keys(namespace, &claiming.named) {
+            if !self.claimed.devices.pays(&key, &uid) {
+                continue;
+            }
             let users = self.claimed.users.get(&key).into_iter().flatten();
             let waits = |uid: &Arc<str>| {
                 let pod = self.pod_with_uid(uid).and_then(|id| self.pod(id));
@@ -240,8 +244,15 @@ impl Cluster {
             };
             // Who was let in already, first; nobody waits for what another pod of theirs has given back.
             let next = users.filter_map(|uid| Some((waits(uid)?, Arc::clone(uid)))).min();
-            self.claimed.devices.set_payer(&key, next.map(|(_, uid)| uid));
-            self.claim_changed(&key, now);
+            let next_waits = next.as_ref().is_some_and(|((waits, ..), _)| *waits);
+            let next = next.map(|(_, uid)| uid);
+            self.claimed.devices.set_payer(&key, next.clone());
+            if was_in == next_waits {
+                self.claim_changed(&key, now);
+            } else {
+                // The others wait for somebody, or for nobody, as before.
+                self.see_again(next.into_iter().collect(), now);
+            }
         }
     }
 
@@ -284,7 +295,8 @@ impl Cluster {
         let demand = self.devices_asked(&reading.task.request, namespace, &named, has_provided);
         let requested = self.requested_of_classes(&reading.task.request);
         if !named.is_empty() || !requested.is_empty() {
-            let asked = self.claimed.devices.asked_by(namespace, uid, &named);
+            let assigned = reading.assigned.map(|card| self.names.card_name(card));
+            let asked = self.claimed.devices.asked_by(namespace, uid, &named, assigned);
             let asked = asked.and_provided(&requested);
             self.put_asked(reading, asked, &requested);
         }
@@ -363,6 +375,32 @@ impl Cluster {
         // Held at the door for its claims alone: whose devices they are was not known there.
         if !reading.managed && reading.reachable && reading.gates == Gates::Own {
             (reading.managed, reading.in_no_queue) = (true, true);
+        }
+    }
+
+    /// A pod that was let in holds what it was seen to hold while that can't be said: its claim or the slices of its node may be away
+    /// for a while, and what it runs on is not.
+    pub(super) fn keep_claimed(&self, reading: &mut Reading, known: Option<PodId>) {
+        let task = &mut reading.task;
+        let is_lost = |claimed: &Arc<Claimed>| claimed.cards.is_empty();
+        let cannot_be_said = task.unreadable.is_some()
+            || task.claimed.as_ref().is_some_and(|claimed| {
+                matches!(
+                    claimed.refusal,
+                    Some(Reason::ResourceClaimNotFound | Reason::NoDeviceSelected)
+                )
+            });
+        if reading.gates != Gates::None || !cannot_be_said || !task.claimed.as_ref().is_some_and(is_lost) {
+            return;
+        }
+        let Some(old) = known.and_then(|id| self.pod(id)).filter(|old| old.is_in()) else {
+            return;
+        };
+        if old.task.claimed.as_ref().is_some_and(|claimed| !is_lost(claimed)) {
+            task.request = Arc::clone(&old.task.request);
+            task.claimed.clone_from(&old.task.claimed);
+            task.unreadable.clone_from(&old.task.unreadable);
+            reading.assigned = reading.assigned.or(old.assigned);
         }
     }
 

@@ -38,6 +38,7 @@ impl Cluster {
         }
         let mut reading = pod::read(&mut pod, &namespace, &mut self.names);
         let named = self.read_claims(&mut reading, as_seen, &namespace, &uid);
+        self.keep_claimed(&mut reading, known);
         self.meet_resources();
         if self.asks_for_charged_cards(&reading, &namespace, known) {
             (reading.managed, reading.in_no_queue) = (true, false);
@@ -289,7 +290,7 @@ impl Cluster {
             self.forget_empty_queue(queue);
         }
         self.unname_workloads([pod.group, pod.job]);
-        self.forget_claiming(uid, now);
+        self.forget_claiming(uid, pod.is_in(), now);
     }
 
     /// The pod with this id.

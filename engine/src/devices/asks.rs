@@ -65,14 +65,15 @@ struct RequestAsked {
 }
 
 /// Why a request can't be said in cards.
-enum Problem {
+pub(super) enum Problem {
     NoDevice,
     Unclear(String),
 }
 
 impl Devices {
-    /// What the claims that a pod names come to; those that another pod pays for come to nothing.
-    pub fn asked_by(&mut self, namespace: &str, uid: &str, named: &[Named]) -> Asked {
+    /// What the claims that a pod names come to; those that another pod pays for come to nothing. `assigned` is the card that the pod was
+    /// let in for: what it was given is that, where nobody publishes it at the moment.
+    pub fn asked_by(&mut self, namespace: &str, uid: &str, named: &[Named], assigned: Option<&str>) -> Asked {
         let mut sum = Sum::default();
         for Named { name, claim, shared } in named {
             let Some(claim) = claim else {
@@ -83,7 +84,7 @@ impl Devices {
                 return Asked::kept_by(Obstacle::Missing);
             };
             let is_paid = *shared && self.payers.get(&key).is_some_and(|payer| **payer != *uid);
-            if let Some(allocated) = self.allocated(&found) {
+            if let Some(allocated) = self.allocated(&found, assigned) {
                 if is_paid {
                     sum.is_paid_by_another |= !allocated.is_empty();
                 } else {
@@ -107,12 +108,14 @@ impl Devices {
     }
 
     /// The cards that were allocated to a claim, each as often; none where nothing is, or where a device is not known any more.
-    fn allocated(&self, claim: &ResourceClaim) -> Option<Vec<DeviceCard>> {
+    fn allocated(&self, claim: &ResourceClaim, assigned: Option<&str>) -> Option<Vec<DeviceCard>> {
         let allocation = claim.status.allocation.as_ref()?;
         let mut cards = Vec::new();
         for device in allocation.devices.results.iter().filter(|device| !device.admin_access) {
-            let model = self.inventory.device(&device.driver, &device.pool, &device.device)?;
-            cards.extend(model.card.clone());
+            match self.inventory.device(&device.driver, &device.pool, &device.device) {
+                Some(model) => cards.extend(model.card.clone()),
+                None => cards.push(DeviceCard::named(&device.driver, self.inventory.drivers(), assigned?)?),
+            }
         }
         Some(cards)
     }
@@ -155,7 +158,7 @@ impl Devices {
     }
 
     /// The cards that a form's selectors leave, by name; none where they leave other devices alone.
-    fn form(&mut self, form: &SubRequest) -> Result<Option<Vec<DeviceCard>>, Problem> {
+    pub(super) fn form(&mut self, form: &SubRequest) -> Result<Option<Vec<DeviceCard>>, Problem> {
         let Some(class) = self
             .classes
             .get(&form.device_class_name)

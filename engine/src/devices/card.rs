@@ -14,6 +14,10 @@ const AMD: &str = "gpu.amd.com";
 /// Intel's.
 const INTEL: &str = "gpu.intel.com";
 
+/// The resources by which AMD's and Intel's device plugins count.
+const AMD_GPU: &str = "amd.com/gpu";
+const INTEL_GPU: &str = "gpu.intel.com/xe";
+
 /// The card that a device is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceCard {
@@ -66,12 +70,12 @@ impl DeviceCard {
                 match attribute("type") {
                     Some("amdgpu-partition") => Some(Self {
                         name: format!("{product}/{}", named("partitionProfile")?),
-                        resource: "amd.com/gpu".to_owned(),
+                        resource: AMD_GPU.to_owned(),
                         kind: CardKind::Mig,
                     }),
                     Some("amdgpu") | None => Some(Self {
                         name: product,
-                        resource: "amd.com/gpu".to_owned(),
+                        resource: AMD_GPU.to_owned(),
                         kind: CardKind::Whole,
                     }),
                     // The same card once more, for virtual machines.
@@ -80,7 +84,7 @@ impl DeviceCard {
             }
             INTEL => Some(Self {
                 name: named("model")?,
-                resource: "gpu.intel.com/xe".to_owned(),
+                resource: INTEL_GPU.to_owned(),
                 kind: CardKind::Whole,
             }),
             _ => {
@@ -104,6 +108,33 @@ impl DeviceCard {
     }
 }
 
+impl DeviceCard {
+    /// The card of this name that a driver's device is, where nobody says what the device is.
+    pub fn named(driver: &str, others: &Drivers, name: &str) -> Option<Self> {
+        let profile = name.rsplit_once("/mig-").map(|(_, rest)| rest);
+        let profile = profile.and_then(|rest| rest.strip_suffix("-mixed"));
+        let (resource, kind) = match (driver, profile) {
+            (NVIDIA, Some(profile)) => (format!("{NVIDIA_MIG_PREFIX}{profile}"), CardKind::Mig),
+            (NVIDIA, None) => (NVIDIA_GPU.to_owned(), CardKind::Whole),
+            (AMD, _) if name.contains('/') => (AMD_GPU.to_owned(), CardKind::Mig),
+            (AMD, _) => (AMD_GPU.to_owned(), CardKind::Whole),
+            (INTEL, _) => (INTEL_GPU.to_owned(), CardKind::Whole),
+            _ => {
+                let of = others.0.get(driver)?;
+                match name.rsplit_once('/').filter(|_| of.profile.is_some()) {
+                    Some((_, profile)) => (format!("{driver}/card-{profile}"), CardKind::Mig),
+                    None => (format!("{driver}/card"), CardKind::Whole),
+                }
+            }
+        };
+        Some(Self {
+            name: name.to_owned(),
+            resource,
+            kind,
+        })
+    }
+}
+
 /// A product's name as feature discovery writes it: without spaces.
 fn dashed(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join("-")
@@ -124,7 +155,11 @@ mod tests {
                 .find(|(known, _)| *known == name)
                 .map(|(_, text)| *text)
         };
-        DeviceCard::of(driver, &Drivers::new(named), of).map(|card| (card.name, card.resource))
+        let drivers = Drivers::new(named);
+        let card = DeviceCard::of(driver, &drivers, of)?;
+        let again = DeviceCard::named(driver, &drivers, &card.name);
+        assert_eq!(again.as_ref(), Some(&card), "known again by its name");
+        Some((card.name, card.resource))
     }
 
     #[test]

@@ -157,6 +157,11 @@ impl Inventory {
         change
     }
 
+    /// Drivers whose devices are cards because the configuration says so.
+    pub fn drivers(&self) -> &Drivers {
+        &self.drivers
+    }
+
     /// The devices of other drivers than before are cards.
     pub fn set_drivers(&mut self, drivers: Drivers) -> SliceChange {
         let mut change = SliceChange::default();

@@ -118,6 +118,7 @@ impl Devices {
     pub fn apply_claim(&mut self, key: &ClaimKey, mut claim: ResourceClaim, epoch: u64) -> Option<BTreeSet<Arc<str>>> {
         // Nothing that is in there counts.
         claim.metadata = Metadata::default();
+        claim.status.reserved_for.clear();
         if let Some((known, seen)) = self.claims.get_mut(key)
             && **known == claim
         {
@@ -163,6 +164,11 @@ impl Devices {
     pub fn payer(&mut self, key: &ClaimKey, uid: &Arc<str>) -> Arc<str> {
         let payer = self.payers.entry(key.clone()).or_insert_with(|| Arc::clone(uid));
         Arc::clone(payer)
+    }
+
+    /// Whether this pod pays for a claim that several may name.
+    pub fn pays(&self, key: &ClaimKey, uid: &str) -> bool {
+        self.payers.get(key).is_some_and(|payer| **payer == *uid)
     }
 
     /// Somebody else pays from now on, or nobody.

@@ -78,7 +78,7 @@ fn asked(devices: &mut Devices, requests: &Value, status: &Value) -> Result<Opti
         claim: Some("c".into()),
         shared: false,
     }];
-    let asked = devices.asked_by("team", "u1", &claims);
+    let asked = devices.asked_by("team", "u1", &claims, None);
     match asked.obstacle {
         Some(obstacle) => Err(obstacle),
         None => Ok(asked.cards.map(|cards| {

@@ -234,6 +234,66 @@ fn a_shared_claim_is_charged_once_and_in_one_queue() {
 }
 
 #[test]
+fn what_a_pod_runs_on_is_held_while_nobody_says_what_it_is() {
+    let mut world = world();
+    let runs = |name: &str| {
+        let pod = bare_pod(name)
+            .queue("team-a")
+            .annotation("volcano.sh/card.assigned", "A");
+        claiming(pod, &format!("{name}-gpu")).on("n1")
+    };
+    let two = allocated("n1", &["gpu-0", "gpu-1"]);
+    world.claim("p1-gpu", &exactly(2, Some("A")), &two);
+    world.pod(&runs("p1"));
+    assert_eq!(world.allocated("team-a", "A"), 2);
+    // The driver begins anew.
+    world.remove_slice("n1", NVIDIA);
+    assert_eq!(world.allocated("team-a", "A"), 2);
+    world.slice("n1", NVIDIA, &gpus("A", 4));
+    // Somebody takes the claim away from under the pod.
+    world.remove_claim("p1-gpu");
+    assert_eq!(world.allocated("team-a", "A"), 2);
+    world.pod(&runs("p1"));
+    assert_eq!(world.allocated("team-a", "A"), 2);
+    world.remove_pod("p1");
+    assert_eq!(world.allocated("team-a", "A"), 0);
+
+    // Whoever begins while the slices are away knows the card by what is written on the pod.
+    world.remove_slice("n1", NVIDIA);
+    world.claim("p2-gpu", &exactly(2, Some("A")), &two);
+    world.pod(&runs("p2"));
+    assert_eq!(world.allocated("team-a", "A"), 2);
+}
+
+#[test]
+fn of_many_that_share_a_claim_each_goes_at_the_cost_of_itself() {
+    let mut world = world();
+    world.claim("shared", &exactly(1, Some("A")), &json!({}));
+    let names: Vec<_> = (0..300).map(|index| format!("p{index:03}")).collect();
+    for name in &names {
+        world.pod(&sharing(pod(name), "shared"));
+    }
+    assert_eq!(world.admit(), [admitted("p000", "A")]);
+    // Who pays waits, and goes: the next pays and waits.
+    let mut others = self::world();
+    others.claim("shared", &exactly(9, Some("A")), &json!({}));
+    for name in &names {
+        others.pod(&sharing(pod(name), "shared"));
+    }
+    assert_eq!(others.refusal_of("p000"), "InsufficientScalarQuota");
+    for pair in names.windows(2).take(150) {
+        let [goes, next] = pair else { panic!("a pair") };
+        assert_eq!(others.refusal_of(next), "ResourceClaimShared");
+        others.remove_pod(goes);
+        assert_eq!(others.refusal_of(next), "InsufficientScalarQuota");
+        assert_eq!(others.refusal_of("p299"), "ResourceClaimShared");
+    }
+    // Others go, and nobody else pays for that.
+    others.remove_pod("p299");
+    assert_eq!(others.refusal_of("p150"), "InsufficientScalarQuota");
+}
+
+#[test]
 fn devices_that_are_no_cards_are_nobodys_business() {
     let mut world = world();
     world.namespace("team", &[], Some("team-a"));

@@ -117,6 +117,10 @@ impl World {
         self.observe(Observation::Slice(Box::new(serde_json::from_value(slice).unwrap())));
     }
 
+    pub fn remove_slice(&mut self, node: &str, driver: &str) {
+        self.observe(Observation::SliceGone(format!("{node}-{driver}").into()));
+    }
+
     pub fn class(&mut self, name: &str, expression: &str, extended: Option<&str>) {
         let class = json!({"metadata": {"name": name}, "spec": {"extendedResourceName": extended,
             "selectors": [{"cel": {"expression": expression}}]}});
