@@ -5,6 +5,7 @@
     reason = "every printer column has a type and a path of its own"
 )]
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -96,6 +97,13 @@ pub struct CardTypeStatus {
     /// node runs by itself, and those of kube-system.
     #[serde(default)]
     pub unaccounted: i64,
+    /// What devices that are this card say of themselves, where drivers publish them: what claims can select them by. Where they
+    /// differ, one of each kind, up to eight.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<CardDevice>,
+    /// Resources by which classes of devices provide the card: pods request them without a claim.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub provided_as: Vec<String>,
     /// Reasons of the conditions that are false, in one line; empty when all is well.
     #[serde(default)]
     pub problems: String,
@@ -103,4 +111,39 @@ pub struct CardTypeStatus {
     #[serde(default)]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
+}
+
+/// So many kinds of devices are shown of one card.
+pub const MOST_DEVICES: usize = 8;
+
+/// What devices of one kind say of themselves, apart from what tells one from the next.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CardDevice {
+    /// Whose devices these are: `device.driver` of selectors.
+    pub driver: String,
+    /// Attributes, by domain and name: `device.attributes` of selectors.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub attributes: BTreeMap<String, CardDeviceAttribute>,
+    /// Quantities, by domain and name: `device.capacity` of selectors.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub capacity: BTreeMap<String, String>,
+}
+
+/// The value of an attribute: one of these, as in a ResourceSlice.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CardDeviceAttribute {
+    /// A truth value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bool: Option<bool>,
+    /// A whole number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub int: Option<i64>,
+    /// A text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub string: Option<String>,
+    /// A semantic version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
 }

@@ -152,6 +152,21 @@ owned! {
 }
 
 owned! {
+    /// What claims are made from, one for each pod that names it.
+    ResourceClaimTemplate {
+        metadata: Metadata<Box<str>>,
+        spec: ClaimTemplateSpec,
+    }
+}
+
+owned! {
+    ClaimTemplateSpec {
+        /// What each claim asks for.
+        spec: ClaimSpec,
+    }
+}
+
+owned! {
     ClaimSpec {
         devices: ClaimDevices,
     }

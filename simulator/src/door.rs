@@ -81,6 +81,9 @@ impl Lookups for Seen {
                 let pods_of = self.pods_of.lock().unwrap_or_else(PoisonError::into_inner);
                 Found::PodsOf(pods_of.get(queue).copied().unwrap_or(0))
             }
+            // Claims change nothing but what is refused for certain, of which worlds made at random have none.
+            Lookup::Claim { .. } | Lookup::ClaimTemplate { .. } => Found::Claim(None),
+            Lookup::Class(_) => Found::Class(None),
         };
         std::future::ready(Ok(found)).boxed()
     }

@@ -20,6 +20,7 @@ pub mod cardgate;
 mod command;
 pub mod controlplane;
 pub mod demo;
+pub mod devices;
 pub mod faults;
 pub mod fixture;
 pub mod go_tool;

@@ -17,7 +17,7 @@ use crds::keys::{CARD_DESERVED, CARD_REQUEST, CROSS_QUOTA_LABEL, GPU_NODE_LABEL,
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, PodResourceClaim, Secret};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -106,6 +106,7 @@ async fn every_right_is_used() -> Outcome {
     let scenario = Scenario::begin(&world, "rights").await?;
     queues_pods_and_nodes(&world, &scenario).await?;
     workloads(&scenario).await?;
+    claims(&scenario).await?;
     what_somebody_takes_away(&world).await?;
 
     let rare = RARE.map(|(account, resource, verb)| (account.to_owned(), resource.to_owned(), verb.to_owned()));
@@ -208,6 +209,30 @@ async fn workloads(scenario: &Scenario<'_>) -> Outcome {
         Seen::when(suspended == Some(false), format!("{suspended:?}"))
     })
     .await
+}
+
+/// A pod that names its card beside a claim and a template, which the door compares with it.
+async fn claims(scenario: &Scenario<'_>) -> Outcome {
+    let plane = scenario.plane();
+    let of_kind = |kind: &str, spec: Value| {
+        json!({ "apiVersion": "resource.k8s.io/v1", "kind": kind,
+            "metadata": { "name": "rights", "namespace": scenario.name() }, "spec": spec })
+    };
+    let asks = json!({ "devices": { "requests": [{ "name": "r", "exactly": { "deviceClassName": "rights" } }] } });
+    let class = json!({ "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": { "name": "rights" }, "spec": {} });
+    plane.apply(&class).await?;
+    plane.apply(&of_kind("ResourceClaim", asks.clone())).await?;
+    plane
+        .apply(&of_kind("ResourceClaimTemplate", json!({ "spec": asks })))
+        .await?;
+    let claim = |name: &str, is_template: bool| PodResourceClaim {
+        name: name.to_owned(),
+        resource_claim_name: (!is_template).then(|| "rights".to_owned()),
+        resource_claim_template_name: is_template.then(|| "rights".to_owned()),
+    };
+    let claiming = scenario.pod("claiming").card(&scenario.card("NVIDIA-A100"));
+    let claiming = claiming.spec(|spec| spec.resource_claims = Some(vec![claim("a", false), claim("b", true)]));
+    scenario.create(&claiming.build()).await.map(drop)
 }
 
 /// Secrets, what API servers trust, and what the policies read.

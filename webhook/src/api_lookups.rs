@@ -7,12 +7,16 @@
 use std::sync::Arc;
 
 use crds::card_usage::CardUsage;
+use crds::dra::{DeviceClass, ResourceClaim, ResourceClaimTemplate};
 use crds::volcano::{PodGroup, Queue};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::resource::v1 as resource;
+use kube::api::{GetParams, Request};
 use kube::core::DeserializeGuard;
-use kube::{Api, Client};
+use kube::{Api, Client, Resource as _};
 use programs::logging::plain;
+use serde::de::DeserializeOwned;
 
 use crate::knowledge::{GroupFacts, NamespaceFacts, QueueFacts};
 use crate::lookup::{LookupError, Lookups, TIME_LIMIT};
@@ -30,6 +34,12 @@ impl ApiLookups {
     /// Lookups by this client.
     pub fn new(client: Client) -> Self {
         Self { client }
+    }
+
+    /// Gets an object of which the fields are read that Cardgate reads, and no others.
+    async fn get_lean<T: DeserializeOwned>(&self, path: String, name: &str) -> Result<T, kube::Error> {
+        let request = Request::new(path).get(name, &GetParams::default());
+        self.client.request(request.map_err(kube::Error::BuildRequest)?).await
     }
 
     async fn get(&self, lookup: &Lookup) -> Result<Found, kube::Error> {
@@ -54,6 +64,21 @@ impl ApiLookups {
                 let status = usage.and_then(|usage| usage.0.ok()?.status);
                 let count = status.map_or(0, |status| status.admitted_pods.saturating_add(status.waiting_pods));
                 Found::PodsOf(u64::try_from(count).unwrap_or(0))
+            }
+            Lookup::Claim { namespace, name } => {
+                let path = resource::ResourceClaim::url_path(&(), Some(namespace));
+                let claim: Option<ResourceClaim> = existing(self.get_lean(path, name).await)?;
+                Found::Claim(claim.map(|claim| Arc::new(claim.spec)))
+            }
+            Lookup::ClaimTemplate { namespace, name } => {
+                let path = resource::ResourceClaimTemplate::url_path(&(), Some(namespace));
+                let template: Option<ResourceClaimTemplate> = existing(self.get_lean(path, name).await)?;
+                Found::Claim(template.map(|template| Arc::new(template.spec.spec)))
+            }
+            Lookup::Class(name) => {
+                let path = resource::DeviceClass::url_path(&(), None);
+                let class: Option<DeviceClass> = existing(self.get_lean(path, name).await)?;
+                Found::Class(class.map(Arc::new))
             }
         })
     }

@@ -2,6 +2,7 @@
 //!
 //! Every message names the key, the value and the remedy. Values come from users: they are quoted, and long ones cut.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use crds::bounds::BoundError;
@@ -60,6 +61,17 @@ pub enum Denial {
         .resources.join(" and ")
     )]
     SeveralCardResources { resources: Vec<String> },
+    /// Cards that are claimed, and not those that are named.
+    #[error(
+        "annotation {CARD_NAME}: {card_name:?} names none of the cards that the pod's claims ask for ({}: {}): name one of these, \
+         select those that are named, or remove the annotation, since the selectors of a claim say which card it is for",
+        .claims.join(", "), few(.cards)
+    )]
+    ClaimsOtherCards {
+        card_name: String,
+        claims: Vec<String>,
+        cards: BTreeSet<String>,
+    },
     /// More than a pod may say.
     #[error("{0}")]
     Bound(#[from] PodBoundError),
@@ -234,6 +246,7 @@ impl Denial {
             Self::CardNotRequested { .. } => "CardNotRequested",
             Self::CardNameMissing { .. } => "CardNameMissing",
             Self::SecondCardResource { .. } | Self::SeveralCardResources { .. } => "SecondCardResource",
+            Self::ClaimsOtherCards { .. } => "ClaimsOtherCards",
             Self::Bound(_) => "PodBoundExceeded",
             Self::Request(_) => "RequestInvalid",
             Self::Mgpu(_) => "MgpuRequestInvalid",
@@ -285,6 +298,16 @@ impl Denial {
             _ => (403, "Forbidden"),
         }
     }
+}
+
+/// The first few of these.
+fn few(cards: &BTreeSet<String>) -> String {
+    const FEW: usize = 8;
+    let mut first: Vec<_> = cards.iter().take(FEW).map(String::as_str).collect();
+    if cards.len() > FEW {
+        first.push("...");
+    }
+    first.join(", ")
 }
 
 /// `NVIDIA-A100 is nvidia.com/gpu, ...`

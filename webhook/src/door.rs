@@ -25,9 +25,9 @@ use crate::validate::{advice, queue, workload};
 use crate::view::{Fresh, Lookup, View};
 use crate::warning::Warning;
 
-/// How often one request may ask the API server: once for its group, its namespace and its queue each, and once more for the
-/// queue if the group turned out to have another.
-const MAX_LOOKUPS: usize = 4;
+/// How often one request may ask the API server: once for its group, its namespace and its queue each, once more for the
+/// queue if the group turned out to have another, and for some claims and their classes.
+const MAX_LOOKUPS: usize = 16;
 
 /// What became of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -373,7 +373,13 @@ impl Door {
                 fresh.add(lookup, found);
                 Ok(())
             }
-            Err(source) => Err(Failure::Lookup { lookup, source }),
+            Err(source) => match lookup.unanswered() {
+                Some(unanswered) => {
+                    fresh.add(lookup, unanswered);
+                    Ok(())
+                }
+                None => Err(Failure::Lookup { lookup, source }),
+            },
         }
     }
 

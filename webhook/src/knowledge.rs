@@ -8,11 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use arc_swap::ArcSwap;
+use crds::card_type::{CardDevice, CardType};
 use crds::configuration::Configuration;
 use crds::keys::{QUEUE_NAME, QUEUE_NAMESPACES};
 use crds::queue_access::QueueAccess;
 use crds::queue_terms::QueueTerms;
 use crds::volcano::{PodGroup, Queue};
+use engine::devices::Catalogue;
 use kube::api::ObjectMeta;
 use kube::core::error_boundary::InvalidObject;
 
@@ -67,6 +69,39 @@ impl QueueFacts {
                     ..QueueTerms::default()
                 },
             },
+        }
+    }
+}
+
+/// What matters of a card name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CardFacts {
+    /// The Kubernetes resource that it stands for.
+    pub resource: Arc<str>,
+    /// What devices that are this card say of themselves.
+    pub devices: Arc<[CardDevice]>,
+    /// Resources by which classes of devices provide it.
+    pub provided_as: Arc<[String]>,
+}
+
+impl From<&str> for CardFacts {
+    /// A card that no device is.
+    fn from(resource: &str) -> Self {
+        Self {
+            resource: resource.into(),
+            devices: Arc::default(),
+            provided_as: Arc::default(),
+        }
+    }
+}
+
+impl From<CardType> for CardFacts {
+    fn from(card_type: CardType) -> Self {
+        let status = card_type.status.unwrap_or_default();
+        Self {
+            resource: card_type.spec.resource.into(),
+            devices: status.devices.into(),
+            provided_as: status.provided_as.into(),
         }
     }
 }
@@ -187,8 +222,8 @@ pub struct Knowledge {
     pub groups: Store<Arc<GroupFacts>>,
     /// Namespaces by name.
     pub namespaces: Store<Arc<NamespaceFacts>>,
-    /// The Kubernetes resource of every card name.
-    pub card_types: Store<Arc<str>>,
+    /// The cards by name.
+    pub card_types: Store<CardFacts>,
     configured: ArcSwap<Configured>,
 }
 
@@ -204,6 +239,20 @@ pub struct Configured {
 }
 
 impl Knowledge {
+    /// What is known of the devices that are cards, without any class.
+    pub fn catalogue(&self) -> Catalogue {
+        let configured = self.configured();
+        let mut catalogue = Catalogue::new(&configured.configuration.cardgate.card_drivers);
+        let shown = self.card_types.select(|card, facts| {
+            let devices = &facts.devices;
+            (!devices.is_empty()).then(|| (card.to_owned(), Arc::clone(devices)))
+        });
+        for (card, devices) in shown {
+            catalogue.add(&card, &devices);
+        }
+        catalogue
+    }
+
     /// The configuration as it is now.
     pub fn configured(&self) -> Arc<Configured> {
         self.configured.load_full()

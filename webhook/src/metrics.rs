@@ -164,6 +164,9 @@ impl Counts for Metrics {
             Lookup::Group { .. } => "podgroup",
             Lookup::Namespace(_) => "namespace",
             Lookup::PodsOf(_) => "cardusage",
+            Lookup::Claim { .. } => "resourceclaim",
+            Lookup::ClaimTemplate { .. } => "resourceclaimtemplate",
+            Lookup::Class(_) => "deviceclass",
         };
         self.lookups.get_or_create(&LookupLabels { kind, answered }).inc();
     }

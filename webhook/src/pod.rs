@@ -15,6 +15,7 @@ use crate::queue_source::QueueSource;
 use crate::stop::Stop;
 use crate::validate::advice::check_spelling;
 use crate::validate::card::check_unnamed;
+use crate::validate::claims;
 use crate::validate::pod::SoundPod;
 use crate::view::{Lookup, View};
 use crate::warning::Warning;
@@ -102,6 +103,9 @@ pub fn judge(
         });
     };
     check_access(&resolved, namespace, view, &mut warnings)?;
+    if sound.names_cards() {
+        claims::check(pod, namespace, view, &mut warnings)?;
+    }
     let queue = (!is_unaccounted).then_some(&*resolved.queue);
     Ok(Admitted {
         patch: PodPatch::hold(pod, queue, cross_quota, options, &mut warnings),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crds::card_resources::is_extended;
 use crds::configuration::Configuration;
+use crds::dra::{ClaimSpec, DeviceClass};
 
 use crate::knowledge::{Configured, GroupFacts, Knowledge, NamespaceFacts, QueueFacts, group_key};
 
@@ -24,6 +25,25 @@ pub enum Lookup {
     Namespace(String),
     /// How many pods hold or wait for something of this queue.
     PodsOf(String),
+    /// What the claim of devices of this name in this namespace asks for.
+    #[expect(missing_docs, reason = "one line says it")]
+    Claim { namespace: String, name: String },
+    /// What claims that are made from the template of this name in this namespace ask for.
+    #[expect(missing_docs, reason = "one line says it")]
+    ClaimTemplate { namespace: String, name: String },
+    /// The class of devices of this name.
+    Class(String),
+}
+
+impl Lookup {
+    /// What is answered where nobody does: what no decision rests on may stay unknown.
+    pub fn unanswered(&self) -> Option<Found> {
+        match self {
+            Self::Claim { .. } | Self::ClaimTemplate { .. } => Some(Found::Claim(None)),
+            Self::Class(_) => Some(Found::Class(None)),
+            Self::Queue(_) | Self::Group { .. } | Self::Namespace(_) | Self::PodsOf(_) => None,
+        }
+    }
 }
 
 impl fmt::Display for Lookup {
@@ -33,6 +53,11 @@ impl fmt::Display for Lookup {
             Self::Group { namespace, name } => write!(f, "PodGroup {name:?} in namespace {namespace:?}"),
             Self::Namespace(name) => write!(f, "namespace {name:?}"),
             Self::PodsOf(queue) => write!(f, "the usage of queue {queue:?}"),
+            Self::Claim { namespace, name } => write!(f, "ResourceClaim {name:?} in namespace {namespace:?}"),
+            Self::ClaimTemplate { namespace, name } => {
+                write!(f, "ResourceClaimTemplate {name:?} in namespace {namespace:?}")
+            }
+            Self::Class(name) => write!(f, "DeviceClass {name:?}"),
         }
     }
 }
@@ -48,6 +73,10 @@ pub enum Found {
     Namespace(Option<Arc<NamespaceFacts>>),
     /// How many pods a queue has, as the operator last wrote it.
     PodsOf(u64),
+    /// What a claim of devices asks for, or those that are made from a template.
+    Claim(Option<Arc<ClaimSpec>>),
+    /// About a class of devices.
+    Class(Option<Arc<DeviceClass>>),
 }
 
 /// Answers of the API server for one request.
@@ -137,7 +166,14 @@ impl<'k> View<'k> {
     pub fn is_card_resource(&self, resource: &str) -> bool {
         is_extended(resource)
             && (self.configuration().cardgate.is_card_resource(resource)
-                || self.knowledge.card_types.any(|known| **known == *resource))
+                || self.knowledge.card_types.any(|known| *known.resource == *resource)
+                || self.provides(resource))
+    }
+
+    /// Whether a class of devices provides cards by this resource.
+    pub fn provides(&self, resource: &str) -> bool {
+        let card_types = &self.knowledge.card_types;
+        card_types.any(|known| known.provided_as.iter().any(|provided| provided == resource))
     }
 
     /// What is known of a queue.
@@ -166,6 +202,25 @@ impl<'k> View<'k> {
             (Lookup::PodsOf(queue), Found::PodsOf(count)) if queue == of => Some(*count),
             _ => None,
         })
+    }
+
+    /// What a claim asks for, or those that are made from a template; none where there is no such, or it can't be learned. Nobody
+    /// watches these.
+    pub fn claim(&self, of: &Lookup) -> Result<Option<&'k ClaimSpec>, Lookup> {
+        let fresh = self.fresh.find(|lookup, found| match found {
+            Found::Claim(spec) if lookup == of => Some(spec.as_deref()),
+            _ => None,
+        });
+        fresh.ok_or_else(|| of.clone())
+    }
+
+    /// A class of devices; none where there is no such, or it can't be learned.
+    pub fn class(&self, name: &str) -> Result<Option<&'k DeviceClass>, Lookup> {
+        let fresh = self.fresh.find(|lookup, found| match (lookup, found) {
+            (Lookup::Class(class), Found::Class(found)) if class == name => Some(found.as_deref()),
+            _ => None,
+        });
+        fresh.ok_or_else(|| Lookup::Class(name.to_owned()))
     }
 
     /// What is known of a namespace.

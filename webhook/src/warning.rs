@@ -43,6 +43,12 @@ pub enum Warning {
     Unaccounted { resource: String },
     #[error("the pod's {resource} counts against no quota: its {CARD_NAME} stands for another resource")]
     SecondCardResource { resource: String },
+    #[error(
+        "{place}: DeviceClass {class:?} does not exist: the pod waits until it is created, see kubectl get deviceclasses"
+    )]
+    DeviceClassMissing { place: String, class: String },
+    #[error("{place}: {why}")]
+    SelectorNotEvaluated { place: String, why: String },
     #[error("annotation {MGPU_CONTAINER_CARDS} has no effect: no container requests mGPU")]
     MgpuNotRequested,
     #[error(

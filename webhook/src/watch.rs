@@ -19,7 +19,7 @@ use programs::logging::plain;
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
-use crate::knowledge::{GroupFacts, Knowledge, NamespaceFacts, QueueFacts, Store, group_key};
+use crate::knowledge::{CardFacts, GroupFacts, Knowledge, NamespaceFacts, QueueFacts, Store, group_key};
 use crate::metrics::Metrics;
 
 /// HTTP status of a kind that is not installed.
@@ -97,9 +97,9 @@ fn read_namespace(namespace: &PartialObjectMeta<Namespace>) -> Entry<Arc<Namespa
 }
 
 /// One that can't be read has no entry: its card is unknown.
-fn read_card_type(card_type: &DeserializeGuard<CardType>) -> Option<Entry<Arc<str>>> {
-    let spec = &card_type.0.as_ref().ok()?.spec;
-    Some((spec.card_name.as_str().into(), spec.resource.as_str().into()))
+fn read_card_type(card_type: &DeserializeGuard<CardType>) -> Option<Entry<CardFacts>> {
+    let card_type = card_type.0.as_ref().ok()?;
+    Some((card_type.spec.card_name.as_str().into(), card_type.clone().into()))
 }
 
 /// Keeps a store as the API server has the objects.

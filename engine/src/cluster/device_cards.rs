@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crds::card_type::CardDevice;
 use crds::keys::{DEVICE_LABEL_PREFIX, NODE_LABEL_SET};
 use crds::slug::label_name;
 
@@ -11,7 +12,7 @@ use crate::amounts::Dimension;
 use crate::devices::{DeviceCard, DeviceCount};
 use crate::discovery::{self, Problem};
 use crate::ids::NodeId;
-use crate::names::Names;
+use crate::names::{CardId, Names};
 use crate::task::Task;
 
 impl Cluster {
@@ -19,6 +20,17 @@ impl Cluster {
     pub fn device_labels_to_set(&self) -> impl Iterator<Item = (NodeId, Vec<(String, bool)>)> + '_ {
         let nodes = self.claimed.to_label.iter();
         nodes.filter_map(|id| Some((*id, self.node(*id).offer()?.wrong_device_labels())))
+    }
+
+    /// What the devices that are a card say of themselves.
+    pub fn devices_of(&self, card: CardId) -> Vec<CardDevice> {
+        self.claimed.devices.shown_of(self.names.card_name(card))
+    }
+
+    /// The resources by which classes provide a card.
+    pub fn provided_as(&self, card: CardId) -> Vec<String> {
+        let name = self.names.card_name(card);
+        self.claimed.provided_as(name).map(str::to_owned).collect()
     }
 
     /// A node says something else: whether its labels have to be set.

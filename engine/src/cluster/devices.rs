@@ -56,6 +56,13 @@ impl ClaimedDevices {
         self.provided.contains_key(resource)
     }
 
+    /// Those by which they may request this card.
+    pub(super) fn provided_as(&self, card: &str) -> impl Iterator<Item = &str> {
+        let provided = self.provided.iter();
+        let provided = provided.filter(move |(_, cards)| cards.iter().any(|provided| provided.name == card));
+        provided.map(|(resource, _)| resource.as_str())
+    }
+
     /// All such resources.
     pub(super) fn provided(&self) -> impl Iterator<Item = &str> {
         self.provided.keys().map(String::as_str)
@@ -84,6 +91,15 @@ impl Cluster {
     }
 
     fn slices_changed(&mut self, change: SliceChange, now: Timestamp) {
+        if change.models {
+            // How many there are may be as before, and what they say of themselves not.
+            let nodes = change.nodes.iter().filter_map(|node| self.nodes.id(node));
+            let offers = nodes.filter_map(|id| self.node(id).offer());
+            let cards: Vec<_> = offers
+                .flat_map(|offer| offer.cards.iter().map(|card| card.card))
+                .collect();
+            self.changes.cards.extend(cards);
+        }
         self.devices_changed(change.nodes, now);
         if change.models {
             self.classes_changed(now);
@@ -123,7 +139,16 @@ impl Cluster {
     fn classes_changed(&mut self, now: Timestamp) {
         let provided: BTreeMap<_, _> = self.claimed.devices.provided().into_iter().collect();
         if provided != self.claimed.provided {
-            self.claimed.provided = provided;
+            let before = std::mem::replace(&mut self.claimed.provided, provided);
+            let cards: BTreeSet<_> = before
+                .values()
+                .chain(self.claimed.provided.values())
+                .flatten()
+                .collect();
+            for card in cards {
+                let card = self.names.card(&card.name);
+                self.changes.cards.insert(card);
+            }
             // The door and the policies are told which resources are cards.
             self.changes.resources_of_cards = true;
             self.version += 1;

@@ -87,6 +87,8 @@ pub struct Inventory {
     devices: u64,
     /// Drivers whose devices are cards because the configuration says so.
     drivers: Drivers,
+    /// Those of each card, by the card's name.
+    of_card: HashMap<Box<str>, BTreeSet<Arc<Model>>>,
     /// Rises with every change of devices.
     version: u64,
 }
@@ -213,6 +215,10 @@ impl Inventory {
         }
         change.models = true;
         let model = Arc::new(model);
+        if let Some(card) = &model.card {
+            let of_card = self.of_card.entry(card.name.as_str().into()).or_default();
+            of_card.insert(Arc::clone(&model));
+        }
         self.models.insert(Arc::clone(&model), BTreeMap::new());
         model
     }
@@ -257,7 +263,18 @@ impl Inventory {
             devices.remove(&number);
             if devices.is_empty() {
                 self.models.remove(model);
+                self.forget_of_card(model);
                 change.models = true;
+            }
+        }
+    }
+
+    fn forget_of_card(&mut self, model: &Arc<Model>) {
+        let Some(card) = &model.card else { return };
+        if let Some(models) = self.of_card.get_mut(card.name.as_str()) {
+            models.remove(model);
+            if models.is_empty() {
+                self.of_card.remove(card.name.as_str());
             }
         }
     }
@@ -303,6 +320,11 @@ impl Inventory {
     /// All models of which there are devices.
     pub fn models(&self) -> impl Iterator<Item = &Arc<Model>> {
         self.models.keys()
+    }
+
+    /// The models that are a card of this name.
+    pub fn models_of(&self, card: &str) -> impl Iterator<Item = &Arc<Model>> {
+        self.of_card.get(card).into_iter().flatten()
     }
 
     /// What the devices of a model have of their own.

@@ -5,6 +5,7 @@
 
 mod asks;
 mod card;
+mod catalogue;
 mod demand;
 mod inventory;
 mod model;
@@ -19,12 +20,14 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use crds::card_type::{CardDevice, MOST_DEVICES};
 use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice};
 use crds::lean::Metadata;
 
 use crate::texts::TextPool;
 pub use asks::{Asked, CardsAsked, Named, Obstacle};
 pub use card::{DeviceCard, Drivers};
+pub use catalogue::{Catalogue, Unknown, not_evaluated};
 pub use demand::{ClaimDemand, DeviceDemand};
 pub use inventory::{Inventory, SliceChange};
 use room::Rooms;
@@ -158,6 +161,12 @@ impl Devices {
     /// Whether there is anything of this at all.
     pub fn is_empty(&self) -> bool {
         self.classes.is_empty() && self.claims.is_empty() && self.inventory.nodes().next().is_none()
+    }
+
+    /// What the devices that are a card say of themselves, as it is shown: one of each kind, of the first few by what they say.
+    pub fn shown_of(&self, card: &str) -> Vec<CardDevice> {
+        let models = self.inventory.models_of(card);
+        models.take(MOST_DEVICES).map(|model| catalogue::shown(model)).collect()
     }
 
     /// Who pays for a claim that several pods may name; `uid` does where nobody does yet.

@@ -271,6 +271,8 @@ fn card_type(cluster: &Cluster, id: CardId) -> Option<(CardTypeSpec, CardTypeSta
         used: to_i64(tally.used),
         free: to_i64(tally.free),
         unaccounted: to_i64(tally.unaccounted),
+        devices: cluster.devices_of(id),
+        provided_as: cluster.provided_as(id),
         ..CardTypeStatus::default()
     };
     let conflicts: Vec<_> = conflicting_nodes(cluster, id)
@@ -283,7 +285,7 @@ fn card_type(cluster: &Cluster, id: CardId) -> Option<(CardTypeSpec, CardTypeSta
         resource: resource.to_owned(),
         kind,
     };
-    Some((spec, status::card_type(&counts, resource, &conflicts)))
+    Some((spec, status::card_type(counts, resource, &conflicts)))
 }
 
 fn to_i64(total: i128) -> i64 {

@@ -166,7 +166,7 @@ fn node_card(card: &Card, (used, free): (i128, i128), usability: Usability) -> N
 
 /// What a card type says with these counts. `conflicts` are the nodes, by name, that count the card by another resource than
 /// `resource`.
-pub fn card_type(counts: &CardTypeStatus, resource: &str, conflicts: &[(&str, &str)]) -> CardTypeStatus {
+pub fn card_type(counts: CardTypeStatus, resource: &str, conflicts: &[(&str, &str)]) -> CardTypeStatus {
     let consistent = if conflicts.is_empty() {
         condition(
             CONSISTENT,
@@ -186,7 +186,7 @@ pub fn card_type(counts: &CardTypeStatus, resource: &str, conflicts: &[(&str, &s
     CardTypeStatus {
         problems: list_reasons((!conflicts.is_empty()).then_some("ConflictingResource")),
         conditions: vec![consistent],
-        ..*counts
+        ..counts
     }
 }
 

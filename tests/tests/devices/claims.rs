@@ -107,7 +107,7 @@ async fn a_class_itself_can_be_requested_as_a_resource() -> Outcome {
     let product = scenario.card("NVIDIA-A100");
     let card = format!("{product}/mig-1g.5gb-mixed");
     scenario.nodes(&[nodes::NodeSpec::new("dra-implicit")]).await?;
-    publish(world, "dra-implicit", NVIDIA, &migs(&product, "1g.5gb", 7)).await?;
+    publish(&world.plane, "dra-implicit", NVIDIA, &migs(&product, "1g.5gb", 7)).await?;
     card_has(world, &card, |status| status.total == 7).await?;
     scenario.apply_queue(scenario.queue().quota(&card, 2)).await?;
     let resource = format!("deviceclass.resource.kubernetes.io/{MIG}");
@@ -156,43 +156,10 @@ async fn nodes_are_labelled_while_they_have_cards_by_devices() -> Outcome {
         Seen::when(value(found).as_deref() == Some("true"), format!("{:?}", value(found)))
     })
     .await?;
-    publish(world, "dra-labels-0", NVIDIA, &[]).await?;
+    publish(&world.plane, "dra-labels-0", NVIDIA, &[]).await?;
     wait::object(&nodes, "dra-labels-0", "no label", |found| {
         Seen::when(found.is_some() && value(found).is_none(), format!("{:?}", value(found)))
     })
     .await
     .map(drop)
-}
-
-/// Never more cards are allocated than there is quota for, as the scheduler itself has written it, whatever the order of events.
-#[tokio::test]
-async fn a_burst_of_claims_is_never_given_more_than_the_quota() -> Outcome {
-    const CLAIMS: i32 = 300;
-    const QUOTA: u64 = 40;
-    let world = world().await?;
-    let scenario = Scenario::begin(world, "dra-burst").await?;
-    let a100 = scenario.card("NVIDIA-A100");
-    let products: Vec<_> = (0..10).map(|_| (&*a100, 8)).collect();
-    device_nodes(&scenario, world, &products).await?;
-    card_has(world, &a100, |status| status.total == 80).await?;
-    scenario.apply_queue(scenario.queue().quota(&a100, QUOTA)).await?;
-    template(world, &scenario, "a100", &exactly(NVIDIA, 1, Some(&a100))).await?;
-    scenario
-        .create(&by_template(scenario.pod("burst"), "a100").deployment(CLAIMS))
-        .await?;
-    let quota = usize::try_from(QUOTA)?;
-    let most = std::cell::Cell::new(0);
-    wait::eventually("a full quota", wait::PATIENCE * 4, async || {
-        let given: usize = allocated(&scenario).await?.values().sum();
-        most.set(given.max(most.get()));
-        Ok(Seen::when(given >= quota, format!("{given} allocated")))
-    })
-    .await?;
-    let expected = pods()
-        .running(&a100, quota)
-        .waiting(NO_QUOTA, usize::try_from(CLAIMS)? - quota);
-    scenario.expect_for_good("burst", &expected).await?;
-    let given: usize = allocated(&scenario).await?.values().sum();
-    assert_eq!((given, most.get()), (quota, quota));
-    Ok(())
 }

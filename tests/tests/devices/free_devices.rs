@@ -29,7 +29,7 @@ async fn in_a_namespace_with_a_queue_claims_for_cards_are_charged_and_others_are
     nodes(&scenario, world, &[(&a100, 4)]).await?;
     scenario.nodes(&[NodeSpec::new("dra-namespace-fpga")]).await?;
     publish(
-        world,
+        &world.plane,
         "dra-namespace-fpga",
         FPGA,
         &[json!({"name": "f0"}), json!({"name": "f1"})],

@@ -7,7 +7,7 @@ use cardgate_tests::workloads::{PodBuilder, pod, queue};
 use crds::keys;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
+use k8s_openapi::api::core::v1::{Container, Pod, PodResourceClaim, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::Api;
 use kube::api::{ListParams, PostParams};
@@ -117,6 +117,59 @@ async fn pods_of_cardgate_are_refused_and_others_are_not() -> Outcome {
         .await?;
     let system = pod("p").card("NVIDIA-A100").request(keys::NVIDIA_GPU, 1);
     assert_accepted("kube-system", answer("kube-system", system).await);
+    Ok(())
+}
+
+/// Whose devices claims are for, nobody can say without Cardgate: where somebody is charged for cards they wait for it, and elsewhere
+/// they pass.
+#[tokio::test]
+async fn claims_of_devices_pass_where_nobody_is_charged_for_cards() -> Outcome {
+    let cluster = &Cluster::with_webhook_down("claims").await?;
+    let claim = |name: &str, template: Option<&str>| PodResourceClaim {
+        name: name.to_owned(),
+        resource_claim_name: template.is_none().then(|| "mine".to_owned()),
+        resource_claim_template_name: template.map(str::to_owned),
+    };
+    let claiming = |template: Option<&'static str>| {
+        pod("p").spec(move |spec| spec.resource_claims = Some(vec![claim("device", template)]))
+    };
+    let answer = async |namespace: &str, pod: PodBuilder| {
+        let pods: Api<Pod> = Api::namespaced(cluster.administrator.clone(), namespace);
+        refusal(pods.create(&dry_run(), &pod.namespace(namespace).build()).await).map_or(Ok(()), Err)
+    };
+    let implicit = || pod("p").request("deviceclass.resource.kubernetes.io/fpga.example.com", 1);
+    for namespace in ["default", cluster.team] {
+        assert_accepted("by template", answer(namespace, claiming(Some("fpga"))).await);
+        assert_accepted("by name", answer(namespace, claiming(None)).await);
+        assert_accepted("by the class", answer(namespace, implicit()).await);
+    }
+    assert_refused(
+        "with a queue",
+        "pods",
+        answer("default", claiming(None).queue(QUEUE)).await,
+    );
+    // What is claimed and made from templates is nobody's business but its own.
+    for object in [
+        json!({ "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": { "name": "mine" },
+            "spec": { "devices": { "requests": [{ "name": "d", "exactly": { "deviceClassName": "fpga.example.com" } }] } } }),
+        json!({ "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": { "name": "fpga" },
+            "spec": { "spec": { "devices": { "requests": [{ "name": "d", "exactly": { "deviceClassName": "fpga.example.com" } }] } } } }),
+    ] {
+        assert_accepted("the claim itself", create(cluster, &object).await?);
+    }
+    // A namespace that names a queue is charged for cards: the API server itself lets no pod pass that may be for some.
+    let charged = "claims-charged";
+    let queue = [(keys::QUEUE_NAME, QUEUE)];
+    cluster.plane.create_namespace(charged, &[], &queue).await?;
+    wait::eventually("the policy to see the namespace", wait::PATIENCE, async || {
+        let said = answer(charged, claiming(Some("fpga"))).await;
+        let is_held = said
+            .as_ref()
+            .is_err_and(|said| said.contains("must hold \"card.volcano.sh/quota\""));
+        Ok(Seen::when(is_held, format!("{said:?}")))
+    })
+    .await?;
+    assert_accepted("a plain pod", answer(charged, pod("p")).await);
     Ok(())
 }
 

@@ -243,7 +243,7 @@ fn card_type(resource: &str, total: i64) -> Report {
             kind: CardKind::Mps,
         },
         status::card_type(
-            &CardTypeStatus {
+            CardTypeStatus {
                 nodes: 1,
                 total,
                 free: total,

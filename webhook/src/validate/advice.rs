@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 
 use super::Findings;
 use super::card::card_resources;
+use super::claims;
 use super::job::{Job, check_template};
 use super::queue::Queue;
 use super::scalar::Scalar;
@@ -175,6 +176,16 @@ fn look_at_template(
     let cardgate = &view.configuration().cardgate;
     let names_queue = resolved.is_some_and(|resolved| resolved.source != QueueSource::Default);
     let is_charged = is_volcanos || names_queue || cardgate.unqueued_cards == UnqueuedCards::Charge;
+    if is_charged || annotation(CARD_NAME).is_some() {
+        match claims::check(template, namespace, view, &mut findings.warnings) {
+            Ok(()) => {}
+            Err(Stop::Denied(denial)) => findings.warnings.push(Warning::Template {
+                place: place.to_owned(),
+                denial,
+            }),
+            Err(stop) => return Err(stop),
+        }
+    }
     let request = check_template(place, template, false, is_charged, view, findings);
     let unnamed = request.filter(|_| {
         annotation(CARD_NAME).is_none()

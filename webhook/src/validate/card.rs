@@ -36,8 +36,8 @@ impl<'a> Cards<'a> {
         for card in alternatives.iter() {
             match (view.knowledge.card_types.get(card), &cards.resource) {
                 (None, _) => cards.unknown.push(card),
-                (Some(resource), None) => cards.resource = Some(resource),
-                (Some(resource), Some(first)) if resource == *first => {}
+                (Some(known), None) => cards.resource = Some(known.resource),
+                (Some(known), Some(first)) if known.resource == *first => {}
                 (Some(_), Some(_)) => return Err(differing(text, &alternatives, view)),
             }
         }
@@ -52,7 +52,11 @@ impl<'a> Cards<'a> {
         view: View<'_>,
         warnings: &mut Vec<Warning>,
     ) -> Result<(), Denial> {
-        let mut card_resources = card_resources(request, view).into_iter();
+        // What a class provides is read like a claim, whatever it is called.
+        let is_provided = |resource: &str| self.resource.as_deref() != Some(resource) && view.provides(resource);
+        let claims_devices = claims_devices || request.iter().any(|(resource, _)| is_provided(resource));
+        let card_resources = card_resources(request, view).into_iter();
+        let mut card_resources = card_resources.filter(|resource| !is_provided(resource));
         let counted = match &self.resource {
             Some(resource) if request.get(resource) == 0 && !claims_devices => {
                 return Err(Denial::CardNotRequested {
@@ -138,8 +142,8 @@ pub(super) fn card_resources<'r>(request: &ResourceVector<'r>, view: View<'_>) -
 
 fn differing(text: &str, alternatives: &CardAlternatives<'_>, view: View<'_>) -> Denial {
     let cards = alternatives.iter().filter_map(|card| {
-        let resource = view.knowledge.card_types.get(card)?;
-        Some((card.to_owned(), resource.to_string()))
+        let known = view.knowledge.card_types.get(card)?;
+        Some((card.to_owned(), known.resource.to_string()))
     });
     Denial::CardResourcesDiffer {
         card_name: text.to_owned(),

@@ -2,6 +2,7 @@
 
 pub mod advice;
 pub mod card;
+pub mod claims;
 pub mod hierarchy;
 pub mod job;
 pub mod pod;

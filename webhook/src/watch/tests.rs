@@ -137,7 +137,7 @@ fn facts_are_read_by_the_names_that_pods_use() {
     let card_type = read(json!({"metadata": {"name": "nvidia-a100-mps-80g-1-8-1c9f0d3e"}, "spec": spec}));
     let entry = read_card_type(&card_type).unwrap();
     assert_eq!(
-        (&*entry.0, &*entry.1),
+        (&*entry.0, &*entry.1.resource),
         ("NVIDIA-A100/mps-80g*1/8", "nvidia.com/gpu.shared")
     );
     assert_eq!(

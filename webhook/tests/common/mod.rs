@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use crds::configuration::{Configuration, Settings};
+use crds::dra::{ClaimSpec, DeviceClass};
 use crds::queue_access::QueueAccess;
 use crds::queue_terms::QueueTerms;
 use futures::future::BoxFuture;
@@ -39,6 +40,9 @@ pub struct FakeApi {
     pub namespaces: Mutex<BTreeMap<String, Arc<NamespaceFacts>>>,
     /// How many pods each queue has that has any.
     pub pods: Mutex<BTreeMap<String, u64>>,
+    /// What claims ask for, or those that are made from templates, by name.
+    pub claims: Mutex<BTreeMap<String, Arc<ClaimSpec>>>,
+    pub classes: Mutex<BTreeMap<String, Arc<DeviceClass>>>,
     /// What was asked, in order.
     pub asked: Mutex<Vec<Lookup>>,
     /// Whether nothing is answered.
@@ -59,6 +63,10 @@ impl Lookups for FakeApi {
                 }
                 Lookup::Namespace(name) => Found::Namespace(self.namespaces.lock().unwrap().get(name).cloned()),
                 Lookup::PodsOf(queue) => Found::PodsOf(self.pods.lock().unwrap().get(queue).copied().unwrap_or(0)),
+                Lookup::Claim { name, .. } | Lookup::ClaimTemplate { name, .. } => {
+                    Found::Claim(self.claims.lock().unwrap().get(name).cloned())
+                }
+                Lookup::Class(name) => Found::Class(self.classes.lock().unwrap().get(name).cloned()),
             })
         })
     }

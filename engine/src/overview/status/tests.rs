@@ -112,10 +112,10 @@ fn a_card_type_names_the_nodes_that_mean_something_else() {
         free: 15,
         ..CardTypeStatus::default()
     };
-    let status = card_type(&counts, "a/gpu", &[]);
+    let status = card_type(counts.clone(), "a/gpu", &[]);
     assert_eq!((status.nodes, status.total, status.used, status.free), (2, 16, 1, 15));
     assert_eq!(conditions(&status.conditions), [("Consistent", "True", "OneResource")]);
-    let status = card_type(&counts, "a/gpu", &[("n7", "b/gpu"), ("n9", "c/gpu")]);
+    let status = card_type(counts, "a/gpu", &[("n7", "b/gpu"), ("n9", "c/gpu")]);
     assert_eq!(status.problems, "ConflictingResource");
     let message = &status.conditions[0].message;
     assert!(

@@ -1,0 +1,170 @@
+//! What claims ask for, by what is shown of cards alone (`CardType`): for whoever judges claims and watches no slices.
+
+use std::collections::BTreeSet;
+
+use crds::card_type::{CardDevice, CardDeviceAttribute, MOST_DEVICES};
+use crds::configuration::CardDriver;
+use crds::dra::{
+    AttributeValue, Capacity, ClaimSpec, Device, DeviceClass, Pool, Request, ResourceSlice, Selector as Selection,
+    SliceSpec,
+};
+
+use super::Devices;
+use super::asks::Problem;
+use super::card::Drivers;
+use super::model::{Attribute, Model, own_names};
+use super::selector::Selector;
+use crate::texts::TextPool;
+
+/// The cards that devices are known to be, and the classes by which they can be claimed.
+#[derive(Debug, Default)]
+pub struct Catalogue {
+    devices: Devices,
+    texts: TextPool,
+    /// How many kinds of devices there are in it, each a slice of its own.
+    count: usize,
+    /// Cards of which not all kinds of devices are shown.
+    cut: BTreeSet<String>,
+    classes: BTreeSet<Box<str>>,
+}
+
+/// Why it is not known which cards a request asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unknown {
+    /// There is no such class.
+    Class(String),
+    /// A selector that Cardgate does not evaluate: which, and why.
+    Selector(String),
+    /// It selects by what is not known of the devices, or none of those that are known.
+    Devices,
+}
+
+impl Catalogue {
+    /// Of nothing yet, where these drivers' devices are cards because the configuration says so.
+    pub fn new(drivers: &[CardDriver]) -> Self {
+        let mut catalogue = Self::default();
+        catalogue.devices.set_drivers(Drivers::new(drivers));
+        catalogue
+    }
+
+    /// Adds what the devices of a card say of themselves.
+    pub fn add(&mut self, card: &str, devices: &[CardDevice]) {
+        if devices.len() >= MOST_DEVICES {
+            self.cut.insert(card.to_owned());
+        }
+        for device in devices {
+            self.count += 1;
+            let slice = slice_of(device, self.count);
+            self.devices.apply_slice(&slice, 0, &mut self.texts);
+        }
+    }
+
+    /// Adds a class.
+    pub fn add_class(&mut self, class: DeviceClass) {
+        self.classes.extend(class.metadata.name.clone());
+        self.devices.apply_class(class, 0);
+    }
+
+    /// The cards that each request of a claim asks for, by the request's name; none where it is for other devices, or looks at them
+    /// alone.
+    pub fn requests<'s>(&mut self, spec: &'s ClaimSpec) -> Vec<(&'s str, Result<BTreeSet<String>, Unknown>)> {
+        let requests = spec.devices.requests.iter();
+        requests
+            .map(|request| (&*request.name, self.request(request)))
+            .collect()
+    }
+
+    fn request(&mut self, request: &Request) -> Result<BTreeSet<String>, Unknown> {
+        let mut cards = BTreeSet::new();
+        let forms = request.exactly.iter().chain(&request.first_available);
+        for form in forms.filter(|form| !form.admin_access) {
+            if !self.classes.contains(&form.device_class_name) {
+                return Err(Unknown::Class(form.device_class_name.to_string()));
+            }
+            match self.devices.form(form) {
+                Ok(found) => cards.extend(found.into_iter().flatten().map(|card| card.name)),
+                Err(Problem::Unclear(why)) => return Err(Unknown::Selector(why)),
+                Err(Problem::NoDevice) => return Err(Unknown::Devices),
+            }
+            let of_class = self.devices.classes.get(&form.device_class_name);
+            let of_class = of_class.into_iter().flat_map(|(class, _)| &class.spec.selectors);
+            if of_class.chain(&form.selectors).any(tells_devices_apart) {
+                return Err(Unknown::Devices);
+            }
+        }
+        Ok(cards)
+    }
+
+    /// Whether the devices of a card are all known.
+    pub fn knows_all_of(&self, card: &str) -> bool {
+        !self.cut.contains(card)
+    }
+}
+
+/// Whether an expression may ask for what each device has of its own, which is not shown.
+fn tells_devices_apart(selection: &Selection) -> bool {
+    let selector = Selector::read(&selection.cel.expression);
+    selector.is_ok_and(|selector| own_names().any(|name| selector.may_name(name)))
+}
+
+/// Why Cardgate does not evaluate an expression, in words for whoever wrote it; none where it does.
+pub fn not_evaluated(expression: &str) -> Option<String> {
+    Selector::read(expression).err().map(|error| error.to_string())
+}
+
+/// What is shown of the devices of one kind.
+pub fn shown(model: &Model) -> CardDevice {
+    let attributes = model.attributes.iter().map(|(name, value)| {
+        let mut shown = CardDeviceAttribute::default();
+        match value {
+            Attribute::Bool(value) => shown.bool = Some(*value),
+            Attribute::Int(value) => shown.int = Some(*value),
+            Attribute::Text(text) => shown.string = Some(text.to_string()),
+            Attribute::Version(text) => shown.version = Some(text.to_string()),
+        }
+        (name.to_string(), shown)
+    });
+    let capacity = model.capacity.iter();
+    CardDevice {
+        driver: model.driver.to_string(),
+        attributes: attributes.collect(),
+        capacity: capacity
+            .map(|(name, quantity)| (name.to_string(), quantity.to_string()))
+            .collect(),
+    }
+}
+
+/// A slice of one such device.
+fn slice_of(device: &CardDevice, number: usize) -> ResourceSlice {
+    let attribute = |shown: &CardDeviceAttribute| AttributeValue {
+        bool: shown.bool,
+        int: shown.int,
+        string: shown.string.as_deref().map(Into::into),
+        version: shown.version.as_deref().map(Into::into),
+    };
+    let attributes = device.attributes.iter();
+    let capacity = device.capacity.iter().map(|(name, quantity)| {
+        let value = quantity.as_str().into();
+        (name.as_str().into(), Capacity { value })
+    });
+    let mut slice = ResourceSlice::default();
+    slice.metadata.name = Some(number.to_string().into());
+    slice.spec = SliceSpec {
+        driver: device.driver.as_str().into(),
+        pool: Pool {
+            name: number.to_string().into(),
+            generation: 1,
+            resource_slice_count: 1,
+        },
+        devices: vec![Device {
+            name: "device".into(),
+            attributes: attributes
+                .map(|(name, shown)| (name.as_str().into(), attribute(shown)))
+                .collect(),
+            capacity: capacity.collect(),
+            ..Device::default()
+        }],
+        ..SliceSpec::default()
+    };
+    slice
+}

@@ -1,0 +1,110 @@
+//! The rules for claims of devices beside `volcano.sh/card.name` (docs/rules.md, **Cards by Dynamic Resource Allocation**).
+//!
+//! The operator says what claims come to. Here whoever writes a pod is told what is certain already: that its claims ask for other cards
+//! than it names. What can't be learned contradicts nothing.
+
+use std::collections::BTreeSet;
+
+use crds::bounds::excerpt;
+use crds::card::CardAlternatives;
+use crds::dra::ClaimSpec;
+use crds::keys::CARD_NAME;
+use crds::names::is_object_name;
+use crds::pod::{Pod, PodResourceClaim};
+use engine::devices::{Catalogue, Unknown};
+
+use crate::denial::Denial;
+use crate::stop::Stop;
+use crate::view::{Lookup, View};
+use crate::warning::Warning;
+
+/// So many claims of a pod are looked at: each costs a question to the API server.
+const MOST_CLAIMS: usize = 4;
+
+/// Checks the claims of a pod against the cards that it names, if it names any.
+pub fn check<S: AsRef<str>>(
+    pod: &Pod<S>,
+    namespace: &str,
+    view: View<'_>,
+    warnings: &mut Vec<Warning>,
+) -> Result<(), Stop> {
+    let mut found = Vec::new();
+    for claim in pod.spec.resource_claims.iter().take(MOST_CLAIMS) {
+        if let Some(lookup) = lookup_of(claim, namespace)
+            && let Some(spec) = view.claim(&lookup)?
+        {
+            found.push((lookup, spec));
+        }
+    }
+    if found.is_empty() {
+        return Ok(());
+    }
+    let mut catalogue = catalogue(found.iter().map(|(_, spec)| *spec), view)?;
+    let mut asked = BTreeSet::new();
+    let mut is_all_known = pod.spec.resource_claims.len() == found.len();
+    for (lookup, spec) in &found {
+        for (request, cards) in catalogue.requests(spec) {
+            let place = || format!("{lookup}, request {:?}", excerpt(request));
+            match cards {
+                Ok(cards) => asked.extend(cards),
+                Err(unknown) => {
+                    is_all_known = false;
+                    match unknown {
+                        Unknown::Class(class) => warnings.push(Warning::DeviceClassMissing { place: place(), class }),
+                        Unknown::Selector(why) => warnings.push(Warning::SelectorNotEvaluated { place: place(), why }),
+                        Unknown::Devices => {}
+                    }
+                }
+            }
+        }
+    }
+    let Some(text) = pod
+        .metadata
+        .annotations
+        .get(CARD_NAME)
+        .filter(|_| is_all_known && !asked.is_empty())
+    else {
+        return Ok(());
+    };
+    // What is wrong with the names has been said where they are read.
+    let Ok(named) = CardAlternatives::parse(text) else {
+        return Ok(());
+    };
+    // A card that no node has may come, and be what the claims select.
+    let may_be_selected = |card: &str| {
+        view.knowledge.card_types.get(card).is_none() || !catalogue.knows_all_of(card) || asked.contains(card)
+    };
+    if named.iter().any(may_be_selected) {
+        return Ok(());
+    }
+    Err(Denial::ClaimsOtherCards {
+        card_name: text.to_owned(),
+        claims: found.iter().map(|(lookup, _)| lookup.to_string()).collect(),
+        cards: asked,
+    }
+    .into())
+}
+
+/// What says what a claim of a pod asks for; none where it names what can't be there, which must not become part of a request's path.
+fn lookup_of<S: AsRef<str>>(claim: &PodResourceClaim<S>, namespace: &str) -> Option<Lookup> {
+    let named = |name: &Option<S>| Some(name.as_ref()?.as_ref().to_owned()).filter(|name| is_object_name(name));
+    let namespace = namespace.to_owned();
+    match named(&claim.resource_claim_name) {
+        Some(name) => Some(Lookup::Claim { namespace, name }),
+        None => named(&claim.resource_claim_template_name).map(|name| Lookup::ClaimTemplate { namespace, name }),
+    }
+}
+
+/// All that is known of devices, and of the classes that these claims name.
+fn catalogue<'s>(specs: impl Iterator<Item = &'s ClaimSpec>, view: View<'_>) -> Result<Catalogue, Stop> {
+    let mut catalogue = view.knowledge.catalogue();
+    let requests = specs.flat_map(|spec| &spec.devices.requests);
+    let forms = requests.flat_map(|request| request.exactly.iter().chain(&request.first_available));
+    let names: BTreeSet<_> = forms.map(|form| &*form.device_class_name).collect();
+    for name in names {
+        if let Some(class) = view.class(name)? {
+            catalogue.add_class(class.clone());
+        }
+    }
+    Ok(catalogue)
+}

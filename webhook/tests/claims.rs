@@ -1,0 +1,264 @@
+//! Claims of devices beside the card that a pod names (docs/rules.md, **Cards by Dynamic Resource Allocation**).
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{World, pod, pod_review, review};
+use crds::card_type::CardDevice;
+use serde_json::{Value, json};
+use webhook::Options;
+use webhook::door::Door;
+use webhook::endpoint::Endpoint;
+use webhook::knowledge::CardFacts;
+
+const NVIDIA: &str = "gpu.nvidia.com";
+
+/// What the operator shows of the devices that are a card.
+fn device(product: &str, kind: &str) -> CardDevice {
+    let text = |text: &str| json!({ "string": text });
+    let mut attributes = json!({ "gpu.nvidia.com/productName": text(product), "gpu.nvidia.com/type": text(kind) });
+    if kind == "mig" {
+        attributes["gpu.nvidia.com/profile"] = text("1g.5gb");
+    }
+    let device = json!({ "driver": NVIDIA, "attributes": attributes, "capacity": { "gpu.nvidia.com/memory": "80Gi" } });
+    serde_json::from_value(device).unwrap()
+}
+
+/// A cluster whose cards are devices, with the classes that NVIDIA's driver installs.
+fn world() -> World {
+    let world = World::new();
+    for (card, resource, device) in [
+        ("NVIDIA-A100", "nvidia.com/gpu", device("NVIDIA A100", "gpu")),
+        ("NVIDIA-H100", "nvidia.com/gpu", device("NVIDIA H100", "gpu")),
+        (
+            "NVIDIA-A100/mig-1g.5gb-mixed",
+            "nvidia.com/mig-1g.5gb",
+            device("NVIDIA A100", "mig"),
+        ),
+    ] {
+        let facts = CardFacts {
+            devices: vec![device].into(),
+            ..resource.into()
+        };
+        world.knowledge.card_types.set(card.into(), facts);
+    }
+    for (name, kind) in [(NVIDIA, "gpu"), ("mig.nvidia.com", "mig")] {
+        let expression = format!("device.driver == '{NVIDIA}' && device.attributes['{NVIDIA}'].type == '{kind}'");
+        let class =
+            json!({ "metadata": { "name": name }, "spec": { "selectors": [{ "cel": { "expression": expression } }] } });
+        let class = serde_json::from_str(&class.to_string()).unwrap();
+        world
+            .api
+            .classes
+            .lock()
+            .unwrap()
+            .insert(name.to_owned(), Arc::new(class));
+    }
+    let class = json!({ "metadata": { "name": "fpga" }, "spec": { "selectors": [{ "cel": { "expression": "device.driver == 'fpga.example.com'" } }] } });
+    let class = serde_json::from_str(&class.to_string()).unwrap();
+    world
+        .api
+        .classes
+        .lock()
+        .unwrap()
+        .insert("fpga".to_owned(), Arc::new(class));
+    world
+}
+
+/// A form of a request.
+fn form(class: &str, selector: &str) -> Value {
+    let selectors = if selector.is_empty() {
+        json!([])
+    } else {
+        json!([{ "cel": { "expression": selector } }])
+    };
+    json!({ "deviceClassName": class, "selectors": selectors })
+}
+
+fn product(product: &str) -> String {
+    format!("device.attributes['{NVIDIA}'].productName == '{product}'")
+}
+
+/// There is something that claims are made from, of one request.
+fn claim(world: &World, name: &str, exactly: &Value) {
+    let spec = json!({ "devices": { "requests": [{ "name": "gpu", "exactly": exactly }] } });
+    let spec = serde_json::from_str(&spec.to_string()).unwrap();
+    world.api.claims.lock().unwrap().insert(name.to_owned(), Arc::new(spec));
+}
+
+/// A pod that names a card and claims what these templates say.
+fn claiming(card: &str, templates: &[&str]) -> Value {
+    let mut pod = pod(
+        &[
+            ("volcano.sh/card.name", card),
+            ("scheduling.volcano.sh/queue-name", "team-a"),
+        ],
+        &[],
+    );
+    let claims = templates
+        .iter()
+        .map(|name| json!({ "name": name, "resourceClaimTemplateName": name }));
+    pod["spec"]["resourceClaims"] = claims.collect();
+    pod
+}
+
+#[test]
+fn a_pod_that_names_another_card_than_its_claims_select_is_refused() {
+    let world = world();
+    claim(&world, "a100", &form(NVIDIA, &product("NVIDIA A100")));
+    let refused = world.create_pod(&claiming("NVIDIA-H100", &["a100"])).refused();
+    assert_eq!(
+        refused,
+        "403 ClaimsOtherCards: annotation volcano.sh/card.name: \"NVIDIA-H100\" names none of the cards that the pod's claims ask \
+         for (ResourceClaimTemplate \"a100\" in namespace \"research\": NVIDIA-A100): name one of these, select those that are \
+         named, or remove the annotation, since the selectors of a claim say which card it is for"
+    );
+    for card in ["NVIDIA-A100", "NVIDIA-H100|NVIDIA-A100"] {
+        assert_eq!(
+            world.create_pod(&claiming(card, &["a100"])).allowed(),
+            [""; 0],
+            "{card}"
+        );
+    }
+}
+
+#[test]
+fn the_class_alone_can_contradict_the_card() {
+    let world = world();
+    claim(&world, "mig", &form("mig.nvidia.com", ""));
+    assert!(
+        world
+            .create_pod(&claiming("NVIDIA-A100", &["mig"]))
+            .refused()
+            .contains("mig-1g.5gb-mixed")
+    );
+    world
+        .create_pod(&claiming("NVIDIA-A100/mig-1g.5gb-mixed", &["mig"]))
+        .allowed();
+}
+
+#[test]
+fn claims_that_are_there_by_name_are_judged_alike() {
+    let world = world();
+    claim(&world, "mine", &form(NVIDIA, &product("NVIDIA A100")));
+    let mut pod = claiming("NVIDIA-H100", &[]);
+    pod["spec"]["resourceClaims"] = json!([{ "name": "gpu", "resourceClaimName": "mine" }]);
+    assert!(world.create_pod(&pod).refused().contains("ResourceClaim \"mine\""));
+}
+
+/// Only what is certain is refused.
+#[test]
+fn what_is_not_known_contradicts_nothing() {
+    let world = world();
+    claim(
+        &world,
+        "first",
+        &form(NVIDIA, &format!("device.attributes['{NVIDIA}'].index == 0")),
+    );
+    claim(&world, "none", &form(NVIDIA, &product("NVIDIA B200")));
+    claim(&world, "fpga", &form("fpga", ""));
+    claim(&world, "a100", &form(NVIDIA, &product("NVIDIA A100")));
+    let mut looks = form(NVIDIA, &product("NVIDIA A100"));
+    looks["adminAccess"] = true.into();
+    claim(&world, "looks", &looks);
+    for templates in [
+        // Which devices are the first of their nodes, no type of card says.
+        &["first"][..],
+        // Such a device may come, and be the card.
+        &["none"],
+        &["fpga"],
+        &["looks"],
+        // What is not there yet may be made, and be for the card.
+        &["a100", "later"],
+        &["../queues/x"],
+    ] {
+        let said = world.create_pod(&claiming("NVIDIA-H100", templates));
+        assert!(said.allowed, "{templates:?}: {said:?}");
+    }
+    // A card that no node has may be what the claim selects when one comes.
+    world.create_pod(&claiming("NVIDIA-B200", &["a100"])).allowed();
+    // Not all kinds of devices of the card are shown.
+    let many = CardFacts {
+        devices: vec![device("NVIDIA H100", "gpu"); 8].into(),
+        ..CardFacts::from("nvidia.com/gpu")
+    };
+    world.knowledge.card_types.set("NVIDIA-H100".into(), many);
+    world.create_pod(&claiming("NVIDIA-H100", &["a100"])).allowed();
+}
+
+#[test]
+fn nobody_is_refused_because_claims_cannot_be_read() {
+    let world = world();
+    let silent = common::FakeApi {
+        silent: true,
+        ..common::FakeApi::default()
+    };
+    let door = Door::new(
+        Arc::clone(&world.knowledge),
+        Arc::new(silent),
+        Options::default(),
+        Arc::new(()),
+    );
+    let review = pod_review(&claiming("NVIDIA-H100", &["a100"])).to_string();
+    let verdict = futures::executor::block_on(door.verdict(Endpoint::Mutate, review.as_bytes())).unwrap();
+    assert_eq!(verdict.denial, None);
+}
+
+#[test]
+fn what_can_not_be_charged_is_told_at_once() {
+    let world = world();
+    claim(
+        &world,
+        "odd",
+        &form(
+            NVIDIA,
+            "device.attributes['gpu.nvidia.com'].productName.matches('N{2}')",
+        ),
+    );
+    claim(&world, "classless", &form("nowhere", ""));
+    let warnings = world.create_pod(&claiming("NVIDIA-H100", &["odd", "classless"]));
+    let [odd, classless] = warnings.allowed() else {
+        panic!("{warnings:?}")
+    };
+    assert!(
+        odd.starts_with("ResourceClaimTemplate \"odd\"") && odd.contains("matches with a pattern"),
+        "{odd}"
+    );
+    assert!(
+        classless.contains("DeviceClass \"nowhere\" does not exist"),
+        "{classless}"
+    );
+}
+
+#[test]
+fn the_templates_of_workloads_are_judged_as_their_pods_will_be() {
+    let world = world();
+    claim(&world, "a100", &form(NVIDIA, &product("NVIDIA A100")));
+    let pod = claiming("NVIDIA-H100", &["a100"]);
+    let template = json!({ "metadata": pod["metadata"], "spec": pod["spec"] });
+    let workloads = [
+        (("apps", "v1", "Deployment"), json!({ "template": template })),
+        (("apps", "v1", "StatefulSet"), json!({ "template": template })),
+        (("batch", "v1", "Job"), json!({ "template": template })),
+        (
+            ("batch", "v1", "CronJob"),
+            json!({ "jobTemplate": { "spec": { "template": template } } }),
+        ),
+        (
+            ("batch.volcano.sh", "v1alpha1", "Job"),
+            json!({ "queue": "team-a", "tasks": [{ "name": "t", "template": template }] }),
+        ),
+    ];
+    for (kind, spec) in workloads {
+        let object = json!({ "metadata": { "name": "w" }, "spec": spec });
+        let said = world.verdict(Endpoint::Advise, &review(kind, "CREATE", &object, &Value::Null));
+        let warnings = said.allowed();
+        assert!(
+            warnings
+                .iter()
+                .any(|warning| warning.contains("names none of the cards that the pod's claims ask for")),
+            "{kind:?}: {warnings:?}"
+        );
+    }
+}
