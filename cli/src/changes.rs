@@ -57,16 +57,33 @@ pub fn more_nodes(objects: &[Manifest], text: &str) -> Result<Vec<Manifest>, Cha
     let is_it = |object: &&Manifest| object.group_and_kind() == ("", "Node") && object.name() == name;
     let node = objects.iter().find(is_it).cloned();
     let node = node.ok_or_else(|| ChangeError::NoNode(name.to_owned()))?;
-    let more = (1..=count).map(|index| {
+    let of_node = |object: &&Manifest| {
+        object.group_and_kind().1 == "ResourceSlice" && object.object["spec"]["nodeName"] == json!(name)
+    };
+    let slices: Vec<_> = objects.iter().filter(of_node).collect();
+    let more = (1..=count).flat_map(|index| {
         let mut node = node.clone();
         let name = format!("{name}-more-{index}");
+        let slices: Vec<_> = slices.iter().map(|slice| slice_of(slice, &name)).collect();
         let metadata = &mut node.object["metadata"];
         if metadata["labels"]["kubernetes.io/hostname"].is_string() {
             metadata["labels"]["kubernetes.io/hostname"] = name.clone().into();
         }
         metadata["name"] = name.into();
         metadata["uid"] = Value::Null;
-        node
+        std::iter::once(node).chain(slices)
     });
     Ok(more.collect())
+}
+
+/// The devices of a node, as another node like it has them.
+fn slice_of(slice: &Manifest, node: &str) -> Manifest {
+    let mut slice = slice.clone();
+    let name = format!("{}-{node}", slice.name());
+    let object = &mut slice.object;
+    (object["metadata"]["name"], object["metadata"]["uid"]) = (name.into(), Value::Null);
+    object["spec"]["nodeName"] = node.into();
+    let pool = &mut object["spec"]["pool"]["name"];
+    *pool = format!("{}-{node}", pool.as_str().unwrap_or_default()).into();
+    slice
 }

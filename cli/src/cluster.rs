@@ -115,8 +115,23 @@ impl Cluster {
         kind: &str,
         plural: &str,
     ) -> Result<Vec<Value>, kube::Error> {
+        self.everything_in(None, group, version, kind, plural).await
+    }
+
+    /// All objects of a kind, of one namespace or of all, as they are.
+    pub async fn everything_in(
+        &self,
+        namespace: Option<&str>,
+        group: &str,
+        version: &str,
+        kind: &str,
+        plural: &str,
+    ) -> Result<Vec<Value>, kube::Error> {
         let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural);
-        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
+        let api: Api<DynamicObject> = match namespace {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
+            None => Api::all_with(self.client.clone(), &resource),
+        };
         let (mut objects, mut params) = (Vec::new(), ListParams::default().limit(PAGE));
         loop {
             let page = api.list(&params).await?;

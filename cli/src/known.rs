@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crds::card_type::CardType;
 use crds::configuration::{CARDGATE_YAML, Configuration, Parsed, SCHEDULER_CONF};
+use crds::dra::{ClaimSpec, DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice};
 use crds::keys::{CONFIG_MAP, NAMESPACE};
 use crds::queue_terms::Item;
 use crds::volcano::{PodGroup, Queue};
@@ -19,7 +20,7 @@ use kube::ResourceExt as _;
 use kube::core::{DeserializeGuard, ObjectMeta};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use webhook::knowledge::{GroupFacts, Knowledge, NamespaceFacts, QueueFacts, group_key};
+use webhook::knowledge::{CardFacts, GroupFacts, Knowledge, NamespaceFacts, QueueFacts, group_key};
 use webhook::lookup::{LookupError, Lookups};
 use webhook::view::{Found, Lookup};
 
@@ -42,6 +43,11 @@ pub struct Known {
     knows_groups_of: BTreeSet<String>,
     /// How many pods each queue has, as the cluster says.
     pods_of: BTreeMap<String, u64>,
+    claims: BTreeMap<ClaimKey, Arc<ClaimSpec>>,
+    /// Classes of devices by name.
+    classes: BTreeMap<String, Arc<DeviceClass>>,
+    /// Whether all classes are known.
+    pub knows_classes: bool,
     supposed: Mutex<BTreeSet<Supposed>>,
     /// What could not be learned at all.
     pub unchecked: BTreeSet<String>,
@@ -58,12 +64,29 @@ pub enum Supposed {
     Namespace(String),
     /// That the queue has no pods.
     PodsOf(String),
+    /// That the claim, or what claims are made from, asks for what its pods name; with its kind.
+    Claim(&'static str, String),
+    /// That the class of devices is there.
+    Class(String),
 }
+
+/// What says what a pod's claims ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Asks {
+    Claim,
+    Template,
+}
+
+/// Whether it is a claim or a template, and its namespace and name.
+type ClaimKey = (Asks, String, String);
 
 impl Known {
     /// What stands in the files, and what the cluster says, if one is asked.
-    pub async fn of(manifests: &[Manifest], cluster: Option<&Cluster>) -> Result<Self, Failure> {
-        let mut gathered = Gathered::default();
+    pub async fn of(manifests: &[Manifest], cluster: Option<&Cluster>, namespace: &str) -> Result<Self, Failure> {
+        let mut gathered = Gathered {
+            namespace: namespace.to_owned(),
+            ..Gathered::default()
+        };
         if let Some(cluster) = cluster {
             gathered.ask(cluster, manifests).await?;
         }
@@ -76,6 +99,19 @@ impl Known {
     /// What had to be supposed since this was asked last.
     pub fn take_supposed(&self) -> BTreeSet<Supposed> {
         std::mem::take(&mut *self.supposed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The classes of devices that are known.
+    pub fn classes(&self) -> impl Iterator<Item = &DeviceClass> {
+        self.classes.values().map(Arc::as_ref)
+    }
+
+    fn claim(&self, asks: Asks, namespace: &str, name: &str, kind: &'static str) -> Option<Arc<ClaimSpec>> {
+        let found = self.claims.get(&(asks, namespace.to_owned(), name.to_owned())).cloned();
+        if found.is_none() {
+            self.suppose(Supposed::Claim(kind, name.to_owned()));
+        }
+        found
     }
 
     fn suppose(&self, supposed: Supposed) {
@@ -114,6 +150,19 @@ impl Lookups for Known {
                 self.suppose(Supposed::PodsOf(queue.clone()));
                 0
             })),
+            Lookup::Claim { namespace, name } => {
+                Found::Claim(self.claim(Asks::Claim, namespace, name, "ResourceClaim"))
+            }
+            Lookup::ClaimTemplate { namespace, name } => {
+                Found::Claim(self.claim(Asks::Template, namespace, name, "ResourceClaimTemplate"))
+            }
+            Lookup::Class(name) => {
+                let class = self.classes.get(name).cloned();
+                if class.is_none() && !self.knows_classes {
+                    self.suppose(Supposed::Class(name.clone()));
+                }
+                Found::Class(class)
+            }
         };
         std::future::ready(Ok(found)).boxed()
     }
@@ -122,12 +171,18 @@ impl Lookups for Known {
 /// What has been gathered so far.
 #[derive(Default)]
 struct Gathered {
+    /// The namespace of what names none.
+    namespace: String,
     queues: HashMap<Box<str>, Arc<QueueFacts>>,
     groups: HashMap<Box<str>, Arc<GroupFacts>>,
     namespaces: HashMap<Box<str>, Arc<NamespaceFacts>>,
-    cards: HashMap<Box<str>, Arc<str>>,
+    cards: HashMap<Box<str>, CardFacts>,
     configuration: Option<Arc<Configuration>>,
     nodes: Vec<crds::node::Node<Box<str>>>,
+    slices: Vec<ResourceSlice>,
+    claims: BTreeMap<ClaimKey, Arc<ClaimSpec>>,
+    classes: BTreeMap<String, Arc<DeviceClass>>,
+    knows_classes: bool,
     pods_of: BTreeMap<String, u64>,
     knows_cards: bool,
     knows_queues: bool,
@@ -142,9 +197,10 @@ impl Gathered {
             self.add_queue(queue);
         }
         for card in cluster.card_types().await? {
-            self.cards.insert(card.spec.card_name.into(), card.spec.resource.into());
+            self.add_card(card);
         }
         (self.knows_queues, self.knows_cards) = (true, true);
+        self.ask_for_claims(cluster, manifests).await;
         match cluster.usages().await {
             Ok(usages) => self.pods_of.extend(usages.into_iter().filter_map(|usage| {
                 let status = usage.status?;
@@ -188,6 +244,37 @@ impl Gathered {
         Ok(())
     }
 
+    /// Asks for classes, and for what the pods of these namespaces may claim. Who may not read them judges by the files alone.
+    async fn ask_for_claims(&mut self, cluster: &Cluster, manifests: &[Manifest]) {
+        let group = "resource.k8s.io";
+        if let Ok(classes) = cluster.everything(group, "v1", "DeviceClass", "deviceclasses").await {
+            self.knows_classes = true;
+            let named = classes.iter().filter_map(|class| {
+                let name = class["metadata"]["name"].as_str()?.to_owned();
+                Some((name, Arc::new(read::<DeviceClass>(class)?)))
+            });
+            self.classes.extend(named);
+        }
+        let namespaces = manifests.iter().filter_map(Manifest::namespace);
+        let namespaces: BTreeSet<_> = namespaces.chain([&*cluster.namespace]).collect();
+        for (kind, plural) in [
+            ("ResourceClaim", "resourceclaims"),
+            ("ResourceClaimTemplate", "resourceclaimtemplates"),
+        ] {
+            for namespace in &namespaces {
+                let found = cluster.everything_in(Some(namespace), group, "v1", kind, plural).await;
+                for object in found.unwrap_or_default() {
+                    let file = "the cluster".to_owned();
+                    self.take_claim(&Manifest { file, object });
+                }
+            }
+        }
+    }
+
+    fn add_card(&mut self, card: CardType) {
+        self.cards.insert(card.spec.card_name.as_str().into(), card.into());
+    }
+
     fn add_queue(&mut self, queue: Queue) {
         let name = queue.name_any();
         self.queues.insert(name.into(), Arc::new(QueueFacts::read(&Ok(queue))));
@@ -214,6 +301,13 @@ impl Gathered {
                         .insert(name.into(), Arc::new(NamespaceFacts::read(&metadata)));
                 }
             }
+            ("resource.k8s.io", "ResourceSlice") => self.slices.extend(read(&manifest.object)),
+            ("resource.k8s.io", "DeviceClass") => {
+                if let Some(class) = read::<DeviceClass>(&manifest.object) {
+                    self.classes.insert(name.to_owned(), Arc::new(class));
+                }
+            }
+            ("resource.k8s.io", "ResourceClaim" | "ResourceClaimTemplate") => self.take_claim(manifest),
             ("", "Node") => self.nodes.extend(read(&manifest.object)),
             ("", "ConfigMap") if is_configuration(manifest) => {
                 let read = read(&manifest.object).and_then(|found| parse(&found).ok());
@@ -222,10 +316,24 @@ impl Gathered {
             ("card.volcano.sh", "CardType") => {
                 if let Some(card) = read::<CardType>(&manifest.object) {
                     self.knows_cards = true;
-                    self.cards.insert(card.spec.card_name.into(), card.spec.resource.into());
+                    self.add_card(card);
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Takes in what a claim asks for, or those of a template; one that names no namespace is in that of the user.
+    fn take_claim(&mut self, manifest: &Manifest) {
+        let namespace = manifest.namespace().unwrap_or(&self.namespace).to_owned();
+        let found = if manifest.group_and_kind().1 == "ResourceClaim" {
+            read::<ResourceClaim>(&manifest.object).map(|claim| (Asks::Claim, claim.spec))
+        } else {
+            read::<ResourceClaimTemplate>(&manifest.object).map(|template| (Asks::Template, template.spec.spec))
+        };
+        if let Some((asks, spec)) = found {
+            let key = (asks, namespace, manifest.name().to_owned());
+            self.claims.insert(key, Arc::new(spec));
         }
     }
 
@@ -237,9 +345,10 @@ impl Gathered {
             );
         }
         let configuration = configuration.unwrap_or_default();
-        if !self.nodes.is_empty() {
+        if !self.nodes.is_empty() || !self.slices.is_empty() {
             self.knows_cards = true;
-            let (cards, problems) = cards_of(std::mem::take(&mut self.nodes), &configuration);
+            let (nodes, slices) = (std::mem::take(&mut self.nodes), std::mem::take(&mut self.slices));
+            let (cards, problems) = cards_of(nodes, &slices, &self.classes, &configuration);
             self.cards.extend(cards);
             self.unchecked.extend(problems);
         }
@@ -262,6 +371,9 @@ impl Gathered {
             knows_queues: self.knows_queues,
             knows_groups_of: self.knows_groups_of,
             pods_of: self.pods_of,
+            claims: self.claims,
+            classes: self.classes,
+            knows_classes: self.knows_classes,
             supposed: Mutex::default(),
             unchecked: self.unchecked,
         }
@@ -283,10 +395,29 @@ pub fn parse(found: &ConfigMap) -> Result<Parsed, crds::configuration::Configura
 
 /// The cards of nodes, as the operator discovers them, each with its resource; and what is wrong with nodes.
 fn cards_of(
-    nodes: Vec<crds::node::Node<Box<str>>>,
+    mut nodes: Vec<crds::node::Node<Box<str>>>,
+    slices: &[ResourceSlice],
+    classes: &BTreeMap<String, Arc<DeviceClass>>,
     configuration: &Arc<Configuration>,
-) -> (HashMap<Box<str>, Arc<str>>, Vec<String>) {
+) -> (HashMap<Box<str>, CardFacts>, Vec<String>) {
     let (mut cluster, now) = (Engine::new(Arc::clone(configuration)), Timestamp::UNIX_EPOCH);
+    // Whoever brings the slices of nodes need not bring the nodes.
+    let named: BTreeSet<_> = nodes.iter().filter_map(|node| node.metadata.name.clone()).collect();
+    let others = slices.iter().map(|slice| &slice.spec.node_name);
+    let others: BTreeSet<_> = others
+        .filter(|name| !name.is_empty() && !named.contains(*name))
+        .collect();
+    nodes.extend(others.into_iter().map(|name| {
+        let mut node = crds::node::Node::default();
+        node.metadata.name = Some(name.clone());
+        node
+    }));
+    for slice in slices {
+        cluster.apply(Observation::Slice(Box::new(slice.clone())), now);
+    }
+    for class in classes.values() {
+        cluster.apply(Observation::Class(Box::new(DeviceClass::clone(class))), now);
+    }
     for node in nodes {
         cluster.apply(Observation::Node(Box::new(node)), now);
     }
@@ -296,10 +427,12 @@ fn cards_of(
         match shown {
             Shown::CardType {
                 card,
-                content: Some((spec, _)),
+                content: Some((spec, status)),
                 ..
             } => {
-                cards.insert((&*card).into(), spec.resource.into());
+                let mut of_type = CardType::new(&card, spec);
+                of_type.status = Some(status);
+                cards.insert((&*card).into(), of_type.into());
             }
             Shown::Inventory {
                 node,

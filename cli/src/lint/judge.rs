@@ -13,7 +13,7 @@ use webhook::endpoint::Endpoint;
 use webhook::warning::Warning;
 
 use super::before::{Before, updated};
-use super::{Linted, Operation, Refused};
+use super::{Linted, Operation, Refused, claims};
 use crate::door::{Door, DoorError, write};
 use crate::known::{Known, Supposed, is_configuration, parse};
 use crate::manifests::Manifest;
@@ -67,6 +67,10 @@ impl<'k> Judge<'k> {
         let namespace = namespace.unwrap_or_default();
         if EXEMPT_NAMESPACES.contains(&&*namespace) {
             return None;
+        }
+        if let Some(unchecked) = claims::judge(manifest, self.known, &mut linted) {
+            self.unchecked.extend(unchecked);
+            return Some(linted);
         }
         let before = self.before.of_manifest(manifest, &namespace);
         let mut manifest = manifest.clone();
@@ -184,6 +188,7 @@ impl<'k> Judge<'k> {
     fn told(&mut self, warning: &Warning, supposed: &BTreeSet<Supposed>) -> Option<String> {
         match warning {
             Warning::QueueMissing { queue } if supposed.contains(&Supposed::Queue(queue.clone())) => None,
+            Warning::DeviceClassMissing { class, .. } if supposed.contains(&Supposed::Class(class.clone())) => None,
             Warning::CardUnknown { card, .. }
             | Warning::AlternativeUnknown { card, .. }
             | Warning::QuotaCardUnknown { card, .. }
@@ -211,6 +216,12 @@ impl<'k> Judge<'k> {
             Supposed::Namespace(namespace) => format!("which queue namespace {namespace:?} names"),
             Supposed::PodsOf(queue) => {
                 format!("whether queue {queue:?} has pods, so that no queue may be put below it")
+            }
+            Supposed::Claim(kind, name) => {
+                format!("whether {kind} {name:?}, which is not there, asks for the cards that its pods name")
+            }
+            Supposed::Class(class) => {
+                format!("DeviceClass {class:?}, and which cards it has: name it by -f, or ask by --cluster")
             }
         });
         self.unchecked.extend(notes);

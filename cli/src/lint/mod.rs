@@ -1,6 +1,7 @@
 //! `kubectl card lint`: what would be refused or warned of, before anything is applied. The webhook's own code says it.
 
 pub mod before;
+mod claims;
 mod judge;
 #[cfg(test)]
 mod tests;
@@ -81,7 +82,7 @@ pub async fn answer(
     namespace: &str,
     strict: bool,
 ) -> Result<Answer, Failure> {
-    let known = Arc::new(Known::of(manifests, cluster).await?);
+    let known = Arc::new(Known::of(manifests, cluster, namespace).await?);
     let mut judge = Judge::new(&known, before, namespace).map_err(|error| Failure::Unprintable(error.to_string()))?;
     let mut objects = Vec::new();
     for manifest in manifests {

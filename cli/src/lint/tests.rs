@@ -108,6 +108,106 @@ async fn a_card_is_compared_with_the_nodes_of_the_files_and_else_with_the_quotas
     assert!(!answer.notes.join("\n").contains("which cards"), "{data:#}");
 }
 
+/// What NVIDIA's driver publishes of one node, and the class that it installs.
+fn devices(product: &str) -> [Manifest; 2] {
+    let driver = "gpu.nvidia.com";
+    let attributes = json!({ "type": { "string": "gpu" }, "productName": { "string": product } });
+    let expression = format!("device.driver == '{driver}' && device.attributes['{driver}'].type == 'gpu'");
+    [
+        manifest(json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": { "name": product.to_lowercase() },
+            "spec": { "driver": driver, "nodeName": product.to_lowercase(), "devices": [{ "name": "gpu-0", "attributes": attributes }],
+                "pool": { "name": product, "generation": 1, "resourceSliceCount": 1 } },
+        })),
+        manifest(json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": { "name": driver },
+            "spec": { "selectors": [{ "cel": { "expression": expression } }] },
+        })),
+    ]
+}
+
+fn claim_template(name: &str, class: &str, expression: &str) -> Manifest {
+    manifest(json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": { "name": name },
+        "spec": { "spec": { "devices": { "requests": [{ "name": "gpu", "exactly": {
+            "deviceClassName": class, "selectors": [{ "cel": { "expression": expression } }],
+        } }] } } },
+    }))
+}
+
+/// A pod that names a card and claims what a template says.
+fn claiming(card: &str, template: &str) -> Manifest {
+    let mut pod = pod(card, 1, "team-a");
+    let spec = &mut pod.object["spec"];
+    spec["resourceClaims"] = json!([{ "name": "gpu", "resourceClaimTemplateName": template }]);
+    spec["containers"][0]["resources"] = json!({ "claims": [{ "name": "gpu" }] });
+    pod
+}
+
+#[tokio::test]
+async fn a_card_that_the_claims_of_a_pod_do_not_select_is_refused() {
+    let [a100, class] = devices("NVIDIA-A100");
+    let [h100, _] = devices("NVIDIA-H100");
+    let is_a100 = "device.attributes['gpu.nvidia.com'].productName == 'NVIDIA-A100'";
+    let template = claim_template("mine", "gpu.nvidia.com", is_a100);
+    let all = [
+        a100,
+        h100,
+        class,
+        template,
+        claiming("NVIDIA-H100", "mine"),
+        claiming("NVIDIA-A100", "mine"),
+    ];
+    let (answer, data) = lint(&all).await;
+    assert_eq!(answer.code, REFUSED, "{data:#}");
+    let judged = |index: usize| &data["objects"][index];
+    // The class and the template are judged before the pods.
+    assert_eq!(judged(1)["kind"], "ResourceClaimTemplate", "{data:#}");
+    assert_eq!(judged(2)["refused"]["reason"], "ClaimsOtherCards", "{data:#}");
+    assert_eq!(
+        (&judged(3)["refused"], &judged(3)["warnings"]),
+        (&Value::Null, &json!([])),
+        "{data:#}"
+    );
+
+    // Without the devices nothing is certain, and what is not known is said.
+    let (answer, data) = lint(&[all[3].clone(), all[4].clone()]).await;
+    assert_eq!(answer.code, 0, "{data:#}");
+    let notes = answer.notes.join("\n");
+    assert!(
+        notes.contains("DeviceClass \"gpu.nvidia.com\", and which cards it has"),
+        "{notes}"
+    );
+    let (_, data) = lint(&all[4..5]).await;
+    assert!(
+        data["unchecked"]
+            .to_string()
+            .contains("ResourceClaimTemplate \\\"mine\\\""),
+        "{data:#}"
+    );
+}
+
+#[tokio::test]
+async fn selectors_that_are_not_evaluated_are_told_where_they_stand() {
+    let odd = "device.attributes['gpu.nvidia.com'].productName.matches('A{3}')";
+    let mut class = devices("NVIDIA-A100")[1].clone();
+    class.object["spec"]["selectors"][0]["cel"]["expression"] = "device.attributes[".into();
+    let mut claim = claim_template("hand", "gpu.nvidia.com", odd);
+    claim.object["kind"] = "ResourceClaim".into();
+    claim.object["spec"] = claim.object["spec"]["spec"].clone();
+    let (answer, data) = lint(&[class, claim_template("made", "gpu.nvidia.com", odd), claim]).await;
+    assert_eq!(answer.code, 0, "{data:#}");
+    for (index, says) in [
+        (0, "it can't be read"),
+        (1, "matches with a pattern"),
+        (2, "matches with a pattern"),
+    ] {
+        let warnings = data["objects"][index]["warnings"].as_array().unwrap();
+        assert_eq!(warnings.len(), 1, "{data:#}");
+        assert!(warnings[0].as_str().unwrap().contains(says), "{data:#}");
+    }
+}
+
 #[tokio::test]
 async fn a_deployment_whose_pods_would_be_refused_is_refused() {
     let mut template = pod("NVIDIA-A100", 1, "a").object;

@@ -1,5 +1,6 @@
 //! `kubectl card simulate`: who would be let in, where, in which order, and why not. The operator's own engine decides.
 
+mod claims;
 mod run;
 #[cfg(test)]
 mod tests;

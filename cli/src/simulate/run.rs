@@ -142,10 +142,14 @@ impl Run {
         }
     }
 
-    /// Adds pods that have come meanwhile.
-    pub fn come(&mut self, pods: Vec<Manifest>) {
-        for pod in pods {
-            self.see(Kind::Pod, pod);
+    /// Adds pods that have come meanwhile, and the claims that were made for them.
+    pub fn come(&mut self, made: Vec<Manifest>) {
+        for object in made {
+            let kind = match object.group_and_kind() {
+                (_, "ResourceClaim") => Kind::ResourceClaim,
+                _ => Kind::Pod,
+            };
+            self.see(kind, object);
         }
     }
 

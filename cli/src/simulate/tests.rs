@@ -94,6 +94,108 @@ async fn as_many_are_let_in_as_quota_and_nodes_have_room_for() {
     assert_eq!(told.admitted[0].order, 1);
 }
 
+/// A node whose cards are devices, with the slice that its driver publishes, and the driver's class.
+fn by_devices(name: &str, cards: u32) -> Vec<Manifest> {
+    let driver = "gpu.nvidia.com";
+    let device = |index| {
+        json!({ "name": format!("gpu-{index}"), "attributes": {
+            "type": { "string": "gpu" }, "productName": { "string": "NVIDIA A100" }, "index": { "int": index },
+        } })
+    };
+    let expression = format!("device.driver == '{driver}' && device.attributes['{driver}'].type == 'gpu'");
+    vec![
+        manifest(json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": { "name": name },
+            "status": { "capacity": { "cpu": "64", "memory": "512Gi" } },
+        })),
+        manifest(json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": { "name": format!("{name}-gpu") },
+            "spec": { "driver": driver, "nodeName": name, "devices": (0..cards).map(device).collect::<Value>(),
+                "pool": { "name": name, "generation": 1, "resourceSliceCount": 1 } },
+        })),
+        manifest(json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": { "name": driver },
+            "spec": { "selectors": [{ "cel": { "expression": expression } }] },
+        })),
+    ]
+}
+
+/// What claims of so many cards are made from.
+fn claim_template(name: &str, cards: u32) -> Manifest {
+    let expression = "device.attributes['gpu.nvidia.com'].productName == 'NVIDIA A100'";
+    manifest(json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": { "name": name },
+        "spec": { "spec": { "devices": { "requests": [{ "name": "gpu", "exactly": {
+            "deviceClassName": "gpu.nvidia.com", "count": cards, "selectors": [{ "cel": { "expression": expression } }],
+        } }] } } },
+    }))
+}
+
+/// A deployment whose pods claim devices.
+fn claiming(name: &str, queue: &str, replicas: u32, template: &str) -> Manifest {
+    manifest(json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": name },
+        "spec": { "replicas": replicas, "template": {
+            "metadata": { "annotations": { "scheduling.volcano.sh/queue-name": queue } },
+            "spec": {
+                "resourceClaims": [{ "name": "gpu", "resourceClaimTemplateName": template }],
+                "containers": [{ "name": "main", "image": "i", "resources": { "limits": { "cpu": "1" }, "claims": [{ "name": "gpu" }] } }],
+            },
+        } },
+    }))
+}
+
+#[tokio::test]
+async fn claims_are_made_from_templates_as_their_controller_would() {
+    let mut all = by_devices("n1", 4);
+    all.extend([
+        queue("a", 5),
+        claim_template("two", 2),
+        claiming("web", "a", 3, "two"),
+        claiming("later", "a", 1, "none"),
+    ]);
+    let told = report(world(all.clone())).await;
+    assert_eq!((told.admitted.len(), told.waiting.len()), (2, 2), "{told:#?}");
+    for row in &told.admitted {
+        assert_eq!(
+            (row.card.as_deref(), row.node.as_deref()),
+            (Some(CARD), Some("n1")),
+            "{told:#?}"
+        );
+    }
+    let mut reasons: Vec<_> = told.waiting.iter().map(|row| (&*row.name, &*row.reason)).collect();
+    reasons.sort_unstable();
+    let [(later, missing), (_, quota)] = reasons[..] else {
+        panic!("{told:#?}")
+    };
+    assert_eq!(
+        (later, missing, quota),
+        ("later-0", "ResourceClaimNotFound", "InsufficientScalarQuota"),
+        "{told:#?}"
+    );
+
+    // More of a node has its devices too.
+    let mut more = world(all);
+    more.add_nodes("n1=1").unwrap();
+    more.set("a.NVIDIA-A100=6").unwrap();
+    let told = report(more).await;
+    assert_eq!(told.admitted.len(), 3, "{told:#?}");
+}
+
+#[tokio::test]
+async fn a_job_that_is_resumed_gets_its_claims_with_its_pods() {
+    let template = claiming("x", "a", 1, "one").object["spec"]["template"].clone();
+    let job = manifest(json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": { "name": "train", "annotations": { "volcano.sh/card.request": json!({ CARD: 2 }).to_string() } },
+        "spec": { "parallelism": 2, "completions": 2, "template": template },
+    }));
+    let mut all = by_devices("n1", 2);
+    all.extend([queue("a", 2), claim_template("one", 1), job]);
+    let told = report(world(all)).await;
+    assert_eq!((told.admitted.len(), told.waiting.len()), (2, 0), "{told:#?}");
+}
+
 #[tokio::test]
 async fn a_held_job_makes_its_pods_when_it_is_resumed() {
     let job = manifest(json!({

@@ -9,6 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use webhook::endpoint::Endpoint;
 
+use super::claims::Templates;
 use super::{Refused, volcano_job};
 use crate::changes::{self, ChangeError};
 use crate::cluster::Cluster;
@@ -19,7 +20,7 @@ use crate::manifests::Manifest;
 use crate::templates::{count, owner_references, pod_of, template};
 
 /// What is read of a cluster: group, version, kind and plural.
-const KINDS: [(&str, &str, &str, &str); 10] = [
+const KINDS: [(&str, &str, &str, &str); 11] = [
     ("", "v1", "Node", "nodes"),
     ("scheduling.volcano.sh", "v1beta1", "Queue", "queues"),
     ("", "v1", "Namespace", "namespaces"),
@@ -29,15 +30,22 @@ const KINDS: [(&str, &str, &str, &str); 10] = [
     ("resource.k8s.io", "v1", "ResourceSlice", "resourceslices"),
     ("resource.k8s.io", "v1", "DeviceClass", "deviceclasses"),
     ("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims"),
+    (
+        "resource.k8s.io",
+        "v1",
+        "ResourceClaimTemplate",
+        "resourceclaimtemplates",
+    ),
     ("", "v1", "Pod", "pods"),
 ];
 /// What a cluster may be without.
-const OPTIONAL: [&str; 5] = [
+const OPTIONAL: [&str; 6] = [
     "priorityclasses",
     "podgroups",
     "resourceslices",
     "deviceclasses",
     "resourceclaims",
+    "resourceclaimtemplates",
 ];
 /// What the unique ids of objects begin with that there are not.
 pub const IMAGINED: &str = "simulated-";
@@ -52,6 +60,8 @@ pub struct World {
     there: usize,
     /// How many objects were made up so far.
     imagined: usize,
+    /// What claims of devices are made from.
+    templates: Templates,
     /// What is not simulated, and why.
     pub notes: Vec<String>,
     /// What the door lets nobody create.
@@ -134,10 +144,11 @@ impl World {
 
     /// Everything as it is when the simulation begins: what is new has passed the door, and is there as its pods.
     pub async fn begin(&mut self, now: Timestamp) -> Result<(Arc<Known>, Vec<Manifest>), Failure> {
-        let known = Arc::new(Known::of(&self.objects, None).await?);
+        let known = Arc::new(Known::of(&self.objects, None, "default").await?);
         let door = Door::new(&known).map_err(|error| Failure::Unprintable(error.to_string()))?;
         let mut objects = std::mem::take(&mut self.objects);
         let new = objects.split_off(self.there);
+        self.templates = Templates::of(objects.iter().chain(&new));
         let priorities = Priorities::of(objects.iter().chain(&new));
         for manifest in new {
             self.create(manifest, &door, &priorities, now, &mut objects).await;
@@ -184,7 +195,11 @@ impl World {
                     "{kind} {name} is not simulated: how many pods it makes is for its nodes or for time to say"
                 ));
             }
-            (None, _) => objects.push(manifest),
+            (None, _) => {
+                let claims = self.claims_of(&mut manifest, now);
+                objects.extend(claims);
+                objects.push(manifest);
+            }
         }
     }
 
@@ -253,7 +268,10 @@ impl World {
             self.imagine(&mut pod, now);
             priorities.write(&mut pod.object);
             match pass(door, &mut pod).await {
-                Ok(()) => passed.push(pod),
+                Ok(()) => {
+                    passed.extend(self.claims_of(&mut pod, now));
+                    passed.push(pod);
+                }
                 Err(message) => {
                     // The others are refused for the same.
                     let (_, kind) = owner.group_and_kind();
@@ -263,6 +281,18 @@ impl World {
             }
         }
         passed
+    }
+
+    /// The claims that Kubernetes' controller makes for a pod, which it names on the pod.
+    fn claims_of(&mut self, pod: &mut Manifest, now: Timestamp) -> Vec<Manifest> {
+        if pod.group_and_kind() != ("", "Pod") {
+            return Vec::new();
+        }
+        let mut claims = self.templates.claims_of(pod);
+        for claim in &mut claims {
+            self.imagine(claim, now);
+        }
+        claims
     }
 
     /// What an API server writes on what is created.

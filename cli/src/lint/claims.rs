@@ -1,0 +1,91 @@
+//! Claims of devices, what they are made from, and classes: no webhook is asked about them, and what is wrong in them keeps pods waiting.
+
+use crds::dra::{ClaimSpec, DeviceClass, ResourceClaim, ResourceClaimTemplate};
+use engine::devices::{Unknown, not_evaluated};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{Linted, Refused};
+use crate::known::Known;
+use crate::manifests::Manifest;
+
+/// Says what is wrong with such an object, and returns what could not be checked; none where it is another.
+pub fn judge(manifest: &Manifest, known: &Known, linted: &mut Linted) -> Option<Vec<String>> {
+    let object = &manifest.object;
+    match manifest.group_and_kind() {
+        ("resource.k8s.io", "DeviceClass") => {
+            linted.namespace = None;
+            if let Some(class) = read::<DeviceClass>(object, linted) {
+                for selector in &class.spec.selectors {
+                    let expression = &selector.cel.expression;
+                    let why = not_evaluated(expression);
+                    linted.warnings.extend(why.map(|why| {
+                        let quoted: String = expression.chars().take(100).collect();
+                        format!("spec.selectors: selector {quoted:?}: {why}: pods that claim devices of the class wait: select by other means")
+                    }));
+                }
+            }
+            Some(Vec::new())
+        }
+        ("resource.k8s.io", "ResourceClaim") => {
+            let claim = read::<ResourceClaim>(object, linted);
+            Some(claim.map_or_else(Vec::new, |claim| look_at(&claim.spec, "spec", known, linted)))
+        }
+        ("resource.k8s.io", "ResourceClaimTemplate") => {
+            let template = read::<ResourceClaimTemplate>(object, linted);
+            Some(template.map_or_else(Vec::new, |template| {
+                look_at(&template.spec.spec, "spec.spec", known, linted)
+            }))
+        }
+        _ => None,
+    }
+}
+
+fn look_at(spec: &ClaimSpec, place: &str, known: &Known, linted: &mut Linted) -> Vec<String> {
+    let mut unchecked = Vec::new();
+    let mut catalogue = known.knowledge.catalogue();
+    for class in known.classes() {
+        catalogue.add_class(DeviceClass::clone(class));
+    }
+    for (request, cards) in catalogue.requests(spec) {
+        let place = format!("{place}.devices.requests[{request:?}]");
+        match cards {
+            Err(Unknown::Class(class)) if known.knows_classes => linted.warnings.push(format!(
+                "{place}: DeviceClass {class:?} does not exist: pods with such a claim wait until it is created"
+            )),
+            Err(Unknown::Class(class)) => unchecked.push(format!(
+                "DeviceClass {class:?}, and which cards it has: name it by -f, or ask by --cluster"
+            )),
+            Err(Unknown::Selector(why)) => linted.warnings.push(format!("{place}: {why}")),
+            Ok(_) | Err(Unknown::Devices) => {}
+        }
+    }
+    // Of a request whose class is not known, the selectors are read nevertheless.
+    let requests = spec.devices.requests.iter();
+    let forms = requests.flat_map(|request| request.exactly.iter().chain(&request.first_available));
+    for selector in forms.flat_map(|form| &form.selectors) {
+        let expression = &*selector.cel.expression;
+        if let Some(why) = not_evaluated(expression) {
+            let quoted: String = expression.chars().take(100).collect();
+            let said = linted.warnings.iter().any(|said| said.contains(&why));
+            if !said {
+                linted.warnings.push(format!(
+                    "{place}.devices: selector {quoted:?}: {why}: select by other means"
+                ));
+            }
+        }
+    }
+    unchecked
+}
+
+/// An object as a type reads it; what can't be read, API servers refuse.
+fn read<T: DeserializeOwned>(object: &Value, linted: &mut Linted) -> Option<T> {
+    let read = serde_json::from_str(&object.to_string());
+    read.map_err(|error: serde_json::Error| {
+        linted.refused = Some(Refused {
+            reason: "ObjectInvalid",
+            message: error.to_string(),
+        });
+    })
+    .ok()
+}
