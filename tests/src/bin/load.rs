@@ -56,6 +56,8 @@ enum Part {
     Bare,
     /// Cardgate under load.
     Cardgate,
+    /// The same with cards by Dynamic Resource Allocation, one claim for each pod.
+    Claims,
     /// The time until freed quota is used again.
     Freed,
     /// The time until it is answered why a pod waits.
@@ -94,6 +96,7 @@ impl Arguments {
             Contender::Plain => self.wants(Part::Plain),
             Contender::Bare => self.wants(Part::Bare),
             Contender::Cardgate => self.wants(Part::Cardgate) || freed || reviews || restarts,
+            Contender::Claims => self.wants(Part::Claims),
         };
         Plan {
             nodes: self.nodes,

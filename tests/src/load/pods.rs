@@ -7,6 +7,8 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use tokio::time::Instant;
 
+use crate::controlplane::ControlPlane;
+use crate::devices::{self, NVIDIA};
 use crate::nodes::{self, NodeSpec};
 use crate::workloads;
 
@@ -14,6 +16,8 @@ use crate::workloads;
 pub(super) const NAMESPACE: &str = "load";
 /// The card of every node.
 pub(super) const CARD: &str = "NVIDIA-H100-80GB-HBM3";
+/// What claims of it are made from.
+const TEMPLATE: &str = "one-card";
 /// The label that narrows a pod to it, with [`CARD`] as its value.
 pub(super) const PRODUCT_LABEL: &str = "nvidia.com/gpu.product";
 /// How many cards a node has, unless more pods are to run on it.
@@ -42,6 +46,23 @@ pub(super) fn nodes(count: usize, cards: usize) -> Vec<NodeSpec> {
     (0..count).map(node).collect()
 }
 
+/// Creates nodes that have the same by devices, the class that claims name, and what claims of one card are made from.
+pub(super) async fn create_device_nodes(plane: &ControlPlane, count: usize, cards: usize) -> Result<()> {
+    let times = |amount: u64, unit: &str| format!("{}{unit}", amount * cards as u64);
+    let node = |index| {
+        NodeSpec::new(format!("node-{index:04}"))
+            .allocatable("cpu", &times(3 * CORES, ""))
+            .allocatable("memory", &times(3 * GIBIBYTES, "Gi"))
+    };
+    plane.create_nodes(&(0..count).map(node).collect::<Vec<_>>()).await?;
+    let published = devices::gpus(CARD, cards);
+    for index in 0..count {
+        devices::publish(plane, &format!("node-{index:04}"), NVIDIA, &published).await?;
+    }
+    devices::classes(plane).await?;
+    devices::template_in(plane, NAMESPACE, TEMPLATE, &devices::exactly(NVIDIA, 1, Some(CARD))).await
+}
+
 /// Who makes the gate and the label with the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Marked {
@@ -51,6 +72,8 @@ pub(super) enum Marked {
     ByCreator,
     /// The webhook.
     ByWebhook,
+    /// The webhook, and the pod claims its card as a device.
+    ByWebhookWithClaims,
 }
 
 /// Creates pods of one queue.
@@ -69,14 +92,16 @@ impl Creator {
         let pod = workloads::pod(name)
             .namespace(NAMESPACE)
             .queue(queue)
-            .card(CARD)
-            .request(NVIDIA_GPU, 1)
             .request("cpu", CORES)
             .request("memory", format!("{GIBIBYTES}Gi"));
+        let pod = match self.marked {
+            Marked::ByWebhookWithClaims => devices::by_template(pod, TEMPLATE),
+            _ => pod.card(CARD).request(NVIDIA_GPU, 1),
+        };
         match self.marked {
             Marked::Ungated => pod.label(QUEUE_LABEL, queue),
             Marked::ByCreator => pod.label(QUEUE_LABEL, queue).gate(GATE),
-            Marked::ByWebhook => pod,
+            Marked::ByWebhook | Marked::ByWebhookWithClaims => pod,
         }
         .build()
     }

@@ -100,7 +100,7 @@ impl Report {
             write!(f, " {contender:>16}")?;
         }
         writeln!(f)?;
-        let mut totals = [0.0; 3];
+        let mut totals = [0.0; Contender::ALL.len()];
         for name in names {
             write!(f, "{name:<24}")?;
             for (contender, total) in Contender::ALL.into_iter().zip(&mut totals) {

@@ -27,11 +27,13 @@ pub enum Contender {
     Bare,
     /// Cardgate as it is installed, with webhook and policies.
     Cardgate,
+    /// The same, where drivers publish the cards as devices and each pod has a claim.
+    Claims,
 }
 
 impl Contender {
     /// All of them, in the order in which they are measured.
-    pub const ALL: [Self; 3] = [Self::Plain, Self::Bare, Self::Cardgate];
+    pub const ALL: [Self; 4] = [Self::Plain, Self::Bare, Self::Cardgate, Self::Claims];
 }
 
 impl fmt::Display for Contender {
@@ -40,6 +42,7 @@ impl fmt::Display for Contender {
             Self::Plain => "plain scheduler",
             Self::Bare => "bare loop",
             Self::Cardgate => "Cardgate",
+            Self::Claims => "Cardgate, claims",
         })
     }
 }
@@ -64,21 +67,25 @@ impl Scene {
         }
         let plane = ControlPlane::start(options).await?;
         plane.create_namespace(NAMESPACE, &[], &[]).await?;
-        plane
-            .create_nodes(&pods::nodes(plan.nodes, plan.cards_of_a_node()))
-            .await?;
+        if contender == Contender::Claims {
+            pods::create_device_nodes(&plane, plan.nodes, plan.cards_of_a_node()).await?;
+        } else {
+            let nodes = pods::nodes(plan.nodes, plan.cards_of_a_node());
+            plane.create_nodes(&nodes).await?;
+        }
         let marked = match contender {
             Contender::Plain => Marked::Ungated,
             Contender::Bare => Marked::ByCreator,
             Contender::Cardgate => Marked::ByWebhook,
+            Contender::Claims => Marked::ByWebhookWithClaims,
         };
         let cardgate = match contender {
-            Contender::Cardgate => Some(start_cardgate(&plane, plan).await?),
+            Contender::Cardgate | Contender::Claims => Some(start_cardgate(&plane, plan).await?),
             Contender::Plain | Contender::Bare => None,
         };
         let bare = match contender {
             Contender::Bare => Some(BareLoop::start(&plane).await?),
-            Contender::Plain | Contender::Cardgate => None,
+            Contender::Plain | Contender::Cardgate | Contender::Claims => None,
         };
         Ok(Self {
             contender,
