@@ -1,15 +1,14 @@
 //! A pod is let in by the one write that takes our gate off.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::pods::is_held;
+use super::pods::{Pod, is_held};
 use super::stored::{ByKind, Stored};
 use super::view::View;
 use super::{Finding, cross_quota, quota, results, shares};
-use crate::objects::{Key, PODS, Write};
+use crate::objects::{Key, Write};
 
 /// Whether a write lets a pod in.
 pub fn is_one(write: &Write) -> bool {
@@ -22,15 +21,13 @@ pub fn is_one(write: &Write) -> bool {
 /// Judges an admission by what was stored: by what is known now, else by what others changed since.
 pub fn judge(write: &Write, stored: &Stored, since: Timestamp) -> Finding {
     let mut first = None;
-    for mut known in stored.known() {
-        let Some(pod) = &write.after else { return Ok(()) };
-        known
-            .entry(&PODS)
-            .or_default()
-            .insert(write.key.clone(), Arc::clone(pod));
+    let Some(pod) = write.after.as_ref().map(|pod| Pod::read(&write.key, pod)) else {
+        return Ok(());
+    };
+    for known in stored.known() {
         let unheard: BTreeSet<&Key> = stored.unheard().into_iter().filter(|key| **key != write.key).collect();
         for without in [BTreeSet::new(), unheard] {
-            match by_these(&known, write, &without) {
+            match by_these(&known, write, &pod, &without) {
                 Ok(()) => return Ok(()),
                 Err(broken) => first.get_or_insert(broken),
             };
@@ -40,11 +37,12 @@ pub fn judge(write: &Write, stored: &Stored, since: Timestamp) -> Finding {
     first.map_or(Ok(()), Err)
 }
 
-fn by_these(known: &ByKind, write: &Write, without: &BTreeSet<&Key>) -> Finding {
+fn by_these(known: &ByKind, write: &Write, pod: &Pod, without: &BTreeSet<&Key>) -> Finding {
     // What can't be put in force leaves in force what was there before: the past knows it, or nobody.
-    let Some(view) = View::read(known, write.at, without) else {
+    let Some(mut view) = View::read(known, write.at, without) else {
         return Ok(());
     };
+    view.put(pod.clone());
     results::fit(&view, write)?;
     quota::judge(&view, &write.key)?;
     shares::judge(&view, &write.key)?;

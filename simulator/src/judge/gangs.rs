@@ -1,6 +1,6 @@
 //! No gang stays cut in two: once all is quiet, of a group whose pods are let in together as many are in as it needs, or none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crds::keys::{GROUP_NAME, TASK_SPEC};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -25,6 +25,8 @@ pub struct Gangs {
     most: Option<SignedDuration>,
     /// Since when each is.
     cut: BTreeMap<Key, Timestamp>,
+    /// The pods of each that were seen and are not gone, where that is asked.
+    members: BTreeMap<Key, BTreeSet<Key>>,
     /// When nodes, queues, groups or the configuration last changed: what was room for the rest may be none since.
     changed: Timestamp,
 }
@@ -47,7 +49,15 @@ impl Gangs {
             && let Some(group) = object.and_then(|pod| pod["metadata"]["annotations"][GROUP_NAME].as_str())
         {
             let group = Key::new(&*write.key.namespace, group);
-            let let_in = pods(stored, &group).filter(|pod| !is_held(pod)).count() as u64;
+            let members = self.members.entry(group.clone()).or_default();
+            if write.after.is_some() {
+                members.insert(write.key.clone());
+            } else {
+                members.remove(&write.key);
+            }
+            let pods = stored.now.get(&PODS);
+            let members = members.iter().filter_map(|member| pods?.get(member));
+            let let_in = members.filter(|pod| !is_held(pod)).count() as u64;
             let groups = stored.now.get(&POD_GROUPS);
             let least = groups.and_then(|groups| groups.get(&group)?["spec"]["minMember"].as_u64());
             if let_in > 0 && let_in < least.unwrap_or(1) {

@@ -1,5 +1,8 @@
 //! Pods: what they ask for, what they were given, where they are.
 
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
 use crds::keys::{
     CARD_ASSIGNED, CARD_NAME, EXEMPT_NAMESPACES, GATE, GROUP_NAME, MGPU_CONTAINER_CARDS, MGPU_CORE, MGPU_MEMORY,
     MIRROR_POD, QUEUE_NAME,
@@ -12,9 +15,13 @@ use super::cards;
 use super::nodes::{Texts, text, texts};
 use crate::objects::Key;
 
-/// A pod, as it says of itself.
+/// A pod, as it says of itself. Views of what is stored share it: only who changes one has it copied.
 #[derive(Debug, Clone)]
-pub struct Pod {
+pub struct Pod(Arc<Said>);
+
+/// What a pod says of itself.
+#[derive(Debug, Clone)]
+pub struct Said {
     /// Its namespace and name.
     pub key: Key,
     /// Its labels.
@@ -43,6 +50,20 @@ pub struct Pod {
     pub job: Option<String>,
 }
 
+impl Deref for Pod {
+    type Target = Said;
+
+    fn deref(&self) -> &Said {
+        &self.0
+    }
+}
+
+impl DerefMut for Pod {
+    fn deref_mut(&mut self) -> &mut Said {
+        Arc::make_mut(&mut self.0)
+    }
+}
+
 /// What a container asks for of shared cards.
 #[derive(Debug, Clone)]
 pub struct Share {
@@ -68,7 +89,7 @@ impl Pod {
         let spec = &object["spec"];
         let annotations = texts(&object["metadata"]["annotations"]);
         let phase = object["status"]["phase"].as_str();
-        Self {
+        Self(Arc::new(Said {
             key: key.clone(),
             labels: texts(&object["metadata"]["labels"]),
             request: request(spec),
@@ -89,9 +110,11 @@ impl Pod {
             job: list(&object["metadata"]["ownerReferences"])
                 .find(|owner| owner["controller"] == true && owner["kind"] == "Job")
                 .map(|owner| text(&owner["name"])),
-        }
+        }))
     }
+}
 
+impl Said {
     /// An annotation that is not empty.
     pub fn says(&self, annotation: &str) -> Option<&str> {
         let said = self.annotations.get(annotation).map(String::as_str);

@@ -59,10 +59,9 @@ pub fn judge(view: &View, key: &Key) -> Finding {
 /// What the pods of a queue and of those below it have.
 pub fn allocated(view: &View, queue: &str) -> Amounts {
     let mut sum = Amounts::new();
-    for charge in view.pods.iter().filter_map(|pod| view.charge(pod)) {
-        if view.tree.path(&charge.queue).iter().any(|level| level == queue) {
-            add(&mut sum, &charge.amounts);
-        }
+    let is_below = |of: &str| of == queue || view.tree.path(of).iter().any(|level| level == queue);
+    for charge in view.pods.iter().filter_map(|pod| view.charge_to(pod, is_below)) {
+        add(&mut sum, &charge.amounts);
     }
     sum
 }
@@ -147,8 +146,7 @@ fn held(view: &View, parent: Option<&str>, what: &What, without: Option<&Key>) -
 /// The same of a queue that these are above. Queues that are above themselves count once.
 fn held_below(view: &View, parent: Option<&str>, what: &What, without: Option<&Key>, above: &[&str]) -> i128 {
     let own = view.pods.iter().filter(|pod| Some(&pod.key) != without);
-    let own = own.filter_map(|pod| view.charge(pod));
-    let own = own.filter(|charge| Some(&*charge.queue) == parent);
+    let own = own.filter_map(|pod| view.charge_to(pod, |queue| Some(queue) == parent));
     let own: i128 = own.filter_map(|charge| charge.amounts.get(what).copied()).sum();
     let above = [above, parent.as_slice()].concat();
     let children = view.tree.children(parent).filter(|child| !above.contains(child));

@@ -9,13 +9,14 @@
 
 use std::collections::BTreeSet;
 
-use crds::keys::{ADMITTED_CONDITION, CARD_ASSIGNED, GROUP_NAME, QUEUE_NAMESPACES};
+use crds::keys::{ADMITTED_CONDITION, CARD_ASSIGNED, CROSS_QUOTA_LABEL, GROUP_NAME, QUEUE_NAMESPACES};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
-use super::amounts::What;
+use super::amounts::{Resources, What};
 use super::cross_quota::CrossQuota;
 use super::kept::Kept;
+use super::nodes::Texts;
 use super::pods::Pod;
 use super::queues::named;
 use super::stored::Stored;
@@ -46,6 +47,8 @@ pub fn judge(stored: &Stored, kept: Option<&Kept>, now: Timestamp) -> Finding {
     }
     let room = view.with_room();
     let waits = |pod: &&Pod| pod.is_held && pod.deleted.is_none() && !pod.is_over && is_alone(&pod.spec);
+    // Where nothing is found for one, nothing is for those like it.
+    let mut tried = BTreeSet::new();
     for pod in view.pods.iter().filter(waits) {
         if view.queue_of(pod).is_none() {
             continue;
@@ -56,11 +59,24 @@ pub fn judge(stored: &Stored, kept: Option<&Kept>, now: Timestamp) -> Finding {
         if kept.is_some() {
             told::judge(&view, pod, &message)?;
         }
-        if !OTHERWISE.contains(&&*reason) && pod.says(GROUP_NAME).is_none() && is_looked_at(stored, &view, pod) {
+        let is_for_room = !OTHERWISE.contains(&&*reason) && pod.says(GROUP_NAME).is_none();
+        if is_for_room && is_looked_at(stored, &view, pod) && tried.insert(traits(pod)) {
             judge_pod(&room, pod, &format!("{reason}: {message}"))?;
         }
     }
     Ok(())
+}
+
+/// All by which it is decided whether a pod could run: two that have it in common could both, or neither.
+fn traits(pod: &Pod) -> (String, Texts, Resources, String) {
+    let namespace = pod.key.namespace.clone();
+    let constraints = ["nodeSelector", "affinity", "tolerations", "priority"].map(|field| &pod.spec[field]);
+    let rest = format!(
+        "{constraints:?} {:?} {:?}",
+        pod.shares,
+        pod.labels.get(CROSS_QUOTA_LABEL)
+    );
+    (namespace, pod.annotations.clone(), pod.request.clone(), rest)
 }
 
 /// Whether ours is the only gate.

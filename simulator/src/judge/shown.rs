@@ -105,10 +105,9 @@ fn gpus(view: &View, node: &Node, shown: &Value) -> Finding {
 /// What a queue has: its own pods, or those of all queues below it as well.
 fn queue(view: &View, name: &str, shown: &Value) -> Finding {
     let mut own = Amounts::new();
-    for charge in view.pods.iter().filter_map(|pod| view.charge(pod)) {
-        if charge.queue == name {
-            add(&mut own, &charge.amounts);
-        }
+    let pods = view.pods.iter();
+    for charge in pods.filter_map(|pod| view.charge_to(pod, |queue| queue == name)) {
+        add(&mut own, &charge.amounts);
     }
     let in_all = quota::allocated(view, name);
     for line in shown["cards"].as_array().into_iter().flatten() {

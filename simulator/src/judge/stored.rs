@@ -10,21 +10,37 @@ use serde_json::Value;
 
 use super::configuration::Configuration;
 use super::is_operator;
-use super::pods::is_held;
+use super::pods::{Pod, is_held};
 use crate::objects::{CONFIG_MAPS, Key, NAMESPACES, NODES, POD_GROUPS, PODS, QUEUES, Resource, Write};
 
 /// The objects of one resource, which many views of what is stored share.
 #[derive(Debug, Clone, Default)]
-pub struct OfKind(Arc<BTreeMap<Key, Arc<Value>>>);
+pub struct OfKind {
+    objects: Arc<BTreeMap<Key, Arc<Value>>>,
+    /// Of pods, what each says: read once, however often it is looked at.
+    pods: Arc<BTreeMap<Key, Pod>>,
+}
 
 impl OfKind {
     /// An object is there, or has changed.
     pub fn insert(&mut self, key: Key, object: Arc<Value>) {
-        Arc::make_mut(&mut self.0).insert(key, object);
+        Arc::make_mut(&mut self.objects).insert(key, object);
+    }
+
+    /// A pod is there, or has changed.
+    fn insert_pod(&mut self, key: Key, object: Arc<Value>) {
+        Arc::make_mut(&mut self.pods).insert(key.clone(), Pod::read(&key, &object));
+        self.insert(key, object);
     }
 
     fn remove(&mut self, key: &Key) {
-        Arc::make_mut(&mut self.0).remove(key);
+        Arc::make_mut(&mut self.objects).remove(key);
+        Arc::make_mut(&mut self.pods).remove(key);
+    }
+
+    /// What the pods among them say, by key.
+    pub fn pods(&self) -> btree_map::Values<'_, Key, Pod> {
+        self.pods.values()
     }
 }
 
@@ -32,7 +48,7 @@ impl Deref for OfKind {
     type Target = BTreeMap<Key, Arc<Value>>;
 
     fn deref(&self) -> &Self::Target {
-        &self.0
+        &self.objects
     }
 }
 
@@ -41,7 +57,7 @@ impl<'a> IntoIterator for &'a OfKind {
     type IntoIter = btree_map::Iter<'a, Key, Arc<Value>>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.0.iter()
+        self.objects.iter()
     }
 }
 
@@ -88,6 +104,7 @@ impl Stored {
         }
         let of_kind = self.now.entry(write.resource).or_default();
         match &write.after {
+            Some(object) if write.resource == &PODS => of_kind.insert_pod(write.key.clone(), Arc::clone(object)),
             Some(object) => of_kind.insert(write.key.clone(), Arc::clone(object)),
             None => of_kind.remove(&write.key),
         }

@@ -25,7 +25,7 @@ pub struct View {
     pub configuration: Configuration,
     /// By name.
     pub nodes: Vec<Node>,
-    /// All pods.
+    /// All pods, by key.
     pub pods: Vec<Pod>,
     /// All queues.
     pub tree: Tree,
@@ -60,17 +60,26 @@ impl View {
                 .or_insert_with(|| card.resource.clone());
         }
         let queues = objects(&QUEUES).map(|(key, queue)| (key.name.clone(), Queue::read(queue)));
-        let pods = objects(&PODS).filter(|(key, _)| !without.contains(key));
+        let pods = stored.get(&PODS).into_iter().flat_map(OfKind::pods);
+        let pods = pods.filter(|pod| !without.contains(&pod.key));
         Some(Self {
             now,
             tree: Tree::new(queues.collect(), &configuration),
-            pods: pods.map(|(key, pod)| Pod::read(key, pod)).collect(),
+            pods: pods.cloned().collect(),
             groups: stored.get(&POD_GROUPS).cloned().unwrap_or_default(),
             namespaces: stored.get(&NAMESPACES).cloned().unwrap_or_default(),
             configuration,
             nodes,
             resources,
         })
+    }
+
+    /// A pod is this from now on.
+    pub fn put(&mut self, pod: Pod) {
+        match self.pods.binary_search_by(|other| other.key.cmp(&pod.key)) {
+            Ok(place) => self.pods[place] = pod,
+            Err(place) => self.pods.insert(place, pod),
+        }
     }
 
     /// The same with one pod changed.
@@ -129,8 +138,8 @@ impl View {
     /// Cardgate's pods, or is there for CrossQuota alone.
     pub fn queue_of(&self, pod: &Pod) -> Option<String> {
         let named = self.named_queue(pod);
-        let asks = self.asks_for_cards(pod) && pod.is_reachable();
-        let is_concerned = pod.is_managed() || asks && (named.is_some() || self.configuration.unqueued == "charge");
+        let asks = || self.asks_for_cards(pod) && pod.is_reachable();
+        let is_concerned = pod.is_managed() || (named.is_some() || self.configuration.unqueued == "charge") && asks();
         is_concerned.then(|| named.unwrap_or_else(|| self.configuration.default_queue.clone()))
     }
 
@@ -237,12 +246,16 @@ impl View {
     /// What a pod is charged for; none while it is held, when it is over, when it is gone but for its name, or where it is
     /// none of Cardgate's.
     pub fn charge(&self, pod: &Pod) -> Option<Charge> {
+        self.charge_to(pod, |_| true)
+    }
+
+    /// The same, where it is on the account of one of these queues.
+    pub fn charge_to(&self, pod: &Pod, is_meant: impl Fn(&str) -> bool) -> Option<Charge> {
         if !self.holds(pod) {
             return None;
         }
-        Some(Charge {
-            queue: self.queue_of(pod)?,
-            amounts: self.amounts(pod, self.card_of(pod).as_deref()),
-        })
+        let queue = self.queue_of(pod).filter(|queue| is_meant(queue))?;
+        let amounts = self.amounts(pod, self.card_of(pod).as_deref());
+        Some(Charge { queue, amounts })
     }
 }
