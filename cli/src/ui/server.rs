@@ -109,8 +109,8 @@ async fn cards(request: HttpRequest, site: web::Data<Site>, entry: web::Query<En
     shown(&request, &site, View::Cards, views::cards(&site.cluster)).await
 }
 
-async fn nodes(request: HttpRequest, site: web::Data<Site>) -> HttpResponse {
-    shown(&request, &site, View::Nodes, views::nodes(&site.cluster)).await
+async fn nodes(request: HttpRequest, site: web::Data<Site>, asked: web::Query<views::AskedNodes>) -> HttpResponse {
+    shown(&request, &site, View::Nodes, views::nodes(&site.cluster, &asked)).await
 }
 
 async fn queues(request: HttpRequest, site: web::Data<Site>) -> HttpResponse {

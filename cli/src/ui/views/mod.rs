@@ -16,6 +16,7 @@ use crate::cluster::Cluster;
 use crate::failure::Failure;
 use crate::history::{self, History};
 use crate::top::state::State;
+pub use nodes::Asked as AskedNodes;
 
 /// How far back the history goes.
 const PAST: SignedDuration = SignedDuration::from_hours(24);
@@ -28,9 +29,9 @@ pub async fn cards(cluster: &Cluster) -> Result<Markup, Failure> {
     Ok(cards::show(&State::without_nodes(cluster).await?))
 }
 
-/// Each node, down to the shares of its cards.
-pub async fn nodes(cluster: &Cluster) -> Result<Markup, Failure> {
-    Ok(nodes::show(&cluster.inventories().await?))
+/// Each node that is asked for, down to the shares of its cards.
+pub async fn nodes(cluster: &Cluster, asked: &AskedNodes) -> Result<Markup, Failure> {
+    Ok(nodes::show(&cluster.inventories().await?, asked))
 }
 
 /// Each queue's cards, against what it may have.

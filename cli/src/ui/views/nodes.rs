@@ -2,24 +2,74 @@
 
 use crds::card_inventory::{CardInventory, SharedGpu};
 use maud::{Markup, html};
+use serde::Deserialize;
 
 use super::bars::{Part, bar};
 
-/// Nodes that are shown: a page of more is no page for people.
+/// Nodes of one page: more are no page for people, nor for their browsers.
 const MOST: usize = 500;
+/// As long as names of nodes may be.
+const LONGEST_NAME: usize = 253;
 /// The condition of nodes that take pods.
 const USABLE: &str = "NodeUsable";
 
-/// The nodes by name, each with its cards.
-pub fn show(inventories: &[CardInventory]) -> Markup {
-    let mut nodes: Vec<_> = inventories.iter().collect();
+/// Which nodes are asked for.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct Asked {
+    /// The page, from 1 on.
+    #[serde(default)]
+    page: usize,
+    /// What their names have in them.
+    #[serde(default)]
+    name: String,
+}
+
+impl Asked {
+    /// The address of a page of the same nodes.
+    fn address(&self, page: usize) -> String {
+        format!("/nodes?page={page}&name={}", self.name)
+    }
+
+    /// The same, of what names of nodes can have in them: it becomes a part of addresses.
+    fn in_letters_of_names(&self) -> Self {
+        let is_part = |letter: &char| letter.is_ascii_alphanumeric() || ['-', '.'].contains(letter);
+        Self {
+            page: self.page,
+            name: self.name.trim().chars().filter(is_part).take(LONGEST_NAME).collect(),
+        }
+    }
+}
+
+/// A page of nodes by name, each with its cards.
+pub fn show(inventories: &[CardInventory], asked: &Asked) -> Markup {
+    let asked = asked.in_letters_of_names();
+    let is_meant = |node: &&CardInventory| node.spec.node_name.contains(&*asked.name);
+    let mut nodes: Vec<_> = inventories.iter().filter(is_meant).collect();
     nodes.sort_by(|a, b| a.spec.node_name.cmp(&b.spec.node_name));
+    let pages: Vec<_> = nodes.chunks(MOST).collect();
+    // Nodes may have gone since the address was made.
+    let at = asked.page.clamp(1, pages.len().max(1));
+    let page = pages.get(at - 1).copied().unwrap_or_default();
     html! {
-        @if nodes.is_empty() {
+        @if inventories.is_empty() {
             p data-part="none" { "No node has a card that Cardgate knows." }
+        } @else {
+            (finder(&asked))
+            p.number data-part="range" { (range(&nodes, at, page.len(), inventories.len())) }
+        }
+        @if pages.len() > 1 {
+            nav aria-label="Pages of nodes" data-part="pages" {
+                @for (number, page) in (1..).zip(&pages) {
+                    @let names = [page.first(), page.last()].map(|node| node.map_or("", |node| &node.spec.node_name));
+                    a #{ "page-" (number) } href=(asked.address(number)) aria-current=[(number == at).then_some("page")] {
+                        (names[0]) " to " (names[1])
+                    }
+                    " "
+                }
+            }
         }
         ul.tiles {
-            @for inventory in nodes.iter().take(MOST) {
+            @for inventory in page {
                 @let name = &inventory.spec.node_name;
                 @let status = inventory.status.clone().unwrap_or_default();
                 @let unusable = status.conditions.iter().find(|told| told.type_ == USABLE && told.status == "False");
@@ -45,10 +95,33 @@ pub fn show(inventories: &[CardInventory]) -> Markup {
                 }
             }
         }
-        @if nodes.len() > MOST {
-            p.note data-part="more" { (nodes.len() - MOST) " further nodes are not shown: " code { "kubectl get cardinventory" } " lists all." }
+    }
+}
+
+/// Where part of a name is asked for.
+fn finder(asked: &Asked) -> Markup {
+    html! {
+        form method="get" action="/nodes" {
+            label for="name" { "Part of a node's name" }
+            input #name name="name" value=(asked.name) maxlength=(LONGEST_NAME) autocomplete="off" spellcheck="false";
+            button { "Show" }
         }
     }
+}
+
+/// Which nodes are shown, of how many.
+fn range(nodes: &[&CardInventory], at: usize, on_page: usize, all: usize) -> String {
+    let found = nodes.len();
+    let of = if found == all {
+        format!("{all} nodes")
+    } else {
+        format!("{found} nodes with such names, {all} in all")
+    };
+    if found <= MOST {
+        return format!("{of}.");
+    }
+    let first = (at - 1) * MOST + 1;
+    format!("{first} to {} of {of}, by name.", first + on_page - 1)
 }
 
 /// A card that is shared: its compute and its memory.

@@ -54,7 +54,7 @@ fn what_others_call_their_things_is_text() {
         "status": { "problems": HOSTILE },
     }))
     .unwrap();
-    assert_harmless(&nodes::show(&[inventory]).into_string());
+    assert_harmless(&nodes::show(&[inventory], &nodes::Asked::default()).into_string());
     assert_harmless(&why::show(HOSTILE, HOSTILE, Some(Ok(vec![HOSTILE.to_owned()]))).into_string());
     let refused = Err(Failure::QueueUnknown(HOSTILE.to_owned()));
     assert_harmless(&why::show("", "", Some(refused)).into_string());
@@ -118,4 +118,55 @@ fn the_command_to_copy_does_nothing_else() {
     assert!(page.contains("kubectl card why 'p; rm -rf ~' -n team"), "{page}");
     let page = why::show("job/train", "team", Some(Ok(Vec::new()))).into_string();
     assert!(page.contains("kubectl card why job/train -n team"), "{page}");
+}
+
+/// What a page of nodes is asked by in its address.
+fn asked(query: &str) -> nodes::Asked {
+    actix_web::web::Query::<nodes::Asked>::from_query(query)
+        .unwrap()
+        .into_inner()
+}
+
+#[test]
+fn more_nodes_than_a_page_holds_have_several_each_with_an_address() {
+    let inventory = |index: usize| {
+        serde_json::from_value(
+            json!({ "metadata": { "name": "n" }, "spec": { "nodeName": format!("gpu-{index:04}") } }),
+        )
+        .unwrap()
+    };
+    let all: Vec<_> = (0..1_200).rev().map(inventory).collect();
+    let page = |query: &str| nodes::show(&all, &asked(query)).into_string();
+    let tiles = |page: &str| page.matches("data-part=\"node ").count();
+    let mut seen = 0;
+    for (number, range, first, last) in [
+        (1, "1 to 500 of 1200 nodes, by name.", "gpu-0000", "gpu-0499"),
+        (2, "501 to 1000 of 1200 nodes, by name.", "gpu-0500", "gpu-0999"),
+        (3, "1001 to 1200 of 1200 nodes, by name.", "gpu-1000", "gpu-1199"),
+    ] {
+        let page = page(&format!("page={number}"));
+        seen += tiles(&page);
+        assert!(page.contains(range), "{page}");
+        for name in [first, last] {
+            assert!(page.contains(&format!("<h2>{name}</h2>")), "{name}");
+        }
+        let links = page.matches("href=\"/nodes?page=").count();
+        assert_eq!(links, 3);
+        let current = format!("href=\"/nodes?page={number}&amp;name=\" aria-current=\"page\"");
+        assert!(page.contains(&current), "{page}");
+    }
+    assert_eq!(seen, 1_200);
+    // Nodes that went since the address was made, and numbers that there never were.
+    assert!(page("page=9").contains("<h2>gpu-1199</h2>") && page("page=0").contains("<h2>gpu-0000</h2>"));
+    let some = page("name=gpu-07");
+    assert_eq!(tiles(&some), 100);
+    assert!(
+        some.contains("100 nodes with such names, 1200 in all.") && !some.contains("Pages of nodes"),
+        "{some}"
+    );
+    let none = page("name=%22%3E%3Cscript%3Ealert(1)%3C/script%3E");
+    assert!(
+        tiles(&none) == 0 && none.contains("0 nodes with such names") && !none.contains("<script>"),
+        "{none}"
+    );
 }
