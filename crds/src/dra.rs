@@ -95,6 +95,10 @@ owned! {
         string: Option<Box<str>>,
         /// A semantic version.
         version: Option<Box<str>>,
+        bools: Vec<bool>,
+        ints: Vec<i64>,
+        strings: Vec<Box<str>>,
+        versions: Vec<Box<str>>,
     }
 }
 

@@ -91,7 +91,7 @@ impl Cluster {
     }
 
     fn slices_changed(&mut self, change: SliceChange, now: Timestamp) {
-        if change.models {
+        if !change.models.is_empty() {
             // How many there are may be as before, and what they say of themselves not.
             let nodes = change.nodes.iter().filter_map(|node| self.nodes.id(node));
             let offers = nodes.filter_map(|id| self.node(id).offer());
@@ -100,10 +100,19 @@ impl Cluster {
                 .collect();
             self.changes.cards.extend(cards);
         }
+        let concerned = self.claimed.devices.claims_concerned_by(&change);
         self.devices_changed(change.nodes, now);
-        if change.models {
+        if !change.models.is_empty() && self.provided_now() != self.claimed.provided {
             self.classes_changed(now);
+            return;
         }
+        for key in concerned {
+            self.claim_changed(&key, now);
+        }
+    }
+
+    fn provided_now(&mut self) -> BTreeMap<String, BTreeSet<DeviceCard>> {
+        self.claimed.devices.provided().into_iter().collect()
     }
 
     /// These nodes have other devices than before, or others of them are allocated.
@@ -137,7 +146,7 @@ impl Cluster {
 
     /// What claims come to may be something else: classes or models of devices are others than before.
     fn classes_changed(&mut self, now: Timestamp) {
-        let provided: BTreeMap<_, _> = self.claimed.devices.provided().into_iter().collect();
+        let provided = self.provided_now();
         if provided != self.claimed.provided {
             let before = std::mem::replace(&mut self.claimed.provided, provided);
             let cards: BTreeSet<_> = before

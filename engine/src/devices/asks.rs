@@ -170,7 +170,16 @@ impl Devices {
         if models.is_empty() {
             return Err(Problem::NoDevice);
         }
-        let cards: BTreeSet<_> = models.iter().filter_map(|model| model.card.clone()).collect();
+        let of_cards = || models.iter().filter(|model| model.card.is_some());
+        let of_nodes = of_cards().filter(|model| self.inventory.is_of_a_node(model));
+        let cards: BTreeSet<_> = of_nodes.filter_map(|model| model.card.clone()).collect();
+        if let Some(model) = of_cards().next().filter(|_| cards.is_empty()) {
+            return Err(Problem::Unclear(format!(
+                "it selects devices of {} that several nodes reach, and Cardgate counts those of one node: select such by other \
+                 means, or have the driver publish them node by node",
+                model.driver
+            )));
+        }
         Ok((!cards.is_empty()).then(|| cards.into_iter().collect()))
     }
 

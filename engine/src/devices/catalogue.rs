@@ -49,7 +49,13 @@ impl Catalogue {
 
     /// Adds what the devices of a card say of themselves.
     pub fn add(&mut self, card: &str, devices: &[CardDevice]) {
-        if devices.len() >= MOST_DEVICES {
+        let hides = |device: &CardDevice| {
+            device
+                .attributes
+                .values()
+                .any(|shown| *shown == CardDeviceAttribute::default())
+        };
+        if devices.len() >= MOST_DEVICES || devices.iter().any(hides) {
             self.cut.insert(card.to_owned());
         }
         for device in devices {
@@ -121,6 +127,8 @@ pub fn shown(model: &Model) -> CardDevice {
             Attribute::Int(value) => shown.int = Some(*value),
             Attribute::Text(text) => shown.string = Some(text.to_string()),
             Attribute::Version(text) => shown.version = Some(text.to_string()),
+            // That it is there, and not what is in it.
+            Attribute::List(_) => {}
         }
         (name.to_string(), shown)
     });
@@ -141,6 +149,7 @@ fn slice_of(device: &CardDevice, number: usize) -> ResourceSlice {
         int: shown.int,
         string: shown.string.as_deref().map(Into::into),
         version: shown.version.as_deref().map(Into::into),
+        ..AttributeValue::default()
     };
     let attributes = device.attributes.iter();
     let capacity = device.capacity.iter().map(|(name, quantity)| {
@@ -151,6 +160,7 @@ fn slice_of(device: &CardDevice, number: usize) -> ResourceSlice {
     slice.metadata.name = Some(number.to_string().into());
     slice.spec = SliceSpec {
         driver: device.driver.as_str().into(),
+        node_name: "any".into(),
         pool: Pool {
             name: number.to_string().into(),
             generation: 1,

@@ -6,14 +6,12 @@ use std::sync::Arc;
 use crds::dra::{DeviceClass, DeviceTaint, DeviceToleration, ResourceClaim, SubRequest};
 
 use super::inventory::Device;
+use super::model::Attribute;
 use super::placing::{Answer, Form, Question, Thing, Tie, Wanted};
 use super::room::Room;
 use super::{ClaimKey, Devices, Named};
 use crate::names::ResourceId;
 use crate::policies::mgpu::Steps;
-
-/// What it costs to evaluate a selector for one device.
-const EVALUATION: usize = 256;
 
 /// What a pod asks of devices.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -215,10 +213,11 @@ impl Devices {
         if let Some(known) = self.selections.known(selector, device) {
             return known;
         }
-        if steps.are_spent() {
+        let cost = self.selections.cost(selector);
+        if steps.left() < u64::try_from(cost).unwrap_or(u64::MAX) {
             return true;
         }
-        steps.spend(EVALUATION);
+        steps.spend(cost);
         self.selections.satisfies(selector, device)
     }
 }
@@ -251,14 +250,21 @@ impl TieDemand {
     }
 
     fn of(&self, room: &Room) -> Tie {
+        let value_of = |lot: usize| room.lots[lot].device.attribute(&self.attribute);
+        let lots = 0..room.lots.len();
+        // What lists have in common the scheduler says.
+        if lots
+            .clone()
+            .any(|lot| matches!(value_of(lot), Some(Attribute::List(_))))
+        {
+            return Tie {
+                values: vec![Some(0); room.lots.len()],
+                differ: false,
+            };
+        }
         let mut known = Vec::new();
-        let values = room.lots.iter().map(|lot| {
-            let device = &lot.device;
-            let value = device
-                .model
-                .attributes
-                .get(&*self.attribute)
-                .or_else(|| device.own.get(&*self.attribute))?;
+        let values = lots.map(|lot| {
+            let value = value_of(lot)?;
             Some(known.iter().position(|known| *known == value).unwrap_or_else(|| {
                 known.push(value);
                 known.len() - 1

@@ -7,7 +7,7 @@ use crds::dra::{Capacity, DeviceTaint, ResourceSlice};
 use crds::quantity::parse_milli;
 
 use super::card::Drivers;
-use super::model::{Attributes, Model};
+use super::model::{Attribute, Attributes, Model};
 use crate::texts::TextPool;
 
 /// So much of a counter: its set, its name, and how much.
@@ -30,6 +30,13 @@ pub struct Device {
     pub is_shared: bool,
     /// The node that has it; none where several nodes reach it.
     node: Option<Arc<str>>,
+}
+
+impl Device {
+    /// An attribute, by its name with the domain.
+    pub fn attribute(&self, name: &str) -> Option<&Attribute> {
+        self.model.attributes.get(name).or_else(|| self.own.get(name))
+    }
 }
 
 /// What a slice says.
@@ -69,8 +76,10 @@ pub type PoolName = (Arc<str>, Arc<str>);
 pub struct SliceChange {
     /// The nodes that have other devices than before.
     pub nodes: BTreeSet<Arc<str>>,
-    /// Whether there are models that were not there before, or are no longer.
-    pub models: bool,
+    /// Models that were not there before, or are no longer.
+    pub models: BTreeSet<Arc<Model>>,
+    /// The pools that have other devices than before.
+    pub pools: BTreeSet<PoolName>,
 }
 
 /// The slices, by what they belong to.
@@ -142,7 +151,9 @@ impl Inventory {
         // Counted in before what it said is counted out: so models that stay are the same.
         let gone = self.take(name);
         change.nodes.extend(gone.nodes);
-        change.models |= gone.models;
+        change.models.extend(gone.models);
+        change.pools.extend(gone.pools);
+        change.pools.insert(new.pool.clone());
         self.pools.entry(new.pool.clone()).or_default().insert(name.into());
         for node in new.nodes() {
             self.of_node.entry(node).or_default().insert(new.pool.clone());
@@ -189,6 +200,7 @@ impl Inventory {
             }
             if is_other {
                 change.nodes.extend(known.slice.nodes());
+                change.pools.insert(known.slice.pool.clone());
             }
             self.slices.insert(name, known);
         }
@@ -213,12 +225,12 @@ impl Inventory {
         if let Some((known, _)) = self.models.get_key_value(&model) {
             return Arc::clone(known);
         }
-        change.models = true;
         let model = Arc::new(model);
         if let Some(card) = &model.card {
             let of_card = self.of_card.entry(card.name.as_str().into()).or_default();
             of_card.insert(Arc::clone(&model));
         }
+        change.models.insert(Arc::clone(&model));
         self.models.insert(Arc::clone(&model), BTreeMap::new());
         model
     }
@@ -229,6 +241,7 @@ impl Inventory {
             return change;
         };
         let nodes = slice.nodes();
+        change.pools.insert(slice.pool.clone());
         change.nodes.extend(self.nodes_of(&slice.pool));
         change.nodes.extend(nodes.iter().cloned());
         if let Some(slices) = self.pools.get_mut(&slice.pool) {
@@ -264,7 +277,7 @@ impl Inventory {
             if devices.is_empty() {
                 self.models.remove(model);
                 self.forget_of_card(model);
-                change.models = true;
+                change.models.insert(Arc::clone(model));
             }
         }
     }
@@ -331,6 +344,12 @@ impl Inventory {
     pub fn own_of(&self, model: &Arc<Model>) -> impl Iterator<Item = &Attributes> {
         let devices = self.models.get(model).into_iter().flatten();
         devices.map(|(_, device)| &device.own)
+    }
+
+    /// Whether any device of a model is one node's alone.
+    pub fn is_of_a_node(&self, model: &Arc<Model>) -> bool {
+        let mut devices = self.models.get(model).into_iter().flatten();
+        devices.any(|(_, device)| device.node.is_some())
     }
 
     /// The node that has a device.

@@ -9,6 +9,7 @@ mod catalogue;
 mod demand;
 mod inventory;
 mod model;
+mod optional;
 mod placing;
 mod room;
 mod selection;
@@ -30,6 +31,7 @@ pub use card::{DeviceCard, Drivers};
 pub use catalogue::{Catalogue, Unknown, not_evaluated};
 pub use demand::{ClaimDemand, DeviceDemand};
 pub use inventory::{Inventory, SliceChange};
+use model::Model;
 use room::Rooms;
 pub use room::{DeviceCount, Room};
 use selection::Selections;
@@ -85,6 +87,39 @@ impl Devices {
             self.rooms.renew(node, &self.inventory);
         }
         change
+    }
+
+    /// The claims that come to something else when devices have changed so: those that select any of the models that came or went, and
+    /// those that were allocated devices of these pools.
+    pub fn claims_concerned_by(&self, change: &SliceChange) -> Vec<ClaimKey> {
+        if change.models.is_empty() {
+            return Vec::new();
+        }
+        let is_concerned = |claim: &ResourceClaim| match &claim.status.allocation {
+            Some(allocation) => allocation.devices.results.iter().any(|held| {
+                change
+                    .pools
+                    .iter()
+                    .any(|(driver, pool)| **driver == *held.driver && **pool == *held.pool)
+            }),
+            None => self.selects_any(claim, &change.models),
+        };
+        let concerned = self.claims.iter().filter(|(_, (claim, _))| is_concerned(claim));
+        concerned.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Whether a claim selects any of these models, or may.
+    fn selects_any(&self, claim: &ResourceClaim, models: &BTreeSet<Arc<Model>>) -> bool {
+        let requests = claim.spec.devices.requests.iter();
+        let mut forms = requests.flat_map(|request| request.exactly.iter().chain(&request.first_available));
+        forms.any(|form| {
+            let class = self.classes.get(&form.device_class_name);
+            class.is_some_and(|(class, _)| {
+                let selectors = class.spec.selectors.iter().chain(&form.selectors);
+                let expressions = selectors.map(|selector| &*selector.cel.expression);
+                self.selections.may_select(&expressions, models)
+            })
+        })
     }
 
     /// The devices that a node has; none where it has none.

@@ -20,6 +20,8 @@ pub enum Attribute {
     Text(Arc<str>),
     /// A semantic version.
     Version(Arc<str>),
+    /// Several of one kind.
+    List(Box<[Attribute]>),
 }
 
 /// Attributes, by domain and name (`gpu.nvidia.com/productName`).
@@ -58,6 +60,8 @@ pub struct Model {
     pub capacity: BTreeMap<Arc<str>, Arc<str>>,
     /// The card that they are; none where they are no cards.
     pub card: Option<DeviceCard>,
+    /// Whether several claims may have one at once.
+    pub is_shared: bool,
 }
 
 /// Whether devices of one model may differ in the attribute with this name, with or without its domain.
@@ -79,6 +83,7 @@ impl Model {
             attributes: Attributes::new(),
             capacity: BTreeMap::new(),
             card: None,
+            is_shared: device.allow_multiple_allocations,
         };
         let mut own = Attributes::new();
         for (name, value) in &device.attributes {
@@ -119,7 +124,7 @@ impl Attribute {
     fn text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
-            Self::Bool(_) | Self::Int(_) | Self::Version(_) => None,
+            Self::Bool(_) | Self::Int(_) | Self::Version(_) | Self::List(_) => None,
         }
     }
 }
@@ -130,12 +135,27 @@ fn read(value: &AttributeValue, pool: &mut TextPool) -> Option<Attribute> {
         int,
         string,
         version,
+        bools,
+        ints,
+        strings,
+        versions,
     } = value;
     let text = string.as_deref().map(|text| Attribute::Text(pool.get(text)));
-    bool.map(Attribute::Bool)
-        .or_else(|| int.map(Attribute::Int))
+    let version = version.as_deref().map(|version| Attribute::Version(pool.get(version)));
+    let one = bool
+        .map(Attribute::Bool)
+        .or(int.map(Attribute::Int))
         .or(text)
-        .or_else(|| version.as_deref().map(|version| Attribute::Version(pool.get(version))))
+        .or(version);
+    if one.is_some() {
+        return one;
+    }
+    let bools = bools.iter().copied().map(Attribute::Bool);
+    let ints = ints.iter().copied().map(Attribute::Int);
+    let mut list: Vec<_> = bools.chain(ints).collect();
+    list.extend(strings.iter().map(|text| Attribute::Text(pool.get(text))));
+    list.extend(versions.iter().map(|version| Attribute::Version(pool.get(version))));
+    (!list.is_empty()).then(|| Attribute::List(list.into()))
 }
 
 /// A name with its domain: where it has none, that is the driver.

@@ -13,9 +13,9 @@ use super::selector::{Selector, SelectorError};
 const MOST_EXPRESSIONS: usize = 4096;
 /// So many answers are remembered, of all expressions.
 const MOST_ANSWERS: usize = 1 << 18;
-/// So many devices of a model are judged at once by a selector that asks for what each has of its own. Where there are more, some of
-/// them may satisfy it.
-const MOST_LOOKED_AT: usize = 4096;
+/// The steps with which devices of a model are judged at once by a selector that asks for what each has of its own. Where there are more
+/// of them, some may satisfy it.
+const STEPS: usize = 1 << 19;
 
 /// Expressions that were read, and what they said.
 #[derive(Debug, Default)]
@@ -86,11 +86,33 @@ impl Selections {
         Ok(left)
     }
 
+    /// Whether these expressions may select any of these models: what they say of single devices is not asked.
+    pub fn may_select<'e>(
+        &self,
+        expressions: &(impl Iterator<Item = &'e str> + Clone),
+        models: &BTreeSet<Arc<Model>>,
+    ) -> bool {
+        let mut memory = self.0.borrow_mut();
+        models.iter().any(|model| {
+            expressions.clone().all(|expression| {
+                let known = memory.read(expression);
+                known.selector.is_err()
+                    || !known.looks_at.is_empty()
+                    || memory.says(expression, model, &Attributes::new())
+            })
+        })
+    }
+
     /// What was said of a device, or of one that is like it.
     pub fn known(&self, expression: &str, device: &Device) -> Option<bool> {
         let memory = self.0.borrow();
         let known = memory.read.get(expression)?;
         known.said.get(&known.alike(&device.model, &device.own)).copied()
+    }
+
+    /// What it costs to evaluate an expression, in steps.
+    pub fn cost(&self, expression: &str) -> usize {
+        self.0.borrow_mut().read(expression).cost()
     }
 
     /// Whether a device satisfies an expression; none that can't be evaluated.
@@ -153,14 +175,15 @@ impl Memory {
         if let Some((_, said)) = known.any.get(&key).filter(|(of, _)| *of == version) {
             return *said;
         }
-        let (mut judged, mut says) = (0, false);
+        let cost = known.cost();
+        let (mut spent, mut says) = (0, false);
         for own in inventory.own_of(model) {
-            if judged == MOST_LOOKED_AT {
+            if spent > STEPS {
                 return true;
             }
             let answers = self.answers;
             says = self.says(expression, model, own);
-            judged += usize::from(self.answers != answers);
+            spent += if self.answers == answers { 1 } else { cost };
             if says {
                 break;
             }
@@ -178,6 +201,10 @@ impl Memory {
 }
 
 impl Known {
+    fn cost(&self) -> usize {
+        self.selector.as_ref().map_or(1, Selector::cost)
+    }
+
     fn alike(&self, model: &Arc<Model>, own: &Attributes) -> Alike {
         let is_looked_at = |name: &str| {
             let name = name.rsplit_once('/').map_or(name, |(_, name)| name);

@@ -10,10 +10,12 @@ use std::sync::LazyLock;
 use kube_cel::KubeCelExt as _;
 use kube_cel::cel::common::ast::{EntryExpr, Expr, IdedExpr, LiteralValue};
 use kube_cel::cel::objects::Key;
+use kube_cel::cel::parser::Parser;
 use kube_cel::cel::{Context, Program, Value};
 use thiserror::Error;
 
 use super::model::{Attribute, Described};
+use super::optional::{self, ATTRIBUTES_OR_NONE, CAPACITY_OR_NONE};
 
 /// So long an expression may be, as in Kubernetes.
 const MAX_LENGTH: usize = 10 * 1024;
@@ -25,9 +27,17 @@ const MAX_OPERATORS: usize = 256;
 const STACK: usize = 32 << 20;
 /// So long a pattern of `matches` may be.
 const MAX_PATTERN: usize = 256;
+/// So many classes of characters (`\w`) it may have: each is hundreds of ranges.
+const MAX_CLASSES: usize = 16;
+/// So many patterns there may be.
+const MAX_PATTERNS: usize = 8;
+/// So long an expression with a loop may be: what it costs grows with the square.
+const MAX_LENGTH_OF_LOOP: usize = 1024;
+/// What it costs at least to evaluate an expression, in steps.
+const EVALUATION: usize = 256;
 
 /// The functions and operators that cost no more than their arguments are long.
-const KNOWN: [&str; 44] = [
+const KNOWN: [&str; 54] = [
     "_&&_",
     "_||_",
     "!_",
@@ -45,6 +55,16 @@ const KNOWN: [&str; 44] = [
     "-_",
     "_?_:_",
     "_[_]",
+    "_?._",
+    "_[?_]",
+    "optional.of",
+    "optional.none",
+    "of",
+    "none",
+    "or",
+    "orValue",
+    "hasValue",
+    "value",
     "@in",
     "@not_strictly_false",
     "size",
@@ -97,11 +117,13 @@ pub enum SelectorError {
 /// An expression over one device.
 #[derive(Debug)]
 pub struct Selector {
-    program: Program,
+    expression: IdedExpr,
     /// The texts in it, by which it may name attributes.
     texts: BTreeSet<String>,
     /// Whether it may look at attributes that it does not name.
     looks_at_all: bool,
+    /// What it costs to evaluate it, in steps.
+    cost: usize,
 }
 
 /// All functions of Kubernetes, made once.
@@ -124,14 +146,26 @@ impl Selector {
             return Err(SelectorError::TooManyOperators);
         }
         stacker::grow(STACK, || {
-            let program = Program::compile(text);
-            let program = program.map_err(|error| SelectorError::Unreadable(first_line(&error.to_string())))?;
+            let expression = Parser::default().enable_optional_syntax(true).parse(text);
+            let expression = expression.map_err(|error| SelectorError::Unreadable(first_line(&error.to_string())))?;
             let mut look = Look::default();
-            look.at(program.expression(), 0)?;
+            look.at(&expression, 0)?;
+            if look.patterns > MAX_PATTERNS {
+                return Err(SelectorError::Unsupported(format!(
+                    "matches more than {MAX_PATTERNS} times"
+                )));
+            }
+            if look.loops && text.len() > MAX_LENGTH_OF_LOOP {
+                return Err(SelectorError::Unsupported(format!(
+                    "a loop in an expression of more than {MAX_LENGTH_OF_LOOP} characters"
+                )));
+            }
+            let rounds = if look.loops { text.len() / 16 } else { 1 };
             Ok(Self {
-                program,
+                expression: optional::put(expression)?,
                 texts: look.texts,
-                looks_at_all: look.loops,
+                looks_at_all: look.looks_at_all,
+                cost: EVALUATION + text.len() * rounds.max(1) + look.patterns * EVALUATION,
             })
         })
     }
@@ -141,12 +175,47 @@ impl Selector {
         self.looks_at_all || self.texts.contains(attribute)
     }
 
+    /// What it costs to evaluate it, in steps.
+    pub fn cost(&self) -> usize {
+        self.cost
+    }
+
     /// Whether a device is selected. One that lacks what the expression asks of it is not.
     pub fn selects(&self, device: &Described<'_>) -> bool {
         let mut context = FUNCTIONS.new_inner_scope();
-        context.add_variable_from_value("device", value_of(device));
-        let said = stacker::grow(STACK, || self.program.execute(&context));
+        context.add_variable_from_value("device", self.value_of(device));
+        let said = stacker::grow(STACK, || Value::resolve(&self.expression, &context));
         matches!(said, Ok(Value::Bool(true)))
+    }
+
+    /// A device as the expression sees it.
+    fn value_of(&self, device: &Described<'_>) -> Value {
+        let mut attributes = HashMap::<Key, Value>::new();
+        for (name, attribute) in device.attributes() {
+            put(&mut attributes, name, value_of_attribute(attribute));
+        }
+        let mut capacity = HashMap::<Key, Value>::new();
+        for (name, quantity) in device.capacity() {
+            put(&mut capacity, name, made(QUANTITY.as_ref(), quantity));
+        }
+        let mut fields = HashMap::<Key, Value>::new();
+        fields.insert("driver".into(), device.driver().to_owned().into());
+        fields.insert(ATTRIBUTES_OR_NONE.into(), self.or_none(&attributes));
+        fields.insert(CAPACITY_OR_NONE.into(), self.or_none(&capacity));
+        fields.insert("attributes".into(), attributes.into());
+        fields.insert("capacity".into(), capacity.into());
+        fields.insert("allowMultipleAllocations".into(), Value::Bool(device.model.is_shared));
+        fields.into()
+    }
+
+    /// The same domains, and each that the expression names: empty where the device has nothing of it.
+    fn or_none(&self, domains: &HashMap<Key, Value>) -> Value {
+        let mut all = domains.clone();
+        for text in &self.texts {
+            all.entry(text.as_str().into())
+                .or_insert_with(|| HashMap::<Key, Value>::new().into());
+        }
+        all.into()
     }
 }
 
@@ -178,6 +247,8 @@ fn first_line(text: &str) -> String {
 struct Look {
     texts: BTreeSet<String>,
     loops: bool,
+    looks_at_all: bool,
+    patterns: usize,
 }
 
 impl Look {
@@ -197,8 +268,18 @@ impl Look {
                         name_of(&call.func_name)
                     )));
                 }
-                if call.func_name == "matches" {
-                    call.args.last().map_or(Ok(()), check_pattern)?;
+                match &*call.func_name {
+                    "matches" if loops > 0 => {
+                        return Err(SelectorError::Unsupported("matches within a loop".to_owned()));
+                    }
+                    "matches" => {
+                        self.patterns += 1;
+                        call.args.last().map_or(Ok(()), check_pattern)?;
+                    }
+                    // The number of all that a device has, or one of them by a name that is made only then.
+                    "size" => self.looks_at_all = true,
+                    "_[_]" | "_[?_]" | "@in" if call.args.iter().all(is_made) => self.looks_at_all = true,
+                    _ => {}
                 }
                 let parts = call.target.iter().map(|target| &**target).chain(&call.args);
                 parts.into_iter().try_for_each(|part| self.at(part, loops))
@@ -219,7 +300,7 @@ impl Look {
                 if loops > 0 {
                     return Err(SelectorError::Unsupported("a loop within a loop".to_owned()));
                 }
-                self.loops = true;
+                (self.loops, self.looks_at_all) = (true, true);
                 self.at(&comprehension.iter_range, loops)?;
                 [
                     &comprehension.accu_init,
@@ -239,42 +320,40 @@ fn name_of(function: &str) -> String {
     function.chars().take(40).collect()
 }
 
+/// Whether it takes evaluation to know what it is: neither a text or number nor a list of such.
+fn is_made(part: &IdedExpr) -> bool {
+    match &part.expr {
+        Expr::Literal(_) => false,
+        Expr::List(list) => list.elements.iter().any(is_made),
+        _ => true,
+    }
+}
+
 /// A pattern costs more than its text is long where it counts repetitions.
 fn check_pattern(pattern: &IdedExpr) -> Result<(), SelectorError> {
     match &pattern.expr {
         Expr::Literal(LiteralValue::String(text))
-            if text.inner().len() <= MAX_PATTERN && !text.inner().contains('{') =>
+            if text.inner().len() <= MAX_PATTERN
+                && !text.inner().contains('{')
+                && text.inner().matches('\\').count() <= MAX_CLASSES =>
         {
             Ok(())
         }
         _ => Err(SelectorError::Unsupported(format!(
-            "matches with a pattern that is no text, is longer than {MAX_PATTERN} characters, or counts repetitions by {{}}"
+            "matches with a pattern that is no text, is longer than {MAX_PATTERN} characters, has more than {MAX_CLASSES} of \\, or \
+             counts repetitions by {{}}"
         ))),
     }
 }
 
-/// A device as expressions see it.
-fn value_of(device: &Described<'_>) -> Value {
-    let mut attributes = HashMap::<Key, Value>::new();
-    for (name, attribute) in device.attributes() {
-        let value = match attribute {
-            Attribute::Bool(value) => Value::Bool(*value),
-            Attribute::Int(value) => Value::Int(*value),
-            Attribute::Text(text) => text.to_string().into(),
-            Attribute::Version(text) => made(SEMVER.as_ref(), text),
-        };
-        put(&mut attributes, name, value);
+fn value_of_attribute(attribute: &Attribute) -> Value {
+    match attribute {
+        Attribute::Bool(value) => Value::Bool(*value),
+        Attribute::Int(value) => Value::Int(*value),
+        Attribute::Text(text) => text.to_string().into(),
+        Attribute::Version(text) => made(SEMVER.as_ref(), text),
+        Attribute::List(list) => list.iter().map(value_of_attribute).collect::<Vec<_>>().into(),
     }
-    let mut capacity = HashMap::<Key, Value>::new();
-    for (name, quantity) in device.capacity() {
-        put(&mut capacity, name, made(QUANTITY.as_ref(), quantity));
-    }
-    let mut fields = HashMap::<Key, Value>::new();
-    fields.insert("driver".into(), device.driver().to_owned().into());
-    fields.insert("attributes".into(), attributes.into());
-    fields.insert("capacity".into(), capacity.into());
-    fields.insert("allowMultipleAllocations".into(), Value::Bool(false));
-    fields.into()
 }
 
 /// Puts a value under its domain and name.

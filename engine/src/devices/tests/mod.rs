@@ -1,6 +1,7 @@
 //! What claims ask for, beside the selectors that the drivers' projects publish.
 
 mod makers;
+mod random;
 
 use std::sync::Arc;
 
@@ -195,7 +196,7 @@ fn a_pool_that_is_not_complete_counts_nothing_and_older_generations_do_not_count
     newer.metadata.name = Some("n1-second".into());
     (newer.spec.pool.generation, newer.spec.pool.resource_slice_count) = (2, 2);
     let change = devices.apply_slice(&newer, 0, &mut texts);
-    assert!(change.nodes.contains("n1") && !change.models, "{change:?}");
+    assert!(change.nodes.contains("n1") && change.models.is_empty(), "{change:?}");
     assert_eq!(count(&devices), 0, "one of two");
     let mut third = slice("n1", "gpu.nvidia.com", &[nvidia("gpu-1", 1, "NVIDIA A100 80GB PCIe")]);
     third.metadata.name = Some("n1-third".into());
@@ -354,6 +355,153 @@ fn what_would_cost_more_than_its_text_is_long_is_not_evaluated() {
 }
 
 #[test]
+fn what_tenants_write_to_cost_much_is_refused_or_cheap() {
+    let a100 = nvidia("gpu-0", 0, "NVIDIA A100 80GB PCIe");
+    let name = "device.attributes['gpu.nvidia.com'].productName";
+    let words = |count: usize| format!("{name}.matches('^{}')", "\\\\w*".repeat(count));
+    let list = |count: usize| format!("[{}].exists(x, x == 2)", vec!["1"; count].join(","));
+    let refused = [
+        (words(17), "more than 16 of"),
+        (vec![words(1); 9].join(" || "), "more than 8 times"),
+        (format!("['a'].exists(x, {name}.matches('a'))"), "within a loop"),
+        (list(2000), "a loop in an expression of more than 1024 characters"),
+        ("[1].map(x, [1].map(y, y)) == []".to_owned(), "a loop within a loop"),
+        ("cel.bind(x, 'aa', x + x) == ''".to_owned(), "bind"),
+        (
+            format!("{name}.replace('a', '{}') == ''", "b".repeat(5000)),
+            "function replace",
+        ),
+        (format!("{name}.split('').size() > 0"), "function split"),
+    ];
+    for (expression, why) in refused {
+        let error = selects(&expression, "gpu.nvidia.com", &a100).unwrap_err().to_string();
+        assert!(
+            error.contains(why),
+            "{}: {error}",
+            &expression[..40.min(expression.len())]
+        );
+    }
+    let begun = std::time::Instant::now();
+    for expression in [
+        vec![words(16); 8].join(" || "),
+        list(480),
+        format!("{name}.contains('{}')", "a".repeat(9000)),
+        format!("'{}'.contains({name})", "a".repeat(9000)),
+        format!("quantity('{}1').compareTo(quantity('1')) > 0", "0".repeat(9000)),
+    ] {
+        let read = selects(&expression, "gpu.nvidia.com", &a100);
+        assert!(read.is_ok(), "{}: {read:?}", &expression[..40]);
+    }
+    assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
+}
+
+#[test]
+fn lists_and_what_may_be_missing_are_evaluated_as_kubernetes_does() {
+    let device = json!({"name": "d", "attributes": {"type": {"string": "gpu"}, "links": {"ints": [1, 2]},
+        "names": {"strings": ["a", "b"]}, "versions": {"versions": ["1.0.0", "2.1.0"]}, "on": {"bools": [true]}}});
+    let of = "device.attributes['x.com']";
+    for (expression, expected) in [
+        (format!("2 in {of}.links"), true),
+        (format!("3 in {of}.links"), false),
+        (format!("{of}.names.exists(name, name.startsWith('b'))"), true),
+        (format!("{of}.names.size() == 2 && {of}.names[0] == 'a'"), true),
+        (
+            format!("{of}.versions.all(version, version.isGreaterThan(semver('0.9.0')))"),
+            true,
+        ),
+        (format!("{of}.on[0]"), true),
+        (format!("{of}.?missing.orValue('none') == 'none'"), true),
+        (format!("{of}.?type.orValue('none') == 'gpu'"), true),
+        (format!("{of}.?missing.hasValue()"), false),
+        (
+            format!("!{of}.?missing.hasValue() && {of}[?'type'].value() == 'gpu'"),
+            true,
+        ),
+        ("device.attributes[?'y.com'].?type.orValue('') == ''".to_owned(), true),
+        (format!("has({of}.type) && !has({of}.missing)"), true),
+        (
+            "!has(device.attributes['y.com'].type) && !('type' in device.attributes['y.com'])".to_owned(),
+            true,
+        ),
+        ("'y.com' in device.attributes".to_owned(), false),
+        ("device.attributes['y.com'].type == 'gpu'".to_owned(), false),
+        (
+            "!has(device.capacity['y.com'].memory) && !device.allowMultipleAllocations".to_owned(),
+            true,
+        ),
+        (format!("{of}.?missing.deeper.orValue('') == ''"), true),
+        // An error on one side is no matter where the other decides.
+        (format!("{of}.missing == 'a' || {of}.type == 'gpu'"), true),
+        (format!("{of}.type == 'gpu' || {of}.missing == 'a'"), true),
+        (format!("!({of}.missing == 'a' && {of}.type == 'mig')"), true),
+        (format!("{of}.missing == 'a' || {of}.type == 'mig'"), false),
+        (format!("!({of}.missing == 'a')"), false),
+        (format!("{of}.missing != 'a'"), false),
+    ] {
+        assert_eq!(selects(&expression, "x.com", &device), Ok(expected), "{expression}");
+    }
+}
+
+#[test]
+fn a_list_is_shown_to_be_there_and_nobody_judges_by_what_is_not_shown_of_it() {
+    let mut device = nvidia("gpu-0", 0, "NVIDIA A100 80GB PCIe");
+    device["attributes"]["links"] = json!({"ints": [1]});
+    let device = serde_json::from_value(device).unwrap();
+    let (model, _) = Model::of("gpu.nvidia.com", &Drivers::default(), &device, &mut TextPool::default());
+    let shown = catalogue::shown(&model);
+    let mut catalogue = Catalogue::default();
+    catalogue.add(A100, &[shown]);
+    assert!(!catalogue.knows_all_of(A100));
+}
+
+#[test]
+fn devices_that_several_nodes_reach_are_said_to_be_none_that_is_counted() {
+    let (mut devices, mut texts) = world();
+    let switched = |name: &str, spec: Value| {
+        let mut slice =
+            json!({"driver": "gpu.nvidia.com", "pool": {"name": name, "generation": 1, "resourceSliceCount": 1}});
+        slice.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        serde_json::from_value::<ResourceSlice>(json!({"metadata": {"name": name}, "spec": slice})).unwrap()
+    };
+    let far = json!([nvidia("gpu-0", 0, "Far")]);
+    for spec in [
+        json!({"allNodes": true, "devices": far}),
+        json!({"nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}]}, "devices": far}),
+        json!({"perDeviceNodeSelection": true, "devices": far}),
+    ] {
+        devices.apply_slice(&switched("far", spec), 0, &mut texts);
+        let product = json!([{"cel": {"expression": "device.attributes['gpu.nvidia.com'].productName == 'Far'"}}]);
+        let requests = json!([{"name": "r", "exactly": {"deviceClassName": "gpu.nvidia.com", "selectors": product}}]);
+        let Err(Obstacle::Unclear(why)) = asked(&mut devices, &requests, &Value::Null) else {
+            panic!("they are no node's")
+        };
+        assert!(why.contains("several nodes reach"), "{why}");
+        let any = json!([{"name": "r", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]);
+        assert_eq!(
+            asked(&mut devices, &any, &Value::Null),
+            cards(&[A100, H100], 1),
+            "they are left out"
+        );
+    }
+    // One that says itself which node has it, is that node's.
+    let mut near = nvidia("gpu-0", 0, "Near");
+    near["nodeName"] = json!("n9");
+    devices.apply_slice(
+        &switched("far", json!({"perDeviceNodeSelection": true, "devices": [near]})),
+        0,
+        &mut texts,
+    );
+    assert_eq!(
+        devices
+            .cards_of("n9")
+            .into_values()
+            .map(|count| count.free)
+            .sum::<i64>(),
+        1
+    );
+}
+
+#[test]
 fn the_longest_that_is_evaluated_fits_on_a_stack() {
     let a100 = nvidia("gpu-0", 0, "NVIDIA A100 80GB PCIe");
     let deep = |open: &str, times: usize, middle: &str, close: &str| {
@@ -368,6 +516,7 @@ fn the_longest_that_is_evaluated_fits_on_a_stack() {
         deep("[", 47, "", "]"),
         deep("-", 250, "1 < 1", ""),
         deep("", 1, "device", &".a".repeat(255)),
+        format!("device{}.hasValue()", ".?a".repeat(126)),
     ] {
         // Half of what threads have.
         let (expression, a100) = (expression.clone(), a100.clone());

@@ -1,0 +1,192 @@
+//! What Kubernetes' evaluator has beyond the one that is used here, put in its words: values that may be missing (`.?`, `[?]`), and
+//! domains that a device has nothing of, which are empty there and no mistake.
+
+use kube_cel::cel::IdedExpr;
+use kube_cel::cel::common::ast::{CallExpr, EntryExpr, Expr, LiteralValue, SelectExpr};
+
+use super::selector::SelectorError;
+
+/// The field of a device with all domains of its attributes that an expression names, also those that it has nothing of.
+pub const ATTRIBUTES_OR_NONE: &str = "attributes or none";
+/// The same of capacities.
+pub const CAPACITY_OR_NONE: &str = "capacity or none";
+
+/// A value that may be missing: when it is there, and what it is then.
+struct Maybe {
+    is_there: IdedExpr,
+    value: IdedExpr,
+}
+
+/// The same expression in words that can be evaluated.
+pub fn put(expression: IdedExpr) -> Result<IdedExpr, SelectorError> {
+    let IdedExpr { id, expr } = expression;
+    let expr = match expr {
+        Expr::Call(call) => return put_call(id, call),
+        Expr::Select(select) if is_maybe(&select.operand) => {
+            return Err(unused());
+        }
+        Expr::Select(select) => Expr::Select(SelectExpr {
+            operand: boxed(*select.operand)?,
+            ..select
+        }),
+        Expr::List(mut list) => {
+            list.elements = each(list.elements)?;
+            Expr::List(list)
+        }
+        Expr::Map(mut map) => {
+            for entry in &mut map.entries {
+                if let EntryExpr::MapEntry(entry) = &mut entry.expr {
+                    entry.key = put(std::mem::take(&mut entry.key))?;
+                    entry.value = put(std::mem::take(&mut entry.value))?;
+                }
+            }
+            Expr::Map(map)
+        }
+        Expr::Comprehension(mut loops) => {
+            for part in [
+                &mut loops.iter_range,
+                &mut loops.accu_init,
+                &mut loops.loop_cond,
+                &mut loops.loop_step,
+                &mut loops.result,
+            ] {
+                *part = put(std::mem::take(part))?;
+            }
+            Expr::Comprehension(loops)
+        }
+        other => other,
+    };
+    Ok(IdedExpr { id, expr })
+}
+
+fn put_call(id: u64, mut call: CallExpr) -> Result<IdedExpr, SelectorError> {
+    let of_maybe = call.target.as_ref().is_some_and(|target| is_maybe(target));
+    match (&*call.func_name, of_maybe) {
+        ("hasValue", true) => return Ok(maybe(take_target(&mut call)?)?.is_there),
+        ("value", true) => return Ok(maybe(take_target(&mut call)?)?.value),
+        ("orValue", true) => {
+            let Maybe { is_there, value } = maybe(take_target(&mut call)?)?;
+            let other = put(call.args.pop().ok_or_else(unused)?)?;
+            return Ok(called("_?_:_", vec![is_there, value, other]));
+        }
+        ("_?._" | "_[?_]", _) | (_, true) => return Err(unused()),
+        _ => {}
+    }
+    call.target = match call.target {
+        Some(target) => Some(boxed(*target)?),
+        None => None,
+    };
+    call.args = each(call.args)?;
+    if call.func_name == "_[_]"
+        && let Some(Expr::Select(select)) = call.args.first_mut().map(|operand| &mut operand.expr)
+        && matches!(&select.operand.expr, Expr::Ident(name) if name == "device")
+    {
+        match &*select.field {
+            "attributes" => ATTRIBUTES_OR_NONE.clone_into(&mut select.field),
+            "capacity" => CAPACITY_OR_NONE.clone_into(&mut select.field),
+            _ => {}
+        }
+    }
+    Ok(ided(id, Expr::Call(call)))
+}
+
+/// Whether an expression may have no value. What is selected of such a one may have none either.
+fn is_maybe(expression: &IdedExpr) -> bool {
+    match &expression.expr {
+        Expr::Call(call) => matches!(&*call.func_name, "_?._" | "_[?_]"),
+        Expr::Select(select) => is_maybe(&select.operand),
+        _ => false,
+    }
+}
+
+fn maybe(expression: IdedExpr) -> Result<Maybe, SelectorError> {
+    match expression.expr {
+        Expr::Select(select) => field_of(*select.operand, &select.field),
+        Expr::Call(mut call) => {
+            let (Some(key), Some(operand)) = (call.args.pop(), call.args.pop()) else {
+                return Err(unused());
+            };
+            let Some(text) = text_of(&key) else {
+                return Err(SelectorError::Unsupported("[?] with other than a text".to_owned()));
+            };
+            if call.func_name == "_?._" {
+                return field_of(operand, &text);
+            }
+            let Maybe { is_there, value } = whole(operand)?;
+            // What a device has nothing of is there, and empty, where it is looked up.
+            let found = called("@in", vec![key.clone(), value.clone()]);
+            Ok(Maybe {
+                is_there: called("_&&_", vec![is_there, found]),
+                value: called("_[_]", vec![value, key]),
+            })
+        }
+        _ => Err(unused()),
+    }
+}
+
+fn field_of(operand: IdedExpr, field: &str) -> Result<Maybe, SelectorError> {
+    let Maybe { is_there, value } = whole(operand)?;
+    let select = |test| {
+        ided(
+            0,
+            Expr::Select(SelectExpr {
+                operand: Box::new(value.clone()),
+                field: field.to_owned(),
+                test,
+            }),
+        )
+    };
+    Ok(Maybe {
+        is_there: called("_&&_", vec![is_there, select(true)]),
+        value: select(false),
+    })
+}
+
+/// An operand that may be missing itself, or may not.
+fn whole(operand: IdedExpr) -> Result<Maybe, SelectorError> {
+    if is_maybe(&operand) {
+        return maybe(operand);
+    }
+    Ok(Maybe {
+        is_there: ided(0, Expr::Literal(LiteralValue::Boolean(true.into()))),
+        value: put(operand)?,
+    })
+}
+
+fn text_of(expression: &IdedExpr) -> Option<String> {
+    match &expression.expr {
+        Expr::Literal(LiteralValue::String(text)) => Some(text.inner().to_owned()),
+        _ => None,
+    }
+}
+
+fn unused() -> SelectorError {
+    SelectorError::Unsupported("a value that may be missing other than by orValue, value and hasValue".to_owned())
+}
+
+fn take_target(call: &mut CallExpr) -> Result<IdedExpr, SelectorError> {
+    call.target.take().map(|target| *target).ok_or_else(unused)
+}
+
+fn called(function: &str, args: Vec<IdedExpr>) -> IdedExpr {
+    ided(
+        0,
+        Expr::Call(CallExpr {
+            func_name: function.to_owned(),
+            target: None,
+            args,
+        }),
+    )
+}
+
+fn ided(id: u64, expr: Expr) -> IdedExpr {
+    IdedExpr { id, expr }
+}
+
+fn boxed(expression: IdedExpr) -> Result<Box<IdedExpr>, SelectorError> {
+    put(expression).map(Box::new)
+}
+
+fn each(expressions: Vec<IdedExpr>) -> Result<Vec<IdedExpr>, SelectorError> {
+    expressions.into_iter().map(put).collect()
+}
