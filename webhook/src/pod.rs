@@ -97,7 +97,7 @@ pub fn judge(
     sound.check_request(&request, managed && !is_unaccounted, view, &mut warnings)?;
     let Some(resolved) = resolved else {
         return Ok(Admitted {
-            patch: PodPatch::hold(pod, None, true, options, &mut warnings),
+            patch: PodPatch::hold(pod, None, cross_quota, options, &mut warnings),
             warnings,
             resolved: None,
         });

@@ -77,6 +77,20 @@ fn pods_with_gpu_are_not() {
     assert!(is_held(&world().create_pod(&pod(&[], &[("example.com/fpga", "1")]))));
 }
 
+/// Whose devices these are, the operator says; until then nobody takes it for a pod without GPU.
+#[test]
+fn a_pod_that_claims_devices_is_held_for_its_claims_alone() {
+    let world = world();
+    let of_a_queue = namespace(&[(CROSS_QUOTA_LABEL, "enabled")], Some("team-a"));
+    world.knowledge.namespaces.set(NAMESPACE.into(), of_a_queue);
+    let mut claiming = pod(&[], &[("cpu", "1")]);
+    claiming["spec"]["resourceClaims"] = json!([{"name": "gpus", "resourceClaimName": "c"}]);
+    let verdict = world.create_pod(&claiming);
+    verdict.allowed();
+    assert_eq!(verdict.object()["spec"]["schedulingGates"], json!([{"name": GATE}]));
+    assert_eq!(verdict.object()["metadata"]["labels"][CROSS_QUOTA_LABEL], Value::Null);
+}
+
 #[test]
 fn what_must_run_everywhere_is_not() {
     let created = |by: &str, kind: &str| {
