@@ -45,9 +45,9 @@ pub struct State {
 }
 
 impl State {
-    /// Has everybody who watches look whether there is something new.
+    /// Has everybody who watches look at what is new, if anything is.
     pub fn wake(&mut self) {
-        self.watches.wake();
+        self.watches.wake_for(self.objects.version());
     }
 
     /// Carries out what is on its way and due.
@@ -101,7 +101,8 @@ impl Server {
     async fn serve(&self, who: &Arc<str>, request: Request<Body>) -> Result<Response<Answer>, BoxError> {
         let (parts, body) = request.into_parts();
         let body = body.collect_bytes().await?;
-        let Some(asked) = Asked::read(&parts, body.to_vec()) else {
+        let asked = Asked::read(&parts, body.to_vec());
+        let Some(asked) = asked.filter(|asked| self.state().objects.serves(asked.resource)) else {
             let message = "the server could not find the requested resource";
             return Ok(say_no(&Refused::new(404, "NotFound", message)));
         };
@@ -159,7 +160,12 @@ impl Server {
 
 /// An answer of this status and content.
 fn say(code: u16, content: &serde_json::Value) -> Response<Answer> {
-    let mut response = Response::new(Answer::Whole(Some(Bytes::from(content.to_string()))));
+    say_text(code, content.to_string())
+}
+
+/// The same of content that is JSON already.
+fn say_text(code: u16, content: String) -> Response<Answer> {
+    let mut response = Response::new(Answer::Whole(Some(Bytes::from(content))));
     *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
     response
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::asked::{Asked, PatchKind, Verb};
 use super::refused::Refused;
 use super::watch::Answer;
-use super::{State, check, merge, say};
+use super::{State, check, merge, say, say_text};
 use crate::objects::{Key, POD_DISRUPTION_BUDGETS, PODS, Refusal, Resource, api_version};
 
 /// The longest page of a list, whatever is asked for: so that there are several.
@@ -24,7 +24,7 @@ pub(super) fn answer(state: &mut State, who: &Arc<str>, asked: &Asked) -> Answer
         (Verb::Get, "") => {
             let object = state.objects.get(asked.resource, &key);
             let object = object.ok_or_else(|| Refused::of(Refusal::NotFound, asked.resource, &key))?;
-            Ok(say(200, &shown(asked, Value::clone(object))))
+            Ok(say_object(200, asked, object))
         }
         (Verb::List, "") => list(state, asked),
         (Verb::Create, "") => create(state, who, asked),
@@ -54,13 +54,19 @@ pub(super) fn answer(state: &mut State, who: &Arc<str>, asked: &Asked) -> Answer
     }
 }
 
-/// What of an object is answered.
-pub(super) fn shown(asked: &Asked, mut object: Value) -> Value {
+/// What of an object is answered, as JSON.
+pub(super) fn shown(asked: &Asked, object: &Value) -> String {
     if asked.only_metadata {
-        json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": object["metadata"].take()})
+        let metadata = &object["metadata"];
+        format!(r#"{{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":{metadata}}}"#)
     } else {
-        object
+        object.to_string()
     }
+}
+
+/// An answer with an object.
+fn say_object(code: u16, asked: &Asked, object: &Value) -> Response<Answer> {
+    say_text(code, shown(asked, object))
 }
 
 fn body(asked: &Asked) -> Result<Value, Refused> {
@@ -127,7 +133,7 @@ fn list(state: &State, asked: &Asked) -> Answered {
         if page.len() as u64 == limit && asked.query.contains_key("limit") {
             break;
         }
-        page.push(shown(asked, Value::clone(object)));
+        page.push(shown(asked, object));
         next = Some(format!("{version}|{place}"));
         if (page.len() as u64) < limit {
             next = None;
@@ -142,10 +148,9 @@ fn list(state: &State, asked: &Asked) -> Answered {
     if let Some(next) = next.filter(|_| asked.query.contains_key("limit")) {
         metadata["continue"] = next.into();
     }
-    Ok(say(
-        200,
-        &json!({"kind": kind, "apiVersion": group, "metadata": metadata, "items": page}),
-    ))
+    let items = page.join(",");
+    let list = format!(r#"{{"kind":"{kind}","apiVersion":"{group}","metadata":{metadata},"items":[{items}]}}"#);
+    Ok(say_text(200, list))
 }
 
 /// The objects of a kind as they were.
@@ -176,7 +181,7 @@ fn create(state: &mut State, who: &Arc<str>, asked: &Asked) -> Answered {
     let key = Key::new(&*asked.namespace, name);
     let created = state.objects.create(who, resource, object);
     let created = created.map_err(|refusal| Refused::of(refusal, resource, &key))?;
-    Ok(say(201, &shown(asked, Value::clone(&created))))
+    Ok(say_object(201, asked, &created))
 }
 
 /// Changes an object, or its status alone.
@@ -216,7 +221,7 @@ fn write(
         check::update(resource, &before, object).map_err(Refusal::Invalid)
     });
     match (written, refused) {
-        (Ok(object), _) => Ok(say(200, &shown(asked, Value::clone(&object)))),
+        (Ok(object), _) => Ok(say_object(200, asked, &object)),
         (Err(_), Some(refused)) => Err(refused),
         (Err(refusal), None) => Err(Refused::of(refusal, resource, key)),
     }

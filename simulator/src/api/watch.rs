@@ -1,6 +1,6 @@
 //! Watches: what is written, told to those who asked for it, in order for each kind, and late.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
@@ -57,6 +57,10 @@ impl Body for Answer {
 pub struct Watches {
     next: u64,
     open: BTreeMap<u64, Open>,
+    /// The newest version that everybody was woken for.
+    woken_for: u64,
+    /// What was told of each version, whole or its metadata alone: written once for all who watch.
+    texts: HashMap<(u64, bool), Arc<str>>,
 }
 
 /// A watch, as the server sees it.
@@ -78,8 +82,16 @@ pub enum End {
 }
 
 impl Watches {
+    /// Has everybody look for what came after they looked last.
+    pub(super) fn wake_for(&mut self, version: u64) {
+        if self.woken_for < version {
+            self.woken_for = version;
+            self.wake();
+        }
+    }
+
     /// Has everybody look for news.
-    pub(super) fn wake(&mut self) {
+    fn wake(&mut self) {
         for open in self.open.values_mut() {
             if let Some(waker) = open.waker.take() {
                 waker.wake();
@@ -100,7 +112,7 @@ impl State {
         for open in self.watches.of(resource) {
             open.end = Some(end);
         }
-        self.wake();
+        self.watches.wake();
     }
 
     /// The watches on a kind that are open tell nothing any more, and do not end.
@@ -140,7 +152,7 @@ pub(super) fn open(server: &Server, state: &mut State, _who: &Arc<str>, asked: &
             "too old resource version: {version} ({})",
             state.faults.forgotten
         ));
-        return Response::new(Answer::Whole(Some(line("ERROR", &refused.status()))));
+        return Response::new(Answer::Whole(Some(line("ERROR", &refused.status().to_string()).into())));
     }
     state.watches.next += 1;
     let id = state.watches.next;
@@ -189,7 +201,9 @@ impl Watch {
             Some(End::Expired) => {
                 self.is_over = true;
                 let refused = Refused::expired(format!("too old resource version: {}", self.version));
-                return Poll::Ready(Some(Ok(Frame::data(line("ERROR", &refused.status())))));
+                return Poll::Ready(Some(Ok(Frame::data(
+                    line("ERROR", &refused.status().to_string()).into(),
+                ))));
             }
             None => {}
         }
@@ -207,7 +221,7 @@ impl Watch {
             let due = *self.due.get_or_insert(now + lag);
             if now >= due {
                 self.due = None;
-                let news = self.news(&state);
+                let news = self.news(&mut state);
                 self.version = state.objects.version();
                 if !news.is_empty() {
                     self.bookmark = now + BOOKMARKS;
@@ -224,7 +238,7 @@ impl Watch {
                     "apiVersion": crate::objects::api_version(self.asked.resource), "kind": self.asked.resource.kind,
                     "metadata": {"resourceVersion": self.version.to_string(), "creationTimestamp": null},
                 });
-                return Poll::Ready(Some(Ok(Frame::data(line("BOOKMARK", &object)))));
+                return Poll::Ready(Some(Ok(Frame::data(line("BOOKMARK", &object.to_string()).into()))));
             }
         }
         self.sleep.as_mut().reset(wake_at.min(self.bookmark));
@@ -238,33 +252,43 @@ impl Watch {
     }
 
     /// What has happened since, as lines.
-    fn news(&self, state: &State) -> Bytes {
-        let mut lines = Vec::new();
+    fn news(&self, state: &mut State) -> Bytes {
+        let mut lines = String::new();
         for write in state.objects.writes_after(self.version) {
-            if let Some((what, object)) = self.told(write) {
-                lines.extend_from_slice(&line(what, &shown(&self.asked, object)));
-            }
+            let Some((what, object)) = self.told(write) else {
+                continue;
+            };
+            let texts = &mut state.watches.texts;
+            let text = texts
+                .entry((write.version, self.asked.only_metadata))
+                .or_insert_with(|| {
+                    // What is gone, or is selected no longer, is told as it was, but of the version that says so.
+                    if object["metadata"]["resourceVersion"].as_str() == Some(&write.version.to_string()) {
+                        return shown(&self.asked, object).into();
+                    }
+                    let mut object = Value::clone(object);
+                    object["metadata"]["resourceVersion"] = write.version.to_string().into();
+                    shown(&self.asked, &object).into()
+                });
+            lines.push_str(&line(what, text));
         }
         lines.into()
     }
 
     /// What who watches is told of a write: of what is selected.
-    fn told(&self, write: &Write) -> Option<(&'static str, Value)> {
+    fn told<'w>(&self, write: &'w Write) -> Option<(&'static str, &'w Value)> {
         let in_namespace = self.asked.namespace.is_empty() || self.asked.namespace == write.key.namespace;
         if write.resource != self.asked.resource || !in_namespace {
             return None;
         }
-        let selected =
-            |object: &Option<Arc<Value>>| object.as_ref().filter(|object| self.selector.selects(object)).cloned();
-        let (what, object) = match (selected(&write.before), selected(&write.after)) {
-            (None, None) => return None,
-            (None, Some(after)) => ("ADDED", after),
-            (Some(_), Some(after)) => ("MODIFIED", after),
-            (Some(before), None) => ("DELETED", write.after.clone().unwrap_or(before)),
-        };
-        let mut object = Value::clone(&object);
-        object["metadata"]["resourceVersion"] = write.version.to_string().into();
-        Some((what, object))
+        let (before, after) = (write.before.as_deref(), write.after.as_deref());
+        let selected = |object: Option<&'w Value>| object.filter(|object| self.selector.selects(object));
+        match (selected(before), selected(after)) {
+            (None, None) => None,
+            (None, Some(after)) => Some(("ADDED", after)),
+            (Some(_), Some(after)) => Some(("MODIFIED", after)),
+            (Some(before), None) => Some(("DELETED", after.unwrap_or(before))),
+        }
     }
 }
 
@@ -274,8 +298,7 @@ impl Drop for Watch {
     }
 }
 
-fn line(what: &str, object: &Value) -> Bytes {
-    let mut line = json!({"type": what, "object": object}).to_string();
-    line.push('\n');
-    line.into()
+/// What happened to an object, which is given as JSON.
+fn line(what: &str, object: &str) -> String {
+    format!(r#"{{"type":"{what}","object":{object}}}"#) + "\n"
 }
