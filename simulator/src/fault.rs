@@ -11,11 +11,15 @@ use crate::Dice;
 use crate::api::State;
 use crate::api::faults::{What, Whose};
 use crate::api::watch::End;
-use crate::objects::{JOBS, Key, LEASES, NAMESPACES, NODES, POD_GROUPS, PODS, QUEUES, Resource};
+use crate::objects::{
+    DEVICE_CLASSES, JOBS, Key, LEASES, NAMESPACES, NODES, POD_GROUPS, PODS, QUEUES, RESOURCE_CLAIMS, Resource, SLICES,
+};
 use crate::seat::Seat;
 
 /// What operators watch.
 const WATCHED: [&Resource; 6] = [&PODS, &NODES, &QUEUES, &NAMESPACES, &POD_GROUPS, &JOBS];
+/// The same where there are devices.
+const WATCHED_BESIDES: [&Resource; 3] = [&SLICES, &RESOURCE_CLAIMS, &DEVICE_CLASSES];
 /// The Lease that operators hold.
 const LEASE: &str = "operator";
 
@@ -46,8 +50,10 @@ pub enum Fault {
 
 impl Fault {
     /// Draws one. Watches fall silent for minutes only where there is `patience`.
-    pub fn draw(dice: &mut Dice, seats: usize, patience: bool) -> Self {
-        let kind = WATCHED[dice.random_range(0..WATCHED.len())];
+    pub fn draw(dice: &mut Dice, seats: usize, patience: bool, has_devices: bool) -> Self {
+        let besides = if has_devices { &WATCHED_BESIDES[..] } else { &[] };
+        let kind = dice.random_range(0..WATCHED.len() + besides.len());
+        let kind = *WATCHED.iter().chain(besides).nth(kind).unwrap_or(&WATCHED[0]);
         let seat = dice.random_range(0..seats);
         let millis = |dice: &mut Dice, most: u64| Duration::from_millis(dice.random_range(1..most));
         match dice.random_range(0..24) {

@@ -2,6 +2,7 @@
 //! API server inside this process, faults between any two steps, and a judge that looks at the objects alone.
 
 pub mod api;
+mod devices;
 mod door;
 pub mod fault;
 pub mod judge;

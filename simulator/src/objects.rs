@@ -12,7 +12,7 @@ use crate::door::Door;
 
 /// A resource that this API server knows.
 #[expect(missing_docs, reason = "the fields are named as discovery names them")]
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Eq, PartialOrd, Ord)]
 pub struct Resource {
     /// Empty for the core group.
     pub group: &'static str,
@@ -23,6 +23,13 @@ pub struct Resource {
     pub is_namespaced: bool,
     /// Whether its status is written apart from the rest.
     pub has_status: bool,
+}
+
+/// Each is there once: it is asked all the time which one something is.
+impl PartialEq for Resource {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
 }
 
 /// Defines the resources, each as a static of its own, and the list of all.
@@ -60,6 +67,10 @@ resources! {
     QUEUES = "scheduling.volcano.sh" "v1beta1" "queues" "Queue" false true;
     POD_GROUPS = "scheduling.volcano.sh" "v1beta1" "podgroups" "PodGroup" true false;
     VOLCANO_JOBS = "batch.volcano.sh" "v1alpha1" "jobs" "Job" true true;
+    SLICES = "resource.k8s.io" "v1" "resourceslices" "ResourceSlice" false false;
+    DEVICE_CLASSES = "resource.k8s.io" "v1" "deviceclasses" "DeviceClass" false false;
+    RESOURCE_CLAIMS = "resource.k8s.io" "v1" "resourceclaims" "ResourceClaim" true true;
+    CLAIM_TEMPLATES = "resource.k8s.io" "v1" "resourceclaimtemplates" "ResourceClaimTemplate" true false;
     CARD_INVENTORIES = "card.volcano.sh" "v1alpha1" "cardinventories" "CardInventory" false true;
     CARD_TYPES = "card.volcano.sh" "v1alpha1" "cardtypes" "CardType" false true;
     CARD_USAGES = "card.volcano.sh" "v1alpha1" "cardusages" "CardUsage" false true;
@@ -143,6 +154,8 @@ pub struct Objects {
     uids: u64,
     /// Who is asked before anything is stored; nobody where the webhook is not what matters.
     door: Option<Door>,
+    /// Whether it serves devices and claims for them, as of Kubernetes 1.34.
+    pub has_devices: bool,
     /// How long this world has been there: unlike [`Self::now`], no clock that jumps.
     pub age: Duration,
     /// When what is carried out now was sent, where that was earlier.
@@ -160,6 +173,7 @@ impl Objects {
             version: 1,
             uids: 0,
             door: None,
+            has_devices: false,
             age: Duration::ZERO,
             sent: None,
             now,
@@ -177,6 +191,11 @@ impl Objects {
         }
         self.door = Some(door);
         self
+    }
+
+    /// Whether it knows objects of this kind.
+    pub fn serves(&self, resource: &Resource) -> bool {
+        self.has_devices || resource.group != SLICES.group
     }
 
     /// Time has gone on until then, if that is later than now.
@@ -203,7 +222,7 @@ impl Objects {
     }
 
     /// All objects of a resource, by namespace and name.
-    pub fn list(&self, resource: &'static Resource) -> impl Iterator<Item = (&Key, &Arc<Value>)> {
+    pub fn list(&self, resource: &'static Resource) -> impl Iterator<Item = (&Key, &Arc<Value>)> + Clone {
         self.by_resource.get(resource).into_iter().flatten()
     }
 

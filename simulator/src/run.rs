@@ -17,7 +17,7 @@ use crate::objects::{CONFIG_MAPS, Key, Objects, PODS, Write};
 use crate::seat::Seat;
 use crate::tally::Tally;
 use crate::world::{self, World};
-use crate::writes::{decides, is_reminder, matters, stands_aside, tell};
+use crate::writes::{decides, evicts, is_reminder, matters, stands_aside, tell};
 
 /// When every world begins.
 const BEGIN: i64 = 1_800_000_000;
@@ -55,6 +55,8 @@ pub struct Options {
     pub faults: u32,
     /// Whether the world comes to rest at the end, and is judged then.
     pub rests: bool,
+    /// Whether there are devices that drivers publish, in some worlds.
+    pub devices: bool,
 }
 
 impl Default for Options {
@@ -63,6 +65,7 @@ impl Default for Options {
             steps: 200,
             faults: 4,
             rests: true,
+            devices: true,
         }
     }
 }
@@ -114,7 +117,7 @@ type Broken = (&'static str, String);
 
 /// Runs a seed.
 pub fn simulate(seed: u64, options: &Options) -> io::Result<Outcome> {
-    let (mut run, mut dice) = Run::begin(seed);
+    let (mut run, mut dice) = Run::begin(seed, options);
     let mut history = Vec::new();
     for _ in 0..options.steps {
         let step = run.draw(&mut dice, options);
@@ -129,7 +132,7 @@ pub fn simulate(seed: u64, options: &Options) -> io::Result<Outcome> {
 
 /// Takes these steps in the world of a seed.
 pub fn replay(seed: u64, history: &[Step], options: &Options) -> io::Result<Outcome> {
-    let (mut run, _) = Run::begin(seed);
+    let (mut run, _) = Run::begin(seed, options);
     for (count, step) in history.iter().enumerate() {
         if let Some(broken) = run.take(step)? {
             return Ok(run.end(history[..=count].to_vec(), Some(broken)));
@@ -150,13 +153,14 @@ struct Run {
 }
 
 impl Run {
-    fn begin(seed: u64) -> (Self, Dice) {
+    fn begin(seed: u64, options: &Options) -> (Self, Dice) {
         // What kube waits for between two tries is drawn from there.
         fastrand::seed(seed);
         note_panics();
         let mut dice = Dice::seed_from_u64(seed);
         let now = Timestamp::from_second(BEGIN).unwrap_or_default();
         let mut objects = Objects::new(now).behind_door();
+        objects.has_devices = options.devices && world::has_devices(seed);
         let world = World::new(&mut dice, &mut objects);
         let server = Server::new(objects);
         let seats = (0..SEATS).map(|number| Seat::new(name(number), server.clone(), now));
@@ -177,7 +181,8 @@ impl Run {
         let pause = [0, 1, 5, 50, 300, 2_000, 10_000][dice.random_range(0..7)];
         let is_fault = options.faults > 0 && dice.random_range(0..options.faults) == 0;
         let what = if is_fault {
-            Happening::Fault(Fault::draw(dice, SEATS, self.patience))
+            let has_devices = self.server.state().objects.has_devices;
+            Happening::Fault(Fault::draw(dice, SEATS, self.patience, has_devices))
         } else {
             Happening::World(self.world.draw(dice, &self.server.state().objects))
         };
@@ -306,6 +311,7 @@ impl Run {
             return Ok(None);
         }
         let before = self.server.state().objects.version();
+        let may_let_in = self.judge.is_more_known_than_seen(self.now);
         for seat in &mut self.seats {
             seat.crash(self.now, Duration::ZERO);
         }
@@ -315,6 +321,7 @@ impl Run {
         }
         let state = self.server.state();
         let decided = state.objects.writes_after(before).iter().filter(|write| decides(write));
+        let decided = decided.filter(|write| !may_let_in || evicts(write));
         let written: Vec<_> = decided.map(tell).collect();
         if written.is_empty() {
             Ok(None)

@@ -40,6 +40,39 @@ const RINGS: [Found; 1] = [(
     "the judge counted queues that are above themselves for ever",
 )];
 
+const KEPT: [Found; 1] = [(
+    8003,
+    200,
+    4,
+    true,
+    "more was kept for a Job than there was room for, of which an operator that is started anew knows nothing",
+)];
+
+/// Worlds with devices.
+const DEVICES: [Found; 3] = [
+    (
+        5,
+        100,
+        4,
+        false,
+        "a pod that was held for its claims was placed as one without GPU",
+    ),
+    (
+        38,
+        100,
+        4,
+        true,
+        "a pod that was held for its claims was placed as one without GPU",
+    ),
+    (
+        509,
+        100,
+        4,
+        true,
+        "the judge took a queue's numbers for repeated, which change as what is kept for workloads ends at longer and longer intervals",
+    ),
+];
+
 /// Bugs that were planted.
 const PLANTED: [Found; 6] = [
     (94, 100, 4, false, "what is kept for a workload is forgotten"),
@@ -54,17 +87,24 @@ const PLANTED: [Found; 6] = [
 const PLANTED_AT_REST: [Found; 1] = [(17, 100, 4, true, "what mGPU pods held stays counted")];
 
 fn run(found: &[Found]) -> anyhow::Result<()> {
+    run_with(found, false)
+}
+
+/// Runs these seeds; those of before there were devices, without them.
+fn run_with(found: &[Found], devices: bool) -> anyhow::Result<()> {
     for (seed, steps, faults, rests, what) in found {
         let options = Options {
             steps: *steps,
             faults: *faults,
             rests: *rests,
+            devices,
         };
         if let Some(failure) = simulate(*seed, &options)?.failure {
             anyhow::bail!(
-                "{} does not hold: {}\nthis seed has found: {what}\ncargo simulate --seed {seed} --seeds 1 --steps {steps} --faults {faults}",
+                "{} does not hold: {}\nthis seed has found: {what}\ncargo simulate --seed {seed} --seeds 1 --steps {steps} --faults {faults}{}",
                 failure.rule,
                 failure.what,
+                if devices { "" } else { " --no-devices" },
             );
         }
     }
@@ -89,6 +129,16 @@ fn a_clock_that_jumps_ends_no_write() -> anyhow::Result<()> {
 #[test]
 fn queues_that_are_above_themselves_are_judged() -> anyhow::Result<()> {
     run(&RINGS)
+}
+
+#[test]
+fn what_was_kept_beyond_the_room_there_is_is_given_to_others_after_a_restart() -> anyhow::Result<()> {
+    run(&KEPT)
+}
+
+#[test]
+fn worlds_with_devices_that_have_found_something_pass() -> anyhow::Result<()> {
+    run_with(&DEVICES, true)
 }
 
 #[test]

@@ -38,6 +38,9 @@ struct Cli {
     /// One of so many things that happen is a fault; 0 for no faults
     #[arg(long, default_value_t = 4)]
     faults: u32,
+    /// No devices that drivers publish, in any world: the worlds as they were before there were any
+    #[arg(long)]
+    no_devices: bool,
     /// How many worlds at once; as many as there are processors if not given
     #[arg(long, short)]
     jobs: Option<NonZero<usize>>,
@@ -63,6 +66,7 @@ fn main() -> anyhow::Result<ExitCode> {
         steps: cli.steps,
         faults: cli.faults,
         rests: true,
+        devices: !cli.no_devices,
     };
     let begin = Instant::now();
     let mut tally = Tally::default();

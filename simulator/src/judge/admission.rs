@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::pods::{Pod, is_held};
 use super::stored::{ByKind, Stored};
 use super::view::View;
-use super::{Finding, cross_quota, quota, results, shares};
+use super::{Finding, claims, cross_quota, quota, results, shares};
 use crate::objects::{Key, Write};
 
 /// Whether a write lets a pod in.
@@ -39,12 +39,12 @@ pub fn judge(write: &Write, stored: &Stored, since: Timestamp) -> Finding {
 
 fn by_these(known: &ByKind, write: &Write, pod: &Pod, without: &BTreeSet<&Key>) -> Finding {
     // What can't be put in force leaves in force what was there before: the past knows it, or nobody.
-    let Some(mut view) = View::read(known, write.at, without) else {
+    let Some(view) = View::read_with(known, write.at, without, Some(pod)) else {
         return Ok(());
     };
-    view.put(pod.clone());
     results::fit(&view, write)?;
     quota::judge(&view, &write.key)?;
+    claims::judge(&view, &write.key)?;
     shares::judge(&view, &write.key)?;
     cross_quota::judge(&view, &write.key)
 }

@@ -19,6 +19,19 @@ pub struct Card {
     pub count: i128,
     /// The labels that make up the name.
     pub labels: Vec<(String, String)>,
+    /// How it is handed out.
+    pub supply: Supply,
+}
+
+/// How cards are handed out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Supply {
+    /// By a device plugin, to who asks for the resource.
+    Plugin,
+    /// By the scheduler, to who claims them, or asks for a resource that a class provides.
+    Devices,
+    /// The node says so in both ways.
+    Both,
 }
 
 /// The cards of a node, label by label.
@@ -59,6 +72,7 @@ pub fn of(labels: &Texts, allocatable: &Resources) -> Vec<Card> {
                     resource: resource.to_owned(),
                     count: count(resource),
                     labels: naming.iter().filter_map(named).collect(),
+                    supply: Supply::Plugin,
                 });
             }
         };

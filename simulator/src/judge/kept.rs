@@ -17,7 +17,7 @@ use super::stored::{self, Stored};
 use super::view::View;
 use super::workloads::{self, Name, Set, Workload};
 use super::{Broken, Finding, is_operator};
-use crate::objects::{CONFIG_MAPS, JOBS, Key, NAMESPACES, POD_GROUPS, PODS, QUEUES, Write};
+use crate::objects::{CONFIG_MAPS, JOBS, Key, NAMESPACES, POD_GROUPS, PODS, QUEUES, Resource, Write};
 
 /// The rule.
 pub const RULE: &str = "a queue takes no workload that it has no room for";
@@ -123,7 +123,7 @@ impl Kept {
                 let annotations = object["metadata"]["annotations"].clone();
                 Some((object["spec"].clone(), annotations))
             };
-            let is_kept = write.after.as_ref().is_some_and(|after| is_in(write, after));
+            let is_kept = write.after.as_ref().is_some_and(|after| is_in(write.resource, after));
             if !is_kept || said(&write.before) != said(&write.after) {
                 self.forget(&(write.resource, write.key.clone()));
             }
@@ -173,9 +173,35 @@ impl Kept {
     }
 }
 
+/// Whether more is kept for workloads than their queues have room for: an operator that is started anew, who can't know what was
+/// there before others took it, keeps nothing for some of them.
+pub fn is_beyond_room(view: &View, stored: &Stored) -> bool {
+    let of = |resource: &'static Resource| {
+        let all = stored.now.get(resource).into_iter().flatten();
+        let is_over = |object: &Value| {
+            let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+            conditions.any(|one| (one["type"] == "Complete" || one["type"] == "Failed") && one["status"] == "True")
+        };
+        let waiting = all.filter(move |(_, object)| is_in(resource, object) && !is_over(object));
+        waiting.map(move |(key, object)| ((resource, key.clone()), object))
+    };
+    let has_pods = |name: &Name| {
+        let mut pods = view.pods.iter().filter(|pod| !pod.is_held);
+        pods.any(|pod| workloads::of_pod(pod).any(|of| of == *name))
+    };
+    let kept = of(&POD_GROUPS).chain(of(&JOBS)).filter(|(name, _)| !has_pods(name));
+    let kept = kept.filter_map(|(name, object)| Some((name.clone(), Workload::read(view, &name, object)?)));
+    let kept: Vec<_> = kept.collect();
+    let nobody = BTreeMap::new();
+    kept.iter().any(|(name, own)| {
+        let others: Vec<_> = kept.iter().filter(|(other, _)| other != name).cloned().collect();
+        excess(view, &nobody, name, own, &others).is_some()
+    })
+}
+
 /// Whether a workload shows that it is in its queue.
-fn is_in(write: &Write, object: &Value) -> bool {
-    if write.resource == &JOBS {
+fn is_in(resource: &'static Resource, object: &Value) -> bool {
+    if resource == &JOBS {
         object["spec"]["suspend"] != true
     } else {
         object["status"]["phase"] == "Inqueue"
@@ -186,7 +212,8 @@ fn is_in(write: &Write, object: &Value) -> bool {
 fn taken(write: &Write) -> Option<Name> {
     let (before, after) = (write.before.as_ref()?, write.after.as_ref()?);
     let is_one = [&POD_GROUPS, &JOBS].contains(&write.resource) && is_operator(&write.who);
-    (is_one && is_in(write, after) && !is_in(write, before)).then(|| (write.resource, write.key.clone()))
+    (is_one && is_in(write.resource, after) && !is_in(write.resource, before))
+        .then(|| (write.resource, write.key.clone()))
 }
 
 /// Which queue has no room for a workload, if there is one. Above its own queue others may have to give back, where there is reclaim.

@@ -14,6 +14,7 @@
 mod admission;
 mod amounts;
 mod cards;
+mod claims;
 mod configuration;
 mod cross_quota;
 mod evictions;
@@ -22,6 +23,7 @@ mod in_vain;
 mod kept;
 pub mod lapses;
 mod leadership;
+mod memo;
 mod nodes;
 mod places;
 mod pods;
@@ -40,7 +42,7 @@ mod told;
 mod view;
 mod workloads;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
@@ -49,6 +51,7 @@ use serde_json::Value;
 
 use crate::objects::{Objects, PODS, Write};
 use stored::Stored;
+use view::View;
 
 pub use pods::is_held;
 
@@ -219,11 +222,22 @@ impl Judge {
     /// Looks at what is there when the world has fallen quiet: after all writes were looked at.
     pub fn at_rest(&self, now: Timestamp) -> Result<(), Broken> {
         self.kept.certain(now)?;
+        let view = View::read(&self.stored.now, now, &BTreeSet::new());
+        if view.is_some_and(|view| claims::is_charged_unseen(&view)) {
+            return Ok(());
+        }
         rest::judge(&self.stored, self.tells_anew.then_some(&self.kept), now)?;
         together::judge(&self.stored, now)?;
         self.gangs.at_rest(&self.stored)?;
         self.in_vain.at_rest(&self.stored)?;
         shown::judge(&self.stored, now)
+    }
+
+    /// Whether an operator may know more than is to be seen: that there was room once for what it keeps for workloads, or what was
+    /// let in for devices that are gone. Whoever is started anew knows none of it, and may let others in.
+    pub fn is_more_known_than_seen(&self, now: Timestamp) -> bool {
+        let view = View::read(&self.stored.now, now, &BTreeSet::new());
+        view.is_some_and(|view| kept::is_beyond_room(&view, &self.stored) || claims::is_charged_unseen(&view))
     }
 }
 

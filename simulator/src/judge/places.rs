@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crds::keys::MGPU_POLICY;
 use serde_json::Value;
 
+use super::cards::Card;
 use super::nodes::{Node, Shared, texts};
 use super::pods::Pod;
 use super::shares::{self, Taken};
@@ -12,7 +13,15 @@ use super::view::View;
 
 /// Whether a node has room for a pod with this card, and nothing keeps it off.
 pub fn fits(view: &View, node: &Node, pod: &Pod, card: Option<&str>) -> bool {
-    let has_card = card.is_none_or(|card| node.card(card).is_some());
+    let is_had = |card: &Card| view.supplies(pod, card);
+    let has_card = match card {
+        Some(card) => node.card(card).is_some_and(is_had),
+        // Whatever it is, it has to come in the way that it is asked for.
+        None => node
+            .cards
+            .iter()
+            .all(|card| pod.asks(&card.resource) == 0 || is_had(card)),
+    };
     let on_it = |other: &&Pod| {
         let is_there = other.place().is_none_or(|place| place == node.name);
         is_there && !other.is_held && !other.is_over && other.key != pod.key

@@ -1,5 +1,6 @@
 //! Pods: what they ask for, what they were given, where they are.
 
+use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use serde_json::Value;
 
 use super::amounts::{self, Resources};
 use super::cards;
+use super::claims::Claimed;
 use super::nodes::{Texts, text, texts};
 use crate::objects::Key;
 
@@ -32,6 +34,12 @@ pub struct Said {
     pub request: Resources,
     /// What each container asks for of shared cards.
     pub shares: Vec<Share>,
+    /// What it claims of devices.
+    pub claimed: Claimed,
+    /// The claims that were made for it from templates, by its own name of them.
+    pub made_claims: BTreeMap<String, String>,
+    /// The claim that the scheduler made for what it asks for as a resource.
+    pub provided_claim: Option<String>,
     /// Whether our gate holds it.
     pub is_held: bool,
     /// Its node, once it is bound.
@@ -94,6 +102,13 @@ impl Pod {
             labels: texts(&object["metadata"]["labels"]),
             request: request(spec),
             shares: shares(spec, annotations.get(MGPU_CONTAINER_CARDS).map(String::as_str)),
+            claimed: Claimed::default(),
+            made_claims: list(&object["status"]["resourceClaimStatuses"])
+                .map(|status| (text(&status["name"]), text(&status["resourceClaimName"])))
+                .collect(),
+            provided_claim: object["status"]["extendedResourceClaimStatus"]["resourceClaimName"]
+                .as_str()
+                .map(str::to_owned),
             is_held: is_held(object),
             node: spec["nodeName"]
                 .as_str()
@@ -121,9 +136,21 @@ impl Said {
         said.filter(|said| !said.is_empty())
     }
 
-    /// The cards that it names, in order; empty where it names none.
+    /// The cards that it names, in order, by annotation or by its claims; empty where it names none.
     pub fn names(&self) -> Vec<&str> {
-        self.says(CARD_NAME).map(cards::alternatives).unwrap_or_default()
+        let said = self.says(CARD_NAME).map(cards::alternatives).unwrap_or_default();
+        let Claimed {
+            cards,
+            ordered,
+            allocated,
+            ..
+        } = &self.claimed;
+        if *allocated || said.is_empty() && (*ordered || cards.len() == 1) {
+            return cards.iter().map(String::as_str).collect();
+        }
+        let claimed = said.iter().filter(|name| cards.iter().any(|card| card == *name));
+        let claimed: Vec<_> = claimed.copied().collect();
+        if claimed.is_empty() { said } else { claimed }
     }
 
     /// The card that it was given.

@@ -8,7 +8,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::{Finding, broken, is_operator};
-use crate::objects::{EVENTS, JOBS, Key, LEASES, NODES, POD_GROUPS, PODS, Resource, SECRETS, Write};
+use crate::objects::{CARD_USAGES, EVENTS, JOBS, Key, LEASES, NODES, POD_GROUPS, PODS, Resource, SECRETS, Write};
 
 /// The rule.
 pub const RULE: &str = "nothing is written again and again while nothing changes";
@@ -17,6 +17,9 @@ pub const RULE: &str = "nothing is written again and again while nothing changes
 const MOST: u32 = 3;
 /// How often one object may be written, whatever is said: a pod is let in, told why it waits, and settled in a few.
 const MOST_AT_ALL: u32 = 10;
+/// How often a queue's numbers may be the same: what is kept for workloads that send nobody ends, unseen, at intervals that double
+/// until they are an hour, and is kept again.
+const MOST_OF_QUEUES: u32 = 9;
 /// After so long it may be said again: API servers forget events.
 const FORGOTTEN: SignedDuration = SignedDuration::from_mins(45);
 
@@ -56,13 +59,18 @@ impl Repeats {
         let at_all = once_more(self.objects.entry((write.resource, key.clone())), write.at);
         let the_same = once_more(self.said.entry((write.resource, key, content)), write.at);
         let (who, plural, key) = (&write.who, write.resource.plural, &write.key);
-        if the_same > MOST {
+        let (most, most_at_all) = if write.resource == &CARD_USAGES {
+            (MOST_OF_QUEUES, 2 * MOST_OF_QUEUES)
+        } else {
+            (MOST, MOST_AT_ALL)
+        };
+        if the_same > most {
             return broken(
                 RULE,
                 format!("{who} has written the same {the_same} times to {plural} {key}: {after}"),
             );
         }
-        if at_all > MOST_AT_ALL {
+        if at_all > most_at_all {
             return broken(
                 RULE,
                 format!("{who} has written {at_all} times to {plural} {key}, lately: {after}"),

@@ -3,7 +3,7 @@
 //! # Who is not looked at
 //! What waits for something else than room: pods that other gates hold or that are being deleted, pods under CrossQuota (which of
 //! several placements is chosen is the documents' own question), pods of which the API server refused the write, queues that only
-//! some namespaces may use, pods that claim devices or are spread. Of groups those of which some pods are let in, or that keep
+//! some namespaces may use, pods that share claims, or are spread. Of groups those of which some pods are let in, or that keep
 //! tasks apart; and whoever is compared with what his queue, or one above it, keeps for others: what is kept is not to be had. What
 //! was let in and is not bound yet may come to be anywhere, so it counts on every node.
 
@@ -14,6 +14,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
 use super::amounts::{Resources, What};
+use super::claims::Claimed;
 use super::cross_quota::CrossQuota;
 use super::kept::Kept;
 use super::nodes::Texts;
@@ -72,7 +73,8 @@ fn traits(pod: &Pod) -> (String, Texts, Resources, String) {
     let namespace = pod.key.namespace.clone();
     let constraints = ["nodeSelector", "affinity", "tolerations", "priority"].map(|field| &pod.spec[field]);
     let rest = format!(
-        "{constraints:?} {:?} {:?}",
+        "{constraints:?} {:?} {:?} {:?}",
+        pod.claimed,
         pod.shares,
         pod.labels.get(CROSS_QUOTA_LABEL)
     );
@@ -108,7 +110,8 @@ pub fn is_looked_at(stored: &Stored, view: &View, pod: &Pod) -> bool {
         && affinity["podAntiAffinity"].is_null()
         && pod.spec["topologySpreadConstraints"].is_null();
     let is_shared = pod.shares.is_empty() || view.configuration.mgpu;
-    let claims = pod.spec["resourceClaims"].is_array();
+    let Claimed { unclear, shared, .. } = &pod.claimed;
+    let claims = *unclear || !shared.is_empty() || !pod.claimed.cards.is_empty() && !view.configuration.admit_on_fit;
     // What is kept free for others counts there where it is named, and that is not judged.
     let is_compared = !view.configuration.named_only;
     let is_placed = View::is_under_cross_quota(pod) && CrossQuota::of(view).is_some();
@@ -155,7 +158,9 @@ fn judge_pod(view: &View, pod: &Pod, reason: &str) -> Finding {
             (true, "deny") => return Ok(()),
             (true, _) => {
                 let all: BTreeSet<_> = view.nodes.iter().flat_map(|node| &node.cards).collect();
-                let its = all.into_iter().filter(|card| pod.asks(&card.resource) > 0);
+                let its = all
+                    .into_iter()
+                    .filter(|card| pod.asks(&card.resource) > 0 && view.supplies(pod, card));
                 let its = its.filter(|card| has_quota_for(view, pod, &card.name));
                 cards.extend(its.map(|card| Some(card.name.clone())));
             }

@@ -11,7 +11,10 @@ use serde_json::Value;
 use super::configuration::Configuration;
 use super::is_operator;
 use super::pods::{Pod, is_held};
-use crate::objects::{CONFIG_MAPS, Key, NAMESPACES, NODES, POD_GROUPS, PODS, QUEUES, Resource, Write};
+use crate::objects::{
+    CONFIG_MAPS, DEVICE_CLASSES, Key, NAMESPACES, NODES, POD_GROUPS, PODS, QUEUES, RESOURCE_CLAIMS, Resource, SLICES,
+    Write,
+};
 
 /// The objects of one resource, which many views of what is stored share.
 #[derive(Debug, Clone, Default)]
@@ -65,7 +68,16 @@ impl<'a> IntoIterator for &'a OfKind {
 pub type ByKind = BTreeMap<&'static Resource, OfKind>;
 
 /// What quotas and room rest on besides pods.
-static TERMS: [&Resource; 5] = [&QUEUES, &NODES, &CONFIG_MAPS, &NAMESPACES, &POD_GROUPS];
+static TERMS: [&Resource; 8] = [
+    &QUEUES,
+    &NODES,
+    &CONFIG_MAPS,
+    &NAMESPACES,
+    &POD_GROUPS,
+    &SLICES,
+    &DEVICE_CLASSES,
+    &RESOURCE_CLAIMS,
+];
 
 /// What is stored.
 #[derive(Debug, Default)]
@@ -165,6 +177,7 @@ fn is_said_anew(write: &Write) -> bool {
             object["spec"].clone(),
             object["data"].clone(),
             object["status"]["allocatable"].clone(),
+            object["status"]["allocation"].clone(),
             object["status"]["state"].clone(),
             ready.into_iter().flat_map(|(kind, status)| [kind, status]).collect(),
         ]

@@ -96,7 +96,7 @@ fn search(view: &View, pods: &[&Pod], tries: &mut usize, so_far: Vec<String>) ->
     if quota::judge(&then, &pod.key).is_err() {
         return None;
     }
-    for node in &view.nodes {
+    for node in view.nodes.iter() {
         if *tries == 0 {
             return None;
         }

@@ -1,6 +1,7 @@
 //! All that is stored, as it was read: who is charged for what.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crds::keys::{
     CARD_NAME, CONFIG_MAP, CROSS_QUOTA_ENABLED, CROSS_QUOTA_LABEL, GATE, GROUP_NAME, NAMESPACE, QUEUE_NAME,
@@ -9,12 +10,20 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
 use super::amounts::{Amounts, What};
+use super::cards::{Card, Supply};
+use super::claims;
 use super::configuration::Configuration;
+use super::memo::Memo;
 use super::nodes::Node;
 use super::pods::Pod;
 use super::queues::{Queue, Tree};
 use super::stored::{ByKind, OfKind};
 use crate::objects::{CONFIG_MAPS, Key, NAMESPACES, NODES, POD_GROUPS, PODS, QUEUES};
+
+thread_local! {
+    static CONFIGURATIONS: Memo<Option<Configuration>> = Memo::default();
+    static QUEUES_READ: Memo<Queue> = Memo::default();
+}
 
 /// What is stored, as it was read.
 #[derive(Debug, Clone)]
@@ -22,17 +31,19 @@ pub struct View {
     /// The time.
     pub now: Timestamp,
     /// The switches.
-    pub configuration: Configuration,
+    pub configuration: Arc<Configuration>,
     /// By name.
-    pub nodes: Vec<Node>,
+    pub nodes: Arc<Vec<Node>>,
     /// All pods, by key.
     pub pods: Vec<Pod>,
     /// All queues.
-    pub tree: Tree,
+    pub tree: Arc<Tree>,
     groups: OfKind,
     namespaces: OfKind,
     /// The resource that each card is counted by, as the first node by name has it.
     resources: BTreeMap<String, String>,
+    /// The resources by which pods may ask for devices without a claim.
+    provided: BTreeSet<String>,
 }
 
 /// What a pod is charged for.
@@ -48,38 +59,48 @@ impl View {
     /// Reads what is stored, but for these pods. None where the configuration is none that is put in force: then another one
     /// holds that was there before, and whoever asks has to ask for that.
     pub fn read(stored: &ByKind, now: Timestamp, without: &BTreeSet<&Key>) -> Option<Self> {
+        Self::read_with(stored, now, without, None)
+    }
+
+    /// The same, where a pod is this.
+    pub fn read_with(stored: &ByKind, now: Timestamp, without: &BTreeSet<&Key>, pod: Option<&Pod>) -> Option<Self> {
         let objects = |kind| stored.get(kind).into_iter().flatten();
         let key = Key::new(NAMESPACE, CONFIG_MAP);
         let data = stored.get(&CONFIG_MAPS).and_then(|maps| maps.get(&key));
-        let configuration = Configuration::read(data.map_or(&Value::Null, |map| &map["data"]))?;
-        let nodes: Vec<_> = objects(&NODES).map(|(_, node)| Node::read(node)).collect();
+        let read =
+            |map: &Arc<Value>| CONFIGURATIONS.with(|memo| memo.get(map, |map| Configuration::read(&map["data"])));
+        let configuration = data.map_or_else(|| Arc::new(Configuration::read(&Value::Null)), read);
+        let configuration = Arc::new(Option::clone(&configuration)?);
+        let mut nodes: Vec<_> = objects(&NODES).map(|(_, node)| Node::read(node)).collect();
+        claims::put_on_nodes(stored, &mut nodes);
         let mut resources = BTreeMap::new();
         for card in nodes.iter().flat_map(|node| &node.cards) {
             resources
                 .entry(card.name.clone())
                 .or_insert_with(|| card.resource.clone());
         }
-        let queues = objects(&QUEUES).map(|(key, queue)| (key.name.clone(), Queue::read(queue)));
+        let read = |queue: &Arc<Value>| QUEUES_READ.with(|memo| memo.get(queue, Queue::read));
+        let queues = objects(&QUEUES).map(|(key, queue)| (key.name.clone(), Queue::clone(&read(queue))));
         let pods = stored.get(&PODS).into_iter().flat_map(OfKind::pods);
-        let pods = pods.filter(|pod| !without.contains(&pod.key));
+        let mut pods: Vec<_> = pods.filter(|pod| !without.contains(&pod.key)).cloned().collect();
+        if let Some(pod) = pod {
+            match pods.binary_search_by(|other| other.key.cmp(&pod.key)) {
+                Ok(place) => pods[place] = pod.clone(),
+                Err(place) => pods.insert(place, pod.clone()),
+            }
+        }
+        claims::put_on_pods(stored, &mut pods);
         Some(Self {
             now,
-            tree: Tree::new(queues.collect(), &configuration),
-            pods: pods.cloned().collect(),
+            tree: Arc::new(Tree::new(queues.collect(), &configuration)),
+            pods,
+            provided: claims::provided(stored),
             groups: stored.get(&POD_GROUPS).cloned().unwrap_or_default(),
             namespaces: stored.get(&NAMESPACES).cloned().unwrap_or_default(),
             configuration,
-            nodes,
+            nodes: Arc::new(nodes),
             resources,
         })
-    }
-
-    /// A pod is this from now on.
-    pub fn put(&mut self, pod: Pod) {
-        match self.pods.binary_search_by(|other| other.key.cmp(&pod.key)) {
-            Ok(place) => self.pods[place] = pod,
-            Err(place) => self.pods.insert(place, pod),
-        }
     }
 
     /// The same with one pod changed.
@@ -96,7 +117,7 @@ impl View {
     #[must_use]
     pub fn with_room(&self) -> Self {
         let mut view = self.clone();
-        for node in view.nodes.iter_mut().filter(|node| !node.is_usable) {
+        for node in Arc::make_mut(&mut view.nodes).iter_mut().filter(|node| !node.is_usable) {
             node.allocatable.clear();
             node.cards.iter_mut().for_each(|card| card.count = 0);
         }
@@ -172,6 +193,9 @@ impl View {
 
     /// The card that a pod holds: the one it was given, else the one it names, else the one of its node.
     pub fn card_of(&self, pod: &Pod) -> Option<String> {
+        if let Some(card) = pod.claimed.cards.first().filter(|_| pod.claimed.allocated) {
+            return Some(card.clone());
+        }
         if let Some(assigned) = pod.assigned() {
             return Some(assigned.to_owned());
         }
@@ -189,9 +213,21 @@ impl View {
         let mut cards = node
             .cards
             .iter()
-            .filter(|card| pod.asks(&card.resource) > 0 && is_its(&card.name));
+            .filter(|card| pod.asks(&card.resource) > 0 && is_its(&card.name) && self.supplies(pod, card));
         let of_node = cards.next().map(|card| card.name.clone());
         of_node.or_else(|| names.first().map(|name| (*name).to_owned()))
+    }
+
+    /// Whether a pod may get a card of a node in the way that it asks for it.
+    pub fn supplies(&self, pod: &Pod, card: &Card) -> bool {
+        let claims = &pod.claimed.cards;
+        let by_claims = !claims.is_empty() && pod.provided_claim.is_none();
+        match card.supply {
+            Supply::Both => true,
+            Supply::Plugin => !by_claims,
+            Supply::Devices if by_claims => claims.contains(&card.name),
+            Supply::Devices => self.provided.contains(&card.resource),
+        }
     }
 
     /// How many of a card a pod may be charged for besides: one that was let in without a card, and is on no node that says which

@@ -1,8 +1,11 @@
 //! The cards that nodes of these worlds can have, by their names, and the resources that stand for them.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
-use crate::objects::{NODES, Objects};
+use crate::devices;
+use crate::objects::{NODES, Objects, SLICES};
 
 /// A card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +51,12 @@ pub const CARDS: [Card; 8] = [
     },
 ];
 
+/// Cards that nodes have as devices alone, which no label names.
+pub const DEVICE_CARDS: [Card; 2] = [
+    card("NVIDIA-A100-80GB-PCIe", GPU, ""),
+    card("NVIDIA-A100-80GB-PCIe/mig-1g.10gb-mixed", "nvidia.com/mig-1g.10gb", ""),
+];
+
 const fn card(name: &'static str, resource: &'static str, product: &'static str) -> Card {
     Card {
         name,
@@ -72,5 +81,14 @@ pub fn present(objects: &Objects) -> Vec<Card> {
         };
         objects.list(&NODES).any(|(_, node)| is_of(node))
     };
-    CARDS.into_iter().filter(has).collect()
+    if !objects.has_devices {
+        return CARDS.into_iter().filter(has).collect();
+    }
+    let slices = objects.list(&SLICES).map(|(_, slice)| &**slice);
+    let by_devices: BTreeSet<_> = devices::complete(slices)
+        .iter()
+        .filter_map(|device| Some(device.card()?.0))
+        .collect();
+    let all = CARDS.into_iter().chain(DEVICE_CARDS);
+    all.filter(|card| has(card) || by_devices.contains(card.name)).collect()
 }

@@ -31,8 +31,10 @@ pub fn start(objects: &mut Objects, key: &Key) {
     let lacking = all_held.get(name).and_then(|held| {
         let asked = request(&pod["spec"]).into_keys();
         let of = |amounts: &Amounts, resource: &str| amounts.get(resource).copied().unwrap_or(0);
+        let by_devices = pod["status"]["extendedResourceClaimStatus"].is_object();
         asked
             .into_iter()
+            .filter(|resource| !(by_devices && of(&has, resource) == 0))
             .find(|resource| of(held, resource) > of(&has, resource))
     });
     let now = objects.now.to_string();

@@ -1,6 +1,7 @@
 //! The world around the operator: users, controllers, a scheduler, kubelets and nodes, all of which act on the objects of the
 //! API server alone.
 
+mod allocation;
 mod cards;
 mod chance;
 mod controllers;
@@ -16,6 +17,7 @@ mod users;
 
 use std::sync::Arc;
 
+use rand::SeedableRng as _;
 use serde_json::{Value, json};
 
 pub use step::{Controller, Step};
@@ -23,12 +25,22 @@ pub use step::{Controller, Step};
 use crate::Dice;
 use crate::objects::{CONFIG_MAPS, Key, NAMESPACES, NODES, Objects, PODS, QUEUES, Refusal, Resource};
 use chance::{number, one, percent};
-use controllers::Made;
+use controllers::{Made, drivers};
 use nodes::Model;
-use users::{configurations, queues};
+use users::{claims, configurations, queues};
 
 /// More rounds than anything takes to come to rest.
 const ROUNDS: usize = 30;
+
+/// Of a hundred worlds, so many have devices that drivers publish and pods claim.
+const WITH_DEVICES: u32 = 55;
+/// What is drawn of a seed besides, so that everything else is drawn as it always was.
+const BESIDES: u64 = 0xde71ce5;
+
+/// Whether the world of a seed has devices.
+pub fn has_devices(seed: u64) -> bool {
+    percent(&mut Dice::seed_from_u64(seed ^ BESIDES), WITH_DEVICES)
+}
 
 /// Everybody but the operator.
 #[derive(Debug)]
@@ -42,7 +54,8 @@ pub struct World {
 impl World {
     /// Makes what there is at the beginning: nodes, namespaces, queues, the configuration.
     pub fn new(dice: &mut Dice, objects: &mut Objects) -> Self {
-        let world = Self {
+        let has_devices = objects.has_devices;
+        let mut world = Self {
             made: Made::new(),
             has_volcano: percent(dice, 45),
         };
@@ -92,9 +105,23 @@ impl World {
                 models.push(model);
             }
         }
+        if has_devices {
+            models.push(Model::Devices);
+            if percent(dice, 50) {
+                models.push(Model::Devices);
+            }
+            for (resource, object) in claims::installed(dice) {
+                create(resource, object);
+            }
+        }
         for (index, model) in models.into_iter().enumerate() {
             let name = format!("{}-{index}", format!("{model:?}").to_lowercase());
             create(&NODES, nodes::node(dice, model, &name));
+        }
+        if has_devices {
+            // So that queues have quotas of devices.
+            let mut run = |world: &mut Self| controllers::run(Controller::Drivers, objects, &mut world.made);
+            (0..3).for_each(|_| run(&mut world));
         }
         world.make_queues(dice, objects);
         world
@@ -132,6 +159,9 @@ impl World {
     }
 
     fn try_draw(&self, dice: &mut Dice, objects: &Objects) -> Option<Step> {
+        if objects.has_devices && percent(dice, 5) {
+            return drivers::draw(dice, objects);
+        }
         let to_place = pods::which(objects, pods::waits_for_place);
         let to_start = pods::which(objects, pods::waits_for_start);
         let mut to_stop = pods::which(objects, pods::is_deleted);
@@ -154,7 +184,7 @@ impl World {
         })?;
         Some(match which {
             0 => return users::draw(dice, objects, self.has_volcano),
-            1 => Step::Control(self.controller(dice)?),
+            1 => Step::Control(self.controller(dice, objects)?),
             2 => {
                 let choice = if percent(dice, 75) { 0 } else { number(dice, 0, 4) };
                 Step::Schedule(one(dice, &to_place)?.clone(), usize::try_from(choice).unwrap_or(0))
@@ -175,7 +205,7 @@ impl World {
         })
     }
 
-    fn controller(&self, dice: &mut Dice) -> Option<Controller> {
+    fn controller(&self, dice: &mut Dice, objects: &Objects) -> Option<Controller> {
         let mut controllers = vec![
             Controller::ReplicaSets,
             Controller::ReplicaSets,
@@ -192,6 +222,14 @@ impl World {
                 Controller::VolcanoJobs,
                 Controller::VolcanoJobs,
                 Controller::Queues,
+            ]);
+        }
+        if objects.has_devices {
+            controllers.extend([
+                Controller::Claims,
+                Controller::Claims,
+                Controller::Claims,
+                Controller::Drivers,
             ]);
         }
         one(dice, &controllers).copied()

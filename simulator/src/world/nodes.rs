@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::cards::{CORE, GPU, MEMORY, PRODUCT};
 use super::chance::{number, one, percent, weighted};
+use super::controllers::drivers;
 use super::step::Step;
 use crate::Dice;
 use crate::objects::{Key, NODES, Objects};
@@ -26,6 +27,8 @@ pub enum Model {
     Shared,
     Ascend,
     Cpu,
+    /// Whole cards, or one and parts of another, as devices: without labels and without a device plugin.
+    Devices,
 }
 
 /// A new node of this model.
@@ -94,6 +97,7 @@ pub fn node(dice: &mut Dice, model: Model, name: &str) -> Value {
             has["huawei.com/ascend-910"] = cards.to_string().into();
         }
         Model::Cpu => {}
+        Model::Devices => annotations[drivers::DRIVEN] = drivers::driven(dice, cards).into(),
     }
     if percent(dice, 20) {
         annotations["volcano.sh/crossquota-cpu"] = number(dice, 2, 10).to_string().into();
@@ -136,7 +140,11 @@ pub fn model(dice: &mut Dice) -> Model {
 pub fn draw(dice: &mut Dice, objects: &Objects) -> Option<Step> {
     let nodes: Vec<_> = objects.list(&NODES).collect();
     if nodes.len() < 3 || (nodes.len() < MOST && percent(dice, 15)) {
-        let model = model(dice);
+        let model = if objects.has_devices && percent(dice, 50) {
+            Model::Devices
+        } else {
+            model(dice)
+        };
         let name = format!("{}-{}", format!("{model:?}").to_lowercase(), objects.version());
         return Some(Step::Create(ADMIN, vec![(&NODES, node(dice, model, &name))]));
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::allocation::{self, Allocation};
 use super::pods;
 use super::quantity::{Amounts, add_request, amounts, request};
 use crate::objects::{Key, NODES, Objects, PODS};
@@ -18,21 +19,14 @@ pub fn schedule(objects: &mut Objects, key: &Key, choice: usize) {
     else {
         return;
     };
-    let (held, asked) = (held(objects), request(&pod["spec"]));
-    let mut fitting: Vec<_> = objects
-        .list(&NODES)
-        .filter(|(_, node)| may_run_on(&pod, node))
-        .filter_map(|(name, node)| Some((fullness(node, held.get(&*name.name), &asked)?, name.name.clone())))
-        .collect();
-    fitting.sort();
-    let place = if fitting.is_empty() {
-        None
-    } else {
-        Some(fitting[choice % fitting.len()].1.clone())
-    };
+    let place = place(objects, key, &pod, choice);
+    let place = place.map(|(node, allocation)| (allocation.write(objects, key, &pod, &node), node));
     let _ = objects.change(&Arc::from("scheduler"), &PODS, key, |pod| {
         match place {
-            Some(node) => {
+            Some((made, node)) => {
+                if let Some(made) = made {
+                    pod["status"]["extendedResourceClaimStatus"] = made;
+                }
                 pod["spec"]["nodeName"] = node.into();
                 set_condition(pod, json!({"type": "PodScheduled", "status": "True"}));
             }
@@ -43,6 +37,29 @@ pub fn schedule(objects: &mut Objects, key: &Key, choice: usize) {
         }
         Ok(())
     });
+}
+
+/// Where a pod goes, and which devices it gets there.
+fn place(objects: &Objects, key: &Key, pod: &Value, choice: usize) -> Option<(String, Allocation)> {
+    let needs = allocation::needs(objects, key, pod)?;
+    let (held, asked) = (held(objects), request(&pod["spec"]));
+    let mut fitting: Vec<_> = objects
+        .list(&NODES)
+        .filter(|(_, node)| may_run_on(pod, node))
+        .filter_map(|(name, node)| {
+            let allocation = needs.on(objects, &name.name)?;
+            let mut of_node = asked.clone();
+            of_node.retain(|resource, _| !needs.provides(resource, node));
+            let fullness = fullness(node, held.get(&*name.name), &of_node)?;
+            Some(((fullness, name.name.clone()), allocation))
+        })
+        .collect();
+    fitting.sort_by(|(one, _), (other, _)| one.cmp(other));
+    if fitting.is_empty() {
+        return None;
+    }
+    let ((_, node), allocation) = fitting.swap_remove(choice % fitting.len());
+    Some((node, allocation))
 }
 
 /// Sets one of an object's conditions; the others stay.

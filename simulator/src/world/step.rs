@@ -48,11 +48,16 @@ pub enum Controller {
     Garbage,
     /// Taints nodes that are not ready, and deletes their pods.
     Nodes,
+    /// Makes claims from templates, and takes back what is no longer used.
+    Claims,
+    /// Publish what nodes have of devices, slice by slice.
+    Drivers,
 }
 
 /// All of them, in the order in which one gives the next something to do.
-pub const CONTROLLERS: [Controller; 9] = [
+pub const CONTROLLERS: [Controller; 11] = [
     Controller::Nodes,
+    Controller::Drivers,
     Controller::Deployments,
     Controller::ReplicaSets,
     Controller::Jobs,
@@ -60,6 +65,7 @@ pub const CONTROLLERS: [Controller; 9] = [
     Controller::PodGroups,
     Controller::Queues,
     Controller::DisruptionBudgets,
+    Controller::Claims,
     Controller::Garbage,
 ];
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::chance::percent;
 use super::{Step, World, pods};
 use crate::Dice;
-use crate::objects::{JOBS, Objects, POD_GROUPS, PODS, QUEUES, VOLCANO_JOBS, Write};
+use crate::objects::{JOBS, Objects, POD_GROUPS, PODS, QUEUES, RESOURCE_CLAIMS, SLICES, VOLCANO_JOBS, Write};
 
 const SEEDS: u64 = 200;
 const STEPS: usize = 150;
@@ -27,6 +27,7 @@ impl Run {
     fn new(seed: u64) -> Self {
         let mut dice = Dice::seed_from_u64(seed);
         let mut objects = Objects::new(Timestamp::from_second(1_800_000_000).unwrap()).behind_door();
+        objects.has_devices = super::has_devices(seed);
         let world = World::new(&mut dice, &mut objects);
         Self { dice, world, objects }
     }
@@ -114,6 +115,20 @@ fn features(write: &Write) -> Vec<&'static str> {
         note("foreign gate", text.contains("example.com/license"));
         note("init container", text.contains("initContainers"));
         note("affinity", text.contains("nodeAffinity"));
+        let claims = |by: &str| text.contains(&format!("\"{by}\""));
+        note("claims by template", claims("resourceClaimTemplateName"));
+        note(
+            "claims by name",
+            text.contains("\"resourceClaimName\":\"shared-") && is_in,
+        );
+        note(
+            "devices without claim",
+            object["status"]["extendedResourceClaimStatus"].is_object(),
+        );
+        note(
+            "the cluster's own claims",
+            object["metadata"]["namespace"] == "kube-system" && pods::node(object).is_some(),
+        );
         note("runs", status["phase"] == "Running");
         note("succeeds", status["phase"] == "Succeeded");
         note("fails", status["phase"] == "Failed");
@@ -140,6 +155,33 @@ fn features(write: &Write) -> Vec<&'static str> {
             annotations["card.volcano.sh/namespaces"].is_string(),
         );
     }
+    if write.resource == &RESOURCE_CLAIMS {
+        let results = status["allocation"]["devices"]["results"].as_array();
+        let of = |part: &str| {
+            let mut results = results.into_iter().flatten();
+            results.any(|result| result.to_string().contains(part))
+        };
+        note("allocation", results.is_some());
+        note("several devices", results.is_some_and(|results| results.len() > 1));
+        note("MIG device", of("mig"));
+        note("first of alternatives", of("gpu/large"));
+        note("another alternative", of("gpu/small"));
+        let users = status["reservedFor"].as_array().map_or(0, Vec::len);
+        note("shared claim", users > 1);
+        let before = write.before.as_ref();
+        let had = before.is_some_and(|before| before["status"]["allocation"].is_object());
+        note("deallocation", had && results.is_none());
+    }
+    if write.resource == &SLICES {
+        let pool = &object["spec"]["pool"];
+        note("several slices", pool["resourceSliceCount"] == 2);
+        note("new generation", pool["generation"].as_i64() > Some(1));
+        note("device taint", text.contains("xid"));
+        note(
+            "slice that is back",
+            write.before.is_none() && pool["generation"].as_i64() > Some(1),
+        );
+    }
     let conf = object["data"]["volcano-scheduler.conf"].as_str().unwrap_or_default();
     let cardgate = object["data"]["cardgate.yaml"].as_str().unwrap_or_default();
     for (name, is) in [
@@ -159,7 +201,7 @@ fn features(write: &Write) -> Vec<&'static str> {
 }
 
 /// Of each hundred worlds, in how many each is to be seen at least.
-const SHARES: [(&str, usize); 61] = [
+const SHARES: [(&str, usize); 78] = [
     ("step create", 100),
     ("step change", 95),
     ("step delete", 90),
@@ -178,7 +220,7 @@ const SHARES: [(&str, usize); 61] = [
     ("MPS", 25),
     ("Ascend", 8),
     ("mGPU", 50),
-    ("several mGPU cards", 30),
+    ("several mGPU cards", 22),
     ("CrossQuota", 40),
     ("gang member", 60),
     ("member of a task", 60),
@@ -221,6 +263,23 @@ const SHARES: [(&str, usize); 61] = [
     ("written by disruption-controller", 20),
     ("written by license-controller", 40),
     ("written by scheduler", 95),
+    ("claims by template", 45),
+    ("claims by name", 10),
+    ("devices without claim", 20),
+    ("the cluster's own claims", 5),
+    ("allocation", 40),
+    ("several devices", 15),
+    ("MIG device", 4),
+    ("first of alternatives", 4),
+    ("another alternative", 3),
+    ("shared claim", 2),
+    ("deallocation", 20),
+    ("several slices", 20),
+    ("new generation", 15),
+    ("device taint", 5),
+    ("slice that is back", 2),
+    ("written by driver", 45),
+    ("written by resource-claim-controller", 45),
 ];
 
 #[test]

@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use super::all;
 use crate::objects::{
-    DEPLOYMENTS, JOBS, Key, NODES, Objects, POD_DISRUPTION_BUDGETS, POD_GROUPS, PODS, REPLICA_SETS, VOLCANO_JOBS,
+    DEPLOYMENTS, JOBS, Key, NODES, Objects, POD_DISRUPTION_BUDGETS, POD_GROUPS, PODS, REPLICA_SETS, RESOURCE_CLAIMS,
+    VOLCANO_JOBS,
 };
 use crate::world::pods;
 
@@ -17,7 +18,7 @@ const KEPT: usize = 10;
 /// Deletes objects whose owners are gone, pods whose nodes are gone, and the oldest pods that are over.
 pub fn run(objects: &mut Objects) {
     let who = Arc::from("garbage-collector");
-    for resource in [&REPLICA_SETS, &POD_GROUPS, &PODS] {
+    for resource in [&REPLICA_SETS, &POD_GROUPS, &PODS, &RESOURCE_CLAIMS] {
         let mut uids = BTreeSet::new();
         for resource in [&DEPLOYMENTS, &REPLICA_SETS, &JOBS, &VOLCANO_JOBS, &PODS] {
             uids.extend(

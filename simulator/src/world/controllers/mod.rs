@@ -1,5 +1,7 @@
 //! The controllers of every cluster, and Volcano's: each looks at all that is its own, and does what there is to do.
 
+pub mod claims;
+pub mod drivers;
 mod garbage;
 mod jobs;
 mod node_lifecycle;
@@ -30,6 +32,8 @@ pub fn run(controller: Controller, objects: &mut Objects, made: &mut Made) {
         Controller::DisruptionBudgets => garbage::budgets(objects),
         Controller::Garbage => garbage::run(objects),
         Controller::Nodes => node_lifecycle::run(objects),
+        Controller::Claims => claims::run(objects),
+        Controller::Drivers => drivers::run(objects),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Users: they create, change and delete whatever they may, and make mistakes.
 
+pub mod claims;
 pub mod configurations;
 pub mod groups;
 pub mod queues;
@@ -29,6 +30,9 @@ pub const TEAMS: [&str; 3] = ["research", "serving", "batch"];
 /// What some user does next.
 pub fn draw(dice: &mut Dice, objects: &Objects, beside_volcano: bool) -> Option<Step> {
     let living = objects.list(&PODS).filter(|(_, pod)| pods::is_active(pod)).count();
+    if objects.has_devices && percent(dice, 9) {
+        return claims::draw(dice, objects).filter(|step| !matches!(step, Step::Create(ADMIN, _)) || living < CROWDED);
+    }
     let creates = if living < CROWDED { 60 } else { 0 };
     let what: fn(&mut Dice, &Objects, bool) -> Option<Step> = weighted(
         dice,

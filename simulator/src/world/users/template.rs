@@ -4,12 +4,15 @@ use serde_json::{Value, json};
 
 use super::super::cards::{CORE, Card, GPU, MEMORY};
 use super::super::chance::{number, one, percent, weighted};
-use super::name_of_queue;
+use super::{claims, name_of_queue};
 use crate::Dice;
 use crate::objects::Objects;
 
 /// A gate of a controller that is not Cardgate.
 pub const FOREIGN_GATE: &str = "example.com/license";
+
+/// Of a hundred pods, so many claim devices, where there are any.
+const CLAIMING: u32 = 40;
 
 /// What users know when they write pods.
 pub struct Maker<'a> {
@@ -31,9 +34,17 @@ enum Ask {
 
 /// A pod's metadata and spec.
 pub fn template(dice: &mut Dice, make: &Maker<'_>) -> Value {
-    let ask = ask(dice, make);
+    let has_claims = make.objects.has_devices && percent(dice, CLAIMING);
+    let ask = if has_claims { Ask::Nothing } else { ask(dice, make) };
     let mut annotations = json!({});
-    let names_queue = percent(dice, if matches!(ask, Ask::Nothing) { 55 } else { 88 });
+    let names_queue = percent(
+        dice,
+        if matches!(ask, Ask::Nothing) && !has_claims {
+            55
+        } else {
+            88
+        },
+    );
     if names_queue {
         annotations["scheduling.volcano.sh/queue-name"] = name_of_queue(dice, make.objects).into();
     }
@@ -72,6 +83,9 @@ pub fn template(dice: &mut Dice, make: &Maker<'_>) -> Value {
         ],
     });
     constrain(dice, make, &mut spec);
+    if has_claims {
+        claims::put(dice, make, &mut annotations, &mut spec);
+    }
     json!({"metadata": {"annotations": annotations, "labels": {}}, "spec": spec})
 }
 

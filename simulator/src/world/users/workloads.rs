@@ -79,6 +79,9 @@ pub fn held_job(dice: &mut Dice, make: &Maker<'_>) -> Objects {
     // Most templates name no card.
     let asked = (0..12).find_map(|_| {
         let template = template(dice, make);
+        if template["spec"]["resourceClaims"].is_array() {
+            return None;
+        }
         let card = template["metadata"]["annotations"]["volcano.sh/card.name"]
             .as_str()?
             .to_owned();

@@ -1,0 +1,263 @@
+//! Devices that pods claim, as cards: what nodes have of them, what claims ask for or were given, and who is charged for that
+//! (docs/rules.md, **Cards by Dynamic Resource Allocation**).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crds::keys::{DEVICE_LABEL_PREFIX, NODE_LABEL_SET};
+use crds::slug::label_name;
+use serde_json::Value;
+
+use super::cards::{Card, Supply};
+use super::nodes::Node;
+use super::pods::Pod;
+use super::stored::ByKind;
+use super::view::View;
+use super::{Finding, broken};
+use crate::devices::{self, Device};
+use crate::objects::{DEVICE_CLASSES, Key, RESOURCE_CLAIMS, SLICES};
+
+/// The rule about claims that several pods name.
+pub const SHARED: &str = "a claim that pods share is of one queue";
+
+/// What a pod claims of cards.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Claimed {
+    /// The cards, of which it gets one kind: as a claim orders them, else by name. Empty where it claims none.
+    pub cards: Vec<String>,
+    /// Whether a claim orders them.
+    pub ordered: bool,
+    /// Whether these were allocated, and are not only asked for.
+    pub allocated: bool,
+    /// The claims that other pods may name as well.
+    pub shared: Vec<Key>,
+    /// Whether it can't be said what it claims, or not yet.
+    pub unclear: bool,
+}
+
+/// What a request asks for.
+#[derive(Debug, PartialEq, Eq)]
+struct Asked {
+    cards: Vec<(String, String)>,
+    ordered: bool,
+    count: i128,
+}
+
+/// Puts the cards that nodes have as devices beside those of their labels.
+pub fn put_on_nodes(stored: &ByKind, nodes: &mut [Node]) {
+    let slices = stored.get(&SLICES).into_iter().flatten().map(|(_, slice)| &**slice);
+    let mut by_node = BTreeMap::<_, BTreeMap<_, i128>>::new();
+    for device in devices::complete(slices) {
+        if let Some(card) = device.card().filter(|_| !device.is_kept_away()) {
+            *by_node.entry(device.node).or_default().entry(card).or_default() += 1;
+        }
+    }
+    for node in nodes {
+        let mut sums = BTreeMap::<String, i128>::new();
+        for ((name, resource), count) in by_node.remove(&*node.name).into_iter().flatten() {
+            *sums.entry(resource.clone()).or_default() += count;
+            if let Some(known) = node.cards.iter_mut().find(|known| known.name == name) {
+                known.supply = Supply::Both;
+                known.count = known.count.max(count);
+                continue;
+            }
+            let label = format!("{DEVICE_LABEL_PREFIX}{}", label_name(&name));
+            node.cards.push(Card {
+                name,
+                resource,
+                count,
+                labels: vec![(label, NODE_LABEL_SET.to_owned())],
+                supply: Supply::Devices,
+            });
+        }
+        for (resource, count) in sums {
+            let has = node.allocatable.entry(resource).or_default();
+            *has = count.max(*has);
+        }
+    }
+}
+
+/// The resources by which pods may ask for devices without a claim.
+pub fn provided(stored: &ByKind) -> BTreeSet<String> {
+    let classes = stored.get(&DEVICE_CLASSES).into_iter().flatten();
+    let provided = classes.filter_map(|(_, class)| class["spec"]["extendedResourceName"].as_str());
+    provided.map(str::to_owned).collect()
+}
+
+/// Reads what pods claim, and adds it to what they ask for.
+pub fn put_on_pods(stored: &ByKind, pods: &mut [Pod]) {
+    let mut payers = BTreeMap::new();
+    let mut holders: Vec<_> = pods.iter().filter(|pod| !pod.is_held && !pod.is_over).collect();
+    holders.sort_by(|one, other| one.born.cmp(&other.born));
+    for pod in holders {
+        for (claim, shared) in named(pod) {
+            if let Some(claim) = claim.filter(|_| shared) {
+                payers.entry(claim).or_insert_with(|| pod.key.clone());
+            }
+        }
+    }
+    let slices = stored.get(&SLICES).into_iter().flatten().map(|(_, slice)| &**slice);
+    let there = devices::all(slices);
+    for pod in pods {
+        if pod.spec["resourceClaims"].is_array() || pod.provided_claim.is_some() {
+            read(stored, &there, &payers, pod);
+        }
+    }
+}
+
+/// The claims that a pod names, and whether others may name them: none of one that is not made yet.
+fn named(pod: &Pod) -> impl Iterator<Item = (Option<Key>, bool)> + '_ {
+    let claims = pod.spec["resourceClaims"].as_array().into_iter().flatten();
+    claims.map(|named| {
+        let by_name = named["resourceClaimName"].as_str();
+        let made = named["name"].as_str().and_then(|name| pod.made_claims.get(name));
+        let claim = by_name.or(made.map(String::as_str));
+        (
+            claim.map(|claim| Key::new(&*pod.key.namespace, claim)),
+            by_name.is_some(),
+        )
+    })
+}
+
+fn read(stored: &ByKind, there: &[Device<'_>], payers: &BTreeMap<Key, Key>, pod: &mut Pod) {
+    let mut claimed = Claimed::default();
+    let (mut asked, mut given) = (Vec::new(), Vec::new());
+    let claims: Vec<_> = named(pod).collect();
+    for (key, shared) in claims {
+        let found = key.as_ref().and_then(|key| stored.get(&RESOURCE_CLAIMS)?.get(key));
+        let (Some(key), Some(claim)) = (key, found) else {
+            claimed.unclear = true;
+            continue;
+        };
+        let is_paid = shared && payers.get(&key).is_some_and(|payer| *payer != pod.key);
+        if shared {
+            claimed.shared.push(key);
+        }
+        if is_paid {
+            continue;
+        }
+        match allocated(claim, there) {
+            Some(cards) => given.extend(cards),
+            None => match requests(stored, there, claim) {
+                Some(requests) => asked.extend(requests),
+                None => claimed.unclear = true,
+            },
+        }
+    }
+    if !claimed.unclear {
+        let first_given = given.iter().min().cloned();
+        let of = |sum: &Asked, other: &Asked| sum.cards == other.cards;
+        claimed.unclear = asked.windows(2).any(|pair| !of(&pair[0], &pair[1]))
+            || first_given.is_some() && !asked.is_empty()
+            || asked
+                .iter()
+                .any(|asked| asked.cards.iter().any(|(_, resource)| *resource != asked.cards[0].1));
+        let count = asked.iter().map(|asked| asked.count).sum::<i128>() + i128::try_from(given.len()).unwrap_or(0);
+        claimed.allocated = first_given.is_some();
+        claimed.ordered = asked.iter().any(|asked| asked.ordered);
+        let cards: Vec<_> = match (first_given, asked.first()) {
+            (Some(card), _) => vec![card],
+            (None, Some(asked)) => asked.cards.clone(),
+            (None, None) => Vec::new(),
+        };
+        if let Some((_, resource)) = cards.first().filter(|_| !claimed.unclear) {
+            *pod.request.entry(resource.clone()).or_default() += count;
+            claimed.cards = cards.into_iter().map(|(name, _)| name).collect();
+        }
+    }
+    // What the scheduler made a claim for by itself is asked for as a resource.
+    let made = pod
+        .provided_claim
+        .as_ref()
+        .map(|name| Key::new(&*pod.key.namespace, &**name));
+    let made = made.and_then(|key| allocated(stored.get(&RESOURCE_CLAIMS)?.get(&key)?, there));
+    if let Some((card, _)) = made
+        .and_then(|cards| cards.into_iter().min())
+        .filter(|_| claimed.cards.is_empty())
+    {
+        claimed.cards = vec![card];
+        claimed.allocated = true;
+    }
+    pod.claimed = claimed;
+}
+
+/// The cards that were allocated to a claim; none where nothing is, or where a device is not known any more.
+fn allocated(claim: &Value, there: &[Device<'_>]) -> Option<Vec<(String, String)>> {
+    let results = claim["status"]["allocation"]["devices"]["results"].as_array()?;
+    let mut cards = Vec::new();
+    for result in results {
+        let id = ["driver", "pool", "device"].map(|field| result[field].as_str().unwrap_or_default());
+        cards.extend(there.iter().find(|device| device.id == id)?.card());
+    }
+    Some(cards)
+}
+
+/// What the requests of a claim ask for; none where that can't be said in cards.
+fn requests(stored: &ByKind, there: &[Device<'_>], claim: &Value) -> Option<Vec<Asked>> {
+    let requests = claim["spec"]["devices"]["requests"].as_array()?;
+    let mut all = Vec::new();
+    for request in requests {
+        let alternatives = request["firstAvailable"].as_array().map_or(&[][..], Vec::as_slice);
+        let forms = [&request["exactly"]]
+            .into_iter()
+            .filter(|form| form.is_object())
+            .chain(alternatives);
+        let (mut cards, mut counts) = (Vec::new(), BTreeSet::new());
+        for form in forms {
+            let class = Key::new("", form["deviceClassName"].as_str().unwrap_or_default());
+            let class = stored.get(&DEVICE_CLASSES)?.get(&class)?;
+            let is_meant = |device: &&Device<'_>| {
+                devices::selects(&class["spec"]["selectors"], device) && devices::selects(&form["selectors"], device)
+            };
+            let meant: BTreeSet<_> = there.iter().filter(is_meant).filter_map(Device::card).collect();
+            if !meant.is_empty() {
+                counts.insert(form["count"].as_i64().unwrap_or(1));
+            }
+            cards.extend(
+                meant
+                    .into_iter()
+                    .filter(|card| !cards.contains(card))
+                    .collect::<Vec<_>>(),
+            );
+        }
+        let mut counts = counts.into_iter();
+        let (Some(count), None) = (counts.next(), counts.next()) else {
+            return None;
+        };
+        all.push(Asked {
+            cards,
+            ordered: !alternatives.is_empty(),
+            count: count.into(),
+        });
+    }
+    Some(all)
+}
+
+/// Whether somebody holds devices who can't be seen any more to do so, since his claim or the slice is gone: an operator remembers
+/// what he was let in for, and one that is started anew can't.
+pub fn is_charged_unseen(view: &View) -> bool {
+    view.pods.iter().any(|pod| pod.claimed.unclear && view.holds(pod))
+}
+
+/// Judges a pod that is let in: whoever shares a claim with it is charged to the same queue.
+pub fn judge(view: &View, key: &Key) -> Finding {
+    let Some(pod) = view.pods.iter().find(|pod| pod.key == *key) else {
+        return Ok(());
+    };
+    let Some(queue) = view.queue_of(pod) else { return Ok(()) };
+    let others = view.pods.iter().filter(|other| other.key != *key && view.holds(other));
+    for other in others.filter(|other| other.key.namespace == key.namespace) {
+        let shared = other
+            .claimed
+            .shared
+            .iter()
+            .find(|claim| pod.claimed.shared.contains(claim));
+        if let (Some(claim), Some(of)) = (shared, view.queue_of(other).filter(|of| *of != queue)) {
+            let other = &other.key;
+            return broken(
+                SHARED,
+                format!("{key} is let into {queue}, and shares {claim} with {other}, which is in {of}"),
+            );
+        }
+    }
+    Ok(())
+}

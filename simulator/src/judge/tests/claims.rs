@@ -1,0 +1,130 @@
+use crds::keys::{ADMITTED_CONDITION, CARD_NAME, DEVICE_LABEL_PREFIX};
+use crds::slug::label_name;
+use serde_json::{Value, json};
+
+use super::super::claims::SHARED;
+use super::super::quota::RULE;
+use super::super::rest::RULE as WAITS;
+use super::history::{History, admit, pod};
+use crate::devices::NVIDIA;
+use crate::objects::{CARD_USAGES, DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS, SLICES};
+
+/// A node with two A100 as devices, whose queue has a quota of so many; another queue; and claims `c` for one and `d` for two of them.
+fn history(quota: u32) -> History {
+    let mut history = History::new();
+    history.queue("a", quota, &json!({}));
+    history.queue("b", 8, &json!({}));
+    let allocatable = json!({"cpu": "64", "memory": "256Gi", "pods": "100"});
+    let status = json!({"allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True"}]});
+    let labels = json!({ label(): "true" });
+    history.create(
+        &NODES,
+        json!({"metadata": {"name": "n2", "labels": labels}, "status": status}),
+    );
+    history.create(&SLICES, slice(1, &["gpu-0", "gpu-1"]));
+    let expression = "device.attributes['gpu.nvidia.com'].type == 'gpu'";
+    let spec = json!({"selectors": [{"cel": {"expression": expression}}]});
+    history.create(&DEVICE_CLASSES, json!({"metadata": {"name": NVIDIA}, "spec": spec}));
+    for (name, count) in [("c", 1), ("d", 2)] {
+        let requests = json!([{"name": "r", "exactly": {"deviceClassName": NVIDIA, "count": count}}]);
+        let spec = json!({"devices": {"requests": requests}});
+        history.create(
+            &RESOURCE_CLAIMS,
+            json!({"metadata": {"namespace": "team", "name": name}, "spec": spec}),
+        );
+    }
+    history
+}
+
+/// The label of nodes with A100 as devices.
+fn label() -> String {
+    format!("{DEVICE_LABEL_PREFIX}{}", label_name("A100"))
+}
+
+fn slice(of: u32, names: &[&str]) -> Value {
+    let device = |name: &&str| json!({"name": name, "attributes": {"type": {"string": "gpu"}, "productName": {"string": "A100"}}});
+    let devices: Vec<_> = names.iter().map(device).collect();
+    json!({"metadata": {"name": "n2"}, "spec": {"driver": NVIDIA, "nodeName": "n2", "devices": devices,
+        "pool": {"name": "n2", "generation": 1, "resourceSliceCount": of}}})
+}
+
+/// A pod that claims by the name of a claim.
+fn claiming(name: &str, queue: &str, claim: &str) -> Value {
+    let mut pod = pod(name, queue, 0);
+    pod["metadata"]["annotations"]
+        .as_object_mut()
+        .unwrap()
+        .remove(CARD_NAME);
+    pod["spec"]["resourceClaims"] = json!([{"name": "gpus", "resourceClaimName": claim}]);
+    pod
+}
+
+fn let_in(history: &mut History, name: &str, queue: &str, claim: &str) {
+    history.create(&PODS, claiming(name, queue, claim));
+    history.lease("operator-0");
+    history.change("operator-0", &PODS, name, |pod| {
+        admit(pod);
+        pod["spec"]["nodeSelector"] = json!({ label(): "true" });
+    });
+}
+
+fn allocate(history: &mut History, claim: &str, devices: &[&str]) {
+    let result = |device: &&str| json!({"request": "r", "driver": NVIDIA, "pool": "n2", "device": device});
+    let results: Vec<_> = devices.iter().map(result).collect();
+    history.change("scheduler", &RESOURCE_CLAIMS, claim, |claim| {
+        claim["status"] = json!({"allocation": {"devices": {"results": results}}});
+    });
+}
+
+#[test]
+fn what_claims_ask_for_is_charged_once_where_pods_share_it() {
+    let mut history = history(2);
+    let_in(&mut history, "p", "a", "d");
+    let_in(&mut history, "q", "a", "d");
+    history.holds();
+    let_in(&mut history, "r", "a", "c");
+    let broken = history.breaks(RULE);
+    assert!(broken.what.contains("3 of 2"), "{broken}");
+}
+
+#[test]
+fn what_was_allocated_is_charged_in_place_of_what_was_asked_for() {
+    for (devices, breaks) in [(&["gpu-0"][..], false), (&["gpu-0", "gpu-1"], true)] {
+        let mut history = history(2);
+        let_in(&mut history, "p", "a", "d");
+        allocate(&mut history, "d", devices);
+        history.later(60);
+        let_in(&mut history, "q", "a", "c");
+        history.breaks_where(breaks, RULE);
+    }
+}
+
+#[test]
+fn whoever_shares_a_claim_is_in_the_same_queue() {
+    let mut history = history(2);
+    let_in(&mut history, "p", "a", "c");
+    let_in(&mut history, "q", "b", "c");
+    history.breaks(SHARED);
+}
+
+#[test]
+fn devices_are_room_where_their_pool_is_complete() {
+    let mut history = history(8);
+    for queue in ["a", "b"] {
+        let shown = json!({"metadata": {"name": queue}, "spec": {"queue": queue}, "status": {"cards": []}});
+        history.create(&CARD_USAGES, shown);
+    }
+    // By template, so that nobody else may name it.
+    let mut pod = claiming("p", "a", "c");
+    pod["spec"]["resourceClaims"] = json!([{"name": "gpus", "resourceClaimTemplateName": "t"}]);
+    pod["status"] = json!({"resourceClaimStatuses": [{"name": "gpus", "resourceClaimName": "c"}]});
+    let condition = json!({"type": ADMITTED_CONDITION, "status": "False", "reason": "NoNodeFits"});
+    pod["status"]["conditions"] = json!([condition]);
+    history.create(&PODS, pod);
+    let broken = history.breaks_at_rest(WAITS);
+    assert!(broken.what.contains("n2 and its queue"), "{broken}");
+    history.change("driver", &SLICES, "n2", |of| {
+        of["spec"] = slice(2, &["gpu-0"])["spec"].clone()
+    });
+    history.rests();
+}
