@@ -128,9 +128,9 @@ fn asked(objects: &[Value]) -> Asked {
     asked
 }
 
-/// Each of these with each of those.
-fn each_with_each<'t>(these: &'t [String], those: &'t [String]) -> impl Iterator<Item = (&'t String, &'t String)> {
-    these.iter().flat_map(|one| those.iter().map(move |other| (one, other)))
+/// Each of the ones with each of the others.
+fn each_with_each<'t>(ones: &'t [String], others: &'t [String]) -> impl Iterator<Item = (&'t String, &'t String)> {
+    ones.iter().flat_map(|one| others.iter().map(move |other| (one, other)))
 }
 
 #[cfg(test)]

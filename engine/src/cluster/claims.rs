@@ -10,7 +10,7 @@ use crds::volcano::{self, PodGroup, PodGroupStatus};
 use jiff::{SignedDuration, Timestamp};
 
 use super::Cluster;
-use super::pod::latest_end;
+use super::times::latest_end;
 use super::workload::{Claim, QueueNaming, Said, Workload};
 use crate::amounts::{Amounts, Dimension};
 use crate::ids::{QueueId, WorkloadId};

@@ -8,7 +8,7 @@ use crds::managed::is_managed;
 use jiff::Timestamp;
 
 use super::pod::{self, Pod, Stage};
-use super::pods::read_time;
+use super::times::read_time;
 use super::workload::{Member, Moved};
 use super::{Cluster, Kind};
 use crate::ids::{PodId, WorkloadId};

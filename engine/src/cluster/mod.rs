@@ -36,6 +36,7 @@ mod queues;
 pub mod reclaims;
 mod reservations;
 mod restless;
+mod times;
 mod total;
 pub mod tree;
 mod unused_names;

@@ -18,7 +18,7 @@ use crds::scoring_strategy::ScoringStrategy;
 use jiff::{SignedDuration, Timestamp};
 
 use super::constraints::NodeConstraints;
-use super::pods::read_time;
+use super::times::latest_end;
 use super::waiting::{Place, Shape};
 use crate::amounts::{Amounts, Dimension};
 use crate::ids::{NodeId, QueueId, WorkloadId};
@@ -379,15 +379,6 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
             pod.status.start_time.as_deref(),
         ),
     }
-}
-
-/// When what was started then is over at the latest: so long it may run, and so long it may take to end.
-pub(super) fn latest_end(deadline: Option<i64>, grace: Option<i64>, started: Option<&str>) -> Option<Timestamp> {
-    /// What Kubernetes gives a pod to end that says nothing.
-    const GRACE: i64 = 30;
-    let deadline = deadline.filter(|seconds| *seconds > 0)?;
-    let most = deadline.saturating_add(grace.unwrap_or(GRACE).max(0));
-    read_time(started)?.checked_add(SignedDuration::from_secs(most)).ok()
 }
 
 /// The task of its group that a pod does.

@@ -7,12 +7,11 @@ use std::sync::Arc;
 use crds::configuration::UnqueuedCards;
 use crds::keys::GATE;
 use crds::pod::PodSpec;
-use jiff::civil::{Date, DateTime, Time};
-use jiff::tz::Offset;
 use jiff::{SignedDuration, Timestamp};
 
 use super::pod::{self, Gates, Pod, Reading, Stage, Waits};
 use super::queue::NAMELESS;
+use super::times::read_time;
 use super::waiting::{Place, Shape, Traits};
 use super::workload::QueueNaming;
 use super::{Cluster, Kind};
@@ -321,29 +320,6 @@ impl Cluster {
     }
 }
 
-pub(super) fn read_time(text: Option<&str>) -> Option<Timestamp> {
-    let text = text?;
-    whole_seconds(text).or_else(|| text.parse().ok())
-}
-
-/// A time as the API server writes it, `2026-01-31T23:59:59Z`: every object has one or more, and a reader of all forms takes
-/// several times as long.
-fn whole_seconds(text: &str) -> Option<Timestamp> {
-    let bytes: &[u8; 20] = text.as_bytes().try_into().ok()?;
-    let is_punctuated = [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':'), (19, b'Z')]
-        .iter()
-        .all(|(place, sign)| bytes[*place] == *sign);
-    let number = |place: usize| {
-        let digit = |place: usize| bytes[place].is_ascii_digit().then(|| bytes[place] - b'0');
-        Some(i8::try_from(10 * digit(place)? + digit(place + 1)?).unwrap_or(i8::MAX))
-    };
-    let year = 100 * i16::from(number(0)?) + i16::from(number(2)?);
-    let date = Date::new(year, number(5)?, number(8)?).ok()?;
-    let time = Time::new(number(11)?, number(14)?, number(17)?, 0).ok()?;
-    let at = DateTime::from_parts(date, time);
-    Offset::UTC.to_timestamp(at).ok().filter(|_| is_punctuated)
-}
-
 fn stage(
     reading: &Reading,
     spec: &PodSpec<Box<str>>,
@@ -369,46 +345,5 @@ fn stage(
     match old.map(|old| old.stage) {
         Some(unbound @ Stage::Unbound { .. }) => unbound,
         _ => Stage::Unbound { since: now, looks: 0 },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    #[test]
-    fn leap_seconds_and_what_is_no_time_are_read_as_by_everybody() {
-        for text in [
-            "2026-01-31T23:59:59Z",
-            "2016-12-31T23:59:60Z",
-            "2026-02-30T00:00:00Z",
-            "2026-01-31t23:59:59z",
-            "2026-01-31T23:59:59+",
-            "-026-01-31T23:59:59Z",
-            "2026-01-31T24:00:00Z",
-            "0000-01-01T00:00:00Z",
-            "9999-12-31T23:59:59Z",
-            "2026-01-31 23:59:59Z",
-            "2026-01-31T23:59:59.5Z",
-            "",
-        ] {
-            assert_eq!(read_time(Some(text)), text.parse().ok(), "{text:?}");
-        }
-        assert!(whole_seconds("2026-01-31T23:59:59Z").is_some());
-    }
-
-    proptest! {
-        #[test]
-        fn a_time_is_read_as_by_a_reader_of_all_forms(seconds in -62_135_596_800_i64..253_402_300_800) {
-            let text = Timestamp::from_second(seconds).map(|time| time.to_string()).unwrap_or_default();
-            prop_assert_eq!(read_time(Some(&text)), text.parse().ok());
-        }
-
-        #[test]
-        fn what_is_nearly_a_time_is_read_so_too(text in "[0-9]{4}[-/][0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}[Zz]") {
-            prop_assert_eq!(read_time(Some(&text)), text.parse().ok());
-        }
     }
 }

@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crds::card_review::Estimate;
 use jiff::Timestamp;
 
-use super::explanation::{Explanation, Extent, What};
+use super::explanation::{Explanation, Extent};
+use super::found::What;
 use super::holders::below;
 use super::short::{Kept, Place, Short, Used};
 use crate::cluster::Cluster;
@@ -93,14 +94,13 @@ fn until_gone(cluster: &Cluster, why: &Explanation<'_>, before: &[PodId], now: T
         return None;
     }
     match &why.what {
-        What::Said(_) => None,
         What::Quota(short) => {
             let (cards, resources): (Vec<_>, Vec<_>) = short
                 .iter()
                 .partition(|short| short.of.iter().all(|dimension| dimension.card().is_some()));
             let of_quota = |short: &&Short| of_level(cluster, short, before, now);
-            let resources = resources.iter().map(of_quota);
-            let resources = resources.fold(Some(Wait::default()), |all, one| Some(all?.and(one?)))?;
+            let mut resources = resources.iter().map(of_quota);
+            let resources = resources.try_fold(Wait::default(), |all, one| Some(all.and(one?)))?;
             if cards.is_empty() {
                 return (!short.is_empty()).then_some(resources);
             }
@@ -123,7 +123,7 @@ fn until_gone(cluster: &Cluster, why: &Explanation<'_>, before: &[PodId], now: T
             });
             waits.min_by_key(|wait| wait.until)
         }
-        What::Nodes(_) => None,
+        What::Said(_) | What::Nodes(_) => None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! The one shape of every reason: what there is too little of, by how much, where, whether waiting can help, and whose pod stands in the
 //! way. Sentences are made of it in `words`, answers in `answer`.
 
+use super::found::What;
 use super::short::{At, Short};
 use super::{Case, holders, pod, queue, short, workload};
 use crate::cluster::Cluster;
@@ -8,7 +9,6 @@ use crate::cluster::pod::Pod;
 use crate::cluster::waiting::Shape;
 use crate::cluster::workload::{Step, Workload};
 use crate::ids::{PodId, WorkloadId};
-use crate::names::CardId;
 use crate::reason::{About, Outlook, Reason};
 
 /// Why something waits, with everything that there is to say of it.
@@ -36,45 +36,6 @@ pub(super) enum Extent<'c> {
     Whole(&'c Workload, At),
     /// With the other pods of its workload; and whether the search for places was given up.
     Together(&'c Workload, bool),
-}
-
-/// What is in the way.
-#[derive(Debug)]
-pub(super) enum What<'c> {
-    /// Something that has no amounts, in words.
-    Said(String),
-    /// Too little quota is left: first of what the reason names.
-    Quota(Vec<Short>),
-    /// Too little room on nodes.
-    Nodes(Nodes<'c>),
-}
-
-/// What nodes say.
-#[derive(Debug)]
-pub(super) struct Nodes<'c> {
-    /// What comes of it.
-    pub lead: String,
-    /// How many of which nodes say what.
-    pub counts: Vec<NodeCount>,
-    /// What the quotas of GPU nodes have too little of for pods without GPU.
-    pub over_quota: Vec<Short>,
-    /// Who asks them.
-    pub shape: &'c Shape,
-    /// For which cards; for none in particular where there are none.
-    pub cards: Vec<CardId>,
-}
-
-/// How many nodes of one kind say what.
-#[derive(Debug)]
-pub(super) struct NodeCount {
-    /// How many of the kind there are.
-    pub nodes: usize,
-    /// What one of them is called: a node, an mGPU node.
-    pub kind: &'static str,
-    /// The card that they have, where that matters.
-    pub card: Option<String>,
-    /// How many of them say what, those first that could do best.
-    pub parts: Vec<(usize, String)>,
 }
 
 impl Explanation<'_> {

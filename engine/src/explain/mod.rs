@@ -4,6 +4,7 @@ mod answer;
 mod cross_quota;
 mod estimate;
 mod explanation;
+mod found;
 mod holders;
 mod notices;
 mod pod;

@@ -6,7 +6,7 @@ use crds::keys::{CARD_NAME, CARD_QUOTA};
 use crds::spelling::meant_card;
 
 use super::cross_quota::over_quota;
-use super::explanation::{NodeCount, Nodes, What};
+use super::found::{NodeCount, Nodes, What};
 use super::{queue, short};
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;

@@ -326,7 +326,7 @@ fn before_workload(cluster: &Cluster, id: WorkloadId) -> Option<Vec<PodId>> {
         ));
     }
     let is_first = !queue.in_line().iter().any(|other| place(*other) < place(id));
-    (is_first && queue.waiting.len() == 0).then(Vec::new)
+    (is_first && queue.waiting.is_empty()).then(Vec::new)
 }
 
 fn of_queue(cluster: &Cluster, namespace: &str, id: QueueId) -> CardReviewStatus {

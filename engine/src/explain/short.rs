@@ -118,32 +118,29 @@ fn lacking(cluster: &Cluster, shape: &Shape, reason: Reason) -> Vec<(Dimension, 
 /// Who has no room for a dimension (the queue, one of its ancestors, or the cluster), and the numbers.
 fn of_quota(cluster: &Cluster, shape: &Shape, dimension: Dimension, asked: i64) -> Short {
     let own = shape.queue;
-    let (used, limit, level, kept) = match cluster.room_for(own, shape.priority, dimension, asked) {
-        Err(found) => {
-            let used = Used::ByPods {
-                used: found.used,
-                reserved: found.reserved,
-            };
-            let kept = match (found.is_deserved, found.is_for_betters) {
-                (true, _) => Kept::WhileBorrowing,
-                (false, true) => Kept::ForBetters,
-                (false, false) => Kept::ForNobody,
-            };
-            let limit = (!found.is_for_betters || found.limit > 0).then_some(found.limit);
-            (used, limit, found.queue, kept)
-        }
-        Ok(()) => {
-            let used = Used::ByPods {
-                used: cluster.queue(own).allocated_in_all(dimension),
-                reserved: 0,
-            };
-            let kept = if cluster.is_anything_claimed() {
-                Kept::ForClaimants
-            } else {
-                Kept::ForWhoLooks
-            };
-            (used, None, Some(own), kept)
-        }
+    let (used, limit, level, kept) = if let Err(found) = cluster.room_for(own, shape.priority, dimension, asked) {
+        let used = Used::ByPods {
+            used: found.used,
+            reserved: found.reserved,
+        };
+        let kept = match (found.is_deserved, found.is_for_betters) {
+            (true, _) => Kept::WhileBorrowing,
+            (false, true) => Kept::ForBetters,
+            (false, false) => Kept::ForNobody,
+        };
+        let limit = (!found.is_for_betters || found.limit > 0).then_some(found.limit);
+        (used, limit, found.queue, kept)
+    } else {
+        let used = Used::ByPods {
+            used: cluster.queue(own).allocated_in_all(dimension),
+            reserved: 0,
+        };
+        let kept = if cluster.is_anything_claimed() {
+            Kept::ForClaimants
+        } else {
+            Kept::ForWhoLooks
+        };
+        (used, None, Some(own), kept)
     };
     Short {
         of: vec![dimension],

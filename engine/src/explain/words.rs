@@ -3,7 +3,8 @@
 use crds::bounds::told;
 use crds::format::format_amount;
 
-use super::explanation::{Explanation, Extent, NodeCount, Nodes, What};
+use super::explanation::{Explanation, Extent};
+use super::found::{NodeCount, Nodes, What};
 use super::short::{At, Kept, Place, Short, Used};
 use crate::cluster::Cluster;
 use crate::cluster::workload::Workload;
