@@ -1,6 +1,10 @@
 //! What events of devices and claims cost, and whether that grows with the cluster. One core, without the API server.
 
-#![expect(clippy::unwrap_used, reason = "a scene that can't be set is to end the benchmark")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a scene that can't be set is to end the benchmark"
+)]
 
 #[path = "../tests/decisions/world/mod.rs"]
 #[expect(dead_code, reason = "the language of the tests, of which benchmarks need a part")]
