@@ -3,6 +3,7 @@
 //! holds it: a refusal is compared with the words of the rule that it should come from.
 
 mod bounds;
+mod claims;
 mod fairness;
 mod forged_reviews;
 mod found;
