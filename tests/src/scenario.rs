@@ -34,6 +34,12 @@ impl<'a> Scenario<'a> {
     pub async fn begin(world: &'a World, name: &str) -> Result<Self> {
         let plane = &world.plane;
         plane.create_namespace(name, &[], &[]).await?;
+        Self::of(world, name).await
+    }
+
+    /// The scenario of a namespace that is there.
+    pub async fn of(world: &'a World, name: &str) -> Result<Self> {
+        let plane = &world.plane;
         // Of its own, since each test has its own async runtime.
         let client = plane.client().await?;
         Ok(Self {

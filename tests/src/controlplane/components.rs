@@ -148,6 +148,9 @@ impl Components<'_> {
             flag("--service-cluster-ip-range", "10.0.0.0/24"),
         ];
         args.extend(self.serving_certificate());
+        if !self.options.devices {
+            args.push(flag("--runtime-config", "resource.k8s.io/v1=false"));
+        }
         if let Some(audit) = self.options.audit {
             args.push(flag(
                 "--audit-policy-file",

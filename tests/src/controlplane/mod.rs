@@ -48,6 +48,7 @@ pub struct Options {
     kwok: bool,
     job_duration: Duration,
     audit: Option<Audit>,
+    devices: bool,
     queue: bool,
 }
 
@@ -58,6 +59,7 @@ impl Default for Options {
             kwok: true,
             job_duration: Duration::ZERO,
             audit: None,
+            devices: true,
             queue: true,
         }
     }
@@ -97,6 +99,12 @@ impl Options {
             job_duration: duration,
             ..self
         }
+    }
+
+    /// No types of Dynamic Resource Allocation, as before Kubernetes 1.34. Its scheduler of today does not work so.
+    #[must_use]
+    pub fn without_devices(self) -> Self {
+        Self { devices: false, ..self }
     }
 
     /// Records who writes what through the API server; see [`ControlPlane::audit_log`].
@@ -272,6 +280,12 @@ impl ControlPlane {
         let ended = self.processes.iter_mut().find(|process| process.name() == name);
         *ended.context("there was no API server")? = started;
         await_ready(&self.client().await?, name, "/readyz", &self.processes).await
+    }
+
+    /// The same, with the types of Dynamic Resource Allocation where the one before had none.
+    pub async fn start_apiserver_with_devices(&mut self) -> Result<()> {
+        self.options.devices = true;
+        self.start_apiserver().await
     }
 
     /// etcd, to be paused.

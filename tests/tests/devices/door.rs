@@ -69,9 +69,8 @@ async fn claims_for_other_cards_than_the_pod_names_are_refused_and_workloads_are
         }
     }
     // Who makes such pods is told when that is made.
-    let told = scenario
-        .kubectl_create(&contradiction.name("web").deployment(1))
-        .await?;
+    let web = by_template(scenario.pod("web").card(&h100), "a100");
+    let told = scenario.kubectl_create(&web.deployment(1)).await?;
     let told = told.map_err(anyhow::Error::msg)?;
     assert!(
         told.contains("Warning: spec.template: annotation volcano.sh/card.name"),

@@ -2,6 +2,7 @@
 //! control plane and one configuration, each with queues and cards of its own.
 
 mod claims;
+mod devices;
 mod gangs;
 mod hierarchy;
 mod reclaim;

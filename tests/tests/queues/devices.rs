@@ -1,0 +1,78 @@
+//! Gangs and hierarchies, where the cards are devices and pods claim them.
+
+use cardgate_tests::devices::{self, NVIDIA, allocated, by_template, exactly};
+use cardgate_tests::scenario::Scenario;
+use cardgate_tests::tally::Tally;
+use cardgate_tests::workloads::PodBuilder;
+use cardgate_tests::world::World;
+use crds::keys::GROUP_NAME;
+use serde_json::json;
+use tokio::sync::OnceCell;
+
+use crate::{NO_QUOTA, Outcome, queue_of, world};
+
+/// The name of what claims of one card are made from.
+const ONE: &str = "one";
+
+/// A node of 8 cards by devices that only this scenario has, and what claims of one of them are made from.
+async fn scene<'s>(name: &str) -> anyhow::Result<(&'static World, Scenario<'s>, String)> {
+    static CLASSES: OnceCell<()> = OnceCell::const_new();
+    let world = world().await?;
+    CLASSES.get_or_try_init(|| devices::classes(&world.plane)).await?;
+    let scenario = Scenario::begin(world, name).await?;
+    let card = scenario.card("NVIDIA-A100");
+    devices::nodes(&scenario, world, &[(&card, 8)]).await?;
+    devices::template(world, &scenario, ONE, &exactly(NVIDIA, 1, Some(&card))).await?;
+    Ok((world, scenario, card))
+}
+
+fn claiming(scenario: &Scenario<'_>, name: &str, queue: &str) -> PodBuilder {
+    by_template(scenario.pod(name).queue(queue), ONE)
+}
+
+#[tokio::test]
+async fn claims_count_on_all_levels_of_a_hierarchy() -> Outcome {
+    let (_, scenario, card) = scene("claims-levels").await?;
+    scenario.apply_queue(scenario.queue().quota(&card, 3)).await?;
+    for suffix in ["x", "y"] {
+        let part = queue_of(&scenario, suffix).quota(&card, 2);
+        scenario
+            .apply_queue(part.field("parent", json!("claims-levels")))
+            .await?;
+    }
+    let of = |suffix: &str| claiming(&scenario, suffix, &format!("claims-levels-{suffix}"));
+    scenario.create(&of("x").deployment(3)).await?;
+    let first = Tally::none().running(&card, 2).waiting(NO_QUOTA, 1);
+    scenario.expect_for_good("x", &first).await?;
+    scenario.create(&of("y").deployment(2)).await?;
+    let second = Tally::none().running(&card, 1).waiting(NO_QUOTA, 1);
+    scenario.expect_for_good("y", &second).await?;
+    assert_eq!(allocated(&scenario).await?.values().sum::<usize>(), 3);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_gang_of_claims_gets_all_of_them_or_none() -> Outcome {
+    let (_, scenario, card) = scene("claims-gang").await?;
+    scenario.apply_queue(scenario.queue().quota(&card, 4)).await?;
+    let group = |name: &str| {
+        json!({ "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
+            "metadata": { "name": name, "namespace": scenario.name() }, "spec": { "minMember": 3, "queue": scenario.name() } })
+    };
+    for name in ["first", "second"] {
+        scenario.plane().apply(&group(name)).await?;
+        let gang = claiming(&scenario, name, scenario.name()).annotation(GROUP_NAME, name);
+        scenario.create(&gang.deployment(3)).await?;
+        if name == "first" {
+            scenario.expect(name, &Tally::none().running(&card, 3)).await?;
+        }
+    }
+    scenario
+        .expect_for_good("second", &Tally::none().waiting(NO_QUOTA, 3))
+        .await?;
+    assert_eq!(allocated(&scenario).await?.values().sum::<usize>(), 3);
+    scenario
+        .delete::<k8s_openapi::api::apps::v1::Deployment>("first")
+        .await?;
+    scenario.expect("second", &Tally::none().running(&card, 3)).await
+}
