@@ -191,6 +191,7 @@ async fn a_card_that_the_claims_of_a_pod_do_not_select_is_refused() {
 async fn selectors_that_are_not_evaluated_are_told_where_they_stand() {
     let odd = "device.attributes['gpu.nvidia.com'].productName.matches('A{3}')";
     let mut class = devices("NVIDIA-A100")[1].clone();
+    class.object["metadata"]["name"] = "broken".into();
     class.object["spec"]["selectors"][0]["cel"]["expression"] = "device.attributes[".into();
     let mut claim = claim_template("hand", "gpu.nvidia.com", odd);
     claim.object["kind"] = "ResourceClaim".into();

@@ -174,3 +174,8 @@ async fn an_administrator_operates_it() -> Outcome {
 async fn somebody_comes_from_volcano() -> Outcome {
     go_through("docs/from-volcano.md").await
 }
+
+#[tokio::test]
+async fn nodes_move_from_a_device_plugin_to_devices() -> Outcome {
+    go_through("docs/dra.md").await
+}
