@@ -25,6 +25,7 @@ use simulator::tally::Tally;
     clippy::doc_markdown,
     reason = "these are the words of --help, which shows backticks as they are"
 )]
+#[expect(clippy::struct_excessive_bools, reason = "they are switches")]
 struct Cli {
     /// How many seeds
     #[arg(long, default_value_t = 100)]

@@ -35,7 +35,7 @@ const ROUNDS: usize = 30;
 /// Of a hundred worlds, so many have devices that drivers publish and pods claim.
 const WITH_DEVICES: u32 = 55;
 /// What is drawn of a seed besides, so that everything else is drawn as it always was.
-const BESIDES: u64 = 0xde71ce5;
+const BESIDES: u64 = 0x0de7_1ce5;
 
 /// Whether the world of a seed has devices.
 pub fn has_devices(seed: u64) -> bool {

@@ -115,20 +115,6 @@ fn features(write: &Write) -> Vec<&'static str> {
         note("foreign gate", text.contains("example.com/license"));
         note("init container", text.contains("initContainers"));
         note("affinity", text.contains("nodeAffinity"));
-        let claims = |by: &str| text.contains(&format!("\"{by}\""));
-        note("claims by template", claims("resourceClaimTemplateName"));
-        note(
-            "claims by name",
-            text.contains("\"resourceClaimName\":\"shared-") && is_in,
-        );
-        note(
-            "devices without claim",
-            object["status"]["extendedResourceClaimStatus"].is_object(),
-        );
-        note(
-            "the cluster's own claims",
-            object["metadata"]["namespace"] == "kube-system" && pods::node(object).is_some(),
-        );
         note("runs", status["phase"] == "Running");
         note("succeeds", status["phase"] == "Succeeded");
         note("fails", status["phase"] == "Failed");
@@ -153,6 +139,47 @@ fn features(write: &Write) -> Vec<&'static str> {
         note(
             "queue for some namespaces",
             annotations["card.volcano.sh/namespaces"].is_string(),
+        );
+    }
+    let conf = object["data"]["volcano-scheduler.conf"].as_str().unwrap_or_default();
+    let cardgate = object["data"]["cardgate.yaml"].as_str().unwrap_or_default();
+    for (name, is) in [
+        ("reclaim", conf.contains("reclaim,") || conf.contains("reclaim\"")),
+        ("preempt", conf.contains("preempt")),
+        ("plugin capacity", conf.contains("name: capacity\n")),
+        ("plugin capacity-card", conf.contains("name: capacity-card\n")),
+        ("plugin crossquota", conf.contains("crossquota")),
+        ("unlimited CPU", conf.contains("cardUnlimitedCpuMemory: true")),
+        ("admitOn: quota", cardgate.contains("admitOn: quota")),
+        ("unnamed cards are free", cardgate.contains("unnamedCards: free")),
+        ("another configuration", write.before.is_some() && !conf.is_empty()),
+    ] {
+        note(name, is);
+    }
+    found
+}
+
+/// The same of devices.
+fn device_features(write: &Write) -> Vec<&'static str> {
+    let Some(object) = &write.after else { return Vec::new() };
+    let (text, status) = (object.to_string(), &object["status"]);
+    let mut found = Vec::new();
+    let mut note = |name, is: bool| {
+        if is {
+            found.push(name);
+        }
+    };
+    if write.resource == &PODS {
+        let claims = |by: &str| text.contains(&format!("\"{by}\""));
+        note("claims by template", claims("resourceClaimTemplateName"));
+        note("claims by name", text.contains("\"resourceClaimName\":\"shared-"));
+        note(
+            "devices without claim",
+            object["status"]["extendedResourceClaimStatus"].is_object(),
+        );
+        note(
+            "the cluster's own claims",
+            object["metadata"]["namespace"] == "kube-system" && pods::node(object).is_some(),
         );
     }
     if write.resource == &RESOURCE_CLAIMS {
@@ -181,21 +208,6 @@ fn features(write: &Write) -> Vec<&'static str> {
             "slice that is back",
             write.before.is_none() && pool["generation"].as_i64() > Some(1),
         );
-    }
-    let conf = object["data"]["volcano-scheduler.conf"].as_str().unwrap_or_default();
-    let cardgate = object["data"]["cardgate.yaml"].as_str().unwrap_or_default();
-    for (name, is) in [
-        ("reclaim", conf.contains("reclaim,") || conf.contains("reclaim\"")),
-        ("preempt", conf.contains("preempt")),
-        ("plugin capacity", conf.contains("name: capacity\n")),
-        ("plugin capacity-card", conf.contains("name: capacity-card\n")),
-        ("plugin crossquota", conf.contains("crossquota")),
-        ("unlimited CPU", conf.contains("cardUnlimitedCpuMemory: true")),
-        ("admitOn: quota", cardgate.contains("admitOn: quota")),
-        ("unnamed cards are free", cardgate.contains("unnamedCards: free")),
-        ("another configuration", write.before.is_some() && !conf.is_empty()),
-    ] {
-        note(name, is);
     }
     found
 }
@@ -297,6 +309,7 @@ fn every_feature_is_in_many_worlds() {
         }
         for write in run.objects.writes_after(0) {
             of_this.extend(features(write).into_iter().map(ToOwned::to_owned));
+            of_this.extend(device_features(write).into_iter().map(ToOwned::to_owned));
             let who = if write.who.starts_with("kubelet-") {
                 "kubelet"
             } else {

@@ -124,7 +124,7 @@ fn devices_are_room_where_their_pool_is_complete() {
     let broken = history.breaks_at_rest(WAITS);
     assert!(broken.what.contains("n2 and its queue"), "{broken}");
     history.change("driver", &SLICES, "n2", |of| {
-        of["spec"] = slice(2, &["gpu-0"])["spec"].clone()
+        of["spec"] = slice(2, &["gpu-0"])["spec"].clone();
     });
     history.rests();
 }

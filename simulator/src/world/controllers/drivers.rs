@@ -76,7 +76,7 @@ pub fn draw(dice: &mut Dice, objects: &Objects) -> Option<Step> {
     let mut devices: Vec<_> = driven["slices"]
         .as_array()?
         .iter()
-        .flat_map(|slice| slice.as_array())
+        .filter_map(|slice| slice.as_array())
         .flatten()
         .cloned()
         .collect();
