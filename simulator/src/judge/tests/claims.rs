@@ -33,6 +33,8 @@ fn history(quota: u32) -> History {
             json!({"metadata": {"namespace": "team", "name": name}, "spec": spec}),
         );
     }
+    // By then everybody knows of it.
+    history.later(60);
     history
 }
 
