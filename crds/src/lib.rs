@@ -6,6 +6,7 @@
 
 pub mod bounds;
 pub mod card;
+pub mod card_assigned;
 pub mod card_counts;
 pub mod card_inventory;
 pub mod card_resources;

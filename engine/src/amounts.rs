@@ -126,12 +126,6 @@ impl Amounts {
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (Dimension, i64)> + Clone + '_ {
         self.0.iter().copied()
     }
-
-    /// Whether every amount, added to `used`, stays within `limit`.
-    pub fn fit(&self, used: &Totals, limit: &Self) -> bool {
-        self.iter()
-            .all(|(dimension, amount)| used.get(dimension) + i128::from(amount) <= i128::from(limit.get(dimension)))
-    }
 }
 
 impl FromIterator<(Dimension, i64)> for Amounts {

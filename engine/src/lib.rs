@@ -5,6 +5,7 @@
 //! what there is to see. Nobody in here talks to anybody, reads a clock or knows a Kubernetes client: time and configuration
 //! come as arguments, so that the operator, the tests and every other program come to the same answers.
 
+pub mod alternative;
 pub mod amounts;
 pub mod cluster;
 pub mod decide;

@@ -1,40 +1,71 @@
 //! What counts, and how much of it: every amount that a pod or a workload is charged for, asks for or has kept for it is made
 //! here, dimension by dimension.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crds::card_resources::is_extended;
 use crds::configuration::{CapacityCard, QueuePlugin};
 
+use crate::alternative::Alternative;
 use crate::amounts::{Amounts, Dimension};
-use crate::inqueue::Demand;
+use crate::inqueue::{CardSet, Demand};
 use crate::names::{CardId, Names, ResourceId};
 use crate::task::Task;
 
 /// What a pod is charged for, or would be. Kept with the pod, so that exactly this is given back.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Charge {
-    /// The card that it counts for, even where it counts for none of it.
-    pub card: Option<CardId>,
+    /// The cards that it counts for, even where it counts for none of them.
+    pub alternative: Option<Alternative>,
     /// How much, by dimension.
     pub amounts: Amounts,
 }
 
 impl Charge {
-    /// What a task comes to with this card, of which it asks for so many.
-    pub fn of(arguments: &CapacityCard, task: &Task, card: Option<(CardId, i64)>) -> Self {
-        let cards = card.map(|(card, count)| (Dimension::Card(card), count));
+    /// What a task comes to with one of its alternatives; `count` says how many it asks for of a card that it names.
+    pub fn of(
+        arguments: &CapacityCard,
+        task: &Task,
+        alternative: Option<&Alternative>,
+        count: impl FnOnce(CardId) -> i64,
+    ) -> Self {
+        let one = match alternative {
+            Some(Alternative::Card(card)) => Some((Dimension::Card(*card), count(*card))),
+            Some(Alternative::Set(_)) | None => None,
+        };
+        // Those of a set are among what is requested with it.
+        let is_for_cards = task.is_for_cards() || alternative.is_some();
+        let request = task.request_with(alternative).iter();
+        let charged = request.filter(|(dimension, _)| is_charged(arguments, *dimension, is_for_cards));
         Self {
-            card: card.map(|(card, _)| card),
-            amounts: resources(arguments, task).chain(cards).collect(),
+            alternative: alternative.cloned(),
+            amounts: charged.chain(one).collect(),
         }
     }
 }
 
-/// The resources that a task is checked and charged for: CPU, memory, then the others.
+/// The resources that a task is checked and charged for whichever cards it gets: CPU, memory, then the others.
 pub fn resources(arguments: &CapacityCard, task: &Task) -> impl Iterator<Item = (Dimension, i64)> {
     let (request, is_for_cards) = (task.request.iter(), task.is_for_cards());
     request.filter(move |(dimension, _)| is_charged(arguments, *dimension, is_for_cards))
+}
+
+/// What an alternative adds to that: its cards, and the resources by which those are counted that are claimed. `resource_of` says
+/// what a card that the task names is requested as.
+#[inline]
+pub fn added<'a>(
+    task: &Task,
+    alternative: &'a Alternative,
+    resource_of: impl FnOnce(CardId) -> Option<ResourceId>,
+) -> impl Iterator<Item = (Dimension, i64)> + 'a {
+    let (one, several) = match alternative {
+        Alternative::Card(card) => {
+            let count = resource_of(*card).map_or(0, |resource| task.count(resource));
+            (Some((Dimension::Card(*card), count)), None)
+        }
+        Alternative::Set(set) => (None, Some(set.added().iter())),
+    };
+    one.into_iter().chain(several.into_iter().flatten())
 }
 
 /// Whether what asks for cards, or does not, is charged for a dimension (**Plugin Configuration**, `cardUnlimitedCpuMemory`).
@@ -71,17 +102,15 @@ pub fn card_count(names: &Names, task: &Task, resource: Option<ResourceId>) -> i
     extended.map(|(_, amount)| amount).max().unwrap_or(0)
 }
 
-/// The cards that a task could get, of those that the cluster knows and whose resource it requests: most preferred first, with
-/// the number of each.
-pub fn alternatives(
-    task: &Task,
+/// The alternatives of a task of which the cluster knows all cards, and whose resource it requests: most preferred first.
+pub fn alternatives<'t>(
+    task: &'t Task,
     resource_of: impl Fn(CardId) -> Option<ResourceId>,
-) -> impl Iterator<Item = (CardId, i64)> {
-    let counts = task
-        .cards
-        .iter()
-        .filter_map(move |card| Some((*card, task.count(resource_of(*card)?))));
-    counts.filter(|(_, count)| *count > 0)
+) -> impl Iterator<Item = &'t Alternative> {
+    task.alternatives.iter().filter(move |alternative| match alternative {
+        Alternative::Card(card) => resource_of(*card).is_some_and(|resource| task.count(resource) > 0),
+        Alternative::Set(_) => alternative.all(|card| resource_of(card).is_some()),
+    })
 }
 
 /// What tasks ask for in all, each with its alternatives.
@@ -98,11 +127,54 @@ pub(crate) fn demand_of<'t>(
             *sum = sum.saturating_add(amount);
         }
         let known: Vec<_> = alternatives(task, &resource_of).collect();
-        if let Some((_, count)) = known.first() {
-            cards.push((known.iter().map(|(card, _)| *card).collect(), *count));
+        match known[..] {
+            [] => {}
+            // Each card by itself.
+            [Alternative::Set(set)] => {
+                cards.extend(set.cards().iter().map(|(card, count)| (Box::from([*card]), *count)));
+            }
+            _ => cards.push(least_of(task, &known, &resource_of)),
+        }
+        for (dimension, amount) in least_added(&known) {
+            let sum = sums.entry(dimension).or_default();
+            *sum = sum.saturating_add(amount);
         }
     }
     Demand::new(sums.into_iter().collect(), cards)
+}
+
+/// Alternatives as a set of cards of which it takes so many, whichever of them is taken: no more than the least does.
+fn least_of(
+    task: &Task,
+    alternatives: &[&Alternative],
+    resource_of: impl Fn(CardId) -> Option<ResourceId>,
+) -> (CardSet, i64) {
+    let cards: BTreeSet<_> = alternatives
+        .iter()
+        .flat_map(|alternative| alternative.cards())
+        .collect();
+    let count = |alternative: &&Alternative| {
+        let added = added(task, alternative, &resource_of);
+        let counts = added.filter(|(dimension, _)| dimension.card().is_some());
+        counts.fold(0, |sum: i64, (_, count)| sum.saturating_add(count))
+    };
+    let least = alternatives.iter().map(count).min().unwrap_or(0);
+    (cards.into_iter().collect(), least)
+}
+
+/// The least of each resource that claimed cards are counted by, whichever alternative is taken.
+fn least_added(alternatives: &[&Alternative]) -> Vec<(Dimension, i64)> {
+    let mut sets = alternatives.iter().filter_map(|alternative| alternative.set());
+    let Some(first) = sets.next() else { return Vec::new() };
+    let resources = first
+        .added()
+        .iter()
+        .filter(|(dimension, _)| dimension.resource().is_some());
+    let least = resources.map(|(dimension, amount)| {
+        let others = sets.clone().map(|set| set.added().get(dimension));
+        (dimension, others.fold(amount, i64::min))
+    });
+    least.collect()
 }
 
 /// What of a workload's own demand counts: cards, each also as one of the resource that it is requested as; CPU and memory,

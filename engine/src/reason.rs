@@ -60,6 +60,8 @@ reasons! {
     NoDeviceSelected = "NoDeviceSelected",
     /// The card that the pod names is none of those that its claims select.
     NoClaimForCard = "NoClaimForCard",
+    /// What the pod's claims leave can be combined in more ways than a pod may have alternatives.
+    TooManyAlternatives = "TooManyAlternatives",
     /// Somebody else's scheduling gate holds the pod: it is not its turn before that is gone.
     HeldByAnotherGate = "HeldByAnotherGate",
     /// The queue does not exist.
@@ -157,6 +159,7 @@ impl Reason {
             | Self::ResourceClaimShared
             | Self::NoDeviceSelected
             | Self::NoClaimForCard
+            | Self::TooManyAlternatives
             | Self::HeldByAnotherGate
             | Self::ReservationTimeout
             | Self::RefusedByApiServer => About::Request,
@@ -210,6 +213,7 @@ impl Reason {
             | Self::SecondCardResource
             | Self::NoDeviceSelected
             | Self::NoClaimForCard
+            | Self::TooManyAlternatives
             | Self::QueueNotFound
             | Self::QueueNotOpen
             | Self::QueueInvalid
@@ -243,6 +247,7 @@ impl Reason {
             | Self::ResourceClaimShared
             | Self::NoDeviceSelected
             | Self::NoClaimForCard
+            | Self::TooManyAlternatives
             | Self::QueueNotFound
             | Self::QueueNotOpen
             | Self::QueueInvalid

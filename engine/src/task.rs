@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crds::mgpu::MgpuRequest;
 
+use crate::alternative::{Alternative, Counted};
 use crate::amounts::{Amounts, Dimension};
 use crate::devices::DeviceDemand;
 use crate::names::{CardId, ResourceId};
@@ -24,16 +25,47 @@ pub enum Naming {
 /// What a pod's claims select (docs/rules.md, **Cards by Dynamic Resource Allocation**).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Claimed {
-    /// The cards, of which it gets one; none where the claims are for other devices.
-    pub cards: Box<[CardId]>,
-    /// Whether they are in the order of the claim.
-    pub ordered: bool,
+    /// What each of the claims' requests leaves; none where the claims are for other devices.
+    pub requests: Box<[Wanted]>,
     /// The cards that the pod's annotation names.
     pub named: Arc<[CardId]>,
+    /// What the pod requests besides.
+    pub others: Arc<Amounts>,
+    /// The same with what the first choices of the requests come to, by the resources alone: what it is taken to request where it
+    /// is charged for no card.
+    pub uncharged: Arc<Amounts>,
+    /// What was allocated, where all of it was.
+    pub allocated: Option<Alternative>,
+    /// Whether others are charged for claims that it shares.
+    pub shared: bool,
+    /// How many devices are asked for or allocated of which it is not known what they are.
+    pub unknown: i64,
     /// Why it can't be charged for them, or not yet.
     pub refusal: Option<Reason>,
     /// What it asks of the devices of its node; none where it asks for none.
     pub demand: Option<Arc<DeviceDemand>>,
+}
+
+impl Claimed {
+    /// Whether any of the claims is for cards.
+    pub fn is_for_cards(&self) -> bool {
+        !self.requests.is_empty()
+    }
+
+    /// The cards that the claims leave, as often as they are left.
+    pub fn cards(&self) -> impl Iterator<Item = CardId> + '_ {
+        let choices = self.requests.iter().flat_map(|request| &request.choices);
+        choices.flat_map(|choice| choice.iter().map(|(card, ..)| *card))
+    }
+}
+
+/// What one request of a claim leaves.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Wanted {
+    /// Cards, with how many of each: it gets one of these choices.
+    pub choices: Vec<Box<[Counted]>>,
+    /// Whether they are in the order of the claim.
+    pub ordered: bool,
 }
 
 /// What a pod asks for.
@@ -41,8 +73,8 @@ pub struct Claimed {
 pub struct Task {
     /// Its resources, and one slot for a pod.
     pub request: Arc<Amounts>,
-    /// The cards it names, most preferred first, or those that it is read to name, by name.
-    pub cards: Arc<[CardId]>,
+    /// The cards it could get, most preferred first: those that it names, or is read to name, by name; or what its claims leave.
+    pub alternatives: Arc<[Alternative]>,
     /// Whether it names them itself.
     pub says_cards: bool,
     /// How it is known which they are.
@@ -60,7 +92,33 @@ pub struct Task {
 impl Task {
     /// Whether it is charged for cards: then CPU and memory may be unlimited.
     pub(crate) fn is_for_cards(&self) -> bool {
-        !self.cards.is_empty() || self.naming == Naming::ByQueue
+        !self.alternatives.is_empty() || self.naming == Naming::ByQueue
+    }
+
+    /// What it requests with one of its alternatives, or without cards.
+    #[inline]
+    pub fn request_with<'t>(&'t self, alternative: Option<&'t Alternative>) -> &'t Arc<Amounts> {
+        match alternative.and_then(Alternative::set) {
+            Some(set) => set.request(),
+            None => &self.request,
+        }
+    }
+
+    /// What it requests with the first of its alternatives.
+    pub fn first_request(&self) -> &Arc<Amounts> {
+        self.request_with(self.alternatives.first())
+    }
+
+    /// What it requests with any of its alternatives: its own request, where those are named.
+    pub fn requests(&self) -> impl Iterator<Item = &Amounts> {
+        let own = (!self.alternatives.iter().any(|alternative| alternative.set().is_some())).then_some(&*self.request);
+        let sets = self.alternatives.iter().filter_map(Alternative::set);
+        own.into_iter().chain(sets.map(|set| &**set.request()))
+    }
+
+    /// The cards of its alternatives, as often as they are in them.
+    pub fn cards(&self) -> impl Iterator<Item = CardId> + '_ {
+        self.alternatives.iter().flat_map(Alternative::cards)
     }
 
     /// How many cards, where each is one of `resource`.

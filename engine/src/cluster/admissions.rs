@@ -7,21 +7,21 @@ use jiff::Timestamp;
 use super::Cluster;
 use super::deadlines::after_refused_writes;
 use super::pod::{Pod, Stage};
+use crate::alternative::Alternative;
 use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
-use crate::names::CardId;
 use crate::policies::mgpu::CardLists;
 
 impl Cluster {
-    /// Lets a waiting pod in: from now on it holds its quota, and room where it is expected, with these mGPU cards there where
+    /// Lets a waiting pod in: from now on it holds its quota for one of its alternatives, and room where it is expected, with these mGPU cards there where
     /// it asks for any.
     pub(crate) fn admit(
         &mut self,
         id: PodId,
-        card: Option<CardId>,
+        alternative: Option<Alternative>,
         expected_on: Option<NodeId>,
         gpus: Option<CardLists>,
     ) {
-        let Some(charge) = self.pod(id).map(|pod| self.charge(pod, card)) else {
+        let Some(charge) = self.pod(id).map(|pod| self.charge(pod, alternative.as_ref())) else {
             return;
         };
         self.update_pod(id, |pod| {
@@ -31,7 +31,7 @@ impl Cluster {
                 until: Timestamp::MAX,
                 written: false,
             };
-            pod.assigned = card;
+            pod.assigned = alternative;
             pod.charge = Some(charge);
             pod.room = expected_on;
             if gpus.is_some() {

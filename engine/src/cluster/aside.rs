@@ -47,9 +47,15 @@ impl Cluster {
         let pod = self.pod(id)?;
         let on_node = |node| {
             let node = self.node(node);
-            let all = &node.offer()?.allocatable;
-            let amount = |dimension, amount| if whole(dimension) { all.get(dimension) } else { amount };
-            let request = pod.task.request.iter();
+            let all = node.offer()?;
+            let amount = |dimension, amount| {
+                if whole(dimension) {
+                    all.amount(dimension)
+                } else {
+                    amount
+                }
+            };
+            let request = pod.request().iter();
             let request = request.map(|(dimension, asked)| (dimension, amount(dimension, asked)));
             Some((Arc::clone(&node.name), request.collect()))
         };

@@ -9,6 +9,7 @@ use super::Cluster;
 use super::node::{Node, NodeCard, Offer};
 use super::node_order::NodeOrder;
 use super::pod::Pod;
+use crate::alternative::Alternative;
 use crate::amounts::Dimension;
 use crate::ids::NodeId;
 use crate::names::{CardId, ResourceId};
@@ -287,10 +288,17 @@ impl Cluster {
         if before != self.resource_of(id) {
             // Nodes that count for the card now, and nodes that no longer do.
             self.changes.nodes.extend(self.cards.known[id.index()].nodes.iter());
+            let has = |alternative: Option<&Alternative>| alternative.is_some_and(|alternative| alternative.has(id));
             // Who names no card may be charged for one all the same: that of its node.
-            let is_charged = |pod: &Pod| pod.charge.as_ref().is_some_and(|charge| charge.card == Some(id));
+            let is_charged = |pod: &Pod| {
+                pod.charge
+                    .as_ref()
+                    .is_some_and(|charge| has(charge.alternative.as_ref()))
+            };
             self.recharge(now, |pod| {
-                pod.task.cards.contains(&id) || pod.assigned == Some(id) || is_charged(pod)
+                pod.task.alternatives.iter().any(|alternative| alternative.has(id))
+                    || has(pod.assigned.as_ref())
+                    || is_charged(pod)
             });
         }
     }

@@ -137,10 +137,18 @@ pub(crate) fn has_devices_elsewhere(task: &Task, node: &Node) -> bool {
 
 /// Whether a resource of a node is handed out as devices alone, so that a task's claims say whether there is room.
 pub(crate) fn is_judged_by_devices(task: &Task, node: &Node, dimension: Dimension) -> bool {
-    let Some(resource) = dimension.resource().filter(|_| demand(task).is_some()) else {
+    if demand(task).is_none() {
         return false;
-    };
+    }
     let cards = node.offer().into_iter().flat_map(|offer| &offer.cards);
+    let resource = match dimension {
+        Dimension::Resource(resource) => resource,
+        // Which of several alternatives the devices would do for they don't say: then their number does.
+        Dimension::Card(card) => {
+            let mut of_card = cards.filter(|known| known.card == card);
+            return task.alternatives.len() == 1 && of_card.all(|card| card.supply == Supply::Devices);
+        }
+    };
     let mut of_resource = cards.filter(|card| card.resource == resource).peekable();
     of_resource.peek().is_some() && of_resource.all(|card| card.supply == Supply::Devices)
 }

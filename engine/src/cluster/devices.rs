@@ -10,12 +10,12 @@ use jiff::Timestamp;
 use super::device_room::provided_claim;
 use super::pod::{Gates, Reading};
 use super::{Cluster, Kind};
-use crate::amounts::{Amounts, Dimension};
-use crate::devices::{Asked, CardsAsked, ClaimKey, DeviceCard, Devices, Drivers, Named, Obstacle, SliceChange};
+use crate::alternative::Assigned;
+use crate::devices::{ClaimKey, DeviceCard, Devices, Drivers, Named, SliceChange};
 use crate::ids::{NodeId, PodId, QueueId};
 use crate::names::CardId;
 use crate::reason::Reason;
-use crate::task::{Claimed, Naming, Task};
+use crate::task::{Claimed, Task};
 
 /// Devices, and the pods that claim them.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ pub(super) struct ClaimedDevices {
     /// By node, the pods that are expected there and have not been given their devices.
     pub(super) expected: HashMap<Arc<str>, BTreeSet<PodId>>,
     /// The resources by which classes provide cards, and which.
-    provided: BTreeMap<String, BTreeSet<DeviceCard>>,
+    pub(super) provided: BTreeMap<String, BTreeSet<DeviceCard>>,
     /// Nodes whose labels don't say which cards they have by devices.
     pub(super) to_label: BTreeSet<NodeId>,
 }
@@ -327,15 +327,17 @@ impl Cluster {
             .is_some_and(|pod| self.has_provided_devices(pod, namespace));
         let named = as_seen.map_or_else(Vec::new, |pod| self.note_claiming(pod, namespace));
         let demand = self.devices_asked(&reading.task.request, namespace, &named, has_provided);
-        let requested = self.requested_of_classes(&reading.task.request);
+        let assigned = reading.assigned.as_ref().and_then(|assigned| match assigned {
+            Assigned::Card(card) => Some(self.names.card_name(*card)),
+            Assigned::Counted(_) => None,
+        });
+        let asked = self.claimed.devices.asked_by(namespace, uid, &named, assigned);
+        let (others, requested) = self.requested_of_classes(&reading.task.request, asked.is_for_cards());
         if !named.is_empty() || !requested.is_empty() {
-            let assigned = reading.assigned.map(|card| self.names.card_name(card));
-            let asked = self.claimed.devices.asked_by(namespace, uid, &named, assigned);
-            let asked = asked.and_provided(&requested);
-            self.put_asked(reading, asked, &requested);
+            self.put_asked(reading, others, asked.and_provided(requested));
         }
         if let Some(demand) = demand {
-            let named = Arc::clone(&reading.task.cards);
+            let named = reading.task.cards().collect();
             let claimed = reading.task.claimed.get_or_insert_with(|| {
                 Arc::new(Claimed {
                     named,
@@ -347,76 +349,11 @@ impl Cluster {
         named
     }
 
-    /// What is requested as resources that stand for classes, and is no resource of cards by itself: how many, of which cards.
-    fn requested_of_classes(&self, request: &Amounts) -> Vec<CardsAsked> {
-        if self.claimed.provided.is_empty() {
-            return Vec::new();
-        }
-        let requested = request.iter().filter(|(_, amount)| *amount > 0);
-        let requested = requested.filter_map(|(dimension, count)| {
-            let resource = self.names.resource_name(dimension.resource()?);
-            let cards = self.claimed.provided.get(resource)?;
-            let is_own = cards.iter().all(|card| card.resource == resource);
-            (!is_own).then(|| CardsAsked {
-                cards: cards.iter().cloned().collect(),
-                ordered: false,
-                count,
-                allocated: false,
-            })
-        });
-        requested.collect()
-    }
-
-    fn put_asked(&mut self, reading: &mut Reading, asked: Asked, requested: &[CardsAsked]) {
-        let task = &mut reading.task;
-        let refusal = match asked.obstacle {
-            None => None,
-            Some(Obstacle::Missing) => Some(Reason::ResourceClaimNotFound),
-            Some(Obstacle::NoDevice) => Some(Reason::NoDeviceSelected),
-            Some(Obstacle::PaidByAnother) => Some(Reason::ResourceClaimShared),
-            Some(Obstacle::Unclear(why)) => {
-                task.unreadable.get_or_insert_with(|| why.into());
-                None
-            }
-        };
-        let mut claimed = Claimed {
-            named: Arc::clone(&task.cards),
-            refusal,
-            ..Claimed::default()
-        };
-        let mut request: BTreeMap<Dimension, i64> = task.request.iter().collect();
-        if !requested.is_empty() {
-            request.retain(|dimension, _| {
-                let resource = dimension.resource().map(|resource| self.names.resource_name(resource));
-                let cards = resource.and_then(|resource| self.claimed.provided.get(resource));
-                cards.is_none_or(|cards| cards.iter().all(|card| Some(&*card.resource) == resource))
-            });
-        }
-        if let Some(asked) = asked.cards {
-            claimed.ordered = asked.ordered;
-            claimed.cards = asked.cards.iter().map(|card| self.names.card(&card.name)).collect();
-            if asked.allocated {
-                reading.assigned = claimed.cards.first().copied();
-            }
-            let resource = asked.cards.first().map(|card| self.names.resource(&card.resource));
-            if let Some(resource) = resource {
-                let of = request.entry(Dimension::Resource(resource)).or_default();
-                *of = of.saturating_add(asked.count);
-            }
-        }
-        task.request = Arc::new(request.into_iter().collect());
-        task.claimed = Some(Arc::new(claimed));
-        // Held at the door for its claims alone: whose devices they are was not known there.
-        if !reading.managed && reading.reachable && reading.gates == Gates::Own {
-            (reading.managed, reading.in_no_queue) = (true, true);
-        }
-    }
-
     /// A pod that was let in holds what it was seen to hold while that can't be said: its claim or the slices of its node may be away
     /// for a while, and what it runs on is not.
     pub(super) fn keep_claimed(&self, reading: &mut Reading, known: Option<PodId>) {
         let task = &mut reading.task;
-        let is_lost = |claimed: &Arc<Claimed>| claimed.cards.is_empty();
+        let is_lost = |claimed: &Arc<Claimed>| !claimed.is_for_cards();
         let cannot_be_said = task.unreadable.is_some()
             || task.claimed.as_ref().is_some_and(|claimed| {
                 matches!(
@@ -434,7 +371,6 @@ impl Cluster {
             task.request = Arc::clone(&old.task.request);
             task.claimed.clone_from(&old.task.claimed);
             task.unreadable.clone_from(&old.task.unreadable);
-            reading.assigned = reading.assigned.or(old.assigned);
         }
     }
 
@@ -464,38 +400,6 @@ impl Cluster {
             task.claimed = Some(Arc::new(paid));
         }
     }
-
-    /// Which cards a task with claims is charged for; `queue_has` are those that its queue has a quota for.
-    pub(super) fn name_claimed_cards(task: &mut Task, claimed: &Claimed) -> ClaimedNaming {
-        if claimed.cards.is_empty() {
-            return ClaimedNaming::AsOthers;
-        }
-        if task.says_cards {
-            let named = claimed.named.iter().filter(|card| claimed.cards.contains(card));
-            task.cards = named.copied().collect();
-            if task.cards.is_empty() {
-                task.cards = Arc::clone(&claimed.named);
-                task.naming = Naming::Refused(Reason::NoClaimForCard);
-            }
-            return ClaimedNaming::Done;
-        }
-        if claimed.ordered || claimed.cards.len() == 1 {
-            task.cards = claimed.cards.iter().copied().collect();
-            return ClaimedNaming::Done;
-        }
-        ClaimedNaming::OneOf
-    }
-}
-
-/// How the cards of a task with claims are found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ClaimedNaming {
-    /// They are.
-    Done,
-    /// As if it had no claims: those are for no cards.
-    AsOthers,
-    /// It could be any of those that its claims select: its queue says which.
-    OneOf,
 }
 
 /// The claims that a pod names.
@@ -536,5 +440,5 @@ fn key_of(claim: &ResourceClaim) -> ClaimKey {
 /// The cards that a task's claims select, whichever of them it is charged for.
 pub(super) fn cards_claimed(task: &Task) -> impl Iterator<Item = CardId> + '_ {
     let claimed = task.claimed.iter();
-    claimed.flat_map(|claimed| claimed.cards.iter().chain(claimed.named.iter()).copied())
+    claimed.flat_map(|claimed| claimed.cards().chain(claimed.named.iter().copied()))
 }

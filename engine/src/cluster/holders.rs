@@ -56,13 +56,13 @@ impl Holders {
     }
 
     pub(super) fn insert(&mut self, id: PodId, pod: &Pod, charged: &Amounts) {
-        let held = (charged.clone(), Arc::clone(&pod.task.request));
+        let held = (charged.clone(), Arc::clone(pod.request()));
         let is_new = self.alike.entry(held).or_default().insert(Turn::of(id, pod));
         self.count += usize::from(is_new);
     }
 
     pub(super) fn remove(&mut self, id: PodId, pod: &Pod, charged: &Amounts) {
-        let held = (charged.clone(), Arc::clone(&pod.task.request));
+        let held = (charged.clone(), Arc::clone(pod.request()));
         let Some(turns) = self.alike.get_mut(&held) else {
             return;
         };

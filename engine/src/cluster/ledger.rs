@@ -13,10 +13,10 @@ use super::Cluster;
 use super::pod::{Evicting, Pod, Stage};
 use super::waiting::{Refused, Shape};
 use super::workload::Workload;
+use crate::alternative::Alternative;
 use crate::ids::{PodId, QueueId};
 use crate::inqueue::Demand;
 use crate::metering::{self, Charge};
-use crate::names::CardId;
 use crate::reason::Reason;
 use crate::task::Naming;
 
@@ -43,14 +43,13 @@ impl Cluster {
             Stage::Admitting { .. } | Stage::Unbound { .. } | Stage::Bound => true,
         };
         let ended = self.quota_end(pod).is_some_and(|end| end <= now);
-        (pod.queue.is_some() && holds && !ended).then(|| self.charge(pod, self.charged_card(pod)))
+        (pod.queue.is_some() && holds && !ended).then(|| self.charge(pod, self.charged_alternative(pod).as_ref()))
     }
 
-    /// The charge of a pod for a card.
-    pub(crate) fn charge(&self, pod: &Pod, card: Option<CardId>) -> Charge {
+    /// The charge of a pod with an alternative.
+    pub(crate) fn charge(&self, pod: &Pod, alternative: Option<&Alternative>) -> Charge {
         let count = |card| metering::card_count(&self.names, &pod.task, self.resource_of(card));
-        let card = card.map(|card| (card, count(card)));
-        Charge::of(&self.configuration.capacity_card, &pod.task, card)
+        Charge::of(&self.configuration.capacity_card, &pod.task, alternative, count)
     }
 
     /// What of a workload's own demand counts.
@@ -79,19 +78,21 @@ impl Cluster {
         metering::demand_of(arguments, pods.map(|pod| &pod.task), |card| self.resource_of(card))
     }
 
-    /// The card a pod counts for: what was written when it was let in; else what its node has of what it asks for; else
-    /// what it prefers (docs/rules.md, **Card quota**).
-    pub(super) fn charged_card(&self, pod: &Pod) -> Option<CardId> {
+    /// The cards that a pod counts for: what was written when it was let in, or was allocated; else what its node has of what
+    /// it asks for; else what it prefers (docs/rules.md, **Card quota**).
+    pub(super) fn charged_alternative(&self, pod: &Pod) -> Option<Alternative> {
         let of_node = || {
             let node = self.node(pod.room.filter(|_| counts_by_node(pod))?);
-            if !pod.task.says_cards {
-                return self.card_of_node(pod);
+            let claims = pod.task.claimed.as_ref().is_some_and(|claimed| claimed.is_for_cards());
+            if !pod.task.says_cards && !claims {
+                return self.card_of_node(pod).map(Alternative::Card);
             }
-            pod.task.cards.iter().copied().find(|card| node.card(*card).is_some())
+            let mut alternatives = pod.task.alternatives.iter();
+            let is_there = |alternative: &&Alternative| alternative.all(|card| node.card(card).is_some());
+            alternatives.find(is_there).cloned()
         };
-        pod.assigned
-            .or_else(of_node)
-            .or_else(|| pod.task.cards.first().copied())
+        let assigned = pod.assigned.clone().or_else(of_node);
+        assigned.or_else(|| pod.task.alternatives.first().cloned())
     }
 
     /// Counts in what a pod holds: quota, room, and its place among the waiting.
@@ -295,7 +296,7 @@ impl Cluster {
     pub(super) fn recharge_pod(&mut self, id: PodId, now: Timestamp) {
         let Some(pod) = self.pod(id) else { return };
         let charge = self.charge_for(pod, now);
-        let asked = self.charge(pod, pod.task.cards.first().copied());
+        let asked = self.charge(pod, pod.task.alternatives.first());
         self.update_pod(id, |pod| {
             pod.charge = charge;
             if let Some(waits) = &mut pod.waits {
@@ -308,7 +309,7 @@ impl Cluster {
 /// Whether the node that a pod runs on says which of its cards it counts for.
 fn counts_by_node(pod: &Pod) -> bool {
     let is_open = if pod.task.says_cards {
-        pod.task.cards.len() > 1
+        pod.task.alternatives.len() > 1
     } else {
         pod.task.naming != Naming::Own
     };

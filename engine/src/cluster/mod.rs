@@ -8,6 +8,7 @@ pub(crate) mod aside;
 pub mod below;
 mod bindings;
 mod cards;
+mod claimed_cards;
 mod claims;
 pub mod constraints;
 mod deadlines;
@@ -24,6 +25,7 @@ mod lists;
 mod members;
 mod namespaces;
 mod naming;
+mod naming_claims;
 pub mod node;
 mod node_changes;
 mod node_order;
@@ -50,6 +52,7 @@ use std::sync::Arc;
 use crds::configuration::Configuration;
 use jiff::{SignedDuration, Timestamp};
 
+use crate::alternative::Alternative;
 use crate::amounts::Dimension;
 use crate::ids::{NodeId, QueueId, WorkloadId};
 use crate::names::{CardId, Names};
@@ -124,6 +127,8 @@ pub struct Changes {
     pub card_usage: BTreeSet<CardId>,
     /// Bound pods whose mGPU cards nobody has written on them, by uid.
     pub unplaced_gpu_pods: Vec<Arc<str>>,
+    /// Pods that got other cards than they were let in for, by uid, with those they were let in for.
+    pub got_others: Vec<(Arc<str>, Alternative)>,
     /// Admitted pods whose condition still says that they wait, by uid.
     pub shown_as_waiting: Vec<Arc<str>>,
     /// Whether other resources stand for cards than before.

@@ -8,14 +8,14 @@ use crds::card_resources::{counts_cards, is_extended};
 use crds::configuration::{QueuePlugin, UnnamedCards, UnqueuedCards};
 
 use super::Cluster;
-use super::devices::ClaimedNaming;
 use super::pod::Pod;
 use super::waiting::{Shape, Traits};
+use crate::alternative::Alternative;
 use crate::amounts::{Amounts, Dimension};
 use crate::ids::{PodId, QueueId};
 use crate::names::{CardId, ResourceId};
 use crate::reason::Reason;
-use crate::task::{Naming, Task};
+use crate::task::{Claimed, Naming, Task};
 
 impl Cluster {
     /// Whether a resource is a card: by the configuration, or because nodes are found to have cards of it.
@@ -43,37 +43,37 @@ impl Cluster {
         let settings = &self.configuration.cardgate;
         let no_cards = |task: &mut Task| {
             if !task.says_cards {
-                task.cards = Arc::default();
+                task.alternatives = Arc::default();
             }
         };
         task.naming = Naming::Own;
         let queue = queue.filter(|queue| !self.queue(*queue).is_nameless());
         let is_uncounted = task.unqueued && settings.unqueued_cards == UnqueuedCards::Count && !task.says_cards;
-        if let Some(reason) = task.claimed.as_ref().and_then(|claimed| claimed.refusal) {
-            task.naming = Naming::Refused(reason);
-            return no_cards(task);
+        let claimed = task.claimed.clone();
+        // What the annotation names is for what is claimed, unless cards are requested otherwise.
+        let is_by_claims = |claimed: &Claimed| {
+            claimed.is_for_cards() || (claimed.shared && self.card_resources_of(&claimed.others).is_empty())
+        };
+        if let Some(claimed) = claimed.as_ref().filter(|claimed| is_by_claims(claimed)) {
+            task.alternatives = Arc::default();
+            task.request = Arc::clone(&claimed.uncharged);
         }
+        if let Some(reason) = claimed.as_ref().and_then(|claimed| claimed.refusal) {
+            task.naming = Naming::Refused(reason);
+            task.alternatives = Arc::default();
+            return;
+        }
+        let for_cards = claimed.filter(|claimed| claimed.is_for_cards());
         let Some(queue) = queue.filter(|_| !is_uncounted && settings.unnamed_cards != UnnamedCards::Free) else {
+            if let Some(claimed) = for_cards.filter(|_| task.says_cards) {
+                self.name_claimed(task, &claimed, queue);
+            }
             return no_cards(task);
         };
-        let resources = self.card_resources_of(&task.request);
-        if let Some(claimed) = task.claimed.clone() {
-            match Self::name_claimed_cards(task, &claimed) {
-                ClaimedNaming::Done => return,
-                ClaimedNaming::OneOf if settings.unnamed_cards == UnnamedCards::Deny => {
-                    task.naming = Naming::Refused(Reason::CardNameMissing);
-                    return;
-                }
-                ClaimedNaming::OneOf if resources.len() == 1 => {
-                    let mut cards = self.cards_of_queue(queue, resources[0]);
-                    cards.retain(|card| claimed.cards.contains(card));
-                    task.cards = cards.into();
-                    task.naming = Naming::ByQueue;
-                    return;
-                }
-                ClaimedNaming::OneOf | ClaimedNaming::AsOthers => {}
-            }
+        if let Some(claimed) = for_cards {
+            return self.name_claimed(task, &claimed, Some(queue));
         }
+        let resources = self.card_resources_of(&task.request);
         if task.says_cards {
             if resources.len() > 1 {
                 task.naming = Naming::Refused(Reason::SecondCardResource);
@@ -86,14 +86,15 @@ impl Cluster {
             ([_, _, ..], _) => Naming::Refused(Reason::SecondCardResource),
             ([_], UnnamedCards::Deny) => Naming::Refused(Reason::CardNameMissing),
             ([resource], _) => {
-                task.cards = self.cards_of_queue(queue, *resource).into();
+                let cards = self.cards_of_queue(queue, |card| self.resource_of(card) == Some(*resource));
+                task.alternatives = cards.into_iter().map(Alternative::Card).collect();
                 Naming::ByQueue
             }
         };
     }
 
-    /// The cards of this resource that a queue has a quota for, by name.
-    fn cards_of_queue(&self, queue: QueueId, resource: ResourceId) -> Vec<CardId> {
+    /// The cards that a queue has a quota for, of those that are `meant`, by name.
+    pub(super) fn cards_of_queue(&self, queue: QueueId, meant: impl Fn(CardId) -> bool) -> Vec<CardId> {
         // Under `capacity-card` a queue has none of what it does not name. Under `capacity` a queue above may name what it
         // does not.
         let levels = match self.configuration.queue_plugin {
@@ -106,7 +107,7 @@ impl Cluster {
             .filter_map(|level| self.queue(level).quota());
         let mut cards: Vec<_> = quotas
             .flat_map(|quota| quota.cards.iter().copied())
-            .filter(|card| self.resource_of(*card) == Some(resource) && self.limits_card(queue, *card))
+            .filter(|card| meant(*card) && self.limits_card(queue, *card))
             .collect();
         cards.sort_by_key(|card| self.names.card_name(*card));
         cards.dedup();
@@ -121,26 +122,35 @@ impl Cluster {
         self.configuration.queue_plugin != QueuePlugin::CapacityCard || is_named()
     }
 
-    /// The cards of these that a pod of this shape gets one of, in order: where the queue chooses, those that the pod's own
+    /// The alternatives of these that a pod of this shape gets one of, in order: where the queue chooses, those that the pod's own
     /// selectors leave, unless they leave none, most free quota first.
-    pub(crate) fn in_order_of_quota(&self, shape: &Shape, mut cards: Vec<CardId>) -> Vec<CardId> {
+    pub(crate) fn in_order_of_quota<'s>(
+        &self,
+        shape: &Shape,
+        mut alternatives: Vec<Option<&'s Alternative>>,
+    ) -> Vec<Option<&'s Alternative>> {
         if shape.task.naming != Naming::ByQueue {
-            return cards;
+            return alternatives;
         }
-        let is_left = |card: &CardId| {
-            let meaning = self.card(*card).and_then(|card| card.meaning.as_ref());
+        let may_select = |card: CardId| {
+            let meaning = self.card(card).and_then(|card| card.meaning.as_ref());
             meaning.is_none_or(|meaning| shape.constraints.may_select(&meaning.labels))
         };
-        if shape.task.cards.iter().any(is_left) {
-            cards.retain(is_left);
+        let is_left = |alternative: &Alternative| alternative.all(may_select);
+        if shape.task.alternatives.iter().any(is_left) {
+            alternatives.retain(|alternative| alternative.is_none_or(is_left));
         }
-        cards.sort_by_cached_key(|card| {
-            let levels = self.levels(shape.queue, Dimension::Card(*card)).into_iter();
+        let free = |card: CardId| {
+            let levels = self.levels(shape.queue, Dimension::Card(card)).into_iter();
             let free = levels.filter_map(|(level, _)| Some(level.limit? - level.used));
-            let free = free.min().unwrap_or(i128::MAX);
-            (Reverse(free), self.names.card_name(*card).to_owned())
+            free.min().unwrap_or(i128::MAX)
+        };
+        alternatives.sort_by_cached_key(|alternative| {
+            let cards = || alternative.iter().flat_map(|alternative| alternative.cards());
+            let names: Vec<_> = cards().map(|card| self.names.card_name(card).to_owned()).collect();
+            (Reverse(cards().map(free).min()), names)
         });
-        cards
+        alternatives
     }
 
     /// The card of its node that a pod holds which names none: whatever its queue has a quota for.
@@ -185,8 +195,9 @@ impl Cluster {
             }
         });
         let Some(pod) = self.pod(id) else { return };
-        let charge = pod.charge.is_some().then(|| self.charge(pod, self.charged_card(pod)));
-        let asked = self.charge(pod, pod.task.cards.first().copied());
+        let charged = || self.charge(pod, self.charged_alternative(pod).as_ref());
+        let charge = pod.charge.is_some().then(charged);
+        let asked = self.charge(pod, pod.task.alternatives.first());
         self.update_pod(id, |pod| {
             pod.charge = charge;
             if let Some(waits) = &mut pod.waits {

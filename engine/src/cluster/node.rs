@@ -152,7 +152,8 @@ impl Offer {
     }
 
     /// What it has of a dimension.
-    pub(super) fn amount(&self, dimension: Dimension) -> i64 {
+    #[inline]
+    pub(crate) fn amount(&self, dimension: Dimension) -> i64 {
         match dimension {
             Dimension::Resource(_) => self.allocatable.get(dimension),
             Dimension::Card(card) => {
@@ -160,6 +161,14 @@ impl Offer {
                 known.map_or(0, |known| known.found.count)
             }
         }
+    }
+
+    /// Whether it has room for a request beside what is in use: of cards too that are requested one by one.
+    #[inline]
+    pub(crate) fn has_room_for(&self, request: &Amounts, used: &Totals) -> bool {
+        request
+            .iter()
+            .all(|(dimension, asked)| used.get(dimension) + i128::from(asked) <= i128::from(self.amount(dimension)))
     }
 
     /// The dimensions that it has something of, or could have.
@@ -257,19 +266,37 @@ impl Node {
 
     /// How many of one of its cards are in use, and how many are not.
     pub fn use_of(&self, card: &NodeCard) -> (i128, i128) {
-        let (total, held) = (i128::from(card.found.count), self.used_of(card.resource));
+        let (held, says_which) = self.held_of(card);
+        let total = i128::from(card.found.count);
         let Some(devices) = card.devices else {
             return (held, (total - held).max(0));
         };
         // Who was let in and has not been given devices yet, gets some of these.
-        let expected = (held - i128::from(devices.of_resource)).max(0);
+        let given = if says_which {
+            devices.allocated
+        } else {
+            devices.of_resource
+        };
+        let expected = (held - i128::from(given)).max(0);
         let free = (i128::from(devices.free) - expected).max(0);
         (i128::from(devices.allocated) + expected, free)
     }
 
-    /// How many of a resource pods hold.
-    pub fn used_of(&self, resource: ResourceId) -> i128 {
-        self.used.get(Dimension::Resource(resource))
+    /// How many of one of its cards pods hold. Where it has several that are counted by one resource, those that say which; whether
+    /// that is so.
+    fn held_of(&self, card: &NodeCard) -> (i128, bool) {
+        let mut cards = self.offer.iter().flat_map(|offer| &offer.cards);
+        let is_by_plugin = card.supply == Supply::Plugin;
+        let says_which = cards.any(|other| {
+            let is_alike = other.resource == card.resource && other.card != card.card;
+            is_alike && !(is_by_plugin && other.supply == Supply::Plugin)
+        });
+        if says_which {
+            let dimension = Dimension::Card(card.card);
+            (self.used.get(dimension).max(self.charged.get(dimension)), true)
+        } else {
+            (self.used.get(Dimension::Resource(card.resource)), false)
+        }
     }
 }
 

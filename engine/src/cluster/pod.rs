@@ -20,10 +20,11 @@ use jiff::{SignedDuration, Timestamp};
 use super::constraints::NodeConstraints;
 use super::times::latest_end;
 use super::waiting::{Place, Shape};
+use crate::alternative::{Alternative, Assigned};
 use crate::amounts::{Amounts, Dimension};
 use crate::ids::{NodeId, QueueId, WorkloadId};
 use crate::metering::Charge;
-use crate::names::{CardId, Names, ResourceId};
+use crate::names::{Names, ResourceId};
 use crate::policies::mgpu::CardLists;
 use crate::reason::Reason;
 use crate::refs::PodRef;
@@ -118,8 +119,8 @@ pub struct Pod {
     pub deleted: Option<Timestamp>,
     /// Where it runs and may not for ever (`activeDeadlineSeconds`): when it is over at the latest, its grace period included.
     pub ends: Option<Timestamp>,
-    /// The card written on it when it was let in.
-    pub assigned: Option<CardId>,
+    /// The cards written on it when it was let in, or those that its claims got.
+    pub assigned: Option<Alternative>,
     /// The `PodGroup` it belongs to.
     pub group: Option<WorkloadId>,
     /// The task that it does of that group.
@@ -213,6 +214,15 @@ impl Pod {
         }
     }
 
+    /// What it requests with the cards that it has, or would have.
+    #[inline]
+    pub(crate) fn request(&self) -> &Arc<Amounts> {
+        let charged = || self.charge.as_ref()?.alternative.as_ref();
+        let alternative = self.assigned.as_ref().or_else(charged);
+        self.task
+            .request_with(alternative.or_else(|| self.task.alternatives.first()))
+    }
+
     /// Which pod it is, for those who act on it or report about it.
     pub fn to_ref(&self) -> PodRef {
         PodRef {
@@ -251,7 +261,7 @@ pub(super) enum Gates {
 pub(super) struct Reading {
     pub task: Task,
     pub constraints: NodeConstraints,
-    pub assigned: Option<CardId>,
+    pub assigned: Option<Assigned>,
     pub gpus: Option<CardLists>,
     pub managed: bool,
     /// Whether Cardgate may look at it at all.
@@ -296,7 +306,7 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
     let says_cards = managed && annotations.contains_key(CARD_NAME);
     if let Some(text) = annotations.get(CARD_NAME).filter(|_| managed) {
         match CardAlternatives::parse(text) {
-            Ok(alternatives) => cards.extend(alternatives.iter().map(|name| names.card(name))),
+            Ok(alternatives) => cards.extend(alternatives.iter().map(|name| Alternative::Card(names.card(name)))),
             Err(error) => {
                 unreadable = unreadable.or_else(|| Some(format!("annotation {CARD_NAME}: {error}").into()));
             }
@@ -339,7 +349,7 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
     });
     let waits = waiting_condition(&pod.status);
     Reading {
-        assigned: annotations.get(CARD_ASSIGNED).map(|name| names.card(name)),
+        assigned: annotations.get(CARD_ASSIGNED).map(|text| Assigned::read(text, names)),
         shown_as_waiting: waits.is_some(),
         gpus,
         told: waits.and_then(|condition| Reason::from_word(condition.reason.as_deref()?)),
@@ -366,7 +376,7 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
             claimed: None,
             unqueued: false,
             // Nothing is shared for nothing: most pods name no card.
-            cards: if cards.is_empty() { Arc::default() } else { cards.into() },
+            alternatives: if cards.is_empty() { Arc::default() } else { cards.into() },
             mgpu,
             unreadable,
         },

@@ -60,6 +60,7 @@ impl Cluster {
         let pinned_to = self.pinned_to(&reading).filter(|_| bound_to.is_none());
         let (group, task_spec, job) = self.workloads_of(&reading, &pod.metadata, &namespace);
         let old = known.and_then(|id| self.pod(id));
+        let assigned = self.assigned_of(&reading, old);
         let deleted = read_time(pod.metadata.deletion_timestamp.as_deref());
         let stage = stage(&reading, &pod.spec, bound_to, deleted.is_some(), old, now);
         let under_way = old.filter(|_| matches!(stage, Stage::Admitting { .. }));
@@ -82,7 +83,7 @@ impl Cluster {
                 .filter(|_| !matches!(stage, Stage::Waiting | Stage::Blocked)),
             deleted,
             ends: reading.ends,
-            assigned: reading.assigned.or_else(|| under_way?.assigned),
+            assigned: assigned.or_else(|| under_way?.assigned.clone()),
             group,
             task_spec,
             job,
@@ -96,7 +97,7 @@ impl Cluster {
                     .task
                     .claimed
                     .as_ref()
-                    .is_none_or(|claimed| claimed.cards.is_empty()),
+                    .is_none_or(|claimed| !claimed.is_for_cards()),
             waits: None,
             told: old.map_or(reading.told, |old| old.told),
             shown_as_waiting: reading.shown_as_waiting,
@@ -105,6 +106,7 @@ impl Cluster {
             task: reading.task.clone(),
         };
         new.charge = self.charge_for(&new, now);
+        let was_for_others = self.let_in_for_others(&new, old);
         let was_in = old.is_some_and(Pod::is_in);
         let bound_now = stage == Stage::Bound && old.is_none_or(|old| old.stage != Stage::Bound);
         let news = new.shown_as_waiting && !old.is_some_and(|old| old.shown_as_waiting && old.stage == stage);
@@ -114,6 +116,8 @@ impl Cluster {
         if let (Stage::Waiting | Stage::Admitting { .. }, Some(queue)) = (stage, queue) {
             new.waits = Some(self.waits(known, &new, queue, reading, now));
         }
+        let others = was_for_others.map(|others| (Arc::clone(&new.uid), others));
+        self.changes.got_others.extend(others);
         let id = match known {
             Some(id) => self.replace_pod(id, new),
             None => self.add_pod(new),
@@ -231,7 +235,7 @@ impl Cluster {
                 arrival,
                 pod: PodId::NONE,
             },
-            asked: self.charge(pod, pod.task.cards.first().copied()),
+            asked: self.charge(pod, pod.task.alternatives.first()),
             aside_until,
             write_refusals,
         }
@@ -280,7 +284,7 @@ impl Cluster {
         let Some(pod) = self.take_pod(uid) else { return };
         // CPU, memory and the pod's slot are names that stay.
         let resources = pod.task.request.iter().len().saturating_sub(3);
-        self.names.gone(pod.task.cards.len(), resources);
+        self.names.gone(pod.task.cards().count(), resources);
         if let Some(node) = pod.room {
             self.forget_empty_node(node);
         }

@@ -10,10 +10,10 @@ use super::pod::{Pod, Stage};
 use super::restless::Stirs;
 use super::waiting::{Refused, Shape};
 use super::{Bookmark, Cluster};
+use crate::alternative::Alternative;
 use crate::amounts::Dimension;
 use crate::ids::{NodeId, PodId, QueueId};
 use crate::metering::Charge;
-use crate::names::CardId;
 use crate::policies::mgpu::CardLists;
 
 /// How often a queue that waits is looked at again.
@@ -128,7 +128,7 @@ impl Default for Reclaim {
 pub struct Assumed {
     pub(crate) pod: PodId,
     stage: Stage,
-    assigned: Option<CardId>,
+    assigned: Option<Alternative>,
     charge: Option<Charge>,
     room: Option<NodeId>,
     gpus: Option<CardLists>,
@@ -341,11 +341,11 @@ impl Cluster {
     pub(crate) fn assume_admitted(
         &mut self,
         id: PodId,
-        card: Option<CardId>,
+        alternative: Option<Alternative>,
         on: Option<NodeId>,
         gpus: Option<CardLists>,
     ) -> Option<Assumed> {
-        let charge = self.pod(id).map(|pod| self.charge(pod, card))?;
+        let charge = self.pod(id).map(|pod| self.charge(pod, alternative.as_ref()))?;
         let (until, written) = (Timestamp::MAX, false);
         let stage = Stage::Admitting { until, written };
         let shape = self.shape_of(id);
@@ -356,7 +356,7 @@ impl Cluster {
         self.recount(id, |pod| Assumed {
             pod: id,
             stage: std::mem::replace(&mut pod.stage, stage),
-            assigned: std::mem::replace(&mut pod.assigned, card),
+            assigned: std::mem::replace(&mut pod.assigned, alternative),
             charge: pod.charge.replace(charge),
             room: std::mem::replace(&mut pod.room, on),
             gpus: std::mem::replace(&mut pod.gpus, gpus),

@@ -4,7 +4,8 @@
 use super::Cluster;
 use super::aside::SetAside;
 use super::devices::cards_claimed;
-use crate::amounts::{Dimension, Totals};
+use crate::alternative::Alternative;
+use crate::amounts::{Amounts, Dimension, Totals};
 use crate::inqueue::{Demand, Inqueue};
 use crate::names::{CardId, ResourceId};
 
@@ -95,12 +96,16 @@ impl Cluster {
 
     fn mark_pods(&self, used: &mut Used) {
         for pod in self.pods() {
-            used.cards(pod.task.cards.iter().copied().chain(pod.assigned));
+            used.cards(pod.task.cards().chain(pod.assigned.iter().flat_map(Alternative::cards)));
             used.cards(cards_claimed(&pod.task));
-            used.dimensions(pod.task.request.iter().map(|(dimension, _)| dimension));
+            let requests = pod
+                .task
+                .requests()
+                .chain([pod.request().as_ref(), pod.task.request.as_ref()]);
+            used.dimensions(requests.flat_map(Amounts::iter).map(|(dimension, _)| dimension));
             let charges = [pod.charge.as_ref(), pod.waits.as_ref().map(|waits| &waits.asked)];
             for charge in charges.into_iter().flatten() {
-                used.cards(charge.card);
+                used.cards(charge.alternative.iter().flat_map(Alternative::cards));
                 used.dimensions(charge.amounts.iter().map(|(dimension, _)| dimension));
             }
         }

@@ -9,10 +9,10 @@ use crds::scoring_strategy::ScoringStrategy;
 
 use super::Grant;
 use super::fit::NodeSearch;
+use crate::alternative::Alternative;
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
 use crate::ids::NodeId;
-use crate::names::CardId;
 use crate::policies::cross_quota::{Line, NodeScore, Scoring, exceeded};
 
 /// The rules that hold for a pod: the plugin's arguments, and the pod's strategy.
@@ -28,7 +28,8 @@ fn rules<'a>(cluster: &'a Cluster, shape: &Shape) -> Option<Rules<'a>> {
     let configuration = cluster.configuration();
     let arguments = configuration.cross_quota.as_ref()?;
     let gating = configuration.cardgate.enforce_cross_quota == Enforcement::Gating;
-    (gating && !cluster.asks_for_gpu(&shape.task.request)).then_some(Rules { arguments, strategy })
+    (gating && !shape.task.requests().any(|request| cluster.asks_for_gpu(request)))
+        .then_some(Rules { arguments, strategy })
 }
 
 /// Whether `CrossQuota` decides where pods of this shape go.
@@ -54,29 +55,29 @@ pub(crate) fn is_within(cluster: &Cluster, shape: &Shape, node: NodeId) -> bool 
     lines.all(|(asked, lines)| asked.iter().zip(lines).all(|(asked, line)| *asked <= line.quota))
 }
 
-/// The node for a pod of this shape, with this card.
+/// The node for a pod of this shape, with this alternative.
 pub(super) fn find(
     cluster: &mut Cluster,
     shape: &Shape,
-    card: Option<CardId>,
+    alternative: Option<&Alternative>,
     search: &mut NodeSearch,
 ) -> Option<Grant> {
     // First: where the search goes on for other nodes depends on what has changed since the last one.
-    let changed = search.changed(cluster, shape, card);
+    let changed = search.changed(cluster, shape, alternative);
     search.keep_off_gpu_nodes();
-    if let Some(node) = search.find(cluster, shape, card) {
+    if let Some(node) = search.find(cluster, shape, alternative) {
         // A GPU node without its label, which is a matter of moments, looks to the scheduler like any other.
         let all_labelled = cluster.gpu_nodes().all_labelled();
         return Some(Grant {
             off_gpu_nodes: all_labelled,
             pinned: !all_labelled,
-            ..Grant::of(card, Some(node))
+            ..Grant::of(alternative, Some(node))
         });
     }
-    let node = best_gpu_node(cluster, shape, card, changed.as_deref(), search)?;
+    let node = best_gpu_node(cluster, shape, alternative, changed.as_deref(), search)?;
     Some(Grant {
         pinned: true,
-        ..Grant::of(card, Some(node))
+        ..Grant::of(alternative, Some(node))
     })
 }
 
@@ -114,7 +115,7 @@ impl Eq for Ranked<'_> {}
 fn best_gpu_node(
     cluster: &Cluster,
     shape: &Shape,
-    card: Option<CardId>,
+    alternative: Option<&Alternative>,
     changed: Option<&[NodeId]>,
     search: &mut NodeSearch,
 ) -> Option<NodeId> {
@@ -161,13 +162,13 @@ fn best_gpu_node(
         })
         .collect();
     while let Some(best) = ranked.pop() {
-        if search.ask_gpu_node(cluster, shape, card, best.node) {
+        if search.ask_gpu_node(cluster, shape, alternative, best.node) {
             return Some(best.node);
         }
     }
     // Only now, since it matters only where there is no node.
     for node in over_quota {
-        search.ask_node_over_quota(cluster, shape, card, node);
+        search.ask_node_over_quota(cluster, shape, alternative, node);
     }
     None
 }

@@ -3,6 +3,7 @@
 use crds::keys::GPU_NODE_LABEL;
 
 use super::effort::Effort;
+use crate::alternative::Alternative;
 use crate::amounts::{Dimension, Totals};
 use crate::cluster::Cluster;
 use crate::cluster::constraints::Mismatch;
@@ -77,12 +78,17 @@ impl NodeSearch {
         self.among = Among::WithoutGpu;
     }
 
-    /// The nodes that have changed since an earlier search for this card, in the order of their ids; none where there was no
+    /// The nodes that have changed since an earlier search for this alternative, in the order of their ids; none where there was no
     /// such search, or where too much has changed.
-    pub(super) fn changed(&self, cluster: &Cluster, shape: &Shape, card: Option<CardId>) -> Option<Vec<NodeId>> {
-        let earlier = self.earlier(shape, card)?;
+    pub(super) fn changed(
+        &self,
+        cluster: &Cluster,
+        shape: &Shape,
+        alternative: Option<&Alternative>,
+    ) -> Option<Vec<NodeId>> {
+        let earlier = self.earlier(shape, alternative)?;
         let changed = cluster.nodes_changed_since(earlier.node_changes)?;
-        if changed.len() >= nodes_for(cluster, card).len() {
+        if changed.len() >= nodes_for(cluster, alternative).len() {
             return None;
         }
         let mut changed = changed.to_vec();
@@ -91,14 +97,19 @@ impl NodeSearch {
         Some(changed)
     }
 
-    fn earlier(&self, shape: &Shape, card: Option<CardId>) -> Option<Refused> {
-        let bit = search_bit(shape, card);
+    fn earlier(&self, shape: &Shape, alternative: Option<&Alternative>) -> Option<Refused> {
+        let bit = search_bit(shape, alternative);
         self.earlier.filter(|earlier| bit != 0 && earlier.searched & bit != 0)
     }
 
     /// The node that the pod is expected on, with this card: nodes take turns, as under the scheduler's own spreading.
-    pub(super) fn find(&mut self, cluster: &mut Cluster, shape: &Shape, card: Option<CardId>) -> Option<NodeId> {
-        if let Some(earlier) = self.earlier(shape, card) {
+    pub(super) fn find(
+        &mut self,
+        cluster: &mut Cluster,
+        shape: &Shape,
+        alternative: Option<&Alternative>,
+    ) -> Option<NodeId> {
+        if let Some(earlier) = self.earlier(shape, alternative) {
             match earlier.reason.cure() {
                 Cure::Eviction => self.would_do = true,
                 Cure::Release => self.over_quota = true,
@@ -106,16 +117,19 @@ impl NodeSearch {
                 Cure::Search => {}
             }
         }
-        self.searched |= search_bit(shape, card);
-        if let Some(changed) = self.changed(cluster, shape, card) {
-            return changed.into_iter().find(|node| self.ask(cluster, shape, card, *node));
+        self.searched |= search_bit(shape, alternative);
+        if let Some(changed) = self.changed(cluster, shape, alternative) {
+            return changed
+                .into_iter()
+                .find(|node| self.ask(cluster, shape, alternative, *node));
         }
-        let nodes = nodes_for(cluster, card);
+        let card = alternative.and_then(|alternative| scarcest(cluster, alternative));
+        let nodes = nodes_with(cluster, card);
         let start = cluster.cursor(card).min(nodes.len());
         let turn = (start..nodes.len()).chain(0..start);
         let found = turn
             .map(|place| (place, nodes[place]))
-            .find(|(_, node)| self.ask(cluster, shape, card, *node));
+            .find(|(_, node)| self.ask(cluster, shape, alternative, *node));
         let (place, node) = found?;
         cluster.set_cursor(card, place + 1);
         Some(node)
@@ -132,21 +146,27 @@ impl NodeSearch {
         }
     }
 
-    /// The cards that were searched for, as bits.
+    /// The alternatives that were searched for, as bits.
     pub(super) fn searched(&self) -> u64 {
         self.searched
     }
 
-    fn ask(&mut self, cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: NodeId) -> bool {
+    fn ask(&mut self, cluster: &Cluster, shape: &Shape, alternative: Option<&Alternative>, node: NodeId) -> bool {
         if self.among == Among::WithoutGpu && (cluster.gpu_nodes().contains(node) || has_gpu_label(cluster, node)) {
             return false;
         }
-        self.ask_gpu_node(cluster, shape, card, node)
+        self.ask_gpu_node(cluster, shape, alternative, node)
     }
 
     /// What a GPU node without quota for the pod would say otherwise.
-    pub(super) fn ask_node_over_quota(&mut self, cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: NodeId) {
-        match ask(cluster, shape, card, cluster.node(node)) {
+    pub(super) fn ask_node_over_quota(
+        &mut self,
+        cluster: &Cluster,
+        shape: &Shape,
+        alternative: Option<&Alternative>,
+        node: NodeId,
+    ) {
+        match ask(cluster, shape, alternative, cluster.node(node)) {
             Answer::Takes | Answer::LacksRoom | Answer::LacksDevices => self.over_quota = true,
             Answer::Unusable => self.would_do = true,
             Answer::Excluded => self.excluded = true,
@@ -159,12 +179,12 @@ impl NodeSearch {
         &mut self,
         cluster: &Cluster,
         shape: &Shape,
-        card: Option<CardId>,
+        alternative: Option<&Alternative>,
         node: NodeId,
     ) -> bool {
         self.effort.look_at_node(shape);
         let effort = self.effort.clone();
-        match effort.search(|steps| ask_all(cluster, shape, card, cluster.node(node), steps)) {
+        match effort.search(|steps| ask_all(cluster, shape, alternative, cluster.node(node), steps)) {
             Answer::Takes => return true,
             Answer::LacksRoom | Answer::LacksDevices | Answer::Unusable => self.would_do = true,
             Answer::Excluded => self.excluded = true,
@@ -181,36 +201,36 @@ fn has_gpu_label(cluster: &Cluster, node: NodeId) -> bool {
 }
 
 /// Whether the pod may run on a node, whatever room and quota it has.
-pub(crate) fn may_run_on(cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: NodeId) -> bool {
+pub(crate) fn may_run_on(cluster: &Cluster, shape: &Shape, alternative: Option<&Alternative>, node: NodeId) -> bool {
     matches!(
-        ask(cluster, shape, card, cluster.node(node)),
+        ask(cluster, shape, alternative, cluster.node(node)),
         Answer::Takes | Answer::LacksRoom
     )
 }
 
-/// A bit for a search with a card or without, by the card's place among those that the pod names, which are fewer than 64; so
-/// it is the same however many cards others name.
-pub(super) fn search_bit(shape: &Shape, card: Option<CardId>) -> u64 {
-    let place = card.and_then(|card| shape.task.cards.iter().position(|named| *named == card));
+/// A bit for a search with an alternative or without, by its place among those of the pod, which are fewer than 64; so it is the
+/// same however many cards others name.
+pub(super) fn search_bit(shape: &Shape, alternative: Option<&Alternative>) -> u64 {
+    let place = alternative.and_then(|alternative| shape.task.alternatives.iter().position(|own| own == alternative));
     let place = place.map_or(0, |place| place + 1);
     let place = u32::try_from(place).ok();
     place.and_then(|place| 1_u64.checked_shl(place)).unwrap_or(0)
 }
 
-/// What a node says to a pod, as the scheduler would see it.
-pub(super) fn ask(cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: &Node) -> Answer {
+/// What a node says to a pod, as the scheduler would see it: where an alternative is of several cards, it must have them all.
+pub(super) fn ask(cluster: &Cluster, shape: &Shape, alternative: Option<&Alternative>, node: &Node) -> Answer {
     let Some(offer) = node.offer() else {
         return Answer::Unrelated;
     };
     let meant = |card| node.card(card).map(|card| card.resource) == cluster.resource_of(card);
-    if !card.is_none_or(meant) {
+    if !alternative.is_none_or(|alternative| alternative.all(meant)) {
         return Answer::Unrelated;
     }
     let supplied = |card| {
         node.card(card)
             .is_some_and(|card| is_supplied(cluster, &shape.task, card))
     };
-    if !card.is_none_or(supplied) {
+    if !alternative.is_none_or(|alternative| alternative.all(supplied)) {
         return Answer::Excluded;
     }
     match shape
@@ -220,26 +240,32 @@ pub(super) fn ask(cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: 
         Err(Mismatch::Taint) if !offer.is_usable() => Answer::Unusable,
         Err(Mismatch::Taint | Mismatch::Selector) => Answer::Excluded,
         Ok(()) if has_devices_elsewhere(&shape.task, node) => Answer::LacksDevices,
-        Ok(()) if has_room(shape, node, &node.used) => Answer::Takes,
+        Ok(()) if has_room(shape, alternative, node, &node.used) => Answer::Takes,
         Ok(()) => Answer::LacksRoom,
     }
 }
 
 /// Whether what a pod requests fits beside `used`; of what it claims as devices they say themselves.
-fn has_room(shape: &Shape, node: &Node, used: &Totals) -> bool {
+fn has_room(shape: &Shape, alternative: Option<&Alternative>, node: &Node, used: &Totals) -> bool {
     let Some(offer) = node.offer() else { return false };
-    let (task, limit) = (&shape.task, &offer.allocatable);
-    task.request.fit(used, limit)
+    let (task, request) = (&shape.task, shape.task.request_with(alternative));
+    offer.has_room_for(request, used)
         || task.claimed.is_some()
-            && task.request.iter().all(|(dimension, asked)| {
-                used.get(dimension) + i128::from(asked) <= i128::from(limit.get(dimension))
+            && request.iter().all(|(dimension, asked)| {
+                used.get(dimension) + i128::from(asked) <= i128::from(offer.amount(dimension))
                     || is_judged_by_devices(task, node, dimension)
             })
 }
 
 /// What a node says to a pod, its devices included, which are searched with so many steps.
-pub(super) fn ask_all(cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: &Node, steps: &Steps) -> Answer {
-    match ask(cluster, shape, card, node) {
+pub(super) fn ask_all(
+    cluster: &Cluster,
+    shape: &Shape,
+    alternative: Option<&Alternative>,
+    node: &Node,
+    steps: &Steps,
+) -> Answer {
+    match ask(cluster, shape, alternative, node) {
         Answer::Takes if !cluster.devices_suffice(&shape.task, node, &[], steps) => Answer::LacksDevices,
         answer => answer,
     }
@@ -251,20 +277,36 @@ pub(super) fn devices_suffice(cluster: &Cluster, shape: &Shape, node: NodeId, ef
     shape.task.claimed.is_none() || effort.search(|steps| cluster.devices_suffice(&shape.task, node, &[], steps))
 }
 
-/// The nodes that may be asked: those that have the card, or all, by name.
-pub(crate) fn nodes_for(cluster: &Cluster, card: Option<CardId>) -> &[NodeId] {
+/// The nodes that may be asked: those that have the card, and of several the one that the fewest have; or all, by name.
+pub(crate) fn nodes_for<'c>(cluster: &'c Cluster, alternative: Option<&Alternative>) -> &'c [NodeId] {
+    nodes_with(
+        cluster,
+        alternative.and_then(|alternative| scarcest(cluster, alternative)),
+    )
+}
+
+fn nodes_with(cluster: &Cluster, card: Option<CardId>) -> &[NodeId] {
     match card {
         Some(card) => cluster.card(card).map_or(&[], |card| &card.nodes),
         None => cluster.nodes_by_name(),
     }
 }
 
-/// Whether a node could take a pod of this shape, with this card, if nothing else were on it.
-pub(crate) fn could_take(cluster: &Cluster, shape: &Shape, card: Option<CardId>, node: NodeId) -> bool {
+/// The card of an alternative that the fewest nodes have.
+fn scarcest(cluster: &Cluster, alternative: &Alternative) -> Option<CardId> {
+    let nodes = |card: CardId| cluster.card(card).map_or(0, |card| card.nodes.len());
+    match alternative {
+        Alternative::Card(card) => Some(*card),
+        Alternative::Set(set) => set.scarcest(nodes),
+    }
+}
+
+/// Whether a node could take a pod of this shape, with this alternative, if nothing else were on it.
+pub(crate) fn could_take(cluster: &Cluster, shape: &Shape, alternative: Option<&Alternative>, node: NodeId) -> bool {
     let node = cluster.node(node);
-    has_room(shape, node, &Totals::default())
+    has_room(shape, alternative, node, &Totals::default())
         && matches!(
-            ask(cluster, shape, card, node),
+            ask(cluster, shape, alternative, node),
             Answer::Takes | Answer::LacksRoom | Answer::Unusable
         )
         && cluster.devices_could_suffice(&shape.task, node, &Steps::new(STEPS_TO_SAY))
@@ -274,23 +316,27 @@ pub(crate) fn could_take(cluster: &Cluster, shape: &Shape, card: Option<CardId>,
 pub(crate) fn lacking(
     cluster: &Cluster,
     shape: &Shape,
-    card: Option<CardId>,
+    alternative: Option<&Alternative>,
     id: NodeId,
 ) -> Option<Vec<(Dimension, i128)>> {
     let node = cluster.node(id);
-    if !matches!(ask(cluster, shape, card, node), Answer::Takes | Answer::LacksRoom) {
+    if !matches!(
+        ask(cluster, shape, alternative, node),
+        Answer::Takes | Answer::LacksRoom
+    ) {
         return None;
     }
-    let allocatable = &node.offer()?.allocatable;
-    let missing = shape.task.request.iter().map(|(dimension, asked)| {
-        let all = i128::from(allocatable.get(dimension));
+    let offer = node.offer()?;
+    let request = shape.task.request_with(alternative);
+    let missing = request.iter().map(|(dimension, asked)| {
+        let all = i128::from(offer.amount(dimension));
         (dimension, node.used.get(dimension) + i128::from(asked) - all, all)
     });
     let missing: Vec<_> = missing.filter(|(_, missing, _)| *missing > 0).collect();
     // More than the whole node has never comes free.
     let possible = missing
         .iter()
-        .all(|(dimension, _, all)| i128::from(shape.task.request.get(*dimension)) <= *all);
+        .all(|(dimension, _, all)| i128::from(request.get(*dimension)) <= *all);
     possible.then(|| {
         let missing = missing.into_iter();
         missing.map(|(dimension, missing, _)| (dimension, missing)).collect()
@@ -307,15 +353,14 @@ pub(crate) struct Census {
     pub unusable: usize,
 }
 
-/// Asks every node that has the card, or every node. Only for messages: it looks at all of them.
-pub(crate) fn census(cluster: &Cluster, shape: &Shape, card: Option<CardId>) -> Census {
-    let nodes = nodes_for(cluster, card);
-    let mut census = Census {
-        nodes: nodes.len(),
-        ..Census::default()
-    };
-    for node in nodes.iter().map(|node| cluster.node(*node)) {
-        match ask_all(cluster, shape, card, node, &Steps::new(STEPS_TO_SAY)) {
+/// Asks every node that may be asked. Only for messages: it looks at all of them.
+pub(crate) fn census(cluster: &Cluster, shape: &Shape, alternative: Option<&Alternative>) -> Census {
+    let nodes = nodes_for(cluster, alternative).iter().map(|node| cluster.node(*node));
+    let has_all = |node: &&Node| alternative.is_none_or(|own| own.all(|card| node.card(card).is_some()));
+    let mut census = Census::default();
+    for node in nodes.filter(has_all) {
+        census.nodes += 1;
+        match ask_all(cluster, shape, alternative, node, &Steps::new(STEPS_TO_SAY)) {
             Answer::LacksRoom => census.lack_room += 1,
             Answer::LacksDevices => census.lack_devices += 1,
             Answer::Unusable => census.unusable += 1,

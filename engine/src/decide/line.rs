@@ -8,11 +8,11 @@ use crds::configuration::AdmitOn;
 
 use super::effort::Effort;
 use super::fit;
+use crate::alternative::Alternative;
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
 use crate::ids::{PodId, WorkloadId};
 use crate::lacking::Lacking;
-use crate::names::CardId;
 
 /// A waiting pod and its shape.
 pub(crate) type InLine = (PodId, Arc<Shape>);
@@ -49,25 +49,25 @@ pub(super) fn could_ever_fit(cluster: &Cluster, id: WorkloadId, effort: &Effort)
         return true;
     }
     let mut asked = HashMap::new();
-    let takes = |shape: &Shape, card, node| {
+    let takes = |shape: &Shape, alternative: Option<&Alternative>, node| {
         effort.look_at_node(shape);
-        effort.is_spent() || fit::could_take(cluster, shape, card, node)
+        effort.is_spent() || fit::could_take(cluster, shape, alternative, node)
     };
     let fitting = line.iter().filter(|(_, shape)| {
         *asked.entry(Arc::clone(shape)).or_insert_with(|| {
-            cards_of(shape).into_iter().any(|card| {
-                let mut nodes = fit::nodes_for(cluster, card).iter();
-                nodes.any(|node| takes(shape, card, *node))
+            alternatives_of(shape).into_iter().any(|alternative| {
+                let mut nodes = fit::nodes_for(cluster, alternative).iter();
+                nodes.any(|node| takes(shape, alternative, *node))
             })
         })
     });
     chosen(lacking, fitting).len() >= missing || effort.is_spent()
 }
 
-/// The cards that a pod of this shape may name: each by itself, or none at all.
-pub(crate) fn cards_of(shape: &Shape) -> Vec<Option<CardId>> {
-    match &*shape.task.cards {
+/// What a pod of this shape may get of cards: each of its alternatives, or none at all.
+pub(crate) fn alternatives_of(shape: &Shape) -> Vec<Option<&Alternative>> {
+    match &*shape.task.alternatives {
         [] => vec![None],
-        cards => cards.iter().copied().map(Some).collect(),
+        alternatives => alternatives.iter().map(Some).collect(),
     }
 }

@@ -14,11 +14,11 @@ use crds::mgpu::{ContainerRequest, MgpuRequest};
 use super::effort::Effort;
 use super::fit::{self, Answer};
 use super::{Grant, cross_quota};
+use crate::alternative::Alternative;
 use crate::cluster::Cluster;
 use crate::cluster::waiting::{Refused, Shape};
 use crate::discovery::MgpuCards;
 use crate::ids::{NodeId, PodId};
-use crate::names::CardId;
 use crate::policies::mgpu::{self, Allocation, CardLists, CardUse, Cards};
 use crate::reason::{About, Cure, Reason};
 
@@ -77,10 +77,10 @@ impl CardSearch {
         cluster: &Cluster,
         shape: &Shape,
         request: &MgpuRequest,
-        card: Option<CardId>,
+        alternative: Option<&Alternative>,
     ) -> Option<Grant> {
         let arguments = cluster.configuration().mgpu;
-        let bit = fit::search_bit(shape, card);
+        let bit = fit::search_bit(shape, alternative);
         self.searched |= bit;
         let earlier = self.earlier.filter(|earlier| earlier.searched & bit != 0);
         let changed = earlier.and_then(|earlier| {
@@ -101,7 +101,7 @@ impl CardSearch {
             if best.is_some() && self.effort.is_spent() {
                 break;
             }
-            let Some(says) = query.ask(cluster, shape, card, *id) else {
+            let Some(says) = query.ask(cluster, shape, alternative, *id) else {
                 continue;
             };
             match says {
@@ -122,7 +122,7 @@ impl CardSearch {
             }
         }
         let (node, allocation) = best?;
-        grant(cluster, card, node, &allocation)
+        grant(cluster, alternative, node, &allocation)
     }
 
     /// The cards that were searched for, as bits.
@@ -164,22 +164,22 @@ pub(super) fn grant_on(
     cluster: &Cluster,
     shape: &Shape,
     request: &MgpuRequest,
-    card: Option<CardId>,
+    alternative: Option<&Alternative>,
     node: NodeId,
     effort: Effort,
 ) -> Option<Grant> {
-    match Query::of(cluster, shape, request, effort).ask(cluster, shape, card, node)? {
-        Says::Takes(allocation) => grant(cluster, card, node, &allocation),
+    match Query::of(cluster, shape, request, effort).ask(cluster, shape, alternative, node)? {
+        Says::Takes(allocation) => grant(cluster, alternative, node, &allocation),
         _ => None,
     }
 }
 
-fn grant(cluster: &Cluster, card: Option<CardId>, node: NodeId, allocation: &Allocation) -> Option<Grant> {
+fn grant(cluster: &Cluster, alternative: Option<&Alternative>, node: NodeId, allocation: &Allocation) -> Option<Grant> {
     let cards = cluster.node(node).offer()?.mgpu.as_ref()?;
     Some(Grant {
         pinned: pins(cluster),
         gpus: Some(results(allocation, cards, cluster.configuration().mgpu)),
-        ..Grant::of(card, Some(node))
+        ..Grant::of(alternative, Some(node))
     })
 }
 
@@ -242,11 +242,17 @@ impl<'a> Query<'a> {
     }
 
     /// What a node says; none where it is no mGPU node, or has not the card.
-    fn ask(&mut self, cluster: &'a Cluster, shape: &Shape, card: Option<CardId>, id: NodeId) -> Option<Says> {
+    fn ask(
+        &mut self,
+        cluster: &'a Cluster,
+        shape: &Shape,
+        alternative: Option<&Alternative>,
+        id: NodeId,
+    ) -> Option<Says> {
         let node = cluster.node(id);
         let cards = node.offer()?.mgpu.as_ref()?;
         self.effort.look_at_node(shape);
-        let answer = match fit::ask(cluster, shape, card, node) {
+        let answer = match fit::ask(cluster, shape, alternative, node) {
             Answer::Unrelated => return None,
             Answer::Excluded => return Some(Says::Unfit(Answer::Excluded)),
             answer => answer,

@@ -21,12 +21,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::alternative::Alternative;
 use crate::cluster::constraints::NodeAffinity;
 use crate::cluster::waiting::Shape;
 use crate::cluster::workload::Said;
 use crate::cluster::{Cluster, Due};
 use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
-use crate::names::CardId;
 use crate::policies::mgpu::CardLists;
 use crate::reason::{Cure, Reason};
 use crate::refs::{PodRef, WorkloadKind, WorkloadRef};
@@ -44,9 +44,9 @@ pub struct Admission {
     pub queue: Arc<str>,
     /// When it came to wait.
     pub arrived: Timestamp,
-    /// The card it is charged for.
+    /// The card that it is charged for, or the cards, as it is written on the pod.
     pub card: Option<Box<str>>,
-    /// Node labels that narrow it to that card, keys and values; without those that it has already.
+    /// Node labels that narrow it to that, keys and values; without those that it has already.
     pub narrow: Vec<(String, String)>,
     /// Whether it has a node selector.
     pub has_node_selector: bool,
@@ -244,7 +244,7 @@ fn trail_workload(cluster: &Cluster, id: WorkloadId, trail: &dyn Trail) {
 /// What a pod gets when it is let in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Grant {
-    card: Option<CardId>,
+    alternative: Option<Alternative>,
     node: Option<NodeId>,
     /// Whether the pod may go to that node alone.
     pinned: bool,
@@ -255,10 +255,10 @@ struct Grant {
 }
 
 impl Grant {
-    /// This card, expected on this node.
-    fn of(card: Option<CardId>, node: Option<NodeId>) -> Self {
+    /// One of its alternatives, expected on this node.
+    fn of(alternative: Option<&Alternative>, node: Option<NodeId>) -> Self {
         Self {
-            card,
+            alternative: alternative.cloned(),
             node,
             pinned: false,
             off_gpu_nodes: false,
@@ -270,7 +270,7 @@ impl Grant {
 /// Counts a waiting pod as let in.
 fn count_in(cluster: &mut Cluster, pod: PodId, grant: Grant) {
     let gpus = grant.gpus.filter(|_| grant.node.is_some());
-    cluster.admit(pod, grant.card, grant.node, gpus);
+    cluster.admit(pod, grant.alternative, grant.node, gpus);
 }
 
 /// Lets the first waiting pod of a shape in, with all of its gang where it belongs to one; or nobody, and remembers why. Also
@@ -327,9 +327,10 @@ fn admit(cluster: &mut Cluster, shape: &Arc<Shape>, refusals: &mut gang::Refusal
 fn admission(cluster: &Cluster, id: PodId, grant: &Grant) -> Option<Admission> {
     let pod = cluster.pod(id)?;
     let shape = &pod.waits.as_ref()?.shape;
-    let labels = grant.card.and_then(|card| match grant.node {
-        Some(node) => narrow::labels_on(cluster, node, card),
-        None => narrow::labels_of(cluster, shape, card),
+    let alternative = grant.alternative.as_ref();
+    let labels = alternative.and_then(|alternative| match grant.node {
+        Some(node) => narrow::labels_on(cluster, node, alternative),
+        None => narrow::labels_of(cluster, shape, alternative),
     });
     let pin = grant.node.filter(|_| grant.pinned).map(|node| Pin {
         node: Arc::clone(&cluster.node(node).name),
@@ -344,8 +345,13 @@ fn admission(cluster: &Cluster, id: PodId, grant: &Grant) -> Option<Admission> {
         pod: pod.to_ref(),
         queue: Arc::clone(&cluster.queue(shape.queue).name),
         arrived: pod.arrived(),
-        card: grant.card.map(|card| cluster.names().card_name(card).into()),
-        narrow: labels.into_iter().flatten().filter(missing).cloned().collect(),
+        card: alternative.map(|own| own.written(&shape.task.alternatives, cluster.names()).into()),
+        narrow: labels
+            .iter()
+            .flat_map(|labels| labels.iter())
+            .filter(missing)
+            .cloned()
+            .collect(),
         has_node_selector: !shape.constraints.node_selector.is_empty(),
         pin,
         off_gpu_nodes: grant.off_gpu_nodes.then(|| shape.constraints.affinity.clone()),

@@ -1,6 +1,10 @@
-//! Narrowing: the node labels by which a pod lands on the card that it is charged for (docs/rules.md, **Card quota**).
+//! Narrowing: the node labels by which a pod lands on the cards that it is charged for (docs/rules.md, **Card quota**).
 
+use std::borrow::Cow;
+
+use crate::alternative::Alternative;
 use crate::cluster::Cluster;
+use crate::cluster::node::NodeCard;
 use crate::cluster::waiting::Shape;
 use crate::ids::NodeId;
 use crate::names::CardId;
@@ -8,24 +12,43 @@ use crate::names::CardId;
 /// Node labels, keys and values.
 pub(super) type Labels = [(String, String)];
 
-/// The labels that make up a card's name on one node.
-pub(super) fn labels_on(cluster: &Cluster, node: NodeId, card: CardId) -> Option<&Labels> {
-    Some(&cluster.node(node).card(card)?.found.labels)
+/// The labels that make up the names of an alternative's cards on one node; none where it has not all of them.
+pub(super) fn labels_on<'a>(cluster: &'a Cluster, node: NodeId, alternative: &Alternative) -> Option<Cow<'a, Labels>> {
+    labels(alternative, |card| {
+        cluster.node(node).card(card).map(|card| &*card.found.labels)
+    })
 }
 
-/// The labels that make up a card's name on the first node that the pod may select, whatever room it has; those of nodes
-/// that are gone where there is none. None where the pod excludes the card.
-pub(super) fn labels_of<'a>(cluster: &'a Cluster, shape: &Shape, card: CardId) -> Option<&'a Labels> {
-    let known = cluster.card(card)?;
-    let meaning = known.meaning.as_ref()?;
-    let on_nodes = known
-        .nodes
-        .iter()
-        .filter_map(|node| cluster.node(*node).card(card))
-        .filter(|found| found.resource == meaning.resource)
-        .map(|card| &*card.found.labels);
-    let remembered = known.nodes.is_empty().then_some(&*meaning.labels);
-    on_nodes
-        .chain(remembered)
-        .find(|labels| shape.constraints.may_select(labels))
+/// The labels that make up the names of an alternative's cards on the first node that the pod may select, whatever room it has;
+/// those of nodes that are gone where there is none. None where the pod excludes them, or no node has them all.
+pub(super) fn labels_of<'a>(cluster: &'a Cluster, shape: &Shape, alternative: &Alternative) -> Option<Cow<'a, Labels>> {
+    let nodes = super::fit::nodes_for(cluster, Some(alternative)).iter();
+    let is_meant = |card: &&NodeCard| Some(card.resource) == cluster.resource_of(card.card);
+    let mut on_nodes = nodes.filter_map(|node| {
+        let meant = |card| cluster.node(*node).card(card).filter(is_meant);
+        labels(alternative, |card| meant(card).map(|card| &*card.found.labels))
+    });
+    let remembered = || {
+        let is_gone = |card| cluster.card(card).is_some_and(|card| card.nodes.is_empty());
+        let meaning = |card| cluster.card(card)?.meaning.as_ref();
+        let labels = labels(alternative, |card| meaning(card).map(|meaning| &*meaning.labels));
+        labels.filter(|_| !alternative.all(|card| !is_gone(card)))
+    };
+    let may_select = |labels: &Cow<'a, Labels>| shape.constraints.may_select(labels);
+    on_nodes.find(may_select).or_else(|| remembered().filter(may_select))
+}
+
+/// The labels of all cards of an alternative, where `of` knows each.
+fn labels<'a>(alternative: &Alternative, of: impl Fn(CardId) -> Option<&'a Labels>) -> Option<Cow<'a, Labels>> {
+    match alternative {
+        Alternative::Card(card) => of(*card).map(Cow::Borrowed),
+        Alternative::Set(set) => {
+            let mut labels = Vec::new();
+            for (card, _) in set.cards() {
+                let further = of(*card)?.iter().filter(|label| !labels.contains(*label));
+                labels.extend(further.cloned().collect::<Vec<_>>());
+            }
+            Some(Cow::Owned(labels))
+        }
+    }
 }

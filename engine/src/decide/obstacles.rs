@@ -3,9 +3,10 @@
 use crds::configuration::AdmitOn;
 
 use super::effort::Effort;
-use super::line::cards_of;
+use super::line::alternatives_of;
 use super::verdict::{admits, check_of, names_none};
 use super::{cross_quota, fit, mgpu};
+use crate::alternative::Alternative;
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
 use crate::policies::cross_quota::exceeded;
@@ -49,7 +50,8 @@ fn of_quota(cluster: &Cluster, shape: &Shape) -> Vec<Reason> {
         Err(reason) => found.push(reason),
         Ok(true) => {}
         Ok(false) => {
-            let lacks_cards = check.known_alternatives().next().is_some() && check.cards_with_quota().next().is_none();
+            let lacks_cards =
+                check.known_alternatives().next().is_some() && check.alternatives_with_quota().next().is_none();
             found.extend(lacks_cards.then_some(Reason::InsufficientScalarQuota));
         }
     }
@@ -58,12 +60,13 @@ fn of_quota(cluster: &Cluster, shape: &Shape) -> Vec<Reason> {
 
 fn of_nodes(cluster: &Cluster, shape: &Shape) -> Option<Reason> {
     let governed = cross_quota::governs(cluster, shape);
-    let cards = cards_of(shape).into_iter();
-    let known = cards.filter(|card| card.is_none_or(|card| cluster.resource_of(card).is_some()));
+    let is_known = |alternative: &Alternative| alternative.all(|card| cluster.resource_of(card).is_some());
+    let known = alternatives_of(shape).into_iter();
+    let known = known.filter(|alternative| alternative.is_none_or(is_known));
     if let Some(request) = mgpu::request_now(cluster, shape) {
         let mut search = mgpu::CardSearch::new(None, Effort::of_pod());
-        for card in known {
-            if search.find(cluster, shape, request, card).is_some() {
+        for alternative in known {
+            if search.find(cluster, shape, request, alternative).is_some() {
                 return None;
             }
         }
@@ -78,10 +81,10 @@ fn of_nodes(cluster: &Cluster, shape: &Shape) -> Option<Reason> {
         lines.is_none_or(|lines| exceeded(lines, &request).is_none())
     };
     let (mut over_quota, mut excluded, mut would_do) = (false, false, false);
-    for card in known {
-        for node in fit::nodes_for(cluster, card) {
+    for alternative in known {
+        for node in fit::nodes_for(cluster, alternative) {
             let steps = Steps::new(fit::STEPS_TO_SAY);
-            match fit::ask_all(cluster, shape, card, cluster.node(*node), &steps) {
+            match fit::ask_all(cluster, shape, alternative, cluster.node(*node), &steps) {
                 fit::Answer::Takes if is_within(*node) => return None,
                 fit::Answer::Takes => over_quota = true,
                 fit::Answer::LacksRoom | fit::Answer::LacksDevices | fit::Answer::Unusable => would_do = true,

@@ -20,14 +20,14 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::effort::Effort;
-use super::line::{InLine, first_missing};
+use super::line::{InLine, alternatives_of, first_missing};
 use super::{Action, Grant, enqueue, verdict};
+use crate::alternative::Alternative;
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
 use crate::cluster::reclaims::{Assumed, BeforeLook, Expected};
 use crate::cluster::waiting::Shape;
 use crate::ids::{PodId, QueueId, WorkloadId};
-use crate::names::CardId;
 use crate::reason::Cure;
 use crate::refs::PodRef;
 pub(super) use aside::Aside;
@@ -261,7 +261,7 @@ impl Look {
             // A gang whose first pods have room waits for its others.
             let something_gives_way = self.is_leaving || !self.taken.is_empty() || shape.group.is_some();
             return something_gives_way
-                && is_entitled(cluster, shape, id, grant.card)
+                && is_entitled(cluster, shape, id, grant.alternative.as_ref())
                 && self.assume(cluster, id, grant);
         }
         if !self.may_evict {
@@ -290,7 +290,7 @@ impl Look {
     /// Where a pod would go that is entitled to it.
     fn entitled(&self, cluster: &mut Cluster, shape: &Shape, id: PodId) -> Option<Grant> {
         let grant = verdict::judge(cluster, shape, None, &self.effort).ok();
-        grant.filter(|grant| is_entitled(cluster, shape, id, grant.card))
+        grant.filter(|grant| is_entitled(cluster, shape, id, grant.alternative.as_ref()))
     }
 
     /// Who has to go, of those who give what is missing: with some of the pod's own queue gone, that queue may come within what
@@ -345,24 +345,23 @@ impl Look {
 
     /// The cheapest of the pool to take back, so that a pod of this shape gets in; none where nothing would be sufficient.
     fn plan(&mut self, cluster: &Cluster, shape: &Shape, id: PodId) -> Option<Plan> {
-        let alternatives: Vec<_> = match &*shape.task.cards {
-            [] => vec![None],
-            cards => {
-                let known = cards.iter().filter(|card| cluster.resource_of(**card).is_some());
-                known.map(|card| Some(*card)).collect()
-            }
-        };
-        alternatives.into_iter().find_map(|card| {
-            let asked = asked(cluster, id, card);
+        let is_known = |alternative: &Alternative| alternative.all(|card| cluster.resource_of(card).is_some());
+        let alternatives = alternatives_of(shape).into_iter();
+        let mut known = alternatives.filter(|alternative| alternative.is_none_or(is_known));
+        known.find_map(|alternative| {
+            let asked = asked(cluster, id, alternative);
             // What it may lack: quota, and room on a node.
             let charged = asked.iter().map(|(dimension, _)| *dimension);
-            let requested = shape.task.request.iter().map(|(dimension, _)| dimension);
+            let requested = shape.task.request_with(alternative).iter();
+            let requested = requested.map(|(dimension, _)| dimension);
             let dimensions: BTreeSet<_> = charged.chain(requested).collect();
             let key = (shape.priority, dimensions.into_iter().collect());
             if self.pool.as_ref().is_none_or(|pool| pool.key != key) {
                 self.pool = Some(Pool::new(cluster, shape, key, self.modes, self.now));
             }
-            self.pool.as_mut()?.cheapest(cluster, shape, card, &asked, &self.effort)
+            self.pool
+                .as_mut()?
+                .cheapest(cluster, shape, alternative, &asked, &self.effort)
         })
     }
 
@@ -379,14 +378,14 @@ impl Look {
         let priority = cluster.pod(id).map_or(0, |pod| pod.priority);
         let queue = cluster.pod(id).and_then(|pod| pod.queue);
         let matters = |dimension| queue.is_some_and(|queue| cluster.is_shared_out(queue, dimension));
-        for (dimension, _) in asked(cluster, id, grant.card) {
+        for (dimension, _) in asked(cluster, id, grant.alternative.as_ref()) {
             if !matters(dimension) {
                 continue;
             }
             let highest = self.claim.entry(dimension).or_insert(priority);
             *highest = priority.max(*highest);
         }
-        let assumed = cluster.assume_admitted(id, grant.card, grant.node, grant.gpus);
+        let assumed = cluster.assume_admitted(id, grant.alternative, grant.node, grant.gpus);
         let is_there = assumed.is_some();
         self.assumed.extend(assumed);
         is_there
@@ -394,8 +393,8 @@ impl Look {
 }
 
 /// What a waiting pod would be charged.
-fn asked(cluster: &Cluster, id: PodId, card: Option<CardId>) -> Vec<(Dimension, i128)> {
-    let charge = cluster.pod(id).map(|pod| cluster.charge(pod, card));
+fn asked(cluster: &Cluster, id: PodId, alternative: Option<&Alternative>) -> Vec<(Dimension, i128)> {
+    let charge = cluster.pod(id).map(|pod| cluster.charge(pod, alternative));
     let amounts = charge.iter().flat_map(|charge| charge.amounts.iter());
     amounts
         .filter(|(_, amount)| *amount > 0)
@@ -404,8 +403,8 @@ fn asked(cluster: &Cluster, id: PodId, card: Option<CardId>) -> Vec<(Dimension, 
 }
 
 /// Whether with this pod its queue, and everything above it, stays within what it deserves.
-fn is_entitled(cluster: &Cluster, shape: &Shape, id: PodId, card: Option<CardId>) -> bool {
-    let asked = asked(cluster, id, card);
+fn is_entitled(cluster: &Cluster, shape: &Shape, id: PodId, alternative: Option<&Alternative>) -> bool {
+    let asked = asked(cluster, id, alternative);
     cluster.ancestry(shape.queue).all(|level| {
         asked.iter().all(|(dimension, amount)| {
             let deserved = cluster.deserved_by_spec(level, *dimension);

@@ -7,6 +7,7 @@ use crds::mgpu::MgpuRequest;
 
 use super::effort::Effort;
 use super::{Grant, cross_quota, fit, mgpu, narrow};
+use crate::alternative::Alternative;
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
 use crate::cluster::levels::Shortage;
@@ -44,9 +45,9 @@ pub(super) fn judge(
     }
     // How many levels a refusal depends on: those up to the highest one that had no room for one of the alternatives.
     let levels = Cell::new(1);
-    let cards = cards_with_room(cluster, shape, |shortage| levels.set(levels.get().max(shortage.levels)));
+    let alternatives = alternatives_with_room(cluster, shape, |shortage| levels.set(levels.get().max(shortage.levels)));
     let levels = levels.get();
-    let cards = cards.map_err(|reason| refusal_by(cluster, shape, levels, reason))?;
+    let alternatives = alternatives.map_err(|reason| refusal_by(cluster, shape, levels, reason))?;
     let earlier = earlier.filter(|earlier| earlier.cluster_version == cluster.version());
     let on_quota = cluster.configuration().cardgate.admit_on == AdmitOn::Quota;
     if let Some(request) = mgpu::request_now(cluster, shape) {
@@ -54,28 +55,30 @@ pub(super) fn judge(
             cluster,
             shape,
             request,
-            cards,
+            alternatives,
             mgpu::CardSearch::new(earlier, effort.clone()),
         );
         return placed.map_err(|refused| refused.with_levels(cluster, shape.queue, levels));
     }
-    let selectable = |cluster: &Cluster, card: Option<CardId>| {
-        card.is_none_or(|card| narrow::labels_of(cluster, shape, card).is_some())
+    let selectable = |cluster: &Cluster, alternative: Option<&Alternative>| {
+        alternative.is_none_or(|alternative| narrow::labels_of(cluster, shape, alternative).is_some())
     };
     if on_quota && !governed {
-        let card = cards.into_iter().find(|card| selectable(cluster, *card));
-        return card
-            .map(|card| Grant::of(card, None))
+        let alternative = alternatives
+            .into_iter()
+            .find(|alternative| selectable(cluster, *alternative));
+        return alternative
+            .map(|alternative| Grant::of(alternative, None))
             .ok_or_else(|| refusal_by(cluster, shape, levels, Reason::NodesExcluded));
     }
 
     let mut search = fit::NodeSearch::new(earlier, effort.clone());
-    for card in &cards {
+    for alternative in &alternatives {
         let grant = if governed {
-            cross_quota::find(cluster, shape, *card, &mut search)
+            cross_quota::find(cluster, shape, *alternative, &mut search)
         } else {
-            let node = search.find(cluster, shape, *card);
-            node.map(|node| Grant::of(*card, Some(node)))
+            let node = search.find(cluster, shape, *alternative);
+            node.map(|node| Grant::of(*alternative, Some(node)))
         };
         if let Some(grant) = grant {
             return Ok(grant);
@@ -83,10 +86,11 @@ pub(super) fn judge(
     }
     if on_quota && cluster.gpu_nodes().all_labelled() {
         // For an autoscaler to see, which may add nodes without GPU: those have no quota.
-        if let Some(card) = cards.into_iter().find(|card| selectable(cluster, *card)) {
+        let mut alternatives = alternatives.into_iter();
+        if let Some(alternative) = alternatives.find(|alternative| selectable(cluster, *alternative)) {
             return Ok(Grant {
                 off_gpu_nodes: true,
-                ..Grant::of(card, None)
+                ..Grant::of(alternative, None)
             });
         }
     }
@@ -96,16 +100,16 @@ pub(super) fn judge(
     })
 }
 
-/// The best node and cards for an mGPU pod, for the first card name that has any.
+/// The best node and cards for an mGPU pod, for the first of its alternatives that has any.
 fn place_on_cards(
     cluster: &Cluster,
     shape: &Shape,
     request: &MgpuRequest,
-    cards: Vec<Option<CardId>>,
+    alternatives: Vec<Option<&Alternative>>,
     mut search: mgpu::CardSearch,
 ) -> Result<Grant, Refused> {
-    for card in cards {
-        if let Some(grant) = search.find(cluster, shape, request, card) {
+    for alternative in alternatives {
+        if let Some(grant) = search.find(cluster, shape, request, alternative) {
             return Ok(grant);
         }
     }
@@ -115,18 +119,21 @@ fn place_on_cards(
     })
 }
 
-/// **Task Allocatable Check**: the cards that a pod of this shape could have as far as its queue is concerned, most
-/// preferred first; `None` for a pod that names none.
-pub(super) fn cards_with_quota(cluster: &Cluster, shape: &Shape) -> Result<Vec<Option<CardId>>, Reason> {
-    cards_with_room(cluster, shape, |_| {})
+/// **Task Allocatable Check**: the alternatives that a pod of this shape could have as far as its queue is concerned, most
+/// preferred first; `None` for a pod that has none.
+pub(super) fn alternatives_with_quota<'s>(
+    cluster: &Cluster,
+    shape: &'s Shape,
+) -> Result<Vec<Option<&'s Alternative>>, Reason> {
+    alternatives_with_room(cluster, shape, |_| {})
 }
 
 /// The same; `lacking` is told of every level without room.
-fn cards_with_room(
+fn alternatives_with_room<'s>(
     cluster: &Cluster,
-    shape: &Shape,
+    shape: &'s Shape,
     lacking: impl Fn(Shortage),
-) -> Result<Vec<Option<CardId>>, Reason> {
+) -> Result<Vec<Option<&'s Alternative>>, Reason> {
     if cluster.queue(shape.queue).is_nameless() {
         let readable = shape.task.unreadable.is_none();
         return readable.then(|| vec![None]).ok_or(Reason::GetTaskRequestResourceFailed);
@@ -143,12 +150,12 @@ fn cards_with_room(
     if names_none(cluster, shape)? {
         return Ok(vec![None]);
     }
-    let cards: Vec<_> = check.cards_with_quota().map(|(card, _)| card).collect();
-    let cards: Vec<_> = cluster.in_order_of_quota(shape, cards).into_iter().map(Some).collect();
-    if cards.is_empty() {
+    let alternatives = check.alternatives_with_quota().map(Some).collect();
+    let alternatives = cluster.in_order_of_quota(shape, alternatives);
+    if alternatives.is_empty() {
         Err(Reason::InsufficientScalarQuota)
     } else {
-        Ok(cards)
+        Ok(alternatives)
     }
 }
 
@@ -158,14 +165,14 @@ pub(super) fn names_none(cluster: &Cluster, shape: &Shape) -> Result<bool, Reaso
     let strict = cluster.configuration().queue_plugin == QueuePlugin::CapacityCard;
     match shape.task.naming {
         Naming::Refused(reason) => Err(reason),
-        Naming::ByQueue if shape.task.cards.is_empty() && strict => Err(Reason::NoCardQuota),
-        Naming::Own | Naming::ByQueue => Ok(shape.task.cards.is_empty()),
+        Naming::ByQueue if shape.task.alternatives.is_empty() && strict => Err(Reason::NoCardQuota),
+        Naming::Own | Naming::ByQueue => Ok(shape.task.alternatives.is_empty()),
     }
 }
 
-/// How many pods of this shape, at most so many, there is quota for with each card, if nothing else is let in; `None` stands
-/// for no card.
-pub(super) fn quota_for(cluster: &Cluster, shape: &Shape, most: usize) -> Vec<(Option<CardId>, usize)> {
+/// How many pods of this shape, at most so many, there is quota for with each alternative, if nothing else is let in; `None`
+/// stands for no card.
+pub(super) fn quota_for<'s>(cluster: &Cluster, shape: &'s Shape, most: usize) -> Vec<(Option<&'s Alternative>, usize)> {
     if cluster.queue(shape.queue).is_nameless() {
         return vec![(None, most)];
     }
@@ -187,14 +194,15 @@ pub(super) fn quota_for(cluster: &Cluster, shape: &Shape, most: usize) -> Vec<(O
         Ok(false) => {}
         Err(_) => return Vec::new(),
     }
-    let cards = check(1);
-    let cards = cards.known_alternatives();
-    cards
-        .map(|(card, asked)| {
-            let has_room = |count| has_room(count, Dimension::Card(card), asked);
-            (Some(card), largest(most, has_room))
-        })
-        .collect()
+    let check = check(1);
+    let alternatives = check.known_alternatives().map(|alternative| {
+        let has_room = |count| {
+            let mut compared = check.compared(alternative);
+            compared.all(|(dimension, asked)| has_room(count, dimension, asked))
+        };
+        (Some(alternative), largest(most, has_room))
+    });
+    alternatives.collect()
 }
 
 /// The largest number up to `most` for which something holds that holds for every smaller one.
@@ -212,11 +220,11 @@ fn largest(most: usize, holds: impl Fn(i64) -> bool) -> usize {
 }
 
 /// The document's check of this shape.
-pub(crate) fn check_of<'c, H: Fn(Dimension, i64) -> bool>(
+pub(crate) fn check_of<'c, 's, H: Fn(Dimension, i64) -> bool>(
     cluster: &'c Cluster,
-    shape: &'c Shape,
+    shape: &'s Shape,
     has_room: H,
-) -> Check<'c, impl Fn(CardId) -> Option<ResourceId> + 'c, H> {
+) -> Check<'c, 's, impl Fn(CardId) -> Option<ResourceId> + 'c, H> {
     let configuration = cluster.configuration();
     let quota = cluster.queue(shape.queue).quota();
     Check {

@@ -1,6 +1,6 @@
 //! What a pod asks for by its claims: which cards, and how many of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crds::dra::{DeviceClass, Request, ResourceClaim, Selector, SubRequest};
@@ -13,23 +13,26 @@ use super::{ClaimKey, Devices};
 /// What a pod's claims come to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Asked {
-    /// The cards, each as one of these; none where the claims ask for none.
-    pub cards: Option<CardsAsked>,
+    /// What each request leaves; none where the claims ask for no cards.
+    pub requests: Vec<RequestAsked>,
+    /// Whether that is what was allocated, and not only what is asked for.
+    pub allocated: bool,
+    /// How many devices are asked for or allocated, where it is not known of all of them what they are.
+    pub unknown: i64,
     /// Why it can't be said, or not yet.
     pub obstacle: Option<Obstacle>,
 }
 
-/// So many of one of these cards.
+/// Cards, and how many of each.
+pub type CardCounts = BTreeMap<DeviceCard, i64>;
+
+/// What one request leaves, as far as it is for cards.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CardsAsked {
-    /// The cards, most preferred first where a claim orders them, else by name.
-    pub cards: Vec<DeviceCard>,
-    /// Whether a claim says which it prefers.
+pub struct RequestAsked {
+    /// It gets one of these: most preferred first where the claim orders them, else by the cards' names.
+    pub choices: Vec<CardCounts>,
+    /// Whether the claim says which it prefers.
     pub ordered: bool,
-    /// How many.
-    pub count: i64,
-    /// Whether these are what was allocated, and not only what is asked for.
-    pub allocated: bool,
 }
 
 /// Why a pod's claims can't be charged as things are.
@@ -56,14 +59,6 @@ pub struct Named {
     pub shared: bool,
 }
 
-/// One request, as far as it is for cards.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct RequestAsked {
-    cards: Vec<DeviceCard>,
-    ordered: bool,
-    count: i64,
-}
-
 /// Why a request can't be said in cards.
 pub(super) enum Problem {
     NoDevice,
@@ -84,22 +79,28 @@ impl Devices {
                 return Asked::kept_by(Obstacle::Missing);
             };
             let is_paid = *shared && self.payers.get(&key).is_some_and(|payer| **payer != *uid);
+            if !is_paid {
+                sum.devices = sum.devices.saturating_add(devices_of(&found));
+            }
             if let Some(allocated) = self.allocated(&found, assigned) {
                 if is_paid {
                     sum.is_paid_by_another |= !allocated.is_empty();
-                } else {
-                    sum.allocated.extend(allocated);
+                } else if !allocated.is_empty() {
+                    sum.requests.push(RequestAsked {
+                        choices: vec![allocated],
+                        ordered: false,
+                    });
                 }
                 continue;
             }
             for request in &found.spec.devices.requests {
-                let of = || format!("claim {name} ({claim}), request {}", request.name);
                 match self.request(request) {
                     Ok(asked) if is_paid => sum.is_paid_by_another |= asked.is_some(),
-                    Ok(asked) => sum.requests.extend(asked),
-                    Err(Problem::NoDevice) => return Asked::kept_by(Obstacle::NoDevice),
+                    Ok(asked) => sum.asked_for.extend(asked),
+                    Err(Problem::NoDevice) => sum.is_unknown = true,
                     Err(Problem::Unclear(why)) => {
-                        return Asked::kept_by(Obstacle::Unclear(format!("{}: {why}", of())));
+                        let of = format!("claim {name} ({claim}), request {}", request.name);
+                        return Asked::kept_by(Obstacle::Unclear(format!("{of}: {why}")));
                     }
                 }
             }
@@ -107,63 +108,55 @@ impl Devices {
         sum.asked()
     }
 
-    /// The cards that were allocated to a claim, each as often; none where nothing is, or where a device is not known any more.
-    fn allocated(&self, claim: &ResourceClaim, assigned: Option<&str>) -> Option<Vec<DeviceCard>> {
+    /// The cards that were allocated to a claim; none where nothing is, or where a device is not known any more.
+    fn allocated(&self, claim: &ResourceClaim, assigned: Option<&str>) -> Option<CardCounts> {
         let allocation = claim.status.allocation.as_ref()?;
-        let mut cards = Vec::new();
+        let mut cards = CardCounts::new();
         for device in allocation.devices.results.iter().filter(|device| !device.admin_access) {
-            match self.inventory.device(&device.driver, &device.pool, &device.device) {
-                Some(model) => cards.extend(model.card.clone()),
-                None => cards.push(DeviceCard::named(&device.driver, self.inventory.drivers(), assigned?)?),
+            let card = match self.inventory.device(&device.driver, &device.pool, &device.device) {
+                Some(model) => model.card.clone(),
+                None => Some(DeviceCard::named(&device.driver, self.inventory.drivers(), assigned?)?),
+            };
+            if let Some(card) = card {
+                *cards.entry(card).or_default() += 1;
             }
         }
         Some(cards)
     }
 
-    /// The cards that a request asks for; none where they are other devices, or only looked at.
+    /// What a request leaves; none where it is for other devices, or only looks at them. Alternatives that no device is there for
+    /// are passed over, as by the scheduler.
     fn request(&mut self, request: &Request) -> Result<Option<RequestAsked>, Problem> {
-        let forms: Vec<_> = request.exactly.iter().chain(&request.first_available).collect();
-        let mut asked: Option<RequestAsked> = None;
-        for form in forms.iter().filter(|form| !form.admin_access) {
-            let Some(cards) = self.form(form)? else {
-                if asked.is_some() {
-                    return Err(Problem::Unclear("one of its alternatives is no card".to_owned()));
-                }
-                continue;
-            };
-            let count = form.count().unwrap_or_else(|| self.most_of(&cards));
-            match &mut asked {
-                None => {
-                    asked = Some(RequestAsked {
-                        cards,
-                        ordered: forms.len() > 1,
-                        count,
-                    });
-                }
-                Some(asked) if asked.count == count => {
-                    let further = cards.into_iter().filter(|card| !asked.cards.contains(card));
-                    let further: Vec<_> = further.collect();
-                    asked.cards.extend(further);
-                }
-                Some(asked) => {
-                    return Err(Problem::Unclear(format!(
-                        "its alternatives ask for {} and {count} cards, and Cardgate charges one number: ask for the same number in \
-                         each",
-                        asked.count
-                    )));
+        let forms = request.exactly.iter().chain(&request.first_available);
+        let forms: Vec<_> = forms.filter(|form| !form.admin_access).collect();
+        let (mut choices, mut are_others, mut is_there) = (Vec::new(), false, forms.is_empty());
+        for form in &forms {
+            match self.choices(form) {
+                Err(Problem::NoDevice) => continue,
+                Err(unclear @ Problem::Unclear(_)) => return Err(unclear),
+                Ok(found) => {
+                    are_others |= found.is_empty();
+                    choices.extend(found);
                 }
             }
+            is_there = true;
         }
-        Ok(asked)
+        if !is_there {
+            return Err(Problem::NoDevice);
+        }
+        if are_others && !choices.is_empty() {
+            return Err(Problem::Unclear("one of its alternatives is no card".to_owned()));
+        }
+        Ok((!choices.is_empty()).then_some(RequestAsked {
+            choices,
+            ordered: request.first_available.len() > 1,
+        }))
     }
 
-    /// The cards that a form's selectors leave, by name; none where they leave other devices alone.
-    pub(super) fn form(&mut self, form: &SubRequest) -> Result<Option<Vec<DeviceCard>>, Problem> {
-        let Some(class) = self
-            .classes
-            .get(&form.device_class_name)
-            .map(|(class, _)| Arc::clone(class))
-        else {
+    /// The cards that a form's selectors leave; none where they leave other devices alone.
+    pub(super) fn form(&mut self, form: &SubRequest) -> Result<BTreeSet<DeviceCard>, Problem> {
+        let class = self.classes.get(&form.device_class_name);
+        let Some(class) = class.map(|(class, _)| Arc::clone(class)) else {
             return Err(Problem::NoDevice);
         };
         let models = self.select(&class, &form.selectors)?;
@@ -180,7 +173,22 @@ impl Devices {
                 model.driver
             )));
         }
-        Ok((!cards.is_empty()).then(|| cards.into_iter().collect()))
+        Ok(cards)
+    }
+
+    /// What a form leaves, by the cards' names; none where that is other devices.
+    fn choices(&mut self, form: &SubRequest) -> Result<Vec<CardCounts>, Problem> {
+        let cards = self.form(form)?;
+        match form.count() {
+            _ if cards.is_empty() => Ok(Vec::new()),
+            Some(count) => Ok(cards
+                .into_iter()
+                .map(|card| CardCounts::from([(card, count)]))
+                .collect()),
+            None => Some(self.all_of(cards))
+                .filter(|all| !all.is_empty())
+                .ok_or(Problem::NoDevice),
+        }
     }
 
     fn select(&mut self, class: &DeviceClass, own: &[Selector]) -> Result<BTreeSet<Arc<Model>>, Problem> {
@@ -198,53 +206,54 @@ impl Devices {
         models.iter().filter_map(|model| model.card.clone()).collect()
     }
 
-    /// The most that one node has of these cards: found again when nodes have other cards.
-    fn most_of(&mut self, cards: &[DeviceCard]) -> i64 {
+    /// All of these cards that one node has: of each the most that any has which has the same of them. Found again when nodes have
+    /// other cards.
+    fn all_of(&mut self, cards: BTreeSet<DeviceCard>) -> Vec<CardCounts> {
         let version = self.rooms.version();
-        if let Some((_, most)) = self.most.get(cards).filter(|(of, _)| *of == version) {
-            return *most;
+        if let Some((_, all)) = self.all.get(&cards).filter(|(of, _)| *of == version) {
+            return all.clone();
         }
-        let counts = self.rooms.all().map(|room| {
-            let there = room.cards();
-            cards.iter().filter_map(|card| Some(there.get(card)?.total)).sum()
-        });
-        let most = counts.max().unwrap_or(0);
-        self.most.retain(|_, (of, _)| *of == version);
-        self.most.insert(cards.into(), (version, most));
-        most
+        let mut most = BTreeMap::<Vec<DeviceCard>, CardCounts>::new();
+        for room in self.rooms.all() {
+            let there = room.cards().into_iter().map(|(card, count)| (card, count.total));
+            let there: CardCounts = there
+                .filter(|(card, count)| *count > 0 && cards.contains(card))
+                .collect();
+            let of_same = most.entry(there.keys().cloned().collect()).or_default();
+            for (card, count) in there {
+                let most = of_same.entry(card).or_default();
+                *most = count.max(*most);
+            }
+        }
+        let all: Vec<_> = most.into_values().filter(|counts| !counts.is_empty()).collect();
+        self.all.retain(|_, (of, _)| *of == version);
+        self.all.insert(cards, (version, all.clone()));
+        all
     }
 }
 
 impl Asked {
+    /// Whether any of it is for cards.
+    pub fn is_for_cards(&self) -> bool {
+        !self.requests.is_empty()
+    }
+
     /// The same, with what is requested as resources that classes provide.
     #[must_use]
-    pub fn and_provided(self, requested: &[CardsAsked]) -> Self {
-        if requested.is_empty()
-            || self
-                .obstacle
-                .as_ref()
-                .is_some_and(|obstacle| *obstacle != Obstacle::PaidByAnother)
-        {
-            return self;
+    pub fn and_provided(mut self, requested: impl IntoIterator<Item = RequestAsked>) -> Self {
+        let is_open = |obstacle: &Obstacle| *obstacle == Obstacle::PaidByAnother;
+        if self.obstacle.as_ref().is_none_or(is_open) {
+            let before = self.requests.len();
+            self.requests.extend(requested);
+            self.allocated &= self.requests.len() == before;
         }
-        let mut sum = Sum {
-            is_paid_by_another: self.obstacle.is_some(),
-            ..Sum::default()
-        };
-        for asked in self.cards.iter().chain(requested) {
-            sum.requests.push(RequestAsked {
-                cards: asked.cards.clone(),
-                ordered: asked.ordered,
-                count: asked.count,
-            });
-        }
-        sum.asked()
+        self
     }
 
     fn kept_by(obstacle: Obstacle) -> Self {
         Self {
-            cards: None,
             obstacle: Some(obstacle),
+            ..Self::default()
         }
     }
 }
@@ -252,68 +261,64 @@ impl Asked {
 /// What is asked for in all.
 #[derive(Debug, Default)]
 struct Sum {
+    /// What was allocated, claim by claim.
     requests: Vec<RequestAsked>,
-    allocated: Vec<DeviceCard>,
+    /// What is yet to be.
+    asked_for: Vec<RequestAsked>,
+    devices: i64,
+    is_unknown: bool,
     is_paid_by_another: bool,
 }
 
 impl Sum {
-    fn asked(self) -> Asked {
-        let obstacle = self.is_paid_by_another.then_some(Obstacle::PaidByAnother);
-        let mut sum: Option<CardsAsked> = None;
-        // What was allocated is of one card, unless the node has several: then the first by name is charged for all.
-        if let Some(card) = self.allocated.iter().min() {
-            sum = Some(CardsAsked {
-                cards: vec![card.clone()],
-                ordered: false,
-                count: count_of(&self.allocated),
-                allocated: true,
-            });
+    fn asked(mut self) -> Asked {
+        if self.is_unknown {
+            return Asked {
+                unknown: self.devices,
+                ..Asked::kept_by(Obstacle::NoDevice)
+            };
         }
-        for request in self.requests {
-            match &mut sum {
-                None => {
-                    sum = Some(CardsAsked {
-                        cards: request.cards,
-                        ordered: request.ordered,
-                        count: request.count,
-                        allocated: false,
-                    });
-                }
-                Some(sum) if is_same(&sum.cards, &request.cards) => {
-                    sum.count = sum.count.saturating_add(request.count);
-                    sum.ordered |= request.ordered;
-                    sum.allocated = false;
-                }
-                Some(sum) => {
-                    let names = |cards: &[DeviceCard]| {
-                        let names: Vec<_> = cards.iter().take(8).map(|card| &*card.name).collect();
-                        names.join(", ")
-                    };
-                    return Asked::kept_by(Obstacle::Unclear(format!(
-                        "the pod's claims ask for different cards ({}; {}), and a pod is charged for one: make a pod for each",
-                        names(&sum.cards),
-                        names(&request.cards)
-                    )));
+        let allocated = !self.requests.is_empty() && self.asked_for.is_empty();
+        for request in self.asked_for {
+            // What leaves the same cards, and prefers none, gets them alike.
+            let alike = self.requests.iter_mut().find(|other| are_alike(other, &request));
+            let Some(alike) = alike else {
+                self.requests.push(request);
+                continue;
+            };
+            for (sum, further) in alike.choices.iter_mut().zip(request.choices) {
+                for (card, count) in further {
+                    let sum = sum.entry(card).or_default();
+                    *sum = sum.saturating_add(count);
                 }
             }
         }
-        if let Some(sum) = &sum
-            && sum.cards.iter().any(|card| card.resource != sum.cards[0].resource)
-        {
-            return Asked::kept_by(Obstacle::Unclear(
-                "the pod's claims leave whole cards and parts of cards alike, which are counted apart: select one kind"
-                    .to_owned(),
-            ));
+        Asked {
+            requests: self.requests,
+            allocated,
+            unknown: 0,
+            obstacle: self.is_paid_by_another.then_some(Obstacle::PaidByAnother),
         }
-        Asked { cards: sum, obstacle }
     }
 }
 
-fn is_same(one: &[DeviceCard], other: &[DeviceCard]) -> bool {
-    one.iter().collect::<BTreeSet<_>>() == other.iter().collect::<BTreeSet<_>>()
+/// Whether two requests leave the same cards, and prefer none of them.
+fn are_alike(one: &RequestAsked, other: &RequestAsked) -> bool {
+    let cards = |request: &RequestAsked| -> Vec<Vec<DeviceCard>> {
+        let choices = request.choices.iter();
+        choices.map(|choice| choice.keys().cloned().collect()).collect()
+    };
+    !one.ordered && !other.ordered && cards(one) == cards(other)
 }
 
-fn count_of(cards: &[DeviceCard]) -> i64 {
-    i64::try_from(cards.len()).unwrap_or(i64::MAX)
+/// How many devices were allocated to a claim, or are asked for by number: of alternatives by the first.
+fn devices_of(claim: &ResourceClaim) -> i64 {
+    if let Some(allocation) = &claim.status.allocation {
+        let results = allocation.devices.results.iter().filter(|device| !device.admin_access);
+        return i64::try_from(results.count()).unwrap_or(i64::MAX);
+    }
+    let requests = claim.spec.devices.requests.iter();
+    let forms = requests.filter_map(|request| request.exactly.as_ref().or(request.first_available.first()));
+    let counts = forms.filter(|form| !form.admin_access).filter_map(SubRequest::count);
+    counts.fold(0, i64::saturating_add)
 }

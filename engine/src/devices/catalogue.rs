@@ -88,7 +88,7 @@ impl Catalogue {
                 return Err(Unknown::Class(form.device_class_name.to_string()));
             }
             match self.devices.form(form) {
-                Ok(found) => cards.extend(found.into_iter().flatten().map(|card| card.name)),
+                Ok(found) => cards.extend(found.into_iter().map(|card| card.name)),
                 Err(Problem::Unclear(why)) => return Err(Unknown::Selector(why)),
                 Err(Problem::NoDevice) => return Err(Unknown::Devices),
             }

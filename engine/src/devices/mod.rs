@@ -26,7 +26,7 @@ use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice};
 use crds::lean::Metadata;
 
 use crate::texts::TextPool;
-pub use asks::{Asked, CardsAsked, Named, Obstacle};
+pub use asks::{Asked, CardCounts, Named, Obstacle, RequestAsked};
 pub use card::{DeviceCard, Drivers};
 pub use catalogue::{Catalogue, Unknown, not_evaluated};
 pub use demand::{ClaimDemand, DeviceDemand};
@@ -52,8 +52,8 @@ pub struct Devices {
     /// The same.
     claims: HashMap<ClaimKey, (Arc<ResourceClaim>, u64)>,
     selections: Selections,
-    /// The most that one node has of cards, and of which version of the rooms that was found.
-    most: HashMap<Box<[DeviceCard]>, (u64, i64)>,
+    /// All of some cards that one node has, and of which version of the rooms that was found.
+    all: HashMap<BTreeSet<DeviceCard>, (u64, Vec<CardCounts>)>,
     /// Of claims that several pods may name: who pays, by uid.
     payers: HashMap<ClaimKey, Arc<str>>,
 }

@@ -45,7 +45,7 @@ impl Explanation<'_> {
             What::Said(_) => Vec::new(),
             What::Quota(short) => short.clone(),
             What::Nodes(nodes) => {
-                let of_nodes = short::of_nodes(self.cluster, nodes.shape, &nodes.cards);
+                let of_nodes = short::of_nodes(self.cluster, nodes.shape, &nodes.alternatives);
                 nodes.over_quota.iter().cloned().chain(of_nodes).collect()
             }
         }

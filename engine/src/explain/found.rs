@@ -1,8 +1,8 @@
 //! What was found in the way, in data.
 
 use super::short::Short;
+use crate::alternative::Alternative;
 use crate::cluster::waiting::Shape;
-use crate::names::CardId;
 
 /// What is in the way.
 #[derive(Debug)]
@@ -27,17 +27,17 @@ pub(super) struct Nodes<'c> {
     /// Who asks them.
     pub shape: &'c Shape,
     /// For which cards; for none in particular where there are none.
-    pub cards: Vec<CardId>,
+    pub alternatives: Vec<&'c Alternative>,
 }
 
 /// How many nodes of one kind say what.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct NodeCount {
     /// How many of the kind there are.
     pub nodes: usize,
     /// What one of them is called: a node, an mGPU node.
     pub kind: &'static str,
-    /// The card that they have, where that matters.
+    /// The card that they have, or the cards, where that matters.
     pub card: Option<String>,
     /// How many of them say what, those first that could do best.
     pub parts: Vec<(usize, String)>,

@@ -1,5 +1,6 @@
 //! Why something waits, in words and numbers that a user can act on: what conditions, events and statuses say comes from here.
 
+mod allocated;
 mod answer;
 mod cross_quota;
 mod estimate;
@@ -24,6 +25,7 @@ use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
 use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::reason::Reason;
+pub use allocated::got_others;
 pub use explanation::Explanation;
 pub use notices::{Notice, notices, notices_watched, refused_write, stands_aside};
 pub use progress::{Progress, progress};

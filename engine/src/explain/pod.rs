@@ -8,9 +8,10 @@ use crds::spelling::meant_card;
 use super::cross_quota::over_quota;
 use super::found::{NodeCount, Nodes, What};
 use super::{queue, short};
+use crate::alternative::{Alternative, MOST_ALTERNATIVES};
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
-use crate::decide::line::cards_of;
+use crate::decide::line::alternatives_of;
 use crate::decide::verdict::check_of;
 use crate::decide::{cross_quota, fit, mgpu};
 use crate::names::CardId;
@@ -41,6 +42,10 @@ pub(super) fn find<'c>(cluster: &'c Cluster, shape: &'c Shape, reason: Reason) -
             requested_cards(cluster, shape),
             cards_to_name(cluster, shape, &[])
         ),
+        Reason::SecondCardResource if shape.task.claimed.as_ref().is_some_and(|claimed| claimed.is_for_cards()) => format!(
+            "the pod requests cards by {} beside those that it claims, and no node gives both: claim all of them",
+            requested_besides(cluster, shape)
+        ),
         Reason::SecondCardResource => format!(
             "the pod requests cards by {}, and only those of one resource can be charged: create pods that request one each",
             requested_cards(cluster, shape)
@@ -58,8 +63,11 @@ pub(super) fn find<'c>(cluster: &'c Cluster, shape: &'c Shape, reason: Reason) -
         }
         Reason::NoClaimForCard => format!(
             "annotation {CARD_NAME} names {}, and the pod's resource claims select {}",
-            list(cluster, &shape.task.cards),
-            list(cluster, shape.task.claimed.as_ref().map_or(&[], |claimed| &claimed.cards)),
+            list(cluster, shape.task.claimed.iter().flat_map(|claimed| claimed.named.iter().copied())),
+            list(cluster, shape.task.claimed.iter().flat_map(|claimed| claimed.cards())),
+        ),
+        Reason::TooManyAlternatives => format!(
+            "the cards that the requests of the pod's resource claims leave can be combined in more than {MOST_ALTERNATIVES} ways"
         ),
         Reason::HeldByAnotherGate => HELD_ELSEWHERE.to_owned(),
         Reason::RefusedByApiServer => "the API server refuses to let the pod in".to_owned(),
@@ -115,12 +123,12 @@ pub(super) fn could_ever_be_let_in(cluster: &Cluster, shape: &Shape, reason: Rea
             };
             let check = check_of(cluster, shape, is_within);
             check.resources_without_room().next().is_none()
-                && (shape.task.cards.is_empty() || check.cards_with_quota().next().is_some())
+                && (shape.task.alternatives.is_empty() || check.alternatives_with_quota().next().is_some())
         }
-        About::Nodes => cards_of(shape).into_iter().any(|card| {
-            let mut nodes = fit::nodes_for(cluster, card).iter();
+        About::Nodes => alternatives_of(shape).into_iter().any(|alternative| {
+            let mut nodes = fit::nodes_for(cluster, alternative).iter();
             nodes.any(|node| {
-                fit::could_take(cluster, shape, card, *node) && cross_quota::is_within(cluster, shape, *node)
+                fit::could_take(cluster, shape, alternative, *node) && cross_quota::is_within(cluster, shape, *node)
             })
         }),
         About::Request | About::Queue | About::Workload | About::Mgpu => true,
@@ -130,9 +138,14 @@ pub(super) fn could_ever_be_let_in(cluster: &Cluster, shape: &Shape, reason: Rea
 /// So many names a sentence holds.
 const MOST_NAMES: usize = 8;
 
-fn list(cluster: &Cluster, cards: &[CardId]) -> String {
-    let cards = names(cluster, cards.iter().copied().take(MOST_NAMES));
-    cards.join(" or ")
+fn list(cluster: &Cluster, cards: impl Iterator<Item = CardId>) -> String {
+    let mut seen = Vec::new();
+    for card in cards {
+        if !seen.contains(&card) && seen.len() < MOST_NAMES {
+            seen.push(card);
+        }
+    }
+    names(cluster, seen.into_iter()).join(" or ")
 }
 
 fn unreadable(cluster: &Cluster, shape: &Shape) -> String {
@@ -141,14 +154,20 @@ fn unreadable(cluster: &Cluster, shape: &Shape) -> String {
     }
     let unknown: Vec<_> = names(
         cluster,
-        shape
-            .task
-            .cards
-            .iter()
-            .copied()
-            .filter(|card| cluster.resource_of(*card).is_none()),
+        shape.task.cards().filter(|card| cluster.resource_of(*card).is_none()),
     );
-    if unknown.len() == shape.task.cards.len() {
+    if shape
+        .task
+        .claimed
+        .as_ref()
+        .is_some_and(|claimed| claimed.is_for_cards())
+    {
+        return format!(
+            "no node that is there has the {} that the pod claims",
+            unknown.join(" or ")
+        );
+    }
+    if unknown.len() == shape.task.alternatives.len() {
         // The first of them: whoever slips does so once.
         let cards = cluster.cards_counted_by(|_| true);
         let meant = unknown.first().and_then(|name| meant_card(name, cards));
@@ -161,9 +180,8 @@ fn unreadable(cluster: &Cluster, shape: &Shape) -> String {
     }
     let known = shape
         .task
-        .cards
-        .iter()
-        .find_map(|card| Some((*card, cluster.resource_of(*card)?)));
+        .cards()
+        .find_map(|card| Some((card, cluster.resource_of(card)?)));
     known.map_or_else(String::new, |(card, resource)| {
         let resource = cluster.names().resource_name(resource);
         let card = cluster.names().card_name(card);
@@ -180,6 +198,17 @@ fn requested_cards(cluster: &Cluster, shape: &Shape) -> String {
     let names: Vec<_> = resources
         .map(|resource| cluster.names().resource_name(resource))
         .collect();
+    names.join(" and ")
+}
+
+/// The resources by which a pod requests cards that claims other cards.
+fn requested_besides(cluster: &Cluster, shape: &Shape) -> String {
+    let others = shape
+        .task
+        .claimed
+        .iter()
+        .flat_map(|claimed| cluster.card_resources_of(&claimed.others));
+    let names: Vec<_> = others.map(|resource| cluster.names().resource_name(resource)).collect();
     names.join(" and ")
 }
 
@@ -203,8 +232,8 @@ fn cards_to_name(cluster: &Cluster, shape: &Shape, unknown: &[String]) -> String
 }
 
 fn no_node<'c>(cluster: &Cluster, shape: &'c Shape, lead: &str) -> Nodes<'c> {
-    let count = |card: Option<CardId>| {
-        let census = fit::census(cluster, shape, card);
+    let count = |alternative: Option<&Alternative>| {
+        let census = fit::census(cluster, shape, alternative);
         let parts = [
             (census.lack_room, "without enough room"),
             (census.lack_devices, "without free devices as the pod claims them"),
@@ -217,28 +246,35 @@ fn no_node<'c>(cluster: &Cluster, shape: &'c Shape, lead: &str) -> Nodes<'c> {
         NodeCount {
             nodes: census.nodes,
             kind: "node",
-            card: card.map(|card| cluster.names().card_name(card).to_owned()),
+            card: alternative.map(|alternative| alternative.joined(cluster.names(), " and ")),
             parts: parts.map(|(count, text)| (count, text.to_owned())).into(),
         }
     };
-    let cards = known_cards(cluster, shape);
+    let alternatives = known_alternatives(cluster, shape);
+    let mut counts = Vec::new();
+    for alternative in &alternatives {
+        let of_same_cards = count(Some(alternative));
+        // Those that differ in numbers alone have the same nodes, and may differ in how many have room.
+        if !counts.contains(&of_same_cards) {
+            counts.push(of_same_cards);
+        }
+    }
+    if counts.is_empty() {
+        counts.push(count(None));
+    }
     Nodes {
         lead: lead.to_owned(),
-        counts: if cards.is_empty() {
-            vec![count(None)]
-        } else {
-            cards.iter().map(|card| count(Some(*card))).collect()
-        },
+        counts,
         over_quota: Vec::new(),
         shape,
-        cards,
+        alternatives,
     }
 }
 
-/// The cards that a pod may have, as far as the cluster has them.
-fn known_cards(cluster: &Cluster, shape: &Shape) -> Vec<CardId> {
-    let cards = shape.task.cards.iter().copied();
-    cards.filter(|card| cluster.resource_of(*card).is_some()).collect()
+/// What a pod may have of cards, as far as the cluster has them.
+fn known_alternatives<'c>(cluster: &Cluster, shape: &'c Shape) -> Vec<&'c Alternative> {
+    let is_known = |alternative: &&Alternative| alternative.all(|card| cluster.resource_of(card).is_some());
+    shape.task.alternatives.iter().filter(is_known).collect()
 }
 
 fn no_cards<'c>(cluster: &Cluster, shape: &'c Shape, lead: String) -> What<'c> {
@@ -278,13 +314,19 @@ fn no_cards<'c>(cluster: &Cluster, shape: &'c Shape, lead: String) -> What<'c> {
             _ => over_quota(cluster, shape),
         },
         shape,
-        cards: known_cards(cluster, shape),
+        alternatives: known_alternatives(cluster, shape),
     })
 }
 
-/// What the pod's card name says, without spaces.
+/// What the pod's card name says, without spaces, or would say: those that are claimed together with a plus between them.
 pub(super) fn alternatives(cluster: &Cluster, shape: &Shape) -> Option<String> {
-    let cards = names(cluster, shape.task.cards.iter().copied());
+    let mut cards = Vec::new();
+    for alternative in &*shape.task.alternatives {
+        let joined = alternative.joined(cluster.names(), "+");
+        if !cards.contains(&joined) {
+            cards.push(joined);
+        }
+    }
     (!cards.is_empty()).then(|| cards.join("|"))
 }
 

@@ -43,6 +43,7 @@ pub(super) fn say(cluster: &Cluster, id: QueueId, namespace: &str, reason: Reaso
         | Reason::ResourceClaimShared
         | Reason::NoDeviceSelected
         | Reason::NoClaimForCard
+        | Reason::TooManyAlternatives
         | Reason::PodGroupNotFound
         | Reason::PodGroupInvalid
         | Reason::PodGroupIncomplete

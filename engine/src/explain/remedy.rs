@@ -55,6 +55,10 @@ impl Reason {
                  deviceclasses,resourceslices lists them; or wait until a node has one"
             }
             Self::NoClaimForCard => "create the pod anew with a card that its claims select, or without naming one",
+            Self::TooManyAlternatives => {
+                "create the pod anew with claims that select fewer cards, or name those that it prefers in the annotation \
+                 volcano.sh/card.name"
+            }
             Self::HeldByAnotherGate => {
                 "ask whoever added the gate: kubectl get pod -o yaml shows it under spec.schedulingGates"
             }

@@ -1,5 +1,6 @@
 //! What there is too little of, and where, in numbers.
 
+use crate::alternative::Alternative;
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
@@ -90,24 +91,22 @@ fn lacking(cluster: &Cluster, shape: &Shape, reason: Reason) -> Vec<(Dimension, 
     let has_room = |dimension, asked| cluster.room_for(shape.queue, shape.priority, dimension, asked).is_ok();
     let check = check_of(cluster, shape, has_room);
     let mut lacking: Vec<_> = check.resources_without_room().collect();
-    let count = |card| {
-        cluster
-            .resource_of(card)
-            .map_or(0, |resource| shape.task.count(resource))
-    };
-    // Of cards one is enough.
-    if check.cards_with_quota().next().is_none() {
-        let cards = check.known_alternatives().map(|(card, _)| card).collect();
-        let cards = cluster.in_order_of_quota(shape, cards).into_iter();
-        lacking.extend(cards.map(|card| (Dimension::Card(card), count(card))));
+    // Of alternatives one is enough.
+    if check.alternatives_with_quota().next().is_none() {
+        let alternatives = check.known_alternatives().map(Some).collect();
+        let alternatives = cluster.in_order_of_quota(shape, alternatives).into_iter().flatten();
+        for lack in alternatives.flat_map(|alternative| check.without_room(alternative)) {
+            if !lacking.contains(&lack) {
+                lacking.push(lack);
+            }
+        }
     }
     let is_named = |dimension: Dimension| dimension.shortage() == reason;
     if !lacking.iter().any(|(dimension, _)| is_named(*dimension)) {
         // Room has come since; the next round sees it.
         let asked = metering::resources(&cluster.configuration().capacity_card, &shape.task);
-        let cards = check
-            .known_alternatives()
-            .map(|(card, count)| (Dimension::Card(card), count));
+        let alternatives = check.known_alternatives();
+        let cards = alternatives.flat_map(|alternative| check.compared(alternative));
         let mut asked = cards.chain(asked);
         lacking.extend(asked.find(|(dimension, _)| is_named(*dimension)));
     }
@@ -196,15 +195,15 @@ pub(super) fn of_whole(
     short.into_iter().collect()
 }
 
-/// What nodes have too little of for a pod: of each card that it may have, the node that comes nearest to taking it, and all nodes
-/// together.
-pub(super) fn of_nodes(cluster: &Cluster, shape: &Shape, cards: &[CardId]) -> Vec<Short> {
-    let of_card = |card: &CardId| {
-        let resource = cluster.resource_of(*card)?;
-        let tally = cluster.card(*card)?.tallies.get(&resource)?;
+/// What nodes have too little of for a pod: for each of its alternatives, the node that comes nearest to taking it, and of each of
+/// their cards all nodes together.
+pub(super) fn of_nodes(cluster: &Cluster, shape: &Shape, alternatives: &[&Alternative]) -> Vec<Short> {
+    let of_card = |(card, asked): (CardId, i64)| {
+        let resource = cluster.resource_of(card)?;
+        let tally = cluster.card(card)?.tallies.get(&resource)?;
         Some(Short {
-            of: vec![Dimension::Card(*card)],
-            asked: shape.task.count(resource).into(),
+            of: vec![Dimension::Card(card)],
+            asked: asked.into(),
             used: Used::ByPods {
                 used: tally.used,
                 reserved: 0,
@@ -217,18 +216,30 @@ pub(super) fn of_nodes(cluster: &Cluster, shape: &Shape, cards: &[CardId]) -> Ve
             kept: Kept::ForNobody,
         })
     };
-    let asked: Vec<_> = match cards {
+    let mut cards = Vec::<(CardId, i64)>::new();
+    for alternative in alternatives {
+        let added = metering::added(&shape.task, alternative, |card| cluster.resource_of(card));
+        for (dimension, asked) in added {
+            let card = dimension
+                .card()
+                .filter(|card| !cards.iter().any(|(known, _)| known == card));
+            cards.extend(card.map(|card| (card, asked)));
+        }
+    }
+    let asked: Vec<_> = match alternatives {
         [] => vec![None],
-        cards => cards.iter().copied().map(Some).collect(),
+        alternatives => alternatives.iter().copied().map(Some).collect(),
     };
-    let nearest = asked.into_iter().flat_map(|card| on_nearest(cluster, shape, card));
-    nearest.chain(cards.iter().filter_map(of_card)).collect()
+    let nearest = asked
+        .into_iter()
+        .flat_map(|alternative| on_nearest(cluster, shape, alternative));
+    nearest.chain(cards.into_iter().filter_map(of_card)).collect()
 }
 
 /// What the node lacks that lacks least in kind, and of that in number.
-fn on_nearest(cluster: &Cluster, shape: &Shape, card: Option<CardId>) -> Vec<Short> {
-    let nodes = fit::nodes_for(cluster, card).iter();
-    let lacking = nodes.filter_map(|node| Some((*node, fit::lacking(cluster, shape, card, *node)?)));
+fn on_nearest(cluster: &Cluster, shape: &Shape, alternative: Option<&Alternative>) -> Vec<Short> {
+    let nodes = fit::nodes_for(cluster, alternative).iter();
+    let lacking = nodes.filter_map(|node| Some((*node, fit::lacking(cluster, shape, alternative, *node)?)));
     let lacking = lacking.filter(|(_, missing)| !missing.is_empty());
     let nearest = lacking.min_by_key(|(node, missing)| {
         let cards: i128 = missing
@@ -244,12 +255,12 @@ fn on_nearest(cluster: &Cluster, shape: &Shape, card: Option<CardId>) -> Vec<Sho
     let node = cluster.node(id);
     let of = |(dimension, _)| Short {
         of: vec![dimension],
-        asked: shape.task.request.get(dimension).into(),
+        asked: shape.task.request_with(alternative).get(dimension).into(),
         used: Used::ByPods {
             used: node.used.get(dimension),
             reserved: 0,
         },
-        limit: node.offer().map(|offer| offer.allocatable.get(dimension).into()),
+        limit: node.offer().map(|offer| offer.amount(dimension).into()),
         place: Place::Node(id),
         kept: Kept::ForNobody,
     };

@@ -75,6 +75,7 @@ pub(super) fn say(cluster: &Cluster, id: WorkloadId, claim: &Claim, reason: Reas
         | Reason::ResourceClaimShared
         | Reason::NoDeviceSelected
         | Reason::NoClaimForCard
+        | Reason::TooManyAlternatives
         | Reason::ReservationTimeout
         | Reason::HeldByAnotherGate
         | Reason::QueueNotFound

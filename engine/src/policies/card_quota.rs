@@ -3,6 +3,7 @@
 
 use crds::configuration::{CapacityCard, QueuePlugin};
 
+use crate::alternative::Alternative;
 use crate::amounts::Dimension;
 use crate::metering;
 use crate::names::{CardId, ResourceId};
@@ -11,7 +12,7 @@ use crate::task::Task;
 
 /// What is checked: one task against one queue, and the resources that stand for the cards.
 #[derive(Debug, Clone, Copy)]
-pub struct Check<'a, R, H> {
+pub struct Check<'a, 't, R, H> {
     /// The plugin that rules queues.
     pub plugin: QueuePlugin,
     /// The arguments of `capacity-card`.
@@ -19,7 +20,7 @@ pub struct Check<'a, R, H> {
     /// Whether the queue has neither capability nor card quota.
     pub queue_is_empty: bool,
     /// What is asked for.
-    pub task: &'a Task,
+    pub task: &'t Task,
     /// The resource that a card name stands for; none where no node ever had the card.
     pub resource_of: R,
     /// Whether resources are asked about that the plugin does not limit: somebody gets them back from others.
@@ -28,11 +29,11 @@ pub struct Check<'a, R, H> {
     pub has_room: H,
 }
 
-impl<R: Fn(CardId) -> Option<ResourceId>, H: Fn(Dimension, i64) -> bool> Check<'_, R, H> {
+impl<'t, R: Fn(CardId) -> Option<ResourceId>, H: Fn(Dimension, i64) -> bool> Check<'_, 't, R, H> {
     /// **Task Allocatable Check** up to the cards: is the request readable, does the queue have anything at all, and is
     /// there CPU and memory left?
     pub fn before_cards(&self) -> Result<(), Reason> {
-        let names_unknown = !self.task.cards.is_empty() && self.known_alternatives().next().is_none();
+        let names_unknown = !self.task.alternatives.is_empty() && self.known_alternatives().next().is_none();
         if self.task.unreadable.is_some() || names_unknown {
             return Err(Reason::GetTaskRequestResourceFailed);
         }
@@ -45,11 +46,26 @@ impl<R: Fn(CardId) -> Option<ResourceId>, H: Fn(Dimension, i64) -> bool> Check<'
         Ok(())
     }
 
-    /// **Task Mode**: the alternatives that have quota left for the whole task, most preferred first, with the number of
-    /// cards. A task uses one card type only.
-    pub fn cards_with_quota(&self) -> impl Iterator<Item = (CardId, i64)> + '_ {
-        self.known_alternatives()
-            .filter(|(card, count)| (self.has_room)(Dimension::Card(*card), *count))
+    /// **Task Mode**: the alternatives that have quota left for the whole task, most preferred first: where one is of several
+    /// cards, of all of them.
+    pub fn alternatives_with_quota(&self) -> impl Iterator<Item = &'t Alternative> {
+        self.known_alternatives().filter(|alternative| {
+            let mut compared = self.compared(alternative);
+            compared.all(|(dimension, asked)| (self.has_room)(dimension, asked))
+        })
+    }
+
+    /// What of an alternative the queue has no room for, and how much of each is asked for.
+    pub(crate) fn without_room(&self, alternative: &Alternative) -> impl Iterator<Item = (Dimension, i64)> {
+        let compared = self.compared(alternative);
+        compared.filter(|(dimension, asked)| !(self.has_room)(*dimension, *asked))
+    }
+
+    /// What an alternative adds to what the task asks for anyway, as far as it is compared.
+    #[inline]
+    pub(crate) fn compared(&self, alternative: &Alternative) -> impl Iterator<Item = (Dimension, i64)> {
+        let added = metering::added(self.task, alternative, &self.resource_of);
+        added.filter(|(dimension, _)| self.asks_all || metering::is_limited(self.plugin, *dimension))
     }
 
     /// The resources that the queue has no room for, and how much of each is asked for: CPU and memory first, and under the
@@ -60,21 +76,25 @@ impl<R: Fn(CardId) -> Option<ResourceId>, H: Fn(Dimension, i64) -> bool> Check<'
         limited.filter(|(dimension, asked)| !(self.has_room)(*dimension, *asked))
     }
 
-    /// The alternatives that the cluster knows and whose resource the task requests, with the number of cards.
-    pub(crate) fn known_alternatives(&self) -> impl Iterator<Item = (CardId, i64)> + '_ {
+    /// The alternatives that the cluster knows and whose resource the task requests.
+    pub(crate) fn known_alternatives(&self) -> impl Iterator<Item = &'t Alternative> {
         metering::alternatives(self.task, &self.resource_of)
     }
 }
 
-/// **Node Ordering**: the score of a node for a task, by the first of the task's alternatives that the node has.
+/// **Node Ordering**: the score of a node for a task, by the first of the task's alternatives that the node has all cards of.
 ///
 /// `100 x 0.5^index x nodeOrderWeight`; 0 for a task with a single card, and for a node that has none of the cards.
-pub(crate) fn node_order_score(arguments: &CapacityCard, alternatives: &[CardId], has: impl Fn(CardId) -> bool) -> f64 {
+pub(crate) fn node_order_score(
+    arguments: &CapacityCard,
+    alternatives: &[Alternative],
+    has: impl Fn(CardId) -> bool,
+) -> f64 {
     const BASE: f64 = 100.0;
     if alternatives.len() < 2 {
         return 0.0;
     }
-    let index = alternatives.iter().position(|card| has(*card));
+    let index = alternatives.iter().position(|alternative| alternative.all(&has));
     index.map_or(0.0, |index| {
         BASE * 0.5_f64.powi(i32::try_from(index).unwrap_or(i32::MAX)) * arguments.node_order_weight
     })

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crds::keys::{CONFIG_MAP, GPU_NODE_LABEL, NAMESPACE};
 use engine::cluster::reclaims::EvictionOutcome;
 use engine::decide::Eviction;
-use engine::explain::{Fresh, Notice, Progress, Reminder, notices_watched, progress, stands_aside};
+use engine::explain::{Fresh, Notice, Progress, Reminder, got_others, notices_watched, progress, stands_aside};
 use engine::ids::NodeId;
 use engine::overview::status::{INVALID_CROSS_QUOTA, NO_GPU_NODE};
 use engine::overview::{self, Shown};
@@ -37,6 +37,11 @@ impl Mind {
         let changes = self.cluster.take_changes();
         for uid in &changes.unplaced_gpu_pods {
             self.say_unplaced(uid);
+        }
+        for (uid, was) in &changes.got_others {
+            if let Some((pod, message)) = got_others(&self.cluster, uid, was) {
+                self.say(&pod, "OtherCardsAllocated", message);
+            }
         }
         for uid in &changes.shown_as_waiting {
             self.show_admitted(uid);
@@ -232,7 +237,9 @@ impl Mind {
             .unwrap_or_default();
         let card = pod
             .assigned
-            .map(|card| format!(" with {}", self.cluster.names().card_name(card)))
+            .as_ref()
+            .map(|own| own.written(&pod.task.alternatives, self.cluster.names()))
+            .map(|cards| format!(" with {cards}"))
             .unwrap_or_default();
         let condition = PodReport {
             status: true,
@@ -326,7 +333,7 @@ impl Mind {
     }
 
     pub(super) fn say(&self, pod: &PodRef, reason: &str, message: String) {
-        tracing::warn!(pod = %pod, reason, detail = message, "not placed");
+        tracing::warn!(pod = %pod, reason, detail = message, "not as decided");
         self.reports.send(Report::Event {
             regarding: Box::new(pod.reference()),
             kind: EventKind::Warning,

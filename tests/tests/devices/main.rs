@@ -4,6 +4,7 @@
 mod claims;
 mod door;
 mod free_devices;
+mod several_cards;
 mod sharing;
 
 use cardgate_tests::devices::{

@@ -32,7 +32,7 @@ impl Cluster {
         for (dimension, amount) in request.iter() {
             used.add(dimension, sign * i128::from(amount));
         }
-        self.count_request_without_gpu(node, &aside.shape.task.request, false, sign);
+        self.count_request_without_gpu(node, aside.shape.task.first_request(), false, sign);
     }
 
     /// Counts as taken what is free now and will not be once these pods have gone and those have what is set aside for them. What
@@ -98,17 +98,17 @@ impl Cluster {
             };
             let [used, without_gpu] = nodes.entry(node).or_default();
             used.add_all(request);
-            if !self.asks_for_gpu(&aside.shape.task.request) {
-                without_gpu.add_all(&aside.shape.task.request);
+            if !self.asks_for_gpu(aside.shape.task.first_request()) {
+                without_gpu.add_all(aside.shape.task.first_request());
             }
         }
         for pod in leaving.iter().filter_map(|id| self.pod(*id)) {
             let Some([used, without_gpu]) = pod.room.and_then(|node| nodes.get_mut(&node)) else {
                 continue;
             };
-            used.subtract_all(&pod.task.request);
-            if !self.asks_for_gpu(&pod.task.request) {
-                without_gpu.subtract_all(&pod.task.request);
+            used.subtract_all(pod.request());
+            if !self.asks_for_gpu(pod.request()) {
+                without_gpu.subtract_all(pod.request());
             }
         }
         for (node, [used, without_gpu]) in nodes {

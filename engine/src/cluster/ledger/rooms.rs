@@ -17,7 +17,7 @@ impl Cluster {
         }
         self.change_charged(id, pod, 1);
         let books = self.nodes[id].books(PEN);
-        books.used.add_all(&pod.task.request);
+        books.used.add_all(pod.request());
         books.pods.insert(pod_id);
         if changes_cards {
             self.count_cards_in(id);
@@ -34,7 +34,7 @@ impl Cluster {
         }
         self.change_charged(id, pod, -1);
         let books = self.nodes[id].books(PEN);
-        books.used.subtract_all(&pod.task.request);
+        books.used.subtract_all(pod.request());
         books.pods.remove(&pod_id);
         if changes_cards {
             self.count_cards_in(id);
@@ -50,13 +50,16 @@ impl Cluster {
             let charge = pod.charge.as_ref();
             charge.map_or(0, |charge| charge.amounts.get(Dimension::Card(card)))
         };
-        cards.any(|card| pod.task.count(card.resource) != 0 || charged(card.card) != 0)
+        let requested = |resource| pod.request().get(Dimension::Resource(resource));
+        cards.any(|card| requested(card.resource) != 0 || charged(card.card) != 0)
     }
 
     /// A pod takes room on a node, or gives it back, that its queue is not charged for.
     pub(in crate::cluster) fn count_uncharged(&mut self, pod: &Pod, sign: i128) {
         let charged = |dimension| pod.charge.as_ref().map_or(0, |charge| charge.amounts.get(dimension));
-        for (dimension, amount) in pod.task.request.iter() {
+        // Of cards the nodes say what is there, and pods which of it they hold.
+        let resources = pod.request().iter().filter(|(dimension, _)| dimension.card().is_none());
+        for (dimension, amount) in resources {
             let uncharged = amount - charged(dimension);
             if uncharged != 0 {
                 let sum = &mut self.top.books(PEN).uncharged;
@@ -117,7 +120,7 @@ impl Cluster {
     /// A pod comes to hold, or gives back, room on a node. Where a scheduler asks before it chooses a node, one that is only
     /// expected there counts nowhere: it may go to another.
     pub(in crate::cluster) fn count_without_gpu(&mut self, id: NodeId, pod: &Pod, sign: i128) {
-        self.count_request_without_gpu(id, &pod.task.request, pod.is_placed(), sign);
+        self.count_request_without_gpu(id, pod.request(), pod.is_placed(), sign);
     }
 
     /// The same, of what a pod requests.

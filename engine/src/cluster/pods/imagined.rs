@@ -19,7 +19,7 @@ impl Cluster {
             (reading.managed, reading.in_no_queue) = (true, false);
         }
         if !reading.managed {
-            self.forget_names(reading.task.cards.len(), reading.task.request.iter().len());
+            self.forget_names(reading.task.cards().count(), reading.task.request.iter().len());
             return None;
         }
         let (queue, unqueued) = self.queue_of_pod(&reading, &namespace, None);
@@ -43,7 +43,7 @@ impl Cluster {
 
     /// Nobody asks any more.
     pub(crate) fn forget_imagined(&mut self, shape: &Shape) {
-        self.forget_names(shape.task.cards.len(), shape.task.request.iter().len());
+        self.forget_names(shape.task.cards().count(), shape.task.request.iter().len());
         self.forget_empty_queue(shape.queue);
     }
 

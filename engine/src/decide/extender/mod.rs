@@ -205,7 +205,7 @@ pub fn prioritize(cluster: &Cluster, pod: &PodQuery, nodes: &[Box<str>]) -> Vec<
     let mut score = |name: &str| {
         let node = cluster.node_named(name)?;
         let has = |card| cluster.node(node).card(card).is_some();
-        let order = node_order_score(arguments, &pod.task.cards, has);
+        let order = node_order_score(arguments, &pod.task.alternatives, has);
         let quotas = quotas.as_ref().and_then(|query| query.score(node));
         let shares = cards.as_mut().and_then(|query| query.score(node));
         let policies = [quotas, shares, Some(whole(order))];

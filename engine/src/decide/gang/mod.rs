@@ -192,7 +192,7 @@ fn judge_pods(
     let governed = line.iter().any(|(_, shape)| cross_quota::governs(gang.cluster, shape));
     let choices = line
         .iter()
-        .any(|(_, shape)| *shape != line[0].1 || shape.task.cards.len() > 1);
+        .any(|(_, shape)| *shape != line[0].1 || shape.task.alternatives.len() > 1);
     let mut step = Step::Together;
     if effort.is_spent() {
         step = Step::GivenUp;

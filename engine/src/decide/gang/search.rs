@@ -13,11 +13,11 @@ use crds::configuration::AdmitOn;
 
 use super::super::line::InLine;
 use super::Gang;
+use crate::alternative::Alternative;
 use crate::cluster::waiting::Shape;
 use crate::cluster::{Bookmark, Cluster};
 use crate::decide::{Grant, fit, mgpu, narrow, verdict};
 use crate::ids::{NodeId, PodId, WorkloadId};
-use crate::names::CardId;
 use nodes::Nodes;
 
 /// How many pods are placed by way of trial before a gang is taken for one that can't get in: everybody else waits for the
@@ -50,14 +50,19 @@ impl Kind {
     }
 }
 
-/// A situation that leads nowhere: which kind is next and how many of it are in, how many of each kind got which card, and
-/// how the nodes look.
-type DeadEnd = (usize, usize, Vec<((usize, Option<CardId>), usize)>, Vec<(usize, i64)>);
+/// A situation that leads nowhere: which kind is next and how many of it are in, how many of each kind got which
+/// alternative, and how the nodes look.
+type DeadEnd = (
+    usize,
+    usize,
+    Vec<((usize, Option<Alternative>), usize)>,
+    Vec<(usize, i64)>,
+);
 
 /// A pod that is in by way of trial.
 struct Trial {
     pod: PodId,
-    card: Option<CardId>,
+    alternative: Option<Alternative>,
     /// Its node, and the look that this had before.
     node: Option<(NodeId, usize)>,
 }
@@ -71,7 +76,7 @@ pub(super) struct WaySearch<'g, 'c> {
     on_quota: bool,
     /// Who is in by way of trial.
     path: Vec<Trial>,
-    cards: BTreeMap<(usize, Option<CardId>), usize>,
+    cards: BTreeMap<(usize, Option<Alternative>), usize>,
     dead_ends: HashSet<DeadEnd>,
     tries: usize,
 }
@@ -148,11 +153,11 @@ impl<'g, 'c> WaySearch<'g, 'c> {
         }
         if taken < self.kinds[kind].most && self.gang.places.free_for(self.kinds[kind].task()) > 0 {
             let pod = self.kinds[kind].pods[taken];
-            for (card, look) in self.options(kind) {
+            for (alternative, look) in self.options(kind) {
                 if self.tries == 0 {
                     return false;
                 }
-                let Some(grant) = self.grant(kind, card, look) else {
+                let Some(grant) = self.grant(kind, alternative.as_ref(), look) else {
                     continue;
                 };
                 self.tries -= 1;
@@ -194,11 +199,15 @@ impl<'g, 'c> WaySearch<'g, 'c> {
         let shape = &self.kinds[kind].shape;
         let quota = verdict::quota_for(cluster, shape, wanted);
         let mut sum = 0_usize;
-        for (card, most) in quota {
+        for (alternative, most) in quota {
             let room = if self.on_quota && !needs_cards_now(cluster, shape) {
-                if is_selectable(cluster, shape, card) { most } else { 0 }
+                if is_selectable(cluster, shape, alternative) {
+                    most
+                } else {
+                    0
+                }
             } else {
-                self.nodes.room_for(kind, card, shape, most)
+                self.nodes.room_for(kind, alternative, shape, most)
             };
             sum = sum.saturating_add(room);
         }
@@ -211,63 +220,65 @@ impl<'g, 'c> WaySearch<'g, 'c> {
         (
             kind,
             taken,
-            cards.map(|(way, count)| (*way, *count)).collect(),
+            cards.map(|(way, count)| (way.clone(), *count)).collect(),
             moved.map(|(look, count)| (*look, *count)).collect(),
         )
     }
 
-    /// What a pod of this kind could get now: the cards in order of preference, and for each one node of every look, those
+    /// What a pod of this kind could get now: its alternatives in order of preference, and for each one node of every look, those
     /// with the least free first.
-    fn options(&self, kind: usize) -> Vec<(Option<CardId>, Option<usize>)> {
+    fn options(&self, kind: usize) -> Vec<(Option<Alternative>, Option<usize>)> {
         let cluster = &*self.gang.cluster;
         let shape = &self.kinds[kind].shape;
-        let Ok(cards) = verdict::cards_with_quota(cluster, shape) else {
+        let Ok(alternatives) = verdict::alternatives_with_quota(cluster, shape) else {
             return Vec::new();
         };
+        let mut alternatives = alternatives.into_iter();
         if self.on_quota && !needs_cards_now(cluster, shape) {
-            let selectable = cards.into_iter().filter(|card| is_selectable(cluster, shape, *card));
-            return selectable.map(|card| (card, None)).collect();
+            let selectable = alternatives.filter(|alternative| is_selectable(cluster, shape, *alternative));
+            return selectable.map(|alternative| (alternative.cloned(), None)).collect();
         }
         let mut options = Vec::new();
-        for card in cards {
+        for alternative in alternatives.by_ref() {
             let looks = self.nodes.looks.iter().filter(|(look, id)| {
-                !self.nodes.members[**id].is_empty() && self.nodes.copies(look, kind, card, shape) > 0
+                !self.nodes.members[**id].is_empty() && self.nodes.copies(look, kind, alternative, shape) > 0
             });
-            options.extend(looks.map(|(_, id)| (card, Some(*id))));
+            options.extend(looks.map(|(_, id)| (alternative.cloned(), Some(*id))));
         }
         options
     }
 
     /// A pod of this kind on the first node of a look.
-    fn grant(&self, kind: usize, card: Option<CardId>, look: Option<usize>) -> Option<Grant> {
+    fn grant(&self, kind: usize, alternative: Option<&Alternative>, look: Option<usize>) -> Option<Grant> {
         let cluster = &*self.gang.cluster;
         let shape = &self.kinds[kind].shape;
         let Some(look) = look else {
-            return Some(Grant::of(card, None));
+            return Some(Grant::of(alternative, None));
         };
         let (_, node) = self.nodes.members[look].first()?;
         match mgpu::request(cluster, shape) {
-            Some(request) => mgpu::grant_on(cluster, shape, request, card, *node, self.gang.effort.clone()),
+            Some(request) => mgpu::grant_on(cluster, shape, request, alternative, *node, self.gang.effort.clone()),
             None => {
-                fit::devices_suffice(cluster, shape, *node, &self.gang.effort).then(|| Grant::of(card, Some(*node)))
+                let suffice = fit::devices_suffice(cluster, shape, *node, &self.gang.effort);
+                suffice.then(|| Grant::of(alternative, Some(*node)))
             }
         }
     }
 
     fn place(&mut self, kind: usize, pod: PodId, grant: Grant) {
-        let (card, node) = (grant.card, grant.node);
-        *self.cards.entry((kind, card)).or_default() += 1;
+        let (alternative, node) = (grant.alternative.clone(), grant.node);
+        *self.cards.entry((kind, alternative.clone())).or_default() += 1;
         self.gang.admit(pod, grant);
         let node = node.map(|node| (node, self.nodes.look_again(self.gang.cluster, node)));
-        self.path.push(Trial { pod, card, node });
+        self.path.push(Trial { pod, alternative, node });
     }
 
     fn take_back(&mut self, kind: usize) {
-        let Some(Trial { pod, card, node }) = self.path.pop() else {
+        let Some(Trial { pod, alternative, node }) = self.path.pop() else {
             return;
         };
         self.gang.take_back(&[pod], self.bookmark);
-        if let Some(count) = self.cards.get_mut(&(kind, card)) {
+        if let Some(count) = self.cards.get_mut(&(kind, alternative)) {
             *count -= 1;
         }
         if let Some((node, before)) = node {
@@ -276,8 +287,8 @@ impl<'g, 'c> WaySearch<'g, 'c> {
     }
 }
 
-fn is_selectable(cluster: &Cluster, shape: &Shape, card: Option<CardId>) -> bool {
-    card.is_none_or(|card| narrow::labels_of(cluster, shape, card).is_some())
+fn is_selectable(cluster: &Cluster, shape: &Shape, alternative: Option<&Alternative>) -> bool {
+    alternative.is_none_or(|alternative| narrow::labels_of(cluster, shape, alternative).is_some())
 }
 
 /// Whether the mGPU cards of such a pod must be known when it is let in, whatever `admitOn` says.

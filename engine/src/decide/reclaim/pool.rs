@@ -11,6 +11,7 @@ use super::candidacy::Rank;
 use super::draw::{Draw, Turns};
 use super::needs::{Lack, Need, Place, missing_at_levels};
 use super::victims::{Victims, pods_for};
+use crate::alternative::Alternative;
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
@@ -18,7 +19,7 @@ use crate::decide::effort::Effort;
 use crate::decide::fit;
 use crate::decide::mgpu::WithoutSome;
 use crate::ids::{NodeId, PodId};
-use crate::names::CardId;
+
 use crate::policies::reclaim::{Candidate, cost, select};
 
 /// How many pods beside those on a node are considered for what is missing elsewhere than on the node.
@@ -58,7 +59,7 @@ pub(super) struct Pool {
 struct Question<'a> {
     cluster: &'a Cluster,
     shape: &'a Shape,
-    card: Option<CardId>,
+    alternative: Option<&'a Alternative>,
     /// What is missing in its queue and above it.
     levels: Vec<Need>,
     /// Who gives any of that, the first of them.
@@ -101,7 +102,7 @@ impl Question<'_> {
     /// first from which the fewest have to.
     fn survey(&self, most: &BTreeMap<Dimension, i64>) -> (bool, Vec<(usize, NodeId)>) {
         let (mut has_room, mut others) = (false, Vec::new());
-        for node in fit::nodes_for(self.cluster, self.card) {
+        for node in fit::nodes_for(self.cluster, self.alternative) {
             if self.effort.is_spent() {
                 break;
             }
@@ -109,7 +110,7 @@ impl Question<'_> {
             if !self.could_take(*node) {
                 continue;
             }
-            let Some(lacking) = fit::lacking(self.cluster, self.shape, self.card, *node) else {
+            let Some(lacking) = fit::lacking(self.cluster, self.shape, self.alternative, *node) else {
                 continue;
             };
             if lacking.is_empty() && self.fits(*node, &[]) {
@@ -156,18 +157,19 @@ impl Pool {
         &mut self,
         cluster: &Cluster,
         shape: &Shape,
-        card: Option<CardId>,
+        alternative: Option<&Alternative>,
         asked: &[(Dimension, i128)],
         effort: &Effort,
     ) -> Option<Plan> {
         let levels = missing_at_levels(cluster, shape.queue, asked);
         let fewest = self.victims.fewest(cluster, &levels)?.max(1);
         let elsewhere = self.elsewhere(cluster, &levels);
-        let requested = shape.task.request.iter().map(|(dimension, _)| dimension);
+        let requested = shape.task.request_with(alternative).iter();
+        let requested = requested.map(|(dimension, _)| dimension);
         let question = Question {
             cluster,
             shape,
-            card,
+            alternative,
             levels,
             elsewhere,
             cards: WithoutSome::of(cluster, shape, effort),
@@ -180,7 +182,8 @@ impl Pool {
             return Some(Plan::of(for_all()?, &above));
         }
         let mut best: Option<Plan> = None;
-        let (has_room, others) = question.survey(&self.victims.most_on_node(cluster, shape));
+        let (has_room, others) =
+            question.survey(&self.victims.most_on_node(cluster, shape.task.request_with(alternative)));
         // Whichever node has room, the same is missing elsewhere.
         if has_room {
             keep_cheaper(&mut best, for_all(), &above);
@@ -243,7 +246,7 @@ impl Pool {
         if !question.could_take(node) {
             return;
         }
-        let Some(lacking) = fit::lacking(cluster, shape, question.card, node) else {
+        let Some(lacking) = fit::lacking(cluster, shape, question.alternative, node) else {
             return;
         };
         let fits = |without: &[PodId]| question.fits(node, without);

@@ -24,7 +24,7 @@ pub(super) fn describe(
         let deserves = dimension.format(cluster.deserved(queue, dimension));
         format!("has {has} and deserves {deserves}")
     };
-    let mut all_asked = asked(cluster, id, shape.task.cards.first().copied());
+    let mut all_asked = asked(cluster, id, shape.task.alternatives.first());
     all_asked.retain(|(dimension, _)| cluster.is_shared_out(shape.queue, *dimension));
     let asks = |(dimension, asked): &(Dimension, i128)| {
         format!("{} {}", dimension.format(*asked), dimension.name(cluster.names()))

@@ -14,7 +14,7 @@ use super::Modes;
 use super::candidacy::{Candidacy, Member, Rank, of_gang};
 use super::needs::{Need, Place};
 use super::slack::{Floors, Slack};
-use crate::amounts::Dimension;
+use crate::amounts::{Amounts, Dimension};
 use crate::cluster::Cluster;
 use crate::cluster::holders::Turn;
 use crate::cluster::pod::{Pod, Stage};
@@ -143,9 +143,9 @@ impl Victims {
         Some(fewest)
     }
 
-    /// The most that one pod gives on its node of each dimension that a shape requests.
-    pub(super) fn most_on_node(&self, cluster: &Cluster, shape: &Shape) -> BTreeMap<Dimension, i64> {
-        let requested = shape.task.request.iter().map(|(dimension, _)| dimension);
+    /// The most that one pod gives on its node of each dimension of a request.
+    pub(super) fn most_on_node(&self, cluster: &Cluster, request: &Amounts) -> BTreeMap<Dimension, i64> {
+        let requested = request.iter().map(|(dimension, _)| dimension);
         let most = requested.map(|dimension| {
             let holders = self.sources.keys().flat_map(|id| cluster.queue(*id).holders.alike());
             let most = holders.map(|((_, request), _)| request.get(dimension)).max();
@@ -244,7 +244,7 @@ impl Victims {
             members: vec![Member {
                 pod: id,
                 node: pod.room,
-                request: Arc::clone(&pod.task.request),
+                request: Arc::clone(pod.request()),
                 is_on_cards: pod.task.mgpu.is_some(),
             }],
             level: source.level,

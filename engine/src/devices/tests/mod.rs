@@ -69,8 +69,8 @@ fn world() -> (Devices, TextPool) {
     (devices, texts)
 }
 
-/// What one claim with these requests comes to: the cards by name and how many, or what keeps it.
-fn asked(devices: &mut Devices, requests: &Value, status: &Value) -> Result<Option<(Vec<String>, i64)>, Obstacle> {
+/// What one claim with these requests comes to: what each of them leaves, or what keeps it.
+fn asked(devices: &mut Devices, requests: &Value, status: &Value) -> Result<Vec<String>, Obstacle> {
     let claim: ResourceClaim =
         serde_json::from_value(json!({"spec": {"devices": {"requests": requests}}, "status": status})).unwrap();
     devices.apply_claim(&("team".into(), "c".into()), claim, 0);
@@ -80,13 +80,19 @@ fn asked(devices: &mut Devices, requests: &Value, status: &Value) -> Result<Opti
         shared: false,
     }];
     let asked = devices.asked_by("team", "u1", &claims, None);
-    match asked.obstacle {
-        Some(obstacle) => Err(obstacle),
-        None => Ok(asked.cards.map(|cards| {
-            let names = cards.cards.iter().map(|card| card.name.clone());
-            (names.collect(), cards.count)
-        })),
-    }
+    let said = |choice: &CardCounts| {
+        let counts = choice.iter().map(|(card, count)| format!("{count} {}", card.name));
+        counts.collect::<Vec<_>>().join(" + ")
+    };
+    let requests = asked.requests.iter().map(|request| {
+        let choices: Vec<_> = request.choices.iter().map(said).collect();
+        format!(
+            "{}{}",
+            choices.join(" | "),
+            if request.ordered { ", in order" } else { "" }
+        )
+    });
+    asked.obstacle.map_or_else(|| Ok(requests.collect()), Err)
 }
 
 const A100: &str = "NVIDIA-A100-80GB-PCIe";
@@ -96,8 +102,14 @@ const H100: &str = "NVIDIA-H100-PCIe";
     clippy::unnecessary_wraps,
     reason = "compared with what is asked for, or why that can't be said"
 )]
-fn cards(names: &[&str], count: i64) -> Result<Option<(Vec<String>, i64)>, Obstacle> {
-    Ok(Some((names.iter().map(|name| (*name).to_owned()).collect(), count)))
+fn each(requests: &[String]) -> Result<Vec<String>, Obstacle> {
+    Ok(requests.to_vec())
+}
+
+/// One request for so many of one of these.
+fn cards(names: &[&str], count: i64) -> Result<Vec<String>, Obstacle> {
+    let choices: Vec<_> = names.iter().map(|name| format!("{count} {name}")).collect();
+    Ok(vec![choices.join(" | ")])
 }
 
 #[test]
@@ -125,16 +137,24 @@ fn a_request_asks_for_the_cards_that_class_and_selectors_leave() {
         ask(exactly("mig.nvidia.com", 3, &[profile])),
         cards(&["NVIDIA-A100-SXM4-40GB/mig-1g.5gb-mixed"], 3)
     );
-    assert_eq!(ask(exactly("fpga", 3, &[])), Ok(None), "no card, and nobody's business");
+    assert_eq!(
+        ask(exactly("fpga", 3, &[])),
+        Ok(Vec::new()),
+        "no card, and nobody's business"
+    );
     assert_eq!(ask(exactly("unknown", 1, &[])), Err(Obstacle::NoDevice));
     let all = json!({"name": "r", "exactly": {"deviceClassName": "gpu.nvidia.com", "allocationMode": "All"}});
-    assert_eq!(ask(all), cards(&[A100, H100], 4));
+    assert_eq!(
+        ask(all),
+        each(&[format!("4 {A100} | 2 {H100}")]),
+        "the most of each that a node has"
+    );
     let admin = json!({"name": "r", "exactly": {"deviceClassName": "gpu.nvidia.com", "adminAccess": true}});
-    assert_eq!(ask(admin), Ok(None));
+    assert_eq!(ask(admin), Ok(Vec::new()));
 }
 
 #[test]
-fn alternatives_keep_their_order_and_one_number() {
+fn alternatives_keep_their_order_and_their_numbers() {
     let (mut devices, _) = world();
     let form = |product: &str, count: i64| {
         let expression = format!("device.attributes['gpu.nvidia.com'].productName.contains('{product}')");
@@ -148,15 +168,30 @@ fn alternatives_keep_their_order_and_one_number() {
             &Value::Null,
         )
     };
-    assert_eq!(ask(json!([form("H100", 2), form("A100", 2)])), cards(&[H100, A100], 2));
-    let Err(Obstacle::Unclear(why)) = ask(json!([form("H100", 1), form("A100", 2)])) else {
-        panic!("different numbers")
+    let in_order = |text: &str| each(&[format!("{text}, in order")]);
+    assert_eq!(
+        ask(json!([form("H100", 2), form("A100", 4)])),
+        in_order(&format!("2 {H100} | 4 {A100}"))
+    );
+    assert_eq!(
+        ask(json!([form("NVIDIA", 2), form("A100", 1)])),
+        in_order(&format!("2 {A100} | 2 {H100} | 1 {A100}"))
+    );
+    // What nobody has is passed over; what nobody has at all is not there.
+    assert_eq!(
+        ask(json!([form("B200", 2), form("A100", 1)])),
+        in_order(&format!("1 {A100}"))
+    );
+    assert_eq!(ask(json!([form("B200", 2), form("B300", 1)])), Err(Obstacle::NoDevice));
+    let fpga = json!({"name": "f", "deviceClassName": "fpga"});
+    let Err(Obstacle::Unclear(why)) = ask(json!([form("A100", 2), fpga])) else {
+        panic!("a card or none")
     };
-    assert!(why.contains("1 and 2"), "{why}");
+    assert!(why.contains("is no card"), "{why}");
 }
 
 #[test]
-fn several_requests_are_summed_where_they_are_for_the_same_cards() {
+fn several_requests_are_for_cards_of_their_own_unless_they_leave_the_same() {
     let (mut devices, _) = world();
     let of = |name: &str, class: &str, count: i64| json!({"name": name, "exactly": {"deviceClassName": class, "count": count}});
     let mut ask = |requests: Value| asked(&mut devices, &requests, &Value::Null);
@@ -166,10 +201,13 @@ fn several_requests_are_summed_where_they_are_for_the_same_cards() {
         of("c", "gpu.nvidia.com", 2)
     ]);
     assert_eq!(ask(gpus), cards(&[A100, H100], 3));
-    let Err(Obstacle::Unclear(why)) = ask(json!([of("a", "gpu.nvidia.com", 1), of("b", "mig.nvidia.com", 1)])) else {
-        panic!("different cards")
-    };
-    assert!(why.contains("make a pod for each"), "{why}");
+    assert_eq!(
+        ask(json!([of("a", "gpu.nvidia.com", 1), of("b", "mig.nvidia.com", 1)])),
+        each(&[
+            format!("1 {A100} | 1 {H100}"),
+            "1 NVIDIA-A100-SXM4-40GB/mig-1g.5gb-mixed".to_owned()
+        ])
+    );
 }
 
 #[test]

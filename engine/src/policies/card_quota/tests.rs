@@ -88,7 +88,7 @@ impl Case {
             naming: Naming::Own,
             claimed: None,
             unqueued: false,
-            cards: self.cards.into(),
+            alternatives: self.cards.into_iter().map(Alternative::Card).collect(),
             unreadable: None,
         };
         let check = Check {
@@ -109,12 +109,12 @@ impl Case {
             },
         };
         check.before_cards()?;
-        if task.cards.is_empty() {
+        if task.alternatives.is_empty() {
             return Ok(None);
         }
-        let first = check.cards_with_quota().next();
+        let first = check.alternatives_with_quota().next();
         first
-            .map(|(card, _)| Some(self.names.card_name(card).to_owned()))
+            .map(|first| Some(first.joined(&self.names, "+")))
             .ok_or(Reason::InsufficientScalarQuota)
     }
 }
@@ -292,7 +292,8 @@ fn assert_scores(weight: f64, alternatives: &str, expected: &[(&str, f64)]) {
         node_order_weight: weight,
         ..CapacityCard::default()
     };
-    let alternatives: Vec<_> = alternatives.split('|').map(|card| names.card(card)).collect();
+    let alternatives = alternatives.split('|');
+    let alternatives: Vec<_> = alternatives.map(|card| Alternative::Card(names.card(card))).collect();
     for (card, score) in expected {
         let on_node = names.card(card);
         assert_eq!(
@@ -336,7 +337,9 @@ fn example_4_node_ordering_configuration_with_weight_2() {
 #[expect(clippy::float_cmp, reason = "halves and small integers are exact")]
 fn node_ordering_returns_immediately_after_the_first_matching_card_type() {
     let mut names = Names::default();
-    let alternatives = ["A100", "H100", "V100"].map(|card| names.card(card));
-    let score = node_order_score(&CapacityCard::default(), &alternatives, |card| card != alternatives[0]);
+    let alternatives = ["A100", "H100", "V100"].map(|card| Alternative::Card(names.card(card)));
+    let score = node_order_score(&CapacityCard::default(), &alternatives, |card| {
+        !alternatives[0].has(card)
+    });
     assert_eq!(score, 50.0);
 }

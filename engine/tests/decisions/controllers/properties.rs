@@ -367,8 +367,8 @@ impl Run {
             {
                 let task = &self.jobs[*job].tasks[*task];
                 if let Some((_, count)) = task.cards {
-                    let assigned = self.world.known(uid).assigned.expect("a card");
-                    let name = self.world.cluster.names().card_name(assigned);
+                    let assigned = self.world.known(uid).assigned.as_ref().expect("a card");
+                    let name = self.world.cluster.names().card_name(assigned.only().expect("one card"));
                     held.0[CARDS.iter().position(|card| *card == name).unwrap()] += count;
                 }
                 let is_free = task.cards.is_some() && self.setting.unlimited && self.setting.plugin == "capacity-card";

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use crate::world::{GPU, Object, World, bare_pod, configuration, group, node, pod, queue};
 
-const NVIDIA: &str = "gpu.nvidia.com";
+pub const NVIDIA: &str = "gpu.nvidia.com";
 const LABEL_OF_A: &str = "device.card.volcano.sh/a-c40bf6cc";
 
 /// Whole cards of one product, as NVIDIA's driver publishes them.
-fn gpus(product: &str, count: usize) -> Value {
+pub fn gpus(product: &str, count: usize) -> Value {
     let device = |index| {
         json!({"name": format!("gpu-{index}"), "attributes": {"type": {"string": "gpu"},
             "productName": {"string": product}, "index": {"int": index}}})
@@ -18,7 +18,7 @@ fn gpus(product: &str, count: usize) -> Value {
     (0..count).map(device).collect()
 }
 
-fn request(class: &str, count: i64, product: Option<&str>) -> Value {
+pub fn request(class: &str, count: i64, product: Option<&str>) -> Value {
     let selector = |product: &str| json!([{"cel": {"expression": format!("device.attributes['{NVIDIA}'].productName == '{product}'")}}]);
     json!({"deviceClassName": class, "count": count, "selectors": product.map_or(json!([]), selector)})
 }
@@ -28,7 +28,7 @@ fn exactly(count: i64, product: Option<&str>) -> Value {
     json!([{"name": "r", "exactly": request(NVIDIA, count, product)}])
 }
 
-fn claiming(pod: Object, claim: &str) -> Object {
+pub fn claiming(pod: Object, claim: &str) -> Object {
     pod.set(
         ["spec", "resourceClaims"],
         json!([{"name": "gpu", "resourceClaimTemplateName": "t"}]),
@@ -46,7 +46,7 @@ fn sharing(pod: Object, claim: &str) -> Object {
     )
 }
 
-fn allocated(node: &str, devices: &[&str]) -> Value {
+pub fn allocated(node: &str, devices: &[&str]) -> Value {
     let result = |device: &&str| json!({"request": "r", "driver": NVIDIA, "pool": node, "device": device});
     json!({"allocation": {"devices": {"results": devices.iter().map(result).collect::<Value>()}}})
 }

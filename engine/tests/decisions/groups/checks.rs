@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use engine::alternative::Alternative;
 use engine::amounts::Dimension;
 use engine::cluster::pod::Stage;
 use engine::refs::WorkloadKind;
@@ -88,9 +89,8 @@ impl Run {
     /// The card that a pod holds.
     fn card(&self, uid: &str) -> usize {
         let known = self.world.known(uid);
-        known
-            .assigned
-            .map_or_else(|| self.pods[uid].ask.cards()[0], |card| self.card_index(card))
+        let card = known.assigned.as_ref().and_then(Alternative::only);
+        card.map_or_else(|| self.pods[uid].ask.cards()[0], |card| self.card_index(card))
     }
 
     fn left(&self) -> Left {

@@ -199,7 +199,7 @@ impl Run {
             .pod_with_uid(&uid)
             .and_then(|id| self.world.cluster.pod(id));
         let admitting = known.filter(|known| matches!(known.stage, Stage::Admitting { .. }));
-        let card = admitting.and_then(|known| known.assigned);
+        let card = admitting.and_then(|known| known.assigned.as_ref()?.only());
         let card = card.map(|card| self.card_index(card));
         let room = known.and_then(|known| known.room).map(|room| self.node_index(room));
         let is_under_way = admitting.is_some();

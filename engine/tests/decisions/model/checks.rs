@@ -81,17 +81,18 @@ impl Run {
             let node = cluster.node(*id);
             let offer = node.offer().expect("a node that is there says something");
             for card in &offer.cards {
+                let used = node.used.get(Dimension::Resource(card.resource));
                 let tally = recount.entry((card.card, card.resource)).or_default();
-                let free = i128::from(card.found.count) - node.used_of(card.resource);
+                let free = i128::from(card.found.count) - used;
                 tally.nodes += 1;
                 tally.total += i128::from(card.found.count);
-                tally.used += node.used_of(card.resource);
+                tally.used += used;
                 tally.free += if offer.is_usable() { free.max(0) } else { 0 };
                 let there = cluster.pods().filter(|pod| pod.room == Some(*id));
                 let charges =
                     there.filter_map(|pod| Some(pod.charge.as_ref()?.amounts.get(Dimension::Card(card.card))));
                 let accounted: i128 = charges.map(i128::from).sum();
-                tally.unaccounted += (node.used_of(card.resource) - accounted).max(0);
+                tally.unaccounted += (used - accounted).max(0);
             }
         }
         let cards = recount.keys().map(|(card, _)| *card).collect::<BTreeSet<_>>();

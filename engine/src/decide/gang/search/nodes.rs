@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::Kind;
-use crate::amounts::Dimension;
+use crate::alternative::Alternative;
+use crate::amounts::{Amounts, Dimension};
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
 use crate::decide::effort::Effort;
-use crate::decide::line::cards_of;
+use crate::decide::line::alternatives_of;
 use crate::decide::{fit, mgpu};
 use crate::ids::{NodeId, PodId};
-use crate::names::CardId;
 use crate::policies::mgpu::CardUse;
 
 /// What tells nodes apart for one gang.
@@ -19,7 +19,7 @@ use crate::policies::mgpu::CardUse;
 pub(super) struct Look {
     /// What is free of the dimensions that the gang asks for, card resources before CPU: those with least go first.
     free: Vec<i128>,
-    /// Which kinds may go there, with which cards: a place in [`Nodes::suits`].
+    /// Which kinds may go there, with which alternatives: a place in [`Nodes::suits`].
     suits: usize,
     /// What is in use of its mGPU cards, and the node itself: what else matters there is not compared.
     gpus: Option<(Vec<CardUse>, NodeId)>,
@@ -30,8 +30,8 @@ pub(super) struct Look {
 /// The nodes that any of the gang may go to, by look.
 pub(super) struct Nodes {
     dimensions: Vec<Dimension>,
-    /// Sets of kinds, each with one of its cards.
-    suits: Vec<BTreeSet<(usize, Option<CardId>)>>,
+    /// Sets of kinds, each with one of its alternatives.
+    suits: Vec<BTreeSet<(usize, Option<Alternative>)>>,
     /// Of each node the place of its set.
     suits_of: BTreeMap<NodeId, usize>,
     /// Whether cards are shared through mGPU.
@@ -50,18 +50,20 @@ pub(super) struct Nodes {
 impl Nodes {
     /// The nodes as these kinds see them; not all of it where the steps are spent before.
     pub(super) fn new(cluster: &Cluster, kinds: &[Kind], effort: &Effort) -> Self {
-        let requested = kinds.iter().flat_map(|kind| kind.shape.task.request.iter());
+        let requested = kinds.iter().flat_map(|kind| kind.shape.task.requests());
+        let requested = requested.flat_map(Amounts::iter);
         let dimensions: BTreeSet<_> = requested.map(|(dimension, _)| dimension).collect();
-        let mut suits_by_node: BTreeMap<NodeId, BTreeSet<(usize, Option<CardId>)>> = BTreeMap::new();
+        let mut suits_by_node: BTreeMap<NodeId, BTreeSet<(usize, Option<Alternative>)>> = BTreeMap::new();
         for (index, kind) in kinds.iter().enumerate() {
-            for card in cards_of(&kind.shape) {
-                for node in fit::nodes_for(cluster, card) {
+            for alternative in alternatives_of(&kind.shape) {
+                for node in fit::nodes_for(cluster, alternative) {
                     effort.look_at_node(&kind.shape);
                     if effort.is_spent() {
                         break;
                     }
-                    if fit::may_run_on(cluster, &kind.shape, card, *node) {
-                        suits_by_node.entry(*node).or_default().insert((index, card));
+                    if fit::may_run_on(cluster, &kind.shape, alternative, *node) {
+                        let suits = suits_by_node.entry(*node).or_default();
+                        suits.insert((index, alternative.cloned()));
                     }
                 }
             }
@@ -100,7 +102,7 @@ impl Nodes {
     fn look_at(&mut self, cluster: &Cluster, id: NodeId) -> usize {
         let node = cluster.node(id);
         let free = self.dimensions.iter().map(|dimension| {
-            let has = node.offer().map_or(0, |offer| offer.allocatable.get(*dimension));
+            let has = node.offer().map_or(0, |offer| offer.amount(*dimension));
             i128::from(has) - node.used.get(*dimension)
         });
         let look = Look {
@@ -134,13 +136,13 @@ impl Nodes {
         before
     }
 
-    /// How many of a kind find room with this card, up to `most`, if they have it all for themselves.
-    pub(super) fn room_for(&self, kind: usize, card: Option<CardId>, shape: &Shape, most: usize) -> usize {
+    /// How many of a kind find room with this alternative, up to `most`, if they have it all for themselves.
+    pub(super) fn room_for(&self, kind: usize, alternative: Option<&Alternative>, shape: &Shape, most: usize) -> usize {
         let mut room = 0_usize;
         for (look, id) in &self.looks {
             let nodes = self.members[*id].len();
             if nodes > 0 {
-                room = room.saturating_add(nodes.saturating_mul(self.copies(look, kind, card, shape)));
+                room = room.saturating_add(nodes.saturating_mul(self.copies(look, kind, alternative, shape)));
                 if room >= most {
                     return most;
                 }
@@ -150,17 +152,18 @@ impl Nodes {
     }
 
     /// How many pods of a kind a node of this look has room for.
-    pub(super) fn copies(&self, look: &Look, kind: usize, card: Option<CardId>, shape: &Shape) -> usize {
+    pub(super) fn copies(&self, look: &Look, kind: usize, alternative: Option<&Alternative>, shape: &Shape) -> usize {
         if !self
             .suits
             .get(look.suits)
-            .is_some_and(|suits| suits.contains(&(kind, card)))
+            .is_some_and(|suits| suits.contains(&(kind, alternative.cloned())))
         {
             return 0;
         }
+        let request = shape.task.request_with(alternative);
         let free = self.dimensions.iter().zip(&look.free);
         let copies = free.filter_map(|(dimension, free)| {
-            let asked = i128::from(shape.task.request.get(*dimension));
+            let asked = i128::from(request.get(*dimension));
             (asked > 0).then(|| usize::try_from((*free).max(0) / asked).unwrap_or(usize::MAX))
         });
         copies.min().unwrap_or(usize::MAX)

@@ -1,0 +1,67 @@
+//! What `volcano.sh/card.assigned` says: the card that a pod is charged for, or several cards and how many of each.
+
+use std::collections::BTreeMap;
+
+use crate::card_counts::CardQuota;
+
+/// The cards that a pod was let in for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AssignedCards {
+    /// One by its name; what the pod asks for says how many.
+    One(String),
+    /// So many of each, by name, as JSON: `{"NVIDIA-A100":2,"NVIDIA-T4":1}`.
+    Counted(Vec<(String, i64)>),
+}
+
+impl AssignedCards {
+    /// Reads what was written. Whatever is no object of cards and numbers is one name.
+    pub fn parse(text: &str) -> Self {
+        let counted = text.starts_with('{').then(|| CardQuota::parse(text).ok()).flatten();
+        match counted.filter(|counts| !counts.is_empty()) {
+            Some(counts) => Self::Counted(counts.iter().map(|(name, count)| (name.to_owned(), count)).collect()),
+            None => Self::One(text.to_owned()),
+        }
+    }
+
+    /// So many of each, as it is written.
+    pub fn counted<'c>(counts: impl IntoIterator<Item = (&'c str, i64)>) -> String {
+        let counts: BTreeMap<_, _> = counts.into_iter().collect();
+        serde_json::to_string(&counts).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn one_card_is_its_name() {
+        for name in [
+            "NVIDIA-A100",
+            "NVIDIA-A100/mps-80g*1/8",
+            "",
+            "{}",
+            "{\"A\":-1}",
+            "{\"A|B\":1}",
+        ] {
+            assert_eq!(AssignedCards::parse(name), AssignedCards::One(name.to_owned()));
+        }
+    }
+
+    #[test]
+    fn several_are_written_by_name() {
+        let text = AssignedCards::counted([("T4", 1), ("NVIDIA-A100", 2)]);
+        assert_eq!(text, r#"{"NVIDIA-A100":2,"T4":1}"#);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_again(counts in prop::collection::btree_map("[A-Za-z\"\\\\/.-]{1,9}", 1..99_i64, 1..5)) {
+            let counts: Vec<_> = counts.into_iter().collect();
+            let text = AssignedCards::counted(counts.iter().map(|(name, count)| (name.as_str(), *count)));
+            prop_assert_eq!(AssignedCards::parse(&text), AssignedCards::Counted(counts));
+        }
+    }
+}

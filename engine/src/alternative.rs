@@ -1,0 +1,236 @@
+//! What a pod could get of cards: its alternatives, each one card or several at once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::amounts::{Amounts, Dimension};
+use crate::names::{CardId, Names, ResourceId};
+use crds::card_assigned::AssignedCards;
+
+/// So many alternatives a pod may have: what was found out about each is kept as a bit.
+pub const MOST_ALTERNATIVES: usize = 62;
+
+/// What a pod could get of cards, or was let in for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Alternative {
+    /// One card by its name: as many as the pod requests of the resource that it stands for.
+    Card(CardId),
+    /// So many of each of these cards, by its claims.
+    Set(Arc<CardSet>),
+}
+
+/// Cards and how many of each, at least one, and what a pod asks for with them.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CardSet {
+    cards: Box<[(CardId, i64)]>,
+    /// The cards, and the resources by which they are counted.
+    added: Amounts,
+    /// The same and all else that the pod requests.
+    request: Arc<Amounts>,
+}
+
+/// So many of a card, and the resource by which it is counted.
+pub type Counted = (CardId, ResourceId, i64);
+
+impl CardSet {
+    /// These cards beside what a pod requests otherwise; none where they are none.
+    pub fn new(others: &Amounts, cards: impl IntoIterator<Item = Counted>) -> Option<Self> {
+        let mut counts = BTreeMap::<CardId, i64>::new();
+        let mut added = BTreeMap::<Dimension, i64>::new();
+        for (card, resource, count) in cards.into_iter().filter(|(.., count)| *count > 0) {
+            for dimension in [Dimension::Card(card), Dimension::Resource(resource)] {
+                let sum = added.entry(dimension).or_default();
+                *sum = sum.saturating_add(count);
+            }
+            let sum = counts.entry(card).or_default();
+            *sum = sum.saturating_add(count);
+        }
+        let mut request = added.clone();
+        for (dimension, amount) in others.iter() {
+            let sum = request.entry(dimension).or_default();
+            *sum = sum.saturating_add(amount);
+        }
+        (!counts.is_empty()).then(|| Self {
+            cards: counts.into_iter().collect(),
+            added: added.into_iter().collect(),
+            request: Arc::new(request.into_iter().collect()),
+        })
+    }
+
+    /// The cards, and how many of each.
+    pub fn cards(&self) -> &[(CardId, i64)] {
+        &self.cards
+    }
+
+    /// The one of its cards of which there is the least, as `there` counts it.
+    pub fn scarcest(&self, there: impl Fn(CardId) -> usize) -> Option<CardId> {
+        let cards = self.cards.iter().map(|(card, _)| *card);
+        cards.min_by_key(|card| there(*card))
+    }
+
+    /// The cards, and the resources by which they are counted.
+    pub fn added(&self) -> &Amounts {
+        &self.added
+    }
+
+    /// The same by the resources alone: what a pod requests that is charged for no card.
+    pub fn uncharged(&self) -> Amounts {
+        let resources = self.request.iter().filter(|(dimension, _)| dimension.card().is_none());
+        resources.collect()
+    }
+
+    /// All that a pod asks for with them.
+    pub fn request(&self) -> &Arc<Amounts> {
+        &self.request
+    }
+}
+
+impl Alternative {
+    /// The cards, each once.
+    pub fn cards(&self) -> impl Iterator<Item = CardId> + '_ {
+        let (one, several) = match self {
+            Self::Card(card) => (Some(*card), None),
+            Self::Set(set) => (None, Some(set)),
+        };
+        let several = several.into_iter().flat_map(|set| &set.cards);
+        one.into_iter().chain(several.map(|(card, _)| *card))
+    }
+
+    /// Whether something holds for all of its cards.
+    #[inline]
+    pub fn all(&self, mut holds: impl FnMut(CardId) -> bool) -> bool {
+        match self {
+            Self::Card(card) => holds(*card),
+            Self::Set(set) => set.cards.iter().all(|(card, _)| holds(*card)),
+        }
+    }
+
+    /// Whether it has a card.
+    pub fn has(&self, card: CardId) -> bool {
+        !self.all(|own| own != card)
+    }
+
+    /// The cards that are counted one by one, where they are.
+    pub fn set(&self) -> Option<&CardSet> {
+        match self {
+            Self::Card(_) => None,
+            Self::Set(set) => Some(set),
+        }
+    }
+
+    /// Its only card; none where it has several.
+    pub fn only(&self) -> Option<CardId> {
+        match self {
+            Self::Card(card) => Some(*card),
+            Self::Set(set) => match *set.cards {
+                [(card, _)] => Some(card),
+                _ => None,
+            },
+        }
+    }
+
+    /// As it is written on a pod that is let in for it: a name says it where no other alternative is of this card alone.
+    pub fn written(&self, others: &[Self], names: &Names) -> String {
+        match (self, self.only()) {
+            (Self::Set(set), only) if only.is_none() || is_open(others, only) => {
+                let counts = set.cards.iter();
+                AssignedCards::counted(counts.map(|(card, count)| (names.card_name(*card), *count)))
+            }
+            (_, Some(card)) => names.card_name(card).to_owned(),
+            (_, None) => String::new(),
+        }
+    }
+
+    /// Whether another is of the same cards, and as many of each, as far as both are counted one by one.
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Set(own), Self::Set(other)) => own.cards == other.cards,
+            (own, other) => own.only() == other.only(),
+        }
+    }
+
+    /// Whether this is what was written. A card that several alternatives are of alone is the first of them.
+    pub fn is(&self, assigned: &Assigned) -> bool {
+        match assigned {
+            Assigned::Card(card) => self.only() == Some(*card),
+            Assigned::Counted(counts) => self.set().is_some_and(|set| *set.cards == **counts),
+        }
+    }
+
+    /// For people: `A`, or `2 A and 1 B`.
+    pub fn said(&self, names: &Names) -> String {
+        let Some(set) = self.set() else {
+            return self.joined(names, "");
+        };
+        let counts = set.cards.iter().map(|(card, count)| (names.card_name(*card), *count));
+        let mut counts: Vec<_> = counts.collect();
+        counts.sort_unstable();
+        let counts: Vec<_> = counts
+            .into_iter()
+            .map(|(name, count)| format!("{count} {name}"))
+            .collect();
+        counts.join(" and ")
+    }
+
+    /// The names of its cards, for people.
+    pub fn joined(&self, names: &Names, by: &str) -> String {
+        let mut cards: Vec<_> = self.cards().map(|card| names.card_name(card)).collect();
+        cards.sort_unstable();
+        cards.join(by)
+    }
+}
+
+/// Whether more than one alternative is of this card alone.
+fn is_open(alternatives: &[Alternative], card: Option<CardId>) -> bool {
+    alternatives
+        .iter()
+        .filter(|other| other.only() == card)
+        .nth(1)
+        .is_some()
+}
+
+/// What is written on a pod of the cards that it was let in for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Assigned {
+    /// A card by its name.
+    Card(CardId),
+    /// So many of each card, by card.
+    Counted(Box<[(CardId, i64)]>),
+}
+
+impl Assigned {
+    /// Reads what was written.
+    pub fn read(text: &str, names: &mut Names) -> Self {
+        match AssignedCards::parse(text) {
+            AssignedCards::One(name) => Self::Card(names.card(&name)),
+            AssignedCards::Counted(counts) => {
+                let mut counts: Vec<_> = counts
+                    .into_iter()
+                    .map(|(name, count)| (names.card(&name), count))
+                    .collect();
+                counts.sort_unstable();
+                Self::Counted(counts.into())
+            }
+        }
+    }
+}
+
+/// One choice for each of several questions, in all ways: those that differ in the last question first. None where they are more
+/// than may be.
+pub fn combine<'c, T>(questions: &'c [Vec<T>]) -> Option<Vec<Vec<&'c T>>> {
+    let ways = questions.iter().map(Vec::len).try_fold(1_usize, usize::checked_mul);
+    ways.filter(|ways| *ways <= MOST_ALTERNATIVES)?;
+    let mut combined: Vec<Vec<&T>> = vec![Vec::new()];
+    for choices in questions {
+        let longer = |way: &Vec<&'c T>| {
+            let way = way.clone();
+            choices.iter().map(move |choice| {
+                let mut way = way.clone();
+                way.push(choice);
+                way
+            })
+        };
+        combined = combined.iter().flat_map(longer).collect();
+    }
+    Some(combined)
+}

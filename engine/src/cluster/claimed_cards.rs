@@ -1,0 +1,127 @@
+//! What pods claim, in cards: what their claims leave, what was written on them when they were let in, and what they got.
+
+use std::sync::Arc;
+
+use super::Cluster;
+use super::pod::{Gates, Pod, Reading};
+use crate::alternative::{Alternative, Assigned, CardSet, Counted};
+use crate::amounts::{Amounts, Dimension};
+use crate::devices::{Asked, CardCounts, Obstacle, RequestAsked};
+use crate::reason::Reason;
+use crate::task::{Claimed, Wanted};
+
+impl Cluster {
+    /// What is requested as resources that stand for classes, and no resource of cards by itself, or beside claims for cards; and
+    /// all else that is requested.
+    pub(super) fn requested_of_classes(&self, request: &Amounts, beside_claims: bool) -> (Amounts, Vec<RequestAsked>) {
+        let provided = |dimension: Dimension| {
+            let resource = self.names.resource_name(dimension.resource()?);
+            let cards = self.claimed.provided.get(resource)?;
+            let is_own = cards.iter().all(|card| card.resource == resource);
+            (!is_own || beside_claims).then_some(cards)
+        };
+        if self.claimed.provided.is_empty() {
+            return (request.clone(), Vec::new());
+        }
+        let others = request.iter().filter(|(dimension, _)| provided(*dimension).is_none());
+        let requested = request.iter().filter_map(|(dimension, count)| {
+            let choices = provided(dimension)?
+                .iter()
+                .map(|card| CardCounts::from([(card.clone(), count)]));
+            Some(RequestAsked {
+                choices: choices.collect(),
+                ordered: false,
+            })
+        });
+        (others.collect(), requested.collect())
+    }
+
+    /// Adds what claims come to to what was read of a pod, which requests so much besides.
+    pub(super) fn put_asked(&mut self, reading: &mut Reading, others: Amounts, asked: Asked) {
+        let task = &mut reading.task;
+        let refusal = match asked.obstacle {
+            None => None,
+            Some(Obstacle::Missing) => Some(Reason::ResourceClaimNotFound),
+            Some(Obstacle::NoDevice) => Some(Reason::NoDeviceSelected),
+            Some(Obstacle::PaidByAnother) => Some(Reason::ResourceClaimShared),
+            Some(Obstacle::Unclear(why)) => {
+                task.unreadable.get_or_insert_with(|| why.into());
+                None
+            }
+        };
+        let names = &mut self.names;
+        let mut read = |choice: CardCounts| -> Box<[Counted]> {
+            let counts = choice.into_iter();
+            let counts = counts.map(|(card, count)| (names.card(&card.name), names.resource(&card.resource), count));
+            counts.collect()
+        };
+        let requests: Box<[Wanted]> = asked
+            .requests
+            .into_iter()
+            .map(|request| Wanted {
+                choices: request.choices.into_iter().map(&mut read).collect(),
+                ordered: request.ordered,
+            })
+            .collect();
+        let firsts = requests.iter().filter_map(|request| request.choices.first());
+        let first = CardSet::new(&others, firsts.flatten().copied());
+        let uncharged = first.as_ref().map_or_else(|| others.clone(), |first| first.uncharged());
+        task.request = Arc::new(uncharged);
+        task.claimed = Some(Arc::new(Claimed {
+            named: task.cards().collect(),
+            others: Arc::new(others),
+            uncharged: Arc::clone(&task.request),
+            allocated: first
+                .filter(|_| asked.allocated)
+                .map(|set| Alternative::Set(Arc::new(set))),
+            requests,
+            unknown: asked.unknown,
+            demand: None,
+            shared: refusal == Some(Reason::ResourceClaimShared),
+            refusal,
+        }));
+        // Held at the door for its claims alone: whose devices they are was not known there.
+        if !reading.managed && reading.reachable && reading.gates == Gates::Own {
+            (reading.managed, reading.in_no_queue) = (true, true);
+        }
+    }
+
+    /// The cards that were written on a pod, or that its claims got: as its alternatives count them.
+    pub(super) fn assigned_of(&self, reading: &Reading, old: Option<&Pod>) -> Option<Alternative> {
+        let task = &reading.task;
+        let claimed = task.claimed.as_deref();
+        if let Some(allocated) = claimed.and_then(|claimed| claimed.allocated.as_ref()) {
+            return Some(allocated.clone());
+        }
+        let earlier = old.and_then(|old| old.assigned.as_ref());
+        let Some(written) = &reading.assigned else {
+            // While its devices are not shown, a pod has what it had.
+            return earlier
+                .filter(|_| claimed.is_some_and(|claimed| claimed.unknown > 0))
+                .cloned();
+        };
+        let own = task.alternatives.iter().chain(earlier);
+        if let Some(own) = own.into_iter().find(|own| own.is(written)) {
+            return Some(own.clone());
+        }
+        let claimed = claimed.filter(|claimed| claimed.is_for_cards() || claimed.unknown > 0);
+        let counts = match (written, claimed) {
+            (Assigned::Card(card), None) => return Some(Alternative::Card(*card)),
+            (Assigned::Card(card), Some(claimed)) => &[(*card, claimed.unknown)][..],
+            (Assigned::Counted(counts), _) => counts,
+        };
+        let counts = counts
+            .iter()
+            .filter_map(|(card, count)| Some((*card, self.resource_of(*card)?, *count)));
+        let others = claimed.map_or(&task.request, |claimed| &claimed.others);
+        CardSet::new(others, counts).map(|set| Alternative::Set(Arc::new(set)))
+    }
+
+    /// What a pod was let in for, where its claims come to be allocated other cards now.
+    pub(super) fn let_in_for_others(&self, new: &Pod, old: Option<&Pod>) -> Option<Alternative> {
+        let allocated = |pod: &Pod| pod.task.claimed.as_ref()?.allocated.clone();
+        let got = allocated(new).filter(|_| new.charge.is_some())?;
+        let old = old.filter(|old| allocated(old).is_none())?;
+        old.assigned.clone().filter(|was| !was.is_same(&got))
+    }
+}

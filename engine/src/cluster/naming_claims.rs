@@ -1,0 +1,96 @@
+//! The cards of pods that claim devices (docs/rules.md, **Cards by Dynamic Resource Allocation**): what their claims leave, as the
+//! annotation, the claims' own order or the queue chooses among it.
+
+use std::sync::Arc;
+
+use crds::configuration::{QueuePlugin, UnnamedCards};
+
+use super::Cluster;
+use crate::alternative::{Alternative, CardSet, Counted, combine};
+use crate::ids::QueueId;
+use crate::names::CardId;
+use crate::reason::Reason;
+use crate::task::{Claimed, Naming, Task, Wanted};
+
+/// Cards that one request could get.
+type Choice = Box<[Counted]>;
+
+impl Cluster {
+    /// Says what a task gets by its claims, in a queue, or as far as it says that itself.
+    pub(super) fn name_claimed(&self, task: &mut Task, claimed: &Claimed, queue: Option<QueueId>) {
+        if !self.card_resources_of(&claimed.others).is_empty() {
+            task.naming = Naming::Refused(Reason::SecondCardResource);
+            return;
+        }
+        let (mut is_named, mut is_open) = (!task.says_cards, false);
+        let mut questions = Vec::with_capacity(claimed.requests.len());
+        for request in &claimed.requests {
+            let named = named(request, &claimed.named);
+            let is_settled = request.ordered || request.choices.len() == 1;
+            if !named.is_empty() {
+                is_named = true;
+                questions.push(named);
+            } else if let Some(queue) = queue.filter(|_| !is_settled) {
+                is_open = true;
+                questions.push(self.choices_of_queue(queue, request));
+            } else {
+                questions.push(request.choices.iter().collect());
+            }
+        }
+        if !is_named {
+            task.naming = Naming::Refused(Reason::NoClaimForCard);
+            return;
+        }
+        if is_open {
+            if self.configuration.cardgate.unnamed_cards == UnnamedCards::Deny {
+                task.naming = Naming::Refused(Reason::CardNameMissing);
+                return;
+            }
+            task.naming = Naming::ByQueue;
+        }
+        let Some(combined) = combine(&questions) else {
+            task.naming = Naming::Refused(Reason::TooManyAlternatives);
+            return;
+        };
+        let mut alternatives = Vec::with_capacity(combined.len());
+        for choices in combined {
+            let cards = choices.into_iter().flat_map(|choice| choice.iter().copied());
+            let set = CardSet::new(&claimed.others, cards);
+            let alternative = set.map(|set| Alternative::Set(Arc::new(set)));
+            alternatives.extend(alternative.filter(|alternative| !alternatives.contains(alternative)));
+        }
+        if !alternatives.is_empty() {
+            task.request = Arc::clone(&claimed.others);
+        }
+        task.alternatives = alternatives.into();
+    }
+
+    /// What a request leaves of cards that a queue has a quota for. Where a queue limits what it does not name by the resource
+    /// alone, and names none of them, all that it leaves.
+    fn choices_of_queue<'c>(&self, queue: QueueId, request: &'c Wanted) -> Vec<&'c Choice> {
+        let quotas = self.cards_of_queue(queue, |_| true);
+        let has_quota = |choice: &&Choice| choice.iter().all(|(card, ..)| quotas.contains(card));
+        let chosen: Vec<_> = request.choices.iter().filter(has_quota).collect();
+        if chosen.is_empty() && self.configuration.queue_plugin != QueuePlugin::CapacityCard {
+            return request.choices.iter().collect();
+        }
+        chosen
+    }
+}
+
+/// Of the choices of a request those of which all cards are named, in that order.
+fn named<'c>(request: &'c Wanted, names: &[CardId]) -> Vec<&'c Choice> {
+    let places = |choice: &Choice| -> Option<Vec<usize>> {
+        let place = |(card, ..): &Counted| names.iter().position(|name| name == card);
+        let mut places = choice.iter().map(place).collect::<Option<Vec<_>>>()?;
+        places.sort_unstable();
+        Some(places)
+    };
+    let named = request
+        .choices
+        .iter()
+        .filter_map(|choice| Some((places(choice)?, choice)));
+    let mut named: Vec<_> = named.collect();
+    named.sort_by(|(one, _), (other, _)| one.cmp(other));
+    named.into_iter().map(|(_, choice)| choice).collect()
+}

@@ -1,0 +1,17 @@
+//! What a pod is told that got other cards than it was let in for.
+
+use crate::alternative::Alternative;
+use crate::cluster::Cluster;
+use crate::refs::PodRef;
+
+/// Which pod it is, and what it is told; none where it is gone.
+pub fn got_others(cluster: &Cluster, uid: &str, was: &Alternative) -> Option<(PodRef, String)> {
+    let pod = cluster.pod(cluster.pod_with_uid(uid)?)?;
+    let got = pod.assigned.as_ref()?;
+    let (was, got) = (was.said(cluster.names()), got.said(cluster.names()));
+    let queue = &cluster.queue(pod.queue?).name;
+    Some((
+        pod.to_ref(),
+        format!("let in for {was}, and its resource claims got {got}: queue {queue} is charged for what they got"),
+    ))
+}
