@@ -62,7 +62,7 @@ fn claiming(pod: Object, claim: &str) -> Object {
 }
 
 fn empty() -> World {
-    let mut world = World::with(configuration("", ""));
+    let mut world = World::with(configuration("cardUnlimitedCpuMemory: true", ""));
     let is_gpu = "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'";
     world.class(NVIDIA, is_gpu, Some(GPU));
     world.queue(&queue("team-a").quota(r#"{"A": 1000000, "B": 1000000}"#));
