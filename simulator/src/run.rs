@@ -290,7 +290,8 @@ impl Run {
                     Ok(in_vain) => in_vain,
                     Err(broken) => return Ok(Some((broken.rule, broken.what))),
                 };
-                if in_vain == 0 || rest < REST {
+                let is_in_vain = in_vain > 0 || self.judge.is_kept_unseen(self.now);
+                if !is_in_vain || rest < REST {
                     return Ok(Some(("an unchanged world gets no writes", last_writes.join("; "))));
                 }
                 rest = SHORT_REST;

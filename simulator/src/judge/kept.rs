@@ -173,9 +173,8 @@ impl Kept {
     }
 }
 
-/// Whether more is kept for workloads than their queues have room for: an operator that is started anew, who can't know what was
-/// there before others took it, keeps nothing for some of them.
-pub fn is_beyond_room(view: &View, stored: &Stored) -> bool {
+/// The workloads that show that they are in their queues, of which no pod was let in.
+fn without_pods(view: &View, stored: &Stored) -> Vec<(Name, Workload)> {
     let of = |resource: &'static Resource| {
         let all = stored.now.get(resource).into_iter().flatten();
         let is_over = |object: &Value| {
@@ -190,13 +189,26 @@ pub fn is_beyond_room(view: &View, stored: &Stored) -> bool {
         pods.any(|pod| workloads::of_pod(pod).any(|of| of == *name))
     };
     let kept = of(&POD_GROUPS).chain(of(&JOBS)).filter(|(name, _)| !has_pods(name));
-    let kept = kept.filter_map(|(name, object)| Some((name.clone(), Workload::read(view, &name, object)?)));
-    let kept: Vec<_> = kept.collect();
+    kept.filter_map(|(name, object)| Some((name.clone(), Workload::read(view, &name, object)?)))
+        .collect()
+}
+
+/// Whether more is kept for workloads than their queues have room for: an operator that is started anew, who can't know what was
+/// there before others took it, keeps nothing for some of them.
+pub fn is_beyond_room(view: &View, stored: &Stored) -> bool {
+    let kept = without_pods(view, stored);
     let nobody = BTreeMap::new();
     kept.iter().any(|(name, own)| {
         let others: Vec<_> = kept.iter().filter(|(other, _)| other != name).cloned().collect();
         excess(view, &nobody, name, own, &others).is_some()
     })
+}
+
+/// Whether something may be kept for a Job whose pods do not come: that ends and begins again unseen.
+pub fn is_for_jobs(view: &View, stored: &Stored) -> bool {
+    without_pods(view, stored)
+        .iter()
+        .any(|((resource, _), _)| *resource == &JOBS)
 }
 
 /// Whether a workload shows that it is in its queue.

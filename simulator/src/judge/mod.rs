@@ -233,6 +233,13 @@ impl Judge {
         shown::judge(&self.stored, now)
     }
 
+    /// Whether something may be kept for a Job in vain, which ends and begins again at ever longer intervals, and is to be seen in what
+    /// others are told alone.
+    pub fn is_kept_unseen(&self, now: Timestamp) -> bool {
+        let view = View::read(&self.stored.now, now, &BTreeSet::new());
+        view.is_some_and(|view| kept::is_for_jobs(&view, &self.stored))
+    }
+
     /// Whether an operator may know more than is to be seen: that there was room once for what it keeps for workloads, or what was
     /// let in for devices that are gone. Whoever is started anew knows none of it, and may let others in.
     pub fn is_more_known_than_seen(&self, now: Timestamp) -> bool {
