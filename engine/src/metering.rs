@@ -103,10 +103,10 @@ pub fn card_count(names: &Names, task: &Task, resource: Option<ResourceId>) -> i
 }
 
 /// The alternatives of a task of which the cluster knows all cards, and whose resource it requests: most preferred first.
-pub fn alternatives<'t>(
-    task: &'t Task,
+pub fn alternatives(
+    task: &Task,
     resource_of: impl Fn(CardId) -> Option<ResourceId>,
-) -> impl Iterator<Item = &'t Alternative> {
+) -> impl Iterator<Item = &Alternative> {
     task.alternatives.iter().filter(move |alternative| match alternative {
         Alternative::Card(card) => resource_of(*card).is_some_and(|resource| task.count(resource) > 0),
         Alternative::Set(_) => alternative.all(|card| resource_of(card).is_some()),

@@ -95,6 +95,11 @@ impl Task {
         !self.alternatives.is_empty() || self.naming == Naming::ByQueue
     }
 
+    /// Whether any of its claims is for cards.
+    pub(crate) fn claims_cards(&self) -> bool {
+        self.claimed.as_ref().is_some_and(|claimed| claimed.is_for_cards())
+    }
+
     /// What it requests with one of its alternatives, or without cards.
     #[inline]
     pub fn request_with<'t>(&'t self, alternative: Option<&'t Alternative>) -> &'t Arc<Amounts> {

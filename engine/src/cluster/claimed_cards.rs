@@ -65,7 +65,7 @@ impl Cluster {
             .collect();
         let firsts = requests.iter().filter_map(|request| request.choices.first());
         let first = CardSet::new(&others, firsts.flatten().copied());
-        let uncharged = first.as_ref().map_or_else(|| others.clone(), |first| first.uncharged());
+        let uncharged = first.as_ref().map_or_else(|| others.clone(), CardSet::uncharged);
         task.request = Arc::new(uncharged);
         task.claimed = Some(Arc::new(Claimed {
             named: task.cards().collect(),
@@ -116,12 +116,13 @@ impl Cluster {
         let others = claimed.map_or(&task.request, |claimed| &claimed.others);
         CardSet::new(others, counts).map(|set| Alternative::Set(Arc::new(set)))
     }
+}
 
-    /// What a pod was let in for, where its claims come to be allocated other cards now.
-    pub(super) fn let_in_for_others(&self, new: &Pod, old: Option<&Pod>) -> Option<Alternative> {
-        let allocated = |pod: &Pod| pod.task.claimed.as_ref()?.allocated.clone();
-        let got = allocated(new).filter(|_| new.charge.is_some())?;
-        let old = old.filter(|old| allocated(old).is_none())?;
-        old.assigned.clone().filter(|was| !was.is_same(&got))
-    }
+/// Which pod it is and what it was let in for, where its claims come to be allocated other cards now.
+pub(super) fn let_in_for_others(new: &Pod, old: Option<&Pod>) -> Option<(Arc<str>, Alternative)> {
+    let allocated = |pod: &Pod| pod.task.claimed.as_ref()?.allocated.clone();
+    let got = allocated(new).filter(|_| new.charge.is_some())?;
+    let old = old.filter(|old| allocated(old).is_none())?;
+    let was = old.assigned.clone().filter(|was| !was.is_same(&got))?;
+    Some((Arc::clone(&new.uid), was))
 }

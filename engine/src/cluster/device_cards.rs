@@ -128,7 +128,7 @@ pub fn device_label(card: &str) -> String {
 
 /// Whether a card of a node can be had in the way that a pod asks for it.
 pub(crate) fn is_supplied(cluster: &Cluster, task: &Task, card: &NodeCard) -> bool {
-    let by_claims = task.claimed.as_ref().is_some_and(|claimed| claimed.is_for_cards());
+    let by_claims = task.claims_cards();
     match card.supply {
         Supply::Both => true,
         Supply::Plugin => !by_claims,

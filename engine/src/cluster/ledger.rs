@@ -83,7 +83,7 @@ impl Cluster {
     pub(super) fn charged_alternative(&self, pod: &Pod) -> Option<Alternative> {
         let of_node = || {
             let node = self.node(pod.room.filter(|_| counts_by_node(pod))?);
-            let claims = pod.task.claimed.as_ref().is_some_and(|claimed| claimed.is_for_cards());
+            let claims = pod.task.claims_cards();
             if !pod.task.says_cards && !claims {
                 return self.card_of_node(pod).map(Alternative::Card);
             }

@@ -86,11 +86,8 @@ fn named<'c>(request: &'c Wanted, names: &[CardId]) -> Vec<&'c Choice> {
         places.sort_unstable();
         Some(places)
     };
-    let named = request
-        .choices
-        .iter()
-        .filter_map(|choice| Some((places(choice)?, choice)));
-    let mut named: Vec<_> = named.collect();
-    named.sort_by(|(one, _), (other, _)| one.cmp(other));
-    named.into_iter().map(|(_, choice)| choice).collect()
+    let choices = request.choices.iter();
+    let mut in_turn: Vec<_> = choices.filter_map(|choice| Some((places(choice)?, choice))).collect();
+    in_turn.sort_by(|(one, _), (other, _)| one.cmp(other));
+    in_turn.into_iter().map(|(_, choice)| choice).collect()
 }

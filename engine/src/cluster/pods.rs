@@ -9,6 +9,7 @@ use crds::keys::GATE;
 use crds::pod::PodSpec;
 use jiff::{SignedDuration, Timestamp};
 
+use super::claimed_cards::let_in_for_others;
 use super::pod::{self, Gates, Pod, Reading, Stage, Waits};
 use super::queue::NAMELESS;
 use super::times::read_time;
@@ -92,12 +93,7 @@ impl Cluster {
             controller: reading.controller.clone(),
             returns: old.map_or_else(|| returned.map_or(0, |returned| returned.times), |old| old.returns),
             has_annotations: !pod.metadata.annotations.is_empty(),
-            claims_other_devices: !named.is_empty()
-                && reading
-                    .task
-                    .claimed
-                    .as_ref()
-                    .is_none_or(|claimed| !claimed.is_for_cards()),
+            claims_other_devices: !named.is_empty() && !reading.task.claims_cards(),
             waits: None,
             told: old.map_or(reading.told, |old| old.told),
             shown_as_waiting: reading.shown_as_waiting,
@@ -106,7 +102,7 @@ impl Cluster {
             task: reading.task.clone(),
         };
         new.charge = self.charge_for(&new, now);
-        let was_for_others = self.let_in_for_others(&new, old);
+        let got_others = let_in_for_others(&new, old);
         let was_in = old.is_some_and(Pod::is_in);
         let bound_now = stage == Stage::Bound && old.is_none_or(|old| old.stage != Stage::Bound);
         let news = new.shown_as_waiting && !old.is_some_and(|old| old.shown_as_waiting && old.stage == stage);
@@ -116,8 +112,7 @@ impl Cluster {
         if let (Stage::Waiting | Stage::Admitting { .. }, Some(queue)) = (stage, queue) {
             new.waits = Some(self.waits(known, &new, queue, reading, now));
         }
-        let others = was_for_others.map(|others| (Arc::clone(&new.uid), others));
-        self.changes.got_others.extend(others);
+        self.changes.got_others.extend(got_others);
         let id = match known {
             Some(id) => self.replace_pod(id, new),
             None => self.add_pod(new),

@@ -42,7 +42,7 @@ pub(super) fn find<'c>(cluster: &'c Cluster, shape: &'c Shape, reason: Reason) -
             requested_cards(cluster, shape),
             cards_to_name(cluster, shape, &[])
         ),
-        Reason::SecondCardResource if shape.task.claimed.as_ref().is_some_and(|claimed| claimed.is_for_cards()) => format!(
+        Reason::SecondCardResource if shape.task.claims_cards() => format!(
             "the pod requests cards by {} beside those that it claims, and no node gives both: claim all of them",
             requested_besides(cluster, shape)
         ),

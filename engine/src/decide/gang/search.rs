@@ -256,13 +256,11 @@ impl<'g, 'c> WaySearch<'g, 'c> {
             return Some(Grant::of(alternative, None));
         };
         let (_, node) = self.nodes.members[look].first()?;
-        match mgpu::request(cluster, shape) {
-            Some(request) => mgpu::grant_on(cluster, shape, request, alternative, *node, self.gang.effort.clone()),
-            None => {
-                let suffice = fit::devices_suffice(cluster, shape, *node, &self.gang.effort);
-                suffice.then(|| Grant::of(alternative, Some(*node)))
-            }
+        if let Some(request) = mgpu::request(cluster, shape) {
+            return mgpu::grant_on(cluster, shape, request, alternative, *node, self.gang.effort.clone());
         }
+        let suffice = fit::devices_suffice(cluster, shape, *node, &self.gang.effort);
+        suffice.then(|| Grant::of(alternative, Some(*node)))
     }
 
     fn place(&mut self, kind: usize, pod: PodId, grant: Grant) {
