@@ -7,7 +7,7 @@ use crds::keys::{DEVICE_LABEL_PREFIX, NODE_LABEL_SET};
 use crds::slug::label_name;
 use serde_json::Value;
 
-use super::cards::{Card, Supply};
+use super::cards::{self, Card, Supply};
 use super::nodes::Node;
 use super::pods::Pod;
 use super::stored::ByKind;
@@ -28,6 +28,8 @@ pub struct Claimed {
     pub ordered: bool,
     /// Whether these were allocated, and are not only asked for.
     pub allocated: bool,
+    /// How many of each card it has by its claims, where that is known one by one: what was allocated, or what it was let in for.
+    pub counted: BTreeMap<String, i128>,
     /// The claims that other pods may name as well.
     pub shared: Vec<Key>,
     /// Whether it can't be said what it claims, or not yet.
@@ -143,7 +145,20 @@ fn read(stored: &ByKind, there: &[Device<'_>], payers: &BTreeMap<Key, Key>, pod:
             },
         }
     }
-    if !claimed.unclear {
+    let is_settled = !claimed.unclear && asked.is_empty() && !given.is_empty();
+    let counted = if is_settled {
+        count(given.clone())
+    } else {
+        let_in_for(pod, there)
+    };
+    if !counted.is_empty() {
+        for ((card, resource), count) in counted {
+            *pod.request.entry(resource).or_default() += count;
+            claimed.cards.push(card.clone());
+            claimed.counted.insert(card, count);
+        }
+        (claimed.allocated, claimed.unclear) = (is_settled, false);
+    } else if !claimed.unclear {
         let first_given = given.iter().min().cloned();
         let of = |sum: &Asked, other: &Asked| sum.cards == other.cards;
         claimed.unclear = asked.windows(2).any(|pair| !of(&pair[0], &pair[1]))
@@ -178,6 +193,27 @@ fn read(stored: &ByKind, there: &[Device<'_>], payers: &BTreeMap<Key, Key>, pod:
         claimed.allocated = true;
     }
     pod.claimed = claimed;
+}
+
+/// How many there are of each.
+fn count(cards: impl IntoIterator<Item = (String, String)>) -> BTreeMap<(String, String), i128> {
+    let mut counts = BTreeMap::new();
+    for card in cards {
+        *counts.entry(card).or_default() += 1;
+    }
+    counts
+}
+
+/// The cards that a pod was let in for, where that says of each how many, and each is there.
+fn let_in_for(pod: &Pod, there: &[Device<'_>]) -> BTreeMap<(String, String), i128> {
+    let said = pod.assigned().filter(|said| said.starts_with('{'));
+    let said = said.and_then(cards::counts).unwrap_or_default();
+    let known: BTreeMap<_, _> = there.iter().filter_map(Device::card).collect();
+    let of_each = said.into_iter().filter_map(|(card, count)| {
+        let resource = known.get(&card)?.clone();
+        Some(((card, resource), count))
+    });
+    of_each.collect()
 }
 
 /// The cards that were allocated to a claim; none where nothing is, or where a device is not known any more.

@@ -143,9 +143,10 @@ impl Said {
             cards,
             ordered,
             allocated,
+            counted,
             ..
         } = &self.claimed;
-        if *allocated || said.is_empty() && (*ordered || cards.len() == 1) {
+        if *allocated || !counted.is_empty() || said.is_empty() && (*ordered || cards.len() == 1) {
             return cards.iter().map(String::as_str).collect();
         }
         let claimed = said.iter().filter(|name| cards.iter().any(|card| card == *name));

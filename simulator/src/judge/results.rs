@@ -109,7 +109,9 @@ fn card(view: &View, pod: &Pod) -> Finding {
         configuration.unqueued == "count" && view.queue_of(pod).as_ref() == Some(&configuration.default_queue);
     // Under `capacity` the cards that no queue above it names are resources as others are.
     let is_charged = configuration.unnamed == "charge" && configuration.plugin == Plugin::CapacityCard;
-    let must = !names.is_empty() || is_charged && view.asks_for_cards(pod) && !is_counted;
+    // Of those that share a claim, one has its cards.
+    let shares = !pod.claimed.shared.is_empty();
+    let must = !shares && (!names.is_empty() || is_charged && view.asks_for_cards(pod) && !is_counted);
     let Some(assigned) = pod.assigned() else {
         return if must {
             broken(SAY, format!("{key} asks for {names:?}, and is let in without a card"))
@@ -117,6 +119,18 @@ fn card(view: &View, pod: &Pod) -> Finding {
             Ok(())
         };
     };
+    let several = pod.claimed.counted.keys().map(String::as_str);
+    let all: Vec<_> = if assigned.starts_with('{') {
+        several.collect()
+    } else {
+        vec![assigned]
+    };
+    all.into_iter().try_for_each(|card| is_given(view, pod, card))
+}
+
+/// Whether a pod asks for a card that it was given, and is narrowed to it.
+fn is_given(view: &View, pod: &Pod, assigned: &str) -> Finding {
+    let (key, names) = (&pod.key, pod.names());
     if !names.is_empty() && !names.contains(&assigned) {
         return broken(SAY, format!("{key} asks for {names:?}, and is given {assigned}"));
     }

@@ -193,7 +193,8 @@ impl View {
 
     /// The card that a pod holds: the one it was given, else the one it names, else the one of its node.
     pub fn card_of(&self, pod: &Pod) -> Option<String> {
-        if let Some(card) = pod.claimed.cards.first().filter(|_| pod.claimed.allocated) {
+        let is_known = pod.claimed.allocated || !pod.claimed.counted.is_empty();
+        if let Some(card) = pod.claimed.cards.first().filter(|_| is_known) {
             return Some(card.clone());
         }
         if let Some(assigned) = pod.assigned() {
@@ -291,7 +292,12 @@ impl View {
             return None;
         }
         let queue = self.queue_of(pod).filter(|queue| is_meant(queue))?;
-        let amounts = self.amounts(pod, self.card_of(pod).as_deref());
+        let mut amounts = self.amounts(pod, self.card_of(pod).as_deref());
+        if !pod.claimed.counted.is_empty() {
+            amounts.retain(|what, _| what.card().is_none());
+            let counted = pod.claimed.counted.iter();
+            amounts.extend(counted.map(|(card, count)| (What::Card(card.clone()), *count)));
+        }
         Some(Charge { queue, amounts })
     }
 }
