@@ -130,7 +130,7 @@ pub struct CardDevice {
     pub capacity: BTreeMap<String, String>,
 }
 
-/// The value of an attribute: one of these, as in a ResourceSlice.
+/// The value of an attribute: one of these, as drivers publish it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CardDeviceAttribute {
