@@ -20,7 +20,8 @@ use crds::configuration::{CardStrategy, Configuration, Mgpu};
 use crds::mgpu::ContainerRequest as Request;
 use divan::Bencher;
 use engine::decide::decide;
-use engine::policies::mgpu::{CardUse, Cards, STEPS, Steps, allocate, best};
+use engine::policies::mgpu::{CardUse, Cards, STEPS, allocate, best};
+use engine::steps::Steps;
 
 use scenes::{MEMORY, cluster, nodes_in_use};
 use world::pod;

@@ -23,6 +23,7 @@ pub mod policies;
 pub mod reason;
 pub mod refs;
 pub mod share;
+pub mod steps;
 mod table;
 pub mod task;
 pub mod texts;

@@ -1,5 +1,7 @@
 //! Claims of devices beside the card that a pod names (docs/rules.md, **Cards by Dynamic Resource Allocation**).
 
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 mod common;
 
 use std::sync::Arc;

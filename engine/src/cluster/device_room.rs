@@ -4,13 +4,13 @@
 use std::collections::HashSet;
 
 use super::Cluster;
-use super::devices::Claiming;
+use super::devices::{Claiming, provided_claim};
 use super::node::{Node, Supply};
 use super::pod::Pod;
 use crate::amounts::{Amounts, Dimension};
 use crate::devices::{ClaimDemand, ClaimKey, DeviceDemand, Named, Room};
 use crate::ids::PodId;
-use crate::policies::mgpu::Steps;
+use crate::steps::Steps;
 use crate::task::Task;
 
 impl Cluster {
@@ -151,10 +151,4 @@ pub(crate) fn is_judged_by_devices(task: &Task, node: &Node, dimension: Dimensio
     };
     let mut of_resource = cards.filter(|card| card.resource == resource).peekable();
     of_resource.peek().is_some() && of_resource.all(|card| card.supply == Supply::Devices)
-}
-
-/// The claim that the scheduler made for what a pod requests by resources that classes provide.
-pub(super) fn provided_claim(pod: &crds::pod::Pod<Box<str>>) -> Option<&str> {
-    let status = pod.status.extended_resource_claim_status.as_ref()?;
-    status.resource_claim_name.as_deref()
 }

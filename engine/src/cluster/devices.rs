@@ -7,7 +7,6 @@ use std::sync::Arc;
 use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice};
 use jiff::Timestamp;
 
-use super::device_room::provided_claim;
 use super::pod::{Gates, Reading};
 use super::{Cluster, Kind};
 use crate::alternative::Assigned;
@@ -441,4 +440,10 @@ fn key_of(claim: &ResourceClaim) -> ClaimKey {
 pub(super) fn cards_claimed(task: &Task) -> impl Iterator<Item = CardId> + '_ {
     let claimed = task.claimed.iter();
     claimed.flat_map(|claimed| claimed.cards().chain(claimed.named.iter().copied()))
+}
+
+/// The claim that the scheduler made for what a pod requests by resources that classes provide.
+pub(super) fn provided_claim(pod: &crds::pod::Pod<Box<str>>) -> Option<&str> {
+    let status = pod.status.extended_resource_claim_status.as_ref()?;
+    status.resource_claim_name.as_deref()
 }

@@ -9,7 +9,8 @@ use std::rc::Rc;
 
 use crate::cluster::waiting::Shape;
 use crate::ids::QueueId;
-use crate::policies::mgpu::{STEPS, Steps};
+use crate::policies::mgpu::STEPS;
+use crate::steps::Steps;
 
 /// The steps that all nodes share in one question: some ten milliseconds.
 const COMMON: u64 = 3_000_000;

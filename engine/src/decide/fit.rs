@@ -13,8 +13,8 @@ use crate::cluster::node::Node;
 use crate::cluster::waiting::{Refused, Shape};
 use crate::ids::NodeId;
 use crate::names::CardId;
-use crate::policies::mgpu::Steps;
 use crate::reason::{Cure, Reason};
+use crate::steps::Steps;
 
 /// The steps with which the devices of one node are searched for what people are told.
 pub(super) const STEPS_TO_SAY: u64 = 20_000;

@@ -10,8 +10,8 @@ use crate::alternative::Alternative;
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
 use crate::policies::cross_quota::exceeded;
-use crate::policies::mgpu::Steps;
 use crate::reason::Reason;
+use crate::steps::Steps;
 
 /// What stands in the way of a pod of this shape by itself, in the order in which it is asked; its group is not.
 pub(crate) fn obstacles(cluster: &Cluster, shape: &Shape) -> Vec<Reason> {

@@ -11,7 +11,7 @@ use super::placing::{Answer, Form, Question, Thing, Tie, Wanted};
 use super::room::Room;
 use super::{ClaimKey, Devices, Named};
 use crate::names::ResourceId;
-use crate::policies::mgpu::Steps;
+use crate::steps::Steps;
 
 /// What a pod asks of devices.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]

@@ -4,12 +4,13 @@
 use kube_cel::cel::IdedExpr;
 use kube_cel::cel::common::ast::{CallExpr, EntryExpr, Expr, LiteralValue, SelectExpr};
 
-use super::selector::SelectorError;
-
 /// The field of a device with all domains of its attributes that an expression names, also those that it has nothing of.
 pub const ATTRIBUTES_OR_NONE: &str = "attributes or none";
 /// The same of capacities.
 pub const CAPACITY_OR_NONE: &str = "capacity or none";
+
+/// What can't be put in such words, as users are told.
+pub struct Unsupported(pub String);
 
 /// A value that may be missing: when it is there, and what it is then.
 struct Maybe {
@@ -18,7 +19,7 @@ struct Maybe {
 }
 
 /// The same expression in words that can be evaluated.
-pub fn put(expression: IdedExpr) -> Result<IdedExpr, SelectorError> {
+pub fn put(expression: IdedExpr) -> Result<IdedExpr, Unsupported> {
     let IdedExpr { id, expr } = expression;
     let expr = match expr {
         Expr::Call(call) => return put_call(id, call),
@@ -59,7 +60,7 @@ pub fn put(expression: IdedExpr) -> Result<IdedExpr, SelectorError> {
     Ok(IdedExpr { id, expr })
 }
 
-fn put_call(id: u64, mut call: CallExpr) -> Result<IdedExpr, SelectorError> {
+fn put_call(id: u64, mut call: CallExpr) -> Result<IdedExpr, Unsupported> {
     let of_maybe = call.target.as_ref().is_some_and(|target| is_maybe(target));
     match (&*call.func_name, of_maybe) {
         ("hasValue", true) => return Ok(maybe(take_target(&mut call)?)?.is_there),
@@ -99,7 +100,7 @@ fn is_maybe(expression: &IdedExpr) -> bool {
     }
 }
 
-fn maybe(expression: IdedExpr) -> Result<Maybe, SelectorError> {
+fn maybe(expression: IdedExpr) -> Result<Maybe, Unsupported> {
     match expression.expr {
         Expr::Select(select) => field_of(*select.operand, &select.field),
         Expr::Call(mut call) => {
@@ -107,7 +108,7 @@ fn maybe(expression: IdedExpr) -> Result<Maybe, SelectorError> {
                 return Err(unused());
             };
             let Some(text) = text_of(&key) else {
-                return Err(SelectorError::Unsupported("[?] with other than a text".to_owned()));
+                return Err(Unsupported("[?] with other than a text".to_owned()));
             };
             if call.func_name == "_?._" {
                 return field_of(operand, &text);
@@ -124,7 +125,7 @@ fn maybe(expression: IdedExpr) -> Result<Maybe, SelectorError> {
     }
 }
 
-fn field_of(operand: IdedExpr, field: &str) -> Result<Maybe, SelectorError> {
+fn field_of(operand: IdedExpr, field: &str) -> Result<Maybe, Unsupported> {
     let Maybe { is_there, value } = whole(operand)?;
     let select = |test| {
         ided(
@@ -143,7 +144,7 @@ fn field_of(operand: IdedExpr, field: &str) -> Result<Maybe, SelectorError> {
 }
 
 /// An operand that may be missing itself, or may not.
-fn whole(operand: IdedExpr) -> Result<Maybe, SelectorError> {
+fn whole(operand: IdedExpr) -> Result<Maybe, Unsupported> {
     if is_maybe(&operand) {
         return maybe(operand);
     }
@@ -160,11 +161,11 @@ fn text_of(expression: &IdedExpr) -> Option<String> {
     }
 }
 
-fn unused() -> SelectorError {
-    SelectorError::Unsupported("a value that may be missing other than by orValue, value and hasValue".to_owned())
+fn unused() -> Unsupported {
+    Unsupported("a value that may be missing other than by orValue, value and hasValue".to_owned())
 }
 
-fn take_target(call: &mut CallExpr) -> Result<IdedExpr, SelectorError> {
+fn take_target(call: &mut CallExpr) -> Result<IdedExpr, Unsupported> {
     call.target.take().map(|target| *target).ok_or_else(unused)
 }
 
@@ -183,10 +184,10 @@ fn ided(id: u64, expr: Expr) -> IdedExpr {
     IdedExpr { id, expr }
 }
 
-fn boxed(expression: IdedExpr) -> Result<Box<IdedExpr>, SelectorError> {
+fn boxed(expression: IdedExpr) -> Result<Box<IdedExpr>, Unsupported> {
     put(expression).map(Box::new)
 }
 
-fn each(expressions: Vec<IdedExpr>) -> Result<Vec<IdedExpr>, SelectorError> {
+fn each(expressions: Vec<IdedExpr>) -> Result<Vec<IdedExpr>, Unsupported> {
     expressions.into_iter().map(put).collect()
 }

@@ -3,7 +3,7 @@
 //! Pure: what devices and requests are is no matter here. They are numbers, and what ties them together is counted: devices that are
 //! allocated once, counters that whole devices and their parts share, and attributes that have to be the same or to differ.
 
-use crate::policies::mgpu::Steps;
+use crate::steps::Steps;
 
 /// What is asked for, and of what.
 #[derive(Debug, Default)]

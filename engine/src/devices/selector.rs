@@ -15,7 +15,7 @@ use kube_cel::cel::{Context, Program, Value};
 use thiserror::Error;
 
 use super::model::{Attribute, Described};
-use super::optional::{self, ATTRIBUTES_OR_NONE, CAPACITY_OR_NONE};
+use super::optional::{self, ATTRIBUTES_OR_NONE, CAPACITY_OR_NONE, Unsupported};
 
 /// So long an expression may be, as in Kubernetes.
 const MAX_LENGTH: usize = 10 * 1024;
@@ -162,7 +162,7 @@ impl Selector {
             }
             let rounds = if look.loops { text.len() / 16 } else { 1 };
             Ok(Self {
-                expression: optional::put(expression)?,
+                expression: optional::put(expression).map_err(|Unsupported(what)| SelectorError::Unsupported(what))?,
                 texts: look.texts,
                 looks_at_all: look.looks_at_all,
                 cost: EVALUATION + text.len() * rounds.max(1) + look.patterns * EVALUATION,

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::mgpu::Steps;
+use crate::steps::Steps;
 
 /// A pod, or a whole gang, that may be evicted. Their order is their rank: lowest priority first, then youngest.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

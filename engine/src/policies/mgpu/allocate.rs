@@ -7,9 +7,9 @@ use super::by_rule::by_rule;
 use super::demand::Demand;
 use super::score::weight;
 use super::search::AllocationSearch;
-use super::steps::Steps;
 use super::targets::{Class, Targets};
 use super::{Allocation, CardUse, Cards, Score, amounts};
+use crate::steps::Steps;
 
 /// What the cards of a node give a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,7 +7,6 @@ mod by_rule;
 mod demand;
 mod score;
 mod search;
-mod steps;
 mod targets;
 #[cfg(test)]
 mod tests;
@@ -19,7 +18,6 @@ use crds::mgpu::{CARD_CORE, ContainerRequest, Share};
 pub use allocate::{Answer, STEPS, allocate, best};
 use demand::Room;
 pub use score::Score;
-pub use steps::Steps;
 
 /// The cards of each container that asks for mGPU, as the result of scheduling names them; none for a container that has no
 /// result.

@@ -9,9 +9,9 @@ use std::collections::HashSet;
 use crds::mgpu::{ContainerRequest, Share};
 
 use super::demand::Demand;
-use super::steps::Steps;
 use super::targets::{Class, Target};
 use super::{CardUse, Cards, card_index};
+use crate::steps::Steps;
 
 /// One card while the search is under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

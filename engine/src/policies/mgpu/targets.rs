@@ -10,7 +10,7 @@ use std::collections::{BinaryHeap, HashSet};
 use crds::configuration::CardStrategy;
 
 use super::demand::{Demand, Room};
-use super::steps::Steps;
+use crate::steps::Steps;
 
 /// Cards of equal use that could take at least one of the containers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

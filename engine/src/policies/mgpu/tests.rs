@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::discovery::MAX_CARD_MEMORY;
+use crate::steps::Steps;
 
 /// A card that one container uses so much of.
 fn used(core: i64, memory: i64) -> CardUse {
