@@ -1,7 +1,8 @@
 //! Whether the devices of a node suffice for what a pod claims, beside what was let in there and has not been given its devices yet
 //! (docs/rules.md, **Cards by Dynamic Resource Allocation**).
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
 
 use super::Cluster;
 use super::devices::{Claiming, provided_claim};
@@ -92,8 +93,47 @@ impl Cluster {
         let others = self.expecting_devices(node).filter(|id| !without.contains(id));
         let others = others.filter_map(|id| demand(&self.pod(id)?.task));
         let demands = others.chain([asked]).flat_map(|demand| &demand.claims);
-        let freed = self.claims_held_by(without);
+        let mut freed = self.claims_held_by(without);
+        if self.claimed.away.is_some() {
+            freed.extend(self.claims_about_to_end(node, without));
+        }
         self.suffice(node, demands, &freed, steps)
+    }
+
+    /// From here on pods that are taken out count as having given their devices back, until [`Self::end_looking_ahead`].
+    pub(crate) fn look_ahead(&mut self) {
+        self.claimed.away = Some(BTreeSet::new());
+    }
+
+    /// What is allocated to claims is taken again, whoever names them.
+    pub(crate) fn end_looking_ahead(&mut self) {
+        self.claimed.away = None;
+    }
+
+    /// A pod is counted as gone, or as there again.
+    pub(super) fn note_away(&mut self, id: PodId, is_away: bool) {
+        let claims = self.pod(id).is_some_and(|pod| pod.task.claimed.is_some());
+        if let Some(away) = self.claimed.away.as_mut().filter(|_| claims) {
+            if is_away {
+                away.insert(id);
+            } else {
+                away.remove(&id);
+            }
+        }
+    }
+
+    /// The claims with devices of a node that only pods name which are counted as gone, or which nobody names any more: Kubernetes'
+    /// controller ends those after their pod.
+    fn claims_about_to_end(&self, node: &Node, without: &[PodId]) -> Vec<ClaimKey> {
+        let is_away = |uid: &Arc<str>| {
+            let id = self.pod_with_uid(uid);
+            let away = self.claimed.away.as_ref();
+            id.is_none_or(|id| without.contains(&id) || away.is_some_and(|away| away.contains(&id)))
+        };
+        let room = self.claimed.devices.room_of(&node.name);
+        let holders = room.into_iter().flat_map(Room::holders);
+        let ends = holders.filter(|key| self.claimed.users.get(*key).into_iter().flatten().all(is_away));
+        ends.cloned().collect()
     }
 
     /// Whether they would, if nobody held any.

@@ -30,6 +30,8 @@ pub(super) struct ClaimedDevices {
     pub(super) provided: BTreeMap<String, BTreeSet<DeviceCard>>,
     /// Nodes whose labels don't say which cards they have by devices.
     pub(super) to_label: BTreeSet<NodeId>,
+    /// While it is looked at what could be taken back: the pods that are counted as gone.
+    pub(super) away: Option<BTreeSet<PodId>>,
 }
 
 /// A pod that claims devices.

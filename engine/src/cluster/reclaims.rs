@@ -326,6 +326,7 @@ impl Cluster {
     pub(crate) fn take_out(&mut self, pods: &[PodId]) {
         for pod in pods {
             self.leave(*pod);
+            self.note_away(*pod, true);
         }
     }
 
@@ -333,6 +334,7 @@ impl Cluster {
     pub(crate) fn put_back(&mut self, pods: &[PodId]) {
         for pod in pods {
             self.enter(*pod);
+            self.note_away(*pod, false);
         }
     }
 

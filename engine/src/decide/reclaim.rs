@@ -133,6 +133,7 @@ fn look_at(cluster: &mut Cluster, queue: QueueId, modes: Modes, now: Timestamp) 
         cluster.count_aside(aside, 1);
     }
     let leaving = cluster.leaving(now);
+    cluster.look_ahead();
     cluster.take_out(&leaving);
     let mut look = Look {
         modes,
@@ -176,6 +177,7 @@ fn look_at(cluster: &mut Cluster, queue: QueueId, modes: Modes, now: Timestamp) 
     look.forget_assumptions(cluster, 0);
     cluster.put_back(&look.taken);
     cluster.put_back(&leaving);
+    cluster.end_looking_ahead();
     for aside in &aside {
         cluster.count_aside(aside, -1);
     }

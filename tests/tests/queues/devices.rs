@@ -1,4 +1,4 @@
-//! Gangs and hierarchies, where the cards are devices and pods claim them.
+//! Gangs, hierarchies and what is given back, where the cards are devices and pods claim them.
 
 use cardgate_tests::devices::{self, NVIDIA, allocated, by_template, exactly};
 use cardgate_tests::scenario::Scenario;
@@ -9,7 +9,7 @@ use crds::keys::GROUP_NAME;
 use serde_json::json;
 use tokio::sync::OnceCell;
 
-use crate::{NO_QUOTA, Outcome, queue_of, world};
+use crate::{NO_QUOTA, NO_ROOM, Outcome, queue_of, shares, world};
 
 /// The name of what claims of one card are made from.
 const ONE: &str = "one";
@@ -75,4 +75,25 @@ async fn a_gang_of_claims_gets_all_of_them_or_none() -> Outcome {
         .delete::<k8s_openapi::api::apps::v1::Deployment>("first")
         .await?;
     scenario.expect("second", &Tally::none().running(&card, 3)).await
+}
+
+#[tokio::test]
+async fn what_claims_borrowed_is_given_back_to_claims() -> Outcome {
+    let (_, scenario, card) = scene("claims-reclaim").await?;
+    for queue in [scenario.queue(), queue_of(&scenario, "b")] {
+        scenario.apply_queue(shares(queue, &card, 8, Some(4), 0)).await?;
+    }
+    let borrower = claiming(&scenario, "borrower", scenario.name());
+    scenario.create(&borrower.deployment(8)).await?;
+    scenario.expect("borrower", &Tally::none().running(&card, 8)).await?;
+    let claimant = claiming(&scenario, "claimant", "claims-reclaim-b");
+    scenario.create(&claimant.deployment(6)).await?;
+    let half = Tally::none().running(&card, 4);
+    scenario.expect("claimant", &half.clone().waiting(NO_ROOM, 2)).await?;
+    // What was evicted came back and waits; nobody is evicted again for it.
+    scenario
+        .expect_for_good("borrower", &half.clone().waiting(NO_ROOM, 4))
+        .await?;
+    assert_eq!(allocated(&scenario).await?.values().sum::<usize>(), 8);
+    Ok(())
 }

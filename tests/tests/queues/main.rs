@@ -19,6 +19,8 @@ type Outcome = anyhow::Result<()>;
 
 /// The reason of pods that wait for quota.
 const NO_QUOTA: &str = "InsufficientScalarQuota";
+/// The reason of pods whose queue may have more than is free.
+const NO_ROOM: &str = "NoNodeFits";
 
 const CONFIGURATION: &str = "actions: \"enqueue, allocate, backfill, reclaim, preempt\"\n\
      tiers:\n\

@@ -11,10 +11,7 @@ use kube::ResourceExt as _;
 use kube::api::ListParams;
 use serde_json::json;
 
-use crate::{Outcome, halves, queue_of, world};
-
-/// The reason of pods whose queue may have more than is free.
-const NO_ROOM: &str = "NoNodeFits";
+use crate::{NO_ROOM, Outcome, halves, queue_of, world};
 
 /// Two queues that deserve 4 of 8 cards each, of which the scenario's own uses all by this Deployment.
 async fn borrowed<'s>(name: &str, change: impl Fn(&mut Deployment)) -> anyhow::Result<(Scenario<'s>, String)> {

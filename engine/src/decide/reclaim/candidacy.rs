@@ -57,7 +57,7 @@ pub(super) struct Member {
     pub(super) pod: PodId,
     pub(super) node: Option<NodeId>,
     pub(super) request: Arc<Amounts>,
-    /// Whether it has shares of cards.
+    /// Whether it has shares of cards, or devices.
     pub(super) is_on_cards: bool,
 }
 
@@ -83,7 +83,7 @@ impl Candidacy {
         }
     }
 
-    /// Whether it gives shares of the cards of a node.
+    /// Whether it gives shares of the cards of a node, or devices.
     pub(super) fn gives_cards_on(&self, node: Option<NodeId>) -> bool {
         let mut members = self.members.iter();
         members.any(|member| member.is_on_cards && member.node == node)

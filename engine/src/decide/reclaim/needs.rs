@@ -23,7 +23,7 @@ pub(super) type Need = (Place, Dimension, i128);
 pub(super) struct Lack<'a> {
     pub(super) cluster: &'a Cluster,
     pub(super) needs: &'a [Need],
-    /// The dimensions of shares of its cards, where these have no room as they are in use now.
+    /// The dimensions of shares of its cards, or of its devices, where these have no room as they are in use now.
     pub(super) of_cards: &'a [Dimension],
     /// The node; none where only quota is missing.
     pub(super) node: Option<NodeId>,

@@ -1,5 +1,6 @@
 //! The cheapest of those who may be taken back that give what is missing.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
 use crds::configuration::AdmitOn;
@@ -64,9 +65,10 @@ struct Question<'a> {
     levels: Vec<Need>,
     /// Who gives any of that, the first of them.
     elsewhere: Vec<usize>,
-    /// Where it asks for shares of cards.
+    /// Where it asks for shares of cards (mGPU).
     cards: Option<WithoutSome<'a>>,
-    /// Of shares everything is missing together: compute may be free on the one card, and memory on the other.
+    /// Of shares everything is missing together: compute may be free on the one card, and memory on the other. So are the cards that
+    /// claims ask for: the device that is free may not be the one.
     of_cards: Vec<Dimension>,
     effort: &'a Effort,
 }
@@ -92,6 +94,18 @@ impl Question<'_> {
         };
         self.cards.as_ref().is_none_or(|cards| cards.fits(node, without))
             && (self.shape.task.claimed.is_none() || devices_suffice())
+    }
+
+    /// Of which shares or cards there is too little on a node that lacks this: where the number of some cards does not suffice, of
+    /// those.
+    fn of_cards_on(&self, lacking: &[(Dimension, i128)]) -> Cow<'_, [Dimension]> {
+        let is_short = |card: &&Dimension| card.card().is_some() && lacking.iter().any(|(lacking, _)| lacking == *card);
+        let short: Vec<_> = self.of_cards.iter().filter(is_short).copied().collect();
+        if short.is_empty() {
+            Cow::Borrowed(&self.of_cards)
+        } else {
+            Cow::Owned(short)
+        }
     }
 
     fn could_take(&self, node: NodeId) -> bool {
@@ -173,7 +187,12 @@ impl Pool {
             levels,
             elsewhere,
             cards: WithoutSome::of(cluster, shape, effort),
-            of_cards: requested.filter(|dimension| is_share(cluster, *dimension)).collect(),
+            of_cards: if shape.task.claimed.is_some() {
+                let cards = alternative.into_iter().flat_map(Alternative::cards);
+                cards.map(Dimension::Card).collect()
+            } else {
+                requested.filter(|dimension| is_share(cluster, *dimension)).collect()
+            },
             effort,
         };
         let above = question.above();
@@ -254,13 +273,14 @@ impl Pool {
         if lacking.is_empty() && cards_fit {
             return;
         }
+        let of_cards = question.of_cards_on(&lacking);
         let missing = lacking.into_iter();
         let missing = missing.map(|(dimension, amount)| (Place::Node, dimension, amount));
         let needs: Vec<Need> = question.levels.iter().copied().chain(missing).collect();
         let lack = Lack {
             cluster,
             needs: &needs,
-            of_cards: if cards_fit { &[] } else { &question.of_cards },
+            of_cards: if cards_fit { &[] } else { &of_cards },
             node: Some(node),
         };
         let mut places = self.victims.on_node(cluster, node);

@@ -245,7 +245,7 @@ impl Victims {
                 pod: id,
                 node: pod.room,
                 request: Arc::clone(pod.request()),
-                is_on_cards: pod.task.mgpu.is_some(),
+                is_on_cards: pod.task.mgpu.is_some() || pod.task.claimed.is_some(),
             }],
             level: source.level,
             usable: if cluster.gives_to_others(pod.room) {

@@ -1,5 +1,6 @@
 //! Cards by Dynamic Resource Allocation: who is let in for what they claim, and what they are charged.
 
+mod reclaim;
 mod room;
 
 use serde_json::{Value, json};

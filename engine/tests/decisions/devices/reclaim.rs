@@ -1,0 +1,129 @@
+//! What claims borrowed is taken back for claims (docs/rules.md, **Queues** and **Cards by Dynamic Resource Allocation**).
+
+use engine::cluster::reclaims::EvictionOutcome;
+use engine::decide::Action;
+
+use super::*;
+use crate::world::{bare_queue, capacity};
+
+const RECLAIM: &str = "enqueue, allocate, backfill, reclaim";
+
+fn claimed(world: &mut World, name: &str, queue: &str, requests: &Value) -> Object {
+    let claim = format!("{name}-gpu");
+    world.claim(&claim, requests, &json!({}));
+    claiming(pod(name).queue(queue), &claim)
+}
+
+/// A node with four cards by devices, of which two queues deserve two each, and the first has borrowed all.
+fn borrowed() -> World {
+    let mut world = World::with(capacity(RECLAIM, "guaranteeThreshold: 100"));
+    world.node(&node("n1"));
+    world.slice("n1", NVIDIA, &gpus("A", 4));
+    let is_gpu = "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'";
+    world.class(NVIDIA, is_gpu, Some(GPU));
+    for name in ["a", "b"] {
+        world.queue(&bare_queue(name).deserved_cards(r#"{"A": 2}"#));
+    }
+    let pods: Vec<_> = (0..4)
+        .map(|index| claimed(&mut world, &format!("a-{index}"), "a", &exactly(1, Some("A"))).created(index))
+        .collect();
+    world.pods(pods.iter().cloned());
+    assert_eq!(world.admit().len(), 4);
+    for (index, pod) in pods.into_iter().enumerate() {
+        let device = format!("gpu-{index}");
+        world.claim(
+            &format!("a-{index}-gpu"),
+            &exactly(1, Some("A")),
+            &allocated("n1", &[&device]),
+        );
+        world.pod(&pod.assigned("A").on("n1"));
+    }
+    world
+}
+
+/// The pods that are evicted in one round, in which nothing else is decided.
+#[track_caller]
+fn victims(world: &mut World) -> Vec<String> {
+    let names = world.decide().into_iter().flat_map(|action| match action {
+        Action::Evict(eviction) => eviction.victims.into_iter().map(|victim| victim.pod.name.to_string()),
+        other => panic!("not an eviction: {other:?}"),
+    });
+    names.collect()
+}
+
+/// A request for the device that `a-1` has.
+fn the_second() -> Value {
+    let mut form = request(NVIDIA, 1, None);
+    form["selectors"] = json!([{"cel": {"expression": "device.attributes['gpu.nvidia.com'].index == 1"}}]);
+    json!([{"name": "r", "exactly": form}])
+}
+
+fn go(world: &mut World, name: &str) {
+    let now = world.now;
+    world.eviction_ended(name, EvictionOutcome::Evicted, now);
+    world.remove_pod(name);
+    world.remove_claim(&format!("{name}-gpu"));
+}
+
+#[test]
+fn what_claims_borrowed_is_given_back_to_claims_the_youngest_first() {
+    let mut world = borrowed();
+    let claimant = claimed(&mut world, "b-0", "b", &exactly(1, Some("A")));
+    world.pod(&claimant);
+    assert_eq!(victims(&mut world), ["a-3"]);
+    go(&mut world, "a-3");
+    assert_eq!(world.admit(), [admitted("b-0", "A")]);
+}
+
+/// Kubernetes' controller gives a claim's devices back some time after the claim's pod is gone.
+#[test]
+fn nobody_else_is_evicted_while_the_claim_of_who_was_is_still_there() {
+    let mut world = borrowed();
+    let claimant = claimed(&mut world, "b-0", "b", &exactly(1, Some("A")));
+    world.pod(&claimant);
+    assert_eq!(victims(&mut world), ["a-3"]);
+    let now = world.now;
+    world.eviction_ended("a-3", EvictionOutcome::Evicted, now);
+    world.remove_pod("a-3");
+    for _ in 0..3 {
+        world.wait(60);
+        assert_eq!(world.decide(), []);
+    }
+    world.remove_claim("a-3-gpu");
+    assert_eq!(world.admit(), [admitted("b-0", "A")]);
+}
+
+#[test]
+fn the_device_that_a_selector_leaves_is_taken_from_whoever_has_it() {
+    let mut world = borrowed();
+    let claimant = claimed(&mut world, "b-0", "b", &the_second());
+    world.pod(&claimant);
+    assert_eq!(victims(&mut world), ["a-1"]);
+    go(&mut world, "a-1");
+    assert_eq!(world.admit(), [admitted("b-0", "A")]);
+}
+
+/// One is free, but not the one: whoever has that is borrowing, and gives it back.
+#[test]
+fn a_device_is_taken_back_though_others_are_free() {
+    let mut world = borrowed();
+    world.remove_pod("a-3");
+    world.remove_claim("a-3-gpu");
+    let claimant = claimed(&mut world, "b-0", "b", &the_second());
+    world.pod(&claimant);
+    assert_eq!(victims(&mut world), ["a-1"]);
+    go(&mut world, "a-1");
+    assert_eq!(world.admit(), [admitted("b-0", "A")]);
+}
+
+#[test]
+fn nobody_gives_back_a_device_within_what_they_deserve() {
+    let mut world = borrowed();
+    for name in ["a-3", "a-2"] {
+        world.remove_pod(name);
+        world.remove_claim(&format!("{name}-gpu"));
+    }
+    let claimant = claimed(&mut world, "b-0", "b", &the_second());
+    world.pod(&claimant);
+    assert_eq!(victims(&mut world), [""; 0]);
+}
