@@ -199,6 +199,11 @@ async fn engineer(world: &World) -> Result<String> {
             rule("batch", &["jobs"], "list"),
             rule("scheduling.volcano.sh", &["queues", "podgroups"], "list"),
             rule("scheduling.k8s.io", &["priorityclasses"], "list"),
+            rule(
+                "resource.k8s.io",
+                &["resourceslices", "deviceclasses", "resourceclaims", "resourceclaimtemplates"],
+                "list",
+            ),
             rule("", &["configmaps"], "get"),
         ],
     });
