@@ -99,9 +99,13 @@ impl<'a> QuotaQuery<'a> {
         Says::Over(over, exceeded(&settled, &self.request).is_none())
     }
 
-    /// **Node Ordering Function**: the final score, as a whole number; none where the node is no GPU node.
+    /// **Node Ordering Function**: the final score, as a whole number; none where the node is no GPU node, and none where the
+    /// pod would exceed a quota: what fills a node most would score best there, beyond all that other policies may say.
     pub(super) fn score(&self, node: NodeId) -> Option<i64> {
         let lines = self.lines(node)?;
+        if exceeded(&lines, &self.request).is_some() {
+            return None;
+        }
         let scoring = Scoring {
             strategy: self.strategy,
             weights: &self.weights,

@@ -204,6 +204,28 @@ fn a_pod_let_in_by_its_queue_is_not_in_its_own_way() {
     );
 }
 
+/// A node that the pod would overfill is the fullest of all, and no better for it.
+#[test]
+fn a_node_whose_quota_a_pod_would_exceed_has_no_score() {
+    let mut world = extended("quota.cpu: 4");
+    for name in ["gpu-1", "gpu-2"] {
+        world.node(&gpu_node(name));
+    }
+    world.pod(&bare_pod("there").requests("cpu", "2").on("gpu-1"));
+    assert_eq!(
+        scores(&mut world, &bare_pod("a").requests("cpu", "2"), &names(2)),
+        [10, 5]
+    );
+    assert_eq!(
+        scores(&mut world, &bare_pod("a").requests("cpu", "3"), &names(2)),
+        [0, 8]
+    );
+    assert_eq!(
+        scores(&mut world, &bare_pod("a").requests("cpu", "4000"), &names(2)),
+        [0, 0]
+    );
+}
+
 #[test]
 fn only_what_is_bound_or_being_placed_counts_however_many_are_let_in() {
     let mut world = extended("quota.cpu: 4");
