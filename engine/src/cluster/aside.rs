@@ -67,10 +67,11 @@ impl Cluster {
         })
     }
 
-    /// What is set aside for pods that still wait, for those of all queues but one.
+    /// What is set aside for pods that still wait, but for what a look at one queue has set aside.
     pub(crate) fn set_aside(&self, but: Option<QueueId>) -> Vec<SetAside> {
-        let others = self.reclaims.asides().filter(|aside| Some(aside.shape.queue) != but);
-        others.filter(|aside| self.still_waits(aside)).cloned().collect()
+        let others = self.reclaims.asides_by_queue().filter(|(queue, _)| Some(*queue) != but);
+        let asides = others.map(|(_, aside)| aside);
+        asides.filter(|aside| self.still_waits(aside)).cloned().collect()
     }
 
     /// The pods that are still on their way out, of those that it is to come from, queue by queue.

@@ -98,7 +98,13 @@ impl Reclaims {
 
     /// What is set aside.
     pub(super) fn asides(&self) -> impl Iterator<Item = &SetAside> {
-        self.by_queue.values().flat_map(|reclaim| &reclaim.expected.asides)
+        self.asides_by_queue().map(|(_, aside)| aside)
+    }
+
+    /// The same, with the queue that others were looked at for.
+    pub(super) fn asides_by_queue(&self) -> impl Iterator<Item = (QueueId, &SetAside)> {
+        let queues = self.by_queue.iter();
+        queues.flat_map(|(queue, reclaim)| reclaim.expected.asides.iter().map(|aside| (*queue, aside)))
     }
 
     /// The pods that it comes from, by uid, queue by queue.

@@ -214,7 +214,10 @@ fn waiting_sets(cluster: &Cluster, queue: QueueId) -> Vec<Set> {
             Some((id, _)) if !gangs.insert(id) => continue,
             Some((id, workload)) => {
                 let pods = first_missing(cluster, id);
-                if pods.len() < workload.missing() || !pods.iter().all(|(pod, _)| may_get_in(cluster, *pod)) {
+                // One whose pods are in several queues is looked at in that of the first of them alone.
+                let is_here = pods.first().is_some_and(|(_, shape)| shape.queue == queue);
+                let may_get_in = |(pod, _): &InLine| may_get_in(cluster, *pod);
+                if !is_here || pods.len() < workload.missing() || !pods.iter().all(may_get_in) {
                     continue;
                 }
                 Set::Together(id, pods)

@@ -137,3 +137,28 @@ fn a_gang_that_others_are_evicted_for_is_not_refused_for_one_that_is_like_it() {
     assert_eq!(let_in(&mut world), ["h-0", "h-1"]);
     assert_eq!(world.reason("g-0"), Some(Reason::InsufficientScalarQuota));
 }
+
+/// What the look at the one of its queues set aside for it stood in the way of the look at the other, and so in turns.
+#[test]
+fn a_gang_in_two_queues_is_not_in_its_own_way() {
+    let mut world = World::with(capacity(RECLAIM, "reclaimInterval: 1"));
+    world.node(&node("n1").cards("A", 8));
+    for (name, deserved) in [("a", 4), ("b", 2), ("c", 2)] {
+        world.queue(&plain(name).deserved_cards(&format!(r#"{{"A": {deserved}}}"#)));
+    }
+    world.pods((0..8).map(|index| worker("a", index).assigned("A").on("n1")));
+    world.group(&group("g", 2));
+    world.pods(["b", "c"].map(|queue| pod(&format!("g-{queue}")).of("g").queue(queue).asks("A", 1)));
+    let evicted = victims(&mut world);
+    assert_eq!(evicted.len(), 2);
+    world.wait(2);
+    let first = world.notices();
+    assert_eq!(first.len(), 2, "{first:?}");
+    for _ in 0..6 {
+        world.wait(2);
+        assert_eq!(world.decide(), []);
+        assert_eq!(world.notices(), [], "nothing is new");
+    }
+    gone(&mut world, &evicted);
+    assert_eq!(let_in(&mut world), ["g-b", "g-c"]);
+}
