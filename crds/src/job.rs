@@ -26,7 +26,17 @@ lean! {
     /// What pods are made from.
     Template {
         metadata: Metadata<S>,
+        spec: TemplateSpec,
     }
+}
+
+/// What Cardgate reads of what such pods are.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TemplateSpec {
+    /// How long they may take to end.
+    #[serde(default)]
+    pub termination_grace_period_seconds: Option<i64>,
 }
 
 lean! {

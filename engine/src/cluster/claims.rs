@@ -163,7 +163,11 @@ impl Cluster {
             problem: demand.as_ref().err().cloned(),
             demand: demand.unwrap_or_default(),
             said,
-            ends: latest_end(job.spec.active_deadline_seconds, None, job.status.start_time.as_deref()),
+            ends: latest_end(
+                job.spec.active_deadline_seconds,
+                job.spec.template.spec.termination_grace_period_seconds,
+                job.status.start_time.as_deref(),
+            ),
             phase: None,
         };
         self.apply_claim(WorkloadKind::Job, namespace, name, claim, None, now);

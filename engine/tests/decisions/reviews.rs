@@ -5,7 +5,7 @@ use engine::explain::{Asked, review};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use crate::world::{Object, World, at, group, node, pod, queue};
+use crate::world::{Object, World, at, group, held_job, node, pod, queue};
 
 fn ask(world: &mut World, namespace: &str, asked: Asked) -> Result<CardReviewStatus, String> {
     let now = world.now;
@@ -390,6 +390,37 @@ fn when_is_told_where_those_must_end_who_hold_the_quota() {
     let mut world = world();
     let estimate = imagined(&mut world, &pod("p").asks("A100", 1)).estimate.unwrap();
     assert_eq!(world.now + SignedDuration::from_secs(estimate.seconds), at(110));
+}
+
+/// What a Job's pods may take to end is its template's to say.
+#[test]
+fn when_is_told_where_a_job_must_end_whose_pods_hold_the_quota() {
+    let world = |grace: Value| {
+        let mut world = World::new();
+        world.node(&node("n1").cards("A100", 8));
+        world.queue(&queue("team-a").quota(r#"{"A100": 5}"#));
+        let running = json!({
+            "spec": { "suspend": false, "activeDeadlineSeconds": 100, "template": { "spec": grace } },
+            "status": { "startTime": at(0).to_string() },
+        });
+        world.job(&held_job("job", r#"{"A100": 4}"#).with(&running));
+        let worker = pod("worker").asks("A100", 4).ungated().on("n1");
+        world.pod(&worker.controlled_by("Job", "job"));
+        world
+    };
+    let deadline = "1 pod has run as long as its activeDeadlineSeconds say";
+    for (grace, end) in [
+        (json!({}), 130),
+        (json!({ "terminationGracePeriodSeconds": null }), 130),
+        (json!({ "terminationGracePeriodSeconds": 5 }), 105),
+    ] {
+        let mut world = world(grace);
+        world.pod(&pod("p").asks("A100", 3));
+        assert_eq!(world.admit(), []);
+        let estimate = about(&mut world, "p").estimate.unwrap();
+        assert!(estimate.basis.contains(deadline), "{}", estimate.basis);
+        assert_eq!(world.now + SignedDuration::from_secs(estimate.seconds), at(end));
+    }
 }
 
 #[test]

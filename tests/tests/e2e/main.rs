@@ -5,6 +5,7 @@ mod advice;
 mod cards;
 mod documents;
 mod door;
+mod estimates;
 mod inventory;
 mod queues;
 mod quotas;

@@ -16,7 +16,11 @@ use serde_json::{Value, json};
 use crate::{NO_QUOTA, Outcome, pods};
 
 /// What `kubectl create --dry-run=server` prints of a review: its status, or what it says where it fails.
-async fn ask(kubectl: &Kubectl, namespace: &str, spec: Value) -> anyhow::Result<Result<CardReviewStatus, String>> {
+pub(crate) async fn ask(
+    kubectl: &Kubectl,
+    namespace: &str,
+    spec: Value,
+) -> anyhow::Result<Result<CardReviewStatus, String>> {
     let review = json!({
         "apiVersion": "card.volcano.sh/v1alpha1", "kind": "CardReview", "metadata": { "generateName": "why-" }, "spec": spec,
     });
