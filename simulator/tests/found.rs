@@ -49,7 +49,7 @@ const KEPT: [Found; 1] = [(
 )];
 
 /// Worlds with devices.
-const DEVICES: [Found; 3] = [
+const DEVICES: [Found; 4] = [
     (
         5,
         100,
@@ -62,7 +62,7 @@ const DEVICES: [Found; 3] = [
         100,
         4,
         true,
-        "a pod that was held for its claims was placed as one without GPU",
+        "a gang in two queues was in its own way, and was told another reason each second",
     ),
     (
         509,
@@ -70,6 +70,13 @@ const DEVICES: [Found; 3] = [
         4,
         true,
         "the judge took a queue's numbers for repeated, which change as what is kept for workloads ends at longer and longer intervals",
+    ),
+    (
+        9007,
+        120,
+        4,
+        true,
+        "the judge knew of no card on a node where a taint keeps pods away from all of its devices",
     ),
 ];
 

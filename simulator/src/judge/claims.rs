@@ -49,8 +49,10 @@ pub fn put_on_nodes(stored: &ByKind, nodes: &mut [Node]) {
     let slices = stored.get(&SLICES).into_iter().flatten().map(|(_, slice)| &**slice);
     let mut by_node = BTreeMap::<_, BTreeMap<_, i128>>::new();
     for device in devices::complete(slices) {
-        if let Some(card) = device.card().filter(|_| !device.is_kept_away()) {
-            *by_node.entry(device.node).or_default().entry(card).or_default() += 1;
+        if let Some(card) = device.card() {
+            // What a taint keeps pods away from is there, and not to be had.
+            let count = by_node.entry(device.node).or_default().entry(card).or_default();
+            *count += i128::from(!device.is_kept_away());
         }
     }
     for node in nodes {
