@@ -35,10 +35,23 @@ pub type Counted = (CardId, ResourceId, i64);
 impl CardSet {
     /// These cards beside what a pod requests otherwise; none where they are none.
     pub fn new(others: &Amounts, cards: impl IntoIterator<Item = Counted>) -> Option<Self> {
+        let cards = cards.into_iter();
+        Self::counted(
+            others,
+            cards.map(|(card, resource, count)| (card, Some(resource), count)),
+        )
+    }
+
+    /// The same, where it may not be known of a card how it is counted: no node has it at the moment.
+    pub fn counted(
+        others: &Amounts,
+        cards: impl IntoIterator<Item = (CardId, Option<ResourceId>, i64)>,
+    ) -> Option<Self> {
         let mut counts = BTreeMap::<CardId, i64>::new();
         let mut added = BTreeMap::<Dimension, i64>::new();
         for (card, resource, count) in cards.into_iter().filter(|(.., count)| *count > 0) {
-            for dimension in [Dimension::Card(card), Dimension::Resource(resource)] {
+            let resource = resource.map(Dimension::Resource);
+            for dimension in [Dimension::Card(card)].into_iter().chain(resource) {
                 let sum = added.entry(dimension).or_default();
                 *sum = sum.saturating_add(count);
             }
@@ -60,6 +73,22 @@ impl CardSet {
     /// The cards, and how many of each.
     pub fn cards(&self) -> &[(CardId, i64)] {
         &self.cards
+    }
+
+    /// How many cards in all.
+    pub fn total(&self) -> i64 {
+        let counts = self.cards.iter().map(|(_, count)| *count);
+        counts.fold(0, i64::saturating_add)
+    }
+
+    /// What it has more of than another, or than none.
+    pub fn beyond<'s>(&'s self, other: Option<&'s Self>) -> impl Iterator<Item = Dimension> + 's {
+        let of_other = move |dimension| other.map_or(0, |other| other.added.get(dimension));
+        let more = self
+            .added
+            .iter()
+            .filter(move |(dimension, count)| *count > of_other(*dimension));
+        more.map(|(dimension, _)| dimension)
     }
 
     /// The one of its cards of which there is the least, as `there` counts it.
@@ -129,15 +158,18 @@ impl Alternative {
         }
     }
 
-    /// As it is written on a pod that is let in for it: a name says it where no other alternative is of this card alone.
-    pub fn written(&self, others: &[Self], names: &Names) -> String {
-        match (self, self.only()) {
-            (Self::Set(set), only) if only.is_none() || is_open(others, only) => {
+    /// As it is written on a pod that is let in for it: by its claims, a name stands for one card, since claims may be gone or others
+    /// when that is read.
+    pub fn written(&self, names: &Names) -> String {
+        match self {
+            Self::Card(card) => names.card_name(*card).to_owned(),
+            Self::Set(set) => {
+                if let [(card, 1)] = *set.cards {
+                    return names.card_name(card).to_owned();
+                }
                 let counts = set.cards.iter();
                 AssignedCards::counted(counts.map(|(card, count)| (names.card_name(*card), *count)))
             }
-            (_, Some(card)) => names.card_name(card).to_owned(),
-            (_, None) => String::new(),
         }
     }
 
@@ -149,11 +181,13 @@ impl Alternative {
         }
     }
 
-    /// Whether this is what was written. A card that several alternatives are of alone is the first of them.
+    /// Whether this is what was written.
     pub fn is(&self, assigned: &Assigned) -> bool {
-        match assigned {
-            Assigned::Card(card) => self.only() == Some(*card),
-            Assigned::Counted(counts) => self.set().is_some_and(|set| *set.cards == **counts),
+        match (self, assigned) {
+            (Self::Card(own), Assigned::Card(card)) => own == card,
+            (Self::Set(set), Assigned::Card(card)) => *set.cards == [(*card, 1)],
+            (Self::Set(set), Assigned::Counted(counts)) => set.cards == *counts,
+            (Self::Card(_), Assigned::Counted(_)) => false,
         }
     }
 
@@ -178,15 +212,6 @@ impl Alternative {
         cards.sort_unstable();
         cards.join(by)
     }
-}
-
-/// Whether more than one alternative is of this card alone.
-fn is_open(alternatives: &[Alternative], card: Option<CardId>) -> bool {
-    alternatives
-        .iter()
-        .filter(|other| other.only() == card)
-        .nth(1)
-        .is_some()
 }
 
 /// What is written on a pod of the cards that it was let in for.

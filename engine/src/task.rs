@@ -52,6 +52,15 @@ impl Claimed {
         !self.requests.is_empty()
     }
 
+    /// Whether any of them is, or may be: claims or the devices that they were given may be away.
+    pub fn may_be_for_cards(&self) -> bool {
+        let is_away = matches!(
+            self.refusal,
+            Some(Reason::ResourceClaimNotFound | Reason::NoDeviceSelected)
+        );
+        self.is_for_cards() || self.unknown > 0 || is_away
+    }
+
     /// The cards that the claims leave, as often as they are left.
     pub fn cards(&self) -> impl Iterator<Item = CardId> + '_ {
         let choices = self.requests.iter().flat_map(|request| &request.choices);

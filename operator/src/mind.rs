@@ -248,9 +248,9 @@ impl Mind {
                     self.under_way += 1;
                     self.actor.resume(resumption);
                 }
-                Action::SendBack { pod, message } => {
+                Action::SendBack { pod, reason, message } => {
                     self.metrics.decided(Decision::SentBack);
-                    self.say(&pod, "ReservationTimeout", message);
+                    self.say(&pod, reason, message);
                     self.actor.send_back(pod);
                 }
                 Action::Evict(eviction) => {

@@ -5,6 +5,7 @@ use std::fmt::{Display, Formatter};
 use std::time::Duration;
 
 use anyhow::Result;
+use crds::card_assigned::AssignedCards;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::runtime::watcher;
@@ -31,7 +32,7 @@ impl Tally {
         Self::default()
     }
 
-    /// Adds pods that run on a card, by what `volcano.sh/card.assigned` says; see [`NO_CARD`].
+    /// Adds pods that run on a card, by what `volcano.sh/card.assigned` says, however many it says of that; see [`NO_CARD`].
     #[must_use]
     pub fn running(mut self, card: &str, count: usize) -> Self {
         self.running.insert(card.to_owned(), count);
@@ -55,21 +56,35 @@ impl Tally {
                 .and_then(|status| status.phase.as_deref())
                 .unwrap_or("no phase");
             let (kind, key) = match phase {
-                _ if pod.metadata.deletion_timestamp.is_some() => (&mut tally.elsewhere, "being deleted"),
+                _ if pod.metadata.deletion_timestamp.is_some() => (&mut tally.elsewhere, "being deleted".to_owned()),
                 "Succeeded" | "Failed" => continue,
                 "Running" => {
                     let card = pod.annotations().get(crds::keys::CARD_ASSIGNED);
-                    (&mut tally.running, card.map_or(NO_CARD, String::as_str))
+                    (
+                        &mut tally.running,
+                        card.map_or_else(|| NO_CARD.to_owned(), |card| name_of(card)),
+                    )
                 }
                 _ if is_gated(pod) => match waiting_reason(pod) {
-                    Some(reason) => (&mut tally.waiting, reason),
-                    None => (&mut tally.elsewhere, "gated without a reason"),
+                    Some(reason) => (&mut tally.waiting, reason.to_owned()),
+                    None => (&mut tally.elsewhere, "gated without a reason".to_owned()),
                 },
-                other => (&mut tally.elsewhere, other),
+                other => (&mut tally.elsewhere, other.to_owned()),
             };
-            *kind.entry(key.to_owned()).or_default() += 1;
+            *kind.entry(key).or_default() += 1;
         }
         tally
+    }
+}
+
+/// The card that a pod was let in for, where it is one; else all that is written.
+fn name_of(assigned: &str) -> String {
+    match AssignedCards::parse(assigned) {
+        AssignedCards::Counted(counts) => match &counts[..] {
+            [(card, _)] => card.clone(),
+            _ => assigned.to_owned(),
+        },
+        AssignedCards::One(card) => card,
     }
 }
 

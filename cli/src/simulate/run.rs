@@ -202,7 +202,7 @@ impl Run {
                 self.see(Kind::Job, job.clone());
                 self.resumed.push(job);
             }
-            Action::SendBack { pod, message } => self.evict(&pod, "ReservationTimeout", message, None),
+            Action::SendBack { pod, reason, message } => self.evict(&pod, reason, message, None),
             Action::Evict(Eviction { victims, waiting, .. }) => {
                 for victim in victims {
                     let uid = Arc::clone(&victim.pod.uid);

@@ -24,6 +24,7 @@ impl Cluster {
         let Some(charge) = self.pod(id).map(|pod| self.charge(pod, alternative.as_ref())) else {
             return;
         };
+        self.remember_claims(id);
         self.update_pod(id, |pod| {
             pod.stage = Stage::Admitting {
                 // What is being written ends by its answer, which the actor brings in any case. No clock ends it: one that jumps

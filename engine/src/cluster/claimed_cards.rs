@@ -7,8 +7,9 @@ use super::pod::{Gates, Pod, Reading};
 use crate::alternative::{Alternative, Assigned, CardSet, Counted};
 use crate::amounts::{Amounts, Dimension};
 use crate::devices::{Asked, CardCounts, Obstacle, RequestAsked};
+use crate::names::CardId;
 use crate::reason::Reason;
-use crate::task::{Claimed, Wanted};
+use crate::task::{Claimed, Task, Wanted};
 
 impl Cluster {
     /// What is requested as resources that stand for classes, and no resource of cards by itself, or beside claims for cards; and
@@ -100,22 +101,58 @@ impl Cluster {
                 .filter(|_| claimed.is_some_and(|claimed| claimed.unknown > 0))
                 .cloned();
         };
-        let own = task.alternatives.iter().chain(earlier);
-        if let Some(own) = own.into_iter().find(|own| own.is(written)) {
+        let let_in = self.let_in_set(reading);
+        // What it asks for by now, where that is more: its claims were made anew.
+        if let Some(more) = let_in.as_ref().and_then(|let_in| asks_for_more(task, let_in)) {
+            return Some(more.clone());
+        }
+        let mut own = task.alternatives.iter().chain(earlier);
+        if let Some(own) = own.find(|own| own.is(written)) {
             return Some(own.clone());
         }
-        let claimed = claimed.filter(|claimed| claimed.is_for_cards() || claimed.unknown > 0);
-        let counts = match (written, claimed) {
-            (Assigned::Card(card), None) => return Some(Alternative::Card(*card)),
-            (Assigned::Card(card), Some(claimed)) => &[(*card, claimed.unknown)][..],
-            (Assigned::Counted(counts), _) => counts,
+        let is_claimed = claimed.is_some_and(Claimed::may_be_for_cards) || matches!(written, Assigned::Counted(_));
+        let Some(let_in) = let_in.filter(|_| is_claimed) else {
+            return match written {
+                Assigned::Card(card) => Some(Alternative::Card(*card)),
+                Assigned::Counted(_) => None,
+            };
         };
+        Some(Alternative::Set(Arc::new(let_in)))
+    }
+
+    /// The cards that a pod was let in for by its claims, as far as that is written on it.
+    pub(super) fn let_in_set(&self, reading: &Reading) -> Option<CardSet> {
+        let written = reading.assigned.as_ref()?;
+        self.written_set(&reading.task, written)
+    }
+
+    /// The cards that were written on a pod that was let in for what it claims; none where it requests them as a resource.
+    fn written_set(&self, task: &Task, written: &Assigned) -> Option<CardSet> {
+        let counts = match written {
+            Assigned::Card(card) => &[(*card, 1)][..],
+            Assigned::Counted(counts) => counts,
+        };
+        let others = task.claimed.as_ref().map_or(&task.request, |claimed| &claimed.others);
+        let is_requested = |card: CardId| {
+            self.resource_of(card)
+                .is_some_and(|resource| others.get(Dimension::Resource(resource)) > 0)
+        };
+        if matches!(written, Assigned::Card(card) if is_requested(*card)) {
+            return None;
+        }
         let counts = counts
             .iter()
-            .filter_map(|(card, count)| Some((*card, self.resource_of(*card)?, *count)));
-        let others = claimed.map_or(&task.request, |claimed| &claimed.others);
-        CardSet::new(others, counts).map(|set| Alternative::Set(Arc::new(set)))
+            .map(|(card, count)| (*card, self.resource_of(*card), *count));
+        CardSet::counted(others, counts)
     }
+}
+
+/// The first of what a task's claims leave, where all of that is more cards than these.
+fn asks_for_more<'t>(task: &'t Task, let_in: &CardSet) -> Option<&'t Alternative> {
+    let is_more = |own: &Alternative| own.set().is_some_and(|set| set.total() > let_in.total());
+    task.alternatives
+        .first()
+        .filter(|_| task.alternatives.iter().all(is_more))
 }
 
 /// Which pod it is and what it was let in for, where its claims come to be allocated other cards now.

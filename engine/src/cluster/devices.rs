@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice};
 use jiff::Timestamp;
 
+use super::outgrown::Outgrown;
 use super::pod::{Gates, Reading};
 use super::{Cluster, Kind};
 use crate::alternative::Assigned;
@@ -30,6 +31,8 @@ pub(super) struct ClaimedDevices {
     pub(super) provided: BTreeMap<String, BTreeSet<DeviceCard>>,
     /// Nodes whose labels don't say which cards they have by devices.
     pub(super) to_label: BTreeSet<NodeId>,
+    /// Pods that were let in for less than their claims come to.
+    pub(super) outgrown: Outgrown,
     /// While it is looked at what could be taken back: the pods that are counted as gone.
     pub(super) away: Option<BTreeSet<PodId>>,
 }
@@ -41,6 +44,8 @@ pub(super) struct Claiming {
     named: Vec<Named>,
     /// The claim that the scheduler made for it.
     provided: Option<ClaimKey>,
+    /// What its claims said when it was let in; none where nobody here let it in.
+    pub(super) let_in_by: Option<Vec<(ClaimKey, Arc<ResourceClaim>)>>,
 }
 
 impl Claiming {
@@ -242,6 +247,11 @@ impl Cluster {
             pod: Box::new(pod),
             named: named.clone(),
             provided,
+            let_in_by: self
+                .claimed
+                .pods
+                .get_mut(&uid)
+                .and_then(|before| before.let_in_by.take()),
         };
         let keys = claiming.keys();
         let before = self.claimed.pods.insert(Arc::clone(&uid), claiming);

@@ -287,6 +287,14 @@ impl Cluster {
         })
     }
 
+    /// Whether a queue or any above it has more in use than it may.
+    pub(crate) fn is_overdrawn(&self, id: QueueId, dimension: Dimension) -> bool {
+        let mut levels = self
+            .ancestry(id)
+            .map(|id| self.queue(id).level(dimension, self.limit(id, dimension).0));
+        levels.any(|level| level.limit.is_some_and(|limit| level.allocated > limit))
+    }
+
     /// The largest part in use of anything that a queue deserves (**Resource tracking**: `share = max(allocated / deserved)`).
     pub(crate) fn share(&self, id: QueueId) -> Share {
         let queue = self.queue(id);

@@ -31,6 +31,7 @@ mod node_changes;
 mod node_order;
 mod nodes;
 mod other_gates;
+mod outgrown;
 pub mod pod;
 mod pods;
 pub mod queue;

@@ -62,6 +62,7 @@ impl Cluster {
         let (group, task_spec, job) = self.workloads_of(&reading, &pod.metadata, &namespace);
         let old = known.and_then(|id| self.pod(id));
         let assigned = self.assigned_of(&reading, old);
+        let let_in = self.let_in_set(&reading);
         let deleted = read_time(pod.metadata.deletion_timestamp.as_deref());
         let stage = stage(&reading, &pod.spec, bound_to, deleted.is_some(), old, now);
         let under_way = old.filter(|_| matches!(stage, Stage::Admitting { .. }));
@@ -121,6 +122,7 @@ impl Cluster {
             self.note_unplaced(id);
         }
         self.note_held_elsewhere(id);
+        self.note_outgrown(id, let_in, now);
         if self.pod(id).is_some_and(Pod::is_in) != was_in {
             self.see_sharers_again(id, &named, now);
         }
@@ -276,6 +278,9 @@ impl Cluster {
     /// Forgets a pod and gives back all that it held.
     pub(crate) fn remove_pod(&mut self, uid: &str, now: Timestamp) {
         self.end_assumption(uid);
+        if let Some(id) = self.pod_with_uid(uid) {
+            self.claimed.outgrown.forget(id);
+        }
         let Some(pod) = self.take_pod(uid) else { return };
         // CPU, memory and the pod's slot are names that stay.
         let resources = pod.task.request.iter().len().saturating_sub(3);

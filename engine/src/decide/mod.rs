@@ -87,10 +87,13 @@ pub enum Action {
     Admit(Admission),
     /// Resume a Job that Cardgate suspended.
     Resume(Resumption),
-    /// Take an admitted pod back that the scheduler could not place: its controller makes another.
+    /// Take an admitted pod back that the scheduler could not place, so that its controller makes another; or that has more than it was
+    /// let in for.
     SendBack {
         /// The pod that is evicted.
         pod: PodRef,
+        /// The event's reason.
+        reason: &'static str,
         /// For the event: how long it had.
         message: String,
     },
@@ -133,6 +136,7 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
         let Due::Reservation(pod) = due;
         round.actions.extend(reservation_ran_out(cluster, pod, now));
     }
+    round.actions.extend(overdrawing(cluster, now));
     cluster.forget_unused_names_in_time();
     cluster.grow_tree();
     enqueue::review(cluster);
@@ -345,7 +349,7 @@ fn admission(cluster: &Cluster, id: PodId, grant: &Grant) -> Option<Admission> {
         pod: pod.to_ref(),
         queue: Arc::clone(&cluster.queue(shape.queue).name),
         arrived: pod.arrived(),
-        card: alternative.map(|own| own.written(&shape.task.alternatives, cluster.names()).into()),
+        card: alternative.map(|own| own.written(cluster.names()).into()),
         narrow: labels
             .iter()
             .flat_map(|labels| labels.iter())
@@ -375,6 +379,30 @@ fn resumption(cluster: &Cluster, id: WorkloadId) -> Option<Action> {
     }))
 }
 
+/// Sends those back whose claims came to be larger than what they were let in for, where their queue has no quota for that.
+fn overdrawing(cluster: &mut Cluster, now: Timestamp) -> Vec<Action> {
+    let overdrawing = cluster.overdrawing(now);
+    let sent_back = overdrawing.into_iter().filter_map(|overdrawing| {
+        let pod = cluster.pod(overdrawing.pod)?;
+        let names = cluster.names();
+        let said = |alternative: Option<&Alternative>| alternative.map_or_else(|| "no cards".to_owned(), |own| own.said(names));
+        let charged = pod.charge.as_ref()?.alternative.as_ref();
+        let message = format!(
+            "let in for {}, and its resource claims are others now, for {}, which queue {} has no quota for: it is evicted; leave \
+             claims as they are while their pods wait to be scheduled",
+            said(overdrawing.let_in.as_ref()),
+            said(charged),
+            cluster.queue(pod.queue?).name
+        );
+        Some(Action::SendBack {
+            pod: pod.to_ref(),
+            reason: "ResourceClaimChanged",
+            message,
+        })
+    });
+    sent_back.collect()
+}
+
 fn reservation_ran_out(cluster: &mut Cluster, id: PodId, now: Timestamp) -> Option<Action> {
     let timeout = cluster.configuration().cardgate.reservation_timeout;
     let pod = cluster.pod(id)?;
@@ -388,7 +416,12 @@ fn reservation_ran_out(cluster: &mut Cluster, id: PodId, now: Timestamp) -> Opti
     Some(if let Some(controller) = controller {
         cluster.note_return(&controller, returns, now);
         let message = format!("{waited}: it is evicted, and its successor waits behind the others of its priority");
-        Action::SendBack { pod: pod_ref, message }
+        let reason = Reason::ReservationTimeout.as_str();
+        Action::SendBack {
+            pod: pod_ref,
+            reason,
+            message,
+        }
     } else {
         let message = format!(
             "{waited}: no controller would replace it, so it keeps its quota; delete it, or make room on a node that it \

@@ -175,6 +175,11 @@ impl Devices {
         Some(self.rooms.allocate(key, Some(&before), None, &self.inventory))
     }
 
+    /// What a claim says.
+    pub fn claim(&self, key: &ClaimKey) -> Option<&Arc<ResourceClaim>> {
+        self.claims.get(key).map(|(claim, _)| claim)
+    }
+
     /// Whether a claim was allocated.
     pub fn is_allocated(&self, key: &ClaimKey) -> bool {
         let claim = self.claims.get(key);

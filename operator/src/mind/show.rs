@@ -238,7 +238,7 @@ impl Mind {
         let card = pod
             .assigned
             .as_ref()
-            .map(|own| own.written(&pod.task.alternatives, self.cluster.names()))
+            .map(|own| own.written(self.cluster.names()))
             .map(|cards| format!(" with {cards}"))
             .unwrap_or_default();
         let condition = PodReport {

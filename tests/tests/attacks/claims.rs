@@ -235,7 +235,8 @@ async fn a_claim_that_is_made_anew_is_charged_as_it_is_now() -> Outcome {
     waits_with(&scenario, "held", &format!("{card} asked 4, used 0, quota 1")).await?;
     scenario.delete::<Pod>("held").await?;
 
-    // After its pod was let in, while the scheduler can't place it: the queue is charged for all of it, and lets in nobody else.
+    // After its pod was let in, while the scheduler can't place it: the queue is charged for all of it, has no quota for that, and so
+    // the pod is evicted. With or without a controller.
     tenant
         .create(&by_hand("grows", &exactly(NVIDIA, 1, Some(&card)))?)
         .await?;
@@ -262,11 +263,24 @@ async fn a_claim_that_is_made_anew_is_charged_as_it_is_now() -> Outcome {
     tenant
         .create(&by_hand("grows", &exactly(NVIDIA, 3, Some(&card)))?)
         .await?;
-    card_has(world, &card, |status| status.used == 3).await?;
-    tenant
-        .create(&by_template(scenario.pod("later"), "one").build())
-        .await?;
-    waits_with(&scenario, "later", &format!("{card} asked 1, used 3, quota 1")).await
+    wait::object(&scenario.api::<Pod>(), "grows", "its eviction", |found| {
+        Seen::when(found.is_none(), format!("{found:?}"))
+    })
+    .await?;
+    let said = format!("let in for 1 {card}, and its resource claims are others now, for 3 {card}");
+    wait::eventually("that it is told why", wait::PATIENCE, async || {
+        let events = scenario.events("grows", "ResourceClaimChanged").await?;
+        let notes: Vec<_> = events.into_iter().filter_map(|event| event.message).collect();
+        Ok(Seen::when(
+            notes.iter().any(|note| note.starts_with(&said)),
+            format!("{notes:?}"),
+        ))
+    })
+    .await?;
+    scenario.expect("other", &tally().running(&card, 1)).await?;
+    card_has(world, &card, |status| status.used == 1).await?;
+    assert_eq!(allocated(&scenario).await?.values().sum::<usize>(), 1);
+    Ok(())
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Cards by Dynamic Resource Allocation: who is let in for what they claim, and what they are charged.
 
 mod reclaim;
+mod remade;
 mod room;
 
 use serde_json::{Value, json};
@@ -84,14 +85,14 @@ fn a_pod_is_charged_for_the_card_that_its_claim_selects() {
     let [first] = admissions.as_slice() else {
         panic!("{admissions:?}")
     };
-    assert_eq!((&*first.pod.name, first.card.as_deref()), ("p1", Some("A")));
+    assert_eq!((&*first.pod.name, first.card.as_deref()), ("p1", Some(r#"{"A":2}"#)));
     assert_eq!(first.narrow, [(LABEL_OF_A.to_owned(), "true".to_owned())]);
     assert_eq!(world.allocated("team-a", "A"), 2);
     assert_eq!(world.refusal_of("p2"), "InsufficientScalarQuota");
     // What its claim got goes when it goes.
     world.remove_pod("p1");
     world.remove_claim("p1-gpu");
-    assert_eq!(world.admit(), [admitted("p2", "A")]);
+    assert_eq!(world.admit(), [admitted("p2", r#"{"A":2}"#)]);
 }
 
 #[test]
@@ -164,7 +165,7 @@ fn both_worlds_share_one_quota_and_not_their_nodes() {
     world.node(&node("n3").cards("A", 4));
     world.claim("p1-gpu", &exactly(2, Some("A")), &json!({}));
     world.pod(&claiming(pod("p1"), "p1-gpu"));
-    assert_eq!(world.admit(), [admitted("p1", "A")]);
+    assert_eq!(world.admit(), [admitted("p1", r#"{"A":2}"#)]);
     assert_eq!(world.allocated("team-a", "A"), 2);
     world.pod(&pod("p2").asks("A", 2));
     assert_eq!(world.refusal_of("p2"), "InsufficientScalarQuota");
@@ -192,7 +193,7 @@ fn what_others_claims_got_is_not_free() {
     world.remove_pod("other");
     assert_eq!(world.refusal_of("p1"), "NoNodeFits");
     world.remove_claim("other-gpu");
-    assert_eq!(world.admit(), [admitted("p1", "A")]);
+    assert_eq!(world.admit(), [admitted("p1", r#"{"A":2}"#)]);
 }
 
 #[test]
@@ -213,7 +214,7 @@ fn a_shared_claim_is_charged_once_and_in_one_queue() {
     world.pod(&sharing(pod("p1"), "shared"));
     world.pod(&sharing(pod("p2"), "shared"));
     world.pod(&sharing(pod("p3").queue("team-b"), "shared"));
-    assert_eq!(world.admit(), [admitted("p1", "A")]);
+    assert_eq!(world.admit(), [admitted("p1", r#"{"A":2}"#)]);
     world.pod(
         &sharing(
             bare_pod("p1")
@@ -231,7 +232,7 @@ fn a_shared_claim_is_charged_once_and_in_one_queue() {
     world.remove_pod("p1");
     assert_eq!((world.allocated("team-a", "A"), world.allocated("team-b", "A")), (2, 0));
     world.remove_pod("p2");
-    assert_eq!(world.admit(), [admitted("p3", "A")]);
+    assert_eq!(world.admit(), [admitted("p3", r#"{"A":2}"#)]);
 }
 
 #[test]

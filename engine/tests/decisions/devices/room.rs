@@ -36,7 +36,7 @@ fn a_device_that_a_selector_leaves_alone_is_given_once() {
     ask(&mut world, "p2", &with(1, &[OF_A, FIRST]));
     ask(&mut world, "p3", &with(3, &[OF_A]));
     ask(&mut world, "p4", &with(1, &[OF_A]));
-    assert_eq!(world.admit(), [admitted("p1", "A"), admitted("p3", "A")]);
+    assert_eq!(world.admit(), [admitted("p1", "A"), admitted("p3", r#"{"A":3}"#)]);
     // What was let in is counted before it is allocated, and all four are expected.
     assert_eq!(
         (world.refusal_of("p2"), world.refusal_of("p4")),
@@ -54,7 +54,7 @@ fn a_pod_that_takes_any_leaves_the_one_device_that_another_asks_for() {
     let mut world = roomy();
     ask(&mut world, "any", &with(3, &[OF_A]));
     ask(&mut world, "first", &with(1, &[OF_A, FIRST]));
-    assert_eq!(world.admit(), [admitted("any", "A"), admitted("first", "A")]);
+    assert_eq!(world.admit(), [admitted("any", r#"{"A":3}"#), admitted("first", "A")]);
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn devices_of_claims_that_no_pod_of_cardgates_has_are_not_free() {
     ask(&mut world, "p2", &with(1, &[OF_A, FIRST]));
     assert_eq!(world.refusal_of("p2"), "NoNodeFits");
     world.remove_claim_in("elsewhere", "by-hand");
-    assert_eq!(world.admit(), [admitted("p1", "A"), admitted("p2", "A")]);
+    assert_eq!(world.admit(), [admitted("p1", r#"{"A":2}"#), admitted("p2", "A")]);
     assert_eq!(free(&world, "n1"), 1);
 }
 
@@ -86,7 +86,7 @@ fn what_only_looks_at_devices_holds_none() {
     }
     world.claim("monitor", &with(4, &[OF_A]), &status);
     ask(&mut world, "p1", &with(4, &[OF_A]));
-    assert_eq!(world.admit(), [admitted("p1", "A")]);
+    assert_eq!(world.admit(), [admitted("p1", r#"{"A":4}"#)]);
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_tainted_device_is_for_those_that_tolerate_it() {
         assert_eq!(world.refusal_of(name), "NoNodeFits", "{name}");
     }
     ask(&mut world, "p5", &tolerating(json!({"operator": "Exists"})));
-    assert_eq!(world.admit(), [admitted("p5", "A")]);
+    assert_eq!(world.admit(), [admitted("p5", r#"{"A":2}"#)]);
 }
 
 #[test]
@@ -139,7 +139,10 @@ fn devices_that_have_to_be_alike_are_on_one_node_or_nowhere() {
     assert!(told[0].message.contains("waiting can't help"), "{told:?}");
     alike(&mut world, "p2", 2, "distinctAttribute");
     alike(&mut world, "p3", 2, "matchAttribute");
-    assert_eq!(world.admit(), [admitted("p2", "A"), admitted("p3", "A")]);
+    assert_eq!(
+        world.admit(),
+        [admitted("p2", r#"{"A":2}"#), admitted("p3", r#"{"A":2}"#)]
+    );
     // Nothing has this attribute.
     let claim = json!({"requests": with(1, &[OF_A]), "constraints": [{"matchAttribute": "example.com/none"}]});
     world.claim_with("p4-gpu", &claim, &json!({}));
@@ -246,7 +249,7 @@ fn all_means_all_that_a_node_has_and_none_in_use() {
     ask(&mut world, "p1", &all);
     assert_eq!(world.refusal_of("p1"), "NoNodeFits");
     world.remove_claim_in("elsewhere", "by-hand");
-    assert_eq!(world.admit(), [admitted("p1", "A")]);
+    assert_eq!(world.admit(), [admitted("p1", r#"{"A":4}"#)]);
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn a_controllers_pod_is_sent_back() {
     let_in(&mut world, &gpu("p").controlled_by("ReplicaSet", "web"), "p");
     world.wait(300);
     let actions = world.decide();
-    let [Action::SendBack { pod, message }] = &actions[..] else {
+    let [Action::SendBack { pod, message, .. }] = &actions[..] else {
         panic!("{actions:?}")
     };
     assert_eq!(&*pod.name, "p");

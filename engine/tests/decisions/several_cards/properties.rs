@@ -100,15 +100,11 @@ impl Book {
         })
     }
 
-    /// As it is written: by the name alone where no other alternative is of that card alone.
-    fn written(ask: &Ask, counts: &Counts) -> String {
-        let cards = |counts: &Counts| (0..3).filter(|card| counts[*card] > 0).collect::<Vec<_>>();
-        let alike = Self::alternatives(ask)
-            .iter()
-            .filter(|other| cards(other) == cards(counts))
-            .count();
-        match cards(counts)[..] {
-            [card] if alike == 1 => CARDS[card].to_owned(),
+    /// As it is written: one card by its name.
+    fn written(counts: &Counts) -> String {
+        let cards: Vec<_> = (0..3).filter(|card| counts[*card] > 0).collect();
+        match cards[..] {
+            [card] if counts[card] == 1 => CARDS[card].to_owned(),
             ref all => {
                 let counts: BTreeMap<_, _> = all.iter().map(|card| (CARDS[*card], counts[*card])).collect();
                 serde_json::to_string(&counts).unwrap()
@@ -255,7 +251,7 @@ impl Run {
                 .first(&name)
                 .unwrap_or_else(|| panic!("{name} is let in, and there is no room"));
             let (queue, ask) = self.book.waiting_of(&name);
-            let written = Book::written(&ask, &first);
+            let written = Book::written(&first);
             assert_eq!(admission.card.as_deref(), Some(written.as_str()), "{name} of {ask:?}");
             let room = self.world.known(&name).room.expect("a node");
             let node: usize = self.world.cluster.node(room).name[1..].parse().unwrap();

@@ -1,0 +1,147 @@
+//! Claims that come to more than their pod was let in for: somebody deleted one and made a larger one of the same name, before the
+//! scheduler had allocated it (docs/rules.md, **Cards by Dynamic Resource Allocation**).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::Cluster;
+use super::deadlines::aside;
+use super::pod::Pod;
+use crate::alternative::{Alternative, CardSet};
+use crate::amounts::Dimension;
+use crate::ids::PodId;
+use crate::task::Task;
+
+/// Pods that were let in for less than their claims come to, as long as something may follow from it.
+#[derive(Debug, Default)]
+pub(super) struct Outgrown(BTreeMap<PodId, Excess>);
+
+impl Outgrown {
+    pub(super) fn forget(&mut self, id: PodId) {
+        self.0.remove(&id);
+    }
+}
+
+/// What a pod's claims come to beyond what it was let in for.
+#[derive(Debug)]
+struct Excess {
+    let_in: Option<Alternative>,
+    /// What there is more of.
+    of: Box<[Dimension]>,
+    /// How often it was sent back.
+    times: u32,
+    /// When that is tried next.
+    next: Timestamp,
+}
+
+/// A pod that has more than it was let in for, and than its queue may have.
+#[derive(Debug)]
+pub(crate) struct Overdrawing {
+    pub(crate) pod: PodId,
+    /// For people: what it was let in for.
+    pub(crate) let_in: Option<Alternative>,
+}
+
+impl Cluster {
+    /// A pod is let in for what its claims say now.
+    pub(super) fn remember_claims(&mut self, id: PodId) {
+        let Some(pod) = self.pod(id).filter(|pod| pod.task.claimed.is_some()) else {
+            return;
+        };
+        let uid = Arc::clone(&pod.uid);
+        if let Some(claiming) = self.claimed.pods.get_mut(&uid) {
+            let devices = &self.claimed.devices;
+            let claims = claiming.keys().into_iter();
+            let claims = claims.filter_map(|key| devices.claim(&key).map(Arc::clone).map(|claim| (key, claim)));
+            claiming.let_in_by = Some(claims.collect());
+        }
+    }
+
+    /// Whether a pod's claims are those that it was let in with; none where nobody here let it in.
+    fn has_its_claims(&self, pod: &Pod) -> Option<bool> {
+        let claiming = self.claimed.pods.get(&pod.uid)?;
+        let let_in_by = claiming.let_in_by.as_ref()?;
+        let is_its = |(key, claim): &(_, Arc<crds::dra::ResourceClaim>)| {
+            let now = self.claimed.devices.claim(key);
+            now.is_none_or(|now| now.spec == claim.spec)
+        };
+        Some(let_in_by.iter().all(is_its))
+    }
+
+    /// What a pod has more of than it was let in for, if that is due to other claims than it had then.
+    fn excess_of(&self, pod: &Pod, let_in: Option<&CardSet>) -> Vec<Dimension> {
+        let is_charged = pod.is_in() && pod.charge.is_some() && pod.deleted.is_none();
+        let has_its_claims = if is_charged {
+            self.has_its_claims(pod)
+        } else {
+            Some(true)
+        };
+        // Of a pod that an earlier operator let in, it is known for how many cards.
+        let outgrows = |set: &CardSet| match has_its_claims {
+            Some(has_its_claims) => !has_its_claims,
+            None => let_in.is_some_and(|let_in| set.total() > let_in.total()),
+        };
+        let beyond = |set: &&CardSet| set.beyond(let_in).next().is_some() && outgrows(set);
+        match &sets(&pod.task)[..] {
+            [first, ..] if sets(&pod.task).iter().all(beyond) => first.beyond(let_in).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Takes note of a pod whose claims come to more than it was let in for.
+    pub(super) fn note_outgrown(&mut self, id: PodId, let_in: Option<CardSet>, now: Timestamp) {
+        let pod = self.pod(id).filter(|pod| pod.task.claimed.is_some());
+        let excess = pod.map(|pod| self.excess_of(pod, let_in.as_ref())).unwrap_or_default();
+        let outgrown = &mut self.claimed.outgrown.0;
+        if excess.is_empty() {
+            outgrown.remove(&id);
+            return;
+        }
+        let earlier = outgrown.get(&id);
+        let (times, next) = earlier.map_or((0, now), |earlier| (earlier.times, earlier.next));
+        let excess = Excess {
+            let_in: let_in.map(|set| Alternative::Set(Arc::new(set))),
+            of: excess.into(),
+            times,
+            next,
+        };
+        outgrown.insert(id, excess);
+    }
+
+    /// The pods that have more than they were let in for, and than their queues may have: to be sent back now. One that its queue has
+    /// quota for is charged for what it has, and that is all.
+    pub(crate) fn overdrawing(&mut self, now: Timestamp) -> Vec<Overdrawing> {
+        let mut found = Vec::new();
+        let mut outgrown = std::mem::take(&mut self.claimed.outgrown.0);
+        outgrown.retain(|id, excess| {
+            if excess.next > now {
+                return true;
+            }
+            let queue = self.pod(*id).and_then(|pod| pod.queue);
+            let is_overdrawn = |queue| excess.of.iter().any(|dimension| self.is_overdrawn(queue, *dimension));
+            if !queue.is_some_and(is_overdrawn) {
+                return false;
+            }
+            excess.times = excess.times.saturating_add(1);
+            excess.next = aside(excess.times, now);
+            found.push(Overdrawing {
+                pod: *id,
+                let_in: excess.let_in.clone(),
+            });
+            true
+        });
+        self.claimed.outgrown.0 = outgrown;
+        found
+    }
+}
+
+/// What was allocated to a task's claims; else all that they leave.
+fn sets(task: &Task) -> Vec<&CardSet> {
+    let allocated = task.claimed.as_ref().and_then(|claimed| claimed.allocated.as_ref());
+    match allocated {
+        Some(allocated) => allocated.set().into_iter().collect(),
+        None => task.alternatives.iter().filter_map(Alternative::set).collect(),
+    }
+}

@@ -1,0 +1,134 @@
+//! Claims that are gone, or others than those that their pods were let in for (docs/rules.md, **Cards by Dynamic Resource Allocation**).
+
+use engine::decide::Action;
+
+use super::*;
+
+/// A pod as it is after it was let in for these cards.
+fn let_in(name: &str, cards: Option<&str>) -> Object {
+    let pod = bare_pod(name).queue("team-a");
+    let pod = cards
+        .into_iter()
+        .fold(pod, |pod, cards| pod.annotation("volcano.sh/card.assigned", cards));
+    sharing(pod, name)
+}
+
+/// Lets a pod in for what its claim asks for.
+fn let_in_for(world: &mut World, name: &str, requests: &Value) {
+    world.claim(name, requests, &json!({}));
+    world.pod(&sharing(pod(name), name));
+    let admissions = world.admissions();
+    let [admission] = &*admissions else {
+        panic!("{admissions:?}")
+    };
+    world.pod(&let_in(name, admission.card.as_deref()));
+}
+
+/// The pods that are sent back now, with the event's reason and message.
+fn sent_back(world: &mut World) -> Vec<(String, &'static str, String)> {
+    let actions = world.decide().into_iter();
+    let sent_back = actions.map(|action| match action {
+        Action::SendBack { pod, reason, message } => (pod.name.to_string(), reason, message),
+        other => panic!("not sent back: {other:?}"),
+    });
+    sent_back.collect()
+}
+
+#[test]
+fn who_makes_its_claim_anew_and_larger_is_evicted() {
+    let mut world = world();
+    let_in_for(&mut world, "p1", &exactly(2, Some("A")));
+    world.remove_claim("p1");
+    assert_eq!((world.allocated("team-a", "A"), sent_back(&mut world)), (2, vec![]));
+    // Within the quota it is charged, and that is all.
+    world.claim("p1", &exactly(3, Some("A")), &json!({}));
+    assert_eq!((world.allocated("team-a", "A"), sent_back(&mut world)), (3, vec![]));
+    world.remove_claim("p1");
+    world.claim("p1", &exactly(4, Some("A")), &json!({}));
+    let message = "let in for 2 A, and its resource claims are others now, for 4 A, which queue team-a has no quota for: it is evicted; \
+                   leave claims as they are while their pods wait to be scheduled";
+    let expected = [("p1".to_owned(), "ResourceClaimChanged", message.to_owned())];
+    assert_eq!(sent_back(&mut world), expected);
+    assert_eq!(world.allocated("team-a", "A"), 4);
+    // Who can't be evicted is tried again, later each time.
+    assert_eq!(sent_back(&mut world), []);
+    world.claim(
+        "p1",
+        &exactly(4, Some("A")),
+        &allocated("n1", &["gpu-0", "gpu-1", "gpu-2", "gpu-3"]),
+    );
+    world.pod(&let_in("p1", Some(r#"{"A":2}"#)).on("n1"));
+    assert_eq!(sent_back(&mut world), []);
+    world.wait(30);
+    assert_eq!(sent_back(&mut world), expected);
+    world.wait(30);
+    assert_eq!(sent_back(&mut world), []);
+    world.remove_pod("p1");
+    world.wait(3600);
+    assert_eq!(sent_back(&mut world), []);
+}
+
+#[test]
+fn who_makes_a_claim_for_cards_of_one_for_none_is_evicted() {
+    let mut world = world();
+    world.class("fpga", "device.driver == 'fpga.example.com'", None);
+    world.slice("n2", "fpga.example.com", &json!([{"name": "f"}]));
+    let fpga = json!([{"name": "r", "exactly": {"deviceClassName": "fpga"}}]);
+    let_in_for(&mut world, "p1", &fpga);
+    world.remove_claim("p1");
+    world.claim("p1", &exactly(4, Some("A")), &json!({}));
+    let sent_back = sent_back(&mut world);
+    assert!(
+        matches!(&sent_back[..], [(name, "ResourceClaimChanged", _)] if name == "p1"),
+        "{sent_back:?}"
+    );
+}
+
+#[test]
+fn an_operator_that_comes_later_knows_for_how_many_a_pod_was_let_in() {
+    for (written, is_evicted) in [("A", true), (r#"{"A":3}"#, true), (r#"{"A":4}"#, false)] {
+        let mut world = world();
+        world.claim(
+            "p1",
+            &exactly(4, Some("A")),
+            &allocated("n1", &["gpu-0", "gpu-1", "gpu-2", "gpu-3"]),
+        );
+        world.pod(&let_in("p1", Some(written)).on("n1"));
+        assert_eq!(world.allocated("team-a", "A"), 4, "{written}");
+        // A quota that was lowered evicts nobody.
+        assert_eq!(!sent_back(&mut world).is_empty(), is_evicted, "{written}");
+    }
+}
+
+#[test]
+fn what_the_scheduler_chose_for_the_same_claim_evicts_nobody() {
+    let mut world = world();
+    let any = json!([{"name": "r", "firstAvailable": [request(NVIDIA, 1, Some("A")), request(NVIDIA, 2, Some("B"))]}]);
+    let_in_for(&mut world, "p1", &any);
+    world.claim("p1", &any, &allocated("n2", &["gpu-0", "gpu-1"]));
+    world.pod(&let_in("p1", Some("A")).on("n2"));
+    assert_eq!(
+        (world.allocated("team-a", "B"), sent_back(&mut world)),
+        (2, vec![]),
+        "its quota is 1"
+    );
+}
+
+#[test]
+fn a_pod_whose_claim_went_while_nobody_looked_stays_charged() {
+    for (written, count) in [("A", 1), (r#"{"A":2}"#, 2)] {
+        let mut world = world();
+        world.pod(&let_in("p1", Some(written)).on("n1"));
+        assert_eq!(world.allocated("team-a", "A"), count, "{written}");
+        world.remove_pod("p1");
+        assert_eq!(world.allocated("team-a", "A"), 0);
+        // Nor is it known yet which nodes there are.
+        let mut world = World::with(configuration("", "unnamedCards: charge"));
+        world.queue(&queue("team-a").quota(r#"{"A": 3}"#));
+        world.pod(&let_in("p1", Some(written)).on("n1"));
+        assert_eq!(world.allocated("team-a", "A"), count, "{written}");
+        world.node(&node("n1"));
+        world.slice("n1", NVIDIA, &gpus("A", 4));
+        assert_eq!(world.allocated("team-a", "A"), count, "{written}");
+    }
+}
