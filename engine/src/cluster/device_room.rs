@@ -8,6 +8,7 @@ use super::Cluster;
 use super::devices::{Claiming, provided_claim};
 use super::node::{Node, Supply};
 use super::pod::Pod;
+use crate::alternative::Alternative;
 use crate::amounts::{Amounts, Dimension};
 use crate::devices::{ClaimDemand, ClaimKey, DeviceDemand, Named, Room};
 use crate::ids::PodId;
@@ -85,14 +86,23 @@ impl Cluster {
         self.claimed.expected.get(&node.name).into_iter().flatten().copied()
     }
 
-    /// Whether a node's free devices suffice for what a task claims, if these pods held none.
-    pub(crate) fn devices_suffice(&self, task: &Task, node: &Node, without: &[PodId], steps: &Steps) -> bool {
+    /// Whether a node's free devices suffice for what a task claims, with the cards of one of its alternatives, if these pods held none.
+    pub(crate) fn devices_suffice(
+        &self,
+        task: &Task,
+        alternative: Option<&Alternative>,
+        node: &Node,
+        without: &[PodId],
+        steps: &Steps,
+    ) -> bool {
         let Some(asked) = demand(task).filter(|asked| !asked.claims.is_empty()) else {
             return true;
         };
         let others = self.expecting_devices(node).filter(|id| !without.contains(id));
         let others = others.filter_map(|id| demand(&self.pod(id)?.task));
-        let demands = others.chain([asked]).flat_map(|demand| &demand.claims);
+        let cards = self.cards_of_claims(alternative);
+        let others = others.flat_map(|demand| demand.claims.iter().map(|claim| (claim, None)));
+        let demands = others.chain(asked.claims.iter().map(|claim| (claim, cards.as_ref())));
         let mut freed = self.claims_held_by(without);
         if self.claimed.away.is_some() {
             freed.extend(self.claims_about_to_end(node, without));
@@ -136,29 +146,48 @@ impl Cluster {
         ends.cloned().collect()
     }
 
+    /// The cards that claims are to be met by.
+    fn cards_of_claims(&self, alternative: Option<&Alternative>) -> Option<BTreeSet<&str>> {
+        let set = alternative?.set()?;
+        Some(
+            set.cards()
+                .iter()
+                .map(|(card, _)| self.names.card_name(*card))
+                .collect(),
+        )
+    }
+
     /// Whether they would, if nobody held any.
-    pub(crate) fn devices_could_suffice(&self, task: &Task, node: &Node, steps: &Steps) -> bool {
+    pub(crate) fn devices_could_suffice(
+        &self,
+        task: &Task,
+        alternative: Option<&Alternative>,
+        node: &Node,
+        steps: &Steps,
+    ) -> bool {
         let Some(asked) = demand(task).filter(|asked| !asked.claims.is_empty()) else {
             return true;
         };
         let room = self.claimed.devices.room_of(&node.name);
         let freed = room.into_iter().flat_map(Room::holders).cloned().collect();
-        self.suffice(node, asked.claims.iter(), &freed, steps)
+        let cards = self.cards_of_claims(alternative);
+        let demands = asked.claims.iter().map(|claim| (claim, cards.as_ref()));
+        self.suffice(node, demands, &freed, steps)
     }
 
     fn suffice<'d>(
         &self,
         node: &Node,
-        demands: impl Iterator<Item = &'d ClaimDemand>,
+        demands: impl Iterator<Item = (&'d ClaimDemand, Option<&'d BTreeSet<&'d str>>)>,
         freed: &HashSet<ClaimKey>,
         steps: &Steps,
     ) -> bool {
         // What a device plugin hands out there, the scheduler takes from it.
-        let by_plugin = |demand: &&ClaimDemand| {
+        let by_plugin = |demand: &ClaimDemand| {
             let resource = demand.provided.map(Dimension::Resource);
             resource.is_some_and(|resource| node.offer().is_some_and(|offer| offer.by_plugin(resource) > 0))
         };
-        let demands = demands.filter(|demand| !by_plugin(demand));
+        let demands = demands.filter(|(demand, _)| !by_plugin(demand));
         let devices = &self.claimed.devices;
         devices.suffice(devices.room_of(&node.name), demands, freed, steps)
     }

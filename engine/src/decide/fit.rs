@@ -266,15 +266,22 @@ pub(super) fn ask_all(
     steps: &Steps,
 ) -> Answer {
     match ask(cluster, shape, alternative, node) {
-        Answer::Takes if !cluster.devices_suffice(&shape.task, node, &[], steps) => Answer::LacksDevices,
+        Answer::Takes if !cluster.devices_suffice(&shape.task, alternative, node, &[], steps) => Answer::LacksDevices,
         answer => answer,
     }
 }
 
 /// Whether a node has the devices for a pod of this shape.
-pub(super) fn devices_suffice(cluster: &Cluster, shape: &Shape, node: NodeId, effort: &Effort) -> bool {
+pub(super) fn devices_suffice(
+    cluster: &Cluster,
+    shape: &Shape,
+    alternative: Option<&Alternative>,
+    node: NodeId,
+    effort: &Effort,
+) -> bool {
     let node = cluster.node(node);
-    shape.task.claimed.is_none() || effort.search(|steps| cluster.devices_suffice(&shape.task, node, &[], steps))
+    shape.task.claimed.is_none()
+        || effort.search(|steps| cluster.devices_suffice(&shape.task, alternative, node, &[], steps))
 }
 
 /// The nodes that may be asked: those that have the card, and of several the one that the fewest have; or all, by name.
@@ -309,7 +316,7 @@ pub(crate) fn could_take(cluster: &Cluster, shape: &Shape, alternative: Option<&
             ask(cluster, shape, alternative, node),
             Answer::Takes | Answer::LacksRoom | Answer::Unusable
         )
-        && cluster.devices_could_suffice(&shape.task, node, &Steps::new(STEPS_TO_SAY))
+        && cluster.devices_could_suffice(&shape.task, alternative, node, &Steps::new(STEPS_TO_SAY))
 }
 
 /// What a node lacks of a pod's request; none where it could not take the pod whatever came free on it.

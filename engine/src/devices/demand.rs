@@ -143,11 +143,11 @@ impl Devices {
     }
 
     /// Whether a node's devices suffice for all of this at once, if `freed` held nothing; by number alone where that takes more than
-    /// the steps.
+    /// the steps. Of cards, a demand is met by those alone that it comes with, where it comes with any.
     pub fn suffice<'d>(
         &self,
         room: Option<&Room>,
-        demands: impl Iterator<Item = &'d ClaimDemand>,
+        demands: impl Iterator<Item = (&'d ClaimDemand, Option<&'d BTreeSet<&'d str>>)>,
         freed: &HashSet<ClaimKey>,
         steps: &Steps,
     ) -> bool {
@@ -164,15 +164,26 @@ impl Devices {
             ..Question::default()
         };
         let mut known = BTreeSet::new();
-        for demand in demands {
+        for (demand, cards) in demands {
             if demand.shared.as_ref().is_none_or(|key| known.insert(key)) {
-                self.ask(&mut question, room, &could_be, demand, steps);
+                let may_be = |lot: usize| {
+                    let card = room.lots[lot].device.model.card.as_ref();
+                    could_be[lot] && cards.is_none_or(|cards| card.is_none_or(|card| cards.contains(&*card.name)))
+                };
+                self.ask(&mut question, room, may_be, demand, steps);
             }
         }
         question.answer(steps) != Answer::NoRoom
     }
 
-    fn ask(&self, question: &mut Question, room: &Room, could_be: &[bool], demand: &ClaimDemand, steps: &Steps) {
+    fn ask(
+        &self,
+        question: &mut Question,
+        room: &Room,
+        could_be: impl Fn(usize) -> bool,
+        demand: &ClaimDemand,
+        steps: &Steps,
+    ) {
         let first = question.ties.len();
         for tie in &demand.ties {
             question.ties.push(tie.of(room));
@@ -187,7 +198,7 @@ impl Devices {
                 let selected: Vec<_> = (0..room.lots.len())
                     .filter(|lot| is_selected(&room.lots[*lot].device))
                     .collect();
-                let is_free = |lot: &usize| could_be[*lot] && form.tolerates(&room.lots[*lot].device.taints);
+                let is_free = |lot: &usize| could_be(*lot) && form.tolerates(&room.lots[*lot].device.taints);
                 let of: Vec<_> = selected.iter().copied().filter(is_free).collect();
                 let count = match form.count {
                     Some(count) => count,

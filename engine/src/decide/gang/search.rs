@@ -259,7 +259,7 @@ impl<'g, 'c> WaySearch<'g, 'c> {
         if let Some(request) = mgpu::request(cluster, shape) {
             return mgpu::grant_on(cluster, shape, request, alternative, *node, self.gang.effort.clone());
         }
-        let suffice = fit::devices_suffice(cluster, shape, *node, &self.gang.effort);
+        let suffice = fit::devices_suffice(cluster, shape, alternative, *node, &self.gang.effort);
         suffice.then(|| Grant::of(alternative, Some(*node)))
     }
 

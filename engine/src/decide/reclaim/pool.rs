@@ -89,8 +89,10 @@ impl Question<'_> {
         let devices_suffice = || {
             let node = self.cluster.node(node);
             let task = &self.shape.task;
-            self.effort
-                .search(|steps| self.cluster.devices_suffice(task, node, without, steps))
+            self.effort.search(|steps| {
+                self.cluster
+                    .devices_suffice(task, self.alternative, node, without, steps)
+            })
         };
         self.cards.as_ref().is_none_or(|cards| cards.fits(node, without))
             && (self.shape.task.claimed.is_none() || devices_suffice())

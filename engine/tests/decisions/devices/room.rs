@@ -279,6 +279,29 @@ fn a_gang_gets_devices_for_each_of_its_pods_or_none() {
     assert_eq!(world.admit_names().len(), 2);
 }
 
+/// Where a node has several cards, the devices of the one that the pod would be charged for have to suffice.
+#[test]
+fn room_is_asked_for_with_the_card_that_would_be_charged() {
+    let mut world = world();
+    let both = [gpus("A", 1)[0].clone(), {
+        let mut second = gpus("C", 2)[1].clone();
+        second["attributes"]["index"]["int"] = 7.into();
+        second
+    }];
+    world.node(&node("n3"));
+    world.slice("n3", NVIDIA, &json!(both));
+    world.remove_slice("n1", NVIDIA);
+    world.queue(&queue("team-a").quota(r#"{"A": 1}"#));
+    // Of A there is one that is not the eighth; the eighth is a C, for which there is no quota.
+    let eighth =
+        "device.attributes['gpu.nvidia.com'].index == 7 || device.attributes['gpu.nvidia.com'].productName == 'A'";
+    world.claim("other", &with(1, &[OF_A]), &allocated("n3", &["gpu-0"]));
+    ask(&mut world, "p1", &with(1, &[eighth]));
+    assert_eq!(world.refusal_of("p1"), "NoNodeFits");
+    world.remove_claim("other");
+    assert_eq!(world.admit(), [admitted("p1", "A")]);
+}
+
 /// How many cards of a node are free, as its inventory says.
 fn free(world: &World, node: &str) -> i128 {
     free_of(world, node, "A")
