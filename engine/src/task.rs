@@ -75,6 +75,8 @@ pub struct Wanted {
     pub choices: Vec<Box<[Counted]>>,
     /// Whether they are in the order of the claim.
     pub ordered: bool,
+    /// Whether it may get some of several choices that are as many.
+    pub mixes: bool,
 }
 
 /// What a pod asks for.

@@ -32,9 +32,26 @@ impl Cluster {
             Some(RequestAsked {
                 choices: choices.collect(),
                 ordered: false,
+                mixes: true,
             })
         });
         (others.collect(), requested.collect())
+    }
+
+    /// What is requested as resources by which classes provide cards that are counted as these resources: the scheduler takes any of them.
+    pub(crate) fn requested_devices(&self, request: &Amounts) -> Vec<Wanted> {
+        let requested = request.iter().filter_map(|(dimension, count)| {
+            let resource = dimension.resource()?;
+            let cards = self.claimed.provided.get(self.names.resource_name(resource))?;
+            let ids = cards.iter().filter_map(|card| self.names.known_card(&card.name));
+            let choices = ids.map(|card| [(card, resource, count)].into());
+            Some(Wanted {
+                choices: choices.collect(),
+                ordered: false,
+                mixes: true,
+            })
+        });
+        requested.collect()
     }
 
     /// Adds what claims come to to what was read of a pod, which requests so much besides.
@@ -62,6 +79,7 @@ impl Cluster {
             .map(|request| Wanted {
                 choices: request.choices.into_iter().map(&mut read).collect(),
                 ordered: request.ordered,
+                mixes: request.mixes,
             })
             .collect();
         let firsts = requests.iter().filter_map(|request| request.choices.first());

@@ -90,6 +90,7 @@ impl Offer {
                     allocated: there.allocated,
                     free: there.free,
                     of_resource,
+                    there: there.there,
                 }),
                 found: discovery::Card {
                     name: card.name.clone(),

@@ -8,6 +8,7 @@ pub(crate) mod aside;
 pub mod below;
 mod bindings;
 mod cards;
+pub(crate) mod choice;
 mod claimed_cards;
 mod claims;
 pub mod constraints;

@@ -43,6 +43,8 @@ pub struct DeviceUse {
     pub free: i64,
     /// How many are allocated of all cards of the same resource.
     pub of_resource: i64,
+    /// How many there are, those included that are kept from new pods.
+    pub there: i64,
 }
 
 /// One card name on a node.
@@ -58,6 +60,17 @@ pub struct NodeCard {
     pub devices: Option<DeviceUse>,
     /// What discovery found, with the labels that make up the name.
     pub found: discovery::Card,
+}
+
+impl NodeCard {
+    /// How many devices the scheduler could hand out of it, those included that are kept from new pods.
+    pub fn all_devices(&self) -> i64 {
+        match self.supply {
+            Supply::Plugin => 0,
+            Supply::Both => self.found.count,
+            Supply::Devices => self.devices.map_or(self.found.count, |devices| devices.there),
+        }
+    }
 }
 
 /// What a node has to allocate, its cards, and what is odd about them, as its labels and device plugins have it.

@@ -6,6 +6,7 @@ use super::effort::Effort;
 use crate::alternative::Alternative;
 use crate::amounts::{Dimension, Totals};
 use crate::cluster::Cluster;
+use crate::cluster::choice;
 use crate::cluster::constraints::Mismatch;
 use crate::cluster::device_cards::is_supplied;
 use crate::cluster::device_room::{has_devices_elsewhere, is_judged_by_devices};
@@ -56,6 +57,8 @@ pub(super) enum Answer {
     Unusable,
     /// Excluded by what the pod says.
     Excluded,
+    /// Excluded since the scheduler could give the pod other cards there, or more, than it would be charged for.
+    LeavesChoice,
     /// Gone, or it means another resource by the card's name.
     Unrelated,
 }
@@ -169,7 +172,7 @@ impl NodeSearch {
         match ask(cluster, shape, alternative, cluster.node(node)) {
             Answer::Takes | Answer::LacksRoom | Answer::LacksDevices => self.over_quota = true,
             Answer::Unusable => self.would_do = true,
-            Answer::Excluded => self.excluded = true,
+            Answer::Excluded | Answer::LeavesChoice => self.excluded = true,
             Answer::Unrelated => {}
         }
     }
@@ -187,7 +190,7 @@ impl NodeSearch {
         match effort.search(|steps| ask_all(cluster, shape, alternative, cluster.node(node), steps)) {
             Answer::Takes => return true,
             Answer::LacksRoom | Answer::LacksDevices | Answer::Unusable => self.would_do = true,
-            Answer::Excluded => self.excluded = true,
+            Answer::Excluded | Answer::LeavesChoice => self.excluded = true,
             Answer::Unrelated => {}
         }
         false
@@ -240,6 +243,9 @@ pub(super) fn ask(cluster: &Cluster, shape: &Shape, alternative: Option<&Alterna
         Err(Mismatch::Taint) if !offer.is_usable() => Answer::Unusable,
         Err(Mismatch::Taint | Mismatch::Selector) => Answer::Excluded,
         Ok(()) if has_devices_elsewhere(&shape.task, node) => Answer::LacksDevices,
+        Ok(()) if alternative.is_some_and(|own| choice::exceeds(cluster, &shape.task, own, node)) => {
+            Answer::LeavesChoice
+        }
         Ok(()) if has_room(shape, alternative, node, &node.used) => Answer::Takes,
         Ok(()) => Answer::LacksRoom,
     }
@@ -357,6 +363,7 @@ pub(crate) struct Census {
     pub lack_room: usize,
     pub lack_devices: usize,
     pub excluded: usize,
+    pub leave_choice: usize,
     pub unusable: usize,
 }
 
@@ -372,6 +379,7 @@ pub(crate) fn census(cluster: &Cluster, shape: &Shape, alternative: Option<&Alte
             Answer::LacksDevices => census.lack_devices += 1,
             Answer::Unusable => census.unusable += 1,
             Answer::Excluded => census.excluded += 1,
+            Answer::LeavesChoice => census.leave_choice += 1,
             Answer::Takes | Answer::Unrelated => {}
         }
     }

@@ -3,6 +3,7 @@
 //! A pure function of the cluster, its configuration and time: the same input gives the same actions, so the simulator,
 //! the property tests and the live operator run the same code.
 
+mod choice;
 mod contest;
 pub(crate) mod cross_quota;
 mod effort;
@@ -54,6 +55,8 @@ pub struct Admission {
     pub pin: Option<Pin>,
     /// Where it may go to no GPU node: what its affinity says already, to which that is added.
     pub off_gpu_nodes: Option<NodeAffinity>,
+    /// Where its claims select other cards as well: the nodes that it may not go to.
+    pub avoid: Option<Avoid>,
     /// The results of mGPU scheduling, as annotations: keys and values.
     pub mgpu_results: Vec<(String, String)>,
     /// Whether it has annotations.
@@ -68,6 +71,15 @@ pub struct Pin {
     /// Name of the node.
     pub node: Arc<str>,
     /// What the pod's affinity says already, to which the name is added.
+    pub affinity: NodeAffinity,
+}
+
+/// The nodes that a pod may not go to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Avoid {
+    /// They have one of these labels.
+    pub labels: Vec<String>,
+    /// What the pod's affinity says already, to which that is added.
     pub affinity: NodeAffinity,
 }
 
@@ -336,7 +348,10 @@ fn admission(cluster: &Cluster, id: PodId, grant: &Grant) -> Option<Admission> {
         Some(node) => narrow::labels_on(cluster, node, alternative),
         None => narrow::labels_of(cluster, shape, alternative),
     });
-    let pin = grant.node.filter(|_| grant.pinned).map(|node| Pin {
+    let kept_away = alternative.map(|own| choice::kept_away(cluster, &shape.task, own));
+    let kept_away = kept_away.unwrap_or_default();
+    let is_pinned = grant.pinned || kept_away.is_open;
+    let pin = grant.node.filter(|_| is_pinned).map(|node| Pin {
         node: Arc::clone(&cluster.node(node).name),
         affinity: shape.constraints.affinity.clone(),
     });
@@ -358,6 +373,10 @@ fn admission(cluster: &Cluster, id: PodId, grant: &Grant) -> Option<Admission> {
             .collect(),
         has_node_selector: !shape.constraints.node_selector.is_empty(),
         pin,
+        avoid: (!kept_away.labels.is_empty()).then(|| Avoid {
+            labels: kept_away.labels,
+            affinity: shape.constraints.affinity.clone(),
+        }),
         off_gpu_nodes: grant.off_gpu_nodes.then(|| shape.constraints.affinity.clone()),
         mgpu_results: mgpu_results.unwrap_or_default(),
         has_annotations: pod.has_annotations,

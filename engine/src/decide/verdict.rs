@@ -6,7 +6,7 @@ use crds::configuration::{AdmitOn, QueuePlugin};
 use crds::mgpu::MgpuRequest;
 
 use super::effort::Effort;
-use super::{Grant, cross_quota, fit, mgpu, narrow};
+use super::{Grant, choice, cross_quota, fit, mgpu, narrow};
 use crate::alternative::Alternative;
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
@@ -61,7 +61,10 @@ pub(super) fn judge(
         return placed.map_err(|refused| refused.with_levels(cluster, shape.queue, levels));
     }
     let selectable = |cluster: &Cluster, alternative: Option<&Alternative>| {
-        alternative.is_none_or(|alternative| narrow::labels_of(cluster, shape, alternative).is_some())
+        alternative.is_none_or(|alternative| {
+            narrow::labels_of(cluster, shape, alternative).is_some()
+                && !choice::kept_away(cluster, &shape.task, alternative).is_open
+        })
     };
     if on_quota && !governed {
         let alternative = alternatives

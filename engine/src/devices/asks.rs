@@ -33,6 +33,8 @@ pub struct RequestAsked {
     pub choices: Vec<CardCounts>,
     /// Whether the claim says which it prefers.
     pub ordered: bool,
+    /// Whether it may get some of several choices that are as many: one form of it leaves several cards.
+    pub mixes: bool,
 }
 
 /// Why a pod's claims can't be charged as things are.
@@ -89,6 +91,7 @@ impl Devices {
                     sum.requests.push(RequestAsked {
                         choices: vec![allocated],
                         ordered: false,
+                        mixes: false,
                     });
                 }
                 continue;
@@ -130,12 +133,14 @@ impl Devices {
         let forms = request.exactly.iter().chain(&request.first_available);
         let forms: Vec<_> = forms.filter(|form| !form.admin_access).collect();
         let (mut choices, mut are_others, mut is_there) = (Vec::new(), false, forms.is_empty());
+        let mut mixes = false;
         for form in &forms {
             match self.choices(form) {
                 Err(Problem::NoDevice) => continue,
                 Err(unclear @ Problem::Unclear(_)) => return Err(unclear),
                 Ok(found) => {
                     are_others |= found.is_empty();
+                    mixes |= found.len() > 1;
                     choices.extend(found);
                 }
             }
@@ -150,6 +155,7 @@ impl Devices {
         Ok((!choices.is_empty()).then_some(RequestAsked {
             choices,
             ordered: request.first_available.len() > 1,
+            mixes,
         }))
     }
 

@@ -23,6 +23,8 @@ pub struct Lot {
 /// What a node has of a card by devices.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DeviceCount {
+    /// How many there are, those included that are kept from new pods.
+    pub there: i64,
     /// How many are there for new pods, be they allocated or not.
     pub total: i64,
     /// How many are allocated, also of those that are kept from new pods.
@@ -88,6 +90,7 @@ impl Room {
         for lot in &self.lots {
             let Some(card) = &lot.device.model.card else { continue };
             let count = cards.entry(card.clone()).or_default();
+            count.there += 1;
             count.allocated += i64::from(!lot.holders.is_empty());
             if lot.device.taints.is_empty() {
                 count.total += 1;

@@ -241,6 +241,10 @@ fn no_node<'c>(cluster: &Cluster, shape: &'c Shape, lead: &str) -> Nodes<'c> {
                 census.excluded,
                 "excluded by the pod's node selector, affinity or tolerations",
             ),
+            (
+                census.leave_choice,
+                "where the pod's claims select other cards too, or more of them: select the cards themselves",
+            ),
             (census.unusable, "not ready or cordoned"),
         ];
         NodeCount {

@@ -41,14 +41,7 @@ pub fn admission_patch(admission: &Admission) -> Patch {
         admission.has_node_selector,
         narrow,
     ));
-    operations.extend(admission.pin.iter().flat_map(|pin| {
-        let name = json!({ "key": NAME_FIELD, "operator": "In", "values": [&*pin.node] });
-        require(&pin.affinity, FIELDS, &name)
-    }));
-    operations.extend(admission.off_gpu_nodes.iter().flat_map(|affinity| {
-        let no_gpu_node = json!({ "key": GPU_NODE_LABEL, "operator": "DoesNotExist" });
-        require(affinity, EXPRESSIONS, &no_gpu_node)
-    }));
+    operations.extend(require_nodes(admission));
     Patch(operations)
 }
 
@@ -59,11 +52,34 @@ pub(super) fn results(admission: &Admission) -> impl Iterator<Item = (&str, &str
     card.chain(mgpu.map(|(key, value)| (key.as_str(), value.as_str())))
 }
 
-/// Adds a requirement on nodes to a pod's affinity, as one of the fields or labels that `member` lists. Where required
-/// affinity is there, every term must hold the requirement, since one that matches is enough; and nothing else may change,
-/// since the API server lets a gated pod's terms only grow. An empty term matches nothing and stays so.
-fn require(affinity: &NodeAffinity, member: &str, requirement: &Value) -> Vec<PatchOperation> {
-    let required = || json!({ TERMS: [{ member: [requirement] }] });
+/// Adds to a pod's affinity which nodes it may go to.
+fn require_nodes(admission: &Admission) -> Vec<PatchOperation> {
+    let without = |key: &str| json!({ "key": key, "operator": "DoesNotExist" });
+    let (pin, avoid, off_gpu_nodes) = (&admission.pin, &admission.avoid, &admission.off_gpu_nodes);
+    let fields = pin
+        .iter()
+        .map(|pin| json!({ "key": NAME_FIELD, "operator": "In", "values": [&*pin.node] }));
+    let gpu_nodes = off_gpu_nodes.iter().map(|_| GPU_NODE_LABEL);
+    let avoided = avoid.iter().flat_map(|avoid| &avoid.labels).map(|label| &**label);
+    let requirements = [
+        (FIELDS, fields.collect::<Vec<_>>()),
+        (EXPRESSIONS, gpu_nodes.chain(avoided).map(without).collect()),
+    ];
+    let of_pin = pin.as_ref().map(|pin| &pin.affinity);
+    let of_avoided = avoid.as_ref().map(|avoid| &avoid.affinity);
+    let affinity = of_pin.or(of_avoided).or(off_gpu_nodes.as_ref());
+    affinity.map_or_else(Vec::new, |affinity| require(affinity, &requirements))
+}
+
+/// Adds requirements on nodes to a pod's affinity, as fields or labels of terms. Where required affinity is there, every term must
+/// hold them, since one that matches is enough; and nothing else may change, since the API server lets a gated pod's terms only grow.
+/// An empty term matches nothing and stays so.
+fn require(affinity: &NodeAffinity, requirements: &[(&str, Vec<Value>)]) -> Vec<PatchOperation> {
+    let requirements = || requirements.iter().filter(|(_, of_member)| !of_member.is_empty());
+    let required = || {
+        let term = requirements().map(|(member, of_member)| ((*member).to_owned(), json!(of_member)));
+        json!({ TERMS: [term.collect::<Map<_, _>>()] })
+    };
     match affinity {
         NodeAffinity::Absent => vec![add(
             ["spec", "affinity"],
@@ -78,21 +94,26 @@ fn require(affinity: &NodeAffinity, member: &str, requirement: &Value) -> Vec<Pa
                 .filter(|(_, term)| !constraints::is_empty(term));
             let add_to_term = |(index, term): (usize, &NodeSelectorTerm<Box<str>>)| {
                 let index = index.to_string();
-                let list = ["spec", "affinity", "nodeAffinity", REQUIRED, TERMS, &index, member];
-                let present = match member {
-                    FIELDS => &term.match_fields,
-                    _ => &term.match_expressions,
+                let add_to_member = |(member, of_member): &(&str, Vec<Value>)| -> Vec<PatchOperation> {
+                    let list = ["spec", "affinity", "nodeAffinity", REQUIRED, TERMS, &index, member];
+                    let present = match *member {
+                        FIELDS => &term.match_fields,
+                        _ => &term.match_expressions,
+                    };
+                    if present.is_empty() {
+                        return vec![add(list, json!(of_member))];
+                    }
+                    let append = |value: &Value| {
+                        PatchOperation::Add(AddOperation {
+                            path: PointerBuf::from_tokens(list.into_iter().chain(["-"])),
+                            value: value.clone(),
+                        })
+                    };
+                    of_member.iter().map(append).collect()
                 };
-                if present.is_empty() {
-                    add(list, json!([requirement]))
-                } else {
-                    PatchOperation::Add(AddOperation {
-                        path: PointerBuf::from_tokens(list.into_iter().chain(["-"])),
-                        value: requirement.clone(),
-                    })
-                }
+                requirements().flat_map(add_to_member).collect::<Vec<_>>()
             };
-            growing.map(add_to_term).collect()
+            growing.flat_map(add_to_term).collect()
         }
     }
 }
@@ -169,6 +190,7 @@ mod tests {
             has_node_selector,
             has_annotations,
             pin: None,
+            avoid: None,
             off_gpu_nodes: None,
             mgpu_results: Vec::new(),
             was_told: false,

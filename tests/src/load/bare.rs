@@ -125,6 +125,7 @@ fn admission(pod: &SeenPod) -> Admission {
         narrow: vec![(PRODUCT_LABEL.to_owned(), CARD.to_owned())],
         has_node_selector: false,
         pin: None,
+        avoid: None,
         off_gpu_nodes: None,
         mgpu_results: Vec::new(),
         has_annotations: true,

@@ -10,6 +10,7 @@ mod found;
 mod free_cards;
 mod identities;
 mod operator_ports;
+mod other_cards;
 mod ports;
 mod questions;
 mod queues;

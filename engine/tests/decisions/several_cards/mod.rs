@@ -11,6 +11,7 @@ use crate::devices::{NVIDIA, allocated as allocated_on, claiming, gpus, request}
 use crate::world::{GPU, Object, World, bare_pod, configuration, group, node, pod, queue, queue_plugin};
 
 const A: &str = "device.card.volcano.sh/a-c40bf6cc";
+const B: &str = "device.card.volcano.sh/b-c70bfb85";
 
 /// Devices of several products on one node: so many of each.
 fn mixed(products: &[(&str, usize)]) -> Value {
@@ -171,7 +172,68 @@ fn alternatives_may_be_of_different_numbers() {
     world.queue(&queue("team-b").quota(r#"{"A": 3}"#));
     let fewer = claims(&mut world, "p5", &json!([first_of("r", &[("A", 4), ("A", 2)])]));
     world.pod(&fewer.queue("team-b"));
-    assert_eq!(world.admit(), [admitted("p5", r#"{"A":2}"#)]);
+    // Where there are four, the scheduler would give four.
+    assert_eq!(world.refusal_of("p5"), "NodesExcluded");
+    assert_eq!(
+        told(&mut world),
+        [
+            "no node can take the pod now: 2 nodes with A: 2 where the pod's claims select other cards too, or more of them: select the \
+          cards themselves; waiting can't help: change the pod's node selector, affinity or tolerations"
+        ]
+    );
+    world.node(&node("n4"));
+    world.slice("n4", NVIDIA, &mixed(&[("A", 3)]));
+    let admissions = world.admissions();
+    let [admission] = admissions.as_slice() else {
+        panic!("{admissions:?}")
+    };
+    assert_eq!(admission.card.as_deref(), Some(r#"{"A":2}"#));
+    assert_eq!(admission.pin.as_ref().map(|pin| &*pin.node), Some("n4"));
+}
+
+/// What the scheduler gives where a node has several cards that the claims select, nobody knows before.
+#[test]
+fn what_could_be_another_card_goes_where_that_is_not() {
+    let any = json!([{"name": "any", "exactly": request(NVIDIA, 1, None)}]);
+    let either = json!([first_of("r", &[("B", 1), ("A", 1)])]);
+    for (requests, names) in [(any, Some("A")), (either, None)] {
+        let mut world = with_class(World::with(configuration("", "unnamedCards: charge")));
+        world.node(&node("n1"));
+        world.slice("n1", NVIDIA, &mixed(&[("A", 4), ("B", 2)]));
+        world.queue(&queue("team-a").quota(r#"{"A": 1, "B": 0}"#));
+        let pod = claims(&mut world, "p", &requests);
+        world.pod(&match names {
+            Some(names) => pod.annotation("volcano.sh/card.name", names),
+            None => pod,
+        });
+        assert_eq!(world.refusal_of("p"), "NodesExcluded");
+        // Nor where several nodes have it, and the scheduler chooses among them.
+        world.node(&node("n2"));
+        world.slice("n2", NVIDIA, &mixed(&[("A", 4)]));
+        let admissions = world.admissions();
+        let [admission] = admissions.as_slice() else {
+            panic!("{admissions:?}")
+        };
+        assert_eq!(admission.card.as_deref(), Some("A"));
+        let avoided = admission.avoid.as_ref().map(|avoid| avoid.labels.clone());
+        assert_eq!(avoided, Some(vec![B.to_owned()]));
+        assert_eq!(admission.pin, None);
+    }
+}
+
+/// By the resource that a class provides, where it is that of the cards themselves.
+#[test]
+fn what_a_class_provides_may_be_any_card_of_a_node_too() {
+    let mut world = with_class(World::with(configuration("", "")));
+    world.node(&node("n1"));
+    world.slice("n1", NVIDIA, &mixed(&[("A", 4), ("B", 2)]));
+    world.queue(&queue("team-a").quota(r#"{"A": 4, "B": 0}"#));
+    let by_resource = pod("p").queue("team-a").annotation("volcano.sh/card.name", "A");
+    world.pod(&by_resource.requests(GPU, "1"));
+    assert_eq!(world.refusal_of("p"), "NodesExcluded");
+    world.node(&node("n2"));
+    world.slice("n2", NVIDIA, &mixed(&[("A", 4)]));
+    assert_eq!(world.admit(), [admitted("p", "A")]);
 }
 
 #[test]
@@ -248,7 +310,7 @@ fn where_nobody_names_cards_the_queue_does() {
     for name in ["p1", "p2"] {
         add(&mut world, name, &any);
     }
-    // Three B are on n3 alone; and one A and two B on n1.
+    // Three B are on n3 alone; and one A and two B on n1, where the scheduler could give three B if it had them.
     let mut all = world.admit();
     all.sort();
     assert_eq!(all, [admitted("p1", r#"{"B":3}"#), admitted("p2", r#"{"A":1,"B":2}"#)]);
@@ -341,18 +403,24 @@ fn a_restart_reads_back_what_was_written() {
     let requests = each(&[("A", 2), ("B", 1)]);
     let let_in =
         |name: &str, claim: &str, written: &str| claiming(bare_pod(name).queue("team-a").assigned(written), claim);
-    let mut world = world();
+    let with_three = || {
+        let mut world = world();
+        world.node(&node("n4"));
+        world.slice("n4", NVIDIA, &mixed(&[("A", 3)]));
+        world
+    };
+    let mut world = with_three();
     add(&mut world, "p1", &requests);
     let forms = json!([first_of("r", &[("A", 4), ("A", 2), ("B", 3)])]);
     add(&mut world, "p2", &forms);
     let written: Vec<_> = world.admit().into_iter().filter_map(|(_, cards)| cards).collect();
     assert_eq!(written, [r#"{"A":2,"B":1}"#, r#"{"A":2}"#]);
     let before = (held(&world, "team-a"), gpus_in_use(&world));
-    let mut restarted = self::world();
+    let mut restarted = with_three();
     restarted.claim("p1-gpu", &requests, &json!({}));
     restarted.claim("p2-gpu", &forms, &json!({}));
     restarted.pod(&let_in("p1", "p1-gpu", &written[0]).on("n1"));
-    restarted.pod(&let_in("p2", "p2-gpu", &written[1]).on("n2"));
+    restarted.pod(&let_in("p2", "p2-gpu", &written[1]).on("n4"));
     assert_eq!((held(&restarted, "team-a"), gpus_in_use(&restarted)), before);
     // Also before the slices are there, and when they go for a while.
     let mut bare = with_class(World::with(configuration("", "unnamedCards: charge")));

@@ -90,13 +90,30 @@ impl Book {
         (0..3).all(|card| counts[card] == 0 || used[card] + counts[card] <= self.nodes[node][card])
     }
 
+    /// Whether the scheduler could give no more of any card there, whichever form of each request it takes.
+    fn leaves_no_choice(&self, node: usize, ask: &Ask, counts: &Counts) -> bool {
+        let (settled, open): (Vec<_>, Vec<_>) = ask.iter().partition(|request| request.len() == 1);
+        (0..3).all(|card| {
+            let of_card = |request: &Vec<(usize, i64)>, most: i64| {
+                let own = request.iter().filter(|(own, count)| *own == card && *count <= most);
+                own.map(|(_, count)| *count).max().unwrap_or(0)
+            };
+            let sure: i64 = settled.iter().map(|request| of_card(request, i64::MAX)).sum();
+            let left = self.nodes[node][card] - sure;
+            let most: i64 = open.iter().map(|request| of_card(request, left)).sum();
+            open.is_empty() || sure + most <= counts[card]
+        })
+    }
+
     /// The first alternative of a pod that there is room for.
     fn first(&self, name: &str) -> Option<Counts> {
         let (queue, ask) = &self.waiting[name];
         let mut alternatives = Self::alternatives(ask).into_iter();
         alternatives.find(|counts| {
             let is_known = (0..3).all(|card| counts[card] == 0 || self.nodes.iter().any(|node| node[card] > 0));
-            is_known && self.within(*queue, counts) && (0..self.nodes.len()).any(|node| self.fits(node, counts))
+            is_known
+                && self.within(*queue, counts)
+                && (0..self.nodes.len()).any(|node| self.fits(node, counts) && self.leaves_no_choice(node, ask, counts))
         })
     }
 
@@ -256,6 +273,14 @@ impl Run {
             let room = self.world.known(&name).room.expect("a node");
             let node: usize = self.world.cluster.node(room).name[1..].parse().unwrap();
             assert!(self.book.fits(node, &first), "{name} on n{node}");
+            for other in Book::alternatives(&ask) {
+                let could_be = (0..3).all(|card| other[card] <= self.book.nodes[node][card]);
+                let is_covered = (0..3).all(|card| other[card] <= first[card]);
+                assert!(
+                    !could_be || is_covered,
+                    "{name} on n{node}: {other:?} in place of {first:?}"
+                );
+            }
             let held = Held {
                 queue,
                 counts: first,

@@ -1,0 +1,94 @@
+//! What is left to the scheduler: where a node has several cards that a pod's claims select, or more of one than the pod is charged for,
+//! the scheduler gives which it likes (docs/rules.md, **Cards by Dynamic Resource Allocation**).
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use super::Cluster;
+use super::node::{Node, NodeCard};
+use crate::alternative::{Alternative, Counted};
+use crate::names::CardId;
+use crate::task::{Task, Wanted};
+
+/// Whether the scheduler could give a pod on a node more of any card than an alternative has of it, be all devices of the node free.
+pub(crate) fn exceeds(cluster: &Cluster, task: &Task, alternative: &Alternative, node: &Node) -> bool {
+    let Some(requests) = open_requests(cluster, task) else {
+        return false;
+    };
+    // What is settled, the scheduler takes in any case.
+    let (settled, open): (Vec<_>, Vec<_>) = requests.iter().partition(|request| request.choices.len() == 1);
+    let mut most = BTreeMap::<CardId, i64>::new();
+    for (card, _, count) in settled.iter().flat_map(|request| request.choices.iter().flatten()) {
+        let sum = most.entry(*card).or_default();
+        *sum = sum.saturating_add(*count);
+    }
+    let sure = most.clone();
+    let there = |card: CardId| {
+        let all = node.card(card).map_or(0, NodeCard::all_devices);
+        all.saturating_sub(sure.get(&card).copied().unwrap_or(0)).max(0)
+    };
+    for request in open {
+        let mut of_request = BTreeMap::<CardId, i64>::new();
+        for choice in &request.choices {
+            for (card, count) in could_be_given(choice, request, there) {
+                let most = of_request.entry(card).or_default();
+                *most = count.max(*most);
+            }
+        }
+        for (card, count) in of_request {
+            let sum = most.entry(card).or_default();
+            *sum = sum.saturating_add(count);
+        }
+    }
+    most.into_iter()
+        .any(|(card, count)| count > charged(cluster, task, alternative, card))
+}
+
+/// What of a choice the scheduler could give where so many are there. Where devices of several cards would do for one request, it may
+/// mix them.
+fn could_be_given<'c>(
+    choice: &'c [Counted],
+    request: &Wanted,
+    there: impl Fn(CardId) -> i64 + Copy + 'c,
+) -> impl Iterator<Item = (CardId, i64)> + 'c {
+    let suffices = choice.iter().all(|(card, _, count)| there(*card) >= *count);
+    let may_be_mixed = match choice {
+        [(card, _, count)] if request.mixes => request
+            .choices
+            .iter()
+            .any(|other| matches!(**other, [(of, _, as_many)] if of != *card && as_many == *count && there(of) > 0)),
+        [_] => false,
+        // All that a node has.
+        _ => choice.iter().all(|(card, ..)| there(*card) > 0),
+    };
+    let given = choice
+        .iter()
+        .map(move |(card, _, count)| (*card, (*count).min(there(*card))));
+    given.filter(move |(_, count)| (suffices || may_be_mixed) && *count > 0)
+}
+
+/// How many of a card a pod is charged for with an alternative.
+fn charged(cluster: &Cluster, task: &Task, alternative: &Alternative, card: CardId) -> i64 {
+    match alternative {
+        Alternative::Set(set) => {
+            let own = set.cards().iter().find(|(own, _)| *own == card);
+            own.map_or(0, |(_, count)| *count)
+        }
+        Alternative::Card(own) if *own == card => cluster.resource_of(card).map_or(0, |resource| task.count(resource)),
+        Alternative::Card(_) => 0,
+    }
+}
+
+/// The requests of a pod for devices, where any of them leaves the scheduler a choice of cards or of how many.
+pub(crate) fn open_requests<'t>(cluster: &Cluster, task: &'t Task) -> Option<Cow<'t, [Wanted]>> {
+    let claimed = task.claimed.as_ref()?;
+    let requests = if claimed.is_for_cards() {
+        Cow::Borrowed(&*claimed.requests)
+    } else {
+        Cow::Owned(cluster.requested_devices(&task.request))
+    };
+    requests
+        .iter()
+        .any(|request| request.choices.len() > 1)
+        .then_some(requests)
+}

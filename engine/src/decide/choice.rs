@@ -1,0 +1,52 @@
+//! Keeping pods away from nodes where the scheduler could give them other cards, or more, than they are charged for.
+
+use std::collections::BTreeSet;
+
+use super::fit::nodes_for;
+use crate::alternative::Alternative;
+use crate::cluster::Cluster;
+use crate::cluster::choice::{exceeds, open_requests};
+use crate::cluster::device_cards::device_label;
+use crate::cluster::node::{Node, Supply};
+use crate::task::Task;
+
+/// So many other cards are kept away from a pod by their labels, at most.
+const MOST_AVOIDED: usize = 16;
+
+/// How a pod is kept away from nodes.
+#[derive(Debug, Default)]
+pub(super) struct KeptAway {
+    /// The labels of nodes that it must not go to.
+    pub labels: Vec<String>,
+    /// Whether those don't say of some node that it must not go there.
+    pub is_open: bool,
+}
+
+/// What keeps a pod that is charged for an alternative away from nodes where the scheduler could give it more.
+pub(super) fn kept_away(cluster: &Cluster, task: &Task, alternative: &Alternative) -> KeptAway {
+    let Some(requests) = open_requests(cluster, task) else {
+        return KeptAway::default();
+    };
+    let choices = requests.iter().flat_map(|request| &request.choices).flatten();
+    let others: BTreeSet<_> = choices
+        .map(|(card, ..)| *card)
+        .filter(|card| !alternative.has(*card))
+        .collect();
+    let others: BTreeSet<_> = others.into_iter().take(MOST_AVOIDED).collect();
+    let is_told = |node: &Node| {
+        let mut cards = others.iter().filter_map(|card| node.card(*card));
+        cards.any(|card| card.supply == Supply::Devices)
+    };
+    let nodes = nodes_for(cluster, Some(alternative))
+        .iter()
+        .map(|node| cluster.node(*node));
+    let has_all = |node: &&Node| alternative.all(|card| node.card(card).is_some());
+    let is_open = |node: &Node| exceeds(cluster, task, alternative, node) && !is_told(node);
+    KeptAway {
+        is_open: nodes.filter(has_all).any(is_open),
+        labels: others
+            .iter()
+            .map(|card| device_label(cluster.names().card_name(*card)))
+            .collect(),
+    }
+}
