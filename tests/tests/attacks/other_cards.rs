@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::Result;
-use cardgate_tests::devices::{NVIDIA, by_name, by_template, card_has, class, classes, exactly, form, gpus, publish};
+use anyhow::{Result, ensure};
+use cardgate_tests::devices::{NVIDIA, by_template, card_has, class, classes, exactly, form, gpus, publish};
 use cardgate_tests::nodes::NodeSpec;
 use cardgate_tests::scenario::Scenario;
 use cardgate_tests::tally::Tally;
+use cardgate_tests::wait::{self, Seen};
 use cardgate_tests::world::World;
-use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
+use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::api::ListParams;
@@ -83,163 +84,140 @@ fn selects(product: &str, scenario: &Scenario<'_>) -> String {
     )
 }
 
-async fn show(scenario: &Scenario<'_>, what: &str) -> Result<()> {
-    for pod in scenario.api::<Pod>().list(&ListParams::default()).await? {
-        let status = pod.status.unwrap_or_default();
-        let conditions: Vec<_> = status
-            .conditions
-            .iter()
-            .flatten()
-            .map(|c| (c.type_.clone(), c.status.clone(), c.reason.clone(), c.message.clone()))
-            .collect();
-        eprintln!(
-            "{what}: {:?} phase {:?} node {:?} {:?} {conditions:?}",
-            pod.metadata.name,
-            status.phase,
-            pod.spec.and_then(|s| s.node_name),
-            pod.metadata
-                .annotations
-                .unwrap_or_default()
-                .get("volcano.sh/card.assigned")
-        );
-    }
-    Ok(())
-}
-
-#[tokio::test]
-async fn scratch_mixed() -> Outcome {
-    let (_, scenario, tenant) = scene("other-mixed", &[&[("H100", 4), ("T4", 4)]]).await?;
-    scenario
-        .apply_queue(
-            scenario
-                .queue()
-                .quota(&scenario.card("T4"), 1)
-                .quota(&scenario.card("H100"), 0),
-        )
-        .await?;
-    tenant.create(&template("any", &exactly(NVIDIA, 1, None))?).await?;
-    let mut any = exactly(NVIDIA, 1, None);
-    any[0]["exactly"]["selectors"] =
-        json!([{"cel": {"expression": format!("{} || {}", selects("T4", &scenario), selects("H100", &scenario))}}]);
-    tenant.create(&template("either", &any)?).await?;
-    let pod = by_template(scenario.pod("any").card(&scenario.card("T4")), "either");
-    tenant.create(&pod.deployment(4)).await?;
-    tokio::time::sleep(std::time::Duration::from_secs(6)).await;
-    show(&scenario, "mixed").await?;
-    eprintln!(
-        "MIXED: {} H100 given, {} T4",
-        given(&scenario, "card-0").await?,
-        given(&scenario, "card-1").await?
-    );
-    Ok(())
-}
-
-#[tokio::test]
-async fn scratch_first_of() -> Outcome {
-    let (_, scenario, tenant) = scene("other-first", &[&[("H100", 8)]]).await?;
-    scenario
-        .apply_queue(scenario.queue().quota(&scenario.card("H100"), 1))
-        .await?;
-    tenant
-        .create(&template("four", &first_of(&scenario, &[("H100", 4), ("H100", 1)]))?)
-        .await?;
-    tenant
-        .create(&by_template(scenario.pod("four"), "four").deployment(2))
-        .await?;
-    tokio::time::sleep(std::time::Duration::from_secs(6)).await;
-    show(&scenario, "first").await?;
-    eprintln!("FIRST: {} H100 given", given(&scenario, "card-0").await?);
-    Ok(())
-}
-
-#[tokio::test]
-async fn scratch_init() -> Outcome {
-    let (world, scenario, tenant) = scene("other-init", &[&[("H100", 8)]]).await?;
-    scenario
-        .apply_queue(scenario.queue().quota(&scenario.card("H100"), 2))
-        .await?;
-    class(
-        &world.plane,
-        "init.example.com",
-        &selects("H100", &scenario),
-        Some("example.com/init"),
-    )
-    .await?;
-    let container = |name: &str, count: i64, always: bool| Container {
+/// A container, or one that runs before, with so many of a resource.
+fn container(name: &str, resource: &str, count: u32) -> Container {
+    let amounts = BTreeMap::from([(resource.to_owned(), Quantity(count.to_string()))]);
+    Container {
         name: name.to_owned(),
         image: Some("x".to_owned()),
-        restart_policy: always.then(|| "Always".to_owned()),
         resources: Some(ResourceRequirements {
-            limits: Some([("example.com/init".to_owned(), Quantity(count.to_string()))].into()),
-            requests: Some([("example.com/init".to_owned(), Quantity(count.to_string()))].into()),
-            ..Default::default()
+            limits: Some(amounts.clone()),
+            requests: Some(amounts),
+            ..ResourceRequirements::default()
         }),
-        ..Default::default()
-    };
-    for (name, inits, main) in [(
-        "inits",
-        vec![
-            container("i1", 2, false),
-            container("i2", 2, false),
-            container("i3", 2, false),
-        ],
-        2,
-    )] {
-        let pod = scenario
-            .pod(name)
-            .request("example.com/init", main)
-            .spec(|spec| spec.init_containers = Some(inits));
+        ..Container::default()
+    }
+}
+
+/// Whoever has a quota for cheap cards lets the scheduler choose, where dear ones are on the same node.
+#[tokio::test]
+async fn what_may_be_one_card_or_another_goes_where_only_one_of_them_is() -> Outcome {
+    let (world, scenario, tenant) = scene("other-mixed", &[&[("H100", 4), ("T4", 4)]]).await?;
+    let (h100, t4) = (scenario.card("H100"), scenario.card("T4"));
+    scenario
+        .apply_queue(scenario.queue().quota(&h100, 0).quota(&t4, 2))
+        .await?;
+    let both = format!("{} || {}", selects("T4", &scenario), selects("H100", &scenario));
+    class(
+        &world.plane,
+        "other-mixed.example.com",
+        &both,
+        Some("example.com/other-mixed"),
+    )
+    .await?;
+    let mut either = exactly(NVIDIA, 1, None);
+    either[0]["exactly"]["selectors"] = json!([{ "cel": { "expression": both } }]);
+    tenant.create(&template("either", &either)?).await?;
+    tenant
+        .create(&template("first", &first_of(&scenario, &[("H100", 1), ("T4", 1)]))?)
+        .await?;
+    let by_resource = |name: &str, resource: &str| scenario.pod(name).card(&t4).request(resource, 1);
+    for pod in [
+        by_template(scenario.pod("either").card(&t4), "either"),
+        by_template(scenario.pod("first"), "first"),
+        by_resource("extended", "example.com/other-mixed"),
+        by_resource("implicit", "deviceclass.resource.kubernetes.io/other-mixed.example.com"),
+    ] {
         tenant.create(&pod.build()).await?;
     }
-    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
-    show(&scenario, "init").await?;
-    eprintln!("INIT: {} H100 given", given(&scenario, "card-0").await?);
+    for name in ["either", "first", "extended", "implicit"] {
+        scenario.waits(name, "NodesExcluded").await?;
+    }
+    scenario.nodes(&[NodeSpec::new("other-mixed-pure")]).await?;
+    publish(&world.plane, "other-mixed-pure", NVIDIA, &gpus(&t4, 4)).await?;
+    card_has(world, &t4, |status| status.used == 2 && status.total == 8).await?;
+    wait::eventually("two cards to be allocated", wait::PATIENCE, async || {
+        let count = given(&scenario, "gpu-").await?;
+        Ok(Seen::when(count == 2, count.to_string()))
+    })
+    .await?;
+    assert_eq!(given(&scenario, "card-").await?, 0, "nothing of the node with both");
     Ok(())
 }
 
+/// Four, or if need be one: let in for the one, the scheduler would give four.
 #[tokio::test]
-async fn scratch_node_name() -> Outcome {
-    let (_, scenario, tenant) = scene("other-node", &[&[("H100", 8)]]).await?;
-    scenario
-        .apply_queue(scenario.queue().quota(&scenario.card("H100"), 1))
-        .await?;
+async fn fewer_of_a_card_is_not_let_in_where_the_scheduler_would_give_more() -> Outcome {
+    let (world, scenario, tenant) = scene("other-fewer", &[&[("H100", 8)]]).await?;
+    let card = scenario.card("H100");
+    scenario.apply_queue(scenario.queue().quota(&card, 1)).await?;
+    let four_or_one = first_of(&scenario, &[("H100", 4), ("H100", 1)]);
+    tenant.create(&template("four-or-one", &four_or_one)?).await?;
     tenant
-        .create(&template("one", &exactly(NVIDIA, 4, Some(&scenario.card("H100"))))?)
+        .create(&by_template(scenario.pod("greedy"), "four-or-one").build())
         .await?;
-    let pod = by_template(scenario.pod("named"), "one").spec(|spec| spec.node_name = Some("other-node-0".to_owned()));
-    let created = tenant.api::<Pod>().create(&Default::default(), &pod.build()).await;
-    eprintln!(
-        "NODE: {:?}",
-        created.as_ref().map(|pod| pod
-            .spec
-            .as_ref()
-            .map(|s| (s.node_name.clone(), s.scheduling_gates.clone())))
+    scenario.waits("greedy", "NodesExcluded").await?;
+    assert_eq!(given(&scenario, "").await?, 0);
+    // A node that has no four gives one.
+    scenario.nodes(&[NodeSpec::new("other-fewer-small")]).await?;
+    publish(&world.plane, "other-fewer-small", NVIDIA, &gpus(&card, 2)).await?;
+    let written = json!({ &*card: 1 }).to_string();
+    scenario.expect("greedy", &Tally::none().running(&written, 1)).await?;
+    assert_eq!(given(&scenario, "").await?, 1);
+    card_has(world, &card, |status| status.used == 1).await
+}
+
+/// What containers have that run one after the other, the scheduler gives once, as it is charged.
+#[tokio::test]
+async fn containers_that_run_before_take_no_cards_of_their_own() -> Outcome {
+    let (world, scenario, tenant) = scene("other-init", &[&[("H100", 8)]]).await?;
+    let card = scenario.card("H100");
+    scenario.apply_queue(scenario.queue().quota(&card, 2)).await?;
+    let resource = "example.com/other-init";
+    class(
+        &world.plane,
+        "other-init.example.com",
+        &selects("H100", &scenario),
+        Some(resource),
+    )
+    .await?;
+    let before = ["i1", "i2", "i3"].map(|name| container(name, resource, 2));
+    let pod = scenario.pod("inits").request(resource, 2);
+    let pod = pod.spec(|spec| spec.init_containers = Some(before.into()));
+    tenant.create(&pod.build()).await?;
+    scenario.expect("inits", &Tally::none().running(&card, 1)).await?;
+    assert_eq!(given(&scenario, "").await?, 2);
+    card_has(world, &card, |status| (status.used, status.unaccounted) == (2, 0)).await
+}
+
+/// Past the scheduler, or with numbers that overflow.
+#[tokio::test]
+async fn claims_pass_neither_by_the_scheduler_nor_by_numbers() -> Outcome {
+    let (_, scenario, tenant) = scene("other-numbers", &[&[("H100", 8)]]).await?;
+    let card = scenario.card("H100");
+    scenario.apply_queue(scenario.queue().quota(&card, 1)).await?;
+    let most = usize::try_from(i64::MAX)?;
+    let mut requests = exactly(NVIDIA, most, Some(&card));
+    for number in 1..32 {
+        let mut further = requests[0].clone();
+        further["name"] = format!("r{number}").into();
+        requests
+            .as_array_mut()
+            .into_iter()
+            .for_each(|all| all.push(further.clone()));
+    }
+    tenant.create(&template("most", &requests)?).await?;
+    let named = by_template(scenario.pod("named"), "most");
+    let named = named.spec(|spec| spec.node_name = Some("other-numbers-0".to_owned()));
+    tenant.is_refused(&named.build(), "passes by the scheduler").await?;
+    tenant
+        .create(&by_template(scenario.pod("most"), "most").build())
+        .await?;
+    let waits = scenario.waits("most", "InsufficientScalarQuota").await?;
+    let message = waits.message.unwrap_or_default();
+    ensure!(
+        message.contains(&format!("asked {}, used 0, quota 1", i64::MAX)),
+        "{message}"
     );
-    let claim: ResourceClaim = serde_json::from_value(
-        json!({"metadata": {"name": "c"}, "spec": {"devices": {"requests": exactly(NVIDIA, i64::MAX as usize, Some(&scenario.card("H100")))}}}),
-    )?;
-    eprintln!(
-        "HUGE: {:?}",
-        tenant
-            .api::<ResourceClaim>()
-            .create(&Default::default(), &claim)
-            .await
-            .map(drop)
-    );
-    let zero: ResourceClaim = serde_json::from_value(
-        json!({"metadata": {"name": "z"}, "spec": {"devices": {"requests": exactly(NVIDIA, 0, Some(&scenario.card("H100")))}}}),
-    )?;
-    eprintln!(
-        "ZERO: {:?}",
-        tenant
-            .api::<ResourceClaim>()
-            .create(&Default::default(), &zero)
-            .await
-            .map(drop)
-    );
-    tenant.create(&by_name(scenario.pod("huge"), "c").build()).await?;
-    tokio::time::sleep(std::time::Duration::from_secs(4)).await;
-    show(&scenario, "node").await?;
-    let _ = Tally::none();
     Ok(())
 }

@@ -177,8 +177,8 @@ fn alternatives_may_be_of_different_numbers() {
     assert_eq!(
         told(&mut world),
         [
-            "no node can take the pod now: 2 nodes with A: 2 where the pod's claims select other cards too, or more of them: select the \
-          cards themselves; waiting can't help: change the pod's node selector, affinity or tolerations"
+            "the pod excludes every node that has what it asks for: 2 nodes with A: 2 without enough room; 2 nodes with A: 2 where the pod's \
+          claims select other cards too, or more of them: select the cards themselves"
         ]
     );
     world.node(&node("n4"));

@@ -92,7 +92,12 @@ impl Book {
 
     /// Whether the scheduler could give no more of any card there, whichever form of each request it takes.
     fn leaves_no_choice(&self, node: usize, ask: &Ask, counts: &Counts) -> bool {
-        let (settled, open): (Vec<_>, Vec<_>) = ask.iter().partition(|request| request.len() == 1);
+        // Cards that no node has nobody gives.
+        let is_there = |(card, _): &&(usize, i64)| self.nodes.iter().any(|node| node[*card] > 0);
+        let requests = ask
+            .iter()
+            .map(|request| request.iter().filter(is_there).copied().collect());
+        let (settled, open): (Vec<Vec<_>>, Vec<_>) = requests.partition(|request: &Vec<_>| request.len() == 1);
         (0..3).all(|card| {
             let of_card = |request: &Vec<(usize, i64)>, most: i64| {
                 let own = request.iter().filter(|(own, count)| *own == card && *count <= most);
