@@ -33,6 +33,11 @@ pub const MGPU_CONTAINERS: usize = 16;
 pub const NODE_TERMS: usize = 1024;
 /// Length of a label selector on namespaces, which is evaluated for every pod of the queue.
 pub const SELECTOR_LENGTH: usize = 4096;
+/// Requests, alternatives and selectors of all claims of a pod: Kubernetes lets one claim have thousands, and each is judged for every
+/// kind of device.
+pub const CLAIM_TERMS: usize = 512;
+/// Length of those selectors in all.
+pub const CLAIM_SELECTORS_LENGTH: usize = 32_768;
 /// Length of the name of an object (RFC 1123 subdomain).
 const OBJECT_NAME_LENGTH: usize = 253;
 /// Length of an annotation that says one of a few words.

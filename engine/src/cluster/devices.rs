@@ -106,7 +106,8 @@ impl Cluster {
                 .collect();
             self.changes.cards.extend(cards);
         }
-        let concerned = self.claimed.devices.claims_concerned_by(&change);
+        let is_named = |key: &ClaimKey| self.claimed.users.contains_key(key);
+        let concerned = self.claimed.devices.claims_concerned_by(&change, is_named);
         self.devices_changed(change.nodes, now);
         if !change.models.is_empty() && self.provided_now() != self.claimed.provided {
             self.classes_changed(now);

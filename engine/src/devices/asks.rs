@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crds::dra::{DeviceClass, Request, ResourceClaim, Selector, SubRequest};
+use crds::dra::{ClaimSpec, DeviceClass, Request, ResourceClaim, Selector, SubRequest};
 
+use super::bounds;
 use super::card::DeviceCard;
 use super::model::Model;
 use super::selector::SelectorError;
@@ -71,6 +72,9 @@ impl Devices {
     /// What the claims that a pod names come to; those that another pod pays for come to nothing. `assigned` is the card that the pod was
     /// let in for: what it was given is that, where nobody publishes it at the moment.
     pub fn asked_by(&mut self, namespace: &str, uid: &str, named: &[Named], assigned: Option<&str>) -> Asked {
+        if let Some(why) = bounds::excess(self.not_allocated(namespace, named)) {
+            return Asked::kept_by(Obstacle::Unclear(why));
+        }
         let mut sum = Sum::default();
         for Named { name, claim, shared } in named {
             let Some(claim) = claim else {
@@ -109,6 +113,20 @@ impl Devices {
             }
         }
         sum.asked()
+    }
+
+    /// What those claims that a pod names say that nothing was allocated to.
+    pub(super) fn not_allocated<'d>(
+        &'d self,
+        namespace: &'d str,
+        named: &'d [Named],
+    ) -> impl Iterator<Item = &'d ClaimSpec> + 'd {
+        let keys = named
+            .iter()
+            .filter_map(move |named| Some((namespace.into(), named.claim.clone()?)));
+        let claims = keys.filter_map(|key: ClaimKey| Some(&self.claims.get(&key)?.0));
+        let open = claims.filter(|claim| claim.status.allocation.is_none());
+        open.map(|claim| &claim.spec)
     }
 
     /// The cards that were allocated to a claim; none where nothing is, or where a device is not known any more.

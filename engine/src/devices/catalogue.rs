@@ -11,6 +11,7 @@ use crds::dra::{
 
 use super::Devices;
 use super::asks::Problem;
+use super::bounds;
 use super::card::Drivers;
 use super::model::{Attribute, Model, own_names};
 use super::selector::Selector;
@@ -74,6 +75,12 @@ impl Catalogue {
     /// The cards that each request of a claim asks for, by the request's name; none where it is for other devices, or looks at them
     /// alone.
     pub fn requests<'s>(&mut self, spec: &'s ClaimSpec) -> Vec<(&'s str, Result<BTreeSet<String>, Unknown>)> {
+        if let Some(why) = bounds::excess([spec].into_iter()) {
+            let first = spec.devices.requests.iter().take(1);
+            return first
+                .map(|request| (&*request.name, Err(Unknown::Selector(why.clone()))))
+                .collect();
+        }
         let requests = spec.devices.requests.iter();
         requests
             .map(|request| (&*request.name, self.request(request)))

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crds::dra::{DeviceClass, DeviceTaint, DeviceToleration, ResourceClaim, SubRequest};
 
+use super::bounds;
 use super::inventory::Device;
 use super::model::Attribute;
 use super::placing::{Answer, Form, Question, Thing, Tie, Wanted};
@@ -59,6 +60,9 @@ struct TieDemand {
 impl Devices {
     /// What the claims that a pod names ask for of cards; none where they ask for none.
     pub fn demand_of(&self, namespace: &str, named: &[Named]) -> Option<DeviceDemand> {
+        if bounds::excess(self.not_allocated(namespace, named)).is_some() {
+            return None;
+        }
         let mut demand = DeviceDemand::default();
         let mut claims = Vec::new();
         for Named { claim, shared, .. } in named {

@@ -4,6 +4,7 @@
 //! Pure: which devices there are, which of them a claim asks for, and what was allocated. Whose quota that is, the cluster says.
 
 mod asks;
+mod bounds;
 mod card;
 mod catalogue;
 mod demand;
@@ -90,8 +91,8 @@ impl Devices {
     }
 
     /// The claims that come to something else when devices have changed so: those that select any of the models that came or went, and
-    /// those that were allocated devices of these pools.
-    pub fn claims_concerned_by(&self, change: &SliceChange) -> Vec<ClaimKey> {
+    /// those that were allocated devices of these pools. Those that no pod names concern nobody.
+    pub fn claims_concerned_by(&self, change: &SliceChange, is_named: impl Fn(&ClaimKey) -> bool) -> Vec<ClaimKey> {
         if change.models.is_empty() {
             return Vec::new();
         }
@@ -104,12 +105,16 @@ impl Devices {
             }),
             None => self.selects_any(claim, &change.models),
         };
-        let concerned = self.claims.iter().filter(|(_, (claim, _))| is_concerned(claim));
+        let named = self.claims.iter().filter(|(key, _)| is_named(key));
+        let concerned = named.filter(|(_, (claim, _))| is_concerned(claim));
         concerned.map(|(key, _)| key.clone()).collect()
     }
 
     /// Whether a claim selects any of these models, or may.
     fn selects_any(&self, claim: &ResourceClaim, models: &BTreeSet<Arc<Model>>) -> bool {
+        if bounds::excess([&claim.spec].into_iter()).is_some() {
+            return false;
+        }
         let requests = claim.spec.devices.requests.iter();
         let mut forms = requests.flat_map(|request| request.exactly.iter().chain(&request.first_available));
         forms.any(|form| {

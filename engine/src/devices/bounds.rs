@@ -1,0 +1,51 @@
+//! How much claims may ask to be evaluated: tenants write their selectors, each of which is read, and judged for every kind of device.
+
+use crds::bounds::{CLAIM_SELECTORS_LENGTH, CLAIM_TERMS};
+use crds::dra::ClaimSpec;
+
+/// Why these claims, which one pod names, are not evaluated: what they ask for is too much, or too long, in all.
+pub(super) fn excess<'c>(claims: impl Iterator<Item = &'c ClaimSpec>) -> Option<String> {
+    let requests = claims.flat_map(|claim| &claim.devices.requests);
+    let forms = requests.flat_map(|request| request.exactly.iter().chain(&request.first_available));
+    let (mut count, mut length) = (0, 0);
+    for form in forms {
+        count += 1 + form.selectors.len();
+        let texts = form.selectors.iter().map(|selector| selector.cel.expression.len());
+        length += texts.sum::<usize>();
+        if count > CLAIM_TERMS || length > CLAIM_SELECTORS_LENGTH {
+            return Some(format!(
+                "the claims of a pod have at most {CLAIM_TERMS} requests, alternatives and selectors in all, and selectors of at most \
+                 {CLAIM_SELECTORS_LENGTH} characters in all: use fewer or shorter ones"
+            ));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn claim(count: usize, length: usize) -> ClaimSpec {
+        let selector = json!({ "cel": { "expression": "x".repeat(length) } });
+        let form = json!({ "deviceClassName": "c", "selectors": vec![selector; count] });
+        serde_json::from_value(json!({ "devices": { "requests": [{ "name": "r", "exactly": form }] } })).unwrap()
+    }
+
+    #[test]
+    fn requests_and_selectors_are_few_and_short_in_all_claims_of_a_pod() {
+        let long = CLAIM_SELECTORS_LENGTH / 4;
+        for (claims, is_too_much) in [
+            (vec![], false),
+            (vec![claim(CLAIM_TERMS - 1, 10)], false),
+            (vec![claim(CLAIM_TERMS - 2, 1), claim(0, 1)], false),
+            (vec![claim(CLAIM_TERMS - 1, 1), claim(0, 1)], true),
+            (vec![claim(4, long)], false),
+            (vec![claim(3, long), claim(1, long + 1)], true),
+        ] {
+            assert_eq!(excess(claims.iter()).is_some(), is_too_much);
+        }
+    }
+}
