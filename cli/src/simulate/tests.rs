@@ -159,7 +159,7 @@ async fn claims_are_made_from_templates_as_their_controller_would() {
     for row in &told.admitted {
         assert_eq!(
             (row.card.as_deref(), row.node.as_deref()),
-            (Some(CARD), Some("n1")),
+            (Some(r#"{"NVIDIA-A100":2}"#), Some("n1")),
             "{told:#?}"
         );
     }

@@ -279,26 +279,23 @@ fn a_gang_gets_devices_for_each_of_its_pods_or_none() {
     assert_eq!(world.admit_names().len(), 2);
 }
 
-/// Where a node has several cards, the devices of the one that the pod would be charged for have to suffice.
+/// Where a node has several cards that the forms of a request select, the scheduler chooses among them: nobody is let in for one there.
 #[test]
-fn room_is_asked_for_with_the_card_that_would_be_charged() {
+fn nobody_goes_where_another_card_could_be_given_than_the_one_that_would_be_charged() {
     let mut world = world();
-    let both = [gpus("A", 1)[0].clone(), {
-        let mut second = gpus("C", 2)[1].clone();
-        second["attributes"]["index"]["int"] = 7.into();
-        second
-    }];
+    let mut second = gpus("C", 2)[1].clone();
+    second["attributes"]["index"]["int"] = 7.into();
     world.node(&node("n3"));
-    world.slice("n3", NVIDIA, &json!(both));
+    world.slice("n3", NVIDIA, &json!([gpus("A", 1)[0], second]));
     world.remove_slice("n1", NVIDIA);
     world.queue(&queue("team-a").quota(r#"{"A": 1}"#));
-    // Of A there is one that is not the eighth; the eighth is a C, for which there is no quota.
-    let eighth =
-        "device.attributes['gpu.nvidia.com'].index == 7 || device.attributes['gpu.nvidia.com'].productName == 'A'";
+    // The only A is taken; the C is free, for which there is no quota.
     world.claim("other", &with(1, &[OF_A]), &allocated("n3", &["gpu-0"]));
-    ask(&mut world, "p1", &with(1, &[eighth]));
-    assert_eq!(world.refusal_of("p1"), "NoNodeFits");
-    world.remove_claim("other");
+    let forms = ["A", "C"].map(|card| request(NVIDIA, 1, Some(card)));
+    ask(&mut world, "p1", &json!([{"name": "r", "firstAvailable": forms}]));
+    assert_eq!(world.refusal_of("p1"), "NodesExcluded");
+    world.node(&node("n4"));
+    world.slice("n4", NVIDIA, &gpus("A", 1));
     assert_eq!(world.admit(), [admitted("p1", "A")]);
 }
 
