@@ -161,8 +161,7 @@ async fn fewer_of_a_card_is_not_let_in_where_the_scheduler_would_give_more() -> 
     // A node that has no four gives one.
     scenario.nodes(&[NodeSpec::new("other-fewer-small")]).await?;
     publish(&world.plane, "other-fewer-small", NVIDIA, &gpus(&card, 2)).await?;
-    let written = json!({ &*card: 1 }).to_string();
-    scenario.expect("greedy", &Tally::none().running(&written, 1)).await?;
+    scenario.expect("greedy", &Tally::none().running(&card, 1)).await?;
     assert_eq!(given(&scenario, "").await?, 1);
     card_has(world, &card, |status| status.used == 1).await
 }
