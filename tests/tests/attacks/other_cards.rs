@@ -128,7 +128,13 @@ async fn what_may_be_one_card_or_another_goes_where_only_one_of_them_is() -> Out
         by_resource("extended", "example.com/other-mixed"),
         by_resource("implicit", "deviceclass.resource.kubernetes.io/other-mixed.example.com"),
     ] {
-        tenant.create(&pod.build()).await?;
+        let pod = pod.build();
+        // The door learns from CardTypes, a moment later, which resources classes provide.
+        wait::eventually("the door to know the class", wait::PATIENCE, async || {
+            let created = tenant.create(&pod).await;
+            Ok(created.map_or_else(|error| Seen::NotYet(format!("{error:#}")), |_| Seen::Done(())))
+        })
+        .await?;
     }
     for name in ["either", "first", "extended", "implicit"] {
         scenario.waits(name, "NodesExcluded").await?;
