@@ -145,7 +145,8 @@ pub struct Shortage {
     pub limit: Option<String>,
     /// Where: the queue, a queue above it, or the cluster.
     pub place: Place,
-    /// Who has it: queue by queue, the asker's first, at most 32 queues.
+    /// Who has it: queue by queue, the asker's first, at most 32 queues, and last all queues together that are not for the namespace of
+    /// the review.
     #[serde(default)]
     pub holders: Vec<Holder>,
 }
@@ -165,7 +166,7 @@ pub struct Place {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Holder {
-    /// The queue.
+    /// The queue; empty for all queues together that are not for the namespace of the review.
     pub queue: String,
     /// How much its pods have, as a Kubernetes quantity.
     pub amount: String,

@@ -35,11 +35,14 @@ fn of_block(number: usize, block: &Block) -> Vec<String> {
 
 /// Who has what is short.
 fn holders(shortage: &Shortage) -> Option<String> {
-    let held = shortage.holders.iter().take(MOST_QUEUES);
+    let (named, unnamed): (Vec<_>, Vec<_>) = shortage.holders.iter().partition(|holder| !holder.queue.is_empty());
+    let held = named.iter().take(MOST_QUEUES);
     let held = held.map(|holder| format!("{} by queue {} ({})", holder.amount, holder.queue, pods(&holder.pods)));
     let mut held: Vec<_> = held.collect();
-    let more = shortage.holders.len().saturating_sub(MOST_QUEUES);
+    let more = named.len().saturating_sub(MOST_QUEUES);
     held.extend((more > 0).then(|| format!("more by {more} other queues")));
+    let of_others = unnamed.into_iter();
+    held.extend(of_others.map(|holder| format!("{} by queues of others ({})", holder.amount, pods(&holder.pods))));
     let place = match &*shortage.place.kind {
         "Node" => format!(" of node {}", shortage.place.name),
         _ => String::new(),
@@ -176,6 +179,21 @@ mod tests {
                 .any(|line| line.starts_with("   A100 of node n1 is held: 3 by")),
             "{lines:?}"
         );
+    }
+
+    #[test]
+    fn queues_of_others_are_told_together_and_last() {
+        let mut status = waiting();
+        let of_others = Holder {
+            queue: String::new(),
+            amount: "9".to_owned(),
+            pods: own(&[], 4),
+        };
+        status.blocks[0].shortages[0].holders.push(of_others);
+        let expected = "   A100 is held: 3 by queue team-a (mine, 1 pod of another namespace); 9 by queues of others (4 pods of other \
+                        namespaces)";
+        let lines = lines(&status);
+        assert!(lines.iter().any(|line| line == expected), "{lines:?}");
     }
 
     #[test]

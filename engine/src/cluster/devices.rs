@@ -37,6 +37,9 @@ pub(super) struct ClaimedDevices {
     pub(super) away: Option<BTreeSet<PodId>>,
 }
 
+/// The UID of pods that are not there.
+pub(super) const NOBODY: &str = "";
+
 /// A pod that claims devices.
 #[derive(Debug)]
 pub(super) struct Claiming {
@@ -338,12 +341,33 @@ impl Cluster {
             .as_ref()
             .is_some_and(|pod| self.has_provided_devices(pod, namespace));
         let named = as_seen.map_or_else(Vec::new, |pod| self.note_claiming(pod, namespace));
-        let demand = self.devices_asked(&reading.task.request, namespace, &named, has_provided);
+        self.put_claims(reading, &named, has_provided, namespace, uid);
+        named
+    }
+
+    /// Adds to what was read of a pod that need not be there what its claims would come to. Nobody comes to pay for them by that.
+    pub(super) fn imagine_claims(
+        &mut self,
+        reading: &mut Reading,
+        pod: &crds::pod::Pod<Box<str>>,
+        namespace: &str,
+    ) -> Vec<Named> {
+        if !self.may_claim(pod) {
+            return Vec::new();
+        }
+        let named = named_by(pod);
+        self.put_claims(reading, &named, false, namespace, NOBODY);
+        named
+    }
+
+    /// Adds what claims come to. `has_provided` says whether the pod was given what it requests by resources that classes provide.
+    fn put_claims(&mut self, reading: &mut Reading, named: &[Named], has_provided: bool, namespace: &str, uid: &str) {
+        let demand = self.devices_asked(&reading.task.request, namespace, named, has_provided);
         let assigned = reading.assigned.as_ref().and_then(|assigned| match assigned {
             Assigned::Card(card) => Some(self.names.card_name(*card)),
             Assigned::Counted(_) => None,
         });
-        let asked = self.claimed.devices.asked_by(namespace, uid, &named, assigned);
+        let asked = self.claimed.devices.asked_by(namespace, uid, named, assigned);
         let (others, requested) = self.requested_of_classes(&reading.task.request, asked.is_for_cards());
         if !named.is_empty() || !requested.is_empty() {
             self.put_asked(reading, others, asked.and_provided(requested));
@@ -358,7 +382,6 @@ impl Cluster {
             });
             Arc::make_mut(claimed).demand = Some(Arc::new(demand));
         }
-        named
     }
 
     /// A pod that was let in holds what it was seen to hold while that can't be said: its claim or the slices of its node may be away
@@ -388,7 +411,7 @@ impl Cluster {
 
     /// Whether a pod that shares a claim has to wait for whoever pays for it: that must be let in, in the same queue.
     pub(super) fn check_payers(
-        &mut self,
+        &self,
         task: &mut Task,
         namespace: &str,
         uid: &str,
@@ -399,12 +422,12 @@ impl Cluster {
         if claimed.refusal != Some(Reason::ResourceClaimShared) {
             return;
         }
-        let uid: Arc<str> = uid.into();
-        let keys: Vec<_> = shared_keys(namespace, named).collect();
-        let all_paid = keys.iter().all(|key| {
-            let payer = self.claimed.devices.payer(key, &uid);
-            let pod = self.pod_with_uid(&payer).and_then(|id| self.pod(id));
-            payer == uid || pod.is_some_and(|pod| pod.is_in() && pod.queue == queue)
+        let all_paid = shared_keys(namespace, named).all(|key| {
+            let Some(payer) = self.claimed.devices.payer_of(&key).filter(|payer| &***payer != uid) else {
+                return true;
+            };
+            let pod = self.pod_with_uid(payer).and_then(|id| self.pod(id));
+            pod.is_some_and(|pod| pod.is_in() && pod.queue == queue)
         });
         if all_paid {
             let mut paid = Claimed::clone(claimed);

@@ -4,7 +4,7 @@ use crds::configuration::AdmitOn;
 
 use super::effort::Effort;
 use super::line::alternatives_of;
-use super::verdict::{admits, check_of, names_none};
+use super::verdict::{admits, check_of, is_for, names_none};
 use super::{cross_quota, fit, mgpu};
 use crate::alternative::Alternative;
 use crate::cluster::Cluster;
@@ -13,12 +13,13 @@ use crate::policies::cross_quota::exceeded;
 use crate::reason::Reason;
 use crate::steps::Steps;
 
-/// What stands in the way of a pod of this shape by itself, in the order in which it is asked; its group is not.
+/// What stands in the way of a pod of this shape by itself, in the order in which it is asked; its group is not. Of a queue that is not
+/// for its namespace, nothing is said of quotas: each would tell a number.
 pub(crate) fn obstacles(cluster: &Cluster, shape: &Shape) -> Vec<Reason> {
     let mut found = Vec::new();
     if !cluster.queue(shape.queue).is_nameless() {
         found.extend(admits(cluster, shape.queue, &shape.namespace).err());
-        if cluster.queue(shape.queue).terms().is_some() {
+        if cluster.queue(shape.queue).terms().is_some() && is_for(cluster, shape.queue, &shape.namespace) {
             found.extend(of_quota(cluster, shape));
         }
     }

@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use crds::configuration::{AdmitOn, QueuePlugin};
 use crds::mgpu::MgpuRequest;
+use crds::queue_access::QueueAccess;
 
 use super::effort::Effort;
 use super::{Grant, choice, cross_quota, fit, mgpu, narrow};
@@ -258,12 +259,26 @@ pub(super) fn admits(cluster: &Cluster, queue: QueueId, namespace: &str) -> Resu
     if cluster.is_inner(queue) {
         return Err(Reason::InnerQueue);
     }
-    let labels = cluster.namespace(namespace).map(|namespace| &namespace.labels);
-    if access.allows(|key| labels.and_then(|labels| labels.get(key))) {
+    if allows(cluster, access, namespace) {
         Ok(())
     } else {
         Err(Reason::NamespaceNotAllowed)
     }
+}
+
+/// Whether the queue is for this namespace, whatever else it may be: what it has is nobody else's to know. A queue that is not there has
+/// nothing.
+pub(crate) fn is_for(cluster: &Cluster, queue: QueueId, namespace: &str) -> bool {
+    let terms = cluster.queue(queue).terms();
+    terms.is_none_or(|terms| {
+        let access = terms.access.as_ref();
+        access.is_ok_and(|access| allows(cluster, access, namespace))
+    })
+}
+
+fn allows(cluster: &Cluster, access: &QueueAccess, namespace: &str) -> bool {
+    let labels = cluster.namespace(namespace).map(|namespace| &namespace.labels);
+    access.allows(|key| labels.and_then(|labels| labels.get(key)))
 }
 
 /// A refusal of a shape, as things stand.

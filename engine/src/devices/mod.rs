@@ -220,9 +220,14 @@ impl Devices {
         Arc::clone(payer)
     }
 
+    /// The pod that pays for a claim that several may name, where one does.
+    pub fn payer_of(&self, key: &ClaimKey) -> Option<&Arc<str>> {
+        self.payers.get(key)
+    }
+
     /// Whether this pod pays for a claim that several may name.
     pub fn pays(&self, key: &ClaimKey, uid: &str) -> bool {
-        self.payers.get(key).is_some_and(|payer| **payer == *uid)
+        self.payer_of(key).is_some_and(|payer| **payer == *uid)
     }
 
     /// Somebody else pays from now on, or nobody.

@@ -7,6 +7,7 @@ use crds::card_review::{Count, Holder};
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
 use crate::cluster::pod::Pod;
+use crate::decide::verdict::is_for;
 use crate::ids::{NodeId, PodId, QueueId};
 use crate::refs::WorkloadKind;
 
@@ -31,7 +32,8 @@ pub(super) fn count(count: &mut Count, pod: &Pod, namespace: &str) {
     }
 }
 
-/// Who holds a dimension below a queue, or in the whole cluster: queues with pods of this namespace first, then who has most.
+/// Who holds a dimension below a queue, or in the whole cluster: queues with pods of this namespace first, then who has most, and last all
+/// queues together that are not for this namespace.
 pub(super) fn holders(cluster: &Cluster, at: Option<QueueId>, dimension: Dimension, namespace: &str) -> Vec<Holder> {
     let charged = |pod: &Pod| pod.charge.as_ref().map_or(0, |charge| charge.amounts.get(dimension));
     by_queue(cluster, below(cluster, at), charged, dimension, namespace)
@@ -77,7 +79,8 @@ fn by_queue(
             count(pods, pod, namespace);
         }
     }
-    let mut found: Vec<_> = found.into_iter().collect();
+    let told = |(queue, (_, pods)): &(QueueId, (i128, Count))| pods.own_count > 0 || is_for(cluster, *queue, namespace);
+    let (mut found, foreign): (Vec<_>, Vec<_>) = found.into_iter().partition(told);
     found.sort_by_key(|(_, (amount, pods))| (pods.own_count == 0, -amount));
     found.truncate(MOST_QUEUES);
     let held = found.into_iter().map(|(queue, (amount, mut pods))| {
@@ -88,7 +91,17 @@ fn by_queue(
             pods,
         }
     });
-    held.collect()
+    let of_others = foreign.into_iter().map(|(_, (amount, pods))| (amount, pods.others));
+    let of_others = of_others.reduce(|(all, pods), (amount, more)| (all + amount, pods + more));
+    let of_others = of_others.map(|(amount, others)| Holder {
+        queue: String::new(),
+        amount: dimension.format(amount),
+        pods: Count {
+            others,
+            ..Count::default()
+        },
+    });
+    held.chain(of_others).collect()
 }
 
 /// A pod of the same workload that holds quota of the same queue, which this one is to replace: in an update that makes new pods

@@ -1,7 +1,8 @@
 //! Answers to questions about what waits, for people: everything that stands in the way, who is before it, and what would help.
 //!
-//! Names of pods are those of the namespace that asks; all others are counted. What it takes is bounded: each node is looked at
-//! once for each card that the pod may name, each waiting pod of the queue and each holder at most once.
+//! Names of pods are those of the namespace that asks; all others are counted, and of a queue that is not for this namespace not even
+//! that. What it takes is bounded: each node is looked at once for each card that the pod may name, each waiting pod of the queue and each
+//! holder at most once.
 
 use std::cmp::Reverse;
 
@@ -17,6 +18,7 @@ use crate::cluster::Cluster;
 use crate::cluster::pod::{Pod, Stage};
 use crate::cluster::waiting::{Place, Shape};
 use crate::decide::obstacles::obstacles;
+use crate::decide::verdict::is_for;
 use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::reason::Reason;
 use crate::refs::WorkloadKind;
@@ -233,7 +235,7 @@ fn summed_up(status: &mut CardReviewStatus, who: &str) {
     status.lets_in.clone_from(&first.remedy);
 }
 
-/// Who is before it in its queue.
+/// Who is before it in its queue, where that is for this namespace.
 fn line_up(
     cluster: &Cluster,
     namespace: &str,
@@ -241,6 +243,9 @@ fn line_up(
     place: (Reverse<i32>, Place),
     status: &mut CardReviewStatus,
 ) {
+    if !is_for(cluster, queue, namespace) {
+        return;
+    }
     let queue = cluster.queue(queue);
     let mut before = Count::default();
     let mut names = Vec::new();
@@ -332,10 +337,12 @@ fn before_workload(cluster: &Cluster, id: WorkloadId) -> Option<Vec<PodId>> {
 fn of_queue(cluster: &Cluster, namespace: &str, id: QueueId) -> CardReviewStatus {
     let queue = cluster.queue(id);
     let name = queue.name.to_string();
+    let is_for = is_for(cluster, id, namespace);
     let reason = if queue.terms().is_none() {
         Some(Reason::QueueNotFound)
     } else {
-        refused_for(cluster, Subject::Queue(id))
+        let refused = refused_for(cluster, Subject::Queue(id));
+        refused.or((!is_for).then_some(Reason::NamespaceNotAllowed))
     };
     let mut status = CardReviewStatus {
         queue: Some(name.clone()),
@@ -345,8 +352,11 @@ fn of_queue(cluster: &Cluster, namespace: &str, id: QueueId) -> CardReviewStatus
     line_up(cluster, namespace, id, last, &mut status);
     status.position = None;
     if let Some(reason) = reason {
-        let case = Case::Queue(queue.problem().unwrap_or("it does not exist"));
-        let why = explanation::find(cluster, case, None, reason);
+        let said = match reason {
+            Reason::NamespaceNotAllowed => super::queue::say(cluster, id, namespace, reason),
+            _ => queue.problem().unwrap_or("it does not exist").to_owned(),
+        };
+        let why = explanation::find(cluster, Case::Queue(&said), None, reason);
         status.blocks.push(why.block(namespace));
         summed_up(&mut status, &format!("queue {name}"));
     } else {

@@ -27,6 +27,7 @@ mod queues_off;
 mod reservations;
 mod resting;
 mod reviews;
+mod secrets;
 mod several_cards;
 mod together;
 mod unaccounted;

@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
+use crds::bounds::CLAIM_TERMS;
+use crds::pod::{PodSpec, PodStatus};
+
 use crate::cluster::Cluster;
+use crate::cluster::devices::NOBODY;
 use crate::cluster::pod;
 use crate::cluster::waiting::{Shape, Traits};
 use crate::refs::WorkloadKind;
@@ -13,7 +17,15 @@ impl Cluster {
     pub(crate) fn imagine(&mut self, mut pod: crds::pod::Pod<Box<str>>, namespace: &str) -> Option<Shape> {
         let namespace = self.texts.get(namespace);
         let priority = pod.spec.priority.unwrap_or(0);
+        // Nothing has come of it yet, whatever it says: neither claims that were made for it nor a node.
+        pod.status = PodStatus::default();
         let mut reading = pod::read(&mut pod, &namespace, &mut self.names);
+        let excess = claims_excess(&pod.spec);
+        let named = match &excess {
+            None => self.imagine_claims(&mut reading, &pod, &namespace),
+            Some(_) => Vec::new(),
+        };
+        reading.task.unreadable = reading.task.unreadable.take().or(excess);
         self.meet_resources();
         if self.asks_for_charged_cards(&reading, &namespace, None) {
             (reading.managed, reading.in_no_queue) = (true, false);
@@ -24,6 +36,7 @@ impl Cluster {
         }
         let (queue, unqueued) = self.queue_of_pod(&reading, &namespace, None);
         reading.task.unqueued = unqueued;
+        self.check_payers(&mut reading.task, &namespace, NOBODY, Some(queue), &named);
         self.name_cards(&mut reading.task, Some(queue));
         let group = reading.group.as_deref();
         let group = group.and_then(|group| self.workload_named(WorkloadKind::PodGroup, &namespace, group));
@@ -52,4 +65,11 @@ impl Cluster {
         // CPU, memory and the pod's slot are names that stay.
         self.names.gone(cards, resources.saturating_sub(3));
     }
+}
+
+/// What is said of a pod that names more claims than any may ask for: no API server has judged it.
+fn claims_excess(spec: &PodSpec<Box<str>>) -> Option<Box<str>> {
+    let claims = spec.resource_claims.len();
+    (claims > CLAIM_TERMS)
+        .then(|| format!("spec.resourceClaims names {claims} claims, and {CLAIM_TERMS} are allowed").into())
 }

@@ -1,0 +1,98 @@
+//! Pods that claim devices and are asked about before they are there: what is answered is what then happens, and nothing comes of the
+//! question.
+
+use crds::card_review::{CardReviewStatus, pod_of};
+use engine::explain::{Asked, review};
+use serde_json::{Value, json};
+
+use super::{claiming, exactly, sharing, world};
+use crate::world::{Object, World, bare_pod, pod, queue};
+
+fn imagined(world: &mut World, pod: &Object) -> CardReviewStatus {
+    let pod = pod_of(pod.read::<Value>()).unwrap();
+    let now = world.now;
+    review(&mut world.cluster, "team", Asked::Imagined(Box::new(pod)), now).unwrap()
+}
+
+fn reasons(status: &CardReviewStatus) -> Vec<&str> {
+    status.blocks.iter().map(|block| block.reason.as_str()).collect()
+}
+
+#[test]
+fn what_is_answered_of_claims_by_name_is_what_then_happens() {
+    for (count, product, expected) in [
+        (1, "A", [].as_slice()),
+        (3, "A", &[]),
+        (4, "A", &["InsufficientScalarQuota"]),
+        (5, "A", &["InsufficientScalarQuota", "NoNodeFits"]),
+        (1, "B", &[]),
+        (1, "C", &["NoDeviceSelected"]),
+    ] {
+        let mut world = world();
+        let asks = sharing(pod("p"), "mine");
+        assert_eq!(reasons(&imagined(&mut world, &asks)), ["ResourceClaimNotFound"]);
+        world.claim("mine", &exactly(count, Some(product)), &json!({}));
+        let status = imagined(&mut world, &asks);
+        assert_eq!(reasons(&status), expected, "{count} {product}: {status:?}");
+        world.pod(&asks);
+        assert_eq!(
+            world.admissions().len(),
+            usize::from(status.admitted),
+            "{count} {product}"
+        );
+    }
+}
+
+/// A claim of a template is made with the pod, whatever the manifest says of one that was made.
+#[test]
+fn a_claim_of_a_template_is_none_before_the_pod_is_there() {
+    let mut world = world();
+    world.claim("another", &exactly(1, Some("A")), &json!({}));
+    let status = imagined(&mut world, &claiming(pod("p"), "another"));
+    assert_eq!(reasons(&status), ["ResourceClaimNotFound"]);
+    assert!(!status.admitted);
+}
+
+/// Who asks pays for no claim: not beside those who share it, and not in their place.
+#[test]
+fn a_question_changes_nothing_about_who_pays() {
+    let mut world = world();
+    world.queue(&queue("team-b").quota(r#"{"A": 3}"#));
+    world.claim("shared", &exactly(2, Some("A")), &json!({}));
+    let asks = sharing(pod("asked"), "shared");
+    assert!(imagined(&mut world, &asks).admitted);
+    world.pod(&sharing(pod("first"), "shared"));
+    assert_eq!(reasons(&imagined(&mut world, &asks)), ["ResourceClaimShared"]);
+    assert_eq!(world.admit_names(), ["first"]);
+    let runs = bare_pod("first")
+        .queue("team-a")
+        .annotation("volcano.sh/card.assigned", r#"{"A":2}"#);
+    world.pod(&sharing(runs, "shared").on("n1"));
+    let status = imagined(&mut world, &asks);
+    assert!(status.admitted, "{status:?}");
+    let elsewhere = imagined(&mut world, &asks.clone().queue("team-b"));
+    assert_eq!(reasons(&elsewhere), ["ResourceClaimShared"]);
+    // Nor by the name or the UID of one that is there.
+    assert!(imagined(&mut world, &sharing(pod("first"), "shared")).admitted);
+    assert_eq!(world.allocated("team-a", "A"), 2);
+    world.remove_pod("first");
+    world.pod(&asks);
+    assert_eq!(world.admit_names(), ["asked"]);
+    assert_eq!(world.allocated("team-a", "A"), 2);
+}
+
+#[test]
+fn more_claims_than_any_pod_may_have_are_not_looked_at() {
+    let mut world = world();
+    world.claim("mine", &exactly(1, Some("A")), &json!({}));
+    let claims = |count: usize| -> Value {
+        let claim = |index| json!({"name": format!("c{index}"), "resourceClaimName": "mine"});
+        (0..count).map(claim).collect()
+    };
+    for count in [513, 20_000] {
+        let asks = pod("p").set(["spec", "resourceClaims"], claims(count));
+        let status = imagined(&mut world, &asks);
+        assert_eq!(reasons(&status), ["GetTaskRequestResourceFailed"]);
+        assert!(status.message.contains("512 are allowed"), "{}", status.message);
+    }
+}
