@@ -29,7 +29,7 @@ use crate::metrics::{Decision, Metrics, Step};
 use crate::policy_parameters::Parameters;
 use crate::pulse::Pulse;
 use crate::report::{EventKind, Report, Reports};
-use crate::review::Inquiry;
+use crate::review::{Exit, Inquiry};
 use aside::Aside;
 use inquiries::Share;
 use programs::clock;
@@ -133,7 +133,7 @@ impl Mind {
         mut self,
         mut events: mpsc::Receiver<Event>,
         questions: Arc<Mutex<mpsc::Receiver<Question>>>,
-        inquiries: Arc<Mutex<mpsc::Receiver<Inquiry>>>,
+        inquiries: Exit<Inquiry>,
         stop: impl Future<Output = ()>,
     ) {
         let mut stop = pin!(stop);
@@ -160,7 +160,7 @@ impl Mind {
                     false
                 }
                 heard = events.recv_many(&mut batch, EVENTS_PER_ROUND) => if heard == 0 { return } else { false },
-                Some(asked) = async { inquiries.lock().await.recv().await }, if !rests => {
+                asked = inquiries.take(), if !rests => {
                     inquiry = Some(asked);
                     false
                 }
@@ -192,7 +192,7 @@ impl Mind {
             // What there is more to decide waits for what has happened meanwhile, not the other way round.
             more = self.step(Step::Decide, |mind| mind.round(now));
             // One at a time, and after what others wait for.
-            let waits = || (!rests).then(|| inquiries.try_lock().ok()?.try_recv().ok())?;
+            let waits = || (!rests).then(|| inquiries.try_take())?;
             if let Some(inquiry) = inquiry.or_else(waits) {
                 let began = Instant::now();
                 self.step(Step::Review, |mind| mind.answer_inquiry(inquiry, now));

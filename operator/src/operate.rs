@@ -23,7 +23,7 @@ use crate::policy_parameters::{LeaderName, ParameterKeeper};
 use crate::pulse::Liveness;
 use crate::recorder::Recorder;
 use crate::report::{self, Inbox, Reporter};
-use crate::review::Inquiry;
+use crate::review::{Exit, Inquiry};
 use crate::shutdown::Stop;
 use crate::{configuration, keep};
 
@@ -50,7 +50,7 @@ pub struct Surroundings {
     /// What schedulers ask.
     pub asked: mpsc::Receiver<Question>,
     /// What people ask.
-    pub reviewed: mpsc::Receiver<Inquiry>,
+    pub reviewed: Exit<Inquiry>,
     /// How it decides.
     pub decide: Decide,
     /// Where its mind thinks.
@@ -109,7 +109,7 @@ impl Operator {
             },
             liveness,
             questions: Arc::new(Mutex::new(asked)),
-            inquiries: Arc::new(Mutex::new(reviewed)),
+            inquiries: reviewed,
             configured: Arc::new(Configured::default()),
             decide,
             thinks,

@@ -6,6 +6,7 @@
 
 use std::cmp::Reverse;
 
+use crds::bounds::printable;
 use crds::card_review::{Block, CardReviewStatus, Count, Estimate, Reviewed};
 use crds::pod::Pod as ReadPod;
 use jiff::Timestamp;
@@ -56,7 +57,7 @@ pub fn review(
     };
     let cluster = &*cluster;
     let unknown = |kind: &str, name: &str| Unknown {
-        kind: kind.to_owned(),
+        kind: printable(&kind.chars().take(MOST_NAME).collect::<String>()).into_owned(),
         name: name.chars().take(MOST_NAME).collect(),
         namespace: namespace.to_owned(),
     };

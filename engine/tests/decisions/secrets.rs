@@ -1,6 +1,6 @@
 //! What nobody is told who asks or waits: names of pods of other namespaces, and numbers of queues that are not theirs.
 
-use crds::card_review::{CardReviewStatus, Reviewed, pod_of};
+use crds::card_review::{CardReviewStatus, Reviewed, ReviewedWorkload, pod_of};
 use crds::keys::QUEUE_NAMESPACES;
 use engine::explain::{Asked, review};
 use serde_json::Value;
@@ -172,5 +172,27 @@ fn a_group_with_pods_in_the_queue_of_others_is_told_no_number_of_it() {
     for told in told {
         assert!(told.contains("NamespaceNotAllowed"), "{told}");
         assert_tells_nothing(&told);
+    }
+}
+
+/// Of what is asked about and not known, not much is repeated, and nothing that moves the cursor.
+#[test]
+fn what_is_not_known_is_not_repeated_at_length() {
+    let mut world = world();
+    let odd = format!("\u{1b}[2J\n\u{202e}{}", "x".repeat(100_000));
+    let workload = ReviewedWorkload {
+        kind: odd.clone(),
+        name: odd.clone(),
+    };
+    for asked in [
+        Reviewed::Workload(workload),
+        Reviewed::Queue(odd.clone()),
+        Reviewed::Pod(odd),
+    ] {
+        let now = world.now;
+        let unknown = review(&mut world.cluster, "team", Asked::Existing(asked), now).unwrap_err();
+        let unknown = unknown.to_string();
+        assert!(unknown.len() < 600, "{unknown}");
+        assert!(!unknown.contains(['\u{1b}', '\n', '\u{202e}']), "{unknown}");
     }
 }

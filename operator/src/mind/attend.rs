@@ -27,7 +27,7 @@ use crate::lease::Leadership;
 use crate::metrics::Stumble;
 use crate::observe::observe;
 use crate::pulse::{self, Liveness, Pulse};
-use crate::review::Inquiry;
+use crate::review::{Exit, Inquiry};
 use crate::shutdown::Stop;
 use programs::readiness::Readiness;
 
@@ -110,7 +110,7 @@ pub struct Attendant {
     /// What schedulers ask.
     pub questions: Arc<Mutex<mpsc::Receiver<Question>>>,
     /// What people ask.
-    pub inquiries: Arc<Mutex<mpsc::Receiver<Inquiry>>>,
+    pub inquiries: Exit<Inquiry>,
     /// Which configuration is wanted, and which is in force.
     pub configured: Arc<Configured>,
     /// How it decides.
@@ -207,7 +207,7 @@ impl Attendant {
             events,
         ));
         let questions = Arc::clone(&self.questions);
-        let inquiries = Arc::clone(&self.inquiries);
+        let inquiries = self.inquiries.clone();
         let (finished, ended) = oneshot::channel();
         let thinking = async move {
             mind.run(heard, questions, inquiries, stop.wait()).await;

@@ -4,6 +4,7 @@
 //! Only the operator that leads knows the cluster, so only it answers. Questions are read and answers written here, on threads of
 //! their own; the mind answers one at a time, after it has decided, so that nobody waits longer for being let in.
 
+mod lanes;
 mod path;
 mod wire;
 
@@ -22,9 +23,11 @@ use programs::ports::connections;
 use programs::ports::refusals::{Reason, Refusals};
 use programs::ports::server::{ListenError, Port};
 use thiserror::Error;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+pub use self::lanes::Exit;
+use self::lanes::{Entrance, Full, lanes};
 pub use self::path::{PathError, PathKeeper, ReviewPath, WEBHOOK};
 use crate::extender::Mounted;
 
@@ -41,10 +44,8 @@ const PORT: &str = "review";
 const CONNECTIONS: usize = 64;
 /// How long a connection waits for the next question.
 const KEEP_ALIVE: Duration = Duration::from_mins(2);
-/// How many questions may wait for the mind. More are told to come again.
-const QUESTIONS_AHEAD: usize = 64;
-/// How many of them may be about one namespace: whoever asks without end waits behind themselves.
-const QUESTIONS_OF_ONE: usize = 8;
+/// How many questions about one namespace may wait for their answers: several people may ask without end there.
+const QUESTIONS_ABOUT_ONE: usize = 8;
 /// How long an answer may take; API servers wait five seconds.
 const ANSWER_LIMIT: Duration = Duration::from_secs(4);
 /// What is said to everybody else.
@@ -65,14 +66,14 @@ pub struct Inquiry {
 /// Where questions go. Clones count together.
 #[derive(Debug, Clone)]
 pub struct Inquiries {
-    mind: mpsc::Sender<Inquiry>,
+    mind: Entrance<Inquiry>,
     /// How many questions about each namespace wait for their answer.
     waiting: Arc<Mutex<BTreeMap<String, usize>>>,
 }
 
 /// Both ends of the way to the mind.
-pub fn channel() -> (Inquiries, mpsc::Receiver<Inquiry>) {
-    let (mind, inquiries) = mpsc::channel(QUESTIONS_AHEAD);
+pub fn channel() -> (Inquiries, Exit<Inquiry>) {
+    let (mind, inquiries) = lanes();
     let waiting = Arc::default();
     (Inquiries { mind, waiting }, inquiries)
 }
@@ -82,7 +83,7 @@ impl Inquiries {
     fn wait(&self, namespace: &str) -> Option<Waiting<'_>> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let count = waiting.entry(namespace.to_owned()).or_default();
-        if *count >= QUESTIONS_OF_ONE {
+        if *count >= QUESTIONS_ABOUT_ONE {
             return None;
         }
         *count += 1;
@@ -134,8 +135,10 @@ pub(crate) enum Failure {
     NotLeading,
     #[error("too many questions at once: ask again")]
     Busy,
-    #[error("{QUESTIONS_OF_ONE} questions about this namespace wait for their answers: ask again")]
+    #[error("{QUESTIONS_ABOUT_ONE} questions about this namespace wait for their answers: ask again")]
     Often,
+    #[error("as many of your questions wait for their answers as may: ask again")]
+    OftenAsked,
     #[error("no answer within {} s: ask again", ANSWER_LIMIT.as_secs())]
     Late,
 }
@@ -197,14 +200,14 @@ async fn review(
         let _spared = connections::busy(&request);
         let (namespace, asked) = match question.asked() {
             Ok(asked) => asked,
-            Err(refusal) => return Ok(question.refused(&refusal)),
+            Err(refusal) => return Ok(question.refused(refusal)),
         };
-        let known = ask(&inquiries, namespace, asked).await;
+        let known = ask(&inquiries, question.user(), namespace, asked).await;
         Ok::<_, Failure>(match known {
             Ok(Ok(status)) => question.answered(&status),
-            Ok(Err(unknown)) => question.refused(&unknown.to_string()),
+            Ok(Err(unknown)) => question.refused(unknown.to_string()),
             // Said to who asks; a webhook that fails says less.
-            Err(failure) => question.refused(&failure.to_string()),
+            Err(failure) => question.refused(failure.to_string()),
         })
     };
     match answered.await {
@@ -218,6 +221,7 @@ async fn review(
 
 async fn ask(
     inquiries: &Inquiries,
+    user: &str,
     namespace: String,
     asked: Asked,
 ) -> Result<Result<CardReviewStatus, Unknown>, Failure> {
@@ -228,9 +232,9 @@ async fn ask(
         asked,
         answer,
     };
-    inquiries.mind.try_send(inquiry).map_err(|error| match error {
-        mpsc::error::TrySendError::Full(_) => Failure::Busy,
-        mpsc::error::TrySendError::Closed(_) => Failure::NotLeading,
+    inquiries.mind.put(user, inquiry).map_err(|full| match full {
+        Full::All => Failure::Busy,
+        Full::Own => Failure::OftenAsked,
     })?;
     let answered = timeout(ANSWER_LIMIT, answered).await.map_err(|_| Failure::Late)?;
     answered.map_err(|_| Failure::NotLeading)

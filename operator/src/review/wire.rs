@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use crds::bounds::told;
 use crds::card_review::{CardReviewSpec, CardReviewStatus, Reviewed, pod_of};
 use engine::explain::Asked;
 use serde::Deserialize;
@@ -26,9 +27,17 @@ pub(super) struct Question {
     #[serde(default)]
     namespace: String,
     #[serde(default)]
+    user_info: UserInfo,
+    #[serde(default)]
     dry_run: bool,
     #[serde(default)]
     object: Object,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct UserInfo {
+    #[serde(default)]
+    username: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -41,6 +50,11 @@ impl Question {
     pub(super) fn read(body: &[u8]) -> Result<Self, Failure> {
         let review: Review = serde_json::from_slice(body).map_err(|error| Failure::Body(error.to_string()))?;
         Ok(review.request)
+    }
+
+    /// Who asks, as the API server knows them.
+    pub(super) fn user(&self) -> &str {
+        &self.user_info.username
     }
 
     /// The namespace, and what is asked about; else what to say.
@@ -68,9 +82,9 @@ impl Question {
         }))
     }
 
-    /// What is said in place of an answer.
-    pub(super) fn refused(&self, message: &str) -> Vec<u8> {
-        response(&json!({ "uid": self.uid, "allowed": false, "status": { "code": 422, "message": message } }))
+    /// What is said in place of an answer: printable, and short, whatever of the question it repeats.
+    pub(super) fn refused(&self, message: String) -> Vec<u8> {
+        response(&json!({ "uid": self.uid, "allowed": false, "status": { "code": 422, "message": told(message) } }))
     }
 }
 
@@ -104,6 +118,22 @@ mod tests {
         let (namespace, asked) = question(true, &json!({ "pod": "a" })).asked().unwrap();
         assert_eq!(namespace, "team-a");
         assert!(matches!(asked, Asked::Existing(Reviewed::Pod(name)) if name == "a"));
+    }
+
+    #[test]
+    fn a_refusal_repeats_no_long_text_and_none_that_moves_the_cursor() {
+        let long = format!("\u{1b}[31m\n{}", "x".repeat(1 << 20));
+        for spec in [
+            json!({ "pod": { long.clone(): 1 } }),
+            json!({ "manifest": { "spec": { "containers": [long] } } }),
+        ] {
+            let asked = question(true, &spec);
+            let refusal = asked.asked().unwrap_err();
+            let response: Value = serde_json::from_slice(&asked.refused(refusal)).unwrap();
+            let message = response["response"]["status"]["message"].as_str().unwrap();
+            assert!(message.len() < 5_000 && message.starts_with("spec"), "{message}");
+            assert!(!message.contains(['\u{1b}', '\n']), "{message}");
+        }
     }
 
     #[test]
