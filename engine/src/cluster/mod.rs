@@ -190,6 +190,18 @@ pub struct Cluster {
     numbers_shown: Option<Timestamp>,
     /// Workloads that are elsewhere on their way than when it was last said how far they are, or may be.
     moved_workloads: BTreeSet<WorkloadId>,
+    /// Who was told something last: others come first then.
+    last_told: LastTold,
+}
+
+/// Those who share a turn when pods are told why they wait: the pods of a namespace in a queue.
+pub(crate) type Lane = (QueueId, Arc<str>);
+
+/// Who was told something last, of pods and of workloads.
+#[derive(Debug, Default)]
+struct LastTold {
+    lane: Option<Lane>,
+    workload: Option<(WorkloadId, Arc<str>)>,
 }
 
 impl Cluster {
@@ -227,6 +239,7 @@ impl Cluster {
             changes: Changes::default(),
             numbers_shown: None,
             moved_workloads: BTreeSet::new(),
+            last_told: LastTold::default(),
         };
         cluster.refresh_gpu_nodes();
         cluster.refresh_card_drivers(Timestamp::MIN);
@@ -264,6 +277,26 @@ impl Cluster {
     /// How far these workloads are is said another time.
     pub(crate) fn put_off(&mut self, workloads: impl IntoIterator<Item = WorkloadId>) {
         self.moved_workloads.extend(workloads);
+    }
+
+    /// Whose pods were told last why they wait.
+    pub(crate) fn last_told_lane(&self) -> Option<&Lane> {
+        self.last_told.lane.as_ref()
+    }
+
+    /// A pod of these was told why it waits.
+    pub(crate) fn note_told_lane(&mut self, lane: Lane) {
+        self.last_told.lane = Some(lane);
+    }
+
+    /// The workload that was told last how far it is, and its namespace.
+    pub(crate) fn last_told_workload(&self) -> Option<(WorkloadId, Arc<str>)> {
+        self.last_told.workload.clone()
+    }
+
+    /// A workload was told how far it is.
+    pub(crate) fn note_told_workload(&mut self, id: WorkloadId) {
+        self.last_told.workload = Some((id, Arc::clone(&self.workload(id).namespace)));
     }
 
     /// The configuration in force.

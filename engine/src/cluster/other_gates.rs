@@ -31,6 +31,12 @@ impl Cluster {
         }
     }
 
+    /// Whether one may have to be told, of those that were created until then.
+    pub(crate) fn has_held_elsewhere(&self, until: Timestamp) -> bool {
+        let first = self.held_elsewhere.0.first();
+        first.is_some_and(|(created, _)| *created <= until)
+    }
+
     /// Takes out the next that has to be told, of those that were created until then.
     pub(crate) fn next_held_elsewhere(&mut self, until: Timestamp) -> Option<PodId> {
         while self

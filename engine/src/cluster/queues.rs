@@ -1,5 +1,6 @@
 //! Queues come, change and go.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use crds::volcano;
@@ -67,9 +68,13 @@ impl Cluster {
         self.queues.iter().filter(|(_, queue)| queue.is_known())
     }
 
-    /// The queues in which pods have not been told why they wait, in the order of [`Self::queues`].
-    pub(crate) fn untold_queues(&self) -> impl Iterator<Item = &Queue> {
-        self.untold.iter().map(|id| self.queue(*id))
+    /// The queues in which pods have not been told why they wait, in the order of [`Self::queues`]; from this one on, if any, and then the
+    /// others.
+    pub(crate) fn untold_queues_from(&self, first: Option<QueueId>) -> impl Iterator<Item = (QueueId, &Queue)> {
+        let before = first.map(|first| self.untold.range(..first)).into_iter().flatten();
+        let first = first.map_or(Bound::Unbounded, Bound::Included);
+        let ids = self.untold.range((first, Bound::Unbounded)).chain(before);
+        ids.map(|id| (*id, self.queue(*id)))
     }
 
     /// The id of a queue, whether it is there or only named by a pod.

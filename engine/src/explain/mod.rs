@@ -15,6 +15,7 @@ mod refresh;
 mod remedy;
 mod review;
 mod short;
+mod turns;
 mod words;
 mod workload;
 

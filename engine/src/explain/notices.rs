@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::turns::{Untold, untold_pods};
 use super::{PATIENCE, Subject, explain, pod, refusal_of_write};
 use crate::cluster::Cluster;
 use crate::cluster::pod::Waits;
@@ -37,26 +38,21 @@ pub fn notices(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Vec<Notic
 
 /// The same; `trail` is told whose waiting is being explained.
 pub fn notices_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail: &dyn Trail) -> Vec<Notice> {
-    let mut untold = Vec::new();
     debug_assert!(
         has_found_all(cluster),
         "a pod has not been told why it waits, and nobody knows"
     );
-    'queues: for queue in cluster.untold_queues() {
-        for peers in queue.waiting.untold() {
-            let Some(refused) = peers.refused else { continue };
-            for place in &peers.untold {
-                if untold.len() == limit {
-                    break 'queues;
-                }
-                if now.duration_since(place.created) >= PATIENCE {
-                    untold.push((place.pod, refused.reason, Arc::clone(&peers.shape)));
-                }
-            }
-        }
-    }
+    // Pods that others hold have a turn too.
+    let of_own = limit.saturating_sub(usize::from(limit > 1 && cluster.has_held_elsewhere(now - PATIENCE)));
+    let untold = untold_pods(cluster, now, of_own);
     let mut notices = Vec::with_capacity(untold.len());
-    for (id, reason, shape) in untold {
+    for Untold {
+        lane,
+        pod: id,
+        reason,
+        shape,
+    } in untold
+    {
         let told = cluster.pod(id).and_then(|pod| pod.told);
         if told != Some(reason) {
             if let Some(pod) = cluster.pod(id) {
@@ -69,6 +65,7 @@ pub fn notices_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trai
             notices.extend(notice(cluster, id));
         }
         cluster.tell(id, reason);
+        cluster.note_told_lane(lane);
     }
     while notices.len() < limit
         && let Some(id) = cluster.next_held_elsewhere(now - PATIENCE)
@@ -82,7 +79,9 @@ pub fn notices_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trai
 
 /// Whether those that may have to be told something are the same that a look at everybody who waits finds.
 fn has_found_all(cluster: &Cluster) -> bool {
-    let found = cluster.untold_queues().flat_map(|queue| queue.waiting.untold());
+    let found = cluster
+        .untold_queues_from(None)
+        .flat_map(|(_, queue)| queue.waiting.untold());
     let all = cluster.queues().flat_map(|(_, queue)| queue.waiting.peers());
     let all = all.map(|(_, peers)| peers).filter(|peers| !peers.untold.is_empty());
     found.map(|peers| &peers.shape).eq(all.map(|peers| &peers.shape))

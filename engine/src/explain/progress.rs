@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::turns::moved_workloads;
 use super::{PATIENCE, Subject, explain};
 use crate::cluster::Cluster;
 use crate::cluster::pod::Stage;
@@ -32,8 +33,9 @@ pub struct Progress {
 pub fn progress(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Vec<Progress> {
     let mut told = Vec::new();
     let mut later = cluster.take_moved_workloads();
+    let mut looked = moved_workloads(cluster, &mut later).into_iter();
     while told.len() < limit
-        && let Some(id) = later.pop_first()
+        && let Some(id) = looked.next()
     {
         let workload = cluster.workload(id);
         let Some(claim) = &workload.claim else { continue };
@@ -50,7 +52,9 @@ pub fn progress(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Vec<Prog
         }
         told.extend(progress_of(cluster, id, news));
         cluster.workload_is_told(id, shown, refused);
+        cluster.note_told_workload(id);
     }
+    cluster.put_off(looked);
     cluster.put_off(later);
     told
 }

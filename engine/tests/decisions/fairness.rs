@@ -1,12 +1,14 @@
 //! What pods cost that can't get in: counted in judgements, not in time.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 
 use engine::decide::decide_watched;
+use engine::explain::{notices, progress};
 use engine::trail::{Trail, Work};
 use serde_json::json;
 
-use super::world::{PRODUCT, World, node, pod, queue};
+use super::world::{PRODUCT, World, group, node, pod, queue};
 
 /// Pods of which nothing is alike, and for which there is no quota.
 const HOPELESS: usize = 10_000;
@@ -101,4 +103,89 @@ fn what_pods_say_about_nodes_counts_toward_their_queues_turn() {
         rounds += 1;
         assert!(rounds < PODS, "every round ends with some that are judged");
     }
+}
+
+/// How many are told something at a time, as the operator does it.
+const AT_A_TIME: usize = 10;
+
+/// Two tenants share a queue, and a third has one of its own. The first has very many pods that wait, of one shape and of many, and makes
+/// more all the time: it keeps nobody else from hearing why they wait.
+#[test]
+fn a_crowd_keeps_nobody_from_hearing_why_they_wait() {
+    let mut world = World::new();
+    world.node(&node("n-1").cards("A100", 8));
+    for name in ["shared", "own"] {
+        world.queue(&queue(name).quota(r#"{"A100": 0}"#));
+    }
+    let waits = |world: &mut World, namespace: &str, queue: &str, name: String, count| {
+        world.pod(&pod(&name).namespace(namespace).queue(queue).asks("A100", count));
+    };
+    for number in 0..600 {
+        waits(&mut world, "crowd", "shared", format!("same-{number}"), 1);
+        waits(&mut world, "crowd", "shared", format!("kind-{number}"), 2 + number);
+    }
+    world.pod(
+        &pod("gated")
+            .namespace("gated")
+            .gates(&["card.volcano.sh/quota", "example.com/other"]),
+    );
+    round(&mut world);
+    world.wait(2);
+    let mut told = BTreeSet::new();
+    for tick in 0..50 {
+        for number in 0..AT_A_TIME {
+            waits(&mut world, "crowd", "shared", format!("more-{tick}-{number}"), 1);
+        }
+        if tick == 5 {
+            waits(&mut world, "zoe", "shared", "z".to_owned(), 1);
+            waits(&mut world, "yan", "own", "y".to_owned(), 1);
+        }
+        round(&mut world);
+        world.wait(1);
+        let notices = notices(&mut world.cluster, world.now, AT_A_TIME);
+        assert_eq!(
+            notices.len(),
+            AT_A_TIME,
+            "nobody is idle while there is something to say"
+        );
+        for notice in notices {
+            assert!(
+                told.insert(notice.pod.name.to_string()),
+                "{} is told twice",
+                notice.pod.name
+            );
+        }
+        let has_heard = |names: &[&str]| names.iter().all(|name| told.contains(*name));
+        assert!(has_heard(&["gated"]), "after {tick}");
+        assert!(tick < 6 || has_heard(&["y", "z"]), "after {tick}");
+    }
+}
+
+/// Groups of one tenant that are made, or changed, all the time keep no other from being shown how far it is.
+#[test]
+fn a_crowd_of_groups_keeps_nobody_from_being_shown() {
+    let mut world = World::new();
+    world.queue(&queue("team-a").quota(r#"{"A100": 0}"#));
+    let waits = |world: &mut World, namespace: &str, name: &str, members: i64| {
+        let asks = format!(r#"{{"A100": {members}}}"#);
+        world.group(&group(name, members).namespace(namespace).card_request(&asks));
+    };
+    for number in 0..300 {
+        waits(&mut world, "crowd", &format!("g-{number}"), 1);
+    }
+    waits(&mut world, "zoe", "z", 1);
+    round(&mut world);
+    world.wait(2);
+    let told = progress(&mut world.cluster, world.now, AT_A_TIME);
+    assert_eq!(told.len(), AT_A_TIME);
+    assert!(told.iter().any(|progress| &*progress.workload.name == "z"), "{told:?}");
+    let mut all: BTreeSet<_> = told
+        .into_iter()
+        .map(|progress| progress.workload.name.to_string())
+        .collect();
+    for _ in 0..30 {
+        let told = progress(&mut world.cluster, world.now, AT_A_TIME);
+        all.extend(told.into_iter().map(|progress| progress.workload.name.to_string()));
+    }
+    assert_eq!(all.len(), 301);
 }
