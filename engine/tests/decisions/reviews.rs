@@ -392,6 +392,55 @@ fn when_is_told_where_those_must_end_who_hold_the_quota() {
     assert_eq!(world.now + SignedDuration::from_secs(estimate.seconds), at(110));
 }
 
+/// Whatever tenants write of the times of their own pods and Jobs, others are told a time that can be, or none.
+#[test]
+fn times_that_cannot_be_are_nobodys_estimate() {
+    const ODD: [i64; 8] = [i64::MAX, i64::MAX - 1, 1 << 53, 1, 0, -1, -(1 << 53), i64::MIN];
+    let starts = [
+        "9999-12-31T23:59:59Z",
+        "-009999-01-02T01:59:59Z",
+        "2026-02-30T00:00:00Z",
+        "soon",
+    ];
+    let starts = starts.map(str::to_owned).into_iter().chain([at(0).to_string()]);
+    for start in starts {
+        for deadline in ODD {
+            for grace in ODD {
+                let mut world = World::new();
+                world.node(&node("n1").cards("A100", 8));
+                world.queue(&queue("team-a").quota(r#"{"A100": 5}"#));
+                let times = json!({ "activeDeadlineSeconds": deadline, "terminationGracePeriodSeconds": grace });
+                let holder = pod("holder").asks("A100", 2).ungated().on("n1");
+                let ends = json!({ "spec": times, "status": { "startTime": start } });
+                world.pod(&holder.with(&ends).controlled_by("Job", "job"));
+                let going = json!({ "metadata": { "deletionTimestamp": start } });
+                let spec = json!({ "terminationGracePeriodSeconds": grace });
+                world.pod(
+                    &pod("going")
+                        .asks("A100", 1)
+                        .ungated()
+                        .on("n1")
+                        .with(&going)
+                        .with(&json!({ "spec": spec })),
+                );
+                let running = json!({
+                    "spec": { "suspend": false, "activeDeadlineSeconds": deadline, "template": { "spec": spec } },
+                    "status": { "startTime": start },
+                });
+                world.job(&held_job("job", r#"{"A100": 2}"#).with(&running));
+                world.pod(&pod("p").asks("A100", 3));
+                world.admit();
+                let said = about(&mut world, "p").estimate;
+                let until = said.map(|said| world.now + SignedDuration::from_secs(said.seconds));
+                assert!(
+                    until.is_none_or(|until| until >= world.now),
+                    "{start} {deadline} {grace}"
+                );
+            }
+        }
+    }
+}
+
 /// What a Job's pods may take to end is its template's to say.
 #[test]
 fn when_is_told_where_a_job_must_end_whose_pods_hold_the_quota() {
