@@ -131,8 +131,9 @@ impl Cluster {
         self.prolong_stage(id, Stage::Unbound { since: now, looks });
     }
 
-    /// A controller's pod is sent back unplaced: those that come after it stand aside, longer every time. Pods that came
-    /// after the same number of returns are of one wave, and count once.
+    /// A controller's pod is sent back unplaced: those that come after it stand aside, longer every time. Pods that were let
+    /// in after the same number of returns are of one wave, and count once. Those that wait for one another's quota are not of
+    /// one, though they came together: each is a further one.
     pub(crate) fn note_return(&mut self, controller: &Controller, returns: u32, now: Timestamp) {
         let earlier = self.return_of(Some(controller), now);
         let times = returns

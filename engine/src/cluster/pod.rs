@@ -134,7 +134,7 @@ pub struct Pod {
     pub gpus: Option<CardLists>,
     /// The controller that will replace it.
     pub controller: Option<Controller>,
-    /// How often its controller's pods had come back unplaced when it came.
+    /// How often its controller's pods had come back unplaced when it came; from when it is in, when it was let in.
     pub returns: u32,
     /// Whether it has any annotation.
     pub has_annotations: bool,

@@ -92,7 +92,9 @@ impl Cluster {
             binding: old.is_some_and(|old| old.binding) && matches!(stage, Stage::Unbound { .. }),
             gpus: reading.cards(stage, old),
             controller: reading.controller.clone(),
-            returns: old.map_or_else(|| returned.map_or(0, |returned| returned.times), |old| old.returns),
+            returns: old
+                .filter(|old| old.is_in() || !matches!(stage, Stage::Unbound { .. }))
+                .map_or_else(|| returned.map_or(0, |returned| returned.times), |old| old.returns),
             has_annotations: !pod.metadata.annotations.is_empty(),
             claims_other_devices: !named.is_empty() && !reading.task.claims_cards(),
             waits: None,

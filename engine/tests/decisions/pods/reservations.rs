@@ -157,6 +157,31 @@ fn pods_of_one_controller_that_come_back_together_count_once() {
 }
 
 #[test]
+fn pods_of_one_controller_that_come_back_one_after_the_other_count_each() {
+    let mut world = world();
+    world.queue(&queue("team-a").quota(r#"{"A": 1}"#));
+    let owned = |name: &str| gpu(name).controlled_by("ReplicaSet", "web");
+    let names_of_wave = ["p0", "p1", "p2", "p3"];
+    for name in names_of_wave {
+        world.pod(&owned(name));
+    }
+    // They came together, and each is let in when the one before it has come back.
+    for name in names_of_wave {
+        assert_eq!(world.admit_names(), [name]);
+        world.seen_admitted(&owned(name), name, Some("A"));
+        world.wait(300);
+        assert_eq!(names(&world.decide()), [("send back", name)]);
+        world.remove_pod(name);
+    }
+    // So whoever comes then stands aside as after the fourth.
+    world.pod(&owned("q"));
+    world.wait(239);
+    assert_eq!(world.admit(), []);
+    world.wait(1);
+    assert_eq!(world.admit_names(), ["q"]);
+}
+
+#[test]
 fn an_eviction_that_is_refused_does_not_lengthen_the_interval() {
     let mut world = world();
     let owned = |name: &str| gpu(name).controlled_by("ReplicaSet", "web");
