@@ -49,7 +49,7 @@ const KEPT: [Found; 1] = [(
 )];
 
 /// Worlds with devices.
-const DEVICES: [Found; 4] = [
+const DEVICES: [Found; 5] = [
     (
         5,
         100,
@@ -77,6 +77,13 @@ const DEVICES: [Found; 4] = [
         4,
         true,
         "the judge knew of no card on a node where a taint keeps pods away from all of its devices",
+    ),
+    (
+        9111,
+        110,
+        4,
+        true,
+        "pods of one controller that can't be placed took turns for hours before they stood aside for longer",
     ),
 ];
 
