@@ -111,7 +111,7 @@ async fn a_trial_changes_nothing(plane: &ControlPlane) -> Outcome {
 async fn every_pod_is_let_go_every_held_job_resumed_and_nothing_is_left() -> Outcome {
     let world = World::start_with(Options::default().audit()).await?;
     let (plane, client) = (&world.plane, world.plane.client().await?);
-    let mixture = Mixture::of(64);
+    let mixture = Mixture::with_claims(88);
     mixture.prepare(plane, &world.cardgate).await?;
     mixture.create(&client, Duration::ZERO).await?;
     mixture.expect(&client, LIMIT).await?;

@@ -106,7 +106,7 @@ async fn one(plan: &Plan, fault: Fault) -> Result<Outcome> {
     let mut plane = ControlPlane::start(options).await?;
     let cardgate = Cardgate::start(&plane).await?;
     let client = plane.client().await?;
-    let mixture = Mixture::of(plan.pods);
+    let mixture = Mixture::with_claims(plan.pods);
     mixture.prepare(&plane, &cardgate).await?;
     let mut others = Vec::new();
     for number in 2..=fault.operators() {

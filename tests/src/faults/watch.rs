@@ -16,8 +16,8 @@ use kube::{Api, Client};
 use serde_json::Value;
 use simulator::judge::{Broken, Judge};
 use simulator::objects::{
-    CARD_INVENTORIES, CARD_TYPES, CARD_USAGES, CONFIG_MAPS, EVENTS, JOBS, LEASES, NAMESPACES, NODES, POD_GROUPS, PODS,
-    QUEUES, Resource,
+    CARD_INVENTORIES, CARD_TYPES, CARD_USAGES, CONFIG_MAPS, DEVICE_CLASSES, EVENTS, JOBS, LEASES, NAMESPACES, NODES,
+    POD_GROUPS, PODS, QUEUES, RESOURCE_CLAIMS, Resource, SLICES,
 };
 use tokio::task::JoinSet;
 
@@ -27,7 +27,7 @@ use crate::controlplane;
 use crate::wait::{self, Seen};
 
 /// What the judge looks at.
-static KINDS: [&Resource; 12] = [
+static KINDS: [&Resource; 15] = [
     &PODS,
     &NODES,
     &NAMESPACES,
@@ -37,6 +37,9 @@ static KINDS: [&Resource; 12] = [
     &JOBS,
     &QUEUES,
     &POD_GROUPS,
+    &SLICES,
+    &DEVICE_CLASSES,
+    &RESOURCE_CLAIMS,
     &CARD_INVENTORIES,
     &CARD_TYPES,
     &CARD_USAGES,

@@ -3,27 +3,26 @@
 //! Every kind has a queue and cards of its own, and asks for about twice of what its queue may have. So how many of each run
 //! in the end is known without asking anybody who decides.
 
+mod claims;
+mod creator;
+
 use std::collections::BTreeMap;
-use std::fmt::Debug;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use crds::keys::{self, CARD_DESERVED, CARD_REQUEST, CROSS_QUOTA_ENABLED, CROSS_QUOTA_LABEL, GROUP_NAME, MGPU_POLICY};
-use futures::{StreamExt as _, TryStreamExt as _, stream};
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{ListParams, PostParams};
-use kube::{Api, Client, Resource};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use kube::api::ListParams;
+use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use crate::cardgate::Cardgate;
 use crate::controlplane::ControlPlane;
 use crate::nodes::{self, NodeSpec};
 use crate::wait::{self, Seen};
-use crate::workloads::{APP, PodBuilder, pod, queue};
+use crate::workloads::{APP, PodBuilder, QueueBuilder, pod, queue};
+use creator::{AT_A_TIME, Creator};
 
 /// Where all pods are that name a queue.
 pub const NAMESPACE: &str = "mixture";
@@ -60,16 +59,14 @@ const CROSS_CORES: usize = 4;
 /// How many pods there are for each that a queue may have: twice as many of six kinds and of those without cards, and as many of each
 /// team's. Pods of Jobs come and go.
 const PODS_PER_ROOM: usize = 16;
-/// How many objects are created at a time.
-const AT_A_TIME: usize = 16;
-/// How long an object may be refused, while whoever has to be asked is down.
-const REFUSED_AT_MOST: Duration = Duration::from_mins(3);
 
 /// So many pods of all kinds.
 #[derive(Debug, Clone, Copy)]
 pub struct Mixture {
     /// Pods that each kind's queue may have, a multiple of all sizes.
     room: usize,
+    /// Whether there are cards by devices too, and pods that claim them.
+    has_claims: bool,
 }
 
 impl Mixture {
@@ -77,13 +74,23 @@ impl Mixture {
     pub fn of(pods: usize) -> Self {
         Self {
             room: (pods / PODS_PER_ROOM / GANG_SIZE).max(1) * GANG_SIZE,
+            has_claims: false,
+        }
+    }
+
+    /// About so many pods, of which some get their cards by Dynamic Resource Allocation; at least 8 of each kind.
+    pub fn with_claims(pods: usize) -> Self {
+        let others = pods * PODS_PER_ROOM / (PODS_PER_ROOM + claims::PODS_PER_ROOM);
+        Self {
+            has_claims: true,
+            ..Self::of(others)
         }
     }
 
     /// How many pods run in the end, by the label [`APP`]: what fits, of twice as many. Jobs are over by then.
     pub fn expected(self) -> BTreeMap<&'static str, usize> {
         let room = self.room;
-        BTreeMap::from([
+        let mut expected = BTreeMap::from([
             ("plain", room),
             ("alternatives", room),
             ("mig", room),
@@ -93,13 +100,18 @@ impl Mixture {
             ("cross", self.cross_nodes() * CROSS_CORES),
             ("sharing-a", room / 2),
             ("sharing-b", room / 2),
-        ])
+        ]);
+        if self.has_claims {
+            expected.extend(claims::KINDS.map(|kind| (kind, room)));
+        }
+        expected
     }
 
     /// How many pods there are in the end, of those that run and those that wait.
     pub fn pods(self) -> usize {
         // The two that share ask for as much as their department has, each.
-        self.room * (PODS_PER_ROOM - 2) + self.cross_pods()
+        let claiming = if self.has_claims { claims::PODS_PER_ROOM } else { 0 };
+        self.room * (PODS_PER_ROOM - 2 + claiming) + self.cross_pods()
     }
 
     fn cross_nodes(self) -> usize {
@@ -162,8 +174,10 @@ impl Mixture {
             team("sharing-a"),
             team("sharing-b"),
         ]
-        .map(crate::workloads::QueueBuilder::build)
-        .to_vec()
+        .into_iter()
+        .chain(self.has_claims.then(|| claims::queues(room)).into_iter().flatten())
+        .map(QueueBuilder::build)
+        .collect()
     }
 
     /// Makes namespaces, nodes, configuration and queues.
@@ -176,13 +190,17 @@ impl Mixture {
         Ok(())
     }
 
-    /// Makes namespaces and nodes.
+    /// Makes namespaces and nodes, and what publishes their devices and claims them.
     pub async fn furnish(self, plane: &ControlPlane) -> Result<()> {
         plane.create_namespace(NAMESPACE, &[], &[]).await?;
         plane
             .create_namespace(CROSS, &[(CROSS_QUOTA_LABEL, CROSS_QUOTA_ENABLED)], &[])
             .await?;
-        plane.create_nodes(&self.nodes()).await
+        plane.create_nodes(&self.nodes()).await?;
+        if self.has_claims {
+            claims::furnish(plane, self.room).await?;
+        }
+        Ok(())
     }
 
     /// Creates all pods, bare ones and by their controllers. What is refused, while whoever has to be asked is down, is tried
@@ -197,7 +215,6 @@ impl Mixture {
             pause: over * u32::try_from(AT_A_TIME)? / u32::try_from(self.room * 7)?,
             refused: &refused,
         };
-        let named = |app: &str, index: usize| format!("{app}-{index:04}");
         let bare = |app: &'static str, of: fn(&str) -> PodBuilder| {
             (0..double).map(move |index| of(app).name(&named(app, index)).build())
         };
@@ -212,7 +229,7 @@ impl Mixture {
         creator.create(&cross).await?;
         let gangs = (0..double / GANG_SIZE).map(|index| named("gang", index));
         for gang in gangs.clone() {
-            creator.group(&gang).await?;
+            creator.group(&gang, "gang").await?;
         }
         let members = gangs.flat_map(|gang| {
             (0..GANG_SIZE).map(move |member| {
@@ -223,6 +240,9 @@ impl Mixture {
         creator
             .create_all(members.chain(bare("alternatives", kind)).chain(bare("mig", kind)))
             .await?;
+        if self.has_claims {
+            claims::create(creator, double).await?;
+        }
         let jobs = (0..double / JOB_SIZE).map(|index| job(&named("job", index)));
         creator.create_all(jobs.collect::<Result<Vec<_>>>()?).await?;
         creator
@@ -266,6 +286,11 @@ fn running(pods: &[Pod]) -> BTreeMap<&str, usize> {
     running
 }
 
+/// The name of one of many.
+fn named(app: &str, index: usize) -> String {
+    format!("{app}-{index:04}")
+}
+
 /// A pod of a kind, named after it.
 fn kind(app: &str) -> PodBuilder {
     let managed = pod(app).namespace(NAMESPACE).queue(app);
@@ -301,72 +326,4 @@ fn job(name: &str) -> Result<k8s_openapi::api::batch::v1::Job> {
     let annotations = job.metadata.annotations.get_or_insert_default();
     annotations.insert(CARD_REQUEST.to_owned(), request);
     Ok(job)
-}
-
-#[derive(Clone, Copy)]
-struct Creator<'a> {
-    client: &'a Client,
-    /// After each object of many.
-    pause: Duration,
-    refused: &'a AtomicUsize,
-}
-
-impl Creator<'_> {
-    async fn create<K>(self, object: &K) -> Result<()>
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned + Serialize,
-    {
-        let (namespace, name) = (object.meta().namespace.as_deref(), object.meta().name.as_deref());
-        let api = Api::<K>::namespaced(self.client.clone(), namespace.context("no namespace")?);
-        self.insist(name.unwrap_or_default(), async || {
-            api.create(&PostParams::default(), object).await.map(drop)
-        })
-        .await
-    }
-
-    async fn create_all<K>(self, objects: impl IntoIterator<Item = K>) -> Result<()>
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned + Serialize,
-    {
-        stream::iter(objects)
-            .map(async |object| {
-                tokio::time::sleep(self.pause).await;
-                self.create(&object).await
-            })
-            .buffer_unordered(AT_A_TIME)
-            .try_collect()
-            .await
-    }
-
-    async fn group(self, name: &str) -> Result<()> {
-        let group = json!({
-            "apiVersion": "scheduling.volcano.sh/v1beta1",
-            "kind": "PodGroup",
-            "metadata": { "name": name, "namespace": NAMESPACE },
-            "spec": { "queue": "gang", "minMember": GANG_SIZE },
-        });
-        let groups = format!("/apis/scheduling.volcano.sh/v1beta1/namespaces/{NAMESPACE}/podgroups");
-        let body = serde_json::to_vec(&group)?;
-        self.insist(name, async || {
-            let request = http::Request::post(&groups).header(http::header::CONTENT_TYPE, "application/json");
-            let request = request.body(body.clone()).map_err(kube::Error::HttpError)?;
-            self.client.request_text(request).await.map(drop)
-        })
-        .await
-    }
-
-    /// Tries until it is there: an answer that was lost does no harm.
-    async fn insist(self, name: &str, create: impl AsyncFn() -> kube::Result<()>) -> Result<()> {
-        wait::eventually(format!("{name} to be created"), REFUSED_AT_MOST, async || {
-            Ok(match create().await {
-                Ok(()) => Seen::Done(()),
-                Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => Seen::Done(()),
-                Err(error) => {
-                    self.refused.fetch_add(1, Ordering::Relaxed);
-                    Seen::NotYet(error.to_string())
-                }
-            })
-        })
-        .await
-    }
 }
