@@ -92,9 +92,7 @@ impl Cluster {
             binding: old.is_some_and(|old| old.binding) && matches!(stage, Stage::Unbound { .. }),
             gpus: reading.cards(stage, old),
             controller: reading.controller.clone(),
-            returns: old
-                .filter(|old| old.is_in() || !matches!(stage, Stage::Unbound { .. }))
-                .map_or_else(|| returned.map_or(0, |returned| returned.times), |old| old.returns),
+            returns: returns(old, stage, returned.map(|returned| returned.times)),
             has_annotations: !pod.metadata.annotations.is_empty(),
             claims_other_devices: !named.is_empty() && !reading.task.claims_cards(),
             waits: None,
@@ -352,4 +350,11 @@ fn stage(
         Some(unbound @ Stage::Unbound { .. }) => unbound,
         _ => Stage::Unbound { since: now, looks: 0 },
     }
+}
+
+/// How often pods of its controller had come back when this one came, or was let in; `now` is how often they have by now.
+fn returns(old: Option<&Pod>, stage: Stage, now: Option<u32>) -> u32 {
+    let is_let_in_now = |old: &&Pod| matches!(stage, Stage::Unbound { .. }) && !old.is_in();
+    let known = old.filter(|old| !is_let_in_now(old));
+    known.map_or_else(|| now.unwrap_or(0), |old| old.returns)
 }
