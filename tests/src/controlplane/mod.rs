@@ -39,6 +39,8 @@ const PLANES_AT_ONCE: usize = 2;
 const PLANES_VARIABLE: &str = "CARDGATE_CONTROL_PLANES";
 /// Keeps the logs and everything else of a control plane when it ends.
 const KEEP_VARIABLE: &str = "CARDGATE_KEEP";
+/// How long a program may take until it is ready: an API server needs half a minute where others use both cores.
+const READY_WITHIN: Duration = Duration::from_mins(2);
 
 /// What a control plane consists of. The default is all of it.
 #[derive(Debug, Clone)]
@@ -383,7 +385,7 @@ impl Drop for ControlPlane {
 
 async fn await_ready(client: &Client, name: &str, path: &str, processes: &[Process]) -> Result<()> {
     let ended = || processes.iter().try_for_each(Process::ensure_running);
-    let ready = wait::eventually(format!("{name} to be ready"), wait::PATIENCE, async || {
+    let ready = wait::eventually(format!("{name} to be ready"), READY_WITHIN, async || {
         if let Err(error) = ended() {
             return Ok(Seen::Done(Err(error)));
         }
