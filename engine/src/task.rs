@@ -61,6 +61,11 @@ impl Claimed {
         self.is_for_cards() || self.unknown > 0 || is_away
     }
 
+    /// Whether the claims are for cards, and each of their requests says itself which: one is left, or they are in order.
+    pub fn names_cards(&self) -> bool {
+        self.is_for_cards() && self.requests.iter().all(Wanted::is_settled)
+    }
+
     /// The cards that the claims leave, as often as they are left.
     pub fn cards(&self) -> impl Iterator<Item = CardId> + '_ {
         let choices = self.requests.iter().flat_map(|request| &request.choices);
@@ -77,6 +82,13 @@ pub struct Wanted {
     pub ordered: bool,
     /// Whether it may get some of several choices that are as many.
     pub mixes: bool,
+}
+
+impl Wanted {
+    /// Whether the request itself says which of its choices it gets, or which first.
+    pub fn is_settled(&self) -> bool {
+        self.ordered || self.choices.len() == 1
+    }
 }
 
 /// What a pod asks for.

@@ -11,7 +11,7 @@ use crds::card_resources::is_extended;
 use crds::configuration::Configuration;
 use crds::dra::{ClaimSpec, DeviceClass};
 
-use crate::knowledge::{Configured, GroupFacts, Knowledge, NamespaceFacts, QueueFacts, group_key};
+use crate::knowledge::{CardFacts, Configured, GroupFacts, Knowledge, NamespaceFacts, QueueFacts, group_key};
 
 /// What to ask of the API server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -174,6 +174,14 @@ impl<'k> View<'k> {
     pub fn provides(&self, resource: &str) -> bool {
         let card_types = &self.knowledge.card_types;
         card_types.any(|known| known.provided_as.iter().any(|provided| provided == resource))
+    }
+
+    /// Whether a request for this resource says which card it is for: classes of devices provide one alone by it, which is counted by
+    /// another resource.
+    pub fn names_its_card(&self, resource: &str) -> bool {
+        let provides = |known: &CardFacts| known.provided_as.iter().any(|provided| provided == resource);
+        let counted_by = |_: &str, known: &CardFacts| provides(known).then(|| Arc::clone(&known.resource));
+        matches!(&*self.knowledge.card_types.select(counted_by), [one] if **one != *resource)
     }
 
     /// What is known of a queue.

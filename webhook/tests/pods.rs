@@ -10,6 +10,7 @@ use crds::keys::{
 use serde_json::{Value, json};
 use webhook::Options;
 use webhook::endpoint::Endpoint;
+use webhook::knowledge::CardFacts;
 
 use common::{NAMESPACE, World, by_kubelet, pod, pod_review};
 
@@ -296,6 +297,25 @@ fn a_pod_requests_what_its_card_name_stands_for() {
         world.create_pod(&starting).allowed().is_empty(),
         "an init container's too"
     );
+}
+
+/// Whoever requests a class by which one card alone is provided has named it, and is charged: he need not be told that nobody is.
+#[test]
+fn a_resource_that_stands_for_one_card_by_devices_is_never_free() {
+    let world = unnamed_cards(UnnamedCards::Free);
+    let resource = "deviceclass.resource.kubernetes.io/gpu.nvidia.com";
+    let queued = pod(&[(QUEUE_NAME, "team-a")], &[(resource, "1")]);
+    let provide = |card: &str| {
+        let facts = CardFacts {
+            provided_as: [resource.to_owned()].into(),
+            ..GPU.into()
+        };
+        world.knowledge.card_types.set(card.into(), facts);
+    };
+    provide("NVIDIA-B200");
+    assert_eq!(world.create_pod(&queued).allowed(), [""; 0]);
+    provide("NVIDIA-B300");
+    assert!(world.create_pod(&queued).allowed()[0].contains("counts against no quota"));
 }
 
 /// Under `capacity` a queue is limited in what pods request, whatever they call it.

@@ -65,10 +65,13 @@ impl Cluster {
         }
         let for_cards = claimed.filter(|claimed| claimed.is_for_cards());
         let Some(queue) = queue.filter(|_| !is_uncounted && settings.unnamed_cards != UnnamedCards::Free) else {
-            if let Some(claimed) = for_cards.filter(|_| task.says_cards) {
-                self.name_claimed(task, &claimed, queue);
-            }
-            return no_cards(task);
+            // A claim that itself says which cards is not unnamed.
+            let is_counted = queue.is_some() && !is_uncounted;
+            let is_named = |claimed: &Claimed| task.says_cards || (is_counted && claimed.names_cards());
+            return match for_cards.filter(|claimed| is_named(claimed)) {
+                Some(claimed) => self.name_claimed(task, &claimed, queue),
+                None => no_cards(task),
+            };
         };
         if let Some(claimed) = for_cards {
             return self.name_claimed(task, &claimed, Some(queue));

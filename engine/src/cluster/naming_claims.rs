@@ -26,11 +26,10 @@ impl Cluster {
         let mut questions = Vec::with_capacity(claimed.requests.len());
         for request in &claimed.requests {
             let named = named(request, &claimed.named);
-            let is_settled = request.ordered || request.choices.len() == 1;
             if !named.is_empty() {
                 is_named = true;
                 questions.push(named);
-            } else if let Some(queue) = queue.filter(|_| !is_settled) {
+            } else if let Some(queue) = queue.filter(|_| !request.is_settled()) {
                 is_open = true;
                 questions.push(self.choices_of_queue(queue, request));
             } else {

@@ -2,6 +2,7 @@
 //! other.
 
 mod beside_volcano;
+mod claims;
 mod cpu_memory;
 mod documents;
 mod invalid;

@@ -110,7 +110,8 @@ pub fn check_unnamed(
         (_, []) => {}
         (UnnamedCards::Free, _) if is_charged && limits_resources(view) => {}
         (UnnamedCards::Free, _) if is_charged => {
-            warnings.extend(resources.into_iter().map(|resource| Warning::NotMetered { resource }));
+            let unnamed = resources.into_iter().filter(|resource| !view.names_its_card(resource));
+            warnings.extend(unnamed.map(|resource| Warning::NotMetered { resource }));
         }
         (UnnamedCards::Deny, [resource, ..]) => {
             return Err(Denial::CardNameMissing {

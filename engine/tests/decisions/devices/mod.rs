@@ -143,6 +143,44 @@ fn several_cards_are_chosen_by_the_annotation_by_the_claims_order_or_by_the_queu
 }
 
 #[test]
+fn cards_that_claims_name_are_charged_where_unnamed_ones_are_free() {
+    let mut world = set("unnamedCards: free");
+    world.claim("p1-gpu", &exactly(4, Some("A")), &json!({}));
+    world.pod(&claiming(pod("p1"), "p1-gpu"));
+    assert_eq!(world.refusal_of("p1"), "InsufficientScalarQuota");
+    world.claim("p2-gpu", &exactly(2, Some("A")), &json!({}));
+    world.pod(&claiming(pod("p2"), "p2-gpu"));
+    assert_eq!(world.admit(), [admitted("p2", r#"{"A":2}"#)]);
+    assert_eq!(world.allocated("team-a", "A"), 2);
+    // In order: the first that there is quota for.
+    let forms = json!([request(NVIDIA, 2, Some("A")), request(NVIDIA, 1, Some("B"))]);
+    world.claim("p3-gpu", &json!([{"name": "r", "firstAvailable": forms}]), &json!({}));
+    world.pod(&claiming(pod("p3"), "p3-gpu"));
+    assert_eq!(world.admit(), [admitted("p3", "B")]);
+    // Which of several it gets, it does not say.
+    world.claim("p4-gpu", &exactly(1, None), &json!({}));
+    world.pod(&claiming(pod("p4"), "p4-gpu"));
+    assert_eq!(world.admit_names(), ["p4"]);
+    assert_eq!((world.allocated("team-a", "A"), world.allocated("team-a", "B")), (2, 1));
+}
+
+#[test]
+fn claims_of_pods_that_nothing_names_a_queue_for_are_only_counted_as_unqueued_cards_says() {
+    for (unqueued, charged) in [("count", 0), ("charge", 2)] {
+        let mut world = set(&format!("unnamedCards: free\nunqueuedCards: {unqueued}"));
+        world.queue(&queue("default").quota(r#"{"A": 2}"#));
+        world.claim("p1-gpu", &exactly(2, Some("A")), &json!({}));
+        world.group(&group("g", 1).set(["spec", "queue"], ""));
+        world.pod(&claiming(
+            bare_pod("p1").of("g").gates(&["card.volcano.sh/quota"]),
+            "p1-gpu",
+        ));
+        assert_eq!(world.admit_names(), ["p1"], "{unqueued}");
+        assert_eq!(world.allocated("default", "A"), charged, "{unqueued}");
+    }
+}
+
+#[test]
 fn resources_that_classes_provide_are_the_same_cards() {
     let mut world = world();
     world.pod(&pod("p1").annotation("volcano.sh/card.name", "B").requests(GPU, "1"));
