@@ -178,6 +178,8 @@ lean! {
         /// Kind of the owner, such as `DaemonSet`.
         kind: Option<S>,
         name: Option<S>,
+        /// Tells it from one that had its name before.
+        uid: Option<S>,
         /// Whether the owner is the managing controller.
         controller: Option<bool>,
     }

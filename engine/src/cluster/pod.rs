@@ -127,6 +127,8 @@ pub struct Pod {
     pub task_spec: Option<Arc<str>>,
     /// The Job that made it, where that Job asks for its cards in advance.
     pub job: Option<WorkloadId>,
+    /// The UID that it gives that Job: anybody may write the kind and name of any.
+    pub job_uid: Option<Box<str>>,
     /// Whether a scheduler has it bound to the node of its room, as far as is known: that is being written, or is written and
     /// not yet seen.
     pub binding: bool,
@@ -164,6 +166,7 @@ impl Pod {
             group,
             task_spec,
             job,
+            job_uid,
             binding,
             gpus,
             controller,
@@ -190,7 +193,7 @@ impl Pod {
         waits_alike
             && (queue, task, stage, charge) == (&later.queue, &later.task, &later.stage, &later.charge)
             && (room, deleted, assigned, gpus) == (&later.room, &later.deleted, &later.assigned, &later.gpus)
-            && ends == &later.ends
+            && (ends, job_uid) == (&later.ends, &later.job_uid)
             && (group, job, binding, controller) == (&later.group, &later.job, &later.binding, &later.controller)
             && (has_annotations, claims_other_devices) == (&later.has_annotations, &later.claims_other_devices)
             && (task_spec, shown_as_waiting) == (&later.task_spec, &later.shown_as_waiting)
@@ -277,6 +280,8 @@ pub(super) struct Reading {
     pub shown_as_waiting: bool,
     pub told: Option<Reason>,
     pub controller: Option<Controller>,
+    /// The UID that it gives that controller.
+    pub controller_uid: Option<Box<str>>,
     /// When it is over at the latest, where it may not run for ever.
     pub ends: Option<Timestamp>,
 }
@@ -343,7 +348,9 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
         .owner_references
         .iter()
         .filter(|owner| owner.controller == Some(true));
-    let controller = controllers.into_iter().next().map(|owner| {
+    let owner = controllers.into_iter().next();
+    let controller_uid = owner.and_then(|owner| owner.uid.clone());
+    let controller = owner.map(|owner| {
         let text = |field: &Option<Box<str>>| field.clone().unwrap_or_default();
         Controller(format!("{}/{}/{}", namespace, text(&owner.kind), text(&owner.name)).into())
     });
@@ -383,6 +390,7 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
         managed,
         reachable,
         controller,
+        controller_uid,
         ends: latest_end(
             pod.spec.active_deadline_seconds,
             pod.spec.termination_grace_period_seconds,

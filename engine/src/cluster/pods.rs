@@ -89,6 +89,7 @@ impl Cluster {
             group,
             task_spec,
             job,
+            job_uid: reading.controller_uid.take().filter(|_| job.is_some()),
             binding: old.is_some_and(|old| old.binding) && matches!(stage, Stage::Unbound { .. }),
             gpus: reading.cards(stage, old),
             controller: reading.controller.clone(),

@@ -194,7 +194,9 @@ fn end(cluster: &Cluster, pod: &Pod, gone: impl Fn(&Pod) -> Option<Timestamp>) -
     if pod.deleted.is_some() {
         return Some((gone(pod)?, Why::Deletion));
     }
-    let of_job = pod.job.and_then(|job| cluster.workload(job).claim.as_ref()?.ends);
+    let of_job = pod.job.and_then(|job| cluster.workload(job).claim.as_ref());
+    let of_job = of_job.filter(|job| pod.job_uid.as_deref() == Some(&*job.uid));
+    let of_job = of_job.and_then(|job| job.ends);
     let deadline = pod.ends.into_iter().chain(of_job).map(|ends| (ends, Why::Deadline));
     // Nobody makes another of one without a controller: it keeps its place.
     let is_sent_back = matches!(pod.stage, Stage::Unbound { .. }) && pod.controller.is_some() && !pod.is_placed();

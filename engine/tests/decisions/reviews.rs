@@ -472,6 +472,26 @@ fn when_is_told_where_a_job_must_end_whose_pods_hold_the_quota() {
     }
 }
 
+/// Anybody may write on a pod that a Job of this name made it: it would be expected to end with one that has nothing to do with it.
+#[test]
+fn no_job_ends_pods_that_it_did_not_make() {
+    for (uid, says_when) in [(json!("job"), true), (json!("another"), false), (json!(null), false)] {
+        let mut world = World::new();
+        world.node(&node("n1").cards("A100", 8));
+        world.queue(&queue("team-a").quota(r#"{"A100": 5}"#));
+        let running = json!({
+            "spec": { "suspend": false, "activeDeadlineSeconds": 100 }, "status": { "startTime": at(0).to_string() },
+        });
+        world.job(&held_job("job", r#"{"A100": 4}"#).with(&running));
+        let owner = json!([{ "apiVersion": "batch/v1", "kind": "Job", "name": "job", "uid": uid, "controller": true }]);
+        let worker = pod("worker").asks("A100", 4).ungated().on("n1");
+        world.pod(&worker.set(["metadata", "ownerReferences"], owner));
+        world.pod(&pod("p").asks("A100", 3));
+        assert_eq!(world.admit(), []);
+        assert_eq!(about(&mut world, "p").estimate.is_some(), says_when, "{uid}");
+    }
+}
+
 #[test]
 fn when_is_told_of_pods_that_are_being_deleted_sent_back_or_on_the_node() {
     let mut world = World::new();
