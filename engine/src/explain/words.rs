@@ -146,11 +146,7 @@ fn as_a_whole(cluster: &Cluster, short: &Short) -> String {
 /// What the pods lack that are let in together.
 fn together(workload: &Workload, was_given_up: bool, each: &str) -> String {
     let missing = workload.missing();
-    let pods = if workload.admitted() > 0 {
-        "missing pods"
-    } else {
-        "pods"
-    };
+    let was_cut = workload.admitted() > 0;
     let kind = if workload.kind == WorkloadKind::PodGroup {
         "PodGroup"
     } else {
@@ -164,10 +160,15 @@ fn together(workload: &Workload, was_given_up: bool, each: &str) -> String {
     } else {
         String::new()
     };
-    format!(
-        "the {missing} {pods} of {kind} {} are let in together; of each, {each}{given_up}",
-        workload.name
-    )
+    let name = &workload.name;
+    match (missing, was_cut) {
+        (1, false) => format!("{each}{given_up}"),
+        (1, true) => format!("one pod of {kind} {name} is missing: {each}{given_up}"),
+        (_, false) => format!("the {missing} pods of {kind} {name} are let in together; of each, {each}{given_up}"),
+        (_, true) => {
+            format!("the {missing} missing pods of {kind} {name} are let in together; of each, {each}{given_up}")
+        }
+    }
 }
 
 fn of_nodes(cluster: &Cluster, nodes: &Nodes<'_>, reason: Reason) -> String {

@@ -109,6 +109,30 @@ fn a_group_is_told_the_same_as_a_whole_and_pod_by_pod() {
 }
 
 #[test]
+fn a_group_of_one_is_told_what_its_pod_lacks_and_a_larger_one_how_many_go_in_together() {
+    for (names, expected) in [
+        (["p"].as_slice(), "no node can take"),
+        (
+            &["p", "q"],
+            "the 2 pods of PodGroup g are let in together; of each, no node",
+        ),
+    ] {
+        let mut world = busy(4);
+        world.queue(&queue("team-a").quota(r#"{"A100": 40}"#));
+        world.group(&group("g", names.len().try_into().unwrap()));
+        world.pods(
+            names
+                .iter()
+                .map(|name| pod(name).of("g").asks("A100", 1).pinned_to("n1")),
+        );
+        assert_eq!(world.refusal_of("p"), "NoNodeFits");
+        let id = world.cluster.pod_with_uid("p").unwrap();
+        let told = explain(&world.cluster, Subject::Pod(id)).unwrap().message();
+        assert!(told.starts_with(expected), "{told}");
+    }
+}
+
+#[test]
 fn a_queue_that_must_be_mended_never_helps_who_waits() {
     let mut world = busy(1);
     assert_eq!(
