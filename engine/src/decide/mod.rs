@@ -11,6 +11,7 @@ pub(crate) mod enqueue;
 pub mod extender;
 pub(crate) mod fit;
 pub(crate) mod gang;
+mod grant;
 pub(crate) mod line;
 pub(crate) mod mgpu;
 mod narrow;
@@ -23,65 +24,18 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::alternative::Alternative;
-use crate::cluster::constraints::NodeAffinity;
 use crate::cluster::waiting::Shape;
 use crate::cluster::workload::Said;
 use crate::cluster::{Cluster, Due};
-use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
-use crate::policies::mgpu::CardLists;
+use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::reason::{Cure, Reason};
 use crate::refs::{PodRef, WorkloadKind, WorkloadRef};
 use crate::trail::{Trail, Work};
 use contest::{Contest, Turn};
 use effort::{Effort, Spending};
+pub use grant::{Admission, Avoid, Pin};
+use grant::{Grant, admission, count_in};
 pub use reclaim::{Eviction, Victim};
-
-/// A pod that is let in.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Admission {
-    /// Whom the patch lets in; it fails on any other of that name.
-    pub pod: PodRef,
-    /// The queue that it is charged to.
-    pub queue: Arc<str>,
-    /// When it came to wait.
-    pub arrived: Timestamp,
-    /// The card that it is charged for, or the cards, as it is written on the pod.
-    pub card: Option<Box<str>>,
-    /// Node labels that narrow it to that, keys and values; without those that it has already.
-    pub narrow: Vec<(String, String)>,
-    /// Whether it has a node selector.
-    pub has_node_selector: bool,
-    /// The node that it is pinned to, where what is accounted for is accounted for node by node.
-    pub pin: Option<Pin>,
-    /// Where it may go to no GPU node: what its affinity says already, to which that is added.
-    pub off_gpu_nodes: Option<NodeAffinity>,
-    /// Where its claims select other cards as well: the nodes that it may not go to.
-    pub avoid: Option<Avoid>,
-    /// The results of mGPU scheduling, as annotations: keys and values.
-    pub mgpu_results: Vec<(String, String)>,
-    /// Whether it has annotations.
-    pub has_annotations: bool,
-    /// Whether it was told that it waits.
-    pub was_told: bool,
-}
-
-/// The one node that a pod may go to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pin {
-    /// Name of the node.
-    pub node: Arc<str>,
-    /// What the pod's affinity says already, to which the name is added.
-    pub affinity: NodeAffinity,
-}
-
-/// The nodes that a pod may not go to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Avoid {
-    /// They have one of these labels.
-    pub labels: Vec<String>,
-    /// What the pod's affinity says already, to which that is added.
-    pub affinity: NodeAffinity,
-}
 
 /// A Job that is let into its queue: its pods may be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -257,38 +211,6 @@ fn trail_workload(cluster: &Cluster, id: WorkloadId, trail: &dyn Trail) {
     }
 }
 
-/// What a pod gets when it is let in.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Grant {
-    alternative: Option<Alternative>,
-    node: Option<NodeId>,
-    /// Whether the pod may go to that node alone.
-    pinned: bool,
-    /// Whether the pod may go to no GPU node.
-    off_gpu_nodes: bool,
-    /// The mGPU cards of its containers there.
-    gpus: Option<CardLists>,
-}
-
-impl Grant {
-    /// One of its alternatives, expected on this node.
-    fn of(alternative: Option<&Alternative>, node: Option<NodeId>) -> Self {
-        Self {
-            alternative: alternative.cloned(),
-            node,
-            pinned: false,
-            off_gpu_nodes: false,
-            gpus: None,
-        }
-    }
-}
-
-/// Counts a waiting pod as let in.
-fn count_in(cluster: &mut Cluster, pod: PodId, grant: Grant) {
-    let gpus = grant.gpus.filter(|_| grant.node.is_some());
-    cluster.admit(pod, grant.alternative, grant.node, gpus);
-}
-
 /// Lets the first waiting pod of a shape in, with all of its gang where it belongs to one; or nobody, and remembers why. Also
 /// what that has cost.
 fn admit(cluster: &mut Cluster, shape: &Arc<Shape>, refusals: &mut gang::Refusals) -> (Vec<Admission>, Effort) {
@@ -337,51 +259,6 @@ fn admit(cluster: &mut Cluster, shape: &Arc<Shape>, refusals: &mut gang::Refusal
         }
     };
     (admissions, effort)
-}
-
-/// What is written on a pod that is let in.
-fn admission(cluster: &Cluster, id: PodId, grant: &Grant) -> Option<Admission> {
-    let pod = cluster.pod(id)?;
-    let shape = &pod.waits.as_ref()?.shape;
-    let alternative = grant.alternative.as_ref();
-    let labels = alternative.and_then(|alternative| match grant.node {
-        Some(node) => narrow::labels_on(cluster, node, alternative),
-        None => narrow::labels_of(cluster, shape, alternative),
-    });
-    let kept_away = alternative.map(|own| choice::kept_away(cluster, &shape.task, own));
-    let kept_away = kept_away.unwrap_or_default();
-    let is_pinned = grant.pinned || kept_away.is_open;
-    let pin = grant.node.filter(|_| is_pinned).map(|node| Pin {
-        node: Arc::clone(&cluster.node(node).name),
-        affinity: shape.constraints.affinity.clone(),
-    });
-    // Where a scheduler chooses the node, the cards are written when it has.
-    let gpus = grant.gpus.as_ref().filter(|_| grant.pinned);
-    let mgpu_results = shape.task.mgpu.as_deref().zip(gpus);
-    let mgpu_results = mgpu_results.map(|(request, gpus)| mgpu::annotations(request, gpus));
-    let missing = |(key, _): &&(String, String)| shape.constraints.node_selector.get(key).is_none();
-    Some(Admission {
-        pod: pod.to_ref(),
-        queue: Arc::clone(&cluster.queue(shape.queue).name),
-        arrived: pod.arrived(),
-        card: alternative.map(|own| own.written(cluster.names()).into()),
-        narrow: labels
-            .iter()
-            .flat_map(|labels| labels.iter())
-            .filter(missing)
-            .cloned()
-            .collect(),
-        has_node_selector: !shape.constraints.node_selector.is_empty(),
-        pin,
-        avoid: (!kept_away.labels.is_empty()).then(|| Avoid {
-            labels: kept_away.labels,
-            affinity: shape.constraints.affinity.clone(),
-        }),
-        off_gpu_nodes: grant.off_gpu_nodes.then(|| shape.constraints.affinity.clone()),
-        mgpu_results: mgpu_results.unwrap_or_default(),
-        has_annotations: pod.has_annotations,
-        was_told: pod.told.is_some(),
-    })
 }
 
 /// What is done for a workload that is let into its queue: a Job is resumed.
