@@ -28,6 +28,8 @@ pub struct Claimed {
     pub ordered: bool,
     /// Whether these were allocated, and are not only asked for.
     pub allocated: bool,
+    /// Whether these were requested as a resource that a class provides.
+    pub provided: bool,
     /// How many of each card it has by its claims, where that is known one by one: what was allocated, or what it was let in for.
     pub counted: BTreeMap<String, i128>,
     /// The claims that other pods may name as well.
@@ -47,9 +49,17 @@ struct Asked {
 /// Puts the cards that nodes have as devices beside those of their labels.
 pub fn put_on_nodes(stored: &ByKind, nodes: &mut [Node]) {
     let slices = stored.get(&SLICES).into_iter().flatten().map(|(_, slice)| &**slice);
+    let claims = stored.get(&RESOURCE_CLAIMS).into_iter().flatten();
+    let in_use: BTreeSet<_> = claims.flat_map(|(_, claim)| results(claim)).collect();
     let mut by_node = BTreeMap::<_, BTreeMap<_, i128>>::new();
     for device in devices::complete(slices) {
         if let Some(card) = device.card() {
+            if device.is_kept_away() && in_use.contains(&device.id) {
+                let node = nodes.iter_mut().find(|node| node.name == device.node);
+                if let Some(node) = node {
+                    *node.away.entry(card.0.clone()).or_default() += 1;
+                }
+            }
             // What a taint keeps pods away from is there, and not to be had.
             let count = by_node.entry(device.node).or_default().entry(card).or_default();
             *count += i128::from(!device.is_kept_away());
@@ -192,7 +202,7 @@ fn read(stored: &ByKind, there: &[Device<'_>], payers: &BTreeMap<Key, Key>, pod:
         .filter(|_| claimed.cards.is_empty())
     {
         claimed.cards = vec![card];
-        claimed.allocated = true;
+        (claimed.allocated, claimed.provided) = (true, true);
     }
     pod.claimed = claimed;
 }
@@ -220,13 +230,21 @@ fn let_in_for(pod: &Pod, there: &[Device<'_>]) -> BTreeMap<(String, String), i12
 
 /// The cards that were allocated to a claim; none where nothing is, or where a device is not known any more.
 fn allocated(claim: &Value, there: &[Device<'_>]) -> Option<Vec<(String, String)>> {
-    let results = claim["status"]["allocation"]["devices"]["results"].as_array()?;
+    claim["status"]["allocation"]["devices"]["results"].as_array()?;
     let mut cards = Vec::new();
-    for result in results {
-        let id = ["driver", "pool", "device"].map(|field| result[field].as_str().unwrap_or_default());
+    for id in results(claim) {
         cards.extend(there.iter().find(|device| device.id == id)?.card());
     }
     Some(cards)
+}
+
+/// The devices that a claim was given: driver, pool and name of each.
+fn results(claim: &Value) -> impl Iterator<Item = [&str; 3]> {
+    fn id(result: &Value) -> [&str; 3] {
+        ["driver", "pool", "device"].map(|field| result[field].as_str().unwrap_or_default())
+    }
+    let results = claim["status"]["allocation"]["devices"]["results"].as_array();
+    results.into_iter().flatten().map(id)
 }
 
 /// What the requests of a claim ask for; none where that can't be said in cards.

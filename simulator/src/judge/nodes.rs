@@ -28,6 +28,8 @@ pub struct Node {
     pub taints: Vec<[String; 3]>,
     /// Its cards.
     pub cards: Vec<Card>,
+    /// How many of its devices of each card are in use of those that a taint keeps new pods away from.
+    pub away: BTreeMap<String, i128>,
     /// The cards that it shares.
     pub shared: Option<Shared>,
 }
@@ -57,6 +59,7 @@ impl Node {
         Self {
             name: text(&object["metadata"]["name"]),
             cards: cards::of(&labels, &allocatable),
+            away: BTreeMap::new(),
             shared: shared(&labels, &annotations, &allocatable),
             is_usable: is_ready && object["spec"]["unschedulable"] != true,
             taints: taints

@@ -143,10 +143,14 @@ impl Said {
             cards,
             ordered,
             allocated,
+            provided,
             counted,
             ..
         } = &self.claimed;
-        if *allocated || !counted.is_empty() || said.is_empty() && (*ordered || cards.len() == 1) {
+        if *allocated && !*provided
+            || !counted.is_empty()
+            || said.is_empty() && !*provided && (*ordered || cards.len() == 1)
+        {
             return cards.iter().map(String::as_str).collect();
         }
         let claimed = said.iter().filter(|name| cards.iter().any(|card| card == *name));

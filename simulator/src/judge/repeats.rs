@@ -23,6 +23,12 @@ const MOST_OF_QUEUES: u32 = 9;
 /// After so long it may be said again: API servers forget events.
 const FORGOTTEN: SignedDuration = SignedDuration::from_mins(45);
 
+/// Whoever keeps quota without being placed is told so after ever longer times, twice as long each (docs/rules.md, **What a gate
+/// changes**): what comes after so many times as long as the time before counts once, however often.
+const LONGER: f64 = 1.5;
+/// The reason that they are told.
+const UNPLACED: &str = "ReservationTimeout";
+
 /// An object, and what was written there.
 type Said = (&'static Resource, Key, String);
 
@@ -33,8 +39,13 @@ pub struct Repeats {
     objects: BTreeMap<(&'static Resource, Key), Times>,
 }
 
-/// How often, and when last.
-type Times = (u32, Timestamp);
+/// How often, when last, and how long after the time before.
+#[derive(Debug)]
+struct Times {
+    count: u32,
+    last: Timestamp,
+    after: SignedDuration,
+}
 
 impl Repeats {
     /// Looks at a write; `changes_terms` says whether it is about what quotas and room rest on.
@@ -56,8 +67,12 @@ impl Repeats {
         } else {
             (write.key.clone(), without_times(after).to_string())
         };
-        let at_all = once_more(self.objects.entry((write.resource, key.clone())), write.at);
-        let the_same = once_more(self.said.entry((write.resource, key, content)), write.at);
+        let is_told_seldom =
+            write.resource == &EVENTS && after["reason"] == UNPLACED && after["regarding"]["kind"] == "Pod";
+        let of_object = self.objects.entry((write.resource, key.clone()));
+        let at_all = once_more(of_object, write.at, is_told_seldom);
+        let of_content = self.said.entry((write.resource, key, content));
+        let the_same = once_more(of_content, write.at, is_told_seldom);
         let (who, plural, key) = (&write.who, write.resource.plural, &write.key);
         let kind = after["regarding"]["kind"].as_str();
         let is_of_workload = write.resource == &EVENTS && matches!(kind, Some("Job" | "PodGroup"));
@@ -88,14 +103,24 @@ impl Repeats {
     }
 }
 
-/// Counts a write: one more than before, or the first after long.
-fn once_more<K: Ord>(entry: Entry<'_, K, Times>, at: Timestamp) -> u32 {
-    let (times, last) = entry.or_insert((0, at));
-    if at.duration_since(*last) >= FORGOTTEN {
-        *times = 0;
+/// Counts a write: one more than before, or the first after long, or none more where it is to be expected after ever longer times and
+/// comes after a longer one.
+fn once_more<K: Ord>(entry: Entry<'_, K, Times>, at: Timestamp, is_told_seldom: bool) -> u32 {
+    let times = entry.or_insert(Times {
+        count: 0,
+        last: at,
+        after: SignedDuration::ZERO,
+    });
+    let after = at.duration_since(times.last);
+    if after >= FORGOTTEN {
+        times.count = 0;
     }
-    (*times, *last) = (*times + 1, at);
-    *times
+    let is_longer = !times.after.is_zero() && after.as_secs_f64() >= LONGER * times.after.as_secs_f64();
+    if !(is_told_seldom && is_longer && times.count > 0) {
+        times.count += 1;
+    }
+    (times.last, times.after) = (at, after);
+    times.count
 }
 
 /// Whether what anybody else wrote, or an operator decided, may have others told something else.

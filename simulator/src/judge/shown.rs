@@ -170,8 +170,10 @@ fn card(view: &View, shown: &Value) -> Finding {
     let most = held(view, resource, is_there);
     let shown = ["used", "free"].map(|field| status[field].as_i64().map(i128::from));
     let usable = view.nodes.iter().filter(with).filter(|node| node.is_usable);
+    // Whoever has a device that new pods are kept away from takes none of those that are to be had.
+    let away = |node: &Node| node.away.get(name).copied().unwrap_or(0);
     let free: i128 = usable
-        .map(|node| (node.card(name).map_or(0, |card| card.count) - on(node)).max(0))
+        .map(|node| (node.card(name).map_or(0, |card| card.count) - (on(node) - away(node)).max(0)).max(0))
         .sum();
     let is_so =
         |shown: Option<i128>, least: i128, most: i128| shown.is_some_and(|shown| (least..=most).contains(&shown));

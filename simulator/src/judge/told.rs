@@ -14,7 +14,7 @@ use super::stored::Stored;
 use super::view::View;
 use super::workloads::{self, Name, Set, Workload};
 use super::{Finding, broken, quota};
-use crate::objects::{JOBS, POD_GROUPS, PODS};
+use crate::objects::{JOBS, Key, POD_GROUPS, PODS};
 
 /// The rule.
 pub const RULE: &str = "the numbers in a reason are true";
@@ -37,7 +37,7 @@ static NUMBERS: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// Why a queue takes no workload as a whole.
 static WHOLE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r"queue (\S+?)(?:, of which queue \S+ is a part,)? can't take \w+ \S+ as a whole: (\S.*?) asked \d\w*, allocated (\d\w*), in queue (-?\d\w*), elastic (\d\w*), quota",
+        r"queue (\S+?)(?:, of which queue \S+ is a part,)? can't take (\w+) (\S+) as a whole: (\S.*?) asked \d\w*, allocated (\d\w*), in queue (-?\d\w*), elastic (\d\w*), quota",
     )
     .ok()
 });
@@ -79,7 +79,9 @@ pub fn judge(view: &View, pod: &Pod, message: &str) -> Finding {
         let is_too_much = limit.zip(most).is_some_and(|(limit, most)| limit > most);
         let used = number(3).map(|used| used - number(6).unwrap_or(0));
         let is_so = used.is_some_and(|used| (has..=has + quota::may_have(view, queue, &what)).contains(&used));
-        if !is_so || !is_of_each && number(2) != Some(asks) || is_too_much {
+        // How many it asks for is not known here where it claims different cards at once.
+        let is_compared = !is_of_each && !pod.claimed.unclear;
+        if !is_so || is_compared && number(2) != Some(asks) || is_too_much {
             let key = &pod.key;
             return broken(
                 RULE,
@@ -103,7 +105,7 @@ pub fn judge_workloads(view: &View, stored: &Stored, kept: &Kept) -> Finding {
         for told in conditions.filter(|told| told["type"] == kind && told["status"] == status) {
             let message = told["message"].as_str().unwrap_or_default();
             let said = whole.captures(message);
-            if let Some(why) = said.and_then(|said| is_untrue(view, stored, kept, &said)) {
+            if let Some(why) = said.and_then(|said| is_untrue(view, stored, kept, &key.namespace, &said)) {
                 return broken(RULE, format!("{key} is told {message:?}, and {why}"));
             }
         }
@@ -112,19 +114,21 @@ pub fn judge_workloads(view: &View, stored: &Stored, kept: &Kept) -> Finding {
 }
 
 /// What of the numbers is not so.
-fn is_untrue(view: &View, stored: &Stored, kept: &Kept, said: &Captures<'_>) -> Option<String> {
+fn is_untrue(view: &View, stored: &Stored, kept: &Kept, namespace: &str, said: &Captures<'_>) -> Option<String> {
     let queue = &said[1];
     if !view.tree.queues.contains_key(queue) {
         return None;
     }
-    let whats = said[2]
+    // What is kept for itself is in nobody's own way.
+    let is_other = |name: &&Name| name.0.kind != &said[2] || name.1 != Key::new(namespace, &said[3]);
+    let whats = said[4]
         .split('|')
         .map(|name| what(view, name))
         .collect::<Option<Vec<_>>>()?;
     let number = |place: usize| number(said, place, whats.first()?);
     let (allocated, elastic) = (quota::allocated(view, queue), workloads::elastic(view, queue));
     let more: i128 = whats.iter().map(|what| quota::may_have(view, queue, what)).sum();
-    for (place, word, there) in [(3, "has", &allocated), (5, "could take back", &elastic)] {
+    for (place, word, there) in [(5, "has", &allocated), (7, "could take back", &elastic)] {
         let sum: i128 = whats.iter().filter_map(|what| there.get(what)).sum();
         if !number(place).is_some_and(|said| (sum..=sum + more).contains(&said)) {
             return Some(format!("{queue} {word} {sum}"));
@@ -146,15 +150,17 @@ fn is_untrue(view: &View, stored: &Stored, kept: &Kept, said: &Captures<'_>) -> 
         };
         Some(amount).filter(|_| is_below)
     };
-    let least: i128 = kept.certainly(view).filter_map(|name| keeps(name, true)).sum();
+    let certainly = kept.certainly(view).filter(is_other);
+    let least: i128 = certainly.filter_map(|name| keeps(name, true)).sum();
     let most: i128 = possibly(view, stored)
         .iter()
+        .filter(is_other)
         .filter_map(|name| keeps(name, false))
         .sum();
     let is_counted = whats
         .iter()
         .all(|what| matches!(what, What::Card(_)) || what.is_cpu_or_memory());
-    let is_so = number(4).is_some_and(|kept| (least..=most).contains(&kept));
+    let is_so = number(6).is_some_and(|kept| (least..=most).contains(&kept));
     (is_counted && !is_so).then(|| format!("{queue} keeps from {least} to {most}"))
 }
 

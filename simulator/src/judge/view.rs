@@ -193,7 +193,9 @@ impl View {
 
     /// The card that a pod holds: the one it was given, else the one it names, else the one of its node.
     pub fn card_of(&self, pod: &Pod) -> Option<String> {
-        let is_known = pod.claimed.allocated || !pod.claimed.counted.is_empty();
+        // What is requested as a resource by nobody who names it is free where that is so, whoever hands it out.
+        let is_free = pod.claimed.provided && pod.names().is_empty() && !self.is_charged_unnamed(pod);
+        let is_known = pod.claimed.allocated && !is_free || !pod.claimed.counted.is_empty();
         if let Some(card) = pod.claimed.cards.first().filter(|_| is_known) {
             return Some(card.clone());
         }
