@@ -318,6 +318,10 @@ impl Cluster {
         self.changes.queues.extend(self.queues.ids());
         self.name_cards_anew(|_| true);
         self.recharge(now, |_| true);
+        if before.cardgate.unqueued_cards != self.configuration.cardgate.unqueued_cards {
+            self.charge_unqueued(|_| true, now);
+            self.give_back_unqueued(now);
+        }
         if before.cardgate.default_queue != self.configuration.cardgate.default_queue {
             self.find_queues(|_| true, now);
         }

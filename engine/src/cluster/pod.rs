@@ -138,6 +138,10 @@ pub struct Pod {
     pub controller: Option<Controller>,
     /// How often its controller's pods had come back unplaced when it came; from when it is in, when it was let in.
     pub returns: u32,
+    /// Whether Cardgate may look at it at all.
+    pub reachable: bool,
+    /// Whether a queue is charged for it since it asks for cards, and for nothing that it says.
+    pub charged_for_cards: bool,
     /// Whether it has any annotation.
     pub has_annotations: bool,
     /// Whether it claims devices which are no cards, or of which that is not known: no queue is charged for them.
@@ -183,6 +187,8 @@ impl Pod {
             priority: _,
             eviction: _,
             returns: _,
+            reachable: _,
+            charged_for_cards: _,
             told: _,
             epoch: _,
         } = self;

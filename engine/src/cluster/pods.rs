@@ -1,6 +1,7 @@
 //! Pods come, change, and go.
 
 mod imagined;
+mod unqueued;
 
 use std::sync::Arc;
 
@@ -40,7 +41,8 @@ impl Cluster {
         let named = self.read_claims(&mut reading, as_seen, &namespace, &uid);
         self.keep_claimed(&mut reading, known);
         self.meet_resources();
-        if self.asks_for_charged_cards(&reading, &namespace, known) {
+        let charged_for_cards = self.asks_for_charged_cards(&reading, &namespace, known);
+        if charged_for_cards {
             (reading.managed, reading.in_no_queue) = (true, false);
         }
         if pod.spec.node_name.as_deref().is_some_and(|node| !node.is_empty()) {
@@ -94,6 +96,8 @@ impl Cluster {
             gpus: reading.cards(stage, old),
             controller: reading.controller.clone(),
             returns: returns(old, stage, returned.map(|returned| returned.times)),
+            reachable: reading.reachable,
+            charged_for_cards,
             has_annotations: !pod.metadata.annotations.is_empty(),
             claims_other_devices: !named.is_empty() && !reading.task.claims_cards(),
             waits: None,

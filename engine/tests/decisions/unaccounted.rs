@@ -4,7 +4,7 @@ use crds::card_usage::{CardUsageStatus, UNACCOUNTED};
 use engine::overview::{Shown, Unaccounted};
 use serde_json::json;
 
-use crate::world::{GPU, Object, World, bare_pod, node, pod, queue};
+use crate::world::{GPU, Object, World, bare_pod, configuration, node, pod, queue};
 
 /// That there is no object any more.
 const GONE: Shown = Shown::Unaccounted { status: None };
@@ -105,6 +105,45 @@ fn pods_with_resource_claims_are_counted_until_they_are_over() {
     world.remove_pod("admitted");
     assert_eq!(shown(&mut world, &mut unaccounted), Some(GONE));
     assert_eq!(world.cluster.pods_with_resource_claims(), 0);
+}
+
+/// Simulator's seed 20026: only an operator that was started anew charged for them.
+#[test]
+fn what_runs_is_charged_as_soon_as_the_configuration_or_its_namespace_says_to_whom() {
+    let begin = || {
+        let (mut world, mut unaccounted) = (world(), Unaccounted::default());
+        world.queue(&queue("default").quota(r#"{"A": 8}"#));
+        world.pod(&free("runs", "3"));
+        world.pod(&bare_pod("none").on("n1"));
+        world.pod(&free("exempt", "1").set(["metadata", "namespace"], "kube-system"));
+        assert_eq!(figures(&status(&mut world, &mut unaccounted)).0, "A x4");
+        (world, unaccounted)
+    };
+    let (mut world, mut unaccounted) = begin();
+    let now = world.now;
+    world.set_configuration(configuration("", "unqueuedCards: charge"), now);
+    assert_eq!(world.allocated("default", "A"), 3);
+    assert_eq!(figures(&status(&mut world, &mut unaccounted)).0, "A x1");
+    assert_eq!(world.allocated_cpu("default"), 1000);
+    // Only counted again, as it would be by an operator that begins now.
+    world.set_configuration(configuration("", "unqueuedCards: count"), now);
+    assert_eq!(
+        (world.allocated("default", "A"), world.allocated_cpu("default")),
+        (0, 0)
+    );
+    assert_eq!(figures(&status(&mut world, &mut unaccounted)).0, "A x4");
+    world.set_configuration(configuration("", "unqueuedCards: charge"), now);
+    world.remove_pod("runs");
+    assert_eq!(world.allocated("default", "A"), 0);
+
+    let (mut world, _) = begin();
+    world.namespace("team", &[], Some("team-a"));
+    assert_eq!(
+        (world.allocated("default", "A"), world.allocated("team-a", "A")),
+        (0, 3)
+    );
+    world.pod(&pod("p").asks("A", 1));
+    assert_eq!(world.refusal_of("p"), "InsufficientScalarQuota");
 }
 
 #[test]

@@ -1,0 +1,67 @@
+//! Pods that nobody was charged for, and that come to be somebody's: their namespace names a queue now, or nobody's cards are free.
+
+use std::sync::Arc;
+
+use crds::configuration::UnqueuedCards;
+use jiff::Timestamp;
+
+use crate::cluster::Cluster;
+use crate::ids::PodId;
+
+impl Cluster {
+    /// Charges those pods of the namespaces that are `concerned` which name neither queue nor card and ask for cards, as they would be
+    /// charged were they seen for the first time. What a gate holds is seen again when that goes.
+    pub(in crate::cluster) fn charge_unqueued(&mut self, concerned: impl Fn(&str) -> bool, now: Timestamp) {
+        let charges_all = self.configuration.cardgate.unqueued_cards == UnqueuedCards::Charge;
+        let found = self.pods_by_id().filter_map(|(id, pod)| {
+            let is_nobodys = pod.queue.is_none() && pod.is_in() && pod.reachable && concerned(&pod.namespace);
+            let is_charged = || {
+                let namespace = self.namespace(&pod.namespace);
+                charges_all || namespace.is_some_and(|namespace| namespace.queue.is_some())
+            };
+            (is_nobodys && is_charged() && !self.card_resources_of(&pod.task.request).is_empty()).then_some(id)
+        });
+        for id in found.collect::<Vec<_>>() {
+            self.charge_unqueued_pod(id, now);
+        }
+    }
+
+    /// Charges nobody any more for those pods that were charged for want of any queue, where such are only counted now.
+    pub(in crate::cluster) fn give_back_unqueued(&mut self, now: Timestamp) {
+        if self.configuration.cardgate.unqueued_cards != UnqueuedCards::Count {
+            return;
+        }
+        let found = self.pods_by_id();
+        let found = found.filter(|(_, pod)| pod.charged_for_cards && pod.task.unqueued && pod.is_in());
+        for id in found.map(|(id, _)| id).collect::<Vec<_>>() {
+            let Some(pod) = self.pod(id) else { continue };
+            let (Some(queue), mut task) = (pod.queue, pod.task.clone()) else {
+                continue;
+            };
+            task.unqueued = false;
+            self.name_cards(&mut task, None);
+            self.update_pod(id, |pod| {
+                pod.queue = None;
+                pod.task = task;
+            });
+            self.recharge_pod(id, now);
+            self.queues[queue].quit();
+            self.forget_empty_queue(queue);
+        }
+    }
+
+    fn charge_unqueued_pod(&mut self, id: PodId, now: Timestamp) {
+        let Some(pod) = self.pod(id) else { return };
+        let (namespace, mut task) = (Arc::clone(&pod.namespace), pod.task.clone());
+        let (queue, unqueued) = self.queue_of_unnamed(&namespace, None);
+        task.unqueued = unqueued;
+        self.name_cards(&mut task, Some(queue));
+        self.queues[queue].join();
+        self.update_pod(id, |pod| {
+            pod.queue = Some(queue);
+            pod.task = task;
+            pod.charged_for_cards = true;
+        });
+        self.recharge_pod(id, now);
+    }
+}
