@@ -38,10 +38,15 @@ async fn strangers_at_the_ports_of_the_operator() -> Outcome {
     let before = peak_memory(operator)?;
     idle_probes(operator).await?;
     unread_answers(operator).await?;
+    let turn = slow_clients::Turn::wait().await;
     for address in [operator.metrics_address(), operator.health_address()] {
-        slow_clients::crowd(&address, PLAIN, async || probe(operator).await).await?;
+        slow_clients::crowd(&turn, &address, PLAIN, async || probe(operator).await).await?;
     }
-    slow_clients::crowd(&operator.address(), slow_clients::HANDSHAKE, async || ask(&dora).await).await?;
+    slow_clients::crowd(&turn, &operator.address(), slow_clients::HANDSHAKE, async || {
+        ask(&dora).await
+    })
+    .await?;
+    drop(turn);
     let grown = peak_memory(operator)?.saturating_sub(before);
     ensure!(
         grown < CROWD_MEMORY,

@@ -49,7 +49,12 @@ async fn strangers_at_the_ports_of_the_webhook() -> Outcome {
     slow_clients::no_http2(&address, &config).await?;
     slow_clients::longest_body(&address, &config).await?;
     slow_clients::byte_by_byte(&address, &config, "/mutate", "HTTP/1.1 408 ").await?;
-    slow_clients::crowd(&address, slow_clients::HANDSHAKE, async || admission(&world).await).await?;
+    let turn = slow_clients::Turn::wait().await;
+    slow_clients::crowd(&turn, &address, slow_clients::HANDSHAKE, async || {
+        admission(&world).await
+    })
+    .await?;
+    drop(turn);
     let most = peak_memory(webhook)?;
     ensure!(most < WEBHOOK_MEMORY, "the webhook took {} MiB", most >> 20);
     println!("the webhook took {} MiB at most", most >> 20);
@@ -311,12 +316,14 @@ async fn strangers_at_the_extender() -> Outcome {
     slow_clients::byte_by_byte(&address, &unknown, FILTER_PATH, "HTTP/1.1 401 ").await?;
     slow_clients::byte_by_byte(&address, &known, FILTER_PATH, "HTTP/1.1 408 ").await?;
     let before = peak_memory(operator)?;
+    let turn = slow_clients::Turn::wait().await;
     let asked = slow_clients::Kept::open(&address, &known)?;
-    slow_clients::crowd(&address, slow_clients::HANDSHAKE, async || {
+    slow_clients::crowd(&turn, &address, slow_clients::HANDSHAKE, async || {
         asked.post(FILTER_PATH, &filter)
     })
     .await?;
-    slow_clients::inside(&address, &unknown, async || asked.post(FILTER_PATH, &filter)).await?;
+    slow_clients::inside(&turn, &address, &unknown, async || asked.post(FILTER_PATH, &filter)).await?;
+    drop(turn);
     counted(
         operator,
         r#"cardgate_port_refusals_total{port="extender",reason="idle"}"#,

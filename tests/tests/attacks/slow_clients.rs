@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use cardgate_tests::tls::{self, Stream};
 use rustls::ClientConfig;
 use serde_json::{Value, json};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::Outcome;
@@ -32,8 +32,16 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// The first byte of a handshake of TLS.
 pub(super) const HANDSHAKE: &[u8] = &[0x16];
 
-/// A crowd takes most of the files that this program may open, so there is one at a time.
-static CROWDS: Mutex<()> = Mutex::const_new(());
+/// Whose turn it is to send a crowd: it takes most of the files that this program may open, so there is one at a time.
+pub(super) struct Turn(#[expect(dead_code, reason = "held, not looked at")] MutexGuard<'static, ()>);
+
+impl Turn {
+    /// Waits for it. What is kept open for a crowd is opened after that: ports end who is idle for long.
+    pub(super) async fn wait() -> Self {
+        static CROWDS: Mutex<()> = Mutex::const_new(());
+        Self(CROWDS.lock().await)
+    }
+}
 
 /// The headers of a request of this length.
 pub(super) fn head(path: &str, length: usize) -> String {
@@ -44,8 +52,12 @@ pub(super) fn head(path: &str, length: usize) -> String {
 
 /// Ten thousand connections that stay open as long as the port lets them, each with the first bytes of what the port speaks.
 /// `honest` does what the port is for, and says how long it took.
-pub(super) async fn crowd(address: &str, first: &'static [u8], honest: impl AsyncFn() -> Result<Duration>) -> Outcome {
-    let _alone = CROWDS.lock().await;
+pub(super) async fn crowd(
+    _turn: &Turn,
+    address: &str,
+    first: &'static [u8],
+    honest: impl AsyncFn() -> Result<Duration>,
+) -> Outcome {
     let socket = address.parse().context("no address")?;
     let began = Instant::now();
     let opened: JoinHandle<Vec<TcpStream>> = spawn_blocking(move || {
@@ -82,11 +94,11 @@ const STRANGERS: usize = 4;
 
 /// A crowd that gets as far as TLS goes and says no more, while somebody honest asks all the time.
 pub(super) async fn inside(
+    _turn: &Turn,
     address: &str,
     config: &Arc<ClientConfig>,
     honest: impl AsyncFn() -> Result<Duration>,
 ) -> Outcome {
-    let _alone = CROWDS.lock().await;
     let strangers: Vec<_> = (0..STRANGERS)
         .map(|_| {
             let (address, config) = (address.to_owned(), Arc::clone(config));
