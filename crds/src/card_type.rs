@@ -97,6 +97,9 @@ pub struct CardTypeStatus {
     /// node runs by itself, and those of kube-system.
     #[serde(default)]
     pub unaccounted: i64,
+    /// How many devices that are this card drivers publish for several nodes: they are in none of these numbers.
+    #[serde(default)]
+    pub not_counted: i64,
     /// What devices that are this card say of themselves, where drivers publish them: what claims can select them by. Where they
     /// differ, one of each kind, up to eight.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -107,7 +110,8 @@ pub struct CardTypeStatus {
     /// Reasons of the conditions that are false, in one line; empty when all is well.
     #[serde(default)]
     pub problems: String,
-    /// `Consistent`: all nodes map the card name to the same resource. Where False, the message names the nodes.
+    /// `Consistent`: all nodes map the card name to the same resource. Where False, the message names the nodes. `Counted`, where False:
+    /// drivers publish devices that are this card for several nodes, so that no number has them.
     #[serde(default)]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

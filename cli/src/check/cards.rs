@@ -61,6 +61,12 @@ fn of_cards(types: &[CardType]) -> Vec<Finding> {
                 "{count} in use that no queue is charged for: kubectl get cardusage unaccounted -o yaml shows by whom"
             ));
         }
+        if status.not_counted > 0 {
+            said.push(format!(
+                "{} devices that several nodes reach are in no number",
+                status.not_counted
+            ));
+        }
         if !status.problems.is_empty() {
             said.push(format!("{}: kubectl describe cardtype says more", status.problems));
         }
@@ -105,6 +111,22 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn cards_that_are_in_no_number_are_named() {
+        let card = |name: &str, problems: &str, not_counted: i64| {
+            let card = json!({
+                "metadata": { "name": name }, "spec": { "cardName": name, "resource": "nvidia.com/gpu", "kind": "Whole" },
+                "status": { "problems": problems, "notCounted": not_counted },
+            });
+            serde_json::from_value::<CardType>(card).unwrap()
+        };
+        let found = of_cards(&[card("A100", "", 0), card("GB200", "SeveralNodesReach", 3)]);
+        let [bad] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!((bad.result, &*bad.what), (Result::Warning, "card GB200"));
+        let said = "3 devices that several nodes reach are in no number; SeveralNodesReach: kubectl describe cardtype says more";
+        assert_eq!(bad.details, said);
+    }
 
     #[test]
     fn queues_that_have_to_be_mended_are_named() {

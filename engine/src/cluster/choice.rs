@@ -7,10 +7,12 @@ use std::collections::BTreeMap;
 use super::Cluster;
 use super::node::{Node, NodeCard};
 use crate::alternative::{Alternative, Counted};
-use crate::names::CardId;
+use crate::amounts::Dimension;
+use crate::names::{CardId, ResourceId};
 use crate::task::{Task, Wanted};
 
-/// Whether the scheduler could give a pod on a node more of any card than an alternative has of it, be all devices of the node free.
+/// Whether the scheduler could give a pod on a node more of any card than an alternative has of it, be all devices of the node free, and
+/// those that several nodes reach as well.
 pub(crate) fn exceeds(cluster: &Cluster, task: &Task, alternative: &Alternative, node: &Node) -> bool {
     let Some(requests) = open_requests(cluster, task) else {
         return false;
@@ -23,8 +25,18 @@ pub(crate) fn exceeds(cluster: &Cluster, task: &Task, alternative: &Alternative,
         *sum = sum.saturating_add(*count);
     }
     let sure = most.clone();
-    let there = |card: CardId| {
-        let all = node.card(card).map_or(0, NodeCard::all_devices);
+    let by_claims = claims_cards(task);
+    let there = |card: CardId, resource: ResourceId| {
+        // What a device plugin hands out there, the scheduler takes from it.
+        let is_by_plugin = || {
+            let offer = node.offer().filter(|_| !by_claims);
+            offer.is_some_and(|offer| offer.by_plugin(Dimension::Resource(resource)) > 0)
+        };
+        let all = if cluster.devices_apart(card) > 0 && !is_by_plugin() {
+            i64::MAX
+        } else {
+            node.card(card).map_or(0, NodeCard::all_devices)
+        };
         all.saturating_sub(sure.get(&card).copied().unwrap_or(0)).max(0)
     };
     for request in open {
@@ -49,21 +61,20 @@ pub(crate) fn exceeds(cluster: &Cluster, task: &Task, alternative: &Alternative,
 fn could_be_given<'c>(
     choice: &'c [Counted],
     request: &Wanted,
-    there: impl Fn(CardId) -> i64 + Copy + 'c,
+    there: impl Fn(CardId, ResourceId) -> i64 + Copy + 'c,
 ) -> impl Iterator<Item = (CardId, i64)> + 'c {
-    let suffices = choice.iter().all(|(card, _, count)| there(*card) >= *count);
+    let suffices = choice.iter().all(|(card, of, count)| there(*card, *of) >= *count);
     let may_be_mixed = match choice {
-        [(card, _, count)] if request.mixes => request
-            .choices
-            .iter()
-            .any(|other| matches!(**other, [(of, _, as_many)] if of != *card && as_many == *count && there(of) > 0)),
+        [(card, _, count)] if request.mixes => request.choices.iter().any(|other| {
+            matches!(**other, [(other, of, as_many)] if other != *card && as_many == *count && there(other, of) > 0)
+        }),
         [_] => false,
         // All that a node has.
-        _ => choice.iter().all(|(card, ..)| there(*card) > 0),
+        _ => choice.iter().all(|(card, of, _)| there(*card, *of) > 0),
     };
     let given = choice
         .iter()
-        .map(move |(card, _, count)| (*card, (*count).min(there(*card))));
+        .map(move |(card, of, count)| (*card, (*count).min(there(*card, *of))));
     given.filter(move |(_, count)| (suffices || may_be_mixed) && *count > 0)
 }
 
@@ -82,7 +93,7 @@ fn charged(cluster: &Cluster, task: &Task, alternative: &Alternative, card: Card
 /// The requests of a pod for devices, where any of them leaves the scheduler a choice of cards or of how many.
 pub(crate) fn open_requests<'t>(cluster: &Cluster, task: &'t Task) -> Option<Cow<'t, [Wanted]>> {
     let claimed = task.claimed.as_ref()?;
-    let requests = if claimed.is_for_cards() {
+    let requests = if claims_cards(task) {
         Cow::Borrowed(&*claimed.requests)
     } else {
         Cow::Owned(cluster.requested_devices(&task.request))
@@ -91,4 +102,9 @@ pub(crate) fn open_requests<'t>(cluster: &Cluster, task: &'t Task) -> Option<Cow
         .iter()
         .any(|request| request.choices.len() > 1)
         .then_some(requests)
+}
+
+/// Whether a pod claims cards, and does not request them as a resource alone.
+fn claims_cards(task: &Task) -> bool {
+    task.claimed.as_ref().is_some_and(|claimed| claimed.is_for_cards())
 }

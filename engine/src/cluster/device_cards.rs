@@ -27,6 +27,18 @@ impl Cluster {
         self.claimed.devices.shown_of(self.names.card_name(card))
     }
 
+    /// How many devices that are a card several nodes reach: they are in no number of what there is.
+    pub fn devices_apart(&self, card: CardId) -> usize {
+        let inventory = self.claimed.devices.inventory();
+        inventory.apart_of(self.names.card_name(card))
+    }
+
+    /// What devices are that are a card, where any are.
+    pub fn device_card(&self, card: CardId) -> Option<&DeviceCard> {
+        let mut models = self.claimed.devices.inventory().models_of(self.names.card_name(card));
+        models.find_map(|model| model.card.as_ref())
+    }
+
     /// The resources by which classes provide a card.
     pub fn provided_as(&self, card: CardId) -> Vec<String> {
         let name = self.names.card_name(card);

@@ -109,6 +109,10 @@ impl Cluster {
                 .collect();
             self.changes.cards.extend(cards);
         }
+        for card in change.apart.iter().filter_map(|model| model.card.as_ref()) {
+            let id = self.names.card(&card.name);
+            self.changes.cards.insert(id);
+        }
         let is_named = |key: &ClaimKey| self.claimed.users.contains_key(key);
         let concerned = self.claimed.devices.claims_concerned_by(&change, is_named);
         self.devices_changed(change.nodes, now);

@@ -87,6 +87,8 @@ impl Cluster {
         }
         used.dimensions(self.reclaims.claimed());
         used.dimensions(self.reclaims.asides().flat_map(SetAside::dimensions));
+        let apart = self.claimed.devices.inventory().cards_apart();
+        used.cards(apart.filter_map(|card| self.names.known_card(card)));
         used.cards(self.changes.cards.iter().chain(&self.changes.card_usage).copied());
         let unused = self.names.keep(&used.cards, &used.resources);
         self.cards.forget(unused, self.names.card_numbers());

@@ -177,7 +177,8 @@ impl Devices {
         }))
     }
 
-    /// The cards that a form's selectors leave; none where they leave other devices alone.
+    /// The cards that a form's selectors leave; none where they leave other devices alone. Those that several nodes reach are left too,
+    /// where nodes have others of their own: the scheduler may give them (`cluster/choice.rs`).
     pub(super) fn form(&mut self, form: &SubRequest) -> Result<BTreeSet<DeviceCard>, Problem> {
         let class = self.classes.get(&form.device_class_name);
         let Some(class) = class.map(|(class, _)| Arc::clone(class)) else {
@@ -188,16 +189,18 @@ impl Devices {
             return Err(Problem::NoDevice);
         }
         let of_cards = || models.iter().filter(|model| model.card.is_some());
-        let of_nodes = of_cards().filter(|model| self.inventory.is_of_a_node(model));
-        let cards: BTreeSet<_> = of_nodes.filter_map(|model| model.card.clone()).collect();
-        if let Some(model) = of_cards().next().filter(|_| cards.is_empty()) {
+        let reach = |model: &&Arc<Model>| self.inventory.reach_of(model);
+        let is_of_nodes = of_cards().any(|model| reach(&model).0);
+        let mut apart = of_cards().filter(|model| reach(model).1);
+        // How many are all of them would depend on the node that is taken, and on who takes one first.
+        if let Some(model) = apart.next().filter(|_| !is_of_nodes || form.count().is_none()) {
             return Err(Problem::Unclear(format!(
                 "it selects devices of {} that several nodes reach, and Cardgate counts those of one node: select such by other \
                  means, or have the driver publish them node by node",
                 model.driver
             )));
         }
-        Ok(cards)
+        Ok(of_cards().filter_map(|model| model.card.clone()).collect())
     }
 
     /// What a form leaves, by the cards' names; none where that is other devices.
@@ -238,11 +241,9 @@ impl Devices {
             return all.clone();
         }
         let mut most = BTreeMap::<Vec<DeviceCard>, CardCounts>::new();
-        for room in self.rooms.all() {
-            let there = room.cards().into_iter().map(|(card, count)| (card, count.total));
-            let there: CardCounts = there
-                .filter(|(card, count)| *count > 0 && cards.contains(card))
-                .collect();
+        for shape in self.rooms.shapes() {
+            let there = shape.iter().filter(|(card, _)| cards.contains(card));
+            let there: CardCounts = there.cloned().collect();
             let of_same = most.entry(there.keys().cloned().collect()).or_default();
             for (card, count) in there {
                 let most = of_same.entry(card).or_default();

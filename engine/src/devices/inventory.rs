@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crds::dra::{Capacity, DeviceTaint, ResourceSlice};
 use crds::quantity::parse_milli;
 
-use super::card::Drivers;
+use super::card::{DeviceCard, Drivers};
 use super::model::{Attribute, Attributes, Model};
 use crate::texts::TextPool;
 
@@ -28,7 +28,7 @@ pub struct Device {
     pub takes: Box<[Counted]>,
     /// Whether it is allocated to several claims at once.
     pub is_shared: bool,
-    /// The node that has it; none where several nodes reach it.
+    /// The node that has it; none where several nodes reach it: those are in no number of cards.
     node: Option<Arc<str>>,
 }
 
@@ -68,6 +68,22 @@ struct Known {
     first: u64,
 }
 
+/// The devices of one model.
+#[derive(Debug, Default)]
+struct OfModel {
+    /// By number.
+    devices: BTreeMap<u64, Arc<Device>>,
+    /// How many of them several nodes reach.
+    apart: usize,
+}
+
+impl OfModel {
+    /// Whether any of them is one node's alone, and whether several nodes reach any.
+    fn reach(&self) -> (bool, bool) {
+        (self.apart < self.devices.len(), self.apart > 0)
+    }
+}
+
 /// A pool's driver and name.
 pub type PoolName = (Arc<str>, Arc<str>);
 
@@ -76,8 +92,13 @@ pub type PoolName = (Arc<str>, Arc<str>);
 pub struct SliceChange {
     /// The nodes that have other devices than before.
     pub nodes: BTreeSet<Arc<str>>,
-    /// Models that were not there before, or are no longer.
+    /// Models that were not there before, or are no longer; or of which nodes of their own have devices, or several nodes reach any, as it
+    /// was not before.
     pub models: BTreeSet<Arc<Model>>,
+    /// Models of which several nodes may reach another number of devices than before.
+    pub apart: BTreeSet<Arc<Model>>,
+    /// Cards of which a node has a number, beside its others, that no node had before, or that no node has any longer.
+    pub numbers: BTreeSet<DeviceCard>,
     /// The pools that have other devices than before.
     pub pools: BTreeSet<PoolName>,
 }
@@ -90,8 +111,8 @@ pub struct Inventory {
     pools: HashMap<PoolName, BTreeSet<Box<str>>>,
     /// The pools that have devices of each node.
     of_node: HashMap<Arc<str>, BTreeSet<PoolName>>,
-    /// The devices of each model, by number, be their pool complete or not.
-    models: BTreeMap<Arc<Model>, BTreeMap<u64, Arc<Device>>>,
+    /// The devices of each model, be their pool complete or not.
+    models: BTreeMap<Arc<Model>, OfModel>,
     /// How many devices have been seen.
     devices: u64,
     /// Drivers whose devices are cards because the configuration says so.
@@ -145,13 +166,14 @@ impl Inventory {
         }
         let first = self.devices;
         for device in &new.devices {
-            self.count_in(self.devices, device);
+            self.count_in(self.devices, device, &mut change);
             self.devices += 1;
         }
         // Counted in before what it said is counted out: so models that stay are the same.
         let gone = self.take(name);
         change.nodes.extend(gone.nodes);
         change.models.extend(gone.models);
+        change.apart.extend(gone.apart);
         change.pools.extend(gone.pools);
         change.pools.insert(new.pool.clone());
         self.pools.entry(new.pool.clone()).or_default().insert(name.into());
@@ -193,7 +215,7 @@ impl Inventory {
                     let model = self.model(model, &mut change);
                     let before = Arc::clone(device);
                     Arc::make_mut(device).model = model;
-                    self.count_in(number, device);
+                    self.count_in(number, device, &mut change);
                     self.count_out(number, &before.model, &mut change);
                     is_other = true;
                 }
@@ -231,7 +253,7 @@ impl Inventory {
             of_card.insert(Arc::clone(&model));
         }
         change.models.insert(Arc::clone(&model));
-        self.models.insert(Arc::clone(&model), BTreeMap::new());
+        self.models.insert(Arc::clone(&model), OfModel::default());
         model
     }
 
@@ -265,20 +287,37 @@ impl Inventory {
         change
     }
 
-    fn count_in(&mut self, number: u64, device: &Arc<Device>) {
-        let devices = self.models.entry(Arc::clone(&device.model)).or_default();
-        devices.insert(number, Arc::clone(device));
+    /// There is one device more of a model.
+    fn count_in(&mut self, number: u64, device: &Arc<Device>, change: &mut SliceChange) {
+        let of_model = self.models.entry(Arc::clone(&device.model)).or_default();
+        let before = of_model.reach();
+        of_model.devices.insert(number, Arc::clone(device));
+        if device.node.is_none() {
+            of_model.apart += 1;
+            change.apart.insert(Arc::clone(&device.model));
+        }
+        if of_model.reach() != before {
+            change.models.insert(Arc::clone(&device.model));
+        }
     }
 
     /// There is one device less of a model.
     fn count_out(&mut self, number: u64, model: &Arc<Model>, change: &mut SliceChange) {
-        if let Some(devices) = self.models.get_mut(model) {
-            devices.remove(&number);
-            if devices.is_empty() {
-                self.models.remove(model);
-                self.forget_of_card(model);
-                change.models.insert(Arc::clone(model));
-            }
+        let Some(of_model) = self.models.get_mut(model) else {
+            return;
+        };
+        let before = of_model.reach();
+        let gone = of_model.devices.remove(&number);
+        if gone.is_some_and(|device| device.node.is_none()) {
+            of_model.apart -= 1;
+            change.apart.insert(Arc::clone(model));
+        }
+        if of_model.reach() != before {
+            change.models.insert(Arc::clone(model));
+        }
+        if of_model.devices.is_empty() {
+            self.models.remove(model);
+            self.forget_of_card(model);
         }
     }
 
@@ -342,14 +381,25 @@ impl Inventory {
 
     /// What the devices of a model have of their own.
     pub fn own_of(&self, model: &Arc<Model>) -> impl Iterator<Item = &Attributes> {
-        let devices = self.models.get(model).into_iter().flatten();
-        devices.map(|(_, device)| &device.own)
+        let of_model = self.models.get(model).into_iter();
+        of_model.flat_map(|of_model| of_model.devices.values().map(|device| &device.own))
     }
 
-    /// Whether any device of a model is one node's alone.
-    pub fn is_of_a_node(&self, model: &Arc<Model>) -> bool {
-        let mut devices = self.models.get(model).into_iter().flatten();
-        devices.any(|(_, device)| device.node.is_some())
+    /// Whether any device of a model is one node's alone, and whether several nodes reach any.
+    pub fn reach_of(&self, model: &Arc<Model>) -> (bool, bool) {
+        self.models.get(model).map(OfModel::reach).unwrap_or_default()
+    }
+
+    /// How many devices that are a card several nodes reach.
+    pub fn apart_of(&self, card: &str) -> usize {
+        let models = self.models_of(card).filter_map(|model| self.models.get(model));
+        models.map(|of_model| of_model.apart).sum()
+    }
+
+    /// The cards that are any devices which several nodes reach.
+    pub fn cards_apart(&self) -> impl Iterator<Item = &str> {
+        let cards = self.of_card.keys().map(|card| &**card);
+        cards.filter(|card| self.apart_of(card) > 0)
     }
 
     /// The node that has a device.

@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crds::card_type::{CardDevice, MOST_DEVICES};
-use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice};
+use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice, SubRequest};
 use crds::lean::Metadata;
 
 use crate::texts::TextPool;
@@ -52,8 +52,10 @@ pub struct Devices {
     classes: HashMap<Box<str>, (Arc<DeviceClass>, u64)>,
     /// The same.
     claims: HashMap<ClaimKey, (Arc<ResourceClaim>, u64)>,
+    /// Those of them that ask for all that a node has, and have not been given it.
+    for_all: BTreeSet<ClaimKey>,
     selections: Selections,
-    /// All of some cards that one node has, and of which version of the rooms that was found.
+    /// All of some cards that one node has, and of which version of the rooms' shapes that was found.
     all: HashMap<BTreeSet<DeviceCard>, (u64, Vec<CardCounts>)>,
     /// Of claims that several pods may name: who pays, by uid.
     payers: HashMap<ClaimKey, Arc<str>>,
@@ -83,19 +85,45 @@ impl Devices {
         self.renew_rooms(change)
     }
 
-    fn renew_rooms(&mut self, change: SliceChange) -> SliceChange {
+    fn renew_rooms(&mut self, mut change: SliceChange) -> SliceChange {
         for node in &change.nodes {
-            self.rooms.renew(node, &self.inventory);
+            change.numbers.extend(self.rooms.renew(node, &self.inventory));
         }
         change
     }
 
-    /// The claims that come to something else when devices have changed so: those that select any of the models that came or went, and
-    /// those that were allocated devices of these pools. Those that no pod names concern nobody.
+    /// The claims that come to something else when devices have changed so: those that select any of the models that came or went, those
+    /// that ask for all of a card of which nodes have other numbers, and those that were allocated devices of these pools. Those that no
+    /// pod names concern nobody.
     pub fn claims_concerned_by(&self, change: &SliceChange, is_named: impl Fn(&ClaimKey) -> bool) -> Vec<ClaimKey> {
         if change.models.is_empty() {
+            return self.concerned_by_numbers(change, is_named);
+        }
+        let mut concerned = self.concerned_by_models(change, &is_named);
+        concerned.extend(self.concerned_by_numbers(change, is_named));
+        concerned
+    }
+
+    fn concerned_by_numbers(&self, change: &SliceChange, is_named: impl Fn(&ClaimKey) -> bool) -> Vec<ClaimKey> {
+        let cards = change.numbers.iter();
+        let models = cards.flat_map(|card| self.inventory.models_of(&card.name));
+        let models: BTreeSet<_> = models
+            .filter(|model| !change.models.contains(*model))
+            .map(Arc::clone)
+            .collect();
+        if models.is_empty() {
             return Vec::new();
         }
+        let is_for_all = |form: &SubRequest| form.count().is_none();
+        let named = self.for_all.iter().filter(|key| is_named(key));
+        let selects = |key: &&ClaimKey| {
+            let claim = self.claim(key);
+            claim.is_some_and(|claim| self.selects_any(claim, &models, is_for_all))
+        };
+        named.filter(selects).cloned().collect()
+    }
+
+    fn concerned_by_models(&self, change: &SliceChange, is_named: impl Fn(&ClaimKey) -> bool) -> Vec<ClaimKey> {
         let is_concerned = |claim: &ResourceClaim| match &claim.status.allocation {
             Some(allocation) => allocation.devices.results.iter().any(|held| {
                 change
@@ -103,20 +131,24 @@ impl Devices {
                     .iter()
                     .any(|(driver, pool)| **driver == *held.driver && **pool == *held.pool)
             }),
-            None => self.selects_any(claim, &change.models),
+            None => self.selects_any(claim, &change.models, |_| true),
         };
         let named = self.claims.iter().filter(|(key, _)| is_named(key));
         let concerned = named.filter(|(_, (claim, _))| is_concerned(claim));
         concerned.map(|(key, _)| key.clone()).collect()
     }
 
-    /// Whether a claim selects any of these models, or may.
-    fn selects_any(&self, claim: &ResourceClaim, models: &BTreeSet<Arc<Model>>) -> bool {
+    /// Whether a claim selects any of these models, or may, by any of the forms that are looked at.
+    fn selects_any(
+        &self,
+        claim: &ResourceClaim,
+        models: &BTreeSet<Arc<Model>>,
+        is_looked_at: impl Fn(&SubRequest) -> bool,
+    ) -> bool {
         if bounds::excess([&claim.spec].into_iter()).is_some() {
             return false;
         }
-        let requests = claim.spec.devices.requests.iter();
-        let mut forms = requests.flat_map(|request| request.exactly.iter().chain(&request.first_available));
+        let mut forms = forms_of(claim).filter(|form| is_looked_at(form));
         forms.any(|form| {
             let class = self.classes.get(&form.device_class_name);
             class.is_some_and(|(class, _)| {
@@ -168,6 +200,11 @@ impl Devices {
             *seen = epoch;
             return None;
         }
+        if claim.status.allocation.is_none() && forms_of(&claim).any(|form| form.count().is_none()) {
+            self.for_all.insert(key.clone());
+        } else {
+            self.for_all.remove(key);
+        }
         let claim = Arc::new(claim);
         let before = self.claims.insert(key.clone(), (Arc::clone(&claim), epoch));
         let before = before.as_ref().map(|(before, _)| &**before);
@@ -177,6 +214,7 @@ impl Devices {
     /// Forgets a claim; where there was one, the nodes of which devices come free.
     pub fn remove_claim(&mut self, key: &ClaimKey) -> Option<BTreeSet<Arc<str>>> {
         let (before, _) = self.claims.remove(key)?;
+        self.for_all.remove(key);
         Some(self.rooms.allocate(key, Some(&before), None, &self.inventory))
     }
 
@@ -273,4 +311,10 @@ impl Devices {
         provided.sort();
         provided
     }
+}
+
+/// The forms of a claim's requests.
+fn forms_of(claim: &ResourceClaim) -> impl Iterator<Item = &SubRequest> {
+    let requests = claim.spec.devices.requests.iter();
+    requests.flat_map(|request| request.exactly.iter().chain(&request.first_available))
 }

@@ -100,6 +100,13 @@ impl Room {
         cards
     }
 
+    /// Which cards there are for new pods, and how many of each.
+    fn shape(&self) -> Shape {
+        let cards = self.cards().into_iter();
+        let cards = cards.map(|(card, count)| (card, count.total));
+        cards.filter(|(_, total)| *total > 0).collect()
+    }
+
     fn suffices_for(&self, lot: &Lot) -> bool {
         let takes = lot.takes.as_ref();
         takes.is_some_and(|takes| takes.iter().all(|(counter, amount)| self.left[*counter] >= *amount))
@@ -162,12 +169,17 @@ impl Holders {
     }
 }
 
+/// The cards that a node has by devices, in order, and how many there are of each for new pods.
+pub type Shape = Box<[(DeviceCard, i64)]>;
+
 /// The devices of every node, and who holds them.
 #[derive(Debug, Default)]
 pub struct Rooms {
     by_node: HashMap<Arc<str>, Room>,
     holders: Holders,
-    /// Rises when a node has another number of cards.
+    /// How many nodes have the same cards, and as many of each. Of many nodes, few differ.
+    shapes: HashMap<Shape, usize>,
+    /// Rises when there is another shape than before, or one less.
     version: u64,
 }
 
@@ -177,31 +189,46 @@ impl Rooms {
         self.by_node.get(node)
     }
 
-    /// Every node that has devices.
-    pub fn all(&self) -> impl Iterator<Item = &Room> {
-        self.by_node.values()
+    /// What nodes have of cards: each shape once.
+    pub fn shapes(&self) -> impl Iterator<Item = &Shape> {
+        self.shapes.keys()
     }
 
-    /// Rises when a node has another number of cards.
+    /// Rises when there is another shape than before, or one less.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// A node has other devices.
-    pub fn renew(&mut self, node: &Arc<str>, inventory: &Inventory) {
+    /// A node has other devices. The cards of the shapes that are new by that, or that no node has any longer.
+    pub fn renew(&mut self, node: &Arc<str>, inventory: &Inventory) -> BTreeSet<DeviceCard> {
         let room = Room::of(node, inventory, &self.holders);
-        let totals = |room: Option<&Room>| -> Vec<_> {
-            let cards = room.map(Room::cards).unwrap_or_default().into_iter();
-            cards.map(|(card, count)| (card, count.total)).collect()
-        };
-        if totals(self.by_node.get(node)) != totals(Some(&room)) {
-            self.version += 1;
-        }
+        let (before, after) = (self.by_node.get(node).map(Room::shape), room.shape());
+        let before = before.unwrap_or_default();
         if room.lots.is_empty() {
             self.by_node.remove(node);
         } else {
             self.by_node.insert(Arc::clone(node), room);
         }
+        let mut cards = BTreeSet::new();
+        if before == after {
+            return cards;
+        }
+        if let Some(nodes) = self.shapes.get_mut(&before) {
+            *nodes -= 1;
+            if *nodes == 0 {
+                self.shapes.remove(&before);
+                cards.extend(before.iter().map(|(card, _)| card.clone()));
+            }
+        }
+        if !after.is_empty() {
+            let nodes = self.shapes.entry(after).or_insert_with_key(|shape| {
+                cards.extend(shape.iter().map(|(card, _)| card.clone()));
+                0
+            });
+            *nodes += 1;
+        }
+        self.version += u64::from(!cards.is_empty());
+        cards
     }
 
     /// What was allocated to a claim is something else than before; the nodes whose devices those are.

@@ -260,17 +260,25 @@ fn conflicting_nodes(cluster: &Cluster, id: CardId) -> impl Iterator<Item = Node
     })
 }
 
-/// What a card type says; none once no node has the card.
+/// What a card type says; none once no node has the card, and none reaches it beside others.
 fn card_type(cluster: &Cluster, id: CardId) -> Option<(CardTypeSpec, CardTypeStatus)> {
-    let card = cluster.card(id).filter(|card| !card.nodes.is_empty())?;
-    let (resource, kind) = card.meaning.as_ref().map(|meaning| (meaning.resource, meaning.kind))?;
-    let tally = card.tallies.get(&resource).copied().unwrap_or_default();
+    let card = cluster.card(id).filter(|card| !card.nodes.is_empty());
+    let meaning = card.and_then(|card| Some((card, card.meaning.as_ref()?)));
+    let not_counted = i64::try_from(cluster.devices_apart(id)).unwrap_or(i64::MAX);
+    let (resource, kind, tally) = if let Some((card, meaning)) = meaning {
+        let tally = card.tallies.get(&meaning.resource).copied().unwrap_or_default();
+        (cluster.names().resource_name(meaning.resource), meaning.kind, tally)
+    } else {
+        let card = cluster.device_card(id).filter(|_| not_counted > 0)?;
+        (card.resource.as_str(), card.kind, Default::default())
+    };
     let counts = CardTypeStatus {
         nodes: tally.nodes,
         total: to_i64(tally.total),
         used: to_i64(tally.used),
         free: to_i64(tally.free),
         unaccounted: to_i64(tally.unaccounted),
+        not_counted,
         devices: cluster.devices_of(id),
         provided_as: cluster.provided_as(id),
         ..CardTypeStatus::default()
@@ -279,7 +287,6 @@ fn card_type(cluster: &Cluster, id: CardId) -> Option<(CardTypeSpec, CardTypeSta
         .map(|node| cluster.node(node))
         .filter_map(|node| Some((&*node.name, node.card(id)?.found.resource.as_str())))
         .collect();
-    let resource = cluster.names().resource_name(resource);
     let spec = CardTypeSpec {
         card_name: cluster.names().card_name(id).to_owned(),
         resource: resource.to_owned(),

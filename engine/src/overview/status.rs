@@ -33,6 +33,10 @@ const QUOTAS_READABLE: &str = "the node's annotations on quotas for pods without
 pub const INVALID_CROSS_QUOTA: &str = "InvalidCrossQuota";
 /// Condition of card types: all nodes mean the same resource.
 const CONSISTENT: &str = "Consistent";
+/// Condition of card types of which several nodes reach devices: those are in no number.
+const COUNTED: &str = "Counted";
+/// Reason of that condition.
+const SEVERAL_NODES: &str = "SeveralNodesReach";
 /// Condition of usages: what the queue says can be read.
 const VALID: &str = "Valid";
 /// Condition of a usage: the cluster has what the queue says.
@@ -183,9 +187,22 @@ pub fn card_type(counts: CardTypeStatus, resource: &str, conflicts: &[(&str, &st
         );
         condition(CONSISTENT, false, "ConflictingResource", &message)
     };
+    let apart = (counts.not_counted > 0).then(|| {
+        let message = format!(
+            "{} devices that are this card are published for several nodes (ResourceSlices with allNodes or nodeSelector): they are in no \
+             number here, and pods that could be given one, and are not charged for this card, wait; what is allocated of them is charged. Have \
+             the driver publish them by nodeName, or let claims select others",
+            counts.not_counted
+        );
+        condition(COUNTED, false, SEVERAL_NODES, &message)
+    });
+    let reasons = [
+        (!conflicts.is_empty()).then_some("ConflictingResource"),
+        apart.as_ref().map(|_| SEVERAL_NODES),
+    ];
     CardTypeStatus {
-        problems: list_reasons((!conflicts.is_empty()).then_some("ConflictingResource")),
-        conditions: vec![consistent],
+        problems: list_reasons(reasons.into_iter().flatten()),
+        conditions: [consistent].into_iter().chain(apart).collect(),
         ..counts
     }
 }

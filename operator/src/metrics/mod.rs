@@ -70,6 +70,7 @@ pub struct Metrics {
     cards: Family<CardLabels, Gauge>,
     free_cards: Family<CardLabels, Gauge>,
     unaccounted_cards: Family<CardLabels, Gauge>,
+    uncounted_cards: Family<CardLabels, Gauge>,
     pods_with_resource_claims: Gauge,
     installation_missing: Family<InstallationLabels, Gauge>,
     installation_changed: Family<InstallationLabels, Gauge>,
@@ -99,6 +100,7 @@ impl Default for Metrics {
             cards: Family::default(),
             free_cards: Family::default(),
             unaccounted_cards: Family::default(),
+            uncounted_cards: Family::default(),
             pods_with_resource_claims: Gauge::default(),
             installation_missing: Family::default(),
             installation_changed: Family::default(),
@@ -219,6 +221,11 @@ impl Metrics {
             self.unaccounted_cards.clone(),
         );
         own.register(
+            "uncounted_cards",
+            "Devices that are such a card and that several nodes reach: no other number has them",
+            self.uncounted_cards.clone(),
+        );
+        own.register(
             "pods_with_resource_claims",
             "Pods that claim devices which are no cards, for which no queue is charged",
             self.pods_with_resource_claims.clone(),
@@ -333,6 +340,7 @@ impl Metrics {
             (&self.cards, status.map(|status| status.total)),
             (&self.free_cards, status.map(|status| status.free)),
             (&self.unaccounted_cards, status.map(|status| status.unaccounted)),
+            (&self.uncounted_cards, status.map(|status| status.not_counted)),
         ];
         for (family, figure) in figures {
             if let Some(figure) = figure {

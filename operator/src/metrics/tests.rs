@@ -161,12 +161,14 @@ fn cards_are_shown_by_type_while_a_node_has_them() {
         used: 5,
         free: 2,
         unaccounted: 1,
+        not_counted: 3,
         ..CardTypeStatus::default()
     };
     metrics.show_card("A100", Some(&status));
     let shown = |name: &str| value(&metrics, &format!("{name}{{card=\"A100\"}}"));
-    let all = ["cardgate_cards", "cardgate_free_cards", "cardgate_unaccounted_cards"].map(shown);
-    assert_eq!(all, ["8", "2", "1"].map(|figure| Some(figure.to_owned())));
+    let all = ["cards", "free_cards", "unaccounted_cards", "uncounted_cards"];
+    let all = all.map(|name| shown(&format!("cardgate_{name}")));
+    assert_eq!(all, ["8", "2", "1", "3"].map(|figure| Some(figure.to_owned())));
     metrics.show_card("A100", None);
     assert_eq!(shown("cardgate_cards"), None);
 }

@@ -5,6 +5,7 @@ mod claims;
 mod door;
 mod free_devices;
 mod several_cards;
+mod several_nodes;
 mod sharing;
 
 use cardgate_tests::devices::{

@@ -4,6 +4,7 @@ mod imagined;
 mod reclaim;
 mod remade;
 mod room;
+mod several_nodes;
 
 use serde_json::{Value, json};
 

@@ -252,6 +252,38 @@ fn all_means_all_that_a_node_has_and_none_in_use() {
     assert_eq!(world.admit(), [admitted("p1", r#"{"A":4}"#)]);
 }
 
+/// How many all are is judged anew where a node's number changes, and nobody else has to come.
+#[test]
+fn all_is_as_many_as_nodes_have_by_now() {
+    let mut world = world();
+    let all = |card: &str| {
+        let selectors = request(NVIDIA, 1, Some(card))["selectors"].clone();
+        json!([{"name": "r", "exactly": {"deviceClassName": NVIDIA, "allocationMode": "All", "selectors": selectors}}])
+    };
+    ask(&mut world, "p1", &all("A"));
+    assert_eq!(
+        world.refusal_of("p1"),
+        "InsufficientScalarQuota",
+        "four, and a quota of three"
+    );
+    // One is taken away, and none comes that is not like the others.
+    world.slice("n1", NVIDIA, &gpus("A", 3));
+    assert_eq!(world.admit(), [admitted("p1", r#"{"A":3}"#)]);
+    world.remove_pod("p1");
+    world.remove_claim("p1-gpu");
+    // Where another node has more, whoever goes anywhere may get that many.
+    world.node(&node("n3"));
+    world.slice("n3", NVIDIA, &gpus("A", 2));
+    world.slice("n1", NVIDIA, &gpus("A", 4));
+    ask(&mut world, "p3", &all("A"));
+    assert_eq!(world.refusal_of("p3"), "InsufficientScalarQuota");
+    world.slice("n3", NVIDIA, &gpus("A", 6));
+    world.queue(&queue("team-a").quota(r#"{"A": 5}"#));
+    assert_eq!(world.refusal_of("p3"), "InsufficientScalarQuota", "six");
+    world.slice("n3", NVIDIA, &gpus("A", 2));
+    assert_eq!(world.admit(), [admitted("p3", r#"{"A":4}"#)]);
+}
+
 #[test]
 fn a_claim_that_is_allocated_already_is_had_on_its_node_alone() {
     let mut world = roomy();
