@@ -44,6 +44,8 @@ pub struct Known {
     /// How many pods each queue has, as the cluster says.
     pods_of: BTreeMap<String, u64>,
     claims: BTreeMap<ClaimKey, Arc<ClaimSpec>>,
+    /// Namespaces of which all claims, or all that claims are made from, are known.
+    knows_claims_of: BTreeSet<(Asks, String)>,
     /// Classes of devices by name.
     classes: BTreeMap<String, Arc<DeviceClass>>,
     /// Whether all classes are known.
@@ -64,8 +66,15 @@ pub enum Supposed {
     Namespace(String),
     /// That the queue has no pods.
     PodsOf(String),
-    /// That the claim, or what claims are made from, asks for what its pods name; with its kind.
-    Claim(&'static str, String),
+    /// That the claim, or what claims are made from, asks for what its pods name.
+    Claim {
+        /// Its kind.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+        /// Whether all of its namespace are known, and it is none of them.
+        is_missing: bool,
+    },
     /// That the class of devices is there.
     Class(String),
 }
@@ -109,7 +118,11 @@ impl Known {
     fn claim(&self, asks: Asks, namespace: &str, name: &str, kind: &'static str) -> Option<Arc<ClaimSpec>> {
         let found = self.claims.get(&(asks, namespace.to_owned(), name.to_owned())).cloned();
         if found.is_none() {
-            self.suppose(Supposed::Claim(kind, name.to_owned()));
+            self.suppose(Supposed::Claim {
+                kind,
+                name: name.to_owned(),
+                is_missing: self.knows_claims_of.contains(&(asks, namespace.to_owned())),
+            });
         }
         found
     }
@@ -181,6 +194,7 @@ struct Gathered {
     nodes: Vec<crds::node::Node<Box<str>>>,
     slices: Vec<ResourceSlice>,
     claims: BTreeMap<ClaimKey, Arc<ClaimSpec>>,
+    knows_claims_of: BTreeSet<(Asks, String)>,
     classes: BTreeMap<String, Arc<DeviceClass>>,
     knows_classes: bool,
     pods_of: BTreeMap<String, u64>,
@@ -244,31 +258,52 @@ impl Gathered {
         Ok(())
     }
 
-    /// Asks for classes, and for what the pods of these namespaces may claim. Who may not read them judges by the files alone.
+    /// Asks for classes, and for what the pods of these namespaces may claim. Who may not read them judges by the files alone, and is told.
     async fn ask_for_claims(&mut self, cluster: &Cluster, manifests: &[Manifest]) {
         let group = "resource.k8s.io";
-        if let Ok(classes) = cluster.everything(group, "v1", "DeviceClass", "deviceclasses").await {
-            self.knows_classes = true;
-            let named = classes.iter().filter_map(|class| {
-                let name = class["metadata"]["name"].as_str()?.to_owned();
-                Some((name, Arc::new(read::<DeviceClass>(class)?)))
-            });
-            self.classes.extend(named);
+        match cluster.everything(group, "v1", "DeviceClass", "deviceclasses").await {
+            Ok(classes) => {
+                self.knows_classes = true;
+                let named = classes.iter().filter_map(|class| {
+                    let name = class["metadata"]["name"].as_str()?.to_owned();
+                    Some((name, Arc::new(read::<DeviceClass>(class)?)))
+                });
+                self.classes.extend(named);
+            }
+            Err(error) => self.not_asked("which classes of devices there are", "deviceclasses", &error),
         }
         let namespaces = manifests.iter().filter_map(Manifest::namespace);
         let namespaces: BTreeSet<_> = namespaces.chain([&*cluster.namespace]).collect();
-        for (kind, plural) in [
-            ("ResourceClaim", "resourceclaims"),
-            ("ResourceClaimTemplate", "resourceclaimtemplates"),
+        for (asks, kind, plural) in [
+            (Asks::Claim, "ResourceClaim", "resourceclaims"),
+            (Asks::Template, "ResourceClaimTemplate", "resourceclaimtemplates"),
         ] {
             for namespace in &namespaces {
-                let found = cluster.everything_in(Some(namespace), group, "v1", kind, plural).await;
-                for object in found.unwrap_or_default() {
-                    let file = "the cluster".to_owned();
-                    self.take_claim(&Manifest { file, object });
+                match cluster.everything_in(Some(namespace), group, "v1", kind, plural).await {
+                    Ok(found) => {
+                        self.knows_claims_of.insert((asks, (*namespace).to_owned()));
+                        for object in found {
+                            let file = "the cluster".to_owned();
+                            self.take_claim(&Manifest { file, object });
+                        }
+                    }
+                    Err(error) => {
+                        let what = format!("what every {kind} of namespace {namespace} asks for");
+                        self.not_asked(&what, plural, &error);
+                    }
                 }
             }
         }
+    }
+
+    /// Something could not be listed. What the cluster does not have, nobody misses.
+    fn not_asked(&mut self, what: &str, plural: &str, error: &kube::Error) {
+        let why = match error {
+            kube::Error::Api(status) if status.code == 404 => return,
+            kube::Error::Api(status) if status.code == 403 => format!("you may not list {plural}"),
+            error => error.to_string(),
+        };
+        self.unchecked.insert(format!("{what}: {why}"));
     }
 
     fn add_card(&mut self, card: CardType) {
@@ -372,6 +407,7 @@ impl Gathered {
             knows_groups_of: self.knows_groups_of,
             pods_of: self.pods_of,
             claims: self.claims,
+            knows_claims_of: self.knows_claims_of,
             classes: self.classes,
             knows_classes: self.knows_classes,
             supposed: Mutex::default(),

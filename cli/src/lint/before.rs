@@ -67,7 +67,16 @@ impl Before {
                 Ok(None) => {}
                 Err(error) => {
                     let (_, kind) = manifest.group_and_kind();
-                    let asked = format!("whether {kind} {} is there, and what it says: {error}", manifest.name());
+                    let why = match &error {
+                        kube::Error::Api(status) if status.code == 403 => {
+                            format!("you may not get {}", plural(kind))
+                        }
+                        error => error.to_string(),
+                    };
+                    let asked = format!(
+                        "whether {kind} {} is there, and what it says, so it is judged as a new one: {why}",
+                        manifest.name()
+                    );
                     before.unchecked.insert(asked);
                 }
             }
@@ -102,8 +111,17 @@ fn key(manifest: &Manifest, namespace: &str) -> Key {
 pub fn is_namespaced(manifest: &Manifest) -> bool {
     !matches!(
         manifest.group_and_kind(),
-        ("scheduling.volcano.sh", "Queue") | ("", "Namespace" | "Node")
+        ("scheduling.volcano.sh", "Queue")
+            | ("", "Namespace" | "Node")
+            | ("resource.k8s.io", "DeviceClass" | "ResourceSlice")
     )
+}
+
+/// What an API server calls objects of a kind.
+fn plural(kind: &str) -> String {
+    let kind = kind.to_lowercase();
+    let ending = if kind.ends_with('s') { "es" } else { "s" };
+    kind + ending
 }
 
 async fn get(cluster: &Cluster, manifest: &Manifest, namespace: &str) -> Result<Option<DynamicObject>, kube::Error> {
@@ -113,8 +131,7 @@ async fn get(cluster: &Cluster, manifest: &Manifest, namespace: &str) -> Result<
         version: manifest.version().to_owned(),
         api_version: manifest.object["apiVersion"].as_str().unwrap_or_default().to_owned(),
         kind: kind.to_owned(),
-        // Regular, for all that is judged.
-        plural: format!("{}s", kind.to_lowercase()),
+        plural: plural(kind),
     };
     let api: Api<DynamicObject> = if is_namespaced(manifest) {
         Api::namespaced_with(cluster.client(), namespace, &resource)
@@ -128,6 +145,47 @@ async fn get(cluster: &Cluster, manifest: &Manifest, namespace: &str) -> Result<
 /// applied before, by whoever wrote it.
 pub fn updated(old: &Old, new: &Value) -> Value {
     merged(&old.object, &old.applied, new)
+}
+
+/// Whether a manifest leaves what stands at a place of an object as it is: nothing is said there but what is there already, or what
+/// API servers take where nothing is said.
+pub fn stays(old: &Old, new: &Value, place: &str) -> bool {
+    let at = |object: &Value| object.get(place).cloned().unwrap_or_default();
+    is_same(&at(&old.object), &at(&old.applied), &at(new))
+}
+
+fn is_same(old: &Value, applied: &Value, new: &Value) -> bool {
+    let (Value::Object(of_old), Value::Object(of_new)) = (old, new) else {
+        return said(old) == said(new);
+    };
+    let taken_away = of_old.keys().filter(|key| applied.get(key).is_some());
+    let mut keys = of_new.keys().chain(taken_away);
+    let at = |object: &Map<String, Value>, key: &String| object.get(key).cloned().unwrap_or_default();
+    keys.all(|key| {
+        let applied = applied.get(key).unwrap_or(&Value::Null);
+        is_same(&at(of_old, key), applied, &at(of_new, key))
+    })
+}
+
+/// What is said without what goes without saying: nothing at all, and what claims are taken to say where they say nothing.
+fn said(value: &Value) -> Value {
+    let is_default = |key: &str, value: &Value| match (key, value) {
+        (_, Value::Null) => true,
+        (_, Value::Array(items)) => items.is_empty(),
+        (_, Value::Object(fields)) => fields.is_empty(),
+        ("allocationMode", value) => value == "ExactCount",
+        ("count", value) => *value == 1,
+        ("operator", value) => value == "Equal",
+        _ => false,
+    };
+    match value {
+        Value::Array(items) => items.iter().map(said).collect(),
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(key, value)| (key.clone(), said(value)));
+            Value::Object(fields.filter(|(key, value)| !is_default(key, value)).collect())
+        }
+        value => value.clone(),
+    }
 }
 
 fn merged(old: &Value, applied: &Value, new: &Value) -> Value {
@@ -220,6 +278,30 @@ mod tests {
             ),
             new
         );
+    }
+
+    #[test]
+    fn a_claim_stays_as_it_is_where_only_what_goes_without_saying_is_left_out() {
+        let claim = |request: Value| json!({ "spec": { "devices": { "requests": [request] } } });
+        let short = claim(json!({ "name": "gpu", "exactly": { "deviceClassName": "c" } }));
+        let filled =
+            json!({ "name": "gpu", "exactly": { "deviceClassName": "c", "allocationMode": "ExactCount", "count": 1 } });
+        let old = |applied: Value| Old {
+            object: claim(filled.clone()),
+            applied,
+        };
+        assert!(stays(&old(short.clone()), &short, "spec") && stays(&old(Value::Null), &short, "spec"));
+        let two = claim(json!({ "name": "gpu", "exactly": { "deviceClassName": "c", "count": 2 } }));
+        let renamed = claim(json!({ "name": "npu", "exactly": { "deviceClassName": "c" } }));
+        for other in [two, renamed, json!({ "spec": { "devices": { "requests": [] } } })] {
+            assert!(!stays(&old(short.clone()), &other, "spec"), "{other}");
+        }
+        // What others wrote stays, and what was applied goes with the manifest.
+        let mut constrained = old(short.clone());
+        constrained.object["spec"]["devices"]["constraints"] = json!([{ "matchAttribute": "a/b" }]);
+        assert!(stays(&constrained, &short, "spec"));
+        constrained.applied = constrained.object.clone();
+        assert!(!stays(&constrained, &short, "spec"));
     }
 
     #[test]

@@ -5,16 +5,35 @@ use engine::devices::{Unknown, not_evaluated};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Linted, Refused};
+use super::before::{Old, stays};
+use super::{Linted, Operation, Refused};
 use crate::known::Known;
 use crate::manifests::Manifest;
 
-/// Says what is wrong with such an object, and returns what could not be checked; none where it is another.
-pub fn judge(manifest: &Manifest, known: &Known, linted: &mut Linted) -> Option<Vec<String>> {
+/// Says what is wrong with such an object, where it is a change of what was `before`, too, and returns what could not be checked; none where
+/// it is another.
+pub fn judge(manifest: &Manifest, before: Option<&Old>, known: &Known, linted: &mut Linted) -> Option<Vec<String>> {
+    let judged = look(manifest, known, linted)?;
+    if let Some(before) = before {
+        linted.operation = Operation::Update;
+        // A class may be changed.
+        let is_fixed = manifest.group_and_kind().1 != "DeviceClass";
+        if is_fixed && linted.refused.is_none() && !stays(before, &manifest.object, "spec") {
+            linted.refused = Some(Refused {
+                reason: "Immutable",
+                message: "spec: what a claim asks for can't be changed: delete it and create it anew once its pods are gone, or \
+                          give it another name and have new pods name that"
+                    .to_owned(),
+            });
+        }
+    }
+    Some(judged)
+}
+
+fn look(manifest: &Manifest, known: &Known, linted: &mut Linted) -> Option<Vec<String>> {
     let object = &manifest.object;
     match manifest.group_and_kind() {
         ("resource.k8s.io", "DeviceClass") => {
-            linted.namespace = None;
             if let Some(class) = read::<DeviceClass>(object, linted) {
                 for selector in &class.spec.selectors {
                     let expression = &selector.cel.expression;

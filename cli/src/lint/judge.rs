@@ -12,7 +12,7 @@ use webhook::door::Verdict;
 use webhook::endpoint::Endpoint;
 use webhook::warning::Warning;
 
-use super::before::{Before, updated};
+use super::before::{Before, is_namespaced, updated};
 use super::{Linted, Operation, Refused, claims};
 use crate::door::{Door, DoorError, write};
 use crate::known::{Known, Supposed, is_configuration, parse};
@@ -48,9 +48,8 @@ impl<'k> Judge<'k> {
 
     /// What would become of an object that is created or changed; none where nobody is asked about such.
     pub async fn judge(&mut self, manifest: &Manifest) -> Option<Linted> {
-        let (group, kind) = manifest.group_and_kind();
-        let is_namespaced = (group, kind) != ("scheduling.volcano.sh", "Queue");
-        let namespace = is_namespaced.then(|| manifest.namespace().unwrap_or(self.namespace).to_owned());
+        let (_, kind) = manifest.group_and_kind();
+        let namespace = is_namespaced(manifest).then(|| manifest.namespace().unwrap_or(self.namespace).to_owned());
         let mut linted = Linted {
             file: manifest.file.clone(),
             kind: kind.to_owned(),
@@ -68,11 +67,11 @@ impl<'k> Judge<'k> {
         if EXEMPT_NAMESPACES.contains(&&*namespace) {
             return None;
         }
-        if let Some(unchecked) = claims::judge(manifest, self.known, &mut linted) {
+        let before = self.before.of_manifest(manifest, &namespace);
+        if let Some(unchecked) = claims::judge(manifest, before, self.known, &mut linted) {
             self.unchecked.extend(unchecked);
             return Some(linted);
         }
-        let before = self.before.of_manifest(manifest, &namespace);
         let mut manifest = manifest.clone();
         if let Some(before) = before {
             linted.operation = Operation::Update;
@@ -217,9 +216,14 @@ impl<'k> Judge<'k> {
             Supposed::PodsOf(queue) => {
                 format!("whether queue {queue:?} has pods, so that no queue may be put below it")
             }
-            Supposed::Claim(kind, name) => {
-                format!("whether {kind} {name:?}, which is not there, asks for the cards that its pods name")
-            }
+            Supposed::Claim {
+                kind,
+                name,
+                is_missing: true,
+            } => format!("whether {kind} {name:?}, which is not there, asks for the cards that its pods name"),
+            Supposed::Claim { kind, name, .. } => format!(
+                "whether {kind} {name:?} asks for the cards that its pods name: name it by -f, or ask by --cluster"
+            ),
             Supposed::Class(class) => {
                 format!("DeviceClass {class:?}, and which cards it has: name it by -f, or ask by --cluster")
             }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use cardgate_tests::devices::{self, NVIDIA, by_template, exactly};
 use serde::Serialize;
 
 use super::*;
@@ -122,5 +123,143 @@ async fn a_pipeline_is_told_what_the_api_server_would_say() -> Outcome {
     assert!(answer.out.contains(&format!("did you mean {name:?}?")), "{answer:?}");
     let strict = card(&scenario, &user, &["lint", "-f", file.path()?, "--cluster", "--strict"]).await?;
     assert_eq!(strict.code, Some(7), "{strict:?}");
+    Ok(())
+}
+
+/// What lint says of one object, and the API server if it were applied.
+async fn change(scenario: &Scenario<'_>, user: &str, object: &Value) -> Result<(Value, Result<String>)> {
+    let file = File::new("plugin-against", std::slice::from_ref(object))?;
+    let args = [
+        "lint",
+        "-f",
+        file.path()?,
+        "--against",
+        "cluster",
+        "--cluster",
+        "-o",
+        "json",
+    ];
+    let answer = card(scenario, user, &args).await?;
+    let data = answer.data()?;
+    let linted = data["objects"][0].clone();
+    let code = if linted["refused"].is_null() { 0 } else { 7 };
+    assert_eq!(answer.code, Some(code), "{answer:?}");
+    let apply = ["apply", "--dry-run=server", "-f", file.path()?];
+    Ok((
+        linted,
+        scenario.plane().kubectl().run(apply).await.map(|_| String::new()),
+    ))
+}
+
+#[tokio::test]
+async fn changes_of_what_is_there_are_judged_as_the_api_server_judges_them() -> Outcome {
+    let world = World::shared().await?;
+    let scenario = Scenario::begin(world, "plugin-against").await?;
+    let user = editor(&scenario).await?;
+    let (a100, h100) = (scenario.card("NVIDIA-A100"), scenario.card("NVIDIA-H100"));
+    devices::class(&world.plane, NVIDIA, &format!("device.driver == '{NVIDIA}'"), None).await?;
+    devices::nodes(&scenario, world, &[(&a100, 4), (&h100, 4)]).await?;
+    let queue = |quota: &str| {
+        json!({
+            "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue",
+            "metadata": { "name": scenario.name(), "annotations": { "volcano.sh/card.quota": format!("{{\"{a100}\": {quota}}}") } },
+            "spec": { "capability": { "cpu": "100", "memory": "100Gi" } },
+        })
+    };
+    let of_claims = |kind: &str, name: &str, spec: Value| json!({ "apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": { "name": name, "namespace": scenario.name() }, "spec": spec });
+    let asks = |count: usize| json!({ "devices": { "requests": exactly(NVIDIA, count, Some(&a100)) } });
+    // Without what goes without saying, as people write it.
+    let mut short = asks(1);
+    let exactly = short["devices"]["requests"][0]["exactly"]
+        .as_object_mut()
+        .context("no form")?;
+    exactly.retain(|key, _| key == "deviceClassName" || key == "selectors");
+    let in_template = |spec: &Value| of_claims("ResourceClaimTemplate", "one", json!({ "spec": spec }));
+    let web = |replicas: i32| -> Result<Value> {
+        let mut deployment = value(&by_template(scenario.pod("web"), "one").deployment(replicas))?;
+        deployment["metadata"]["namespace"] = scenario.name().into();
+        Ok(deployment)
+    };
+    let naming = |card: &str| -> Result<Value> {
+        let mut pod = value(&by_template(scenario.pod("train").card(card), "one").build())?;
+        pod["metadata"]["namespace"] = scenario.name().into();
+        Ok(pod)
+    };
+    let there = [
+        queue("2"),
+        in_template(&short),
+        of_claims("ResourceClaim", "mine", short.clone()),
+        web(1)?,
+        naming(&a100)?,
+    ];
+    let file = File::new("plugin-against-there", &there)?;
+    scenario.plane().kubectl().run(["apply", "-f", file.path()?]).await?;
+    scenario.expect("train", &Tally::none().running(&a100, 1)).await?;
+
+    // What is allowed, and what is not: both say so, of what webhooks and policies refuse in the same words.
+    for object in there.iter().chain(&[queue("3"), web(2)?, in_template(&asks(1))]) {
+        let (linted, applied) = change(&scenario, &user, object).await?;
+        assert_eq!(
+            (&linted["operation"], &linted["refused"]),
+            (&json!("Update"), &Value::Null),
+            "{linted:#}"
+        );
+        assert!(applied.is_ok(), "{applied:?}, of {object:#}");
+    }
+    let fixed = ["spec: what a claim asks for can't be changed"];
+    for (object, words) in [
+        (queue("2.5"), &[][..]),
+        (naming(&h100)?, &[]),
+        (in_template(&asks(2)), &fixed),
+        (of_claims("ResourceClaim", "mine", asks(2)), &fixed),
+    ] {
+        let (linted, applied) = change(&scenario, &user, &object).await?;
+        let message = linted["refused"]["message"].as_str().unwrap_or_default().to_owned();
+        assert_eq!(linted["operation"], "Update", "{linted:#}");
+        let error = applied
+            .err()
+            .with_context(|| format!("the API server takes {object:#}"))?;
+        let said = format!("{error:#}");
+        if words.is_empty() {
+            assert!(
+                !message.is_empty() && said.contains(&message),
+                "{message:?} beside {said:?}"
+            );
+        }
+        assert!(words.iter().all(|word| message.contains(word)), "{linted:#}");
+    }
+    // Whose pods claim another card than they name, by what the cluster's template says: the pods would be refused.
+    let mut other = web(1)?;
+    other["spec"]["template"]["metadata"]["annotations"]["volcano.sh/card.name"] = h100.as_str().into();
+    let (linted, _) = change(&scenario, &user, &other).await?;
+    let message = linted["refused"]["message"].as_str().unwrap_or_default();
+    assert!(
+        message.contains("ResourceClaimTemplate \"one\"") && message.contains(&a100),
+        "{linted:#}"
+    );
+    // What is not there is new.
+    let mut new = web(1)?;
+    new["metadata"]["name"] = "new".into();
+    let (linted, applied) = change(&scenario, &user, &new).await?;
+    assert_eq!(linted["operation"], "Create", "{linted:#}");
+    assert!(applied.is_ok(), "{applied:?}");
+
+    // Who may not look is told what was not looked at, and nothing is taken for missing that was only not seen.
+    let mine = of_claims("ResourceClaim", "mine", asks(2));
+    let file = File::new("plugin-against-stranger", &[mine, other])?;
+    let args = ["lint", "-f", file.path()?, "--against", "cluster", "--cluster"];
+    let answer = card(&scenario, "plugin-against-stranger", &args).await?;
+    for said in [
+        "whether ResourceClaim mine is there, and what it says, so it is judged as a new one: you may not get resourceclaims",
+        "whether Deployment web is there, and what it says, so it is judged as a new one: you may not get deployments",
+        "what every ResourceClaimTemplate of namespace plugin-against asks for: you may not list resourceclaimtemplates",
+        "whether ResourceClaimTemplate \"one\" asks for the cards that its pods name: name it by -f, or ask by --cluster",
+    ] {
+        assert!(
+            answer.err.contains(&format!("not checked: {said}\n")),
+            "{said:?} is missing: {answer:?}"
+        );
+    }
+    assert_eq!(answer.code, Some(0), "{answer:?}");
     Ok(())
 }
