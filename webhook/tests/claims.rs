@@ -233,6 +233,42 @@ fn what_can_not_be_charged_is_told_at_once() {
     );
 }
 
+/// Two cards of one pod, one by a claim and one by a device plugin.
+#[test]
+fn cards_of_a_device_plugin_beside_claimed_ones_are_warned_of() {
+    let world = world();
+    claim(&world, "a100", &form(NVIDIA, &product("NVIDIA A100")));
+    claim(&world, "fpga", &form("fpga", ""));
+    let requesting = |templates: &[&str], names_card: bool| {
+        let mut pod = claiming("NVIDIA-A100", templates);
+        pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = "1".into();
+        if !names_card {
+            pod["metadata"]["annotations"]
+                .as_object_mut()
+                .unwrap()
+                .remove("volcano.sh/card.name");
+        }
+        pod
+    };
+    let said = "the pod claims cards and requests nvidia.com/gpu beside them, and pods are charged for cards by one way alone: it waits for ever; \
+                claim all of them, or create a pod for each";
+    for names_card in [true, false] {
+        let told = world.create_pod(&requesting(&["a100"], names_card));
+        assert!(told.allowed().contains(&said), "{told:?}");
+    }
+    // Beside devices that are no cards they are as any others, and so are those that a class provides beside claims.
+    let told = world.create_pod(&requesting(&["fpga"], true));
+    assert_eq!(told.allowed(), [""; 0]);
+    let provided = CardFacts {
+        devices: vec![device("NVIDIA A100", "gpu")].into(),
+        provided_as: vec!["nvidia.com/gpu".to_owned()].into(),
+        ..CardFacts::from("nvidia.com/gpu")
+    };
+    world.knowledge.card_types.set("NVIDIA-A100".into(), provided);
+    let told = world.create_pod(&requesting(&["a100"], true));
+    assert_eq!(told.allowed(), [""; 0]);
+}
+
 #[test]
 fn the_templates_of_workloads_are_judged_as_their_pods_will_be() {
     let world = world();

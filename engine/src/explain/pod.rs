@@ -43,7 +43,7 @@ pub(super) fn find<'c>(cluster: &'c Cluster, shape: &'c Shape, reason: Reason) -
             cards_to_name(cluster, shape, &[])
         ),
         Reason::SecondCardResource if shape.task.claims_cards() => format!(
-            "the pod requests cards by {} beside those that it claims, and no node gives both: claim all of them",
+            "the pod requests cards by {} beside those that it claims, and pods are charged for cards by one way alone: claim all of them",
             requested_besides(cluster, shape)
         ),
         Reason::SecondCardResource => format!(

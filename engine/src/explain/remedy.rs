@@ -43,7 +43,9 @@ impl Reason {
             }
             Self::NoCardQuota => "have a quota added for the card, or name another queue",
             Self::CardNameMissing => "create the pod anew with the annotation volcano.sh/card.name",
-            Self::SecondCardResource => "create pods that request cards of one resource each",
+            Self::SecondCardResource => {
+                "create pods that request cards of one resource each, or claim all of them, where nodes have them as devices"
+            }
             Self::ResourceClaimNotFound => {
                 "wait until Kubernetes has made the claim from its template, or create it: kubectl get resourceclaims lists them"
             }

@@ -11,8 +11,10 @@ use crds::dra::ClaimSpec;
 use crds::keys::CARD_NAME;
 use crds::names::is_object_name;
 use crds::pod::{Pod, PodResourceClaim};
+use crds::pod_request::pod_request;
 use engine::devices::{Catalogue, Unknown};
 
+use super::card::card_resources;
 use crate::denial::Denial;
 use crate::stop::Stop;
 use crate::view::{Lookup, View};
@@ -58,6 +60,9 @@ pub fn check<S: AsRef<str>>(
             }
         }
     }
+    if !asked.is_empty() {
+        warnings.extend(beside_claims(pod, view));
+    }
     let Some(text) = pod
         .metadata
         .annotations
@@ -83,6 +88,17 @@ pub fn check<S: AsRef<str>>(
         cards: asked,
     }
     .into())
+}
+
+/// What is told of a pod that claims cards, where it requests others by a resource that device plugins count: no node gives both.
+fn beside_claims<S: AsRef<str>>(pod: &Pod<S>, view: View<'_>) -> Option<Warning> {
+    // What can't be read is told, or refused, where it is judged.
+    let request = pod_request(&pod.spec).ok()?;
+    let resources = card_resources(&request, view);
+    let by_plugin = resources.into_iter().find(|resource| !view.provides(resource))?;
+    Some(Warning::CardsBesideClaims {
+        resource: by_plugin.to_owned(),
+    })
 }
 
 /// What says what a claim of a pod asks for; none where it names what can't be there, which must not become part of a request's path.
