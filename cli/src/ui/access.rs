@@ -11,25 +11,19 @@ pub const PARAMETER: &str = "key";
 /// How many bytes nobody guesses.
 const LENGTH: usize = 16;
 
-/// What lets a browser in. Other users of the machine reach the port, too, and so do the pages of others that a browser shows.
+/// What nobody guesses.
 #[derive(Debug, Clone)]
-pub struct Key(String);
+struct Secret(String);
 
-impl Key {
-    /// A key that nobody guesses.
-    pub fn new() -> Result<Self, getrandom::Error> {
+impl Secret {
+    fn new() -> Result<Self, getrandom::Error> {
         let mut bytes = [0; LENGTH];
         getrandom::fill(&mut bytes)?;
         Ok(Self(format!("{:032x}", u128::from_ne_bytes(bytes))))
     }
 
-    /// The address that lets a browser in.
-    pub fn address(&self, bound: SocketAddr) -> String {
-        format!("http://{bound}/?{PARAMETER}={}", self.0)
-    }
-
-    /// Whether this is the key, found out in the same time whatever it is.
-    pub fn is(&self, said: &str) -> bool {
+    /// Whether this is it, found out in the same time whatever is said.
+    fn is(&self, said: &str) -> bool {
         let differs = self
             .0
             .bytes()
@@ -37,11 +31,54 @@ impl Key {
             .fold(0, |all, (own, other)| all | (own ^ other));
         self.0.len() == said.len() && differs == 0
     }
+}
 
-    /// What a browser shows from then on, and to no other site.
+/// What lets a browser in. Other users of the machine reach the port, too, and so do the pages of others that a browser shows.
+///
+/// Browsers show cookies to all ports of a host. So the cookie is for the place of the pages alone, which nobody else knows: whoever listens
+/// on another port is not shown it. And who sees the address of a page, over a shoulder or in a history, has no cookie.
+#[derive(Debug, Clone)]
+pub struct Key {
+    /// The part of the path below which the pages are.
+    place: Secret,
+    /// What the cookie says.
+    key: Secret,
+}
+
+impl Key {
+    /// A key that nobody guesses.
+    pub fn new() -> Result<Self, getrandom::Error> {
+        Ok(Self {
+            place: Secret::new()?,
+            key: Secret::new()?,
+        })
+    }
+
+    /// Below which path the pages are.
+    pub fn root(&self) -> String {
+        format!("/{}/", self.place.0)
+    }
+
+    /// Whether a path is that of a page, or would be.
+    pub fn has(&self, path: &str) -> bool {
+        let rest = path.strip_prefix('/').and_then(|rest| rest.split_once('/'));
+        rest.is_some_and(|(place, _)| self.place.is(place))
+    }
+
+    /// The address that lets a browser in.
+    pub fn address(&self, bound: SocketAddr) -> String {
+        format!("http://{bound}{}?{PARAMETER}={}", self.root(), self.key.0)
+    }
+
+    /// Whether this is the key.
+    pub fn is(&self, said: &str) -> bool {
+        self.key.is(said)
+    }
+
+    /// What a browser shows from then on, to no other site, and at no other place of this one.
     pub fn cookie(&self, port: u16) -> Cookie<'static> {
-        Cookie::build(cookie_name(port), self.0.clone())
-            .path("/")
+        Cookie::build(cookie_name(port), self.key.0.clone())
+            .path(self.root())
             .http_only(true)
             .same_site(SameSite::Strict)
             .finish()
@@ -55,7 +92,7 @@ impl Key {
     }
 }
 
-/// Browsers keep cookies by host, not by port.
+/// Browsers keep cookies by host and path, not by port.
 fn cookie_name(port: u16) -> String {
     format!("kubectl-card-{port}")
 }
@@ -87,9 +124,36 @@ mod tests {
     #[test]
     fn no_two_keys_are_the_same_and_only_the_whole_key_is_it() {
         let (key, other) = (Key::new().unwrap(), Key::new().unwrap());
-        assert_eq!(key.0.len(), 2 * LENGTH);
-        assert!(key.is(&key.0) && !key.is(&other.0));
-        assert!(!key.is("") && !key.is(&key.0[1..]) && !key.is(&format!("{}0", key.0)));
+        let said = &*key.key.0;
+        assert_eq!((said.len(), key.place.0.len()), (2 * LENGTH, 2 * LENGTH));
+        assert!(key.is(said) && !key.is(&other.key.0) && !key.is(&key.place.0));
+        assert!(!key.is("") && !key.is(&said[1..]) && !key.is(&format!("{said}0")));
+    }
+
+    #[test]
+    fn pages_and_the_cookie_are_at_a_place_that_others_do_not_know() {
+        let (key, other) = (Key::new().unwrap(), Key::new().unwrap());
+        assert_eq!(key.cookie(8200).path(), Some(&*key.root()));
+        assert!(key.root().contains(&key.place.0) && !key.root().contains(&key.key.0));
+        for path in [key.root(), format!("{}nodes", key.root())] {
+            assert!(key.has(&path) && !other.has(&path), "{path}");
+        }
+        let place = &*key.place.0;
+        for path in [
+            "/",
+            "",
+            "//",
+            "/nodes",
+            &format!("/{place}"),
+            &format!("/{place}0/"),
+            &format!("//{place}/"),
+        ] {
+            assert!(!key.has(path), "{path}");
+        }
+        assert!(
+            key.address(bound())
+                .starts_with(&format!("http://127.0.0.1:8200/{place}/?key="))
+        );
     }
 
     #[test]

@@ -32,13 +32,14 @@ impl View {
         self != Self::Why
     }
 
+    /// Where it is, seen from any of them.
     fn address(self) -> &'static str {
         match self {
-            Self::Cards => "/",
-            Self::Nodes => "/nodes",
-            Self::Queues => "/queues",
-            Self::History => "/history",
-            Self::Why => "/why",
+            Self::Cards => "./",
+            Self::Nodes => "nodes",
+            Self::Queues => "queues",
+            Self::History => "history",
+            Self::Why => "why",
         }
     }
 }
@@ -54,8 +55,8 @@ pub fn page(view: View, content: &Markup) -> Markup {
                 meta name="color-scheme" content="light dark";
                 title { (view.title()) " · Cardgate" }
                 link rel="icon" href="data:,";
-                link rel="stylesheet" href="/style.css";
-                script src="/live.js" defer {}
+                link rel="stylesheet" href="style.css";
+                script src="live.js" defer {}
             }
             body {
                 a.skip href="#content" { "Skip to the content" }

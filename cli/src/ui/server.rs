@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 
+use actix_web::guard;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{self, ContentType};
 use actix_web::middleware::DefaultHeaders;
@@ -52,17 +53,25 @@ impl Bound {
                 .add((header::REFERRER_POLICY, "no-referrer"))
                 .add((header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
                 .add((header::CACHE_CONTROL, "no-store"));
-            App::new()
-                .app_data(site.clone())
-                .wrap(headers)
+            let known = site.clone();
+            let is_ours = move |asked: &guard::GuardContext<'_>| known.key.has(asked.head().uri.path());
+            // Links are relative, all of them: pages know nothing of their place.
+            let pages = web::scope("/{place}")
+                .guard(guard::fn_guard(is_ours))
                 .route("/style.css", web::get().to(style))
                 .route("/live.js", web::get().to(script))
                 .route("/", web::get().to(cards))
                 .route("/nodes", web::get().to(nodes))
                 .route("/queues", web::get().to(queues))
-                .route("/queues/{name}", web::get().to(queue))
+                .route("/queue", web::get().to(queue))
                 .route("/history", web::get().to(history))
                 .route("/why", web::get().to(why))
+                .default_service(web::to(nothing));
+            App::new()
+                .app_data(site.clone())
+                .wrap(headers)
+                .service(pages)
+                .default_service(web::to(refused))
         };
         let server = HttpServer::new(app).workers(WORKERS).shutdown_timeout(GRACE);
         server.listen(self.listener)?.run().await
@@ -103,7 +112,7 @@ async fn cards(request: HttpRequest, site: web::Data<Site>, entry: web::Query<En
         // So that the key is in no address that is copied or kept.
         return HttpResponse::SeeOther()
             .cookie(site.key.cookie(site.address.port()))
-            .insert_header((header::LOCATION, "/"))
+            .insert_header((header::LOCATION, site.key.root()))
             .finish();
     }
     shown(&request, &site, View::Cards, views::cards(&site.cluster)).await
@@ -117,8 +126,15 @@ async fn queues(request: HttpRequest, site: web::Data<Site>) -> HttpResponse {
     shown(&request, &site, View::Queues, views::queues(&site.cluster)).await
 }
 
-async fn queue(request: HttpRequest, site: web::Data<Site>, name: web::Path<String>) -> HttpResponse {
-    let content = views::queue(&site.cluster, &name);
+/// The queue that is asked for.
+#[derive(Debug, Deserialize)]
+struct Named {
+    #[serde(default)]
+    name: String,
+}
+
+async fn queue(request: HttpRequest, site: web::Data<Site>, asked: web::Query<Named>) -> HttpResponse {
+    let content = views::queue(&site.cluster, &asked.name);
     shown(&request, &site, View::Queues, content).await
 }
 
@@ -141,6 +157,25 @@ async fn why(request: HttpRequest, site: web::Data<Site>, asked: web::Query<Aske
     shown(&request, &site, View::Why, content).await
 }
 
+/// The answer to who is not let in, and to who asks at another place.
+async fn refused() -> HttpResponse {
+    let text = format!(
+        "These pages are of whoever started kubectl card ui. Open the address that it printed, with ?{PARAMETER}= in it.\n"
+    );
+    HttpResponse::Unauthorized()
+        .content_type(ContentType::plaintext())
+        .body(text)
+}
+
+/// There is no such page.
+async fn nothing(request: HttpRequest, site: web::Data<Site>) -> HttpResponse {
+    if site.key.lets_in(&request, site.address) {
+        HttpResponse::NotFound().finish()
+    } else {
+        refused().await
+    }
+}
+
 /// A page, for who is let in: nothing is asked of the cluster for anybody else.
 async fn shown(
     request: &HttpRequest,
@@ -149,12 +184,7 @@ async fn shown(
     content: impl Future<Output = Result<Markup, Failure>>,
 ) -> HttpResponse {
     if !site.key.lets_in(request, site.address) {
-        let text = format!(
-            "These pages are of whoever started kubectl card ui. Open the address that it printed, with ?{PARAMETER}= in it.\n"
-        );
-        return HttpResponse::Unauthorized()
-            .content_type(ContentType::plaintext())
-            .body(text);
+        return refused().await;
     }
     let (status, content) = match content.await {
         Ok(content) => (StatusCode::OK, content),

@@ -1,5 +1,6 @@
 //! `kubectl card` on a real control plane, each time with the rights of somebody who would ask.
 
+mod claims;
 mod history;
 mod lint;
 mod list;

@@ -43,7 +43,7 @@ pub fn show(state: &State) -> Markup {
                         @for (holder, look) in holders.iter().zip(&looks) {
                             li {
                                 span class={ "key " (look) } aria-hidden="true" {}
-                                a id={ "card-" (card.card) "-" (holder.queue) } href={ "/queues/" (holder.queue) } { (holder.queue) }
+                                a id={ "card-" (card.card) "-" (holder.queue) } href={ "queue?name=" (holder.queue) } { (holder.queue) }
                                 " " (holder.used.unwrap_or(0))
                                 @if let Some(waiting) = holder.waiting.filter(|waiting| *waiting > 0) { ", " (waiting) " waiting" }
                             }

@@ -27,7 +27,7 @@ pub struct Asked {
 impl Asked {
     /// The address of a page of the same nodes.
     fn address(&self, page: usize) -> String {
-        format!("/nodes?page={page}&name={}", self.name)
+        format!("nodes?page={page}&name={}", self.name)
     }
 
     /// The same, of what names of nodes can have in them: it becomes a part of addresses.
@@ -101,7 +101,7 @@ pub fn show(inventories: &[CardInventory], asked: &Asked) -> Markup {
 /// Where part of a name is asked for.
 fn finder(asked: &Asked) -> Markup {
     html! {
-        form method="get" action="/nodes" {
+        form method="get" action="nodes" {
             label for="name" { "Part of a node's name" }
             input #name name="name" value=(asked.name) maxlength=(LONGEST_NAME) autocomplete="off" spellcheck="false";
             button { "Show" }

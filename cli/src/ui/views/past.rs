@@ -14,7 +14,7 @@ const MOST: usize = 200;
 pub fn show(history: &History, now: Timestamp, namespace: &str) -> Markup {
     let young = history.entries.iter().rev();
     html! {
-        form action="/history" method="get" {
+        form action="history" method="get" {
             label for="namespace" { "Namespace, whose pods and queues it tells of" }
             input #namespace name="namespace" value=(namespace) autocomplete="off" spellcheck="false";
             button { "Show" }

@@ -44,7 +44,7 @@ pub fn show_one(state: &State, name: &str, status: Option<&CardUsageStatus>) -> 
                                     td { (waiting.position) }
                                     td {
                                         a id={ "waits-" (waiting.kind) "-" (waiting.name) }
-                                            href={ "/why?namespace=" (namespace) "&what=" (what) } { (waiting.kind) " " (waiting.name) }
+                                            href={ "why?namespace=" (namespace) "&what=" (what) } { (waiting.kind) " " (waiting.name) }
                                     }
                                     td { (waiting.reason) @if !waiting.missing.is_empty() { ": " (waiting.missing) } }
                                 }
@@ -84,7 +84,7 @@ fn table<'q>(queues: impl Iterator<Item = &'q QueueRow>, links: bool) -> Markup 
                     tr data-part={ "queue " (queue.queue) " " (queue.card) } {
                         td {
                             @if links {
-                                a id={ "queue-" (queue.queue) "-" (queue.card) } href={ "/queues/" (queue.queue) } { (queue.queue) }
+                                a id={ "queue-" (queue.queue) "-" (queue.card) } href={ "queue?name=" (queue.queue) } { (queue.queue) }
                             } @else {
                                 (queue.queue)
                             }

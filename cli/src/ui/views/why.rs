@@ -7,7 +7,7 @@ use crate::failure::Failure;
 /// The question, and the answer where there is one.
 pub fn show(what: &str, namespace: &str, answered: Option<Result<Vec<String>, Failure>>) -> Markup {
     html! {
-        form action="/why" method="get" {
+        form action="why" method="get" {
             label for="what" { "Pod, or KIND/NAME such as job/train or queue/team-a" }
             input #what name="what" value=(what) required autocomplete="off" spellcheck="false" autofocus[answered.is_none()];
             label for="namespace" { "Namespace" }

@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::Arc;
 
+use ::http::Request;
 use anyhow::{Context, Result, ensure};
 use cardgate_tests::http;
 use cardgate_tests::nodes;
@@ -18,7 +20,10 @@ use fantoccini::key::Key;
 use fantoccini::{Client, ClientBuilder, Locator};
 use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
+use tokio::sync::Mutex;
 
 use super::{Pages, viewer};
 use crate::{NO_QUOTA, Outcome};
@@ -27,12 +32,12 @@ use crate::{NO_QUOTA, Outcome};
 const SHARED: &str = "NVIDIA-H100-80GB-HBM3/mgpu";
 /// The views, each with the name of its picture.
 const VIEWS: [(&str, &str); 6] = [
-    ("cards", "/"),
-    ("nodes", "/nodes"),
-    ("queues", "/queues"),
-    ("queue", "/queues/team-a"),
-    ("history", "/history"),
-    ("why", "/why?what=pod/evaluation"),
+    ("cards", ""),
+    ("nodes", "nodes"),
+    ("queues", "queues"),
+    ("queue", "queue?name=team-a"),
+    ("history", "history"),
+    ("why", "why?what=pod/evaluation"),
 ];
 
 /// What is wrong on a page for those who can't see it, or not well: pictures and fields without words, text that is too faint (WCAG 2.2,
@@ -62,9 +67,33 @@ const FAULTS: &str = r"
     return faults;
 ";
 
+/// What those who don't see the pages hear of their parts: page, part, role, and how its name begins.
+const HEARD: [(&str, &str, &str, &str); 16] = [
+    ("", "header nav", "navigation", "Views"),
+    ("", "a.skip", "link", "Skip to the content"),
+    ("", "header nav a[aria-current=page]", "link", "Cards"),
+    ("", "main", "main", ""),
+    ("", "h1", "heading", "Cards"),
+    ("", "li.tile", "listitem", ""),
+    ("", "li.tile h2", "heading", "NVIDIA-A100"),
+    ("", "svg.bar", "image", "1 of 12 free, "),
+    ("", "footer", "status", ""),
+    ("nodes", "#name", "textbox", "Part of a node's name"),
+    ("nodes", "svg.bar", "image", "NVIDIA-A100: "),
+    ("queues", "table", "table", ""),
+    ("queues", "th", "columnheader", "Queue"),
+    ("why", "#what", "textbox", "Pod, or KIND/NAME"),
+    ("why", "button", "button", "Ask"),
+    ("why?what=pod/evaluation", "section", "region", "Answer"),
+];
+/// So many nodes more than one page of them holds.
+const BEYOND: usize = 10;
+
 /// A browser, and what drives it.
 struct Browser {
     client: Client,
+    /// Where its driver listens.
+    driver: String,
     _driver: Child,
 }
 
@@ -104,8 +133,61 @@ impl Browser {
             .await?;
         Ok(Self {
             client,
+            driver: port.address(),
             _driver: driver,
         })
+    }
+
+    /// What assistive technology is told of a part of the page that is open: `role` or `label`.
+    async fn computed(&self, part: &str, what: &str) -> Result<String> {
+        let element = self.client.find(Locator::Css(part)).await?.element_id();
+        let session = self.client.session_id().await?.context("no session")?;
+        let path = format!("session/{session}/element/{}/computed{what}", &*element);
+        let answer = http::exchange(Request::get(format!("http://{}/{path}", self.driver))).await?;
+        let answer: Value = serde_json::from_str(answer.body())?;
+        Ok(answer["value"].as_str().with_context(|| answer.to_string())?.to_owned())
+    }
+
+    /// All that there is on pages is heard for what it is.
+    async fn is_heard(&self, pages: &Pages) -> Outcome {
+        for (page, part, role, name) in HEARD {
+            self.client.goto(&pages.address(page)).await?;
+            let (found, label) = (self.computed(part, "role").await?, self.computed(part, "label").await?);
+            // Browsers have begun to call pictures by their newer name.
+            let found = if found == "img" { "image" } else { &*found };
+            ensure!(
+                found == role && label.starts_with(name),
+                "{page} {part}: {found} {label:?}"
+            );
+        }
+        Ok(())
+    }
+
+    /// Somebody else's port of this machine is shown no cookie, whatever it is asked for.
+    async fn shows_nothing_elsewhere(&self) -> Outcome {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let asked = Arc::new(Mutex::new(String::new()));
+        let heard = Arc::clone(&asked);
+        let lure = tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut buffer = vec![0; 16_384];
+                let length = stream.read(&mut buffer).await.unwrap_or(0);
+                let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
+                heard.lock().await.push_str(&text);
+                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: close\r\n\r\nlured";
+                let _ = stream.write_all(answer).await;
+            }
+        });
+        for path in ["/", "/nodes", "/why?what=pod/evaluation"] {
+            self.client.goto(&format!("http://{address}{path}")).await?;
+            self.reads("lured").await?;
+        }
+        lure.abort();
+        let asked = asked.lock().await;
+        ensure!(asked.contains("GET /nodes "), "{asked}");
+        ensure!(!asked.to_lowercase().contains("cookie"), "{asked}");
+        Ok(())
     }
 
     async fn run(&self, script: &str) -> Result<Value> {
@@ -127,7 +209,7 @@ impl Browser {
         self.client.goto(&pages.entry).await?;
         let pictures = pictures()?;
         for (name, path) in VIEWS {
-            self.client.goto(&format!("http://{}{path}", pages.host)).await?;
+            self.client.goto(&pages.address(path)).await?;
             let faults = self.run(FAULTS).await?;
             ensure!(faults == json!([]), "{look}, {path}: {faults:#}");
             let style = "return getComputedStyle(document.querySelector('header')).display";
@@ -208,6 +290,42 @@ async fn furnish(world: &World, scenario: &Scenario<'_>) -> Outcome {
     Ok(())
 }
 
+/// More nodes than one page holds: each page is bounded, there is a way to all of them, and it stays live.
+async fn many_nodes_are_several_pages(browser: &Browser, pages: &Pages, scenario: &Scenario<'_>) -> Outcome {
+    let name = |index: usize| format!("bulk-{index:04}");
+    let many: Vec<_> = (0..500 + BEYOND)
+        .map(|index| nodes::nvidia(&name(index), "NVIDIA-L4", 1, 24_576))
+        .collect();
+    scenario.plane().create_nodes(&many).await?;
+    let all = many.len() + 5;
+    let client = &browser.client;
+    client.goto(&pages.address("nodes")).await?;
+    browser.reads(&format!("1 to 500 of {all} nodes, by name.")).await?;
+    let tiles = "return document.querySelectorAll('li.tile').length";
+    assert_eq!(browser.run(tiles).await?, 500);
+    let faults = browser.run(FAULTS).await?;
+    assert_eq!(faults, json!([]), "{faults:#}");
+    let role = browser.computed("nav[data-part=pages]", "role").await?;
+    let label = browser.computed("nav[data-part=pages]", "label").await?;
+    assert_eq!((&*role, &*label), ("navigation", "Pages of nodes"));
+    client.find(Locator::Id("page-2")).await?.click().await?;
+    browser.reads(&format!("501 to {all} of {all} nodes, by name.")).await?;
+    assert_eq!(browser.run(tiles).await?, all - 500);
+    browser.reads("Kept up to date.").await?;
+    assert_eq!(
+        browser.run(tiles).await?,
+        all - 500,
+        "brought up to date, it is the same page"
+    );
+    let field = client.find(Locator::Id("name")).await?;
+    field.send_keys(&format!("{}{}", name(507), Key::Enter)).await?;
+    browser
+        .reads(&format!("1 nodes with such names, {all} in all."))
+        .await?;
+    assert_eq!(browser.run(tiles).await?, 1);
+    Ok(())
+}
+
 #[tokio::test]
 #[ignore = "needs Debian's packages chromium and chromium-driver, which .ci/run installs"]
 async fn pages_are_live_and_can_be_used_by_everybody() -> Outcome {
@@ -219,12 +337,12 @@ async fn pages_are_live_and_can_be_used_by_everybody() -> Outcome {
     let pages = Pages::serve(&scenario, &views).await?;
     let cookie = pages.cookie().await?;
     pages
-        .shows(&cookie, "/", &["6 of 8 free", "card-NVIDIA-H100-team-a", "1 waiting"])
+        .shows(&cookie, "", &["6 of 8 free", "card-NVIDIA-H100-team-a", "1 waiting"])
         .await?;
     pages
-        .shows(&cookie, "/", &["1 of 12 free", "4 on nodes that take no pods"])
+        .shows(&cookie, "", &["1 of 12 free", "4 on nodes that take no pods"])
         .await?;
-    pages.shows(&cookie, "/nodes", &["90 of 100 compute"]).await?;
+    pages.shows(&cookie, "nodes", &["90 of 100 compute"]).await?;
 
     let browser = Browser::start(&[], false).await?;
     browser.views(&pages, "light").await?;
@@ -234,9 +352,12 @@ async fn pages_are_live_and_can_be_used_by_everybody() -> Outcome {
         .await?;
     Browser::start(&[], true).await?.views(&pages, "telephone").await?;
 
+    browser.is_heard(&pages).await?;
+    browser.shows_nothing_elsewhere().await?;
+
     // The first key leads past what all pages have.
     let client = &browser.client;
-    client.goto(&format!("http://{}/", pages.host)).await?;
+    client.goto(&pages.address("")).await?;
     client.active_element().await?.send_keys(&Key::Tab.to_string()).await?;
     let skip = client.active_element().await?;
     assert_eq!(skip.text().await?, "Skip to the content");
@@ -280,5 +401,5 @@ async fn pages_are_live_and_can_be_used_by_everybody() -> Outcome {
     field.clear().await?;
     field.send_keys(&format!("pod/nobody{}", Key::Enter)).await?;
     browser.reads("is not known in namespace").await?;
-    Ok(())
+    many_nodes_are_several_pages(&browser, &pages, &scenario).await
 }
