@@ -8,6 +8,7 @@ use cardgate_tests::nodes::NodeSpec;
 use cardgate_tests::tally::{is_gated, waiting_reason};
 use cardgate_tests::workloads::{APP, pod, queue};
 use crds::keys::{CARD_ASSIGNED, CARD_REQUEST, GROUP_NAME, NVIDIA_GPU};
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::ListParams;
@@ -54,6 +55,8 @@ fn prefix(seed: u64) -> String {
 /// A world: nodes, queues, and what its users create, in this order.
 struct Made {
     nodes: Vec<NodeSpec>,
+    /// The card of each node.
+    cards: BTreeMap<String, String>,
     objects: Vec<Value>,
 }
 
@@ -62,11 +65,13 @@ fn make(seed: u64) -> Result<Made> {
     let cards: Vec<String> = ["A100", "H100", "L4"]
         .map(|card| format!("NVIDIA-{card}-{seed}"))
         .to_vec();
-    let nodes = (0..6 + dice.below(4)).map(|index| {
+    let (mut nodes, mut card_of) = (Vec::new(), BTreeMap::new());
+    for index in 0..6 + dice.below(4) {
         let count = u32::try_from(1 + dice.below(8)).unwrap_or(1);
-        nodes::nvidia(&format!("node-{seed}-{index}"), &dice.one_of(&cards), count, 81_920)
-    });
-    let nodes = nodes.collect();
+        let (name, card) = (format!("node-{seed}-{index}"), dice.one_of(&cards));
+        nodes.push(nodes::nvidia(&name, &card, count, 81_920));
+        card_of.insert(name, card);
+    }
     let queues: Vec<String> = (0..2 + dice.below(3))
         .map(|index| format!("queue-{seed}-{index}"))
         .collect();
@@ -116,10 +121,14 @@ fn make(seed: u64) -> Result<Made> {
             _ => typed("Pod", "v1", serde_json::to_value(one.build())?),
         }
     }
-    Ok(Made { nodes, objects })
+    Ok(Made {
+        nodes,
+        cards: card_of,
+        objects,
+    })
 }
 
-/// What became of the pods of one workload: how many were let in, and with which cards.
+/// What became of the pods of one workload: how many were let in, and with which cards; or how many wait, and why.
 type Verdicts = BTreeMap<String, BTreeMap<String, usize>>;
 
 fn app(pod: &Pod) -> Option<&String> {
@@ -177,6 +186,89 @@ fn agreement(a: &Verdicts, b: &Verdicts) -> (usize, usize) {
     };
     let counts = keys.into_iter().map(|key| (count(a, key), count(b, key)));
     counts.fold((0, 0), |(same, all), (a, b)| (same + a.min(b), all + a.max(b)))
+}
+
+/// Who waits, with the reason; of Jobs that are held there are no pods, and they count as one.
+fn waits(report: &Value, pods: &[Pod], prefix: &str) -> Verdicts {
+    let apps: BTreeMap<_, _> = pods
+        .iter()
+        .filter_map(|pod| Some((pod.metadata.name.as_deref()?, app(pod)?)))
+        .collect();
+    let mut verdicts = Verdicts::new();
+    for row in report["waiting"].as_array().into_iter().flatten() {
+        let text = |key: &str| row[key].as_str().unwrap_or_default();
+        let app = match text("kind") {
+            "Pod" => apps.get(text("name")).map_or("", |app| app.as_str()),
+            "Job" => text("name"),
+            // Its pods are told themselves.
+            _ => continue,
+        };
+        if app.starts_with(prefix) {
+            let reason = if text("kind") == "Job" { "Job" } else { text("reason") };
+            let of = verdicts.entry(app.to_owned()).or_default();
+            *of.entry(reason.to_owned()).or_default() += 1;
+        }
+    }
+    verdicts
+}
+
+/// Who really waits.
+async fn really_waits(world: &World, pods: &[Pod], prefix: &str) -> Result<Verdicts> {
+    let mut verdicts = Verdicts::new();
+    for pod in pods.iter().filter(|pod| is_gated(pod)) {
+        let reason = waiting_reason(pod).unwrap_or_default().to_owned();
+        let of = verdicts.entry(app(pod).cloned().unwrap_or_default()).or_default();
+        *of.entry(reason).or_default() += 1;
+    }
+    let jobs: Api<Job> = Api::namespaced(world.plane.client().await?, TEAM);
+    for job in jobs.list(&ListParams::default()).await?.items {
+        let is_held = job.spec.and_then(|spec| spec.suspend) == Some(true);
+        let name = job.metadata.name.unwrap_or_default();
+        if is_held && name.starts_with(prefix) {
+            verdicts.entry(name).or_default().insert("Job".to_owned(), 1);
+        }
+    }
+    Ok(verdicts)
+}
+
+/// The same without the reasons.
+fn without_reasons(verdicts: &Verdicts) -> Verdicts {
+    let counts = verdicts
+        .iter()
+        .map(|(app, of)| (app.clone(), [(String::new(), of.values().sum())].into()));
+    counts.collect()
+}
+
+/// Of pods that were foreseen by name, and have a node: how many there are.
+#[derive(Debug, Default)]
+struct Places {
+    all: usize,
+    /// Those whose node is one that the answer leaves to the scheduler: one with the card that it says.
+    allowed: usize,
+    /// Those that are where the answer found room for them.
+    same: usize,
+    /// Those that the answer pins to a node, and that are elsewhere.
+    strayed: usize,
+}
+
+impl Places {
+    fn add(&mut self, report: &Value, pods: &[Pod], card_of: &BTreeMap<String, String>) {
+        let node_of = |pod: &Pod| pod.spec.as_ref()?.node_name.clone();
+        let nodes: BTreeMap<_, _> = pods
+            .iter()
+            .filter_map(|pod| Some((pod.metadata.name.as_deref()?, node_of(pod)?)))
+            .collect();
+        for row in report["admitted"].as_array().into_iter().flatten() {
+            let Some(node) = row["pod"].as_str().and_then(|name| nodes.get(name)) else {
+                continue;
+            };
+            let is_there = row["node"] == node.as_str();
+            self.all += 1;
+            self.allowed += usize::from(card_of.get(node).is_some_and(|card| row["card"] == card.as_str()));
+            self.same += usize::from(is_there);
+            self.strayed += usize::from(row["pinned"] == true && !is_there);
+        }
+    }
 }
 
 async fn pods_of(world: &World, seed: u64) -> Result<Vec<Pod>> {
@@ -292,7 +384,8 @@ async fn who_would_be_let_in_is_who_is_let_in() -> Outcome {
     });
     plane.apply(&high).await?;
     let engineer = engineer(&world).await?;
-    let (mut right, mut all) = (0, 0);
+    let (mut let_in, mut waiting, mut reasons) = (Share::default(), Share::default(), Share::default());
+    let mut places = Places::default();
     for seed in 1..=WORLDS {
         let made = make(seed)?;
         plane.create_nodes(&made.nodes).await?;
@@ -305,16 +398,65 @@ async fn who_would_be_let_in_is_who_is_let_in() -> Outcome {
         operator.start()?;
         operator.await_ready().await?;
         let pods = settled(&world, seed).await?;
-        let (same, of) = agreement(&foreseen(&simulated, &pods, &prefix(seed)), &real(&pods));
-        println!(
-            "world {seed}: {} pods, let in by either {of}, by both with the same card {same}",
-            pods.len()
+        let prefix = prefix(seed);
+        let of = agreement(&foreseen(&simulated, &pods, &prefix), &real(&pods));
+        let (told, found) = (
+            waits(&simulated, &pods, &prefix),
+            really_waits(&world, &pods, &prefix).await?,
         );
-        (right, all) = (right + same, all + of);
+        let who = agreement(&without_reasons(&told), &without_reasons(&found));
+        let why = agreement(&told, &found);
+        println!(
+            "world {seed}: {} pods; let in by either {}, by both with the same card {}; kept waiting by either {}, by both {}, for the \
+             same reason {}",
+            pods.len(),
+            of.1,
+            of.0,
+            who.1,
+            who.0,
+            why.0
+        );
+        let_in.add(of);
+        waiting.add(who);
+        reasons.add(why);
+        places.add(&simulated, &pods, &made.cards);
     }
-    #[expect(clippy::cast_precision_loss, reason = "some hundred pods")]
-    let share = right as f64 / all as f64;
-    println!("{right} of {all} agree: {share:.3}");
-    assert!(all > 40 && share >= RIGHT, "{right} of {all} agree");
+    println!(
+        "let in, with the same card: {let_in}; kept waiting: {waiting}, for the same reason: {reasons}; {places:?}"
+    );
+    assert!(let_in.all > 40 && let_in.of_one() >= RIGHT, "{let_in} agree");
+    assert!(
+        waiting.all > 20 && waiting.of_one() >= RIGHT,
+        "{waiting} agree on who waits"
+    );
+    // With the card that was foreseen, a pod is on a node that has it, and on the one that was said where one was.
+    let with_another_card = let_in.all - let_in.same;
+    assert!(places.all > 20 && places.strayed == 0, "{places:?}");
+    assert!(places.allowed + with_another_card >= places.all, "{places:?}, {let_in}");
     Ok(())
+}
+
+/// How many of how many agree.
+#[derive(Debug, Default)]
+struct Share {
+    same: usize,
+    all: usize,
+}
+
+impl Share {
+    fn add(&mut self, (same, all): (usize, usize)) {
+        (self.same, self.all) = (self.same + same, self.all + all);
+    }
+
+    fn of_one(&self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "some hundred pods")]
+        let share = self.same as f64 / self.all.max(1) as f64;
+        share
+    }
+}
+
+impl std::fmt::Display for Share {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} of {} ({:.3})", self.same, self.all, self.of_one())
+    }
 }
