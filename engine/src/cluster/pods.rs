@@ -45,7 +45,8 @@ impl Cluster {
         if charged_for_cards {
             (reading.managed, reading.in_no_queue) = (true, false);
         }
-        if pod.spec.node_name.as_deref().is_some_and(|node| !node.is_empty()) {
+        let node_name = pod.spec.node_name.as_deref().filter(|node| !node.is_empty());
+        if node_name.is_some() {
             self.end_assumption(&uid);
         }
         let queue = reading.managed.then(|| self.queue_of_pod(&reading, &namespace, known));
@@ -53,12 +54,7 @@ impl Cluster {
         let queue = queue.map(|(queue, _)| queue);
         self.check_payers(&mut reading.task, &namespace, &uid, queue, &named);
         self.name_cards(&mut reading.task, queue);
-        let bound_to = pod
-            .spec
-            .node_name
-            .as_deref()
-            .filter(|node| !node.is_empty())
-            .map(|node| self.node_id(node));
+        let bound_to = node_name.map(|node| self.node_id(node));
         // A pod that was let in to a node of its own holds room there from before it is bound, after a restart too.
         let pinned_to = self.pinned_to(&reading).filter(|_| bound_to.is_none());
         let (group, task_spec, job) = self.workloads_of(&reading, &pod.metadata, &namespace);
@@ -111,8 +107,7 @@ impl Cluster {
         let got_others = let_in_for_others(&new, old);
         let was_in = old.is_some_and(Pod::is_in);
         let bound_now = stage == Stage::Bound && old.is_none_or(|old| old.stage != Stage::Bound);
-        let news = new.shown_as_waiting && !old.is_some_and(|old| old.shown_as_waiting && old.stage == stage);
-        if news && queue.is_some() && matches!(stage, Stage::Unbound { .. } | Stage::Bound) {
+        if is_wrongly_shown_as_waiting(&new, old) {
             self.changes.shown_as_waiting.push(Arc::clone(&new.uid));
         }
         if let (Stage::Waiting | Stage::Admitting { .. }, Some(queue)) = (stage, queue) {
@@ -362,4 +357,11 @@ fn returns(old: Option<&Pod>, stage: Stage, now: Option<u32>) -> u32 {
     let is_let_in_now = |old: &&Pod| matches!(stage, Stage::Unbound { .. }) && !old.is_in();
     let known = old.filter(|old| !is_let_in_now(old));
     known.map_or_else(|| now.unwrap_or(0), |old| old.returns)
+}
+
+/// Whether a pod of a queue that is in says that it waits, and did not before.
+fn is_wrongly_shown_as_waiting(new: &Pod, old: Option<&Pod>) -> bool {
+    let was_shown = old.is_some_and(|old| old.shown_as_waiting && old.stage == new.stage);
+    let is_in = matches!(new.stage, Stage::Unbound { .. } | Stage::Bound);
+    new.shown_as_waiting && !was_shown && new.queue.is_some() && is_in
 }

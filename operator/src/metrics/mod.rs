@@ -1,6 +1,7 @@
 //! Everything that Cardgate's operator measures, in one place. Labels are enums, queues, nodes and cards, never pods.
 
 mod card_time;
+mod cards;
 mod gpus;
 mod labels;
 mod queues;
@@ -29,10 +30,11 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
 use card_time::CardTime;
+use cards::Cards;
 use gpus::Gpus;
 use labels::{
-    AsideLabels, CardLabels, CertificateLabels, Code, DecisionLabels, ErrorLabels, InstallationLabels, QueueLabels,
-    StepLabels, StumbleLabels, WriteLabels,
+    AsideLabels, CertificateLabels, Code, DecisionLabels, ErrorLabels, InstallationLabels, QueueLabels, StepLabels,
+    StumbleLabels, WriteLabels,
 };
 pub use labels::{Certificate, Decision, Step, Stumble, Verb, Write};
 use queues::Queues;
@@ -67,10 +69,7 @@ pub struct Metrics {
     leader: Gauge,
     certificate_expiry: Family<CertificateLabels, Gauge>,
     parameters_restored: Counter,
-    cards: Family<CardLabels, Gauge>,
-    free_cards: Family<CardLabels, Gauge>,
-    unaccounted_cards: Family<CardLabels, Gauge>,
-    uncounted_cards: Family<CardLabels, Gauge>,
+    cards: Cards,
     pods_with_resource_claims: Gauge,
     installation_missing: Family<InstallationLabels, Gauge>,
     installation_changed: Family<InstallationLabels, Gauge>,
@@ -97,10 +96,7 @@ impl Default for Metrics {
             leader: Gauge::default(),
             certificate_expiry: Family::default(),
             parameters_restored: Counter::default(),
-            cards: Family::default(),
-            free_cards: Family::default(),
-            unaccounted_cards: Family::default(),
-            uncounted_cards: Family::default(),
+            cards: Cards::default(),
             pods_with_resource_claims: Gauge::default(),
             installation_missing: Family::default(),
             installation_changed: Family::default(),
@@ -209,22 +205,7 @@ impl Metrics {
             "1 if an object that enforcement rests on says something else than this version was installed with",
             self.installation_changed.clone(),
         );
-        own.register("cards", "Cards that nodes have, by type", self.cards.clone());
-        own.register(
-            "free_cards",
-            "Cards that new pods could get, on nodes that are usable, by type",
-            self.free_cards.clone(),
-        );
-        own.register(
-            "unaccounted_cards",
-            "Cards that pods hold for which no queue is charged",
-            self.unaccounted_cards.clone(),
-        );
-        own.register(
-            "uncounted_cards",
-            "Devices that are such a card and that several nodes reach: no other number has them",
-            self.uncounted_cards.clone(),
-        );
+        self.cards.register(own);
         own.register(
             "pods_with_resource_claims",
             "Pods that claim devices which are no cards, for which no queue is charged",
@@ -335,20 +316,7 @@ impl Metrics {
 
     /// How many there are of a card; none where no node has it.
     pub fn show_card(&self, card: &str, status: Option<&CardTypeStatus>) {
-        let labels = CardLabels { card: card.to_owned() };
-        let figures = [
-            (&self.cards, status.map(|status| status.total)),
-            (&self.free_cards, status.map(|status| status.free)),
-            (&self.unaccounted_cards, status.map(|status| status.unaccounted)),
-            (&self.uncounted_cards, status.map(|status| status.not_counted)),
-        ];
-        for (family, figure) in figures {
-            if let Some(figure) = figure {
-                family.get_or_create(&labels).set(figure);
-            } else {
-                family.remove(&labels);
-            }
-        }
+        self.cards.show(card, status);
     }
 
     /// So many pods claim devices that are no cards.
