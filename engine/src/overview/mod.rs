@@ -266,12 +266,13 @@ fn card_type(cluster: &Cluster, id: CardId) -> Option<(CardTypeSpec, CardTypeSta
     let meaning = card.and_then(|card| Some((card, card.meaning.as_ref()?)));
     let not_counted = i64::try_from(cluster.devices_apart(id)).unwrap_or(i64::MAX);
     let (resource, kind, tally) = if let Some((card, meaning)) = meaning {
-        let tally = card.tallies.get(&meaning.resource).copied().unwrap_or_default();
+        let tally = card.tallies.get(&meaning.resource).copied();
         (cluster.names().resource_name(meaning.resource), meaning.kind, tally)
     } else {
         let card = cluster.device_card(id).filter(|_| not_counted > 0)?;
-        (card.resource.as_str(), card.kind, Default::default())
+        (card.resource.as_str(), card.kind, None)
     };
+    let tally = tally.unwrap_or_default();
     let counts = CardTypeStatus {
         nodes: tally.nodes,
         total: to_i64(tally.total),
