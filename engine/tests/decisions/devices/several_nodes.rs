@@ -34,6 +34,10 @@ fn ask(world: &mut World, name: &str, requests: &Value) {
 }
 
 /// What is shown of a card since this was asked last, where anything is.
+#[expect(
+    clippy::option_option,
+    reason = "whether anything is told, and whether that is that there is none"
+)]
 fn shown(world: &mut World, card: &str) -> Option<Option<(CardTypeSpec, CardTypeStatus)>> {
     let mut shown = world.shown().into_iter();
     shown.find_map(|shown| match shown {
