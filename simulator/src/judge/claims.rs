@@ -21,6 +21,10 @@ pub const SHARED: &str = "a claim that pods share is of one queue";
 
 /// What a pod claims of cards.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "facts, each of which may hold beside any of the others"
+)]
 pub struct Claimed {
     /// The cards, of which it gets one kind: as a claim orders them, else by name. Empty where it claims none.
     pub cards: Vec<String>,
