@@ -246,11 +246,15 @@ async fn changes_of_what_is_there_are_judged_as_the_api_server_judges_them() -> 
         "{linted:#} {applied:?}"
     );
 
-    // Who may not look is told what was not looked at, and nothing is taken for missing that was only not seen.
     let mine = of_claims("ResourceClaim", "mine", asks(2));
-    let file = File::new("plugin-against-stranger", &[mine, other])?;
+    judge_unseen(&scenario, [mine, other]).await
+}
+
+/// Who may not look is told what was not looked at, and nothing is taken for missing that was only not seen.
+async fn judge_unseen(scenario: &Scenario<'_>, objects: [Value; 2]) -> Outcome {
+    let file = File::new("plugin-against-stranger", &objects)?;
     let args = ["lint", "-f", file.path()?, "--against", "cluster", "--cluster"];
-    let answer = card(&scenario, "plugin-against-stranger", &args).await?;
+    let answer = card(scenario, "plugin-against-stranger", &args).await?;
     for said in [
         "whether ResourceClaim mine is there, and what it says, so it is judged as a new one: you may not get resourceclaims",
         "whether Deployment web is there, and what it says, so it is judged as a new one: you may not get deployments",
