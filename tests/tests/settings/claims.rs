@@ -10,7 +10,8 @@ use crate::{NO_QUOTA, Outcome, configured};
 #[tokio::test]
 async fn cards_that_claims_name_are_charged_where_unnamed_ones_are_free() -> Outcome {
     let (world, _turn) = configured(None, Some("unnamedCards: charge\n")).await?;
-    devices::classes(&world.plane).await?;
+    // The others here share this cluster: no class gives them `nvidia.com/gpu`.
+    devices::class(&world.plane, NVIDIA, &format!("device.driver == '{NVIDIA}'"), None).await?;
     let scenario = Scenario::begin(world, "claims-named").await?;
     let (a100, h100) = (scenario.card("NVIDIA-A100"), scenario.card("NVIDIA-H100"));
     nodes(&scenario, world, &[(&a100, 4), (&h100, 4)]).await?;

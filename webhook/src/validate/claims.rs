@@ -90,7 +90,8 @@ pub fn check<S: AsRef<str>>(
     .into())
 }
 
-/// What is told of a pod that claims cards, where it requests others by a resource that device plugins count: no node gives both.
+/// What is told of a pod that claims cards, where it requests others by a resource that device plugins count: it is charged by one way
+/// alone.
 fn beside_claims<S: AsRef<str>>(pod: &Pod<S>, view: View<'_>) -> Option<Warning> {
     // What can't be read is told, or refused, where it is judged.
     let request = pod_request(&pod.spec).ok()?;
