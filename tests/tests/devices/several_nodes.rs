@@ -63,13 +63,14 @@ async fn devices_that_several_nodes_reach_are_told_of_and_get_nobody_past_a_quot
     let message = told.message.unwrap_or_default();
     assert!(message.contains("that several nodes reach"), "{message}");
     scenario.waits("any", "NodesExcluded").await?;
-    // Once the driver publishes them node by node, they are cards as any others.
+    // Once the driver publishes them node by node, they are cards as any others. As long as the scheduler knows both, it may choose
+    // either, so those of all nodes go first.
+    let slices = scenario.plane().kubectl();
+    slices.run(["delete", "resourceslice", "dra-fabric-all"]).await?;
     world
         .plane
         .apply(&slice("dra-fabric-later", "nodeName", json!("dra-fabric"), &fabric))
         .await?;
-    let slices = scenario.plane().kubectl();
-    slices.run(["delete", "resourceslice", "dra-fabric-all"]).await?;
     scenario.expect("fabric", &pods().running(&fabric, 1)).await?;
     let given = allocated(&scenario).await?;
     assert_eq!(given.get("dra-fabric-all"), None, "{given:?}");
