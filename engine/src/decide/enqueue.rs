@@ -86,6 +86,11 @@ fn judge(cluster: &Cluster, id: WorkloadId, effort: &Effort) -> Result<(), Refus
     }
 }
 
+/// Whether enough of a workload's pods could run if nothing else did, as far as its pods are there and that is known.
+pub(crate) fn could_ever_run(cluster: &Cluster, id: WorkloadId) -> bool {
+    could_ever_fit(cluster, id, &Effort::of_gang())
+}
+
 /// Whether a group's pods may be looked at one beside the other: from the first that is let in they may. Before, the group
 /// is judged as a whole: by what it asks for where it says that, and otherwise by its pods ([`takes_pods`]).
 pub(super) fn before_pods(cluster: &mut Cluster, id: WorkloadId, effort: &Effort) -> Result<(), Refused> {

@@ -59,7 +59,8 @@ fn of_quota(cluster: &Cluster, shape: &Shape) -> Vec<Reason> {
     found
 }
 
-fn of_nodes(cluster: &Cluster, shape: &Shape) -> Option<Reason> {
+/// Why no node takes a pod of this shape at this moment; none where one does, or where nodes are not asked.
+pub(crate) fn of_nodes(cluster: &Cluster, shape: &Shape) -> Option<Reason> {
     let governed = cross_quota::governs(cluster, shape);
     let is_known = |alternative: &Alternative| alternative.all(|card| cluster.resource_of(card).is_some());
     let known = alternatives_of(shape).into_iter();

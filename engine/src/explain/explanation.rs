@@ -1,6 +1,7 @@
 //! The one shape of every reason: what there is too little of, by how much, where, whether waiting can help, and whose pod stands in the
 //! way. Sentences are made of it in `words`, answers in `answer`.
 
+use super::beyond::{Beyond, beyond};
 use super::found::What;
 use super::short::{At, Short};
 use super::{Case, holders, pod, queue, short, workload};
@@ -25,6 +26,8 @@ pub struct Explanation<'c> {
     pub(super) what: What<'c>,
     /// The pod that this one is to replace, and that has what it lacks.
     pub(super) replaces: Option<&'c Pod>,
+    /// What waiting does not cure, where it cures the reason.
+    pub(super) beyond: Option<Beyond>,
 }
 
 /// As what it waits.
@@ -39,6 +42,17 @@ pub(super) enum Extent<'c> {
 }
 
 impl Explanation<'_> {
+    /// The same, and what else keeps it out for good: waiting helps only where nothing does.
+    pub(super) fn with_what_is_beyond(mut self, case: Case<'_>) -> Self {
+        if self.outlook == Outlook::NotYet {
+            self.beyond = beyond(self.cluster, case, self.reason);
+        }
+        if self.beyond.is_some() {
+            self.outlook = Outlook::Never;
+        }
+        self
+    }
+
     /// What there is too little of, where there is too little of anything. Of nodes, the one is looked for that comes nearest.
     pub(super) fn short(&self) -> Vec<Short> {
         match &self.what {
@@ -84,6 +98,7 @@ pub(super) fn find<'c>(cluster: &'c Cluster, case: Case<'c>, told: Option<PodId>
         replaces: told
             .filter(|_| would_do)
             .and_then(|pod| holders::old_replica(cluster, pod)),
+        beyond: None,
     }
 }
 
@@ -112,10 +127,7 @@ fn of_workload(cluster: &Cluster, id: WorkloadId, reason: Reason) -> (Extent<'_>
     let at = workload::level_in_excess(cluster, id, queue, &demand);
     let what = match reason.about() {
         About::Quota(_) => What::Quota(short::of_whole(cluster, id, (queue, &demand), at, reason)),
-        About::Nodes | About::Mgpu => What::Said(format!(
-            "fewer than {} of its pods could run on any node, even if nothing else did",
-            workload.missing()
-        )),
+        About::Nodes | About::Mgpu => What::Said(too_few_fit(cluster, id)),
         About::Request | About::Queue | About::Workload => {
             What::Said(queue::say(cluster, queue, &workload.namespace, reason))
         }
@@ -125,4 +137,12 @@ fn of_workload(cluster: &Cluster, id: WorkloadId, reason: Reason) -> (Extent<'_>
         // Whatever the queue refuses, it refuses to everybody.
         About::Request | About::Queue | About::Workload => (Extent::Alone, what),
     }
+}
+
+/// What a workload is told that asks for more pods than could run at all.
+pub(super) fn too_few_fit(cluster: &Cluster, id: WorkloadId) -> String {
+    format!(
+        "fewer than {} of its pods could run on any node, even if nothing else did",
+        cluster.workload(id).missing()
+    )
 }

@@ -2,6 +2,7 @@
 
 mod allocated;
 mod answer;
+mod beyond;
 mod cross_quota;
 mod estimate;
 mod explanation;
@@ -64,7 +65,8 @@ pub fn explain(cluster: &Cluster, subject: Subject) -> Option<Explanation<'_>> {
         Subject::Pod(id) => Some(id),
         Subject::Workload(_) | Subject::Queue(_) => None,
     };
-    Some(explanation::find(cluster, case, pod, reason))
+    let found = explanation::find(cluster, case, pod, reason);
+    Some(found.with_what_is_beyond(case))
 }
 
 /// The same in one word and few others: who only lacks a node is told so without a look at every one.

@@ -20,6 +20,9 @@ use crate::reason::{About, Reason};
 /// What a pod is told that excludes all nodes.
 pub(super) const ALL_EXCLUDED: &str = "the pod excludes every node that has what it asks for";
 
+/// What a pod is told that no mGPU node would take.
+pub(super) const NO_MGPU_NODE: &str = "no mGPU node would take the pod, whatever is free on it";
+
 /// What a pod is told that others hold.
 pub(super) const HELD_ELSEWHERE: &str = "the pod is held by another scheduling gate than Cardgate's: it holds no quota, and it is not \
                                          its turn before that gate is gone";
@@ -86,10 +89,7 @@ pub(super) fn find<'c>(cluster: &'c Cluster, shape: &'c Shape, reason: Reason) -
             });
         }
         Reason::InsufficientMgpu => return no_cards(cluster, shape, "no mGPU node can take the pod now".to_owned()),
-        Reason::NoMgpuNode => {
-            let lead = "no mGPU node would take the pod, whatever is free on it";
-            return no_cards(cluster, shape, lead.to_owned());
-        }
+        Reason::NoMgpuNode => return no_cards(cluster, shape, NO_MGPU_NODE.to_owned()),
         Reason::TooComplex => {
             let containers = shape.task.mgpu.as_ref().map_or(0, |request| request.containers.len());
             let lead = format!(

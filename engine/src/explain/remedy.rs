@@ -6,6 +6,9 @@ use crate::reason::{Outlook, Reason};
 impl Explanation<'_> {
     /// What to do about it. Where waiting can help, that too.
     pub fn remedy(&self) -> String {
+        if let Some(beyond) = &self.beyond {
+            return beyond.remedy(self.is_of_pod).to_owned();
+        }
         let Some(old) = self.replaces else {
             return self.reason.remedy(self.outlook, self.is_of_pod).to_owned();
         };
@@ -27,7 +30,7 @@ impl Reason {
     }
 
     /// What to do about it, whoever waits: `of_pod` says that it is a pod.
-    fn remedy(self, outlook: Outlook, of_pod: bool) -> &'static str {
+    pub(super) fn remedy(self, outlook: Outlook, of_pod: bool) -> &'static str {
         let never = outlook == Outlook::Never;
         match self {
             Self::GetTaskRequestResourceFailed => {

@@ -20,14 +20,15 @@ impl Explanation<'_> {
     /// own predecessor.
     pub fn message(&self) -> String {
         let said = self.in_numbers();
-        let more = match self.replaces {
-            Some(old) => format!(
+        let more = match (self.replaces, &self.beyond) {
+            (_, Some(beyond)) => format!("waiting can't help: {}: {}", beyond.said, self.remedy()),
+            (Some(old), None) => format!(
                 "your own pod {} of the same Deployment holds some of it: {}",
                 old.name,
                 self.remedy()
             ),
-            None if self.is_never_by_numbers() => format!("waiting can't help: {}", self.remedy()),
-            None => return told(said),
+            (None, None) if self.is_never_by_numbers() => format!("waiting can't help: {}", self.remedy()),
+            (None, None) => return told(said),
         };
         told(format!("{said}; {more}"))
     }

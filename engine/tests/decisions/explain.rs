@@ -90,6 +90,84 @@ fn more_than_a_whole_node_is_never_and_more_than_is_free_not_yet() {
 }
 
 #[test]
+fn who_lacks_quota_now_and_could_never_run_is_told_that_too() {
+    let quota = "InsufficientScalarQuota";
+    let with_more_quota = || {
+        let mut world = busy(3);
+        world.queue(&queue("team-a").quota(r#"{"A100": 8}"#));
+        world
+    };
+    let told = |mut world: World, waiting: &Object| {
+        world.pod(waiting);
+        assert_eq!(world.admit(), []);
+        let id = world.cluster.pod_with_uid("p").unwrap();
+        explain(&world.cluster, Subject::Pod(id)).unwrap().message()
+    };
+    let too_large = pod("p").asks("A100", 6);
+    assert_eq!(
+        told(with_more_quota(), &too_large),
+        "queue team-a: A100 asked 6, used 3, quota 8; waiting can't help: no node could take the pod even if nothing ran on it: \
+         ask for less in one pod, or have a larger node added"
+    );
+    assert_pod(with_more_quota(), &too_large, quota, Outlook::Never);
+    assert_pod(busy(3), &pod("p").asks("A100", 4), quota, Outlook::NotYet);
+    let elsewhere = pod("p").asks("A100", 4).selects("zone", "nowhere");
+    let said = told(busy(3), &elsewhere);
+    assert!(
+        said.contains("waiting can't help: the pod excludes every node"),
+        "{said}"
+    );
+    assert_pod(busy(3), &elsewhere, quota, Outlook::Never);
+    // One of the cards that it may have is on a node that is large enough.
+    let mut world = with_more_quota();
+    world.node(&node("n3").cards("H100", 8));
+    world.queue(&queue("team-a").quota(r#"{"A100": 8, "H100": 8}"#));
+    world.pod(&pod("beside").asks("H100", 3));
+    assert_eq!(world.admit_names(), ["beside"]);
+    let either = pod("p").asks("A100|H100", 6);
+    world.pod(&either);
+    world.admit();
+    let id = world.cluster.pod_with_uid("p").unwrap();
+    let outlook = explain(&world.cluster, Subject::Pod(id)).unwrap().outlook;
+    assert_eq!(outlook, Outlook::NotYet);
+}
+
+#[test]
+fn a_group_of_which_no_pod_could_ever_run_is_told_so_though_its_quota_is_asked_first() {
+    for (each, expected) in [(4, Outlook::NotYet), (5, Outlook::Never)] {
+        for group in [
+            group("g", 2),
+            group("g", 2).card_request(&format!(r#"{{"A100": {}}}"#, 2 * each)),
+        ] {
+            let mut world = busy(1);
+            world.queue(&queue("team-a").quota(r#"{"A100": 10}"#));
+            world.queue(&queue("team-b").quota(r#"{"A100": 8}"#));
+            world.pod(&pod("beside").asks("A100", 3).pinned_to("n1"));
+            assert_eq!(world.admit_names(), ["beside"]);
+            world.group(&group);
+            world.pods(["p", "q"].map(|name| pod(name).of("g").asks("A100", each)));
+            assert_eq!(world.admit(), []);
+            let group = world
+                .cluster
+                .workload_named(WorkloadKind::PodGroup, "team", "g")
+                .unwrap();
+            for subject in [
+                Subject::Workload(group),
+                Subject::Pod(world.cluster.pod_with_uid("p").unwrap()),
+            ] {
+                let why = explain(&world.cluster, subject).unwrap();
+                assert_eq!(
+                    (why.reason.as_str(), why.outlook),
+                    ("InsufficientScalarQuota", expected),
+                    "{}",
+                    why.message()
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn a_group_is_told_the_same_as_a_whole_and_pod_by_pod() {
     let whole = |cards: i64| group("g", 2).card_request(&format!(r#"{{"A100": {cards}}}"#));
     for (held, group, each, reason, expected) in [

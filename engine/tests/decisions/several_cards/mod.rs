@@ -112,7 +112,13 @@ fn a_pod_is_charged_for_every_card_that_its_claims_select() {
     // The queue has enough of A, and not of B.
     add(&mut world, "p2", &each(&[("A", 1), ("B", 4)]));
     assert_eq!(world.refusal_of("p2"), "InsufficientScalarQuota");
-    assert_eq!(told(&mut world), ["queue team-a: B asked 4, used 1, quota 4"]);
+    assert_eq!(
+        told(&mut world),
+        [
+            "queue team-a: B asked 4, used 1, quota 4; waiting can't help: no node could take the pod even if nothing ran on it: ask for less in one \
+          pod, or have a larger node added"
+        ]
+    );
     world.remove_pod("p1");
     world.remove_claim("p1-gpu");
     assert_eq!(held(&world, "team-a"), (0, 0));
