@@ -50,15 +50,15 @@ fn holders(shortage: &Shortage) -> Option<String> {
     (!held.is_empty()).then(|| format!("{}{place} is held: {}", shortage.resource, held.join("; ")))
 }
 
-/// Names of own pods, and how many others there are.
+/// Names of own pods and Jobs, and how many others there are.
 fn pods(count: &Count) -> String {
     let mut parts: Vec<String> = count.own.iter().take(MOST_NAMES).cloned().collect();
     let named = i64::try_from(parts.len()).unwrap_or(i64::MAX);
     let unnamed = count.own_count - named;
     parts.extend((unnamed > 0).then(|| format!("{unnamed} more of this namespace")));
     parts.extend((count.others > 0).then(|| match count.others {
-        1 => "1 pod of another namespace".to_owned(),
-        others => format!("{others} pods of other namespaces"),
+        1 => "1 of another namespace".to_owned(),
+        others => format!("{others} of other namespaces"),
     }));
     parts.join(", ")
 }
@@ -138,10 +138,10 @@ mod tests {
         let expected = "pod next waits: queue team-a: A100 asked 2, used 3, quota 4\n\n\
                         1. InsufficientScalarQuota (not yet)\n   \
                         queue team-a: A100 asked 2, used 3, quota 4\n   \
-                        A100 is held: 3 by queue team-a (mine, 1 pod of another namespace)\n   \
+                        A100 is held: 3 by queue team-a (mine, 1 of another namespace)\n   \
                         to do: wait\n\n\
                         queue:  team-a, number 2 of 3 that wait\n\
-                        before: 2 pods of other namespaces\n\
+                        before: 2 of other namespaces\n\
                         when:   nothing says when";
         assert_eq!(lines(&waiting()).join("\n"), expected);
     }
@@ -190,7 +190,7 @@ mod tests {
             pods: own(&[], 4),
         };
         status.blocks[0].shortages[0].holders.push(of_others);
-        let expected = "   A100 is held: 3 by queue team-a (mine, 1 pod of another namespace); 9 by queues of others (4 pods of other \
+        let expected = "   A100 is held: 3 by queue team-a (mine, 1 of another namespace); 9 by queues of others (4 of other \
                         namespaces)";
         let lines = lines(&status);
         assert!(lines.iter().any(|line| line == expected), "{lines:?}");

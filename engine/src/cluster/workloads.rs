@@ -6,6 +6,7 @@ use crds::pod::Metadata;
 use jiff::Timestamp;
 
 use super::pod::{self, Pod, Reading};
+use super::queue::Queue;
 use super::workload::{Claim, Phase, QueueNaming, Said, Workload};
 use super::{Cluster, Kind};
 use crate::ids::WorkloadId;
@@ -29,6 +30,12 @@ impl Cluster {
         // Anybody may write that a PodGroup made a pod: it would be a member of that twice.
         let job = job.filter(|job| self.workload(*job).kind == WorkloadKind::Job);
         (group, task_spec, job)
+    }
+
+    /// The Jobs that are suspended until a queue takes them.
+    pub(crate) fn jobs_in_line<'a>(&'a self, queue: &'a Queue) -> impl Iterator<Item = (WorkloadId, &'a Workload)> {
+        let in_line = queue.in_line().iter().map(|id| (*id, self.workload(*id)));
+        in_line.filter(|(_, workload)| workload.kind == WorkloadKind::Job)
     }
 
     /// Counts a pod among those that name its workloads.

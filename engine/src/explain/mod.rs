@@ -2,6 +2,7 @@
 
 mod allocated;
 mod answer;
+mod before;
 mod beyond;
 mod cross_quota;
 mod estimate;

@@ -7,17 +7,19 @@
 use std::cmp::Reverse;
 
 use crds::bounds::printable;
-use crds::card_review::{Block, CardReviewStatus, Count, Estimate, Reviewed};
+use crds::card_review::{Block, CardReviewStatus, Estimate, Reviewed};
 use crds::pod::Pod as ReadPod;
 use jiff::Timestamp;
 use thiserror::Error;
 
-use super::estimate::{MOST_BEFORE, estimate};
-use super::holders::{MOST_NAMES, is_of, is_of_job};
+use super::before::{LAST, before, before_workload, line_up, line_up_workload};
+use super::estimate::estimate;
+use super::holders::{is_of, is_of_job};
+use super::workload::shape_refused_for;
 use super::{Case, Explanation, Subject, explain, explanation, reason as refused_for};
 use crate::cluster::Cluster;
 use crate::cluster::pod::{Pod, Stage};
-use crate::cluster::waiting::{Place, Shape};
+use crate::cluster::waiting::Shape;
 use crate::decide::obstacles::obstacles;
 use crate::decide::verdict::is_for;
 use crate::ids::{PodId, QueueId, WorkloadId};
@@ -173,20 +175,6 @@ fn stands_aside(until: Timestamp, now: Timestamp) -> Estimate {
     }
 }
 
-/// The pods that are let in before one of this shape and place in its queue; those that are let in together with it are not.
-fn before(cluster: &Cluster, shape: &Shape, place: (Reverse<i32>, Place)) -> Vec<PodId> {
-    let gang = shape.group.filter(|group| cluster.workload(*group).missing() > 0);
-    let peers = cluster.queue(shape.queue).waiting.peers().map(|(_, peers)| peers);
-    let others = peers.filter(|peers| gang.is_none() || peers.shape.group != gang);
-    let pods = others.flat_map(|peers| {
-        let priority = Reverse(peers.shape.priority);
-        let earlier = peers.pods.iter().take_while(move |one| (priority, **one) < place);
-        earlier.map(|one| one.pod)
-    });
-    // One more than are looked at shows that there are more.
-    pods.take(MOST_BEFORE + 1).collect()
-}
-
 fn blocked(cluster: &Cluster, id: PodId, pod: &Pod, queue: Option<String>) -> CardReviewStatus {
     let mut status = CardReviewStatus {
         queue,
@@ -209,11 +197,23 @@ fn of_shape<'c>(
     pod: Option<PodId>,
     first: Option<Reason>,
 ) -> Vec<Explanation<'c>> {
-    let all = obstacles(cluster, shape).into_iter();
-    let reasons = first.into_iter().chain(all.filter(|reason| Some(*reason) != first));
-    reasons
-        .map(|reason| explanation::find(cluster, Case::Pod(shape), pod, reason))
+    let first_found = first.map(|reason| explanation::find(cluster, Case::Pod(shape), pod, reason));
+    first_found
+        .into_iter()
+        .chain(of_shape_besides(cluster, shape, pod, first))
         .collect()
+}
+
+/// The same without what was found first.
+fn of_shape_besides<'c>(
+    cluster: &'c Cluster,
+    shape: &'c Shape,
+    pod: Option<PodId>,
+    first: Option<Reason>,
+) -> impl Iterator<Item = Explanation<'c>> {
+    let others = obstacles(cluster, shape).into_iter();
+    let others = others.filter(move |reason| Some(*reason) != first);
+    others.map(move |reason| explanation::find(cluster, Case::Pod(shape), pod, reason))
 }
 
 fn blocks(found: &[Explanation<'_>], namespace: &str) -> Vec<Block> {
@@ -236,46 +236,6 @@ fn summed_up(status: &mut CardReviewStatus, who: &str) {
     status.lets_in.clone_from(&first.remedy);
 }
 
-/// Who is before it in its queue, where that is for this namespace.
-fn line_up(
-    cluster: &Cluster,
-    namespace: &str,
-    queue: QueueId,
-    place: (Reverse<i32>, Place),
-    status: &mut CardReviewStatus,
-) {
-    if !is_for(cluster, queue, namespace) {
-        return;
-    }
-    let queue = cluster.queue(queue);
-    let mut before = Count::default();
-    let mut names = Vec::new();
-    for (_, peers) in queue.waiting.peers() {
-        let priority = Reverse(peers.shape.priority);
-        let earlier = peers.pods.iter().take_while(|one| (priority, **one) < place);
-        if *peers.shape.namespace != *namespace {
-            before.others += number(earlier.count());
-            continue;
-        }
-        for (at, one) in earlier.enumerate() {
-            before.own_count += 1;
-            if at < MOST_NAMES {
-                names.push((priority, *one));
-            }
-        }
-    }
-    names.sort_unstable();
-    let names = names.into_iter().filter_map(|(_, one)| cluster.pod(one.pod));
-    before.own = names.take(MOST_NAMES).map(|pod| pod.name.to_string()).collect();
-    status.position = Some(before.own_count + before.others + 1);
-    status.waiting = Some(number(queue.waiting.len()));
-    status.before = Some(before);
-}
-
-fn number(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
-}
-
 fn of_workload(cluster: &Cluster, namespace: &str, id: WorkloadId, now: Timestamp) -> CardReviewStatus {
     let workload = cluster.workload(id);
     let who = format!("{} {}", workload.kind.as_str(), workload.name);
@@ -284,16 +244,22 @@ fn of_workload(cluster: &Cluster, namespace: &str, id: WorkloadId, now: Timestam
         .as_ref()
         .map(|claim| cluster.queue(claim.queue).name.to_string());
     if let Some(why) = explain(cluster, Subject::Workload(id)) {
+        let first = why.reason;
+        let mut found = vec![why];
+        if let Some(shape) = shape_refused_for(cluster, workload, first) {
+            found.extend(of_shape_besides(cluster, shape, None, Some(first)));
+        }
         let mut status = CardReviewStatus {
             queue,
-            blocks: vec![why.block(namespace)],
+            blocks: blocks(&found, namespace),
             ..CardReviewStatus::default()
         };
         status.estimate = match workload.aside_until().filter(|until| *until > now) {
             Some(until) => Some(stands_aside(until, now)),
-            None => before_workload(cluster, id).and_then(|before| estimate(cluster, &[why], &before, now)),
+            None => before_workload(cluster, id).and_then(|before| estimate(cluster, &found, &before, now)),
         };
         summed_up(&mut status, &who);
+        line_up_workload(cluster, namespace, id, &mut status);
         return status;
     }
     if let Some((_, place)) = workload.line.first() {
@@ -310,29 +276,6 @@ fn of_workload(cluster: &Cluster, namespace: &str, id: WorkloadId, now: Timestam
         queue,
         ..CardReviewStatus::default()
     }
-}
-
-/// The pods that are let in before a workload, where that is known: other workloads before it take what their pods then ask for.
-fn before_workload(cluster: &Cluster, id: WorkloadId) -> Option<Vec<PodId>> {
-    let workload = cluster.workload(id);
-    let queue = cluster.queue(workload.claim.as_ref()?.queue);
-    let place = |id: WorkloadId| {
-        let workload = cluster.workload(id);
-        (Reverse(workload.priority()), workload.place())
-    };
-    let first = workload
-        .line
-        .first()
-        .and_then(|(_, place)| cluster.pod(place.pod)?.waits.as_ref());
-    if let Some(first) = first {
-        return Some(before(
-            cluster,
-            &first.shape,
-            (Reverse(first.shape.priority), first.place),
-        ));
-    }
-    let is_first = !queue.in_line().iter().any(|other| place(*other) < place(id));
-    (is_first && queue.waiting.is_empty()).then(Vec::new)
 }
 
 fn of_queue(cluster: &Cluster, namespace: &str, id: QueueId) -> CardReviewStatus {
@@ -365,19 +308,11 @@ fn of_queue(cluster: &Cluster, namespace: &str, id: QueueId) -> CardReviewStatus
         status.message = format!(
             "queue {name} takes pods: {} hold quota, {} wait",
             queue.holders.len(),
-            queue.waiting.len()
+            status.waiting.unwrap_or_default()
         );
     }
     status
 }
-
-/// Behind everybody.
-const LAST: Place = Place {
-    returns: u32::MAX,
-    created: Timestamp::MAX,
-    arrival: u64::MAX,
-    pod: PodId::NONE,
-};
 
 fn of_imagined(cluster: &mut Cluster, namespace: &str, pod: ReadPod<Box<str>>, now: Timestamp) -> CardReviewStatus {
     let group = pod.metadata.annotations.get(crds::keys::GROUP_NAME).is_some();

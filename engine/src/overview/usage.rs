@@ -9,12 +9,10 @@ use crds::configuration::QueuePlugin;
 use super::{status, to_i64};
 use crate::amounts::Dimension;
 use crate::cluster::queue::{Queue, Quota};
-use crate::cluster::workload::Workload;
 use crate::cluster::{Cluster, Span};
 use crate::explain::{Subject, explain, explain_in_brief};
-use crate::ids::{QueueId, WorkloadId};
+use crate::ids::QueueId;
 use crate::names::{CardId, ResourceId};
-use crate::refs::WorkloadKind;
 
 /// How many of what waits in a queue its usage shows.
 const FIRST_WAITING: usize = 5;
@@ -56,7 +54,7 @@ pub(super) fn usage(cluster: &Cluster, id: QueueId) -> CardUsageStatus {
             waiting: to_i64(requested - allocated),
         }
     });
-    let jobs = jobs_in_line(cluster, queue);
+    let jobs = cluster.jobs_in_line(queue);
     let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     let figures = CardUsageStatus {
         cards: cards.collect(),
@@ -76,13 +74,7 @@ pub(super) fn usage(cluster: &Cluster, id: QueueId) -> CardUsageStatus {
     status::usage(figures, problem, unsatisfiable)
 }
 
-/// The Jobs that are suspended until a queue takes them.
-fn jobs_in_line<'a>(cluster: &'a Cluster, queue: &'a Queue) -> impl Iterator<Item = (WorkloadId, &'a Workload)> {
-    let in_line = queue.in_line().iter().map(|id| (*id, cluster.workload(*id)));
-    in_line.filter(|(_, workload)| workload.kind == WorkloadKind::Job)
-}
-
-/// What such Jobs of a queue, and of those below it, ask for; of alternatives the first, by name.
+/// What the Jobs in line of a queue, and of those below it, ask for; of alternatives the first, by name.
 fn asked_by_jobs(cluster: &Cluster, id: QueueId) -> BTreeMap<CardId, i128> {
     let is_below = |queue: &QueueId| *queue == id || cluster.ancestry(*queue).any(|above| above == id);
     let below: Vec<_> = if cluster.is_inner(id) {
@@ -93,7 +85,7 @@ fn asked_by_jobs(cluster: &Cluster, id: QueueId) -> BTreeMap<CardId, i128> {
     };
     let jobs = below
         .iter()
-        .flat_map(|queue| jobs_in_line(cluster, cluster.queue(*queue)));
+        .flat_map(|queue| cluster.jobs_in_line(cluster.queue(*queue)));
     let claims = jobs.filter_map(|(_, job)| job.claim.as_ref());
     let mut asked = BTreeMap::new();
     for (set, count) in claims.flat_map(|claim| &claim.demand.cards) {
@@ -110,7 +102,7 @@ fn first_waiting(cluster: &Cluster, id: QueueId) -> Vec<WaitingWorkload> {
     let queue = cluster.queue(id);
     let pods = queue.waiting.first(FIRST_WAITING).into_iter();
     let pods = pods.map(|(place, peers)| (Reverse(peers.shape.priority), place, Subject::Pod(place.pod)));
-    let jobs = jobs_in_line(cluster, queue);
+    let jobs = cluster.jobs_in_line(queue);
     let jobs = jobs.map(|(id, job)| (Reverse(job.priority()), job.place(), Subject::Workload(id)));
     let mut first: Vec<_> = pods.chain(jobs).collect();
     first.sort_unstable_by_key(|(priority, place, _)| (*priority, *place));

@@ -213,6 +213,40 @@ fn groups_are_told_who_has_what_they_lack() {
     assert_eq!(about(&mut world, "gang"), numbers("4"));
 }
 
+/// Of groups and Jobs too: not only what is asked first, and who is before them.
+#[test]
+fn groups_and_jobs_are_told_everything_that_is_in_the_way_and_who_is_before_them() {
+    let mut world = world();
+    world.pod(&pod("holder").asks("A100", 4));
+    assert_eq!(world.admit_names(), ["holder"]);
+    world.pod(&pod("mine").asks("A100", 2).created(1));
+    world.pod(&pod("secret").namespace("other").asks("A100", 2).created(2));
+    world.job(&held_job("whole", r#"{"A100": 2}"#).created(3));
+    world.group(&group("gang", 2));
+    for name in ["g1", "g2"] {
+        world.pod(&pod(name).asks("A100", 2).of("gang").created(4));
+    }
+    assert_eq!(world.admit(), []);
+    let gang = Asked::Existing(Reviewed::PodGroup("gang".to_owned()));
+    let job = Asked::Existing(Reviewed::Job("whole".to_owned()));
+    let job = ask(&mut world, "team", job).unwrap();
+    assert_eq!(reasons(&job), [(QUOTA, Outlook::NotYet)]);
+    let gang = ask(&mut world, "team", gang).unwrap();
+    assert_eq!(
+        reasons(&gang),
+        [(QUOTA, Outlook::NotYet), ("NoNodeFits", Outlook::NotYet)]
+    );
+    let before = |status: &CardReviewStatus| {
+        let before = status.before.clone().unwrap();
+        (status.position, status.waiting, before.own, before.others)
+    };
+    let mine = || "mine".to_owned();
+    assert_eq!(before(&job), (Some(3), Some(5), vec![mine()], 1));
+    let both = vec![mine(), "Job whole".to_owned()];
+    assert_eq!(before(&gang), (Some(4), Some(5), both, 1));
+    assert_eq!(before(&about(&mut world, "g1")), before(&gang));
+}
+
 /// Each pod by itself would have room, so the sum is what they have to be told.
 #[test]
 fn a_gang_that_is_larger_than_its_queues_quota_is_told_the_sum_and_never() {

@@ -1,0 +1,138 @@
+//! Who is before somebody in a queue: in the order in which it is decided, pods and suspended Jobs in one line.
+
+use std::cmp::Reverse;
+
+use crds::card_review::{CardReviewStatus, Count};
+use jiff::Timestamp;
+
+use super::estimate::MOST_BEFORE;
+use super::holders::MOST_NAMES;
+use crate::cluster::Cluster;
+use crate::cluster::waiting::{Place, Shape};
+use crate::decide::enqueue::is_in_line;
+use crate::decide::verdict::is_for;
+use crate::ids::{PodId, QueueId, WorkloadId};
+use crate::refs::WorkloadKind;
+
+/// A place in a queue's line: by priority, then by who came first.
+pub(super) type InLine = (Reverse<i32>, Place);
+
+/// Behind everybody of its priority.
+pub(super) const LAST: Place = Place {
+    returns: u32::MAX,
+    created: Timestamp::MAX,
+    arrival: u64::MAX,
+    pod: PodId::NONE,
+};
+
+/// The pods that are let in before one of this shape and place in its queue; those that are let in together with it are not.
+pub(super) fn before(cluster: &Cluster, shape: &Shape, place: InLine) -> Vec<PodId> {
+    let gang = shape.group.filter(|group| cluster.workload(*group).missing() > 0);
+    let peers = cluster.queue(shape.queue).waiting.peers().map(|(_, peers)| peers);
+    let others = peers.filter(|peers| gang.is_none() || peers.shape.group != gang);
+    let pods = others.flat_map(|peers| {
+        let priority = Reverse(peers.shape.priority);
+        let earlier = peers.pods.iter().take_while(move |one| (priority, **one) < place);
+        earlier.map(|one| one.pod)
+    });
+    // One more than are looked at shows that there are more.
+    pods.take(MOST_BEFORE + 1).collect()
+}
+
+/// The pods that are let in before a workload, where that is known: other workloads before it take what their pods then ask for.
+pub(super) fn before_workload(cluster: &Cluster, id: WorkloadId) -> Option<Vec<PodId>> {
+    let workload = cluster.workload(id);
+    let queue = cluster.queue(workload.claim.as_ref()?.queue);
+    let place = |id: WorkloadId| {
+        let workload = cluster.workload(id);
+        (Reverse(workload.priority()), workload.place())
+    };
+    let first = workload
+        .line
+        .first()
+        .and_then(|(_, place)| cluster.pod(place.pod)?.waits.as_ref());
+    if let Some(first) = first {
+        return Some(before(
+            cluster,
+            &first.shape,
+            (Reverse(first.shape.priority), first.place),
+        ));
+    }
+    let is_first = !queue.in_line().iter().any(|other| place(*other) < place(id));
+    (is_first && queue.waiting.is_empty()).then(Vec::new)
+}
+
+/// Who is before it in its queue, where that is for this namespace.
+pub(super) fn line_up(
+    cluster: &Cluster,
+    namespace: &str,
+    queue: QueueId,
+    place: InLine,
+    status: &mut CardReviewStatus,
+) {
+    if !is_for(cluster, queue, namespace) {
+        return;
+    }
+    let queue = cluster.queue(queue);
+    let mut before = Count::default();
+    let mut names = Vec::new();
+    for (_, peers) in queue.waiting.peers() {
+        let priority = Reverse(peers.shape.priority);
+        let earlier = peers.pods.iter().take_while(|one| (priority, **one) < place);
+        if *peers.shape.namespace != *namespace {
+            before.others += number(earlier.count());
+            continue;
+        }
+        for (at, one) in earlier.enumerate() {
+            before.own_count += 1;
+            if at < MOST_NAMES {
+                names.push(((priority, *one), None));
+            }
+        }
+    }
+    let mut jobs = 0;
+    for (_, job) in cluster.jobs_in_line(queue) {
+        jobs += 1;
+        let own_place = (Reverse(job.priority()), job.place());
+        if own_place >= place {
+            continue;
+        }
+        if *job.namespace == *namespace {
+            before.own_count += 1;
+            names.push((own_place, Some(&job.name)));
+        } else {
+            before.others += 1;
+        }
+    }
+    names.sort_unstable();
+    let names = names.into_iter().filter_map(|((_, one), job)| match job {
+        Some(job) => Some(format!("Job {job}")),
+        None => Some(cluster.pod(one.pod)?.name.to_string()),
+    });
+    before.own = names.take(MOST_NAMES).collect();
+    status.position = Some(before.own_count + before.others + 1);
+    status.waiting = Some(number(queue.waiting.len() + jobs));
+    status.before = Some(before);
+}
+
+/// Who is before a workload: before the first of its pods that wait, or before itself where it waits to be let into its queue.
+pub(super) fn line_up_workload(cluster: &Cluster, namespace: &str, id: WorkloadId, status: &mut CardReviewStatus) {
+    let workload = cluster.workload(id);
+    let first = workload.line.first().and_then(|(_, place)| {
+        let shape = &cluster.pod(place.pod)?.waits.as_ref()?.shape;
+        Some((shape.queue, (Reverse(shape.priority), *place)))
+    });
+    let itself = || {
+        let claim = workload.claim.as_ref().filter(|_| is_in_line(cluster, id))?;
+        Some((claim.queue, (Reverse(workload.priority()), workload.place())))
+    };
+    let counts_itself = first.is_some() || workload.kind == WorkloadKind::Job;
+    if let Some((queue, place)) = first.or_else(itself) {
+        line_up(cluster, namespace, queue, place, status);
+        status.waiting = status.waiting.map(|waiting| waiting + i64::from(!counts_itself));
+    }
+}
+
+fn number(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
