@@ -1,6 +1,7 @@
 //! Pods that somebody else's scheduling gate holds, and that have not been told so.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -10,9 +11,38 @@ use super::pod::{Pod, Stage};
 use crate::ids::PodId;
 use crate::reason::Reason;
 
-/// By when they were created. One that is gone, or held no longer, is passed over when its turn comes.
+/// By namespace, each of which has its turn, and there by when they were created. One that is gone, or held no longer, is passed over when its
+/// turn comes.
 #[derive(Debug, Default)]
-pub(super) struct HeldElsewhere(BTreeSet<(Timestamp, Arc<str>)>);
+pub(super) struct HeldElsewhere {
+    pods: BTreeMap<Arc<str>, BTreeSet<(Timestamp, Arc<str>)>>,
+    /// Whose turn it was last.
+    last: Option<Arc<str>>,
+}
+
+impl HeldElsewhere {
+    /// The namespace whose turn it is, of those that have a pod that was created until then.
+    fn next_namespace(&self, until: Timestamp) -> Option<Arc<str>> {
+        let is_due =
+            |pods: &BTreeSet<(Timestamp, Arc<str>)>| pods.first().is_some_and(|(created, _)| *created <= until);
+        let behind = self.last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let behind = self.pods.range::<Arc<str>, _>((behind, Bound::Unbounded));
+        let mut in_turn = behind.chain(&self.pods).filter(|(_, pods)| is_due(pods));
+        in_turn.next().map(|(namespace, _)| Arc::clone(namespace))
+    }
+
+    /// Takes out the next, of those that were created until then: its unique id.
+    fn take_next(&mut self, until: Timestamp) -> Option<Arc<str>> {
+        let namespace = self.next_namespace(until)?;
+        let pods = self.pods.get_mut(&namespace)?;
+        let (_, uid) = pods.pop_first()?;
+        if pods.is_empty() {
+            self.pods.remove(&namespace);
+        }
+        self.last = Some(namespace);
+        Some(uid)
+    }
+}
 
 impl Pod {
     /// Whether it would wait, but for the gates of others.
@@ -26,26 +56,21 @@ impl Cluster {
     pub(super) fn note_held_elsewhere(&mut self, id: PodId) {
         let held = self.pod(id).filter(|pod| pod.is_held_elsewhere());
         let untold = held.filter(|pod| pod.told != Some(Reason::HeldByAnotherGate));
-        if let Some((created, uid)) = untold.map(|pod| (pod.created, Arc::clone(&pod.uid))) {
-            self.held_elsewhere.0.insert((created, uid));
+        if let Some((namespace, of_pod)) =
+            untold.map(|pod| (Arc::clone(&pod.namespace), (pod.created, Arc::clone(&pod.uid))))
+        {
+            self.held_elsewhere.pods.entry(namespace).or_default().insert(of_pod);
         }
     }
 
     /// Whether one may have to be told, of those that were created until then.
     pub(crate) fn has_held_elsewhere(&self, until: Timestamp) -> bool {
-        let first = self.held_elsewhere.0.first();
-        first.is_some_and(|(created, _)| *created <= until)
+        self.held_elsewhere.next_namespace(until).is_some()
     }
 
     /// Takes out the next that has to be told, of those that were created until then.
     pub(crate) fn next_held_elsewhere(&mut self, until: Timestamp) -> Option<PodId> {
-        while self
-            .held_elsewhere
-            .0
-            .first()
-            .is_some_and(|(created, _)| *created <= until)
-        {
-            let (_, uid) = self.held_elsewhere.0.pop_first()?;
+        while let Some(uid) = self.held_elsewhere.take_next(until) {
             let id = self.pod_with_uid(&uid);
             if let Some(id) = id.filter(|id| self.pod(*id).is_some_and(Pod::is_held_elsewhere)) {
                 return Some(id);

@@ -163,6 +163,37 @@ fn a_crowd_keeps_nobody_from_hearing_why_they_wait() {
 
 /// Groups of one tenant that are made, or changed, all the time keep no other from being shown how far it is.
 #[test]
+fn a_crowd_that_others_hold_keeps_nobody_else_that_others_hold_from_hearing_it() {
+    let mut world = World::new();
+    world.queue(&queue("team-a").quota(r#"{"A100": 0}"#));
+    let gated = |namespace: &str, name: &str| {
+        let gates = ["card.volcano.sh/quota", "example.com/other"];
+        pod(name).namespace(namespace).gates(&gates)
+    };
+    for number in 0..300 {
+        world.pod(&gated("crowd", &format!("c-{number}")));
+    }
+    world.wait(1);
+    for namespace in ["ann", "zoe"] {
+        world.pod(&gated(namespace, namespace));
+    }
+    world.wait(2);
+    let told = notices(&mut world.cluster, world.now, AT_A_TIME);
+    let has_heard = |name: &str| told.iter().any(|notice| &*notice.pod.name == name);
+    assert!(
+        has_heard("ann") && has_heard("zoe") && told.len() == AT_A_TIME,
+        "{told:?}"
+    );
+    let mut all = told.len();
+    while all < 302 {
+        let told = notices(&mut world.cluster, world.now, AT_A_TIME);
+        assert!(!told.is_empty(), "{all} have heard it");
+        all += told.len();
+    }
+    assert_eq!(notices(&mut world.cluster, world.now, AT_A_TIME), []);
+}
+
+#[test]
 fn a_crowd_of_groups_keeps_nobody_from_being_shown() {
     let mut world = World::new();
     world.queue(&queue("team-a").quota(r#"{"A100": 0}"#));
