@@ -1,0 +1,252 @@
+//! When something is let in: what is answered, checked against when it then is.
+
+use super::*;
+
+/// A pod that runs since the world began, and may do so for so many seconds besides the 10 that it may take to end.
+fn running(name: &str, cards: i64, seconds: i64) -> Object {
+    let times = json!({
+        "spec": { "activeDeadlineSeconds": seconds, "terminationGracePeriodSeconds": 10 },
+        "status": { "startTime": at(0).to_string() },
+    });
+    pod(name).asks("A100", cards).ungated().on("n1").with(&times)
+}
+
+/// Awaits what was estimated, with all that was told to end by then, and sees who is let in; a second earlier nobody was.
+#[track_caller]
+fn assert_estimate(world: &mut World, name: &str, ends: &[(&str, i64)], expected: (i64, &str)) {
+    assert_eq!(world.admit(), []);
+    let status = about(world, name);
+    let estimate = status.estimate.clone().unwrap_or_else(|| panic!("{status:?}"));
+    assert!(estimate.basis.contains(expected.1), "{}", estimate.basis);
+    assert_eq!(
+        world.now + SignedDuration::from_secs(estimate.seconds),
+        at(expected.0),
+        "{}",
+        estimate.basis
+    );
+    let mut ends: Vec<_> = ends.iter().collect();
+    ends.sort_by_key(|(_, end)| *end);
+    for (holder, end) in ends {
+        assert!(
+            !world.admit_names().contains(&name.to_owned()),
+            "{name} before {holder} ended"
+        );
+        world.wait(*end - world.now.duration_since(at(0)).as_secs());
+        world.remove_pod(holder);
+    }
+    assert!(world.admit_names().contains(&name.to_owned()), "{name}");
+}
+
+#[test]
+fn when_is_told_where_those_must_end_who_hold_the_quota() {
+    let deadline = "pod has run as long as its activeDeadlineSeconds say";
+    // The first to end does not suffice; who is let in before takes some of it.
+    let world = || {
+        let mut world = World::new();
+        world.node(&node("n1").cards("A100", 8));
+        world.queue(&queue("team-a").quota(r#"{"A100": 5}"#));
+        world.pod(&running("one", 1, 100));
+        world.pod(&running("two", 2, 200));
+        world.pod(&running("forever", 2, 0));
+        world
+    };
+    let mut alone = world();
+    alone.pod(&pod("p").asks("A100", 1));
+    assert_estimate(&mut alone, "p", &[("one", 110)], (110, &format!("1 {deadline}")));
+    let mut more = world();
+    more.pod(&pod("p").asks("A100", 2));
+    let both = "2 pods have run as long as their activeDeadlineSeconds say";
+    assert_estimate(&mut more, "p", &[("one", 110), ("two", 210)], (210, both));
+    let mut second = world();
+    second.pod(&pod("first").asks("A100", 1).created(1));
+    second.pod(&pod("p").asks("A100", 1).created(2));
+    assert_estimate(&mut second, "p", &[("one", 110), ("two", 210)], (210, both));
+    // Nothing says when the last two are given back, or what can never be had.
+    for cards in [4, 6] {
+        let mut world = world();
+        world.pod(&pod("p").asks("A100", cards));
+        assert_eq!(world.admit(), []);
+        assert_eq!(about(&mut world, "p").estimate, None, "{cards}");
+    }
+    // Who might be created is told the same.
+    let mut world = world();
+    let estimate = imagined(&mut world, &pod("p").asks("A100", 1)).estimate.unwrap();
+    assert_eq!(world.now + SignedDuration::from_secs(estimate.seconds), at(110));
+}
+
+/// Whatever tenants write of the times of their own pods and Jobs, others are told a time that can be, or none.
+#[test]
+fn times_that_cannot_be_are_nobodys_estimate() {
+    const ODD: [i64; 8] = [i64::MAX, i64::MAX - 1, 1 << 53, 1, 0, -1, -(1 << 53), i64::MIN];
+    let starts = [
+        "9999-12-31T23:59:59Z",
+        "-009999-01-02T01:59:59Z",
+        "2026-02-30T00:00:00Z",
+        "soon",
+    ];
+    let starts = starts.map(str::to_owned).into_iter().chain([at(0).to_string()]);
+    for start in starts {
+        for deadline in ODD {
+            for grace in ODD {
+                let mut world = World::new();
+                world.node(&node("n1").cards("A100", 8));
+                world.queue(&queue("team-a").quota(r#"{"A100": 5}"#));
+                let times = json!({ "activeDeadlineSeconds": deadline, "terminationGracePeriodSeconds": grace });
+                let holder = pod("holder").asks("A100", 2).ungated().on("n1");
+                let ends = json!({ "spec": times, "status": { "startTime": start } });
+                world.pod(&holder.with(&ends).controlled_by("Job", "job"));
+                let going = json!({ "metadata": { "deletionTimestamp": start } });
+                let spec = json!({ "terminationGracePeriodSeconds": grace });
+                world.pod(
+                    &pod("going")
+                        .asks("A100", 1)
+                        .ungated()
+                        .on("n1")
+                        .with(&going)
+                        .with(&json!({ "spec": spec })),
+                );
+                let running = json!({
+                    "spec": { "suspend": false, "activeDeadlineSeconds": deadline, "template": { "spec": spec } },
+                    "status": { "startTime": start },
+                });
+                world.job(&held_job("job", r#"{"A100": 2}"#).with(&running));
+                world.pod(&pod("p").asks("A100", 3));
+                world.admit();
+                let said = about(&mut world, "p").estimate;
+                let until = said.map(|said| world.now + SignedDuration::from_secs(said.seconds));
+                assert!(
+                    until.is_none_or(|until| until >= world.now),
+                    "{start} {deadline} {grace}"
+                );
+            }
+        }
+    }
+}
+
+/// What a Job's pods may take to end is its template's to say.
+#[test]
+fn when_is_told_where_a_job_must_end_whose_pods_hold_the_quota() {
+    let world = |grace: Value| {
+        let mut world = World::new();
+        world.node(&node("n1").cards("A100", 8));
+        world.queue(&queue("team-a").quota(r#"{"A100": 5}"#));
+        let running = json!({
+            "spec": { "suspend": false, "activeDeadlineSeconds": 100, "template": { "spec": grace } },
+            "status": { "startTime": at(0).to_string() },
+        });
+        world.job(&held_job("job", r#"{"A100": 4}"#).with(&running));
+        let worker = pod("worker").asks("A100", 4).ungated().on("n1");
+        world.pod(&worker.controlled_by("Job", "job"));
+        world
+    };
+    let deadline = "1 pod has run as long as its activeDeadlineSeconds say";
+    for (grace, end) in [
+        (json!({}), 130),
+        (json!({ "terminationGracePeriodSeconds": null }), 130),
+        (json!({ "terminationGracePeriodSeconds": 5 }), 105),
+    ] {
+        let mut world = world(grace);
+        world.pod(&pod("p").asks("A100", 3));
+        assert_eq!(world.admit(), []);
+        let estimate = about(&mut world, "p").estimate.unwrap();
+        assert!(estimate.basis.contains(deadline), "{}", estimate.basis);
+        assert_eq!(world.now + SignedDuration::from_secs(estimate.seconds), at(end));
+    }
+}
+
+/// Anybody may write on a pod that a Job of this name made it: it would be expected to end with one that has nothing to do with it.
+#[test]
+fn no_job_ends_pods_that_it_did_not_make() {
+    for (uid, says_when) in [(json!("job"), true), (json!("another"), false), (json!(null), false)] {
+        let mut world = World::new();
+        world.node(&node("n1").cards("A100", 8));
+        world.queue(&queue("team-a").quota(r#"{"A100": 5}"#));
+        let running = json!({
+            "spec": { "suspend": false, "activeDeadlineSeconds": 100 }, "status": { "startTime": at(0).to_string() },
+        });
+        world.job(&held_job("job", r#"{"A100": 4}"#).with(&running));
+        let owner = json!([{ "apiVersion": "batch/v1", "kind": "Job", "name": "job", "uid": uid, "controller": true }]);
+        let worker = pod("worker").asks("A100", 4).ungated().on("n1");
+        world.pod(&worker.set(["metadata", "ownerReferences"], owner));
+        world.pod(&pod("p").asks("A100", 3));
+        assert_eq!(world.admit(), []);
+        assert_eq!(about(&mut world, "p").estimate.is_some(), says_when, "{uid}");
+    }
+}
+
+#[test]
+fn when_is_told_of_pods_that_are_being_deleted_sent_back_or_on_the_node() {
+    let mut world = World::new();
+    world.node(&node("n1").cards("A100", 4));
+    world.queue(&queue("team-a").quota(r#"{"A100": 4}"#));
+    world.pod(&pod("going").asks("A100", 4).ungated().on("n1").deleted(40));
+    world.pod(&pod("p").asks("A100", 1));
+    let timeout = i64::try_from(world.cluster.configuration().cardgate.terminating_timeout.as_secs()).unwrap();
+    assert_eq!(world.admit(), []);
+    let status = about(&mut world, "p");
+    // The quota comes back in any case; the node has room when the pod is gone.
+    let estimate = status.estimate.unwrap();
+    assert_eq!(
+        world.now + SignedDuration::from_secs(estimate.seconds),
+        at(40 + timeout)
+    );
+    assert!(
+        estimate.basis.contains("1 pod that is being deleted is gone;"),
+        "{}",
+        estimate.basis
+    );
+
+    // A pod that no node is found for is sent back; others' names are not told.
+    let mut world = self::world();
+    let made = |name: &str| {
+        pod(name)
+            .namespace("other")
+            .asks("A100", 2)
+            .controlled_by("ReplicaSet", name)
+    };
+    world.pods([made("secret-1"), made("secret-2")]);
+    assert_eq!(world.admit().len(), 2);
+    for name in ["secret-1", "secret-2"] {
+        world.pod(&made(name).ungated());
+    }
+    world.pod(&pod("p").asks("A100", 2));
+    assert_eq!(world.admit(), []);
+    let status = about(&mut world, "p");
+    let estimate = status.estimate.clone().unwrap_or_else(|| panic!("{status:?}"));
+    let timeout = i64::try_from(world.cluster.configuration().cardgate.reservation_timeout.as_secs()).unwrap();
+    assert!(
+        estimate
+            .basis
+            .contains("1 pod is sent back unless it finds a node (reservationTimeout)"),
+        "{}",
+        estimate.basis
+    );
+    assert_eq!(estimate.seconds, timeout);
+    assert!(!format!("{status:?}").contains("secret"), "{status:?}");
+
+    // Quota is left, and a node is full: of the one that comes nearest.
+    let mut world = World::new();
+    world.node(&node("n1").cards("A100", 4));
+    world.queue(&queue("team-a").quota(r#"{"A100": 8}"#));
+    world.pod(&running("one", 3, 100));
+    world.pod(&running("two", 1, 300));
+    world.pod(&pod("p").asks("A100", 2));
+    assert_estimate(&mut world, "p", &[("one", 110)], (110, "1 pod has run"));
+}
+
+#[test]
+fn when_is_told_to_a_gang_for_all_of_it() {
+    let mut world = World::new();
+    world.node(&node("n1").cards("A100", 8));
+    world.queue(&queue("team-a").quota(r#"{"A100": 5}"#));
+    world.pod(&running("one", 1, 100));
+    world.pod(&running("two", 2, 200));
+    world.group(&group("gang", 4));
+    world.pods((0..4).map(|index| pod(&format!("g{index}")).of("gang").asks("A100", 1)));
+    assert_estimate(
+        &mut world,
+        "g2",
+        &[("one", 110), ("two", 210)],
+        (210, "2 pods have run"),
+    );
+}
