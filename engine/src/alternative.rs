@@ -1,6 +1,6 @@
 //! What a pod could get of cards: its alternatives, each one card or several at once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::amounts::{Amounts, Dimension};
@@ -23,7 +23,9 @@ pub enum Alternative {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CardSet {
     cards: Box<[(CardId, i64)]>,
-    /// The cards, and the resources by which they are counted.
+    /// What of them is not claimed but requested, by a resource that device plugins count.
+    requested: Option<(CardId, i64)>,
+    /// The cards, and all that is requested of the resources by which they are counted.
     added: Amounts,
     /// The same and all else that the pod requests.
     request: Arc<Amounts>,
@@ -48,31 +50,78 @@ impl CardSet {
         cards: impl IntoIterator<Item = (CardId, Option<ResourceId>, i64)>,
     ) -> Option<Self> {
         let mut counts = BTreeMap::<CardId, i64>::new();
-        let mut added = BTreeMap::<Dimension, i64>::new();
+        let mut request: BTreeMap<Dimension, i64> = others.iter().collect();
+        let mut resources = BTreeSet::new();
         for (card, resource, count) in cards.into_iter().filter(|(.., count)| *count > 0) {
             let resource = resource.map(Dimension::Resource);
+            resources.extend(resource);
             for dimension in [Dimension::Card(card)].into_iter().chain(resource) {
-                let sum = added.entry(dimension).or_default();
+                let sum = request.entry(dimension).or_default();
                 *sum = sum.saturating_add(count);
             }
             let sum = counts.entry(card).or_default();
             *sum = sum.saturating_add(count);
         }
-        let mut request = added.clone();
-        for (dimension, amount) in others.iter() {
-            let sum = request.entry(dimension).or_default();
-            *sum = sum.saturating_add(amount);
-        }
-        (!counts.is_empty()).then(|| Self {
+        let set = Self {
             cards: counts.into_iter().collect(),
-            added: added.into_iter().collect(),
+            requested: None,
+            added: Amounts::default(),
             request: Arc::new(request.into_iter().collect()),
-        })
+        };
+        (!set.cards.is_empty()).then(|| set.adding(&resources))
+    }
+
+    /// The same, where so many of a card are requested beside what is claimed: their resource is among what a pod requests otherwise.
+    #[must_use]
+    pub fn and_requested(&self, (card, resource, count): Counted) -> Self {
+        let mut counts: BTreeMap<_, _> = self.cards.iter().copied().collect();
+        let of_card = counts.entry(card).or_insert(0);
+        *of_card = of_card.saturating_add(count);
+        let mut request: BTreeMap<_, _> = self.request.iter().collect();
+        request.insert(Dimension::Card(card), *of_card);
+        let resources = self.resources().chain([Dimension::Resource(resource)]).collect();
+        let set = Self {
+            cards: counts.into_iter().collect(),
+            requested: Some((card, count)),
+            added: Amounts::default(),
+            request: Arc::new(request.into_iter().collect()),
+        };
+        set.adding(&resources)
+    }
+
+    /// The same, where all that is requested of these resources counts as added by the cards, and nothing of it as requested besides.
+    #[must_use]
+    pub fn adding(self, resources: &BTreeSet<Dimension>) -> Self {
+        let is_added = |dimension: Dimension| dimension.card().is_some() || resources.contains(&dimension);
+        let added = self.request.iter().filter(|(dimension, _)| is_added(*dimension));
+        Self {
+            added: added.collect(),
+            ..self
+        }
+    }
+
+    /// The resources by which its cards are counted.
+    pub fn resources(&self) -> impl Iterator<Item = Dimension> + '_ {
+        let added = self.added.iter().map(|(dimension, _)| dimension);
+        added.filter(|dimension| dimension.resource().is_some())
     }
 
     /// The cards, and how many of each.
     pub fn cards(&self) -> &[(CardId, i64)] {
         &self.cards
+    }
+
+    /// The card of which some are requested and not claimed, and how many.
+    pub fn requested(&self) -> Option<(CardId, i64)> {
+        self.requested
+    }
+
+    /// The cards that are claimed, and how many of each.
+    pub fn claimed(&self) -> impl Iterator<Item = (CardId, i64)> + '_ {
+        let beside = |card: CardId| self.requested.filter(|(own, _)| *own == card);
+        let cards = self.cards.iter();
+        let claimed = cards.map(move |(card, count)| (*card, count - beside(*card).map_or(0, |(_, count)| count)));
+        claimed.filter(|(_, count)| *count > 0)
     }
 
     /// How many cards in all.
@@ -97,7 +146,7 @@ impl CardSet {
         cards.min_by_key(|card| there(*card))
     }
 
-    /// The cards, and the resources by which they are counted.
+    /// The cards, and all that is requested of the resources by which they are counted.
     pub fn added(&self) -> &Amounts {
         &self.added
     }

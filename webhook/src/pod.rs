@@ -103,7 +103,7 @@ pub fn judge(
         });
     };
     check_access(&resolved, namespace, view, &mut warnings)?;
-    if sound.names_cards() || claims_devices && asks_for_cards {
+    if sound.names_cards() {
         claims::check(pod, namespace, view, &mut warnings)?;
     }
     let queue = (!is_unaccounted).then_some(&*resolved.queue);

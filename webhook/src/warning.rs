@@ -49,11 +49,6 @@ pub enum Warning {
     DeviceClassMissing { place: String, class: String },
     #[error("{place}: {why}")]
     SelectorNotEvaluated { place: String, why: String },
-    #[error(
-        "the pod claims cards and requests {resource} beside them, and pods are charged for cards by one way alone: it waits for ever; claim \
-         all of them, or create a pod for each"
-    )]
-    CardsBesideClaims { resource: String },
     #[error("annotation {MGPU_CONTAINER_CARDS} has no effect: no container requests mGPU")]
     MgpuNotRequested,
     #[error(

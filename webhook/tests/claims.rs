@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use common::{World, pod, pod_review, review};
 use crds::card_type::CardDevice;
+use crds::configuration::{Settings, UnnamedCards};
 use serde_json::{Value, json};
 use webhook::Options;
 use webhook::door::Door;
@@ -29,7 +30,10 @@ fn device(product: &str, kind: &str) -> CardDevice {
 
 /// A cluster whose cards are devices, with the classes that NVIDIA's driver installs.
 fn world() -> World {
-    let world = World::new();
+    furnished(World::new())
+}
+
+fn furnished(world: World) -> World {
     for (card, resource, device) in [
         ("NVIDIA-A100", "nvidia.com/gpu", device("NVIDIA A100", "gpu")),
         ("NVIDIA-H100", "nvidia.com/gpu", device("NVIDIA H100", "gpu")),
@@ -233,40 +237,54 @@ fn what_can_not_be_charged_is_told_at_once() {
     );
 }
 
-/// Two cards of one pod, one by a claim and one by a device plugin.
+/// Two cards of one pod, one by a claim and one by a device plugin: the annotation may name either.
 #[test]
-fn cards_of_a_device_plugin_beside_claimed_ones_are_warned_of() {
-    let world = world();
-    claim(&world, "a100", &form(NVIDIA, &product("NVIDIA A100")));
-    claim(&world, "fpga", &form("fpga", ""));
-    let requesting = |templates: &[&str], names_card: bool| {
-        let mut pod = claiming("NVIDIA-A100", templates);
-        pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = "1".into();
-        if !names_card {
-            pod["metadata"]["annotations"]
-                .as_object_mut()
-                .unwrap()
-                .remove("volcano.sh/card.name");
+fn cards_of_a_device_plugin_beside_claimed_ones_may_be_named_or_not() {
+    let world = |unnamed_cards| {
+        let world = furnished(World::with_settings(Settings {
+            unnamed_cards,
+            ..Settings::default()
+        }));
+        world.knowledge.card_types.set("AMD-MI300".into(), "amd.com/gpu".into());
+        claim(&world, "a100", &form(NVIDIA, &product("NVIDIA A100")));
+        world
+    };
+    let requesting = |card: Option<&str>, resources: &[&str]| {
+        let mut pod = claiming(card.unwrap_or_default(), &["a100"]);
+        for resource in resources {
+            pod["spec"]["containers"][0]["resources"]["limits"][*resource] = "1".into();
+        }
+        if card.is_none() {
+            let annotations = pod["metadata"]["annotations"].as_object_mut().unwrap();
+            annotations.remove("volcano.sh/card.name");
         }
         pod
     };
-    let said = "the pod claims cards and requests nvidia.com/gpu beside them, and pods are charged for cards by one way alone: it waits for ever; \
-                claim all of them, or create a pod for each";
-    for names_card in [true, false] {
-        let told = world.create_pod(&requesting(&["a100"], names_card));
-        assert!(told.allowed().iter().any(|told| told == said), "{told:?}");
+    let strict = world(UnnamedCards::Deny);
+    let world = world(UnnamedCards::Charge);
+    for card in [Some("NVIDIA-A100"), Some("AMD-MI300"), None] {
+        let told = world.create_pod(&requesting(card, &["amd.com/gpu"]));
+        assert_eq!(told.allowed(), [""; 0], "{card:?}");
     }
-    // Beside devices that are no cards they are as any others, and so are those that a class provides beside claims.
-    let told = world.create_pod(&requesting(&["fpga"], true));
-    assert_eq!(told.allowed(), [""; 0]);
-    let provided = CardFacts {
-        devices: vec![device("NVIDIA A100", "gpu")].into(),
-        provided_as: vec!["nvidia.com/gpu".to_owned()].into(),
-        ..CardFacts::from("nvidia.com/gpu")
-    };
-    world.knowledge.card_types.set("NVIDIA-A100".into(), provided);
-    let told = world.create_pod(&requesting(&["a100"], true));
-    assert_eq!(told.allowed(), [""; 0]);
+    // For this one there is neither claim nor request.
+    let refused = world
+        .create_pod(&requesting(Some("NVIDIA-H100"), &["amd.com/gpu"]))
+        .refused();
+    assert!(refused.contains("403 ClaimsOtherCards"), "{refused}");
+    // Of two more nobody could say which is charged.
+    for card in [Some("AMD-MI300"), None] {
+        let refused = world
+            .create_pod(&requesting(card, &["amd.com/gpu", "nvidia.com/gpu"]))
+            .refused();
+        assert!(refused.contains("403 SecondCardResource"), "{refused}");
+    }
+    let refused = strict
+        .create_pod(&requesting(Some("NVIDIA-A100"), &["amd.com/gpu"]))
+        .refused();
+    assert!(refused.contains("403 SecondCardResource"), "{refused}");
+    strict
+        .create_pod(&requesting(Some("AMD-MI300"), &["amd.com/gpu"]))
+        .allowed();
 }
 
 #[test]

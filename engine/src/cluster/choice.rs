@@ -82,8 +82,9 @@ fn could_be_given<'c>(
 fn charged(cluster: &Cluster, task: &Task, alternative: &Alternative, card: CardId) -> i64 {
     match alternative {
         Alternative::Set(set) => {
-            let own = set.cards().iter().find(|(own, _)| *own == card);
-            own.map_or(0, |(_, count)| *count)
+            // What is requested beside claims is nothing that these could be given.
+            let own = set.claimed().find(|(own, _)| *own == card);
+            own.map_or(0, |(_, count)| count)
         }
         Alternative::Card(own) if *own == card => cluster.resource_of(card).map_or(0, |resource| task.count(resource)),
         Alternative::Card(_) => 0,

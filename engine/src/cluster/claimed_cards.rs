@@ -161,7 +161,14 @@ impl Cluster {
         let counts = counts
             .iter()
             .map(|(card, count)| (*card, self.resource_of(*card), *count));
-        CardSet::counted(others, counts)
+        // What is requested beside claims was written with them.
+        let is_written = |dimension: Dimension| {
+            let resource = dimension.resource();
+            let of_it = counts.clone().filter(|(_, of, _)| of.is_some() && *of == resource);
+            of_it.fold(0, |sum: i64, (.., count)| sum.saturating_add(count)) >= others.get(dimension)
+        };
+        let others: Amounts = others.iter().filter(|(dimension, _)| !is_written(*dimension)).collect();
+        CardSet::counted(&others, counts)
     }
 }
 
@@ -175,9 +182,19 @@ fn asks_for_more<'t>(task: &'t Task, let_in: &CardSet) -> Option<&'t Alternative
 
 /// Which pod it is and what it was let in for, where its claims come to be allocated other cards now.
 pub(super) fn let_in_for_others(new: &Pod, old: Option<&Pod>) -> Option<(Arc<str>, Alternative)> {
-    let allocated = |pod: &Pod| pod.task.claimed.as_ref()?.allocated.clone();
-    let got = allocated(new).filter(|_| new.charge.is_some())?;
-    let old = old.filter(|old| allocated(old).is_none())?;
-    let was = old.assigned.clone().filter(|was| !was.is_same(&got))?;
+    let is_allocated = |pod: &Pod| {
+        pod.task
+            .claimed
+            .as_ref()
+            .is_some_and(|claimed| claimed.allocated.is_some())
+    };
+    let got = new
+        .charge
+        .as_ref()
+        .filter(|_| is_allocated(new))?
+        .alternative
+        .as_ref()?;
+    let old = old.filter(|old| !is_allocated(old))?;
+    let was = old.assigned.clone().filter(|was| !was.is_same(got))?;
     Some((Arc::clone(&new.uid), was))
 }

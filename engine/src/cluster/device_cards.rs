@@ -7,12 +7,14 @@ use crds::keys::{DEVICE_LABEL_PREFIX, NODE_LABEL_SET};
 use crds::slug::label_name;
 
 use super::Cluster;
-use super::node::{DeviceUse, NodeCard, Offer, Supply};
+use super::device_room::provided_to;
+use super::node::{DeviceUse, Node, NodeCard, Offer, Supply};
+use crate::alternative::Alternative;
 use crate::amounts::Dimension;
 use crate::devices::{DeviceCard, DeviceCount};
 use crate::discovery::{self, Problem};
 use crate::ids::NodeId;
-use crate::names::{CardId, Names};
+use crate::names::{CardId, Names, ResourceId};
 use crate::task::Task;
 
 impl Cluster {
@@ -139,12 +141,27 @@ pub fn device_label(card: &str) -> String {
     format!("{DEVICE_LABEL_PREFIX}{}", label_name(card))
 }
 
-/// Whether a card of a node can be had in the way that a pod asks for it.
-pub(crate) fn is_supplied(cluster: &Cluster, task: &Task, card: &NodeCard) -> bool {
-    let by_claims = task.claims_cards();
-    match card.supply {
-        Supply::Both => true,
-        Supply::Plugin => !by_claims,
-        Supply::Devices => by_claims || cluster.claimed.provides(&card.found.resource),
+/// Whether a node has the cards of an alternative in the way that a pod asks for each.
+pub(crate) fn are_supplied(cluster: &Cluster, task: &Task, alternative: &Alternative, node: &Node) -> bool {
+    let Some(offer) = node.offer() else { return false };
+    let by_plugin = |resource: ResourceId| offer.by_plugin(Dimension::Resource(resource));
+    let is_had = |card: CardId, is_had: &dyn Fn(&NodeCard) -> bool| node.card(card).is_some_and(is_had);
+    match alternative {
+        Alternative::Card(card) => is_had(*card, &|card| match card.supply {
+            Supply::Plugin | Supply::Both => true,
+            // What a device plugin hands out by this resource, the scheduler takes in place of devices.
+            Supply::Devices => cluster.claimed.provides(&card.found.resource) && by_plugin(card.resource) == 0,
+        }),
+        Alternative::Set(set) => {
+            let is_claimed = |card| is_had(card, &|card| card.supply != Supply::Plugin);
+            let is_requested = |(card, count): (CardId, i64)| {
+                is_had(card, &|card| {
+                    card.supply != Supply::Devices && by_plugin(card.resource) >= count
+                })
+            };
+            set.claimed().all(|(card, _)| is_claimed(card))
+                && set.requested().is_none_or(is_requested)
+                && !provided_to(task).any(|resource| by_plugin(resource) > 0)
+        }
     }
 }

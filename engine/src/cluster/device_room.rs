@@ -12,6 +12,7 @@ use crate::alternative::Alternative;
 use crate::amounts::{Amounts, Dimension};
 use crate::devices::{ClaimDemand, ClaimKey, DeviceDemand, Named, Room};
 use crate::ids::PodId;
+use crate::names::ResourceId;
 use crate::steps::Steps;
 use crate::task::Task;
 
@@ -149,12 +150,7 @@ impl Cluster {
     /// The cards that claims are to be met by.
     fn cards_of_claims(&self, alternative: Option<&Alternative>) -> Option<BTreeSet<&str>> {
         let set = alternative?.set()?;
-        Some(
-            set.cards()
-                .iter()
-                .map(|(card, _)| self.names.card_name(*card))
-                .collect(),
-        )
+        Some(set.claimed().map(|(card, _)| self.names.card_name(card)).collect())
     }
 
     /// Whether they would, if nobody held any.
@@ -196,6 +192,12 @@ impl Cluster {
 /// What a task asks of devices, where it asks for any.
 fn demand(task: &Task) -> Option<&DeviceDemand> {
     task.claimed.as_ref()?.demand.as_deref()
+}
+
+/// The resources provided by classes by which a task requests devices that it has not been given yet.
+pub(super) fn provided_to(task: &Task) -> impl Iterator<Item = ResourceId> + '_ {
+    let claims = demand(task).into_iter().flat_map(|demand| &demand.claims);
+    claims.filter_map(|claim| claim.provided)
 }
 
 /// Whether a task's devices were allocated on another node than this.

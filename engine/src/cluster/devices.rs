@@ -52,6 +52,11 @@ pub(super) struct Claiming {
 }
 
 impl Claiming {
+    /// The text of an annotation of the pod.
+    pub(super) fn annotation(&self, key: &str) -> Option<&str> {
+        self.pod.metadata.annotations.get(key)
+    }
+
     /// All claims of the pod.
     pub(super) fn keys(&self) -> BTreeSet<ClaimKey> {
         let namespace = self.pod.metadata.namespace.as_deref().unwrap_or_default();

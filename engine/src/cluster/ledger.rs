@@ -91,8 +91,10 @@ impl Cluster {
             let is_there = |alternative: &&Alternative| alternative.all(|card| node.card(card).is_some());
             alternatives.find(is_there).cloned()
         };
-        let assigned = pod.assigned.clone().or_else(of_node);
-        assigned.or_else(|| pod.task.alternatives.first().cloned())
+        let assigned = pod.assigned.clone().map(|assigned| self.and_beside(pod, assigned));
+        assigned
+            .or_else(of_node)
+            .or_else(|| pod.task.alternatives.first().cloned())
     }
 
     /// Counts in what a pod holds: quota, room, and its place among the waiting.
@@ -313,5 +315,10 @@ fn counts_by_node(pod: &Pod) -> bool {
     } else {
         pod.task.naming != Naming::Own
     };
-    pod.stage == Stage::Bound && pod.assigned.is_none() && is_open
+    let is_given = pod
+        .task
+        .claimed
+        .as_ref()
+        .is_some_and(|claimed| claimed.allocated.is_some());
+    pod.stage == Stage::Bound && (pod.assigned.is_none() || is_given) && is_open
 }

@@ -6,6 +6,7 @@
 mod admissions;
 pub(crate) mod aside;
 pub mod below;
+mod beside_claims;
 mod bindings;
 mod cards;
 pub(crate) mod choice;

@@ -1,6 +1,7 @@
 //! The cards of pods that claim devices (docs/rules.md, **Cards by Dynamic Resource Allocation**): what their claims leave, as the
 //! annotation, the claims' own order or the queue chooses among it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crds::configuration::{QueuePlugin, UnnamedCards};
@@ -13,15 +14,18 @@ use crate::reason::Reason;
 use crate::task::{Claimed, Naming, Task, Wanted};
 
 /// Cards that one request could get.
-type Choice = Box<[Counted]>;
+pub(super) type Choice = Box<[Counted]>;
 
 impl Cluster {
     /// Says what a task gets by its claims, in a queue, or as far as it says that itself.
     pub(super) fn name_claimed(&self, task: &mut Task, claimed: &Claimed, queue: Option<QueueId>) {
-        if !self.card_resources_of(&claimed.others).is_empty() {
-            task.naming = Naming::Refused(Reason::SecondCardResource);
-            return;
-        }
+        let beside = match self.asked_beside(claimed, queue) {
+            Ok(beside) => beside,
+            Err(reason) => {
+                task.naming = Naming::Refused(reason);
+                return;
+            }
+        };
         let (mut is_named, mut is_open) = (!task.says_cards, false);
         let mut questions = Vec::with_capacity(claimed.requests.len());
         for request in &claimed.requests {
@@ -35,6 +39,11 @@ impl Cluster {
             } else {
                 questions.push(request.choices.iter().collect());
             }
+        }
+        if let Some(beside) = &beside {
+            is_named |= beside.is_named;
+            is_open |= !beside.is_named;
+            questions.push(beside.choices.iter().collect());
         }
         if !is_named {
             task.naming = Naming::Refused(Reason::NoClaimForCard);
@@ -51,16 +60,22 @@ impl Cluster {
             task.naming = Naming::Refused(Reason::TooManyAlternatives);
             return;
         };
-        let mut alternatives = Vec::with_capacity(combined.len());
-        for choices in combined {
+        let mut sets = Vec::with_capacity(combined.len());
+        for mut choices in combined {
+            let requested = beside.as_ref().and_then(|_| choices.pop()?.first().copied());
             let cards = choices.into_iter().flat_map(|choice| choice.iter().copied());
             let set = CardSet::new(&claimed.others, cards);
-            let alternative = set.map(|set| Alternative::Set(Arc::new(set)));
-            alternatives.extend(alternative.filter(|alternative| !alternatives.contains(alternative)));
+            let and_requested = |set: CardSet| requested.map(|requested| set.and_requested(requested)).unwrap_or(set);
+            sets.extend(set.map(and_requested).filter(|set| !sets.contains(set)));
         }
-        if !alternatives.is_empty() {
-            task.request = Arc::clone(&claimed.others);
+        // Where some are counted by what is requested besides, the sum is what counts.
+        let resources: BTreeSet<_> = sets.iter().flat_map(CardSet::resources).collect();
+        if !sets.is_empty() {
+            let others = claimed.others.iter();
+            task.request = Arc::new(others.filter(|(dimension, _)| !resources.contains(dimension)).collect());
         }
+        let sets = sets.into_iter().map(|set| Arc::new(set.adding(&resources)));
+        let alternatives: Vec<_> = sets.map(Alternative::Set).collect();
         task.alternatives = alternatives.into();
     }
 

@@ -12,7 +12,6 @@ use super::pod::Pod;
 use crate::alternative::{Alternative, CardSet};
 use crate::amounts::Dimension;
 use crate::ids::PodId;
-use crate::task::Task;
 
 /// Pods that were let in for less than their claims come to, as long as something may follow from it.
 #[derive(Debug, Default)]
@@ -84,8 +83,8 @@ impl Cluster {
             None => let_in.is_some_and(|let_in| set.total() > let_in.total()),
         };
         let beyond = |set: &&CardSet| set.beyond(let_in).next().is_some() && outgrows(set);
-        match &sets(&pod.task)[..] {
-            [first, ..] if sets(&pod.task).iter().all(beyond) => first.beyond(let_in).collect(),
+        match &sets(pod)[..] {
+            [first, ..] if sets(pod).iter().all(beyond) => first.beyond(let_in).collect(),
             _ => Vec::new(),
         }
     }
@@ -137,11 +136,20 @@ impl Cluster {
     }
 }
 
-/// What was allocated to a task's claims; else all that they leave.
-fn sets(task: &Task) -> Vec<&CardSet> {
-    let allocated = task.claimed.as_ref().and_then(|claimed| claimed.allocated.as_ref());
-    match allocated {
-        Some(allocated) => allocated.set().into_iter().collect(),
-        None => task.alternatives.iter().filter_map(Alternative::set).collect(),
-    }
+/// What a pod has by what was allocated to its claims; else all that they leave.
+fn sets(pod: &Pod) -> Vec<&CardSet> {
+    let is_allocated = pod
+        .task
+        .claimed
+        .as_ref()
+        .is_some_and(|claimed| claimed.allocated.is_some());
+    let charged = pod.charge.as_ref().and_then(|charge| charge.alternative.as_ref());
+    let alternatives = pod.task.alternatives.iter();
+    let (charged, alternatives) = if is_allocated {
+        (charged, None)
+    } else {
+        (None, Some(alternatives))
+    };
+    let all = charged.into_iter().chain(alternatives.into_iter().flatten());
+    all.filter_map(Alternative::set).collect()
 }

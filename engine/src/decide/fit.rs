@@ -8,7 +8,7 @@ use crate::amounts::{Dimension, Totals};
 use crate::cluster::Cluster;
 use crate::cluster::choice;
 use crate::cluster::constraints::Mismatch;
-use crate::cluster::device_cards::is_supplied;
+use crate::cluster::device_cards::are_supplied;
 use crate::cluster::device_room::{has_devices_elsewhere, is_judged_by_devices};
 use crate::cluster::node::Node;
 use crate::cluster::waiting::{Refused, Shape};
@@ -229,12 +229,13 @@ pub(super) fn ask(cluster: &Cluster, shape: &Shape, alternative: Option<&Alterna
     if !alternative.is_none_or(|alternative| alternative.all(meant)) {
         return Answer::Unrelated;
     }
-    let supplied = |card| {
-        node.card(card)
-            .is_some_and(|card| is_supplied(cluster, &shape.task, card))
-    };
-    if !alternative.is_none_or(|alternative| alternative.all(supplied)) {
-        return Answer::Excluded;
+    if let Some(alternative) = alternative.filter(|own| !are_supplied(cluster, &shape.task, own, node)) {
+        let is_by_both_ways = alternative.set().is_some_and(|set| set.requested().is_some());
+        return if is_by_both_ways {
+            Answer::Unrelated
+        } else {
+            Answer::Excluded
+        };
     }
     match shape
         .constraints
@@ -370,7 +371,12 @@ pub(crate) struct Census {
 /// Asks every node that may be asked. Only for messages: it looks at all of them.
 pub(crate) fn census(cluster: &Cluster, shape: &Shape, alternative: Option<&Alternative>) -> Census {
     let nodes = nodes_for(cluster, alternative).iter().map(|node| cluster.node(*node));
-    let has_all = |node: &&Node| alternative.is_none_or(|own| own.all(|card| node.card(card).is_some()));
+    let has_all = |node: &&Node| {
+        alternative.is_none_or(|own| {
+            let requests = own.set().is_some_and(|set| set.requested().is_some());
+            own.all(|card| node.card(card).is_some()) && (!requests || are_supplied(cluster, &shape.task, own, node))
+        })
+    };
     let mut census = Census::default();
     for node in nodes.filter(has_all) {
         census.nodes += 1;

@@ -7,7 +7,7 @@ use crate::refs::PodRef;
 /// Which pod it is, and what it is told; none where it is gone.
 pub fn got_others(cluster: &Cluster, uid: &str, was: &Alternative) -> Option<(PodRef, String)> {
     let pod = cluster.pod(cluster.pod_with_uid(uid)?)?;
-    let got = pod.assigned.as_ref()?;
+    let got = pod.charge.as_ref()?.alternative.as_ref()?;
     let (was, got) = (was.said(cluster.names()), got.said(cluster.names()));
     let queue = &cluster.queue(pod.queue?).name;
     Some((

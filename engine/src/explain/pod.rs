@@ -46,7 +46,7 @@ pub(super) fn find<'c>(cluster: &'c Cluster, shape: &'c Shape, reason: Reason) -
             cards_to_name(cluster, shape, &[])
         ),
         Reason::SecondCardResource if shape.task.claims_cards() => format!(
-            "the pod requests cards by {} beside those that it claims, and pods are charged for cards by one way alone: claim all of them",
+            "the pod requests cards by {} beside those that it claims, and only those of one resource can be charged there: claim the others",
             requested_besides(cluster, shape)
         ),
         Reason::SecondCardResource => format!(
@@ -250,7 +250,7 @@ fn no_node<'c>(cluster: &Cluster, shape: &'c Shape, lead: &str) -> Nodes<'c> {
         NodeCount {
             nodes: census.nodes,
             kind: "node",
-            card: alternative.map(|alternative| alternative.joined(cluster.names(), " and ")),
+            card: alternative.map(|alternative| cards_of_nodes(cluster, alternative)),
             parts: parts.map(|(count, text)| (count, text.to_owned())).into(),
         }
     };
@@ -273,6 +273,21 @@ fn no_node<'c>(cluster: &Cluster, shape: &'c Shape, lead: &str) -> Nodes<'c> {
         shape,
         alternatives,
     }
+}
+
+/// The cards that a node must have for an alternative, and by which way where it is not one for all.
+fn cards_of_nodes(cluster: &Cluster, alternative: &Alternative) -> String {
+    let names = cluster.names();
+    let ways = alternative.set().and_then(|set| Some((set, set.requested()?.0)));
+    let Some((set, requested)) = ways else {
+        return alternative.joined(names, " and ");
+    };
+    let claimed: Vec<_> = set.claimed().map(|(card, _)| names.card_name(card)).collect();
+    let requested = names.card_name(requested);
+    format!(
+        "{requested} by a device plugin and {} as devices",
+        claimed.join(" and ")
+    )
 }
 
 /// What a pod may have of cards, as far as the cluster has them.

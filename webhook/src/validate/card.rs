@@ -55,8 +55,12 @@ impl<'a> Cards<'a> {
         // What a class provides is read like a claim, whatever it is called.
         let is_provided = |resource: &str| self.resource.as_deref() != Some(resource) && view.provides(resource);
         let claims_devices = claims_devices || request.iter().any(|(resource, _)| is_provided(resource));
-        let card_resources = card_resources(request, view).into_iter();
-        let mut card_resources = card_resources.filter(|resource| !is_provided(resource));
+        let mut card_resources = card_resources(request, view);
+        card_resources.retain(|resource| !is_provided(resource));
+        let unnamed_cards = view.configuration().cardgate.unnamed_cards;
+        // What is named may be for the claims: then these are read as if nothing named them.
+        let is_one_beside_claims = claims_devices && card_resources.len() == 1 && unnamed_cards == UnnamedCards::Charge;
+        let mut card_resources = card_resources.into_iter();
         let counted = match &self.resource {
             Some(resource) if request.get(resource) == 0 && !claims_devices => {
                 return Err(Denial::CardNotRequested {
@@ -81,8 +85,8 @@ impl<'a> Cards<'a> {
         if counted.is_none() && !claims_devices {
             warnings.push(Warning::NoCardRequested);
         }
-        for resource in card_resources.filter(|resource| Some(*resource) != counted) {
-            if view.configuration().cardgate.unnamed_cards != UnnamedCards::Free {
+        for resource in card_resources.filter(|resource| Some(*resource) != counted && !is_one_beside_claims) {
+            if unnamed_cards != UnnamedCards::Free {
                 return Err(Denial::SecondCardResource {
                     card_name: self.text.to_owned(),
                     resource: resource.to_owned(),

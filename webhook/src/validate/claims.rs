@@ -9,12 +9,11 @@ use crds::bounds::excerpt;
 use crds::card::CardAlternatives;
 use crds::dra::ClaimSpec;
 use crds::keys::CARD_NAME;
+use crds::managed::requests_any;
 use crds::names::is_object_name;
 use crds::pod::{Pod, PodResourceClaim};
-use crds::pod_request::pod_request;
 use engine::devices::{Catalogue, Unknown};
 
-use super::card::card_resources;
 use crate::denial::Denial;
 use crate::stop::Stop;
 use crate::view::{Lookup, View};
@@ -60,9 +59,6 @@ pub fn check<S: AsRef<str>>(
             }
         }
     }
-    if !asked.is_empty() {
-        warnings.extend(beside_claims(pod, view));
-    }
     let Some(text) = pod
         .metadata
         .annotations
@@ -79,7 +75,7 @@ pub fn check<S: AsRef<str>>(
     let may_be_selected = |card: &str| {
         view.knowledge.card_types.get(card).is_none() || !catalogue.knows_all_of(card) || asked.contains(card)
     };
-    if named.iter().any(may_be_selected) {
+    if named.iter().any(may_be_selected) || named.iter().any(|card| is_requested(pod, card, view)) {
         return Ok(());
     }
     Err(Denial::ClaimsOtherCards {
@@ -90,16 +86,10 @@ pub fn check<S: AsRef<str>>(
     .into())
 }
 
-/// What is told of a pod that claims cards, where it requests others by a resource that device plugins count: it is charged by one way
-/// alone.
-fn beside_claims<S: AsRef<str>>(pod: &Pod<S>, view: View<'_>) -> Option<Warning> {
-    // What can't be read is told, or refused, where it is judged.
-    let request = pod_request(&pod.spec).ok()?;
-    let resources = card_resources(&request, view);
-    let by_plugin = resources.into_iter().find(|resource| !view.provides(resource))?;
-    Some(Warning::CardsBesideClaims {
-        resource: by_plugin.to_owned(),
-    })
+/// Whether a pod requests a card by a resource beside its claims: then it may be named for that.
+fn is_requested<S: AsRef<str>>(pod: &Pod<S>, card: &str, view: View<'_>) -> bool {
+    let known = view.knowledge.card_types.get(card);
+    known.is_some_and(|known| requests_any(pod, |resource| *known.resource == *resource))
 }
 
 /// What says what a claim of a pod asks for; none where it names what can't be there, which must not become part of a request's path.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{claiming, exactly, sharing, world};
 use crate::world::{Object, World, bare_pod, pod, queue};
 
-fn imagined(world: &mut World, pod: &Object) -> CardReviewStatus {
+pub fn imagined(world: &mut World, pod: &Object) -> CardReviewStatus {
     let pod = pod_of(pod.read::<Value>()).unwrap();
     let now = world.now;
     review(&mut world.cluster, "team", Asked::Imagined(Box::new(pod)), now).unwrap()

@@ -1,6 +1,6 @@
 //! Cards by Dynamic Resource Allocation: who is let in for what they claim, and what they are charged.
 
-mod imagined;
+pub mod imagined;
 mod reclaim;
 mod remade;
 mod room;

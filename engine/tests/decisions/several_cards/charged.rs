@@ -251,9 +251,7 @@ fn cards_that_a_class_provides_are_charged_beside_those_that_are_claimed() {
     without.queue(&queue("team-a").quota(r#"{"A": 4, "B": 4}"#));
     let pod = claims(&mut without, "p1", &each(&[("B", 1)])).requests(GPU, "1");
     without.pod(&pod);
-    assert_eq!(without.refusal_of("p1"), "SecondCardResource");
-    let message = told(&mut without).remove(0);
-    assert!(message.contains("beside those that it claims"), "{message}");
+    assert_eq!(without.refusal_of("p1"), "NoNodeFits");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Pods that are charged for several cards at once: claims for different cards, and alternatives of different numbers.
 
+mod beside;
+mod beside_by_hand;
 mod charged;
 mod properties;
 
