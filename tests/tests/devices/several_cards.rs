@@ -97,6 +97,62 @@ async fn two_cards_of_one_pod_are_allocated_and_charged_both() -> Outcome {
     scenario.expect_for_good("single", &expected).await
 }
 
+/// A node's cards by a device plugin, of a resource that no class provides.
+fn by_plugin(name: &str, product: &str) -> NodeSpec {
+    NodeSpec::new(name)
+        .label("huawei.com/ascend.product", product)
+        .label("huawei.com/ascend.count", "4")
+        .label("huawei.com/ascend.memory", "65536")
+        .allocatable("huawei.com/ascend", "4")
+}
+
+#[tokio::test]
+async fn cards_of_a_device_plugin_beside_claimed_ones_are_charged_too() -> Outcome {
+    let world = world().await?;
+    let scenario = Scenario::begin(world, "dra-beside").await?;
+    let (a100, npu) = (scenario.card("NVIDIA-A100"), scenario.card("Ascend-910B"));
+    let (both, plugin, devices) = ("dra-beside-both", "dra-beside-plugin", "dra-beside-devices");
+    scenario
+        .nodes(&[by_plugin(both, &npu), by_plugin(plugin, &npu), NodeSpec::new(devices)])
+        .await?;
+    for node in [both, devices] {
+        publish(&world.plane, node, NVIDIA, &mixed(&[(&a100, 4)])).await?;
+    }
+    card_has(world, &a100, |status| status.total == 8).await?;
+    card_has(world, &npu, |status| status.total == 8).await?;
+    scenario
+        .apply_queue(scenario.queue().quota(&a100, 8).quota(&npu, 3))
+        .await?;
+    template(world, &scenario, "a100", &exactly(NVIDIA, 1, Some(&a100))).await?;
+    // Where nothing names it, and where the annotation does.
+    for (name, replicas) in [("unnamed", 1), ("named", 3)] {
+        let pod = by_template(scenario.pod(name), "a100").request("huawei.com/ascend", 1);
+        let pod = if name == "named" { pod.card(&npu) } else { pod };
+        scenario.create(&pod.deployment(replicas)).await?;
+        let written = json!({ &*a100: 1, &*npu: 1 }).to_string();
+        let expected = match name {
+            "named" => pods().running(&written, 2).waiting(NO_QUOTA, 1),
+            _ => pods().running(&written, 1),
+        };
+        scenario.expect_for_good(name, &expected).await?;
+    }
+    let expected: BTreeMap<_, _> = [((both.to_owned(), "card-0".to_owned()), 3)].into();
+    assert_eq!(products(&scenario).await?, expected, "what the scheduler has allocated");
+    card_has(world, &a100, |status| (status.used, status.unaccounted) == (3, 0)).await?;
+    card_has(world, &npu, |status| (status.used, status.unaccounted) == (3, 0)).await?;
+    // The queue may have more, and one is left where both are.
+    scenario
+        .apply_queue(scenario.queue().quota(&a100, 8).quota(&npu, 8))
+        .await?;
+    let written = json!({ &*a100: 1, &*npu: 1 }).to_string();
+    scenario.expect_for_good("named", &pods().running(&written, 3)).await?;
+    scenario.scale("named", 4).await?;
+    let expected = pods().running(&written, 3).waiting("NoNodeFits", 1);
+    scenario.expect_for_good("named", &expected).await?;
+    scenario.scale("named", 0).await?;
+    card_has(world, &npu, |status| status.used == 1).await
+}
+
 #[tokio::test]
 async fn alternatives_of_different_numbers_are_each_charged_for_their_own() -> Outcome {
     let world = world().await?;
