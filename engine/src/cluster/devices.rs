@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use crds::card_resources::is_extended;
 use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice};
+use crds::managed::requests_any;
 use jiff::Timestamp;
 
 use super::outgrown::Outgrown;
@@ -23,6 +25,8 @@ pub(super) struct ClaimedDevices {
     pub devices: Devices,
     /// Pods that claim devices, as they were seen last: what they come to changes with devices, classes and claims.
     pub(super) pods: HashMap<Arc<str>, Claiming>,
+    /// Those of them that request anything that a class may provide.
+    pub(super) requesting: BTreeSet<Arc<str>>,
     /// The pods that name each claim.
     pub(super) users: HashMap<ClaimKey, BTreeSet<Arc<str>>>,
     /// By node, the pods that are expected there and have not been given their devices.
@@ -121,17 +125,21 @@ impl Cluster {
         let is_named = |key: &ClaimKey| self.claimed.users.contains_key(key);
         let concerned = self.claimed.devices.claims_concerned_by(&change, is_named);
         self.devices_changed(change.nodes, now);
-        if !change.models.is_empty() && self.provided_now() != self.claimed.provided {
-            self.classes_changed(now);
-            return;
+        let provided = if change.models.is_empty() {
+            BTreeSet::new()
+        } else {
+            self.renew_provided()
+        };
+        let users = concerned.iter().filter_map(|key| self.claimed.users.get(key)).flatten();
+        let mut pods: BTreeSet<_> = users.map(Arc::clone).collect();
+        if !provided.is_empty() {
+            let requests = |uid: &&Arc<str>| {
+                let pod = self.claimed.pods.get(*uid).map(|claiming| &claiming.pod);
+                pod.is_some_and(|pod| requests_any(pod, |resource| provided.contains(resource)))
+            };
+            pods.extend(self.claimed.requesting.iter().filter(requests).map(Arc::clone));
         }
-        for key in concerned {
-            self.claim_changed(&key, now);
-        }
-    }
-
-    fn provided_now(&mut self) -> BTreeMap<String, BTreeSet<DeviceCard>> {
-        self.claimed.devices.provided().into_iter().collect()
+        self.see_again(pods.into_iter().collect(), now);
     }
 
     /// These nodes have other devices than before, or others of them are allocated.
@@ -163,24 +171,32 @@ impl Cluster {
         }
     }
 
-    /// What claims come to may be something else: classes or models of devices are others than before.
-    fn classes_changed(&mut self, now: Timestamp) {
-        let provided = self.provided_now();
-        if provided != self.claimed.provided {
-            let before = std::mem::replace(&mut self.claimed.provided, provided);
-            let cards: BTreeSet<_> = before
-                .values()
-                .chain(self.claimed.provided.values())
-                .flatten()
-                .collect();
-            for card in cards {
-                let card = self.names.card(&card.name);
-                self.changes.cards.insert(card);
-            }
-            // The door and the policies are told which resources are cards.
-            self.changes.resources_of_cards = true;
-            self.version += 1;
+    /// Takes note of the resources by which classes provide cards now; those of which that is something else than before.
+    fn renew_provided(&mut self) -> BTreeSet<String> {
+        let provided: BTreeMap<_, _> = self.claimed.devices.provided().into_iter().collect();
+        let before = std::mem::replace(&mut self.claimed.provided, provided);
+        let now = &self.claimed.provided;
+        let resources = before.keys().chain(now.keys());
+        let changed: BTreeSet<_> = resources
+            .filter(|resource| before.get(*resource) != now.get(*resource))
+            .cloned()
+            .collect();
+        if changed.is_empty() {
+            return changed;
         }
+        for card in before.values().chain(now.values()).flatten().collect::<BTreeSet<_>>() {
+            let card = self.names.card(&card.name);
+            self.changes.cards.insert(card);
+        }
+        // The door and the policies are told which resources are cards.
+        self.changes.resources_of_cards = true;
+        self.version += 1;
+        changed
+    }
+
+    /// What claims come to may be something else: classes are others than before.
+    fn classes_changed(&mut self, now: Timestamp) {
+        self.renew_provided();
         let pods: Vec<_> = self.claimed.pods.keys().map(Arc::clone).collect();
         self.see_again(pods, now);
     }
@@ -243,8 +259,7 @@ impl Cluster {
     /// Whether a pod claims devices, by name or by a resource that a class provides.
     pub(super) fn may_claim(&self, pod: &crds::pod::Pod<Box<str>>) -> bool {
         !pod.spec.resource_claims.is_empty()
-            || !self.claimed.provided.is_empty()
-                && crds::managed::requests_any(pod, |resource| self.claimed.provides(resource))
+            || !self.claimed.provided.is_empty() && requests_any(pod, |resource| self.claimed.provides(resource))
     }
 
     /// Remembers a pod that claims devices, as it was seen; what it names.
@@ -256,6 +271,9 @@ impl Cluster {
             None => uid.into(),
         };
         let provided = provided_claim(&pod).map(|claim| (namespace.into(), claim.into()));
+        if requests_any(&pod, is_extended) {
+            self.claimed.requesting.insert(Arc::clone(&uid));
+        }
         let claiming = Claiming {
             pod: Box::new(pod),
             named: named.clone(),
@@ -287,6 +305,7 @@ impl Cluster {
         let Some((uid, claiming)) = self.claimed.pods.remove_entry(uid) else {
             return;
         };
+        self.claimed.requesting.remove(&uid);
         let namespace = claiming.pod.metadata.namespace.as_deref().unwrap_or_default();
         for key in claiming.keys() {
             self.unname_claim(&key, &uid);
