@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crate::alternative::Alternative;
 use crate::cluster::Cluster;
+use crate::cluster::device_cards::are_supplied;
 use crate::cluster::node::NodeCard;
 use crate::cluster::waiting::Shape;
 use crate::ids::NodeId;
@@ -19,13 +20,18 @@ pub(super) fn labels_on<'a>(cluster: &'a Cluster, node: NodeId, alternative: &Al
     })
 }
 
-/// The labels that make up the names of an alternative's cards on the first node that the pod may select, whatever room it has;
+/// The labels that make up the names of an alternative's cards on the first node that the pod may select and has them as it asks for them,
+/// whatever room it has;
 /// those of nodes that are gone where there is none. None where the pod excludes them, or no node has them all.
 pub(super) fn labels_of<'a>(cluster: &'a Cluster, shape: &Shape, alternative: &Alternative) -> Option<Cow<'a, Labels>> {
     let nodes = super::fit::nodes_for(cluster, Some(alternative)).iter();
     let is_meant = |card: &&NodeCard| Some(card.resource) == cluster.resource_of(card.card);
     let mut on_nodes = nodes.filter_map(|node| {
-        let meant = |card| cluster.node(*node).card(card).filter(is_meant);
+        let node = cluster.node(*node);
+        if !are_supplied(cluster, &shape.task, alternative, node) {
+            return None;
+        }
+        let meant = |card| node.card(card).filter(is_meant);
         labels(alternative, |card| meant(card).map(|card| &*card.found.labels))
     });
     let remembered = || {

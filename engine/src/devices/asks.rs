@@ -11,6 +11,9 @@ use super::model::Model;
 use super::selector::SelectorError;
 use super::{ClaimKey, Devices};
 
+/// Of so many sets of cards it is remembered how many a node has.
+const MOST_ALL: usize = 1024;
+
 /// What a pod's claims come to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Asked {
@@ -252,6 +255,10 @@ impl Devices {
         }
         let all: Vec<_> = most.into_values().filter(|counts| !counts.is_empty()).collect();
         self.all.retain(|_, (of, _)| *of == version);
+        // Whoever claims chooses what is asked for: it is found again.
+        if self.all.len() >= MOST_ALL {
+            self.all.clear();
+        }
         self.all.insert(cards, (version, all.clone()));
         all
     }

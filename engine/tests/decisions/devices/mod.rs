@@ -1,5 +1,6 @@
 //! Cards by Dynamic Resource Allocation: who is let in for what they claim, and what they are charged.
 
+mod both_ways;
 pub mod imagined;
 mod reclaim;
 mod remade;

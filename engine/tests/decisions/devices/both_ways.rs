@@ -1,0 +1,135 @@
+//! A card that some nodes have by a device plugin and others as devices, where pods that request it may have either.
+
+use super::*;
+
+/// Two nodes with two `A` each as devices, and two with two each by a device plugin.
+fn two_of_each() -> World {
+    let mut world = World::with(configuration("", ""));
+    for name in ["d1", "d2"] {
+        world.node(&node(name));
+        world.slice(name, NVIDIA, &gpus("A", 2));
+    }
+    for name in ["p1", "p2"] {
+        world.node(&node(name).cards("A", 2));
+    }
+    let is_gpu = "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'";
+    world.class(NVIDIA, is_gpu, Some(GPU));
+    world.queue(&queue("team-a").quota(r#"{"A": 8}"#));
+    world
+}
+
+fn requesting(name: &str, count: i64) -> Object {
+    pod(name).asks("A", count)
+}
+
+fn claims(world: &mut World, name: &str, count: i64) -> Object {
+    world.claim(name, &exactly(count, Some("A")), &json!({}));
+    claiming(pod(name), name)
+}
+
+/// What a class provides is more, and less again: whoever requests it is looked at anew, beside claims too, and nobody else.
+#[test]
+fn who_requests_what_a_class_provides_hears_of_every_model() {
+    for beside in [false, true] {
+        let mut world = World::with(configuration("", "unnamedCards: charge"));
+        world.node(&node("n1"));
+        world.slice("n1", NVIDIA, &gpus("A", 2));
+        world.class(NVIDIA, "device.driver == 'gpu.nvidia.com'", Some("example.com/gpu"));
+        world.queue(&queue("team-a").quota(r#"{"A": 1, "B": 1}"#));
+        world.claim("other", &exactly(1, Some("B")), &json!({}));
+        let asks = pod("p")
+            .requests("example.com/gpu", "1")
+            .annotation("volcano.sh/card.name", "B");
+        world.pod(&if beside { claiming(asks, "other") } else { asks });
+        assert!(world.admissions().is_empty());
+        world.node(&node("n2"));
+        world.slice("n2", NVIDIA, &gpus("B", 2));
+        if beside {
+            assert_eq!(world.refusal_of("p"), "InsufficientScalarQuota");
+            world.queue(&queue("team-a").quota(r#"{"A": 1, "B": 2}"#));
+        }
+        let expected = if beside { r#"{"B":2}"# } else { "B" };
+        assert_eq!(world.admit(), [admitted("p", expected)]);
+    }
+}
+
+/// Where the scheduler alone chooses the node, too.
+#[test]
+fn nobody_is_narrowed_to_nodes_that_have_a_card_the_other_way() {
+    let mut world = World::with(configuration("", "admitOn: quota"));
+    world.class(NVIDIA, "device.driver == 'gpu.nvidia.com'", None);
+    world.node(&node("d1"));
+    world.slice("d1", NVIDIA, &gpus("A", 2));
+    world.queue(&queue("team-a").quota(r#"{"A": 8}"#));
+    // No class provides what is requested.
+    world.pod(&requesting("r", 1));
+    assert_eq!(world.refusal_of("r"), "NodesExcluded");
+    world.node(&node("p1").cards("A", 2));
+    let pod = claims(&mut world, "c", 1);
+    world.pod(&pod);
+    let mut narrowed: Vec<_> = world
+        .admissions()
+        .into_iter()
+        .map(|admission| (admission.pod.name.to_string(), admission.narrow[0].0.clone()))
+        .collect();
+    narrowed.sort();
+    let expected = [("c", LABEL_OF_A), ("r", crate::world::PRODUCT)];
+    assert_eq!(
+        narrowed,
+        expected.map(|(name, label)| (name.to_owned(), label.to_owned()))
+    );
+}
+
+/// Numbers that no cluster has, and as many requests as a claim may have.
+#[test]
+fn enormous_claims_wait_as_any_others() {
+    for requests in [
+        exactly(i64::MAX, Some("A")),
+        (0..32)
+            .map(|index| json!({"name": format!("r{index}"), "exactly": request(NVIDIA, i64::MAX, Some("A"))}))
+            .collect(),
+        json!([{"name": "r", "firstAvailable": [request(NVIDIA, i64::MAX, Some("A")), request(NVIDIA, i64::MAX - 1, None)]}]),
+    ] {
+        let mut world = two_of_each();
+        world.claim("p", &requests, &json!({}));
+        world.pod(&claiming(pod("p"), "p").requests(GPU, "9223372036854775807"));
+        assert!(world.admissions().is_empty());
+        assert_eq!(world.refusal_of("p"), "InsufficientScalarQuota");
+        world.queue(&queue("team-a").quota(r#"{"A": 9223372036854775807}"#));
+        assert!(world.admissions().is_empty());
+        assert!(world.reason("p").is_some());
+    }
+}
+
+/// Whoever lets unnamed cards be free lets pods in without looking; what their claims were given says which card it is.
+#[test]
+fn what_a_claim_with_a_choice_was_given_is_charged_where_unnamed_cards_are_free() {
+    let any = json!([{"name": "r", "exactly": request(NVIDIA, 2, None)}]);
+    let mut world = set("unnamedCards: free");
+    world.claim("p1", &any, &json!({}));
+    let gated = claiming(pod("p1"), "p1");
+    world.pod(&gated);
+    assert_eq!(world.admit(), [("p1".to_owned(), None)]);
+    assert_eq!(world.allocated("team-a", "B"), 0);
+    world.seen_admitted(&gated, "p1", None);
+    world.claim("p1", &any, &allocated("n2", &["gpu-0", "gpu-1"]));
+    world.pod(&gated.clone().ungated().on("n2"));
+    // More than the quota: nobody is evicted for it, and nobody else is let in for that card.
+    assert_eq!(world.allocated("team-a", "B"), 2);
+    assert!(world.decide().is_empty());
+    let pod = {
+        world.claim("p2", &exactly(1, Some("B")), &json!({}));
+        claiming(pod("p2"), "p2")
+    };
+    world.pod(&pod);
+    assert_eq!(world.refusal_of("p2"), "InsufficientScalarQuota");
+    // Whoever begins later counts the same.
+    let mut later = set("unnamedCards: free");
+    later.claim("p1", &any, &allocated("n2", &["gpu-0", "gpu-1"]));
+    later.pod(&claiming(bare_pod("p1").queue("team-a"), "p1").on("n2"));
+    assert_eq!(later.allocated("team-a", "B"), 2);
+    // What is requested as a resource stays free, as from any device plugin.
+    let mut resource = set("unnamedCards: free");
+    resource.pod(&bare_pod("p1").queue("team-a").requests(GPU, "2").on("n2"));
+    assert_eq!(resource.allocated("team-a", "B"), 0);
+}
