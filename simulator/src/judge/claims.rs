@@ -38,6 +38,8 @@ pub struct Claimed {
     pub counted: BTreeMap<String, i128>,
     /// The claims that other pods may name as well.
     pub shared: Vec<Key>,
+    /// Whether another pod is charged for one of those.
+    pub paid_by_another: bool,
     /// Whether it can't be said what it claims, or not yet.
     pub unclear: bool,
 }
@@ -151,6 +153,7 @@ fn read(stored: &ByKind, there: &[Device<'_>], payers: &BTreeMap<Key, Key>, pod:
             claimed.shared.push(key);
         }
         if is_paid {
+            claimed.paid_by_another = true;
             continue;
         }
         match allocated(claim, there) {

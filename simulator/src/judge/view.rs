@@ -176,10 +176,18 @@ impl View {
         own.or_else(group).or_else(namespace)
     }
 
-    /// Whether a pod is charged for cards that it does not name: where nothing names its queue, they may only be counted.
+    /// Whether a pod is charged for cards that it does not name: where nothing names its queue, they may only be counted. Under `deny`
+    /// nobody else is let in so, but who runs already is charged as it is (docs/rules.md, **Which pods are managed**).
     fn is_charged_unnamed(&self, pod: &Pod) -> bool {
         let settings = &self.configuration;
-        settings.unnamed == "charge" && (settings.unqueued == "charge" || self.named_queue(pod).is_some())
+        settings.unnamed != "free" && (settings.unqueued == "charge" || self.named_queue(pod).is_some())
+    }
+
+    /// Whether another pod is charged for all cards that a pod has: it is charged as one without cards, whatever it names (docs/rules.md,
+    /// **Cards by Dynamic Resource Allocation**).
+    fn is_paid_by_another(&self, pod: &Pod) -> bool {
+        let has_own = !pod.claimed.cards.is_empty() || self.asks_for_cards(pod) || pod.assigned().is_some();
+        pod.claimed.paid_by_another && !has_own
     }
 
     /// Whether CrossQuota decides where a pod goes.
@@ -201,6 +209,9 @@ impl View {
         }
         if let Some(assigned) = pod.assigned() {
             return Some(assigned.to_owned());
+        }
+        if self.is_paid_by_another(pod) {
+            return None;
         }
         let names = pod.names();
         if let [name] = names[..] {
@@ -255,8 +266,9 @@ impl View {
 
     /// What a pod comes to on its queue's account, with this card.
     pub fn amounts(&self, pod: &Pod, card: Option<&str>) -> Amounts {
-        let charges = self.is_charged_unnamed(pod) && self.asks_for_cards(pod);
-        let is_for_cards = card.is_some() || pod.says(CARD_NAME).is_some() || charges;
+        let is_unnamed = self.configuration.unnamed == "charge" && self.is_charged_unnamed(pod);
+        let names = pod.says(CARD_NAME).is_some() && !self.is_paid_by_another(pod);
+        let is_for_cards = card.is_some() || names || is_unnamed && self.asks_for_cards(pod);
         let resources = pod
             .request
             .iter()

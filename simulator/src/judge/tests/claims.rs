@@ -1,4 +1,4 @@
-use crds::keys::{ADMITTED_CONDITION, CARD_NAME, DEVICE_LABEL_PREFIX};
+use crds::keys::{ADMITTED_CONDITION, CARD_ASSIGNED, CARD_NAME, DEVICE_LABEL_PREFIX};
 use crds::slug::label_name;
 use serde_json::{Value, json};
 
@@ -14,6 +14,14 @@ fn history(quota: u32) -> History {
     let mut history = History::new();
     history.queue("a", quota, &json!({}));
     history.queue("b", 8, &json!({}));
+    devices(&mut history);
+    // By then everybody knows of it.
+    history.later(60);
+    history
+}
+
+/// The node, and the claims.
+fn devices(history: &mut History) {
     let allocatable = json!({"cpu": "64", "memory": "256Gi", "pods": "100"});
     let status = json!({"allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True"}]});
     let labels = json!({ label(): "true" });
@@ -33,9 +41,6 @@ fn history(quota: u32) -> History {
             json!({"metadata": {"namespace": "team", "name": name}, "spec": spec}),
         );
     }
-    // By then everybody knows of it.
-    history.later(60);
-    history
 }
 
 /// The label of nodes with A100 as devices.
@@ -87,6 +92,34 @@ fn what_claims_ask_for_is_charged_once_where_pods_share_it() {
     let_in(&mut history, "r", "a", "c");
     let broken = history.breaks(RULE);
     assert!(broken.what.contains("3 of 2"), "{broken}");
+}
+
+/// docs/rules.md: also under `cardUnlimitedCpuMemory`, and whatever card it names.
+#[test]
+fn whoever_shares_a_claim_is_charged_for_cpu_as_one_without_cards() {
+    for (unlimited, fitting) in [(false, 1), (true, 2)] {
+        let mut history = History::new();
+        history.configure(&format!(
+            "tiers: [{{plugins: [{{name: capacity-card, cardUnlimitedCpuMemory: {unlimited}}}]}}]"
+        ));
+        devices(&mut history);
+        history.queue("a", 8, &json!({"capability": {"cpu": "1", "memory": "1Ti"}}));
+        history.later(60);
+        for (place, name) in ["p", "q", "r"].into_iter().take(fitting + 1).enumerate() {
+            let mut pod = claiming(name, "a", "d");
+            pod["metadata"]["annotations"][CARD_NAME] = "A100|H100".into();
+            history.create(&PODS, pod);
+            history.lease("operator-0");
+            history.change("operator-0", &PODS, name, |pod| {
+                pod["spec"].as_object_mut().unwrap().remove("schedulingGates");
+                if place == 0 {
+                    pod["metadata"]["annotations"][CARD_ASSIGNED] = r#"{"A100":2}"#.into();
+                    pod["spec"]["nodeSelector"] = json!({ label(): "true" });
+                }
+            });
+            history.breaks_where(place == fitting, RULE);
+        }
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 use crds::keys::{
-    ADMITTED_CONDITION, CONFIG_MAP, MGPU_CORE, MGPU_INDEX_PREFIX, MGPU_MEMORY, MGPU_POLICY, MGPU_SCHEDULE, NAMESPACE,
-    QUEUE_NAME,
+    ADMITTED_CONDITION, CARD_NAME, CONFIG_MAP, MGPU_CORE, MGPU_INDEX_PREFIX, MGPU_MEMORY, MGPU_POLICY, MGPU_SCHEDULE,
+    NAMESPACE, QUEUE_NAME,
 };
 use serde_json::{Value, json};
 
@@ -42,6 +42,39 @@ fn who_waits_for_cards_that_others_have_may_wait_and_is_told() {
     history.change("kubelet", &PODS, "p", |pod| pod["status"]["phase"] = "Succeeded".into());
     let broken = history.breaks_at_rest(RULE);
     assert!(broken.what.contains("team/q waits for NoNodeFits"), "{broken}");
+}
+
+/// Pods that were let in while cards without a name were free.
+#[test]
+fn what_runs_without_a_name_is_charged_when_names_are_asked_for() {
+    for (unnamed, shown, holds) in [
+        ("deny", 2, true),
+        ("deny", 0, false),
+        ("free", 2, false),
+        ("free", 0, true),
+    ] {
+        let mut history = history(shown);
+        let mut pod = pod("p", "a", 2);
+        pod["metadata"]["annotations"]
+            .as_object_mut()
+            .unwrap()
+            .remove(CARD_NAME);
+        pod["spec"]["nodeName"] = "n1".into();
+        pod["spec"].as_object_mut().unwrap().remove("schedulingGates");
+        history.create(&PODS, pod);
+        history.create(
+            &CONFIG_MAPS,
+            json!({
+                "metadata": {"namespace": NAMESPACE, "name": CONFIG_MAP},
+                "data": {"cardgate.yaml": format!("unnamedCards: {unnamed}")},
+            }),
+        );
+        if holds {
+            history.rests();
+        } else {
+            history.breaks_at_rest(SHOWN);
+        }
+    }
 }
 
 #[test]
