@@ -92,7 +92,8 @@ pub(crate) fn could_ever_run(cluster: &Cluster, id: WorkloadId) -> bool {
 }
 
 /// Whether a group's pods may be looked at one beside the other: from the first that is let in they may. Before, the group
-/// is judged as a whole: by what it asks for where it says that, and otherwise by its pods ([`takes_pods`]).
+/// is judged as a whole: by what it asks for where it says that, and otherwise by its pods ([`takes_pods`]). While it stands aside
+/// nothing is kept for it, and it is judged as it is in line: or it would be told something else each time that it comes or goes.
 pub(super) fn before_pods(cluster: &mut Cluster, id: WorkloadId, effort: &Effort) -> Result<(), Refused> {
     let workload = cluster.workload(id);
     let Some(claim) = workload.claim.as_ref().filter(|_| !workload.is_started()) else {
@@ -107,6 +108,9 @@ pub(super) fn before_pods(cluster: &mut Cluster, id: WorkloadId, effort: &Effort
                 |(_, refused)| refused,
             )
         });
+    }
+    if workload.aside_until().is_some() {
+        return judge(cluster, id, effort);
     }
     check_unreserved(cluster, id, claim)
 }
@@ -136,7 +140,7 @@ fn check_unreserved(cluster: &Cluster, id: WorkloadId, claim: &Claim) -> Result<
 pub(super) fn takes_as_a_whole(cluster: &Cluster, id: WorkloadId, pods: &[PodId], effort: &Effort) -> bool {
     let workload = cluster.workload(id);
     let takes = |claim: &Claim| {
-        if cluster.queue(claim.queue).in_line().contains(&id) {
+        if workload.aside_until().is_some() || cluster.queue(claim.queue).in_line().contains(&id) {
             judge(cluster, id, effort).is_ok()
         } else {
             check_unreserved(cluster, id, claim).is_ok()

@@ -1,6 +1,7 @@
 //! What queues keep for groups and Jobs: for whom, in which queue, and for how long.
 
-use engine::cluster::workload::Phase;
+use engine::cluster::waiting::Refused;
+use engine::cluster::workload::{Phase, Step};
 use engine::decide::Action;
 use engine::explain::{Progress, progress};
 use engine::refs::WorkloadKind;
@@ -32,6 +33,16 @@ impl World {
     fn is_kept(&self, namespace: &str, name: &str) -> bool {
         let id = self.cluster.workload_named(WorkloadKind::PodGroup, namespace, name);
         self.cluster.workload(id.unwrap()).reserved().is_some()
+    }
+
+    fn refused(&self, name: &str) -> (Step, Refused) {
+        let id = self.cluster.workload_named(WorkloadKind::PodGroup, "team", name);
+        self.cluster.workload(id.unwrap()).refused.unwrap()
+    }
+
+    fn is_aside(&self, name: &str) -> bool {
+        let id = self.cluster.workload_named(WorkloadKind::PodGroup, "team", name);
+        self.cluster.workload(id.unwrap()).aside_until().is_some()
     }
 
     fn said(&mut self, name: &str) -> Option<Progress> {
@@ -244,6 +255,27 @@ fn what_nobody_uses_is_given_back() {
     world.remove_group("other", "b");
     world.pod(&pod("late").of("empty").asks("A100", 1));
     assert_eq!(world.admit_names(), ["late"]);
+}
+
+/// Found by the simulator (seed 21091): it was told one reason in line and another aside, in turns, at ever longer intervals.
+#[test]
+fn a_group_is_told_the_same_in_line_and_aside() {
+    let mut world = world();
+    // More than any node has; and more than the quota, for whoever asks that first.
+    world.group(&asking("big", 2));
+    world.pod(&pod("big-0").of("big").asks("A100", 9));
+    world.group(&asking("empty", 1).created(1));
+    let told = |world: &mut World, seconds| {
+        world.wait(seconds);
+        world.admit();
+        let (step, refused) = world.refused("big");
+        (step, refused.reason.as_str(), world.is_aside("big"))
+    };
+    let in_line = (Step::Enqueue, "NoNodeFits", false);
+    assert_eq!(told(&mut world, 0), in_line);
+    // Nobody has used what was kept for the other one of its namespace.
+    assert_eq!(told(&mut world, 600), (Step::Enqueue, "NoNodeFits", true));
+    assert_eq!(told(&mut world, 30), in_line);
 }
 
 #[test]
