@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, Index, IndexMut};
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use super::Cluster;
 use crate::ids::{Id, QueueId, WorkloadId};
 use crate::table::Table;
@@ -162,6 +164,8 @@ pub(super) struct Rest {
     version: u64,
     /// Those to be looked at now.
     due: Vec<QueueId>,
+    /// How much had happened when it was checked last that those rest rightly, and in which second that was.
+    checked: Option<(Stirs, i64)>,
 }
 
 impl Cluster {
@@ -199,6 +203,18 @@ impl Cluster {
             node_changes: self.node_changes.count(),
             version: self.version,
         }
+    }
+
+    /// Whether what rests is to be looked at nevertheless, in debug builds: where anything has happened since that was done last, and
+    /// once in each second. An operator asks five times a second.
+    pub(crate) fn is_rest_checked(&mut self, now: Timestamp) -> bool {
+        if !cfg!(debug_assertions) {
+            return false;
+        }
+        let these = (self.stirs(), now.as_second());
+        let is_new = self.rest.checked != Some(these) || now.subsec_nanosecond() == 0;
+        self.rest.checked = Some(these);
+        is_new
     }
 
     /// What happened since was only tried, and everything is as it was.

@@ -124,7 +124,8 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
     let mut spending = Spending::default();
     let mut postponed = false;
     let mut aside = reclaim::Aside::begin(cluster, now);
-    let mut contest = Contest::new(cluster);
+    let is_rest_checked = cluster.is_rest_checked(now);
+    let mut contest = Contest::new(cluster, is_rest_checked);
     while let Some((queue, turn)) = contest.next(cluster) {
         if round.actions.len() >= limit {
             round.more = true;
@@ -170,7 +171,7 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
                 {
                     contest.admitted(cluster, queue);
                 } else {
-                    contest = Contest::new(cluster);
+                    contest = Contest::new(cluster, is_rest_checked);
                 }
                 round.actions.extend(admissions.into_iter().map(Action::Admit));
             }
@@ -180,7 +181,7 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
     round.gangs_judged = refusals.judged;
     trail.over();
     if !round.more {
-        let (evictions, looks) = reclaim::look(cluster, now);
+        let (evictions, looks) = reclaim::look(cluster, now, is_rest_checked);
         round.actions.extend(evictions);
         round.looks = looks;
     }

@@ -70,15 +70,14 @@ struct Modes {
 }
 
 /// Looks at queues that wait for what others have beyond what they deserve; at how many. One that was looked at in vain rests
-/// until something changes.
-pub(super) fn look(cluster: &mut Cluster, now: Timestamp) -> (Vec<Action>, usize) {
+/// until something changes. Where that is checked, in debug builds, one of those that rest is looked at nevertheless.
+pub(super) fn look(cluster: &mut Cluster, now: Timestamp, is_rest_checked: bool) -> (Vec<Action>, usize) {
     let configuration = cluster.configuration();
     let modes = Modes {
         reclaim: configuration.reclaims(),
         preempt: configuration.has_action("preempt"),
     };
-    // In debug builds, one of those that rest is looked at nevertheless, below.
-    if cluster.rests_from_reclaim(now) && !cfg!(debug_assertions) {
+    if cluster.rests_from_reclaim(now) && !is_rest_checked {
         return (Vec::new(), 0);
     }
     for queue in cluster.reclaiming_queues() {
@@ -109,7 +108,7 @@ pub(super) fn look(cluster: &mut Cluster, now: Timestamp) -> (Vec<Action>, usize
     }
     debug_assert!(
         one_in_turn(&resting, now)
-            .filter(|queue| cluster.is_reclaim_due(*queue, now))
+            .filter(|queue| is_rest_checked && cluster.is_reclaim_due(*queue, now))
             .is_none_or(|queue| look_at(cluster, queue, modes, now).is_empty()),
         "a queue rests for which something may be taken back"
     );
