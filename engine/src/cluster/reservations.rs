@@ -67,6 +67,7 @@ impl Cluster {
             node_changes: self.node_change_count(),
             nodes_matter: reason.is_woken_by_nodes(),
             searched: 0,
+            none_would_do: false,
         }
     }
 

@@ -108,6 +108,9 @@ pub struct Refused {
     pub nodes_matter: bool,
     /// The cards for which all nodes had been searched in vain, as bits.
     pub searched: u64,
+    /// Whether no node that was searched would do, whatever came free on it, though the reason says that waiting may help: there are other
+    /// cards, which quota is lacking for.
+    pub none_would_do: bool,
 }
 
 /// The waiting pods of one shape.

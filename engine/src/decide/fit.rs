@@ -114,6 +114,7 @@ impl NodeSearch {
     ) -> Option<NodeId> {
         if let Some(earlier) = self.earlier(shape, alternative) {
             match earlier.reason.cure() {
+                _ if earlier.none_would_do => self.excluded = true,
                 Cure::Eviction => self.would_do = true,
                 Cure::Release => self.over_quota = true,
                 Cure::Change => self.excluded = true,
@@ -361,6 +362,7 @@ pub(crate) fn lacking(
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Census {
     pub nodes: usize,
+    pub take: usize,
     pub lack_room: usize,
     pub lack_devices: usize,
     pub excluded: usize,
@@ -386,7 +388,8 @@ pub(crate) fn census(cluster: &Cluster, shape: &Shape, alternative: Option<&Alte
             Answer::Unusable => census.unusable += 1,
             Answer::Excluded => census.excluded += 1,
             Answer::LeavesChoice => census.leave_choice += 1,
-            Answer::Takes | Answer::Unrelated => {}
+            Answer::Takes => census.take += 1,
+            Answer::Unrelated => {}
         }
     }
     census

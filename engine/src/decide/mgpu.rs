@@ -85,6 +85,7 @@ impl CardSearch {
         let earlier = self.earlier.filter(|earlier| earlier.searched & bit != 0);
         let changed = earlier.and_then(|earlier| {
             match earlier.reason.cure() {
+                _ if earlier.none_would_do => {}
                 Cure::Eviction => self.would_do = true,
                 Cure::Search => self.too_complex = true,
                 Cure::Release | Cure::Change => {}

@@ -59,6 +59,11 @@ fn of_quota(cluster: &Cluster, shape: &Shape) -> Vec<Reason> {
     found
 }
 
+/// Whether a pod of this shape waits until a node has room for it.
+pub(crate) fn asks_nodes(cluster: &Cluster, shape: &Shape) -> bool {
+    cluster.configuration().cardgate.admit_on != AdmitOn::Quota || cross_quota::governs(cluster, shape)
+}
+
 /// Why no node takes a pod of this shape at this moment; none where one does, or where nodes are not asked.
 pub(crate) fn of_nodes(cluster: &Cluster, shape: &Shape) -> Option<Reason> {
     let governed = cross_quota::governs(cluster, shape);
@@ -74,7 +79,7 @@ pub(crate) fn of_nodes(cluster: &Cluster, shape: &Shape) -> Option<Reason> {
         }
         return Some(search.reason());
     }
-    if cluster.configuration().cardgate.admit_on == AdmitOn::Quota && !governed {
+    if !asks_nodes(cluster, shape) {
         return None;
     }
     let request = cluster.gpu_nodes().request(&shape.task.request);

@@ -49,6 +49,7 @@ pub(super) fn judge(
     let alternatives = alternatives_with_room(cluster, shape, |shortage| levels.set(levels.get().max(shortage.levels)));
     let levels = levels.get();
     let alternatives = alternatives.map_err(|reason| refusal_by(cluster, shape, levels, reason))?;
+    let lacks_some = lacks_quota_for_some(cluster, shape, &alternatives);
     let earlier = earlier.filter(|earlier| earlier.cluster_version == cluster.version());
     let on_quota = cluster.configuration().cardgate.admit_on == AdmitOn::Quota;
     if let Some(request) = mgpu::request_now(cluster, shape) {
@@ -59,7 +60,10 @@ pub(super) fn judge(
             alternatives,
             mgpu::CardSearch::new(earlier, effort.clone()),
         );
-        return placed.map_err(|refused| refused.with_levels(cluster, shape.queue, levels));
+        return placed.map_err(|refused| {
+            let refused = refused.with_levels(cluster, shape.queue, levels);
+            refused.unless_quota_helps(lacks_some)
+        });
     }
     let selectable = |cluster: &Cluster, alternative: Option<&Alternative>| {
         alternative.is_none_or(|alternative| {
@@ -73,7 +77,16 @@ pub(super) fn judge(
             .find(|alternative| selectable(cluster, *alternative));
         return alternative
             .map(|alternative| Grant::of(alternative, None))
-            .ok_or_else(|| refusal_by(cluster, shape, levels, Reason::NodesExcluded));
+            .ok_or_else(|| {
+                if !lacks_some {
+                    return refusal_by(cluster, shape, levels, Reason::NodesExcluded);
+                }
+                // Other cards can be selected, if there is quota for them; or these by labels that nodes come to have.
+                Refused {
+                    nodes_matter: true,
+                    ..refusal_by(cluster, shape, levels, Reason::InsufficientScalarQuota)
+                }
+            });
     }
 
     let mut search = fit::NodeSearch::new(earlier, effort.clone());
@@ -98,10 +111,22 @@ pub(super) fn judge(
             });
         }
     }
-    Err(Refused {
+    let refused = Refused {
         searched: search.searched(),
         ..refusal_by(cluster, shape, levels, search.reason())
-    })
+    };
+    Err(refused.unless_quota_helps(lacks_some))
+}
+
+/// Whether a pod of this shape could have cards that there is too little quota for now, and not for ever, besides those that there is enough
+/// for.
+fn lacks_quota_for_some(cluster: &Cluster, shape: &Shape, with_quota: &[Option<&Alternative>]) -> bool {
+    // Most name one card.
+    if shape.task.alternatives.len() <= with_quota.len() || cluster.queue(shape.queue).is_nameless() {
+        return false;
+    }
+    let mut ever = alternatives_with_quota_ever(cluster, shape).into_iter();
+    ever.any(|alternative| !with_quota.contains(&alternative))
 }
 
 /// The best node and cards for an mGPU pod, for the first of its alternatives that has any.
@@ -223,6 +248,28 @@ fn largest(most: usize, holds: impl Fn(i64) -> bool) -> usize {
     least
 }
 
+/// The alternatives that a pod of this shape could have if others held nothing of the quota of its queue, and of those above; none where it
+/// asks for more of something else than there is. `None` stands for no card.
+pub(crate) fn alternatives_with_quota_ever<'s>(cluster: &Cluster, shape: &'s Shape) -> Vec<Option<&'s Alternative>> {
+    let queue = cluster.queue(shape.queue);
+    let is_within = |dimension, asked: i64| {
+        let of_queue = cluster.real_capability(shape.queue, dimension);
+        let of_queue = of_queue.filter(|_| cluster.compares(queue, dimension));
+        // A queue is promised its guarantee even where the cluster has less.
+        let of_cluster = cluster.cluster_limit_for(shape.queue, dimension);
+        let mut most = of_queue.into_iter().chain(of_cluster);
+        asked <= 0 || most.all(|most| i128::from(asked) <= most)
+    };
+    let check = check_of(cluster, shape, is_within);
+    if check.resources_without_room().next().is_some() {
+        Vec::new()
+    } else if shape.task.alternatives.is_empty() {
+        vec![None]
+    } else {
+        check.alternatives_with_quota().map(Some).collect()
+    }
+}
+
 /// The document's check of this shape.
 pub(crate) fn check_of<'c, 's, H: Fn(Dimension, i64) -> bool>(
     cluster: &'c Cluster,
@@ -292,6 +339,20 @@ fn refusal_by(cluster: &Cluster, shape: &Shape, levels: usize, reason: Reason) -
 }
 
 impl Refused {
+    /// The same, where a pod may also have cards that there is too little quota for now: then it is not said to wait in vain.
+    fn unless_quota_helps(self, lacks_some: bool) -> Self {
+        let reason = match self.reason {
+            Reason::NodesExcluded if lacks_some => Reason::NoNodeFits,
+            Reason::NoMgpuNode if lacks_some => Reason::InsufficientMgpu,
+            reason => reason,
+        };
+        Self {
+            none_would_do: reason != self.reason,
+            reason,
+            ..self
+        }
+    }
+
     /// The same, as one that depends on so many levels.
     pub(super) fn with_levels(self, cluster: &Cluster, queue: QueueId, levels: usize) -> Self {
         Self {

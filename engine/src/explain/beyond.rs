@@ -1,13 +1,16 @@
 //! What keeps somebody out for good who is told first of what time may bring.
 //!
 //! Quota is asked before nodes, and the Capacity Card document gives each check its event, so what is asked first stays the reason. But
-//! whoever reads "used 3, quota 8" waits, and waits in vain where no node has as many cards as one pod asks for: that is said with it.
+//! whoever reads "used 3, quota 8" waits, and waits in vain where no node has as many cards as one pod asks for: that is said with it. And
+//! what each of several cards lacks may come, and yet never both for one of them.
 
-use super::{Case, explanation, pod, workload};
+use super::pod::{ALL_EXCLUDED, NO_MGPU_NODE, could_ever_be_let_in, has_node_ever};
+use super::{Case, explanation, workload};
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
 use crate::decide::enqueue::could_ever_run;
-use crate::decide::obstacles::of_nodes;
+use crate::decide::obstacles::{asks_nodes, of_nodes};
+use crate::decide::verdict::alternatives_with_quota_ever;
 use crate::reason::{About, Outlook, Reason};
 
 /// What no waiting cures.
@@ -21,14 +24,14 @@ pub(super) struct Beyond {
 
 /// What keeps somebody out for good besides this reason, which time may cure; none where nothing does.
 pub(super) fn beyond(cluster: &Cluster, case: Case<'_>, reason: Reason) -> Option<Beyond> {
-    if !matches!(reason.about(), About::Quota(_)) {
+    if !matches!(reason.about(), About::Quota(_)) && reason != Reason::NoNodeFits {
         return None;
     }
     match case {
-        Case::Pod(shape) => of_shape(cluster, shape),
+        Case::Pod(shape) => of_shape(cluster, shape, reason),
         Case::Workload(id) => match workload::shape_refused_for(cluster, cluster.workload(id), reason) {
-            Some(shape) => of_shape(cluster, shape),
-            None => (!could_ever_run(cluster, id)).then(|| Beyond {
+            Some(shape) => of_shape(cluster, shape, reason),
+            None => (reason != Reason::NoNodeFits && !could_ever_run(cluster, id)).then(|| Beyond {
                 reason: Reason::NoNodeFits,
                 said: explanation::too_few_fit(cluster, id),
             }),
@@ -37,16 +40,27 @@ pub(super) fn beyond(cluster: &Cluster, case: Case<'_>, reason: Reason) -> Optio
     }
 }
 
-fn of_shape(cluster: &Cluster, shape: &Shape) -> Option<Beyond> {
+fn of_shape(cluster: &Cluster, shape: &Shape, told: Reason) -> Option<Beyond> {
     let of_cards = shape.task.mgpu.is_some();
-    // The first node that could take the pod ends the search, so only a pod that never runs is looked for on all of them.
-    if !of_cards && pod::could_ever_be_let_in(cluster, shape, Reason::NoNodeFits) {
-        return None;
+    if !of_cards && asks_nodes(cluster, shape) {
+        // The first node that could take the pod ends the search, so only a pod that never runs is looked for on all of them.
+        let with_quota = alternatives_with_quota_ever(cluster, shape);
+        let mut both = with_quota.iter();
+        if both.any(|alternative| has_node_ever(cluster, shape, *alternative)) {
+            return None;
+        }
+        if could_ever_be_let_in(cluster, shape, Reason::NoNodeFits) {
+            return (!with_quota.is_empty()).then(|| Beyond {
+                reason: Reason::NoNodeFits,
+                said: "of the cards that it may have, those with enough quota have no node that could take it"
+                    .to_owned(),
+            });
+        }
     }
-    let reason = of_nodes(cluster, shape)?;
+    let reason = of_nodes(cluster, shape).filter(|reason| *reason != told)?;
     let said = match reason {
-        Reason::NodesExcluded => pod::ALL_EXCLUDED,
-        Reason::NoMgpuNode => pod::NO_MGPU_NODE,
+        Reason::NodesExcluded => ALL_EXCLUDED,
+        Reason::NoMgpuNode => NO_MGPU_NODE,
         Reason::CrossQuotaExceeded if !of_cards => {
             "no GPU node's quota for pods without GPU is large enough for the pod"
         }

@@ -44,7 +44,8 @@ pub(super) enum Extent<'c> {
 impl Explanation<'_> {
     /// The same, and what else keeps it out for good: waiting helps only where nothing does.
     pub(super) fn with_what_is_beyond(mut self, case: Case<'_>) -> Self {
-        if self.outlook == Outlook::NotYet {
+        // Of nodes, it tells those that exclude the pod from those that are too small.
+        if self.outlook == Outlook::NotYet || self.reason == Reason::NoNodeFits {
             self.beyond = beyond(self.cluster, case, self.reason);
         }
         if self.beyond.is_some() {

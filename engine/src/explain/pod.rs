@@ -12,7 +12,7 @@ use crate::alternative::{Alternative, MOST_ALTERNATIVES};
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
 use crate::decide::line::alternatives_of;
-use crate::decide::verdict::check_of;
+use crate::decide::verdict::{alternatives_with_quota_ever, check_of};
 use crate::decide::{cross_quota, fit, mgpu};
 use crate::names::CardId;
 use crate::reason::{About, Reason};
@@ -115,24 +115,20 @@ pub(super) fn find<'c>(cluster: &'c Cluster, shape: &'c Shape, reason: Reason) -
 /// Whether a pod could be let in if others held nothing of what the reason is about.
 pub(super) fn could_ever_be_let_in(cluster: &Cluster, shape: &Shape, reason: Reason) -> bool {
     match reason.about() {
-        About::Quota(_) => {
-            let queue = cluster.queue(shape.queue);
-            let is_within = |dimension, asked: i64| {
-                let most = cluster.real_capability(shape.queue, dimension);
-                asked <= 0 || !cluster.compares(queue, dimension) || most.is_none_or(|most| i128::from(asked) <= most)
-            };
-            let check = check_of(cluster, shape, is_within);
-            check.resources_without_room().next().is_none()
-                && (shape.task.alternatives.is_empty() || check.alternatives_with_quota().next().is_some())
-        }
-        About::Nodes => alternatives_of(shape).into_iter().any(|alternative| {
-            let mut nodes = fit::nodes_for(cluster, alternative).iter();
-            nodes.any(|node| {
-                fit::could_take(cluster, shape, alternative, *node) && cross_quota::is_within(cluster, shape, *node)
-            })
-        }),
+        About::Quota(_) => !alternatives_with_quota_ever(cluster, shape).is_empty(),
+        About::Nodes => alternatives_of(shape)
+            .into_iter()
+            .any(|alternative| has_node_ever(cluster, shape, alternative)),
         About::Request | About::Queue | About::Workload | About::Mgpu => true,
     }
+}
+
+/// Whether some node could take a pod with this alternative if others held nothing of it.
+pub(super) fn has_node_ever(cluster: &Cluster, shape: &Shape, alternative: Option<&Alternative>) -> bool {
+    let mut nodes = fit::nodes_for(cluster, alternative).iter();
+    nodes.any(|node| {
+        fit::could_take(cluster, shape, alternative, *node) && cross_quota::is_within(cluster, shape, *node)
+    })
 }
 
 /// So many names a sentence holds.
@@ -232,9 +228,18 @@ fn cards_to_name(cluster: &Cluster, shape: &Shape, unknown: &[String]) -> String
 }
 
 fn no_node<'c>(cluster: &Cluster, shape: &'c Shape, lead: &str) -> Nodes<'c> {
+    let has_room = |dimension, asked| cluster.room_for(shape.queue, shape.priority, dimension, asked).is_ok();
+    let check = check_of(cluster, shape, has_room);
+    let is_limited = !cluster.queue(shape.queue).is_nameless();
+    let lacks_quota = |alternative: &Alternative| is_limited && check.without_room(alternative).next().is_some();
     let count = |alternative: Option<&Alternative>| {
         let census = fit::census(cluster, shape, alternative);
+        let without_quota = alternative.is_some_and(lacks_quota);
         let parts = [
+            (
+                if without_quota { census.take } else { 0 },
+                "whose card the queue has too little quota left for",
+            ),
             (census.lack_room, "without enough room"),
             (census.lack_devices, "without free devices as the pod claims them"),
             (

@@ -45,6 +45,7 @@ pub(super) fn admit(cluster: &mut Cluster, id: WorkloadId, refusals: &mut Refusa
                 let refused = Refused {
                     nodes_matter: cause.nodes_matter,
                     searched: if index == cause.kind { cause.searched } else { 0 },
+                    none_would_do: index == cause.kind && cause.none_would_do,
                     ..refusal(cluster, shape, cause.reason)
                 };
                 let refused = refused.with_levels(cluster, shape.queue, cause.levels);
@@ -80,6 +81,8 @@ struct Cause {
     /// any.
     kind: usize,
     searched: u64,
+    /// Whether none of those nodes would do, whatever came free on it.
+    none_would_do: bool,
 }
 
 impl Cause {
@@ -90,6 +93,7 @@ impl Cause {
             levels: 1,
             kind: 0,
             searched: 0,
+            none_would_do: false,
         }
     }
 
@@ -292,6 +296,7 @@ impl Gang<'_> {
                 Err(refusal) => {
                     if index == 0 {
                         cause.searched = refusal.searched;
+                        cause.none_would_do = refusal.none_would_do;
                     }
                     known.insert(shape);
                     refused.push(refusal);

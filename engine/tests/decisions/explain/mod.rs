@@ -1,5 +1,7 @@
 //! Whether waiting can help, checked against what happens: all others go, and whoever could be helped by that is let in.
 
+mod outlooks;
+
 use engine::explain::{Fresh, Refresher, Subject, explain, progress};
 use engine::reason::Outlook;
 use engine::refs::WorkloadKind;
