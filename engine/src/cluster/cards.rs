@@ -6,7 +6,7 @@ use crds::card_type::CardKind;
 use jiff::Timestamp;
 
 use super::Cluster;
-use super::node::{Node, NodeCard, Offer};
+use super::node::{Node, NodeCard, Offer, Supply};
 use super::node_order::NodeOrder;
 use super::pod::Pod;
 use crate::alternative::Alternative;
@@ -93,6 +93,8 @@ pub struct Card {
     pub meaning: Option<Meaning>,
     /// The nodes that have it, by name; also those that mean another resource by it.
     pub nodes: NodeOrder,
+    /// Those of them where it is handed out by a device plugin, and nobody can claim it.
+    pub by_plugin: NodeOrder,
     /// How many there are, by the resource that nodes count it by; more than one resource is a conflict.
     pub tallies: BTreeMap<ResourceId, Tally>,
     /// The conflict, where there is one.
@@ -219,6 +221,16 @@ impl Cluster {
                 offer.cards.iter().map(|card| (card.card, card.resource)).collect()
             })
         };
+        let by_plugin = |offer: Option<&Offer>| -> BTreeSet<CardId> {
+            let cards = offer.into_iter().flat_map(|offer| &offer.cards);
+            let by_plugin = cards.filter(|card| card.supply == Supply::Plugin);
+            by_plugin.map(|card| card.card).collect()
+        };
+        let plugged = by_plugin(self.node(node).offer());
+        for card in by_plugin(before).symmetric_difference(&plugged) {
+            let order = &mut self.cards.get_mut(*card).by_plugin;
+            order.set(node, plugged.contains(card), &self.nodes);
+        }
         let (before, after) = (cards_of(before), cards_of(self.node(node).offer()));
         for (card, _) in before.iter().filter(|card| !after.contains(card)) {
             self.cards.get_mut(*card).nodes.set(node, false, &self.nodes);

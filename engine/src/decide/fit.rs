@@ -10,7 +10,7 @@ use crate::cluster::choice;
 use crate::cluster::constraints::Mismatch;
 use crate::cluster::device_cards::are_supplied;
 use crate::cluster::device_room::{has_devices_elsewhere, is_judged_by_devices};
-use crate::cluster::node::Node;
+use crate::cluster::node::{Node, Supply};
 use crate::cluster::waiting::{Refused, Shape};
 use crate::ids::NodeId;
 use crate::names::CardId;
@@ -123,17 +123,29 @@ impl NodeSearch {
         }
         self.searched |= search_bit(shape, alternative);
         if let Some(changed) = self.changed(cluster, shape, alternative) {
-            return changed
+            let (last, first): (Vec<_>, Vec<_>) = changed
                 .into_iter()
+                .partition(|node| takes_devices(cluster, alternative, *node));
+            return first
+                .into_iter()
+                .chain(last)
                 .find(|node| self.ask(cluster, shape, alternative, *node));
         }
         let card = alternative.and_then(|alternative| scarcest(cluster, alternative));
         let nodes = nodes_with(cluster, card);
         let start = cluster.cursor(card).min(nodes.len());
-        let turn = (start..nodes.len()).chain(0..start);
-        let found = turn
-            .map(|place| (place, nodes[place]))
-            .find(|(_, node)| self.ask(cluster, shape, alternative, *node));
+        let turn = || (start..nodes.len()).chain(0..start).map(|place| (place, nodes[place]));
+        let mut find = |leaves_devices: Option<bool>| {
+            let is_asked =
+                |node| leaves_devices.is_none_or(|leaves| leaves != takes_devices(cluster, alternative, node));
+            turn().find(|(_, node)| is_asked(*node) && self.ask(cluster, shape, alternative, *node))
+        };
+        // Devices are left to those who claim them: they can have no others.
+        let found = if has_both_ways(cluster, alternative) {
+            find(Some(true)).or_else(|| find(Some(false)))
+        } else {
+            find(None)
+        };
         let (place, node) = found?;
         cluster.set_cursor(card, place + 1);
         Some(node)
@@ -196,6 +208,24 @@ impl NodeSearch {
         }
         false
     }
+}
+
+/// Whether some nodes have a card that is requested as a resource by a device plugin, and others as devices.
+fn has_both_ways(cluster: &Cluster, alternative: Option<&Alternative>) -> bool {
+    let Some(Alternative::Card(card)) = alternative else {
+        return false;
+    };
+    let card = cluster.card(*card);
+    card.is_some_and(|card| !card.by_plugin.is_empty() && card.by_plugin.len() < card.nodes.len())
+}
+
+/// Whether a card that is requested as a resource would be one of a node's devices.
+pub(super) fn takes_devices(cluster: &Cluster, alternative: Option<&Alternative>, node: NodeId) -> bool {
+    let Some(Alternative::Card(card)) = alternative else {
+        return false;
+    };
+    let card = cluster.node(node).card(*card);
+    card.is_some_and(|card| card.supply == Supply::Devices)
 }
 
 /// Whether a node carries the label of GPU nodes, rightly or not: pods that are kept off GPU nodes can't go there.

@@ -243,7 +243,13 @@ impl<'g, 'c> WaySearch<'g, 'c> {
             let looks = self.nodes.looks.iter().filter(|(look, id)| {
                 !self.nodes.members[**id].is_empty() && self.nodes.copies(look, kind, alternative, shape) > 0
             });
-            options.extend(looks.map(|(_, id)| (alternative.cloned(), Some(*id))));
+            let mut looks: Vec<_> = looks.map(|(_, id)| *id).collect();
+            // Devices are left to those who claim them.
+            looks.sort_by_key(|id| {
+                let node = self.nodes.members[*id].first();
+                node.is_some_and(|(_, node)| fit::takes_devices(cluster, alternative, *node))
+            });
+            options.extend(looks.into_iter().map(|look| (alternative.cloned(), Some(look))));
         }
         options
     }

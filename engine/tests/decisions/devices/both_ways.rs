@@ -1,4 +1,5 @@
-//! A card that some nodes have by a device plugin and others as devices, where pods that request it may have either.
+//! A card that some nodes have by a device plugin and others as devices, where pods that request it may have either: what can be claimed
+//! is left to those who claim it.
 
 use super::*;
 
@@ -18,6 +19,11 @@ fn two_of_each() -> World {
     world
 }
 
+fn node_of(world: &World, name: &str) -> String {
+    let room = world.known(name).room.unwrap();
+    world.cluster.node(room).name.to_string()
+}
+
 fn requesting(name: &str, count: i64) -> Object {
     pod(name).asks("A", count)
 }
@@ -25,6 +31,71 @@ fn requesting(name: &str, count: i64) -> Object {
 fn claims(world: &mut World, name: &str, count: i64) -> Object {
     world.claim(name, &exactly(count, Some("A")), &json!({}));
     claiming(pod(name), name)
+}
+
+#[test]
+fn who_requests_a_card_leaves_devices_to_those_who_claim_them() {
+    let mut world = two_of_each();
+    for name in ["r1", "r2", "r3", "r4"] {
+        world.pod(&requesting(name, 1));
+    }
+    assert_eq!(world.admissions().len(), 4);
+    let nodes = ["r1", "r2", "r3", "r4"].map(|name| node_of(&world, name));
+    assert!(nodes.iter().all(|node| node.starts_with('p')), "{nodes:?}");
+    for name in ["c1", "c2"] {
+        let pod = claims(&mut world, name, 2);
+        world.pod(&pod);
+    }
+    assert_eq!(world.admissions().len(), 2);
+    // And takes them where there is nothing else.
+    world.remove_pod("c1");
+    world.remove_claim("c1");
+    world.pod(&requesting("r5", 1));
+    let admissions = world.admissions();
+    let [last] = admissions.as_slice() else {
+        panic!("{admissions:?}")
+    };
+    assert_eq!(last.narrow, [(LABEL_OF_A.to_owned(), "true".to_owned())]);
+    // Nor where it was looked for before, and two nodes have changed since.
+    world.pod(&requesting("r6", 2));
+    assert_eq!(world.refusal_of("r6"), "InsufficientScalarQuota");
+    world.queue(&queue("team-a").quota(r#"{"A": 20}"#));
+    assert_eq!(world.refusal_of("r6"), "NoNodeFits");
+    for name in ["d3", "p3"] {
+        world.node(&if name == "p3" {
+            node(name).cards("A", 2)
+        } else {
+            node(name)
+        });
+        if name == "d3" {
+            world.slice(name, NVIDIA, &gpus("A", 2));
+        }
+    }
+    assert_eq!(world.admit_names(), ["r6"]);
+    assert_eq!(node_of(&world, "r6"), "p3");
+}
+
+/// In whichever order its members come.
+#[test]
+fn a_gang_of_both_kinds_fills_both_kinds_of_nodes() {
+    for claiming_first in [true, false] {
+        let mut world = two_of_each();
+        world.group(&group("g", 8));
+        for index in 0..4 {
+            let (c, r) = (format!("c{index}"), format!("r{index}"));
+            let claiming = claims(&mut world, &c, 1)
+                .of("g")
+                .created(if claiming_first { 1 } else { 2 });
+            let requesting = requesting(&r, 1).of("g").created(if claiming_first { 2 } else { 1 });
+            world.pod(&claiming);
+            world.pod(&requesting);
+        }
+        assert_eq!(world.admissions().len(), 8, "{claiming_first}");
+        for index in 0..4 {
+            assert!(node_of(&world, &format!("r{index}")).starts_with('p'));
+            assert!(node_of(&world, &format!("c{index}")).starts_with('d'));
+        }
+    }
 }
 
 /// What a class provides is more, and less again: whoever requests it is looked at anew, beside claims too, and nobody else.
