@@ -17,7 +17,7 @@ use self::search::{Found, WaySearch};
 use super::effort::Effort;
 use super::line::{InLine, chosen, could_ever_fit, line};
 use super::verdict::{self, refusal};
-use super::{Admission, Grant, admission, count_in, cross_quota, enqueue};
+use super::{Admission, Grant, admission, count_in, enqueue};
 use crate::cluster::waiting::Refused;
 use crate::cluster::workload::Step;
 use crate::cluster::{Bookmark, Cluster};
@@ -192,15 +192,13 @@ fn judge_pods(
         return Ok(gang.admissions(line));
     }
     gang.take_back(&admitted, &bookmark);
-    // Where CrossQuota decides, it has: the best node for each pod beside those before it.
-    let governed = line.iter().any(|(_, shape)| cross_quota::governs(gang.cluster, shape));
     let choices = line
         .iter()
         .any(|(_, shape)| *shape != line[0].1 || shape.task.alternatives.len() > 1);
     let mut step = Step::Together;
     if effort.is_spent() {
         step = Step::GivenUp;
-    } else if !governed && choices {
+    } else if choices {
         match WaySearch::new(&mut gang, id, line, &bookmark).run(&of_first, whole.is_ok()) {
             Found::Way => return Ok(gang.admissions(line)),
             Found::GivenUp => step = Step::GivenUp,

@@ -1,8 +1,8 @@
 //! A way to let enough of a gang in at once, where giving each pod what it would get alone does not lead to one.
 //!
-//! The search is exact. Pods of one shape are the same to everybody, and so are nodes of which the same is free, so each
-//! situation is looked at once; and none is followed up in which too few pods could get in even if each shape had all that is
-//! left for itself.
+//! The search is exact, but for where pods go that `CrossQuota` decides about: each of them gets the best node beside those before
+//! it. Pods of one shape are the same to everybody, and so are nodes of which the same is free, so each situation is looked at
+//! once; and none is followed up in which too few pods could get in even if each shape had all that is left for itself.
 
 mod nodes;
 
@@ -16,7 +16,7 @@ use super::Gang;
 use crate::alternative::Alternative;
 use crate::cluster::waiting::Shape;
 use crate::cluster::{Bookmark, Cluster};
-use crate::decide::{Grant, fit, mgpu, narrow, verdict};
+use crate::decide::{Grant, cross_quota, fit, mgpu, narrow, verdict};
 use crate::ids::{NodeId, PodId, WorkloadId};
 use nodes::Nodes;
 
@@ -42,6 +42,8 @@ struct Kind {
     pods: Vec<PodId>,
     /// How many of them are considered.
     most: usize,
+    /// Whether `CrossQuota` decides where they go.
+    governed: bool,
 }
 
 impl Kind {
@@ -58,6 +60,15 @@ type DeadEnd = (
     Vec<((usize, Option<Alternative>), usize)>,
     Vec<(usize, i64)>,
 );
+
+/// What a pod could get.
+#[derive(Debug, Clone)]
+enum Choice {
+    /// This alternative, on a node of this look.
+    Of(Option<Alternative>, Option<usize>),
+    /// What `CrossQuota` gives it beside those that are in.
+    Decided,
+}
 
 /// A pod that is in by way of trial.
 struct Trial {
@@ -92,6 +103,7 @@ impl<'g, 'c> WaySearch<'g, 'c> {
                     shape: Arc::clone(shape),
                     pods: Vec::new(),
                     most: 0,
+                    governed: cross_quota::governs(gang.cluster, shape),
                 });
             }
             kinds[place].pods.push(*pod);
@@ -153,11 +165,11 @@ impl<'g, 'c> WaySearch<'g, 'c> {
         }
         if taken < self.kinds[kind].most && self.gang.places.free_for(self.kinds[kind].task()) > 0 {
             let pod = self.kinds[kind].pods[taken];
-            for (alternative, look) in self.options(kind) {
+            for choice in self.options(kind) {
                 if self.tries == 0 {
                     return false;
                 }
-                let Some(grant) = self.grant(kind, alternative.as_ref(), look) else {
+                let Some(grant) = self.grant(kind, &choice) else {
                     continue;
                 };
                 self.tries -= 1;
@@ -227,7 +239,10 @@ impl<'g, 'c> WaySearch<'g, 'c> {
 
     /// What a pod of this kind could get now: its alternatives in order of preference, and for each one node of every look, those
     /// with the least free first.
-    fn options(&self, kind: usize) -> Vec<(Option<Alternative>, Option<usize>)> {
+    fn options(&self, kind: usize) -> Vec<Choice> {
+        if self.kinds[kind].governed {
+            return vec![Choice::Decided];
+        }
         let cluster = &*self.gang.cluster;
         let shape = &self.kinds[kind].shape;
         let Ok(alternatives) = verdict::alternatives_with_quota(cluster, shape) else {
@@ -236,7 +251,9 @@ impl<'g, 'c> WaySearch<'g, 'c> {
         let mut alternatives = alternatives.into_iter();
         if self.on_quota && !needs_cards_now(cluster, shape) {
             let selectable = alternatives.filter(|alternative| is_selectable(cluster, shape, *alternative));
-            return selectable.map(|alternative| (alternative.cloned(), None)).collect();
+            return selectable
+                .map(|alternative| Choice::Of(alternative.cloned(), None))
+                .collect();
         }
         let mut options = Vec::new();
         for alternative in alternatives.by_ref() {
@@ -249,19 +266,26 @@ impl<'g, 'c> WaySearch<'g, 'c> {
                 let node = self.nodes.members[*id].first();
                 node.is_some_and(|(_, node)| fit::takes_devices(cluster, alternative, *node))
             });
-            options.extend(looks.into_iter().map(|look| (alternative.cloned(), Some(look))));
+            options.extend(
+                looks
+                    .into_iter()
+                    .map(|look| Choice::Of(alternative.cloned(), Some(look))),
+            );
         }
         options
     }
 
     /// A pod of this kind on the first node of a look.
-    fn grant(&self, kind: usize, alternative: Option<&Alternative>, look: Option<usize>) -> Option<Grant> {
-        let cluster = &*self.gang.cluster;
+    fn grant(&mut self, kind: usize, choice: &Choice) -> Option<Grant> {
         let shape = &self.kinds[kind].shape;
+        let Choice::Of(alternative, look) = choice else {
+            return verdict::judge(self.gang.cluster, shape, None, &self.gang.effort).ok();
+        };
+        let (cluster, alternative) = (&*self.gang.cluster, alternative.as_ref());
         let Some(look) = look else {
             return Some(Grant::of(alternative, None));
         };
-        let (_, node) = self.nodes.members[look].first()?;
+        let (_, node) = self.nodes.members[*look].first()?;
         if let Some(request) = mgpu::request(cluster, shape) {
             return mgpu::grant_on(cluster, shape, request, alternative, *node, self.gang.effort.clone());
         }

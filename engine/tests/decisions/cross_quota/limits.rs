@@ -64,6 +64,27 @@ fn an_unknown_strategy_past_the_door_is_most_allocated() {
     );
 }
 
+/// Found by the simulator (seed 20090): an operator that was started anew saw the same pods in another order, and let them in.
+#[test]
+fn a_gang_gets_in_by_those_of_its_pods_that_the_queue_takes() {
+    let mut world = three_gpu_nodes();
+    world.queue(&queue("team-a").capability("cpu", "3"));
+    world.group(&group("gang", 2));
+    let member = |name: &str, cores| cpu(name, cores).queue("team-a").of("gang");
+    // The first two are too much for the queue, in whichever order: the others are not.
+    world.pods([
+        member("large", "3").created(1),
+        member("p", "1").created(2),
+        member("q", "1").created(3),
+    ]);
+    let pins: Vec<_> = world
+        .admissions()
+        .into_iter()
+        .map(|admission| (admission.pod.name, admission.pin.unwrap().node))
+        .collect();
+    assert_eq!(pins, [("p".into(), "gpu-1".into()), ("q".into(), "gpu-1".into())]);
+}
+
 #[test]
 fn a_gang_gets_in_within_quota_or_not_at_all() {
     let mut world = world("quota.cpu: 4");
