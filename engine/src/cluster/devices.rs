@@ -251,7 +251,7 @@ impl Cluster {
     fn see_again(&mut self, pods: Vec<Arc<str>>, now: Timestamp) {
         for uid in pods {
             if let Some(claiming) = self.claimed.pods.get(&uid) {
-                self.apply_pod((*claiming.pod).clone(), now);
+                self.apply_pod_again((*claiming.pod).clone(), now);
             }
         }
     }

@@ -23,7 +23,21 @@ use crate::task::Task;
 
 impl Cluster {
     /// Takes what a pod says.
-    pub(crate) fn apply_pod(&mut self, mut pod: crds::pod::Pod<Box<str>>, now: Timestamp) {
+    pub(crate) fn apply_pod(&mut self, pod: crds::pod::Pod<Box<str>>, now: Timestamp) {
+        self.apply_pod_of(self.epoch(Kind::Pod), pod, now);
+    }
+
+    /// The same of a pod as it was seen last: which lists have named it stays as it was, or one that is gone would outlive the list that
+    /// does not name it any more.
+    pub(super) fn apply_pod_again(&mut self, pod: crds::pod::Pod<Box<str>>, now: Timestamp) {
+        let known = pod.metadata.uid.as_deref().and_then(|uid| self.pod_with_uid(uid));
+        if let Some(epoch) = known.and_then(|id| self.pod(id)).map(|pod| pod.epoch) {
+            self.apply_pod_of(epoch, pod, now);
+        }
+    }
+
+    /// Takes what a pod says that was named last by the list of this number.
+    fn apply_pod_of(&mut self, epoch: u64, mut pod: crds::pod::Pod<Box<str>>, now: Timestamp) {
         let as_seen = self.may_claim(&pod).then(|| pod.clone());
         let (Some(uid), Some(name)) = (pod.metadata.uid.take(), pod.metadata.name.take()) else {
             return;
@@ -32,7 +46,6 @@ impl Cluster {
         if self.end_if_over(&uid, &namespace, &pod, now) {
             return;
         }
-        let epoch = self.epoch(Kind::Pod);
         let known = self.pods.id(&uid);
         if let Some(marks) = known.and_then(|id| self.mark_pod(id)) {
             *marks.epoch = epoch;

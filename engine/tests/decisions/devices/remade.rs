@@ -1,5 +1,6 @@
 //! Claims that are gone, or others than those that their pods were let in for (docs/rules.md, **Cards by Dynamic Resource Allocation**).
 
+use engine::cluster::Kind;
 use engine::decide::Action;
 
 use super::*;
@@ -131,4 +132,17 @@ fn a_pod_whose_claim_went_while_nobody_looked_stays_charged() {
         world.slice("n1", NVIDIA, &gpus("A", 4));
         assert_eq!(world.allocated("team-a", "A"), count, "{written}");
     }
+}
+
+#[test]
+fn who_is_gone_does_not_outlive_the_list_that_says_so_by_a_claim_that_changes_meanwhile() {
+    let mut world = world();
+    let_in_for(&mut world, "p1", &exactly(2, Some("A")));
+    assert_eq!(world.allocated("team-a", "A"), 2);
+    let now = world.now;
+    world.begin_list(Kind::Pod);
+    world.claim("p1", &exactly(2, Some("A")), &allocated("n1", &["gpu-0", "gpu-1"]));
+    world.end_list(Kind::Pod, now);
+    assert_eq!(world.cluster.pod_with_uid("p1"), None);
+    assert_eq!(world.allocated("team-a", "A"), 0);
 }
