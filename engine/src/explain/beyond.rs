@@ -5,7 +5,7 @@
 //! what each of several cards lacks may come, and yet never both for one of them.
 
 use super::pod::{ALL_EXCLUDED, NO_MGPU_NODE, could_ever_be_let_in, has_node_ever};
-use super::{Case, explanation, workload};
+use super::{Case, workload};
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
 use crate::decide::enqueue::could_ever_run;
@@ -33,7 +33,7 @@ pub(super) fn beyond(cluster: &Cluster, case: Case<'_>, reason: Reason) -> Optio
             Some(shape) => of_shape(cluster, shape, reason),
             None => (reason != Reason::NoNodeFits && !could_ever_run(cluster, id)).then(|| Beyond {
                 reason: Reason::NoNodeFits,
-                said: explanation::too_few_fit(cluster, id),
+                said: workload::too_few_fit(cluster, id),
             }),
         },
         Case::HeldElsewhere | Case::Queue(_) => None,

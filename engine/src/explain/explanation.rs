@@ -128,7 +128,7 @@ fn of_workload(cluster: &Cluster, id: WorkloadId, reason: Reason) -> (Extent<'_>
     let at = workload::level_in_excess(cluster, id, queue, &demand);
     let what = match reason.about() {
         About::Quota(_) => What::Quota(short::of_whole(cluster, id, (queue, &demand), at, reason)),
-        About::Nodes | About::Mgpu => What::Said(too_few_fit(cluster, id)),
+        About::Nodes | About::Mgpu => What::Said(workload::too_few_fit(cluster, id)),
         About::Request | About::Queue | About::Workload => {
             What::Said(queue::say(cluster, queue, &workload.namespace, reason))
         }
@@ -138,12 +138,4 @@ fn of_workload(cluster: &Cluster, id: WorkloadId, reason: Reason) -> (Extent<'_>
         // Whatever the queue refuses, it refuses to everybody.
         About::Request | About::Queue | About::Workload => (Extent::Alone, what),
     }
-}
-
-/// What a workload is told that asks for more pods than could run at all.
-pub(super) fn too_few_fit(cluster: &Cluster, id: WorkloadId) -> String {
-    format!(
-        "fewer than {} of its pods could run on any node, even if nothing else did",
-        cluster.workload(id).missing()
-    )
 }

@@ -175,3 +175,11 @@ pub(super) fn shape_refused_for<'c>(cluster: &'c Cluster, workload: &'c Workload
         refused.is_some_and(|refused| refused.reason == reason)
     })
 }
+
+/// What a workload is told that asks for more pods than could run at all.
+pub(super) fn too_few_fit(cluster: &Cluster, id: WorkloadId) -> String {
+    format!(
+        "fewer than {} of its pods could run on any node, even if nothing else did",
+        cluster.workload(id).missing()
+    )
+}
