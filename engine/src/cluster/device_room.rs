@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use super::Cluster;
-use super::devices::{Claiming, provided_claim};
+use super::claiming::{Claiming, provided_claim};
 use super::node::{Node, Supply};
 use super::pod::Pod;
 use crate::alternative::Alternative;

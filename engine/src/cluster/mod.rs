@@ -11,6 +11,7 @@ mod bindings;
 mod cards;
 pub(crate) mod choice;
 mod claimed_cards;
+mod claiming;
 mod claims;
 pub mod constraints;
 mod deadlines;

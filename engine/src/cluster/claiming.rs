@@ -1,0 +1,200 @@
+//! Pods that claim devices: which claims they name, and which of those that share one is charged for it (docs/rules.md, **Cards by Dynamic
+//! Resource Allocation**).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crds::card_resources::is_extended;
+use crds::dra::ResourceClaim;
+use crds::managed::requests_any;
+use jiff::Timestamp;
+
+use super::Cluster;
+use crate::devices::{ClaimKey, Named};
+use crate::ids::{PodId, QueueId};
+use crate::reason::Reason;
+use crate::task::{Claimed, Task};
+
+/// A pod that claims devices.
+#[derive(Debug)]
+pub(super) struct Claiming {
+    pub(super) pod: Box<crds::pod::Pod<Box<str>>>,
+    named: Vec<Named>,
+    /// The claim that the scheduler made for it.
+    provided: Option<ClaimKey>,
+    /// What its claims said when it was let in; none where nobody here let it in.
+    pub(super) let_in_by: Option<Vec<(ClaimKey, Arc<ResourceClaim>)>>,
+}
+
+impl Claiming {
+    /// The text of an annotation of the pod.
+    pub(super) fn annotation(&self, key: &str) -> Option<&str> {
+        self.pod.metadata.annotations.get(key)
+    }
+
+    /// All claims of the pod.
+    pub(super) fn keys(&self) -> BTreeSet<ClaimKey> {
+        let namespace = self.pod.metadata.namespace.as_deref().unwrap_or_default();
+        keys_of(namespace, &self.named).chain(self.provided.clone()).collect()
+    }
+}
+
+impl Cluster {
+    /// Remembers a pod that claims devices, as it was seen; what it names.
+    pub(super) fn note_claiming(&mut self, pod: crds::pod::Pod<Box<str>>, namespace: &str) -> Vec<Named> {
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        let named = named_by(&pod);
+        let uid: Arc<str> = match self.claimed.pods.get_key_value(uid) {
+            Some((uid, _)) => Arc::clone(uid),
+            None => uid.into(),
+        };
+        let provided = provided_claim(&pod).map(|claim| (namespace.into(), claim.into()));
+        if requests_any(&pod, is_extended) {
+            self.claimed.requesting.insert(Arc::clone(&uid));
+        }
+        let claiming = Claiming {
+            pod: Box::new(pod),
+            named: named.clone(),
+            provided,
+            let_in_by: self
+                .claimed
+                .pods
+                .get_mut(&uid)
+                .and_then(|before| before.let_in_by.take()),
+        };
+        let keys = claiming.keys();
+        let before = self.claimed.pods.insert(Arc::clone(&uid), claiming);
+        let before = before.map(|before| before.keys()).unwrap_or_default();
+        for key in before.difference(&keys) {
+            self.unname_claim(key, &uid);
+        }
+        for key in keys {
+            self.claimed.users.entry(key).or_default().insert(Arc::clone(&uid));
+        }
+        for key in shared_keys(namespace, &named) {
+            self.claimed.devices.payer(&key, &uid);
+        }
+        named
+    }
+
+    /// Forgets a pod that claimed devices: whoever shares a claim that it paid for pays from now on. `was_in` says whether the pod had
+    /// been let in.
+    pub(super) fn forget_claiming(&mut self, uid: &str, was_in: bool, now: Timestamp) {
+        let Some((uid, claiming)) = self.claimed.pods.remove_entry(uid) else {
+            return;
+        };
+        self.claimed.requesting.remove(&uid);
+        let namespace = claiming.pod.metadata.namespace.as_deref().unwrap_or_default();
+        for key in claiming.keys() {
+            self.unname_claim(&key, &uid);
+        }
+        for key in shared_keys(namespace, &claiming.named) {
+            if !self.claimed.devices.pays(&key, &uid) {
+                continue;
+            }
+            let users = self.claimed.users.get(&key).into_iter().flatten();
+            let waits = |uid: &Arc<str>| {
+                let pod = self.pod_with_uid(uid).and_then(|id| self.pod(id));
+                pod.map(|pod| (!pod.is_in(), pod.created, Arc::clone(&pod.uid)))
+            };
+            // Who was let in already, first; nobody waits for what another pod of theirs has given back.
+            let next = users.filter_map(|uid| Some((waits(uid)?, Arc::clone(uid)))).min();
+            let next_waits = next.as_ref().is_some_and(|((waits, ..), _)| *waits);
+            let next = next.map(|(_, uid)| uid);
+            self.claimed.devices.set_payer(&key, next.clone());
+            if was_in == next_waits {
+                self.claim_changed(&key, now);
+            } else {
+                // The others wait for somebody, or for nobody, as before.
+                self.see_again(next.into_iter().collect(), now);
+            }
+        }
+    }
+
+    fn unname_claim(&mut self, key: &ClaimKey, uid: &Arc<str>) {
+        if let Some(users) = self.claimed.users.get_mut(key) {
+            users.remove(uid);
+            if users.is_empty() {
+                self.claimed.users.remove(key);
+            }
+        }
+    }
+
+    /// Those that share a claim with a pod which was let in, or no longer is, are looked at again.
+    pub(super) fn see_sharers_again(&mut self, id: PodId, named: &[Named], now: Timestamp) {
+        let Some(pod) = self.pod(id).filter(|_| named.iter().any(|named| named.shared)) else {
+            return;
+        };
+        let (uid, namespace) = (Arc::clone(&pod.uid), Arc::clone(&pod.namespace));
+        for key in shared_keys(&namespace, named) {
+            if self.claimed.devices.payer(&key, &uid) == uid {
+                let users = self.claimed.users.get(&key).into_iter().flatten();
+                let others = users.filter(|user| **user != uid).map(Arc::clone).collect();
+                self.see_again(others, now);
+            }
+        }
+    }
+
+    /// Whether a pod that shares a claim has to wait for whoever pays for it: that must be let in, in the same queue.
+    pub(super) fn check_payers(
+        &self,
+        task: &mut Task,
+        namespace: &str,
+        uid: &str,
+        queue: Option<QueueId>,
+        named: &[Named],
+    ) {
+        let Some(claimed) = task.claimed.as_ref() else { return };
+        if claimed.refusal != Some(Reason::ResourceClaimShared) {
+            return;
+        }
+        let all_paid = shared_keys(namespace, named).all(|key| {
+            let Some(payer) = self.claimed.devices.payer_of(&key).filter(|payer| &***payer != uid) else {
+                return true;
+            };
+            let pod = self.pod_with_uid(payer).and_then(|id| self.pod(id));
+            pod.is_some_and(|pod| pod.is_in() && pod.queue == queue)
+        });
+        if all_paid {
+            let mut paid = Claimed::clone(claimed);
+            paid.refusal = None;
+            task.claimed = Some(Arc::new(paid));
+        }
+    }
+}
+
+/// The claims that a pod names.
+pub(super) fn named_by(pod: &crds::pod::Pod<Box<str>>) -> Vec<Named> {
+    let made = |name: &str| {
+        let mut statuses = pod.status.resource_claim_statuses.iter();
+        let status = statuses.find(|status| status.name.as_deref() == Some(name))?;
+        status.resource_claim_name.clone()
+    };
+    let claims = pod.spec.resource_claims.iter().map(|claim| {
+        let name = claim.name.clone().unwrap_or_default();
+        let by_name = claim.resource_claim_name.clone();
+        Named {
+            shared: by_name.is_some(),
+            claim: by_name.or_else(|| made(&name)),
+            name,
+        }
+    });
+    claims.collect()
+}
+
+fn keys_of<'n>(namespace: &'n str, named: &'n [Named]) -> impl Iterator<Item = ClaimKey> + 'n {
+    let claims = named.iter().filter_map(|named| named.claim.clone());
+    claims.map(move |claim| (namespace.into(), claim))
+}
+
+fn shared_keys<'n>(namespace: &'n str, named: &'n [Named]) -> impl Iterator<Item = ClaimKey> + 'n {
+    let shared = named.iter().filter(|named| named.shared);
+    let claims = shared.filter_map(|named| named.claim.clone());
+    claims.map(move |claim| (namespace.into(), claim))
+}
+
+/// The claim that the scheduler made for what a pod requests by resources that classes provide.
+pub(super) fn provided_claim(pod: &crds::pod::Pod<Box<str>>) -> Option<&str> {
+    let status = pod.status.extended_resource_claim_status.as_ref()?;
+    status.resource_claim_name.as_deref()
+}
