@@ -17,8 +17,8 @@ pub const RULE: &str = "nothing is written again and again while nothing changes
 const MOST: u32 = 3;
 /// How often one object may be written, whatever is said: a pod is let in, told why it waits, and settled in a few.
 const MOST_AT_ALL: u32 = 10;
-/// How often a queue's numbers, and what workloads in its line are told, may be the same: what is kept for workloads that send nobody ends, unseen, at intervals that double
-/// until they are an hour, and is kept again.
+/// How often a queue's numbers, and what workloads in its line are told and PodGroups show, may be the same: what is kept for workloads that
+/// send nobody ends, unseen, at intervals that double until they are an hour, and is kept again.
 const MOST_OF_QUEUES: u32 = 9;
 /// After so long it may be said again: API servers forget events.
 const FORGOTTEN: SignedDuration = SignedDuration::from_mins(45);
@@ -75,8 +75,9 @@ impl Repeats {
         let the_same = once_more(of_content, write.at, is_told_seldom);
         let (who, plural, key) = (&write.who, write.resource.plural, &write.key);
         let kind = after["regarding"]["kind"].as_str();
-        let is_of_workload = write.resource == &EVENTS && matches!(kind, Some("Job" | "PodGroup"));
-        let (most, most_at_all) = if write.resource == &CARD_USAGES || is_of_workload {
+        let tells_workload = write.resource == &EVENTS && matches!(kind, Some("Job" | "PodGroup"));
+        let shows_queues = [&CARD_USAGES, &POD_GROUPS].contains(&write.resource);
+        let (most, most_at_all) = if shows_queues || tells_workload {
             (MOST_OF_QUEUES, 2 * MOST_OF_QUEUES)
         } else {
             (MOST, MOST_AT_ALL)

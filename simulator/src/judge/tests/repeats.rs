@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::super::repeats::RULE;
 use super::history::History;
-use crate::objects::{EVENTS, PODS};
+use crate::objects::{EVENTS, POD_GROUPS, PODS};
 
 fn history() -> History {
     let mut history = History::new();
@@ -42,6 +42,24 @@ fn nobody_is_told_the_same_in_turns_for_ever() {
     tell(&mut history, 6, |_, _| ());
     history.holds();
     tell(&mut history, 1, |_, _| ());
+    history.breaks(RULE);
+}
+
+#[test]
+fn what_is_kept_for_a_group_that_sends_nobody_is_shown_more_often_and_not_for_ever() {
+    let show = |history: &mut History, times: usize| {
+        for time in 0..times {
+            history.lease("operator-0");
+            history.change("operator-0", &POD_GROUPS, "g", |group: &mut Value| {
+                group["status"]["conditions"] = json!([{"message": ["in queue 1", "in queue 0"][time % 2]}]);
+            });
+        }
+    };
+    let mut history = history();
+    history.create(&POD_GROUPS, json!({"metadata": {"namespace": "team", "name": "g"}}));
+    show(&mut history, 18);
+    history.holds();
+    show(&mut history, 1);
     history.breaks(RULE);
 }
 
