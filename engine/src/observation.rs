@@ -146,16 +146,22 @@ fn object_of(kind: ObjectKind, metadata: &ObjectMeta) -> Object {
 impl Cluster {
     /// Takes in what was observed at `now`.
     pub fn apply(&mut self, observation: Observation, now: Timestamp) {
+        self.apply_one_of_many(observation, now);
+        self.read_again(now);
+    }
+
+    /// The same of something after which more follows: nothing may be decided or asked before [`Self::read_again`].
+    pub fn apply_one_of_many(&mut self, observation: Observation, now: Timestamp) {
         match observation {
             Observation::ListBegins(kind) => self.begin_list(kind),
             Observation::ListEnds(kind) => self.end_list(kind, now),
             Observation::NotInstalled(kind) => self.not_installed(kind, now),
             Observation::Pod(pod) => self.apply_pod(*pod, now),
-            Observation::PodGone(uid) => self.remove_pod(&uid, now),
+            Observation::PodGone(uid) => self.remove_pod(&uid),
             Observation::Slice(slice) => self.apply_slice(&slice, now),
             Observation::SliceGone(name) => self.remove_slice(&name, now),
-            Observation::Class(class) => self.apply_class(*class, now),
-            Observation::ClassGone(name) => self.remove_class(&name, now),
+            Observation::Class(class) => self.apply_class(*class),
+            Observation::ClassGone(name) => self.remove_class(&name),
             Observation::Claim(claim) => self.apply_resource_claim(*claim, now),
             Observation::ClaimGone { namespace, name } => self.remove_resource_claim(&namespace, &name, now),
             Observation::SucceededPodGone(uid) => self.forget_succeeded(&uid),

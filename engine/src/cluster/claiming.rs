@@ -7,7 +7,6 @@ use std::sync::Arc;
 use crds::card_resources::is_extended;
 use crds::dra::ResourceClaim;
 use crds::managed::requests_any;
-use jiff::Timestamp;
 
 use super::Cluster;
 use crate::devices::{ClaimKey, Named};
@@ -48,6 +47,7 @@ impl Cluster {
             Some((uid, _)) => Arc::clone(uid),
             None => uid.into(),
         };
+        self.note_read(&uid);
         let provided = provided_claim(&pod).map(|claim| (namespace.into(), claim.into()));
         if requests_any(&pod, is_extended) {
             self.claimed.requesting.insert(Arc::clone(&uid));
@@ -79,7 +79,7 @@ impl Cluster {
 
     /// Forgets a pod that claimed devices: whoever shares a claim that it paid for pays from now on. `was_in` says whether the pod had
     /// been let in.
-    pub(super) fn forget_claiming(&mut self, uid: &str, was_in: bool, now: Timestamp) {
+    pub(super) fn forget_claiming(&mut self, uid: &str, was_in: bool) {
         let Some((uid, claiming)) = self.claimed.pods.remove_entry(uid) else {
             return;
         };
@@ -103,10 +103,10 @@ impl Cluster {
             let next = next.map(|(_, uid)| uid);
             self.claimed.devices.set_payer(&key, next.clone());
             if was_in == next_waits {
-                self.claim_changed(&key, now);
+                self.claim_changed(&key);
             } else {
                 // The others wait for somebody, or for nobody, as before.
-                self.see_again(next.into_iter().collect(), now);
+                self.see_again(next);
             }
         }
     }
@@ -121,7 +121,7 @@ impl Cluster {
     }
 
     /// Those that share a claim with a pod which was let in, or no longer is, are looked at again.
-    pub(super) fn see_sharers_again(&mut self, id: PodId, named: &[Named], now: Timestamp) {
+    pub(super) fn see_sharers_again(&mut self, id: PodId, named: &[Named]) {
         let Some(pod) = self.pod(id).filter(|_| named.iter().any(|named| named.shared)) else {
             return;
         };
@@ -129,8 +129,8 @@ impl Cluster {
         for key in shared_keys(&namespace, named) {
             if self.claimed.devices.payer(&key, &uid) == uid {
                 let users = self.claimed.users.get(&key).into_iter().flatten();
-                let others = users.filter(|user| **user != uid).map(Arc::clone).collect();
-                self.see_again(others, now);
+                let others: Vec<_> = users.filter(|user| **user != uid).map(Arc::clone).collect();
+                self.see_again(others);
             }
         }
     }

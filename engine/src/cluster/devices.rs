@@ -29,6 +29,8 @@ pub(super) struct ClaimedDevices {
     pub(super) requesting: BTreeSet<Arc<str>>,
     /// The pods that name each claim.
     pub(super) users: HashMap<ClaimKey, BTreeSet<Arc<str>>>,
+    /// Those of which the claims, or who is charged for them, have changed since they were read.
+    unread: BTreeSet<Arc<str>>,
     /// By node, the pods that are expected there and have not been given their devices.
     pub(super) expected: HashMap<Arc<str>, BTreeSet<PodId>>,
     /// The resources by which classes provide cards, and which.
@@ -115,7 +117,7 @@ impl Cluster {
             };
             pods.extend(self.claimed.requesting.iter().filter(requests).map(Arc::clone));
         }
-        self.see_again(pods.into_iter().collect(), now);
+        self.see_again(pods);
     }
 
     /// These nodes have other devices than before, or others of them are allocated.
@@ -133,17 +135,17 @@ impl Cluster {
     }
 
     /// Takes what a class says.
-    pub(crate) fn apply_class(&mut self, class: DeviceClass, now: Timestamp) {
+    pub(crate) fn apply_class(&mut self, class: DeviceClass) {
         let epoch = self.epoch(Kind::DeviceClass);
         if self.claimed.devices.apply_class(class, epoch) {
-            self.classes_changed(now);
+            self.classes_changed();
         }
     }
 
     /// Forgets a class.
-    pub(crate) fn remove_class(&mut self, name: &str, now: Timestamp) {
+    pub(crate) fn remove_class(&mut self, name: &str) {
         if self.claimed.devices.remove_class(name) {
-            self.classes_changed(now);
+            self.classes_changed();
         }
     }
 
@@ -171,10 +173,10 @@ impl Cluster {
     }
 
     /// What claims come to may be something else: classes are others than before.
-    fn classes_changed(&mut self, now: Timestamp) {
+    fn classes_changed(&mut self) {
         self.renew_provided();
         let pods: Vec<_> = self.claimed.pods.keys().map(Arc::clone).collect();
-        self.see_again(pods, now);
+        self.see_again(pods);
     }
 
     /// Takes what a claim says.
@@ -183,7 +185,7 @@ impl Cluster {
         let epoch = self.epoch(Kind::ResourceClaim);
         if let Some(nodes) = self.claimed.devices.apply_claim(&key, claim, epoch) {
             self.devices_changed(nodes, now);
-            self.claim_changed(&key, now);
+            self.claim_changed(&key);
         }
     }
 
@@ -192,14 +194,14 @@ impl Cluster {
         let key = (namespace.into(), name.into());
         if let Some(nodes) = self.claimed.devices.remove_claim(&key) {
             self.devices_changed(nodes, now);
-            self.claim_changed(&key, now);
+            self.claim_changed(&key);
         }
     }
 
-    pub(super) fn claim_changed(&mut self, key: &ClaimKey, now: Timestamp) {
+    pub(super) fn claim_changed(&mut self, key: &ClaimKey) {
         let users = self.claimed.users.get(key).into_iter().flatten();
         let users: Vec<_> = users.map(Arc::clone).collect();
-        self.see_again(users, now);
+        self.see_again(users);
     }
 
     /// What a list of all objects of these kinds does not name is gone.
@@ -212,7 +214,7 @@ impl Cluster {
             }
             Kind::DeviceClass => {
                 for name in self.claimed.devices.classes_missing_in(epoch) {
-                    self.remove_class(&name, now);
+                    self.remove_class(&name);
                 }
             }
             _ => {
@@ -223,9 +225,25 @@ impl Cluster {
         }
     }
 
-    /// Reads pods anew, as they were seen last.
-    pub(super) fn see_again(&mut self, pods: Vec<Arc<str>>, now: Timestamp) {
-        for uid in pods {
+    /// These pods have to be read anew, as they were seen last.
+    pub(super) fn see_again(&mut self, pods: impl IntoIterator<Item = Arc<str>>) {
+        self.claimed.unread.extend(pods);
+    }
+
+    /// A pod is being read.
+    pub(super) fn note_read(&mut self, uid: &str) {
+        self.claimed.unread.remove(uid);
+    }
+
+    /// Whether no pod has to be read anew.
+    pub(crate) fn is_all_read(&self) -> bool {
+        self.claimed.unread.is_empty()
+    }
+
+    /// Reads pods anew whose claims have changed, each once, however often they did: whoever makes and deletes a claim that a thousand pods
+    /// share would otherwise have each of them read each time.
+    pub fn read_again(&mut self, now: Timestamp) {
+        while let Some(uid) = self.claimed.unread.pop_first() {
             if let Some(claiming) = self.claimed.pods.get(&uid) {
                 self.apply_pod_again((*claiming.pod).clone(), now);
             }

@@ -112,7 +112,7 @@ impl Cluster {
             Kind::Pod => {
                 let stale = self.pods().filter(|pod| pod.epoch < epoch);
                 for uid in stale.map(|pod| Arc::clone(&pod.uid)).collect::<Vec<_>>() {
-                    self.remove_pod(&uid, now);
+                    self.remove_pod(&uid);
                 }
             }
             Kind::ResourceSlice | Kind::DeviceClass | Kind::ResourceClaim => {

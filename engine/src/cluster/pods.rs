@@ -137,7 +137,7 @@ impl Cluster {
         self.note_held_elsewhere(id);
         self.note_outgrown(id, let_in, now);
         if self.pod(id).is_some_and(Pod::is_in) != was_in {
-            self.see_sharers_again(id, &named, now);
+            self.see_sharers_again(id, &named);
         }
     }
 
@@ -200,7 +200,7 @@ impl Cluster {
             // Seen later, but written earlier: what is over stays so.
             return self.members.has_succeeded(uid);
         }
-        self.remove_pod(uid, now);
+        self.remove_pod(uid);
         if phase == Some("Succeeded") {
             self.note_succeeded(uid, namespace, pod, now);
         }
@@ -289,7 +289,7 @@ impl Cluster {
     }
 
     /// Forgets a pod and gives back all that it held.
-    pub(crate) fn remove_pod(&mut self, uid: &str, now: Timestamp) {
+    pub(crate) fn remove_pod(&mut self, uid: &str) {
         self.end_assumption(uid);
         if let Some(id) = self.pod_with_uid(uid) {
             self.claimed.outgrown.forget(id);
@@ -306,7 +306,7 @@ impl Cluster {
             self.forget_empty_queue(queue);
         }
         self.unname_workloads([pod.group, pod.job]);
-        self.forget_claiming(uid, pod.is_in(), now);
+        self.forget_claiming(uid, pod.is_in());
     }
 
     /// The pod with this id.

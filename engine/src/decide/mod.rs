@@ -97,6 +97,10 @@ pub fn decide(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Round {
 
 /// The same; `trail` is told what is being judged.
 pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail: &dyn Trail) -> Round {
+    debug_assert!(
+        cluster.is_all_read(),
+        "pods have to be read anew before anything is decided"
+    );
     let mut round = Round::default();
     for due in cluster.advance(now) {
         let Due::Reservation(pod) = due;

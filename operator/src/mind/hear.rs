@@ -21,6 +21,8 @@ impl Mind {
             self.pulse.over();
             self.hear(event, now);
         }
+        self.pulse.over();
+        self.cluster.read_again(now);
     }
 
     /// Says of an object that it is set aside.
@@ -135,7 +137,7 @@ impl Mind {
         {
             self.readiness.arrived(kind.plural());
         }
-        self.cluster.apply(observation, now);
+        self.cluster.apply_one_of_many(observation, now);
     }
 }
 

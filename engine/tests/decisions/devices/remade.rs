@@ -1,5 +1,6 @@
 //! Claims that are gone, or others than those that their pods were let in for (docs/rules.md, **Cards by Dynamic Resource Allocation**).
 
+use engine::Observation;
 use engine::cluster::Kind;
 use engine::decide::Action;
 
@@ -145,4 +146,31 @@ fn who_is_gone_does_not_outlive_the_list_that_says_so_by_a_claim_that_changes_me
     world.end_list(Kind::Pod, now);
     assert_eq!(world.cluster.pod_with_uid("p1"), None);
     assert_eq!(world.allocated("team-a", "A"), 0);
+}
+
+#[test]
+fn who_shares_a_claim_that_is_made_and_deleted_again_and_again_is_as_if_it_had_been_made_once() {
+    let mut world = world();
+    let pods: Vec<_> = (0..50).map(|index| format!("p{index}")).collect();
+    world.pods(pods.iter().map(|name| sharing(pod(name), "shared")));
+    assert_eq!(world.refusal_of("p0"), "ResourceClaimNotFound");
+    let now = world.now;
+    let made = |cards: i64| {
+        let claim = json!({"metadata": {"namespace": "team", "name": "shared"},
+            "spec": {"devices": {"requests": exactly(cards, Some("A"))}}});
+        Observation::Claim(Box::new(serde_json::from_value(claim).unwrap()))
+    };
+    let deleted = || Observation::ClaimGone {
+        namespace: "team".into(),
+        name: "shared".into(),
+    };
+    for cards in 1..100 {
+        world.cluster.apply_one_of_many(made(cards), now);
+        world.cluster.apply_one_of_many(deleted(), now);
+    }
+    world.cluster.apply_one_of_many(made(2), now);
+    world.cluster.read_again(now);
+    // One is charged for it.
+    assert_eq!(world.admit_names(), ["p0"]);
+    assert_eq!(world.allocated("team-a", "A"), 2);
 }
