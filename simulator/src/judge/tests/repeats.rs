@@ -51,7 +51,8 @@ fn what_is_kept_for_a_group_that_sends_nobody_is_shown_more_often_and_not_for_ev
         for time in 0..times {
             history.lease("operator-0");
             history.change("operator-0", &POD_GROUPS, "g", |group: &mut Value| {
-                group["status"]["conditions"] = json!([{"message": ["in queue 1", "in queue 0"][time % 2]}]);
+                let message = ["in queue 1", "in queue 0"][time % 2];
+                group["status"]["conditions"] = json!([{"message": message}]);
             });
         }
     };
