@@ -17,7 +17,7 @@ pub const RULE: &str = "nothing is written again and again while nothing changes
 const MOST: u32 = 3;
 /// How often one object may be written, whatever is said: a pod is let in, told why it waits, and settled in a few.
 const MOST_AT_ALL: u32 = 10;
-/// How often a queue's numbers, and what workloads in its line are told and PodGroups show, may be the same: what is kept for workloads that
+/// How often a queue's numbers, and what workloads in its line are told and `PodGroup`s show, may be the same: what is kept for workloads that
 /// send nobody ends, unseen, at intervals that double until they are an hour, and is kept again.
 const MOST_OF_QUEUES: u32 = 9;
 /// After so long it may be said again: API servers forget events.
