@@ -9,13 +9,14 @@ use super::estimate::MOST_BEFORE;
 use super::holders::MOST_NAMES;
 use crate::cluster::Cluster;
 use crate::cluster::waiting::{Place, Shape};
+use crate::cluster::workload::Workload;
 use crate::decide::enqueue::is_in_line;
 use crate::decide::verdict::is_for;
 use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::refs::WorkloadKind;
 
 /// A place in a queue's line: by priority, then by who came first.
-pub(super) type InLine = (Reverse<i32>, Place);
+pub(super) type PlaceInLine = (Reverse<i32>, Place);
 
 /// Behind everybody of its priority.
 pub(super) const LAST: Place = Place {
@@ -26,7 +27,7 @@ pub(super) const LAST: Place = Place {
 };
 
 /// The pods that are let in before one of this shape and place in its queue; those that are let in together with it are not.
-pub(super) fn before(cluster: &Cluster, shape: &Shape, place: InLine) -> Vec<PodId> {
+pub(super) fn before(cluster: &Cluster, shape: &Shape, place: PlaceInLine) -> Vec<PodId> {
     let gang = shape.group.filter(|group| cluster.workload(*group).missing() > 0);
     let peers = cluster.queue(shape.queue).waiting.peers().map(|(_, peers)| peers);
     let others = peers.filter(|peers| gang.is_none() || peers.shape.group != gang);
@@ -43,21 +44,13 @@ pub(super) fn before(cluster: &Cluster, shape: &Shape, place: InLine) -> Vec<Pod
 pub(super) fn before_workload(cluster: &Cluster, id: WorkloadId) -> Option<Vec<PodId>> {
     let workload = cluster.workload(id);
     let queue = cluster.queue(workload.claim.as_ref()?.queue);
+    if let Some((shape, place)) = first_that_waits(cluster, workload) {
+        return Some(before(cluster, shape, place));
+    }
     let place = |id: WorkloadId| {
         let workload = cluster.workload(id);
         (Reverse(workload.priority()), workload.place())
     };
-    let first = workload
-        .line
-        .first()
-        .and_then(|(_, place)| cluster.pod(place.pod)?.waits.as_ref());
-    if let Some(first) = first {
-        return Some(before(
-            cluster,
-            &first.shape,
-            (Reverse(first.shape.priority), first.place),
-        ));
-    }
     let is_first = !queue.in_line().iter().any(|other| place(*other) < place(id));
     (is_first && queue.waiting.is_empty()).then(Vec::new)
 }
@@ -67,7 +60,7 @@ pub(super) fn line_up(
     cluster: &Cluster,
     namespace: &str,
     queue: QueueId,
-    place: InLine,
+    place: PlaceInLine,
     status: &mut CardReviewStatus,
 ) {
     if !is_for(cluster, queue, namespace) {
@@ -118,10 +111,7 @@ pub(super) fn line_up(
 /// Who is before a workload: before the first of its pods that wait, or before itself where it waits to be let into its queue.
 pub(super) fn line_up_workload(cluster: &Cluster, namespace: &str, id: WorkloadId, status: &mut CardReviewStatus) {
     let workload = cluster.workload(id);
-    let first = workload.line.first().and_then(|(_, place)| {
-        let shape = &cluster.pod(place.pod)?.waits.as_ref()?.shape;
-        Some((shape.queue, (Reverse(shape.priority), *place)))
-    });
+    let first = first_that_waits(cluster, workload).map(|(shape, place)| (shape.queue, place));
     let itself = || {
         let claim = workload.claim.as_ref().filter(|_| is_in_line(cluster, id))?;
         Some((claim.queue, (Reverse(workload.priority()), workload.place())))
@@ -131,6 +121,13 @@ pub(super) fn line_up_workload(cluster: &Cluster, namespace: &str, id: WorkloadI
         line_up(cluster, namespace, queue, place, status);
         status.waiting = status.waiting.map(|waiting| waiting + i64::from(!counts_itself));
     }
+}
+
+/// The first of a workload's pods that wait.
+fn first_that_waits<'c>(cluster: &'c Cluster, workload: &Workload) -> Option<(&'c Shape, PlaceInLine)> {
+    let (_, place) = workload.line.first()?;
+    let shape = &cluster.pod(place.pod)?.waits.as_ref()?.shape;
+    Some((shape, (Reverse(shape.priority), *place)))
 }
 
 fn number(count: usize) -> i64 {
