@@ -9,7 +9,7 @@ use crds::dra::ResourceClaim;
 use crds::managed::requests_any;
 
 use super::Cluster;
-use crate::devices::{ClaimKey, Named};
+use crate::devices::{ClaimKey, Devices, Named};
 use crate::ids::{PodId, QueueId};
 use crate::reason::Reason;
 use crate::task::{Claimed, Task};
@@ -21,14 +21,26 @@ pub(super) struct Claiming {
     named: Vec<Named>,
     /// The claim that the scheduler made for it.
     provided: Option<ClaimKey>,
-    /// What its claims said when it was let in; none where nobody here let it in.
-    pub(super) let_in_by: Option<Vec<(ClaimKey, Arc<ResourceClaim>)>>,
+    /// Its claims as they were when it was let in, each with what the pod calls it; none where nobody here let it in.
+    pub(super) let_in_by: Option<Vec<(Box<str>, Arc<ResourceClaim>)>>,
 }
 
 impl Claiming {
     /// The text of an annotation of the pod.
     pub(super) fn annotation(&self, key: &str) -> Option<&str> {
         self.pod.metadata.annotations.get(key)
+    }
+
+    /// The claims that the pod names, as far as they are known, each with what the pod calls it.
+    pub(super) fn claims<'c>(
+        &'c self,
+        devices: &'c Devices,
+    ) -> impl Iterator<Item = (&'c str, &'c Arc<ResourceClaim>)> {
+        let namespace = self.pod.metadata.namespace.as_deref().unwrap_or_default();
+        self.named.iter().filter_map(move |named| {
+            let key = (namespace.into(), named.claim.clone()?);
+            Some((&*named.name, devices.claim(&key)?))
+        })
     }
 
     /// All claims of the pod.

@@ -1,9 +1,10 @@
-//! Claims that come to more than their pod was let in for: somebody deleted one and made a larger one of the same name, before the
-//! scheduler had allocated it (docs/rules.md, **Cards by Dynamic Resource Allocation**).
+//! Claims that come to more than their pod was let in for: somebody deleted one before the scheduler had allocated it, and a larger one
+//! was made, by hand of the same name or from a template that is another by now (docs/rules.md, **Cards by Dynamic Resource Allocation**).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crds::dra::ResourceClaim;
 use jiff::Timestamp;
 
 use super::Cluster;
@@ -51,22 +52,23 @@ impl Cluster {
         };
         let uid = Arc::clone(&pod.uid);
         if let Some(claiming) = self.claimed.pods.get_mut(&uid) {
-            let devices = &self.claimed.devices;
-            let claims = claiming.keys().into_iter();
-            let claims = claims.filter_map(|key| devices.claim(&key).map(Arc::clone).map(|claim| (key, claim)));
-            claiming.let_in_by = Some(claims.collect());
+            let claims = claiming.claims(&self.claimed.devices);
+            let claims = claims.map(|(name, claim)| (name.into(), Arc::clone(claim)));
+            let claims = claims.collect();
+            claiming.let_in_by = Some(claims);
         }
     }
 
-    /// Whether a pod's claims are those that it was let in with; none where nobody here let it in.
+    /// Whether a pod's claims are those that it was let in with; none where nobody here let it in. They are told apart by what the pod
+    /// calls them: one that is made anew from a template has another name of its own. One that is gone may come back as it was.
     fn has_its_claims(&self, pod: &Pod) -> Option<bool> {
         let claiming = self.claimed.pods.get(&pod.uid)?;
         let let_in_by = claiming.let_in_by.as_ref()?;
-        let is_its = |(key, claim): &(_, Arc<crds::dra::ResourceClaim>)| {
-            let now = self.claimed.devices.claim(key);
-            now.is_none_or(|now| now.spec == claim.spec)
+        let is_its = |(name, claim): (&str, &Arc<ResourceClaim>)| {
+            let then = let_in_by.iter().find(|(known, _)| **known == *name);
+            then.is_none_or(|(_, then)| then.spec == claim.spec)
         };
-        Some(let_in_by.iter().all(is_its))
+        Some(claiming.claims(&self.claimed.devices).all(is_its))
     }
 
     /// What a pod has more of than it was let in for, if that is due to other claims than it had then.

@@ -71,6 +71,31 @@ fn who_makes_its_claim_anew_and_larger_is_evicted() {
 }
 
 #[test]
+fn a_claim_that_is_made_anew_and_larger_from_its_template_evicts_its_pod() {
+    let mut world = world();
+    world.claim("p1-gpu-x", &exactly(2, Some("A")), &json!({}));
+    world.pod(&claiming(pod("p1"), "p1-gpu-x"));
+    assert_eq!(world.admissions().len(), 1);
+    let now_named = |claim| claiming(let_in("p1", Some(r#"{"A":2}"#)), claim);
+    world.pod(&now_named("p1-gpu-x"));
+    // Made anew as it was.
+    world.remove_claim("p1-gpu-x");
+    world.claim("p1-gpu-y", &exactly(2, Some("A")), &json!({}));
+    world.pod(&now_named("p1-gpu-y"));
+    assert_eq!((world.allocated("team-a", "A"), sent_back(&mut world)), (2, vec![]));
+    // From a template that somebody replaced.
+    world.remove_claim("p1-gpu-y");
+    world.claim("p1-gpu-z", &exactly(4, Some("A")), &json!({}));
+    world.pod(&now_named("p1-gpu-z"));
+    let sent_back = sent_back(&mut world);
+    assert!(
+        matches!(&sent_back[..], [(name, "ResourceClaimChanged", _)] if name == "p1"),
+        "{sent_back:?}"
+    );
+    assert_eq!(world.allocated("team-a", "A"), 4);
+}
+
+#[test]
 fn who_makes_a_claim_for_cards_of_one_for_none_is_evicted() {
     let mut world = world();
     world.class("fpga", "device.driver == 'fpga.example.com'", None);
