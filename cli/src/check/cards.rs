@@ -45,7 +45,7 @@ fn of_queues(usages: &[CardUsage]) -> Vec<Finding> {
         (!problems.is_empty()).then_some((usage.spec.queue.as_str(), problems))
     });
     let bad = bad.map(|(queue, problems)| {
-        let details = format!("{problems}: kubectl describe queue {queue} says what to mend");
+        let details = format!("{problems}: kubectl describe cardusage {queue} says what to mend");
         Finding::new(Result::Problem, format!("queue {queue}"), details)
     });
     listed(bad, "queues", &format!("all {} can be satisfied", usages.len()))

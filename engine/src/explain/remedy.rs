@@ -57,7 +57,7 @@ impl Reason {
             }
             Self::NoDeviceSelected => {
                 "create the pod anew with a claim whose class is there and whose selectors match a device: kubectl get \
-                 deviceclasses,resourceslices lists them; or wait until a node has one"
+                 deviceclasses,cardtypes lists classes and cards; or wait until a node has one"
             }
             Self::NoClaimForCard => "create the pod anew with a card that its claims select, or without naming one",
             Self::TooManyAlternatives => {

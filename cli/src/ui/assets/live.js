@@ -36,9 +36,12 @@ async function update() {
       freshness.textContent = "kubectl card ui was started anew: open the address that it printed.";
       return;
     }
+    if (answer.status >= 500) {
+      freshness.textContent = "The cluster did not answer: what is shown is what it said last.";
+      return;
+    }
     replaceParts(new DOMParser().parseFromString(text, "text/html"));
-    const failed = answer.ok ? "" : "The cluster did not answer. ";
-    const said = failed || "Kept up to date.";
+    const said = answer.ok ? "Kept up to date." : "This is not there any more.";
     if (freshness.textContent !== said) freshness.textContent = said;
   } catch {
     freshness.textContent = "Nobody answers any more: is kubectl card ui still running?";
