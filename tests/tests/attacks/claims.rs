@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use cardgate_tests::devices::{
     NVIDIA, allocated, by_name, by_template, card_has, classes, exactly, gpus, nodes, publish, template,
 };
@@ -13,10 +13,10 @@ use cardgate_tests::workloads::{PodBuilder, pod, queue};
 use cardgate_tests::world::World;
 use crds::keys::{CARD_ASSIGNED, QUEUE_LABEL};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Affinity, Pod};
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
 use kube::ResourceExt as _;
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
@@ -116,11 +116,7 @@ async fn a_claim_that_is_slipped_under_a_template_is_charged_as_it_is() -> Outco
         .create(&by_template(scenario.pod("held"), "small").build())
         .await?;
     scenario.waits("held", "ResourceClaimNotFound").await?;
-    let mut large = by_hand("large", &exactly(NVIDIA, 5, Some(&card)))?;
-    large.metadata = serde_json::from_value(json!({
-        "name": "large", "annotations": { "resource.kubernetes.io/pod-claim-name": "gpu" },
-        "ownerReferences": [{ "apiVersion": "v1", "kind": "Pod", "name": "held", "uid": held.uid(), "controller": true }],
-    }))?;
+    let large = slipped_under(&held, &exactly(NVIDIA, 5, Some(&card)))?;
     tenant.create(&large).await?;
     tenant
         .create(&made_from("small", &exactly(NVIDIA, 1, Some(&card)))?)
@@ -240,16 +236,10 @@ async fn a_claim_that_is_made_anew_is_charged_as_it_is_now() -> Outcome {
     tenant
         .create(&by_hand("grows", &exactly(NVIDIA, 1, Some(&card)))?)
         .await?;
-    let beside = json!({ "podAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [{
-        "topologyKey": "kubernetes.io/hostname", "labelSelector": { "matchLabels": { "app": "friend" } } }] } });
-    let beside = serde_json::from_value(beside)?;
+    let beside = beside_nobody()?;
     let grows = by_name(scenario.pod("grows"), "grows").spec(|spec| spec.affinity = Some(beside));
     tenant.create(&grows.build()).await?;
-    wait::object(&scenario.api::<Pod>(), "grows", "its admission", |found| {
-        let gates = found.and_then(|pod| pod.spec.as_ref()?.scheduling_gates.clone());
-        Seen::when(found.is_some() && gates.unwrap_or_default().is_empty(), "held")
-    })
-    .await?;
+    is_let_in(&scenario, "grows").await?;
     delete(&tenant, "grows").await?;
     is_gone(&scenario, "grows").await?;
     // What it was let in for stays taken while nobody knows what it will be.
@@ -263,24 +253,94 @@ async fn a_claim_that_is_made_anew_is_charged_as_it_is_now() -> Outcome {
     tenant
         .create(&by_hand("grows", &exactly(NVIDIA, 3, Some(&card)))?)
         .await?;
-    wait::object(&scenario.api::<Pod>(), "grows", "its eviction", |found| {
-        Seen::when(found.is_none(), format!("{found:?}"))
-    })
-    .await?;
-    let said = format!("let in for 1 {card}, and its resource claims are others now, for 3 {card}");
-    wait::eventually("that it is told why", wait::PATIENCE, async || {
-        let events = scenario.events("grows", "ResourceClaimChanged").await?;
-        let notes: Vec<_> = events.into_iter().filter_map(|event| event.message).collect();
-        Ok(Seen::when(
-            notes.iter().any(|note| note.starts_with(&said)),
-            format!("{notes:?}"),
-        ))
-    })
+    is_evicted_for(
+        &scenario,
+        "grows",
+        &format!("let in for 1 {card}, and its resource claims are others now, for 3 {card}"),
+    )
     .await?;
     scenario.expect("other", &tally().running(&card, 1)).await?;
     card_has(world, &card, |status| status.used == 1).await?;
     assert_eq!(allocated(&scenario).await?.values().sum::<usize>(), 1);
     Ok(())
+}
+
+#[tokio::test]
+async fn a_larger_claim_that_is_slipped_under_a_pod_that_was_let_in_costs_it_the_place() -> Outcome {
+    let (_, scenario, tenant, card) = scene("claims-regrown", 1).await?;
+    tenant
+        .create(&made_from("t", &exactly(NVIDIA, 1, Some(&card)))?)
+        .await?;
+    let beside = beside_nobody()?;
+    let grows = by_template(scenario.pod("grows"), "t").spec(|spec| spec.affinity = Some(beside));
+    let grows = tenant.create(&grows.build()).await?;
+    is_let_in(&scenario, "grows").await?;
+    let pod = scenario.api::<Pod>().get("grows").await?;
+    let made = pod.status.and_then(|status| status.resource_claim_statuses);
+    let made = made.into_iter().flatten().find_map(|made| made.resource_claim_name);
+    let made = made.context("no claim was made")?;
+    // Kubernetes looks for the pod's claim anew when the pod changes, and finds this one, of another name.
+    tenant
+        .create(&slipped_under(&grows, &exactly(NVIDIA, 8, Some(&card)))?)
+        .await?;
+    delete(&tenant, &made).await?;
+    is_gone(&scenario, &made).await?;
+    let change = json!({ "metadata": { "labels": { "seen": "again" } } });
+    tenant
+        .api::<Pod>()
+        .patch("grows", &PatchParams::default(), &Patch::Merge(change))
+        .await?;
+    is_evicted_for(
+        &scenario,
+        "grows",
+        &format!("let in for 1 {card}, and its resource claims are others now, for 8 {card}"),
+    )
+    .await?;
+    assert_eq!(allocated(&scenario).await?.values().sum::<usize>(), 0);
+    Ok(())
+}
+
+/// A claim that Kubernetes takes for the one that it made for a pod from its template.
+fn slipped_under(pod: &Pod, requests: &Value) -> Result<ResourceClaim> {
+    let mut claim = by_hand("large", requests)?;
+    claim.metadata = serde_json::from_value(json!({
+        "name": "large", "annotations": { "resource.kubernetes.io/pod-claim-name": "gpu" },
+        "ownerReferences": [{ "apiVersion": "v1", "kind": "Pod", "name": pod.name_any(), "uid": pod.uid(), "controller": true }],
+    }))?;
+    Ok(claim)
+}
+
+/// Keeps a pod from being placed for as long as its owner likes.
+fn beside_nobody() -> Result<Affinity> {
+    let beside = json!({ "podAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [{
+        "topologyKey": "kubernetes.io/hostname", "labelSelector": { "matchLabels": { "app": "friend" } } }] } });
+    Ok(serde_json::from_value(beside)?)
+}
+
+async fn is_let_in(scenario: &Scenario<'_>, pod: &str) -> Outcome {
+    wait::object(&scenario.api::<Pod>(), pod, "its admission", |found| {
+        let gates = found.and_then(|pod| pod.spec.as_ref()?.scheduling_gates.clone());
+        Seen::when(found.is_some() && gates.unwrap_or_default().is_empty(), "held")
+    })
+    .await?;
+    Ok(())
+}
+
+/// A pod is evicted since its claims are others now, and told so in these words.
+async fn is_evicted_for(scenario: &Scenario<'_>, pod: &str, said: &str) -> Outcome {
+    wait::object(&scenario.api::<Pod>(), pod, "its eviction", |found| {
+        Seen::when(found.is_none(), format!("{found:?}"))
+    })
+    .await?;
+    wait::eventually("that it is told why", wait::PATIENCE, async || {
+        let events = scenario.events(pod, "ResourceClaimChanged").await?;
+        let notes: Vec<_> = events.into_iter().filter_map(|event| event.message).collect();
+        Ok(Seen::when(
+            notes.iter().any(|note| note.starts_with(said)),
+            format!("{notes:?}"),
+        ))
+    })
+    .await
 }
 
 #[tokio::test]
