@@ -52,9 +52,10 @@ impl Cluster {
         };
         let uid = Arc::clone(&pod.uid);
         if let Some(claiming) = self.claimed.pods.get_mut(&uid) {
-            let claims = claiming.claims(&self.claimed.devices);
-            let claims = claims.map(|(name, claim)| (name.into(), Arc::clone(claim)));
-            let claims = claims.collect();
+            let claims = claiming
+                .claims(&self.claimed.devices)
+                .map(|(name, claim)| (name.into(), Arc::clone(claim)))
+                .collect();
             claiming.let_in_by = Some(claims);
         }
     }
