@@ -1,6 +1,5 @@
 //! `kubectl card who`: which queues hold a card.
 
-use crds::card_type::CardType;
 use crds::spelling;
 use serde::Serialize;
 
@@ -28,10 +27,11 @@ struct Holders {
     free: i64,
     /// What pods hold for which no queue is charged.
     unaccounted: i64,
-    queues: Vec<Holder>,
+    /// None where the user may not see it.
+    queues: Option<Vec<Holder>>,
 }
 
-/// Which queues hold the card or wait for it, the largest holder first.
+/// Which queues hold the card or wait for it, the largest holder first; for who may not see that, how much of it is free.
 pub async fn answer(cluster: &Cluster, card: &str) -> Result<Answer, Failure> {
     let types = cluster.card_types().await?;
     let Some(found) = types.iter().find(|found| found.spec.card_name == card) else {
@@ -41,18 +41,34 @@ pub async fn answer(cluster: &Cluster, card: &str) -> Result<Answer, Failure> {
             meant: spelling::meant_card(card, known).map(str::to_owned),
         });
     };
-    let shown = holders(cluster, found).await?;
+    let (queues, note) = match holders(cluster, card).await {
+        Ok(holders) => (Some(holders), None),
+        Err(failure @ Failure::Forbidden { .. }) => (None, Some(format!("without the queues: {failure}"))),
+        Err(failure) => return Err(failure),
+    };
+    let status = found.status.clone().unwrap_or_default();
+    let shown = Holders {
+        card: card.to_owned(),
+        total: status.total,
+        free: status.free,
+        unaccounted: status.unaccounted,
+        queues,
+    };
     let mut answer = Answer::new(&shown).map_err(|error| Failure::unprintable(&error))?;
+    answer.notes.extend(note);
     answer.line(&format!(
-        "{}: {} of {} free, {} charged to no queue\n",
+        "{}: {} of {} free, {} charged to no queue",
         shown.card, shown.free, shown.total, shown.unaccounted
     ));
-    if shown.queues.is_empty() {
+    let Some(queues) = shown.queues else {
+        return Ok(answer);
+    };
+    answer.line("");
+    if queues.is_empty() {
         answer.line("No queue holds it or waits for it.");
         return Ok(answer);
     }
-    let cells: Vec<_> = shown
-        .queues
+    let cells: Vec<_> = queues
         .iter()
         .map(|holder| {
             [
@@ -73,8 +89,7 @@ pub async fn answer(cluster: &Cluster, card: &str) -> Result<Answer, Failure> {
     Ok(answer)
 }
 
-async fn holders(cluster: &Cluster, card: &CardType) -> Result<Holders, Failure> {
-    let name = &card.spec.card_name;
+async fn holders(cluster: &Cluster, card: &str) -> Result<Vec<Holder>, Failure> {
     let mut queues = Vec::new();
     // The object of what no queue is charged for names none.
     for usage in cluster
@@ -84,7 +99,7 @@ async fn holders(cluster: &Cluster, card: &CardType) -> Result<Holders, Failure>
         .filter(|usage| !usage.spec.queue.is_empty())
     {
         let status = usage.status.unwrap_or_default();
-        let held = status.cards.into_iter().find(|of| of.name == *name);
+        let held = status.cards.into_iter().find(|of| of.name == card);
         queues.extend(held.filter(|of| of.allocated > 0 || of.waiting > 0).map(|of| Holder {
             queue: usage.spec.queue,
             allocated: of.allocated,
@@ -95,12 +110,5 @@ async fn holders(cluster: &Cluster, card: &CardType) -> Result<Holders, Failure>
         }));
     }
     queues.sort_by_key(|holder| std::cmp::Reverse(holder.allocated));
-    let status = card.status.clone().unwrap_or_default();
-    Ok(Holders {
-        card: name.clone(),
-        total: status.total,
-        free: status.free,
-        unaccounted: status.unaccounted,
-        queues,
-    })
+    Ok(queues)
 }
