@@ -18,7 +18,7 @@ const OPERATORS: &str = "app.kubernetes.io/name=cardgate,app.kubernetes.io/compo
 /// The role by which this program works in a cluster, and its binding.
 const OWN_RIGHTS: &str = "cardgate-uninstall";
 /// The policies inside the API server, and their bindings but one.
-const POLICIES: [&str; 14] = [
+const POLICIES: [&str; 15] = [
     "cardgate-crossquota",
     "cardgate-job",
     "cardgate-leader",
@@ -31,6 +31,7 @@ const POLICIES: [&str; 14] = [
     "cardgate-pod-resize",
     "cardgate-pod-update",
     "cardgate-queue",
+    "cardgate-resource-claim",
     "cardgate-volcano-job",
     "cardgate-webhook-configuration",
 ];

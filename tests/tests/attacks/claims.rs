@@ -426,11 +426,14 @@ async fn a_claim_under_a_pod_that_runs_cannot_be_taken_away_from_its_charge() ->
         .await?;
     tenant.create(&by_name(scenario.pod("runs"), "mine").build()).await?;
     scenario.expect("runs", &tally().running(&card, 1)).await?;
-    // Kubernetes protects it by a finalizer, which who may change claims may take off.
+    // Kubernetes protects it by a finalizer, which stays.
     delete(&tenant, "mine").await?;
-    scenario
-        .change::<ResourceClaim>("mine", json!({ "metadata": { "finalizers": null } }))
+    let unprotected = json!({ "metadata": { "finalizers": null } });
+    tenant
+        .may_not_change::<ResourceClaim>("mine", unprotected.clone(), "delete the pods that use it")
         .await?;
+    // Whoever may take the devices back may take it off.
+    scenario.change::<ResourceClaim>("mine", unprotected).await?;
     is_gone(&scenario, "mine").await?;
     tenant
         .create(&by_template(scenario.pod("other"), "one").build())
