@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 
 use crds::card_type::CardType;
 use crds::card_usage::CardUsage;
+use crds::dra::DeviceClass;
 use crds::keys::{CONFIG_MAP, NAMESPACE};
 use k8s_openapi::api::core::v1::Event;
 use kube::Api;
 use kube::api::ListParams;
+use serde_json::Value;
 
 use super::{Finding, Result};
 use crate::cluster::Cluster;
 use crate::failure::Failure;
+use crate::lint::selectors_not_evaluated;
 
 /// How many of a kind are listed one by one.
 const MOST: usize = 20;
@@ -27,6 +30,15 @@ pub(super) async fn findings(cluster: &Cluster) -> Vec<Finding> {
         Ok(types) => of_cards(&types),
         Err(failure) => vec![of_failure("cards", &failure)],
     });
+    match cluster
+        .everything("resource.k8s.io", "v1", "DeviceClass", "deviceclasses")
+        .await
+    {
+        Ok(classes) => findings.extend(of_classes(classes)),
+        // No such devices in this cluster.
+        Err(kube::Error::Api(status)) if status.code == 404 => {}
+        Err(error) => findings.push(Finding::unseen("deviceclasses", "list deviceclasses", &error)),
+    }
     findings.extend(of_configuration(cluster).await);
     findings
 }
@@ -73,6 +85,21 @@ fn of_cards(types: &[CardType]) -> Vec<Finding> {
         (!said.is_empty()).then(|| Finding::new(Result::Warning, format!("card {name}"), said.join("; ")))
     });
     listed(bad, "cards", &format!("all {} are accounted for", types.len()))
+}
+
+/// The classes of which it can't be said which cards they have.
+fn of_classes(classes: Vec<Value>) -> Vec<Finding> {
+    let classes: Vec<DeviceClass> = classes
+        .into_iter()
+        .filter_map(|class| serde_json::from_str(&class.to_string()).ok())
+        .collect();
+    let bad = classes.iter().flat_map(|class| {
+        let name = class.metadata.name.as_deref().unwrap_or_default();
+        let said = selectors_not_evaluated(class);
+        said.map(move |said| Finding::new(Result::Warning, format!("deviceclass {name}"), said))
+    });
+    let all_well = format!("the selectors of all {} can be evaluated", classes.len());
+    listed(bad, "deviceclasses", &all_well)
 }
 
 /// What was found, up to a number; that all is well, where nothing was.
@@ -126,6 +153,30 @@ mod tests {
         assert_eq!((bad.result, &*bad.what), (Result::Warning, "card GB200"));
         let said = "3 devices that several nodes reach are in no number; SeveralNodesReach: kubectl describe cardtype says more";
         assert_eq!(bad.details, said);
+    }
+
+    #[test]
+    fn classes_that_are_not_evaluated_are_named() {
+        let class = |name: &str, expression: &str| {
+            json!({
+                "metadata": { "name": name },
+                "spec": { "selectors": [{ "cel": { "expression": expression } }] },
+            })
+        };
+        let good = class("gpu", "device.driver == 'gpu.nvidia.com'");
+        let found = of_classes(vec![
+            good.clone(),
+            class("odd", "device.driver.replace('x', 'y') == 'z'"),
+        ]);
+        let [bad] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!((bad.result, &*bad.what), (Result::Warning, "deviceclass odd"));
+        assert!(
+            bad.details.contains("Cardgate does not evaluate function replace"),
+            "{}",
+            bad.details
+        );
+        let well = of_classes(vec![good]);
+        assert_eq!((well.len(), well[0].result), (1, Result::Ok));
     }
 
     #[test]

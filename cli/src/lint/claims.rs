@@ -35,14 +35,7 @@ fn look(manifest: &Manifest, known: &Known, linted: &mut Linted) -> Option<Vec<S
     match manifest.group_and_kind() {
         ("resource.k8s.io", "DeviceClass") => {
             if let Some(class) = read::<DeviceClass>(object, linted) {
-                for selector in &class.spec.selectors {
-                    let expression = &selector.cel.expression;
-                    let why = not_evaluated(expression);
-                    linted.warnings.extend(why.map(|why| {
-                        let quoted: String = expression.chars().take(100).collect();
-                        format!("spec.selectors: selector {quoted:?}: {why}: pods that claim devices of the class wait: select by other means")
-                    }));
-                }
+                linted.warnings.extend(selectors_not_evaluated(&class));
             }
             Some(Vec::new())
         }
@@ -58,6 +51,18 @@ fn look(manifest: &Manifest, known: &Known, linted: &mut Linted) -> Option<Vec<S
         }
         _ => None,
     }
+}
+
+/// What keeps pods waiting that ask for devices of a class: its selectors that Cardgate does not evaluate.
+pub fn selectors_not_evaluated(class: &DeviceClass) -> impl Iterator<Item = String> + '_ {
+    let expressions = class.spec.selectors.iter().map(|selector| &selector.cel.expression);
+    expressions.filter_map(|expression| {
+        let why = not_evaluated(expression)?;
+        let quoted: String = expression.chars().take(100).collect();
+        Some(format!(
+            "spec.selectors: selector {quoted:?}: {why}: pods that ask for devices of the class wait: select by other means"
+        ))
+    })
 }
 
 fn look_at(spec: &ClaimSpec, place: &str, known: &Known, linted: &mut Linted) -> Vec<String> {

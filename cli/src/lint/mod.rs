@@ -17,6 +17,7 @@ use crate::known::Known;
 use crate::manifests::Manifest;
 use crate::print::Answer;
 use before::Before;
+pub use claims::selectors_not_evaluated;
 use judge::Judge;
 
 /// Exit code where something would be refused.

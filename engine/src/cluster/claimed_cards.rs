@@ -6,43 +6,73 @@ use super::Cluster;
 use super::pod::{Gates, Pod, Reading};
 use crate::alternative::{Alternative, Assigned, CardSet, Counted};
 use crate::amounts::{Amounts, Dimension};
-use crate::devices::{Asked, CardCounts, Obstacle, RequestAsked};
+use crate::devices::{Asked, CardCounts, Obstacle, Provided, RequestAsked};
 use crate::names::CardId;
 use crate::reason::Reason;
 use crate::task::{Claimed, Task, Wanted};
 
+/// What is requested as resources.
+#[derive(Debug, Default)]
+pub(super) struct OfClasses {
+    /// What stands for no class, or is a resource of cards by itself.
+    pub others: Amounts,
+    /// What stands for classes, in cards.
+    pub requested: Vec<RequestAsked>,
+    /// Why that can't be said of one of them, for the user.
+    pub unclear: Option<String>,
+}
+
 impl Cluster {
-    /// What is requested as resources that stand for classes, and no resource of cards by itself, or beside claims for cards; and
-    /// all else that is requested.
-    pub(super) fn requested_of_classes(&self, request: &Amounts, beside_claims: bool) -> (Amounts, Vec<RequestAsked>) {
-        let provided = |dimension: Dimension| {
-            let resource = self.names.resource_name(dimension.resource()?);
-            let cards = self.claimed.provided.get(resource)?;
-            let is_own = cards.iter().all(|card| card.resource == resource);
-            (!is_own || beside_claims).then_some(cards)
-        };
-        if self.claimed.provided.is_empty() {
-            return (request.clone(), Vec::new());
+    /// What a request comes to beside claims, which are for cards or not.
+    pub(super) fn requested_of_classes(&self, request: &Amounts, beside_claims: bool) -> OfClasses {
+        let (mut others, mut requested, mut unclear) = (Vec::new(), Vec::new(), None);
+        for (dimension, count) in request.iter() {
+            match self.provided_as_requested(dimension, beside_claims) {
+                None => others.push((dimension, count)),
+                Some(Ok(cards)) => {
+                    let choices = cards.iter().map(|card| CardCounts::from([(card.clone(), count)]));
+                    requested.push(RequestAsked {
+                        choices: choices.collect(),
+                        ordered: false,
+                        mixes: true,
+                    });
+                }
+                Some(Err(why)) => {
+                    others.push((dimension, count));
+                    unclear.get_or_insert_with(|| format!("resource {}: {why}", dimension.name(&self.names)));
+                }
+            }
         }
-        let others = request.iter().filter(|(dimension, _)| provided(*dimension).is_none());
-        let requested = request.iter().filter_map(|(dimension, count)| {
-            let choices = provided(dimension)?
-                .iter()
-                .map(|card| CardCounts::from([(card.clone(), count)]));
-            Some(RequestAsked {
-                choices: choices.collect(),
-                ordered: false,
-                mixes: true,
-            })
-        });
-        (others.collect(), requested.collect())
+        OfClasses {
+            others: others.into_iter().collect(),
+            requested,
+            unclear,
+        }
+    }
+
+    /// What a class provides as this resource; none where that is a resource of cards by itself, unless claims are for cards as well.
+    fn provided_as_requested(&self, dimension: Dimension, beside_claims: bool) -> Option<&Provided> {
+        let resource = dimension.resource()?;
+        let name = self.names.resource_name(resource);
+        let provided = self.claimed.provided.get(name)?;
+        let is_own = match provided {
+            Ok(cards) => cards.iter().all(|card| card.resource == name) && !beside_claims,
+            // Whoever requests it is charged for the card that is named, and gets it from a device plugin.
+            Err(_) => self.is_known_for_cards(resource),
+        };
+        (!is_own).then_some(provided)
     }
 
     /// What is requested as resources by which classes provide cards that are counted as these resources: the scheduler takes any of them.
     pub(crate) fn requested_devices(&self, request: &Amounts) -> Vec<Wanted> {
         let requested = request.iter().filter_map(|(dimension, count)| {
             let resource = dimension.resource()?;
-            let cards = self.claimed.provided.get(self.names.resource_name(resource))?;
+            let cards = self
+                .claimed
+                .provided
+                .get(self.names.resource_name(resource))?
+                .as_ref()
+                .ok()?;
             let ids = cards.iter().filter_map(|card| self.names.known_card(&card.name));
             let choices = ids.map(|card| [(card, resource, count)].into());
             Some(Wanted {

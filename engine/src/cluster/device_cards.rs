@@ -150,7 +150,7 @@ pub(crate) fn are_supplied(cluster: &Cluster, task: &Task, alternative: &Alterna
         Alternative::Card(card) => is_had(*card, &|card| match card.supply {
             Supply::Plugin | Supply::Both => true,
             // What a device plugin hands out by this resource, the scheduler takes in place of devices.
-            Supply::Devices => cluster.claimed.provides(&card.found.resource) && by_plugin(card.resource) == 0,
+            Supply::Devices => cluster.claimed.provides_cards(&card.found.resource) && by_plugin(card.resource) == 0,
         }),
         Alternative::Set(set) => {
             let is_claimed = |card| is_had(card, &|card| card.supply != Supply::Plugin);

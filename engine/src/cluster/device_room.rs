@@ -44,7 +44,7 @@ impl Cluster {
         let provided = request.iter().filter_map(|(dimension, count)| {
             let resource = dimension.resource()?;
             let name = self.names.resource_name(resource);
-            let is_provided = count > 0 && self.claimed.provides(name);
+            let is_provided = count > 0 && self.claimed.provides_cards(name);
             is_provided.then(|| devices.provided_demand(resource, name, count))?
         });
         let provided: Vec<_> = provided.collect();

@@ -8,12 +8,13 @@ use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice};
 use crds::managed::requests_any;
 use jiff::Timestamp;
 
+use super::claimed_cards::OfClasses;
 use super::claiming::{Claiming, named_by};
 use super::outgrown::Outgrown;
 use super::pod::{Gates, Reading};
 use super::{Cluster, Kind};
 use crate::alternative::Assigned;
-use crate::devices::{ClaimKey, DeviceCard, Devices, Drivers, Named, SliceChange};
+use crate::devices::{ClaimKey, Devices, Drivers, Named, Provided, SliceChange};
 use crate::ids::{NodeId, PodId};
 use crate::names::CardId;
 use crate::reason::Reason;
@@ -33,8 +34,8 @@ pub(super) struct ClaimedDevices {
     unread: BTreeSet<Arc<str>>,
     /// By node, the pods that are expected there and have not been given their devices.
     pub(super) expected: HashMap<Arc<str>, BTreeSet<PodId>>,
-    /// The resources by which classes provide cards, and which.
-    pub(super) provided: BTreeMap<String, BTreeSet<DeviceCard>>,
+    /// The resources by which classes provide cards, or may, and which.
+    pub(super) provided: BTreeMap<String, Provided>,
     /// Nodes whose labels don't say which cards they have by devices.
     pub(super) to_label: BTreeSet<NodeId>,
     /// Pods that were let in for less than their claims come to.
@@ -47,15 +48,20 @@ pub(super) struct ClaimedDevices {
 pub(super) const NOBODY: &str = "";
 
 impl ClaimedDevices {
-    /// Whether pods may request cards by this resource without a claim.
-    pub(super) fn provides(&self, resource: &str) -> bool {
+    /// Whether pods may request cards by this resource without a claim, as far as can be said.
+    pub(super) fn may_provide(&self, resource: &str) -> bool {
         self.provided.contains_key(resource)
+    }
+
+    /// Whether pods may request cards by this resource without a claim.
+    pub(super) fn provides_cards(&self, resource: &str) -> bool {
+        self.provided.get(resource).is_some_and(Result::is_ok)
     }
 
     /// Those by which they may request this card.
     pub(super) fn provided_as(&self, card: &str) -> impl Iterator<Item = &str> {
         let provided = self.provided.iter();
-        let provided = provided.filter(move |(_, cards)| cards.iter().any(|provided| provided.name == card));
+        let provided = provided.filter(move |(_, cards)| cards.iter().flatten().any(|provided| provided.name == card));
         provided.map(|(resource, _)| resource.as_str())
     }
 
@@ -149,7 +155,7 @@ impl Cluster {
         }
     }
 
-    /// Takes note of the resources by which classes provide cards now; those of which that is something else than before.
+    /// Takes note of the resources by which classes provide cards now, or may; those of which that is something else than before.
     fn renew_provided(&mut self) -> BTreeSet<String> {
         let provided: BTreeMap<_, _> = self.claimed.devices.provided().into_iter().collect();
         let before = std::mem::replace(&mut self.claimed.provided, provided);
@@ -162,7 +168,8 @@ impl Cluster {
         if changed.is_empty() {
             return changed;
         }
-        for card in before.values().chain(now.values()).flatten().collect::<BTreeSet<_>>() {
+        let cards = before.values().chain(now.values()).flatten().flatten();
+        for card in cards.collect::<BTreeSet<_>>() {
             let card = self.names.card(&card.name);
             self.changes.cards.insert(card);
         }
@@ -253,7 +260,7 @@ impl Cluster {
     /// Whether a pod claims devices, by name or by a resource that a class provides.
     pub(super) fn may_claim(&self, pod: &crds::pod::Pod<Box<str>>) -> bool {
         !pod.spec.resource_claims.is_empty()
-            || !self.claimed.provided.is_empty() && requests_any(pod, |resource| self.claimed.provides(resource))
+            || !self.claimed.provided.is_empty() && requests_any(pod, |resource| self.claimed.may_provide(resource))
     }
 
     /// Adds to what was read of a pod what its claims come to; `as_seen` is the pod, where it may claim anything. What it names.
@@ -295,9 +302,14 @@ impl Cluster {
             Assigned::Counted(_) => None,
         });
         let asked = self.claimed.devices.asked_by(namespace, uid, named, assigned);
-        let (others, requested) = self.requested_of_classes(&reading.task.request, asked.is_for_cards());
-        if !named.is_empty() || !requested.is_empty() {
-            self.put_asked(reading, others, asked.and_provided(requested));
+        let of_classes = self.requested_of_classes(&reading.task.request, asked.is_for_cards());
+        let OfClasses {
+            others,
+            requested,
+            unclear,
+        } = of_classes;
+        if !named.is_empty() || !requested.is_empty() || unclear.is_some() {
+            self.put_asked(reading, others, asked.and_provided(requested, unclear));
         }
         if let Some(demand) = demand {
             let named = reading.task.cards().collect();

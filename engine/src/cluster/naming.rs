@@ -21,9 +21,13 @@ impl Cluster {
     /// Whether a resource is a card: by the configuration, or because nodes are found to have cards of it.
     pub(crate) fn is_card_resource(&self, resource: ResourceId) -> bool {
         let name = self.names.resource_name(resource);
-        let settings = &self.configuration.cardgate;
-        is_extended(name)
-            && (self.cards.are_counted_by(resource) || self.claimed.provides(name) || settings.is_card_resource(name))
+        self.is_known_for_cards(resource) || is_extended(name) && self.claimed.may_provide(name)
+    }
+
+    /// The same, by the nodes or by the configuration, whatever classes provide.
+    pub(super) fn is_known_for_cards(&self, resource: ResourceId) -> bool {
+        let name = self.names.resource_name(resource);
+        is_extended(name) && (self.cards.are_counted_by(resource) || self.configuration.cardgate.is_card_resource(name))
     }
 
     /// The resources that count the cards of a request, in order of first appearance.

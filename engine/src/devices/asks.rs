@@ -9,7 +9,7 @@ use super::bounds;
 use super::card::DeviceCard;
 use super::model::Model;
 use super::selector::SelectorError;
-use super::{ClaimKey, Devices};
+use super::{ClaimKey, Devices, Provided};
 
 /// Of so many sets of cards it is remembered how many a node has.
 const MOST_ALL: usize = 1024;
@@ -230,10 +230,16 @@ impl Devices {
         })
     }
 
-    /// The cards that a class provides for an extended resource that pods may request.
-    pub fn provided_by(&mut self, class: &DeviceClass) -> BTreeSet<DeviceCard> {
-        let models = self.select(class, &[]).unwrap_or_default();
-        models.iter().filter_map(|model| model.card.clone()).collect()
+    /// What a class provides as a resource that pods may request.
+    pub(super) fn provided_by(&mut self, class: &DeviceClass) -> Provided {
+        match self.select(class, &[]) {
+            Ok(models) => Ok(models.iter().filter_map(|model| model.card.clone()).collect()),
+            Err(Problem::NoDevice) => Ok(BTreeSet::new()),
+            Err(Problem::Unclear(why)) => {
+                let name = class.metadata.name.as_deref().unwrap_or_default();
+                Err(format!("DeviceClass {name}: {why}"))
+            }
+        }
     }
 
     /// All of these cards that one node has: of each the most that any has which has the same of them. Found again when nodes have
@@ -270,9 +276,10 @@ impl Asked {
         !self.requests.is_empty()
     }
 
-    /// The same, with what is requested as resources that classes provide.
+    /// The same, with what is requested as resources that classes provide; `unclear` says why that can't be said of some.
     #[must_use]
-    pub fn and_provided(mut self, requested: impl IntoIterator<Item = RequestAsked>) -> Self {
+    pub fn and_provided(mut self, requested: impl IntoIterator<Item = RequestAsked>, unclear: Option<String>) -> Self {
+        self.obstacle = self.obstacle.or(unclear.map(Obstacle::Unclear));
         let is_open = |obstacle: &Obstacle| *obstacle == Obstacle::PaidByAnother;
         if self.obstacle.as_ref().is_none_or(is_open) {
             let before = self.requests.len();

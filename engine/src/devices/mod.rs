@@ -40,6 +40,9 @@ use selection::Selections;
 /// How the name of a resource begins that stands for a class of devices.
 const IMPLICIT: &str = "deviceclass.resource.kubernetes.io/";
 
+/// The cards that a class provides as a resource; else, for the user, why that can't be said.
+pub type Provided = Result<BTreeSet<DeviceCard>, String>;
+
 /// A claim's namespace and name.
 pub type ClaimKey = (Box<str>, Box<str>);
 
@@ -287,8 +290,8 @@ impl Devices {
         newest.min().map(|(_, name)| name)
     }
 
-    /// The resources by which pods may request cards of classes without a claim, each with its cards.
-    pub fn provided(&mut self) -> Vec<(String, BTreeSet<DeviceCard>)> {
+    /// The resources by which pods may request cards of classes without a claim, each with what the class provides.
+    pub fn provided(&mut self) -> Vec<(String, Provided)> {
         let classes: Vec<_> = self
             .classes
             .iter()
@@ -296,8 +299,8 @@ impl Devices {
             .collect();
         let mut provided = Vec::new();
         for (name, class) in classes {
-            let cards = self.provided_by(&class);
-            if cards.is_empty() {
+            let provides = self.provided_by(&class);
+            if provides.as_ref().is_ok_and(BTreeSet::is_empty) {
                 continue;
             }
             let extended = class
@@ -305,8 +308,8 @@ impl Devices {
                 .extended_resource_name
                 .as_deref()
                 .filter(|name| !name.is_empty());
-            provided.extend(extended.map(|resource| (resource.to_owned(), cards.clone())));
-            provided.push((format!("{IMPLICIT}{name}"), cards));
+            provided.extend(extended.map(|resource| (resource.to_owned(), provides.clone())));
+            provided.push((format!("{IMPLICIT}{name}"), provides));
         }
         provided.sort();
         provided

@@ -2,6 +2,7 @@
 
 mod both_ways;
 pub mod imagined;
+mod of_classes;
 mod reclaim;
 mod remade;
 mod room;
