@@ -262,6 +262,8 @@ owned! {
 
 owned! {
     AllocatedDevice {
+        /// The request that it is for, or `<request>/<form>`.
+        request: Box<str>,
         driver: Box<str>,
         pool: Box<str>,
         device: Box<str>,

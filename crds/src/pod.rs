@@ -173,6 +173,16 @@ lean! {
     ExtendedResourceClaimStatus {
         /// The claim's own name.
         resource_claim_name: Option<S>,
+        /// Which of the claim's requests is for what.
+        request_mappings: Vec<ExtendedResourceRequest<S>>,
+    }
+}
+
+lean! {
+    /// What a container requests by a resource, and the request of the claim that was made for it.
+    ExtendedResourceRequest {
+        resource_name: Option<S>,
+        request_name: Option<S>,
     }
 }
 

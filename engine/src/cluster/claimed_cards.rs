@@ -1,5 +1,6 @@
 //! What pods claim, in cards: what their claims leave, what was written on them when they were let in, and what they got.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Cluster;
@@ -18,15 +19,39 @@ pub(super) struct OfClasses {
     pub others: Amounts,
     /// What stands for classes, in cards.
     pub requested: Vec<RequestAsked>,
+    /// The same, as far as it was given already.
+    pub given: Vec<CardCounts>,
     /// Why that can't be said of one of them, for the user.
     pub unclear: Option<String>,
 }
 
+impl OfClasses {
+    /// Whether anything stands for classes.
+    pub(super) fn is_any(&self) -> bool {
+        !self.requested.is_empty() || !self.given.is_empty() || self.unclear.is_some()
+    }
+}
+
 impl Cluster {
-    /// What a request comes to beside claims, which are for cards or not.
-    pub(super) fn requested_of_classes(&self, request: &Amounts, beside_claims: bool) -> OfClasses {
+    /// What a request comes to beside claims, which are for cards or not, where so much was `given` already by resource.
+    pub(super) fn requested_of_classes(
+        &self,
+        request: &Amounts,
+        beside_claims: bool,
+        given: &BTreeMap<Box<str>, CardCounts>,
+    ) -> OfClasses {
         let (mut others, mut requested, mut unclear) = (Vec::new(), Vec::new(), None);
+        let mut settled = Vec::new();
         for (dimension, count) in request.iter() {
+            let cards = given.get(dimension.name(&self.names));
+            let is_own = |cards: &CardCounts| {
+                let name = dimension.name(&self.names);
+                !cards.is_empty() && cards.keys().all(|card| card.resource == name)
+            };
+            if let Some(cards) = cards.filter(|cards| beside_claims || !is_own(cards)) {
+                settled.push(cards.clone());
+                continue;
+            }
             match self.provided_as_requested(dimension, beside_claims) {
                 None => others.push((dimension, count)),
                 Some(Ok(cards)) => {
@@ -46,6 +71,7 @@ impl Cluster {
         OfClasses {
             others: others.into_iter().collect(),
             requested,
+            given: settled,
             unclear,
         }
     }

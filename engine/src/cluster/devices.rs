@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice};
 use crds::managed::requests_any;
+use crds::pod::ExtendedResourceClaimStatus;
 use jiff::Timestamp;
 
 use super::claimed_cards::OfClasses;
-use super::claiming::{Claiming, named_by};
+use super::claiming::{Claiming, named_by, provided_claim};
 use super::outgrown::Outgrown;
 use super::pod::{Gates, Reading};
 use super::{Cluster, Kind};
@@ -42,6 +43,15 @@ pub(super) struct ClaimedDevices {
     pub(super) outgrown: Outgrown,
     /// While it is looked at what could be taken back: the pods that are counted as gone.
     pub(super) away: Option<BTreeSet<PodId>>,
+}
+
+/// The claim that the scheduler made for what a pod requests by resources which classes provide.
+#[derive(Debug, Default)]
+struct MadeClaim {
+    /// Whether the pod was given its devices.
+    is_allocated: bool,
+    /// What the pod says of the claim.
+    status: Option<ExtendedResourceClaimStatus<Box<str>>>,
 }
 
 /// The UID of pods that are not there.
@@ -257,10 +267,11 @@ impl Cluster {
         }
     }
 
-    /// Whether a pod claims devices, by name or by a resource that a class provides.
+    /// Whether a pod claims devices, by name or by a resource that a class provides, or provided when the pod was placed.
     pub(super) fn may_claim(&self, pod: &crds::pod::Pod<Box<str>>) -> bool {
-        !pod.spec.resource_claims.is_empty()
-            || !self.claimed.provided.is_empty() && requests_any(pod, |resource| self.claimed.may_provide(resource))
+        let may_request =
+            || !self.claimed.provided.is_empty() && requests_any(pod, |resource| self.claimed.may_provide(resource));
+        !pod.spec.resource_claims.is_empty() || provided_claim(pod).is_some() || may_request()
     }
 
     /// Adds to what was read of a pod what its claims come to; `as_seen` is the pod, where it may claim anything. What it names.
@@ -271,11 +282,15 @@ impl Cluster {
         namespace: &str,
         uid: &str,
     ) -> Vec<Named> {
-        let has_provided = as_seen
-            .as_ref()
-            .is_some_and(|pod| self.has_provided_devices(pod, namespace));
-        let named = as_seen.map_or_else(Vec::new, |pod| self.note_claiming(pod, namespace));
-        self.put_claims(reading, &named, has_provided, namespace, uid);
+        let Some(pod) = as_seen else {
+            return Vec::new();
+        };
+        let made = MadeClaim {
+            is_allocated: self.has_provided_devices(&pod, namespace),
+            status: pod.status.extended_resource_claim_status.clone(),
+        };
+        let named = self.note_claiming(pod, namespace);
+        self.put_claims(reading, &named, &made, namespace, uid);
         named
     }
 
@@ -290,26 +305,32 @@ impl Cluster {
             return Vec::new();
         }
         let named = named_by(pod);
-        self.put_claims(reading, &named, false, namespace, NOBODY);
+        self.put_claims(reading, &named, &MadeClaim::default(), namespace, NOBODY);
         named
     }
 
-    /// Adds what claims come to. `has_provided` says whether the pod was given what it requests by resources that classes provide.
-    fn put_claims(&mut self, reading: &mut Reading, named: &[Named], has_provided: bool, namespace: &str, uid: &str) {
-        let demand = self.devices_asked(&reading.task.request, namespace, named, has_provided);
+    /// Adds what claims come to.
+    fn put_claims(&mut self, reading: &mut Reading, named: &[Named], made: &MadeClaim, namespace: &str, uid: &str) {
+        let demand = self.devices_asked(&reading.task.request, namespace, named, made.is_allocated);
         let assigned = reading.assigned.as_ref().and_then(|assigned| match assigned {
             Assigned::Card(card) => Some(self.names.card_name(*card)),
             Assigned::Counted(_) => None,
         });
+        let given = made
+            .status
+            .as_ref()
+            .map(|status| self.claimed.devices.given(namespace, status, assigned));
         let asked = self.claimed.devices.asked_by(namespace, uid, named, assigned);
-        let of_classes = self.requested_of_classes(&reading.task.request, asked.is_for_cards());
-        let OfClasses {
-            others,
-            requested,
-            unclear,
-        } = of_classes;
-        if !named.is_empty() || !requested.is_empty() || unclear.is_some() {
-            self.put_asked(reading, others, asked.and_provided(requested, unclear));
+        let of_classes =
+            self.requested_of_classes(&reading.task.request, asked.is_for_cards(), &given.unwrap_or_default());
+        if !named.is_empty() || of_classes.is_any() {
+            let OfClasses {
+                others,
+                requested,
+                given,
+                unclear,
+            } = of_classes;
+            self.put_asked(reading, others, asked.and_provided(requested, given, unclear));
         }
         if let Some(demand) = demand {
             let named = reading.task.cards().collect();
@@ -323,19 +344,20 @@ impl Cluster {
         }
     }
 
-    /// A pod that was let in holds what it was seen to hold while that can't be said: its claim or the slices of its node may be away
-    /// for a while, and what it runs on is not.
+    /// A pod that was let in holds what it was seen to hold while that can't be said: its claim, its class or the slices of its node may
+    /// be away for a while, and what it runs on is not.
     pub(super) fn keep_claimed(&self, reading: &mut Reading, known: Option<PodId>) {
         let task = &mut reading.task;
         let is_lost = |claimed: &Arc<Claimed>| !claimed.is_for_cards();
+        // Where no class provides any more what it requests, it claims nothing at all.
         let cannot_be_said = task.unreadable.is_some()
-            || task.claimed.as_ref().is_some_and(|claimed| {
+            || task.claimed.as_ref().is_none_or(|claimed| {
                 matches!(
                     claimed.refusal,
                     Some(Reason::ResourceClaimNotFound | Reason::NoDeviceSelected)
                 )
             });
-        if reading.gates != Gates::None || !cannot_be_said || !task.claimed.as_ref().is_some_and(is_lost) {
+        if reading.gates != Gates::None || !cannot_be_said || !task.claimed.as_ref().is_none_or(is_lost) {
             return;
         }
         let Some(old) = known.and_then(|id| self.pod(id)).filter(|old| old.is_in()) else {

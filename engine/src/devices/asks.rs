@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crds::dra::{ClaimSpec, DeviceClass, Request, ResourceClaim, Selector, SubRequest};
+use crds::pod::ExtendedResourceClaimStatus;
 
 use super::bounds;
 use super::card::DeviceCard;
@@ -95,11 +96,7 @@ impl Devices {
                 if is_paid {
                     sum.is_paid_by_another |= !allocated.is_empty();
                 } else if !allocated.is_empty() {
-                    sum.requests.push(RequestAsked {
-                        choices: vec![allocated],
-                        ordered: false,
-                        mixes: false,
-                    });
+                    sum.requests.push(RequestAsked::given(allocated));
                 }
                 continue;
             }
@@ -134,9 +131,20 @@ impl Devices {
 
     /// The cards that were allocated to a claim; none where nothing is, or where a device is not known any more.
     fn allocated(&self, claim: &ResourceClaim, assigned: Option<&str>) -> Option<CardCounts> {
+        self.allocated_for(claim, |_| true, assigned)
+    }
+
+    /// The same of some of its requests.
+    fn allocated_for(
+        &self,
+        claim: &ResourceClaim,
+        is_meant: impl Fn(&str) -> bool,
+        assigned: Option<&str>,
+    ) -> Option<CardCounts> {
         let allocation = claim.status.allocation.as_ref()?;
         let mut cards = CardCounts::new();
-        for device in allocation.devices.results.iter().filter(|device| !device.admin_access) {
+        let held = allocation.devices.results.iter();
+        for device in held.filter(|device| !device.admin_access && is_meant(&device.request)) {
             let card = match self.inventory.device(&device.driver, &device.pool, &device.device) {
                 Some(model) => model.card.clone(),
                 None => Some(DeviceCard::named(&device.driver, self.inventory.drivers(), assigned?)?),
@@ -146,6 +154,31 @@ impl Devices {
             }
         }
         Some(cards)
+    }
+
+    /// The cards that the claim was allocated which the scheduler made for what a pod requests by resources that classes provide, by
+    /// resource; of those alone of which all devices are known.
+    pub fn given(
+        &self,
+        namespace: &str,
+        made: &ExtendedResourceClaimStatus<Box<str>>,
+        assigned: Option<&str>,
+    ) -> BTreeMap<Box<str>, CardCounts> {
+        let name = made.resource_claim_name.clone().unwrap_or_default();
+        let Some((claim, _)) = self.claims.get(&(namespace.into(), name)) else {
+            return BTreeMap::new();
+        };
+        let mut requests = BTreeMap::<&str, BTreeSet<&str>>::new();
+        for mapping in &made.request_mappings {
+            if let (Some(resource), Some(request)) = (&mapping.resource_name, &mapping.request_name) {
+                requests.entry(resource).or_default().insert(request);
+            }
+        }
+        let given = requests.into_iter().filter_map(|(resource, requests)| {
+            let cards = self.allocated_for(claim, |request| requests.contains(request), assigned)?;
+            Some((resource.into(), cards))
+        });
+        given.collect()
     }
 
     /// What a request leaves; none where it is for other devices, or only looks at them. Alternatives that no device is there for
@@ -270,21 +303,40 @@ impl Devices {
     }
 }
 
+impl RequestAsked {
+    /// What was allocated leaves no choice.
+    fn given(cards: CardCounts) -> Self {
+        Self {
+            choices: vec![cards],
+            ordered: false,
+            mixes: false,
+        }
+    }
+}
+
 impl Asked {
     /// Whether any of it is for cards.
     pub fn is_for_cards(&self) -> bool {
         !self.requests.is_empty()
     }
 
-    /// The same, with what is requested as resources that classes provide; `unclear` says why that can't be said of some.
+    /// The same, with what is requested as resources that classes provide, of which some was `given` already; `unclear` says why that
+    /// can't be said of some.
     #[must_use]
-    pub fn and_provided(mut self, requested: impl IntoIterator<Item = RequestAsked>, unclear: Option<String>) -> Self {
+    pub fn and_provided(
+        mut self,
+        requested: Vec<RequestAsked>,
+        given: Vec<CardCounts>,
+        unclear: Option<String>,
+    ) -> Self {
         self.obstacle = self.obstacle.or(unclear.map(Obstacle::Unclear));
         let is_open = |obstacle: &Obstacle| *obstacle == Obstacle::PaidByAnother;
         if self.obstacle.as_ref().is_none_or(is_open) {
-            let before = self.requests.len();
+            let is_allocated = self.allocated || self.requests.is_empty();
+            let given = given.into_iter().filter(|cards| !cards.is_empty());
+            self.requests.extend(given.map(RequestAsked::given));
+            self.allocated = is_allocated && requested.is_empty() && !self.requests.is_empty();
             self.requests.extend(requested);
-            self.allocated &= self.requests.len() == before;
         }
         self
     }

@@ -299,17 +299,15 @@ impl Devices {
             .collect();
         let mut provided = Vec::new();
         for (name, class) in classes {
-            let provides = self.provided_by(&class);
-            if provides.as_ref().is_ok_and(BTreeSet::is_empty) {
+            let of_class = self.provided_by(&class);
+            if of_class.as_ref().is_ok_and(BTreeSet::is_empty) {
                 continue;
             }
-            let extended = class
-                .spec
-                .extended_resource_name
-                .as_deref()
-                .filter(|name| !name.is_empty());
-            provided.extend(extended.map(|resource| (resource.to_owned(), provides.clone())));
-            provided.push((format!("{IMPLICIT}{name}"), provides));
+            let extended = class.spec.extended_resource_name.as_deref();
+            let extended =
+                extended.filter(|resource| !resource.is_empty() && self.provider_of(resource) == Some(&*name));
+            provided.extend(extended.map(|resource| (resource.to_owned(), of_class.clone())));
+            provided.push((format!("{IMPLICIT}{name}"), of_class));
         }
         provided.sort();
         provided

@@ -33,8 +33,16 @@ pub struct Needs {
 #[derive(Debug, Default)]
 pub struct Allocation {
     claims: Vec<(Key, Option<Vec<Given>>)>,
-    /// What the scheduler makes a claim for by itself, with its requests.
-    provided: Option<(Vec<Value>, Vec<Given>)>,
+    provided: Option<Provided>,
+}
+
+/// What the scheduler makes a claim for by itself.
+#[derive(Debug)]
+struct Provided {
+    /// The resource of each request.
+    resources: Vec<String>,
+    requests: Vec<Value>,
+    given: Vec<Given>,
 }
 
 /// The claims that a pod names, by the pod's name of them; none of one that is not made yet.
@@ -139,16 +147,21 @@ impl Needs {
             .provided
             .iter()
             .filter(|(resource, ..)| self.provides(resource, has));
-        let requests: Vec<_> = provided
+        let (resources, requests): (Vec<_>, Vec<_>) = provided
             .enumerate()
-            .map(|(index, (_, class, count))| {
+            .map(|(index, (resource, class, count))| {
                 let exactly = json!({"deviceClassName": class, "allocationMode": "ExactCount", "count": count});
-                json!({"name": format!("container-{index}-request-0"), "exactly": exactly})
+                let request = json!({"name": format!("container-{index}-request-0"), "exactly": exactly});
+                (resource.clone(), request)
             })
-            .collect();
+            .unzip();
         if !requests.is_empty() {
             let given = give(objects, &requests, &mut free)?;
-            allocation.provided = Some((requests, given));
+            allocation.provided = Some(Provided {
+                resources,
+                requests,
+                given,
+            });
         }
         Some(allocation)
     }
@@ -227,7 +240,11 @@ impl Allocation {
                 Ok(())
             });
         }
-        let (requests, given) = self.provided.as_ref()?;
+        let Provided {
+            resources,
+            requests,
+            given,
+        } = self.provided.as_ref()?;
         let owner = json!([{
             "apiVersion": api_version(&PODS), "kind": PODS.kind, "name": key.name, "uid": pod["metadata"]["uid"],
             "controller": true, "blockOwnerDeletion": true,
@@ -242,10 +259,10 @@ impl Allocation {
             "status": {"allocation": status(given, node), "reservedFor": [consumer]},
         });
         let made = objects.create(&who, &RESOURCE_CLAIMS, claim).ok()?;
-        let mappings = self.provided.iter().flat_map(|(requests, _)| requests);
-        let mappings: Vec<_> = mappings
-            .map(|request| json!({"containerName": "c0", "requestName": request["name"]}))
-            .collect();
+        let mappings = resources.iter().zip(requests).map(|(resource, request)| {
+            json!({"containerName": "c0", "resourceName": resource, "requestName": request["name"]})
+        });
+        let mappings: Vec<_> = mappings.collect();
         Some(json!({"resourceClaimName": made["metadata"]["name"], "requestMappings": mappings}))
     }
 }

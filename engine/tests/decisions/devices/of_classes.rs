@@ -59,3 +59,91 @@ fn a_class_that_is_not_evaluated_takes_device_plugins_cards_from_nobody() {
     world.pod(&claiming(pod("p2"), "p2-gpu"));
     assert_eq!(world.admit(), [admitted("p2", "B")]);
 }
+
+#[test]
+fn of_several_classes_with_one_resource_the_scheduler_takes_one() {
+    let mut world = world();
+    let of = |product: &str| format!("device.attributes['{NVIDIA}'].productName == '{product}'");
+    world.class("first", &of("A"), Some("example.com/odd"));
+    world.class("second", &of("B"), Some("example.com/odd"));
+    world.pod(&pod("p1").requests("example.com/odd", "1"));
+    assert_eq!(world.admit(), [admitted("p1", "A")]);
+}
+
+/// A pod on a node with what its claim, made by the scheduler, says that it was given.
+fn given(pod: Object, claim: &str, resource: &str, node: &str) -> Object {
+    let mapping = json!({"containerName": "main", "resourceName": resource, "requestName": "r"});
+    let status = json!({"resourceClaimName": claim, "requestMappings": [mapping]});
+    pod.set(["status", "extendedResourceClaimStatus"], status).on(node)
+}
+
+fn let_in(name: &str) -> Object {
+    bare_pod(name)
+        .queue("team-a")
+        .requests(ODD, "1")
+        .annotation("volcano.sh/card.assigned", "A")
+}
+
+/// A world with a class of all whole cards, whatever their product.
+fn of_all() -> World {
+    let mut world = world();
+    world.class("odd", "device.driver == 'gpu.nvidia.com'", None);
+    world
+}
+
+fn charged(world: &World) -> [i128; 2] {
+    ["A", "B"].map(|card| world.allocated("team-a", card))
+}
+
+#[test]
+fn what_a_class_gave_is_charged_in_place_of_what_it_could_give() {
+    let mut world = of_all();
+    world.pod(&pod("p1").requests(ODD, "1"));
+    assert_eq!(world.admit(), [admitted("p1", "A")]);
+    world.pod(&let_in("p1"));
+    assert_eq!(charged(&world), [1, 0]);
+    world.claim("p1-made", &exactly(1, None), &allocated("n2", &["gpu-0"]));
+    world.pod(&given(let_in("p1"), "p1-made", ODD, "n2"));
+    assert_eq!(charged(&world), [0, 1]);
+    // By a class that nobody can read any more, too.
+    world.class("odd", NOT_EVALUATED, None);
+    assert_eq!(charged(&world), [0, 1]);
+    // Devices that are no cards are nobody's business.
+    world.slice("n2", "fpga.example.com", &json!([{"name": "f"}]));
+    let fpga = json!({"request": "r", "driver": "fpga.example.com", "pool": "n2", "device": "f"});
+    world.claim(
+        "p1-made",
+        &exactly(1, None),
+        &json!({"allocation": {"devices": {"results": [fpga]}}}),
+    );
+    assert_eq!(charged(&world), [0, 0]);
+}
+
+#[test]
+fn what_a_class_gave_is_held_while_nobody_says_what_it_is() {
+    let away = |world: &mut World| {
+        world.remove_slice("n1", NVIDIA);
+        world.remove_slice("n2", NVIDIA);
+    };
+    // Let in, and not placed yet.
+    let mut world = of_all();
+    world.pod(&pod("p1").requests(ODD, "1"));
+    assert_eq!(world.admit(), [admitted("p1", "A")]);
+    world.pod(&let_in("p1"));
+    away(&mut world);
+    assert_eq!(charged(&world), [1, 0]);
+    // And placed, with the slices and the class away.
+    world.claim("p1-made", &exactly(1, None), &allocated("n1", &["gpu-0"]));
+    world.pod(&given(let_in("p1"), "p1-made", ODD, "n1"));
+    assert_eq!(charged(&world), [1, 0]);
+    world.remove_class("odd");
+    assert_eq!(charged(&world), [1, 0]);
+    world.remove_pod("p1");
+    assert_eq!(charged(&world), [0, 0]);
+    // Whoever begins meanwhile knows the card by what is written on the pod.
+    let mut world = of_all();
+    away(&mut world);
+    world.claim("p1-made", &exactly(1, None), &allocated("n1", &["gpu-0"]));
+    world.pod(&given(let_in("p1"), "p1-made", ODD, "n1"));
+    assert_eq!(charged(&world), [1, 0]);
+}

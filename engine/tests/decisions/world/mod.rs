@@ -127,6 +127,10 @@ impl World {
         self.observe(Observation::Class(Box::new(serde_json::from_value(class).unwrap())));
     }
 
+    pub fn remove_class(&mut self, name: &str) {
+        self.observe(Observation::ClassGone(name.into()));
+    }
+
     /// A slice that says this.
     pub fn slice_of(&mut self, name: &str, spec: &serde_json::Value) {
         let slice = json!({"metadata": {"name": name}, "spec": spec});
