@@ -9,6 +9,7 @@ use crds::dra::ResourceClaim;
 use crds::managed::requests_any;
 
 use super::Cluster;
+use super::pod::Pod;
 use crate::devices::{ClaimKey, Devices, Named};
 use crate::ids::{PodId, QueueId};
 use crate::reason::Reason;
@@ -23,6 +24,27 @@ pub(super) struct Claiming {
     provided: Option<ClaimKey>,
     /// Its claims as they were when it was let in, each with what the pod calls it; none where nobody here let it in.
     pub(super) let_in_by: Option<Vec<(Box<str>, Arc<ResourceClaim>)>>,
+}
+
+/// How a pod stands that shares a claim: the lower, the rather it pays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Standing {
+    /// It was let in, and is charged.
+    In,
+    /// It waits, or no queue is charged for it.
+    Waits,
+    /// It was let in, and its quota was given back before it was gone.
+    Lapsed,
+}
+
+impl Standing {
+    fn of(pod: &Pod) -> Self {
+        match (pod.is_in(), pod.queue, &pod.charge) {
+            (true, Some(_), Some(_)) => Self::In,
+            (true, Some(_), None) => Self::Lapsed,
+            (true, None, _) | (false, ..) => Self::Waits,
+        }
+    }
 }
 
 impl Claiming {
@@ -104,14 +126,8 @@ impl Cluster {
             if !self.claimed.devices.pays(&key, &uid) {
                 continue;
             }
-            let users = self.claimed.users.get(&key).into_iter().flatten();
-            let waits = |uid: &Arc<str>| {
-                let pod = self.pod_with_uid(uid).and_then(|id| self.pod(id));
-                pod.map(|pod| (!pod.is_in(), pod.created, Arc::clone(&pod.uid)))
-            };
-            // Who was let in already, first; nobody waits for what another pod of theirs has given back.
-            let next = users.filter_map(|uid| Some((waits(uid)?, Arc::clone(uid)))).min();
-            let next_waits = next.as_ref().is_some_and(|((waits, ..), _)| *waits);
+            let next = self.next_payer(&key, &uid);
+            let next_waits = next.as_ref().is_some_and(|(standing, _)| *standing != Standing::In);
             let next = next.map(|(_, uid)| uid);
             self.claimed.devices.set_payer(&key, next.clone());
             if was_in == next_waits {
@@ -119,6 +135,47 @@ impl Cluster {
             } else {
                 // The others wait for somebody, or for nobody, as before.
                 self.see_again(next);
+            }
+        }
+    }
+
+    /// Who is to pay for a claim in place of this pod: who was let in already, first; nobody waits for what another pod of theirs has
+    /// given back.
+    fn next_payer(&self, key: &ClaimKey, uid: &str) -> Option<(Standing, Arc<str>)> {
+        let users = self.claimed.users.get(key).into_iter().flatten();
+        let others = users.filter(|user| ***user != *uid);
+        let in_line = others.filter_map(|user| {
+            let pod = self.pod_with_uid(user).and_then(|id| self.pod(id))?;
+            Some((Standing::of(pod), pod.created, Arc::clone(user)))
+        });
+        in_line.min().map(|(standing, _, user)| (standing, user))
+    }
+
+    /// Somebody who was let in pays rather than somebody who waits, and either of them rather than somebody whose quota was given
+    /// back while its deletion takes for ever: the others would have the devices at nobody's cost.
+    pub(super) fn settle_payers(&mut self, id: PodId) {
+        let Some(pod) = self.pod(id) else { return };
+        let Some(claiming) = self.claimed.pods.get(&pod.uid) else {
+            return;
+        };
+        let standing = Standing::of(pod);
+        let (uid, namespace) = (Arc::clone(&pod.uid), Arc::clone(&pod.namespace));
+        for key in shared_keys(&namespace, &claiming.named).collect::<Vec<_>>() {
+            let payer = self.claimed.devices.payer_of(&key).map(Arc::clone);
+            let pays = payer.as_ref() == Some(&uid);
+            let next = if pays && standing == Standing::Lapsed {
+                self.next_payer(&key, &uid)
+            } else if pays {
+                None
+            } else {
+                let payer = payer.and_then(|payer| self.pod(self.pod_with_uid(&payer)?));
+                payer
+                    .is_some_and(|payer| standing < Standing::of(payer))
+                    .then(|| (standing, Arc::clone(&uid)))
+            };
+            if let Some((_, next)) = next.filter(|(standing, _)| *standing != Standing::Lapsed) {
+                self.claimed.devices.set_payer(&key, Some(next));
+                self.claim_changed(&key);
             }
         }
     }
@@ -165,7 +222,7 @@ impl Cluster {
                 return true;
             };
             let pod = self.pod_with_uid(payer).and_then(|id| self.pod(id));
-            pod.is_some_and(|pod| pod.is_in() && pod.queue == queue)
+            pod.is_some_and(|pod| pod.is_in() && pod.queue == queue && Standing::of(pod) != Standing::Lapsed)
         });
         if all_paid {
             let mut paid = Claimed::clone(claimed);

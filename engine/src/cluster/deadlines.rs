@@ -91,9 +91,11 @@ impl Cluster {
                 Stage::Blocked | Stage::Admitting { .. } | Stage::Unbound { .. } | Stage::Bound => {
                     let charge = self.charge_for(pod, now);
                     self.update_pod(id, |pod| pod.charge = charge);
+                    self.settle_payers(id);
                 }
             }
         }
+        self.read_again(now);
         due
     }
 

@@ -305,6 +305,7 @@ impl Cluster {
                 waits.asked = asked;
             }
         });
+        self.settle_payers(id);
     }
 }
 

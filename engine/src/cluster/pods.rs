@@ -139,6 +139,7 @@ impl Cluster {
         if self.pod(id).is_some_and(Pod::is_in) != was_in {
             self.see_sharers_again(id, &named);
         }
+        self.settle_payers(id);
     }
 
     /// The node that a managed pod without gate is pinned to.

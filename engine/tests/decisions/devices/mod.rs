@@ -7,6 +7,7 @@ mod reclaim;
 mod remade;
 mod room;
 mod several_nodes;
+mod sharing;
 
 use serde_json::{Value, json};
 
