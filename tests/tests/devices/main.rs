@@ -4,6 +4,7 @@
 mod claims;
 mod door;
 mod free_devices;
+mod kinds;
 mod several_cards;
 mod several_nodes;
 mod sharing;
