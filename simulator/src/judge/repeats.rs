@@ -17,9 +17,11 @@ pub const RULE: &str = "nothing is written again and again while nothing changes
 const MOST: u32 = 3;
 /// How often one object may be written, whatever is said: a pod is let in, told why it waits, and settled in a few.
 const MOST_AT_ALL: u32 = 10;
-/// How often a queue's numbers, and what workloads in its line are told and `PodGroup`s show, may be the same: what is kept for workloads that
-/// send nobody ends, unseen, at intervals that double until they are an hour, and is kept again.
+/// How often a queue's numbers, and what workloads in its line and their pods are told and show, may be the same: what is kept for
+/// workloads that send nobody ends, unseen, at intervals that double until they are an hour, and is kept again.
 const MOST_OF_QUEUES: u32 = 9;
+/// What pods are told whose group is not taken into its queue, with the numbers of what is kept there.
+const OF_GROUP: &str = " as a whole: ";
 /// After so long it may be said again: API servers forget events.
 const FORGOTTEN: SignedDuration = SignedDuration::from_mins(45);
 
@@ -74,10 +76,7 @@ impl Repeats {
         let of_content = self.said.entry((write.resource, key, content));
         let the_same = once_more(of_content, write.at, is_told_seldom);
         let (who, plural, key) = (&write.who, write.resource.plural, &write.key);
-        let kind = after["regarding"]["kind"].as_str();
-        let tells_workload = write.resource == &EVENTS && matches!(kind, Some("Job" | "PodGroup"));
-        let shows_queues = [&CARD_USAGES, &POD_GROUPS].contains(&write.resource);
-        let (most, most_at_all) = if shows_queues || tells_workload {
+        let (most, most_at_all) = if is_of_queue(write.resource, after) {
             (MOST_OF_QUEUES, 2 * MOST_OF_QUEUES)
         } else {
             (MOST, MOST_AT_ALL)
@@ -101,6 +100,19 @@ impl Repeats {
     pub fn forget_all(&mut self) {
         self.said.clear();
         self.objects.clear();
+    }
+}
+
+/// Whether a write shows what a queue has and keeps, or tells it to who is in its line.
+fn is_of_queue(resource: &'static Resource, after: &Value) -> bool {
+    let is_of_group = |message: &Value| message.as_str().is_some_and(|message| message.contains(OF_GROUP));
+    if resource == &EVENTS {
+        matches!(after["regarding"]["kind"].as_str(), Some("Job" | "PodGroup")) || is_of_group(&after["note"])
+    } else if resource == &PODS {
+        let mut conditions = after["status"]["conditions"].as_array().into_iter().flatten();
+        conditions.any(|told| is_of_group(&told["message"]))
+    } else {
+        [&CARD_USAGES, &POD_GROUPS].contains(&resource)
     }
 }
 

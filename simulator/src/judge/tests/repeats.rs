@@ -65,6 +65,34 @@ fn what_is_kept_for_a_group_that_sends_nobody_is_shown_more_often_and_not_for_ev
 }
 
 #[test]
+fn what_is_kept_for_a_group_that_sends_nobody_is_told_to_pods_of_groups_behind_it_as_often() {
+    for (text, most) in [
+        ("can't take PodGroup h as a whole: A100 asked 3", 18),
+        ("A100 asked 3", 6),
+    ] {
+        let show = |history: &mut History, times: usize| {
+            for time in 0..times {
+                history.lease("operator-0");
+                let message = format!("queue a {text}, in queue {}", time % 2);
+                history.change("operator-0", &PODS, "p", |pod| {
+                    pod["status"]["conditions"] = json!([{"message": message}]);
+                });
+                let event = json!({
+                    "metadata": {"namespace": "team", "name": format!("p.{}", history.objects.version())},
+                    "note": message, "regarding": {"kind": "Pod", "uid": "1"},
+                });
+                history.create_as("operator-0", &EVENTS, event);
+            }
+        };
+        let mut history = history();
+        show(&mut history, most);
+        history.holds();
+        show(&mut history, 1);
+        history.breaks(RULE);
+    }
+}
+
+#[test]
 fn nobody_is_told_ever_new_things_while_nothing_changes() {
     let news = |history: &mut History, times: usize| {
         for time in 0..times {
