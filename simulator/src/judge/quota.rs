@@ -1,6 +1,8 @@
 //! No queue at any level has more than it may, by what Cardgate let in (Capacity Card, **Task Allocatable Check**; capacity,
 //! **Hierarchical processing**; Dimensions, **When Enabled**).
 
+use std::collections::BTreeMap;
+
 use super::amounts::{Amounts, What, add};
 use super::configuration::Plugin;
 use super::queues::named;
@@ -181,16 +183,28 @@ fn keeps(view: &View, key: &Key, path: &[String], what: &What, asked: i128) -> F
     Ok(())
 }
 
-/// What the nodes have of something, and where they no longer do, what pods hold there.
+/// What the nodes have of something, and where they no longer do, what pods hold there, node by node: what one has left makes up for
+/// nothing that another one lacks.
 pub fn total(view: &View, what: &What) -> i128 {
-    let of_node = |node: &super::nodes::Node| match what {
-        What::Resource(name) => node.has(name),
-        What::Card(name) => node.card(name).map_or(0, |card| card.count),
-    };
-    let there: i128 = view.nodes.iter().map(of_node).sum();
-    let used = view
-        .pods
-        .iter()
-        .filter_map(|pod| view.charge(pod)?.amounts.get(what).copied());
-    there.max(used.sum())
+    let charges = view.pods.iter().filter_map(|pod| {
+        let amount = view.charge(pod)?.amounts.get(what).copied()?;
+        Some((pod.place(), amount))
+    });
+    let (mut held, mut all) = (BTreeMap::<_, i128>::new(), 0);
+    for (place, amount) in charges {
+        *held.entry(place).or_default() += amount;
+        all += amount;
+    }
+    let mut total = 0;
+    for node in view.nodes.iter() {
+        let there = match what {
+            What::Resource(name) => node.has(name),
+            What::Card(name) => node.card(name).map_or(0, |card| card.count),
+        };
+        total += there.max(held.remove(&Some(&*node.name)).unwrap_or(0));
+    }
+    let on_lost_nodes = held.iter().filter(|(place, _)| place.is_some());
+    total += on_lost_nodes.map(|(_, amount)| amount).sum::<i128>();
+    // Who was let in and is on no node yet may come to hold what one that is lost had.
+    total.max(all)
 }

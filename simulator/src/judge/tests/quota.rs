@@ -1,8 +1,9 @@
+use crds::keys::CARD_GUARANTEE;
 use serde_json::json;
 
 use super::super::quota::{KEPT, RULE, TAKES};
 use super::history::{History, admit, pod};
-use crate::objects::{PODS, QUEUES};
+use crate::objects::{NODES, PODS, QUEUES};
 
 const HIERARCHY: &str = "tiers: [{plugins: [{name: capacity-card, arguments: {enableHierarchy: true}}]}]";
 
@@ -154,5 +155,35 @@ fn what_is_guaranteed_to_others_is_kept() {
         } else {
             history.breaks(KEPT);
         }
+    }
+}
+
+#[test]
+fn what_is_held_on_a_node_that_has_it_no_more_is_taken_from_no_other() {
+    for (elsewhere, breaks) in [(2, false), (0, true)] {
+        let mut history = History::new();
+        history.queue("a", 10, &json!({}));
+        history.queue("b", 10, &json!({}));
+        history.change("user", &QUEUES, "b", |queue| {
+            queue["metadata"]["annotations"][CARD_GUARANTEE] = r#"{"A100": 7}"#.into();
+        });
+        history.node(
+            "n2",
+            &json!({"nvidia.com/gpu": "2", "cpu": "64", "memory": "256Gi", "pods": "100"}),
+        );
+        let mut lost = pod("p", "a", elsewhere);
+        admit(&mut lost);
+        lost["spec"]["nodeName"] = "n2".into();
+        history.create(&PODS, lost);
+        history.change("user", &NODES, "n2", |node| {
+            node["status"]["allocatable"]["nvidia.com/gpu"] = "0".into();
+        });
+        history.later(60);
+        // One of the eight on the other node is left for it.
+        for name in ["q", "r"].iter().skip(usize::from(!breaks)) {
+            history.pod(name, "a", 1);
+            history.admit(name);
+        }
+        history.breaks_where(breaks, KEPT);
     }
 }
