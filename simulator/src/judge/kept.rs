@@ -143,7 +143,9 @@ impl Kept {
             let view = View::read(&known, write.at, &BTreeSet::new())?;
             let own = Workload::read(&view, name, write.after.as_ref()?)?;
             let others = self.others(&view, stored, name, write.at, lag);
-            let broken = excess(&view, &self.pods, name, &own, &others)?;
+            let broken = excess(&view, &self.pods, name, &own, &others, |above, what| {
+                by_quota(&view, &own, above, what)
+            })?;
             let mut rests_on: BTreeSet<_> = others.into_iter().map(|(name, _)| name).collect();
             rests_on.insert(name.clone());
             first.get_or_insert((rests_on, broken));
@@ -193,14 +195,18 @@ fn without_pods(view: &View, stored: &Stored) -> Vec<(Name, Workload)> {
         .collect()
 }
 
-/// Whether more is kept for workloads than their queues have room for: an operator that is started anew, who can't know what was
-/// there before others took it, keeps nothing for some of them.
+/// Whether more is kept for workloads than there is room for, in their queues and beside what is guaranteed to others: an operator
+/// that is started anew, who can't know what was there before others took it, keeps nothing for some of them.
 pub fn is_beyond_room(view: &View, stored: &Stored) -> bool {
     let kept = without_pods(view, stored);
     let nobody = BTreeMap::new();
     kept.iter().any(|(name, own)| {
         let others: Vec<_> = kept.iter().filter(|(other, _)| other != name).cloned().collect();
-        excess(view, &nobody, name, own, &others).is_some()
+        let left = |above: &[String], what: &What| match above.first() {
+            Some(level) => quota::real_capability(view, above, *level == own.queue, what),
+            None => quota::cluster_limit(view, what),
+        };
+        excess(view, &nobody, name, own, &others, left).is_some()
     })
 }
 
@@ -228,24 +234,38 @@ fn taken(write: &Write) -> Option<Name> {
         .then(|| (write.resource, write.key.clone()))
 }
 
-/// Which queue has no room for a workload, if there is one. Above its own queue others may have to give back, where there is reclaim.
+/// What a queue, the first of these, says that it may have at most of what a workload asks for. Above the workload's own queue others
+/// may have to give back, where there is reclaim.
+fn by_quota(view: &View, own: &Workload, above: &[String], what: &What) -> Option<i128> {
+    let level = above.first()?;
+    let is_leaf = *level == own.queue;
+    if view.configuration.reclaims && !is_leaf {
+        return None;
+    }
+    quota::capability(view, level, is_leaf, what)
+}
+
+/// Where there is no room for a workload: in its queue, in one above it, or in the cluster. What each has at most is asked with those
+/// above it, and without any for the cluster.
 fn excess(
     view: &View,
     of_late: &BTreeMap<Key, Timestamp>,
     name: &Name,
     own: &Workload,
     others: &[(Name, Workload)],
+    limit: impl Fn(&[String], &What) -> Option<i128>,
 ) -> Option<Broken> {
     if !view.configuration.enqueues {
         return None;
     }
-    let most = if view.configuration.reclaims { 1 } else { usize::MAX };
-    for level in view.tree.path(&own.queue).iter().take(most) {
-        let is_leaf = *level == own.queue;
+    let path = view.tree.path(&own.queue);
+    for place in 0..=path.len() {
+        let above = &path[place..];
+        let level = above.first().map(String::as_str);
         let mut sums = Amounts::new();
         for pod in view.pods.iter().filter(|pod| !of_late.contains_key(&pod.key)) {
             if let Some(charge) = view.charge(pod)
-                && view.tree.path(&charge.queue).contains(level)
+                && view.tree.is_within(&charge.queue, level)
             {
                 add(&mut sums, &charge.amounts);
             }
@@ -254,10 +274,11 @@ fn excess(
         let has = |what: &What| sums.get(what).copied().unwrap_or(0) - elastic.get(what).copied().unwrap_or(0);
         let beside = || {
             let beside = others.iter().map(|(_, other)| other);
-            beside.filter(|other| view.tree.path(&other.queue).contains(level))
+            beside.filter(|other| view.tree.is_within(&other.queue, level))
         };
         let says = |what: &str, asked: i128, has: i128, kept: i128, limit: i128| {
             let (_, key) = name;
+            let level = level.unwrap_or("the cluster");
             Broken {
                 rule: RULE,
                 what: format!(
@@ -269,16 +290,14 @@ fn excess(
         for (resource, asked) in &own.resources {
             let what = What::Resource(resource.clone());
             let kept: i128 = beside().filter_map(|other| other.resources.get(resource)).sum();
-            let limit = quota::capability(view, level, is_leaf, &what);
-            if let Some(limit) = limit.filter(|limit| *asked > 0 && has(&what) + kept + asked > *limit) {
+            if let Some(limit) = limit(above, &what).filter(|limit| *asked > 0 && has(&what) + kept + asked > *limit) {
                 return Some(says(resource, *asked, has(&what), kept, limit));
             }
         }
         for set in own.cards.keys() {
             let whats: Vec<_> = set.iter().cloned().map(What::Card).collect();
             let has: i128 = whats.iter().map(has).sum();
-            let limits = whats.iter().map(|what| quota::capability(view, level, is_leaf, what));
-            let limit: Option<i128> = limits.sum();
+            let limit: Option<i128> = whats.iter().map(|what| limit(above, what)).sum();
             let kept = beside().map(|other| of_set(other, set)).sum();
             let asked = of_set(own, set);
             if let Some(limit) = limit.filter(|limit| has + kept + asked > *limit) {

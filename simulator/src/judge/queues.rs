@@ -116,6 +116,11 @@ impl Tree {
             .collect()
     }
 
+    /// Whether a queue is this one or below it; without one, in the cluster.
+    pub fn is_within(&self, queue: &str, level: Option<&str>) -> bool {
+        level.is_none_or(|level| self.path(queue).iter().any(|above| above == level))
+    }
+
     /// The queues that are parts of this one, or of none.
     pub fn children<'a>(&'a self, parent: Option<&'a str>) -> impl Iterator<Item = &'a str> {
         let is_child = move |name: &&String| self.parents.get(*name).map(String::as_str) == parent;

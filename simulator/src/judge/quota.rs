@@ -99,6 +99,29 @@ pub fn capability(view: &View, queue: &str, is_leaf: bool, what: &What) -> Optio
         .filter(|_| is_limited(view, queue, what))
 }
 
+/// The same, beside what is guaranteed to others. These are the queue and those above it.
+pub fn real_capability(view: &View, path: &[String], is_leaf: bool, what: &What) -> Option<i128> {
+    let queue = path.first()?;
+    let left = left_to(view, path, what).filter(|_| is_limited(view, queue, what));
+    capability(view, queue, is_leaf, what).into_iter().chain(left).min()
+}
+
+/// What the queue above the first of these, or the cluster, has for it beside what is guaranteed to others.
+fn left_to(view: &View, path: &[String], what: &What) -> Option<i128> {
+    let (queue, above) = path.split_first()?;
+    let parent = above.first().map(String::as_str);
+    let available = match parent {
+        Some(parent) => {
+            let left = left_to(view, above, what);
+            capability(view, parent, false, what).into_iter().chain(left).min()?
+        }
+        None => cluster_limit(view, what)?,
+    };
+    let others = view.tree.children(parent).filter(|other| other != queue);
+    let others: i128 = others.map(|other| guaranteed(view, other, what)).sum();
+    Some((available - others).max(guaranteed(view, queue, what)))
+}
+
 /// Whether a queue is limited in something at all.
 fn is_limited(view: &View, queue: &str, what: &What) -> bool {
     let configuration = &view.configuration;
@@ -135,8 +158,13 @@ fn is_guaranteed(view: &View, what: &What) -> bool {
 }
 
 /// Whether all queues together have no more than the cluster has: under `capacity` always, else where any of it is kept free.
-pub fn is_limited_by_cluster(view: &View, what: &What) -> bool {
+fn is_limited_by_cluster(view: &View, what: &What) -> bool {
     view.configuration.plugin == Plugin::Capacity || is_guaranteed(view, what)
+}
+
+/// What all queues together may have at most; none where nothing limits them.
+pub fn cluster_limit(view: &View, what: &What) -> Option<i128> {
+    is_limited_by_cluster(view, what).then(|| total(view, what))
 }
 
 /// What must not be given to others on the account of the queues below a parent, or below the cluster, were this pod not

@@ -126,7 +126,7 @@ fn is_untrue(view: &View, stored: &Stored, kept: &Kept, namespace: &str, said: &
         .map(|name| what(view, name))
         .collect::<Option<Vec<_>>>()?;
     let number = |place: usize| number(said, place, whats.first()?);
-    let (allocated, elastic) = (quota::allocated(view, queue), workloads::elastic(view, queue));
+    let (allocated, elastic) = (quota::allocated(view, queue), workloads::elastic(view, Some(queue)));
     let more: i128 = whats.iter().map(|what| quota::may_have(view, queue, what)).sum();
     for (place, word, there) in [(5, "has", &allocated), (7, "could take back", &elastic)] {
         let sum: i128 = whats.iter().filter_map(|what| there.get(what)).sum();
@@ -138,7 +138,7 @@ fn is_untrue(view: &View, stored: &Stored, kept: &Kept, namespace: &str, said: &
     let keeps = |name: &Name, is_sure: bool| {
         let object = stored.now.get(name.0)?.get(&name.1)?;
         let workload = Workload::read(view, name, object)?;
-        let is_below = view.tree.path(&workload.queue).iter().any(|level| level == queue);
+        let is_below = view.tree.is_within(&workload.queue, Some(queue));
         let amount = match whats.first()? {
             What::Resource(resource) => workload.resources.get(resource).copied().unwrap_or(0),
             What::Card(_) if is_sure => kept::of_set(&workload, &of_cards),

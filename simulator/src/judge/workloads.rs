@@ -92,9 +92,9 @@ pub fn of_pod(pod: &Pod) -> impl Iterator<Item = Name> {
     group.into_iter().chain(job)
 }
 
-/// What groups hold beyond their minimum in a queue and in those below it: of those of their pods that hold quota, the first to
-/// come are the minimum.
-pub fn elastic(view: &View, queue: &str) -> Amounts {
+/// What groups hold beyond their minimum in a queue and in those below it, or without one in the cluster: of those of their pods that
+/// hold quota, the first to come are the minimum.
+pub fn elastic(view: &View, level: Option<&str>) -> Amounts {
     let mut groups = BTreeMap::<Key, Vec<&Pod>>::new();
     for pod in view.pods.iter().filter(|pod| pod.deleted.is_none()) {
         if let Some(group) = pod.says(GROUP_NAME)
@@ -110,7 +110,7 @@ pub fn elastic(view: &View, queue: &str) -> Amounts {
         let least = usize::try_from(least.unwrap_or(1).max(1)).unwrap_or(usize::MAX);
         pods.sort_by(|one, other| one.born.cmp(&other.born));
         for charge in pods.into_iter().skip(least).filter_map(|pod| view.charge(pod)) {
-            if view.tree.path(&charge.queue).iter().any(|level| level == queue) {
+            if view.tree.is_within(&charge.queue, level) {
                 add(&mut sum, &charge.amounts);
             }
         }

@@ -145,6 +145,12 @@ impl History {
     }
 
     #[track_caller]
+    pub fn is_more_known_than_seen(&mut self) -> bool {
+        self.holds();
+        self.judge.is_more_known_than_seen(self.objects.now)
+    }
+
+    #[track_caller]
     pub fn judge_gangs(&mut self) -> Result<(), Broken> {
         self.holds();
         self.judge.gangs.at_rest(&self.judge.stored)

@@ -1,10 +1,10 @@
-use crds::keys::{ADMITTED_CONDITION, CARD_REQUEST};
+use crds::keys::{ADMITTED_CONDITION, CARD_GUARANTEE, CARD_REQUEST};
 use serde_json::json;
 
 use super::super::kept::RULE;
 use super::super::told::RULE as TRUE;
 use super::history::History;
-use crate::objects::{CARD_USAGES, POD_GROUPS, PODS};
+use crate::objects::{CARD_USAGES, POD_GROUPS, PODS, QUEUES};
 
 /// A queue of four cards, and groups that ask for three of them each as a whole.
 fn history(groups: &[&str]) -> History {
@@ -116,5 +116,29 @@ fn what_a_group_is_told_of_its_queue_is_counted_again() {
     assert_eq!(told(2, 3, 1), Ok(()));
     for wrong in [told(1, 3, 1), told(2, 0, 1), told(2, 6, 1), told(2, 3, 0)] {
         assert_eq!(wrong, Err(TRUE));
+    }
+}
+
+#[test]
+fn what_was_kept_before_others_were_guaranteed_the_rest_an_operator_that_is_started_anew_may_not_keep() {
+    let hierarchy = "tiers: [{plugins: [{name: capacity-card, enableHierarchy: true}]}]";
+    for (scheduler, guaranteed, parent, is_more) in [
+        ("", 5, "", false),
+        ("", 6, "", true),
+        (hierarchy, 1, "dept", false),
+        (hierarchy, 2, "dept", true),
+    ] {
+        let mut history = history(&["g"]);
+        history.configure(scheduler);
+        history.queue("dept", 4, &json!({}));
+        history.change("user", &QUEUES, "a", |queue| queue["spec"]["parent"] = parent.into());
+        history.later(60);
+        take(&mut history, "g");
+        assert!(!history.is_more_known_than_seen());
+        history.queue("b", 8, &json!({"parent": parent}));
+        history.change("user", &QUEUES, "b", |queue| {
+            queue["metadata"]["annotations"][CARD_GUARANTEE] = json!({"A100": guaranteed}).to_string().into();
+        });
+        assert_eq!(history.is_more_known_than_seen(), is_more, "{guaranteed} in {parent:?}");
     }
 }
