@@ -124,9 +124,15 @@ fn is_there(view: &View, pod: &Pod, card: Option<&str>) -> bool {
         let what = What::Card(card.to_owned());
         let charges = view.pods.iter().filter_map(|other| view.charge(other));
         let others: i128 = charges.filter_map(|charge| charge.amounts.get(&what).copied()).sum();
-        !quota::is_limited_by_cluster(view, &what) || others + view.count_of(pod, card) <= quota::total(view, &what)
+        quota::cluster_limit(view, &what).is_none_or(|limit| others + view.count_of(pod, card) <= limit)
+    });
+    // Cards that no node has any more may come again; those that are there have to come in the way that they are asked for.
+    let are_supplied = card.is_none_or(|card| {
+        let mut there = view.nodes.iter().filter_map(|node| node.card(card)).peekable();
+        there.peek().is_none() || there.any(|card| view.supplies(pod, card))
     });
     has_cards
+        && are_supplied
         && pod.request.iter().all(|(resource, asked)| {
             let there: i128 = view.nodes.iter().map(|node| node.has(resource)).sum();
             let others = view.pods.iter().filter(|other| !other.is_held && !other.is_over);

@@ -1,4 +1,4 @@
-use crds::keys::{ADMITTED_CONDITION, CARD_ASSIGNED, CARD_NAME, DEVICE_LABEL_PREFIX};
+use crds::keys::{ADMITTED_CONDITION, CARD_ASSIGNED, CARD_NAME, CONFIG_MAP, DEVICE_LABEL_PREFIX, NAMESPACE};
 use crds::slug::label_name;
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::super::quota::RULE;
 use super::super::rest::RULE as WAITS;
 use super::history::{History, admit, pod};
 use crate::devices::NVIDIA;
-use crate::objects::{CARD_USAGES, DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS, SLICES};
+use crate::objects::{CARD_USAGES, CONFIG_MAPS, DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS, SLICES};
 
 /// A node with two A100 as devices, whose queue has a quota of so many; another queue; and claims `c` for one and `d` for two of them.
 fn history(quota: u32) -> History {
@@ -162,4 +162,35 @@ fn devices_are_room_where_their_pool_is_complete() {
         of["spec"] = slice(2, &["gpu-0"])["spec"].clone();
     });
     history.rests();
+}
+
+/// `admitOn: quota`, and no other node with the card.
+#[test]
+fn devices_are_cards_for_who_requests_a_resource_by_which_a_class_provides_them() {
+    for provides in [false, true] {
+        let mut history = history(8);
+        history.create(
+            &CONFIG_MAPS,
+            json!({
+                "metadata": {"namespace": NAMESPACE, "name": CONFIG_MAP},
+                "data": {"cardgate.yaml": "admitOn: quota"},
+            }),
+        );
+        history.change("user", &NODES, "n1", |node| {
+            node["status"]["allocatable"]["nvidia.com/gpu"] = "0".into();
+        });
+        if provides {
+            history.change("user", &DEVICE_CLASSES, NVIDIA, |class| {
+                class["spec"]["extendedResourceName"] = "nvidia.com/gpu".into();
+            });
+        }
+        history.pod("p", "a", 1);
+        history.lease("operator-0");
+        history.change("operator-0", &PODS, "p", |pod| {
+            let condition = json!({"type": ADMITTED_CONDITION, "status": "False", "reason": "NodesExcluded"});
+            pod["status"]["conditions"] = json!([condition]);
+        });
+        let rule = history.judge_at_rest().err().map(|broken| broken.rule);
+        assert_eq!(rule == Some(WAITS), provides, "{rule:?}");
+    }
 }
