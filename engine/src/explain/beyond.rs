@@ -29,7 +29,7 @@ pub(super) fn beyond(cluster: &Cluster, case: Case<'_>, reason: Reason) -> Optio
     }
     match case {
         Case::Pod(shape) => of_shape(cluster, shape, reason),
-        Case::Workload(id) => match workload::shape_refused_for(cluster, cluster.workload(id), reason) {
+        Case::Workload(id) => match workload::shape_refused_for(cluster, cluster.workload(id), None, reason) {
             Some(shape) => of_shape(cluster, shape, reason),
             None => (reason != Reason::NoNodeFits && !could_ever_run(cluster, id)).then(|| Beyond {
                 reason: Reason::NoNodeFits,

@@ -37,8 +37,29 @@ pub(super) enum Extent<'c> {
     Alone,
     /// A workload that is taken as a whole or not at all: by this queue.
     Whole(&'c Workload, At),
-    /// With the other pods of its workload; and whether the search for places was given up.
-    Together(&'c Workload, bool),
+    /// With the other pods of its workload.
+    Together(Together<'c>),
+}
+
+/// The pods of a workload that are let in together.
+#[derive(Debug)]
+pub(super) struct Together<'c> {
+    pub workload: &'c Workload,
+    /// Whose lack is told.
+    pub whose: Whose,
+    /// Whether the search for places was given up.
+    pub was_given_up: bool,
+}
+
+/// Which of the pods that are let in together lacks what is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// Each of them: they are of one shape.
+    Each,
+    /// The pod that is told.
+    Told,
+    /// One of them.
+    One,
 }
 
 impl Explanation<'_> {
@@ -72,19 +93,19 @@ pub(super) fn find<'c>(cluster: &'c Cluster, case: Case<'c>, told: Option<PodId>
     let alone = |what| (Extent::Alone, what);
     let (extent, what) = match case {
         Case::Pod(shape) => match speaker(cluster, shape, reason) {
-            Some(group) => of_workload(cluster, group, reason),
+            Some(group) => of_workload(cluster, group, Some(shape), reason),
             None => alone(pod::find(cluster, shape, reason)),
         },
-        Case::Workload(id) => of_workload(cluster, id, reason),
+        Case::Workload(id) => of_workload(cluster, id, None, reason),
         Case::Queue(problem) => alone(What::Said(problem.to_owned())),
         Case::HeldElsewhere => alone(What::Said(pod::HELD_ELSEWHERE.to_owned())),
     };
     let outlook = reason.outlook(|| match case {
         Case::Pod(shape) => match speaker(cluster, shape, reason) {
-            Some(group) => workload::could_ever_be_let_in(cluster, group, reason),
+            Some(group) => workload::could_ever_be_let_in(cluster, group, Some(shape), reason),
             None => pod::could_ever_be_let_in(cluster, shape, reason),
         },
-        Case::Workload(id) => workload::could_ever_be_let_in(cluster, id, reason),
+        Case::Workload(id) => workload::could_ever_be_let_in(cluster, id, None, reason),
         Case::HeldElsewhere => true,
         Case::Queue(_) => false,
     });
@@ -110,7 +131,13 @@ fn speaker(cluster: &Cluster, shape: &Shape, reason: Reason) -> Option<WorkloadI
         .filter(|group| workload::speaks_for_its_pods(cluster, *group, reason))
 }
 
-fn of_workload(cluster: &Cluster, id: WorkloadId, reason: Reason) -> (Extent<'_>, What<'_>) {
+/// What is in the way of a workload; `told` is the shape of its pod that is told, where one is.
+fn of_workload<'c>(
+    cluster: &'c Cluster,
+    id: WorkloadId,
+    told: Option<&'c Shape>,
+    reason: Reason,
+) -> (Extent<'c>, What<'c>) {
     let workload = cluster.workload(id);
     let Some(claim) = &workload.claim else {
         return (Extent::Alone, What::Said(workload::not_found(workload)));
@@ -119,9 +146,20 @@ fn of_workload(cluster: &Cluster, id: WorkloadId, reason: Reason) -> (Extent<'_>
         return (Extent::Alone, What::Said(said));
     }
     if let Some((step @ (Step::Together | Step::GivenUp), _)) = workload.refused {
-        let shape = workload::shape_refused_for(cluster, workload, reason);
+        let shape = workload::shape_refused_for(cluster, workload, told, reason);
         let what = shape.map(|shape| pod::find(cluster, shape, reason));
-        let extent = Extent::Together(workload, step == Step::GivenUp);
+        let whose = if shape.is_none_or(|shape| workload::are_all_like(cluster, workload, shape)) {
+            Whose::Each
+        } else if shape == told {
+            Whose::Told
+        } else {
+            Whose::One
+        };
+        let extent = Extent::Together(Together {
+            workload,
+            whose,
+            was_given_up: step == Step::GivenUp,
+        });
         return (extent, what.unwrap_or(What::Said(String::new())));
     }
     let (queue, demand) = workload::asked_as_a_whole(cluster, id, claim.queue);

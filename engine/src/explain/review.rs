@@ -246,7 +246,7 @@ fn of_workload(cluster: &Cluster, namespace: &str, id: WorkloadId, now: Timestam
     if let Some(why) = explain(cluster, Subject::Workload(id)) {
         let first = why.reason;
         let mut found = vec![why];
-        if let Some(shape) = shape_refused_for(cluster, workload, first) {
+        if let Some(shape) = shape_refused_for(cluster, workload, None, first) {
             found.extend(of_shape_besides(cluster, shape, None, Some(first)));
         }
         let mut status = CardReviewStatus {

@@ -3,11 +3,10 @@
 use crds::bounds::told;
 use crds::format::format_amount;
 
-use super::explanation::{Explanation, Extent};
+use super::explanation::{Explanation, Extent, Together, Whose};
 use super::found::{NodeCount, Nodes, What};
 use super::short::{At, Kept, Place, Short, Used};
 use crate::cluster::Cluster;
-use crate::cluster::workload::Workload;
 use crate::decide::gang::MOST_TRIES;
 use crate::reason::{Outlook, Reason};
 use crate::refs::WorkloadKind;
@@ -58,7 +57,7 @@ impl Explanation<'_> {
                 };
                 format!("{} can't take {who} as a whole: {what}", whose(self.cluster, *at, ","))
             }
-            Extent::Together(workload, was_given_up) => together(workload, *was_given_up, &what),
+            Extent::Together(them) => together(them, &what),
         }
     }
 }
@@ -144,8 +143,9 @@ fn as_a_whole(cluster: &Cluster, short: &Short) -> String {
     )
 }
 
-/// What the pods lack that are let in together.
-fn together(workload: &Workload, was_given_up: bool, each: &str) -> String {
+/// What the pods lack that are let in together, or one of them where they differ.
+fn together(them: &Together<'_>, what: &str) -> String {
+    let workload = them.workload;
     let missing = workload.missing();
     let was_cut = workload.admitted() > 0;
     let kind = if workload.kind == WorkloadKind::PodGroup {
@@ -153,7 +153,7 @@ fn together(workload: &Workload, was_given_up: bool, each: &str) -> String {
     } else {
         "Job"
     };
-    let given_up = if was_given_up {
+    let given_up = if them.was_given_up {
         format!(
             "; the search for places for all of them was given up after {MOST_TRIES} tries, so there may be some: pods of \
              fewer kinds are searched for to the end"
@@ -162,13 +162,18 @@ fn together(workload: &Workload, was_given_up: bool, each: &str) -> String {
         String::new()
     };
     let name = &workload.name;
-    match (missing, was_cut) {
-        (1, false) => format!("{each}{given_up}"),
-        (1, true) => format!("one pod of {kind} {name} is missing: {each}{given_up}"),
-        (_, false) => format!("the {missing} pods of {kind} {name} are let in together; of each, {each}{given_up}"),
-        (_, true) => {
-            format!("the {missing} missing pods of {kind} {name} are let in together; of each, {each}{given_up}")
-        }
+    let lead = match (missing, was_cut) {
+        (1, false) => format!("one pod of {kind} {name} is let in first"),
+        (1, true) => format!("one pod of {kind} {name} is missing"),
+        (_, false) => format!("the {missing} pods of {kind} {name} are let in together"),
+        (_, true) => format!("the {missing} missing pods of {kind} {name} are let in together"),
+    };
+    match (missing, them.whose) {
+        (1, Whose::Each | Whose::Told) if !was_cut => format!("{what}{given_up}"),
+        (1, Whose::Each | Whose::Told) => format!("{lead}: {what}{given_up}"),
+        (_, Whose::Each) => format!("{lead}; of each, {what}{given_up}"),
+        (_, Whose::Told) => format!("{lead}; of this one, {what}{given_up}"),
+        (_, Whose::One) => format!("{lead}; of one of them, {what}{given_up}"),
     }
 }
 

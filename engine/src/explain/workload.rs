@@ -112,12 +112,13 @@ fn to_be_created(cluster: &Cluster, id: WorkloadId) -> String {
     }
 }
 
-/// Whether a workload could be let in if others held nothing of what the reason is about.
-pub(super) fn could_ever_be_let_in(cluster: &Cluster, id: WorkloadId, reason: Reason) -> bool {
+/// Whether a workload could be let in if others held nothing of what the reason is about; `told` is the shape of its pod that is told,
+/// where one is.
+pub(super) fn could_ever_be_let_in(cluster: &Cluster, id: WorkloadId, told: Option<&Shape>, reason: Reason) -> bool {
     let workload = cluster.workload(id);
     match (workload.refused, &workload.claim, reason.about()) {
         (Some((Step::Together, _)), _, _) => {
-            let shape = shape_refused_for(cluster, workload, reason);
+            let shape = shape_refused_for(cluster, workload, told, reason);
             shape.is_none_or(|shape| pod::could_ever_be_let_in(cluster, shape, reason))
         }
         (Some((Step::Enqueue, _)), Some(claim), About::Quota(_)) => {
@@ -163,17 +164,29 @@ pub(super) fn level_in_excess(cluster: &Cluster, id: WorkloadId, queue: QueueId,
     lack(cluster, id, queue, demand).map_or(Some(queue), |lack| lack.at)
 }
 
-/// The first waiting pod of a workload that was refused for this reason.
-pub(super) fn shape_refused_for<'c>(cluster: &'c Cluster, workload: &'c Workload, reason: Reason) -> Option<&'c Shape> {
-    let mut shapes = workload
-        .line
-        .iter()
-        .filter_map(|(_, place)| Some(&*cluster.pod(place.pod)?.waits.as_ref()?.shape));
+/// The shape of a workload's waiting pods that was refused for this reason: that of the pod that is told, or the first one.
+pub(super) fn shape_refused_for<'c>(
+    cluster: &'c Cluster,
+    workload: &'c Workload,
+    told: Option<&'c Shape>,
+    reason: Reason,
+) -> Option<&'c Shape> {
+    let mut shapes = told.into_iter().chain(shapes_of(cluster, workload));
     shapes.find(|shape| {
         let waiting = &cluster.queue(shape.queue).waiting;
         let refused = waiting.peers_of(shape).and_then(|(_, peers)| peers.refused);
         refused.is_some_and(|refused| refused.reason == reason)
     })
+}
+
+/// Whether all waiting pods of a workload are of this shape.
+pub(super) fn are_all_like(cluster: &Cluster, workload: &Workload, shape: &Shape) -> bool {
+    shapes_of(cluster, workload).all(|other| other == shape)
+}
+
+fn shapes_of<'c>(cluster: &'c Cluster, workload: &'c Workload) -> impl Iterator<Item = &'c Shape> {
+    let line = workload.line.iter();
+    line.filter_map(|(_, place)| Some(&*cluster.pod(place.pod)?.waits.as_ref()?.shape))
 }
 
 /// What a workload is told that asks for more pods than could run at all.

@@ -20,10 +20,10 @@ use crate::objects::{JOBS, Key, POD_GROUPS, PODS};
 pub const RULE: &str = "the numbers in a reason are true";
 
 /// Who is short of something: `queue speech: `, `queue research, of which queue speech is a part: ` or `the cluster, for queue
-/// speech: `, of each pod of a group, or of this one; who was named last where nobody is named.
+/// speech: `, of each pod of a group, of one of those that are let in together, or of this one; who was named last where nobody is named.
 static WHOSE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r"^(.* of each, )?((?:queue (\S+?)(?:, of which queue \S+ is a part)?|the cluster, for queue \S+): )?(.*)$",
+        r"^(?:of (?:each|this one), |(of one of them, ))?((?:queue (\S+?)(?:, of which queue \S+ is a part)?|the cluster, for queue \S+): )?(.*)$",
     )
     .ok()
 });
@@ -47,10 +47,10 @@ pub fn judge(view: &View, pod: &Pod, message: &str) -> Finding {
     let (Some(whose), Some(numbers)) = (&*WHOSE, &*NUMBERS) else {
         return Ok(());
     };
-    let (mut queue, mut is_of_each) = (None, false);
+    let (mut queue, mut is_of_another) = (None, false);
     for part in message.split("; ") {
         let Some(said) = whose.captures(part) else { continue };
-        is_of_each |= said.get(1).is_some();
+        is_of_another |= said.get(1).is_some();
         if said.get(2).is_some() {
             queue = said.get(3).map(|name| name.as_str().to_owned());
         }
@@ -80,7 +80,7 @@ pub fn judge(view: &View, pod: &Pod, message: &str) -> Finding {
         let used = number(3).map(|used| used - number(6).unwrap_or(0));
         let is_so = used.is_some_and(|used| (has..=has + quota::may_have(view, queue, &what)).contains(&used));
         // How many it asks for is not known here where it claims different cards at once.
-        let is_compared = !is_of_each && !pod.claimed.unclear;
+        let is_compared = !is_of_another && !pod.claimed.unclear;
         if !is_so || is_compared && number(2) != Some(asks) || is_too_much {
             let key = &pod.key;
             return broken(

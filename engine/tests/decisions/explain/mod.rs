@@ -190,21 +190,31 @@ fn a_group_is_told_the_same_as_a_whole_and_pod_by_pod() {
 
 #[test]
 fn a_group_of_one_is_told_what_its_pod_lacks_and_a_larger_one_how_many_go_in_together() {
-    for (names, expected) in [
-        (["p"].as_slice(), "no node can take"),
+    for (asked, expected) in [
+        ([1].as_slice(), "no node can take"),
         (
-            &["p", "q"],
+            &[1, 1],
             "the 2 pods of PodGroup g are let in together; of each, no node",
+        ),
+        // What one of them lacks the other does not.
+        (
+            &[1, 2],
+            "the 2 pods of PodGroup g are let in together; of this one, no node",
+        ),
+        (
+            &[0, 1],
+            "the 2 pods of PodGroup g are let in together; of one of them, no node",
         ),
     ] {
         let mut world = busy(4);
         world.queue(&queue("team-a").quota(r#"{"A100": 40}"#));
-        world.group(&group("g", names.len().try_into().unwrap()));
-        world.pods(
-            names
-                .iter()
-                .map(|name| pod(name).of("g").asks("A100", 1).pinned_to("n1")),
-        );
+        world.group(&group("g", asked.len().try_into().unwrap()));
+        let pods = ["p", "q"].into_iter().zip(asked);
+        let member = |name| pod(name).of("g").pinned_to("n1");
+        world.pods(pods.map(|(name, asked)| match asked {
+            0 => member(name),
+            asked => member(name).asks("A100", *asked),
+        }));
         assert_eq!(world.refusal_of("p"), "NoNodeFits");
         let id = world.cluster.pod_with_uid("p").unwrap();
         let told = explain(&world.cluster, Subject::Pod(id)).unwrap().message();

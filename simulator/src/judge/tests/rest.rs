@@ -178,6 +178,13 @@ fn the_numbers_in_a_reason_are_counted_again() {
     let of_all = "queue a: CPU asked 1, used 1, quota 1; the cluster, for queue a: A100 asked 1, used 7, quota 8";
     assert_eq!(tell(of_all), Ok(()));
     assert_eq!(tell("queue a: A100 asked 1, used 7, quota 8"), Err(TRUE));
+    let mut together = |whose: &str| {
+        tell(&format!(
+            "the 2 pods of PodGroup g are let in together; {whose}, queue a: A100 asked 2, used 8, quota 8"
+        ))
+    };
+    assert_eq!(together("of one of them"), Ok(()));
+    assert_eq!(together("of each"), Err(TRUE));
     assert_eq!(
         tell("queue a: CPU asked 1, used 1, quota 1500m; A100 asked 2, used 8, quota 8"),
         Err(TRUE)
