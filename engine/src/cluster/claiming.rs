@@ -7,9 +7,10 @@ use std::sync::Arc;
 use crds::card_resources::is_extended;
 use crds::dra::ResourceClaim;
 use crds::managed::requests_any;
+use jiff::Timestamp;
 
 use super::Cluster;
-use super::pod::Pod;
+use super::pod::{Pod, Stage};
 use crate::devices::{ClaimKey, Devices, Named};
 use crate::ids::{PodId, QueueId};
 use crate::reason::Reason;
@@ -36,6 +37,9 @@ enum Standing {
     /// It was let in, and its quota was given back before it was gone.
     Lapsed,
 }
+
+/// Of those that share a claim, the least pays.
+type Turn = (Standing, Timestamp, Arc<str>);
 
 impl Standing {
     fn of(pod: &Pod) -> Self {
@@ -127,8 +131,8 @@ impl Cluster {
                 continue;
             }
             let next = self.next_payer(&key, &uid);
-            let next_waits = next.as_ref().is_some_and(|(standing, _)| *standing != Standing::In);
-            let next = next.map(|(_, uid)| uid);
+            let next_waits = next.as_ref().is_some_and(|(standing, ..)| *standing != Standing::In);
+            let next = next.map(|(.., uid)| uid);
             self.claimed.devices.set_payer(&key, next.clone());
             if was_in == next_waits {
                 self.claim_changed(&key);
@@ -139,45 +143,64 @@ impl Cluster {
         }
     }
 
-    /// Who is to pay for a claim in place of this pod: who was let in already, first; nobody waits for what another pod of theirs has
-    /// given back.
-    fn next_payer(&self, key: &ClaimKey, uid: &str) -> Option<(Standing, Arc<str>)> {
+    /// Who is to pay for a claim in place of this pod.
+    fn next_payer(&self, key: &ClaimKey, uid: &str) -> Option<Turn> {
         let users = self.claimed.users.get(key).into_iter().flatten();
         let others = users.filter(|user| ***user != *uid);
-        let in_line = others.filter_map(|user| {
-            let pod = self.pod_with_uid(user).and_then(|id| self.pod(id))?;
-            Some((Standing::of(pod), pod.created, Arc::clone(user)))
-        });
-        in_line.min().map(|(standing, _, user)| (standing, user))
+        others.filter_map(|user| self.turn_to_pay(user)).min()
     }
 
-    /// Somebody who was let in pays rather than somebody who waits, and either of them rather than somebody whose quota was given
-    /// back while its deletion takes for ever: the others would have the devices at nobody's cost.
+    /// Whose turn it is to pay for a claim: who was let in already, first, since nobody waits for what another pod of theirs holds or has
+    /// given back; and of those that wait the oldest, in whatever order they are seen.
+    fn turn_to_pay(&self, uid: &Arc<str>) -> Option<Turn> {
+        let pod = self.pod_with_uid(uid).and_then(|id| self.pod(id))?;
+        Some((Standing::of(pod), pod.created, Arc::clone(uid)))
+    }
+
+    /// A pod has come to be charged, or no longer is: it pays for the claims that it shares where those that pay hold nothing by that,
+    /// and its turn is before theirs. Whose quota was given back, while its deletion takes for ever, leaves them to others: those would
+    /// have the devices at nobody's cost.
     pub(super) fn settle_payers(&mut self, id: PodId) {
         let Some(pod) = self.pod(id) else { return };
         let Some(claiming) = self.claimed.pods.get(&pod.uid) else {
             return;
         };
-        let standing = Standing::of(pod);
         let (uid, namespace) = (Arc::clone(&pod.uid), Arc::clone(&pod.namespace));
+        let has_lapsed = Standing::of(pod) == Standing::Lapsed;
         for key in shared_keys(&namespace, &claiming.named).collect::<Vec<_>>() {
-            let payer = self.claimed.devices.payer_of(&key).map(Arc::clone);
-            let pays = payer.as_ref() == Some(&uid);
-            let next = if pays && standing == Standing::Lapsed {
-                self.next_payer(&key, &uid)
-            } else if pays {
-                None
+            let payer = self.claimed.devices.payer(&key, &uid);
+            let next = if payer != uid {
+                self.takes_over_from(&payer, &uid).then(|| Arc::clone(&uid))
+            } else if has_lapsed {
+                let next = self.next_payer(&key, &uid);
+                next.filter(|(standing, ..)| *standing != Standing::Lapsed)
+                    .map(|(.., uid)| uid)
             } else {
-                let payer = payer.and_then(|payer| self.pod(self.pod_with_uid(&payer)?));
-                payer
-                    .is_some_and(|payer| standing < Standing::of(payer))
-                    .then(|| (standing, Arc::clone(&uid)))
+                None
             };
-            if let Some((_, next)) = next.filter(|(standing, _)| *standing != Standing::Lapsed) {
-                self.claimed.devices.set_payer(&key, Some(next));
+            let Some(next) = next else { continue };
+            let waits = |uid| {
+                self.turn_to_pay(uid)
+                    .is_some_and(|(standing, ..)| standing == Standing::Waits)
+            };
+            let still_waits = waits(&payer) && waits(&next);
+            self.claimed.devices.set_payer(&key, Some(Arc::clone(&next)));
+            if still_waits {
+                // The others wait for somebody, as before.
+                self.see_again([payer, next]);
+            } else {
                 self.claim_changed(&key);
             }
         }
+    }
+
+    /// Whether a pod pays in place of another one, which holds nothing by paying.
+    fn takes_over_from(&self, payer: &Arc<str>, uid: &Arc<str>) -> bool {
+        let pod = self.pod_with_uid(payer).and_then(|id| self.pod(id));
+        let holds_nothing = pod.is_some_and(|pod| {
+            matches!(pod.stage, Stage::Waiting | Stage::Blocked) || Standing::of(pod) == Standing::Lapsed
+        });
+        holds_nothing && self.turn_to_pay(uid) < self.turn_to_pay(payer)
     }
 
     fn unname_claim(&mut self, key: &ClaimKey, uid: &Arc<str>) {

@@ -7,7 +7,7 @@ mod reclaim;
 mod remade;
 mod room;
 mod several_nodes;
-mod sharing;
+mod sharers;
 
 use serde_json::{Value, json};
 
@@ -250,35 +250,6 @@ fn what_was_allocated_is_charged_in_place_of_what_was_asked_for() {
 }
 
 #[test]
-fn a_shared_claim_is_charged_once_and_in_one_queue() {
-    let mut world = world();
-    world.queue(&queue("team-b").quota(r#"{"A": 3}"#));
-    world.claim("shared", &exactly(2, Some("A")), &json!({}));
-    world.pod(&sharing(pod("p1"), "shared"));
-    world.pod(&sharing(pod("p2"), "shared"));
-    world.pod(&sharing(pod("p3").queue("team-b"), "shared"));
-    assert_eq!(world.admit(), [admitted("p1", r#"{"A":2}"#)]);
-    world.pod(
-        &sharing(
-            bare_pod("p1")
-                .queue("team-a")
-                .annotation("volcano.sh/card.assigned", "A"),
-            "shared",
-        )
-        .on("n1"),
-    );
-    assert_eq!(world.admit(), [("p2".to_owned(), None)]);
-    assert_eq!(world.allocated("team-a", "A"), 2);
-    assert_eq!(world.refusal_of("p3"), "ResourceClaimShared");
-    // Who pays goes: the other one does from then on.
-    world.pod(&sharing(bare_pod("p2").queue("team-a"), "shared").on("n1"));
-    world.remove_pod("p1");
-    assert_eq!((world.allocated("team-a", "A"), world.allocated("team-b", "A")), (2, 0));
-    world.remove_pod("p2");
-    assert_eq!(world.admit(), [admitted("p3", r#"{"A":2}"#)]);
-}
-
-#[test]
 fn what_a_pod_runs_on_is_held_while_nobody_says_what_it_is() {
     let mut world = world();
     let runs = |name: &str| {
@@ -308,34 +279,6 @@ fn what_a_pod_runs_on_is_held_while_nobody_says_what_it_is() {
     world.claim("p2-gpu", &exactly(2, Some("A")), &two);
     world.pod(&runs("p2"));
     assert_eq!(world.allocated("team-a", "A"), 2);
-}
-
-#[test]
-fn of_many_that_share_a_claim_each_goes_at_the_cost_of_itself() {
-    let mut world = world();
-    world.claim("shared", &exactly(1, Some("A")), &json!({}));
-    let names: Vec<_> = (0..300).map(|index| format!("p{index:03}")).collect();
-    for name in &names {
-        world.pod(&sharing(pod(name), "shared"));
-    }
-    assert_eq!(world.admit(), [admitted("p000", "A")]);
-    // Who pays waits, and goes: the next pays and waits.
-    let mut others = self::world();
-    others.claim("shared", &exactly(9, Some("A")), &json!({}));
-    for name in &names {
-        others.pod(&sharing(pod(name), "shared"));
-    }
-    assert_eq!(others.refusal_of("p000"), "InsufficientScalarQuota");
-    for pair in names.windows(2).take(150) {
-        let [goes, next] = pair else { panic!("a pair") };
-        assert_eq!(others.refusal_of(next), "ResourceClaimShared");
-        others.remove_pod(goes);
-        assert_eq!(others.refusal_of(next), "InsufficientScalarQuota");
-        assert_eq!(others.refusal_of("p299"), "ResourceClaimShared");
-    }
-    // Others go, and nobody else pays for that.
-    others.remove_pod("p299");
-    assert_eq!(others.refusal_of("p150"), "InsufficientScalarQuota");
 }
 
 #[test]

@@ -1,0 +1,146 @@
+//! Claims that several pods name: who pays for them (docs/rules.md, **Cards by Dynamic Resource Allocation**).
+
+use super::*;
+
+#[test]
+fn a_shared_claim_is_charged_once_and_in_one_queue() {
+    let mut world = world();
+    world.queue(&queue("team-b").quota(r#"{"A": 3}"#));
+    world.claim("shared", &exactly(2, Some("A")), &json!({}));
+    world.pod(&sharing(pod("p1"), "shared"));
+    world.pod(&sharing(pod("p2"), "shared"));
+    world.pod(&sharing(pod("p3").queue("team-b"), "shared"));
+    assert_eq!(world.admit(), [admitted("p1", r#"{"A":2}"#)]);
+    world.pod(
+        &sharing(
+            bare_pod("p1")
+                .queue("team-a")
+                .annotation("volcano.sh/card.assigned", "A"),
+            "shared",
+        )
+        .on("n1"),
+    );
+    assert_eq!(world.admit(), [("p2".to_owned(), None)]);
+    assert_eq!(world.allocated("team-a", "A"), 2);
+    assert_eq!(world.refusal_of("p3"), "ResourceClaimShared");
+    // Who pays goes: the other one does from then on.
+    world.pod(&sharing(bare_pod("p2").queue("team-a"), "shared").on("n1"));
+    world.remove_pod("p1");
+    assert_eq!((world.allocated("team-a", "A"), world.allocated("team-b", "A")), (2, 0));
+    world.remove_pod("p2");
+    assert_eq!(world.admit(), [admitted("p3", r#"{"A":2}"#)]);
+}
+
+/// An operator that is started anew sees pods by name, and not in the order in which they came.
+#[test]
+fn a_shared_claim_is_charged_to_who_is_in_whoever_is_seen_first() {
+    let mut world = world();
+    world.queue(&queue("team-b").quota(r#"{"A": 3}"#));
+    world.claim("shared", &exactly(2, Some("A")), &allocated("n1", &["gpu-0", "gpu-1"]));
+    world.pod(&sharing(pod("p1").queue("team-b"), "shared"));
+    world.pod(&sharing(pod("p2").queue("team-b"), "shared"));
+    world.pod(&sharing(bare_pod("p3").queue("team-a"), "shared").on("n1"));
+    world.pod(&sharing(pod("p4"), "shared"));
+    assert_eq!(world.admit(), [("p4".to_owned(), None)]);
+    assert_eq!((world.allocated("team-a", "A"), world.allocated("team-b", "A")), (2, 0));
+    for waits in ["p1", "p2"] {
+        assert_eq!(world.refusal_of(waits), "ResourceClaimShared");
+    }
+}
+
+#[test]
+fn of_those_that_wait_the_oldest_pays_for_a_shared_claim_whoever_is_seen_first() {
+    for others_first in [false, true] {
+        let mut world = world();
+        world.queue(&queue("team-b").quota(r#"{"A": 0}"#));
+        world.claim("shared", &exactly(2, Some("A")), &json!({}));
+        let oldest = sharing(pod("p9").queue("team-b").created(1), "shared");
+        let others = ["p1", "p2"].map(|name| sharing(pod(name).created(2), "shared"));
+        if others_first {
+            world.pods(others);
+            world.pod(&oldest);
+        } else {
+            world.pod(&oldest);
+            world.pods(others);
+        }
+        assert_eq!(world.admit(), [], "{others_first}");
+        assert_eq!(world.refusal_of("p9"), "InsufficientScalarQuota");
+        assert_eq!(world.refusal_of("p1"), "ResourceClaimShared");
+        world.remove_pod("p9");
+        assert_eq!(world.admit(), [admitted("p1", r#"{"A":2}"#)]);
+    }
+}
+
+#[test]
+fn of_many_that_share_a_claim_each_goes_at_the_cost_of_itself() {
+    let mut world = world();
+    world.claim("shared", &exactly(1, Some("A")), &json!({}));
+    let names: Vec<_> = (0..300).map(|index| format!("p{index:03}")).collect();
+    for name in &names {
+        world.pod(&sharing(pod(name), "shared"));
+    }
+    assert_eq!(world.admit(), [admitted("p000", "A")]);
+    // Who pays waits, and goes: the next pays and waits.
+    let mut others = self::world();
+    others.claim("shared", &exactly(9, Some("A")), &json!({}));
+    for name in &names {
+        others.pod(&sharing(pod(name), "shared"));
+    }
+    assert_eq!(others.refusal_of("p000"), "InsufficientScalarQuota");
+    for pair in names.windows(2).take(150) {
+        let [goes, next] = pair else { panic!("a pair") };
+        assert_eq!(others.refusal_of(next), "ResourceClaimShared");
+        others.remove_pod(goes);
+        assert_eq!(others.refusal_of(next), "InsufficientScalarQuota");
+        assert_eq!(others.refusal_of("p299"), "ResourceClaimShared");
+    }
+    // Others go, and nobody else pays for that.
+    others.remove_pod("p299");
+    assert_eq!(others.refusal_of("p150"), "InsufficientScalarQuota");
+}
+
+fn let_in(name: &str) -> Object {
+    let pod = bare_pod(name).queue("team-a");
+    sharing(pod.annotation("volcano.sh/card.assigned", r#"{"A":2}"#), "shared")
+}
+
+fn waiting(name: &str) -> Object {
+    sharing(pod(name), "shared")
+}
+
+/// A world with a claim for two `A`, which `allocated` says where they are.
+fn with_claim(status: &Value) -> World {
+    let mut world = world();
+    world.claim("shared", &exactly(2, Some("A")), status);
+    world
+}
+
+#[test]
+fn who_is_deleted_and_never_goes_leaves_its_claim_to_be_paid_by_who_has_it() {
+    let mut world = with_claim(&json!({}));
+    world.pod(&waiting("p1"));
+    world.pod(&waiting("p2"));
+    assert_eq!(world.admit_names(), ["p1"]);
+    world.pod(&let_in("p1"));
+    assert_eq!(world.admit_names(), ["p2"]);
+    world.pod(&sharing(bare_pod("p2").queue("team-a"), "shared").on("n1"));
+    world.claim("shared", &exactly(2, Some("A")), &allocated("n1", &["gpu-0", "gpu-1"]));
+    assert_eq!(world.allocated("team-a", "A"), 2);
+    // Who paid is nowhere, and somebody's finalizer keeps it.
+    world.pod(&let_in("p1").deleted(0));
+    world.wait(3600);
+    assert_eq!(world.admit_names(), [""; 0]);
+    assert_eq!(world.allocated("team-a", "A"), 2);
+    // Who comes later shares it with who pays now.
+    world.pod(&waiting("p3"));
+    assert_eq!(world.admit(), [("p3".to_owned(), None)]);
+    assert_eq!(world.allocated("team-a", "A"), 2);
+    // And pays, where nobody else is left who could.
+    world.pod(&waiting("p3"));
+    world.remove_pod("p2");
+    world.remove_pod("p3");
+    assert_eq!(world.allocated("team-a", "A"), 0);
+    world.pod(&waiting("p4"));
+    assert_eq!(world.admit(), [admitted("p4", r#"{"A":2}"#)]);
+    assert_eq!(world.allocated("team-a", "A"), 2);
+}
