@@ -59,6 +59,8 @@ pub(super) enum Answer {
     Excluded,
     /// Excluded since the scheduler could give the pod other cards there, or more, than it would be charged for.
     LeavesChoice,
+    /// Excluded since it hands its cards out in another way than the pod asks for them: by a device plugin, or as devices to be claimed.
+    GivesOtherwise,
     /// Gone, or it means another resource by the card's name.
     Unrelated,
 }
@@ -185,7 +187,7 @@ impl NodeSearch {
         match ask(cluster, shape, alternative, cluster.node(node)) {
             Answer::Takes | Answer::LacksRoom | Answer::LacksDevices => self.over_quota = true,
             Answer::Unusable => self.would_do = true,
-            Answer::Excluded | Answer::LeavesChoice => self.excluded = true,
+            Answer::Excluded | Answer::LeavesChoice | Answer::GivesOtherwise => self.excluded = true,
             Answer::Unrelated => {}
         }
     }
@@ -203,7 +205,7 @@ impl NodeSearch {
         match effort.search(|steps| ask_all(cluster, shape, alternative, cluster.node(node), steps)) {
             Answer::Takes => return true,
             Answer::LacksRoom | Answer::LacksDevices | Answer::Unusable => self.would_do = true,
-            Answer::Excluded | Answer::LeavesChoice => self.excluded = true,
+            Answer::Excluded | Answer::LeavesChoice | Answer::GivesOtherwise => self.excluded = true,
             Answer::Unrelated => {}
         }
         false
@@ -265,7 +267,7 @@ pub(super) fn ask(cluster: &Cluster, shape: &Shape, alternative: Option<&Alterna
         return if is_by_both_ways {
             Answer::Unrelated
         } else {
-            Answer::Excluded
+            Answer::GivesOtherwise
         };
     }
     match shape
@@ -397,6 +399,7 @@ pub(crate) struct Census {
     pub lack_devices: usize,
     pub excluded: usize,
     pub leave_choice: usize,
+    pub give_otherwise: usize,
     pub unusable: usize,
 }
 
@@ -418,6 +421,7 @@ pub(crate) fn census(cluster: &Cluster, shape: &Shape, alternative: Option<&Alte
             Answer::Unusable => census.unusable += 1,
             Answer::Excluded => census.excluded += 1,
             Answer::LeavesChoice => census.leave_choice += 1,
+            Answer::GivesOtherwise => census.give_otherwise += 1,
             Answer::Takes => census.take += 1,
             Answer::Unrelated => {}
         }

@@ -255,7 +255,9 @@ impl<'a> Query<'a> {
         self.effort.look_at_node(shape);
         let answer = match fit::ask(cluster, shape, alternative, node) {
             Answer::Unrelated => return None,
-            Answer::Excluded | Answer::LeavesChoice => return Some(Says::Unfit(Answer::Excluded)),
+            Answer::Excluded | Answer::LeavesChoice | Answer::GivesOtherwise => {
+                return Some(Says::Unfit(Answer::Excluded));
+            }
             answer => answer,
         };
         if let Some(unfit) = self.mismatch(cards) {

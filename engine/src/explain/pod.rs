@@ -250,6 +250,10 @@ fn no_node<'c>(cluster: &Cluster, shape: &'c Shape, lead: &str) -> Nodes<'c> {
                 census.leave_choice,
                 "where the pod's claims select other cards too, or more of them: select the cards themselves",
             ),
+            (
+                census.give_otherwise,
+                "where it is handed out in another way than the pod asks for it: as devices to be claimed, or by a device plugin",
+            ),
             (census.unusable, "not ready or cordoned"),
         ];
         NodeCount {

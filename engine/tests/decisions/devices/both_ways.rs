@@ -204,3 +204,14 @@ fn what_a_claim_with_a_choice_was_given_is_charged_where_unnamed_cards_are_free(
     resource.pod(&bare_pod("p1").queue("team-a").requests(GPU, "2").on("n2"));
     assert_eq!(resource.allocated("team-a", "B"), 0);
 }
+
+#[test]
+fn who_asks_in_the_other_way_is_told_so_and_not_of_its_selectors() {
+    let mut world = World::with(configuration("", ""));
+    world.node(&node("d1"));
+    world.slice("d1", NVIDIA, &gpus("A", 2));
+    world.class(NVIDIA, "device.driver == 'gpu.nvidia.com'", None);
+    world.queue(&queue("team-a").quota(r#"{"A": 8}"#));
+    world.pod(&requesting("p", 1));
+    insta::assert_snapshot!(world.refusal(), @"NodesExcluded: the pod excludes every node that has what it asks for: 1 node with A: 1 where it is handed out in another way than the pod asks for it: as devices to be claimed, or by a device plugin");
+}
