@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::jiff::Timestamp;
 
+use super::moved::Moved;
 use super::pods::{Pod, is_held};
 use super::stored::{ByKind, Stored};
 use super::view::View;
@@ -18,14 +19,16 @@ pub fn is_one(write: &Write) -> bool {
     is_held(before) && !is_held(after)
 }
 
-/// Judges an admission by what was stored: by what is known now, else by what others changed since.
-pub fn judge(write: &Write, stored: &Stored, since: Timestamp) -> Finding {
+/// Judges an admission by what was stored: by what is known now, else by what others changed since; and without those of whom it is not
+/// known whose they are.
+pub fn judge(write: &Write, stored: &Stored, moved: &Moved, since: Timestamp) -> Finding {
     let mut first = None;
     let Some(pod) = write.after.as_ref().map(|pod| Pod::read(&write.key, pod)) else {
         return Ok(());
     };
     for known in stored.known() {
-        let unheard: BTreeSet<&Key> = stored.unheard().into_iter().filter(|key| **key != write.key).collect();
+        let unheard = stored.unheard().into_iter().chain(moved.pods());
+        let unheard: BTreeSet<&Key> = unheard.filter(|key| **key != write.key).collect();
         for without in [BTreeSet::new(), unheard] {
             match by_these(&known, write, &pod, &without) {
                 Ok(()) => return Ok(()),

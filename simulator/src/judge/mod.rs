@@ -24,6 +24,7 @@ mod kept;
 pub mod lapses;
 mod leadership;
 mod memo;
+mod moved;
 mod nodes;
 mod places;
 mod pods;
@@ -109,6 +110,7 @@ pub struct Judge {
     in_vain: in_vain::InVain,
     repeats: repeats::Repeats,
     kept: kept::Kept,
+    moved: moved::Moved,
     /// When operators were started, which is not known of yet.
     starts: VecDeque<Timestamp>,
 }
@@ -133,6 +135,7 @@ impl Judge {
             in_vain: in_vain::InVain::default(),
             repeats: repeats::Repeats::default(),
             kept: kept::Kept::default(),
+            moved: moved::Moved::default(),
             starts: VecDeque::new(),
         }
     }
@@ -203,7 +206,9 @@ impl Judge {
         let finding = finding.and(self.repeats.hear(write, changes_terms));
         self.in_vain.hear(write, &self.stored, changes_terms);
         self.gangs.hear(write, changes_terms);
+        let charged = moved::charged(write, &self.stored);
         self.stored.take(write, since);
+        self.moved.hear(write, charged, &self.stored);
         finding.and(self.gangs.cut(write, &self.stored))
     }
 
@@ -214,7 +219,7 @@ impl Judge {
         }
         results::judge(write)?;
         if admission::is_one(write) {
-            admission::judge(write, &self.stored, since)?;
+            admission::judge(write, &self.stored, &self.moved, since)?;
         }
         Ok(())
     }
@@ -223,7 +228,7 @@ impl Judge {
     pub fn at_rest(&self, now: Timestamp) -> Result<(), Broken> {
         self.kept.certain(now)?;
         let view = View::read(&self.stored.now, now, &BTreeSet::new());
-        if view.is_some_and(|view| claims::is_charged_unseen(&view)) {
+        if view.is_some_and(|view| self.is_charged_unseen(&view)) {
             return Ok(());
         }
         rest::judge(&self.stored, self.tells_anew.then_some(&self.kept), now)?;
@@ -240,11 +245,16 @@ impl Judge {
         view.is_some_and(|view| kept::is_for_jobs(&view, &self.stored))
     }
 
-    /// Whether an operator may know more than is to be seen: that there was room once for what it keeps for workloads, or what was
-    /// let in for devices that are gone. Whoever is started anew knows none of it, and may let others in.
+    /// Whether an operator may know more than is to be seen: that there was room once for what it keeps for workloads, what was let in
+    /// for devices that are gone, or whose pods are that name no queue. Whoever is started anew knows none of it, and may let others in.
     pub fn is_more_known_than_seen(&self, now: Timestamp) -> bool {
         let view = View::read(&self.stored.now, now, &BTreeSet::new());
-        view.is_some_and(|view| kept::is_beyond_room(&view, &self.stored) || claims::is_charged_unseen(&view))
+        view.is_some_and(|view| kept::is_beyond_room(&view, &self.stored) || self.is_charged_unseen(&view))
+    }
+
+    /// Whether it can't be seen of somebody what he is charged for, or on whose account.
+    fn is_charged_unseen(&self, view: &View) -> bool {
+        claims::is_charged_unseen(view) || self.moved.hold(view)
     }
 }
 

@@ -8,6 +8,7 @@ mod history;
 mod kept;
 mod lapses;
 mod leadership;
+mod moved;
 mod quota;
 mod repeats;
 mod rest;

@@ -1,0 +1,42 @@
+use crds::keys::{GROUP_NAME, QUEUE_NAME};
+use serde_json::json;
+
+use super::super::shown::RULE as SHOWN;
+use super::history::{History, admit, pod};
+use crate::objects::{CARD_USAGES, POD_GROUPS, PODS};
+
+#[test]
+fn whose_a_pod_is_that_names_no_queue_is_not_known_once_its_group_names_another() {
+    for is_written in [false, true] {
+        let mut history = History::new();
+        for (queue, has) in [("a", 1), ("b", 0)] {
+            history.queue(queue, 8, &json!({}));
+            let cards = json!([{"name": "A100", "quota": 8, "allocated": has}]);
+            let shown = json!({"metadata": {"name": queue}, "spec": {"queue": queue}, "status": {"cards": cards}});
+            history.create(&CARD_USAGES, shown);
+        }
+        history.create(
+            &POD_GROUPS,
+            json!({"metadata": {"namespace": "team", "name": "g"}, "spec": {"minMember": 1, "queue": "a"}, "status": {"phase": "Running"}}),
+        );
+        let mut runs = pod("p", "a", 1);
+        admit(&mut runs);
+        runs["spec"]["nodeName"] = "n1".into();
+        runs["metadata"]["annotations"][GROUP_NAME] = "g".into();
+        if !is_written {
+            runs["metadata"]["annotations"]
+                .as_object_mut()
+                .unwrap()
+                .remove(QUEUE_NAME);
+        }
+        history.create(&PODS, runs);
+        history.rests();
+        history.change("user", &POD_GROUPS, "g", |group| group["spec"]["queue"] = "b".into());
+        history.rests();
+        assert_eq!(history.is_more_known_than_seen(), !is_written);
+        // What is over holds nothing, whoever had it.
+        history.change("kubelet", &PODS, "p", |pod| pod["status"]["phase"] = "Succeeded".into());
+        history.breaks_at_rest(SHOWN);
+        assert!(!history.is_more_known_than_seen());
+    }
+}
