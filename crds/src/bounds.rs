@@ -150,18 +150,29 @@ pub(crate) fn shown(text: &str) -> String {
 
 /// A sentence that somebody is told, whatever of it others wrote: printable, and no longer than anybody reads.
 pub fn told(sentence: String) -> String {
-    let sentence = ended(sentence);
+    within(sentence, SENTENCE)
+}
+
+/// The same with what must be read of it to the end, however long the rest is.
+pub fn told_with(said: String, end: String) -> String {
+    let end = within(end, SENTENCE / 2);
+    let said = within(said, SENTENCE - end.len());
+    format!("{said}; {end}")
+}
+
+fn within(sentence: String, most: usize) -> String {
+    let sentence = ended(sentence, most);
     match printable(&sentence) {
         Cow::Borrowed(_) => sentence,
         // Written out it is longer.
-        Cow::Owned(printable) => ended(printable),
+        Cow::Owned(printable) => ended(printable, most),
     }
 }
 
 /// A sentence that ends where it gets too long.
-fn ended(mut sentence: String) -> String {
-    if sentence.len() > SENTENCE {
-        sentence.truncate(sentence.floor_char_boundary(SENTENCE));
+fn ended(mut sentence: String, most: usize) -> String {
+    if sentence.len() > most {
+        sentence.truncate(sentence.floor_char_boundary(most));
         sentence.push_str("...");
     }
     sentence
@@ -193,6 +204,8 @@ mod tests {
         assert_eq!(printable("{\"a\": 'b\\c'} \u{e9}"), "{\"a\": 'b\\c'} \u{e9}");
         let told = told(format!("queue {}\n", "x".repeat(10_000)));
         assert!(told.len() < 5000 && told.ends_with("x..."), "{told}");
+        let told = told_with("x".repeat(10_000), "wait\n".to_owned());
+        assert!(told.len() < 5000 && told.ends_with(r"x...; wait\n"), "{told}");
         assert_eq!(printable("a\nb\u{9b}1m\u{202e}"), r"a\nb\u{9b}1m\u{202e}");
     }
 

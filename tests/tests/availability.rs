@@ -160,7 +160,7 @@ async fn a_queue_that_got_past_the_door_unreadable_is_reported_and_stops_no_othe
     scenario.create(&in_bad).await?;
     let condition = scenario.waits("in-bad", "QueueInvalid").await?;
     let message = condition.message.unwrap_or_default();
-    for part in ["queue bad can't be used until it is mended", "\"A100\" appears twice"] {
+    for part in ["queue bad can't be used as it is", "\"A100\" appears twice"] {
         assert!(message.contains(part), "{part:?} is missing: {message}");
     }
     scenario.create(&scenario.gpu_pod("in-good", &card, 1).build()).await?;

@@ -18,6 +18,7 @@ use crds::scoring_strategy::ScoringStrategy;
 use jiff::{SignedDuration, Timestamp};
 
 use super::constraints::NodeConstraints;
+use super::other_gates;
 use super::times::latest_end;
 use super::waiting::{Place, Shape};
 use crate::alternative::{Alternative, Assigned};
@@ -146,6 +147,8 @@ pub struct Pod {
     pub has_annotations: bool,
     /// Whether it claims devices which are no cards, or of which that is not known: no queue is charged for them.
     pub claims_other_devices: bool,
+    /// The gates of others that hold it, as it is told.
+    pub other_gates: Option<Box<str>>,
     /// How it waits; kept until it is seen without its gate, in case the decision can't be carried out.
     pub waits: Option<Waits>,
     /// The reason it was told last.
@@ -176,6 +179,7 @@ impl Pod {
             controller,
             has_annotations,
             claims_other_devices,
+            other_gates,
             waits,
             shown_as_waiting,
             // The pod's for ever, or Cardgate's own notes of it.
@@ -203,6 +207,7 @@ impl Pod {
             && (group, job, binding, controller) == (&later.group, &later.job, &later.binding, &later.controller)
             && (has_annotations, claims_other_devices) == (&later.has_annotations, &later.claims_other_devices)
             && (task_spec, shown_as_waiting) == (&later.task_spec, &later.shown_as_waiting)
+            && *other_gates == later.other_gates
     }
 }
 
@@ -280,6 +285,8 @@ pub(super) struct Reading {
     /// How it orders GPU nodes, where `CrossQuota` decides where it goes.
     pub cross_quota: Option<ScoringStrategy>,
     pub gates: Gates,
+    /// The names of others' gates.
+    pub other_gates: Option<Box<str>>,
     pub queue_annotation: Option<Box<str>>,
     pub group: Option<Box<str>>,
     /// Whether the pod's condition says that it waits, and for which reason.
@@ -381,6 +388,7 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
             strategy.unwrap_or_default()
         }),
         gates: read_gates(&pod.spec),
+        other_gates: other_gates::named(&pod.spec),
         constraints: NodeConstraints::take(&mut pod.spec),
         task: Task {
             request: Arc::new(request),

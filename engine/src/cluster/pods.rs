@@ -109,6 +109,7 @@ impl Cluster {
             charged_for_cards,
             has_annotations: !pod.metadata.annotations.is_empty(),
             claims_other_devices: !named.is_empty() && !reading.task.claims_cards(),
+            other_gates: reading.other_gates.take(),
             waits: None,
             told: old.map_or(reading.told, |old| old.told),
             shown_as_waiting: reading.shown_as_waiting,

@@ -290,7 +290,7 @@ pub(crate) fn check_of<'c, 's, H: Fn(Dimension, i64) -> bool>(
 }
 
 /// Whether the queue takes anything from this namespace at all.
-pub(super) fn admits(cluster: &Cluster, queue: QueueId, namespace: &str) -> Result<(), Reason> {
+pub(crate) fn admits(cluster: &Cluster, queue: QueueId, namespace: &str) -> Result<(), Reason> {
     let Some(terms) = cluster.queue(queue).terms() else {
         return Err(Reason::QueueNotFound);
     };

@@ -7,7 +7,7 @@ use super::holders::{holders, holders_on};
 use super::short::{Place, Short};
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
-use crate::reason::Outlook;
+use crate::reason::{Outlook, Reason};
 
 impl Explanation<'_> {
     /// As an answer to somebody of this namespace has it: in words and numbers, and with who has what is short.
@@ -16,15 +16,33 @@ impl Explanation<'_> {
         Block {
             reason: self.reason.as_str().to_owned(),
             message: self.message(),
-            outlook: match self.outlook {
-                Outlook::NotYet => card_review::Outlook::NotYet,
-                Outlook::Never => card_review::Outlook::Never,
-            },
+            outlook: answered(self.outlook),
             remedy: self.remedy(),
             shortages: short
                 .flat_map(|short| shortages(self.cluster, &short, namespace))
                 .collect(),
         }
+    }
+}
+
+impl Reason {
+    /// The same of which no more is known than the reason, and what is said of it.
+    pub(super) fn block(self, said: &str) -> Block {
+        let outlook = self.outlook(|| true);
+        Block {
+            reason: self.as_str().to_owned(),
+            message: self.message(said),
+            outlook: answered(outlook),
+            remedy: self.remedy(outlook, true).to_owned(),
+            shortages: Vec::new(),
+        }
+    }
+}
+
+fn answered(outlook: Outlook) -> card_review::Outlook {
+    match outlook {
+        Outlook::NotYet => card_review::Outlook::NotYet,
+        Outlook::Never => card_review::Outlook::Never,
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) fn beyond(cluster: &Cluster, case: Case<'_>, reason: Reason) -> Optio
                 said: workload::too_few_fit(cluster, id),
             }),
         },
-        Case::HeldElsewhere | Case::Queue(_) => None,
+        Case::HeldElsewhere(_) | Case::Queue(_) => None,
     }
 }
 

@@ -98,7 +98,7 @@ pub(super) fn find<'c>(cluster: &'c Cluster, case: Case<'c>, told: Option<PodId>
         },
         Case::Workload(id) => of_workload(cluster, id, None, reason),
         Case::Queue(problem) => alone(What::Said(problem.to_owned())),
-        Case::HeldElsewhere => alone(What::Said(pod::HELD_ELSEWHERE.to_owned())),
+        Case::HeldElsewhere(gates) => alone(What::Said(pod::held_elsewhere(gates))),
     };
     let outlook = reason.outlook(|| match case {
         Case::Pod(shape) => match speaker(cluster, shape, reason) {
@@ -106,7 +106,7 @@ pub(super) fn find<'c>(cluster: &'c Cluster, case: Case<'c>, told: Option<PodId>
             None => pod::could_ever_be_let_in(cluster, shape, reason),
         },
         Case::Workload(id) => workload::could_ever_be_let_in(cluster, id, None, reason),
-        Case::HeldElsewhere => true,
+        Case::HeldElsewhere(_) => true,
         Case::Queue(_) => false,
     });
     let would_do = matches!(reason.about(), About::Quota(_)) && outlook == Outlook::NotYet;
@@ -114,7 +114,7 @@ pub(super) fn find<'c>(cluster: &'c Cluster, case: Case<'c>, told: Option<PodId>
         cluster,
         reason,
         outlook,
-        is_of_pod: matches!(case, Case::Pod(_) | Case::HeldElsewhere),
+        is_of_pod: matches!(case, Case::Pod(_) | Case::HeldElsewhere(_)),
         extent,
         what,
         replaces: told

@@ -53,8 +53,8 @@ pub enum Subject {
 #[derive(Debug, Clone, Copy)]
 enum Case<'c> {
     Pod(&'c Shape),
-    /// A pod that others hold.
-    HeldElsewhere,
+    /// A pod that others hold, by these gates.
+    HeldElsewhere(&'c str),
     Workload(WorkloadId),
     Queue(&'c str),
 }
@@ -75,7 +75,7 @@ pub fn explain_in_brief(cluster: &Cluster, subject: Subject) -> Option<(Reason, 
     let (case, reason) = refusal(cluster, subject)?;
     let said = match (case, reason) {
         (Case::Pod(_), Reason::NoNodeFits) => "no node has room for the pod now".to_owned(),
-        (Case::Pod(_), Reason::NodesExcluded) => pod::ALL_EXCLUDED.to_owned(),
+        (Case::Pod(_), Reason::NodesExcluded) => reason.message(pod::ALL_EXCLUDED),
         _ => explanation::find(cluster, case, None, reason).message(),
     };
     Some((reason, said))
@@ -89,9 +89,13 @@ pub fn reason(cluster: &Cluster, subject: Subject) -> Option<Reason> {
 /// What is explained, and the reason.
 fn refusal(cluster: &Cluster, subject: Subject) -> Option<(Case<'_>, Reason)> {
     Some(match subject {
-        Subject::Pod(id) if cluster.pod(id)?.is_held_elsewhere() => (Case::HeldElsewhere, Reason::HeldByAnotherGate),
         Subject::Pod(id) => {
-            let shape = &*cluster.pod(id)?.waits.as_ref()?.shape;
+            let pod = cluster.pod(id)?;
+            if pod.is_held_elsewhere() {
+                let gates = pod.other_gates.as_deref().unwrap_or_default();
+                return Some((Case::HeldElsewhere(gates), Reason::HeldByAnotherGate));
+            }
+            let shape = &*pod.waits.as_ref()?.shape;
             let (_, peers) = cluster.queue(shape.queue).waiting.peers_of(shape)?;
             (Case::Pod(shape), peers.refused?.reason)
         }
@@ -107,8 +111,6 @@ fn refusal_of_write(what: &str, message: &str, until: Option<Timestamp>) -> Stri
     let message = printable(&message[..message.floor_char_boundary(MOST)]);
     let until = until.map_or_else(|| "later".to_owned(), |until| format!("at {until}"));
     format!(
-        "the API server refuses to let {what} in: {message}; it holds nothing meanwhile, and is tried again {until}, later each \
-         time: have whoever refuses it (a policy, a webhook, a rule of the API server) let it pass, or create it anew without what \
-         they refuse"
+        "the API server refuses to let {what} in: {message}; it holds nothing meanwhile, and is tried again {until}, later each time"
     )
 }

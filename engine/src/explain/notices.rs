@@ -115,8 +115,9 @@ pub fn stands_aside(cluster: &mut Cluster, uid: &str) -> Option<Notice> {
 
 /// What to tell a pod that the API server refuses to let in, in its words. It stands aside, so nobody else tells it anything.
 pub fn refused_write(cluster: &mut Cluster, uid: &str, message: &str) -> Option<Notice> {
-    tell_aside(cluster, uid, Reason::RefusedByApiServer, |waits| {
-        (waits.write_refusals > 0).then(|| refusal_of_write("the pod", message, waits.aside_until))
+    let reason = Reason::RefusedByApiServer;
+    tell_aside(cluster, uid, reason, |waits| {
+        (waits.write_refusals > 0).then(|| reason.message(&refusal_of_write("the pod", message, waits.aside_until)))
     })
 }
 

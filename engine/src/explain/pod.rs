@@ -23,9 +23,12 @@ pub(super) const ALL_EXCLUDED: &str = "the pod excludes every node that has what
 /// What a pod is told that no mGPU node would take.
 pub(super) const NO_MGPU_NODE: &str = "no mGPU node would take the pod, whatever is free on it";
 
-/// What a pod is told that others hold.
-pub(super) const HELD_ELSEWHERE: &str = "the pod is held by another scheduling gate than Cardgate's: it holds no quota, and it is not \
-                                         its turn before that gate is gone";
+/// What a pod is told that others hold, by the gates of these names.
+pub(super) fn held_elsewhere(gates: &str) -> String {
+    format!(
+        "the pod is held by others' scheduling gates ({gates}): it holds no quota, and it is not its turn before they are gone"
+    )
+}
 
 /// Why a pod waits, with the numbers of this moment.
 pub(super) fn find<'c>(cluster: &'c Cluster, shape: &'c Shape, reason: Reason) -> What<'c> {
@@ -33,24 +36,22 @@ pub(super) fn find<'c>(cluster: &'c Cluster, shape: &'c Shape, reason: Reason) -
     let said = match reason {
         Reason::GetTaskRequestResourceFailed => unreadable(cluster, shape),
         Reason::NoCardQuota => format!(
-            "queue {} has a quota for no card that {} stands for: have one added to its annotation {CARD_QUOTA}, or name \
-             another queue; {}",
+            "queue {} has a quota for no card that {} stands for (annotation {CARD_QUOTA}); {}",
             cluster.queue(shape.queue).name,
             requested_cards(cluster, shape),
             cards_to_name(cluster, shape, &[])
         ),
         Reason::CardNameMissing => format!(
-            "the pod requests {} without saying of which card, and this cluster requires it (unnamedCards: deny): create it \
-             anew with the annotation {CARD_NAME}; {}",
+            "the pod requests {} without saying of which card, and this cluster requires it (unnamedCards: deny); {}",
             requested_cards(cluster, shape),
             cards_to_name(cluster, shape, &[])
         ),
         Reason::SecondCardResource if shape.task.claims_cards() => format!(
-            "the pod requests cards by {} beside those that it claims, and only those of one resource can be charged there: claim the others",
+            "the pod requests cards by {} beside those that it claims, and only those of one resource can be charged there",
             requested_besides(cluster, shape)
         ),
         Reason::SecondCardResource => format!(
-            "the pod requests cards by {}, and only those of one resource can be charged: create pods that request one each",
+            "the pod requests cards by {}, and only those of one resource can be charged",
             requested_cards(cluster, shape)
         ),
         Reason::ResourceClaimNotFound => "a resource claim that the pod names is not there yet".to_owned(),
@@ -72,7 +73,6 @@ pub(super) fn find<'c>(cluster: &'c Cluster, shape: &'c Shape, reason: Reason) -
         Reason::TooManyAlternatives => format!(
             "the cards that the requests of the pod's resource claims leave can be combined in more than {MOST_ALTERNATIVES} ways"
         ),
-        Reason::HeldByAnotherGate => HELD_ELSEWHERE.to_owned(),
         Reason::RefusedByApiServer => "the API server refuses to let the pod in".to_owned(),
         Reason::ReservationTimeout => {
             "the pod stands aside, since earlier ones of its controller could not be placed".to_owned()
@@ -98,10 +98,12 @@ pub(super) fn find<'c>(cluster: &'c Cluster, shape: &'c Shape, reason: Reason) -
             );
             return no_cards(cluster, shape, lead);
         }
-        // That is for its group to say.
-        Reason::PodGroupNotFound | Reason::PodGroupInvalid | Reason::PodGroupIncomplete | Reason::InqueueTimeout => {
-            String::new()
-        }
+        // That is for its group to say, and for whoever holds it.
+        Reason::HeldByAnotherGate
+        | Reason::PodGroupNotFound
+        | Reason::PodGroupInvalid
+        | Reason::PodGroupIncomplete
+        | Reason::InqueueTimeout => String::new(),
         Reason::EmptyQueueCapability
         | Reason::QueueNotFound
         | Reason::QueueNotOpen
@@ -182,8 +184,8 @@ fn unreadable(cluster: &Cluster, shape: &Shape) -> String {
         let resource = cluster.names().resource_name(resource);
         let card = cluster.names().card_name(card);
         format!(
-            "annotation {CARD_NAME} names {card}, which is requested as {resource}: no container requests it; create the pod \
-             anew with it in resources.limits"
+            "annotation {CARD_NAME} names {card}, which is requested as {resource}: no container has it in \
+             resources.limits"
         )
     })
 }
@@ -213,7 +215,7 @@ fn cards_to_name(cluster: &Cluster, shape: &Shape, unknown: &[String]) -> String
     const MOST: usize = 5;
     let mut cards = cluster.cards_counted_by(|resource| shape.task.count(resource) > 0);
     if cards.is_empty() {
-        return "kubectl get cardtypes lists the cards of the cluster".to_owned();
+        return "the pod requests no resource by which the cluster has cards".to_owned();
     }
     // Those that begin most alike first.
     let alike = |card: &str, name: &String| {
@@ -224,7 +226,7 @@ fn cards_to_name(cluster: &Cluster, shape: &Shape, unknown: &[String]) -> String
     let more = if cards.len() > MOST { ", ..." } else { "" };
     cards.truncate(MOST);
     let cards = cards.join(", ");
-    format!("for what the pod requests the cluster has {cards}{more}: see kubectl get cardtypes")
+    format!("for what the pod requests the cluster has {cards}{more}")
 }
 
 fn no_node<'c>(cluster: &Cluster, shape: &'c Shape, lead: &str) -> Nodes<'c> {

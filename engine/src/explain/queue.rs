@@ -14,23 +14,18 @@ pub(super) fn say(cluster: &Cluster, id: QueueId, namespace: &str, reason: Reaso
     match reason {
         Reason::EmptyQueueCapability => {
             format!(
-                "queue {name} has neither spec.capability nor a card quota: set the annotation {CARD_QUOTA} on it, and \
-                 spec.capability for CPU and memory"
+                "queue {name} has neither a card quota (annotation {CARD_QUOTA}) nor spec.capability, the quota of CPU and memory"
             )
         }
-        Reason::QueueNotFound => format!("queue {name} does not exist: create it, or name another queue"),
+        Reason::QueueNotFound => format!("queue {name} does not exist"),
         Reason::QueueNotOpen => {
             let state = terms.and_then(|terms| terms.closed.as_deref()).unwrap_or("Open");
-            format!("queue {name} is {state}, not Open: it takes no pods until it is opened")
+            format!("queue {name} is {state}, not Open: it takes no pods")
         }
         Reason::NamespaceNotAllowed => format!(
-            "queue {name} is not for namespace {namespace}: its annotation {QUEUE_NAMESPACES} selects other namespaces; use \
-             another queue, or have the namespace let in"
+            "queue {name} is not for namespace {namespace}: its annotation {QUEUE_NAMESPACES} selects other namespaces"
         ),
-        Reason::InnerQueue => format!(
-            "queue {name} has queues below it, and takes no pods itself: name one of those; kubectl get queues shows each with \
-             its parent"
-        ),
+        Reason::InnerQueue => format!("queue {name} has queues below it, and takes no pods itself"),
         Reason::QueueInvalid
         | Reason::GetTaskRequestResourceFailed
         | Reason::InsufficientCpuQuota
@@ -65,8 +60,8 @@ fn unusable(cluster: &Cluster, id: QueueId) -> String {
     let problem = cluster.queue(bad).problem().unwrap_or("it can't be read");
     let (queue, bad) = (&cluster.queue(id).name, &cluster.queue(bad).name);
     if queue == bad {
-        format!("queue {queue} can't be used until it is mended: {problem}")
+        format!("queue {queue} can't be used as it is: {problem}")
     } else {
-        format!("queue {queue} can't be used until queue {bad}, which it is a part of, is mended: {problem}")
+        format!("queue {queue} can't be used, since queue {bad}, of which it is a part, can't be as it is: {problem}")
     }
 }

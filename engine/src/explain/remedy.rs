@@ -34,8 +34,7 @@ impl Reason {
         let never = outlook == Outlook::Never;
         match self {
             Self::GetTaskRequestResourceFailed => {
-                "create the pod anew with a request that can be read and a card that the cluster has: kubectl get cardtypes lists \
-                 them"
+                "create the pod anew with a request that can be read, of a card that the cluster has: kubectl get cardtypes lists them"
             }
             Self::EmptyQueueCapability => "have the queue's owner give it a quota, or name another queue",
             Self::InsufficientCpuQuota | Self::InsufficientMemoryQuota | Self::InsufficientScalarQuota if never => {
@@ -57,7 +56,7 @@ impl Reason {
             }
             Self::NoDeviceSelected => {
                 "create the pod anew with a claim whose class is there and whose selectors match a device: kubectl get \
-                 deviceclasses,cardtypes lists classes and cards; or wait until a node has one"
+                 deviceclasses,cardtypes lists classes and cards, or have a node added that has one"
             }
             Self::NoClaimForCard => "create the pod anew with a card that its claims select, or without naming one",
             Self::TooManyAlternatives => {
@@ -78,7 +77,8 @@ impl Reason {
             Self::InqueueTimeout => "make the pods sooner after the group or Job, or ask for less",
             Self::ReservationTimeout => "make room on a node that it may run on, or have it ask for less",
             Self::RefusedByApiServer => {
-                "have whoever refuses the write let it pass, or create it anew without what is refused"
+                "have whoever refuses the write (a policy, a webhook, a rule of the API server) let it pass, or create it anew without what is \
+                 refused"
             }
             Self::NoNodeFits | Self::CrossQuotaExceeded if never => {
                 "ask for less in one pod, or have a larger node added"
@@ -88,10 +88,12 @@ impl Reason {
             }
             Self::CrossQuotaExceeded => "wait until pods without GPU on these nodes end, or have their quota raised",
             Self::NodesExcluded => {
-                "create the pod anew with a node selector, affinity and tolerations that leave it a node with the card"
+                "create the pod anew with a node selector, affinity, tolerations and resource claims that leave it a node with the card, or \
+                 have such a node added"
             }
             Self::NoMgpuNode => {
-                "create the pod anew with a compute policy, a number of cards and a node selector that some mGPU node meets"
+                "create the pod anew with a compute policy, a number of cards and a node selector that some mGPU node meets, or \
+                 have such a node added"
             }
             Self::TooComplex if of_pod => "split the pod, or wait for cards that are less in use",
             Self::TooComplex => "make pods of fewer kinds, or wait for cards that are less in use",

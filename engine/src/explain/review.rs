@@ -21,9 +21,9 @@ use crate::cluster::Cluster;
 use crate::cluster::pod::{Pod, Stage};
 use crate::cluster::waiting::Shape;
 use crate::decide::obstacles::obstacles;
-use crate::decide::verdict::is_for;
+use crate::decide::verdict::admits;
 use crate::ids::{PodId, QueueId, WorkloadId};
-use crate::reason::Reason;
+use crate::reason::{Outlook, Reason};
 use crate::refs::WorkloadKind;
 
 /// What is asked about is not there.
@@ -198,10 +198,14 @@ fn of_shape<'c>(
     first: Option<Reason>,
 ) -> Vec<Explanation<'c>> {
     let first_found = first.map(|reason| explanation::find(cluster, Case::Pod(shape), pod, reason));
-    first_found
-        .into_iter()
-        .chain(of_shape_besides(cluster, shape, pod, first))
-        .collect()
+    let besides = of_shape_besides(cluster, shape, pod, first);
+    let mut found: Vec<_> = first_found.into_iter().chain(besides).collect();
+    // Where each may pass and never all of them together, what is told first says so, as on the pod itself.
+    if found.iter().all(|why| why.outlook == Outlook::NotYet) && !found.is_empty() {
+        let first = found.remove(0).with_what_is_beyond(Case::Pod(shape));
+        found.insert(0, first);
+    }
+    found
 }
 
 /// The same without what was found first.
@@ -281,13 +285,6 @@ fn of_workload(cluster: &Cluster, namespace: &str, id: WorkloadId, now: Timestam
 fn of_queue(cluster: &Cluster, namespace: &str, id: QueueId) -> CardReviewStatus {
     let queue = cluster.queue(id);
     let name = queue.name.to_string();
-    let is_for = is_for(cluster, id, namespace);
-    let reason = if queue.terms().is_none() {
-        Some(Reason::QueueNotFound)
-    } else {
-        let refused = refused_for(cluster, Subject::Queue(id));
-        refused.or((!is_for).then_some(Reason::NamespaceNotAllowed))
-    };
     let mut status = CardReviewStatus {
         queue: Some(name.clone()),
         ..CardReviewStatus::default()
@@ -295,14 +292,10 @@ fn of_queue(cluster: &Cluster, namespace: &str, id: QueueId) -> CardReviewStatus
     let last = (Reverse(i32::MIN), LAST);
     line_up(cluster, namespace, id, last, &mut status);
     status.position = None;
-    if let Some(reason) = reason {
-        let said = match reason {
-            Reason::NamespaceNotAllowed => super::queue::say(cluster, id, namespace, reason),
-            _ => queue.problem().unwrap_or("it does not exist").to_owned(),
-        };
-        let why = explanation::find(cluster, Case::Queue(&said), None, reason);
-        status.blocks.push(why.block(namespace));
-        summed_up(&mut status, &format!("queue {name}"));
+    if let Err(reason) = admits(cluster, id, namespace) {
+        let said = super::queue::say(cluster, id, namespace, reason);
+        status.blocks.push(reason.block(&said));
+        summed_up(&mut status, &format!("what asks for queue {name}"));
     } else {
         status.admitted = true;
         status.message = format!(
@@ -333,13 +326,8 @@ fn of_imagined(cluster: &mut Cluster, namespace: &str, pod: ReadPod<Box<str>>, n
         ..CardReviewStatus::default()
     };
     let queue = cluster.queue(shape.queue).name.to_string();
-    if missing_group.is_some() {
-        status.blocks.push(Block {
-            reason: Reason::PodGroupNotFound.as_str().to_owned(),
-            message: "its PodGroup does not exist yet".to_owned(),
-            remedy: "create the PodGroup, or leave the pod's group out".to_owned(),
-            ..Block::default()
-        });
+    if let Some(reason) = missing_group {
+        status.blocks.push(reason.block("its PodGroup does not exist yet"));
     }
     if status.blocks.is_empty() {
         status.admitted = true;

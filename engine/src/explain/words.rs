@@ -1,6 +1,6 @@
 //! The sentences that are made of an explanation.
 
-use crds::bounds::told;
+use crds::bounds::{told, told_with};
 use crds::format::format_amount;
 
 use super::explanation::{Explanation, Extent, Together, Whose};
@@ -19,22 +19,15 @@ impl Explanation<'_> {
     /// own predecessor.
     pub fn message(&self) -> String {
         let said = self.in_numbers();
-        let more = match (self.replaces, &self.beyond) {
-            (_, Some(beyond)) => format!("waiting can't help: {}: {}", beyond.said, self.remedy()),
-            (Some(old), None) => format!(
-                "your own pod {} of the same Deployment holds some of it: {}",
-                old.name,
-                self.remedy()
-            ),
-            (None, None) if self.is_never_by_numbers() => format!("waiting can't help: {}", self.remedy()),
-            (None, None) => return told(said),
-        };
-        told(format!("{said}; {more}"))
-    }
-
-    /// Whether only the numbers tell that it can never be.
-    fn is_never_by_numbers(&self) -> bool {
-        self.outlook == Outlook::Never && self.reason.outlook(|| true) == Outlook::NotYet
+        match (self.replaces, &self.beyond) {
+            (_, Some(beyond)) => in_vain(said, &format!("{}: {}", beyond.said, self.remedy())),
+            (Some(old), None) => {
+                let whose = format!("your own pod {} of the same Deployment holds some of it", old.name);
+                told_with(said, format!("{whose}: {}", self.remedy()))
+            }
+            (None, None) if self.outlook == Outlook::Never => in_vain(said, &self.remedy()),
+            (None, None) => told(said),
+        }
     }
 
     fn in_numbers(&self) -> String {
@@ -60,6 +53,23 @@ impl Explanation<'_> {
             Extent::Together(them) => together(them, &what),
         }
     }
+}
+
+impl Reason {
+    /// The same for a pod of which no more is known than the reason, and what is said of it.
+    pub(super) fn message(self, said: &str) -> String {
+        // Nobody has looked at numbers: what they may tell yet is not said.
+        let outlook = self.outlook(|| true);
+        match outlook {
+            Outlook::Never => in_vain(said.to_owned(), self.remedy(outlook, true)),
+            Outlook::NotYet => told(said.to_owned()),
+        }
+    }
+}
+
+/// What is said of who waits in vain, with what would help.
+fn in_vain(said: String, would_help: &str) -> String {
+    told_with(said, format!("waiting can't help: {would_help}"))
 }
 
 /// Whose a level is, as the queue sees it that is asked; `end` ends what is put in between.

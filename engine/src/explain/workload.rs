@@ -24,7 +24,7 @@ pub(super) fn speaks_for_its_pods(cluster: &Cluster, id: WorkloadId, reason: Rea
 /// What is said of a group that is not there.
 pub(super) fn not_found(workload: &Workload) -> String {
     format!(
-        "PodGroup {} does not exist in namespace {}: create it, or leave the pod's group out",
+        "PodGroup {} does not exist in namespace {}",
         workload.name, workload.namespace
     )
 }
@@ -36,7 +36,7 @@ pub(super) fn say(cluster: &Cluster, id: WorkloadId, claim: &Claim, reason: Reas
     let said = match reason {
         Reason::PodGroupNotFound => not_found(workload),
         Reason::PodGroupInvalid => format!(
-            "{} {name} can't be used until it is mended: {}",
+            "{} {name} can't be used as it is: {}",
             workload.kind.as_str(),
             claim.problem.as_deref().unwrap_or("it can't be read")
         ),

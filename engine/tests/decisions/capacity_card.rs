@@ -207,7 +207,7 @@ mod event_recording {
     fn get_task_request_resource_failed() {
         let mut unknown = world();
         unknown.pod(&pod("p").asks("B|C", 1));
-        insta::assert_snapshot!(unknown.refusal(), @"GetTaskRequestResourceFailed: annotation volcano.sh/card.name: no node has B or C yet; for what the pod requests the cluster has A: see kubectl get cardtypes");
+        insta::assert_snapshot!(unknown.refusal(), @"GetTaskRequestResourceFailed: annotation volcano.sh/card.name: no node has B or C yet; for what the pod requests the cluster has A; waiting can't help: create the pod anew with a request that can be read, of a card that the cluster has: kubectl get cardtypes lists them");
 
         let mut mistyped = world();
         for (index, card) in [
@@ -224,23 +224,23 @@ mod event_recording {
             mistyped.node(&node(&format!("m{index}")).cards(card, 8));
         }
         mistyped.pod(&pod("p").asks("nvidia-h100", 1));
-        insta::assert_snapshot!(mistyped.refusal(), @"GetTaskRequestResourceFailed: annotation volcano.sh/card.name: no node has nvidia-h100 yet; did you mean NVIDIA-H100-80GB-HBM3? for what the pod requests the cluster has NVIDIA-H100-80GB-HBM3, NVIDIA-H200, NVIDIA-A100, NVIDIA-L4, NVIDIA-T4, ...: see kubectl get cardtypes");
+        insta::assert_snapshot!(mistyped.refusal(), @"GetTaskRequestResourceFailed: annotation volcano.sh/card.name: no node has nvidia-h100 yet; did you mean NVIDIA-H100-80GB-HBM3? for what the pod requests the cluster has NVIDIA-H100-80GB-HBM3, NVIDIA-H200, NVIDIA-A100, NVIDIA-L4, NVIDIA-T4, ...; waiting can't help: create the pod anew with a request that can be read, of a card that the cluster has: kubectl get cardtypes lists them");
 
         let mut without_cards = world();
         without_cards.pod(&pod("p").annotation("volcano.sh/card.name", "B"));
-        insta::assert_snapshot!(without_cards.refusal(), @"GetTaskRequestResourceFailed: annotation volcano.sh/card.name: no node has B yet; kubectl get cardtypes lists the cards of the cluster");
+        insta::assert_snapshot!(without_cards.refusal(), @"GetTaskRequestResourceFailed: annotation volcano.sh/card.name: no node has B yet; the pod requests no resource by which the cluster has cards; waiting can't help: create the pod anew with a request that can be read, of a card that the cluster has: kubectl get cardtypes lists them");
 
         let mut unrequested = world();
         unrequested.pod(&pod("p").annotation("volcano.sh/card.name", "A"));
-        insta::assert_snapshot!(unrequested.refusal(), @"GetTaskRequestResourceFailed: annotation volcano.sh/card.name names A, which is requested as nvidia.com/gpu: no container requests it; create the pod anew with it in resources.limits");
+        insta::assert_snapshot!(unrequested.refusal(), @"GetTaskRequestResourceFailed: annotation volcano.sh/card.name names A, which is requested as nvidia.com/gpu: no container has it in resources.limits; waiting can't help: create the pod anew with a request that can be read, of a card that the cluster has: kubectl get cardtypes lists them");
 
         let mut malformed = world();
         malformed.pod(&pod("p").asks("A||B", 1));
-        insta::assert_snapshot!(malformed.refusal(), @r#"GetTaskRequestResourceFailed: annotation volcano.sh/card.name: "A||B" has an empty card name: write one card, such as NVIDIA-A100, or alternatives, such as NVIDIA-A100|NVIDIA-H100"#);
+        insta::assert_snapshot!(malformed.refusal(), @r#"GetTaskRequestResourceFailed: annotation volcano.sh/card.name: "A||B" has an empty card name: write one card, such as NVIDIA-A100, or alternatives, such as NVIDIA-A100|NVIDIA-H100; waiting can't help: create the pod anew with a request that can be read, of a card that the cluster has: kubectl get cardtypes lists them"#);
 
         let mut unreadable = world();
         unreadable.pod(&pod("p").asks("A", 1).requests("cpu", "1 core"));
-        insta::assert_snapshot!(unreadable.refusal(), @r#"GetTaskRequestResourceFailed: container "main" requests cpu: "1 core" is not a Kubernetes quantity: write a number with an optional suffix, such as 4, 500m, 1.5Gi or 2e3"#);
+        insta::assert_snapshot!(unreadable.refusal(), @r#"GetTaskRequestResourceFailed: container "main" requests cpu: "1 core" is not a Kubernetes quantity: write a number with an optional suffix, such as 4, 500m, 1.5Gi or 2e3; waiting can't help: create the pod anew with a request that can be read, of a card that the cluster has: kubectl get cardtypes lists them"#);
     }
 
     #[test]
@@ -248,7 +248,7 @@ mod event_recording {
         let mut world = world();
         world.queue(&bare_queue("team-a"));
         world.pod(&pod("p").asks("A", 1));
-        insta::assert_snapshot!(world.refusal(), @"EmptyQueueCapability: queue team-a has neither spec.capability nor a card quota: set the annotation volcano.sh/card.quota on it, and spec.capability for CPU and memory");
+        insta::assert_snapshot!(world.refusal(), @"EmptyQueueCapability: queue team-a has neither a card quota (annotation volcano.sh/card.quota) nor spec.capability, the quota of CPU and memory; waiting can't help: have the queue's owner give it a quota, or name another queue");
     }
 
     #[test]
@@ -283,7 +283,7 @@ mod event_recording {
     fn queue_not_found() {
         let mut world = world();
         world.pod(&pod("p").queue("nowhere"));
-        insta::assert_snapshot!(world.refusal(), @"QueueNotFound: queue nowhere does not exist: create it, or name another queue");
+        insta::assert_snapshot!(world.refusal(), @"QueueNotFound: queue nowhere does not exist; waiting can't help: create the queue, or name another one: kubectl get queues lists them");
     }
 
     #[test]
@@ -291,7 +291,7 @@ mod event_recording {
         let mut world = world();
         world.queue(&queue("team-a").set(["status", "state"], "Closing"));
         world.pod(&pod("p"));
-        insta::assert_snapshot!(world.refusal(), @"QueueNotOpen: queue team-a is Closing, not Open: it takes no pods until it is opened");
+        insta::assert_snapshot!(world.refusal(), @"QueueNotOpen: queue team-a is Closing, not Open: it takes no pods; waiting can't help: have the queue opened, or name another one");
     }
 
     #[test]
@@ -299,13 +299,13 @@ mod event_recording {
         let mut world = world();
         world.pod(&pod("p"));
         world.queue(&queue("team-a").quota(r#"{"A": 1.5}"#));
-        insta::assert_snapshot!(world.refusal(), @r#"QueueInvalid: queue team-a can't be used until it is mended: annotation volcano.sh/card.quota: the key "A" has the value 1.5: write a whole number from 0 to 9223372036854775807, without quotes"#);
+        insta::assert_snapshot!(world.refusal(), @r#"QueueInvalid: queue team-a can't be used as it is: annotation volcano.sh/card.quota: the key "A" has the value 1.5: write a whole number from 0 to 9223372036854775807, without quotes; waiting can't help: have the queue's owner mend it"#);
         world.queue(&queue("team-a").annotation("card.volcano.sh/namespaces", "team in ("));
         world.pod(&pod("q"));
-        insta::assert_snapshot!(world.refusal(), @r#"QueueInvalid: queue team-a can't be used until it is mended: annotation card.volcano.sh/namespaces: "team in (" is not a label selector (a comma or a closing bracket expected at ""): write it as kubectl get -l takes it, such as team=a or team in (a,b)"#);
+        insta::assert_snapshot!(world.refusal(), @r#"QueueInvalid: queue team-a can't be used as it is: annotation card.volcano.sh/namespaces: "team in (" is not a label selector (a comma or a closing bracket expected at ""): write it as kubectl get -l takes it, such as team=a or team in (a,b); waiting can't help: have the queue's owner mend it"#);
         world.queue(&queue("team-a").capability("cpu", "-1"));
         world.pod(&pod("r"));
-        insta::assert_snapshot!(world.refusal(), @"QueueInvalid: queue team-a can't be used until it is mended: spec.capability: cpu: -1 is negative: write 0 or more");
+        insta::assert_snapshot!(world.refusal(), @"QueueInvalid: queue team-a can't be used as it is: spec.capability: cpu: -1 is negative: write 0 or more; waiting can't help: have the queue's owner mend it");
     }
 
     #[test]
@@ -314,7 +314,7 @@ mod event_recording {
         world.namespace("team", &[("team", "b")], None);
         world.queue(&queue("team-a").annotation("card.volcano.sh/namespaces", "team=a"));
         world.pod(&pod("p"));
-        insta::assert_snapshot!(world.refusal(), @"NamespaceNotAllowed: queue team-a is not for namespace team: its annotation card.volcano.sh/namespaces selects other namespaces; use another queue, or have the namespace let in");
+        insta::assert_snapshot!(world.refusal(), @"NamespaceNotAllowed: queue team-a is not for namespace team: its annotation card.volcano.sh/namespaces selects other namespaces; waiting can't help: name another queue, or have the namespace let in");
     }
 
     #[test]
@@ -343,7 +343,7 @@ mod event_recording {
     fn nodes_excluded() {
         let mut world = world();
         world.pod(&pod("p").asks("A", 1).selects("zone", "z"));
-        insta::assert_snapshot!(world.refusal(), @"NodesExcluded: the pod excludes every node that has what it asks for: 1 node with A: 1 excluded by the pod's node selector, affinity or tolerations");
+        insta::assert_snapshot!(world.refusal(), @"NodesExcluded: the pod excludes every node that has what it asks for: 1 node with A: 1 excluded by the pod's node selector, affinity or tolerations; waiting can't help: create the pod anew with a node selector, affinity, tolerations and resource claims that leave it a node with the card, or have such a node added");
         // A taint that the pod does not tolerate excludes the node as well.
         world.node(&node("n1").cards("A", 4).taint("reserved", "NoExecute"));
         world.pod(&pod("p").asks("A", 1));
@@ -356,6 +356,6 @@ mod event_recording {
     fn a_pod_that_asks_for_no_card_looks_at_all_nodes() {
         let mut world = world();
         world.pod(&pod("p").requests("cpu", "1").selects("zone", "z"));
-        insta::assert_snapshot!(world.refusal(), @"NodesExcluded: the pod excludes every node that has what it asks for: 1 node: 1 excluded by the pod's node selector, affinity or tolerations");
+        insta::assert_snapshot!(world.refusal(), @"NodesExcluded: the pod excludes every node that has what it asks for: 1 node: 1 excluded by the pod's node selector, affinity or tolerations; waiting can't help: create the pod anew with a node selector, affinity, tolerations and resource claims that leave it a node with the card, or have such a node added");
     }
 }

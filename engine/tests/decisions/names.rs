@@ -146,7 +146,9 @@ fn what_can_be_no_name_is_told_in_part() {
     world.pod(&pod("q").annotation("scheduling.volcano.sh/queue-name", "closed"));
     let told = world.refusal();
     assert!(
-        told.starts_with(r"QueueNotOpen: queue closed is O\0pen") && told.len() < 5000,
+        told.starts_with(r"QueueNotOpen: queue closed is O\0pen")
+            && told.len() < 5000
+            && told.ends_with("or name another one"),
         "{told}"
     );
 }

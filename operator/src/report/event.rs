@@ -109,11 +109,15 @@ impl Occurrence {
     }
 }
 
+/// What an event can say of a message. Where that is not all, its end stays, which says what would help.
 fn note(message: &str) -> String {
     if message.len() <= LONGEST_NOTE {
         return message.to_owned();
     }
-    format!("{}{ELLIPSIS}", shorten(message, LONGEST_NOTE - ELLIPSIS.len()))
+    let end = message.rfind("; ").map_or("", |end| &message[end..]);
+    let end = if end.len() <= LONGEST_NOTE / 2 { end } else { "" };
+    let start = shorten(message, LONGEST_NOTE - ELLIPSIS.len() - end.len());
+    format!("{start}{ELLIPSIS}{end}")
 }
 
 /// The start of `text`, at most `length` bytes of it.
@@ -193,6 +197,12 @@ mod tests {
         let event = occurrence(&"a.-".repeat(80), &long).event("operator-0");
         let note = event.note.unwrap();
         assert!(note.len() <= LONGEST_NOTE && note.ends_with("ä..."), "{}", note.len());
+        let helps = format!("{}; waiting can't help: ask for less", "x; ".repeat(2000));
+        let note = occurrence("q", &helps).event("operator-0").note.unwrap();
+        assert!(
+            note.len() <= LONGEST_NOTE && note.ends_with("...; waiting can't help: ask for less"),
+            "{note}"
+        );
         let name = event.metadata.name.unwrap();
         assert!(
             name.len() <= 253 && !name.contains("-.") && !name.contains(".."),

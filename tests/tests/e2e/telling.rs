@@ -276,7 +276,10 @@ async fn a_pod_that_somebody_elses_gate_holds_says_so() -> Outcome {
     scenario.create(&held).await?;
     let condition = scenario.waits("held", "HeldByAnotherGate").await?;
     let message = condition.message.unwrap_or_default();
-    assert!(message.contains("another scheduling gate than Cardgate's"), "{message}");
+    assert!(
+        message.contains("others' scheduling gates (example.com/approval)"),
+        "{message}"
+    );
 
     // Whoever holds it lets it go: now it is its turn.
     let api = scenario.api::<Pod>();

@@ -131,7 +131,7 @@ fn a_cycle_past_the_door_is_reported_on_its_queues_and_stops_no_other() {
     assert_eq!(let_in, ["a-0", "fine-0"]);
     let told: Vec<_> = world.notices().into_iter().map(|notice| notice.message).collect();
     assert!(
-        told[0].starts_with("queue b can't be used until it is mended: spec.parent:"),
+        told[0].starts_with("queue b can't be used as it is: spec.parent:"),
         "{told:?}"
     );
     assert!(
@@ -150,8 +150,8 @@ fn an_unknown_parent_is_reported_on_the_queue_until_it_comes() {
     world.pods([worker("vision", 0)]);
     assert_eq!(
         world.refusal(),
-        "QueueInvalid: queue vision can't be used until it is mended: spec.parent: queue research does not exist: create it, \
-         or name another queue"
+        "QueueInvalid: queue vision can't be used as it is: spec.parent: queue research does not exist: create it, \
+         or name another queue; waiting can't help: have the queue's owner mend it"
     );
     world.queue(&plain("research"));
     assert_eq!(world.admit_names(), ["vision-0"]);
@@ -169,7 +169,7 @@ fn what_an_ancestor_says_that_can_not_be_read_concerns_its_own_part_alone() {
     assert!(
         told[0]
             .message
-            .contains("until queue research, which it is a part of, is mended"),
+            .contains("since queue research, of which it is a part, can't be as it is"),
         "{told:?}"
     );
 }

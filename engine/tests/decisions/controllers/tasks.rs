@@ -100,9 +100,7 @@ fn more_tasks_than_there_may_be_are_a_problem_of_the_group() {
     world.wait(2);
     let refusal = world.refusal();
     assert!(
-        refusal.contains(
-            "PodGroupInvalid: PodGroup g can't be used until it is mended: spec.minTaskMember: it has 257 tasks"
-        ),
+        refusal.contains("PodGroupInvalid: PodGroup g can't be used as it is: spec.minTaskMember: it has 257 tasks"),
         "{refusal}"
     );
 }

@@ -5,7 +5,7 @@ use engine::reason::{Outlook, Reason};
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::world::{Object, World, capacity, configuration, node, pod, queue};
+use crate::world::{Object, World, assert_says_never, capacity, configuration, node, pod, queue};
 
 const CARDS: [&str; 2] = ["A", "B"];
 
@@ -150,7 +150,9 @@ proptest! {
             let Some(why) = explain(&world.cluster, Subject::Pod(id)) else { continue };
             if is_of_numbers(why.reason) {
                 let expected = if scene.takes_alone(index) { Outlook::NotYet } else { Outlook::Never };
-                prop_assert_eq!(why.outlook, expected, "p{}: {:?}: {}", index, why.reason, why.message());
+                let said = why.message();
+                prop_assert_eq!(why.outlook, expected, "p{}: {:?}: {}", index, why.reason, said);
+                assert_says_never(&said, &why.remedy(), expected == Outlook::Never);
             }
         }
     }

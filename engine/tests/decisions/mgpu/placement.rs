@@ -126,7 +126,7 @@ fn filter_1_the_policy_must_match() {
     let mut world = world(&[]);
     world.node(&node("g1").mgpu(2, 10_000, NATIVE));
     world.pod(&pod("p").share(30, 1000));
-    insta::assert_snapshot!(world.refusal(), @"NoMGPUNode: no mGPU node would take the pod, whatever is free on it: 1 mGPU node: 1 with another compute policy than fixed-share");
+    insta::assert_snapshot!(world.refusal(), @"NoMGPUNode: no mGPU node would take the pod, whatever is free on it: 1 mGPU node: 1 with another compute policy than fixed-share; waiting can't help: create the pod anew with a compute policy, a number of cards and a node selector that some mGPU node meets, or have such a node added");
     world.node(&node("g2").mgpu(2, 10_000, FIXED));
     assert_eq!(places(&mut world), ["p: g2 main=0"]);
     // Full cards, and no policy: any will do.
@@ -153,7 +153,7 @@ fn filter_3_no_container_asks_for_more_cards_than_the_node_has() {
     let mut world = world(&[]);
     world.node(&node("g1").mgpu(2, 10_000, FIXED));
     world.pod(&pod("p").share(300, 0));
-    insta::assert_snapshot!(world.refusal(), @"NoMGPUNode: no mGPU node would take the pod, whatever is free on it: 1 mGPU node: 1 with fewer cards than a container asks for");
+    insta::assert_snapshot!(world.refusal(), @"NoMGPUNode: no mGPU node would take the pod, whatever is free on it: 1 mGPU node: 1 with fewer cards than a container asks for; waiting can't help: create the pod anew with a compute policy, a number of cards and a node selector that some mGPU node meets, or have such a node added");
     world.node(&node("g2").mgpu(3, 10_000, FIXED));
     assert_eq!(places(&mut world), ["p: g2 main=0,1,2"]);
 }
@@ -179,7 +179,7 @@ fn schedule_mode_id_names_cards_by_their_device_ids() {
         .annotation(CONTAINER_CARDS, "2")
         .share(60, 1000);
     world.pod(&pod);
-    insta::assert_snapshot!(world.refusal(), @"NoMGPUNode: no mGPU node would take the pod, whatever is free on it: 1 mGPU node: 1 without device ids");
+    insta::assert_snapshot!(world.refusal(), @"NoMGPUNode: no mGPU node would take the pod, whatever is free on it: 1 mGPU node: 1 without device ids; waiting can't help: create the pod anew with a compute policy, a number of cards and a node selector that some mGPU node meets, or have such a node added");
     world.node(&node("g1").mgpu(2, 10_000, NATIVE).annotation(ids, "GPU-aa,GPU-bb"));
     let admissions = world.admissions();
     assert_eq!(placed(&admissions[0]), "p: g1 main=GPU-aa,GPU-bb");
@@ -261,5 +261,5 @@ fn a_pod_that_got_past_the_door_with_a_wrong_request_waits_and_says_so() {
     let mut world = world(&[]);
     world.node(&node("g1").mgpu(2, 10_000, FIXED));
     world.pod(&pod("p").share(120, 0));
-    insta::assert_snapshot!(world.refusal(), @r#"GetTaskRequestResourceFailed: mGPU: container "main" requests 120 of vke.volcengine.com/mgpu-core: more than 100 must be full cards, a multiple of 100; for parts of several cards add the annotation vke.volcengine.com/container-multiple-gpu"#);
+    insta::assert_snapshot!(world.refusal(), @r#"GetTaskRequestResourceFailed: mGPU: container "main" requests 120 of vke.volcengine.com/mgpu-core: more than 100 must be full cards, a multiple of 100; for parts of several cards add the annotation vke.volcengine.com/container-multiple-gpu; waiting can't help: create the pod anew with a request that can be read, of a card that the cluster has: kubectl get cardtypes lists them"#);
 }

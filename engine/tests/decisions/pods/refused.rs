@@ -38,7 +38,8 @@ fn what_the_api_server_refuses_gives_everything_back_says_so_and_is_tried_later_
     assert_eq!(world.admit_names(), ["a"]);
     let message = world.refused_for_good("a");
     assert!(
-        message.contains("the API server refuses to let the pod in: denied by policy; it holds nothing meanwhile"),
+        message.contains("the API server refuses to let the pod in: denied by policy; it holds nothing meanwhile")
+            && message.contains("; waiting can't help: have whoever refuses the write"),
         "{message}"
     );
     assert_eq!(world.allocated("team-a", "A100"), 0);

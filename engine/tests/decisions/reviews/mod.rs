@@ -1,6 +1,7 @@
 //! What is answered to questions about what waits: checked against what then happens.
 
 mod groups;
+mod never;
 mod when;
 
 use crds::card_review::{CardReviewStatus, Outlook, Reviewed, ReviewedWorkload, Shortage, pod_of};
@@ -8,11 +9,15 @@ use engine::explain::{Asked, review};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use crate::world::{Object, World, at, group, held_job, node, pod, queue};
+use crate::world::{Object, World, assert_says_never, at, group, held_job, node, pod, queue};
 
 fn ask(world: &mut World, namespace: &str, asked: Asked) -> Result<CardReviewStatus, String> {
     let now = world.now;
-    review(&mut world.cluster, namespace, asked, now).map_err(|error| error.to_string())
+    let status = review(&mut world.cluster, namespace, asked, now).map_err(|error| error.to_string())?;
+    for block in &status.blocks {
+        assert_says_never(&block.message, &block.remedy, block.outlook == Outlook::Never);
+    }
+    Ok(status)
 }
 
 fn about(world: &mut World, name: &str) -> CardReviewStatus {
@@ -159,9 +164,11 @@ fn pods_that_another_gate_holds_groups_and_queues_have_an_answer_too() {
     world.group(&group("gang", 2));
     world.pod(&pod("g1").asks("A100", 1).of("gang"));
     assert_eq!(world.admit(), []);
-    assert_eq!(
-        reasons(&about(&mut world, "gated")),
-        [("HeldByAnotherGate", Outlook::NotYet)]
+    let gated = about(&mut world, "gated");
+    assert_eq!(reasons(&gated), [("HeldByAnotherGate", Outlook::NotYet)]);
+    assert!(
+        gated.message.contains("scheduling gates (example.com/other)"),
+        "{gated:?}"
     );
     let gang = ask(
         &mut world,

@@ -187,7 +187,8 @@ fn alternatives_may_be_of_different_numbers() {
         told(&mut world),
         [
             "the pod excludes every node that has what it asks for: 2 nodes with A: 2 without enough room; 2 nodes with A: 2 where the pod's \
-          claims select other cards too, or more of them: select the cards themselves"
+          claims select other cards too, or more of them: select the cards themselves; waiting can't help: create the pod anew with a node selector, \
+          affinity, tolerations and resource claims that leave it a node with the card, or have such a node added"
         ]
     );
     world.node(&node("n4"));

@@ -11,10 +11,10 @@ use engine::cluster::queue::Queue;
 use engine::cluster::reclaims::EvictionOutcome;
 use engine::cluster::{Cluster, Kind};
 use engine::decide::{Action, Admission, Round, decide};
-use engine::explain::{Notice, notices};
+use engine::explain::{Notice, Subject, explain, notices};
 use engine::names::ResourceId;
 use engine::overview::{self, Shown};
-use engine::reason::Reason;
+use engine::reason::{Outlook, Reason};
 use engine::refs::WorkloadKind;
 use engine::{Answer, Observation, Outcome};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -303,9 +303,16 @@ impl World {
         self.admit().into_iter().map(|(name, _)| name).collect()
     }
 
-    /// What pods are told now, all of them.
+    /// What pods are told now, all of them: that waiting can't help, and what would, where it can't, and nowhere else.
+    #[track_caller]
     pub fn notices(&mut self) -> Vec<Notice> {
-        notices(&mut self.cluster, self.now, usize::MAX)
+        let notices = notices(&mut self.cluster, self.now, usize::MAX);
+        for notice in &notices {
+            let id = self.cluster.pod_with_uid(&notice.pod.uid).unwrap();
+            let why = explain(&self.cluster, Subject::Pod(id)).unwrap();
+            assert_says_never(&notice.message, &why.remedy(), why.outlook == Outlook::Never);
+        }
+        notices
     }
 
     /// Decides, and returns the one thing that is told then, as `reason: message`.
@@ -371,4 +378,12 @@ impl World {
         let pod = pod.clone().ungated();
         self.pod(&card.into_iter().fold(pod, Object::assigned));
     }
+}
+
+/// Whether a message says that waiting can't help, and what would, is as it must be.
+#[track_caller]
+pub fn assert_says_never(message: &str, remedy: &str, never: bool) {
+    let says = message.contains("; waiting can't help: ");
+    assert_eq!(says, never, "{message}");
+    assert!(!never || message.ends_with(&format!(": {remedy}")), "{message}");
 }
