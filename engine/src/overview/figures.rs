@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::to_i64;
+use super::unsatisfiable::{Unsatisfiable, unsatisfiable};
 use super::usage::cards_of;
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
@@ -24,8 +25,11 @@ pub struct QueueFigures {
     pub waiting: Vec<(Reason, usize)>,
     /// When the pod was created that waits longest in it; none where nobody waits.
     pub oldest: Option<Timestamp>,
-    /// Its resources, and how it stands to what it deserves; none where these metrics are switched off.
+    /// Its resources, and how it stands to what it deserves; none where Volcano's gauges are switched off (`metricsEnabled`), those of
+    /// cards among them.
     pub standing: Option<StandingFigures>,
+    /// Why not all that it says can be had, as its usage says; none where it can.
+    pub unsatisfiable: Option<Unsatisfiable>,
 }
 
 /// How a queue stands to what it deserves (the capacity document, **Resource monitoring metrics**).
@@ -101,7 +105,7 @@ pub fn figures(cluster: &Cluster) -> Vec<QueueFigures> {
 fn queue_figures(cluster: &Cluster, id: QueueId, queue: &Queue) -> QueueFigures {
     let quota = |dimension| queue.quota().map_or(0, |quota| quota.limit(dimension));
     let is_shown = cluster.configuration().capacity.metrics_enabled && !queue.is_nameless();
-    let cards = cards_of(cluster, queue).into_iter().filter(|_| is_shown);
+    let cards = cards_of(cluster, queue).into_iter().filter(|_| !queue.is_nameless());
     let cards = cards.map(|(name, card)| {
         let dimension = Dimension::Card(card);
         CardFigures {
@@ -130,6 +134,7 @@ fn queue_figures(cluster: &Cluster, id: QueueId, queue: &Queue) -> QueueFigures 
         waiting: waiting.into_iter().collect(),
         oldest,
         standing: is_shown.then(|| standing(cluster, id, queue)),
+        unsatisfiable: unsatisfiable(cluster, id).map(|(reason, _)| reason),
     }
 }
 

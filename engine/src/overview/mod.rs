@@ -4,6 +4,7 @@ mod figures;
 mod gpus;
 pub mod status;
 mod unaccounted;
+mod unsatisfiable;
 mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,6 +24,7 @@ pub use figures::{CardFigures, GpuFigures, QueueFigures, ResourceFigures, Standi
 pub use gpus::{first_fit, gpu_figures};
 use status::{Quotas, Usability};
 pub use unaccounted::Unaccounted;
+pub use unsatisfiable::Unsatisfiable;
 
 /// What there is to see of one thing, complete: it replaces whatever was shown of it before.
 #[derive(Debug, Clone, PartialEq)]
@@ -111,7 +113,7 @@ pub fn changed(cluster: &Cluster, changes: Changes) -> Vec<Shown> {
     if changes.shows_numbers || moved() {
         let concerned = cluster
             .queues()
-            .filter(|(_, queue)| usage::says_more(cluster, queue, &changes.total, changes.shows_numbers));
+            .filter(|(_, queue)| unsatisfiable::says_more(cluster, queue, &changes.total, changes.shows_numbers));
         queues.extend(concerned.map(|(id, _)| id));
     }
     for id in queues {

@@ -4,12 +4,12 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crds::card_usage::{CardUsageStatus, QueueCard, WaitingWorkload};
-use crds::configuration::QueuePlugin;
 
+use super::unsatisfiable::unsatisfiable;
 use super::{status, to_i64};
 use crate::amounts::Dimension;
-use crate::cluster::queue::{Queue, Quota};
-use crate::cluster::{Cluster, Span};
+use crate::cluster::Cluster;
+use crate::cluster::queue::Queue;
 use crate::explain::{Subject, explain, explain_in_brief};
 use crate::ids::QueueId;
 use crate::names::{CardId, ResourceId};
@@ -70,7 +70,9 @@ pub(super) fn usage(cluster: &Cluster, id: QueueId) -> CardUsageStatus {
     let problem = explain(cluster, Subject::Queue(id)).map(|why| (why.reason.as_str(), why.message()));
     let problem = problem.as_ref().map(|(reason, text)| (*reason, text.as_str()));
     let unsatisfiable = unsatisfiable(cluster, id);
-    let unsatisfiable = unsatisfiable.as_ref().map(|(reason, text)| (*reason, text.as_str()));
+    let unsatisfiable = unsatisfiable
+        .as_ref()
+        .map(|(reason, text)| (reason.as_str(), text.as_str()));
     status::usage(figures, problem, unsatisfiable)
 }
 
@@ -131,77 +133,6 @@ fn first_waiting(cluster: &Cluster, id: QueueId) -> Vec<WaitingWorkload> {
         })
     });
     described.collect()
-}
-
-/// What a queue says that can't all be had, whoever asks for it: in one word and in a sentence.
-fn unsatisfiable(cluster: &Cluster, id: QueueId) -> Option<(&'static str, String)> {
-    let quota = cluster
-        .queue(id)
-        .quota()
-        .filter(|_| cluster.configuration().queue_plugin != QueuePlugin::Off)?;
-    if let Some(above) = above_what_is_above(cluster, id, quota) {
-        return Some(("CapabilityAboveParent", above));
-    }
-    let top = cluster.top();
-    let own = quota.capability.iter();
-    let own = own.map(|(dimension, said)| ("CapabilityAboveCluster", dimension, i128::from(said)));
-    let guaranteed = quota.guarantee.iter().map(|(dimension, _)| dimension);
-    let guaranteed =
-        guaranteed.map(|dimension| ("GuaranteesAboveCluster", dimension, top.below.guaranteed.get(dimension)));
-    let deserved = quota.deserved.iter().map(|(dimension, _)| dimension);
-    let deserved = deserved.map(|dimension| ("DeservedAboveCluster", dimension, top.below.deserved.get(dimension)));
-    let mut said = own.chain(guaranteed).chain(deserved);
-    let (reason, dimension, said) = said.find(|(_, dimension, said)| *said > top.total.get(*dimension))?;
-    let (all, rest) = match reason {
-        "CapabilityAboveCluster" => ("the queue may have", ""),
-        "GuaranteesAboveCluster" => ("all queues together are guaranteed", ""),
-        _ => ("all queues together deserve", ": not all can have it at once"),
-    };
-    let (said, has) = (dimension.format(said), dimension.format(top.total.get(dimension)));
-    let name = dimension.name(cluster.names());
-    Some((
-        reason,
-        format!("{all} {said} {name}, and the cluster has {has} at the moment{rest}"),
-    ))
-}
-
-/// Whether what a queue says could not all be had and now can be, or the other way round; and where it shows how much there is
-/// to be had, whether that is to be shown anew.
-pub(super) fn says_more(
-    cluster: &Cluster,
-    queue: &Queue,
-    spans: &BTreeMap<Dimension, Span>,
-    shows_numbers: bool,
-) -> bool {
-    let Some(quota) = queue.quota() else { return false };
-    let below = &cluster.top().below;
-    let is_concerned = |dimension, said| {
-        let span = spans.get(&dimension);
-        span.is_some_and(|span| said > span.least && (shows_numbers || said <= span.most))
-    };
-    let mut own = quota.capability.iter();
-    let mut guaranteed = quota.guarantee.iter().map(|(dimension, _)| dimension);
-    let mut deserved = quota.deserved.iter().map(|(dimension, _)| dimension);
-    own.any(|(dimension, said)| is_concerned(dimension, said.into()))
-        || guaranteed.any(|dimension| is_concerned(dimension, below.guaranteed.get(dimension)))
-        || deserved.any(|dimension| is_concerned(dimension, below.deserved.get(dimension)))
-}
-
-/// Of what a queue may have, more than the nearest queue above it that says how much of that may be had: the door was not
-/// there when one of them was written.
-fn above_what_is_above(cluster: &Cluster, id: QueueId, quota: &Quota) -> Option<String> {
-    quota.capability.iter().find_map(|(dimension, said)| {
-        let mut above = cluster.ancestry(id).skip(1).filter_map(|above| {
-            let above = cluster.queue(above);
-            Some((&above.name, above.quota()?.capability.get(dimension)?))
-        });
-        let (above, limit) = above.next().filter(|(_, limit)| said > *limit)?;
-        let (said, limit) = (dimension.format(said.into()), dimension.format(limit.into()));
-        let name = dimension.name(cluster.names());
-        Some(format!(
-            "the queue may have {said} {name}, and queue {above}, which it is a part of, {limit}: lower it, or raise that"
-        ))
-    })
 }
 
 /// The cards that a queue, with all that is below it, may have, has or waits for, by name.

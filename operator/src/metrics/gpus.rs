@@ -12,31 +12,39 @@ use prometheus_client::metrics::MetricType;
 /// The cards of each node, by index.
 pub(super) type Nodes = BTreeMap<Arc<str>, Vec<GpuFigures>>;
 
-/// A metric of a card: its name, its help, its figure.
-type GpuMetric = (&'static str, &'static str, fn(&GpuFigures) -> i64);
+/// A metric of a card: its name, its help, its figure in the unit that ends its name.
+type GpuMetric = (&'static str, &'static str, fn(&GpuFigures) -> f64);
 
 const GPU_METRICS: [GpuMetric; 4] = [
     (
-        "cardgate_mgpu_card_core_used",
-        "Compute in use of a card that is shared through mGPU, of 100",
-        |card| card.core,
+        "cardgate_mgpu_card_compute_used_ratio",
+        "Compute in use of a card that is shared through mGPU: 1 is all of it",
+        |card| to_f64(card.core) / 100.0,
     ),
     (
-        "cardgate_mgpu_card_memory_used_mebibytes",
+        "cardgate_mgpu_card_memory_used_bytes",
         "Memory in use of a card that is shared through mGPU",
-        |card| card.memory,
+        |card| to_f64(card.memory) * MEBIBYTE,
     ),
     (
-        "cardgate_mgpu_card_memory_mebibytes",
+        "cardgate_mgpu_card_memory_bytes",
         "Memory of a card that is shared through mGPU",
-        |card| card.total_memory,
+        |card| to_f64(card.total_memory) * MEBIBYTE,
     ),
     (
         "cardgate_mgpu_card_containers",
         "Containers on a card that is shared through mGPU",
-        |card| card.containers,
+        |card| to_f64(card.containers),
     ),
 ];
+
+/// The unit in which mGPU counts memory, in bytes.
+const MEBIBYTE: f64 = 1_048_576.0;
+
+#[expect(clippy::cast_precision_loss, reason = "no card has so much of anything")]
+fn to_f64(figure: i64) -> f64 {
+    figure as f64
+}
 
 /// The cards of all nodes.
 #[derive(Debug, Clone, Default)]

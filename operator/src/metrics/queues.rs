@@ -135,7 +135,7 @@ impl Collector for Queues {
         encode_resources(&queues, &mut encoder)?;
         for (name, help, figure) in CARD_METRICS {
             let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            for queue in queues.iter() {
+            for queue in queues.iter().filter(|queue| queue.standing.is_some()) {
                 for card in &queue.cards {
                     let labels = [("queue_name", &*queue.queue), ("card", &*card.card)];
                     metric.encode_family(&labels)?.encode_gauge(&figure(card))?;
@@ -165,6 +165,18 @@ impl Collector for Queues {
             if let Some(created) = queue.oldest {
                 let labels = [("queue", &*queue.queue)];
                 oldest.encode_family(&labels)?.encode_gauge(&created.as_second())?;
+            }
+        }
+        let mut unsatisfiable = encoder.encode_descriptor(
+            "cardgate_queue_unsatisfiable",
+            "1 while the queue says more than the cluster or a queue above it has, by reason: as condition Satisfiable of its CardUsage",
+            None,
+            MetricType::Gauge,
+        )?;
+        for queue in queues.iter() {
+            if let Some(reason) = queue.unsatisfiable {
+                let labels = [("queue", &*queue.queue), ("reason", reason.as_str())];
+                unsatisfiable.encode_family(&labels)?.encode_gauge(&1_i64)?;
             }
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! What Prometheus reads.
 
-use engine::overview::{CardFigures, ResourceFigures, StandingFigures};
+use engine::overview::{CardFigures, ResourceFigures, StandingFigures, Unsatisfiable};
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
@@ -26,7 +26,12 @@ fn figures(queue: &str, card: &str, allocated: i64) -> QueueFigures {
         }],
         waiting: vec![(Reason::InsufficientScalarQuota, 3)],
         oldest: Some(Timestamp::UNIX_EPOCH + SignedDuration::from_secs(1_800_000_000)),
-        standing: None,
+        standing: Some(StandingFigures {
+            resources: Vec::new(),
+            share: 0.5,
+            overused: false,
+        }),
+        unsatisfiable: Some(Unsatisfiable::DeservedAboveCluster),
     }
 }
 
@@ -88,8 +93,50 @@ fn resource_monitoring_metrics_under_volcanos_names() {
     let unlimited = r#"volcano_queue_capacity_scalar_resources{queue_name="team-a",resource="nvidia.com/gpu"}"#;
     assert_eq!(value(&metrics, unlimited), None, "no limit is no number");
     // Switched off (metricsEnabled: false).
+    metrics.show_queues(vec![QueueFigures {
+        standing: None,
+        ..figures("team-a", "A", 1)
+    }]);
+    let text = metrics.encode().unwrap();
+    let volcanos = text.lines().find(|line| line.starts_with("volcano_queue_"));
+    assert_eq!(volcanos, None);
+    let held = r#"cardgate_queue_held_card_seconds_total{queue="team-a",card="A"}"#;
+    assert!(text.contains(held), "bills go on: {text}");
+}
+
+#[test]
+fn what_can_not_be_had_is_shown_by_reason_while_it_is_so() {
+    let metrics = Metrics::default();
     metrics.show_queues(vec![figures("team-a", "A", 1)]);
-    assert!(!metrics.encode().unwrap().contains("volcano_queue_share{"));
+    let series = r#"cardgate_queue_unsatisfiable{queue="team-a",reason="DeservedAboveCluster"}"#;
+    assert_eq!(value(&metrics, series).as_deref(), Some("1"));
+    metrics.show_queues(vec![QueueFigures {
+        unsatisfiable: None,
+        ..figures("team-a", "A", 1)
+    }]);
+    assert_eq!(value(&metrics, series), None);
+}
+
+/// Base units, as Prometheus has them.
+#[test]
+fn what_is_used_of_a_shared_card_is_a_ratio_and_bytes() {
+    let metrics = Metrics::default();
+    let card = GpuFigures {
+        core: 30,
+        memory: 2,
+        total_memory: 4,
+        containers: 3,
+    };
+    metrics.show_gpus(&"n1".into(), vec![card]);
+    for (name, figure) in [
+        ("compute_used_ratio", "0.3"),
+        ("memory_used_bytes", "2097152.0"),
+        ("memory_bytes", "4194304.0"),
+        ("containers", "3.0"),
+    ] {
+        let series = format!(r#"cardgate_mgpu_card_{name}{{node="n1",card="0"}}"#);
+        assert_eq!(value(&metrics, &series).as_deref(), Some(figure), "{series}");
+    }
 }
 
 #[test]

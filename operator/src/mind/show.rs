@@ -78,7 +78,7 @@ impl Mind {
             self.parameters
                 .send_if_modified(|told| told.replace(Arc::clone(&parameters)).as_ref() != Some(&parameters));
         }
-        let queues_changed = !changes.queues.is_empty();
+        let mut queues_changed = !changes.queues.is_empty();
         for (node, cards) in overview::gpu_figures(&self.cluster, &changes) {
             self.metrics.show_gpus(&node, cards);
         }
@@ -88,6 +88,8 @@ impl Mind {
                 self.metrics.show_card(card, status);
                 self.unaccounted.card(card, status.map(|status| status.unaccounted));
             }
+            // Nodes, too, change whether all that a queue says can be had.
+            queues_changed |= matches!(shown, Shown::Usage { .. });
             self.reports.send(Report::Shown(Box::new(shown)));
         }
         self.metrics

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use crds::card_type::CardTypeStatus;
-use engine::overview::{CardFigures, QueueFigures};
+use engine::overview::{CardFigures, QueueFigures, StandingFigures, Unsatisfiable};
 use engine::reason::Reason;
 use k8s_openapi::jiff::Timestamp;
-use operator::metrics::{Certificate, Write};
+use operator::metrics::{Certificate, Verb, Write};
 use programs::ports::refusals::Reason as Refused;
 
 use super::Generated;
@@ -107,10 +107,16 @@ pub fn shown_metrics() -> Result<String> {
         cards: vec![card],
         waiting: vec![(Reason::NoNodeFits, 1)],
         oldest: Some(Timestamp::UNIX_EPOCH),
-        standing: None,
+        standing: Some(StandingFigures {
+            resources: Vec::new(),
+            share: 0.0,
+            overused: false,
+        }),
+        unsatisfiable: Some(Unsatisfiable::DeservedAboveCluster),
     }]);
     operator.show_card("A100", Some(&CardTypeStatus::default()));
     operator.api_write(Write::Admission);
+    operator.api_timeout(Verb::Patch);
     operator.set_aside("Pod", 1);
     operator.refusals().count("probes", Refused::Crowded);
     operator.installation("Kind", "name", true, true);

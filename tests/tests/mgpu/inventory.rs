@@ -31,8 +31,8 @@ async fn every_card_is_shown_with_what_is_used_and_by_whom() -> Outcome {
     assert_eq!(gpus[0].containers, ["shown/p/main", "shown/q/main"]);
     assert!(gpus[1].containers.is_empty());
     for (metric, expected) in [
-        ("core_used", 60.0),
-        ("memory_used_mebibytes", 4000.0),
+        ("compute_used_ratio", 0.6),
+        ("memory_used_bytes", 4000.0 * 1_048_576.0),
         ("containers", 2.0),
     ] {
         let series = format!("cardgate_mgpu_card_{metric}{{node=\"shown-0\",card=\"0\"}}");

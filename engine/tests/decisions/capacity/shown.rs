@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crds::card_usage::CardUsageStatus;
-use engine::overview::{self, Shown};
+use engine::overview::{self, Shown, Unsatisfiable};
 
 use super::{admitted, cluster, plain, worker, workers};
 use crate::world::{GPU, World, group, held_job, node, pod, queue_plugin};
@@ -30,7 +30,12 @@ fn section_3_metrics_enabled_switches_the_gauges_of_queues() {
         assert_eq!(admitted(&mut world), 2);
         let figures = overview::figures(&world.cluster);
         assert_eq!(figures[0].standing.is_some(), expected, "{arguments}");
-        assert_eq!(!figures[0].cards.is_empty(), expected, "{arguments}");
+        let held: Vec<_> = figures[0]
+            .cards
+            .iter()
+            .map(|card| (&*card.card, card.allocated))
+            .collect();
+        assert_eq!(held, [("A", 2)], "card-seconds go on: {arguments}");
         if let Some(standing) = &figures[0].standing {
             assert!(standing.overused, "2 of 1 deserved");
             assert!((standing.share - 2.0).abs() < f64::EPSILON, "{}", standing.share);
@@ -103,6 +108,8 @@ fn a_quota_above_what_the_cluster_has_is_not_satisfiable_under_either_plugin() {
         // What the cluster loses is not there any more, also for a queue that nobody has touched.
         world.node(&node("n").cards("A", 4));
         assert_eq!(satisfiable(&mut world, "a").0, "CapabilityAboveCluster", "{plugin}");
+        let figures = overview::figures(&world.cluster);
+        assert_eq!(figures[0].unsatisfiable, Some(Unsatisfiable::CapabilityAboveCluster));
     }
 }
 

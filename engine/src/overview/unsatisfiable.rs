@@ -1,0 +1,125 @@
+//! What a queue says that can't all be had.
+
+use std::collections::BTreeMap;
+
+use crds::configuration::QueuePlugin;
+
+use crate::amounts::Dimension;
+use crate::cluster::queue::{Queue, Quota};
+use crate::cluster::{Cluster, Span};
+use crate::ids::QueueId;
+
+/// Of what a queue says more than there is, in one word: the reason of its usage's condition `Satisfiable`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unsatisfiable {
+    /// It may have more than a queue above it.
+    CapabilityAboveParent,
+    /// It may have more than the cluster has.
+    CapabilityAboveCluster,
+    /// All queues together are guaranteed more than the cluster has.
+    GuaranteesAboveCluster,
+    /// All queues together deserve more than the cluster has.
+    DeservedAboveCluster,
+}
+
+impl Unsatisfiable {
+    /// All of them, for documents.
+    pub const ALL: [Self; 4] = [
+        Self::CapabilityAboveParent,
+        Self::CapabilityAboveCluster,
+        Self::GuaranteesAboveCluster,
+        Self::DeservedAboveCluster,
+    ];
+
+    /// The word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::CapabilityAboveParent => "CapabilityAboveParent",
+            Self::CapabilityAboveCluster => "CapabilityAboveCluster",
+            Self::GuaranteesAboveCluster => "GuaranteesAboveCluster",
+            Self::DeservedAboveCluster => "DeservedAboveCluster",
+        }
+    }
+}
+
+/// What a queue says that can't all be had, whoever asks for it: in one word and in a sentence; none where it can.
+pub(super) fn unsatisfiable(cluster: &Cluster, id: QueueId) -> Option<(Unsatisfiable, String)> {
+    let quota = cluster
+        .queue(id)
+        .quota()
+        .filter(|_| cluster.configuration().queue_plugin != QueuePlugin::Off)?;
+    if let Some(above) = above_what_is_above(cluster, id, quota) {
+        return Some((Unsatisfiable::CapabilityAboveParent, above));
+    }
+    let top = cluster.top();
+    let own = quota.capability.iter();
+    let own = own.map(|(dimension, said)| (Unsatisfiable::CapabilityAboveCluster, dimension, i128::from(said)));
+    let guaranteed = quota.guarantee.iter().map(|(dimension, _)| dimension);
+    let guaranteed = guaranteed.map(|dimension| {
+        (
+            Unsatisfiable::GuaranteesAboveCluster,
+            dimension,
+            top.below.guaranteed.get(dimension),
+        )
+    });
+    let deserved = quota.deserved.iter().map(|(dimension, _)| dimension);
+    let deserved = deserved.map(|dimension| {
+        (
+            Unsatisfiable::DeservedAboveCluster,
+            dimension,
+            top.below.deserved.get(dimension),
+        )
+    });
+    let mut said = own.chain(guaranteed).chain(deserved);
+    let (reason, dimension, said) = said.find(|(_, dimension, said)| *said > top.total.get(*dimension))?;
+    let (all, rest) = match reason {
+        Unsatisfiable::CapabilityAboveParent | Unsatisfiable::CapabilityAboveCluster => ("the queue may have", ""),
+        Unsatisfiable::GuaranteesAboveCluster => ("all queues together are guaranteed", ""),
+        Unsatisfiable::DeservedAboveCluster => ("all queues together deserve", ": not all can have it at once"),
+    };
+    let (said, has) = (dimension.format(said), dimension.format(top.total.get(dimension)));
+    let name = dimension.name(cluster.names());
+    Some((
+        reason,
+        format!("{all} {said} {name}, and the cluster has {has} at the moment{rest}"),
+    ))
+}
+
+/// Whether what a queue says could not all be had and now can be, or the other way round; and where it shows how much there is
+/// to be had, whether that is to be shown anew.
+pub(super) fn says_more(
+    cluster: &Cluster,
+    queue: &Queue,
+    spans: &BTreeMap<Dimension, Span>,
+    shows_numbers: bool,
+) -> bool {
+    let Some(quota) = queue.quota() else { return false };
+    let below = &cluster.top().below;
+    let is_concerned = |dimension, said| {
+        let span = spans.get(&dimension);
+        span.is_some_and(|span| said > span.least && (shows_numbers || said <= span.most))
+    };
+    let mut own = quota.capability.iter();
+    let mut guaranteed = quota.guarantee.iter().map(|(dimension, _)| dimension);
+    let mut deserved = quota.deserved.iter().map(|(dimension, _)| dimension);
+    own.any(|(dimension, said)| is_concerned(dimension, said.into()))
+        || guaranteed.any(|dimension| is_concerned(dimension, below.guaranteed.get(dimension)))
+        || deserved.any(|dimension| is_concerned(dimension, below.deserved.get(dimension)))
+}
+
+/// Of what a queue may have, more than the nearest queue above it that says how much of that may be had: the door was not
+/// there when one of them was written.
+fn above_what_is_above(cluster: &Cluster, id: QueueId, quota: &Quota) -> Option<String> {
+    quota.capability.iter().find_map(|(dimension, said)| {
+        let mut above = cluster.ancestry(id).skip(1).filter_map(|above| {
+            let above = cluster.queue(above);
+            Some((&above.name, above.quota()?.capability.get(dimension)?))
+        });
+        let (above, limit) = above.next().filter(|(_, limit)| said > *limit)?;
+        let (said, limit) = (dimension.format(said.into()), dimension.format(limit.into()));
+        let name = dimension.name(cluster.names());
+        Some(format!(
+            "the queue may have {said} {name}, and queue {above}, which it is a part of, {limit}: lower it, or raise that"
+        ))
+    })
+}
