@@ -1,4 +1,4 @@
-//! What is installed: every definition, webhook configuration and policy of this version, and what each of them says.
+//! What is installed: every definition, webhook configuration, policy, role and binding of this version, and what each of them says.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use crds::keys::NAMESPACE;
 use futures::{StreamExt as _, stream};
 use kube::Api;
 use kube::core::DynamicObject;
-use removal::installed::{Part, parts};
+use removal::installed::{ExpectedError, Part, parts, rights};
 use serde_json::Value;
 
 use super::{Finding, Result};
@@ -24,8 +24,8 @@ pub(super) struct Seen {
 
 /// Asks for all of them.
 pub(super) async fn look(cluster: &Cluster) -> std::result::Result<Vec<Seen>, Failure> {
-    let parts = parts(NAMESPACE).map_err(|error| Failure::Unprintable(error.to_string()))?;
-    let seen = stream::iter(parts).map(|part| async {
+    let all = all().map_err(|error| Failure::Unprintable(error.to_string()))?;
+    let seen = stream::iter(all).map(|part| async {
         let api: Api<DynamicObject> = match &part.namespace {
             Some(namespace) => Api::namespaced_with(cluster.client(), namespace, &part.resource),
             None => Api::all_with(cluster.client(), &part.resource),
@@ -34,6 +34,12 @@ pub(super) async fn look(cluster: &Cluster) -> std::result::Result<Vec<Seen>, Fa
         Seen { part, found }
     });
     Ok(seen.buffered(AT_ONCE).collect().await)
+}
+
+fn all() -> std::result::Result<Vec<Part>, ExpectedError> {
+    let mut all = parts(NAMESPACE)?;
+    all.extend(rights(NAMESPACE)?);
+    Ok(all)
 }
 
 /// What was found, kind by kind.
@@ -46,12 +52,14 @@ pub(super) fn findings(all: &[Seen]) -> Vec<Finding> {
 }
 
 fn of_kind(plural: &str, all: &[&Seen]) -> Finding {
-    let (mut missing, mut changed) = (Vec::new(), Vec::new());
+    let (mut missing, mut changed, mut there) = (Vec::new(), Vec::new(), 0);
     for Seen { part, found } in all {
         match found {
             Err(error) => return Finding::unseen(plural, &format!("get {plural}"), error),
+            Ok(None) if part.is_optional() => {}
             Ok(None) => missing.push(part.name.clone()),
             Ok(Some(object)) => {
+                there += 1;
                 let difference = part.difference(object).or_else(|| not_served(part.kind, object));
                 changed.extend(difference.map(|place| format!("{} ({place})", part.name)));
             }
@@ -61,10 +69,10 @@ fn of_kind(plural: &str, all: &[&Seen]) -> Finding {
         return Finding::new(
             Result::Ok,
             plural,
-            format!("all {} are there, as this version has them", all.len()),
+            format!("all {there} are there, as this version needs them"),
         );
     }
-    let parts = [("missing", missing), ("not as this version has them", changed)];
+    let parts = [("missing", missing), ("not as this version needs them", changed)];
     let parts = parts.into_iter().filter(|(_, names)| !names.is_empty());
     let parts: Vec<_> = parts
         .map(|(what, names)| format!("{what}: {}", names.join(", ")))
@@ -111,7 +119,7 @@ mod tests {
                 found: Ok(Some(object)),
             }
         };
-        parts(NAMESPACE).unwrap().into_iter().map(of).collect()
+        all().unwrap().into_iter().map(of).collect()
     }
 
     fn of<'s>(seen: &'s mut [Seen], name: &str, kind: &str) -> &'s mut Seen {
@@ -128,7 +136,7 @@ mod tests {
     #[test]
     fn an_installation_is_well_of_which_every_object_says_what_this_version_has() {
         let findings = findings(&well());
-        assert_eq!(findings.len(), 6, "{findings:?}");
+        assert_eq!(findings.len(), 10, "{findings:?}");
         assert!(
             findings.iter().all(|finding| finding.result == Result::Ok),
             "{findings:?}"
@@ -144,7 +152,7 @@ mod tests {
         let found = of_plural(&seen, "validatingadmissionpolicies");
         assert_eq!(found.result, Result::Problem);
         let expected =
-            "missing: cardgate-pod-create; not as this version has them: cardgate-queue (spec.failurePolicy): apply";
+            "missing: cardgate-pod-create; not as this version needs them: cardgate-queue (spec.failurePolicy): apply";
         assert!(found.details.starts_with(expected), "{}", found.details);
         assert_eq!(of_plural(&seen, "customresourcedefinitions").result, Result::Ok);
     }
@@ -170,6 +178,30 @@ mod tests {
             assert_eq!(found.result, Result::Problem, "{pointer}");
             assert!(found.details.contains("cardtypes.card.volcano.sh"), "{}", found.details);
         }
+    }
+
+    #[test]
+    fn a_role_of_an_older_version_that_lacks_what_this_one_needs_is_found() {
+        let mut seen = well();
+        let role = of(&mut seen, "cardgate-operator", "ClusterRole");
+        let rules = &mut role.found.as_mut().unwrap().as_mut().unwrap()["rules"];
+        rules
+            .as_array_mut()
+            .unwrap()
+            .retain(|rule| rule["resources"] != json!(["nodes"]));
+        of(&mut seen, "webhook", "RoleBinding").found = Ok(None);
+        // With certificates by cert-manager these are not there.
+        of(&mut seen, "operator-certificates", "Role").found = Ok(None);
+        let found = of_plural(&seen, "clusterroles");
+        let expected = "not as this version needs them: cardgate-operator (rules: lacks patch nodes): apply";
+        assert!(found.details.starts_with(expected), "{}", found.details);
+        assert_eq!(found.result, Result::Problem);
+        assert!(
+            of_plural(&seen, "rolebindings")
+                .details
+                .starts_with("missing: webhook: apply")
+        );
+        assert_eq!(of_plural(&seen, "roles").result, Result::Ok);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What is installed with this version, as far as enforcement rests on it, and whether an object of it still says that.
 
 mod compare;
+mod rights;
 
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::Value;
@@ -10,8 +11,11 @@ use thiserror::Error;
 const MANIFESTS: &str = include_str!("../../../manifests/install.yaml");
 /// The namespace that they name.
 const NAMESPACE: &str = "cardgate-system";
-/// The kinds that enforcement rests on, each with its plural, where what it says stands, and why it is needed.
-const KINDS: [(&str, &str, &str, &str); 6] = [
+/// A kind, its plural, where what it says stands, and why it is needed.
+type Kind = (&'static str, &'static str, &'static str, &'static str);
+
+/// The kinds that enforcement rests on.
+const KINDS: [Kind; 6] = [
     (
         "MutatingWebhookConfiguration",
         "mutatingwebhookconfigurations",
@@ -49,6 +53,29 @@ const KINDS: [(&str, &str, &str, &str); 6] = [
         "without it the policies know neither the settings nor the cards",
     ),
 ];
+/// The kinds by which Cardgate's programs and users have their rights.
+const RIGHTS: [Kind; 4] = [
+    ("ClusterRole", "clusterroles", GIVEN, "without it rights are missing"),
+    (
+        "ClusterRoleBinding",
+        "clusterrolebindings",
+        BOUND,
+        "without it its role has no effect",
+    ),
+    ("Role", "roles", GIVEN, "without it rights are missing"),
+    (
+        "RoleBinding",
+        "rolebindings",
+        BOUND,
+        "without it its role has no effect",
+    ),
+];
+/// Where the rights of a role stand.
+const GIVEN: &str = "rules";
+/// Where it stands who has them.
+const BOUND: &str = "subjects";
+/// How the names end of what an installation without an authority of Cardgate's own does without.
+const OWN_AUTHORITY: &str = "operator-certificates";
 /// Of the `ConfigMap`s, the one that policies read. The other is the users' own, and need not be there.
 const PARAMETERS: &str = "cardgate-policy";
 
@@ -86,11 +113,21 @@ impl Part {
         serde_json::from_str(&self.content).unwrap_or_default()
     }
 
+    /// Whether an installation may do without it.
+    pub fn is_optional(&self) -> bool {
+        matches!(self.place, GIVEN | BOUND) && self.name.ends_with(OWN_AUTHORITY)
+    }
+
     /// Where the object, as it is in the cluster, first says something else than was installed; none where it says that.
     pub fn difference(&self, object: &Value) -> Option<String> {
         let expected = self.content();
         if expected.is_null() {
             return None;
+        }
+        match self.place {
+            GIVEN => return rights::lacking(&expected, &object[GIVEN]).map(|right| format!("{GIVEN}: lacks {right}")),
+            BOUND => return rights::unbound(&expected, &object[BOUND]).map(|who| format!("{BOUND}: lacks {who}")),
+            _ => {}
         }
         // What a definition allows besides, and what the operator has written down, takes nothing away.
         let added = !matches!(self.kind, "CustomResourceDefinition" | "ConfigMap");
@@ -101,18 +138,27 @@ impl Part {
 
 /// The objects that enforcement rests on, in an installation in this namespace.
 pub fn parts(namespace: &str) -> Result<Vec<Part>, ExpectedError> {
+    parts_of(&KINDS, namespace)
+}
+
+/// The roles and bindings by which programs and users have their rights, in an installation in this namespace.
+pub fn rights(namespace: &str) -> Result<Vec<Part>, ExpectedError> {
+    parts_of(&RIGHTS, namespace)
+}
+
+fn parts_of(kinds: &[Kind], namespace: &str) -> Result<Vec<Part>, ExpectedError> {
     let text = MANIFESTS.replace(NAMESPACE, namespace);
     let mut parts = Vec::new();
     for document in text.split("\n---\n") {
         let object: Value = serde_saphyr::from_str(document)?;
-        parts.extend(part(&object));
+        parts.extend(part(kinds, &object));
     }
     Ok(parts)
 }
 
-fn part(object: &Value) -> Option<Part> {
+fn part(kinds: &[Kind], object: &Value) -> Option<Part> {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
-    let (kind, plural, place, purpose) = KINDS.into_iter().find(|(kind, ..)| text("/kind") == Some(kind))?;
+    let (kind, plural, place, purpose) = *kinds.iter().find(|(kind, ..)| text("/kind") == Some(kind))?;
     let name = text("/metadata/name")?;
     if kind == "ConfigMap" && name != PARAMETERS {
         return None;
