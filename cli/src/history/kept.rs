@@ -1,9 +1,12 @@
 //! What objects and events tell of the past.
 
+use std::collections::BTreeSet;
+
 use crds::keys::{
     ADMITTED_CONDITION, CARD_ASSIGNED, CARD_DESERVED, CARD_GUARANTEE, CARD_QUOTA, GATE, QUEUE_LABEL, QUEUE_NAME,
 };
 use crds::volcano::Queue;
+use engine::decide::SENT_BACK;
 use k8s_openapi::api::core::v1::{Event, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use k8s_openapi::jiff::Timestamp;
@@ -26,6 +29,9 @@ const FIELDS: [&str; 6] = [
 /// How messages about evictions begin, and where whom they were for ends.
 const EVICTED_FOR: (&str, &str) = ("evicted for ", ", which ");
 
+/// Reason of the event where the API server does not let a pod be evicted.
+const REFUSED: &str = "EvictionRefused";
+
 /// When an event happened last.
 pub fn time_of(event: &Event) -> Option<Timestamp> {
     let of_series = event
@@ -36,10 +42,39 @@ pub fn time_of(event: &Event) -> Option<Timestamp> {
     time.or_else(|| event.last_timestamp.as_ref().map(|time| time.0))
 }
 
+/// What the operator's events tell of the past, but for what these pods tell of themselves.
+pub fn of_events(events: &[Event], pods: &[Pod]) -> Vec<Entry> {
+    let let_in: BTreeSet<_> = pods
+        .iter()
+        .filter(|pod| of_pod(pod).is_some())
+        .filter_map(|pod| pod.metadata.uid.clone())
+        .collect();
+    let uid = |event: &Event| event.involved_object.uid.clone();
+    // It is said that a pod is evicted before that is tried.
+    let refused: Vec<_> = events
+        .iter()
+        .filter(|event| event.reason.as_deref() == Some(REFUSED))
+        .map(|event| (uid(event), time_of(event)))
+        .collect();
+    let is_known = |event: &Event, entry: &Entry| match entry.what {
+        What::Admitted => uid(event).is_some_and(|uid| let_in.contains(&uid)),
+        What::Evicted => refused
+            .iter()
+            .any(|(of, time)| *of == uid(event) && *time >= Some(entry.time)),
+        What::Queue | What::Enqueued => false,
+    };
+    events
+        .iter()
+        .filter_map(|event| of_event(event).filter(|entry| !is_known(event, entry)))
+        .collect()
+}
+
 /// What an event of the operator's tells; nothing where it tells why something waits.
-pub fn of_event(event: &Event) -> Option<Entry> {
+fn of_event(event: &Event) -> Option<Entry> {
     let message = event.message.as_deref().unwrap_or_default();
     let (what, by) = match event.reason.as_deref()? {
+        "Admitted" => (What::Admitted, None),
+        "ResourceClaimChanged" | "ReservationTimeout" if message.contains(SENT_BACK) => (What::Evicted, None),
         "Reclaimed" | "Preempted" => {
             let rest = message.strip_prefix(EVICTED_FOR.0);
             let whom = rest
@@ -166,6 +201,48 @@ mod tests {
         assert_eq!(entry.time.to_string(), "2026-01-02T03:04:05.000006Z");
         assert_eq!(of_event(&event("Preempted", "strange")).unwrap().by, None);
         assert_eq!(of_event(&event("InsufficientScalarQuota", message)), None);
+    }
+
+    /// Who was let in and is gone, and who was sent back, but for whom the API server kept.
+    #[test]
+    fn events_tell_what_no_object_does() {
+        let about = |uid: &str, reason: &str, message: &str| {
+            let mut event = event(reason, message);
+            event.involved_object.uid = Some(uid.to_owned());
+            event
+        };
+        let pod = |uid: &str| {
+            let object = json!({
+                "metadata": { "name": uid, "uid": uid, "namespace": "research" },
+                "spec": { "containers": [] },
+                "status": { "conditions": [
+                    { "type": ADMITTED_CONDITION, "status": "True", "lastTransitionTime": "2026-01-02T04:00:00Z" },
+                ] },
+            });
+            serde_json::from_value::<Pod>(object).unwrap()
+        };
+        let sent_back =
+            format!("the scheduler has not placed the pod within 300 s of its admission: {SENT_BACK}, and so on");
+        let events = [
+            about("gone", "Admitted", "let in by queue a with A100"),
+            about("there", "Admitted", "let in by queue a with A100"),
+            about("late", "ReservationTimeout", &sent_back),
+            about(
+                "aside",
+                "ReservationTimeout",
+                "the scheduler did not place earlier pods",
+            ),
+            about("greedy", "ResourceClaimChanged", &sent_back),
+            about("kept", "ReservationTimeout", &sent_back),
+            about("kept", "EvictionRefused", "the pod may not be evicted"),
+        ];
+        let told = of_events(&events, &[pod("there")]);
+        let told: Vec<_> = told.iter().map(|entry| (entry.what, &*entry.details)).collect();
+        let evicted = (What::Evicted, &*sent_back);
+        assert_eq!(
+            told,
+            [(What::Admitted, "let in by queue a with A100"), evicted, evicted]
+        );
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub enum What {
     Enqueued,
     /// A pod was let in.
     Admitted,
-    /// A pod was evicted, so that another gets its card.
+    /// A pod was evicted, so that another gets its card, or since it was not placed or had more than it was let in for.
     Evicted,
 }
 
@@ -84,9 +84,8 @@ pub async fn read(cluster: &Cluster, namespace: Option<&str>, since: Timestamp) 
         named.extend(cluster.queue_of_namespace().await);
         queues.retain(|queue| named.contains(&queue.name_any()));
     }
-    let mut entries: Vec<_> = events
-        .iter()
-        .filter_map(kept::of_event)
+    let mut entries: Vec<_> = kept::of_events(&events, &pods)
+        .into_iter()
         .chain(pods.iter().filter_map(kept::of_pod))
         .chain(queues.iter().flat_map(kept::of_queue))
         .filter(|entry| entry.time >= since)
@@ -111,7 +110,7 @@ fn unknown(oldest_event: Option<Timestamp>) -> Vec<String> {
         format!(
             "evictions and Jobs are known from events, which API servers forget after an hour unless told otherwise (--event-ttl); {events}"
         ),
-        "admissions are known of pods that are still there".to_owned(),
+        "admissions are known of pods that are still there, and, from events, of those that had waited".to_owned(),
         "of each program that has written a queue the last time is known, and which fields are its own since; who used it, the API server's \
          audit log knows"
             .to_owned(),

@@ -37,6 +37,9 @@ pub use grant::{Admission, Avoid, Pin};
 use grant::{Grant, admission, count_in};
 pub use reclaim::{Eviction, Victim};
 
+/// What is said of a pod that is sent back, whatever for.
+pub const SENT_BACK: &str = "it is evicted";
+
 /// A Job that is let into its queue: its pods may be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resumption {
@@ -289,7 +292,7 @@ fn overdrawing(cluster: &mut Cluster, now: Timestamp) -> Vec<Action> {
         let said = |alternative: Option<&Alternative>| alternative.map_or_else(|| "no cards".to_owned(), |own| own.said(names));
         let charged = pod.charge.as_ref()?.alternative.as_ref();
         let message = format!(
-            "let in for {}, and its resource claims are others now, for {}, which queue {} has no quota for: it is evicted; leave \
+            "let in for {}, and its resource claims are others now, for {}, which queue {} has no quota for: {SENT_BACK}; leave \
              claims as they are while their pods wait to be scheduled",
             said(overdrawing.let_in.as_ref()),
             said(charged),
@@ -316,7 +319,7 @@ fn reservation_ran_out(cluster: &mut Cluster, id: PodId, now: Timestamp) -> Opti
     );
     Some(if let Some(controller) = controller {
         cluster.note_return(&controller, returns, now);
-        let message = format!("{waited}: it is evicted, and its successor waits behind the others of its priority");
+        let message = format!("{waited}: {SENT_BACK}, and its successor waits behind the others of its priority");
         let reason = Reason::ReservationTimeout.as_str();
         Action::SendBack {
             pod: pod_ref,

@@ -256,7 +256,7 @@ impl Mind {
         self.reports.send(Report::Pod {
             pod: pod.to_ref(),
             condition,
-            event: false,
+            event: true,
         });
     }
 
