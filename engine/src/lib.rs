@@ -12,6 +12,7 @@ pub mod decide;
 pub mod devices;
 pub mod discovery;
 pub mod explain;
+pub mod happening;
 pub mod ids;
 pub mod inqueue;
 pub mod lacking;

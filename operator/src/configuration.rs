@@ -1,5 +1,6 @@
 //! Puts the configuration in force, and says in events what is wrong with it.
 
+use engine::happening::Happening;
 use std::sync::Arc;
 
 use crds::configuration::Configuration;
@@ -16,10 +17,6 @@ use crate::context::Context;
 /// What readiness waits for: whether there is a `ConfigMap` is known.
 pub const READY_PART: &str = "configuration";
 
-/// Reason of the event for a configuration that is not in force.
-const INVALID: &str = "InvalidConfiguration";
-/// Reason of the event for a configuration that is in force, though not all of it has an effect.
-const WARNING: &str = "ConfigurationWarning";
 /// What Cardgate was doing, in both events.
 const ACTION: &str = "LoadConfiguration";
 
@@ -68,8 +65,15 @@ where
 
 /// Writes the events.
 async fn tell(context: &Context, loaded: &Loaded) {
-    let problem = loaded.read.as_ref().err().map(|problem| (INVALID, problem));
-    let warnings = loaded.warnings.iter().map(|warning| (WARNING, warning));
+    let problem = loaded
+        .read
+        .as_ref()
+        .err()
+        .map(|problem| (Happening::InvalidConfiguration, problem));
+    let warnings = loaded
+        .warnings
+        .iter()
+        .map(|warning| (Happening::ConfigurationWarning, warning));
     for (reason, text) in problem.into_iter().chain(warnings) {
         context
             .recorder

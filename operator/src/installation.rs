@@ -6,6 +6,7 @@
 //! taking it out of service would help nobody.
 
 use crds::keys::CONFIG_MAP;
+use engine::happening::Happening;
 use futures::StreamExt as _;
 use futures::stream::select_all;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -127,9 +128,9 @@ impl InstallationWatch {
     /// Says it in an event on the configuration.
     async fn tell(&self, part: &Part, finding: &Finding) {
         let (kind, reason) = match finding {
-            Finding::InPlace => (EventType::Normal, "InstallationRestored"),
-            Finding::Missing => (EventType::Warning, "InstallationIncomplete"),
-            Finding::Changed(_) => (EventType::Warning, "InstallationChanged"),
+            Finding::InPlace => (EventType::Normal, Happening::InstallationRestored),
+            Finding::Missing => (EventType::Warning, Happening::InstallationIncomplete),
+            Finding::Changed(_) => (EventType::Warning, Happening::InstallationChanged),
             // Whoever installed it so knows.
             Finding::NotWatched => return,
         };

@@ -7,6 +7,7 @@ mod inquiries;
 mod questions;
 mod show;
 
+use engine::happening::Happening;
 use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::Arc;
@@ -242,7 +243,7 @@ impl Mind {
                     self.reports.send(Report::Event {
                         regarding: Box::new(resumption.job.reference()),
                         kind: EventKind::Normal,
-                        reason: "Enqueued".to_owned(),
+                        reason: Happening::Enqueued.into(),
                         message: format!("let into queue {}: its pods may be made", resumption.queue),
                     });
                     self.under_way += 1;
@@ -259,7 +260,7 @@ impl Mind {
                 }
                 Action::Unplaced { pod, message } => {
                     self.metrics.decided(Decision::Unplaced);
-                    self.say(&pod, "ReservationTimeout", message);
+                    self.say(&pod, Happening::ReservationTimeout, message);
                 }
             }
         }

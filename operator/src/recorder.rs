@@ -3,6 +3,7 @@
 //! Events about pods are the reporter's, which has a budget for them. These here are rare, and each says something new, so
 //! none is folded into an earlier one.
 
+use engine::happening::Happening;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,13 +46,13 @@ impl Recorder {
         &self,
         regarding: &ObjectReference,
         kind: EventType,
-        reason: &'static str,
+        reason: Happening,
         action: &'static str,
         note: &str,
     ) {
         let event = Event {
             type_: kind,
-            reason: reason.to_owned(),
+            reason: reason.as_str().to_owned(),
             note: Some(cut(note)),
             action: action.to_owned(),
             secondary: None,
@@ -65,7 +66,7 @@ impl Recorder {
         self.metrics.api_write(Write::Event);
         let written = recorder.publish(&event, regarding);
         if let Err(error) = self.metrics.in_time(Verb::Create, TIME_LIMIT, written).await {
-            warn!(reason, note, %error, "can't write an event");
+            warn!(reason = reason.as_str(), note, %error, "can't write an event");
         }
     }
 }

@@ -7,6 +7,7 @@ use crds::keys::{
 };
 use crds::volcano::Queue;
 use engine::decide::SENT_BACK;
+use engine::happening::Happening;
 use k8s_openapi::api::core::v1::{Event, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use k8s_openapi::jiff::Timestamp;
@@ -29,9 +30,6 @@ const FIELDS: [&str; 6] = [
 /// How messages about evictions begin, and where whom they were for ends.
 const EVICTED_FOR: (&str, &str) = ("evicted for ", ", which ");
 
-/// Reason of the event where the API server does not let a pod be evicted.
-const REFUSED: &str = "EvictionRefused";
-
 /// When an event happened last.
 pub fn time_of(event: &Event) -> Option<Timestamp> {
     let of_series = event
@@ -53,7 +51,7 @@ pub fn of_events(events: &[Event], pods: &[Pod]) -> Vec<Entry> {
     // It is said that a pod is evicted before that is tried.
     let refused: Vec<_> = events
         .iter()
-        .filter(|event| event.reason.as_deref() == Some(REFUSED))
+        .filter(|event| event.reason.as_deref() == Some(Happening::EvictionRefused.as_str()))
         .map(|event| (uid(event), time_of(event)))
         .collect();
     let is_known = |event: &Event, entry: &Entry| match entry.what {
@@ -72,17 +70,20 @@ pub fn of_events(events: &[Event], pods: &[Pod]) -> Vec<Entry> {
 /// What an event of the operator's tells; nothing where it tells why something waits.
 fn of_event(event: &Event) -> Option<Entry> {
     let message = event.message.as_deref().unwrap_or_default();
-    let (what, by) = match event.reason.as_deref()? {
-        "Admitted" => (What::Admitted, None),
-        "ResourceClaimChanged" | "ReservationTimeout" if message.contains(SENT_BACK) => (What::Evicted, None),
-        "Reclaimed" | "Preempted" => {
+    let reason = event.reason.as_deref()?;
+    let (what, by) = match Happening::ALL.into_iter().find(|known| known.as_str() == reason)? {
+        Happening::Admitted => (What::Admitted, None),
+        Happening::ResourceClaimChanged | Happening::ReservationTimeout if message.contains(SENT_BACK) => {
+            (What::Evicted, None)
+        }
+        Happening::Reclaimed | Happening::Preempted => {
             let rest = message.strip_prefix(EVICTED_FOR.0);
             let whom = rest
                 .and_then(|rest| rest.split_once(EVICTED_FOR.1))
                 .map(|(whom, _)| whom.to_owned());
             (What::Evicted, whom)
         }
-        "Enqueued" => (What::Enqueued, None),
+        Happening::Enqueued => (What::Enqueued, None),
         _ => return None,
     };
     let about = &event.involved_object;

@@ -202,13 +202,13 @@ impl Run {
                 self.see(Kind::Job, job.clone());
                 self.resumed.push(job);
             }
-            Action::SendBack { pod, reason, message } => self.evict(&pod, reason, message, None),
+            Action::SendBack { pod, reason, message } => self.evict(&pod, reason.as_str(), message, None),
             Action::Evict(Eviction { victims, waiting, .. }) => {
                 for victim in victims {
                     let uid = Arc::clone(&victim.pod.uid);
                     let outcome = Outcome::Eviction(uid, EvictionOutcome::Evicted);
                     self.engine.outcome(&outcome, self.now);
-                    self.evict(&victim.pod, victim.reason, victim.message, Some(&waiting));
+                    self.evict(&victim.pod, victim.reason.as_str(), victim.message, Some(&waiting));
                 }
             }
             Action::Unplaced { .. } => {}

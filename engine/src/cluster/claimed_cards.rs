@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Cluster;
-use super::pod::{Gates, Pod, Reading};
+use super::gates::Gates;
+use super::pod::{Pod, Reading};
 use crate::alternative::{Alternative, Assigned, CardSet, Counted};
 use crate::amounts::{Amounts, Dimension};
 use crate::devices::{Asked, CardCounts, Obstacle, Provided, RequestAsked};

@@ -11,8 +11,9 @@ use jiff::Timestamp;
 
 use super::claimed_cards::OfClasses;
 use super::claiming::{Claiming, named_by, provided_claim};
+use super::gates::Gates;
 use super::outgrown::Outgrown;
-use super::pod::{Gates, Reading};
+use super::pod::Reading;
 use super::{Cluster, Kind};
 use crate::alternative::Assigned;
 use crate::devices::{ClaimKey, Devices, Drivers, Named, Provided, SliceChange};

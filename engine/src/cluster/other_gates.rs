@@ -4,8 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use crds::keys::GATE;
-use crds::pod::PodSpec;
 use jiff::Timestamp;
 
 use super::Cluster;
@@ -44,18 +42,6 @@ impl HeldElsewhere {
         self.last = Some(namespace);
         Some(uid)
     }
-}
-
-/// So many gates are named to people: Kubernetes keeps each name short, and not their number.
-const MOST_NAMES: usize = 3;
-
-/// The names of the gates of others that hold a pod, as it is told; none where none does.
-pub(super) fn named(spec: &PodSpec<Box<str>>) -> Option<Box<str>> {
-    let others = spec.scheduling_gates.iter().filter_map(|gate| gate.name.as_deref());
-    let others: Vec<_> = others.filter(|name| *name != GATE).collect();
-    let more = if others.len() > MOST_NAMES { ", ..." } else { "" };
-    let names = others[..others.len().min(MOST_NAMES)].join(", ");
-    (!others.is_empty()).then(|| format!("{names}{more}").into())
 }
 
 impl Pod {

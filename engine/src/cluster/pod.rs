@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use crds::card::CardAlternatives;
 use crds::keys::{
-    ADMITTED_CONDITION, CARD_ASSIGNED, CARD_NAME, GATE, GROUP_NAME, MGPU_INDEX_PREFIX, QUEUE_NAME, SCORING_STRATEGY,
+    ADMITTED_CONDITION, CARD_ASSIGNED, CARD_NAME, GROUP_NAME, MGPU_INDEX_PREFIX, QUEUE_NAME, SCORING_STRATEGY,
     TASK_SPEC,
 };
 use crds::managed::{is_managed, is_reachable, is_under_cross_quota};
 use crds::mgpu::MgpuRequest;
 use crds::names::as_object_name;
-use crds::pod::{Metadata, PodCondition, PodSpec, PodStatus};
+use crds::pod::{Metadata, PodCondition, PodStatus};
 use crds::pod_bounds;
 use crds::pod_request::pod_request;
 use crds::resources::ResourceVector;
@@ -18,7 +18,7 @@ use crds::scoring_strategy::ScoringStrategy;
 use jiff::{SignedDuration, Timestamp};
 
 use super::constraints::NodeConstraints;
-use super::other_gates;
+use super::gates::{self, Gates};
 use super::times::latest_end;
 use super::waiting::{Place, Shape};
 use crate::alternative::{Alternative, Assigned};
@@ -256,17 +256,6 @@ impl Pod {
     }
 }
 
-/// Whose gates hold a pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Gates {
-    /// Nothing keeps it from the scheduler.
-    None,
-    /// Only Cardgate keeps it from the scheduler.
-    Own,
-    /// Somebody else's, with or without Cardgate's.
-    Foreign,
-}
-
 /// What is read of a pod before it finds its place in the cluster.
 #[expect(
     clippy::struct_excessive_bools,
@@ -387,8 +376,8 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
             let strategy = annotations.get(SCORING_STRATEGY).and_then(|text| text.parse().ok());
             strategy.unwrap_or_default()
         }),
-        gates: read_gates(&pod.spec),
-        other_gates: other_gates::named(&pod.spec),
+        gates: Gates::of(&pod.spec),
+        other_gates: gates::others_named(&pod.spec),
         constraints: NodeConstraints::take(&mut pod.spec),
         task: Task {
             request: Arc::new(request),
@@ -422,14 +411,6 @@ pub(super) fn task_spec(metadata: &Metadata<Box<str>>) -> Option<&str> {
         .get(TASK_SPEC)
         .or_else(|| metadata.annotations.get(TASK_SPEC));
     found.filter(|task| !task.is_empty() && task.len() <= LABEL_LENGTH)
-}
-
-fn read_gates(spec: &PodSpec<Box<str>>) -> Gates {
-    match spec.scheduling_gates.as_slice() {
-        [] => Gates::None,
-        [gate] if gate.name.as_deref() == Some(GATE) => Gates::Own,
-        _ => Gates::Foreign,
-    }
 }
 
 /// The condition that says that the pod waits, where it does.

@@ -11,7 +11,8 @@ use crds::pod::PodSpec;
 use jiff::{SignedDuration, Timestamp};
 
 use super::claimed_cards::let_in_for_others;
-use super::pod::{self, Gates, Pod, Reading, Stage, Waits};
+use super::gates::Gates;
+use super::pod::{self, Pod, Reading, Stage, Waits};
 use super::queue::NAMELESS;
 use super::times::read_time;
 use super::waiting::{Place, Shape, Traits};

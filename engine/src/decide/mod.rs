@@ -19,6 +19,7 @@ pub(crate) mod obstacles;
 mod reclaim;
 pub(crate) mod verdict;
 
+use crate::happening::Happening;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -62,7 +63,7 @@ pub enum Action {
         /// The pod that is evicted.
         pod: PodRef,
         /// The event's reason.
-        reason: &'static str,
+        reason: Happening,
         /// For the event: how long it had.
         message: String,
     },
@@ -300,7 +301,7 @@ fn overdrawing(cluster: &mut Cluster, now: Timestamp) -> Vec<Action> {
         );
         Some(Action::SendBack {
             pod: pod.to_ref(),
-            reason: "ResourceClaimChanged",
+            reason: Happening::ResourceClaimChanged,
             message,
         })
     });
@@ -320,7 +321,7 @@ fn reservation_ran_out(cluster: &mut Cluster, id: PodId, now: Timestamp) -> Opti
     Some(if let Some(controller) = controller {
         cluster.note_return(&controller, returns, now);
         let message = format!("{waited}: {SENT_BACK}, and its successor waits behind the others of its priority");
-        let reason = Reason::ReservationTimeout.as_str();
+        let reason = Happening::ReservationTimeout;
         Action::SendBack {
             pod: pod_ref,
             reason,

@@ -14,6 +14,7 @@ mod slack;
 mod told;
 mod victims;
 
+use crate::happening::Happening;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -57,7 +58,7 @@ pub struct Victim {
     /// Whom the Eviction API is asked about.
     pub pod: PodRef,
     /// `Reclaimed` or `Preempted`.
-    pub reason: &'static str,
+    pub reason: Happening,
     /// Who needs what, with the numbers of this moment.
     pub message: String,
 }

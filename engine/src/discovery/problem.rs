@@ -136,46 +136,57 @@ pub enum Problem {
     },
 }
 
-impl Problem {
-    /// The reason, in one word, as conditions show it.
-    pub fn reason(&self) -> &'static str {
-        match self {
-            Self::MissingResource { .. } => "MissingResource",
-            Self::NoneAllocatable { .. } => "NoneAllocatable",
-            Self::AmbiguousResource { .. } => "AmbiguousResource",
-            Self::ResourceTaken { .. } => "ResourceTaken",
-            Self::RepeatedCard { .. } => "RepeatedCard",
-            Self::ConflictingResource { .. } => "ConflictingResource",
-            Self::MissingLabel { .. } => "MissingLabel",
-            Self::InvalidLabel { .. } => "InvalidLabel",
-            Self::EmptyProduct { .. } => "EmptyProduct",
-            Self::UnlabelledResource { .. } => "UnlabelledResource",
-            Self::UnreadableQuantity { .. } => "UnreadableQuantity",
-            Self::NoMgpuCards { .. } => "NoMGPUCards",
-            Self::UnknownComputePolicy { .. } => "UnknownComputePolicy",
-            Self::DeviceIds { .. } => "DeviceIdsIncomplete",
-            Self::CountedTwice { .. } => "CountedTwice",
-            Self::CountMismatch { .. } => "CountMismatch",
-        }
-    }
+/// One line for each problem, with its word and how much it matters.
+macro_rules! reasons {
+    ($($problem:ident = $word:literal, $severity:ident;)+) => {
+        impl Problem {
+            /// All reasons, and how much each matters, for documents.
+            pub const REASONS: [(&'static str, Severity); [$($word),+].len()] = [$(($word, Severity::$severity)),+];
 
+            /// The reason, in one word, as conditions show it.
+            pub fn reason(&self) -> &'static str {
+                match self {
+                    $(Self::$problem { .. } => $word,)+
+                }
+            }
+
+            /// How much it matters.
+            pub(crate) fn severity(&self) -> Severity {
+                match self {
+                    // Of a node whose resource decides for all, the cards are published.
+                    Self::ConflictingResource { decides: true, .. } => Severity::Note,
+                    $(Self::$problem { .. } => Severity::$severity,)+
+                }
+            }
+        }
+    };
+}
+
+reasons! {
+    MissingResource = "MissingResource", Unpublished;
+    NoneAllocatable = "NoneAllocatable", Unpublished;
+    AmbiguousResource = "AmbiguousResource", Unpublished;
+    ResourceTaken = "ResourceTaken", Unpublished;
+    RepeatedCard = "RepeatedCard", Unpublished;
+    ConflictingResource = "ConflictingResource", Unpublished;
+    MissingLabel = "MissingLabel", Unpublished;
+    InvalidLabel = "InvalidLabel", Unpublished;
+    EmptyProduct = "EmptyProduct", Unpublished;
+    UnlabelledResource = "UnlabelledResource", Unpublished;
+    UnreadableQuantity = "UnreadableQuantity", Unpublished;
+    NoMgpuCards = "NoMGPUCards", Unpublished;
+    UnknownComputePolicy = "UnknownComputePolicy", Note;
+    DeviceIds = "DeviceIdsIncomplete", Note;
+    CountedTwice = "CountedTwice", Note;
+    CountMismatch = "CountMismatch", Note;
+}
+
+impl Problem {
     /// Whether a product is said to lack its device plugin, which it does not need where its devices are claimed.
     pub(crate) fn is_want_of_plugin_for(&self, card: &str) -> bool {
         match self {
             Self::MissingResource { product, .. } | Self::NoneAllocatable { product, .. } => product == card,
             _ => false,
-        }
-    }
-
-    /// How much it matters.
-    pub(crate) fn severity(&self) -> Severity {
-        match self {
-            Self::CountMismatch { .. }
-            | Self::CountedTwice { .. }
-            | Self::UnknownComputePolicy { .. }
-            | Self::DeviceIds { .. }
-            | Self::ConflictingResource { decides: true, .. } => Severity::Note,
-            _ => Severity::Unpublished,
         }
     }
 }

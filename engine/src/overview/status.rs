@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::happening::Happening;
 use crds::card_inventory::{CardInventoryStatus, NodeCard, NodeQuota};
 use crds::card_type::CardTypeStatus;
 use crds::card_usage::{CardUsageStatus, QueueCard};
@@ -26,11 +27,11 @@ const CROSS_QUOTA_READABLE: &str = "CrossQuotaReadable";
 /// Condition of inventories of nodes with cards: pods without GPU are limited there.
 const CROSS_QUOTA_APPLIES: &str = "CrossQuotaApplies";
 /// Reason of that condition, and of the event on the configuration.
-pub const NO_GPU_NODE: &str = "NotAGPUNode";
+const NO_GPU_NODE: &str = Happening::NotAGpuNode.as_str();
 /// Message while that holds.
 const QUOTAS_READABLE: &str = "the node's annotations on quotas for pods without GPU can be read";
 /// Reason where an annotation can't be read, also of the event.
-pub const INVALID_CROSS_QUOTA: &str = "InvalidCrossQuota";
+const INVALID_CROSS_QUOTA: &str = Happening::InvalidCrossQuota.as_str();
 /// Condition of card types: all nodes mean the same resource.
 const CONSISTENT: &str = "Consistent";
 /// Condition of card types of which several nodes reach devices: those are in no number.

@@ -1,5 +1,6 @@
 //! Keeps the Secrets and the two webhook configurations as they should be, while this operator leads.
 
+use engine::happening::Happening;
 use std::fmt::Debug;
 use std::time::Duration;
 
@@ -133,7 +134,7 @@ impl CertificateKeeper {
             if created {
                 let note = "a new certificate authority; the ones before it stay until they expire. Start schedulers that \
                             ask the extender anew within four weeks: they read whom to trust when they start";
-                self.tell(AUTHORITY_SECRET, bad_authority, "CertificateAuthority", note)
+                self.tell(AUTHORITY_SECRET, bad_authority, Happening::CertificateAuthority, note)
                     .await;
             }
         }
@@ -148,7 +149,7 @@ impl CertificateKeeper {
                 self.write_secret(leaf.secret, secret, &data).await?;
                 if let Some(bad) = new {
                     let note = format!("a new certificate for {}", leaf.owner);
-                    self.tell(leaf.secret, bad, "ServingCertificate", &note).await;
+                    self.tell(leaf.secret, bad, Happening::ServingCertificate, &note).await;
                 }
             }
             self.show(leaf, held.serving.as_ref());
@@ -214,7 +215,7 @@ impl CertificateKeeper {
                     .publish(
                         &self.secret(name),
                         EventType::Warning,
-                        "SecretNotWritable",
+                        Happening::SecretNotWritable,
                         ACTION,
                         &note,
                     )
@@ -273,7 +274,7 @@ impl CertificateKeeper {
     }
 
     /// Says what is new; as a warning where something else was there.
-    async fn tell(&self, secret: &'static str, bad: Option<&'static str>, reason: &'static str, note: &str) {
+    async fn tell(&self, secret: &'static str, bad: Option<&'static str>, reason: Happening, note: &str) {
         let (kind, note) = match bad {
             Some(bad) => (EventType::Warning, format!("{bad}; replaced by {note}")),
             None => (EventType::Normal, note.to_owned()),

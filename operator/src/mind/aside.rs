@@ -4,6 +4,7 @@
 //! counts with what it requests and nothing else that it says. Of a namespace whose pods did it again and again, no waiting pod
 //! is looked at until the operator is started anew: so nobody can make the mind fall as often as they can make pods.
 
+use engine::happening::Happening;
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Debug, Write as _};
@@ -18,8 +19,6 @@ use engine::trail::{Object, ObjectKind};
 
 use crate::metrics::Stumble;
 
-/// The reason of events and conditions about what is set aside.
-pub const SET_ASIDE: &str = "SetAside";
 /// So many objects are set aside at most; the one that was first gets another chance then.
 const MOST: usize = 1000;
 /// When so many pods of a namespace are set aside, so are all others of it that wait.
@@ -351,7 +350,7 @@ fn reduce(pod: &mut Pod<Box<str>>) {
 /// Whether a pod's condition says that it is set aside.
 fn says_so(pod: &Pod<Box<str>>) -> bool {
     let mut conditions = pod.status.conditions.iter();
-    conditions.any(|condition| condition.reason.as_deref() == Some(SET_ASIDE))
+    conditions.any(|condition| condition.reason.as_deref() == Some(Happening::SetAside.as_str()))
 }
 
 /// What something says, as a number. Only for what is set aside: it writes out all of it.

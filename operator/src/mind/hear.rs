@@ -1,5 +1,6 @@
 //! What the mind hears: each event changes the picture, unless it is about something that is set aside.
 
+use engine::happening::Happening;
 use std::sync::Arc;
 
 use engine::explain::refused_write;
@@ -10,7 +11,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 
 use super::Mind;
-use super::aside::{Heard, SET_ASIDE, Said};
+use super::aside::{Heard, Said};
 use crate::event::Event;
 use crate::report::{EventKind, PodReport, Report};
 
@@ -34,7 +35,7 @@ impl Mind {
             let condition = PodReport {
                 status: false,
                 same_status: false,
-                reason: SET_ASIDE,
+                reason: Happening::SetAside.into(),
                 message,
             };
             let pod = PodRef {
@@ -52,7 +53,7 @@ impl Mind {
         self.reports.send(Report::Event {
             regarding: Box::new(reference(&object)),
             kind: EventKind::Warning,
-            reason: SET_ASIDE.to_owned(),
+            reason: Happening::SetAside.into(),
             message,
         });
     }
@@ -90,7 +91,7 @@ impl Mind {
             Event::NotSentBack(pod, why) => {
                 let message =
                     format!("the pod may not be evicted: {why}; it keeps its quota, and that is tried again later");
-                self.say(&pod, "EvictionRefused", message);
+                self.say(&pod, Happening::EvictionRefused, message);
             }
             Event::Evictions(eviction, outcomes) => {
                 self.under_way -= 1;

@@ -1,5 +1,6 @@
 //! What the mind shows: what has changed, why pods wait, and what was done to them.
 
+use engine::happening::Happening;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,6 @@ use engine::cluster::reclaims::EvictionOutcome;
 use engine::decide::Eviction;
 use engine::explain::{Fresh, Notice, Progress, Reminder, got_others, notices_watched, progress, stands_aside};
 use engine::ids::NodeId;
-use engine::overview::status::{INVALID_CROSS_QUOTA, NO_GPU_NODE};
 use engine::overview::{self, Shown};
 use engine::refs::PodRef;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -40,7 +40,7 @@ impl Mind {
         }
         for (uid, was) in &changes.got_others {
             if let Some((pod, message)) = got_others(&self.cluster, uid, was) {
-                self.say(&pod, "OtherCardsAllocated", message);
+                self.say(&pod, Happening::OtherCardsAllocated, message);
             }
         }
         for uid in &changes.shown_as_waiting {
@@ -138,7 +138,7 @@ impl Mind {
         let message = "Volcano's scheduler runs here, since PodGroups have conditions that it alone writes: it sets their phases, and so \
                        does Cardgate (enqueue: true), each undoing what the other says. Set enqueue: false in cardgate.yaml, or stop \
                        that scheduler";
-        self.warn_of_configuration("EnqueueBesideVolcano", message.to_owned());
+        self.warn_of_configuration(Happening::EnqueueBesideVolcano, message.to_owned());
     }
 
     /// Says once, of each configuration, which cards `CrossQuota` does not know for such.
@@ -150,13 +150,13 @@ impl Mind {
                      without GPU may take all of them, as of nodes without GPU. Add a pattern that matches their cards",
                     count - 1
                 );
-                self.warn_of_configuration(NO_GPU_NODE, message);
+                self.warn_of_configuration(Happening::NotAGpuNode, message);
             }
         }
     }
 
     /// Warns in an event on the configuration, and in the log.
-    fn warn_of_configuration(&self, reason: &str, message: String) {
+    fn warn_of_configuration(&self, reason: Happening, message: String) {
         tracing::warn!(message);
         self.reports.send(Report::Event {
             regarding: Box::new(ObjectReference {
@@ -167,7 +167,7 @@ impl Mind {
                 ..ObjectReference::default()
             }),
             kind: EventKind::Warning,
-            reason: reason.to_owned(),
+            reason: reason.into(),
             message,
         });
     }
@@ -186,7 +186,7 @@ impl Mind {
         let condition = PodReport {
             status: false,
             same_status: notice.told_before,
-            reason: notice.reason.as_str(),
+            reason: notice.reason.into(),
             message: notice.message,
         };
         self.reports.send(Report::Pod {
@@ -201,7 +201,7 @@ impl Mind {
         self.reports.send(Report::Event {
             regarding: Box::new(reminder.regarding),
             kind: EventKind::Warning,
-            reason: reminder.reason.as_str().to_owned(),
+            reason: reminder.reason.into(),
             message: reminder.message,
         });
     }
@@ -214,7 +214,7 @@ impl Mind {
             self.reports.send(Report::Event {
                 regarding: Box::new(workload.reference()),
                 kind: EventKind::Warning,
-                reason: reason.as_str().to_owned(),
+                reason: (*reason).into(),
                 message: message.clone(),
             });
         }
@@ -246,7 +246,7 @@ impl Mind {
         let condition = PodReport {
             status: true,
             same_status: false,
-            reason: "Admitted",
+            reason: Happening::Admitted.into(),
             message: if queue.is_empty() {
                 "let in by CrossQuota".to_owned()
             } else {
@@ -265,11 +265,11 @@ impl Mind {
         for (victim, outcome) in eviction.victims.into_iter().zip(outcomes) {
             if *outcome == EvictionOutcome::Evicted {
                 self.metrics.decided(Decision::Evicted);
-                tracing::info!(pod = %victim.pod, reason = victim.reason, detail = victim.message, "evicted");
+                tracing::info!(pod = %victim.pod, reason = victim.reason.as_str(), detail = victim.message, "evicted");
                 self.reports.send(Report::Event {
                     regarding: Box::new(victim.pod.reference()),
                     kind: EventKind::Warning,
-                    reason: victim.reason.to_owned(),
+                    reason: victim.reason.into(),
                     message: victim.message,
                 });
             }
@@ -314,7 +314,7 @@ impl Mind {
             self.reports.send(Report::Event {
                 regarding: Box::new(regarding),
                 kind: EventKind::Warning,
-                reason: INVALID_CROSS_QUOTA.to_owned(),
+                reason: Happening::InvalidCrossQuota.into(),
                 message: bad.to_string(),
             });
         }
@@ -329,17 +329,17 @@ impl Mind {
         self.reports.send(Report::Event {
             regarding: Box::new(pod.reference()),
             kind: EventKind::Warning,
-            reason: "MGPUCardsUnknown".to_owned(),
+            reason: Happening::MgpuCardsUnknown.into(),
             message,
         });
     }
 
-    pub(super) fn say(&self, pod: &PodRef, reason: &str, message: String) {
-        tracing::warn!(pod = %pod, reason, detail = message, "not as decided");
+    pub(super) fn say(&self, pod: &PodRef, reason: Happening, message: String) {
+        tracing::warn!(pod = %pod, reason = reason.as_str(), detail = message, "not as decided");
         self.reports.send(Report::Event {
             regarding: Box::new(pod.reference()),
             kind: EventKind::Warning,
-            reason: reason.to_owned(),
+            reason: reason.into(),
             message,
         });
     }

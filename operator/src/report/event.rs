@@ -1,5 +1,6 @@
 //! Events: what happened to an object, for whoever describes it.
 
+use engine::happening::Cause;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +45,7 @@ pub(super) struct Occurrence {
     /// What was being done, in one word.
     pub action: &'static str,
     /// Why, in one word.
-    pub reason: String,
+    pub reason: Cause,
     /// Why, in a sentence.
     pub message: String,
     /// When; different for all occurrences, since events are named by it.
@@ -68,7 +69,7 @@ impl Occurrence {
             text(namespace),
             text(name),
             text(uid),
-            self.reason
+            self.reason.as_str()
         )
         .into()
     }
@@ -96,7 +97,7 @@ impl Occurrence {
             action: Some(self.action.to_owned()),
             event_time: Some(MicroTime(self.time)),
             note: Some(note(&self.message)),
-            reason: Some(self.reason.clone()),
+            reason: Some(self.reason.as_str().to_owned()),
             regarding: Some(self.regarding.clone()),
             reporting_controller: Some(CONTROLLER.to_owned()),
             reporting_instance: Some(instance.to_owned()),
@@ -175,6 +176,8 @@ fn series_key(occurrence: &Occurrence) -> Arc<str> {
 
 #[cfg(test)]
 mod tests {
+    use engine::reason::Reason;
+
     use super::*;
 
     fn occurrence(name: &str, message: &str) -> Occurrence {
@@ -185,7 +188,7 @@ mod tests {
             },
             kind: EventKind::Warning,
             action: "Admit",
-            reason: "InsufficientScalarQuota".to_owned(),
+            reason: Reason::InsufficientScalarQuota.into(),
             message: message.to_owned(),
             time: Timestamp::from_second(1_700_000_000).unwrap(),
         }

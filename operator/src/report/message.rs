@@ -1,5 +1,6 @@
 //! What is to be said about pods and other objects, and not written yet.
 
+use engine::happening::Cause;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -89,7 +90,7 @@ impl Messages {
         &mut self,
         regarding: ObjectReference,
         kind: EventKind,
-        reason: String,
+        reason: Cause,
         message: String,
         now: Timestamp,
     ) -> Option<Arc<str>> {
@@ -127,7 +128,7 @@ impl Messages {
                 EventKind::Warning
             },
             action: ADMIT,
-            reason: message.report.reason.to_owned(),
+            reason: message.report.reason,
             message: message.report.message.clone(),
             time: message.time,
         })
@@ -179,7 +180,7 @@ fn condition_patch(pod: &PodRef, report: &PodReport, now: Timestamp) -> Value {
     let mut condition = json!({
         "type": ADMITTED_CONDITION,
         "status": if report.status { "True" } else { "False" },
-        "reason": report.reason,
+        "reason": report.reason.as_str(),
         "message": report.message,
     });
     if !report.same_status {
@@ -222,6 +223,8 @@ fn group_patch(group: &WorkloadRef, phase: Phase, refused: Option<(Reason, Strin
 
 #[cfg(test)]
 mod tests {
+    use engine::happening::Happening;
+
     use super::*;
 
     fn pod() -> PodRef {
@@ -236,7 +239,7 @@ mod tests {
         PodReport {
             status: false,
             same_status: false,
-            reason: "InsufficientScalarQuota",
+            reason: Reason::InsufficientScalarQuota.into(),
             message: message.to_owned(),
         }
     }
@@ -291,11 +294,11 @@ mod tests {
     #[test]
     fn events_are_named_by_different_times() {
         let mut messages = Messages::default();
-        let mut event = |reason: &str| {
+        let mut event = |reason: Happening| {
             let key = messages.event(
                 ObjectReference::default(),
                 EventKind::Normal,
-                reason.to_owned(),
+                reason.into(),
                 String::new(),
                 at(1),
             );
@@ -307,23 +310,27 @@ mod tests {
                 .name
                 .unwrap()
         };
-        assert_ne!(event("A"), event("B"));
+        assert_ne!(event(Happening::Enqueued), event(Happening::PhaseNotWritten));
     }
 
     #[test]
     fn beyond_the_bound_new_events_are_refused_and_known_ones_renewed() {
         let mut messages = Messages::default();
-        let mut event = |reason: usize, message: &str| {
+        let mut event = |job: usize, message: &str| {
+            let regarding = ObjectReference {
+                name: Some(job.to_string()),
+                ..ObjectReference::default()
+            };
             messages.event(
-                ObjectReference::default(),
+                regarding,
                 EventKind::Normal,
-                reason.to_string(),
+                Happening::Enqueued.into(),
                 message.to_owned(),
                 at(1),
             )
         };
-        for reason in 0..MOST_EVENTS {
-            assert!(event(reason, "").is_some());
+        for job in 0..MOST_EVENTS {
+            assert!(event(job, "").is_some());
         }
         assert_eq!(event(MOST_EVENTS, ""), None);
         let key = event(0, "newer").unwrap();

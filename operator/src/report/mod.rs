@@ -15,6 +15,7 @@ mod shown;
 mod taken;
 mod writer;
 
+use engine::happening::Cause;
 use std::sync::Arc;
 
 use engine::cluster::workload::Phase;
@@ -62,7 +63,7 @@ pub enum Report {
         /// Whether it is good or bad.
         kind: EventKind,
         /// Why, in one word.
-        reason: String,
+        reason: Cause,
         /// Why, in a sentence.
         message: String,
     },
@@ -79,7 +80,7 @@ pub struct PodReport {
     /// Whether the pod already has the condition with this status, so that its transition time stays.
     pub same_status: bool,
     /// Why, in one word.
-    pub reason: &'static str,
+    pub reason: Cause,
     /// Why, with the numbers.
     pub message: String,
 }

@@ -1,5 +1,6 @@
 //! The reporter's task: takes reports in, and writes what the queue says may be written.
 
+use engine::happening::Happening;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -342,7 +343,7 @@ impl State {
                 let event = Report::Event {
                     regarding: Box::new(group.reference()),
                     kind: EventKind::Warning,
-                    reason: "PhaseNotWritten".to_owned(),
+                    reason: Happening::PhaseNotWritten.into(),
                     message: format!(
                         "how far the group is can't be written, and is tried again, later each time: {problem}"
                     ),
@@ -374,11 +375,11 @@ impl State {
         let outcome = match &written.error {
             None => Outcome::Settled,
             Some(error) if matches!(error.code(), Some(400 | 404 | 422)) => {
-                tracing::warn!(reason, regarding, %error, "the API server does not take an event");
+                tracing::warn!(reason = reason.as_str(), regarding, %error, "the API server does not take an event");
                 Outcome::Settled
             }
             Some(error) => {
-                tracing::warn!(reason, regarding, %error, "can't write an event, trying again later");
+                tracing::warn!(reason = reason.as_str(), regarding, %error, "can't write an event, trying again later");
                 Outcome::Failed
             }
         };

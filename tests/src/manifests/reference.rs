@@ -1,4 +1,4 @@
-//! `docs/reference.md`: what is written by hand, and what the code says: keys, the configuration, metrics.
+//! `docs/reference.md`: what is written by hand, and what the code says: keys, conditions, events, the configuration, metrics.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use crds::card_type::CardTypeStatus;
+use engine::discovery::{Problem, Severity};
+use engine::happening::Happening;
 use engine::overview::{CardFigures, QueueFigures, StandingFigures, Unsatisfiable};
 use engine::reason::Reason;
 use k8s_openapi::jiff::Timestamp;
@@ -28,6 +30,13 @@ pub fn document() -> Result<Generated> {
     let configuration = read("examples/configuration.yaml")?;
     let content = TEXT
         .replace("@KEYS@", keys(&read("crds/src/keys.rs")?).trim_end())
+        .replace("@EVENTS@", events().trim_end())
+        .replace("@UNPUBLISHED@", &problems(Severity::Unpublished))
+        .replace("@NOTES@", &problems(Severity::Note))
+        .replace(
+            "@UNSATISFIABLE@",
+            &listed(Unsatisfiable::ALL.map(Unsatisfiable::as_str)),
+        )
         .replace("@CONFIGURATION@", configuration.trim_end())
         .replace("@METRICS@", metrics(&shown_metrics()?)?.trim_end());
     Ok(Generated {
@@ -53,6 +62,28 @@ fn keys(source: &str) -> String {
         comment.clear();
     }
     rows
+}
+
+/// What events say that happened.
+fn events() -> String {
+    let mut rows = String::new();
+    for happening in Happening::ALL {
+        let (on, word) = (happening.on(), happening.as_str());
+        let meaning = happening.meaning().trim_end_matches('.');
+        let _ = writeln!(rows, "| {on} | `{word}` | {meaning} |");
+    }
+    rows
+}
+
+/// What may be wrong with the cards of a node.
+fn problems(severity: Severity) -> String {
+    let of_severity = Problem::REASONS.into_iter().filter(|(_, its)| *its == severity);
+    listed(of_severity.map(|(reason, _)| reason))
+}
+
+fn listed(words: impl IntoIterator<Item = &'static str>) -> String {
+    let words: Vec<_> = words.into_iter().map(|word| format!("`{word}`")).collect();
+    words.join(", ")
 }
 
 /// A comment without the links of rustdoc.

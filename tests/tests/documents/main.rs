@@ -3,6 +3,7 @@
 
 mod links;
 mod page;
+mod words;
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;

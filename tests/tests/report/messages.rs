@@ -3,6 +3,7 @@
 use cardgate_tests::wait::{self, Seen};
 use cardgate_tests::workloads::{pod, queue};
 use crds::keys::{ADMITTED_CONDITION, GATE};
+use engine::reason::Reason;
 use engine::refs::PodRef;
 use k8s_openapi::api::core::v1::{ObjectReference, Pod, PodCondition};
 use k8s_openapi::api::events::v1::Event;
@@ -22,11 +23,11 @@ fn pod_ref(pod: &Pod) -> PodRef {
     }
 }
 
-fn waits(reason: &'static str, message: &str, same_status: bool) -> PodReport {
+fn waits(reason: Reason, message: &str, same_status: bool) -> PodReport {
     PodReport {
         status: false,
         same_status,
-        reason,
+        reason: reason.into(),
         message: message.to_owned(),
     }
 }
@@ -92,7 +93,7 @@ async fn a_pod_says_why_it_waits() -> Outcome {
     let numbers = "queue a: NVIDIA-A100 asked 2, used 8, quota 8";
     running
         .reports
-        .send(report(&waiting, waits("InsufficientScalarQuota", numbers, false)));
+        .send(report(&waiting, waits(Reason::InsufficientScalarQuota, numbers, false)));
     let first = await_reason(&pods, "waiting", "InsufficientScalarQuota").await?;
     assert_eq!(
         (first.status.as_str(), first.message.as_deref()),
@@ -111,7 +112,7 @@ async fn a_pod_says_why_it_waits() -> Outcome {
     // Another reason for the same status: the transition time stays, and is still there.
     running.reports.send(report(
         &waiting,
-        waits("NoNodeFits", "no node can take the pod now", true),
+        waits(Reason::NoNodeFits, "no node can take the pod now", true),
     ));
     let second = await_reason(&pods, "waiting", "NoNodeFits").await?;
     assert_eq!(second.last_transition_time, first.last_transition_time);
@@ -145,7 +146,9 @@ async fn nothing_is_said_of_pods_that_were_let_in_or_are_gone() -> Outcome {
 
     let running = bench.reporter(true).await?;
     for pod in [&quick, &gone, &another] {
-        running.reports.send(report(pod, waits("QueueNotFound", "m", false)));
+        running
+            .reports
+            .send(report(pod, waits(Reason::QueueNotFound, "m", false)));
     }
     running.reports.send(Report::ForgetPod {
         uid: quick.uid().unwrap_or_default().into(),
@@ -153,7 +156,7 @@ async fn nothing_is_said_of_pods_that_were_let_in_or_are_gone() -> Outcome {
     running.reports.send(Report::ForgetPod { uid: "unknown".into() });
     running
         .reports
-        .send(report(&present, waits("InsufficientCPUQuota", "m", false)));
+        .send(report(&present, waits(Reason::InsufficientCpuQuota, "m", false)));
     await_reason(&pods, "present", "InsufficientCPUQuota").await?;
     let events: Api<Event> = Api::default_namespaced(bench.client.clone());
     await_events(&events, &[("present", "InsufficientCPUQuota")]).await?;
@@ -187,7 +190,7 @@ async fn the_same_event_again_is_counted() -> Outcome {
         running.reports.send(Report::Event {
             regarding: Box::new(regarding.clone()),
             kind: EventKind::Warning,
-            reason: "QueueInvalid".to_owned(),
+            reason: Reason::QueueInvalid.into(),
             message: "mend it".to_owned(),
         });
         wait::objects(

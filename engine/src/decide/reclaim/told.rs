@@ -1,5 +1,6 @@
 //! What those are told that are taken back.
 
+use crate::happening::Happening;
 use std::sync::Arc;
 
 use super::{Eviction, Victim, asked};
@@ -48,7 +49,7 @@ pub(super) fn describe(
                 "evicted for {pod} of the same queue {name}, which has priority {priority}, more than {own}, and asks \
                  {everything}"
             );
-            ("Preempted", message)
+            (Happening::Preempted, message)
         } else {
             let path: Vec<_> = cluster.ancestry(shape.queue).collect();
             let below = cluster.ancestry(queue).take_while(|level| !path.contains(level));
@@ -73,7 +74,7 @@ pub(super) fn describe(
                 of(shape.queue, dimension),
                 of(branch, dimension),
             );
-            ("Reclaimed", message)
+            (Happening::Reclaimed, message)
         };
         Some(Victim {
             pod: victim.to_ref(),

@@ -70,7 +70,7 @@ fn what_is_borrowed_is_given_back_youngest_first_and_only_as_much_as_is_missing(
     };
     assert_eq!(eviction.victims.len(), 1);
     assert_eq!(
-        (&*eviction.victims[0].pod.name, eviction.victims[0].reason),
+        (&*eviction.victims[0].pod.name, eviction.victims[0].reason.as_str()),
         ("a-3", "Reclaimed")
     );
     assert_eq!(
@@ -331,7 +331,7 @@ fn preempt_replaces_lower_priorities_within_one_queue_and_within_what_it_deserve
         panic!("one")
     };
     assert_eq!(eviction.victims.len(), 2);
-    assert_eq!(eviction.victims[0].reason, "Preempted");
+    assert_eq!(eviction.victims[0].reason.as_str(), "Preempted");
     assert!(
         eviction.victims[0]
             .message

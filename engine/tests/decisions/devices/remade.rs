@@ -30,7 +30,7 @@ fn let_in_for(world: &mut World, name: &str, requests: &Value) {
 fn sent_back(world: &mut World) -> Vec<(String, &'static str, String)> {
     let actions = world.decide().into_iter();
     let sent_back = actions.map(|action| match action {
-        Action::SendBack { pod, reason, message } => (pod.name.to_string(), reason, message),
+        Action::SendBack { pod, reason, message } => (pod.name.to_string(), reason.as_str(), message),
         other => panic!("not sent back: {other:?}"),
     });
     sent_back.collect()

@@ -127,7 +127,7 @@ fn after_several_pods_of_a_namespace_all_of_it_that_wait_are_kept_off_and_nobody
     // Its own condition says so by then.
     let mut told = pod("q", "9");
     told["status"] = json!({ "conditions": [
-        { "type": "card.volcano.sh/Admitted", "status": "False", "reason": SET_ASIDE },
+        { "type": "card.volcano.sh/Admitted", "status": "False", "reason": "SetAside" },
     ] });
     assert_eq!(kept_off(aside.hear(read(&told))).1, None);
     let mut running = pod("r", "10");

@@ -1,0 +1,38 @@
+//! The scheduling gates of a pod.
+
+use crds::keys::GATE;
+use crds::pod::PodSpec;
+
+/// So many gates are named to people: Kubernetes keeps each name short, and not their number.
+const MOST_NAMES: usize = 3;
+
+/// Whose gates hold a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Gates {
+    /// Nothing keeps it from the scheduler.
+    None,
+    /// Only Cardgate keeps it from the scheduler.
+    Own,
+    /// Somebody else's, with or without Cardgate's.
+    Foreign,
+}
+
+impl Gates {
+    /// Those of a pod.
+    pub fn of(spec: &PodSpec<Box<str>>) -> Self {
+        match spec.scheduling_gates.as_slice() {
+            [] => Self::None,
+            [gate] if gate.name.as_deref() == Some(GATE) => Self::Own,
+            _ => Self::Foreign,
+        }
+    }
+}
+
+/// The names of the gates of others that hold a pod, as it is told; none where none does.
+pub(super) fn others_named(spec: &PodSpec<Box<str>>) -> Option<Box<str>> {
+    let others = spec.scheduling_gates.iter().filter_map(|gate| gate.name.as_deref());
+    let others: Vec<_> = others.filter(|name| *name != GATE).collect();
+    let more = if others.len() > MOST_NAMES { ", ..." } else { "" };
+    let names = others[..others.len().min(MOST_NAMES)].join(", ");
+    (!others.is_empty()).then(|| format!("{names}{more}").into())
+}
