@@ -133,11 +133,7 @@ pub async fn answer_of_one(cluster: &Cluster, name: &str) -> Result<Answer, Fail
         answer.line("\nNothing waits.");
         return Ok(answer);
     }
-    answer.line(&format!(
-        "\n{} of {} that wait, first to go first:",
-        usage.first_waiting.len(),
-        usage.waiting
-    ));
+    answer.line(&format!("\n{}:", usage.title_of_waiting()));
     let cells: Vec<_> = usage
         .first_waiting
         .iter()
@@ -146,17 +142,23 @@ pub async fn answer_of_one(cluster: &Cluster, name: &str) -> Result<Answer, Fail
                 waiting.position.to_string(),
                 waiting.kind.clone(),
                 waiting.name.clone(),
-                waiting.reason.clone(),
+                waiting.pods.to_string(),
+                in_one_line(&waiting.cards),
                 waiting.missing.clone(),
+                waiting.reason.clone(),
             ]
         })
         .collect();
-    answer.table(["POSITION", "KIND", "NAME", "REASON", "MISSING"], 0, &cells);
+    answer.table(
+        ["POSITION", "KIND", "NAME", "PODS", "CARDS", "MISSING", "REASON"],
+        1,
+        &cells,
+    );
     Ok(answer)
 }
 
 /// Cards in one line, as `kubectl get` shows them.
-fn in_one_line(cards: &BTreeMap<String, i64>) -> String {
+pub fn in_one_line(cards: &BTreeMap<String, i64>) -> String {
     let texts: Vec<_> = cards.iter().map(|(card, amount)| format!("{card} x{amount}")).collect();
     if texts.is_empty() {
         "<none>".to_owned()

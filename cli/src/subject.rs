@@ -87,6 +87,14 @@ pub fn named(text: &str) -> Result<Subject, SubjectError> {
     Ok(Subject { spec, namespace: None })
 }
 
+/// A kind as people type it before a name; one that is nobody's but a controller's, as its pods name it.
+pub fn typed(kind: &str) -> String {
+    match kind {
+        "Pod" | "Job" | "PodGroup" | "ReplicaSet" | "StatefulSet" | "DaemonSet" => kind.to_lowercase(),
+        _ => kind.to_owned(),
+    }
+}
+
 /// What the manifests of a file mean; `-` is what is typed in.
 pub fn of_file(path: &Path) -> Result<Vec<Subject>, SubjectError> {
     let shown = if is_input(path) {

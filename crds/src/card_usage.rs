@@ -5,6 +5,8 @@
     reason = "every printer column has a type and a path of its own"
 )]
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -67,7 +69,7 @@ pub struct CardUsageStatus {
     /// What admitted pods hold, in one line.
     #[serde(default)]
     pub allocated: String,
-    /// What admitted and waiting pods and suspended Jobs ask for together, in one line.
+    /// What admitted and waiting pods, and suspended Jobs and groups without pods, ask for together, in one line.
     #[serde(default)]
     pub requested: String,
     /// Card by card, by name.
@@ -86,9 +88,13 @@ pub struct CardUsageStatus {
     /// How many pods of the queue wait.
     #[serde(default)]
     pub waiting_pods: i64,
-    /// How many pods of the queue wait, and Jobs that are suspended until the queue takes them.
+    /// How many pods of the queue wait, and Jobs and groups that wait to be taken as a whole before their pods exist.
     #[serde(default)]
     pub waiting: i64,
+    /// How many workloads wait, of which `firstWaiting` shows the first: a `PodGroup`, a Job or another controller of pods counts once,
+    /// however many of its pods wait, and so does a pod that is part of none.
+    #[serde(default)]
+    pub waiting_workloads: i64,
     /// How many pods, of all queues and of none, claim devices that are no cards (`spec.resourceClaims`) and are not over:
     /// no queue is charged for those devices. Shown on the object of what no queue is charged for, and on no other.
     #[serde(default)]
@@ -98,7 +104,7 @@ pub struct CardUsageStatus {
     /// or capability under `capacity-card`, and what it asks for under `capacity`. Queues with a smaller share go first.
     #[serde(default)]
     pub share: String,
-    /// What is next of what waits, first to go first: pods, and Jobs that are suspended until the queue takes them.
+    /// The workloads that are next of those that wait, in the order of their first pods, or of themselves where they have none.
     #[serde(default)]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["position"]))]
     pub first_waiting: Vec<WaitingWorkload>,
@@ -113,6 +119,24 @@ pub struct CardUsageStatus {
     pub conditions: Vec<Condition>,
 }
 
+impl CardUsageStatus {
+    /// What stands above the first that wait: how many of how many workloads, and how many pods these are in all.
+    pub fn title_of_waiting(&self) -> String {
+        let shown = i64::try_from(self.first_waiting.len()).unwrap_or(i64::MAX);
+        // An operator of an earlier release says only how many pods and Jobs wait.
+        let all = if self.waiting_workloads == 0 {
+            self.waiting
+        } else {
+            self.waiting_workloads
+        };
+        let pods = if self.waiting_pods == 1 { "pod" } else { "pods" };
+        format!(
+            "{shown} of {all} that wait ({} {pods} in all), first to go first",
+            self.waiting_pods
+        )
+    }
+}
+
 /// One card name in a queue.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -123,24 +147,31 @@ pub struct QueueCard {
     pub quota: i64,
     /// How many its admitted pods hold.
     pub allocated: i64,
-    /// How many admitted and waiting pods ask for together, and Jobs that are suspended until the queue takes them; a waiting pod with
-    /// alternatives counts for its first, a Job for the first by name.
+    /// How many admitted and waiting pods ask for together, and Jobs and groups that wait to be taken as a whole before their pods
+    /// exist; a waiting pod with alternatives counts for its first, a Job or group for the first by name.
     pub requested: i64,
-    /// How many of these waiting pods and Jobs ask for.
+    /// How many of these waiting pods, Jobs and groups ask for.
     pub waiting: i64,
 }
 
-/// A waiting pod or Job that is one of the next.
+/// A workload that waits and is one of the next.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitingWorkload {
-    /// Its place in the queue; 1 is next.
+    /// Its place among the workloads that wait; 1 is next.
     pub position: i64,
-    /// `Pod`, or `Job` for one that is suspended until its queue takes it.
+    /// `PodGroup`, or the kind of what made its pods, such as `Job` or `ReplicaSet`; `Pod` for a pod that is part of neither.
     #[serde(default)]
     pub kind: String,
     /// Its name, as `namespace/name`.
     pub name: String,
+    /// How many of its pods wait; 0 where it waits to be taken as a whole, before its pods exist.
+    #[serde(default)]
+    pub pods: i64,
+    /// How many cards these pods ask for together, or it as a whole, by card name; a pod with alternatives counts for its first. Only
+    /// cards that the cluster has.
+    #[serde(default)]
+    pub cards: BTreeMap<String, i64>,
     /// Why it waits, in one word; empty while nothing has been decided.
     #[serde(default)]
     pub reason: String,

@@ -119,13 +119,8 @@ impl Cluster {
             if let (Stage::Waiting, Some(waits)) = (pod.stage, &pod.waits)
                 && waits.aside_until.is_none()
             {
-                let asked = &waits.asked.amounts;
-                if state
-                    .books(PEN)
-                    .waiting
-                    .insert(waits.shape.clone(), waits.place, pod.told, asked)
-                {
-                    self.change_requested_above(queue, asked, 1);
+                if state.books(PEN).waiting.insert(&pod, waits) {
+                    self.change_requested_above(queue, &waits.asked.amounts, 1);
                 }
                 self.note_untold(queue);
             }
@@ -165,9 +160,8 @@ impl Cluster {
             }
             let state = &mut self.queues[queue];
             if let Some(waits) = &pod.waits {
-                let asked = &waits.asked.amounts;
-                if state.books(PEN).waiting.remove(&waits.shape, waits.place, asked) {
-                    self.change_requested_above(queue, asked, -1);
+                if state.books(PEN).waiting.remove(&pod, waits) {
+                    self.change_requested_above(queue, &waits.asked.amounts, -1);
                 }
                 self.note_untold(queue);
             }

@@ -48,6 +48,7 @@ mod total;
 pub mod tree;
 mod unused_names;
 pub mod waiting;
+pub mod wholes;
 pub mod workload;
 mod workloads;
 

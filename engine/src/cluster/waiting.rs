@@ -10,7 +10,9 @@ use crds::scoring_strategy::ScoringStrategy;
 use jiff::Timestamp;
 
 use super::constraints::NodeConstraints;
-use crate::amounts::{Amounts, Totals};
+use super::pod::{Pod, Waits};
+use super::wholes::{Whole, Wholes};
+use crate::amounts::Totals;
 use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::reason::Reason;
 use crate::task::Task;
@@ -89,6 +91,9 @@ pub struct Place {
     pub pod: PodId,
 }
 
+/// Whose turn it is in a queue: by priority, then by place.
+pub type Turn = (Reverse<i32>, Place);
+
 /// Why a shape was refused, and what it would take to look again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused {
@@ -126,23 +131,13 @@ pub struct Peers {
     pub untold: BTreeSet<Place>,
 }
 
-/// The first pod of a shape: its priority and its place; none where none is left.
-type First = Option<(Reverse<i32>, Place)>;
-
-impl Peers {
-    fn first(&self) -> First {
-        let first = self.pods.first()?;
-        Some((Reverse(self.shape.priority), *first))
-    }
-}
-
 /// The waiting pods of one queue.
 #[derive(Debug, Default)]
 pub struct Waiting {
     peers: BTreeMap<u64, Peers>,
     ids: HashMap<Arc<Shape>, u64>,
-    /// Those of each shape by their first pod, first to go first.
-    by_first: BTreeSet<(Reverse<i32>, Place, u64)>,
+    /// The same pods by what they are parts of.
+    wholes: Wholes,
     next_id: u64,
     /// The shapes of which pods have not been told why they wait.
     untold: BTreeSet<u64>,
@@ -171,16 +166,9 @@ impl Waiting {
         self.peers.iter().map(|(id, peers)| (*id, peers))
     }
 
-    /// The first pods to go, at most so many, each with those of its shape.
-    pub(crate) fn first(&self, most: usize) -> Vec<(Place, &Peers)> {
-        // Of each of the first shapes any number may be among them, and of no other.
-        let shapes = self.by_first.iter().take(most);
-        let peers = shapes.filter_map(|(.., id)| self.peers.get(id));
-        let pods = peers.flat_map(|peers| peers.pods.iter().take(most).map(move |place| (*place, peers)));
-        let mut first: Vec<_> = pods.collect();
-        first.sort_unstable_by_key(|(place, peers)| (Reverse(peers.shape.priority), *place));
-        first.truncate(most);
-        first
+    /// The same pods by what they are parts of.
+    pub fn wholes(&self) -> &Wholes {
+        &self.wholes
     }
 
     /// Those of whom some have not been told why they wait, in the order of [`Self::peers`].
@@ -226,21 +214,10 @@ impl Waiting {
         Some((id, &self.peers[&id]))
     }
 
-    /// Others of a shape go first than before.
-    fn first_changed(by_first: &mut BTreeSet<(Reverse<i32>, Place, u64)>, id: u64, before: First, after: First) {
-        if before == after {
-            return;
-        }
-        if let Some((priority, place)) = before {
-            by_first.remove(&(priority, place, id));
-        }
-        if let Some((priority, place)) = after {
-            by_first.insert((priority, place, id));
-        }
-    }
-
-    /// Whether the pod was not there before.
-    pub(super) fn insert(&mut self, shape: Arc<Shape>, place: Place, told: Option<Reason>, asked: &Amounts) -> bool {
+    /// Whether the pod, which waits so, was not there before.
+    pub(super) fn insert(&mut self, pod: &Pod, waits: &Waits) -> bool {
+        let (shape, place) = (Arc::clone(&waits.shape), waits.place);
+        let turn = (Reverse(shape.priority), place);
         let id = *self.ids.entry(Arc::clone(&shape)).or_insert_with(|| {
             self.next_id += 1;
             self.next_id
@@ -251,22 +228,22 @@ impl Waiting {
             refused: None,
             untold: BTreeSet::new(),
         });
-        let before = peers.first();
         let is_new = peers.pods.insert(place);
         if is_new {
-            Self::first_changed(&mut self.by_first, id, before, peers.first());
+            self.wholes.insert(Whole::of(pod), turn, &waits.asked.amounts);
             self.count += 1;
-            self.requested.add_all(asked);
+            self.requested.add_all(&waits.asked.amounts);
         }
-        if told.is_none() || told != peers.refused.map(|refused| refused.reason) {
+        if pod.told.is_none() || pod.told != peers.refused.map(|refused| refused.reason) {
             peers.untold.insert(place);
             self.untold.insert(id);
         }
         is_new
     }
 
-    /// Whether the pod was there.
-    pub(super) fn remove(&mut self, shape: &Shape, place: Place, asked: &Amounts) -> bool {
+    /// Whether the pod, which waits or waited so, was there.
+    pub(super) fn remove(&mut self, pod: &Pod, waits: &Waits) -> bool {
+        let (shape, place) = (&*waits.shape, waits.place);
         let Some(id) = self.ids.get(shape).copied() else {
             return false;
         };
@@ -276,12 +253,12 @@ impl Waiting {
         if peers.untold.remove(&place) && peers.untold.is_empty() {
             self.untold.remove(&id);
         }
-        let before = peers.first();
         let was_there = peers.pods.remove(&place);
         if was_there {
-            Self::first_changed(&mut self.by_first, id, before, peers.first());
+            let turn = (Reverse(shape.priority), place);
+            self.wholes.remove(Whole::of(pod).as_ref(), turn, &waits.asked.amounts);
             self.count -= 1;
-            self.requested.subtract_all(asked);
+            self.requested.subtract_all(&waits.asked.amounts);
         }
         if peers.pods.is_empty() {
             self.peers.remove(&id);

@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::waiting::{Place, Refused};
+use super::pod::Controller;
+use super::waiting::{Place, Refused, Turn};
 use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::inqueue::Demand;
 use crate::lacking::Lacking;
@@ -303,6 +304,16 @@ impl Facts {
     /// The priority of the first of its pods that wait.
     pub fn priority(&self) -> i32 {
         self.line.first().map_or(0, |(Reverse(priority), _)| *priority)
+    }
+
+    /// As the pods name it that it makes.
+    pub(crate) fn controller(&self) -> Controller {
+        Controller::new(&self.namespace, self.kind.as_str(), &self.name)
+    }
+
+    /// Its turn among what waits: its priority, and its place among those of the same.
+    pub(crate) fn turn(&self) -> Turn {
+        (Reverse(self.priority()), self.place())
     }
 
     /// Its place among what waits.

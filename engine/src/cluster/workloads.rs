@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crds::pod::Metadata;
 use jiff::Timestamp;
 
-use super::pod::{self, Pod, Reading};
+use super::pod::{self, Controller, Pod, Reading};
 use super::queue::Queue;
 use super::workload::{Claim, Phase, QueueNaming, Said, Workload};
 use super::{Cluster, Kind};
@@ -32,10 +32,11 @@ impl Cluster {
         (group, task_spec, job)
     }
 
-    /// The Jobs that are suspended until a queue takes them.
-    pub(crate) fn jobs_in_line<'a>(&'a self, queue: &'a Queue) -> impl Iterator<Item = (WorkloadId, &'a Workload)> {
+    /// What a queue is to take as a whole, and no pod of waits for it: Jobs that are suspended until it does, and groups whose pods do
+    /// not exist yet.
+    pub(crate) fn wholes_in_line<'a>(&'a self, queue: &'a Queue) -> impl Iterator<Item = (WorkloadId, &'a Workload)> {
         let in_line = queue.in_line().iter().map(|id| (*id, self.workload(*id)));
-        in_line.filter(|(_, workload)| workload.kind == WorkloadKind::Job)
+        in_line.filter(|(_, workload)| workload.line.is_empty())
     }
 
     /// Counts a pod among those that name its workloads.
@@ -218,5 +219,5 @@ impl WorkloadKind {
 
 /// The same text as a pod's controller has, where a Job makes its pods.
 fn key(kind: WorkloadKind, namespace: &str, name: &str) -> Arc<str> {
-    [namespace, "/", kind.as_str(), "/", name].concat().into()
+    Controller::new(namespace, kind.as_str(), name).0
 }

@@ -1,4 +1,4 @@
-//! Who is before somebody in a queue: in the order in which it is decided, pods and suspended Jobs in one line.
+//! Who is before somebody in a queue: in the order in which it is decided, pods and what is taken as a whole in one line.
 
 use std::cmp::Reverse;
 
@@ -8,15 +8,11 @@ use jiff::Timestamp;
 use super::estimate::MOST_BEFORE;
 use super::holders::MOST_NAMES;
 use crate::cluster::Cluster;
-use crate::cluster::waiting::{Place, Shape};
+use crate::cluster::waiting::{Place, Shape, Turn};
 use crate::cluster::workload::Workload;
 use crate::decide::enqueue::is_in_line;
 use crate::decide::verdict::is_for;
 use crate::ids::{PodId, QueueId, WorkloadId};
-use crate::refs::WorkloadKind;
-
-/// A place in a queue's line: by priority, then by who came first.
-pub(super) type PlaceInLine = (Reverse<i32>, Place);
 
 /// Behind everybody of its priority.
 pub(super) const LAST: Place = Place {
@@ -27,7 +23,7 @@ pub(super) const LAST: Place = Place {
 };
 
 /// The pods that are let in before one of this shape and place in its queue; those that are let in together with it are not.
-pub(super) fn before(cluster: &Cluster, shape: &Shape, place: PlaceInLine) -> Vec<PodId> {
+pub(super) fn before(cluster: &Cluster, shape: &Shape, place: Turn) -> Vec<PodId> {
     let gang = shape.group.filter(|group| cluster.workload(*group).missing() > 0);
     let peers = cluster.queue(shape.queue).waiting.peers().map(|(_, peers)| peers);
     let others = peers.filter(|peers| gang.is_none() || peers.shape.group != gang);
@@ -47,22 +43,13 @@ pub(super) fn before_workload(cluster: &Cluster, id: WorkloadId) -> Option<Vec<P
     if let Some((shape, place)) = first_that_waits(cluster, workload) {
         return Some(before(cluster, shape, place));
     }
-    let place = |id: WorkloadId| {
-        let workload = cluster.workload(id);
-        (Reverse(workload.priority()), workload.place())
-    };
-    let is_first = !queue.in_line().iter().any(|other| place(*other) < place(id));
+    let mut in_line = queue.in_line().iter();
+    let is_first = !in_line.any(|other| cluster.workload(*other).turn() < workload.turn());
     (is_first && queue.waiting.is_empty()).then(Vec::new)
 }
 
 /// Who is before it in its queue, where that is for this namespace.
-pub(super) fn line_up(
-    cluster: &Cluster,
-    namespace: &str,
-    queue: QueueId,
-    place: PlaceInLine,
-    status: &mut CardReviewStatus,
-) {
+pub(super) fn line_up(cluster: &Cluster, namespace: &str, queue: QueueId, place: Turn, status: &mut CardReviewStatus) {
     if !is_for(cluster, queue, namespace) {
         return;
     }
@@ -83,28 +70,27 @@ pub(super) fn line_up(
             }
         }
     }
-    let mut jobs = 0;
-    for (_, job) in cluster.jobs_in_line(queue) {
-        jobs += 1;
-        let own_place = (Reverse(job.priority()), job.place());
-        if own_place >= place {
+    let mut wholes = 0;
+    for (_, whole) in cluster.wholes_in_line(queue) {
+        wholes += 1;
+        if whole.turn() >= place {
             continue;
         }
-        if *job.namespace == *namespace {
+        if *whole.namespace == *namespace {
             before.own_count += 1;
-            names.push((own_place, Some(&job.name)));
+            names.push((whole.turn(), Some((whole.kind, &whole.name))));
         } else {
             before.others += 1;
         }
     }
     names.sort_unstable();
-    let names = names.into_iter().filter_map(|((_, one), job)| match job {
-        Some(job) => Some(format!("Job {job}")),
+    let names = names.into_iter().filter_map(|((_, one), whole)| match whole {
+        Some((kind, name)) => Some(format!("{} {name}", kind.as_str())),
         None => Some(cluster.pod(one.pod)?.name.to_string()),
     });
     before.own = names.take(MOST_NAMES).collect();
     status.position = Some(before.own_count + before.others + 1);
-    status.waiting = Some(number(queue.waiting.len() + jobs));
+    status.waiting = Some(number(queue.waiting.len() + wholes));
     status.before = Some(before);
 }
 
@@ -114,17 +100,15 @@ pub(super) fn line_up_workload(cluster: &Cluster, namespace: &str, id: WorkloadI
     let first = first_that_waits(cluster, workload).map(|(shape, place)| (shape.queue, place));
     let itself = || {
         let claim = workload.claim.as_ref().filter(|_| is_in_line(cluster, id))?;
-        Some((claim.queue, (Reverse(workload.priority()), workload.place())))
+        Some((claim.queue, workload.turn()))
     };
-    let counts_itself = first.is_some() || workload.kind == WorkloadKind::Job;
     if let Some((queue, place)) = first.or_else(itself) {
         line_up(cluster, namespace, queue, place, status);
-        status.waiting = status.waiting.map(|waiting| waiting + i64::from(!counts_itself));
     }
 }
 
 /// The first of a workload's pods that wait.
-fn first_that_waits<'c>(cluster: &'c Cluster, workload: &Workload) -> Option<(&'c Shape, PlaceInLine)> {
+fn first_that_waits<'c>(cluster: &'c Cluster, workload: &Workload) -> Option<(&'c Shape, Turn)> {
     let (_, place) = workload.line.first()?;
     let shape = &cluster.pod(place.pod)?.waits.as_ref()?.shape;
     Some((shape, (Reverse(shape.priority), *place)))

@@ -123,9 +123,7 @@ fn family_is(pod: &Pod, wanted: &str) -> bool {
 
 /// The Deployment of a pod, by the name of its `ReplicaSet`: the name, and the hash of the pod's template.
 fn family(pod: &Pod) -> Option<&str> {
-    let text = &*pod.controller.as_ref()?.0;
-    let mut parts = text.splitn(3, '/').skip(1);
-    let (kind, name) = (parts.next()?, parts.next()?);
+    let (kind, name) = pod.controller.as_ref()?.object()?;
     (kind == "ReplicaSet").then_some(())?;
     name.rsplit_once('-').map(|(deployment, _)| deployment)
 }

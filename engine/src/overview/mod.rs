@@ -2,6 +2,7 @@
 
 mod figures;
 mod gpus;
+mod line;
 pub mod status;
 mod unaccounted;
 mod unsatisfiable;

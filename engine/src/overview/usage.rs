@@ -1,21 +1,18 @@
 //! What the usage of a queue shows.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crds::card_usage::{CardUsageStatus, QueueCard, WaitingWorkload};
+use crds::card_usage::{CardUsageStatus, QueueCard};
 
+use super::line::{asked_as_wholes, first_waiting, waiting_workloads};
 use super::unsatisfiable::unsatisfiable;
 use super::{status, to_i64};
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
 use crate::cluster::queue::Queue;
-use crate::explain::{Subject, explain, explain_in_brief};
+use crate::explain::{Subject, explain};
 use crate::ids::QueueId;
 use crate::names::{CardId, ResourceId};
-
-/// How many of what waits in a queue its usage shows.
-const FIRST_WAITING: usize = 5;
 
 /// How many cards that no node has its usage shows.
 const MOST_UNKNOWN: usize = 64;
@@ -37,15 +34,15 @@ pub(super) fn usage(cluster: &Cluster, id: QueueId) -> CardUsageStatus {
             limit.map_or_else(|| "unlimited".to_owned(), format)
         )
     };
-    let of_jobs = asked_by_jobs(cluster, id);
+    let of_wholes = asked_as_wholes(cluster, id);
     let cards = cards_of(cluster, queue).into_iter();
-    let of_jobs_alone = of_jobs.keys().filter(|card| cluster.resource_of(**card).is_some());
-    let of_jobs_alone = of_jobs_alone.map(|card| (cluster.names().card_name(*card), *card));
-    let cards: BTreeSet<_> = cards.chain(of_jobs_alone).collect();
+    let of_wholes_alone = of_wholes.keys().filter(|card| cluster.resource_of(**card).is_some());
+    let of_wholes_alone = of_wholes_alone.map(|card| (cluster.names().card_name(*card), *card));
+    let cards: BTreeSet<_> = cards.chain(of_wholes_alone).collect();
     let cards = cards.into_iter().map(|(name, card)| {
         let dimension = Dimension::Card(card);
         let allocated = queue.allocated_in_all(dimension);
-        let requested = queue.request_in_all(dimension) + of_jobs.get(&card).copied().unwrap_or(0);
+        let requested = queue.request_in_all(dimension) + of_wholes.get(&card).copied().unwrap_or(0);
         QueueCard {
             name: name.to_owned(),
             quota: quota(dimension),
@@ -54,7 +51,7 @@ pub(super) fn usage(cluster: &Cluster, id: QueueId) -> CardUsageStatus {
             waiting: to_i64(requested - allocated),
         }
     });
-    let jobs = cluster.jobs_in_line(queue);
+    let wholes = cluster.wholes_in_line(queue);
     let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     let figures = CardUsageStatus {
         cards: cards.collect(),
@@ -62,7 +59,8 @@ pub(super) fn usage(cluster: &Cluster, id: QueueId) -> CardUsageStatus {
         memory: against(ResourceId::MEMORY),
         admitted_pods: count(queue.holders.len()),
         waiting_pods: count(queue.waiting.len()),
-        waiting: count(queue.waiting.len() + jobs.count()),
+        waiting: count(queue.waiting.len() + wholes.count()),
+        waiting_workloads: count(waiting_workloads(cluster, queue)),
         share: cluster.share(id).to_string(),
         first_waiting: first_waiting(cluster, id),
         ..CardUsageStatus::default()
@@ -74,65 +72,6 @@ pub(super) fn usage(cluster: &Cluster, id: QueueId) -> CardUsageStatus {
         .as_ref()
         .map(|(reason, text)| (reason.as_str(), text.as_str()));
     status::usage(figures, problem, unsatisfiable)
-}
-
-/// What the Jobs in line of a queue, and of those below it, ask for; of alternatives the first, by name.
-fn asked_by_jobs(cluster: &Cluster, id: QueueId) -> BTreeMap<CardId, i128> {
-    let is_below = |queue: &QueueId| *queue == id || cluster.ancestry(*queue).any(|above| above == id);
-    let below: Vec<_> = if cluster.is_inner(id) {
-        let all = cluster.queues().filter(|(_, queue)| !queue.in_line().is_empty());
-        all.map(|(queue, _)| queue).filter(is_below).collect()
-    } else {
-        vec![id]
-    };
-    let jobs = below
-        .iter()
-        .flat_map(|queue| cluster.jobs_in_line(cluster.queue(*queue)));
-    let claims = jobs.filter_map(|(_, job)| job.claim.as_ref());
-    let mut asked = BTreeMap::new();
-    for (set, count) in claims.flat_map(|claim| &claim.demand.cards) {
-        let first = set.iter().min_by_key(|card| cluster.names().card_name(**card));
-        if let Some(card) = first {
-            *asked.entry(*card).or_default() += i128::from(*count);
-        }
-    }
-    asked
-}
-
-/// The pods and Jobs of a queue that are next, and what they wait for.
-fn first_waiting(cluster: &Cluster, id: QueueId) -> Vec<WaitingWorkload> {
-    let queue = cluster.queue(id);
-    let pods = queue.waiting.first(FIRST_WAITING).into_iter();
-    let pods = pods.map(|(place, peers)| (Reverse(peers.shape.priority), place, Subject::Pod(place.pod)));
-    let jobs = cluster.jobs_in_line(queue);
-    let jobs = jobs.map(|(id, job)| (Reverse(job.priority()), job.place(), Subject::Workload(id)));
-    let mut first: Vec<_> = pods.chain(jobs).collect();
-    first.sort_unstable_by_key(|(priority, place, _)| (*priority, *place));
-    first.truncate(FIRST_WAITING);
-    let described = first.into_iter().enumerate().filter_map(|(index, (_, _, subject))| {
-        let (kind, namespace, name) = match subject {
-            Subject::Pod(id) => {
-                let pod = cluster.pod(id)?;
-                ("Pod", &pod.namespace, &pod.name)
-            }
-            Subject::Workload(id) => {
-                let workload = cluster.workload(id);
-                (workload.kind.as_str(), &workload.namespace, &workload.name)
-            }
-            Subject::Queue(_) => return None,
-        };
-        let why = explain_in_brief(cluster, subject);
-        Some(WaitingWorkload {
-            position: i64::try_from(index).unwrap_or(i64::MAX) + 1,
-            kind: kind.to_owned(),
-            name: format!("{namespace}/{name}"),
-            reason: why
-                .as_ref()
-                .map_or_else(String::new, |(reason, _)| reason.as_str().to_owned()),
-            missing: why.map_or_else(String::new, |(_, said)| said),
-        })
-    });
-    described.collect()
 }
 
 /// The cards that a queue, with all that is below it, may have, has or waits for, by name.

@@ -4,6 +4,8 @@ use crds::card_usage::CardUsageStatus;
 use maud::{Markup, html};
 
 use super::bars::{Part, bar};
+use crate::queue::in_one_line;
+use crate::subject::typed;
 use crate::top::state::{QueueRow, State};
 
 /// All queues, card by card.
@@ -33,19 +35,29 @@ pub fn show_one(state: &State, name: &str, status: Option<&CardUsageStatus>) -> 
                 @if status.first_waiting.is_empty() {
                     p { "Nothing waits." }
                 } @else {
-                    h3 { (status.first_waiting.len()) " of " (status.waiting) " that wait, first to go first" }
+                    h3 { (status.title_of_waiting()) }
                     table {
-                        thead { tr { th scope="col" { "Place" } th scope="col" { "What" } th scope="col" { "Why" } } }
+                        thead {
+                            tr {
+                                th scope="col" { "Place" }
+                                th scope="col" { "What" }
+                                th.amount scope="col" { "Pods" }
+                                th scope="col" { "Cards" }
+                                th scope="col" { "Why" }
+                            }
+                        }
                         tbody {
                             @for waiting in &status.first_waiting {
-                                @let (namespace, pod) = waiting.name.split_once('/').unwrap_or(("", &waiting.name));
-                                @let what = format!("{}/{pod}", waiting.kind.to_lowercase());
+                                @let (namespace, name) = waiting.name.split_once('/').unwrap_or(("", &waiting.name));
+                                @let what = format!("{}/{name}", typed(&waiting.kind));
                                 tr {
                                     td { (waiting.position) }
                                     td {
                                         a id={ "waits-" (waiting.kind) "-" (waiting.name) }
                                             href={ "why?namespace=" (namespace) "&what=" (what) } { (waiting.kind) " " (waiting.name) }
                                     }
+                                    td.amount { (waiting.pods) }
+                                    td { (in_one_line(&waiting.cards)) }
                                     td { (waiting.reason) @if !waiting.missing.is_empty() { ": " (waiting.missing) } }
                                 }
                             }

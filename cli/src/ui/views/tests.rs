@@ -113,6 +113,27 @@ fn a_queue_shows_what_it_borrows_and_its_marks() {
 }
 
 #[test]
+fn a_job_that_waits_is_one_line_with_its_pods_and_cards() {
+    let status = serde_json::from_value(json!({
+        "waiting": 9, "waitingPods": 9, "waitingWorkloads": 2,
+        "firstWaiting": [
+            { "position": 1, "kind": "Job", "name": "team/train", "pods": 8, "cards": { "A100": 16 }, "reason": "R", "missing": "M" },
+            { "position": 2, "kind": "Notebook", "name": "team/nb", "pods": 1, "cards": {}, "reason": "", "missing": "" },
+        ],
+    }))
+    .unwrap();
+    let page = queues::show_one(&state("A100"), "A100", Some(&status)).into_string();
+    for part in [
+        "2 of 2 that wait (9 pods in all), first to go first",
+        r#"href="why?namespace=team&amp;what=job/train">Job team/train</a></td><td class="amount">8</td><td>A100 x16</td><td>R: M</td>"#,
+        // A controller that Kubernetes does not know is asked about as its pods name it.
+        "what=Notebook/nb",
+    ] {
+        assert!(page.contains(part), "{part} is missing: {page}");
+    }
+}
+
+#[test]
 fn the_command_to_copy_does_nothing_else() {
     let page = why::show("p; rm -rf ~", "team", Some(Ok(Vec::new()))).into_string();
     assert!(page.contains("kubectl card why 'p; rm -rf ~' -n team"), "{page}");

@@ -75,6 +75,93 @@ fn a_usage_shows_the_next_waiting_pods_and_what_they_lack() {
     assert_eq!(shown[0].missing, "queue a: A asked 1, used 2, quota 2");
 }
 
+/// The workloads that a queue shows as the next, each with the number of its pods and the cards that they ask for.
+fn workloads(usage: &CardUsageStatus) -> Vec<(String, i64, i64)> {
+    let shown = usage.first_waiting.iter();
+    shown
+        .map(|one| {
+            let cards = one.cards.get("A").copied().unwrap_or_default();
+            (format!("{} {}", one.kind, one.name), one.pods, cards)
+        })
+        .collect()
+}
+
+#[test]
+fn pods_of_one_workload_are_shown_as_one_in_the_order_of_the_first_of_them() {
+    let mut world = cluster(8, "");
+    world.queue(&plain("team-a").quota(r#"{"A": 1}"#));
+    world.group(&group("gang", 3).queue("team-a"));
+    let jobs = (0..20).map(|index| {
+        pod(&format!("train-{index}"))
+            .asks("A", 2)
+            .controlled_by("Job", "train")
+    });
+    world.pods(jobs.map(|pod| pod.created(2)));
+    world.pods((0..3).map(|index| pod(&format!("gang-{index}")).asks("A", 1).of("gang").created(1)));
+    // Members of a gang are the gang's, whoever made them; and what nobody can be called is no object.
+    world.pods([
+        pod("gang-3")
+            .asks("A", 1)
+            .of("gang")
+            .controlled_by("Job", "train")
+            .created(3),
+        pod("alone").asks("A", 2).created(4),
+        pod("forged").asks("A", 2).controlled_by("Job", "a b\nc").created(5),
+    ]);
+    world.decide();
+    let expected = |rows: &[(&str, i64, i64)]| -> Vec<_> {
+        let rows = rows.iter();
+        rows.map(|(name, pods, cards)| ((*name).to_owned(), *pods, *cards))
+            .collect()
+    };
+    let shown = usage(&mut world, "team-a");
+    assert_eq!(
+        workloads(&shown),
+        expected(&[
+            ("PodGroup team/gang", 4, 4),
+            ("Job team/train", 20, 40),
+            ("Pod team/alone", 1, 2),
+            ("Pod team/forged", 1, 2),
+        ])
+    );
+    assert_eq!((shown.waiting_workloads, shown.waiting), (4, 26));
+    // What the gang lacks is told of those that it needs together.
+    let gang = &shown.first_waiting[0];
+    assert_eq!(gang.reason, "InsufficientScalarQuota");
+    assert!(gang.missing.contains("A asked 3"), "{}", gang.missing);
+    // Whose first pod goes, waits where the next of its pods does.
+    for index in 0..3 {
+        world.remove_pod(&format!("gang-{index}"));
+    }
+    world.remove_pod("alone");
+    world.decide();
+    assert_eq!(
+        workloads(&usage(&mut world, "team-a")),
+        expected(&[
+            ("Job team/train", 20, 40),
+            ("PodGroup team/gang", 1, 1),
+            ("Pod team/forged", 1, 2),
+        ])
+    );
+}
+
+#[test]
+fn a_group_without_pods_is_among_what_waits_until_its_pods_are() {
+    let mut world = cluster(2, "");
+    world.queue(&plain("team-a").quota(r#"{"A": 2}"#));
+    let whole = group("whole", 1).queue("team-a").card_request(r#"{"A": 5}"#);
+    world.group(&whole);
+    world.decide();
+    let shown = usage(&mut world, "team-a");
+    assert_eq!(workloads(&shown), [("PodGroup team/whole".to_owned(), 0, 5)]);
+    assert_eq!((shown.waiting, shown.waiting_pods, shown.cards[0].waiting), (1, 0, 5));
+    world.pod(&pod("whole-0").asks("A", 5).of("whole"));
+    world.decide();
+    let shown = usage(&mut world, "team-a");
+    assert_eq!(workloads(&shown), [("PodGroup team/whole".to_owned(), 1, 5)]);
+    assert_eq!((shown.waiting, shown.waiting_pods, shown.cards[0].waiting), (1, 1, 5));
+}
+
 /// Whether the cluster has what a queue says, by its usage: reason, message, and what the list of problems shows.
 fn satisfiable(world: &mut World, queue: &str) -> (String, String, String) {
     let usage = usage(world, queue);

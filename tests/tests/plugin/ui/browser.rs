@@ -390,7 +390,9 @@ async fn pages_are_live_and_can_be_used_by_everybody() -> Outcome {
         .await?
         .send_keys(&Key::Enter.to_string())
         .await?;
-    browser.reads("1 of 1 that wait, first to go first").await?;
+    browser
+        .reads("1 of 1 that wait (1 pod in all), first to go first")
+        .await?;
     let waiting = Locator::LinkText("Pod research/another");
     client.wait().for_element(waiting).await?.click().await?;
     browser

@@ -1,0 +1,166 @@
+//! What waits in a queue, first to go first: a workload counts once, however many pods it has.
+
+use std::collections::BTreeMap;
+
+use crds::card_usage::WaitingWorkload;
+
+use super::to_i64;
+use crate::amounts::Dimension;
+use crate::cluster::Cluster;
+use crate::cluster::queue::Queue;
+use crate::cluster::wholes::{Parts, Whole};
+use crate::explain::{Subject, explain_in_brief, reason};
+use crate::ids::{PodId, QueueId, WorkloadId};
+use crate::inqueue::Demand;
+use crate::names::CardId;
+use crate::reason::About;
+use crate::refs::WorkloadKind;
+
+/// How many of what waits in a queue its usage shows.
+const FIRST_WAITING: usize = 5;
+
+/// Something that waits in a queue.
+enum Waiting<'c> {
+    /// Pods, the first of which is this one; what they are parts of, unless one stands for itself.
+    Pods(PodId, Option<&'c Parts>),
+    /// A workload of which no pod waits yet.
+    Whole(WorkloadId),
+}
+
+/// How many workloads wait in a queue, pods that stand for themselves among them.
+pub(super) fn waiting_workloads(cluster: &Cluster, queue: &Queue) -> usize {
+    queue.waiting.wholes().len() + wholes_without_pods(cluster, queue).count()
+}
+
+/// Workloads that are to be let in as a whole and of which no pod waits.
+fn wholes_without_pods<'c>(cluster: &'c Cluster, queue: &'c Queue) -> impl Iterator<Item = WorkloadId> {
+    let wholes = cluster.wholes_in_line(queue);
+    // A Job whose pods are still there while it is suspended is shown by these.
+    let is_shown = |id: WorkloadId| {
+        let controller = cluster.workload(id).controller();
+        queue.waiting.wholes().has(&Whole::Controller(controller))
+    };
+    wholes
+        .filter(move |(id, whole)| whole.kind != WorkloadKind::Job || !is_shown(*id))
+        .map(|(id, _)| id)
+}
+
+/// What waits in a queue and is next, and what it waits for.
+pub(super) fn first_waiting(cluster: &Cluster, id: QueueId) -> Vec<WaitingWorkload> {
+    let queue = cluster.queue(id);
+    let pods = queue.waiting.wholes().in_order().take(FIRST_WAITING);
+    let pods = pods.map(|(turn, first, parts)| (turn, Waiting::Pods(first, parts)));
+    let wholes = wholes_without_pods(cluster, queue).map(|id| (cluster.workload(id).turn(), Waiting::Whole(id)));
+    let mut first: Vec<_> = pods.chain(wholes).collect();
+    first.sort_by_key(|(turn, _)| *turn);
+    first.truncate(FIRST_WAITING);
+    let described = first.iter().filter_map(|(_, waiting)| describe(cluster, waiting));
+    (1..)
+        .zip(described)
+        .map(|(position, described)| WaitingWorkload { position, ..described })
+        .collect()
+}
+
+fn describe(cluster: &Cluster, waiting: &Waiting) -> Option<WaitingWorkload> {
+    let of_workload = |id: WorkloadId| {
+        let workload = cluster.workload(id);
+        let kind = workload.kind.as_str().to_owned();
+        (kind, format!("{}/{}", workload.namespace, workload.name))
+    };
+    let ((kind, name), pods, cards, subject) = match waiting {
+        Waiting::Whole(id) => {
+            let demand = cluster.workload(*id).claim.as_ref().map(|claim| &claim.demand);
+            let cards = demand.map(|demand| first_cards(cluster, demand).collect());
+            (of_workload(*id), 0, cards.unwrap_or_default(), Subject::Workload(*id))
+        }
+        Waiting::Pods(first, parts) => {
+            let pod = cluster.pod(*first)?;
+            let name = match parts.map(|parts| &parts.whole) {
+                Some(Whole::Group(id)) => of_workload(*id),
+                Some(Whole::Controller(controller)) => {
+                    let (kind, name) = controller.object()?;
+                    (kind.to_owned(), format!("{}/{name}", pod.namespace))
+                }
+                None => ("Pod".to_owned(), format!("{}/{}", pod.namespace, pod.name)),
+            };
+            let cards = match parts {
+                Some(parts) => cards_among(parts.requested.iter()).collect(),
+                None => {
+                    let asked = &pod.waits.as_ref()?.asked.amounts;
+                    cards_among(asked.iter().map(|(dimension, amount)| (dimension, amount.into()))).collect()
+                }
+            };
+            let count = parts.map_or(1, Parts::count);
+            (name, count, cards, speaker(cluster, *first, *parts))
+        }
+    };
+    let why = explain_in_brief(cluster, subject);
+    Some(WaitingWorkload {
+        position: 0,
+        kind,
+        name,
+        pods: i64::try_from(pods).unwrap_or(i64::MAX),
+        cards: known(cluster, cards),
+        reason: why
+            .as_ref()
+            .map_or_else(String::new, |(reason, _)| reason.as_str().to_owned()),
+        missing: why.map_or_else(String::new, |(_, said)| said),
+    })
+}
+
+/// Who says what pods wait for: a group that lacks quota for those that it needs together; else the first of them.
+fn speaker(cluster: &Cluster, first: PodId, parts: Option<&Parts>) -> Subject {
+    let group = match parts.map(|parts| &parts.whole) {
+        Some(Whole::Group(id)) => Some(*id).filter(|id| cluster.workload(*id).missing() > 0),
+        Some(Whole::Controller(_)) | None => None,
+    };
+    let group = group.map(Subject::Workload).filter(|group| {
+        let about = reason(cluster, *group).map(|reason| reason.about());
+        matches!(about, Some(About::Quota(_) | About::Workload))
+    });
+    group.unwrap_or(Subject::Pod(first))
+}
+
+/// What the workloads ask for that a queue, and those below it, are to let in as a whole.
+pub(super) fn asked_as_wholes(cluster: &Cluster, id: QueueId) -> BTreeMap<CardId, i128> {
+    let is_below = |queue: &QueueId| *queue == id || cluster.ancestry(*queue).any(|above| above == id);
+    let below: Vec<_> = if cluster.is_inner(id) {
+        let all = cluster.queues().filter(|(_, queue)| !queue.in_line().is_empty());
+        all.map(|(queue, _)| queue).filter(is_below).collect()
+    } else {
+        vec![id]
+    };
+    let wholes = below
+        .iter()
+        .flat_map(|queue| cluster.wholes_in_line(cluster.queue(*queue)));
+    let claims = wholes.filter_map(|(_, whole)| whole.claim.as_ref());
+    let mut asked = BTreeMap::new();
+    for (card, count) in claims.flat_map(|claim| first_cards(cluster, &claim.demand)) {
+        *asked.entry(card).or_default() += count;
+    }
+    asked
+}
+
+/// The cards that are asked for as a whole; of alternatives the first, by name.
+fn first_cards<'c>(cluster: &'c Cluster, demand: &'c Demand) -> impl Iterator<Item = (CardId, i128)> {
+    demand.cards.iter().filter_map(|(set, count)| {
+        let first = set.iter().min_by_key(|card| cluster.names().card_name(**card))?;
+        Some((*first, i128::from(*count)))
+    })
+}
+
+/// The cards among what is asked for.
+fn cards_among(asked: impl Iterator<Item = (Dimension, i128)>) -> impl Iterator<Item = (CardId, i128)> {
+    asked.filter_map(|(dimension, amount)| Some((dimension.card()?, amount)))
+}
+
+/// Those of the cards that the cluster has, by name: a tenant can make up any number of others.
+fn known(cluster: &Cluster, cards: Vec<(CardId, i128)>) -> BTreeMap<String, i64> {
+    let mut known = BTreeMap::<String, i64>::new();
+    for (card, count) in cards {
+        if cluster.resource_of(card).is_some() {
+            *known.entry(cluster.names().card_name(card).to_owned()).or_default() += to_i64(count);
+        }
+    }
+    known
+}
