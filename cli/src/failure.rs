@@ -107,6 +107,7 @@ impl Failure {
                 namespace: namespace.to_owned(),
             },
             (kube::Error::Api(status), None) if status.code == 403 => Self::ForbiddenEverywhere(what),
+            (kube::Error::Api(status), _) if status.code == 404 => Self::NotInstalled(what),
             (error, _) => Self::Api {
                 what,
                 error: error.to_string(),

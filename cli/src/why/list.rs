@@ -1,21 +1,29 @@
-//! `kubectl card why` about nothing in particular: all that waits, with the reason that stands on it.
+//! `kubectl card why` about nothing in particular: all that waits, with the reason that stands on it, or that is answered where nothing does.
 
+use crds::card_review::{CardReviewSpec, CardReviewStatus, Outlook};
 use crds::keys::{ADMITTED_CONDITION, GATE, JOB_HELD};
+use futures::{StreamExt as _, stream};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::cluster::Cluster;
 use crate::failure::Failure;
 use crate::print::Answer;
 use crate::span;
 
-use super::WAITS;
+use super::{WAITS, ask};
 
 /// What stands for the reason of what nothing is said of yet.
 const NOT_DECIDED: &str = "<none yet>";
+/// How many Jobs are asked about, on which nothing stands, and how many at once.
+const MOST_ASKED: usize = 64;
+const AT_ONCE: usize = 8;
+/// The condition of groups that are not let in, in Volcano's words.
+const UNSCHEDULABLE: &str = "Unschedulable";
 
 /// Something that waits for its queue.
 #[derive(Debug, PartialEq, Serialize)]
@@ -33,13 +41,88 @@ pub struct Waiting {
     pub message: String,
 }
 
-/// All that waits in a namespace, or in all, the oldest first.
-pub async fn waiting(cluster: &Cluster, namespace: Option<&str>) -> Result<Vec<Waiting>, Failure> {
+/// All that waits in a namespace, or in all, the oldest first; and what is not known of it.
+async fn waiting(cluster: &Cluster, namespace: Option<&str>) -> Result<(Vec<Waiting>, Vec<String>), Failure> {
     let pods: Vec<Pod> = cluster.list_in(namespace, "pods").await?;
     let jobs: Vec<Job> = cluster.list_in(namespace, "jobs").await?;
-    let mut waiting: Vec<_> = pods.iter().filter_map(pod).chain(jobs.iter().filter_map(job)).collect();
+    let mut notes = Vec::new();
+    let groups = match groups(cluster, namespace).await {
+        Ok(groups) => groups,
+        // There is no such kind.
+        Err(Failure::NotInstalled(_)) => Vec::new(),
+        Err(failure) => {
+            notes.push(format!("without PodGroups: {failure}"));
+            Vec::new()
+        }
+    };
+    let waiting = pods.iter().filter_map(pod).chain(jobs.iter().filter_map(job));
+    let mut waiting: Vec<_> = waiting.chain(groups.iter().filter_map(group)).collect();
     waiting.sort_by(|a, b| (a.since, &a.namespace, &a.name).cmp(&(b.since, &b.namespace, &b.name)));
-    Ok(waiting)
+    notes.extend(ask_about_jobs(cluster, &mut waiting).await);
+    Ok((waiting, notes))
+}
+
+async fn groups(cluster: &Cluster, namespace: Option<&str>) -> Result<Vec<Value>, Failure> {
+    let groups = cluster.everything_in(namespace, "scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups");
+    groups
+        .await
+        .map_err(|error| Failure::of_list_in("podgroups", namespace, &error))
+}
+
+/// A Job has no condition that says why it waits: whoever decides is asked. Says why some are not told of, where they are not.
+async fn ask_about_jobs(cluster: &Cluster, waiting: &mut [Waiting]) -> Option<String> {
+    let jobs = waiting
+        .iter_mut()
+        .filter(|waiting| waiting.kind == "Job")
+        .take(MOST_ASKED);
+    let asked = stream::iter(jobs).map(|job| async {
+        let spec = CardReviewSpec {
+            job: Some(job.name.clone()),
+            ..CardReviewSpec::default()
+        };
+        let answered = ask(cluster, &job.namespace, spec).await;
+        answered.map(|status| job.learn(status))
+    });
+    let answered: Vec<_> = asked.buffer_unordered(AT_ONCE).collect().await;
+    let failure = answered.into_iter().find_map(Result::err)?;
+    Some(format!("why some Jobs wait is not known: {failure}"))
+}
+
+impl Waiting {
+    /// Takes in why it waits, as was answered.
+    fn learn(&mut self, status: CardReviewStatus) {
+        let never = status.blocks.iter().find(|block| block.outlook == Outlook::Never);
+        let (reason, message) = match never.or(status.blocks.first()) {
+            Some(block) => (block.reason.clone(), block.message.clone()),
+            None => (String::new(), status.message),
+        };
+        (self.reason, self.message) = (reason, message);
+    }
+}
+
+/// A group that is not let into its queue, or not as many of its pods as go together: what stands on it says so.
+fn group(group: &Value) -> Option<Waiting> {
+    let metadata = &group["metadata"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let conditions = group["status"]["conditions"].as_array()?;
+    // A condition of Volcano's scheduler names its session: of what that decides, nothing is said here.
+    let said = conditions.iter().find(|condition| {
+        let is_ours = text(&condition["transitionID"]).is_empty();
+        is_ours && condition["type"] == UNSCHEDULABLE && condition["status"] == "True"
+    })?;
+    if metadata.get("deletionTimestamp").is_some() {
+        return None;
+    }
+    Some(Waiting {
+        kind: "PodGroup",
+        namespace: text(&metadata["namespace"]),
+        name: text(&metadata["name"]),
+        since: metadata["creationTimestamp"]
+            .as_str()
+            .and_then(|time| time.parse().ok()),
+        reason: text(&said["reason"]),
+        message: text(&said["message"]),
+    })
 }
 
 fn pod(pod: &Pod) -> Option<Waiting> {
@@ -75,7 +158,7 @@ fn job(job: &Job) -> Option<Waiting> {
         since: job.metadata.creation_timestamp.as_ref().map(|time| time.0),
         reason: String::new(),
         message: format!(
-            "suspended until its queue takes it: kubectl card why job/{} says why",
+            "suspended until its queue takes it: kubectl card why job/{} asks why",
             job.name_any()
         ),
     })
@@ -84,8 +167,9 @@ fn job(job: &Job) -> Option<Waiting> {
 /// The list, as people read it.
 pub async fn answer(cluster: &Cluster, everywhere: bool) -> Result<Answer, Failure> {
     let namespace = (!everywhere).then_some(&*cluster.namespace);
-    let waiting = waiting(cluster, namespace).await?;
+    let (waiting, notes) = waiting(cluster, namespace).await?;
     let mut answer = Answer::new(&waiting).map_err(|error| Failure::unprintable(&error))?;
+    answer.notes = notes;
     if waiting.is_empty() {
         answer.line(&match namespace {
             Some(namespace) => format!("Nothing waits in namespace {namespace}."),
@@ -153,5 +237,50 @@ mod tests {
         };
         assert!(of(true, JOB_HELD).is_some());
         assert_eq!((of(false, JOB_HELD), of(true, "other")), (None, None));
+    }
+
+    #[test]
+    fn a_group_waits_while_cardgate_says_that_it_is_not_let_in() {
+        let of = |status: &str, session: &str| {
+            group(&json!({
+                "metadata": { "name": "g", "namespace": "n", "creationTimestamp": "2026-11-23T12:00:00Z" },
+                "status": { "conditions": [
+                    { "type": "Scheduled", "status": "True", "reason": "Other", "message": "" },
+                    { "type": UNSCHEDULABLE, "status": status, "transitionID": session, "reason": "R", "message": "M" },
+                ] },
+            }))
+        };
+        let waits = of("True", "").unwrap();
+        assert_eq!(
+            (waits.kind, &*waits.name, &*waits.reason, &*waits.message),
+            ("PodGroup", "g", "R", "M")
+        );
+        assert!(waits.since.is_some());
+        assert_eq!((of("False", ""), of("True", "session")), (None, None));
+        assert_eq!(group(&json!({ "metadata": { "name": "g" } })), None);
+    }
+
+    #[test]
+    fn a_held_job_says_what_was_answered() {
+        let mut held = Waiting {
+            kind: "Job",
+            namespace: "n".to_owned(),
+            name: "j".to_owned(),
+            since: None,
+            reason: String::new(),
+            message: "unknown".to_owned(),
+        };
+        let answer = json!({
+            "admitted": false, "message": "job j waits: M",
+            "blocks": [{ "reason": "R", "message": "M", "outlook": "NotYet", "remedy": "" }],
+        });
+        held.learn(serde_json::from_value(answer).unwrap());
+        assert_eq!((&*held.reason, &*held.message), ("R", "M"));
+        // It was let in meanwhile, or is not decided about.
+        held.learn(CardReviewStatus {
+            message: "job j is let in".to_owned(),
+            ..CardReviewStatus::default()
+        });
+        assert_eq!((&*held.reason, &*held.message), ("", "job j is let in"));
     }
 }

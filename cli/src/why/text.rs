@@ -1,6 +1,9 @@
 //! An answer, as people read it.
 
 use crds::card_review::{Block, CardReviewStatus, Count, Shortage};
+use k8s_openapi::jiff::SignedDuration;
+
+use crate::span;
 
 /// How many pods are listed by name in one place; `-o yaml` has them all.
 const MOST_NAMES: usize = 5;
@@ -82,7 +85,10 @@ fn place(status: &CardReviewStatus) -> Vec<String> {
     }
     if !status.admitted {
         lines.push(match &status.estimate {
-            Some(estimate) => format!("when:   in {} s, {}", estimate.seconds.max(0), estimate.basis),
+            Some(estimate) => {
+                let until = SignedDuration::from_secs(estimate.seconds);
+                format!("when:   in {}, {}", span::short(until), estimate.basis)
+            }
             None => "when:   nothing says when".to_owned(),
         });
     }
@@ -154,7 +160,15 @@ mod tests {
             basis: "at the earliest: it stands aside until then".to_owned(),
         });
         let last = lines(&status).pop().unwrap();
-        assert_eq!(last, "when:   in 40 s, at the earliest: it stands aside until then");
+        assert_eq!(last, "when:   in 40s, at the earliest: it stands aside until then");
+        for (seconds, said) in [(5_400, "in 1h30m, "), (-3, "in 0s, ")] {
+            status.estimate = Some(Estimate {
+                seconds,
+                ..Estimate::default()
+            });
+            let last = lines(&status).pop().unwrap();
+            assert!(last.contains(said), "{last}");
+        }
         let is_in = CardReviewStatus {
             admitted: true,
             message: "pod a is let in and has its node".to_owned(),
