@@ -25,6 +25,7 @@ use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 use tokio::sync::Mutex;
 
+use super::live::{many_nodes_are_several_pages, what_is_shown_stays_while_the_cluster_does_not_answer};
 use super::{Pages, viewer};
 use crate::{NO_QUOTA, Outcome};
 
@@ -42,7 +43,7 @@ const VIEWS: [(&str, &str); 6] = [
 
 /// What is wrong on a page for those who can't see it, or not well: pictures and fields without words, text that is too faint (WCAG 2.2,
 /// 1.4.3), and what does not fit.
-const FAULTS: &str = r"
+pub const FAULTS: &str = r"
     const faults = [];
     const name = (element) => element.outerHTML.slice(0, 120);
     for (const picture of document.querySelectorAll('[role=img]')) if (!picture.getAttribute('aria-label')) faults.push('no words: ' + name(picture));
@@ -86,12 +87,11 @@ const HEARD: [(&str, &str, &str, &str); 16] = [
     ("why", "button", "button", "Ask"),
     ("why?what=pod/evaluation", "section", "region", "Answer"),
 ];
-/// So many nodes more than one page of them holds.
-const BEYOND: usize = 10;
 
-/// A browser, and what drives it.
-struct Browser {
-    client: Client,
+/// A browser.
+pub struct Browser {
+    /// What drives it.
+    pub client: Client,
     /// Where its driver listens.
     driver: String,
     _driver: Child,
@@ -139,7 +139,7 @@ impl Browser {
     }
 
     /// What assistive technology is told of a part of the page that is open: `role` or `label`.
-    async fn computed(&self, part: &str, what: &str) -> Result<String> {
+    pub async fn computed(&self, part: &str, what: &str) -> Result<String> {
         let element = self.client.find(Locator::Css(part)).await?.element_id();
         let session = self.client.session_id().await?.context("no session")?;
         let path = format!("session/{session}/element/{}/computed{what}", &*element);
@@ -190,12 +190,12 @@ impl Browser {
         Ok(())
     }
 
-    async fn run(&self, script: &str) -> Result<Value> {
+    pub async fn run(&self, script: &str) -> Result<Value> {
         Ok(self.client.execute(script, Vec::new()).await?)
     }
 
     /// Awaits words on the page that is open.
-    async fn reads(&self, words: &str) -> Outcome {
+    pub async fn reads(&self, words: &str) -> Outcome {
         wait::eventually(format!("{words:?} on the page"), wait::PATIENCE, async || {
             let text = self.run("return document.body.innerText").await?;
             let text = text.as_str().unwrap_or_default().to_owned();
@@ -290,42 +290,6 @@ async fn furnish(world: &World, scenario: &Scenario<'_>) -> Outcome {
     Ok(())
 }
 
-/// More nodes than one page holds: each page is bounded, there is a way to all of them, and it stays live.
-async fn many_nodes_are_several_pages(browser: &Browser, pages: &Pages, scenario: &Scenario<'_>) -> Outcome {
-    let name = |index: usize| format!("bulk-{index:04}");
-    let many: Vec<_> = (0..500 + BEYOND)
-        .map(|index| nodes::nvidia(&name(index), "NVIDIA-L4", 1, 24_576))
-        .collect();
-    scenario.plane().create_nodes(&many).await?;
-    let all = many.len() + 5;
-    let client = &browser.client;
-    client.goto(&pages.address("nodes")).await?;
-    browser.reads(&format!("1 to 500 of {all} nodes, by name.")).await?;
-    let tiles = "return document.querySelectorAll('li.tile').length";
-    assert_eq!(browser.run(tiles).await?, 500);
-    let faults = browser.run(FAULTS).await?;
-    assert_eq!(faults, json!([]), "{faults:#}");
-    let role = browser.computed("nav[data-part=pages]", "role").await?;
-    let label = browser.computed("nav[data-part=pages]", "label").await?;
-    assert_eq!((&*role, &*label), ("navigation", "Pages of nodes"));
-    client.find(Locator::Id("page-2")).await?.click().await?;
-    browser.reads(&format!("501 to {all} of {all} nodes, by name.")).await?;
-    assert_eq!(browser.run(tiles).await?, all - 500);
-    browser.reads("Kept up to date.").await?;
-    assert_eq!(
-        browser.run(tiles).await?,
-        all - 500,
-        "brought up to date, it is the same page"
-    );
-    let field = client.find(Locator::Id("name")).await?;
-    field.send_keys(&format!("{}{}", name(507), Key::Enter)).await?;
-    browser
-        .reads(&format!("1 nodes with such names, {all} in all."))
-        .await?;
-    assert_eq!(browser.run(tiles).await?, 1);
-    Ok(())
-}
-
 #[tokio::test]
 #[ignore = "needs Debian's packages chromium and chromium-driver, which .ci/run installs"]
 async fn pages_are_live_and_can_be_used_by_everybody() -> Outcome {
@@ -403,5 +367,6 @@ async fn pages_are_live_and_can_be_used_by_everybody() -> Outcome {
     field.clear().await?;
     field.send_keys(&format!("pod/nobody{}", Key::Enter)).await?;
     browser.reads("is not known in namespace").await?;
+    what_is_shown_stays_while_the_cluster_does_not_answer(&browser, &pages).await?;
     many_nodes_are_several_pages(&browser, &pages, &scenario).await
 }

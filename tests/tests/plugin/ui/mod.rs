@@ -1,6 +1,7 @@
 //! `kubectl card ui`: who gets its pages, and what stands in them.
 
 mod browser;
+mod live;
 
 use ::http::Request;
 use ::http::header::{COOKIE, HOST, LOCATION, ORIGIN, SET_COOKIE};
