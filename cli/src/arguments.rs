@@ -50,6 +50,25 @@ pub struct Connection {
     pub groups: Vec<String>,
 }
 
+impl Connection {
+    /// The options by which another command asks the same cluster, as the same user.
+    pub fn options(&self) -> Vec<String> {
+        let file = self.kubeconfig.as_ref().map(|file| file.display().to_string());
+        let single = [
+            ("--context", &self.context),
+            ("--kubeconfig", &file),
+            ("--as", &self.user),
+        ];
+        let single = single
+            .into_iter()
+            .filter_map(|(option, value)| Some((option, value.as_ref()?)));
+        let groups = self.groups.iter().map(|group| ("--as-group", group));
+        let all = single.chain(groups);
+        all.flat_map(|(option, value)| [option.to_owned(), value.clone()])
+            .collect()
+    }
+}
+
 /// A form of the answer besides the plain table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Output {
@@ -221,7 +240,14 @@ pub enum Verb {
         #[arg(short, long)]
         yes: bool,
     },
-    /// Print the script that completes these commands in a shell
+    /// Print the script that completes these commands in a shell, for those who call `kubectl-card` itself
+    ///
+    /// `kubectl card` is completed by kubectl's own completion, where an executable `kubectl_complete-card` is on the PATH: that is this
+    /// program under another name, with names of cards and queues besides.
+    #[command(
+        after_help = "Examples:\n  ln -s \"$(command -v kubectl-card)\" ~/.local/bin/kubectl_complete-card    kubectl card, in every shell that \
+                      completes kubectl\n  source <(kubectl-card completion bash)                                    kubectl-card, in bash"
+    )]
     Completion {
         /// The shell
         #[arg(value_enum)]
@@ -258,5 +284,15 @@ mod tests {
     #[test]
     fn the_arguments_do_not_contradict_each_other() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn another_command_is_told_the_same_cluster_and_user() {
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let options = "--context lab --kubeconfig /k --as jane --as-group a --as-group b";
+        let asked = Arguments::parse_from(words(&format!("kubectl-card ui -n team {options}")));
+        assert_eq!(asked.connection.options(), words(options));
+        let asked = Arguments::parse_from(words("kubectl-card ui"));
+        assert!(asked.connection.options().is_empty());
     }
 }

@@ -27,6 +27,8 @@ pub struct Cluster {
     client: Client,
     /// The namespace that is meant.
     pub namespace: String,
+    /// The options by which another command asks the same cluster, as the same user.
+    pub options: Vec<String>,
 }
 
 impl Cluster {
@@ -57,7 +59,11 @@ impl Cluster {
             config.auth_info.impersonate_groups = Some(connection.groups.clone()).filter(|groups| !groups.is_empty());
         }
         let client = Client::try_from(config).map_err(|error| unusable(&error))?;
-        Ok(Self { client, namespace })
+        Ok(Self {
+            client,
+            namespace,
+            options: connection.options(),
+        })
     }
 
     /// For what is asked in other words.
@@ -100,11 +106,15 @@ impl Cluster {
         Ok(inventories)
     }
 
-    /// The queue that the namespace names for pods that name none; none also where the namespace can't be seen.
-    pub async fn queue_of_namespace(&self) -> Option<String> {
-        let namespaces: Api<Namespace> = Api::all(self.client.clone());
-        let namespace = namespaces.get(&self.namespace).await.ok()?;
-        namespace.metadata.annotations?.remove(QUEUE_NAME)
+    /// The queue that the namespace names for pods that name none; in words why that is not known, where it is not.
+    pub async fn queue_of_namespace(&self) -> Result<Option<String>, String> {
+        let name = &self.namespace;
+        let namespace = self.get_if_seen::<Namespace>(None, name).await;
+        let namespace =
+            namespace.map_err(|error| format!("which queue namespace {name} names is not known: {error}"))?;
+        let namespace = namespace.ok_or_else(|| format!("there is no namespace {name}"))?;
+        let named = namespace.metadata.annotations.unwrap_or_default().remove(QUEUE_NAME);
+        Ok(named.filter(|queue| !queue.is_empty()))
     }
 
     /// All objects of a kind, as they are.

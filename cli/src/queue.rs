@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crds::card_usage::{CardUsage, CardUsageStatus};
+use crds::format::column;
 use crds::queue_terms::{Item, QueueTerms};
 use crds::volcano::Queue;
 use kube::ResourceExt as _;
@@ -11,6 +12,9 @@ use serde::Serialize;
 use crate::cluster::Cluster;
 use crate::failure::Failure;
 use crate::print::Answer;
+
+/// How long a list of cards may be in the table of all queues, in characters, so that a line fits 120.
+const COLUMN: usize = 34;
 
 /// One queue.
 #[derive(Debug, Serialize)]
@@ -24,10 +28,9 @@ struct Row {
     usage: Option<CardUsageStatus>,
 }
 
-/// What a queue may have of each card.
-pub fn quotas(queues: &[Queue], name: &str) -> Result<BTreeMap<String, i64>, Failure> {
-    let queue = queues.iter().find(|queue| queue.name_any() == name);
-    queue.map(quota).ok_or_else(|| Failure::QueueUnknown(name.to_owned()))
+/// What a queue may have of each card that it names; none where there is no such queue.
+pub fn quotas(queues: &[Queue], name: &str) -> Option<BTreeMap<String, i64>> {
+    queues.iter().find(|queue| queue.name_any() == name).map(quota)
 }
 
 /// What a queue says that it may have of each card.
@@ -62,8 +65,14 @@ async fn rows(cluster: &Cluster) -> Result<(Vec<Row>, Option<String>), Failure> 
 /// All queues.
 pub async fn answer(cluster: &Cluster) -> Result<Answer, Failure> {
     let (rows, note) = rows(cluster).await?;
-    let mut answer = Answer::new(&rows).map_err(|error| Failure::unprintable(&error))?;
+    let mut answer = of_all(&rows)?;
     answer.notes.extend(note);
+    Ok(answer)
+}
+
+/// All of these queues.
+fn of_all(rows: &[Row]) -> Result<Answer, Failure> {
+    let mut answer = Answer::new(&rows).map_err(|error| Failure::unprintable(&error))?;
     let cells: Vec<_> = rows
         .iter()
         .map(|row| {
@@ -71,8 +80,11 @@ pub async fn answer(cluster: &Cluster) -> Result<Answer, Failure> {
                 |text: fn(&CardUsageStatus) -> String| row.usage.as_ref().map_or_else(|| "-".to_owned(), text);
             [
                 row.queue.clone(),
-                in_one_line(&row.quota),
-                of_usage(|usage| usage.allocated.clone()),
+                in_a_column(row.quota.iter().map(|(card, amount)| (card, *amount)), COLUMN),
+                of_usage(|usage| {
+                    let held = usage.cards.iter().filter(|card| card.allocated > 0);
+                    in_a_column(held.map(|card| (&card.name, card.allocated)), COLUMN)
+                }),
                 of_usage(|usage| usage.waiting.to_string()),
                 of_usage(|usage| usage.problems.clone()),
                 of_usage(|usage| usage.share.clone()),
@@ -159,10 +171,44 @@ pub async fn answer_of_one(cluster: &Cluster, name: &str) -> Result<Answer, Fail
 
 /// Cards in one line, as `kubectl get` shows them.
 pub fn in_one_line(cards: &BTreeMap<String, i64>) -> String {
-    let texts: Vec<_> = cards.iter().map(|(card, amount)| format!("{card} x{amount}")).collect();
+    in_a_column(cards.iter().map(|(card, amount)| (card, *amount)), usize::MAX)
+}
+
+/// As many of the cards as fit into a column so wide, and how many more there are.
+fn in_a_column<'c>(cards: impl Iterator<Item = (&'c String, i64)>, most: usize) -> String {
+    let texts: Vec<_> = cards.map(|(card, amount)| format!("{card} x{amount}")).collect();
     if texts.is_empty() {
         "<none>".to_owned()
     } else {
-        texts.join(", ")
+        column(&texts, most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_line_of_all_queues_fits_a_terminal() {
+        let cards = ["NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3", "Tesla-V100-SXM2-32GB"];
+        let of_card =
+            |name: &str| json!({ "name": name, "quota": 128, "allocated": 128, "requested": 128, "waiting": 0 });
+        let status = json!({ "cards": cards.map(of_card), "waiting": 1000, "problems": "CapabilityAboveCluster" });
+        let row = Row {
+            queue: "language-models".to_owned(),
+            quota: cards.map(|card| (card.to_owned(), 128)).into(),
+            usage: Some(serde_json::from_value(status).unwrap()),
+        };
+        let printed = of_all(&[row]).unwrap().write(None).unwrap();
+        for line in printed.lines() {
+            assert!(line.chars().count() <= 120, "{}: {line}", line.chars().count());
+        }
+        assert_eq!(
+            printed.matches("NVIDIA-A100-SXM4-80GB x128, +2 more").count(),
+            2,
+            "{printed}"
+        );
     }
 }

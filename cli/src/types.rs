@@ -1,5 +1,7 @@
 //! `kubectl card types`: which cards there are, and what a queue may have of them.
 
+use std::collections::BTreeMap;
+
 use crds::card_type::{CardKind, CardType};
 use serde::Serialize;
 
@@ -19,7 +21,7 @@ struct Row {
     used: i64,
     total: i64,
     nodes: i64,
-    /// What the queue may have of it; none where no queue is meant.
+    /// What the queue may have of it; none where no queue is meant, or the queue's quota does not name it.
     #[serde(skip_serializing_if = "Option::is_none")]
     quota: Option<i64>,
     problems: String,
@@ -32,23 +34,48 @@ struct Types {
     cards: Vec<Row>,
 }
 
+/// What stands for a quota where no queue is meant.
+const NO_QUEUE: &str = "-";
+/// What stands for it where the queue's quota does not name the card.
+const UNNAMED: &str = "<none>";
+
+/// What a queue may have of each card that it names.
+type Quotas = BTreeMap<String, i64>;
+
+/// The queue whose quotas are shown, with these, where there is one; and what is to be said where not. A queue that was asked for by name
+/// is there, or the question is wrong.
+async fn meant(cluster: &Cluster, asked: Option<&str>) -> Result<(Option<(String, Quotas)>, Vec<String>), Failure> {
+    let instead = "so no quota is shown: --queue NAME shows that of one";
+    let namespace = &cluster.namespace;
+    let (name, is_asked) = match asked {
+        Some(queue) => (queue.to_owned(), true),
+        None => match cluster.queue_of_namespace().await {
+            Ok(Some(queue)) => (queue, false),
+            Ok(None) => return Ok((None, vec![format!("namespace {namespace} names no queue, {instead}")])),
+            Err(failure) => return Ok((None, vec![format!("{failure}, {instead}")])),
+        },
+    };
+    match queue::quotas(&cluster.queues().await?, &name) {
+        Some(quotas) => Ok((Some((name, quotas)), Vec::new())),
+        None if is_asked => Err(Failure::QueueUnknown(name)),
+        None => {
+            let note = format!("namespace {namespace} names queue {name}, which does not exist, {instead}");
+            Ok((None, vec![note]))
+        }
+    }
+}
+
 /// The cards of the cluster, and the quota of `queue` or of the namespace's.
 pub async fn answer(cluster: &Cluster, queue: Option<&str>) -> Result<Answer, Failure> {
     let types = cluster.card_types().await?;
-    let named = match queue {
-        Some(queue) => Some(queue.to_owned()),
-        None => cluster.queue_of_namespace().await,
-    };
-    let quotas = match &named {
-        Some(name) => Some(queue::quotas(&cluster.queues().await?, name)?),
-        None => None,
-    };
+    let (meant, notes) = meant(cluster, queue).await?;
+    let (queue, quotas) = meant.unzip();
     let row = |card: CardType| {
         let status = card.status.unwrap_or_default();
         Row {
             quota: quotas
                 .as_ref()
-                .map(|quotas| quotas.get(&card.spec.card_name).copied().unwrap_or_default()),
+                .and_then(|quotas| quotas.get(&card.spec.card_name).copied()),
             card: card.spec.card_name,
             resource: card.spec.resource,
             kind: card.spec.kind,
@@ -61,15 +88,12 @@ pub async fn answer(cluster: &Cluster, queue: Option<&str>) -> Result<Answer, Fa
     };
     let shown = Types {
         cards: types.into_iter().map(row).collect(),
-        queue: named,
+        queue,
     };
     let mut answer = Answer::new(&shown).map_err(|error| Failure::unprintable(&error))?;
-    if shown.queue.is_none() {
-        answer.notes.push(format!(
-            "namespace {} names no queue, so no quota is shown: --queue NAME shows that of one",
-            cluster.namespace
-        ));
-    }
+    answer.notes = notes;
+    // No queue is something else than a queue that may have none.
+    let unnamed = if shown.queue.is_some() { UNNAMED } else { NO_QUEUE };
     let quota_column = shown
         .queue
         .as_ref()
@@ -82,7 +106,7 @@ pub async fn answer(cluster: &Cluster, queue: Option<&str>) -> Result<Answer, Fa
                 row.card.clone(),
                 row.free.to_string(),
                 row.total.to_string(),
-                row.quota.map_or_else(|| "-".to_owned(), |quota| quota.to_string()),
+                row.quota.map_or_else(|| unnamed.to_owned(), |quota| quota.to_string()),
                 row.resource.clone(),
                 row.kind.to_string(),
                 row.nodes.to_string(),
@@ -101,5 +125,41 @@ pub async fn answer(cluster: &Cluster, queue: Option<&str>) -> Result<Answer, Fa
         "PROBLEMS",
     ];
     answer.table(head, 3, &cells);
+    if let Some(units) = units(shown.cards.iter().map(|row| (row.card.as_str(), row.kind))) {
+        answer.line(&format!("({units})"));
+    }
     Ok(answer)
+}
+
+/// Which of the cards are counted in parts, and in which: their numbers stand among those of whole cards.
+pub fn units<'a>(cards: impl Iterator<Item = (&'a str, CardKind)>) -> Option<String> {
+    let in_parts = cards.filter_map(|(card, kind)| Some((kind.part()?, card)));
+    let mut by_part = BTreeMap::<&str, Vec<&str>>::new();
+    for (part, card) in in_parts {
+        by_part.entry(part).or_default().push(card);
+    }
+    let said = by_part
+        .iter()
+        .map(|(part, cards)| format!("{} in {part}", cards.join(", ")));
+    Some(said.collect::<Vec<_>>().join("; ")).filter(|said| !said.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cards_that_are_counted_in_parts_say_in_which() {
+        let cards = |all: &[(&'static str, CardKind)]| units(all.iter().copied());
+        assert_eq!(cards(&[("A", CardKind::Whole), ("B", CardKind::Mig)]), None);
+        assert_eq!(
+            cards(&[
+                ("A", CardKind::Whole),
+                ("A/mgpu", CardKind::Mgpu),
+                ("B/mgpu", CardKind::Mgpu)
+            ])
+            .as_deref(),
+            Some("A/mgpu, B/mgpu in hundredths of a card")
+        );
+    }
 }

@@ -1,5 +1,7 @@
 //! `kubectl card who`: which queues hold a card.
 
+use crds::card_type::CardKind;
+use crds::card_usage::CardUsage;
 use crds::spelling;
 use serde::Serialize;
 
@@ -7,7 +9,7 @@ use crate::cluster::Cluster;
 use crate::failure::Failure;
 use crate::print::Answer;
 
-/// What one queue has of the card.
+/// What the pods of one queue itself have of the card: those of queues below it are told of with these.
 #[derive(Debug, Serialize)]
 struct Holder {
     queue: String,
@@ -23,6 +25,7 @@ struct Holder {
 #[serde(rename_all = "camelCase")]
 struct Holders {
     card: String,
+    kind: CardKind,
     total: i64,
     free: i64,
     /// What pods hold for which no queue is charged.
@@ -41,14 +44,15 @@ pub async fn answer(cluster: &Cluster, card: &str) -> Result<Answer, Failure> {
             meant: spelling::meant_card(card, known).map(str::to_owned),
         });
     };
-    let (queues, note) = match holders(cluster, card).await {
-        Ok(holders) => (Some(holders), None),
+    let (queues, note) = match cluster.usages().await {
+        Ok(usages) => (Some(holders(usages, card)), None),
         Err(failure @ Failure::Forbidden { .. }) => (None, Some(format!("without the queues: {failure}"))),
         Err(failure) => return Err(failure),
     };
     let status = found.status.clone().unwrap_or_default();
     let shown = Holders {
         card: card.to_owned(),
+        kind: found.spec.kind,
         total: status.total,
         free: status.free,
         unaccounted: status.unaccounted,
@@ -58,7 +62,10 @@ pub async fn answer(cluster: &Cluster, card: &str) -> Result<Answer, Failure> {
     answer.notes.extend(note);
     answer.line(&format!(
         "{}: {} of {} free, {} charged to no queue",
-        shown.card, shown.free, shown.total, shown.unaccounted
+        shown.card,
+        shown.free,
+        shown.kind.count(shown.total),
+        shown.unaccounted
     ));
     let Some(queues) = shown.queues else {
         return Ok(answer);
@@ -89,26 +96,55 @@ pub async fn answer(cluster: &Cluster, card: &str) -> Result<Answer, Failure> {
     Ok(answer)
 }
 
-async fn holders(cluster: &Cluster, card: &str) -> Result<Vec<Holder>, Failure> {
+/// The queues whose own pods hold the card or wait for it, the largest holder first.
+fn holders(usages: Vec<CardUsage>, card: &str) -> Vec<Holder> {
     let mut queues = Vec::new();
     // The object of what no queue is charged for names none.
-    for usage in cluster
-        .usages()
-        .await?
-        .into_iter()
-        .filter(|usage| !usage.spec.queue.is_empty())
-    {
+    for usage in usages.into_iter().filter(|usage| !usage.spec.queue.is_empty()) {
         let status = usage.status.unwrap_or_default();
         let held = status.cards.into_iter().find(|of| of.name == card);
-        queues.extend(held.filter(|of| of.allocated > 0 || of.waiting > 0).map(|of| Holder {
+        let held = held.map(|of| (of.own(), of.quota));
+        let held = held.filter(|(own, _)| own.allocated > 0 || own.waiting > 0);
+        queues.extend(held.map(|(own, quota)| Holder {
             queue: usage.spec.queue,
-            allocated: of.allocated,
-            quota: of.quota,
-            waiting: of.waiting,
-            requested: of.requested,
+            allocated: own.allocated,
+            quota,
+            waiting: own.waiting,
+            requested: own.allocated + own.waiting,
             share: status.share,
         }));
     }
     queues.sort_by_key(|holder| std::cmp::Reverse(holder.allocated));
-    Ok(queues)
+    queues
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_queues_below_another_hold_is_told_of_once() {
+        let usage = |queue: &str, card: serde_json::Value| -> CardUsage {
+            let object =
+                json!({ "metadata": { "name": queue }, "spec": { "queue": queue }, "status": { "cards": [card] } });
+            serde_json::from_value(object).unwrap()
+        };
+        let card = |allocated: i64, waiting: i64, own: serde_json::Value| json!({ "name": "A", "quota": 8, "allocated": allocated, "requested": allocated + waiting, "waiting": waiting, "own": own });
+        let own = |allocated: i64, waiting: i64| json!({ "allocated": allocated, "waiting": waiting });
+        let usages = vec![
+            usage("department", card(6, 2, own(0, 0))),
+            usage("small", card(2, 2, own(2, 2))),
+            usage("large", card(4, 0, own(4, 0))),
+            // As an operator of an earlier release writes it.
+            usage("earlier", card(1, 0, json!(null))),
+        ];
+        let told: Vec<_> = holders(usages, "A")
+            .into_iter()
+            .map(|holder| (holder.queue, holder.allocated, holder.waiting, holder.requested))
+            .collect();
+        let expected = [("large", 4, 0, 4), ("small", 2, 2, 4), ("earlier", 1, 0, 1)];
+        assert_eq!(told, expected.map(|(queue, a, w, r)| (queue.to_owned(), a, w, r)));
+    }
 }

@@ -43,7 +43,12 @@ use crate::card_type::CardKind;
         json_path = ".status.conditions[?(@.type=='NodeUsable')].status",
         priority = 1
     ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp",
+        priority = 1
+    )
 )]
 #[serde(rename_all = "camelCase")]
 pub struct CardInventorySpec {

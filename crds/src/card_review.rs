@@ -89,7 +89,7 @@ pub struct CardReviewStatus {
     /// Its position among what waits in its queue; 1 is next. Absent where it is not its turn at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<i64>,
-    /// How many pods and suspended Jobs wait in the queue, itself included.
+    /// How many pods wait in the queue, and Jobs and groups to be taken as a whole before their pods exist, itself included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<i64>,
     /// Who is before it in its queue.
@@ -178,10 +178,11 @@ pub struct Holder {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Count {
-    /// Names of pods in the namespace of the review, and of Jobs that are suspended in line as `Job NAME`; at most 32.
+    /// Names of pods in the namespace of the review, and of Jobs and groups in line without pods as `Job NAME` and `PodGroup NAME`; at
+    /// most 32.
     #[serde(default)]
     pub own: Vec<String>,
-    /// How many pods and such Jobs of that namespace.
+    /// How many pods, and such Jobs and groups, of that namespace.
     #[serde(default)]
     pub own_count: i64,
     /// How many of other namespaces.

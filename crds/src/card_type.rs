@@ -29,6 +29,22 @@ pub enum CardKind {
     Mgpu,
 }
 
+impl CardKind {
+    /// The part of a card that it is counted in, for people; none where each is one of what its name says.
+    pub const fn part(self) -> Option<&'static str> {
+        match self {
+            Self::Whole | Self::Mps | Self::Mig => None,
+            Self::Mgpu => Some("hundredths of a card"),
+        }
+    }
+
+    /// A number of them, with the part that it is of.
+    pub fn count(self, number: i64) -> String {
+        self.part()
+            .map_or_else(|| number.to_string(), |part| format!("{number} {part}"))
+    }
+}
+
 impl fmt::Display for CardKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -53,12 +69,12 @@ impl fmt::Display for CardKind {
     doc = "A card name found in the cluster: the name to write in volcano.sh/card.name and volcano.sh/card.quota.",
     printcolumn(name = "Card", type_ = "string", json_path = ".spec.cardName"),
     printcolumn(name = "Resource", type_ = "string", json_path = ".spec.resource"),
-    printcolumn(name = "Kind", type_ = "string", json_path = ".spec.kind"),
     printcolumn(name = "Nodes", type_ = "integer", json_path = ".status.nodes"),
     printcolumn(name = "Total", type_ = "integer", json_path = ".status.total"),
     printcolumn(name = "In use", type_ = "integer", json_path = ".status.used"),
     printcolumn(name = "Free", type_ = "integer", json_path = ".status.free"),
     printcolumn(name = "Unaccounted", type_ = "integer", json_path = ".status.unaccounted"),
+    printcolumn(name = "Kind", type_ = "string", json_path = ".spec.kind", priority = 1),
     printcolumn(name = "Problems", type_ = "string", json_path = ".status.problems", priority = 1),
     printcolumn(
         name = "Age",

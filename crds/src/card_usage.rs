@@ -145,13 +145,37 @@ pub struct QueueCard {
     pub name: String,
     /// How many the queue may have.
     pub quota: i64,
-    /// How many its admitted pods hold.
+    /// How many its admitted pods hold, and those of queues below it.
     pub allocated: i64,
     /// How many admitted and waiting pods ask for together, and Jobs and groups that wait to be taken as a whole before their pods
     /// exist; a waiting pod with alternatives counts for its first, a Job or group for the first by name.
     pub requested: i64,
     /// How many of these waiting pods, Jobs and groups ask for.
     pub waiting: i64,
+    /// What of this is of the queue itself. The numbers above are also of all queues below it: those of several queues must not be
+    /// added up, and these may be.
+    #[serde(default)]
+    pub own: Option<OwnCards>,
+}
+
+/// What pods of a queue itself have of a card, and not those of queues below it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OwnCards {
+    /// How many its own admitted pods hold.
+    pub allocated: i64,
+    /// How many its own waiting pods, Jobs and groups ask for.
+    pub waiting: i64,
+}
+
+impl QueueCard {
+    /// What the queue has of the card itself: all of it, where nobody has written what part that is.
+    pub fn own(&self) -> OwnCards {
+        self.own.unwrap_or(OwnCards {
+            allocated: self.allocated,
+            waiting: self.waiting,
+        })
+    }
 }
 
 /// A workload that waits and is one of the next.

@@ -31,6 +31,20 @@ pub fn format_amount(resource: &str, amount: i128) -> String {
     }
 }
 
+/// Of a list as much as fits into a column so wide, the first in any case, and how many more there are.
+pub fn column(texts: &[String], most: usize) -> String {
+    let whole = texts.join(", ");
+    if whole.chars().count() <= most || texts.len() == 1 {
+        return whole;
+    }
+    let cut = |shown: usize| format!("{}, +{} more", texts[..shown].join(", "), texts.len() - shown);
+    let fitting = (2..texts.len())
+        .rev()
+        .map(cut)
+        .find(|text| text.chars().count() <= most);
+    fitting.unwrap_or_else(|| cut(1))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

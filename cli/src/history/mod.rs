@@ -79,9 +79,13 @@ pub async fn read(cluster: &Cluster, namespace: Option<&str>, since: Timestamp) 
     let events: Vec<Event> = cluster.list_some(namespace, "events", &ours).await?;
     let pods: Vec<Pod> = cluster.list_in(namespace, "pods").await?;
     let mut queues = cluster.queues().await?;
+    let mut unread = None;
     if namespace.is_some() {
         let mut named: BTreeSet<String> = pods.iter().filter_map(kept::queue_of).collect();
-        named.extend(cluster.queue_of_namespace().await);
+        match cluster.queue_of_namespace().await {
+            Ok(queue) => named.extend(queue),
+            Err(failure) => unread = Some(failure),
+        }
         queues.retain(|queue| named.contains(&queue.name_any()));
     }
     let mut entries: Vec<_> = kept::of_events(&events, &pods)
@@ -96,7 +100,7 @@ pub async fn read(cluster: &Cluster, namespace: Option<&str>, since: Timestamp) 
         since,
         entries,
         oldest_event,
-        unknown: unknown(oldest_event),
+        unknown: unknown(oldest_event).into_iter().chain(unread).collect(),
     })
 }
 

@@ -161,6 +161,7 @@ mod tests {
                 used: Some(used),
                 borrowed: Some(borrowed),
                 waiting: Some(0),
+                own: None,
             };
             of_queue(&queue, 8).into_iter().map(Part::character).collect::<String>()
         };

@@ -177,7 +177,7 @@ fn lines(state: &State, width: usize) -> Vec<Line<'static>> {
         };
         lines.push(row(
             bar::of_card(card, room),
-            format!("{} of {} free{unaccounted}", card.free, card.total),
+            format!("{} of {} free{unaccounted}", card.free, card.kind.count(card.total)),
         ));
     }
     lines.push(Line::default());
@@ -225,6 +225,7 @@ fn drawn_run(part: Part, length: usize) -> Span<'static> {
 
 #[cfg(test)]
 mod tests {
+    use crds::card_type::CardKind;
     use ratatui::crossterm::event::KeyEvent;
 
     use super::super::state::{CardRow, NodeRow, QueueRow};
@@ -234,6 +235,7 @@ mod tests {
         State {
             cards: vec![CardRow {
                 card: "A100\u{1b}[2J".to_owned(),
+                kind: CardKind::Whole,
                 total: 8,
                 charged: 4,
                 unaccounted: 1,
@@ -249,6 +251,7 @@ mod tests {
                 used: Some(4),
                 borrowed: Some(2),
                 waiting: Some(1),
+                own: None,
             }],
             nodes: Some(vec![NodeRow {
                 node: "gpu-1".to_owned(),

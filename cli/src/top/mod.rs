@@ -9,6 +9,7 @@ use std::io::{self, IsTerminal as _};
 use crate::cluster::Cluster;
 use crate::failure::Failure;
 use crate::print::Answer;
+use crate::types;
 use bar::Part;
 use state::State;
 
@@ -53,7 +54,9 @@ fn printed(state: &State) -> Result<Answer, Failure> {
         2,
         &cards,
     );
-    answer.line(&format!("({})\n", bar::OF_CARDS));
+    let units = types::units(state.cards.iter().map(|card| (card.card.as_str(), card.kind)));
+    let units = units.map_or_else(String::new, |units| format!("; {units}"));
+    answer.line(&format!("({}{units})\n", bar::OF_CARDS));
     let shown = |number: Option<i64>| number.map_or_else(|| UNSEEN.to_owned(), |number| number.to_string());
     let queues: Vec<_> = state
         .queues

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crds::card_inventory::CardInventory;
-use crds::card_type::CardType;
-use crds::card_usage::CardUsage;
+use crds::card_type::{CardKind, CardType};
+use crds::card_usage::{CardUsage, OwnCards};
 use crds::queue_terms::{Item, Limits, QueueTerms};
 use crds::volcano;
 use kube::ResourceExt as _;
@@ -21,6 +21,7 @@ const USABLE: &str = "NodeUsable";
 #[serde(rename_all = "camelCase")]
 pub struct CardRow {
     pub card: String,
+    pub kind: CardKind,
     pub total: i64,
     /// What pods hold for which a queue is charged.
     pub charged: i64,
@@ -42,15 +43,18 @@ pub struct QueueRow {
     /// What it should have while others want it too; its quota where it says nothing.
     pub deserved: i64,
     pub quota: i64,
-    /// What its pods hold; none for whom it is not shown, as what follows.
+    /// What its pods and those of queues below it hold; none for whom it is not shown, as what follows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used: Option<i64>,
     /// What of that is beyond what it deserves, so that others may take it back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub borrowed: Option<i64>,
-    /// What its waiting pods and Jobs ask for.
+    /// What waits in it and in queues below it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting: Option<i64>,
+    /// What of both is of its own pods, and not of those of queues below it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub own: Option<OwnCards>,
 }
 
 /// One card of a node.
@@ -122,6 +126,7 @@ fn card(card: &CardType) -> CardRow {
     let status = card.status.clone().unwrap_or_default();
     CardRow {
         card: card.spec.card_name.clone(),
+        kind: card.spec.kind,
         total: status.total,
         charged: (status.used - status.unaccounted).max(0),
         unaccounted: status.unaccounted,
@@ -155,16 +160,19 @@ fn rows(queues: &[volcano::Queue], usages: Option<&[CardUsage]>) -> Vec<QueueRow
             let deserved = of(&terms.deserved).unwrap_or(quota);
             let of_usage = usage.as_ref().map(|cards| {
                 let card = cards.iter().find(|found| found.name == card);
-                card.map_or((0, 0), |card| (card.allocated, card.waiting))
+                card.map_or((0, 0, OwnCards::default()), |card| {
+                    (card.allocated, card.waiting, card.own())
+                })
             });
             rows.push(QueueRow {
                 queue: name.clone(),
                 guaranteed: of(&terms.guarantee).unwrap_or(0),
                 deserved,
                 quota,
-                used: of_usage.map(|(used, _)| used),
-                borrowed: of_usage.map(|(used, _)| (used - deserved).max(0)),
-                waiting: of_usage.map(|(_, waiting)| waiting),
+                used: of_usage.map(|(used, ..)| used),
+                borrowed: of_usage.map(|(used, ..)| (used - deserved).max(0)),
+                waiting: of_usage.map(|(_, waiting, _)| waiting),
+                own: of_usage.map(|(.., own)| own),
                 card,
             });
         }

@@ -123,16 +123,18 @@ fn speaker(cluster: &Cluster, first: PodId, parts: Option<&Parts>) -> Subject {
 
 /// What the workloads ask for that a queue, and those below it, are to let in as a whole.
 pub(super) fn asked_as_wholes(cluster: &Cluster, id: QueueId) -> BTreeMap<CardId, i128> {
+    if !cluster.is_inner(id) {
+        return asked_in(cluster, [id]);
+    }
     let is_below = |queue: &QueueId| *queue == id || cluster.ancestry(*queue).any(|above| above == id);
-    let below: Vec<_> = if cluster.is_inner(id) {
-        let all = cluster.queues().filter(|(_, queue)| !queue.in_line().is_empty());
-        all.map(|(queue, _)| queue).filter(is_below).collect()
-    } else {
-        vec![id]
-    };
-    let wholes = below
-        .iter()
-        .flat_map(|queue| cluster.wholes_in_line(cluster.queue(*queue)));
+    let all = cluster.queues().filter(|(_, queue)| !queue.in_line().is_empty());
+    asked_in(cluster, all.map(|(queue, _)| queue).filter(is_below))
+}
+
+/// What the workloads ask for that these queues are to let in as a whole.
+pub(super) fn asked_in(cluster: &Cluster, queues: impl IntoIterator<Item = QueueId>) -> BTreeMap<CardId, i128> {
+    let queues = queues.into_iter();
+    let wholes = queues.flat_map(|queue| cluster.wholes_in_line(cluster.queue(queue)));
     let claims = wholes.filter_map(|(_, whole)| whole.claim.as_ref());
     let mut asked = BTreeMap::new();
     for (card, count) in claims.flat_map(|claim| first_cards(cluster, &claim.demand)) {

@@ -7,6 +7,7 @@ use crate::happening::Happening;
 use crds::card_inventory::{CardInventoryStatus, NodeCard, NodeQuota};
 use crds::card_type::CardTypeStatus;
 use crds::card_usage::{CardUsageStatus, QueueCard};
+use crds::format;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
@@ -257,6 +258,7 @@ pub fn unaccounted<'a>(
             allocated: count,
             requested: count,
             waiting: 0,
+            own: None,
         })
         .collect();
     if cards.is_empty() && pods_with_resource_claims == 0 {
@@ -306,22 +308,9 @@ fn list_counts<'a>(counts: impl Iterator<Item = (&'a str, i64)>) -> String {
     or_none(counts.join(", "))
 }
 
-/// As many as fit into a column of `kubectl get`, the first in any case, and how many more there are.
+/// As many as fit into a column of `kubectl get`.
 fn column(texts: impl Iterator<Item = String>) -> String {
-    let texts: Vec<_> = texts.collect();
-    let whole = texts.join(", ");
-    if whole.chars().count() <= COLUMN {
-        return or_none(whole);
-    }
-    let cut = |shown: usize| format!("{}, +{} more", texts[..shown].join(", "), texts.len() - shown);
-    let fitting = (2..texts.len())
-        .rev()
-        .map(cut)
-        .find(|text| text.chars().count() <= COLUMN);
-    match texts.as_slice() {
-        [one] => one.clone(),
-        _ => fitting.unwrap_or_else(|| cut(1)),
-    }
+    or_none(format::column(&texts.collect::<Vec<_>>(), COLUMN))
 }
 
 /// Each once, in the order in which they come.

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crds::card_usage::{CardUsageStatus, QueueCard};
+use crds::card_usage::{CardUsageStatus, OwnCards, QueueCard};
 
-use super::line::{asked_as_wholes, first_waiting, waiting_workloads};
+use super::line::{asked_as_wholes, asked_in, first_waiting, waiting_workloads};
 use super::unsatisfiable::unsatisfiable;
 use super::{status, to_i64};
 use crate::amounts::Dimension;
@@ -35,6 +35,7 @@ pub(super) fn usage(cluster: &Cluster, id: QueueId) -> CardUsageStatus {
         )
     };
     let of_wholes = asked_as_wholes(cluster, id);
+    let of_own_wholes = asked_in(cluster, [id]);
     let cards = cards_of(cluster, queue).into_iter();
     let of_wholes_alone = of_wholes.keys().filter(|card| cluster.resource_of(**card).is_some());
     let of_wholes_alone = of_wholes_alone.map(|card| (cluster.names().card_name(*card), *card));
@@ -43,12 +44,17 @@ pub(super) fn usage(cluster: &Cluster, id: QueueId) -> CardUsageStatus {
         let dimension = Dimension::Card(card);
         let allocated = queue.allocated_in_all(dimension);
         let requested = queue.request_in_all(dimension) + of_wholes.get(&card).copied().unwrap_or(0);
+        let waits_itself = queue.waiting.requested().get(dimension) + of_own_wholes.get(&card).copied().unwrap_or(0);
         QueueCard {
             name: name.to_owned(),
             quota: quota(dimension),
             allocated: to_i64(allocated),
             requested: to_i64(requested),
             waiting: to_i64(requested - allocated),
+            own: Some(OwnCards {
+                allocated: to_i64(queue.allocated.get(dimension)),
+                waiting: to_i64(waits_itself),
+            }),
         }
     });
     let wholes = cluster.wholes_in_line(queue);

@@ -78,9 +78,11 @@ async fn who_holds_claimed_cards_what_is_left_and_why_one_waits_is_told_as_of_ot
         let rows = data[of].as_array()?;
         rows.iter().find(|row| row["card"] == *name).cloned()
     };
-    let cards = json!({ "card": name, "total": 6, "charged": 3, "unaccounted": 1, "free": 2, "unusable": 0 });
+    let cards =
+        json!({ "card": name, "kind": "Whole", "total": 6, "charged": 3, "unaccounted": 1, "free": 2, "unusable": 0 });
     let queue = json!({
         "queue": "plugin-claims", "card": name, "guaranteed": 0, "deserved": 3, "quota": 3, "used": 3, "borrowed": 0, "waiting": 1,
+        "own": { "allocated": 3, "waiting": 1 },
     });
     let node = json!({ "node": "plugin-claims-0", "card": name, "total": 6, "used": 4, "free": 2, "usable": true });
     answers(&scenario, &views, &["top"], |data| {

@@ -6,6 +6,7 @@ mod lint;
 mod list;
 mod simulate;
 mod top;
+mod types;
 mod ui;
 mod uninstall;
 
@@ -17,7 +18,6 @@ use cardgate_tests::tally::Tally;
 use cardgate_tests::wait::{self, Seen};
 use cardgate_tests::world::World;
 use cardgate_tests::{cardgate, nodes};
-use crds::keys::QUEUE_NAME;
 use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::sync::OnceCell;
@@ -125,39 +125,6 @@ fn of_card<'v>(data: &'v Value, card: &str) -> Option<&'v Value> {
 }
 
 #[tokio::test]
-async fn an_editor_of_one_namespace_sees_what_to_write_what_is_free_and_the_quota() -> Outcome {
-    let scenario = Scenario::begin(World::shared().await?, "plugin-types").await?;
-    let user = editor(&scenario).await?;
-    let name = two_run_and_one_waits(&scenario).await?;
-    let of_queue = ["types", "--queue", scenario.name()];
-    let counted = |data: &Value| of_card(data, &name).is_some_and(|row| row["free"] == 2);
-    let data = answers(&scenario, &user, &of_queue, counted).await?;
-    let expected = json!({
-        "card": name, "resource": "nvidia.com/gpu", "kind": "Whole", "free": 2, "used": 2, "total": 4, "nodes": 1, "quota": 2,
-        "problems": "",
-    });
-    assert_eq!(of_card(&data, &name), Some(&expected), "{data}");
-
-    // Whose namespace names no queue is told so; whose does is shown that queue's quota.
-    let answer = card(&scenario, &user, &["types"]).await?;
-    assert!(answer.err.contains("names no queue"), "{answer:?}");
-    let line = answer.out.lines().find(|line| line.starts_with(&name));
-    let cells: Vec<_> = line.unwrap_or_default().split_whitespace().collect();
-    assert_eq!(cells, [name.as_str(), "2", "4", "-", "nvidia.com/gpu"], "{answer:?}");
-    let named = format!("{QUEUE_NAME}={}", scenario.name());
-    let annotate = ["annotate", "namespace", scenario.name(), &named];
-    scenario.plane().kubectl().run(annotate).await?;
-    let answer = card(&scenario, &user, &["types"]).await?;
-    assert_eq!((answer.code, &*answer.err), (Some(0), ""), "{answer:?}");
-    assert!(answer.out.contains("QUOTA OF plugin-types"), "{answer:?}");
-
-    let answer = card(&scenario, &user, &["types", "--queue", "plugin-nobody"]).await?;
-    assert_eq!(answer.code, Some(1), "{answer:?}");
-    assert!(answer.err.contains("there is no queue \"plugin-nobody\""), "{answer:?}");
-    Ok(())
-}
-
-#[tokio::test]
 async fn quotas_are_everybodys_to_see_and_what_waits_is_for_who_may_view_the_cluster() -> Outcome {
     let scenario = Scenario::begin(World::shared().await?, "plugin-queue").await?;
     let (edits, views) = (editor(&scenario).await?, viewer(&scenario).await?);
@@ -178,9 +145,18 @@ async fn quotas_are_everybodys_to_see_and_what_waits_is_for_who_may_view_the_clu
         line.unwrap_or_default().split_whitespace().collect::<Vec<_>>()
     };
     assert_eq!(line(&name), [name.as_str(), "2", "2", "1"], "{answer:?}");
+    let missing = format!("queue plugin-queue: {name} asked 1, used 2, quota 2");
+    let row = answer.out.lines().find(|line| line.starts_with("1  "));
+    let cells: Vec<_> = row
+        .unwrap_or_default()
+        .split("  ")
+        .map(str::trim)
+        .filter(|cell| !cell.is_empty())
+        .collect();
+    let cards = format!("{name} x1");
     assert_eq!(
-        line("1  ")[..4],
-        ["1", "Pod", "plugin-queue/three", NO_QUOTA],
+        cells,
+        ["1", "Pod", "plugin-queue/three", "1", &cards, &missing],
         "{answer:?}"
     );
 

@@ -17,9 +17,11 @@ async fn everybody_sees_cards_and_quotas_and_a_viewer_of_the_cluster_also_use_an
     };
     let queue = json!({
         "queue": "plugin-top", "card": name, "guaranteed": 0, "deserved": 2, "quota": 2, "used": 2, "borrowed": 0, "waiting": 1,
+        "own": { "allocated": 2, "waiting": 1 },
     });
     let node = json!({ "node": "plugin-top", "card": name, "total": 4, "used": 2, "free": 2, "usable": true });
-    let cards = json!({ "card": name, "total": 4, "charged": 2, "unaccounted": 0, "free": 2, "unusable": 0 });
+    let cards =
+        json!({ "card": name, "kind": "Whole", "total": 4, "charged": 2, "unaccounted": 0, "free": 2, "unusable": 0 });
     let is_seen = |data: &Value| {
         row(data, "queues").as_ref() == Some(&queue)
             && row(data, "nodes").as_ref() == Some(&node)

@@ -2,10 +2,29 @@
 
 use std::collections::BTreeSet;
 
+use crds::card_usage::OwnCards;
 use maud::{Markup, html};
 
 use super::bars::{Part, bar, of_queue};
 use crate::top::state::State;
+
+/// A queue whose own pods hold a card: what pods of queues below it hold is told of with these.
+struct Holder<'s> {
+    queue: &'s str,
+    own: OwnCards,
+}
+
+fn holders<'s>(state: &'s State, card: &str) -> Vec<Holder<'s>> {
+    let of_card = state.queues.iter().filter(|queue| queue.card == card);
+    let held = of_card.filter_map(|queue| {
+        let own = queue.own.filter(|own| own.allocated > 0)?;
+        Some(Holder {
+            queue: &queue.queue,
+            own,
+        })
+    });
+    held.collect()
+}
 
 /// The tiles, and what their looks mean.
 pub fn show(state: &State) -> Markup {
@@ -17,13 +36,13 @@ pub fn show(state: &State) -> Markup {
         }
         ul.tiles {
             @for card in &state.cards {
-                @let holders: Vec<_> = state.queues.iter().filter(|queue| queue.card == card.card && queue.used > Some(0)).collect();
-                @let looks: Vec<_> = holders.iter().map(|holder| of_queue(&names, &holder.queue)).collect();
-                @let told: i64 = holders.iter().filter_map(|holder| holder.used).sum();
+                @let holders: Vec<_> = holders(state, &card.card);
+                @let looks: Vec<_> = holders.iter().map(|holder| of_queue(&names, holder.queue)).collect();
+                @let told: i64 = holders.iter().map(|holder| holder.own.allocated).sum();
                 @let untold = (card.charged - told).max(0);
                 @let parts = {
                     let of_queues = holders.iter().zip(&looks);
-                    let of_queues = of_queues.map(|(holder, class)| Part { amount: holder.used.unwrap_or(0), class });
+                    let of_queues = of_queues.map(|(holder, class)| Part { amount: holder.own.allocated, class });
                     let others = [
                         Part { amount: untold, class: "charged" },
                         Part { amount: card.unaccounted, class: "unaccounted" },
@@ -33,19 +52,19 @@ pub fn show(state: &State) -> Markup {
                 };
                 @let text = format!(
                     "{} of {} free, {} charged to queues, {} charged to nobody, {} on nodes that take no pods",
-                    card.free, card.total, card.charged, card.unaccounted, card.unusable
+                    card.free, card.kind.count(card.total), card.charged, card.unaccounted, card.unusable
                 );
                 li.tile data-part={ "card " (card.card) } {
                     h2 { (card.card) }
-                    p.number { strong { (card.free) } " of " (card.total) " free" }
+                    p.number { strong { (card.free) } " of " (card.kind.count(card.total)) " free" }
                     (bar(&parts, &[], card.total, &text))
                     ul.legend {
                         @for (holder, look) in holders.iter().zip(&looks) {
                             li {
                                 span class={ "key " (look) } aria-hidden="true" {}
                                 a id={ "card-" (card.card) "-" (holder.queue) } href={ "queue?name=" (holder.queue) } { (holder.queue) }
-                                " " (holder.used.unwrap_or(0))
-                                @if let Some(waiting) = holder.waiting.filter(|waiting| *waiting > 0) { ", " (waiting) " waiting" }
+                                " " (holder.own.allocated)
+                                @if holder.own.waiting > 0 { ", " (holder.own.waiting) " waiting" }
                             }
                         }
                         @if untold > 0 { li { span.key.charged aria-hidden="true" {} "charged to queues " (untold) } }

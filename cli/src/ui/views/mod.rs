@@ -74,10 +74,10 @@ pub async fn why(cluster: &Cluster, what: &str, namespace: &str) -> Result<Marku
     let namespace = meant(cluster, namespace)?;
     let what = what.trim();
     if what.is_empty() {
-        return Ok(why::show(what, namespace, None));
+        return Ok(why::show(what, namespace, &cluster.options, None));
     }
     let lines = crate::why::lines(cluster, namespace, what).await;
-    Ok(why::show(what, namespace, Some(lines)))
+    Ok(why::show(what, namespace, &cluster.options, Some(lines)))
 }
 
 /// The namespace that is asked about; the one of the command where none is named. What it is called becomes a part of addresses.

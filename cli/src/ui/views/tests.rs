@@ -1,3 +1,5 @@
+use crds::card_type::CardKind;
+use crds::card_usage::OwnCards;
 use serde_json::json;
 
 use super::{cards, nodes, past, queues, why};
@@ -12,6 +14,7 @@ fn state(name: &str) -> State {
     State {
         cards: vec![CardRow {
             card: name.to_owned(),
+            kind: CardKind::Whole,
             total: 10,
             charged: 6,
             unaccounted: 1,
@@ -27,6 +30,10 @@ fn state(name: &str) -> State {
             used: Some(6),
             borrowed: Some(2),
             waiting: Some(3),
+            own: Some(OwnCards {
+                allocated: 6,
+                waiting: 3,
+            }),
         }],
         nodes: None,
         unseen: vec![name.to_owned()],
@@ -55,9 +62,9 @@ fn what_others_call_their_things_is_text() {
     }))
     .unwrap();
     assert_harmless(&nodes::show(&[inventory], &nodes::Asked::default()).into_string());
-    assert_harmless(&why::show(HOSTILE, HOSTILE, Some(Ok(vec![HOSTILE.to_owned()]))).into_string());
+    assert_harmless(&why::show(HOSTILE, HOSTILE, &[], Some(Ok(vec![HOSTILE.to_owned()]))).into_string());
     let refused = Err(Failure::QueueUnknown(HOSTILE.to_owned()));
-    assert_harmless(&why::show("", "", Some(refused)).into_string());
+    assert_harmless(&why::show("", "", &[], Some(refused)).into_string());
     let time = "2026-11-23T12:00:00Z".parse().unwrap();
     let entry = Entry {
         time,
@@ -99,6 +106,33 @@ fn a_tile_says_in_words_what_its_bar_shows() {
 }
 
 #[test]
+fn what_queues_below_another_hold_is_shown_once() {
+    let mut state = state("team");
+    let team = state.queues.pop().unwrap();
+    let department = QueueRow {
+        queue: "department".to_owned(),
+        card: team.card.clone(),
+        own: Some(OwnCards::default()),
+        ..team
+    };
+    state.queues = vec![department, team];
+    let page = cards::show(&state).into_string();
+    assert!(
+        page.contains("queue?name=team") && !page.contains("queue?name=department"),
+        "{page}"
+    );
+    assert!(!page.contains("charged to queues "), "all of it is told of: {page}");
+}
+
+#[test]
+fn a_tile_of_a_card_that_is_counted_in_parts_says_in_which() {
+    let mut state = state("A100/mgpu");
+    state.cards[0].kind = CardKind::Mgpu;
+    let page = cards::show(&state).into_string();
+    assert!(page.contains("</strong> of 10 hundredths of a card free"), "{page}");
+}
+
+#[test]
 fn a_queue_shows_what_it_borrows_and_its_marks() {
     let page = queues::show(&state("A100")).into_string();
     for part in [
@@ -135,10 +169,15 @@ fn a_job_that_waits_is_one_line_with_its_pods_and_cards() {
 
 #[test]
 fn the_command_to_copy_does_nothing_else() {
-    let page = why::show("p; rm -rf ~", "team", Some(Ok(Vec::new()))).into_string();
+    let page = why::show("p; rm -rf ~", "team", &[], Some(Ok(Vec::new()))).into_string();
     assert!(page.contains("kubectl card why 'p; rm -rf ~' -n team"), "{page}");
-    let page = why::show("job/train", "team", Some(Ok(Vec::new()))).into_string();
-    assert!(page.contains("kubectl card why job/train -n team"), "{page}");
+    let options = ["--context", "the lab", "--as", "jane"].map(str::to_owned);
+    let page = why::show("job/train", "team", &options, Some(Ok(Vec::new()))).into_string();
+    // It asks the cluster that the page is about, as whom the page asks.
+    assert!(
+        page.contains("kubectl card why job/train -n team --context 'the lab' --as jane<"),
+        "{page}"
+    );
 }
 
 /// What a page of nodes is asked by in its address.

@@ -4,8 +4,8 @@ use maud::{Markup, html};
 
 use crate::failure::Failure;
 
-/// The question, and the answer where there is one.
-pub fn show(what: &str, namespace: &str, answered: Option<Result<Vec<String>, Failure>>) -> Markup {
+/// The question, and the answer where there is one. These options make a command ask the same cluster, as the same user.
+pub fn show(what: &str, namespace: &str, options: &[String], answered: Option<Result<Vec<String>, Failure>>) -> Markup {
     html! {
         form action="why" method="get" {
             label for="what" { "Pod, or KIND/NAME such as job/train or queue/team-a" }
@@ -15,7 +15,11 @@ pub fn show(what: &str, namespace: &str, answered: Option<Result<Vec<String>, Fa
             button { "Ask" }
         }
         @if let Some(answered) = answered {
-            @let command = format!("kubectl card why {} -n {}", quoted(what), quoted(namespace));
+            @let command = {
+                let words = ["kubectl", "card", "why", what, "-n", namespace].into_iter();
+                let words = words.chain(options.iter().map(String::as_str));
+                words.map(quoted).collect::<Vec<_>>().join(" ")
+            };
             section aria-live="polite" aria-label="Answer" {
                 @match answered {
                     Ok(lines) => pre.answer { (lines.join("\n")) },

@@ -151,6 +151,7 @@ fn a_usage_lists_its_cards() {
         allocated,
         requested,
         waiting: requested - allocated,
+        own: None,
     };
     let queue = CardUsageStatus {
         cards: vec![

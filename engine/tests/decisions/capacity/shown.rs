@@ -298,6 +298,10 @@ fn a_queue_shows_what_those_below_it_have_and_wait_for() {
     workers(&mut world, "vision", 3);
     assert_eq!(admitted(&mut world), 2);
     assert_eq!(shown(&mut world), (2, 2, 3, 1));
+    // What of that is whose.
+    let reports = world.shown();
+    let own = ["research", "vision"].map(|name| usage_in(&reports, name).cards[0].own());
+    assert_eq!(own.map(|own| (own.allocated, own.waiting)), [(0, 0), (2, 1)]);
     let figures = overview::figures(&world.cluster);
     let research = figures.iter().find(|figures| &*figures.queue == "research").unwrap();
     assert_eq!((research.cards[0].allocated, research.cards[0].request), (2, 3));
