@@ -4,6 +4,7 @@ mod arguments;
 mod changes;
 mod check;
 mod cluster;
+mod complete;
 mod door;
 mod failure;
 mod history;
@@ -25,6 +26,7 @@ mod uninstall;
 mod who;
 mod why;
 
+use std::env;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
@@ -42,6 +44,14 @@ const DEFAULT_NAMESPACE: &str = "default";
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
+    if complete::is_asked(env::args_os().next().as_deref()) {
+        let words: Vec<_> = env::args_os()
+            .skip(1)
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
+        print!("{}", complete::answer(&words).await);
+        return ExitCode::SUCCESS;
+    }
     let arguments = Arguments::parse();
     match run(&arguments).await {
         Ok(answer) => deliver(&arguments, &answer),

@@ -1,6 +1,7 @@
 //! `kubectl card` on a real control plane, each time with the rights of somebody who would ask.
 
 mod claims;
+mod completion;
 mod history;
 mod lint;
 mod list;
