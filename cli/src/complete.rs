@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::{Arg, Command, CommandFactory as _, FromArgMatches as _, ValueHint};
-use kube::ResourceExt as _;
+use kube::ResourceExt;
 
 use crate::arguments::{Arguments, Connection};
 use crate::cluster::Cluster;
@@ -58,10 +58,8 @@ pub async fn answer(words: &[String]) -> String {
     let (found, directive) = match proposals {
         Proposals::These(these) => (these, Directive::NoFiles),
         Proposals::Files => (Vec::new(), Directive::Files),
-        named @ (Proposals::Cards | Proposals::Queues) => {
-            let names = tokio::time::timeout(PATIENCE, names(&named, before)).await;
-            (names.ok().flatten().unwrap_or_default(), Directive::NoFiles)
-        }
+        Proposals::Cards => (in_time(cards(before)).await, Directive::NoFiles),
+        Proposals::Queues => (in_time(queues(before)).await, Directive::NoFiles),
     };
     let mut answer = String::new();
     for (word, meaning) in found {
@@ -150,20 +148,23 @@ fn meaning(help: Option<&clap::builder::StyledStr>) -> String {
     help.map(ToString::to_string).unwrap_or_default()
 }
 
-/// Names of what there is in the cluster that the words before mean; nothing where it can't be asked: a prompt is no place to say why.
-async fn names(of: &Proposals, before: &[String]) -> Option<Vec<(String, String)>> {
+/// The names that the cluster has; nothing where it can't be asked, or not in time: a prompt is no place to say why.
+async fn in_time(names: impl Future<Output = Option<Vec<String>>>) -> Vec<(String, String)> {
+    let names = tokio::time::timeout(PATIENCE, names).await;
+    let names = names.ok().flatten().unwrap_or_default();
+    names.into_iter().map(|name| (name, String::new())).collect()
+}
+
+async fn cards(before: &[String]) -> Option<Vec<String>> {
     let cluster = Cluster::connect(&connection(before)?).await.ok()?;
-    let names: Vec<_> = match of {
-        Proposals::Cards => {
-            let types = cluster.card_types().await.ok()?.into_iter();
-            types.map(|card| (card.spec.card_name, String::new())).collect()
-        }
-        _ => {
-            let queues = cluster.queues().await.ok()?;
-            queues.iter().map(|queue| (queue.name_any(), String::new())).collect()
-        }
-    };
-    Some(names)
+    let types = cluster.card_types().await.ok()?;
+    Some(types.into_iter().map(|card| card.spec.card_name).collect())
+}
+
+async fn queues(before: &[String]) -> Option<Vec<String>> {
+    let cluster = Cluster::connect(&connection(before)?).await.ok()?;
+    let queues = cluster.queues().await.ok()?;
+    Some(queues.iter().map(ResourceExt::name_any).collect())
 }
 
 /// Which cluster the words before mean, though they are not all of a command.

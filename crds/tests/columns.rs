@@ -31,7 +31,7 @@ fn width(definition: &CustomResourceDefinition, object: &Value) -> usize {
         };
         GAP + cell.max(column.name.chars().count())
     });
-    let name = object["metadata"]["name"].as_str().unwrap().len();
+    let name = object["metadata"]["name"].as_str().unwrap_or_default().len();
     name + widths.sum::<usize>()
 }
 

@@ -55,7 +55,7 @@ pub struct Wholes {
 
 impl Wholes {
     /// How many there are, pods that stand for themselves among them.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.by_first.len()
     }
 

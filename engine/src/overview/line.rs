@@ -13,7 +13,7 @@ use crate::explain::{Subject, explain_in_brief, reason};
 use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::inqueue::Demand;
 use crate::names::CardId;
-use crate::reason::About;
+use crate::reason::{About, Reason};
 use crate::refs::WorkloadKind;
 
 /// How many of what waits in a queue its usage shows.
@@ -29,7 +29,7 @@ enum Waiting<'c> {
 
 /// How many workloads wait in a queue, pods that stand for themselves among them.
 pub(super) fn waiting_workloads(cluster: &Cluster, queue: &Queue) -> usize {
-    queue.waiting.wholes().len() + wholes_without_pods(cluster, queue).count()
+    queue.waiting.wholes().count() + wholes_without_pods(cluster, queue).count()
 }
 
 /// Workloads that are to be let in as a whole and of which no pod waits.
@@ -83,12 +83,11 @@ fn describe(cluster: &Cluster, waiting: &Waiting) -> Option<WaitingWorkload> {
                 }
                 None => ("Pod".to_owned(), format!("{}/{}", pod.namespace, pod.name)),
             };
-            let cards = match parts {
-                Some(parts) => cards_among(parts.requested.iter()).collect(),
-                None => {
-                    let asked = &pod.waits.as_ref()?.asked.amounts;
-                    cards_among(asked.iter().map(|(dimension, amount)| (dimension, amount.into()))).collect()
-                }
+            let cards = if let Some(parts) = parts {
+                cards_among(parts.requested.iter()).collect()
+            } else {
+                let asked = pod.waits.as_ref()?.asked.amounts.iter();
+                cards_among(asked.map(|(dimension, amount)| (dimension, amount.into()))).collect()
             };
             let count = parts.map_or(1, Parts::count);
             (name, count, cards, speaker(cluster, *first, *parts))
@@ -115,7 +114,7 @@ fn speaker(cluster: &Cluster, first: PodId, parts: Option<&Parts>) -> Subject {
         Some(Whole::Controller(_)) | None => None,
     };
     let group = group.map(Subject::Workload).filter(|group| {
-        let about = reason(cluster, *group).map(|reason| reason.about());
+        let about = reason(cluster, *group).map(Reason::about);
         matches!(about, Some(About::Quota(_) | About::Workload))
     });
     group.unwrap_or(Subject::Pod(first))
