@@ -1,6 +1,6 @@
 //! What the usage of a queue shows.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use crds::card_usage::{CardUsageStatus, OwnCards, QueueCard};
 
