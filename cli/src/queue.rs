@@ -197,7 +197,7 @@ mod tests {
             |name: &str| json!({ "name": name, "quota": 128, "allocated": 128, "requested": 128, "waiting": 0 });
         let status = json!({ "cards": cards.map(of_card), "waiting": 1000, "problems": "CapabilityAboveCluster" });
         let row = Row {
-            queue: "language-models".to_owned(),
+            queue: "research".to_owned(),
             quota: cards.map(|card| (card.to_owned(), 128)).into(),
             usage: Some(serde_json::from_value(status).unwrap()),
         };
