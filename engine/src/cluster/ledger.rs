@@ -119,7 +119,13 @@ impl Cluster {
             if let (Stage::Waiting, Some(waits)) = (pod.stage, &pod.waits)
                 && waits.aside_until.is_none()
             {
-                if state.books(PEN).waiting.insert(&pod, waits) {
+                if state.books(PEN).waiting.insert(
+                    &waits.shape,
+                    waits.place,
+                    &waits.asked.amounts,
+                    pod.whole(),
+                    pod.told,
+                ) {
                     self.change_requested_above(queue, &waits.asked.amounts, 1);
                 }
                 self.note_untold(queue);
@@ -160,7 +166,12 @@ impl Cluster {
             }
             let state = &mut self.queues[queue];
             if let Some(waits) = &pod.waits {
-                if state.books(PEN).waiting.remove(&pod, waits) {
+                if state.books(PEN).waiting.remove(
+                    &waits.shape,
+                    waits.place,
+                    &waits.asked.amounts,
+                    pod.whole().as_ref(),
+                ) {
                     self.change_requested_above(queue, &waits.asked.amounts, -1);
                 }
                 self.note_untold(queue);

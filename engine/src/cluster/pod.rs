@@ -18,9 +18,12 @@ use crds::scoring_strategy::ScoringStrategy;
 use jiff::{SignedDuration, Timestamp};
 
 use super::constraints::NodeConstraints;
+pub use super::controller::Controller;
 use super::gates::{self, Gates};
+use super::place::Place;
 use super::times::latest_end;
-use super::waiting::{Place, Shape};
+use super::waiting::Shape;
+use super::wholes::Whole;
 use crate::alternative::{Alternative, Assigned};
 use crate::amounts::{Amounts, Dimension};
 use crate::ids::{NodeId, QueueId, WorkloadId};
@@ -79,31 +82,6 @@ pub struct Waits {
     pub aside_until: Option<Timestamp>,
     /// How often the API server has refused to let it in since it asks for this.
     pub write_refusals: u32,
-}
-
-/// The owner that made a pod and will make another in its place.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Controller(pub Arc<str>);
-
-impl Controller {
-    /// The longest kind and the longest name that objects have, in bytes.
-    const LONGEST: (usize, usize) = (63, 253);
-
-    /// The owner of this kind and name.
-    pub(crate) fn new(namespace: &str, kind: &str, name: &str) -> Self {
-        Self([namespace, "/", kind, "/", name].concat().into())
-    }
-
-    /// Its kind and its name; none where the pod names what no object can be called: nobody but the pod says that there is one.
-    pub(crate) fn object(&self) -> Option<(&str, &str)> {
-        let mut parts = self.0.splitn(3, '/').skip(1);
-        let (kind, name) = (parts.next()?, parts.next()?);
-        let of_kind = |char: char| char.is_ascii_alphanumeric();
-        let of_name = |char: char| char.is_ascii_lowercase() || char.is_ascii_digit() || "-.".contains(char);
-        let is_kind = !kind.is_empty() && kind.len() <= Self::LONGEST.0 && kind.chars().all(of_kind);
-        let is_name = !name.is_empty() && name.len() <= Self::LONGEST.1 && name.chars().all(of_name);
-        (is_kind && is_name).then_some((kind, name))
-    }
 }
 
 /// What is known of a pod: what it asks for, where it is on its way, and what it holds there.
@@ -256,6 +234,13 @@ impl Pod {
         let alternative = self.assigned.as_ref().or_else(charged);
         self.task
             .request_with(alternative.or_else(|| self.task.alternatives.first()))
+    }
+
+    /// What it is a part of; none where it stands for itself.
+    pub(super) fn whole(&self) -> Option<Whole> {
+        let group = self.group.map(Whole::Group);
+        let controller = self.controller.as_ref().filter(|made_by| made_by.object().is_some());
+        group.or_else(|| controller.cloned().map(Whole::Controller))
     }
 
     /// Which pod it is, for those who act on it or report about it.

@@ -12,10 +12,11 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::claimed_cards::let_in_for_others;
 use super::gates::Gates;
+use super::place::Place;
 use super::pod::{self, Pod, Reading, Stage, Waits};
 use super::queue::NAMELESS;
 use super::times::read_time;
-use super::waiting::{Place, Shape, Traits};
+use super::waiting::{Shape, Traits};
 use super::workload::QueueNaming;
 use super::{Cluster, Kind};
 use crate::ids::{NodeId, PodId, QueueId};

@@ -7,13 +7,12 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crds::scoring_strategy::ScoringStrategy;
-use jiff::Timestamp;
 
 use super::constraints::NodeConstraints;
-use super::pod::{Pod, Waits};
+use super::place::Place;
 use super::wholes::{Whole, Wholes};
-use crate::amounts::Totals;
-use crate::ids::{PodId, QueueId, WorkloadId};
+use crate::amounts::{Amounts, Totals};
+use crate::ids::{QueueId, WorkloadId};
 use crate::reason::Reason;
 use crate::task::Task;
 
@@ -77,22 +76,6 @@ impl Hash for Shape {
         state.write_u64(self.hash);
     }
 }
-
-/// The place of a waiting pod among those of its shape.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
-    /// How often it came back because the scheduler could not place it: who came back stands behind the others.
-    pub returns: u32,
-    /// When it was created.
-    pub created: Timestamp,
-    /// The order of arrival, among those created in the same second.
-    pub arrival: u64,
-    /// Whose place it is: two of one moment still differ.
-    pub pod: PodId,
-}
-
-/// Whose turn it is in a queue: by priority, then by place.
-pub type Turn = (Reverse<i32>, Place);
 
 /// Why a shape was refused, and what it would take to look again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -214,9 +197,16 @@ impl Waiting {
         Some((id, &self.peers[&id]))
     }
 
-    /// Whether the pod, which waits so, was not there before.
-    pub(super) fn insert(&mut self, pod: &Pod, waits: &Waits) -> bool {
-        let (shape, place) = (Arc::clone(&waits.shape), waits.place);
+    /// Whether the pod that waits in this place was not there before: it asks for so much, is a part of this, and was told that.
+    pub(super) fn insert(
+        &mut self,
+        shape: &Arc<Shape>,
+        place: Place,
+        asked: &Amounts,
+        whole: Option<Whole>,
+        told: Option<Reason>,
+    ) -> bool {
+        let shape = Arc::clone(shape);
         let turn = (Reverse(shape.priority), place);
         let id = *self.ids.entry(Arc::clone(&shape)).or_insert_with(|| {
             self.next_id += 1;
@@ -230,20 +220,19 @@ impl Waiting {
         });
         let is_new = peers.pods.insert(place);
         if is_new {
-            self.wholes.insert(Whole::of(pod), turn, &waits.asked.amounts);
+            self.wholes.insert(whole, turn, asked);
             self.count += 1;
-            self.requested.add_all(&waits.asked.amounts);
+            self.requested.add_all(asked);
         }
-        if pod.told.is_none() || pod.told != peers.refused.map(|refused| refused.reason) {
+        if told.is_none() || told != peers.refused.map(|refused| refused.reason) {
             peers.untold.insert(place);
             self.untold.insert(id);
         }
         is_new
     }
 
-    /// Whether the pod, which waits or waited so, was there.
-    pub(super) fn remove(&mut self, pod: &Pod, waits: &Waits) -> bool {
-        let (shape, place) = (&*waits.shape, waits.place);
+    /// Whether the pod that waits or waited in this place was there, with what it asks for and is a part of.
+    pub(super) fn remove(&mut self, shape: &Shape, place: Place, asked: &Amounts, whole: Option<&Whole>) -> bool {
         let Some(id) = self.ids.get(shape).copied() else {
             return false;
         };
@@ -256,9 +245,9 @@ impl Waiting {
         let was_there = peers.pods.remove(&place);
         if was_there {
             let turn = (Reverse(shape.priority), place);
-            self.wholes.remove(Whole::of(pod).as_ref(), turn, &waits.asked.amounts);
+            self.wholes.remove(whole, turn, asked);
             self.count -= 1;
-            self.requested.subtract_all(&waits.asked.amounts);
+            self.requested.subtract_all(asked);
         }
         if peers.pods.is_empty() {
             self.peers.remove(&id);

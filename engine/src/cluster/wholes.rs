@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::pod::{Controller, Pod};
-use super::waiting::Turn;
+use super::controller::Controller;
+use super::place::Turn;
 use crate::amounts::{Amounts, Totals};
 use crate::ids::{PodId, WorkloadId};
 
@@ -14,15 +14,6 @@ pub enum Whole {
     Group(WorkloadId),
     /// The Job, `ReplicaSet` or other object that made it.
     Controller(Controller),
-}
-
-impl Whole {
-    /// What a pod is a part of; none where it stands for itself.
-    pub(super) fn of(pod: &Pod) -> Option<Self> {
-        let group = pod.group.map(Self::Group);
-        let controller = pod.controller.as_ref().filter(|made_by| made_by.object().is_some());
-        group.or_else(|| controller.cloned().map(Self::Controller))
-    }
 }
 
 /// The waiting pods of one whole.

@@ -10,8 +10,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::place::{Place, Turn};
 use super::pod::Controller;
-use super::waiting::{Place, Refused, Turn};
+use super::waiting::Refused;
 use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::inqueue::Demand;
 use crate::lacking::Lacking;

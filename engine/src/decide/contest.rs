@@ -13,8 +13,9 @@ use jiff::Timestamp;
 
 use super::verdict;
 use crate::amounts::Dimension;
+use crate::cluster::place::Place;
 use crate::cluster::queue::Queue;
-use crate::cluster::waiting::{Place, Refused};
+use crate::cluster::waiting::Refused;
 use crate::cluster::{Cluster, Dependence};
 use crate::ids::{QueueId, WorkloadId};
 use crate::share::Share;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::{Claim, Enqueued, Facts, Member, Phase, Said, Step, Workload};
-use crate::cluster::waiting::{Place, Refused};
+use crate::cluster::place::Place;
+use crate::cluster::waiting::Refused;
 use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::inqueue::Demand;
 use crate::reason::Reason;

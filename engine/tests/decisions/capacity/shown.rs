@@ -288,18 +288,18 @@ fn a_queue_shows_what_those_below_it_have_and_wait_for() {
     let mut world = cluster(8, "enableHierarchy: true");
     world.queue(&plain("research").quota(r#"{"A": 2}"#));
     world.queue(&plain("vision").parent("research"));
-    let shown = |world: &mut World| {
-        let usage = usage(world, "research");
+    let shown = |reports: &[Shown]| {
+        let usage = usage_in(reports, "research");
         let card = &usage.cards[0];
         (card.quota, card.allocated, card.requested, card.waiting)
     };
     assert_eq!(admitted(&mut world), 0);
-    assert_eq!(shown(&mut world), (2, 0, 0, 0));
+    assert_eq!(shown(&world.shown()), (2, 0, 0, 0));
     workers(&mut world, "vision", 3);
     assert_eq!(admitted(&mut world), 2);
-    assert_eq!(shown(&mut world), (2, 2, 3, 1));
-    // What of that is whose.
     let reports = world.shown();
+    assert_eq!(shown(&reports), (2, 2, 3, 1));
+    // What of that is whose.
     let own = ["research", "vision"].map(|name| usage_in(&reports, name).cards[0].own());
     assert_eq!(own.map(|own| (own.allocated, own.waiting)), [(0, 0), (2, 1)]);
     let figures = overview::figures(&world.cluster);

@@ -213,5 +213,5 @@ fn who_asks_in_the_other_way_is_told_so_and_not_of_its_selectors() {
     world.class(NVIDIA, "device.driver == 'gpu.nvidia.com'", None);
     world.queue(&queue("team-a").quota(r#"{"A": 8}"#));
     world.pod(&requesting("p", 1));
-    insta::assert_snapshot!(world.refusal(), @"NodesExcluded: the pod excludes every node that has what it asks for: 1 node with A: 1 where it is handed out in another way than the pod asks for it: as devices to be claimed, or by a device plugin");
+    insta::assert_snapshot!(world.refusal(), @"NodesExcluded: the pod excludes every node that has what it asks for: 1 node with A: 1 where it is handed out in another way than the pod asks for it: as devices to be claimed, or by a device plugin; waiting can't help: create the pod anew with a node selector, affinity, tolerations and resource claims that leave it a node with the card, or have such a node added");
 }
