@@ -125,6 +125,18 @@ pub(super) fn could_ever_be_let_in(cluster: &Cluster, shape: &Shape, reason: Rea
     }
 }
 
+/// Whether a pod lacks by itself what the reason is about, as things stand.
+pub(super) fn lacks(cluster: &Cluster, shape: &Shape, reason: Reason) -> bool {
+    match reason.about() {
+        About::Quota(_) => !short::without_room(cluster, shape).is_empty(),
+        About::Nodes => {
+            let mut alternatives = alternatives_of(shape).into_iter();
+            !alternatives.any(|alternative| fit::census(cluster, shape, alternative).take > 0)
+        }
+        About::Request | About::Queue | About::Workload | About::Mgpu => true,
+    }
+}
+
 /// Whether some node could take a pod with this alternative if others held nothing of it.
 pub(super) fn has_node_ever(cluster: &Cluster, shape: &Shape, alternative: Option<&Alternative>) -> bool {
     let mut nodes = fit::nodes_for(cluster, alternative).iter();

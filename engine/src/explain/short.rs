@@ -88,6 +88,23 @@ pub(super) fn of_pod(cluster: &Cluster, shape: &Shape, reason: Reason) -> Vec<Sh
 
 /// Everything that the queue, or whoever is above it, has too little of, and how much is asked for: first what the reason names.
 fn lacking(cluster: &Cluster, shape: &Shape, reason: Reason) -> Vec<(Dimension, i64)> {
+    let mut lacking = without_room(cluster, shape);
+    let is_named = |dimension: Dimension| dimension.shortage() == reason;
+    if !lacking.iter().any(|(dimension, _)| is_named(*dimension)) {
+        // Room has come since; the next round sees it.
+        let check = check_of(cluster, shape, |_, _| true);
+        let asked = metering::resources(&cluster.configuration().capacity_card, &shape.task);
+        let alternatives = check.known_alternatives();
+        let cards = alternatives.flat_map(|alternative| check.compared(alternative));
+        let mut asked = cards.chain(asked);
+        lacking.extend(asked.find(|(dimension, _)| is_named(*dimension)));
+    }
+    lacking.sort_by_key(|(dimension, _)| !is_named(*dimension));
+    lacking
+}
+
+/// What of a pod's request the queue, or whoever is above it, has no room for.
+pub(super) fn without_room(cluster: &Cluster, shape: &Shape) -> Vec<(Dimension, i64)> {
     let has_room = |dimension, asked| cluster.room_for(shape.queue, shape.priority, dimension, asked).is_ok();
     let check = check_of(cluster, shape, has_room);
     let mut lacking: Vec<_> = check.resources_without_room().collect();
@@ -101,16 +118,6 @@ fn lacking(cluster: &Cluster, shape: &Shape, reason: Reason) -> Vec<(Dimension, 
             }
         }
     }
-    let is_named = |dimension: Dimension| dimension.shortage() == reason;
-    if !lacking.iter().any(|(dimension, _)| is_named(*dimension)) {
-        // Room has come since; the next round sees it.
-        let asked = metering::resources(&cluster.configuration().capacity_card, &shape.task);
-        let alternatives = check.known_alternatives();
-        let cards = alternatives.flat_map(|alternative| check.compared(alternative));
-        let mut asked = cards.chain(asked);
-        lacking.extend(asked.find(|(dimension, _)| is_named(*dimension)));
-    }
-    lacking.sort_by_key(|(dimension, _)| !is_named(*dimension));
     lacking
 }
 

@@ -164,19 +164,24 @@ pub(super) fn level_in_excess(cluster: &Cluster, id: WorkloadId, queue: QueueId,
     lack(cluster, id, queue, demand).map_or(Some(queue), |lack| lack.at)
 }
 
-/// The shape of a workload's waiting pods that was refused for this reason: that of the pod that is told, or the first one.
+/// The shape of a workload's waiting pods to tell this reason of: that of the pod that is told, or the first one that lacks something
+/// itself; all pods of a gang are refused for what one of them lacks. Where each has its place but not all have, the first one.
 pub(super) fn shape_refused_for<'c>(
     cluster: &'c Cluster,
     workload: &'c Workload,
     told: Option<&'c Shape>,
     reason: Reason,
 ) -> Option<&'c Shape> {
-    let mut shapes = told.into_iter().chain(shapes_of(cluster, workload));
-    shapes.find(|shape| {
+    let is_refused = |shape: &&Shape| {
         let waiting = &cluster.queue(shape.queue).waiting;
         let refused = waiting.peers_of(shape).and_then(|(_, peers)| peers.refused);
         refused.is_some_and(|refused| refused.reason == reason)
-    })
+    };
+    let mut last = None;
+    let mut shapes = told.into_iter().chain(shapes_of(cluster, workload)).filter(is_refused);
+    // Pods of one shape stand in line one behind the other as a rule.
+    let lacking = shapes.find(|shape| last.replace(*shape) != Some(*shape) && pod::lacks(cluster, shape, reason));
+    lacking.or_else(|| shapes_of(cluster, workload).find(is_refused))
 }
 
 /// Whether all waiting pods of a workload are of this shape.

@@ -1,6 +1,7 @@
 //! Whether waiting can help, checked against what happens: all others go, and whoever could be helped by that is let in.
 
 mod outlooks;
+mod together;
 
 use engine::explain::{Fresh, Refresher, Subject, explain, progress};
 use engine::reason::Outlook;
@@ -185,40 +186,6 @@ fn a_group_is_told_the_same_as_a_whole_and_pod_by_pod() {
             .workload_named(WorkloadKind::PodGroup, "team", "g")
             .unwrap();
         assert_outlook(&mut world, Subject::Workload(id), "p", reason, expected);
-    }
-}
-
-#[test]
-fn a_group_of_one_is_told_what_its_pod_lacks_and_a_larger_one_how_many_go_in_together() {
-    for (asked, expected) in [
-        ([1].as_slice(), "no node can take"),
-        (
-            &[1, 1],
-            "the 2 pods of PodGroup g are let in together; of each, no node",
-        ),
-        // What one of them lacks the other does not.
-        (
-            &[1, 2],
-            "the 2 pods of PodGroup g are let in together; of this one, no node",
-        ),
-        (
-            &[0, 1],
-            "the 2 pods of PodGroup g are let in together; of one of them, no node",
-        ),
-    ] {
-        let mut world = busy(4);
-        world.queue(&queue("team-a").quota(r#"{"A100": 40}"#));
-        world.group(&group("g", asked.len().try_into().unwrap()));
-        let pods = ["p", "q"].into_iter().zip(asked);
-        let member = |name| pod(name).of("g").pinned_to("n1");
-        world.pods(pods.map(|(name, asked)| match asked {
-            0 => member(name),
-            asked => member(name).asks("A100", *asked),
-        }));
-        assert_eq!(world.refusal_of("p"), "NoNodeFits");
-        let id = world.cluster.pod_with_uid("p").unwrap();
-        let told = explain(&world.cluster, Subject::Pod(id)).unwrap().message();
-        assert!(told.starts_with(expected), "{told}");
     }
 }
 
