@@ -199,3 +199,21 @@ fn who_shares_a_claim_that_is_made_and_deleted_again_and_again_is_as_if_it_had_b
     assert_eq!(world.admit_names(), ["p0"]);
     assert_eq!(world.allocated("team-a", "A"), 2);
 }
+
+#[test]
+fn who_is_deleted_while_nothing_provides_what_it_requests_stays_so_when_something_does() {
+    let mut world = world();
+    let runs = || bare_pod("p").queue("team-a").asks("A", 1).assigned("A").on("n1");
+    world.pod(&runs());
+    assert_eq!(world.allocated("team-a", "A"), 1);
+    world.remove_slice("n1", NVIDIA);
+    world.remove_slice("n2", NVIDIA);
+    world.pod(&runs().deleted(40));
+    world.slice("n1", NVIDIA, &gpus("A", 4));
+    assert_eq!(world.admit(), []);
+    assert_eq!(world.allocated("team-a", "A"), 1);
+    // Its grace period and `terminatingTimeout` are over.
+    world.wait(400);
+    assert_eq!(world.admit(), []);
+    assert_eq!(world.allocated("team-a", "A"), 0);
+}
