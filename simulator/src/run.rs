@@ -314,7 +314,7 @@ impl Run {
                 .list(&PODS)
                 .any(|(_, pod)| stands_aside(pod))
         };
-        if rest < REST || is_anybody_aside() {
+        if rest < REST || is_anybody_aside() || self.judge.is_account_unseen(self.now) {
             return Ok(None);
         }
         let before = self.server.state().objects.version();

@@ -228,7 +228,7 @@ impl Judge {
     pub fn at_rest(&self, now: Timestamp) -> Result<(), Broken> {
         self.kept.certain(now)?;
         let view = View::read(&self.stored.now, now, &BTreeSet::new());
-        if view.is_some_and(|view| self.is_charged_unseen(&view)) {
+        if view.is_some_and(|view| claims::is_charged_unseen(&view) || self.moved.hold(&view)) {
             return Ok(());
         }
         rest::judge(&self.stored, self.tells_anew.then_some(&self.kept), now)?;
@@ -245,16 +245,18 @@ impl Judge {
         view.is_some_and(|view| kept::is_for_jobs(&view, &self.stored))
     }
 
-    /// Whether an operator may know more than is to be seen: that there was room once for what it keeps for workloads, what was let in
-    /// for devices that are gone, or whose pods are that name no queue. Whoever is started anew knows none of it, and may let others in.
+    /// Whether an operator may know more than is to be seen: that there was room once for what it keeps for workloads, or what was
+    /// let in for devices that are gone. Whoever is started anew knows none of it, and may let others in.
     pub fn is_more_known_than_seen(&self, now: Timestamp) -> bool {
         let view = View::read(&self.stored.now, now, &BTreeSet::new());
-        view.is_some_and(|view| kept::is_beyond_room(&view, &self.stored) || self.is_charged_unseen(&view))
+        view.is_some_and(|view| kept::is_beyond_room(&view, &self.stored) || claims::is_charged_unseen(&view))
     }
 
-    /// Whether it can't be seen of somebody what he is charged for, or on whose account.
-    fn is_charged_unseen(&self, view: &View) -> bool {
-        claims::is_charged_unseen(view) || self.moved.hold(view)
+    /// Whether it can't be seen on whose account somebody is: whoever is started anew may take them for another queue's, and decide
+    /// otherwise about both.
+    pub fn is_account_unseen(&self, now: Timestamp) -> bool {
+        let view = View::read(&self.stored.now, now, &BTreeSet::new());
+        view.is_some_and(|view| self.moved.hold(&view))
     }
 }
 

@@ -151,6 +151,12 @@ impl History {
     }
 
     #[track_caller]
+    pub fn is_account_unseen(&mut self) -> bool {
+        self.holds();
+        self.judge.is_account_unseen(self.objects.now)
+    }
+
+    #[track_caller]
     pub fn judge_gangs(&mut self) -> Result<(), Broken> {
         self.holds();
         self.judge.gangs.at_rest(&self.judge.stored)
