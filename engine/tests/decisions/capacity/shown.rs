@@ -312,7 +312,7 @@ fn a_queue_shows_what_those_below_it_have_and_wait_for() {
     world.queue(&plain("sales"));
     world.queue(&plain("vision").parent("sales"));
     assert_eq!(admitted(&mut world), 1);
-    assert_eq!(shown(&mut world), (2, 0, 0, 0));
+    assert_eq!(shown(&world.shown()), (2, 0, 0, 0));
 }
 
 #[test]
