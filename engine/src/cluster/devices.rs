@@ -272,7 +272,12 @@ impl Cluster {
     pub(super) fn may_claim(&self, pod: &crds::pod::Pod<Box<str>>) -> bool {
         let may_request =
             || !self.claimed.provided.is_empty() && requests_any(pod, |resource| self.claimed.may_provide(resource));
-        !pod.spec.resource_claims.is_empty() || provided_claim(pod).is_some() || may_request()
+        // Who has claimed is read again as it was seen last, whatever nothing provides at the moment.
+        let is_noted = || {
+            let uid = pod.metadata.uid.as_deref();
+            uid.is_some_and(|uid| self.claimed.pods.contains_key(uid))
+        };
+        !pod.spec.resource_claims.is_empty() || provided_claim(pod).is_some() || may_request() || is_noted()
     }
 
     /// Adds to what was read of a pod what its claims come to; `as_seen` is the pod, where it may claim anything. What it names.

@@ -40,10 +40,7 @@ impl Cluster {
 
     /// Takes what a pod says that was named last by the list of this number.
     fn apply_pod_of(&mut self, epoch: u64, mut pod: crds::pod::Pod<Box<str>>, now: Timestamp) {
-        let is_noted = |uid: &str| self.claimed.pods.contains_key(uid);
-        // Who has claimed is read again as it was seen last, whatever nothing provides at the moment.
-        let may_claim = self.may_claim(&pod) || pod.metadata.uid.as_deref().is_some_and(is_noted);
-        let as_seen = may_claim.then(|| pod.clone());
+        let as_seen = self.may_claim(&pod).then(|| pod.clone());
         let (Some(uid), Some(name)) = (pod.metadata.uid.take(), pod.metadata.name.take()) else {
             return;
         };
