@@ -77,8 +77,8 @@ impl Reason {
             Self::InqueueTimeout => "make the pods sooner after the group or Job, or ask for less",
             Self::ReservationTimeout => "make room on a node that it may run on, or have it ask for less",
             Self::RefusedByApiServer => {
-                "have whoever refuses the write (a policy, a webhook, a rule of the API server) let it pass, or create it anew without what is \
-                 refused"
+                "have whoever refuses the write (a policy, a webhook, a rule of the API server) let it pass, or create it anew without \
+                 what is refused"
             }
             Self::NoNodeFits | Self::CrossQuotaExceeded if never => {
                 "ask for less in one pod, or have a larger node added"
@@ -88,8 +88,8 @@ impl Reason {
             }
             Self::CrossQuotaExceeded => "wait until pods without GPU on these nodes end, or have their quota raised",
             Self::NodesExcluded => {
-                "create the pod anew with a node selector, affinity, tolerations and resource claims that leave it a node with the card, or \
-                 have such a node added"
+                "create the pod anew with a node selector, affinity, tolerations and resource claims that leave it a node with the card, \
+                 or have such a node added"
             }
             Self::NoMgpuNode => {
                 "create the pod anew with a compute policy, a number of cards and a node selector that some mGPU node meets, or \

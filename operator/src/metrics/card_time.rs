@@ -16,12 +16,14 @@ type Metric = (&'static str, &'static str, fn(&Sums) -> f64);
 const METRICS: [Metric; 2] = [
     (
         "cardgate_queue_held_card_seconds",
-        "How long pods of the queue, and of those below it, have held cards: two cards for a minute are 120 seconds, of cards shared through mGPU in hundredths of one",
+        "How long pods of the queue, and of those below it, have held cards: two cards for a minute are 120 seconds, \
+         of cards shared through mGPU in hundredths of one",
         |sums| sums.held,
     ),
     (
         "cardgate_queue_waited_card_seconds",
-        "How long pods of the queue, and of those below it, have waited for cards: one pod that asks for eight, for a minute, adds 480, of cards shared through mGPU in hundredths of one",
+        "How long pods of the queue, and of those below it, have waited for cards: one pod that asks for eight, for a \
+         minute, adds 480, of cards shared through mGPU in hundredths of one",
         |sums| sums.waited,
     ),
 ];
