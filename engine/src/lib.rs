@@ -29,5 +29,6 @@ mod table;
 pub mod task;
 pub mod texts;
 pub mod trail;
+mod worded;
 
 pub use observation::{Answer, Observation, Outcome};

@@ -4,101 +4,76 @@
 //! for all of it when there is another reason.
 
 use crate::names::ResourceId;
+use crate::worded::worded;
 
-/// One line for each reason, with its word.
-macro_rules! reasons {
-    ($($(#[doc = $meaning:literal])+ $reason:ident = $word:literal,)+) => {
-        /// Why a pod waits. The first five are the Capacity Card document's own (**Event Recording**).
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Reason {
-            $($(#[doc = $meaning])+ $reason,)+
-        }
-
-        impl Reason {
-            /// All reasons, for metrics that show each from the start.
-            pub const ALL: [Self; [$($word),+].len()] = [$(Self::$reason),+];
-
-            /// The word.
-            pub const fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$reason => $word,)+
-                }
-            }
-
-            /// What it means, for documents.
-            pub const fn meaning(self) -> &'static str {
-                match self {
-                    $(Self::$reason => concat!($($meaning),+).trim_ascii(),)+
-                }
-            }
-        }
-    };
-}
-
-reasons! {
-    /// The request can't be read, or names no card that the cluster has.
-    GetTaskRequestResourceFailed = "GetTaskRequestResourceFailed",
-    /// The queue has neither capability nor card quota.
-    EmptyQueueCapability = "EmptyQueueCapability",
-    /// Not enough CPU left in the queue.
-    InsufficientCpuQuota = "InsufficientCPUQuota",
-    /// Not enough memory left in the queue.
-    InsufficientMemoryQuota = "InsufficientMemoryQuota",
-    /// Not enough of any acceptable card left in the queue.
-    InsufficientScalarQuota = "InsufficientScalarQuota",
-    /// The pod does not say which cards it asks for, and the queue has a quota for none that they could be.
-    NoCardQuota = "NoCardQuota",
-    /// The pod does not say which cards it asks for, and must.
-    CardNameMissing = "CardNameMissing",
-    /// The pod asks for cards of several resources, of which one alone can be charged.
-    SecondCardResource = "SecondCardResource",
-    /// A resource claim of the pod is not there: Kubernetes makes it from a template, or somebody by hand.
-    ResourceClaimNotFound = "ResourceClaimNotFound",
-    /// Another pod is charged for a claim that this one shares, and is not let in yet, or is in another queue.
-    ResourceClaimShared = "ResourceClaimShared",
-    /// No device that is there is what the pod's claims select.
-    NoDeviceSelected = "NoDeviceSelected",
-    /// The card that the pod names is none of those that its claims select.
-    NoClaimForCard = "NoClaimForCard",
-    /// What the pod's claims leave can be combined in more ways than a pod may have alternatives.
-    TooManyAlternatives = "TooManyAlternatives",
-    /// Somebody else's scheduling gate holds the pod: it is not its turn before that is gone.
-    HeldByAnotherGate = "HeldByAnotherGate",
-    /// The queue does not exist.
-    QueueNotFound = "QueueNotFound",
-    /// The queue takes no pods at the moment.
-    QueueNotOpen = "QueueNotOpen",
-    /// What the queue says can't be read.
-    QueueInvalid = "QueueInvalid",
-    /// Other queues are parts of the queue: pods go there.
-    InnerQueue = "InnerQueue",
-    /// The queue is not for this namespace.
-    NamespaceNotAllowed = "NamespaceNotAllowed",
-    /// The pod names a group that does not exist.
-    PodGroupNotFound = "PodGroupNotFound",
-    /// What the pod's group says can't be read.
-    PodGroupInvalid = "PodGroupInvalid",
-    /// Fewer pods wait than the group lets in together.
-    PodGroupIncomplete = "PodGroupIncomplete",
-    /// The queue has kept what the group or Job asks for, and its pods did not take over in time.
-    InqueueTimeout = "InqueueTimeout",
-    /// Earlier pods of its controller could not be placed: it stands aside for a while.
-    ReservationTimeout = "ReservationTimeout",
-    /// The API server refuses the write that would let it in.
-    RefusedByApiServer = "RefusedByAPIServer",
-    /// The quota allows it, but no node can take it now.
-    NoNodeFits = "NoNodeFits",
-    /// The pod's own node selector, affinity or missing tolerations exclude every node with the card.
-    NodesExcluded = "NodesExcluded",
-    /// GPU nodes could take the pod, but for their quotas for pods without GPU.
-    CrossQuotaExceeded = "CrossQuotaExceeded",
-    /// No mGPU node has room on its cards now.
-    InsufficientMgpu = "InsufficientMGPU",
-    /// No mGPU node would do, whatever is free on it: policies, numbers of cards, or the pod's own selectors.
-    NoMgpuNode = "NoMGPUNode",
-    /// The containers' shares of cards can be combined in more ways than are tried, and none of those fits. So it stays until
-    /// the pod asks for something else, or other cards are free.
-    TooComplex = "TooComplex",
+worded! {
+    /// Why a pod waits. The first five are the Capacity Card document's own (**Event Recording**).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Reason {
+        /// The request can't be read, or names no card that the cluster has.
+        GetTaskRequestResourceFailed = "GetTaskRequestResourceFailed",
+        /// The queue has neither capability nor card quota.
+        EmptyQueueCapability = "EmptyQueueCapability",
+        /// Not enough CPU left in the queue.
+        InsufficientCpuQuota = "InsufficientCPUQuota",
+        /// Not enough memory left in the queue.
+        InsufficientMemoryQuota = "InsufficientMemoryQuota",
+        /// Not enough of any acceptable card left in the queue.
+        InsufficientScalarQuota = "InsufficientScalarQuota",
+        /// The pod does not say which cards it asks for, and the queue has a quota for none that they could be.
+        NoCardQuota = "NoCardQuota",
+        /// The pod does not say which cards it asks for, and must.
+        CardNameMissing = "CardNameMissing",
+        /// The pod asks for cards of several resources, of which one alone can be charged.
+        SecondCardResource = "SecondCardResource",
+        /// A resource claim of the pod is not there: Kubernetes makes it from a template, or somebody by hand.
+        ResourceClaimNotFound = "ResourceClaimNotFound",
+        /// Another pod is charged for a claim that this one shares, and is not let in yet, or is in another queue.
+        ResourceClaimShared = "ResourceClaimShared",
+        /// No device that is there is what the pod's claims select.
+        NoDeviceSelected = "NoDeviceSelected",
+        /// The card that the pod names is none of those that its claims select.
+        NoClaimForCard = "NoClaimForCard",
+        /// What the pod's claims leave can be combined in more ways than a pod may have alternatives.
+        TooManyAlternatives = "TooManyAlternatives",
+        /// Somebody else's scheduling gate holds the pod: it is not its turn before that is gone.
+        HeldByAnotherGate = "HeldByAnotherGate",
+        /// The queue does not exist.
+        QueueNotFound = "QueueNotFound",
+        /// The queue takes no pods at the moment.
+        QueueNotOpen = "QueueNotOpen",
+        /// What the queue says can't be read.
+        QueueInvalid = "QueueInvalid",
+        /// Other queues are parts of the queue: pods go there.
+        InnerQueue = "InnerQueue",
+        /// The queue is not for this namespace.
+        NamespaceNotAllowed = "NamespaceNotAllowed",
+        /// The pod names a group that does not exist.
+        PodGroupNotFound = "PodGroupNotFound",
+        /// What the pod's group says can't be read.
+        PodGroupInvalid = "PodGroupInvalid",
+        /// Fewer pods wait than the group lets in together.
+        PodGroupIncomplete = "PodGroupIncomplete",
+        /// The queue has kept what the group or Job asks for, and its pods did not take over in time.
+        InqueueTimeout = "InqueueTimeout",
+        /// Earlier pods of its controller could not be placed: it stands aside for a while.
+        ReservationTimeout = "ReservationTimeout",
+        /// The API server refuses the write that would let it in.
+        RefusedByApiServer = "RefusedByAPIServer",
+        /// The quota allows it, but no node can take it now.
+        NoNodeFits = "NoNodeFits",
+        /// The pod's own node selector, affinity or missing tolerations exclude every node with the card.
+        NodesExcluded = "NodesExcluded",
+        /// GPU nodes could take the pod, but for their quotas for pods without GPU.
+        CrossQuotaExceeded = "CrossQuotaExceeded",
+        /// No mGPU node has room on its cards now.
+        InsufficientMgpu = "InsufficientMGPU",
+        /// No mGPU node would do, whatever is free on it: policies, numbers of cards, or the pod's own selectors.
+        NoMgpuNode = "NoMGPUNode",
+        /// The containers' shares of cards can be combined in more ways than are tried, and none of those fits. So it stays until
+        /// the pod asks for something else, or other cards are free.
+        TooComplex = "TooComplex",
+    }
 }
 
 /// What a reason is about: which numbers its message shows, and whether a change of a node wakes who waits for it. A change

@@ -1,10 +1,10 @@
 //! Puts the configuration in force, and says in events what is wrong with it.
 
-use engine::happening::Happening;
 use std::sync::Arc;
 
 use crds::configuration::Configuration;
 use crds::keys::CONFIG_MAP;
+use engine::happening::Happening;
 use futures::{StreamExt as _, pin_mut};
 use kube::runtime::events::EventType;
 use programs::configuration::{Loaded, follow};

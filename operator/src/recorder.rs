@@ -3,10 +3,10 @@
 //! Events about pods are the reporter's, which has a budget for them. These here are rare, and each says something new, so
 //! none is folded into an earlier one.
 
-use engine::happening::Happening;
 use std::sync::Arc;
 use std::time::Duration;
 
+use engine::happening::Happening;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{self, Event, EventType, Reporter};

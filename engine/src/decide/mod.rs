@@ -19,7 +19,6 @@ pub(crate) mod obstacles;
 mod reclaim;
 pub(crate) mod verdict;
 
-use crate::happening::Happening;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -28,6 +27,7 @@ use crate::alternative::Alternative;
 use crate::cluster::waiting::Shape;
 use crate::cluster::workload::Said;
 use crate::cluster::{Cluster, Due};
+use crate::happening::Happening;
 use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::reason::{Cure, Reason};
 use crate::refs::{PodRef, WorkloadKind, WorkloadRef};

@@ -14,7 +14,6 @@ mod slack;
 mod told;
 mod victims;
 
-use crate::happening::Happening;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,6 +28,7 @@ use crate::amounts::Dimension;
 use crate::cluster::Cluster;
 use crate::cluster::reclaims::{Assumed, BeforeLook, Expected};
 use crate::cluster::waiting::Shape;
+use crate::happening::Happening;
 use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::refs::PodRef;
 pub(super) use aside::Aside;

@@ -3,7 +3,6 @@
 #[cfg(test)]
 mod tests;
 
-use crate::happening::Happening;
 use crds::card_inventory::{CardInventoryStatus, NodeCard, NodeQuota};
 use crds::card_type::CardTypeStatus;
 use crds::card_usage::{CardUsageStatus, QueueCard};
@@ -12,6 +11,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::discovery::{Card, Problem, Severity};
+use crate::happening::Happening;
 
 /// Condition of inventories: every labelled card could be counted.
 const CARDS_PUBLISHED: &str = "CardsPublished";

@@ -1,9 +1,9 @@
 //! Keeps the Secrets and the two webhook configurations as they should be, while this operator leads.
 
-use engine::happening::Happening;
 use std::fmt::Debug;
 use std::time::Duration;
 
+use engine::happening::Happening;
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use k8s_openapi::ClusterResourceScope;

@@ -4,7 +4,6 @@
 //! counts with what it requests and nothing else that it says. Of a namespace whose pods did it again and again, no waiting pod
 //! is looked at until the operator is started anew: so nobody can make the mind fall as often as they can make pods.
 
-use engine::happening::Happening;
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Debug, Write as _};
@@ -15,6 +14,7 @@ use crds::keys::{CARD_ASSIGNED, CARD_NAME, GATE, QUEUE_NAME};
 use crds::lean::TextMap;
 use crds::pod::Pod;
 use engine::Observation;
+use engine::happening::Happening;
 use engine::trail::{Object, ObjectKind};
 
 use crate::metrics::Stumble;

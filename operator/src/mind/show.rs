@@ -1,6 +1,5 @@
 //! What the mind shows: what has changed, why pods wait, and what was done to them.
 
-use engine::happening::Happening;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +8,7 @@ use crds::keys::{CONFIG_MAP, GPU_NODE_LABEL, NAMESPACE};
 use engine::cluster::reclaims::EvictionOutcome;
 use engine::decide::Eviction;
 use engine::explain::{Fresh, Notice, Progress, Reminder, got_others, notices_watched, progress, stands_aside};
+use engine::happening::Happening;
 use engine::ids::NodeId;
 use engine::overview::{self, Shown};
 use engine::refs::PodRef;

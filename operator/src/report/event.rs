@@ -1,10 +1,10 @@
 //! Events: what happened to an object, for whoever describes it.
 
-use engine::happening::Cause;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use engine::happening::Cause;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};

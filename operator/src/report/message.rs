@@ -1,11 +1,11 @@
 //! What is to be said about pods and other objects, and not written yet.
 
-use engine::happening::Cause;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use crds::keys::ADMITTED_CONDITION;
 use engine::cluster::workload::Phase;
+use engine::happening::Cause;
 use engine::reason::Reason;
 use engine::refs::{PodRef, WorkloadRef};
 use k8s_openapi::api::core::v1::ObjectReference;

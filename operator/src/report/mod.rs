@@ -15,10 +15,10 @@ mod shown;
 mod taken;
 mod writer;
 
-use engine::happening::Cause;
 use std::sync::Arc;
 
 use engine::cluster::workload::Phase;
+use engine::happening::Cause;
 use engine::overview::Shown;
 use engine::reason::Reason;
 use engine::refs::{PodRef, WorkloadRef};

@@ -1,12 +1,12 @@
 //! The reporter's task: takes reports in, and writes what the queue says may be written.
 
-use engine::happening::Happening;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crds::card_inventory::CardInventory;
 use crds::card_type::CardType;
 use crds::card_usage::CardUsage;
+use engine::happening::Happening;
 use engine::refs::{PodRef, WorkloadRef};
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;

@@ -1,6 +1,5 @@
 //! What those are told that are taken back.
 
-use crate::happening::Happening;
 use std::sync::Arc;
 
 use super::{Eviction, Victim, asked};
@@ -8,6 +7,7 @@ use crate::amounts::Dimension;
 use crate::cluster::Cluster;
 use crate::cluster::pod::Pod;
 use crate::cluster::waiting::Shape;
+use crate::happening::Happening;
 use crate::ids::{PodId, QueueId};
 
 /// The eviction, with what each of its victims is told. The pod lacks what is `missing`.
