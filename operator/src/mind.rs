@@ -7,7 +7,6 @@ mod inquiries;
 mod questions;
 mod show;
 
-use engine::happening::Happening;
 use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,10 +16,11 @@ use crds::configuration::Configuration;
 use engine::cluster::{Cluster, Kind};
 use engine::decide::{Action, Round};
 use engine::explain::Refresher;
+use engine::happening::Happening;
 use engine::overview::Unaccounted;
 use engine::trail::Trail;
 use k8s_openapi::jiff::Timestamp;
-use tokio::sync::{Mutex, mpsc, watch};
+use tokio::sync::{Mutex, Notify, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use crate::act::Actor;
@@ -81,6 +81,8 @@ pub struct Mind {
     parameters: watch::Sender<Option<Arc<Parameters>>>,
     /// Whether the configuration has changed since that was told.
     reconfigured: bool,
+    /// Whoever observes the cluster lists all pods once more.
+    pods_wanted: Arc<Notify>,
     /// Whether it was said that Volcano's scheduler runs beside this.
     told_of_volcano: bool,
     /// Cards of which it was said that `CrossQuota` does not know them.
@@ -116,6 +118,7 @@ impl Mind {
             labelling: BTreeSet::new(),
             parameters,
             reconfigured: true,
+            pods_wanted: Arc::default(),
             told_of_volcano: false,
             told_outside: BTreeSet::new(),
             reported_all: false,
@@ -126,6 +129,11 @@ impl Mind {
             aside,
             decide,
         }
+    }
+
+    /// What it says where all pods are to be listed once more.
+    pub fn pods_wanted(&self) -> Arc<Notify> {
+        Arc::clone(&self.pods_wanted)
     }
 
     /// Hears events and questions until `stop`, and then until what is under way has ended; or until nobody tells it any more

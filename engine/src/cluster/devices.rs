@@ -13,7 +13,7 @@ use super::claimed_cards::OfClasses;
 use super::claiming::{Claiming, named_by, provided_claim};
 use super::gates::Gates;
 use super::outgrown::Outgrown;
-use super::pod::Reading;
+use super::pod::{Pod, Reading, Stage};
 use super::{Cluster, Kind};
 use crate::alternative::Assigned;
 use crate::devices::{ClaimKey, Devices, Drivers, Named, Provided, SliceChange};
@@ -34,6 +34,8 @@ pub(super) struct ClaimedDevices {
     pub(super) users: HashMap<ClaimKey, BTreeSet<Arc<str>>>,
     /// Those of which the claims, or who is charged for them, have changed since they were read.
     unread: BTreeSet<Arc<str>>,
+    /// Whether pods wait for a resource that no class provided when they were read: what they say besides was not kept.
+    pods_to_list: bool,
     /// By node, the pods that are expected there and have not been given their devices.
     pub(super) expected: HashMap<Arc<str>, BTreeSet<PodId>>,
     /// The resources by which classes provide cards, or may, and which.
@@ -184,10 +186,28 @@ impl Cluster {
             let card = self.names.card(&card.name);
             self.changes.cards.insert(card);
         }
+        let is_new = |resource: &&String| !before.contains_key(*resource);
+        self.claimed.pods_to_list |= self.is_waited_for(&changed.iter().filter(is_new).map(String::as_str).collect());
         // The door and the policies are told which resources are cards.
         self.changes.resources_of_cards = true;
         self.version += 1;
         changed
+    }
+
+    /// Whether any pod that has no node requests any of these, and was not seen to claim anything by that.
+    fn is_waited_for(&self, resources: &BTreeSet<&str>) -> bool {
+        let requests = |pod: &Pod| {
+            let mut requested = pod.task.request.iter().filter(|(_, count)| *count > 0);
+            requested.any(|(dimension, _)| resources.contains(dimension.name(&self.names)))
+        };
+        let is_unplaced = |pod: &&Pod| !matches!(pod.stage, Stage::Bound) && !self.claimed.pods.contains_key(&pod.uid);
+        !resources.is_empty() && self.pods().filter(is_unplaced).any(requests)
+    }
+
+    /// Whether all pods are to be listed once more, since this was asked last: some wait for what was provided by nothing when they
+    /// were seen, and say more than was kept of them.
+    pub fn wants_pods_listed(&mut self) -> bool {
+        std::mem::take(&mut self.claimed.pods_to_list)
     }
 
     /// What claims come to may be something else: classes are others than before.

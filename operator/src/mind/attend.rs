@@ -14,7 +14,7 @@ use crds::configuration::Configuration;
 use engine::cluster::Kind;
 use kube::Client;
 use thiserror::Error;
-use tokio::sync::{Mutex, SetOnce, mpsc, oneshot, watch};
+use tokio::sync::{Mutex, Notify, SetOnce, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
@@ -204,6 +204,7 @@ impl Attendant {
             self.leadership.clone(),
             Arc::clone(&self.configured),
             Arc::clone(&self.outlets.readiness),
+            mind.pods_wanted(),
             events,
         ));
         let questions = Arc::clone(&self.questions);
@@ -272,13 +273,14 @@ async fn feed(
     leadership: Leadership,
     configured: Arc<Configured>,
     readiness: Arc<Readiness>,
+    pods_wanted: Arc<Notify>,
     events: mpsc::Sender<Event>,
 ) {
     let is_configured = SetOnce::new();
     tokio::select! {
         biased;
         () = configure(&configured, &events, &is_configured) => {}
-        () = look(client, leadership, &is_configured, &readiness, events.clone()) => {}
+        () = look(client, leadership, &is_configured, &readiness, &pods_wanted, events.clone()) => {}
     }
 }
 
@@ -309,6 +311,7 @@ async fn look(
     leadership: Leadership,
     is_configured: &SetOnce<()>,
     readiness: &Readiness,
+    pods_wanted: &Notify,
     events: mpsc::Sender<Event>,
 ) {
     if leadership.changes().wait_for(|leads| *leads).await.is_ok() {
@@ -317,7 +320,7 @@ async fn look(
         }
         is_configured.wait().await;
         let ears = events.clone();
-        Box::pin(observe(client, events)).await;
+        Box::pin(observe(client, events, pods_wanted)).await;
         if ears.is_closed() {
             // The mind fell, and its attendant sees it.
             std::future::pending::<()>().await;

@@ -1,9 +1,9 @@
 //! What the mind hears: each event changes the picture, unless it is about something that is set aside.
 
-use engine::happening::Happening;
 use std::sync::Arc;
 
 use engine::explain::refused_write;
+use engine::happening::Happening;
 use engine::refs::PodRef;
 use engine::trail::{Object, ObjectKind, Trail as _, Work};
 use engine::{Answer, Observation, Outcome};
@@ -24,6 +24,9 @@ impl Mind {
         }
         self.pulse.over();
         self.cluster.read_again(now);
+        if self.cluster.wants_pods_listed() {
+            self.pods_wanted.notify_one();
+        }
     }
 
     /// Says of an object that it is set aside.

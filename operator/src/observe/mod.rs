@@ -3,6 +3,7 @@
 mod observed;
 
 use std::fmt::Debug;
+use std::pin::pin;
 
 use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice};
 use crds::keys::CARD_REQUEST;
@@ -10,13 +11,14 @@ use crds::volcano::{PodGroup, Queue};
 use engine::Observation;
 use engine::cluster::Kind;
 use futures::StreamExt as _;
+use futures::future::{Either, select};
 use k8s_openapi::api::{batch::v1 as batch, core::v1 as core, resource::v1 as resource};
 use kube::core::DeserializeGuard;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use programs::logging::plain;
 use serde::de::DeserializeOwned;
-use tokio::sync::{SetOnce, mpsc};
+use tokio::sync::{Notify, SetOnce, mpsc};
 
 use crate::event::Event;
 use observed::{Namespace, Observed};
@@ -38,8 +40,8 @@ type ObservedClaim = Observed<resource::ResourceClaim, ResourceClaim>;
 type ObservedNamespace = Observed<core::Namespace, Namespace>;
 
 /// Watches until the receiver is dropped. Each kind comes after those that it names: groups after namespaces and queues, Jobs
-/// after groups, and pods, which hold what is counted, after all of them.
-pub async fn observe(client: Client, events: mpsc::Sender<Event>) {
+/// after groups, and pods, which hold what is counted, after all of them. Pods are listed once more each time that it is `asked`.
+pub async fn observe(client: Client, events: mpsc::Sender<Event>, asked: &Notify) {
     let everything = watcher::Config::default;
     let (nodes, queues, namespaces) = (Listed::default(), Listed::default(), Listed::default());
     let (groups, jobs, pods) = (Listed::default(), Listed::default(), Listed::default());
@@ -95,14 +97,14 @@ pub async fn observe(client: Client, events: mpsc::Sender<Event>) {
         observe_devices(&client, &events, &claims),
         after(
             [&nodes, &jobs, &claims],
-            watch(
+            anew_when(asked, || watch(
                 Api::<ObservedPod>::all(client.clone()),
                 watcher::Config::default().fields(PODS_NOT_OVER),
                 Kind::Pod,
                 &events,
                 &pods,
                 pod_event
-            )
+            ))
         ),
         after(
             [&groups],
@@ -161,6 +163,11 @@ async fn after<const N: usize>(kinds: [&Listed; N], then: impl Future<Output = (
         kind.wait().await;
     }
     then.await;
+}
+
+/// Does something to its end, and from its beginning each time that it is asked for.
+async fn anew_when<F: Future<Output = ()>>(asked: &Notify, begin: impl Fn() -> F) {
+    while let Either::Right(_) = select(pin!(begin()), pin!(asked.notified())).await {}
 }
 
 /// Whether an object is there or gone.

@@ -269,3 +269,22 @@ async fn a_class_that_is_not_evaluated_gives_nothing_away() -> Outcome {
     scenario.expect("extended", &pods().running(&a100, 1)).await?;
     scenario.expect_for_good("implicit", &pods().waiting(NO_QUOTA, 1)).await
 }
+
+#[tokio::test]
+async fn a_class_that_comes_after_the_pods_lets_them_in() -> Outcome {
+    let world = world().await?;
+    let scenario = Scenario::begin(world, "dra-late-class").await?;
+    let a100 = scenario.card("NVIDIA-A100");
+    nodes(&scenario, world, &[(&a100, 4)]).await?;
+    scenario.apply_queue(scenario.queue().quota(&a100, 1)).await?;
+    for name in ["first", "second"] {
+        scenario
+            .create(&scenario.pod(name).request("example.com/dra-late", 1).build())
+            .await?;
+        scenario.waits(name, NO_NODE).await?;
+    }
+    let of_product = format!("device.driver == '{NVIDIA}' && device.attributes['{NVIDIA}'].productName == '{a100}'");
+    class(&world.plane, "dra-late", &of_product, Some("example.com/dra-late")).await?;
+    scenario.expect("first", &pods().running(&a100, 1)).await?;
+    scenario.expect_for_good("second", &pods().waiting(NO_QUOTA, 1)).await
+}

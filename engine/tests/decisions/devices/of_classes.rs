@@ -37,6 +37,31 @@ fn what_a_class_provides_by_a_selector_that_is_not_evaluated_is_refused_and_not_
 }
 
 #[test]
+fn who_waits_for_what_no_class_provided_is_listed_again_when_one_does() {
+    let mut world = world();
+    let waits = pod("p1").requests("example.com/later", "1");
+    world.pod(&waits);
+    world.pod(&pod("p2").requests("example.com/never", "1"));
+    assert_eq!(world.refusal_of("p1"), "NoNodeFits");
+    assert!(!world.cluster.wants_pods_listed(), "nothing is provided yet");
+    world.class(
+        "unrelated",
+        "device.driver == 'gpu.nvidia.com'",
+        Some("example.com/unrelated"),
+    );
+    assert!(!world.cluster.wants_pods_listed(), "nobody waits for that");
+    world.class("later", "device.driver == 'gpu.nvidia.com'", Some("example.com/later"));
+    assert!(world.cluster.wants_pods_listed());
+    assert!(!world.cluster.wants_pods_listed(), "once");
+    world.pod(&waits);
+    assert_eq!(world.admit(), [admitted("p1", "A")]);
+    // From then on it is known.
+    world.class("later", "false", Some("example.com/later"));
+    world.class("later", "device.driver == 'gpu.nvidia.com'", Some("example.com/later"));
+    assert!(!world.cluster.wants_pods_listed());
+}
+
+#[test]
 fn a_class_that_is_not_evaluated_takes_device_plugins_cards_from_nobody() {
     let mut world = world();
     world.node(&node("n3").cards("A", 4));
