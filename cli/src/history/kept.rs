@@ -223,7 +223,7 @@ mod tests {
             serde_json::from_value::<Pod>(object).unwrap()
         };
         let sent_back =
-            format!("the scheduler has not placed the pod within 300 s of its admission: {SENT_BACK}, and so on");
+            format!("the scheduler has not placed the pod within 5m of its admission: {SENT_BACK}, and so on");
         let events = [
             about("gone", "Admitted", "let in by queue a with A100"),
             about("there", "Admitted", "let in by queue a with A100"),

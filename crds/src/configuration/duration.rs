@@ -50,6 +50,19 @@ pub(super) fn parse(text: &str) -> Option<Duration> {
     u64::try_from(nanoseconds).ok().map(Duration::from_nanos)
 }
 
+/// Such text, of no more units than it takes.
+pub fn format_duration(duration: Duration) -> String {
+    let mut rest = duration.as_nanos();
+    let mut text = String::new();
+    for (name, unit) in UNITS.iter().rev().filter(|(name, _)| name.is_ascii()) {
+        if rest >= *unit {
+            text.extend([&(rest / unit).to_string(), *name]);
+            rest %= unit;
+        }
+    }
+    if text.is_empty() { "0s".to_owned() } else { text }
+}
+
 fn digits(text: &str) -> (&str, &str) {
     let length = text.bytes().take_while(u8::is_ascii_digit).count();
     text.split_at(length)
@@ -101,7 +114,26 @@ mod tests {
         }
     }
 
+    #[test]
+    fn durations_are_written_as_people_do() {
+        for (seconds, text) in [
+            (0, "0s"),
+            (90, "1m30s"),
+            (600, "10m"),
+            (3_600, "1h"),
+            (5_401, "1h30m1s"),
+        ] {
+            assert_eq!(format_duration(Duration::from_secs(seconds)), text);
+        }
+    }
+
     proptest::proptest! {
+        #[test]
+        fn what_is_written_here_is_read_again(nanoseconds: u64) {
+            let duration = Duration::from_nanos(nanoseconds);
+            proptest::prop_assert_eq!(parse(&format_duration(duration)), Some(duration));
+        }
+
         #[test]
         fn what_is_written_is_read_again_as_kube_reads_it(
             hours in 0u64..10_000, minutes in 0u64..100, seconds in 0u64..100, millis in 0u64..2_000,

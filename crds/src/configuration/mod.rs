@@ -22,6 +22,7 @@ pub use capacity::{Capacity, LogLevel};
 pub use capacity_card::CapacityCard;
 pub use card_drivers::{CardDriver, KNOWN_DRIVERS};
 pub use cross_quota::{CrossQuota, GpuResources, QuotaResource};
+pub use duration::format_duration;
 pub use mgpu::{CardStrategy, Mgpu, ScheduleMode};
 pub use settings::{AdmitOn, Enforcement, Settings, UnnamedCards, UnqueuedCards};
 

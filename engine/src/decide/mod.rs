@@ -21,6 +21,7 @@ pub(crate) mod verdict;
 
 use std::sync::Arc;
 
+use crds::configuration::format_duration;
 use jiff::Timestamp;
 
 use crate::alternative::Alternative;
@@ -315,8 +316,8 @@ fn reservation_ran_out(cluster: &mut Cluster, id: PodId, now: Timestamp) -> Opti
     // Both outcomes are looked at again: an eviction can be refused.
     cluster.renew_reservation(id, controller.is_none(), now);
     let waited = format!(
-        "the scheduler has not placed the pod within {} s of its admission",
-        timeout.as_secs()
+        "the scheduler has not placed the pod within {} of its admission",
+        format_duration(timeout)
     );
     Some(if let Some(controller) = controller {
         cluster.note_return(&controller, returns, now);

@@ -10,6 +10,7 @@ use crate::ids::{QueueId, WorkloadId};
 use crate::inqueue::Demand;
 use crate::policies::job_mode::JobCheck;
 use crate::reason::{About, Reason};
+use crds::configuration::format_duration;
 
 /// How many tasks a message names.
 const MOST_TASKS: usize = 8;
@@ -47,12 +48,12 @@ pub(super) fn say(cluster: &Cluster, id: WorkloadId, claim: &Claim, reason: Reas
             to_be_created(cluster, id)
         ),
         Reason::InqueueTimeout => format!(
-            "queue {} has kept what {} {name} asks for during {} s (inqueueTimeout), and none of its pods was let in: now it \
+            "queue {} has kept what {} {name} asks for during {} (inqueueTimeout), and none of its pods was let in: now it \
              waits again, behind the others of its priority, and until {} nothing is kept there for any workload of \
              namespace {}; make its pods sooner, or ask for less",
             cluster.queue(claim.queue).name,
             workload.kind.as_str(),
-            cluster.configuration().cardgate.inqueue_timeout.as_secs(),
+            format_duration(cluster.configuration().cardgate.inqueue_timeout),
             workload
                 .aside_until()
                 .map_or_else(|| "then".to_owned(), |until| until.to_string()),

@@ -250,7 +250,7 @@ fn what_nobody_uses_is_given_back() {
         (said.phase, reason.as_str(), said.news),
         (Some(Phase::Pending), "InqueueTimeout", true)
     );
-    assert!(message.contains("during 600 s (inqueueTimeout)"), "{message}");
+    assert!(message.contains("during 10m (inqueueTimeout)"), "{message}");
     // Its pods come all the same, and there is room.
     world.remove_group("other", "b");
     world.pod(&pod("late").of("empty").asks("A100", 1));

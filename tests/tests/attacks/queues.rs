@@ -172,7 +172,7 @@ async fn groups_that_never_run_hold_nobodys_quota() -> Outcome {
     let told = other.events("empty-0", "InqueueTimeout").await?;
     let says = told.iter().any(|event| {
         let message = event.message.as_deref().unwrap_or_default();
-        message.contains("during 3 s (inqueueTimeout)") && message.contains("holder")
+        message.contains("during 3s (inqueueTimeout)") && message.contains("holder")
     });
     assert!(says, "{told:?}");
     shows(&other, "empty-0", "Pending").await?;

@@ -36,7 +36,7 @@ fn a_bare_pod_keeps_its_place_and_its_event_says_so() {
         panic!("{actions:?}")
     };
     assert_eq!(&*pod.name, "p");
-    insta::assert_snapshot!(message, @"the scheduler has not placed the pod within 300 s of its admission: no controller would replace it, so it keeps its quota; delete it, or make room on a node that it may run on");
+    insta::assert_snapshot!(message, @"the scheduler has not placed the pod within 5m of its admission: no controller would replace it, so it keeps its quota; delete it, or make room on a node that it may run on");
     assert_eq!(world.allocated("team-a", "A"), 1);
     // Said again, after twice as long each time, and not in between: at last once an hour.
     for pause in [600, 1200, 2400, 3600, 3600] {
@@ -57,7 +57,7 @@ fn a_controllers_pod_is_sent_back() {
         panic!("{actions:?}")
     };
     assert_eq!(&*pod.name, "p");
-    insta::assert_snapshot!(message, @"the scheduler has not placed the pod within 300 s of its admission: it is evicted, and its successor waits behind the others of its priority");
+    insta::assert_snapshot!(message, @"the scheduler has not placed the pod within 5m of its admission: it is evicted, and its successor waits behind the others of its priority");
     // Until it is gone it holds its quota: an eviction can be refused. Then it is tried again.
     assert_eq!(world.allocated("team-a", "A"), 1);
     world.wait(300);
