@@ -61,7 +61,11 @@ async fn the_example_is_placed_on_a_node_of_volcano_engine() -> Outcome {
     scenario.expect("shared-notebook", &expected).await?;
     let (node, lists) = placement(&running(&scenario, "three-containers").await?);
     assert_eq!((node.as_str(), lists.len()), ("example-vke", 3));
-    let types = world.plane.kubectl().run(["get", "cardtypes", "--no-headers"]).await?;
+    let types = world
+        .plane
+        .kubectl()
+        .run(["get", "cardtypes", "--no-headers", "-o", "wide"])
+        .await?;
     let shared = types.lines().find(|line| line.contains("NVIDIA-H100-80GB-HBM3/mgpu"));
     assert!(
         shared.is_some_and(|line| line.contains("MGPU") && line.contains("800")),
