@@ -1,5 +1,6 @@
 //! What claims ask for, beside the selectors that the drivers' projects publish.
 
+mod functions;
 mod makers;
 mod random;
 
