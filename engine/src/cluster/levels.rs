@@ -5,6 +5,7 @@ use crds::configuration::QueuePlugin;
 
 use super::Cluster;
 use super::queue::Queue;
+use super::waiting::Shape;
 use crate::amounts::Dimension;
 use crate::ids::QueueId;
 use crate::metering;
@@ -233,17 +234,12 @@ impl Cluster {
         self.ancestry(id).any(|id| self.compares(self.queue(id), dimension))
     }
 
-    /// Whether a queue and everything above it has room for a pod of this priority that asks so much. What others were evicted
-    /// for does not go to pods that have to stand back, or they would be evicted again.
-    pub(crate) fn room_for(
-        &self,
-        id: QueueId,
-        priority: i32,
-        dimension: Dimension,
-        asked: i64,
-    ) -> Result<(), Shortage> {
+    /// Whether a queue and everything above it has room for such a pod, which asks so much. What others were evicted for does not go
+    /// to pods that have to stand back, or they would be evicted again.
+    pub(crate) fn room_for(&self, shape: &Shape, dimension: Dimension, asked: i64) -> Result<(), Shortage> {
+        let id = shape.queue;
         self.room(id, dimension, asked)?;
-        if asked <= 0 || !self.is_claimed_by_betters(id, dimension, priority) {
+        if asked <= 0 || !self.is_claimed_by_betters(shape, dimension) {
             return Ok(());
         }
         let queue = self.queue(id);

@@ -12,7 +12,7 @@ use super::waiting::{Refused, Shape};
 use super::{Bookmark, Cluster};
 use crate::alternative::Alternative;
 use crate::amounts::Dimension;
-use crate::ids::{NodeId, PodId, QueueId};
+use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
 use crate::metering::Charge;
 use crate::policies::mgpu::CardLists;
 
@@ -39,6 +39,8 @@ pub(crate) struct Expected {
     /// The dimensions of it, with the highest priority of the pods that get it: nobody else borrows them meanwhile, and pods of
     /// lower priority of the same queue take nothing of them.
     pub(crate) claim: BTreeMap<Dimension, i32>,
+    /// The groups of which pods get it together: none of those stands back for the others.
+    pub(crate) groups: BTreeSet<WorkloadId>,
     /// It goes to these, and to nobody else.
     pub(crate) asides: Vec<SetAside>,
     /// The pods that it comes from, by uid: each is awaited by one queue alone.
@@ -266,14 +268,27 @@ impl Cluster {
         claims.any(|(claimant, _)| !self.ancestry(*claimant).any(|ancestor| ancestor == id))
     }
 
-    /// Whether a dimension is on its way out for pods of this queue whose priority is higher than this.
-    pub(super) fn is_claimed_by_betters(&self, id: QueueId, dimension: Dimension, priority: i32) -> bool {
-        let claimed = self
-            .reclaims
-            .by_queue
-            .get(&id)
-            .and_then(|reclaim| reclaim.expected.claim.get(&dimension));
-        claimed.is_some_and(|claimed| *claimed > priority)
+    /// Whether a dimension is on its way out for pods of the same queue, of higher priority and of another group.
+    pub(super) fn is_claimed_by_betters(&self, shape: &Shape, dimension: Dimension) -> bool {
+        let Some(reclaim) = self.reclaims.by_queue.get(&shape.queue) else {
+            return false;
+        };
+        let Expected { claim, groups, .. } = &reclaim.expected;
+        claim.get(&dimension).is_some_and(|claimed| *claimed > shape.priority)
+            && shape.group.is_none_or(|group| !groups.contains(&group))
+    }
+
+    /// What a queue claims, to be looked for anew: it stands in nobody's way until it is [put back](Self::claim_again).
+    pub(crate) fn lift_claim(&mut self, id: QueueId) -> BTreeMap<Dimension, i32> {
+        let reclaim = self.reclaims.by_queue.get_mut(&id);
+        reclaim.map_or_else(BTreeMap::new, |reclaim| std::mem::take(&mut reclaim.expected.claim))
+    }
+
+    /// What it claimed before it was looked at.
+    pub(crate) fn claim_again(&mut self, id: QueueId, claim: BTreeMap<Dimension, i32>) {
+        if let Some(reclaim) = self.reclaims.by_queue.get_mut(&id) {
+            reclaim.expected.claim = claim;
+        }
     }
 
     /// Pods are being evicted for a queue.

@@ -39,7 +39,7 @@ pub(crate) fn obstacles(cluster: &Cluster, shape: &Shape) -> Vec<Reason> {
 }
 
 fn of_quota(cluster: &Cluster, shape: &Shape) -> Vec<Reason> {
-    let has_room = |dimension, asked| cluster.room_for(shape.queue, shape.priority, dimension, asked).is_ok();
+    let has_room = |dimension, asked| cluster.room_for(shape, dimension, asked).is_ok();
     let check = check_of(cluster, shape, has_room);
     let mut found: Vec<_> = check.before_cards().err().into_iter().collect();
     found.extend(

@@ -139,6 +139,7 @@ fn look_at(cluster: &mut Cluster, queue: QueueId, modes: Modes, now: Timestamp) 
     for aside in &aside {
         cluster.count_aside(aside, 1);
     }
+    let claimed = cluster.lift_claim(queue);
     let leaving = cluster.leaving(now);
     cluster.look_ahead();
     cluster.take_out(&leaving);
@@ -150,6 +151,7 @@ fn look_at(cluster: &mut Cluster, queue: QueueId, modes: Modes, now: Timestamp) 
         taken: Vec::new(),
         assumed: Vec::new(),
         claim: BTreeMap::new(),
+        groups: BTreeSet::new(),
         evictions: Vec::new(),
         pool: None,
         effort: Effort::of_gang(),
@@ -178,6 +180,7 @@ fn look_at(cluster: &mut Cluster, queue: QueueId, modes: Modes, now: Timestamp) 
     let awaited = awaited.filter(|uid| !cluster.is_awaited_by_another(queue, uid));
     let expected = Expected {
         claim: std::mem::take(&mut look.claim),
+        groups: std::mem::take(&mut look.groups),
         asides: asides.collect(),
         awaited: awaited.collect(),
     };
@@ -188,6 +191,7 @@ fn look_at(cluster: &mut Cluster, queue: QueueId, modes: Modes, now: Timestamp) 
     for aside in &aside {
         cluster.count_aside(aside, -1);
     }
+    cluster.claim_again(queue, claimed);
     if !look.taken.is_empty() {
         cluster.begin_evictions(queue, &look.taken, now);
     }
@@ -210,6 +214,8 @@ struct Look {
     /// Pods that get in by that, counted as there.
     assumed: Vec<Assumed>,
     claim: BTreeMap<Dimension, i32>,
+    /// The groups of which pods get in together.
+    groups: BTreeSet<WorkloadId>,
     evictions: Vec<Eviction>,
     /// Who may be taken back, kept from one pod to the next: to find them costs more than to choose among them.
     pool: Option<Pool>,
@@ -297,6 +303,7 @@ impl Look {
                 first.victims.extend(together.flat_map(|eviction| eviction.victims));
                 self.evictions.push(first);
             }
+            self.groups.insert(id);
             return;
         }
         self.forget_assumptions(cluster, assumed);

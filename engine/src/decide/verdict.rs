@@ -168,12 +168,7 @@ fn alternatives_with_room<'s>(
         return readable.then(|| vec![None]).ok_or(Reason::GetTaskRequestResourceFailed);
     }
     admits(cluster, shape.queue, &shape.namespace)?;
-    let has_room = |dimension, asked| {
-        cluster
-            .room_for(shape.queue, shape.priority, dimension, asked)
-            .map_err(&lacking)
-            .is_ok()
-    };
+    let has_room = |dimension, asked| cluster.room_for(shape, dimension, asked).map_err(&lacking).is_ok();
     let check = check_of(cluster, shape, has_room);
     check.before_cards()?;
     if names_none(cluster, shape)? {

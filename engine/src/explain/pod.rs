@@ -242,7 +242,7 @@ fn cards_to_name(cluster: &Cluster, shape: &Shape, unknown: &[String]) -> String
 }
 
 fn no_node<'c>(cluster: &Cluster, shape: &'c Shape, lead: &str) -> Nodes<'c> {
-    let has_room = |dimension, asked| cluster.room_for(shape.queue, shape.priority, dimension, asked).is_ok();
+    let has_room = |dimension, asked| cluster.room_for(shape, dimension, asked).is_ok();
     let check = check_of(cluster, shape, has_room);
     let is_limited = !cluster.queue(shape.queue).is_nameless();
     let lacks_quota = |alternative: &Alternative| is_limited && check.without_room(alternative).next().is_some();

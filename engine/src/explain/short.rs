@@ -105,7 +105,7 @@ fn lacking(cluster: &Cluster, shape: &Shape, reason: Reason) -> Vec<(Dimension, 
 
 /// What of a pod's request the queue, or whoever is above it, has no room for.
 pub(super) fn without_room(cluster: &Cluster, shape: &Shape) -> Vec<(Dimension, i64)> {
-    let has_room = |dimension, asked| cluster.room_for(shape.queue, shape.priority, dimension, asked).is_ok();
+    let has_room = |dimension, asked| cluster.room_for(shape, dimension, asked).is_ok();
     let check = check_of(cluster, shape, has_room);
     let mut lacking: Vec<_> = check.resources_without_room().collect();
     // Of alternatives one is enough.
@@ -124,7 +124,7 @@ pub(super) fn without_room(cluster: &Cluster, shape: &Shape) -> Vec<(Dimension, 
 /// Who has no room for a dimension (the queue, one of its ancestors, or the cluster), and the numbers.
 fn of_quota(cluster: &Cluster, shape: &Shape, dimension: Dimension, asked: i64) -> Short {
     let own = shape.queue;
-    let (used, limit, level, kept) = if let Err(found) = cluster.room_for(own, shape.priority, dimension, asked) {
+    let (used, limit, level, kept) = if let Err(found) = cluster.room_for(shape, dimension, asked) {
         let used = Used::ByPods {
             used: found.used,
             reserved: found.reserved,

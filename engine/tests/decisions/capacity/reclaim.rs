@@ -4,7 +4,7 @@ use engine::cluster::reclaims::EvictionOutcome;
 use engine::decide::{Action, Eviction};
 
 use super::{plain, worker, workers};
-use crate::world::{Object, World, capacity, node, pod, queue, queue_plugin};
+use crate::world::{Object, World, capacity, group, node, pod, queue, queue_plugin};
 
 pub(super) const RECLAIM: &str = "enqueue, allocate, backfill, reclaim";
 const BORROW: &str = "guaranteeThreshold: 100";
@@ -397,4 +397,36 @@ fn no_ping_pong_what_is_preempted_does_not_come_back_before_the_pod_that_it_made
     world.wait(5);
     assert_eq!(world.admit(), []);
     assert_eq!(world.admit_names(), ["a-4", "a-5"]);
+}
+
+#[test]
+fn a_gang_of_several_priorities_does_not_stand_back_for_itself() {
+    let arguments = "cardUnlimitedCpuMemory: true, guaranteeThreshold: 100, reclaimInterval: 1";
+    let mut world = World::with(queue_plugin("capacity-card", "allocate, preempt", arguments));
+    world.node(&node("n1").cards("A", 8));
+    world.queue(&plain("a").quota(r#"{"A": 4}"#).deserved_cards(r#"{"A": 4}"#));
+    workers(&mut world, "a", 4);
+    assert_eq!(world.admit().len(), 4);
+    settle(&mut world, 4, worker_a);
+    world.group(&group("g", 2).queue("a"));
+    world.pod(&pod("g-leader").of("g").queue("a").asks("A", 1).priority(100));
+    world.pod(&pod("g-helper").of("g").queue("a").asks("A", 1).priority(10));
+    world.pod(&pod("other").queue("a").asks("A", 1).priority(50));
+    let names = victims(&mut world);
+    assert_eq!(names.len(), 3);
+    let _ = world.notices();
+    // While they are on their way out, it stays the same who waits for what, however often that is looked at.
+    for _ in 0..4 {
+        world.wait(2);
+        assert_eq!(world.admit(), []);
+        assert_eq!(
+            world.notices().iter().map(|notice| &notice.message).collect::<Vec<_>>(),
+            Vec::<&String>::new()
+        );
+    }
+    gone(&mut world, &names);
+    assert_eq!(world.admit_names(), ["g-leader", "g-helper"]);
+    world.wait(2);
+    assert_eq!(world.admit(), []);
+    assert_eq!(world.admit_names(), ["other"]);
 }
