@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::arguments::Connection;
-use crate::failure::{EVERYBODY, Failure, VIEW};
+use crate::failure::{EVERYBODY, Failure, VIEW, words};
 
 /// Objects of one page: some megabytes of pods.
 const PAGE: u32 = 500;
@@ -74,10 +74,9 @@ impl Cluster {
     /// Whether anybody answers at all.
     pub async fn is_there(&self) -> Result<(), Failure> {
         let version = self.client.apiserver_version().await;
-        version.map(drop).map_err(|error| Failure::Api {
-            what: "the API server's version",
-            error: error.to_string(),
-        })
+        version
+            .map(drop)
+            .map_err(|error| Failure::of_anything("the API server's version", &error))
     }
 
     /// The cards that there are, by name.
@@ -204,7 +203,7 @@ impl Cluster {
         };
         let found = api.get_opt(name).await.map_err(|error| match error {
             kube::Error::Api(status) if status.code == 403 => format!("you may not get {}", resource.plural),
-            error => error.to_string(),
+            error => words(&error),
         })?;
         found
             .map(DynamicObject::try_parse)

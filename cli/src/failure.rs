@@ -1,5 +1,9 @@
 //! Why there is no answer, and what to do.
 
+use std::error::Error as _;
+use std::iter;
+
+use kube::core::Status;
 use thiserror::Error;
 
 use crate::changes::ChangeError;
@@ -58,6 +62,14 @@ pub enum Failure {
         "you may not list {0}: a simulation reads nodes, queues, namespaces, podgroups, jobs and pods of the whole cluster; name files by -f instead"
     )]
     MayNotSimulate(&'static str),
+    #[error(
+        "the cluster can't be reached ({0}): is it the right one, and does it run? kubectl config view --minify shows which server is asked"
+    )]
+    Unreachable(String),
+    #[error(
+        "the cluster does not accept your credentials ({0}): log in again, or name another kubeconfig file by --kubeconfig or KUBECONFIG"
+    )]
+    Unauthorized(String),
     #[error("{what} can't be read: {error}")]
     Api { what: &'static str, error: String },
     #[error("{0}")]
@@ -92,10 +104,7 @@ impl Failure {
         match error {
             kube::Error::Api(status) if status.code == 403 => Self::Forbidden { what, role },
             kube::Error::Api(status) if status.code == 404 => Self::NotInstalled(what),
-            error => Self::Api {
-                what,
-                error: error.to_string(),
-            },
+            error => Self::of_anything(what, error),
         }
     }
 
@@ -108,10 +117,7 @@ impl Failure {
             },
             (kube::Error::Api(status), None) if status.code == 403 => Self::ForbiddenEverywhere(what),
             (kube::Error::Api(status), _) if status.code == 404 => Self::NotInstalled(what),
-            (error, _) => Self::Api {
-                what,
-                error: error.to_string(),
-            },
+            (error, _) => Self::of_anything(what, error),
         }
     }
 
@@ -120,17 +126,14 @@ impl Failure {
         match error {
             kube::Error::Api(status) if status.code == 403 => Self::MayNotSimulate(what),
             kube::Error::Api(status) if status.code == 404 => Self::NotInstalled(what),
-            error => Self::Api {
-                what,
-                error: error.to_string(),
-            },
+            error => Self::of_anything(what, error),
         }
     }
 
     /// Why a review in a namespace was not answered.
     pub fn of_review(namespace: &str, error: &kube::Error) -> Self {
         let kube::Error::Api(status) = error else {
-            return Self::NobodyAnswers(error.to_string());
+            return Self::of_anything("the answer", error);
         };
         let said = status.message.split_once(DENIED).map(|(_, said)| said);
         match (said, status.code) {
@@ -138,8 +141,22 @@ impl Failure {
             (Some(said), _) if said.ends_with(ASK_AGAIN) => Self::NobodyAnswers(said.to_owned()),
             (Some(said), _) => Self::Refused(said.to_owned()),
             (None, 403) => Self::MayNotAsk(namespace.to_owned()),
+            (None, 401) => Self::Unauthorized(words(error)),
+            (None, 404) if is_namespace(status) => Self::Unknown(format!("there is no namespace {namespace}")),
             (None, 404) => Self::NotInstalled("cardreviews"),
             (None, _) => Self::NobodyAnswers(status.message.clone()),
+        }
+    }
+
+    /// Why `what` could not be read, where no more is known of it than the error.
+    pub fn of_anything(what: &'static str, error: &kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) if status.code == 401 => Self::Unauthorized(words(error)),
+            kube::Error::Service(_) | kube::Error::HyperError(_) => Self::Unreachable(words(error)),
+            error => Self::Api {
+                what,
+                error: words(error),
+            },
         }
     }
 
@@ -168,12 +185,100 @@ impl Failure {
             | Self::Removal(_)
             | Self::Ui(_)
             | Self::NobodyAnswers(_)
+            | Self::Unreachable(_)
+            | Self::Unauthorized(_)
             | Self::Api { .. }
             | Self::Unprintable(_) => CANNOT_ASK,
         }
     }
 }
 
+/// What an API server said, or what kept a question from reaching it: of several errors, each the cause of the one before, the last.
+pub fn words(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+        kube::Error::Api(status) => format!("status {} {}", status.code, status.reason),
+        error => iter::successors(error.source(), |error| (**error).source())
+            .last()
+            .map_or_else(|| error.to_string(), ToString::to_string),
+    }
+}
+
+/// Whether what is not found is the namespace.
+fn is_namespace(status: &Status) -> bool {
+    status
+        .details
+        .as_ref()
+        .is_some_and(|details| details.kind == "namespaces")
+}
+
 fn did_you_mean(card: Option<&str>) -> String {
     card.map_or_else(String::new, |card| format!(" (did you mean {card:?}?)"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn api(code: u16, message: &str, kind: &str) -> kube::Error {
+        let status = json!({ "status": "Failure", "code": code, "message": message, "details": { "kind": kind } });
+        kube::Error::Api(serde_json::from_value(status).unwrap())
+    }
+
+    #[test]
+    fn a_cluster_that_is_not_reached_says_so_and_by_what() {
+        let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+        let error = kube::Error::Service(io::Error::other(refused).into());
+        for failure in [
+            Failure::of_list("queues", EVERYBODY, &error),
+            Failure::of_list_in("pods", Some("team"), &error),
+            Failure::of_everything("nodes", &error),
+            Failure::of_review("team", &error),
+        ] {
+            let said = failure.to_string();
+            assert!(
+                said.starts_with("the cluster can't be reached (connection refused): "),
+                "{said}"
+            );
+            assert_eq!(failure.code(), CANNOT_ASK);
+        }
+    }
+
+    #[test]
+    fn credentials_that_are_not_accepted_are_no_fault_of_cardgate() {
+        let error = api(401, "Unauthorized", "");
+        for failure in [
+            Failure::of_list("queues", EVERYBODY, &error),
+            Failure::of_review("team", &error),
+        ] {
+            let said = failure.to_string();
+            assert!(
+                said.starts_with("the cluster does not accept your credentials (Unauthorized): log in"),
+                "{said}"
+            );
+            assert_eq!(failure.code(), CANNOT_ASK);
+        }
+    }
+
+    #[test]
+    fn a_namespace_that_is_not_there_is_not_taken_for_a_missing_installation() {
+        let said = |error: &kube::Error| Failure::of_review("tema", error);
+        let nowhere = said(&api(404, "namespaces \"tema\" not found", "namespaces"));
+        assert_eq!(
+            (&*nowhere.to_string(), nowhere.code()),
+            ("there is no namespace tema", NOT_THERE)
+        );
+        let not_installed = said(&api(404, "the server could not find the requested resource", ""));
+        assert!(not_installed.to_string().contains("Cardgate is not installed"));
+    }
+
+    #[test]
+    fn what_an_api_server_says_is_told_in_its_words_alone() {
+        let failure = Failure::of_list("queues", EVERYBODY, &api(500, "etcdserver: no leader", ""));
+        assert_eq!(failure.to_string(), "queues can't be read: etcdserver: no leader");
+    }
 }

@@ -25,7 +25,7 @@ use webhook::lookup::{LookupError, Lookups};
 use webhook::view::{Found, Lookup};
 
 use crate::cluster::Cluster;
-use crate::failure::Failure;
+use crate::failure::{Failure, words};
 use crate::manifests::Manifest;
 
 /// What is known, and what had to be supposed since it is not.
@@ -301,7 +301,7 @@ impl Gathered {
         let why = match error {
             kube::Error::Api(status) if status.code == 404 => return,
             kube::Error::Api(status) if status.code == 403 => format!("you may not list {plural}"),
-            error => error.to_string(),
+            error => words(error),
         };
         self.unchecked.insert(format!("{what}: {why}"));
     }

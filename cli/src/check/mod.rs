@@ -11,7 +11,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::cluster::Cluster;
-use crate::failure::Failure;
+use crate::failure::{Failure, words};
 use crate::print::Answer;
 
 /// Exit code where something has to be mended.
@@ -52,7 +52,7 @@ impl Finding {
     fn unseen(what: impl Into<String>, verb: &str, error: &kube::Error) -> Self {
         let details = match error {
             kube::Error::Api(status) if status.code == 403 => format!("you may not {verb}"),
-            error => error.to_string(),
+            error => words(error),
         };
         Self::new(Result::Unseen, what, details)
     }

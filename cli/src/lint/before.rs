@@ -7,7 +7,7 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Map, Value};
 
 use crate::cluster::Cluster;
-use crate::failure::Failure;
+use crate::failure::{Failure, words};
 use crate::manifests::Manifest;
 
 /// Where kubectl keeps what was applied last.
@@ -71,7 +71,7 @@ impl Before {
                         kube::Error::Api(status) if status.code == 403 => {
                             format!("you may not get {}", plural(kind))
                         }
-                        error => error.to_string(),
+                        error => words(error),
                     };
                     let asked = format!(
                         "whether {kind} {} is there, and what it says, so it is judged as a new one: {why}",

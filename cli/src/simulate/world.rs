@@ -14,7 +14,7 @@ use super::{Refused, volcano_job};
 use crate::changes::{self, ChangeError};
 use crate::cluster::Cluster;
 use crate::door::{Door, write};
-use crate::failure::Failure;
+use crate::failure::{Failure, words};
 use crate::known::Known;
 use crate::manifests::Manifest;
 use crate::templates::{count, owner_references, pod_of, template};
@@ -77,7 +77,7 @@ impl World {
             let objects = match listed {
                 Ok(objects) => objects,
                 Err(error) if OPTIONAL.contains(&plural) => {
-                    world.notes.push(format!("{plural} can't be read: {error}"));
+                    world.notes.push(format!("{plural} can't be read: {}", words(&error)));
                     continue;
                 }
                 Err(error) => return Err(Failure::of_everything(plural, &error)),
