@@ -10,6 +10,9 @@ const MOST_NAMES: usize = 5;
 /// How many queues are listed in one place.
 const MOST_QUEUES: usize = 5;
 
+/// How a sentence ends on who waits in vain, before what would help.
+const IN_VAIN: &str = "; waiting can't help: ";
+
 /// The lines of an answer.
 pub fn lines(status: &CardReviewStatus) -> Vec<String> {
     let mut lines = vec![status.message.clone()];
@@ -26,9 +29,12 @@ pub fn lines(status: &CardReviewStatus) -> Vec<String> {
 }
 
 fn of_block(number: usize, block: &Block) -> Vec<String> {
+    // What would help stands below, and that waiting can't, above.
+    let in_vain = format!("{IN_VAIN}{}", block.remedy);
+    let message = block.message.strip_suffix(&in_vain).unwrap_or(&block.message);
     let mut lines = vec![
         format!("{number}. {} ({})", block.reason, block.outlook),
-        format!("   {}", block.message),
+        format!("   {message}"),
     ];
     let held = block.shortages.iter().filter_map(holders);
     lines.extend(held.map(|held| format!("   {held}")));
@@ -78,10 +84,9 @@ fn place(status: &CardReviewStatus) -> Vec<String> {
     }
     if let Some(before) = &status.before {
         let before = pods(before);
-        lines.push(format!(
-            "before: {}",
-            if before.is_empty() { "nobody" } else { &before }
-        ));
+        // Of a queue that takes pods, before whoever comes next are all that wait.
+        let label = if status.admitted { "waits:  " } else { "before: " };
+        lines.push(format!("{label}{}", if before.is_empty() { "nobody" } else { &before }));
     }
     if !status.admitted {
         lines.push(match &status.estimate {
@@ -208,6 +213,30 @@ mod tests {
                         namespaces)";
         let lines = lines(&status);
         assert!(lines.iter().any(|line| line == expected), "{lines:?}");
+    }
+
+    #[test]
+    fn what_would_help_is_told_once_for_each_thing_in_the_way() {
+        let mut status = waiting();
+        let block = &mut status.blocks[0];
+        block.outlook = Outlook::Never;
+        block.remedy = "ask for less".to_owned();
+        block.message = "A100 asked 9, quota 4; waiting can't help: ask for less".to_owned();
+        let said = lines(&status).join("\n");
+        assert!(said.contains("(never)\n   A100 asked 9, quota 4\n"), "{said}");
+        assert!(said.contains("\n   to do: ask for less"), "{said}");
+    }
+
+    #[test]
+    fn of_a_queue_that_takes_pods_what_waits_is_told_as_what_waits() {
+        let takes = CardReviewStatus {
+            admitted: true,
+            message: "queue team-a takes pods: 2 hold quota, 1 wait".to_owned(),
+            queue: Some("team-a".to_owned()),
+            before: Some(own(&["train"], 0)),
+            ..CardReviewStatus::default()
+        };
+        assert_eq!(lines(&takes).last().unwrap(), "waits:  train");
     }
 
     #[test]
