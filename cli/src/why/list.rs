@@ -4,7 +4,7 @@ use crds::card_review::{CardReviewSpec, CardReviewStatus, Outlook};
 use crds::keys::{ADMITTED_CONDITION, GATE, JOB_HELD};
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use serde::Serialize;
@@ -171,6 +171,11 @@ pub async fn answer(cluster: &Cluster, everywhere: bool) -> Result<Answer, Failu
     let mut answer = Answer::new(&waiting).map_err(|error| Failure::unprintable(&error))?;
     answer.notes = notes;
     if waiting.is_empty() {
+        if let Some(namespace) = namespace
+            && let Ok(None) = cluster.get_if_seen::<Namespace>(None, namespace).await
+        {
+            answer.notes.push(format!("there is no namespace {namespace}"));
+        }
         answer.line(&match namespace {
             Some(namespace) => format!("Nothing waits in namespace {namespace}."),
             None => "Nothing waits.".to_owned(),
