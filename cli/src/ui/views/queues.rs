@@ -132,8 +132,12 @@ fn of_queue(queue: &QueueRow) -> Markup {
     ];
     let marks: Vec<_> = marks.into_iter().filter(|(amount, _)| *amount > 0).collect();
     let whole = used.max(queue.quota).max(queue.deserved).max(queue.guaranteed);
+    let held = match queue.used {
+        Some(used) => format!("{used} held, of which {borrowed} borrowed"),
+        None => "what is held is not shown".to_owned(),
+    };
     let text = format!(
-        "{} of {}: {used} held, of which {borrowed} borrowed; guaranteed {}, deserved {}, quota {}",
+        "{} of {}: {held}; guaranteed {}, deserved {}, quota {}",
         queue.queue, queue.card, queue.guaranteed, queue.deserved, queue.quota
     );
     bar(&parts, &marks, whole, &text)

@@ -230,3 +230,16 @@ fn more_nodes_than_a_page_holds_have_several_each_with_an_address() {
         "{none}"
     );
 }
+
+#[test]
+fn what_is_not_seen_of_a_queue_is_not_told_as_nothing() {
+    let mut state = state("A100");
+    let row = &mut state.queues[0];
+    (row.used, row.borrowed, row.waiting, row.own) = (None, None, None, None);
+    let page = queues::show(&state).into_string();
+    assert!(
+        page.contains("A100 of A100: what is held is not shown; guaranteed 1"),
+        "{page}"
+    );
+    assert!(!page.contains("0 held"), "{page}");
+}
