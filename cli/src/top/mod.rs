@@ -55,8 +55,8 @@ fn printed(state: &State) -> Result<Answer, Failure> {
         &cards,
     );
     let units = types::units(state.cards.iter().map(|card| (card.card.as_str(), card.kind)));
-    let units = units.map_or_else(String::new, |units| format!("; {units}"));
-    answer.line(&format!("({}{units})\n", bar::OF_CARDS));
+    let units = units.map_or_else(String::new, |units| format!("({units})\n"));
+    answer.line(&format!("({})\n{units}", bar::OF_CARDS));
     let shown = |number: Option<i64>| number.map_or_else(|| UNSEEN.to_owned(), |number| number.to_string());
     let queues: Vec<_> = state
         .queues
