@@ -202,6 +202,8 @@ struct Gathered {
     knows_queues: bool,
     knows_groups_of: BTreeSet<String>,
     unchecked: BTreeSet<String>,
+    /// Why the configuration could not be read, after a colon.
+    unread_settings: String,
 }
 
 impl Gathered {
@@ -232,9 +234,7 @@ impl Gathered {
                     .map(|read| read.configuration.into());
             }
             Err(error) => {
-                self.unchecked.insert(format!(
-                    "the cluster's configuration, so the defaults are taken: {error}; name its ConfigMap by -f"
-                ));
+                self.unread_settings = format!(": {error}");
             }
         }
         let namespaces = manifests.iter().filter_map(Manifest::namespace);
@@ -375,9 +375,10 @@ impl Gathered {
     fn known(mut self) -> Known {
         let configuration = self.configuration.take();
         if configuration.is_none() {
-            self.unchecked.insert(
-                "settings of the cluster: its defaults are taken; name its ConfigMap cardgate-config by -f".to_owned(),
-            );
+            let why = &self.unread_settings;
+            self.unchecked.insert(format!(
+                "settings of the cluster{why}: its defaults are taken; name its ConfigMap cardgate-config by -f"
+            ));
         }
         let configuration = configuration.unwrap_or_default();
         if !self.nodes.is_empty() || !self.slices.is_empty() {
