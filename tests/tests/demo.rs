@@ -45,6 +45,16 @@ async fn the_demo_shows_what_it_promises_and_leaves_nothing_behind() -> Result<(
         .find_map(|line| line.trim().strip_prefix("export KUBECONFIG="));
     let kubeconfig = Path::new(kubeconfig.context("no KUBECONFIG")?);
     ensure!(kubeconfig.exists(), "{} is missing", kubeconfig.display());
+    let path = text.lines().find_map(|line| line.trim().strip_prefix("export PATH="));
+    let mut directories = path.context("no PATH")?.split(':').map(Path::new);
+    for program in ["kubectl-card", "kubectl"] {
+        let directory = directories.next().context("too few directories in PATH")?;
+        ensure!(
+            directory.join(program).exists(),
+            "{} has no {program}",
+            directory.display()
+        );
+    }
     let pid = demo
         .id()
         .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?))

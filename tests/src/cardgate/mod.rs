@@ -11,7 +11,7 @@ mod instance;
 pub mod uninstall;
 mod volume;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,6 +59,7 @@ impl Default for Settings {
 pub struct Cardgate {
     operator: Instance,
     webhook: Instance,
+    plugin: PathBuf,
     // Last: followed as long as somebody reads them.
     _volumes: Vec<SecretVolume>,
 }
@@ -124,12 +125,18 @@ impl Cardgate {
         let cardgate = Self {
             operator,
             webhook,
+            plugin: binaries.plugin.clone(),
             _volumes: volumes,
         };
         cardgate.operator.await_ready().await?;
         cardgate.webhook.await_ready().await?;
         cardgate.await_door(plane).await?;
         Ok(cardgate)
+    }
+
+    /// The plugin of kubectl.
+    pub fn plugin(&self) -> &Path {
+        &self.plugin
     }
 
     /// The operator that was started first.

@@ -139,17 +139,20 @@ impl<'a> Stage<'a> {
         let kubectl = self.plane.kubectl();
         terminal::heading("It is yours now");
         terminal::say("In another terminal:");
-        let directory = kubectl
-            .program()
-            .parent()
-            .map(|dir| dir.display().to_string())
-            .unwrap_or_default();
+        let directories = [self.cardgate.plugin(), kubectl.program()].map(|program| {
+            let directory = program.parent().map(|directory| directory.display().to_string());
+            directory.unwrap_or_default()
+        });
         terminal::output(&format!("export KUBECONFIG={}", kubectl.kubeconfig().display()));
         terminal::output(&format!(
-            "export PATH={directory}:$PATH    # for kubectl, if you have none"
+            "export PATH={}:$PATH    # for kubectl card, and for kubectl, if you have none",
+            directories.join(":")
         ));
         terminal::say("For example:");
         terminal::output("kubectl get cards                                # inventories, types, usage");
+        terminal::output(
+            "kubectl card types                               # the names to write, and what is free of each",
+        );
         terminal::output("kubectl describe cardinventory a100-mig-mixed");
         terminal::output("kubectl delete job training                      # frees four A100");
         terminal::output("kubectl scale deployment inference --replicas=40 # more than the quota of 32");
