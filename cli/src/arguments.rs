@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use k8s_openapi::jiff::SignedDuration;
 
@@ -257,9 +257,10 @@ pub enum Verb {
 
 /// What is simulated.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("begin").args(["file", "from_cluster"]).required(true).multiple(true)))]
 pub struct Simulation {
     /// File or directory of manifests that are added: workloads, queues, nodes, the configuration; - is the input
-    #[arg(short, long, value_name = "FILE", required_unless_present = "from_cluster")]
+    #[arg(short, long, value_name = "FILE")]
     pub file: Vec<PathBuf>,
     /// Begin with what the cluster has
     #[arg(long)]

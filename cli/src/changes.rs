@@ -16,7 +16,9 @@ const MOST: u64 = 10_000;
 pub enum ChangeError {
     #[error("{0:?}: write --set QUEUE.CARD=N, such as team-a.NVIDIA-A100=4; cpu and memory are cards, too")]
     Set(String),
-    #[error("{0:?}: no queue of these has a name that this begins with")]
+    #[error(
+        "{0:?} begins with the name of no queue that there is: write --set QUEUE.CARD=N; kubectl card queue shows the queues"
+    )]
     NoQueue(String),
     #[error("{0:?}: write --add-nodes NAME=N, the name of a node and how many more of it, at most {MOST}")]
     Nodes(String),
@@ -24,8 +26,8 @@ pub enum ChangeError {
     NoNode(String),
 }
 
-/// Gives a queue another quota: `QUEUE.CARD=N`.
-pub fn set(objects: &mut [Manifest], text: &str) -> Result<(), ChangeError> {
+/// Gives a queue another quota, `QUEUE.CARD=N`, and says of which card.
+pub fn set<'t>(objects: &mut [Manifest], text: &'t str) -> Result<Option<&'t str>, ChangeError> {
     let wrong = || ChangeError::Set(text.to_owned());
     let (what, amount) = text.rsplit_once('=').ok_or_else(wrong)?;
     // Names of queues and of cards have dots in them.
@@ -39,14 +41,14 @@ pub fn set(objects: &mut [Manifest], text: &str) -> Result<(), ChangeError> {
     let queue = &mut objects[place].object;
     if card == "cpu" || card == "memory" {
         queue["spec"]["capability"][card] = amount.into();
-        return Ok(());
+        return Ok(None);
     }
     let amount: u64 = amount.parse().map_err(|_| wrong())?;
     let quota = queue["metadata"]["annotations"][CARD_QUOTA].as_str().unwrap_or("{}");
     let mut quota: BTreeMap<String, Value> = serde_json::from_str(quota).map_err(|_| wrong())?;
     quota.insert(card.to_owned(), amount.into());
     queue["metadata"]["annotations"][CARD_QUOTA] = json!(quota).to_string().into();
-    Ok(())
+    Ok(Some(card))
 }
 
 /// More nodes like one that is there: `NAME=N`.

@@ -114,6 +114,7 @@ async fn simulate(mut world: World, now: Timestamp) -> Result<Report, Failure> {
     let priorities = Priorities::of(objects.iter());
     let configuration = known.knowledge.configured().configuration.clone();
     let mut run = Run::new(configuration, objects, now);
+    world.notes.extend(run.without_nodes(&world.given));
     loop {
         let resumed = run.go_on();
         if resumed.is_empty() {

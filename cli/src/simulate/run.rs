@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crds::configuration::Configuration;
 use crds::keys::{CARD_ASSIGNED, CARD_REQUEST, GATE, JOB_HELD};
+use crds::spelling;
 use crds::volcano::{PodGroup, Queue};
 use engine::cluster::pod::Stage;
 use engine::cluster::reclaims::EvictionOutcome;
@@ -93,6 +94,18 @@ impl Run {
         run.engine.apply(Observation::ListBegins(Kind::SucceededPod), now);
         run.engine.apply(Observation::ListEnds(Kind::SucceededPod), now);
         run
+    }
+
+    /// Quotas of cards that no node has let nobody in, and look like any other: a slip in the name is said.
+    pub fn without_nodes(&self, given: &[String]) -> Vec<String> {
+        let cards = self.engine.cards_of_nodes();
+        let missing = given.iter().filter(|card| !cards.contains(&card.as_str()));
+        let note = |card: &String| {
+            let meant = spelling::meant_card(card, cards.iter().copied());
+            let meant = meant.map_or_else(String::new, |meant| format!(" (did you mean {meant:?}?)"));
+            format!("no node has the card {card:?} of which a quota is set{meant}")
+        };
+        missing.map(note).collect()
     }
 
     fn see(&mut self, kind: Kind, manifest: Manifest) {

@@ -299,12 +299,23 @@ async fn what_the_door_refuses_is_not_simulated() {
     );
 }
 
+#[tokio::test]
+async fn a_quota_of_a_card_that_no_node_has_is_told() {
+    let mut world = world(vec![queue("a", 1), node("n1", 1)]);
+    world.set("a.NVIDIA-A100=4").unwrap();
+    world.set("a.cpu=4").unwrap();
+    world.set("a.NVIDIA-A10O=4").unwrap();
+    let told = report(world).await;
+    let expected = "no node has the card \"NVIDIA-A10O\" of which a quota is set (did you mean \"NVIDIA-A100\"?)";
+    assert_eq!(told.notes, [expected]);
+}
+
 #[test]
 fn a_change_that_can_not_be_made_says_why() {
     let mut world = world(vec![queue("team.a", 1), node("n1", 1)]);
     for (change, says) in [
         ("team.a", "write --set"),
-        ("nobody.NVIDIA-A100=1", "no queue"),
+        ("nobody.NVIDIA-A100=1", "no queue that there is"),
         ("team.a.NVIDIA-A100=x", "write --set"),
     ] {
         let said = world.set(change).unwrap_err().to_string();

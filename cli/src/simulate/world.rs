@@ -60,6 +60,8 @@ pub struct World {
     there: usize,
     /// How many objects were made up so far.
     imagined: usize,
+    /// Cards that queues were given another quota of.
+    pub given: Vec<String>,
     /// What claims of devices are made from.
     templates: Templates,
     /// What is not simulated, and why.
@@ -133,7 +135,9 @@ impl World {
 
     /// Gives a queue another quota: `QUEUE.CARD=N`.
     pub fn set(&mut self, text: &str) -> Result<(), ChangeError> {
-        changes::set(&mut self.objects, text)
+        let card = changes::set(&mut self.objects, text)?;
+        self.given.extend(card.map(str::to_owned));
+        Ok(())
     }
 
     /// Adds nodes like one that is there: `NAME=N`.

@@ -149,6 +149,11 @@ impl Cluster {
         self.cards.known.get(id.index())
     }
 
+    /// The names of the cards that nodes have now, in order.
+    pub fn cards_of_nodes(&self) -> Vec<&str> {
+        self.cards_counted_by(|_| true)
+    }
+
     /// The names of the cards that nodes have now, of the resources that `wanted` chooses, in order.
     pub(crate) fn cards_counted_by(&self, wanted: impl Fn(ResourceId) -> bool) -> Vec<&str> {
         let is_there = |card: &Card| {

@@ -179,7 +179,7 @@ fn unreadable(cluster: &Cluster, shape: &Shape) -> String {
     }
     if unknown.len() == shape.task.alternatives.len() {
         // The first of them: whoever slips does so once.
-        let cards = cluster.cards_counted_by(|_| true);
+        let cards = cluster.cards_of_nodes();
         let meant = unknown.first().and_then(|name| meant_card(name, cards));
         let meant = meant.map_or_else(String::new, |card| format!("did you mean {card}? "));
         return format!(
