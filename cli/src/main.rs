@@ -109,7 +109,12 @@ async fn run(arguments: &Arguments) -> Result<Answer, Failure> {
         Verb::Ui { port } => ui::serve(cluster, *port).await,
         Verb::Check => check::answer(&cluster).await,
         Verb::Why { what: Some(what), .. } => why::answer(&cluster, vec![subject::named(what)?]).await,
-        Verb::Why { file: Some(file), .. } => why::answer(&cluster, subject::of_file(file)?).await,
+        Verb::Why { file: Some(file), .. } => {
+            let asked = subject::of_file(file)?;
+            let mut answer = why::answer(&cluster, asked.subjects).await?;
+            answer.notes = asked.passed_over;
+            Ok(answer)
+        }
         Verb::Why { all_namespaces, .. } => why::list::answer(&cluster, *all_namespaces).await,
         // Answered above: these need no cluster.
         Verb::Completion { .. } | Verb::Lint { .. } | Verb::Simulate(_) => Ok(Answer::default()),

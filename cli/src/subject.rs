@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::path::Path;
 use std::{fs, io};
 
-use crds::card_review::{CardReviewSpec, ReviewedWorkload};
+use crds::card_review::{CardReviewSpec, NoPod, ReviewedWorkload, pod_of};
 use serde_json::Value;
 use thiserror::Error;
 
@@ -19,6 +19,14 @@ pub struct Subject {
     pub spec: CardReviewSpec,
     /// The namespace that a manifest names; none where the one of the command is meant.
     pub namespace: Option<String>,
+}
+
+/// What a file asks about.
+#[derive(Debug)]
+pub struct InFile {
+    pub subjects: Vec<Subject>,
+    /// What makes no pods, in words: it stands in the file beside what does.
+    pub passed_over: Vec<String>,
 }
 
 /// What can't be asked about.
@@ -36,6 +44,10 @@ pub enum SubjectError {
     Syntax(String, Box<serde_saphyr::Error>),
     #[error("{0} has no manifest in it")]
     Empty(String),
+    #[error(
+        "nothing in {0} makes pods: give a Pod, or what has a pod template (spec.template), such as a Job or Deployment"
+    )]
+    NoPods(String),
     #[error("{0} has {1} manifests: ask about at most {MOST} at once")]
     TooMany(String, usize),
 }
@@ -96,7 +108,7 @@ pub fn typed(kind: &str) -> String {
 }
 
 /// What the manifests of a file mean; `-` is what is typed in.
-pub fn of_file(path: &Path) -> Result<Vec<Subject>, SubjectError> {
+pub fn of_file(path: &Path) -> Result<InFile, SubjectError> {
     let shown = if is_input(path) {
         "the input".to_owned()
     } else {
@@ -123,15 +135,32 @@ fn read(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-fn of_text(text: &str, shown: String) -> Result<Vec<Subject>, SubjectError> {
+fn of_text(text: &str, shown: String) -> Result<InFile, SubjectError> {
     let manifests: Vec<Value> =
         serde_saphyr::from_multiple(text).map_err(|error| SubjectError::Syntax(shown.clone(), error.into()))?;
     let manifests: Vec<_> = manifests.into_iter().filter(|manifest| !manifest.is_null()).collect();
-    match manifests.len() {
-        0 => Err(SubjectError::Empty(shown)),
-        count if count > MOST => Err(SubjectError::TooMany(shown, count)),
-        _ => Ok(manifests.into_iter().map(of_manifest).collect()),
+    if manifests.is_empty() {
+        return Err(SubjectError::Empty(shown));
     }
+    let (with_pods, without): (Vec<_>, Vec<_>) = manifests.into_iter().partition(makes_pods);
+    match with_pods.len() {
+        0 => Err(SubjectError::NoPods(shown)),
+        count if count > MOST => Err(SubjectError::TooMany(shown, count)),
+        _ => Ok(InFile {
+            subjects: with_pods.into_iter().map(of_manifest).collect(),
+            passed_over: without.iter().map(passed_over).collect(),
+        }),
+    }
+}
+
+fn makes_pods(manifest: &Value) -> bool {
+    !matches!(pod_of(manifest.clone()), Err(NoPod::NoTemplate))
+}
+
+fn passed_over(manifest: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let what = format!("{} {}", text(&manifest["kind"]), text(&manifest["metadata"]["name"]));
+    format!("not asked about: {}, which makes no pods", what.trim())
 }
 
 fn of_manifest(manifest: Value) -> Subject {
@@ -175,11 +204,13 @@ mod tests {
 
     #[test]
     fn every_manifest_of_a_file_is_asked_about_in_its_own_namespace() {
-        let text = "---\nkind: Pod\nmetadata: {namespace: team-a}\n---\nkind: Job\n---\n";
-        let subjects = of_text(text, "f".to_owned()).unwrap();
-        let [pod, job] = subjects.as_slice() else {
-            panic!("{subjects:?}")
+        let text = "---\nkind: Pod\nmetadata: {namespace: team-a}\nspec: {containers: []}\n---\n\
+                    kind: Job\nspec: {template: {spec: {containers: []}}}\n---\n";
+        let found = of_text(text, "f".to_owned()).unwrap();
+        let [pod, job] = found.subjects.as_slice() else {
+            panic!("{found:?}")
         };
+        assert!(found.passed_over.is_empty(), "{found:?}");
         assert_eq!(pod.namespace.as_deref(), Some("team-a"));
         assert_eq!(pod.spec.manifest.as_ref().unwrap()["kind"], "Pod");
         assert_eq!(
@@ -189,10 +220,28 @@ mod tests {
     }
 
     #[test]
+    fn what_makes_no_pods_is_passed_over_where_something_does() {
+        let queue = "kind: Queue\nmetadata: {name: team-a}\n";
+        let found = of_text(
+            &format!("{queue}---\nkind: Pod\nspec: {{containers: []}}\n"),
+            "f".to_owned(),
+        )
+        .unwrap();
+        assert_eq!(found.subjects.len(), 1);
+        assert_eq!(
+            found.passed_over,
+            ["not asked about: Queue team-a, which makes no pods"]
+        );
+        let alone = of_text(queue, "f".to_owned()).unwrap_err().to_string();
+        assert!(alone.starts_with("nothing in f makes pods: give a Pod"), "{alone}");
+    }
+
+    #[test]
     fn what_is_no_manifest_is_told() {
         let said = |text: &str| of_text(text, "f".to_owned()).unwrap_err().to_string();
         assert!(said("").contains("has no manifest"));
         assert!(said("a: [").contains("is no YAML"));
-        assert!(said(&"a: b\n---\n".repeat(60)).contains("60 manifests"));
+        let many = "spec: {containers: []}\n---\n".repeat(60);
+        assert!(said(&many).contains("60 manifests"));
     }
 }

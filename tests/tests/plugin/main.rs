@@ -242,8 +242,18 @@ async fn an_editor_of_one_namespace_asks_why_a_pod_waits_and_what_would_let_it_i
         "{answer:?}"
     );
 
-    // One that can't be answered keeps nobody else from an answer.
-    let strange = json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "strange" } });
+    // What makes no pods is passed over, and one that can't be answered keeps nobody else from an answer.
+    let service = json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "front" } });
+    std::fs::write(&file, format!("{service}\n---\n{}\n", idea(3)?))?;
+    let answer = card(&scenario, &user, &["why", "-f", path]).await;
+    std::fs::remove_file(&file)?;
+    let answer = answer?;
+    assert_eq!(answer.code, Some(5), "{answer:?}");
+    assert_eq!(
+        answer.err,
+        "note: not asked about: Service front, which makes no pods\n"
+    );
+    let strange = json!({ "apiVersion": "v1", "kind": "Pod", "spec": { "containers": [{ "name": 5 }] } });
     std::fs::write(&file, format!("{strange}\n---\n{}\n", idea(3)?))?;
     let answer = card(&scenario, &user, &["why", "-f", path]).await;
     std::fs::remove_file(&file)?;
