@@ -94,7 +94,7 @@ pub const ASK: &str = "cardgate-ask";
 /// How API servers begin to say what a webhook has refused.
 const DENIED: &str = "denied the request: ";
 /// What a review says of what is not there.
-const NOT_KNOWN: &str = "is not known in namespace";
+const NOT_KNOWN: &str = "is not known";
 /// What a review says where it will be answered later.
 const ASK_AGAIN: &str = "ask again";
 

@@ -28,13 +28,22 @@ use crate::refs::WorkloadKind;
 
 /// What is asked about is not there.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error(
-    "{kind} {name:?} is not known in namespace {namespace}: is the name right, was it created, and has it not ended?"
-)]
-pub struct Unknown {
-    kind: String,
-    name: String,
-    namespace: String,
+pub enum Unknown {
+    /// Nothing of this kind in the namespace has the name.
+    #[error(
+        "{kind} {name:?} is not known in namespace {namespace}: is the name right, was it created, and has it not ended?"
+    )]
+    InNamespace {
+        /// The kind that was asked about.
+        kind: String,
+        /// Its name.
+        name: String,
+        /// Where it was looked for.
+        namespace: String,
+    },
+    /// No queue has the name: queues are in no namespace.
+    #[error("queue {0:?} is not known: kubectl get queues lists those that there are")]
+    Queue(String),
 }
 
 /// What is asked about, read.
@@ -58,9 +67,10 @@ pub fn review(
         Asked::Imagined(pod) => return Ok(of_imagined(cluster, namespace, *pod, now)),
     };
     let cluster = &*cluster;
-    let unknown = |kind: &str, name: &str| Unknown {
-        kind: printable(&kind.chars().take(MOST_NAME).collect::<String>()).into_owned(),
-        name: name.chars().take(MOST_NAME).collect(),
+    let short = |name: &str| name.chars().take(MOST_NAME).collect::<String>();
+    let unknown = |kind: &str, name: &str| Unknown::InNamespace {
+        kind: printable(&short(kind)).into_owned(),
+        name: short(name),
         namespace: namespace.to_owned(),
     };
     let of_pods = |wanted: &dyn Fn(&Pod) -> bool| first_pod(cluster, namespace, wanted);
@@ -85,7 +95,7 @@ pub fn review(
                 .queue_named(&name)
                 .filter(|id| !cluster.queue(*id).is_nameless());
             id.map(|id| of_queue(cluster, namespace, id))
-                .ok_or_else(|| unknown("Queue", &name))
+                .ok_or_else(|| Unknown::Queue(short(&name)))
         }
         // Read by who asks: there is nothing left of it.
         Reviewed::Manifest(_) => Err(unknown("Pod", "")),

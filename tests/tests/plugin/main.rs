@@ -273,6 +273,14 @@ async fn an_editor_of_one_namespace_asks_why_a_pod_waits_and_what_would_let_it_i
             .contains("Pod \"nobody\" is not known in namespace plugin-why"),
         "{nobody:?}"
     );
+    let nowhere = card(&scenario, &user, &["why", "queue/nowhere"]).await?;
+    assert_eq!(nowhere.code, Some(1), "{nowhere:?}");
+    assert!(
+        nowhere
+            .err
+            .contains("queue \"nowhere\" is not known: kubectl get queues"),
+        "{nowhere:?}"
+    );
     let stranger = card(&scenario, "plugin-stranger", &["why", "three"]).await?;
     assert_eq!(stranger.code, Some(3), "{stranger:?}");
     assert!(
