@@ -33,7 +33,7 @@ pub struct Arguments {
 /// Which cluster is asked, and as whom.
 #[derive(Debug, Args)]
 pub struct Connection {
-    /// Namespace whose queue is meant [default: the context's]
+    /// Namespace that is meant, and whose queue [default: the context's]
     #[arg(short, long, global = true)]
     pub namespace: Option<String>,
     /// Context of the kubeconfig [default: the current one]
@@ -184,11 +184,11 @@ pub enum Verb {
     /// is said; with --cluster it is asked for, with your own rights. Nodes, queues, namespaces and the configuration (cardgate-config)
     /// among the manifests are known to it.
     #[command(
-        after_help = "Examples:\n  kubectl card lint -f job.yaml                    in a pipeline: exit code 7 where something would be \
-                            refused\n  kubectl card lint -f deploy/ -f queues.yaml      a directory, and the queues that it names\n  \
-                            helm template . | kubectl card lint -f - -o json\n  kubectl card lint -f pod.yaml --cluster          with \
-                            the queues and cards of the cluster\n  kubectl card lint -f \
-                            new/ --against old/              what may be changed so; --against cluster: of what is there"
+        after_help = "Examples:\n  kubectl card lint -f job.yaml                 in a pipeline: exit code 7 where one is refused\n  kubectl card \
+                            lint -f deploy/ -f queues.yaml   a directory, and the queues that it names\n  helm template . | kubectl card lint \
+                            -f - -o json\n  kubectl card lint -f pod.yaml --cluster       with the queues and cards of the cluster\n  kubectl \
+                            card lint -f new/ --against old/      what may be changed so\n  kubectl card lint -f new/ --against \
+                            cluster   the same of what is there"
     )]
     Lint {
         /// File or directory of manifests, YAML or JSON; - is the input
@@ -213,12 +213,11 @@ pub enum Verb {
     /// nodes, queues, namespaces, podgroups, jobs and pods; from files alone, none. Where pods are not pinned, the scheduler may choose
     /// another node.
     #[command(
-        after_help = "Examples:\n  kubectl card simulate --from-cluster                                    what waits now\n  kubectl card \
-                            simulate --from-cluster --set team-a.NVIDIA-A100=8      with more quota\n  kubectl card simulate --from-cluster \
-                            --add-nodes gpu-1=2             with two more nodes like gpu-1\n  kubectl card simulate --from-cluster -f \
-                            train.yaml               with a Job that is not created yet\n  kubectl card simulate -f nodes.yaml -f \
-                            queues.yaml -f pods.yaml         before anything is installed\n\nExit codes, of what the files bring: 0 \
-                            let in, 4 waits, 5 waits in vain, 7 refused"
+        after_help = "Examples, of which each changes what the first tells:\n  kubectl card simulate --from-cluster    what waits now\n      --set \
+                            team-a.NVIDIA-A100=8            with more quota\n      --add-nodes gpu-1=2                 with two more nodes like \
+                            gpu-1\n      -f train.yaml                       with a Job that is not created yet\n  kubectl card simulate -f \
+                            nodes.yaml -f queues.yaml -f pods.yaml\n                                          before anything is \
+                            installed\n\nExit codes, of what the files bring: 0 let in, 4 waits, 5 waits in vain, 7 refused"
     )]
     Simulate(Simulation),
     /// Remove Cardgate from the cluster: let every waiting pod go, resume every held Job, then delete all that is Cardgate's
