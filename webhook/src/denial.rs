@@ -118,15 +118,15 @@ pub enum Denial {
     /// A Queue of which something can't be read.
     #[error(transparent)]
     Queue(#[from] QueueProblem),
-    #[error(
-        "spec.{field}: {amount} {item} is more than the queue's capability of {capability}: lower it, or raise the capability"
-    )]
+    #[error("{place}: {amount} {item} is more than {limit} says ({capability}): lower it, or raise that")]
     AboveCapability {
-        /// `guarantee` or `deserved`.
-        field: &'static str,
-        item: String,
-        amount: String,
-        capability: String,
+        /// Where the queue says it.
+        place: Box<str>,
+        item: Box<str>,
+        amount: Box<str>,
+        capability: Box<str>,
+        /// Where it says what it may have.
+        limit: Box<str>,
     },
     #[error(
         "spec.parent: queue {root:?} is the root of all queues (rootQueue), and can't be part of {parent:?}: remove it"
@@ -145,10 +145,11 @@ pub enum Denial {
     )]
     ParentHasPods { parent: String, count: u64 },
     #[error(
-        "spec.capability: queue {child:?} may have {amount} {item}, more than the {limit} of {relation} {parent:?}: lower it, \
+        "{place}: queue {child:?} may have {amount} {item}, more than the {limit} of {relation} {parent:?}: lower it, \
          or raise that"
     )]
     ChildAboveParent {
+        place: Box<str>,
         child: Box<str>,
         /// How the two stand to each other.
         relation: &'static str,
@@ -158,20 +159,22 @@ pub enum Denial {
         limit: Box<str>,
     },
     #[error(
-        "spec.guarantee: the queues below {parent:?} are guaranteed {sum} {item} in all, and {parent:?} only {limit}: lower \
+        "{place}: the queues below {parent:?} are guaranteed {sum} {item} in all, and {parent:?} only {limit}: lower \
          theirs, or raise the parent's"
     )]
     GuaranteesAboveParent {
+        place: Box<str>,
         parent: String,
         item: String,
         sum: String,
         limit: String,
     },
     #[error(
-        "spec.capability: the queues below {parent:?} may have {sum} {item} in all, and {parent:?} only {limit}, which this \
+        "{place}: the queues below {parent:?} may have {sum} {item} in all, and {parent:?} only {limit}, which this \
          cluster forbids (strictHierarchy): lower theirs, or raise the parent's"
     )]
     CapabilitiesAboveParent {
+        place: Box<str>,
         parent: String,
         item: String,
         sum: String,

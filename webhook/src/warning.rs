@@ -108,19 +108,20 @@ pub enum Warning {
          it"
     )]
     NoCapability { missing: &'static str },
-    #[error(
-        "spec.guarantee: {guarantee} {item} is more than spec.deserved says ({deserved}): the queue deserves its guarantee"
-    )]
+    #[error("{place}: {guarantee} {item} is more than {limit} says ({deserved}): the queue deserves its guarantee")]
     GuaranteeAboveDeserved {
+        place: Box<str>,
+        limit: Box<str>,
         item: String,
         guarantee: String,
         deserved: String,
     },
     #[error(
-        "spec.capability: the queues below {parent:?} may have {sum} {item} in all, and {parent:?} only {limit}: not all can \
+        "{place}: the queues below {parent:?} may have {sum} {item} in all, and {parent:?} only {limit}: not all can \
          have all of it at once"
     )]
     CapabilitiesAboveParent {
+        place: Box<str>,
         parent: String,
         item: String,
         sum: String,

@@ -330,7 +330,7 @@ fn a_guarantee_or_what_is_deserved_is_no_more_than_the_capability() {
         refused.starts_with("403 AboveCapability: spec.guarantee: 4500m cpu"),
         "{refused}"
     );
-    assert!(refused.contains("capability of 4:"), "{refused}");
+    assert!(refused.contains("more than spec.capability says (4):"), "{refused}");
     let refused = hierarchy.create(&spec("deserved", json!({"memory": "9Gi"}))).refused();
     assert!(
         refused.contains("spec.deserved: 9Gi memory") && refused.contains("8Gi"),
@@ -340,7 +340,12 @@ fn a_guarantee_or_what_is_deserved_is_no_more_than_the_capability() {
         .create(&spec("deserved", json!({"memory": "8Gi", "nvidia.com/gpu": 9})))
         .allowed();
     let refused = hierarchy.create(&part("x", "", 3, 4)).refused();
-    assert!(refused.contains("spec.guarantee: 4 NVIDIA-A100"), "{refused}");
+    assert!(
+        refused.contains(
+            "annotation volcano.sh/card.guarantee: 4 NVIDIA-A100 is more than annotation volcano.sh/card.quota says (3)"
+        ),
+        "{refused}"
+    );
     let both =
         json!({"metadata": {"name": "x"}, "spec": {"deserved": {"cpu": 2}, "guarantee": {"resource": {"cpu": 3}}}});
     let verdict = hierarchy.create(&both);

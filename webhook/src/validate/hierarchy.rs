@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crds::keys::{CARD_DESERVED, CARD_GUARANTEE, CARD_QUOTA};
 use crds::queue_terms::{Item, Limits, QueueTerms};
 
 use super::Findings;
@@ -14,20 +15,46 @@ use crate::warning::Warning;
 /// How many children are looked up to tell those that are there from those that a watch has not seen go.
 const CHILDREN_LOOKED_UP: usize = 2;
 
+/// What a queue says of resources in its `spec`, and of cards in annotations.
+#[derive(Debug, Clone, Copy)]
+enum Term {
+    Capability,
+    Deserved,
+    Guarantee,
+}
+
+impl Term {
+    /// Where a queue says it of this item.
+    fn place(self, item: &Item) -> Box<str> {
+        let (field, annotation) = match self {
+            Self::Capability => ("spec.capability", CARD_QUOTA),
+            Self::Deserved => ("spec.deserved", CARD_DESERVED),
+            Self::Guarantee => ("spec.guarantee", CARD_GUARANTEE),
+        };
+        match item {
+            Item::Card(_) => format!("annotation {annotation}").into(),
+            Item::Resource(_) => field.into(),
+        }
+    }
+}
+
 /// What is consistent in every queue, whatever stands around it.
 pub fn check_alone(terms: &QueueTerms, findings: &mut Findings) {
-    for (field, limits) in [("guarantee", &terms.guarantee), ("deserved", &terms.deserved)] {
+    for (term, limits) in [(Term::Guarantee, &terms.guarantee), (Term::Deserved, &terms.deserved)] {
         for (item, amount, capability) in exceeding(limits, &terms.capability) {
             findings.denials.push(Denial::AboveCapability {
-                field,
-                amount: item.format(amount.into()),
-                capability: item.format(capability.into()),
-                item: item.to_string(),
+                place: term.place(item),
+                amount: item.format(amount.into()).into(),
+                capability: item.format(capability.into()).into(),
+                item: item.to_string().into(),
+                limit: Term::Capability.place(item),
             });
         }
     }
     for (item, guarantee, deserved) in exceeding(&terms.guarantee, &terms.deserved) {
         findings.warnings.push(Warning::GuaranteeAboveDeserved {
+            place: Term::Guarantee.place(item),
+            limit: Term::Deserved.place(item),
             guarantee: item.format(guarantee.into()),
             deserved: item.format(deserved.into()),
             item: item.to_string(),
@@ -173,6 +200,7 @@ impl Family<'_> {
                     .filter(|(level, ..)| place.is_none_or(|place| *level >= place));
                 if let Some((level, above, limit)) = nearest.filter(|(.., limit)| amount > limit) {
                     findings.denials.push(Denial::ChildAboveParent {
+                        place: Term::Capability.place(item),
                         child: name.into(),
                         relation: if level == 0 { "its parent" } else { "the queue above it" },
                         parent: above.clone(),
@@ -227,6 +255,7 @@ impl Family<'_> {
             let limit = i128::from(limit.unwrap_or(0));
             if sum > limit {
                 findings.denials.push(Denial::GuaranteesAboveParent {
+                    place: Term::Guarantee.place(item),
                     parent: parent.to_owned(),
                     item: item.to_string(),
                     sum: item.format(sum),
@@ -240,9 +269,11 @@ impl Family<'_> {
             };
             if sum > limit {
                 let (parent, name) = (parent.to_owned(), item.to_string());
+                let place = Term::Capability.place(item);
                 let (sum, limit) = (item.format(sum), item.format(limit));
                 if strict {
                     findings.denials.push(Denial::CapabilitiesAboveParent {
+                        place,
                         parent,
                         item: name,
                         sum,
@@ -250,6 +281,7 @@ impl Family<'_> {
                     });
                 } else {
                     findings.warnings.push(Warning::CapabilitiesAboveParent {
+                        place,
                         parent,
                         item: name,
                         sum,
