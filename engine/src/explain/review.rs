@@ -326,7 +326,9 @@ fn of_imagined(cluster: &mut Cluster, namespace: &str, pod: ReadPod<Box<str>>, n
             ..CardReviewStatus::default()
         };
     };
-    let missing_group = (group && shape.group.is_none()).then_some(Reason::PodGroupNotFound);
+    // Also one is not there that other pods name: it is known by its name alone.
+    let is_there = shape.group.is_some_and(|id| cluster.workload(id).claim.is_some());
+    let missing_group = (group && !is_there).then_some(Reason::PodGroupNotFound);
     let found = of_shape(cluster, &shape, None, None);
     let place = (Reverse(shape.priority), LAST);
     let when = estimate(cluster, &found, &before(cluster, &shape, place), now);

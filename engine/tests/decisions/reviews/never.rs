@@ -71,6 +71,11 @@ fn who_never_has_quota_and_a_node_for_one_card_is_told_so_though_each_may_come()
 fn a_manifest_whose_group_is_not_there_waits_in_vain_until_it_is() {
     let status = imagined(&mut world(), &pod("p").asks("A100", 1).of("gang"));
     assert_eq!(reasons(&status), [("PodGroupNotFound", Outlook::Never)]);
+    // Nor does another pod that names it put it there.
+    let mut world = world();
+    world.pod(&pod("q").asks("A100", 1).of("gang"));
+    let status = imagined(&mut world, &pod("p").asks("A100", 1).of("gang"));
+    assert_eq!(reasons(&status), [("PodGroupNotFound", Outlook::Never)]);
 }
 
 #[test]
