@@ -30,6 +30,8 @@ worded! {
         ResourceClaimNotFound = "ResourceClaimNotFound",
         /// Another pod is charged for a claim that this one shares, and is not let in yet, or is in another queue.
         ResourceClaimShared = "ResourceClaimShared",
+        /// The selectors of the pod's claims take long to evaluate, and that is done some at a time, namespace by namespace.
+        SelectorsNotEvaluated = "SelectorsNotEvaluated",
         /// No device that is there is what the pod's claims select.
         NoDeviceSelected = "NoDeviceSelected",
         /// The card that the pod names is none of those that its claims select.
@@ -132,6 +134,7 @@ impl Reason {
             | Self::SecondCardResource
             | Self::ResourceClaimNotFound
             | Self::ResourceClaimShared
+            | Self::SelectorsNotEvaluated
             | Self::NoDeviceSelected
             | Self::NoClaimForCard
             | Self::TooManyAlternatives
@@ -179,6 +182,7 @@ impl Reason {
             | Self::InqueueTimeout
             | Self::ResourceClaimNotFound
             | Self::ResourceClaimShared
+            | Self::SelectorsNotEvaluated
             | Self::HeldByAnotherGate
             | Self::ReservationTimeout => true,
             Self::GetTaskRequestResourceFailed
@@ -220,6 +224,7 @@ impl Reason {
             | Self::SecondCardResource
             | Self::ResourceClaimNotFound
             | Self::ResourceClaimShared
+            | Self::SelectorsNotEvaluated
             | Self::NoDeviceSelected
             | Self::NoClaimForCard
             | Self::TooManyAlternatives

@@ -56,7 +56,7 @@ impl Claimed {
     pub fn may_be_for_cards(&self) -> bool {
         let is_away = matches!(
             self.refusal,
-            Some(Reason::ResourceClaimNotFound | Reason::NoDeviceSelected)
+            Some(Reason::ResourceClaimNotFound | Reason::NoDeviceSelected | Reason::SelectorsNotEvaluated)
         );
         self.is_for_cards() || self.unknown > 0 || is_away
     }

@@ -2,6 +2,7 @@
 
 use crds::dra::{ClaimSpec, DeviceClass, ResourceClaim, ResourceClaimTemplate};
 use engine::devices::{Unknown, not_evaluated};
+use engine::steps::Steps;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -71,7 +72,9 @@ fn look_at(spec: &ClaimSpec, place: &str, known: &Known, linted: &mut Linted) ->
     for class in known.classes() {
         catalogue.add_class(DeviceClass::clone(class));
     }
-    for (request, cards) in catalogue.requests(spec) {
+    // Whoever asks waits for nobody but themselves.
+    let steps = Steps::new(u64::MAX);
+    for (request, cards) in catalogue.requests(spec, &steps) {
         let place = format!("{place}.devices.requests[{request:?}]");
         match cards {
             Err(Unknown::Class(class)) if known.knows_classes => linted.warnings.push(format!(

@@ -119,6 +119,7 @@ impl Cluster {
             Some(Obstacle::Missing) => Some(Reason::ResourceClaimNotFound),
             Some(Obstacle::NoDevice) => Some(Reason::NoDeviceSelected),
             Some(Obstacle::PaidByAnother) => Some(Reason::ResourceClaimShared),
+            Some(Obstacle::Unevaluated) => Some(Reason::SelectorsNotEvaluated),
             Some(Obstacle::Unclear(why)) => {
                 task.unreadable.get_or_insert_with(|| why.into());
                 None

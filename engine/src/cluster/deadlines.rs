@@ -95,6 +95,7 @@ impl Cluster {
                 }
             }
         }
+        self.read_on(now);
         self.read_again(now);
         due
     }

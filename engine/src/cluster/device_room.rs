@@ -24,19 +24,20 @@ impl Cluster {
         provided_claim(pod).map_or(is_bound, is_given)
     }
 
-    /// What a pod asks of devices that were not allocated to it yet.
+    /// What a pod asks of devices that were not allocated to it yet, as far as that can be found with these steps.
     pub(super) fn devices_asked(
         &self,
         request: &Amounts,
         namespace: &str,
         named: &[Named],
         has_provided: bool,
+        steps: &Steps,
     ) -> Option<DeviceDemand> {
         let devices = &self.claimed.devices;
         let of_claims = if named.is_empty() {
             None
         } else {
-            devices.demand_of(namespace, named)
+            devices.demand_of(namespace, named, steps)
         };
         if has_provided || self.claimed.provided().next().is_none() {
             return of_claims;

@@ -11,15 +11,17 @@ use jiff::Timestamp;
 
 use super::claimed_cards::OfClasses;
 use super::claiming::{Claiming, named_by, provided_claim};
+use super::evaluating::Turns;
 use super::gates::Gates;
 use super::outgrown::Outgrown;
 use super::pod::{Pod, Reading, Stage};
 use super::{Cluster, Kind};
 use crate::alternative::Assigned;
-use crate::devices::{ClaimKey, Devices, Drivers, Named, Provided, SliceChange};
+use crate::devices::{ClaimKey, Devices, Drivers, Named, Obstacle, Provided, SliceChange, TURN};
 use crate::ids::{NodeId, PodId};
 use crate::names::CardId;
 use crate::reason::Reason;
+use crate::steps::Steps;
 use crate::task::{Claimed, Task};
 
 /// Devices, and the pods that claim them.
@@ -36,6 +38,8 @@ pub(super) struct ClaimedDevices {
     unread: BTreeSet<Arc<str>>,
     /// Whether pods wait for a resource that no class provided when they were read: what they say besides was not kept.
     pods_to_list: bool,
+    /// What evaluating the selectors of claims has cost in this round.
+    pub(super) turns: Turns,
     /// By node, the pods that are expected there and have not been given their devices.
     pub(super) expected: HashMap<Arc<str>, BTreeSet<PodId>>,
     /// The resources by which classes provide cards, or may, and which.
@@ -282,8 +286,22 @@ impl Cluster {
     /// share would otherwise have each of them read each time.
     pub fn read_again(&mut self, now: Timestamp) {
         while let Some(uid) = self.claimed.unread.pop_first() {
-            if let Some(claiming) = self.claimed.pods.get(&uid) {
-                self.apply_pod_again((*claiming.pod).clone(), now);
+            self.read_one_again(&uid, now);
+        }
+    }
+
+    /// Reads a pod anew as it was seen last, where it claims devices.
+    pub(super) fn read_one_again(&mut self, uid: &str, now: Timestamp) {
+        if let Some(claiming) = self.claimed.pods.get(uid) {
+            self.apply_pod_again((*claiming.pod).clone(), now);
+        }
+    }
+
+    /// Another round begins: claims are read on of which selectors are left to be evaluated.
+    pub(super) fn read_on(&mut self, now: Timestamp) {
+        for namespace in self.claimed.turns.begin() {
+            while let Some(uid) = self.claimed.turns.next_of(&namespace) {
+                self.read_one_again(&uid, now);
             }
         }
     }
@@ -337,7 +355,13 @@ impl Cluster {
 
     /// Adds what claims come to.
     fn put_claims(&mut self, reading: &mut Reading, named: &[Named], made: &MadeClaim, namespace: &str, uid: &str) {
-        let demand = self.devices_asked(&reading.task.request, namespace, named, made.is_allocated);
+        // What is asked about a pod that is not there is nobody's turn.
+        let is_there = uid != NOBODY;
+        let steps = if is_there {
+            self.claimed.turns.take(namespace)
+        } else {
+            Steps::new(TURN)
+        };
         let assigned = reading.assigned.as_ref().and_then(|assigned| match assigned {
             Assigned::Card(card) => Some(self.names.card_name(*card)),
             Assigned::Counted(_) => None,
@@ -346,7 +370,12 @@ impl Cluster {
             .status
             .as_ref()
             .map(|status| self.claimed.devices.given(namespace, status, assigned));
-        let asked = self.claimed.devices.asked_by(namespace, uid, named, assigned);
+        let asked = self.claimed.devices.asked_by(namespace, uid, named, assigned, &steps);
+        let demand = self.devices_asked(&reading.task.request, namespace, named, made.is_allocated, &steps);
+        if is_there {
+            let is_left = asked.obstacle == Some(Obstacle::Unevaluated);
+            self.claimed.turns.give_back(namespace, steps, is_left.then_some(uid));
+        }
         let of_classes =
             self.requested_of_classes(&reading.task.request, asked.is_for_cards(), &given.unwrap_or_default());
         if !named.is_empty() || of_classes.is_any() {
@@ -380,7 +409,7 @@ impl Cluster {
             || task.claimed.as_ref().is_none_or(|claimed| {
                 matches!(
                     claimed.refusal,
-                    Some(Reason::ResourceClaimNotFound | Reason::NoDeviceSelected)
+                    Some(Reason::ResourceClaimNotFound | Reason::NoDeviceSelected | Reason::SelectorsNotEvaluated)
                 )
             });
         if reading.gates != Gates::None || !cannot_be_said || !task.claimed.as_ref().is_none_or(is_lost) {

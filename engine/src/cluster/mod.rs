@@ -19,6 +19,7 @@ mod deadlines;
 pub mod device_cards;
 pub(crate) mod device_room;
 mod devices;
+mod evaluating;
 pub mod gates;
 mod gpu_nodes;
 pub mod gpus;

@@ -9,8 +9,9 @@ use crds::pod::ExtendedResourceClaimStatus;
 use super::bounds;
 use super::card::DeviceCard;
 use super::model::Model;
-use super::selector::SelectorError;
+use super::selection::Unselected;
 use super::{ClaimKey, Devices, Provided};
+use crate::steps::Steps;
 
 /// Of so many sets of cards it is remembered how many a node has.
 const MOST_ALL: usize = 1024;
@@ -53,6 +54,8 @@ pub enum Obstacle {
     PaidByAnother,
     /// What it asks for can't be charged: in words for the user.
     Unclear(String),
+    /// The steps were spent before all of its selectors were evaluated: what was found is remembered, and the rest follows.
+    Unevaluated,
 }
 
 /// What a pod names: its own name of it, and the claim's; none while that is not made.
@@ -70,12 +73,21 @@ pub struct Named {
 pub(super) enum Problem {
     NoDevice,
     Unclear(String),
+    /// The steps were spent before that was known.
+    Unevaluated,
 }
 
 impl Devices {
-    /// What the claims that a pod names come to; those that another pod pays for come to nothing. `assigned` is the card that the pod was
-    /// let in for: what it was given is that, where nobody publishes it at the moment.
-    pub fn asked_by(&mut self, namespace: &str, uid: &str, named: &[Named], assigned: Option<&str>) -> Asked {
+    /// What the claims that a pod names come to, as far as that can be found with these steps; those that another pod pays for come to
+    /// nothing. `assigned` is the card that the pod was let in for: what it was given is that, where nobody publishes it at the moment.
+    pub fn asked_by(
+        &mut self,
+        namespace: &str,
+        uid: &str,
+        named: &[Named],
+        assigned: Option<&str>,
+        steps: &Steps,
+    ) -> Asked {
         if let Some(why) = bounds::excess(self.not_allocated(namespace, named)) {
             return Asked::kept_by(Obstacle::Unclear(why));
         }
@@ -101,10 +113,11 @@ impl Devices {
                 continue;
             }
             for request in &found.spec.devices.requests {
-                match self.request(request) {
+                match self.request(request, steps) {
                     Ok(asked) if is_paid => sum.is_paid_by_another |= asked.is_some(),
                     Ok(asked) => sum.asked_for.extend(asked),
                     Err(Problem::NoDevice) => sum.is_unknown = true,
+                    Err(Problem::Unevaluated) => return Asked::kept_by(Obstacle::Unevaluated),
                     Err(Problem::Unclear(why)) => {
                         let of = format!("claim {name} ({claim}), request {}", request.name);
                         return Asked::kept_by(Obstacle::Unclear(format!("{of}: {why}")));
@@ -183,15 +196,15 @@ impl Devices {
 
     /// What a request leaves; none where it is for other devices, or only looks at them. Alternatives that no device is there for
     /// are passed over, as by the scheduler.
-    fn request(&mut self, request: &Request) -> Result<Option<RequestAsked>, Problem> {
+    fn request(&mut self, request: &Request, steps: &Steps) -> Result<Option<RequestAsked>, Problem> {
         let forms = request.exactly.iter().chain(&request.first_available);
         let forms: Vec<_> = forms.filter(|form| !form.admin_access).collect();
         let (mut choices, mut are_others, mut is_there) = (Vec::new(), false, forms.is_empty());
         let mut mixes = false;
         for form in &forms {
-            match self.choices(form) {
+            match self.choices(form, steps) {
                 Err(Problem::NoDevice) => continue,
-                Err(unclear @ Problem::Unclear(_)) => return Err(unclear),
+                Err(unknown @ (Problem::Unclear(_) | Problem::Unevaluated)) => return Err(unknown),
                 Ok(found) => {
                     are_others |= found.is_empty();
                     mixes |= found.len() > 1;
@@ -215,12 +228,12 @@ impl Devices {
 
     /// The cards that a form's selectors leave; none where they leave other devices alone. Those that several nodes reach are left too,
     /// where nodes have others of their own: the scheduler may give them (`cluster/choice.rs`).
-    pub(super) fn form(&mut self, form: &SubRequest) -> Result<BTreeSet<DeviceCard>, Problem> {
+    pub(super) fn form(&mut self, form: &SubRequest, steps: &Steps) -> Result<BTreeSet<DeviceCard>, Problem> {
         let class = self.classes.get(&form.device_class_name);
         let Some(class) = class.map(|(class, _)| Arc::clone(class)) else {
             return Err(Problem::NoDevice);
         };
-        let models = self.select(&class, &form.selectors)?;
+        let models = self.select(&class, &form.selectors, steps)?;
         if models.is_empty() {
             return Err(Problem::NoDevice);
         }
@@ -240,8 +253,8 @@ impl Devices {
     }
 
     /// What a form leaves, by the cards' names; none where that is other devices.
-    fn choices(&mut self, form: &SubRequest) -> Result<Vec<CardCounts>, Problem> {
-        let cards = self.form(form)?;
+    fn choices(&mut self, form: &SubRequest, steps: &Steps) -> Result<Vec<CardCounts>, Problem> {
+        let cards = self.form(form, steps)?;
         match form.count() {
             _ if cards.is_empty() => Ok(Vec::new()),
             Some(count) => Ok(cards
@@ -254,20 +267,29 @@ impl Devices {
         }
     }
 
-    fn select(&mut self, class: &DeviceClass, own: &[Selector]) -> Result<BTreeSet<Arc<Model>>, Problem> {
+    fn select(
+        &mut self,
+        class: &DeviceClass,
+        own: &[Selector],
+        steps: &Steps,
+    ) -> Result<BTreeSet<Arc<Model>>, Problem> {
         let expressions = class.spec.selectors.iter().chain(own);
         let expressions = expressions.map(|selector| &*selector.cel.expression);
-        let selected = self.selections.select(expressions, &self.inventory);
-        selected.map_err(|(expression, error): (String, SelectorError)| {
-            Problem::Unclear(format!("selector {expression:?}: {error}: select by other means"))
+        let selected = self.selections.select(expressions, &self.inventory, steps);
+        selected.map_err(|why| match why {
+            Unselected::Unreadable(expression, error) => {
+                Problem::Unclear(format!("selector {expression:?}: {error}: select by other means"))
+            }
+            Unselected::Spent => Problem::Unevaluated,
         })
     }
 
     /// What a class provides as a resource that pods may request.
     pub(super) fn provided_by(&mut self, class: &DeviceClass) -> Provided {
-        match self.select(class, &[]) {
+        // Administrators write classes.
+        match self.select(class, &[], &Steps::new(u64::MAX)) {
             Ok(models) => Ok(models.iter().filter_map(|model| model.card.clone()).collect()),
-            Err(Problem::NoDevice) => Ok(BTreeSet::new()),
+            Err(Problem::NoDevice | Problem::Unevaluated) => Ok(BTreeSet::new()),
             Err(Problem::Unclear(why)) => {
                 let name = class.metadata.name.as_deref().unwrap_or_default();
                 Err(format!("DeviceClass {name}: {why}"))

@@ -3,6 +3,10 @@
 use crds::bounds::{CLAIM_SELECTORS_LENGTH, CLAIM_TERMS};
 use crds::dra::ClaimSpec;
 
+/// The steps in which selectors of one namespace's claims are read and evaluated in one round, or those of one pod where somebody asks what
+/// its claims would come to: some ten milliseconds. What is left of them is gone on with in the next round.
+pub const TURN: u64 = 1 << 18;
+
 /// Why these claims, which one pod names, are not evaluated: what they ask for is too much, or too long, in all.
 pub(super) fn excess<'c>(claims: impl Iterator<Item = &'c ClaimSpec>) -> Option<String> {
     let requests = claims.flat_map(|claim| &claim.devices.requests);

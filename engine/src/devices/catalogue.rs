@@ -4,17 +4,15 @@ use std::collections::BTreeSet;
 
 use crds::card_type::{CardDevice, CardDeviceAttribute, MOST_DEVICES};
 use crds::configuration::CardDriver;
-use crds::dra::{
-    AttributeValue, Capacity, ClaimSpec, Device, DeviceClass, Pool, Request, ResourceSlice, Selector as Selection,
-    SliceSpec,
-};
+use crds::dra::{AttributeValue, Capacity, ClaimSpec, Device, DeviceClass, Pool, Request, ResourceSlice, SliceSpec};
 
 use super::Devices;
 use super::asks::Problem;
 use super::bounds;
 use super::card::Drivers;
-use super::model::{Attribute, Model, own_names};
+use super::model::{Attribute, Model};
 use super::selector::Selector;
+use crate::steps::Steps;
 use crate::texts::TextPool;
 
 /// The cards that devices are known to be, and the classes by which they can be claimed.
@@ -36,7 +34,7 @@ pub enum Unknown {
     Class(String),
     /// A selector that Cardgate does not evaluate: which, and why.
     Selector(String),
-    /// It selects by what is not known of the devices, or none of those that are known.
+    /// It selects by what is not known of the devices, or none of those that are known; or the steps were spent before that was found.
     Devices,
 }
 
@@ -72,9 +70,13 @@ impl Catalogue {
         self.devices.apply_class(class, 0);
     }
 
-    /// The cards that each request of a claim asks for, by the request's name; none where it is for other devices, or looks at them
-    /// alone.
-    pub fn requests<'s>(&mut self, spec: &'s ClaimSpec) -> Vec<(&'s str, Result<BTreeSet<String>, Unknown>)> {
+    /// The cards that each request of a claim asks for, by the request's name, as far as that can be found with these steps; none where it
+    /// is for other devices, or looks at them alone.
+    pub fn requests<'s>(
+        &mut self,
+        spec: &'s ClaimSpec,
+        steps: &Steps,
+    ) -> Vec<(&'s str, Result<BTreeSet<String>, Unknown>)> {
         if let Some(why) = bounds::excess([spec].into_iter()) {
             let first = spec.devices.requests.iter().take(1);
             return first
@@ -83,25 +85,27 @@ impl Catalogue {
         }
         let requests = spec.devices.requests.iter();
         requests
-            .map(|request| (&*request.name, self.request(request)))
+            .map(|request| (&*request.name, self.request(request, steps)))
             .collect()
     }
 
-    fn request(&mut self, request: &Request) -> Result<BTreeSet<String>, Unknown> {
+    fn request(&mut self, request: &Request, steps: &Steps) -> Result<BTreeSet<String>, Unknown> {
         let mut cards = BTreeSet::new();
         let forms = request.exactly.iter().chain(&request.first_available);
         for form in forms.filter(|form| !form.admin_access) {
             if !self.classes.contains(&form.device_class_name) {
                 return Err(Unknown::Class(form.device_class_name.to_string()));
             }
-            match self.devices.form(form) {
+            match self.devices.form(form, steps) {
                 Ok(found) => cards.extend(found.into_iter().map(|card| card.name)),
                 Err(Problem::Unclear(why)) => return Err(Unknown::Selector(why)),
-                Err(Problem::NoDevice) => return Err(Unknown::Devices),
+                Err(Problem::NoDevice | Problem::Unevaluated) => return Err(Unknown::Devices),
             }
             let of_class = self.devices.classes.get(&form.device_class_name);
             let of_class = of_class.into_iter().flat_map(|(class, _)| &class.spec.selectors);
-            if of_class.chain(&form.selectors).any(tells_devices_apart) {
+            let mut selectors = of_class.chain(&form.selectors);
+            let selections = &self.devices.selections;
+            if selectors.any(|selector| selections.tells_devices_apart(&selector.cel.expression, steps)) {
                 return Err(Unknown::Devices);
             }
         }
@@ -112,12 +116,6 @@ impl Catalogue {
     pub fn knows_all_of(&self, card: &str) -> bool {
         !self.cut.contains(card)
     }
-}
-
-/// Whether an expression may ask for what each device has of its own, which is not shown.
-fn tells_devices_apart(selection: &Selection) -> bool {
-    let selector = Selector::read(&selection.cel.expression);
-    selector.is_ok_and(|selector| own_names().any(|name| selector.may_name(name)))
 }
 
 /// Why Cardgate does not evaluate an expression, in words for whoever wrote it; none where it does.

@@ -58,8 +58,8 @@ struct TieDemand {
 }
 
 impl Devices {
-    /// What the claims that a pod names ask for of cards; none where they ask for none.
-    pub fn demand_of(&self, namespace: &str, named: &[Named]) -> Option<DeviceDemand> {
+    /// What the claims that a pod names ask for of cards, as far as that can be found with these steps; none where they ask for none.
+    pub fn demand_of(&self, namespace: &str, named: &[Named], steps: &Steps) -> Option<DeviceDemand> {
         if bounds::excess(self.not_allocated(namespace, named)).is_some() {
             return None;
         }
@@ -72,7 +72,7 @@ impl Devices {
                 demand.at = demand.at.or(self.node_of(claim));
                 continue;
             }
-            let asked = self.claim_demand(claim, shared.then_some(key));
+            let asked = self.claim_demand(claim, shared.then_some(key), steps);
             claims.extend((!asked.requests.is_empty()).then_some(asked));
         }
         demand.claims = claims.into();
@@ -106,14 +106,14 @@ impl Devices {
         held.find_map(|result| self.inventory.node_of(&result.driver, &result.pool, &result.device))
     }
 
-    fn claim_demand(&self, claim: &ResourceClaim, shared: Option<ClaimKey>) -> ClaimDemand {
+    fn claim_demand(&self, claim: &ResourceClaim, shared: Option<ClaimKey>, steps: &Steps) -> ClaimDemand {
         let devices = &claim.spec.devices;
         let requests = devices.requests.iter().filter_map(|request| {
             let forms = request.exactly.iter().chain(&request.first_available);
             let forms = forms.filter(|form| !form.admin_access).filter_map(|form| {
                 let (class, _) = self.classes.get(&form.device_class_name)?;
                 let demand = form_demand(class, form);
-                self.is_for_cards(&demand).then_some(demand)
+                self.is_for_cards(&demand, steps).then_some(demand)
             });
             let forms: Box<[_]> = forms.collect();
             let name = request.name.clone();
@@ -140,9 +140,9 @@ impl Devices {
     }
 
     /// Whether a form's selectors leave any card. What can't be evaluated is told where it is charged.
-    fn is_for_cards(&self, form: &FormDemand) -> bool {
+    fn is_for_cards(&self, form: &FormDemand, steps: &Steps) -> bool {
         let selectors = form.selectors.iter().map(|selector| &**selector);
-        let selected = self.selections.select(selectors, &self.inventory);
+        let selected = self.selections.select(selectors, &self.inventory, steps);
         selected.is_ok_and(|models| models.iter().any(|model| model.card.is_some()))
     }
 
@@ -224,16 +224,7 @@ impl Devices {
 
     /// Whether a device satisfies a selector; those that can't be judged any more do.
     fn satisfies(&self, selector: &str, device: &Device, steps: &Steps) -> bool {
-        steps.spend(1);
-        if let Some(known) = self.selections.known(selector, device) {
-            return known;
-        }
-        let cost = self.selections.cost(selector);
-        if steps.left() < u64::try_from(cost).unwrap_or(u64::MAX) {
-            return true;
-        }
-        steps.spend(cost);
-        self.selections.satisfies(selector, device)
+        self.selections.satisfies(selector, device, steps).unwrap_or(true)
     }
 }
 

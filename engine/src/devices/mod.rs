@@ -26,8 +26,10 @@ use crds::card_type::{CardDevice, MOST_DEVICES};
 use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice, SubRequest};
 use crds::lean::Metadata;
 
+use crate::steps::Steps;
 use crate::texts::TextPool;
 pub use asks::{Asked, CardCounts, Named, Obstacle, RequestAsked};
+pub use bounds::TURN;
 pub use card::{DeviceCard, Drivers};
 pub use catalogue::{Catalogue, Unknown, not_evaluated};
 pub use demand::{ClaimDemand, DeviceDemand};
@@ -151,13 +153,14 @@ impl Devices {
         if bounds::excess([&claim.spec].into_iter()).is_some() {
             return false;
         }
+        let steps = Steps::new(u64::MAX);
         let mut forms = forms_of(claim).filter(|form| is_looked_at(form));
         forms.any(|form| {
             let class = self.classes.get(&form.device_class_name);
             class.is_some_and(|(class, _)| {
                 let selectors = class.spec.selectors.iter().chain(&form.selectors);
                 let expressions = selectors.map(|selector| &*selector.cel.expression);
-                self.selections.may_select(&expressions, models)
+                self.selections.may_select(&expressions, models, &steps)
             })
         })
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::inventory::{Device, Inventory};
 use super::model::{Attribute, Attributes, Described, Model, own_names};
 use super::selector::{Selector, SelectorError};
+use crate::steps::Steps;
 
 /// So many expressions are remembered.
 const MOST_EXPRESSIONS: usize = 4096;
@@ -15,7 +16,9 @@ const MOST_EXPRESSIONS: usize = 4096;
 const MOST_ANSWERS: usize = 1 << 18;
 /// The steps with which devices of a model are judged at once by a selector that asks for what each has of its own. Where there are more
 /// of them, some may satisfy it.
-const STEPS: usize = 1 << 19;
+const STEPS: u64 = 1 << 19;
+/// What it costs to read one character of an expression, in steps.
+const READING: usize = 16;
 
 /// Expressions that were read, and what they said.
 #[derive(Debug, Default)]
@@ -66,22 +69,39 @@ impl Hash for ByAddress {
 /// Models of devices.
 pub type Models = BTreeSet<Arc<Model>>;
 
+/// Why it is not known what expressions select.
+#[derive(Debug)]
+pub enum Unselected {
+    /// One of them can't be evaluated: which, and why.
+    Unreadable(String, SelectorError),
+    /// The steps are spent. What has been found is remembered: who asks again goes on from there.
+    Spent,
+}
+
 impl Selections {
-    /// The models of which some device satisfies all expressions; else which of them can't be evaluated, and why.
+    /// The models of which some device satisfies all expressions, as far as that can be found with these steps.
     pub fn select<'e>(
         &self,
         expressions: impl Iterator<Item = &'e str> + Clone,
         inventory: &Inventory,
-    ) -> Result<Models, (String, SelectorError)> {
+        steps: &Steps,
+    ) -> Result<Models, Unselected> {
         let mut memory = self.0.borrow_mut();
         for expression in expressions.clone() {
-            if let Err(error) = &memory.read(expression).selector {
-                return Err((expression.chars().take(100).collect(), error.clone()));
+            if steps.are_spent() {
+                return Err(Unselected::Spent);
+            }
+            if let Err(error) = &memory.read(expression, steps).selector {
+                let expression = expression.chars().take(100).collect();
+                return Err(Unselected::Unreadable(expression, error.clone()));
             }
         }
         let mut left: Models = inventory.models().map(Arc::clone).collect();
         for expression in expressions {
-            left.retain(|model| memory.says_of_any(expression, model, inventory));
+            left.retain(|model| steps.are_spent() || memory.says_of_any(expression, model, inventory, steps));
+        }
+        if steps.are_spent() {
+            return Err(Unselected::Spent);
         }
         Ok(left)
     }
@@ -91,39 +111,41 @@ impl Selections {
         &self,
         expressions: &(impl Iterator<Item = &'e str> + Clone),
         models: &BTreeSet<Arc<Model>>,
+        steps: &Steps,
     ) -> bool {
         let mut memory = self.0.borrow_mut();
         models.iter().any(|model| {
             expressions.clone().all(|expression| {
-                let known = memory.read(expression);
+                let known = memory.read(expression, steps);
                 known.selector.is_err()
                     || !known.looks_at.is_empty()
-                    || memory.says(expression, model, &Attributes::new())
+                    || memory.says(expression, model, &Attributes::new(), steps)
             })
         })
     }
 
-    /// What was said of a device, or of one that is like it.
-    pub fn known(&self, expression: &str, device: &Device) -> Option<bool> {
-        let memory = self.0.borrow();
-        let known = memory.read.get(expression)?;
-        known.said.get(&known.alike(&device.model, &device.own)).copied()
+    /// Whether an expression may ask for what each device has of its own.
+    pub fn tells_devices_apart(&self, expression: &str, steps: &Steps) -> bool {
+        !self.0.borrow_mut().read(expression, steps).looks_at.is_empty()
     }
 
-    /// What it costs to evaluate an expression, in steps.
-    pub fn cost(&self, expression: &str) -> usize {
-        self.0.borrow_mut().read(expression).cost()
-    }
-
-    /// Whether a device satisfies an expression; none that can't be evaluated.
-    pub fn satisfies(&self, expression: &str, device: &Device) -> bool {
-        self.0.borrow_mut().says(expression, &device.model, &device.own)
+    /// Whether a device satisfies an expression; none that can't be evaluated. Nothing is said where that costs more than is left.
+    pub fn satisfies(&self, expression: &str, device: &Device, steps: &Steps) -> Option<bool> {
+        let mut memory = self.0.borrow_mut();
+        let known = memory.read(expression, steps);
+        let said = known.said.get(&known.alike(&device.model, &device.own)).copied();
+        let cost = u64::try_from(known.cost()).unwrap_or(u64::MAX);
+        if said.is_none() && steps.left() < cost {
+            return None;
+        }
+        Some(memory.says(expression, &device.model, &device.own, steps))
     }
 }
 
 impl Memory {
-    fn read(&mut self, expression: &str) -> &Known {
+    fn read(&mut self, expression: &str, steps: &Steps) -> &Known {
         if !self.read.contains_key(expression) {
+            steps.spend(expression.len().saturating_mul(READING));
             if self.read.len() >= MOST_EXPRESSIONS {
                 self.forget();
             }
@@ -143,18 +165,20 @@ impl Memory {
         &self.read[expression]
     }
 
-    fn says(&mut self, expression: &str, model: &Arc<Model>, own: &Attributes) -> bool {
+    fn says(&mut self, expression: &str, model: &Arc<Model>, own: &Attributes, steps: &Steps) -> bool {
         if self.answers >= MOST_ANSWERS {
             self.forget();
         }
-        self.read(expression);
+        self.read(expression, steps);
         let Some(known) = self.read.get_mut(expression) else {
             return false;
         };
         let alike = known.alike(model, own);
         if let Some(said) = known.said.get(&alike) {
+            steps.spend(1);
             return *said;
         }
+        steps.spend(known.cost());
         let own = (!known.looks_at.is_empty()).then_some(own);
         let says = known
             .selector
@@ -166,28 +190,27 @@ impl Memory {
     }
 
     /// Whether any device of a model satisfies an expression.
-    fn says_of_any(&mut self, expression: &str, model: &Arc<Model>, inventory: &Inventory) -> bool {
-        let known = self.read(expression);
+    fn says_of_any(&mut self, expression: &str, model: &Arc<Model>, inventory: &Inventory, steps: &Steps) -> bool {
+        let known = self.read(expression, steps);
         if known.looks_at.is_empty() {
-            return self.says(expression, model, &Attributes::new());
+            return self.says(expression, model, &Attributes::new(), steps);
         }
         let (key, version) = (ByAddress(Arc::clone(model)), inventory.version());
         if let Some((_, said)) = known.any.get(&key).filter(|(of, _)| *of == version) {
             return *said;
         }
-        let cost = known.cost();
-        let (mut spent, mut says) = (0, false);
-        for own in inventory.own_of(model) {
-            if spent > STEPS {
-                return true;
+        let says = steps.share(STEPS, |steps| {
+            for own in inventory.own_of(model) {
+                if steps.are_spent() {
+                    return None;
+                }
+                if self.says(expression, model, own, steps) {
+                    return Some(true);
+                }
             }
-            let answers = self.answers;
-            says = self.says(expression, model, own);
-            spent += if self.answers == answers { 1 } else { cost };
-            if says {
-                break;
-            }
-        }
+            Some(false)
+        });
+        let Some(says) = says else { return true };
         if let Some(known) = self.read.get_mut(expression) {
             known.any.retain(|_, (of, _)| *of == version);
             known.any.insert(key, (version, says));

@@ -60,6 +60,11 @@ pub(super) fn find<'c>(cluster: &'c Cluster, shape: &'c Shape, reason: Reason) -
              yet, or is in another queue"
                 .to_owned()
         }
+        Reason::SelectorsNotEvaluated => {
+            "the selectors of the pod's resource claims are not evaluated yet: they are long, or look at what tells single devices \
+             apart, and are evaluated some at a time, namespace by namespace"
+                .to_owned()
+        }
         Reason::NoDeviceSelected => {
             "a request of the pod's resource claims selects no device that the cluster has: no driver publishes such a one, or its \
              class does not exist"

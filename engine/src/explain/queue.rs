@@ -36,6 +36,7 @@ pub(super) fn say(cluster: &Cluster, id: QueueId, namespace: &str, reason: Reaso
         | Reason::SecondCardResource
         | Reason::ResourceClaimNotFound
         | Reason::ResourceClaimShared
+        | Reason::SelectorsNotEvaluated
         | Reason::NoDeviceSelected
         | Reason::NoClaimForCard
         | Reason::TooManyAlternatives

@@ -54,6 +54,9 @@ impl Reason {
             Self::ResourceClaimShared => {
                 "wait until the other pod is let in, name its queue, or claim devices of the pod's own by a template"
             }
+            Self::SelectorsNotEvaluated => {
+                "wait until they are, or select by what devices have in common, such as their product"
+            }
             Self::NoDeviceSelected => {
                 "create the pod anew with a claim whose class is there and whose selectors match a device: kubectl get \
                  deviceclasses,cardtypes lists classes and cards, or have a node added that has one"

@@ -74,6 +74,7 @@ pub(super) fn say(cluster: &Cluster, id: WorkloadId, claim: &Claim, reason: Reas
         | Reason::SecondCardResource
         | Reason::ResourceClaimNotFound
         | Reason::ResourceClaimShared
+        | Reason::SelectorsNotEvaluated
         | Reason::NoDeviceSelected
         | Reason::NoClaimForCard
         | Reason::TooManyAlternatives

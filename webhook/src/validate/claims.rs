@@ -12,7 +12,8 @@ use crds::keys::CARD_NAME;
 use crds::managed::requests_any;
 use crds::names::is_object_name;
 use crds::pod::{Pod, PodResourceClaim};
-use engine::devices::{Catalogue, Unknown};
+use engine::devices::{Catalogue, TURN, Unknown};
+use engine::steps::Steps;
 
 use crate::denial::Denial;
 use crate::stop::Stop;
@@ -41,10 +42,11 @@ pub fn check<S: AsRef<str>>(
         return Ok(());
     }
     let mut catalogue = catalogue(found.iter().map(|(_, spec)| *spec), view)?;
+    let steps = Steps::new(TURN);
     let mut asked = BTreeSet::new();
     let mut is_all_known = pod.spec.resource_claims.len() == found.len();
     for (lookup, spec) in &found {
-        for (request, cards) in catalogue.requests(spec) {
+        for (request, cards) in catalogue.requests(spec, &steps) {
             let place = || format!("{lookup}, request {:?}", excerpt(request));
             match cards {
                 Ok(cards) => asked.extend(cards),

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::devices::model::{Described, Model};
 use crate::devices::selector::{Selector, SelectorError};
+use crate::steps::Steps;
 
 fn nvidia(name: &str, index: i64, product: &str) -> Value {
     json!({"name": name, "attributes": {
@@ -80,7 +81,7 @@ fn asked(devices: &mut Devices, requests: &Value, status: &Value) -> Result<Vec<
         claim: Some("c".into()),
         shared: false,
     }];
-    let asked = devices.asked_by("team", "u1", &claims, None);
+    let asked = devices.asked_by("team", "u1", &claims, None, &Steps::new(u64::MAX));
     let said = |choice: &CardCounts| {
         let counts = choice.iter().map(|(card, count)| format!("{count} {}", card.name));
         counts.collect::<Vec<_>>().join(" + ")

@@ -1,6 +1,7 @@
 //! Cards by Dynamic Resource Allocation: who is let in for what they claim, and what they are charged.
 
 mod both_ways;
+mod evaluating;
 pub mod imagined;
 mod of_classes;
 mod reclaim;

@@ -1,0 +1,53 @@
+//! How much of the selectors of claims is evaluated in one round: namespace by namespace, so that whoever writes many that take long waits for
+//! nobody but themselves (docs/security.md, **Bounds**).
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use crate::devices::TURN;
+use crate::steps::Steps;
+
+/// What was spent in this round, and who goes on in the next one.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    /// What is left of the turns of those namespaces that have begun theirs.
+    left: HashMap<Box<str>, Steps>,
+    /// By namespace, the pods whose turn ended before all was evaluated, by uid.
+    later: BTreeMap<Box<str>, BTreeSet<Arc<str>>>,
+}
+
+impl Turns {
+    /// Another round begins. The namespaces that have something left.
+    pub(super) fn begin(&mut self) -> Vec<Box<str>> {
+        self.left.clear();
+        self.later.keys().cloned().collect()
+    }
+
+    /// The steps that are left for a namespace.
+    pub(super) fn take(&mut self, namespace: &str) -> Steps {
+        self.left.remove(namespace).unwrap_or_else(|| Steps::new(TURN))
+    }
+
+    /// So many are left after a pod, which is to go on in the next round where something of it `is_left`.
+    pub(super) fn give_back(&mut self, namespace: &str, steps: Steps, is_left: Option<&str>) {
+        if steps.left() < TURN {
+            self.left.insert(namespace.into(), steps);
+        }
+        if let Some(uid) = is_left {
+            self.later.entry(namespace.into()).or_default().insert(uid.into());
+        }
+    }
+
+    /// The next pod of a namespace that is to go on, while its turn is not over.
+    pub(super) fn next_of(&mut self, namespace: &str) -> Option<Arc<str>> {
+        if self.left.get(namespace).is_some_and(Steps::are_spent) {
+            return None;
+        }
+        let pods = self.later.get_mut(namespace)?;
+        let next = pods.pop_first();
+        if pods.is_empty() {
+            self.later.remove(namespace);
+        }
+        next
+    }
+}
