@@ -41,16 +41,6 @@ enum Standing {
 /// Of those that share a claim, the least pays.
 type Turn = (Standing, Timestamp, Arc<str>);
 
-impl Standing {
-    fn of(pod: &Pod) -> Self {
-        match (pod.is_in(), pod.queue, &pod.charge) {
-            (true, Some(_), Some(_)) => Self::In,
-            (true, Some(_), None) => Self::Lapsed,
-            (true, None, _) | (false, ..) => Self::Waits,
-        }
-    }
-}
-
 impl Claiming {
     /// The text of an annotation of the pod.
     pub(super) fn annotation(&self, key: &str) -> Option<&str> {
@@ -154,7 +144,16 @@ impl Cluster {
     /// given back; and of those that wait the oldest, in whatever order they are seen.
     fn turn_to_pay(&self, uid: &Arc<str>) -> Option<Turn> {
         let pod = self.pod_with_uid(uid).and_then(|id| self.pod(id))?;
-        Some((Standing::of(pod), pod.created, Arc::clone(uid)))
+        Some((self.standing_of(pod), pod.created, Arc::clone(uid)))
+    }
+
+    fn standing_of(&self, pod: &Pod) -> Standing {
+        let queue = pod.queue.filter(|queue| !self.queue(*queue).is_nameless());
+        match (pod.is_in(), queue, &pod.charge) {
+            (true, Some(_), Some(_)) => Standing::In,
+            (true, Some(_), None) => Standing::Lapsed,
+            (true, None, _) | (false, ..) => Standing::Waits,
+        }
     }
 
     /// A pod has come to be charged, or no longer is: it pays for the claims that it shares where those that pay hold nothing by that,
@@ -166,7 +165,7 @@ impl Cluster {
             return;
         };
         let (uid, namespace) = (Arc::clone(&pod.uid), Arc::clone(&pod.namespace));
-        let has_lapsed = Standing::of(pod) == Standing::Lapsed;
+        let has_lapsed = self.standing_of(pod) == Standing::Lapsed;
         for key in shared_keys(&namespace, &claiming.named).collect::<Vec<_>>() {
             let payer = self.claimed.devices.payer(&key, &uid);
             let next = if payer != uid {
@@ -197,10 +196,14 @@ impl Cluster {
     /// Whether a pod pays in place of another one, which holds nothing by paying.
     fn takes_over_from(&self, payer: &Arc<str>, uid: &Arc<str>) -> bool {
         let pod = self.pod_with_uid(payer).and_then(|id| self.pod(id));
-        let holds_nothing = pod.is_some_and(|pod| {
-            matches!(pod.stage, Stage::Waiting | Stage::Blocked) || Standing::of(pod) == Standing::Lapsed
+        let turn = self.turn_to_pay(uid);
+        let is_charged = turn.as_ref().is_some_and(|(standing, ..)| *standing == Standing::In);
+        let holds_nothing = pod.is_some_and(|pod| match self.standing_of(pod) {
+            Standing::In => false,
+            Standing::Waits => matches!(pod.stage, Stage::Waiting | Stage::Blocked) || pod.is_in() && is_charged,
+            Standing::Lapsed => true,
         });
-        holds_nothing && self.turn_to_pay(uid) < self.turn_to_pay(payer)
+        holds_nothing && turn < self.turn_to_pay(payer)
     }
 
     fn unname_claim(&mut self, key: &ClaimKey, uid: &Arc<str>) {
@@ -245,7 +248,7 @@ impl Cluster {
                 return true;
             };
             let pod = self.pod_with_uid(payer).and_then(|id| self.pod(id));
-            pod.is_some_and(|pod| pod.is_in() && pod.queue == queue && Standing::of(pod) != Standing::Lapsed)
+            pod.is_some_and(|pod| pod.is_in() && pod.queue == queue && self.standing_of(pod) != Standing::Lapsed)
         });
         if all_paid {
             let mut paid = Claimed::clone(claimed);

@@ -48,6 +48,28 @@ fn a_shared_claim_is_charged_to_who_is_in_whoever_is_seen_first() {
     }
 }
 
+/// Who no queue is charged for may share what another pod is charged for: that stays charged when an operator that is started anew sees the
+/// other one first.
+#[test]
+fn a_shared_claim_is_charged_to_who_is_charged_at_all_whoever_is_seen_first() {
+    for free_first in [true, false] {
+        let mut world = with_claim(&allocated("n1", &["gpu-0", "gpu-1"]));
+        let free = sharing(bare_pod("p0"), "shared").on("n1");
+        let pays = let_in("p1").on("n1");
+        let pods = if free_first { [free, pays] } else { [pays, free] };
+        world.pods(pods);
+        world.pod(&waiting("p2"));
+        assert_eq!(world.allocated("team-a", "A"), 2, "{free_first}");
+        assert_eq!(world.admit(), [("p2".to_owned(), None)], "{free_first}");
+        // Who is charged goes, and who is not has the devices.
+        world.remove_pod("p2");
+        world.remove_pod("p1");
+        world.pod(&waiting("p3"));
+        assert_eq!(world.refusal_of("p3"), "ResourceClaimShared");
+        assert_eq!(world.allocated("team-a", "A"), 0);
+    }
+}
+
 #[test]
 fn of_those_that_wait_the_oldest_pays_for_a_shared_claim_whoever_is_seen_first() {
     for others_first in [false, true] {
