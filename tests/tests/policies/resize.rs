@@ -1,13 +1,16 @@
 //! `cardgate-pod-resize`: a managed pod never takes more than it was admitted with.
 
-use kube::api::{Patch, PatchParams};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
+use cardgate_tests::devices::by_name;
 use cardgate_tests::workloads::pod;
-use crds::keys::{CROSS_QUOTA_ENABLED, CROSS_QUOTA_LABEL, GATE};
+use crds::keys::{CARD_ASSIGNED, CROSS_QUOTA_ENABLED, CROSS_QUOTA_LABEL, GATE, QUEUE_NAME};
 
 use crate::Outcome;
-use crate::cluster::{Cluster, assert_denied, held, serves_resize};
+use crate::cluster::{Cluster, QUEUE, assert_denied, held, serves_resize};
 
 const POLICY: &str = "cardgate-pod-resize";
 
@@ -69,5 +72,45 @@ async fn a_managed_pod_gives_back_and_never_takes_more() -> Outcome {
         container(&json!({ "requests": { "cpu": "2" }, "limits": { "cpu": "2" } })),
     )
     .await?;
+    Ok(())
+}
+
+/// On a pod that was held for its claims alone no queue is written: its namespace names one, or it was let in for cards.
+#[tokio::test]
+async fn a_pod_that_was_held_for_its_claims_never_takes_more() -> Outcome {
+    const QUEUED: &str = "resize-queued";
+    let cluster = &Cluster::with_policies_only("resize-claims").await?;
+    if !serves_resize(&cluster.administrator).await? {
+        return Ok(());
+    }
+    cluster
+        .plane
+        .create_namespace(QUEUED, &[], &[(QUEUE_NAME, QUEUE)])
+        .await?;
+    let claims = |name: &str| by_name(pod(name).request("cpu", 1).gate(GATE), "claim");
+    cluster.create(claims("free")).await?;
+    cluster.create(claims("let-in")).await?;
+    let queued: Api<Pod> = Api::namespaced(cluster.administrator.clone(), QUEUED);
+    let in_queue = claims("in-queue").namespace(QUEUED).build();
+    queued.create(&PostParams::default(), &in_queue).await?;
+    let lets_in = json!([
+        { "op": "remove", "path": "/spec/schedulingGates" },
+        { "op": "add", "path": "/metadata/annotations", "value": { CARD_ASSIGNED: "NVIDIA-A100" } },
+    ]);
+    let lets_in = Patch::Json::<()>(serde_json::from_value(lets_in)?);
+    let pods = cluster.pods(&cluster.operator);
+    pods.patch("let-in", &PatchParams::default(), &lets_in).await?;
+
+    let pods = cluster.pods(&cluster.administrator);
+    let resize = async |pods: &Api<Pod>, name: &'static str| {
+        let amounts = json!({ "cpu": "2" });
+        let more = container(&json!({ "requests": amounts, "limits": amounts }));
+        pods.patch_resize(name, &PatchParams::default(), &Patch::Strategic(more))
+            .await
+    };
+    let says = ["the requests of container \"main\" can't grow after the pod's creation"];
+    assert_denied("by its namespace", POLICY, resize(&queued, "in-queue").await, &says);
+    assert_denied("by its card", POLICY, resize(&pods, "let-in").await, &says);
+    resize(&pods, "free").await?;
     Ok(())
 }
