@@ -261,7 +261,7 @@ impl Devices {
                 .into_iter()
                 .map(|card| CardCounts::from([(card, count)]))
                 .collect()),
-            None => Some(self.all_of(cards))
+            None => Some(self.all_of(cards, !form.tolerations.is_empty()))
                 .filter(|all| !all.is_empty())
                 .ok_or(Problem::NoDevice),
         }
@@ -297,17 +297,19 @@ impl Devices {
         }
     }
 
-    /// All of these cards that one node has: of each the most that any has which has the same of them. Found again when nodes have
-    /// other cards.
-    fn all_of(&mut self, cards: BTreeSet<DeviceCard>) -> Vec<CardCounts> {
+    /// All of these cards that one node has: of each the most that any has which has the same of them. Who `tolerates` anything may get
+    /// what is kept from others. Found again when nodes have other cards.
+    fn all_of(&mut self, cards: BTreeSet<DeviceCard>, tolerates: bool) -> Vec<CardCounts> {
         let version = self.rooms.version();
-        if let Some((_, all)) = self.all.get(&cards).filter(|(of, _)| *of == version) {
+        let key = (cards, tolerates);
+        if let Some((_, all)) = self.all.get(&key).filter(|(of, _)| *of == version) {
             return all.clone();
         }
         let mut most = BTreeMap::<Vec<DeviceCard>, CardCounts>::new();
         for shape in self.rooms.shapes() {
-            let there = shape.iter().filter(|(card, _)| cards.contains(card));
-            let there: CardCounts = there.cloned().collect();
+            let there = shape.iter().filter(|(card, ..)| key.0.contains(card));
+            let there = there.map(|(card, total, there)| (card.clone(), if tolerates { *there } else { *total }));
+            let there: CardCounts = there.filter(|(_, count)| *count > 0).collect();
             let of_same = most.entry(there.keys().cloned().collect()).or_default();
             for (card, count) in there {
                 let most = of_same.entry(card).or_default();
@@ -320,7 +322,7 @@ impl Devices {
         if self.all.len() >= MOST_ALL {
             self.all.clear();
         }
-        self.all.insert(cards, (version, all.clone()));
+        self.all.insert(key, (version, all.clone()));
         all
     }
 }

@@ -60,8 +60,9 @@ pub struct Devices {
     /// Those of them that ask for all that a node has, and have not been given it.
     for_all: BTreeSet<ClaimKey>,
     selections: Selections,
-    /// All of some cards that one node has, and of which version of the rooms' shapes that was found.
-    all: HashMap<BTreeSet<DeviceCard>, (u64, Vec<CardCounts>)>,
+    /// All of some cards that one node has, without those that are kept from new pods or with them, and of which version of the rooms' shapes
+    /// that was found.
+    all: HashMap<(BTreeSet<DeviceCard>, bool), (u64, Vec<CardCounts>)>,
     /// Of claims that several pods may name: who pays, by uid.
     payers: HashMap<ClaimKey, Arc<str>>,
 }

@@ -100,11 +100,10 @@ impl Room {
         cards
     }
 
-    /// Which cards there are for new pods, and how many of each.
+    /// Which cards there are, and how many of each.
     fn shape(&self) -> Shape {
         let cards = self.cards().into_iter();
-        let cards = cards.map(|(card, count)| (card, count.total));
-        cards.filter(|(_, total)| *total > 0).collect()
+        cards.map(|(card, count)| (card, count.total, count.there)).collect()
     }
 
     fn suffices_for(&self, lot: &Lot) -> bool {
@@ -169,8 +168,8 @@ impl Holders {
     }
 }
 
-/// The cards that a node has by devices, in order, and how many there are of each for new pods.
-pub type Shape = Box<[(DeviceCard, i64)]>;
+/// The cards that a node has by devices, in order: how many there are of each for new pods, and how many with those that are kept from them.
+pub type Shape = Box<[(DeviceCard, i64, i64)]>;
 
 /// The devices of every node, and who holds them.
 #[derive(Debug, Default)]
@@ -217,12 +216,12 @@ impl Rooms {
             *nodes -= 1;
             if *nodes == 0 {
                 self.shapes.remove(&before);
-                cards.extend(before.iter().map(|(card, _)| card.clone()));
+                cards.extend(before.iter().map(|(card, ..)| card.clone()));
             }
         }
         if !after.is_empty() {
             let nodes = self.shapes.entry(after).or_insert_with_key(|shape| {
-                cards.extend(shape.iter().map(|(card, _)| card.clone()));
+                cards.extend(shape.iter().map(|(card, ..)| card.clone()));
                 0
             });
             *nodes += 1;

@@ -252,6 +252,34 @@ fn all_means_all_that_a_node_has_and_none_in_use() {
     assert_eq!(world.admit(), [admitted("p1", r#"{"A":4}"#)]);
 }
 
+/// Who tolerates what keeps others from a device is given it with all others.
+#[test]
+fn all_is_with_what_is_kept_from_others_where_that_is_tolerated() {
+    let mut world = world();
+    let tainted = |count: usize| {
+        let mut devices = gpus("A", 4);
+        for device in devices.as_array_mut().unwrap().iter_mut().take(count) {
+            device["taints"] = json!([{"key": "sick", "effect": "NoSchedule"}]);
+        }
+        devices
+    };
+    world.slice("n1", NVIDIA, &tainted(2));
+    let mut all = request(NVIDIA, 1, Some("A"));
+    all["allocationMode"] = "All".into();
+    all["tolerations"] = json!([{"operator": "Exists"}]);
+    ask(&mut world, "p1", &json!([{"name": "r", "exactly": all}]));
+    assert_eq!(
+        world.refusal_of("p1"),
+        "InsufficientScalarQuota",
+        "four, and a quota of three"
+    );
+    // Be they tainted or not.
+    world.slice("n1", NVIDIA, &tainted(4));
+    assert_eq!(world.refusal_of("p1"), "InsufficientScalarQuota");
+    world.queue(&queue("team-a").quota(r#"{"A": 4}"#));
+    assert_eq!(world.admit(), [admitted("p1", r#"{"A":4}"#)]);
+}
+
 /// How many all are is judged anew where a node's number changes, and nobody else has to come.
 #[test]
 fn all_is_as_many_as_nodes_have_by_now() {
