@@ -19,6 +19,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::constraints::NodeConstraints;
 pub use super::controller::Controller;
+use super::controller::{LONGEST_NAME, cut};
 use super::gates::{self, Gates};
 use super::place::Place;
 use super::times::latest_end;
@@ -357,7 +358,7 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
         .iter()
         .filter(|owner| owner.controller == Some(true));
     let owner = controllers.into_iter().next();
-    let controller_uid = owner.and_then(|owner| owner.uid.clone());
+    let controller_uid = owner.and_then(|owner| Some(cut(owner.uid.as_deref()?, LONGEST_NAME + 1).into()));
     let controller = owner.map(|owner| {
         let [kind, name] = [&owner.kind, &owner.name].map(|field| field.as_deref().unwrap_or_default());
         Controller::new(namespace, kind, name)

@@ -11,6 +11,7 @@ use crds::pod::PodSpec;
 use jiff::{SignedDuration, Timestamp};
 
 use super::claimed_cards::let_in_for_others;
+use super::claiming::to_keep;
 use super::gates::Gates;
 use super::place::Place;
 use super::pod::{self, Pod, Reading, Stage, Waits};
@@ -40,7 +41,7 @@ impl Cluster {
 
     /// Takes what a pod says that was named last by the list of this number.
     fn apply_pod_of(&mut self, epoch: u64, mut pod: crds::pod::Pod<Box<str>>, now: Timestamp) {
-        let as_seen = self.may_claim(&pod).then(|| pod.clone());
+        let as_seen = self.may_claim(&pod).then(|| to_keep(&pod));
         let (Some(uid), Some(name)) = (pod.metadata.uid.take(), pod.metadata.name.take()) else {
             return;
         };
