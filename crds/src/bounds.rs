@@ -33,6 +33,8 @@ pub const MGPU_CONTAINERS: usize = 16;
 pub const NODE_TERMS: usize = 1024;
 /// Length of a label selector on namespaces, which is evaluated for every pod of the queue.
 pub const SELECTOR_LENGTH: usize = 4096;
+/// Claims that a pod names: Kubernetes lets it name thousands, and each is looked up whenever the pod is seen.
+pub const CLAIMS: usize = 64;
 /// Requests, alternatives and selectors of all claims of a pod: Kubernetes lets one claim have thousands, and each is judged for every
 /// kind of device.
 pub const CLAIM_TERMS: usize = 512;

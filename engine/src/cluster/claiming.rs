@@ -4,11 +4,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crds::bounds::CLAIMS;
 use crds::card_resources::is_extended;
 use crds::dra::ResourceClaim;
 use crds::keys::{CROSS_QUOTA_LABEL, TASK_SPEC, is_charged_by};
 use crds::managed::requests_any;
-use crds::pod::{Metadata, OwnerReference, TextMap};
+use crds::pod::{Metadata, OwnerReference, PodSpec, TextMap};
 use jiff::Timestamp;
 
 use super::Cluster;
@@ -302,6 +303,12 @@ pub(super) fn to_keep(pod: &crds::pod::Pod<Box<str>>) -> crds::pod::Pod<Box<str>
         spec: pod.spec.clone(),
         status: pod.status.clone(),
     }
+}
+
+/// What is said of a pod that names more claims than any may: an API server takes thousands.
+pub(super) fn claims_excess(spec: &PodSpec<Box<str>>) -> Option<Box<str>> {
+    let claims = spec.resource_claims.len();
+    (claims > CLAIMS).then(|| format!("spec.resourceClaims names {claims} claims, and {CLAIMS} are allowed").into())
 }
 
 /// The claims that a pod names.

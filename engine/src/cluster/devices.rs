@@ -10,14 +10,15 @@ use crds::pod::ExtendedResourceClaimStatus;
 use jiff::Timestamp;
 
 use super::claimed_cards::OfClasses;
-use super::claiming::{Claiming, named_by, provided_claim};
+use super::claiming::{Claiming, claims_excess, named_by, provided_claim};
 use super::evaluating::Turns;
 use super::gates::Gates;
 use super::outgrown::Outgrown;
 use super::pod::{Pod, Reading, Stage};
 use super::{Cluster, Kind};
 use crate::alternative::Assigned;
-use crate::devices::{ClaimKey, Devices, Drivers, Named, Obstacle, Provided, SliceChange, TURN};
+use crate::amounts::Amounts;
+use crate::devices::{Asked, ClaimKey, Devices, Drivers, Named, Obstacle, Provided, SliceChange, TURN};
 use crate::ids::{NodeId, PodId};
 use crate::names::CardId;
 use crate::reason::Reason;
@@ -329,6 +330,11 @@ impl Cluster {
         let Some(pod) = as_seen else {
             return Vec::new();
         };
+        if let Some(excess) = claims_excess(&pod.spec) {
+            let others = Amounts::clone(&reading.task.request);
+            self.put_asked(reading, others, Asked::unclear(excess.into()));
+            return Vec::new();
+        }
         let made = MadeClaim {
             is_allocated: self.has_provided_devices(&pod, namespace),
             status: pod.status.extended_resource_claim_status.clone(),

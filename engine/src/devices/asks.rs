@@ -365,6 +365,11 @@ impl Asked {
         self
     }
 
+    /// Of claims that can't be charged: why.
+    pub fn unclear(why: String) -> Self {
+        Self::kept_by(Obstacle::Unclear(why))
+    }
+
     fn kept_by(obstacle: Obstacle) -> Self {
         Self {
             obstacle: Some(obstacle),

@@ -15,7 +15,7 @@ use crds::volcano::PodGroup;
 use futures::future::join_all;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
+use k8s_openapi::api::core::v1::{Container, Pod, PodResourceClaim, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
@@ -293,6 +293,16 @@ async fn without_the_door_the_policies_have_the_same_bounds() -> Outcome {
     let many: Vec<_> = (0..17).map(|index| (1, 3 + index % 6, MEMORY / 3)).collect();
     let says = "the pod has 17 containers that request mGPU, and 16 are allowed: split the pod";
     tenant.is_refused(&shares(&scenario, "many", &many), says).await?;
+
+    let claims = (0..65).map(|index| PodResourceClaim {
+        name: format!("c{index}"),
+        resource_claim_name: Some("c".to_owned()),
+        resource_claim_template_name: None,
+    });
+    // Of no queue, too.
+    let claims = pod("claims").spec(|spec| spec.resource_claims = Some(claims.collect()));
+    let says = "spec.resourceClaims names 65 claims, and 64 are allowed: claim several devices by one";
+    tenant.is_refused(&claims.build(), says).await?;
 
     let long = "x".repeat(16_385);
     let says = "annotation volcano.sh/card.request has 16385 characters, and 16384 are allowed: leave out the cards";

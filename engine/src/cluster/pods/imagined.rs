@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crds::bounds::CLAIM_TERMS;
-use crds::pod::{PodSpec, PodStatus};
+use crds::pod::PodStatus;
 
 use crate::cluster::Cluster;
+use crate::cluster::claiming::claims_excess;
 use crate::cluster::devices::NOBODY;
 use crate::cluster::pod;
 use crate::cluster::waiting::{Shape, Traits};
@@ -65,11 +65,4 @@ impl Cluster {
         // CPU, memory and the pod's slot are names that stay.
         self.names.gone(cards, resources.saturating_sub(3));
     }
-}
-
-/// What is said of a pod that names more claims than any may ask for: no API server has judged it.
-fn claims_excess(spec: &PodSpec<Box<str>>) -> Option<Box<str>> {
-    let claims = spec.resource_claims.len();
-    (claims > CLAIM_TERMS)
-        .then(|| format!("spec.resourceClaims names {claims} claims, and {CLAIM_TERMS} are allowed").into())
 }

@@ -62,3 +62,25 @@ fn selectors_that_take_long_are_evaluated_some_at_a_time_and_nobody_else_waits()
     world.pod(&of("greedy", claiming(pod("greedy"), "long").label("seen", "again")));
     assert_eq!(world.refusal_of("greedy"), "NoDeviceSelected");
 }
+
+#[test]
+fn of_a_pod_that_names_more_claims_than_any_may_none_is_looked_at() {
+    let mut world = world();
+    world.claim("one", &exactly(1, Some("A")), &json!({}));
+    let naming = |count: usize| -> Value {
+        let claims = (0..count).map(|index| json!({"name": format!("c{index}"), "resourceClaimName": "one"}));
+        claims.collect()
+    };
+    world.pod(&pod("many").set(["spec", "resourceClaims"], naming(65)));
+    assert_eq!(world.refusal_of("many"), "GetTaskRequestResourceFailed");
+    let told = world.notices();
+    assert!(
+        told[0]
+            .message
+            .contains("spec.resourceClaims names 65 claims, and 64 are allowed"),
+        "{told:?}"
+    );
+    // Nobody waits for it to pay.
+    world.pod(&sharing(pod("other"), "one"));
+    assert_eq!(world.admit(), [admitted("other", "A")]);
+}
