@@ -20,6 +20,9 @@ use crate::ids::{PodId, QueueId};
 use crate::reason::Reason;
 use crate::task::{Claimed, Task};
 
+/// What a pod calls a claim, and what it was when the pod was let in; none once it was another.
+type LetInBy = (Box<str>, Option<Arc<ResourceClaim>>);
+
 /// A pod that claims devices.
 #[derive(Debug)]
 pub(super) struct Claiming {
@@ -27,8 +30,10 @@ pub(super) struct Claiming {
     named: Vec<Named>,
     /// The claim that the scheduler made for it.
     provided: Option<ClaimKey>,
-    /// Its claims as they were when it was let in, each with what the pod calls it; none where nobody here let it in.
-    pub(super) let_in_by: Option<Vec<(Box<str>, Arc<ResourceClaim>)>>,
+    /// Its claims as they were when it was let in; none where nobody here let it in.
+    pub(super) let_in_by: Option<Vec<LetInBy>>,
+    /// The claims that others may name and that it paid for when it was known last what it claims.
+    pub(super) paid: BTreeSet<ClaimKey>,
 }
 
 /// How a pod stands that shares a claim: the lower, the rather it pays.
@@ -63,6 +68,41 @@ impl Claiming {
         })
     }
 
+    /// Those that the pod pays for, and whether others may name them too.
+    pub(super) fn paid_by<'c>(&'c self, uid: &'c str, devices: &'c Devices) -> impl Iterator<Item = (ClaimKey, bool)> {
+        let namespace = self.pod.metadata.namespace.as_deref().unwrap_or_default();
+        let claims = self.named.iter().filter_map(move |named| {
+            let key = (namespace.into(), named.claim.clone()?);
+            Some((key, named.shared))
+        });
+        claims.filter(move |(key, shared)| !shared || devices.pays(key, uid))
+    }
+
+    /// Whether the pod was let in by a claim of this name that says this.
+    pub(super) fn was_let_in_by(&self, name: &str, claim: &ResourceClaim) -> bool {
+        let own = self.named.iter().filter(|named| named.claim.as_deref() == Some(name));
+        let let_in_by = || self.let_in_by.iter().flatten();
+        own.map(|named| let_in_by().find(|(known, _)| *known == named.name))
+            .all(|then| {
+                let then = then.and_then(|(_, then)| then.as_ref());
+                then.is_some_and(|then| then.spec == claim.spec)
+            })
+    }
+
+    /// The claim of this name is, or was, another than the one that the pod was let in by, where it does not say what `claim` does.
+    pub(super) fn give_up(&mut self, name: &str, claim: Option<&ResourceClaim>) {
+        for named in self.named.iter().filter(|named| named.claim.as_deref() == Some(name)) {
+            let then = self
+                .let_in_by
+                .iter_mut()
+                .flatten()
+                .find(|(known, _)| *known == named.name);
+            if let Some((_, then)) = then {
+                then.take_if(|then| claim.is_none_or(|claim| then.spec != claim.spec));
+            }
+        }
+    }
+
     /// All claims of the pod.
     pub(super) fn keys(&self) -> BTreeSet<ClaimKey> {
         let namespace = self.pod.metadata.namespace.as_deref().unwrap_or_default();
@@ -84,18 +124,19 @@ impl Cluster {
         if requests_any(&pod, is_extended) {
             self.claimed.requesting.insert(Arc::clone(&uid));
         }
+        let mut before = self.claimed.pods.remove(&uid);
         let claiming = Claiming {
             pod: Box::new(pod),
             named: named.clone(),
             provided,
-            let_in_by: self
-                .claimed
-                .pods
-                .get_mut(&uid)
-                .and_then(|before| before.let_in_by.take()),
+            let_in_by: before.as_mut().and_then(|before| before.let_in_by.take()),
+            paid: before
+                .as_mut()
+                .map(|before| std::mem::take(&mut before.paid))
+                .unwrap_or_default(),
         };
         let keys = claiming.keys();
-        let before = self.claimed.pods.insert(Arc::clone(&uid), claiming);
+        self.claimed.pods.insert(Arc::clone(&uid), claiming);
         let before = before.map(|before| before.keys()).unwrap_or_default();
         for key in before.difference(&keys) {
             self.unname_claim(key, &uid);

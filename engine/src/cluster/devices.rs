@@ -406,30 +406,36 @@ impl Cluster {
     }
 
     /// A pod that was let in holds what it was seen to hold while that can't be said: its claim, its class or the slices of its node may
-    /// be away for a while, and what it runs on is not.
-    pub(super) fn keep_claimed(&self, reading: &mut Reading, known: Option<PodId>) {
+    /// be away for a while, and what it runs on is not. Whether that can be said.
+    pub(super) fn keep_claimed(&self, reading: &mut Reading, known: Option<PodId>) -> bool {
         let task = &mut reading.task;
+        let is_said = !cannot_be_said(task);
         let is_lost = |claimed: &Arc<Claimed>| !claimed.is_for_cards();
-        // Where no class provides any more what it requests, it claims nothing at all.
-        let cannot_be_said = task.unreadable.is_some()
-            || task.claimed.as_ref().is_none_or(|claimed| {
-                matches!(
-                    claimed.refusal,
-                    Some(Reason::ResourceClaimNotFound | Reason::NoDeviceSelected | Reason::SelectorsNotEvaluated)
-                )
-            });
-        if reading.gates != Gates::None || !cannot_be_said || !task.claimed.as_ref().is_none_or(is_lost) {
-            return;
+        if reading.gates != Gates::None || is_said || !task.claimed.as_ref().is_none_or(is_lost) {
+            return is_said;
         }
         let Some(old) = known.and_then(|id| self.pod(id)).filter(|old| old.is_in()) else {
-            return;
+            return is_said;
         };
         if old.task.claimed.as_ref().is_some_and(|claimed| !is_lost(claimed)) {
             task.request = Arc::clone(&old.task.request);
             task.claimed.clone_from(&old.task.claimed);
             task.unreadable.clone_from(&old.task.unreadable);
         }
+        is_said
     }
+}
+
+/// Whether it is not known at the moment what a task claims.
+fn cannot_be_said(task: &Task) -> bool {
+    // Where no class provides any more what it requests, it claims nothing at all.
+    task.unreadable.is_some()
+        || task.claimed.as_ref().is_none_or(|claimed| {
+            matches!(
+                claimed.refusal,
+                Some(Reason::ResourceClaimNotFound | Reason::NoDeviceSelected | Reason::SelectorsNotEvaluated)
+            )
+        })
 }
 
 fn key_of(claim: &ResourceClaim) -> ClaimKey {

@@ -1,7 +1,7 @@
 //! Claims that come to more than their pod was let in for: somebody deleted one before the scheduler had allocated it, and a larger one
 //! was made, by hand of the same name or from a template that is another by now (docs/rules.md, **Cards by Dynamic Resource Allocation**).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crds::dra::ResourceClaim;
@@ -54,9 +54,44 @@ impl Cluster {
         if let Some(claiming) = self.claimed.pods.get_mut(&uid) {
             let claims = claiming
                 .claims(&self.claimed.devices)
-                .map(|(name, claim)| (name.into(), Arc::clone(claim)))
+                .map(|(name, claim)| (name.into(), Some(Arc::clone(claim))))
                 .collect();
             claiming.let_in_by = Some(claims);
+        }
+    }
+
+    /// A pod that was let in was read. Where it pays for claims that are
+    /// others than they were, or has come to pay for one while that was not known, it may be charged for less by them than was let in. What
+    /// is given back so, others may have: nobody who names these claims is to be given it again unasked.
+    fn note_remade(&mut self, id: PodId, is_said: bool) {
+        let Some(pod) = self.pod(id).filter(|pod| pod.is_in()) else {
+            return;
+        };
+        let uid = Arc::clone(&pod.uid);
+        let Some(claiming) = self.claimed.pods.get(&uid) else {
+            return;
+        };
+        let devices = &self.claimed.devices;
+        let (mut remade, mut paid) = (Vec::new(), BTreeSet::new());
+        for (key, is_shared) in claiming.paid_by(&uid, devices) {
+            if is_said {
+                let claim = devices.claim(&key);
+                let remade_as = claim.filter(|claim| !claiming.was_let_in_by(&key.1, claim));
+                remade.extend(remade_as.map(|claim| (key.clone(), Some(Arc::clone(claim)))));
+                paid.extend(is_shared.then_some(key));
+            } else if is_shared && !claiming.paid.contains(&key) {
+                remade.push((key, None));
+            }
+        }
+        if is_said && let Some(claiming) = self.claimed.pods.get_mut(&uid) {
+            claiming.paid = paid;
+        }
+        for (key, claim) in remade {
+            for user in self.claimed.users.get(&key).into_iter().flatten() {
+                if let Some(claiming) = self.claimed.pods.get_mut(user) {
+                    claiming.give_up(&key.1, claim.as_deref());
+                }
+            }
         }
     }
 
@@ -67,7 +102,7 @@ impl Cluster {
         let let_in_by = claiming.let_in_by.as_ref()?;
         let is_its = |(name, claim): (&str, &Arc<ResourceClaim>)| {
             let then = let_in_by.iter().find(|(known, _)| **known == *name);
-            then.is_none_or(|(_, then)| then.spec == claim.spec)
+            then.is_none_or(|(_, then)| then.as_ref().is_some_and(|then| then.spec == claim.spec))
         };
         Some(claiming.claims(&self.claimed.devices).all(is_its))
     }
@@ -92,10 +127,11 @@ impl Cluster {
         }
     }
 
-    /// Takes note of a pod whose claims come to more than it was let in for.
-    pub(super) fn note_outgrown(&mut self, id: PodId, let_in: Option<CardSet>, now: Timestamp) {
+    /// Takes note of a pod whose claims come to more than it was let in for; it may not be known at the moment what they are (`is_said`).
+    pub(super) fn note_outgrown(&mut self, id: PodId, let_in: Option<CardSet>, is_said: bool, now: Timestamp) {
         let pod = self.pod(id).filter(|pod| pod.task.claimed.is_some());
         let excess = pod.map(|pod| self.excess_of(pod, let_in.as_ref())).unwrap_or_default();
+        self.note_remade(id, is_said);
         let outgrown = &mut self.claimed.outgrown.0;
         if excess.is_empty() {
             outgrown.remove(&id);

@@ -55,7 +55,7 @@ impl Cluster {
         }
         let mut reading = pod::read(&mut pod, &namespace, &mut self.names);
         let named = self.read_claims(&mut reading, as_seen, &namespace, &uid);
-        self.keep_claimed(&mut reading, known);
+        let is_said = self.keep_claimed(&mut reading, known);
         self.meet_resources();
         let charged_for_cards = self.asks_for_charged_cards(&reading, &namespace, known);
         if charged_for_cards {
@@ -139,7 +139,7 @@ impl Cluster {
             self.note_unplaced(id);
         }
         self.note_held_elsewhere(id);
-        self.note_outgrown(id, let_in, now);
+        self.note_outgrown(id, let_in, is_said, now);
         if self.pod(id).is_some_and(Pod::is_in) != was_in {
             self.see_sharers_again(id, &named);
         }

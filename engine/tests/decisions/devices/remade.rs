@@ -111,6 +111,89 @@ fn who_makes_a_claim_for_cards_of_one_for_none_is_evicted() {
     );
 }
 
+/// Whoever shares a claim that another pod pays for was let in for none of its cards. Once that is gone, it is charged; and where it has
+/// given that back by a claim for nothing, others have it.
+#[test]
+fn who_gives_back_what_another_was_let_in_for_is_not_given_it_again() {
+    // For nothing, and for something that there is quota for; before the other is gone, and after.
+    for (meanwhile, before) in [
+        (json!([]), false),
+        (exactly(1, Some("B")), false),
+        (exactly(1, Some("B")), true),
+    ] {
+        gives_back(&meanwhile, before);
+    }
+}
+
+fn gives_back(meanwhile: &Value, before: bool) {
+    let mut world = world();
+    world.node(&node("n3"));
+    world.slice("n3", NVIDIA, &gpus("A", 4));
+    let sharing = |pod: Object| sharing(pod, "shared");
+    world.claim("shared", &exactly(2, Some("A")), &json!({}));
+    world.pod(&sharing(pod("p1")));
+    assert_eq!(world.admit(), [admitted("p1", r#"{"A":2}"#)]);
+    world.pod(&sharing(let_in("p1", Some(r#"{"A":2}"#))));
+    world.pod(&sharing(pod("p2")));
+    assert_eq!(world.admit(), [("p2".to_owned(), None)]);
+    world.pod(&sharing(let_in("p2", None)));
+    if !before {
+        world.remove_pod("p1");
+    }
+    assert_eq!((world.allocated("team-a", "A"), sent_back(&mut world)), (2, vec![]));
+    world.remove_claim("shared");
+    world.claim("shared", meanwhile, &json!({}));
+    assert_eq!(sent_back(&mut world), vec![]);
+    if before {
+        world.remove_pod("p1");
+    }
+    assert_eq!(world.allocated("team-a", "A"), 0);
+    let_in_for(&mut world, "p3", &exactly(3, Some("A")));
+    world.remove_claim("shared");
+    world.claim("shared", &exactly(2, Some("A")), &json!({}));
+    assert_eq!(world.allocated("team-a", "A"), 5);
+    let sent_back = sent_back(&mut world);
+    assert!(
+        matches!(&sent_back[..], [(name, "ResourceClaimChanged", _)] if name == "p2"),
+        "{meanwhile}: {sent_back:?}"
+    );
+}
+
+/// The same, where nothing is said of what it claims while it comes to pay.
+#[test]
+fn who_comes_to_pay_while_nothing_is_said_of_its_claims_has_given_back_what_others_have_by_then() {
+    for has_own in [false, true] {
+        let mut world = world();
+        world.node(&node("n3"));
+        world.slice("n3", NVIDIA, &gpus("A", 4));
+        let requests = if has_own { exactly(1, Some("A")) } else { json!([]) };
+        let both = |pod: Object| {
+            let claims = json!([
+                {"name": "gpu", "resourceClaimName": "shared"}, {"name": "own", "resourceClaimName": "own"},
+            ]);
+            pod.set(["spec", "resourceClaims"], claims)
+        };
+        world.claim("shared", &exactly(2, Some("A")), &json!({}));
+        world.claim("own", &requests, &json!({}));
+        world.pod(&sharing(pod("p1"), "shared"));
+        assert_eq!(world.admit(), [admitted("p1", r#"{"A":2}"#)]);
+        world.pod(&sharing(let_in("p1", Some(r#"{"A":2}"#)), "shared"));
+        world.pod(&both(pod("p2")));
+        assert_eq!(world.admit_names(), ["p2"]);
+        world.pod(&both(let_in("p2", has_own.then_some("A"))));
+        world.remove_claim("own");
+        world.remove_pod("p1");
+        let_in_for(&mut world, "p3", &exactly(if has_own { 2 } else { 3 }, Some("A")));
+        world.claim("own", &requests, &json!({}));
+        assert_eq!(world.allocated("team-a", "A"), 5);
+        let sent_back = sent_back(&mut world);
+        assert!(
+            matches!(&sent_back[..], [(name, "ResourceClaimChanged", _)] if name == "p2"),
+            "{has_own}: {sent_back:?}"
+        );
+    }
+}
+
 #[test]
 fn an_operator_that_comes_later_knows_for_how_many_a_pod_was_let_in() {
     for (written, is_evicted) in [("A", true), (r#"{"A":3}"#, true), (r#"{"A":4}"#, false)] {
