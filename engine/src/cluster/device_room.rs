@@ -101,15 +101,24 @@ impl Cluster {
             return true;
         };
         let others = self.expecting_devices(node).filter(|id| !without.contains(id));
-        let others = others.filter_map(|id| demand(&self.pod(id)?.task));
+        let mut others: Vec<_> = others.filter_map(|id| demand(&self.pod(id)?.task)).collect();
         let cards = self.cards_of_claims(alternative);
-        let others = others.flat_map(|demand| demand.claims.iter().map(|claim| (claim, None)));
-        let demands = others.chain(asked.claims.iter().map(|claim| (claim, cards.as_ref())));
         let mut freed = self.claims_held_by(without);
         if self.claimed.away.is_some() {
             freed.extend(self.claims_about_to_end(node, without));
         }
-        self.suffice(node, demands, &freed, steps)
+        let of_all = |others: &[&DeviceDemand]| {
+            let others = others.iter().flat_map(|demand| anywhere(demand));
+            let own = asked.claims.iter().map(|claim| (claim, cards.as_ref()));
+            self.suffice(node, others.chain(own), &freed, steps)
+        };
+        if of_all(&others) {
+            return true;
+        }
+        // Whoever can't be given its devices there, whoever else comes, goes elsewhere or nowhere: its claims may have been made anew.
+        let expected = others.len();
+        others.retain(|demand| self.suffice(node, anywhere(demand), &freed, steps));
+        others.len() < expected && of_all(&others) && !steps.are_spent()
     }
 
     /// From here on pods that are taken out count as having given their devices back, until [`Self::end_looking_ahead`].
@@ -188,6 +197,11 @@ impl Cluster {
         let devices = &self.claimed.devices;
         devices.suffice(devices.room_of(&node.name), demands, freed, steps)
     }
+}
+
+/// What is asked for, whichever cards it comes to.
+fn anywhere(demand: &DeviceDemand) -> impl Iterator<Item = (&ClaimDemand, Option<&BTreeSet<&str>>)> {
+    demand.claims.iter().map(|claim| (claim, None))
 }
 
 /// What a task asks of devices, where it asks for any.

@@ -312,6 +312,30 @@ fn all_is_as_many_as_nodes_have_by_now() {
     assert_eq!(world.admit(), [admitted("p3", r#"{"A":4}"#)]);
 }
 
+/// Whoever makes a claim anew that no device of the node satisfies, where its pod was let in to go, keeps nobody else from that.
+#[test]
+fn who_can_not_be_given_its_devices_keeps_nobody_else_from_a_node() {
+    let mut world = roomy();
+    world.claim("mine", &with(1, &[OF_A]), &json!({}));
+    world.pod(&sharing(pod("p1"), "mine"));
+    assert_eq!(world.admit(), [admitted("p1", "A")]);
+    world.pod(&sharing(
+        bare_pod("p1")
+            .queue("team-a")
+            .annotation("volcano.sh/card.assigned", "A"),
+        "mine",
+    ));
+    world.remove_claim("mine");
+    let tied =
+        json!({"requests": with(1, &[OF_A]), "constraints": [{"matchAttribute": "gpu.nvidia.com/nobodyHasThis"}]});
+    world.claim_with("mine", &tied, &json!({}));
+    ask(&mut world, "p2", &with(3, &[OF_A]));
+    assert_eq!(world.admit(), [admitted("p2", r#"{"A":3}"#)]);
+    // Who can be given them still is before others.
+    ask(&mut world, "p3", &with(2, &[OF_A]));
+    assert_eq!(world.refusal_of("p3"), "NoNodeFits");
+}
+
 #[test]
 fn a_claim_that_is_allocated_already_is_had_on_its_node_alone() {
     let mut world = roomy();
