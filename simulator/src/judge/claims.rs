@@ -158,6 +158,8 @@ fn read(stored: &ByKind, there: &[Device<'_>], payers: &BTreeMap<Key, Key>, pod:
         }
         match allocated(claim, there) {
             Some(cards) => given.extend(cards),
+            // What its devices were can't be seen any more.
+            None if is_allocated(claim) => claimed.unclear = true,
             None => match requests(stored, there, claim) {
                 Some(requests) => asked.extend(requests),
                 None => claimed.unclear = true,
@@ -235,9 +237,13 @@ fn let_in_for(pod: &Pod, there: &[Device<'_>]) -> BTreeMap<(String, String), i12
     of_each.collect()
 }
 
+fn is_allocated(claim: &Value) -> bool {
+    claim["status"]["allocation"]["devices"]["results"].is_array()
+}
+
 /// The cards that were allocated to a claim; none where nothing is, or where a device is not known any more.
 fn allocated(claim: &Value, there: &[Device<'_>]) -> Option<Vec<(String, String)>> {
-    claim["status"]["allocation"]["devices"]["results"].as_array()?;
+    is_allocated(claim).then_some(())?;
     let mut cards = Vec::new();
     for id in results(claim) {
         cards.extend(there.iter().find(|device| device.id == id)?.card());

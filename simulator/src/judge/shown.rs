@@ -75,13 +75,14 @@ fn inventory(view: &View, name: &str, shown: &Value) -> Finding {
     gpus(view, node, shown)
 }
 
-/// What is in use of each card that a node shares, where everybody there says which cards he has.
+/// What is in use of each card that a node shares, where everybody there says which cards he has, and nobody else is expected anywhere.
 fn gpus(view: &View, node: &Node, shown: &Value) -> Finding {
     let Some(shared) = &node.shared else { return Ok(()) };
+    let may_be_there = |pod: &&Pod| pod.place().is_none_or(|place| place == node.name);
     let mut there = view
         .pods
         .iter()
-        .filter(|pod| !pod.shares.is_empty() && pod.place() == Some(&node.name) && !pod.is_held && !pod.is_over);
+        .filter(|pod| !pod.shares.is_empty() && may_be_there(pod) && !pod.is_held && !pod.is_over);
     if !there.all(|pod| view.holds(pod) && shares::cards(pod, shared).is_some()) {
         return Ok(());
     }

@@ -194,3 +194,13 @@ fn devices_are_cards_for_who_requests_a_resource_by_which_a_class_provides_them(
         assert_eq!(rule == Some(WAITS), provides, "{rule:?}");
     }
 }
+
+#[test]
+fn what_devices_were_that_are_not_shown_any_more_is_known_to_the_operator_alone() {
+    for (device, is_seen) in [("gpu-0", true), ("gone", false)] {
+        let mut history = history(8);
+        let_in(&mut history, "p", "a", "c");
+        allocate(&mut history, "c", &[device]);
+        assert_eq!(history.is_more_known_than_seen(), !is_seen, "{device}");
+    }
+}
