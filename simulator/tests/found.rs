@@ -87,6 +87,38 @@ const DEVICES: [Found; 5] = [
     ),
 ];
 
+/// Worlds with devices, gangs and claims that pods share.
+const TOGETHER: [Found; 4] = [
+    (
+        22_101,
+        120,
+        4,
+        true,
+        "pods of a gang of different pods were told the lack of one as that of each",
+    ),
+    (
+        22_263,
+        120,
+        4,
+        true,
+        "an operator that was started anew charged a shared claim to a pod that waits, and not to the one that runs",
+    ),
+    (
+        22_275,
+        120,
+        4,
+        true,
+        "who had claimed through a class, and was deleted while no slice was there, held its quota for ever",
+    ),
+    (
+        22_426,
+        120,
+        4,
+        true,
+        "a gang of several priorities stood back for itself, and who waits behind it was told so each second",
+    ),
+];
+
 /// Bugs that were planted.
 const PLANTED: [Found; 6] = [
     (94, 100, 4, false, "what is kept for a workload is forgotten"),
@@ -153,6 +185,11 @@ fn what_was_kept_beyond_the_room_there_is_is_given_to_others_after_a_restart() -
 #[test]
 fn worlds_with_devices_that_have_found_something_pass() -> anyhow::Result<()> {
     run_with(&DEVICES, true)
+}
+
+#[test]
+fn worlds_with_gangs_and_shared_claims_that_have_found_something_pass() -> anyhow::Result<()> {
+    run_with(&TOGETHER, true)
 }
 
 #[test]
