@@ -202,7 +202,7 @@ struct Gathered {
     knows_queues: bool,
     knows_groups_of: BTreeSet<String>,
     unchecked: BTreeSet<String>,
-    /// Why the configuration could not be read, after a colon.
+    /// Why the configuration could not be read, in brackets.
     unread_settings: String,
 }
 
@@ -234,7 +234,7 @@ impl Gathered {
                     .map(|read| read.configuration.into());
             }
             Err(error) => {
-                self.unread_settings = format!(": {error}");
+                self.unread_settings = format!(" ({error})");
             }
         }
         let namespaces = manifests.iter().filter_map(Manifest::namespace);

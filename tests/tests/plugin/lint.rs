@@ -121,6 +121,9 @@ async fn a_pipeline_is_told_what_the_api_server_would_say() -> Outcome {
     let answer = card(&scenario, &user, &["lint", "-f", file.path()?, "--cluster"]).await?;
     assert_eq!(answer.code, Some(0), "{answer:?}");
     assert!(answer.out.contains(&format!("did you mean {name:?}?")), "{answer:?}");
+    let unknown = "note: not checked: settings of the cluster (you may not get configmaps): its defaults are taken";
+    assert!(answer.err.contains(unknown), "{answer:?}");
+    assert_eq!(answer.err.matches("defaults are taken").count(), 1, "{answer:?}");
     let strict = card(&scenario, &user, &["lint", "-f", file.path()?, "--cluster", "--strict"]).await?;
     assert_eq!(strict.code, Some(7), "{strict:?}");
     Ok(())
