@@ -5,8 +5,9 @@ use cardgate_tests::scenario::Scenario;
 use cardgate_tests::world::World;
 use crds::keys::{CARD_REQUEST, GROUP_NAME};
 use serde_json::{Value, json};
+use tokio::process::Command;
 
-use super::{NO_QUOTA, Outcome, answers, card, editor, two_run_and_one_waits, viewer};
+use super::{NO_QUOTA, Outcome, answers, card, editor, plugin, two_run_and_one_waits, viewer};
 
 #[tokio::test]
 async fn an_editor_lists_what_waits_in_their_namespace_and_a_viewer_in_all() -> Outcome {
@@ -45,6 +46,21 @@ async fn an_editor_lists_what_waits_in_their_namespace_and_a_viewer_in_all() -> 
         answer.err.contains("you may not list pods in namespace plugin-list"),
         "{answer:?}"
     );
+
+    // A namespace that is not there is none in which nothing waits, nor one without Cardgate.
+    for (args, code, said) in [
+        (&["why"][..], 0, "note: there is no namespace plugin-lost\n"),
+        (&["why", "three"], 1, "error: there is no namespace plugin-lost\n"),
+    ] {
+        let output = Command::new(plugin().await?)
+            .args(args)
+            .args(["--namespace", "plugin-lost", "--as", &views])
+            .env("KUBECONFIG", scenario.plane().kubectl().kubeconfig())
+            .output()
+            .await?;
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        assert_eq!(String::from_utf8(output.stderr)?, said);
+    }
     Ok(())
 }
 
