@@ -214,7 +214,7 @@ pub enum Verb {
     /// another node.
     #[command(
         after_help = "Examples, of which each changes what the first tells:\n  kubectl card simulate --from-cluster    what waits now\n      --set \
-                            team-a.NVIDIA-A100=8            with more quota\n      --add-nodes gpu-1=2                 with two more nodes like \
+                            team-a.NVIDIA-A100=8          with more quota\n      --add-nodes gpu-1=2                 with two more nodes like \
                             gpu-1\n      -f train.yaml                       with a Job that is not created yet\n  kubectl card simulate -f \
                             nodes.yaml -f queues.yaml -f pods.yaml\n                                          before anything is \
                             installed\n\nExit codes, of what the files bring: 0 let in, 4 waits, 5 waits in vain, 7 refused"
