@@ -570,3 +570,40 @@ fn the_longest_that_is_evaluated_fits_on_a_stack() {
         assert!(evaluated.unwrap().join().is_ok());
     }
 }
+
+#[test]
+fn what_takes_more_steps_than_there_are_is_gone_on_with_later() {
+    let (mut devices, mut texts) = world();
+    let request = |index: usize| {
+        let expression = format!("device.attributes['gpu.nvidia.com'].uuid == 'none-{index}'");
+        json!({"name": format!("r{index}"), "exactly": {"deviceClassName": "gpu.nvidia.com", "selectors": [{"cel": {"expression": expression}}]}})
+    };
+    let requests: Value = (0..8).map(request).collect();
+    let claim: ResourceClaim = serde_json::from_value(json!({"spec": {"devices": {"requests": requests}}})).unwrap();
+    let spec = claim.spec.clone();
+    devices.apply_claim(&("team".into(), "c".into()), claim, 0);
+    let named = [Named {
+        name: "gpus".into(),
+        claim: Some("c".into()),
+        shared: false,
+    }];
+    let turns = (1..100).find(|_| {
+        let steps = Steps::new(2_000);
+        let asked = devices.asked_by("team", "u1", &named, None, &steps);
+        let is_left = asked.obstacle == Some(Obstacle::Unevaluated);
+        assert_eq!(steps.are_spent(), is_left);
+        assert!(is_left || asked.obstacle == Some(Obstacle::NoDevice));
+        !is_left
+    });
+    assert!(turns.is_some_and(|turns| turns > 4), "{turns:?}");
+    // Who can't go on later says nothing of it.
+    let mut catalogue = Catalogue::default();
+    let device = serde_json::from_value(nvidia("gpu-0", 0, "NVIDIA A100 80GB PCIe")).unwrap();
+    let (model, _) = Model::of("gpu.nvidia.com", &Drivers::default(), &device, &mut texts);
+    catalogue.add(A100, &[catalogue::shown(&model)]);
+    catalogue.add_class(class("gpu.nvidia.com", "device.driver == 'gpu.nvidia.com'", None));
+    let steps = Steps::new(2_000);
+    let said = catalogue.requests(&spec, &steps);
+    assert_eq!((said.len(), steps.are_spent()), (8, true));
+    assert!(said.iter().all(|(_, cards)| *cards == Err(Unknown::Devices)));
+}
