@@ -11,7 +11,7 @@ use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use tracing::info;
 
-use crate::request::{RequestError, in_time};
+use crate::request::{Obstacle, RequestError, in_time};
 
 /// Objects of one page: some megabytes of pods.
 const PAGE: u32 = 500;
@@ -61,7 +61,7 @@ pub(super) struct Pass<'a> {
     /// How many objects were written, or would be.
     pub done: usize,
     /// Why one was not written, where any was not.
-    pub failed: Option<String>,
+    pub failed: Option<Obstacle>,
 }
 
 impl<'a> Pass<'a> {
@@ -132,7 +132,7 @@ impl<'a> Pass<'a> {
                 Ok(()) => Ok(true),
                 // Whatever is gone waits for nobody.
                 Err(error) if error.code() == Some(404) => Ok(false),
-                Err(error) => Err(format!("{} {name}: {error}", K::kind(&()))),
+                Err(error) => Err(Obstacle::of(format!("{} {name}", K::kind(&())), &error)),
             }
         });
         let mut written = stream::iter(writing).buffer_unordered(LANES);

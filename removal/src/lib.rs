@@ -23,6 +23,7 @@ use tracing::{info, warn};
 
 use each::{Pass, Writes};
 use objects::{Object, Objects};
+use request::Obstacle;
 pub use request::RequestError;
 
 /// How long API servers may go on calling a webhook that was deleted: they hear of it within moments, and none says when. What
@@ -36,6 +37,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 /// For how long a step may get nowhere, such as while there is no API server.
 const PATIENCE: Duration = Duration::from_mins(5);
+/// How long an API server may take to learn of rights: one that has just started knows nobody's.
+const RIGHTS_KNOWN: Duration = Duration::from_secs(8);
 /// How long the operator's pods may take to end. They can do no more by then in any case: their rights went first.
 const OPERATORS_END: Duration = Duration::from_mins(1);
 
@@ -56,6 +59,10 @@ pub enum UninstallError {
     #[error("can't {what}, and got nowhere for {} s: {reason}; start it again to go on", PATIENCE.as_secs())]
     #[expect(missing_docs, reason = "one line says it")]
     Stuck { what: String, reason: String },
+    /// Whoever asks may not.
+    #[error("can't {what}: {reason}; it takes the rights of whoever administers the cluster to remove Cardgate")]
+    #[expect(missing_docs, reason = "one line says it")]
+    Forbidden { what: String, reason: String },
     /// A request failed, where nothing was to be changed.
     #[error("can't {what}: {source}")]
     #[expect(missing_docs, reason = "one line says it")]
@@ -118,15 +125,19 @@ impl Removing<'_> {
         let mut trouble = Trouble::default();
         loop {
             let (left, failed) = self.objects.delete(objects).await;
-            let Some(reason) = failed.or_else(|| (left > 0).then(|| format!("{left} objects are not gone yet"))) else {
+            let not_gone = || Obstacle {
+                reason: format!("{left} objects are not gone yet"),
+                is_forbidden: false,
+            };
+            let Some(obstacle) = failed.or_else(|| (left > 0).then(not_gone)) else {
                 info!(objects = objects.len(), "{step}");
                 return Ok(());
             };
-            if self.dry_run {
+            if self.dry_run && !obstacle.is_forbidden {
                 info!(objects = left, "would be deleted, so that {step}");
                 return Ok(());
             }
-            trouble.again(step, left, reason).await?;
+            trouble.again(step, left, obstacle).await?;
         }
     }
 
@@ -161,12 +172,12 @@ impl Removing<'_> {
             let unread = over(&mut pass).await.err();
             done += pass.done;
             if let Some(source) = unread {
-                trouble.again(step, done, source.to_string()).await?;
-            } else if let Some(reason) = pass.failed {
+                trouble.again(step, done, source.into()).await?;
+            } else if let Some(obstacle) = pass.failed {
                 if pass.done > 0 {
                     trouble = Trouble::default();
                 }
-                trouble.again(step, done, reason).await?;
+                trouble.again(step, done, obstacle).await?;
             } else if self.dry_run {
                 info!(objects = pass.done, "would be written, so that {step}");
                 return Ok(());
@@ -199,7 +210,7 @@ impl Removing<'_> {
         }
         let mut trouble = Trouble::default();
         while let Err(error) = self.objects.delete_with_own_rights(namespace).await {
-            trouble.again("the namespace is removed", 0, error.to_string()).await?;
+            trouble.again("the namespace is removed", 0, error.into()).await?;
         }
         info!(namespace, "Cardgate is removed: its namespace goes now");
         Ok(())
@@ -210,16 +221,23 @@ impl Removing<'_> {
 #[derive(Debug, Default)]
 struct Trouble {
     since: Option<Instant>,
+    /// Since when it was refused for want of a right, and nothing else.
+    forbidden_since: Option<Instant>,
     pause: Duration,
 }
 
 impl Trouble {
     /// Waits before the step is tried again, for longer each time; an error where that is no use.
-    async fn again(&mut self, step: &str, objects: usize, reason: String) -> Result<(), UninstallError> {
+    async fn again(&mut self, step: &str, objects: usize, obstacle: Obstacle) -> Result<(), UninstallError> {
+        let Obstacle { reason, is_forbidden } = obstacle;
+        let what = || format!("see to it that {step}");
         let since = *self.since.get_or_insert_with(Instant::now);
+        self.forbidden_since = is_forbidden.then(|| self.forbidden_since.unwrap_or_else(Instant::now));
+        if self.forbidden_since.is_some_and(|since| since.elapsed() > RIGHTS_KNOWN) {
+            return Err(UninstallError::Forbidden { what: what(), reason });
+        }
         if since.elapsed() > PATIENCE {
-            let what = format!("see to it that {step}");
-            return Err(UninstallError::Stuck { what, reason });
+            return Err(UninstallError::Stuck { what: what(), reason });
         }
         info!(objects, reason, "on the way: {step}");
         self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);

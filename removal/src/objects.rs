@@ -9,7 +9,7 @@ use kube::{Api, Client, Resource as _, ResourceExt as _};
 use serde_json::json;
 use tracing::{debug, info};
 
-use crate::request::{RequestError, in_time};
+use crate::request::{Obstacle, RequestError, in_time};
 
 /// What says that an object came with Cardgate's manifests: label and value.
 const PART_OF: (&str, &str) = ("app.kubernetes.io/part-of", "cardgate");
@@ -226,12 +226,15 @@ impl<'a> Objects<'a> {
     }
 
     /// Deletes the objects in this order. Returns how many are not gone yet, and why the last that failed did.
-    pub async fn delete(&self, objects: &[Object]) -> (usize, Option<String>) {
+    pub async fn delete(&self, objects: &[Object]) -> (usize, Option<Obstacle>) {
         let (mut left, mut failed) = (0, None);
         for object in objects {
             match self.delete_one(object).await {
                 Ok(gone) => left += usize::from(!gone),
-                Err(error) => failed = Some(format!("{} {}: {error}", object.kind(), object.name)),
+                Err(error) => {
+                    let what = format!("{} {}", object.kind(), object.name);
+                    failed = Some(Obstacle::of(what, &error));
+                }
             }
         }
         (left, failed)

@@ -1,5 +1,6 @@
 //! One request to the API server: answered within a time, or counted as failed.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -47,6 +48,11 @@ impl RequestError {
             _ => None,
         }
     }
+
+    /// Whether whoever asks has not the right: what a policy or a webhook forbids is about the object.
+    fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Refused { code: 403, message } if message.contains("User \"") && message.contains("\" cannot "))
+    }
 }
 
 /// Awaits an answer for a limited time.
@@ -54,5 +60,33 @@ pub(crate) async fn in_time<T>(request: impl Future<Output = kube::Result<T>>) -
     match timeout(TIME_LIMIT, request).await {
         Ok(answer) => Ok(answer?),
         Err(_) => Err(RequestError::TimedOut),
+    }
+}
+
+/// What keeps a step from being done.
+#[derive(Debug)]
+pub(crate) struct Obstacle {
+    /// In words.
+    pub reason: String,
+    /// Whether whoever asks has not the right.
+    pub is_forbidden: bool,
+}
+
+impl Obstacle {
+    /// A request about this object failed.
+    pub fn of(what: impl Display, error: &RequestError) -> Self {
+        Self {
+            reason: format!("{what}: {error}"),
+            is_forbidden: error.is_forbidden(),
+        }
+    }
+}
+
+impl From<RequestError> for Obstacle {
+    fn from(error: RequestError) -> Self {
+        Self {
+            reason: error.to_string(),
+            is_forbidden: error.is_forbidden(),
+        }
     }
 }

@@ -71,3 +71,21 @@ async fn whoever_is_sure_removes_cardgate_and_what_waited_goes_on() -> Outcome {
     assert!(own.is_none_or(|own| own.metadata.deletion_timestamp.is_some()));
     Ok(())
 }
+
+#[tokio::test]
+async fn whoever_may_not_is_told_so_soon_and_changes_nothing() -> Outcome {
+    let world = World::shared().await?;
+    let begin = std::time::Instant::now();
+    for args in [&["--as", "somebody", "--dry-run"][..], &["--as", "somebody", "--yes"]] {
+        let refused = run(world, args).await?;
+        assert_eq!(refused.code, Some(3), "{refused:?}");
+        let last = refused.err.lines().last().unwrap_or_default();
+        assert!(
+            last.contains("User \"somebody\" cannot") && last.ends_with("to remove Cardgate"),
+            "{refused:?}"
+        );
+    }
+    let took = begin.elapsed();
+    assert!(took < std::time::Duration::from_mins(1), "{took:?}");
+    Ok(())
+}
