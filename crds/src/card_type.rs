@@ -68,12 +68,17 @@ impl fmt::Display for CardKind {
     derive = "PartialEq",
     doc = "A card name found in the cluster: the name to write in volcano.sh/card.name and volcano.sh/card.quota.",
     printcolumn(name = "Card", type_ = "string", json_path = ".spec.cardName"),
-    printcolumn(name = "Resource", type_ = "string", json_path = ".spec.resource"),
-    printcolumn(name = "Nodes", type_ = "integer", json_path = ".status.nodes"),
     printcolumn(name = "Total", type_ = "integer", json_path = ".status.total"),
     printcolumn(name = "In use", type_ = "integer", json_path = ".status.used"),
     printcolumn(name = "Free", type_ = "integer", json_path = ".status.free"),
-    printcolumn(name = "Unaccounted", type_ = "integer", json_path = ".status.unaccounted"),
+    printcolumn(name = "Resource", type_ = "string", json_path = ".spec.resource", priority = 1),
+    printcolumn(name = "Nodes", type_ = "integer", json_path = ".status.nodes", priority = 1),
+    printcolumn(
+        name = "Unaccounted",
+        type_ = "integer",
+        json_path = ".status.unaccounted",
+        priority = 1
+    ),
     printcolumn(name = "Kind", type_ = "string", json_path = ".spec.kind", priority = 1),
     printcolumn(name = "Problems", type_ = "string", json_path = ".status.problems", priority = 1),
     printcolumn(

@@ -37,7 +37,11 @@ fn width(definition: &CustomResourceDefinition, object: &Value) -> usize {
 
 #[test]
 fn a_line_of_kubectl_get_fits_a_terminal() {
-    for card in ["NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3", "Tesla-V100-SXM2-32GB"] {
+    for card in [
+        "NVIDIA-H100-80GB-HBM3",
+        "NVIDIA-H100-80GB-HBM3/mgpu",
+        "NVIDIA-A100-SXM4-80GB/mig-1g.10gb-mixed",
+    ] {
         let object = json!({
             "metadata": { "name": slug(card) },
             "spec": { "cardName": card, "resource": "nvidia.com/gpu", "kind": "Whole" },

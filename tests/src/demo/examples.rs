@@ -49,7 +49,7 @@ async fn discovery(stage: &mut Stage<'_>) -> Result<()> {
     stage
         .expect_table(
             "every card has a type, with the Kubernetes resource behind it",
-            &["get", "cardtypes"],
+            &["get", "cardtypes", "-o", "wide"],
             &[
                 "NVIDIA-A100-PCIE-40GB/mig-1g.5gb-mixed",
                 "huawei.com/ascend-910",

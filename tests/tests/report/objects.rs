@@ -307,11 +307,22 @@ async fn objects_go_with_their_node_queue_and_card() -> Outcome {
         Seen::when(quota.as_deref() == Some("NVIDIA-A100 x8"), format!("{quota:?}"))
     })
     .await?;
-    let shown = table(&bench.plane.kubectl().run(["get", "cardtype"]).await?);
-    assert_eq!(shown[0][1..], ["CARD", "RESOURCE", "NODES", "TOTAL", "IN USE", "FREE"]);
+    let shown = table(&bench.plane.kubectl().run(["get", "cardtype", "-o", "wide"]).await?);
     assert_eq!(
-        shown[1][1..],
-        ["NVIDIA-A100/mps-80g*1/8", "nvidia.com/gpu.shared", "1", "64", "0", "64"]
+        shown[0][1..8],
+        ["CARD", "TOTAL", "IN USE", "FREE", "RESOURCE", "NODES", "UNACCOUNTED"]
+    );
+    assert_eq!(
+        shown[1][1..8],
+        [
+            "NVIDIA-A100/mps-80g*1/8",
+            "64",
+            "0",
+            "64",
+            "nvidia.com/gpu.shared",
+            "1",
+            "0"
+        ]
     );
 
     // A card's meaning can change.
