@@ -288,3 +288,45 @@ async fn a_class_that_comes_after_the_pods_lets_them_in() -> Outcome {
     scenario.expect("first", &pods().running(&a100, 1)).await?;
     scenario.expect_for_good("second", &pods().waiting(NO_QUOTA, 1)).await
 }
+
+#[tokio::test]
+async fn devices_of_another_driver_are_cards_as_soon_as_the_configuration_says_so() -> Outcome {
+    const NPU: &str = "npu.example.com";
+    let world = world().await?;
+    let scenario = Scenario::begin(world, "dra-npu").await?;
+    let whole = scenario.card("NPU-9");
+    let part = format!("{whole}/quarter");
+    class(&world.plane, NPU, &format!("device.driver == '{NPU}'"), None).await?;
+    let product = json!({"string": whole});
+    let devices = [
+        json!({"name": "npu-0", "attributes": {"productName": product}}),
+        json!({"name": "npu-1", "attributes": {"productName": product}}),
+        json!({"name": "npu-2-0", "attributes": {"productName": product, "partition": {"string": "quarter"}}}),
+    ];
+    scenario.nodes(&[NodeSpec::new("dra-npu")]).await?;
+    publish(&world.plane, "dra-npu", NPU, &devices).await?;
+    scenario.apply_queue(scenario.queue().quota(&whole, 1)).await?;
+    let of = |parts: bool| {
+        let attributes = format!("device.attributes['{NPU}']");
+        let expression = format!("{}('partition' in {attributes})", if parts { "" } else { "!" });
+        json!([{"name": "npu", "exactly": {"deviceClassName": NPU, "selectors": [{"cel": {"expression": expression}}]}}])
+    };
+    template(world, &scenario, "whole", &of(false)).await?;
+    template(world, &scenario, "part", &of(true)).await?;
+    // Nobody knows yet that these are cards.
+    let types: Api<CardType> = Api::all(world.plane.client().await?);
+    assert!(types.get_opt(&slug(&whole)).await?.is_none());
+    let drivers = format!("cardDrivers: [{{driver: {NPU}, product: productName, profile: partition}}]");
+    world.cardgate.configure(&world.plane, None, Some(&drivers)).await?;
+    card_has(world, &whole, |status| status.total == 2).await?;
+    card_has(world, &part, |status| status.total == 1).await?;
+    scenario
+        .create(&by_template(scenario.pod("whole"), "whole").deployment(2))
+        .await?;
+    let expected = pods().running(&whole, 1).waiting(NO_QUOTA, 1);
+    scenario.expect_for_good("whole", &expected).await?;
+    scenario
+        .create(&by_template(scenario.pod("part"), "part").build())
+        .await?;
+    scenario.waits("part", NO_QUOTA).await.map(drop)
+}
