@@ -57,9 +57,9 @@ pub enum Warning {
         ComputePolicy::NativeBurstShare
     )]
     MgpuPolicyUnfit { policy: ComputePolicy },
-    #[error("queue {queue:?} does not exist: the pod waits until it is created")]
+    #[error("queue {queue:?} does not exist: what names it waits until it is created")]
     QueueMissing { queue: String },
-    #[error("queue {queue:?} {}: the pod waits until that changes", describe(condition))]
+    #[error("queue {queue:?} {}: what names it waits until that changes", describe(condition))]
     QueueNotOpen { queue: String, condition: QueueCondition },
     #[error("the Job stays suspended until its queue has room for all that {CARD_REQUEST} asks for")]
     JobHeld,

@@ -150,7 +150,9 @@ fn code(report: &Report) -> u8 {
 
 fn show(report: &Report, answer: &mut Answer) {
     let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
-    answer.line(&format!("{} would be let in:", report.admitted.len()));
+    let end = |rows: usize| if rows == 0 { '.' } else { ':' };
+    let admitted = report.admitted.len();
+    answer.line(&format!("{admitted} would be let in{}", end(admitted)));
     let admitted = report.admitted.iter().map(|row| {
         [
             row.order.to_string(),
@@ -170,7 +172,8 @@ fn show(report: &Report, answer: &mut Answer) {
             evicted.namespace, evicted.pod, evicted.reason, evicted.message
         ));
     }
-    answer.line(&format!("\n{} would wait:", report.waiting.len()));
+    let waiting = report.waiting.len();
+    answer.line(&format!("\n{waiting} would wait{}", end(waiting)));
     let waiting = report.waiting.iter().map(|row| {
         [
             row.kind.clone(),
