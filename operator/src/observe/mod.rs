@@ -28,6 +28,9 @@ const PODS_NOT_OVER: &str = "status.phase!=Succeeded,status.phase!=Failed";
 /// But pods that have succeeded count toward the minimum of their groups.
 const PODS_SUCCEEDED: &str = "status.phase=Succeeded";
 
+/// How many objects are listed at a time. All of a page is in memory as it came, and anybody may make pods of more than a megabyte.
+const PAGE: u32 = 100;
+
 /// HTTP status of a kind that is not installed.
 const NOT_FOUND: u16 = 404;
 
@@ -42,7 +45,6 @@ type ObservedNamespace = Observed<core::Namespace, Namespace>;
 /// Watches until the receiver is dropped. Each kind comes after those that it names: groups after namespaces and queues, Jobs
 /// after groups, and pods, which hold what is counted, after all of them. Pods are listed once more each time that it is `asked`.
 pub async fn observe(client: Client, events: mpsc::Sender<Event>, asked: &Notify) {
-    let everything = watcher::Config::default;
     let (nodes, queues, namespaces) = (Listed::default(), Listed::default(), Listed::default());
     let (groups, jobs, pods) = (Listed::default(), Listed::default(), Listed::default());
     let claims = Listed::default();
@@ -50,7 +52,7 @@ pub async fn observe(client: Client, events: mpsc::Sender<Event>, asked: &Notify
     tokio::join!(
         watch(
             Api::<ObservedNode>::all(client.clone()),
-            everything(),
+            in_pages(),
             Kind::Node,
             &events,
             &nodes,
@@ -58,7 +60,7 @@ pub async fn observe(client: Client, events: mpsc::Sender<Event>, asked: &Notify
         ),
         watch(
             Api::<DeserializeGuard<Queue>>::all(client.clone()),
-            everything(),
+            in_pages(),
             Kind::Queue,
             &events,
             &queues,
@@ -66,7 +68,7 @@ pub async fn observe(client: Client, events: mpsc::Sender<Event>, asked: &Notify
         ),
         watch(
             Api::<ObservedNamespace>::all(client.clone()),
-            everything(),
+            in_pages(),
             Kind::Namespace,
             &events,
             &namespaces,
@@ -76,7 +78,7 @@ pub async fn observe(client: Client, events: mpsc::Sender<Event>, asked: &Notify
             [&queues, &namespaces],
             watch(
                 Api::<DeserializeGuard<PodGroup>>::all(client.clone()),
-                everything(),
+                in_pages(),
                 Kind::PodGroup,
                 &events,
                 &groups,
@@ -87,7 +89,7 @@ pub async fn observe(client: Client, events: mpsc::Sender<Event>, asked: &Notify
             [&groups],
             watch(
                 Api::<ObservedJob>::all(client.clone()),
-                everything(),
+                in_pages(),
                 Kind::Job,
                 &events,
                 &jobs,
@@ -99,7 +101,7 @@ pub async fn observe(client: Client, events: mpsc::Sender<Event>, asked: &Notify
             [&nodes, &jobs, &claims],
             anew_when(asked, || watch(
                 Api::<ObservedPod>::all(client.clone()),
-                watcher::Config::default().fields(PODS_NOT_OVER),
+                in_pages().fields(PODS_NOT_OVER),
                 Kind::Pod,
                 &events,
                 &pods,
@@ -110,7 +112,7 @@ pub async fn observe(client: Client, events: mpsc::Sender<Event>, asked: &Notify
             [&groups],
             watch(
                 Api::<ObservedPod>::all(client.clone()),
-                watcher::Config::default().fields(PODS_SUCCEEDED),
+                in_pages().fields(PODS_SUCCEEDED),
                 Kind::SucceededPod,
                 &events,
                 &succeeded,
@@ -126,7 +128,7 @@ async fn observe_devices(client: &Client, events: &mpsc::Sender<Event>, claims: 
     tokio::join!(
         watch(
             Api::<ObservedSlice>::all(client.clone()),
-            watcher::Config::default(),
+            in_pages(),
             Kind::ResourceSlice,
             events,
             &slices,
@@ -134,7 +136,7 @@ async fn observe_devices(client: &Client, events: &mpsc::Sender<Event>, claims: 
         ),
         watch(
             Api::<ObservedClass>::all(client.clone()),
-            watcher::Config::default(),
+            in_pages(),
             Kind::DeviceClass,
             events,
             &classes,
@@ -144,7 +146,7 @@ async fn observe_devices(client: &Client, events: &mpsc::Sender<Event>, claims: 
             [&slices, &classes],
             watch(
                 Api::<ObservedClaim>::all(client.clone()),
-                watcher::Config::default(),
+                in_pages(),
                 Kind::ResourceClaim,
                 events,
                 claims,
@@ -152,6 +154,10 @@ async fn observe_devices(client: &Client, events: &mpsc::Sender<Event>, claims: 
             )
         ),
     );
+}
+
+fn in_pages() -> watcher::Config {
+    watcher::Config::default().page_size(PAGE)
 }
 
 /// Whether a kind has been listed, for those who wait for it.
