@@ -130,7 +130,7 @@ async fn what_is_legal_and_worth_a_word_is_warned_about() -> Outcome {
             scenario.gpu_pod("unknown", "NVIDIA-X999", 1),
             vec![
                 "no node has the card \"NVIDIA-X999\"",
-                "queue \"warnings\" does not exist: the pod waits",
+                "queue \"warnings\" does not exist: what names it waits",
             ],
         ),
         (
