@@ -57,7 +57,9 @@ pub struct Devices {
     classes: HashMap<Box<str>, (Arc<DeviceClass>, u64)>,
     /// The same.
     claims: HashMap<ClaimKey, (Arc<ResourceClaim>, u64)>,
-    /// Those of them that ask for all that a node has, and have not been given it.
+    /// Those of them that have not been given devices.
+    unallocated: BTreeSet<ClaimKey>,
+    /// Those of the unallocated that ask for all that a node has.
     for_all: BTreeSet<ClaimKey>,
     selections: Selections,
     /// All of some cards that one node has, without those that are kept from new pods or with them, and of which version of the rooms' shapes
@@ -130,18 +132,18 @@ impl Devices {
     }
 
     fn concerned_by_models(&self, change: &SliceChange, is_named: impl Fn(&ClaimKey) -> bool) -> Vec<ClaimKey> {
-        let is_concerned = |claim: &ResourceClaim| match &claim.status.allocation {
-            Some(allocation) => allocation.devices.results.iter().any(|held| {
-                change
-                    .pools
-                    .iter()
-                    .any(|(driver, pool)| **driver == *held.driver && **pool == *held.pool)
-            }),
-            None => self.selects_any(claim, &change.models, |_| true),
+        let holders: BTreeSet<_> = change
+            .pools
+            .iter()
+            .flat_map(|pool| self.rooms.holders_of(pool))
+            .collect();
+        let selects = |key: &&ClaimKey| {
+            let claim = self.claim(key);
+            claim.is_some_and(|claim| self.selects_any(claim, &change.models, |_| true))
         };
-        let named = self.claims.iter().filter(|(key, _)| is_named(key));
-        let concerned = named.filter(|(_, (claim, _))| is_concerned(claim));
-        concerned.map(|(key, _)| key.clone()).collect()
+        let unallocated = self.unallocated.iter().filter(|key| is_named(key)).filter(selects);
+        let held = holders.into_iter().filter(|key| is_named(key));
+        held.chain(unallocated).cloned().collect()
     }
 
     /// Whether a claim selects any of these models, or may, by any of the forms that are looked at.
@@ -207,10 +209,15 @@ impl Devices {
             *seen = epoch;
             return None;
         }
-        if claim.status.allocation.is_none() && forms_of(&claim).any(|form| form.count().is_none()) {
-            self.for_all.insert(key.clone());
+        if claim.status.allocation.is_some() {
+            self.forget_unallocated(key);
         } else {
-            self.for_all.remove(key);
+            self.unallocated.insert(key.clone());
+            if forms_of(&claim).any(|form| form.count().is_none()) {
+                self.for_all.insert(key.clone());
+            } else {
+                self.for_all.remove(key);
+            }
         }
         let claim = Arc::new(claim);
         let before = self.claims.insert(key.clone(), (Arc::clone(&claim), epoch));
@@ -221,8 +228,13 @@ impl Devices {
     /// Forgets a claim; where there was one, the nodes of which devices come free.
     pub fn remove_claim(&mut self, key: &ClaimKey) -> Option<BTreeSet<Arc<str>>> {
         let (before, _) = self.claims.remove(key)?;
-        self.for_all.remove(key);
+        self.forget_unallocated(key);
         Some(self.rooms.allocate(key, Some(&before), None, &self.inventory))
+    }
+
+    fn forget_unallocated(&mut self, key: &ClaimKey) {
+        self.unallocated.remove(key);
+        self.for_all.remove(key);
     }
 
     /// What a claim says.

@@ -188,6 +188,12 @@ impl Rooms {
         self.by_node.get(node)
     }
 
+    /// The claims that devices of a pool are allocated to.
+    pub fn holders_of(&self, pool: &PoolName) -> impl Iterator<Item = &ClaimKey> {
+        let devices = self.holders.0.get(pool).into_iter();
+        devices.flat_map(HashMap::values).flatten()
+    }
+
     /// What nodes have of cards: each shape once.
     pub fn shapes(&self) -> impl Iterator<Item = &Shape> {
         self.shapes.keys()
