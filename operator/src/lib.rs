@@ -7,6 +7,7 @@ pub mod configuration;
 pub mod context;
 pub mod event;
 pub mod extender;
+pub mod herald;
 pub mod installation;
 pub mod keep;
 pub mod lease;

@@ -1,32 +1,35 @@
 //! Ending: the first SIGTERM or SIGINT asks everybody to finish, the second ends at once.
 
+use std::sync::Arc;
+
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
+
+use crate::herald::Herald;
 
 /// The exit code of a program that was ended at once, as shells count it for SIGTERM.
 const ENDED_AT_ONCE: i32 = 143;
 
 /// Becomes true when the program should end.
 #[derive(Debug, Clone)]
-pub struct Stop(watch::Receiver<bool>);
+pub struct Stop(Arc<Herald>);
 
 impl Stop {
     /// Whether the program should end.
     pub fn is_set(&self) -> bool {
-        *self.0.borrow()
+        self.0.says()
     }
 
     /// Waits until the program should end.
-    pub async fn wait(mut self) {
-        // The sender lives as long as the program.
-        let _ = self.0.wait_for(|stop| *stop).await;
+    pub async fn wait(self) {
+        // Who waits holds what tells.
+        let _ = self.0.listen().wait_for(|stop| *stop).await;
     }
 }
 
 /// Becomes true when whoever calls this says so.
-pub fn on_word() -> (watch::Sender<bool>, Stop) {
-    let (stop, stopped) = watch::channel(false);
-    (stop, Stop(stopped))
+pub fn on_word() -> (Arc<Herald>, Stop) {
+    let herald = Arc::<Herald>::default();
+    (Arc::clone(&herald), Stop(herald))
 }
 
 /// Listens for signals from now on.
@@ -40,7 +43,7 @@ pub fn on_signal() -> std::io::Result<Stop> {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }
-            if stop.send_replace(true) {
+            if !stop.tell(true) {
                 std::process::exit(ENDED_AT_ONCE);
             }
         }

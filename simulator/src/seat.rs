@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use engine::decide;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use operator::herald::Herald;
 use operator::mind::attend::Place;
 use operator::operate::{Operator, Surroundings};
 use operator::{configuration, extender, review, shutdown};
 use programs::clock;
 use programs::readiness::Readiness;
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{advance, sleep};
 
@@ -36,7 +36,7 @@ struct Running {
     runtime: Runtime,
     task: JoinHandle<anyhow::Result<()>>,
     /// Kept, since without it nobody could say stop; and nobody does but the kubelet.
-    stop: watch::Sender<bool>,
+    stop: Arc<Herald>,
     _questions: extender::Questions,
 }
 
@@ -83,7 +83,7 @@ impl Seat {
     /// Tells the operator to end.
     pub fn stop(&mut self) {
         if let Some(running) = &self.running {
-            running.stop.send_replace(true);
+            running.stop.tell(true);
         }
     }
 

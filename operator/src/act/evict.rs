@@ -181,6 +181,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+    use crate::herald::Herald;
     use crate::lease::Leadership;
 
     #[test]
@@ -232,9 +233,13 @@ mod tests {
             async { answer }
         });
         let (events, _) = tokio::sync::mpsc::channel(1);
-        let (_leads, told) = tokio::sync::watch::channel(true);
         let client = kube::Client::new(server, "default");
-        let actor = Actor::new(client, events, Leadership::told(told), Arc::default());
+        let actor = Actor::new(
+            client,
+            events,
+            Leadership::told(Arc::new(Herald::new(true))),
+            Arc::default(),
+        );
         let pod = PodRef {
             namespace: "team".into(),
             name: "p".into(),

@@ -26,6 +26,7 @@ use tracing::{debug, info, warn};
 pub use election::{DURATION, RENEW, TERM};
 use election::{Election, Record, Step, Version};
 
+use crate::herald::Herald;
 use crate::metrics::{Metrics, Verb, Write};
 use programs::readiness::Readiness;
 
@@ -50,15 +51,15 @@ pub enum LeaseError {
 /// Whether this process leads, to be asked at the moment of writing.
 #[derive(Debug, Clone)]
 pub struct Leadership {
-    changes: watch::Receiver<bool>,
+    herald: Arc<Herald>,
     /// Until when; none where no Lease says so.
     term: Option<Arc<Mutex<Option<Instant>>>>,
 }
 
 impl Leadership {
     /// As somebody says it who holds no election.
-    pub fn told(changes: watch::Receiver<bool>) -> Self {
-        Self { changes, term: None }
+    pub fn told(herald: Arc<Herald>) -> Self {
+        Self { herald, term: None }
     }
 
     /// Whether this process leads at this moment. Looks at the clock, so that a process that stood still for a while finds
@@ -73,12 +74,12 @@ impl Leadership {
 
     /// Whether this process was elected, as it was last told; enough for what does no harm when it is written twice.
     pub fn is_elected(&self) -> bool {
-        *self.changes.borrow()
+        self.herald.says()
     }
 
     /// Tells when this process begins to lead and when it no longer does.
     pub fn changes(&self) -> watch::Receiver<bool> {
-        self.changes.clone()
+        self.herald.listen()
     }
 }
 
@@ -149,7 +150,7 @@ impl Candidate {
 
 /// Tells everybody whether this process leads.
 struct Published {
-    changes: watch::Sender<bool>,
+    herald: Arc<Herald>,
     term: Arc<Mutex<Option<Instant>>>,
     metrics: Arc<Metrics>,
     readiness: Arc<Readiness>,
@@ -157,15 +158,15 @@ struct Published {
 
 impl Published {
     fn new(metrics: Arc<Metrics>, readiness: Arc<Readiness>) -> (Self, Leadership) {
-        let (changes, receiver) = watch::channel(false);
+        let herald = Arc::<Herald>::default();
         let term = Arc::default();
         let leadership = Leadership {
-            changes: receiver,
+            herald: Arc::clone(&herald),
             term: Some(Arc::clone(&term)),
         };
         readiness.leads(false);
         let published = Self {
-            changes,
+            herald,
             term,
             metrics,
             readiness,
@@ -176,10 +177,7 @@ impl Published {
     fn publish(&self, term: Option<Instant>) {
         *self.term.lock().unwrap_or_else(PoisonError::into_inner) = term;
         let leads = term.is_some();
-        let changed = self
-            .changes
-            .send_if_modified(|led| std::mem::replace(led, leads) != leads);
-        if changed {
+        if self.herald.tell(leads) {
             self.metrics.leads(leads);
             self.readiness.leads(leads);
             info!(
@@ -198,6 +196,7 @@ impl Drop for Published {
     /// Whatever ends the election ends the leadership.
     fn drop(&mut self) {
         self.publish(None);
+        self.herald.end();
     }
 }
 
@@ -222,7 +221,7 @@ async fn run(
         let now = Instant::now();
         let term = round.election.term();
         // Whoever led and does so no longer ends; nobody leads twice in one process.
-        let led = *published.changes.borrow();
+        let led = published.herald.says();
         if led && !round.election.leads(now) {
             return Err(round.lost());
         }

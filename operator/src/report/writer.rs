@@ -55,9 +55,9 @@ impl Reporter {
         let mut leader = self.leadership.changes();
         let (taken, mut missed) = mpsc::channel(BATCH);
         let watches = [
-            taken::watch::<CardInventory>(self.client.clone(), leader.clone(), taken.clone()).boxed(),
-            taken::watch::<CardType>(self.client.clone(), leader.clone(), taken.clone()).boxed(),
-            taken::watch::<CardUsage>(self.client.clone(), leader.clone(), taken).boxed(),
+            taken::watch::<CardInventory>(self.client.clone(), self.leadership.changes(), taken.clone()).boxed(),
+            taken::watch::<CardType>(self.client.clone(), self.leadership.changes(), taken.clone()).boxed(),
+            taken::watch::<CardUsage>(self.client.clone(), self.leadership.changes(), taken).boxed(),
         ];
         let mut watches = FuturesUnordered::from_iter(watches);
         let mut state = State::new(self, Instant::now());

@@ -14,11 +14,11 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::PostParams;
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource, ResourceExt as _};
+use operator::herald::Herald;
 use operator::lease::Leadership;
 use operator::metrics::Metrics;
 use operator::report::{Reporter, Reports, channel};
 use serde::de::DeserializeOwned;
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 type Outcome = anyhow::Result<()>;
@@ -42,12 +42,12 @@ impl Bench {
     }
 
     async fn reporter(&self, leads: bool) -> anyhow::Result<Running> {
-        let (leader, is_leader) = watch::channel(leads);
+        let leader = Arc::new(Herald::new(leads));
         let (reports, inbox) = channel();
         let reporter = Reporter {
             client: self.plane.client_of_account(&Cardgate::operator_account()).await?,
             instance: "operator-0".to_owned(),
-            leadership: Leadership::told(is_leader),
+            leadership: Leadership::told(Arc::clone(&leader)),
             metrics: Arc::new(Metrics::default()),
         };
         Ok(Running {
@@ -92,7 +92,7 @@ impl Bench {
 /// A running reporter.
 struct Running {
     reports: Reports,
-    leader: watch::Sender<bool>,
+    leader: Arc<Herald>,
     task: JoinHandle<()>,
 }
 
@@ -102,7 +102,7 @@ impl Running {
         let Self { reports, leader, task } = self;
         drop(reports);
         task.await?;
-        drop(leader);
+        leader.end();
         Ok(())
     }
 }

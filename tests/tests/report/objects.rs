@@ -403,7 +403,7 @@ async fn nothing_is_written_without_leadership() -> Outcome {
         .reports
         .send(inventory(&specs[0], &uids["n"], Usability::NotReady)?);
     leading.end().await?;
-    standby.leader.send(true)?;
+    standby.leader.tell(true);
     free(0).await?;
     bench.await_writes(3).await?;
     standby.end().await

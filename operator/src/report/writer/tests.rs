@@ -1,12 +1,11 @@
 use engine::refs::WorkloadKind;
 use kube::core::Status;
-use tokio::sync::watch;
 
 use super::*;
+use crate::herald::Herald;
 
 /// Whether an event follows at once where the API server answers the status of a group like this.
 fn tells_that_it_is_refused(message: &str) -> bool {
-    let (_leads, told) = watch::channel(true);
     let now = Instant::now();
     let server = tower::service_fn(|_: http::Request<kube::client::Body>| async {
         Ok::<_, std::io::Error>(http::Response::new(kube::client::Body::empty()))
@@ -16,7 +15,7 @@ fn tells_that_it_is_refused(message: &str) -> bool {
             client: Client::new(server, "default"),
             metrics: Arc::default(),
             instance: "operator".to_owned(),
-            leadership: Leadership::told(told),
+            leadership: Leadership::told(Arc::new(Herald::new(true))),
         },
         now,
     );
