@@ -331,8 +331,7 @@ impl Cluster {
             return Vec::new();
         };
         if let Some(excess) = claims_excess(&pod.spec) {
-            let others = Amounts::clone(&reading.task.request);
-            self.put_asked(reading, others, Asked::unclear(excess.into()));
+            self.put_excess(reading, excess);
             return Vec::new();
         }
         let made = MadeClaim {
@@ -342,6 +341,12 @@ impl Cluster {
         let named = self.note_claiming(pod, namespace);
         self.put_claims(reading, &named, &made, namespace, uid);
         named
+    }
+
+    /// Adds to what was read of a pod that its claims are more than are looked at.
+    pub(super) fn put_excess(&mut self, reading: &mut Reading, excess: Box<str>) {
+        let others = Amounts::clone(&reading.task.request);
+        self.put_asked(reading, others, Asked::unclear(excess.into()));
     }
 
     /// Adds to what was read of a pod that need not be there what its claims would come to. Nobody comes to pay for them by that.

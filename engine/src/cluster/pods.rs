@@ -195,7 +195,12 @@ impl Cluster {
             was_charged || names_queue || self.configuration.cardgate.unqueued_cards == UnqueuedCards::Charge
         };
         let is_open = !reading.managed || reading.in_no_queue;
-        is_open && reading.reachable && !self.card_resources_of(&reading.task.request).is_empty() && is_charged()
+        // What can't be said of claims may be for cards: it is nobody's way past the queue of the namespace.
+        let may_be_for_cards = || {
+            let is_unclear = reading.task.unreadable.is_some() && reading.task.claimed.is_some();
+            is_unclear || !self.card_resources_of(&reading.task.request).is_empty()
+        };
+        is_open && reading.reachable && may_be_for_cards() && is_charged()
     }
 
     /// Takes the end of a pod that is over; whether it is.

@@ -79,7 +79,8 @@ pub enum Unselected {
 }
 
 impl Selections {
-    /// The models of which some device satisfies all expressions, as far as that can be found with these steps.
+    /// The models of which some device satisfies all expressions, as far as that can be found with these steps. One that can't be evaluated
+    /// matters where the others leave cards: of what they leave, it could only take away.
     pub fn select<'e>(
         &self,
         expressions: impl Iterator<Item = &'e str> + Clone,
@@ -87,23 +88,25 @@ impl Selections {
         steps: &Steps,
     ) -> Result<Models, Unselected> {
         let mut memory = self.0.borrow_mut();
-        for expression in expressions.clone() {
+        let mut unreadable = None;
+        let mut left: Models = inventory.models().map(Arc::clone).collect();
+        for expression in expressions {
             if steps.are_spent() {
                 return Err(Unselected::Spent);
             }
             if let Err(error) = &memory.read(expression, steps).selector {
-                let expression = expression.chars().take(100).collect();
-                return Err(Unselected::Unreadable(expression, error.clone()));
+                unreadable.get_or_insert_with(|| (expression, error.clone()));
+                continue;
             }
-        }
-        let mut left: Models = inventory.models().map(Arc::clone).collect();
-        for expression in expressions {
             left.retain(|model| steps.are_spent() || memory.says_of_any(expression, model, inventory, steps));
         }
         if steps.are_spent() {
             return Err(Unselected::Spent);
         }
-        Ok(left)
+        match unreadable.filter(|_| left.iter().any(|model| model.card.is_some())) {
+            Some((expression, error)) => Err(Unselected::Unreadable(expression.chars().take(100).collect(), error)),
+            None => Ok(left),
+        }
     }
 
     /// Whether these expressions may select any of these models: what they say of single devices is not asked.

@@ -20,12 +20,13 @@ impl Cluster {
         // Nothing has come of it yet, whatever it says: neither claims that were made for it nor a node.
         pod.status = PodStatus::default();
         let mut reading = pod::read(&mut pod, &namespace, &mut self.names);
-        let excess = claims_excess(&pod.spec);
-        let named = match &excess {
+        let named = match claims_excess(&pod.spec) {
             None => self.imagine_claims(&mut reading, &pod, &namespace),
-            Some(_) => Vec::new(),
+            Some(excess) => {
+                self.put_excess(&mut reading, excess);
+                Vec::new()
+            }
         };
-        reading.task.unreadable = reading.task.unreadable.take().or(excess);
         self.meet_resources();
         if self.asks_for_charged_cards(&reading, &namespace, None) {
             (reading.managed, reading.in_no_queue) = (true, false);

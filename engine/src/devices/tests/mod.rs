@@ -150,6 +150,13 @@ fn a_request_asks_for_the_cards_that_class_and_selectors_leave() {
         "no card, and nobody's business"
     );
     assert_eq!(ask(exactly("unknown", 1, &[])), Err(Obstacle::NoDevice));
+    // What can't be evaluated could only take away from what is no card anyway.
+    let not_evaluated = "cel.bind(x, device.driver, x + x) == ''";
+    assert_eq!(ask(exactly("fpga", 1, &[not_evaluated])), Ok(Vec::new()));
+    assert!(matches!(
+        ask(exactly("gpu.nvidia.com", 1, &[not_evaluated])),
+        Err(Obstacle::Unclear(_))
+    ));
     let all = json!({"name": "r", "exactly": {"deviceClassName": "gpu.nvidia.com", "allocationMode": "All"}});
     assert_eq!(
         ask(all),

@@ -9,6 +9,7 @@ mod remade;
 mod room;
 mod several_nodes;
 mod sharers;
+mod unclear;
 
 use serde_json::{Value, json};
 

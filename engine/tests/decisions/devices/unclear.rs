@@ -1,0 +1,71 @@
+//! Claims of which can't be said what they are for: nobody's way past a quota, and told where and what it is.
+
+use super::*;
+
+/// No selector that Cardgate evaluates.
+const NOT_EVALUATED: &str = "cel.bind(x, device.attributes['gpu.nvidia.com'].productName, x == 'A')";
+const GATE: [&str; 1] = ["card.volcano.sh/quota"];
+
+fn selecting(class: &str, expression: &str) -> Value {
+    json!([{"name": "r", "exactly": {"deviceClassName": class, "count": 1, "selectors": [{"cel": {"expression": expression}}]}}])
+}
+
+/// A pod that the door holds for its claims alone: it names neither queue nor card.
+fn held(name: &str, claim: &str) -> Object {
+    claiming(bare_pod(name).gates(&GATE), claim)
+}
+
+#[test]
+fn a_claim_that_is_not_evaluated_is_no_way_past_the_queue_of_its_namespace() {
+    let mut world = world();
+    world.namespace("team", &[], Some("team-a"));
+    world.queue(&queue("team-a").quota(r#"{"A": 0}"#));
+    world.claim("c", &selecting(NVIDIA, NOT_EVALUATED), &json!({}));
+    world.pod(&held("p", "c"));
+    assert_eq!(world.admit_names(), [""; 0]);
+    assert_eq!(world.refusal_of("p"), "GetTaskRequestResourceFailed");
+    let told = world.notices();
+    assert!(
+        told[0]
+            .message
+            .starts_with("claim gpu (c), request r: selector \"cel.bind("),
+        "{told:?}"
+    );
+    // Its claim is made anew, and is charged as any other.
+    world.claim("c", &exactly(1, Some("A")), &json!({}));
+    assert_eq!(world.refusal_of("p"), "InsufficientScalarQuota");
+}
+
+#[test]
+fn devices_that_several_nodes_reach_are_no_way_past_it_either() {
+    let mut world = world();
+    world.namespace("team", &[], Some("team-a"));
+    world.slice_of(
+        "fabric",
+        &json!({"driver": NVIDIA, "pool": {"name": "fabric", "generation": 1, "resourceSliceCount": 1},
+            "allNodes": true, "devices": gpus("F", 2)}),
+    );
+    world.claim("c", &exactly(1, Some("F")), &json!({}));
+    world.pod(&held("p", "c"));
+    assert_eq!(world.admit_names(), [""; 0]);
+    assert_eq!(world.refusal_of("p"), "GetTaskRequestResourceFailed");
+}
+
+#[test]
+fn what_is_not_evaluated_of_other_devices_concerns_nobody() {
+    let mut world = world();
+    world.namespace("team", &[], Some("team-a"));
+    world.class("nic", "device.driver == 'nic.example.com'", None);
+    world.slice("n1", "nic.example.com", &json!([{"name": "nic-0"}]));
+    world.claim("c", &selecting("nic", NOT_EVALUATED), &json!({}));
+    world.pod(&held("p", "c"));
+    assert_eq!(world.admit_names(), ["p"]);
+}
+
+#[test]
+fn where_nobody_is_charged_nobody_waits_for_it() {
+    let mut world = world();
+    world.claim("c", &selecting(NVIDIA, NOT_EVALUATED), &json!({}));
+    world.pod(&held("p", "c"));
+    assert_eq!(world.admit_names(), ["p"]);
+}
