@@ -15,6 +15,8 @@ const FIRST_RETURN: Duration = Duration::from_secs(30);
 const LONGEST_RETURN: Duration = Duration::from_hours(1);
 /// How long who could not be let in stands aside; doubled every further time that the API server refuses it.
 const REFUSED_WRITE: Duration = Duration::from_secs(5);
+/// How long a pod is left alone that may not be evicted; doubled every further time. What its budget allows is not seen.
+const REFUSED_EVICTION: Duration = Duration::from_secs(30);
 
 /// After so long, that pods came back once says nothing about today.
 pub(super) const RETURN_MEMORY: SignedDuration = SignedDuration::from_hours(2);
@@ -49,6 +51,11 @@ pub(super) fn aside(times: u32, now: Timestamp) -> Timestamp {
 /// Until when those stand aside whom the API server has refused for the nth time.
 pub(super) fn after_refused_writes(times: u32, now: Timestamp) -> Timestamp {
     doubled(REFUSED_WRITE, times, now)
+}
+
+/// Until when a pod is left alone of which the API server has refused the eviction for the nth time.
+pub(super) fn after_refused_eviction(times: u32, now: Timestamp) -> Timestamp {
+    doubled(REFUSED_EVICTION, times, now)
 }
 
 fn doubled(first: Duration, times: u32, now: Timestamp) -> Timestamp {

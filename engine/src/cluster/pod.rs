@@ -68,6 +68,8 @@ pub struct Evicting {
     pub since: Option<Timestamp>,
     /// Until when that is not tried again.
     pub spared_until: Option<Timestamp>,
+    /// How often the API server has refused it.
+    pub refused: u32,
 }
 
 /// How a pod waits.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::aside::SetAside;
+use super::deadlines::after_refused_eviction;
 use super::pod::{Pod, Stage};
 use super::restless::Stirs;
 use super::waiting::{Refused, Shape};
@@ -20,8 +21,6 @@ use crate::policies::mgpu::CardLists;
 const LOOK_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
 /// How long an eviction may stay without any sign of it before the pod counts as staying.
 const EVICTION_TIMEOUT: SignedDuration = SignedDuration::from_secs(60);
-/// How long a pod is left alone whose eviction was refused.
-const SPARED: SignedDuration = SignedDuration::from_secs(30);
 
 /// What a queue waits for others to give back.
 #[derive(Debug)]
@@ -309,7 +308,10 @@ impl Cluster {
         };
         match outcome {
             EvictionOutcome::Evicted => return,
-            EvictionOutcome::Refused => marks.eviction.spared_until = now.checked_add(SPARED).ok(),
+            EvictionOutcome::Refused => {
+                marks.eviction.refused = marks.eviction.refused.saturating_add(1);
+                marks.eviction.spared_until = Some(after_refused_eviction(marks.eviction.refused, now));
+            }
             EvictionOutcome::NotTried => {}
         }
         marks.eviction.since = None;

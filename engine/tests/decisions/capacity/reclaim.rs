@@ -1,5 +1,7 @@
 //! Reclaim and preempt on whole clusters (docs/rules.md, **Queues**).
 
+use std::collections::BTreeMap;
+
 use engine::cluster::reclaims::EvictionOutcome;
 use engine::decide::{Action, Eviction};
 
@@ -252,6 +254,26 @@ fn when_an_eviction_is_refused_another_set_is_taken_or_none() {
     assert_eq!(victims(&mut world), [""; 0], "all have been refused");
     world.wait(120);
     assert_eq!(victims(&mut world).len(), 1, "and are asked again later");
+}
+
+#[test]
+fn a_pod_that_may_not_be_evicted_is_asked_ever_more_seldom() {
+    let mut world = borrowed("");
+    world.pod(&worker("b", 0));
+    let mut times = BTreeMap::<String, Vec<i64>>::new();
+    for second in 0..7_200 {
+        while let Some(name) = victims(&mut world).pop() {
+            let now = world.now;
+            world.eviction_ended(&name, EvictionOutcome::Refused, now);
+            times.entry(name).or_default().push(second);
+        }
+        world.wait(1);
+    }
+    assert_eq!(times.len(), 8);
+    for (name, times) in times {
+        let between: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert_eq!(between, [30, 60, 120, 240, 480, 960, 1_920], "{name}");
+    }
 }
 
 #[test]
