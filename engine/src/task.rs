@@ -42,6 +42,8 @@ pub struct Claimed {
     pub unknown: i64,
     /// Why it can't be charged for them, or not yet.
     pub refusal: Option<Reason>,
+    /// Of which of them, and what of it, in words for the user; of one that it shares, the claim's name.
+    pub refused: Option<Box<str>>,
     /// What it asks of the devices of its node; none where it asks for none.
     pub demand: Option<Arc<DeviceDemand>>,
 }

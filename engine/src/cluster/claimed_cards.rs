@@ -114,15 +114,15 @@ impl Cluster {
     /// Adds what claims come to to what was read of a pod, which requests so much besides.
     pub(super) fn put_asked(&mut self, reading: &mut Reading, others: Amounts, asked: Asked) {
         let task = &mut reading.task;
-        let refusal = match asked.obstacle {
-            None => None,
-            Some(Obstacle::Missing) => Some(Reason::ResourceClaimNotFound),
-            Some(Obstacle::NoDevice) => Some(Reason::NoDeviceSelected),
-            Some(Obstacle::PaidByAnother) => Some(Reason::ResourceClaimShared),
-            Some(Obstacle::Unevaluated) => Some(Reason::SelectorsNotEvaluated),
+        let (refusal, refused) = match asked.obstacle {
+            None => (None, None),
+            Some(Obstacle::Missing(why)) => (Some(Reason::ResourceClaimNotFound), Some(why.into())),
+            Some(Obstacle::NoDevice(why)) => (Some(Reason::NoDeviceSelected), Some(why.into())),
+            Some(Obstacle::PaidByAnother(claim)) => (Some(Reason::ResourceClaimShared), Some(claim)),
+            Some(Obstacle::Unevaluated) => (Some(Reason::SelectorsNotEvaluated), None),
             Some(Obstacle::Unclear(why)) => {
                 task.unreadable.get_or_insert_with(|| why.into());
-                None
+                (None, None)
             }
         };
         let names = &mut self.names;
@@ -156,6 +156,7 @@ impl Cluster {
             demand: None,
             shared: refusal == Some(Reason::ResourceClaimShared),
             refusal,
+            refused,
         }));
         // Held at the door for its claims alone: whose devices they are was not known there.
         if !reading.managed && reading.reachable && reading.gates == Gates::Own {

@@ -275,6 +275,12 @@ impl Cluster {
         }
     }
 
+    /// The pod that pays for a claim which several may name, where one does.
+    pub(crate) fn payer_of(&self, namespace: &str, claim: &str) -> Option<&Pod> {
+        let uid = self.claimed.devices.payer_of(&(namespace.into(), claim.into()))?;
+        self.pod_with_uid(uid).and_then(|id| self.pod(id))
+    }
+
     /// Whether a pod that shares a claim has to wait for whoever pays for it: that must be let in, in the same queue.
     pub(super) fn check_payers(
         &self,
@@ -297,7 +303,7 @@ impl Cluster {
         });
         if all_paid {
             let mut paid = Claimed::clone(claimed);
-            paid.refusal = None;
+            (paid.refusal, paid.refused) = (None, None);
             task.claimed = Some(Arc::new(paid));
         }
     }

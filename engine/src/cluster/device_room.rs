@@ -46,7 +46,7 @@ impl Cluster {
             let resource = dimension.resource()?;
             let name = self.names.resource_name(resource);
             let is_provided = count > 0 && self.claimed.provides_cards(name);
-            is_provided.then(|| devices.provided_demand(resource, name, count))?
+            is_provided.then(|| devices.provided_demand(resource, name, count, steps))?
         });
         let provided: Vec<_> = provided.collect();
         if provided.is_empty() {
@@ -181,6 +181,17 @@ impl Cluster {
         self.suffice(node, demands, &freed, steps)
     }
 
+    /// Whether a selector of what a task claims fails on any device of a node. The scheduler gives up on such a pod when it comes to that
+    /// device, for all nodes, and whether it comes to it before it has found another is nobody's to say.
+    pub(crate) fn selectors_fail(&self, task: &Task, node: &Node) -> bool {
+        let claims = demand(task).into_iter().flat_map(|demand| &demand.claims);
+        let Some(room) = self.claimed.devices.room_of(&node.name) else {
+            return false;
+        };
+        let mut claims = claims.filter(|demand| !is_by_plugin(demand, node));
+        claims.any(|demand| demand.fails_in(room))
+    }
+
     fn suffice<'d>(
         &self,
         node: &Node,
@@ -188,15 +199,16 @@ impl Cluster {
         freed: &HashSet<ClaimKey>,
         steps: &Steps,
     ) -> bool {
-        // What a device plugin hands out there, the scheduler takes from it.
-        let by_plugin = |demand: &ClaimDemand| {
-            let resource = demand.provided.map(Dimension::Resource);
-            resource.is_some_and(|resource| node.offer().is_some_and(|offer| offer.by_plugin(resource) > 0))
-        };
-        let demands = demands.filter(|(demand, _)| !by_plugin(demand));
+        let demands = demands.filter(|(demand, _)| !is_by_plugin(demand, node));
         let devices = &self.claimed.devices;
         devices.suffice(devices.room_of(&node.name), demands, freed, steps)
     }
+}
+
+/// Whether a node's device plugin hands out what is asked for: the scheduler takes it from there then.
+fn is_by_plugin(demand: &ClaimDemand, node: &Node) -> bool {
+    let resource = demand.provided.map(Dimension::Resource);
+    resource.is_some_and(|resource| node.offer().is_some_and(|offer| offer.by_plugin(resource) > 0))
 }
 
 /// What is asked for, whichever cards it comes to.
@@ -207,6 +219,11 @@ fn anywhere(demand: &DeviceDemand) -> impl Iterator<Item = (&ClaimDemand, Option
 /// What a task asks of devices, where it asks for any.
 fn demand(task: &Task) -> Option<&DeviceDemand> {
     task.claimed.as_ref()?.demand.as_deref()
+}
+
+/// Whether a selector of what a task claims fails on any device that there is.
+pub(crate) fn may_fail(task: &Task) -> bool {
+    demand(task).is_some_and(|demand| demand.claims.iter().any(ClaimDemand::may_fail))
 }
 
 /// The resources provided by classes by which a task requests devices that it has not been given yet.

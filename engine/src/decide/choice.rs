@@ -1,4 +1,5 @@
-//! Keeping pods away from nodes where the scheduler could give them other cards, or more, than they are charged for.
+//! Keeping pods away from nodes where the scheduler could give them other cards, or more, than they are charged for, or where it would give
+//! up on them.
 
 use std::collections::BTreeSet;
 
@@ -7,6 +8,7 @@ use crate::alternative::Alternative;
 use crate::cluster::Cluster;
 use crate::cluster::choice::{exceeds, open_requests};
 use crate::cluster::device_cards::device_label;
+use crate::cluster::device_room::may_fail;
 use crate::cluster::node::{Node, Supply};
 use crate::task::Task;
 
@@ -24,8 +26,15 @@ pub(super) struct KeptAway {
 
 /// What keeps a pod that is charged for an alternative away from nodes where the scheduler could give it more.
 pub(super) fn kept_away(cluster: &Cluster, task: &Task, alternative: &Alternative) -> KeptAway {
+    let nodes = nodes_for(cluster, Some(alternative)).iter();
+    let nodes = nodes.map(|node| cluster.node(*node));
+    let has_all = |node: &&Node| alternative.all(|card| node.card(card).is_some());
+    let mut nodes = nodes.filter(has_all);
     let Some(requests) = open_requests(cluster, task) else {
-        return KeptAway::default();
+        return KeptAway {
+            labels: Vec::new(),
+            is_open: may_fail(task) && nodes.any(|node| cluster.selectors_fail(task, node)),
+        };
     };
     let choices = requests.iter().flat_map(|request| &request.choices).flatten();
     let others: BTreeSet<_> = choices
@@ -37,13 +46,10 @@ pub(super) fn kept_away(cluster: &Cluster, task: &Task, alternative: &Alternativ
         let mut cards = others.iter().filter_map(|card| node.card(*card));
         cards.any(|card| card.supply == Supply::Devices)
     };
-    let nodes = nodes_for(cluster, Some(alternative))
-        .iter()
-        .map(|node| cluster.node(*node));
-    let has_all = |node: &&Node| alternative.all(|card| node.card(card).is_some());
-    let is_open = |node: &Node| exceeds(cluster, task, alternative, node) && !is_told(node);
+    let must_not = |node: &Node| exceeds(cluster, task, alternative, node) || cluster.selectors_fail(task, node);
+    let is_open = |node: &Node| must_not(node) && !is_told(node);
     KeptAway {
-        is_open: nodes.filter(has_all).any(is_open),
+        is_open: nodes.any(is_open),
         labels: others
             .iter()
             .map(|card| device_label(cluster.names().card_name(*card)))

@@ -59,6 +59,8 @@ pub(super) enum Answer {
     Excluded,
     /// Excluded since the scheduler could give the pod other cards there, or more, than it would be charged for.
     LeavesChoice,
+    /// Excluded since a selector of the pod's claims fails on one of its devices, and the scheduler would give up on the pod there.
+    FailsSelector,
     /// Excluded since it hands its cards out in another way than the pod asks for them: by a device plugin, or as devices to be claimed.
     GivesOtherwise,
     /// Gone, or it means another resource by the card's name.
@@ -187,7 +189,9 @@ impl NodeSearch {
         match ask(cluster, shape, alternative, cluster.node(node)) {
             Answer::Takes | Answer::LacksRoom | Answer::LacksDevices => self.over_quota = true,
             Answer::Unusable => self.would_do = true,
-            Answer::Excluded | Answer::LeavesChoice | Answer::GivesOtherwise => self.excluded = true,
+            Answer::Excluded | Answer::LeavesChoice | Answer::FailsSelector | Answer::GivesOtherwise => {
+                self.excluded = true;
+            }
             Answer::Unrelated => {}
         }
     }
@@ -205,7 +209,9 @@ impl NodeSearch {
         match effort.search(|steps| ask_all(cluster, shape, alternative, cluster.node(node), steps)) {
             Answer::Takes => return true,
             Answer::LacksRoom | Answer::LacksDevices | Answer::Unusable => self.would_do = true,
-            Answer::Excluded | Answer::LeavesChoice | Answer::GivesOtherwise => self.excluded = true,
+            Answer::Excluded | Answer::LeavesChoice | Answer::FailsSelector | Answer::GivesOtherwise => {
+                self.excluded = true;
+            }
             Answer::Unrelated => {}
         }
         false
@@ -280,6 +286,7 @@ pub(super) fn ask(cluster: &Cluster, shape: &Shape, alternative: Option<&Alterna
         Ok(()) if alternative.is_some_and(|own| choice::exceeds(cluster, &shape.task, own, node)) => {
             Answer::LeavesChoice
         }
+        Ok(()) if cluster.selectors_fail(&shape.task, node) => Answer::FailsSelector,
         Ok(()) if has_room(shape, alternative, node, &node.used) => Answer::Takes,
         Ok(()) => Answer::LacksRoom,
     }
@@ -399,6 +406,7 @@ pub(crate) struct Census {
     pub lack_devices: usize,
     pub excluded: usize,
     pub leave_choice: usize,
+    pub fail_selectors: usize,
     pub give_otherwise: usize,
     pub unusable: usize,
 }
@@ -421,6 +429,7 @@ pub(crate) fn census(cluster: &Cluster, shape: &Shape, alternative: Option<&Alte
             Answer::Unusable => census.unusable += 1,
             Answer::Excluded => census.excluded += 1,
             Answer::LeavesChoice => census.leave_choice += 1,
+            Answer::FailsSelector => census.fail_selectors += 1,
             Answer::GivesOtherwise => census.give_otherwise += 1,
             Answer::Takes => census.take += 1,
             Answer::Unrelated => {}

@@ -255,7 +255,7 @@ impl<'a> Query<'a> {
         self.effort.look_at_node(shape);
         let answer = match fit::ask(cluster, shape, alternative, node) {
             Answer::Unrelated => return None,
-            Answer::Excluded | Answer::LeavesChoice | Answer::GivesOtherwise => {
+            Answer::Excluded | Answer::LeavesChoice | Answer::FailsSelector | Answer::GivesOtherwise => {
                 return Some(Says::Unfit(Answer::Excluded));
             }
             answer => answer,

@@ -95,7 +95,10 @@ pub(crate) fn of_nodes(cluster: &Cluster, shape: &Shape) -> Option<Reason> {
                 fit::Answer::Takes if is_within(*node) => return None,
                 fit::Answer::Takes => over_quota = true,
                 fit::Answer::LacksRoom | fit::Answer::LacksDevices | fit::Answer::Unusable => would_do = true,
-                fit::Answer::Excluded | fit::Answer::LeavesChoice | fit::Answer::GivesOtherwise => excluded = true,
+                fit::Answer::Excluded
+                | fit::Answer::LeavesChoice
+                | fit::Answer::FailsSelector
+                | fit::Answer::GivesOtherwise => excluded = true,
                 fit::Answer::Unrelated => {}
             }
         }

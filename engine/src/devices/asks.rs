@@ -8,6 +8,7 @@ use crds::pod::ExtendedResourceClaimStatus;
 
 use super::bounds;
 use super::card::DeviceCard;
+use super::lacking::{not_made, not_there};
 use super::model::Model;
 use super::selection::Unselected;
 use super::{ClaimKey, Devices, Provided};
@@ -46,12 +47,12 @@ pub struct RequestAsked {
 /// Why a pod's claims can't be charged as things are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Obstacle {
-    /// A claim is not there yet: Kubernetes' controller makes it from its template, or somebody by hand.
-    Missing,
-    /// No device that is there is what a request asks for.
-    NoDevice,
-    /// Another pod of the same namespace pays for a claim that both name, and is not let in yet, or is in another queue.
-    PaidByAnother,
+    /// A claim is not there yet: Kubernetes' controller makes it from its template, or somebody by hand. Which one, in words for the user.
+    Missing(String),
+    /// No device that is there is what a request asks for: which request, and what of it, in words for the user.
+    NoDevice(String),
+    /// Another pod of the same namespace pays for this claim that both name, and is not let in yet, or is in another queue.
+    PaidByAnother(Box<str>),
     /// What it asks for can't be charged: in words for the user.
     Unclear(String),
     /// The steps were spent before all of its selectors were evaluated: what was found is remembered, and the rest follows.
@@ -71,7 +72,8 @@ pub struct Named {
 
 /// Why a request can't be said in cards.
 pub(super) enum Problem {
-    NoDevice,
+    /// No device is there that it asks for: why, in words for the user.
+    NoDevice(String),
     Unclear(String),
     /// The steps were spent before that was known.
     Unevaluated,
@@ -94,11 +96,16 @@ impl Devices {
         let mut sum = Sum::default();
         for Named { name, claim, shared } in named {
             let Some(claim) = claim else {
-                return Asked::kept_by(Obstacle::Missing);
+                return Asked::kept_by(Obstacle::Missing(not_made(name)));
             };
             let key: ClaimKey = (namespace.into(), claim.clone());
             let Some(found) = self.claims.get(&key).map(|(claim, _)| Arc::clone(claim)) else {
-                return Asked::kept_by(Obstacle::Missing);
+                let why = if *shared {
+                    not_there(name, claim)
+                } else {
+                    not_made(name)
+                };
+                return Asked::kept_by(Obstacle::Missing(why));
             };
             let is_paid = *shared && self.payers.get(&key).is_some_and(|payer| **payer != *uid);
             if !is_paid {
@@ -106,7 +113,7 @@ impl Devices {
             }
             if let Some(allocated) = self.allocated(&found, assigned) {
                 if is_paid {
-                    sum.is_paid_by_another |= !allocated.is_empty();
+                    sum.note_paid(claim, !allocated.is_empty());
                 } else if !allocated.is_empty() {
                     sum.requests.push(RequestAsked::given(allocated));
                 }
@@ -114,9 +121,12 @@ impl Devices {
             }
             for request in &found.spec.devices.requests {
                 match self.request(request, steps) {
-                    Ok(asked) if is_paid => sum.is_paid_by_another |= asked.is_some(),
+                    Ok(asked) if is_paid => sum.note_paid(claim, asked.is_some()),
                     Ok(asked) => sum.asked_for.extend(asked),
-                    Err(Problem::NoDevice) => sum.is_unknown = true,
+                    Err(Problem::NoDevice(why)) => {
+                        let of = || format!("claim {name}, request {}: {why}", request.name);
+                        sum.unknown.get_or_insert_with(of);
+                    }
                     Err(Problem::Unevaluated) => return Asked::kept_by(Obstacle::Unevaluated),
                     Err(Problem::Unclear(why)) => {
                         let of = format!("claim {name} ({claim}), request {}", request.name);
@@ -201,9 +211,13 @@ impl Devices {
         let forms: Vec<_> = forms.filter(|form| !form.admin_access).collect();
         let (mut choices, mut are_others, mut is_there) = (Vec::new(), false, forms.is_empty());
         let mut mixes = false;
+        let mut first_lack = None;
         for form in &forms {
             match self.choices(form, steps) {
-                Err(Problem::NoDevice) => continue,
+                Err(Problem::NoDevice(why)) => {
+                    first_lack.get_or_insert(why);
+                    continue;
+                }
                 Err(unknown @ (Problem::Unclear(_) | Problem::Unevaluated)) => return Err(unknown),
                 Ok(found) => {
                     are_others |= found.is_empty();
@@ -214,7 +228,11 @@ impl Devices {
             is_there = true;
         }
         if !is_there {
-            return Err(Problem::NoDevice);
+            let why = first_lack.unwrap_or_default();
+            return Err(Problem::NoDevice(match &*forms {
+                [_] => why,
+                _ => format!("there is a device for none of its alternatives; of the first, {why}"),
+            }));
         }
         if are_others && !choices.is_empty() {
             return Err(Problem::Unclear("one of its alternatives is no card".to_owned()));
@@ -231,11 +249,12 @@ impl Devices {
     pub(super) fn form(&mut self, form: &SubRequest, steps: &Steps) -> Result<BTreeSet<DeviceCard>, Problem> {
         let class = self.classes.get(&form.device_class_name);
         let Some(class) = class.map(|(class, _)| Arc::clone(class)) else {
-            return Err(Problem::NoDevice);
+            let name = &form.device_class_name;
+            return Err(Problem::NoDevice(format!("DeviceClass {name} does not exist")));
         };
         let models = self.select(&class, &form.selectors, steps)?;
         if models.is_empty() {
-            return Err(Problem::NoDevice);
+            return Err(Problem::NoDevice(self.why_none(&class, form, steps)));
         }
         let of_cards = || models.iter().filter(|model| model.card.is_some());
         let reach = |model: &&Arc<Model>| self.inventory.reach_of(model);
@@ -263,12 +282,15 @@ impl Devices {
                 .collect()),
             None => Some(self.all_of(cards, !form.tolerations.is_empty()))
                 .filter(|all| !all.is_empty())
-                .ok_or(Problem::NoDevice),
+                .ok_or_else(|| {
+                    let why = "no node has any of the devices that it selects, and it asks for all of a node (allocationMode: All)";
+                    Problem::NoDevice(why.to_owned())
+                }),
         }
     }
 
-    fn select(
-        &mut self,
+    pub(super) fn select(
+        &self,
         class: &DeviceClass,
         own: &[Selector],
         steps: &Steps,
@@ -289,7 +311,7 @@ impl Devices {
         // Administrators write classes.
         match self.select(class, &[], &Steps::new(u64::MAX)) {
             Ok(models) => Ok(models.iter().filter_map(|model| model.card.clone()).collect()),
-            Err(Problem::NoDevice | Problem::Unevaluated) => Ok(BTreeSet::new()),
+            Err(Problem::NoDevice(_) | Problem::Unevaluated) => Ok(BTreeSet::new()),
             Err(Problem::Unclear(why)) => {
                 let name = class.metadata.name.as_deref().unwrap_or_default();
                 Err(format!("DeviceClass {name}: {why}"))
@@ -354,7 +376,7 @@ impl Asked {
         unclear: Option<String>,
     ) -> Self {
         self.obstacle = self.obstacle.or(unclear.map(Obstacle::Unclear));
-        let is_open = |obstacle: &Obstacle| *obstacle == Obstacle::PaidByAnother;
+        let is_open = |obstacle: &Obstacle| matches!(obstacle, Obstacle::PaidByAnother(_));
         if self.obstacle.as_ref().is_none_or(is_open) {
             let is_allocated = self.allocated || self.requests.is_empty();
             let given = given.into_iter().filter(|cards| !cards.is_empty());
@@ -386,16 +408,25 @@ struct Sum {
     /// What is yet to be.
     asked_for: Vec<RequestAsked>,
     devices: i64,
-    is_unknown: bool,
-    is_paid_by_another: bool,
+    /// Why it is not known what it is for, where it is not.
+    unknown: Option<String>,
+    /// The first claim that another pod pays for.
+    paid_by_another: Option<Box<str>>,
 }
 
 impl Sum {
+    /// Another pod pays for a claim, which matters where it is for cards.
+    fn note_paid(&mut self, claim: &str, is_for_cards: bool) {
+        if is_for_cards {
+            self.paid_by_another.get_or_insert_with(|| claim.into());
+        }
+    }
+
     fn asked(mut self) -> Asked {
-        if self.is_unknown {
+        if let Some(why) = self.unknown {
             return Asked {
                 unknown: self.devices,
-                ..Asked::kept_by(Obstacle::NoDevice)
+                ..Asked::kept_by(Obstacle::NoDevice(why))
             };
         }
         let allocated = !self.requests.is_empty() && self.asked_for.is_empty();
@@ -417,7 +448,7 @@ impl Sum {
             requests: self.requests,
             allocated,
             unknown: 0,
-            obstacle: self.is_paid_by_another.then_some(Obstacle::PaidByAnother),
+            obstacle: self.paid_by_another.map(Obstacle::PaidByAnother),
         }
     }
 }

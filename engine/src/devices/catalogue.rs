@@ -99,7 +99,7 @@ impl Catalogue {
             match self.devices.form(form, steps) {
                 Ok(found) => cards.extend(found.into_iter().map(|card| card.name)),
                 Err(Problem::Unclear(why)) => return Err(Unknown::Selector(why)),
-                Err(Problem::NoDevice | Problem::Unevaluated) => return Err(Unknown::Devices),
+                Err(Problem::NoDevice(_) | Problem::Unevaluated) => return Err(Unknown::Devices),
             }
             let of_class = self.devices.classes.get(&form.device_class_name);
             let of_class = of_class.into_iter().flat_map(|(class, _)| &class.spec.selectors);

@@ -7,10 +7,10 @@ use crds::dra::{DeviceClass, DeviceTaint, DeviceToleration, ResourceClaim, SubRe
 
 use super::bounds;
 use super::inventory::Device;
-use super::model::Attribute;
+use super::model::{Attribute, Model};
 use super::placing::{Answer, Form, Question, Thing, Tie, Wanted};
 use super::room::Room;
-use super::{ClaimKey, Devices, Named};
+use super::{ClaimKey, Devices, Named, forms_of};
 use crate::names::ResourceId;
 use crate::steps::Steps;
 
@@ -32,6 +32,8 @@ pub struct ClaimDemand {
     pub provided: Option<ResourceId>,
     requests: Box<[RequestDemand]>,
     ties: Box<[TieDemand]>,
+    /// The models of devices on which one of its selectors fails.
+    fails_on: Box<[Arc<Model>]>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -80,7 +82,7 @@ impl Devices {
     }
 
     /// What so many devices are that are requested by a resource which a class provides.
-    pub fn provided_demand(&self, resource: ResourceId, name: &str, count: i64) -> Option<ClaimDemand> {
+    pub fn provided_demand(&self, resource: ResourceId, name: &str, count: i64, steps: &Steps) -> Option<ClaimDemand> {
         let (class, _) = self.classes.get(self.provider_of(name)?)?;
         let form = SubRequest {
             device_class_name: class.metadata.name.clone().unwrap_or_default(),
@@ -96,6 +98,7 @@ impl Devices {
             provided: Some(resource),
             requests: [request].into(),
             ties: [].into(),
+            fails_on: self.fails_on([&form].into_iter(), steps),
         })
     }
 
@@ -136,7 +139,21 @@ impl Devices {
             provided: None,
             requests: requests.collect(),
             ties: ties.collect(),
+            fails_on: self.fails_on(forms_of(claim), steps),
         }
+    }
+
+    /// The models of devices on which a selector of these forms fails.
+    fn fails_on<'f>(&self, forms: impl Iterator<Item = &'f SubRequest>, steps: &Steps) -> Box<[Arc<Model>]> {
+        let mut failing = BTreeSet::new();
+        for form in forms {
+            if let Some((class, _)) = self.classes.get(&form.device_class_name) {
+                let selectors = class.spec.selectors.iter().chain(&form.selectors);
+                let expressions = selectors.map(|selector| &*selector.cel.expression);
+                failing.extend(self.selections.failing(expressions, &self.inventory, steps));
+            }
+        }
+        failing.into_iter().collect()
     }
 
     /// Whether a form's selectors leave any card. What can't be evaluated is told where it is charged.
@@ -225,6 +242,19 @@ impl Devices {
     /// Whether a device satisfies a selector; those that can't be judged any more do.
     fn satisfies(&self, selector: &str, device: &Device, steps: &Steps) -> bool {
         self.selections.satisfies(selector, device, steps).unwrap_or(true)
+    }
+}
+
+impl ClaimDemand {
+    /// Whether one of its selectors fails on any device that there is.
+    pub fn may_fail(&self) -> bool {
+        !self.fails_on.is_empty()
+    }
+
+    /// Whether one of its selectors fails on any device of a node.
+    pub fn fails_in(&self, room: &Room) -> bool {
+        let fails = |device: &Device| self.fails_on.contains(&device.model);
+        self.may_fail() && room.lots.iter().any(|lot| fails(&lot.device))
     }
 }
 

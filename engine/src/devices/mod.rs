@@ -9,6 +9,7 @@ mod card;
 mod catalogue;
 mod demand;
 mod inventory;
+mod lacking;
 mod model;
 mod optional;
 mod placing;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::inventory::{Device, Inventory};
 use super::model::{Attribute, Attributes, Described, Model, own_names};
-use super::selector::{Selector, SelectorError};
+use super::selector::{Says, Selector, SelectorError};
 use crate::steps::Steps;
 
 /// So many expressions are remembered.
@@ -36,7 +36,7 @@ struct Known {
     selector: Result<Selector, SelectorError>,
     /// The names of what each device has of its own that it may look at.
     looks_at: Vec<&'static str>,
-    said: HashMap<Alike, bool>,
+    said: HashMap<Alike, Says>,
     /// Whether any device of a model satisfies it, and of which version of the inventory that was found.
     any: HashMap<ByAddress, (u64, bool)>,
 }
@@ -109,7 +109,32 @@ impl Selections {
         }
     }
 
-    /// Whether these expressions may select any of these models: what they say of single devices is not asked.
+    /// The models on a device of which one of these expressions fails, each asked of those alone that the ones before it select, as far as
+    /// that can be found with these steps: the scheduler gives up on a pod that claims so where it comes to such a device. Of what tells
+    /// devices of a model apart, all have some, or none.
+    pub fn failing<'e>(
+        &self,
+        expressions: impl Iterator<Item = &'e str> + Clone,
+        inventory: &Inventory,
+        steps: &Steps,
+    ) -> Models {
+        let mut memory = self.0.borrow_mut();
+        let mut fails = |model: &Arc<Model>| {
+            let own = inventory.own_of(model).next().cloned().unwrap_or_default();
+            let mut said = expressions.clone().map(|expression| {
+                let is_read = memory.read(expression, steps).selector.is_ok();
+                (is_read && !steps.are_spent()).then(|| memory.says(expression, model, &own, steps))
+            });
+            said.find(|said| *said != Some(Says::Selected)) == Some(Some(Says::Failed))
+        };
+        inventory
+            .models()
+            .filter(|model| fails(model))
+            .map(Arc::clone)
+            .collect()
+    }
+
+    /// Whether these expressions may select any of these models, or fail on them: what they say of single devices is not asked.
     pub fn may_select<'e>(
         &self,
         expressions: &(impl Iterator<Item = &'e str> + Clone),
@@ -122,7 +147,7 @@ impl Selections {
                 let known = memory.read(expression, steps);
                 known.selector.is_err()
                     || !known.looks_at.is_empty()
-                    || memory.says(expression, model, &Attributes::new(), steps)
+                    || memory.says(expression, model, &Attributes::new(), steps) != Says::PassedOver
             })
         })
     }
@@ -141,7 +166,7 @@ impl Selections {
         if said.is_none() && steps.left() < cost {
             return None;
         }
-        Some(memory.says(expression, &device.model, &device.own, steps))
+        Some(memory.says(expression, &device.model, &device.own, steps) == Says::Selected)
     }
 }
 
@@ -168,13 +193,13 @@ impl Memory {
         &self.read[expression]
     }
 
-    fn says(&mut self, expression: &str, model: &Arc<Model>, own: &Attributes, steps: &Steps) -> bool {
+    fn says(&mut self, expression: &str, model: &Arc<Model>, own: &Attributes, steps: &Steps) -> Says {
         if self.answers >= MOST_ANSWERS {
             self.forget();
         }
         self.read(expression, steps);
         let Some(known) = self.read.get_mut(expression) else {
-            return false;
+            return Says::PassedOver;
         };
         let alike = known.alike(model, own);
         if let Some(said) = known.said.get(&alike) {
@@ -183,10 +208,10 @@ impl Memory {
         }
         steps.spend(known.cost());
         let own = (!known.looks_at.is_empty()).then_some(own);
-        let says = known
-            .selector
-            .as_ref()
-            .is_ok_and(|selector| selector.selects(&Described { model, own }));
+        let says = match &known.selector {
+            Ok(selector) => selector.says(&Described { model, own }),
+            Err(_) => Says::PassedOver,
+        };
         known.said.insert(alike, says);
         self.answers += 1;
         says
@@ -196,7 +221,7 @@ impl Memory {
     fn says_of_any(&mut self, expression: &str, model: &Arc<Model>, inventory: &Inventory, steps: &Steps) -> bool {
         let known = self.read(expression, steps);
         if known.looks_at.is_empty() {
-            return self.says(expression, model, &Attributes::new(), steps);
+            return self.says(expression, model, &Attributes::new(), steps) == Says::Selected;
         }
         let (key, version) = (ByAddress(Arc::clone(model)), inventory.version());
         if let Some((_, said)) = known.any.get(&key).filter(|(of, _)| *of == version) {
@@ -207,7 +232,7 @@ impl Memory {
                 if steps.are_spent() {
                     return None;
                 }
-                if self.says(expression, model, own, steps) {
+                if self.says(expression, model, own, steps) == Says::Selected {
                     return Some(true);
                 }
             }

@@ -11,7 +11,7 @@ use kube_cel::KubeCelExt as _;
 use kube_cel::cel::common::ast::{EntryExpr, Expr, IdedExpr, LiteralValue};
 use kube_cel::cel::objects::Key;
 use kube_cel::cel::parser::Parser;
-use kube_cel::cel::{Context, Program, Value};
+use kube_cel::cel::{Context, ExecutionError, Program, Value};
 use thiserror::Error;
 
 use super::model::{Attribute, Described};
@@ -114,6 +114,17 @@ pub enum SelectorError {
     Unsupported(String),
 }
 
+/// What an expression says of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Says {
+    /// It is selected.
+    Selected,
+    /// It is not.
+    PassedOver,
+    /// It is not, since it lacks what the expression asks of it: Kubernetes takes that for a mistake, and not for an answer.
+    Failed,
+}
+
 /// An expression over one device.
 #[derive(Debug)]
 pub struct Selector {
@@ -180,12 +191,16 @@ impl Selector {
         self.cost
     }
 
-    /// Whether a device is selected. One that lacks what the expression asks of it is not.
-    pub fn selects(&self, device: &Described<'_>) -> bool {
+    /// What it says of a device.
+    pub fn says(&self, device: &Described<'_>) -> Says {
         let mut context = FUNCTIONS.new_inner_scope();
         context.add_variable_from_value("device", self.value_of(device));
         let said = stacker::grow(STACK, || Value::resolve(&self.expression, &context));
-        matches!(said, Ok(Value::Bool(true)))
+        match said {
+            Ok(Value::Bool(true)) => Says::Selected,
+            Err(ExecutionError::NoSuchKey(_)) => Says::Failed,
+            Ok(_) | Err(_) => Says::PassedOver,
+        }
     }
 
     /// A device as the expression sees it.

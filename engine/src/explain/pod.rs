@@ -54,20 +54,19 @@ pub(super) fn find<'c>(cluster: &'c Cluster, shape: &'c Shape, reason: Reason) -
             "the pod requests cards by {}, and only those of one resource can be charged",
             requested_cards(cluster, shape)
         ),
-        Reason::ResourceClaimNotFound => "a resource claim that the pod names is not there yet".to_owned(),
+        Reason::ResourceClaimNotFound | Reason::NoDeviceSelected => refused_claim(shape).to_owned(),
         Reason::ResourceClaimShared => {
-            "the pod shares a resource claim with another pod of its namespace, which is charged for it: that pod is not let in \
-             yet, or is in another queue"
-                .to_owned()
+            let claim = refused_claim(shape);
+            let payer = cluster.payer_of(&shape.namespace, claim);
+            let payer = payer.map_or_else(|| "another pod".to_owned(), |pod| format!("pod {}", pod.name));
+            format!(
+                "the pod shares ResourceClaim {claim} with {payer} of its namespace, which is charged for it: that pod is not let in \
+                 yet, or is in another queue"
+            )
         }
         Reason::SelectorsNotEvaluated => {
             "the selectors of the pod's resource claims are not evaluated yet: they are long, or look at what tells single devices \
              apart, and are evaluated some at a time, namespace by namespace"
-                .to_owned()
-        }
-        Reason::NoDeviceSelected => {
-            "a request of the pod's resource claims selects no device that the cluster has: no driver publishes such a one, or its \
-             class does not exist"
                 .to_owned()
         }
         Reason::NoClaimForCard => format!(
@@ -148,6 +147,14 @@ pub(super) fn has_node_ever(cluster: &Cluster, shape: &Shape, alternative: Optio
     nodes.any(|node| {
         fit::could_take(cluster, shape, alternative, *node) && cross_quota::is_within(cluster, shape, *node)
     })
+}
+
+/// What of a pod's claims it can't be charged for: which claim, and what of it.
+fn refused_claim(shape: &Shape) -> &str {
+    let claimed = shape.task.claimed.as_ref();
+    claimed
+        .and_then(|claimed| claimed.refused.as_deref())
+        .unwrap_or_default()
 }
 
 /// So many names a sentence holds.
@@ -268,6 +275,11 @@ fn no_node<'c>(cluster: &Cluster, shape: &'c Shape, lead: &str) -> Nodes<'c> {
             (
                 census.leave_choice,
                 "where the pod's claims select other cards too, or more of them: select the cards themselves",
+            ),
+            (
+                census.fail_selectors,
+                "with devices that lack an attribute which a selector of the pod's claims asks for, where the scheduler would give up on \
+                 the pod: ask for it by has() first",
             ),
             (
                 census.give_otherwise,

@@ -49,7 +49,8 @@ impl Reason {
                 "create pods that request cards of one resource each, or claim all of them, where nodes have them as devices"
             }
             Self::ResourceClaimNotFound => {
-                "wait until Kubernetes has made the claim from its template, or create it: kubectl get resourceclaims lists them"
+                "wait until Kubernetes has made the claim from its template (kubectl describe pod says why it can't), or create it: \
+                 kubectl get resourceclaims lists them"
             }
             Self::ResourceClaimShared => {
                 "wait until the other pod is let in, name its queue, or claim devices of the pod's own by a template"

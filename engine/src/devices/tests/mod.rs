@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::devices::model::{Described, Model};
-use crate::devices::selector::{Selector, SelectorError};
+use crate::devices::selector::{Says, Selector, SelectorError};
 use crate::steps::Steps;
 
 fn nvidia(name: &str, index: i64, product: &str) -> Value {
@@ -138,7 +138,14 @@ fn a_request_asks_for_the_cards_that_class_and_selectors_leave() {
     );
     assert_eq!(ask(exactly("gpu.nvidia.com", 1, &[&by_index])), cards(&[A100], 1));
     let none = format!("{by_product} && device.attributes['gpu.nvidia.com'].index == 9");
-    assert_eq!(ask(exactly("gpu.nvidia.com", 1, &[&none])), Err(Obstacle::NoDevice));
+    let lacks = |asked: Result<_, Obstacle>| match asked {
+        Err(Obstacle::NoDevice(why)) => why,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        lacks(ask(exactly("gpu.nvidia.com", 1, &[&none]))),
+        format!("claim c, request r: no device of DeviceClass gpu.nvidia.com satisfies selector {none:?}")
+    );
     let profile = "device.attributes['gpu.nvidia.com'].profile == '1g.5gb'";
     assert_eq!(
         ask(exactly("mig.nvidia.com", 3, &[profile])),
@@ -149,7 +156,23 @@ fn a_request_asks_for_the_cards_that_class_and_selectors_leave() {
         Ok(Vec::new()),
         "no card, and nobody's business"
     );
-    assert_eq!(ask(exactly("unknown", 1, &[])), Err(Obstacle::NoDevice));
+    assert_eq!(
+        lacks(ask(exactly("unknown", 1, &[]))),
+        "claim c, request r: DeviceClass unknown does not exist"
+    );
+    let mistyped = "device.attributes['gpu.nvidia.com'].product == 'A100'";
+    assert_eq!(
+        lacks(ask(exactly("gpu.nvidia.com", 1, &[by_product, mistyped]))),
+        format!(
+            "claim c, request r: no device of DeviceClass gpu.nvidia.com satisfies selector {mistyped:?}, which asks for an attribute that \
+             none of them has"
+        )
+    );
+    let by_other_product = "device.attributes['gpu.nvidia.com'].productName.lowerAscii().contains('h100')";
+    assert_eq!(
+        lacks(ask(exactly("gpu.nvidia.com", 1, &[by_product, by_other_product]))),
+        "claim c, request r: no device of DeviceClass gpu.nvidia.com satisfies all of its selectors"
+    );
     // What can't be evaluated could only take away from what is no card anyway.
     let not_evaluated = "cel.bind(x, device.driver, x + x) == ''";
     assert_eq!(ask(exactly("fpga", 1, &[not_evaluated])), Ok(Vec::new()));
@@ -196,7 +219,15 @@ fn alternatives_keep_their_order_and_their_numbers() {
         ask(json!([form("B200", 2), form("A100", 1)])),
         in_order(&format!("1 {A100}"))
     );
-    assert_eq!(ask(json!([form("B200", 2), form("B300", 1)])), Err(Obstacle::NoDevice));
+    let Err(Obstacle::NoDevice(why)) = ask(json!([form("B200", 2), form("B300", 1)])) else {
+        panic!("there is a device for one of them")
+    };
+    assert!(
+        why.starts_with(
+            "claim c, request r: there is a device for none of its alternatives; of the first, no device of"
+        ),
+        "{why}"
+    );
     let fpga = json!({"name": "f", "deviceClassName": "fpga"});
     let Err(Obstacle::Unclear(why)) = ask(json!([form("A100", 2), fpga])) else {
         panic!("a card or none")
@@ -288,7 +319,7 @@ fn selects(expression: &str, driver: &str, device: &Value) -> Result<bool, Selec
         model: &model,
         own: Some(&own),
     };
-    Ok(Selector::read(expression)?.selects(&device))
+    Ok(Selector::read(expression)?.says(&device) == Says::Selected)
 }
 
 #[test]
@@ -385,7 +416,7 @@ fn what_takes_more_steps_than_there_are_is_gone_on_with_later() {
         let asked = devices.asked_by("team", "u1", &named, None, &steps);
         let is_left = asked.obstacle == Some(Obstacle::Unevaluated);
         assert_eq!(steps.are_spent(), is_left);
-        assert!(is_left || asked.obstacle == Some(Obstacle::NoDevice));
+        assert!(is_left || matches!(asked.obstacle, Some(Obstacle::NoDevice(_))));
         !is_left
     });
     assert!(turns.is_some_and(|turns| turns > 4), "{turns:?}");

@@ -2,6 +2,7 @@
 
 mod both_ways;
 mod evaluating;
+mod failing;
 pub mod imagined;
 mod of_classes;
 mod reclaim;

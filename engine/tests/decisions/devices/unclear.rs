@@ -69,3 +69,52 @@ fn where_nobody_is_charged_nobody_waits_for_it() {
     world.pod(&held("p", "c"));
     assert_eq!(world.admit_names(), ["p"]);
 }
+
+#[test]
+fn what_a_claim_lacks_is_told_with_its_name() {
+    let mut world = world();
+    world.claim("typo", &exactly(1, Some("AA")), &json!({}));
+    world.claim(
+        "class",
+        &json!([{"name": "r", "exactly": request("gpu.nvidia.co", 1, None)}]),
+        &json!({}),
+    );
+    for (claim, says) in [
+        (
+            "typo",
+            "claim gpu, request r: no device of DeviceClass gpu.nvidia.com satisfies selector \
+             \"device.attributes['gpu.nvidia.com'].productName == 'AA'\"",
+        ),
+        (
+            "class",
+            "claim gpu, request r: DeviceClass gpu.nvidia.co does not exist",
+        ),
+    ] {
+        world.pod(&claiming(pod(claim), claim));
+        assert_eq!(world.refusal_of(claim), "NoDeviceSelected");
+        let told = world.notices();
+        assert!(told[0].message.starts_with(says), "{told:?}");
+    }
+    world.pod(&sharing(pod("named"), "mine"));
+    assert_eq!(world.refusal_of("named"), "ResourceClaimNotFound");
+    let told = world.notices();
+    assert!(
+        told[0]
+            .message
+            .starts_with("claim gpu: there is no ResourceClaim mine in the pod's namespace yet"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn who_shares_a_claim_is_told_with_whom() {
+    let mut world = world();
+    world.queue(&queue("team-a").quota(r#"{"A": 0}"#));
+    world.claim("shared", &exactly(1, Some("A")), &json!({}));
+    world.pod(&sharing(pod("first"), "shared"));
+    world.pod(&sharing(pod("second"), "shared"));
+    assert_eq!(world.refusal_of("second"), "ResourceClaimShared");
+    let told = world.notices();
+    let said = "the pod shares ResourceClaim shared with pod first of its namespace";
+    assert!(told.iter().any(|notice| notice.message.starts_with(said)), "{told:?}");
+}

@@ -1,0 +1,48 @@
+//! What is missing where claims come to nothing, in words for whoever wrote them.
+
+use crds::dra::{DeviceClass, Selector, SubRequest};
+
+use super::Devices;
+use crate::steps::Steps;
+
+/// So much of a selector is repeated.
+const MOST_SHOWN: usize = 200;
+
+impl Devices {
+    /// Why a form selects no device, in words for the user: the class, or the first of its own selectors that leaves none.
+    pub(super) fn why_none(&self, class: &DeviceClass, form: &SubRequest, steps: &Steps) -> String {
+        let name = class.metadata.name.as_deref().unwrap_or_default();
+        let of_class = self.select(class, &[], steps).unwrap_or_default();
+        if of_class.is_empty() {
+            return format!("DeviceClass {name} selects no device that the cluster has");
+        }
+        let selects_none = |selector: &&Selector| {
+            let selected = self.select(class, std::slice::from_ref(*selector), steps);
+            selected.is_ok_and(|models| models.is_empty())
+        };
+        let Some(alone) = form.selectors.iter().find(selects_none) else {
+            return format!("no device of DeviceClass {name} satisfies all of its selectors");
+        };
+        let expression = &*alone.cel.expression;
+        let both = class.spec.selectors.iter().chain([alone]);
+        let both = both.map(|selector| &*selector.cel.expression);
+        let fails_on = self.selections.failing(both, &self.inventory, steps);
+        let why = if of_class.is_subset(&fails_on) {
+            ", which asks for an attribute that none of them has"
+        } else {
+            ""
+        };
+        let shown: String = expression.chars().take(MOST_SHOWN).collect();
+        format!("no device of DeviceClass {name} satisfies selector {shown:?}{why}")
+    }
+}
+
+/// What a pod is told of a claim that it calls so, and that is to be made from a template.
+pub(super) fn not_made(name: &str) -> String {
+    format!("claim {name}: Kubernetes has not made it from its template yet")
+}
+
+/// What a pod is told of a claim that it calls so, and names.
+pub(super) fn not_there(name: &str, claim: &str) -> String {
+    format!("claim {name}: there is no ResourceClaim {claim} in the pod's namespace yet")
+}
