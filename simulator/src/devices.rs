@@ -92,7 +92,7 @@ pub fn complete<'a>(slices: impl Iterator<Item = &'a Value> + Clone) -> Vec<Devi
     let counts = |slice: &Value| {
         newest
             .get(&pool(slice))
-            .is_some_and(|(of, count, most)| generation(slice) == *of && count >= most)
+            .is_some_and(|(of, count, most)| generation(slice) == *of && count == most)
     };
     of_slices(slices, counts).collect()
 }

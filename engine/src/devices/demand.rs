@@ -150,7 +150,7 @@ impl Devices {
             if let Some((class, _)) = self.classes.get(&form.device_class_name) {
                 let selectors = class.spec.selectors.iter().chain(&form.selectors);
                 let expressions = selectors.map(|selector| &*selector.cel.expression);
-                failing.extend(self.selections.failing(expressions, &self.inventory, steps));
+                failing.extend(self.selections.failing(&expressions, &self.inventory, steps));
             }
         }
         failing.into_iter().collect()

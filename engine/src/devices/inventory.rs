@@ -341,13 +341,13 @@ impl Inventory {
         names.filter_map(|name| self.slices.get(name)).map(|known| &known.slice)
     }
 
-    /// The slices of a pool's highest generation, where all of them are there; none of an incomplete pool count.
+    /// The slices of a pool's highest generation, where all of them are there, and no more: none of another pool count, as for the scheduler.
     fn complete<'i>(&'i self, pool: &PoolName) -> impl Iterator<Item = &'i Slice> + use<'i> {
         let newest = self.slices_of(pool).map(|slice| slice.generation).max();
         let of_newest = move |slice: &&Slice| Some(slice.generation) == newest;
         let found = self.slices_of(pool).filter(of_newest).count();
         let wanted = self.slices_of(pool).find(of_newest).map(|slice| slice.of);
-        let is_complete = wanted.is_some_and(|wanted| i64::try_from(found).is_ok_and(|found| found >= wanted));
+        let is_complete = wanted.is_some_and(|wanted| i64::try_from(found).is_ok_and(|found| found == wanted));
         self.slices_of(pool).filter(of_newest).filter(move |_| is_complete)
     }
 

@@ -26,7 +26,7 @@ impl Devices {
         let expression = &*alone.cel.expression;
         let both = class.spec.selectors.iter().chain([alone]);
         let both = both.map(|selector| &*selector.cel.expression);
-        let fails_on = self.selections.failing(both, &self.inventory, steps);
+        let fails_on = self.selections.failing(&both, &self.inventory, steps);
         let why = if of_class.is_subset(&fails_on) {
             ", which asks for an attribute that none of them has"
         } else {

@@ -114,7 +114,7 @@ impl Selections {
     /// devices of a model apart, all have some, or none.
     pub fn failing<'e>(
         &self,
-        expressions: impl Iterator<Item = &'e str> + Clone,
+        expressions: &(impl Iterator<Item = &'e str> + Clone),
         inventory: &Inventory,
         steps: &Steps,
     ) -> Models {

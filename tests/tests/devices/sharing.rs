@@ -29,7 +29,7 @@ async fn a_shared_claim_is_charged_once_and_to_one_queue() -> Outcome {
     scenario.create(&elsewhere.build()).await?;
     let waits = scenario.waits("elsewhere", "ResourceClaimShared").await?;
     let message = waits.message.unwrap_or_default();
-    assert!(message.contains("another pod of its namespace"), "{message}");
+    assert!(message.contains("with pod first of its namespace"), "{message}");
     assert_eq!(allocated(&scenario).await?.values().sum::<usize>(), 2);
     card_has(world, &a100, |status| (status.used, status.unaccounted) == (2, 0)).await?;
     // Who paid goes: the quota stays taken as long as anybody has the devices.

@@ -144,7 +144,7 @@ fn a_request_asks_for_the_cards_that_class_and_selectors_leave() {
     };
     assert_eq!(
         lacks(ask(exactly("gpu.nvidia.com", 1, &[&none]))),
-        format!("claim c, request r: no device of DeviceClass gpu.nvidia.com satisfies selector {none:?}")
+        format!("claim gpus, request r: no device of DeviceClass gpu.nvidia.com satisfies selector {none:?}")
     );
     let profile = "device.attributes['gpu.nvidia.com'].profile == '1g.5gb'";
     assert_eq!(
@@ -158,20 +158,20 @@ fn a_request_asks_for_the_cards_that_class_and_selectors_leave() {
     );
     assert_eq!(
         lacks(ask(exactly("unknown", 1, &[]))),
-        "claim c, request r: DeviceClass unknown does not exist"
+        "claim gpus, request r: DeviceClass unknown does not exist"
     );
     let mistyped = "device.attributes['gpu.nvidia.com'].product == 'A100'";
     assert_eq!(
         lacks(ask(exactly("gpu.nvidia.com", 1, &[by_product, mistyped]))),
         format!(
-            "claim c, request r: no device of DeviceClass gpu.nvidia.com satisfies selector {mistyped:?}, which asks for an attribute that \
+            "claim gpus, request r: no device of DeviceClass gpu.nvidia.com satisfies selector {mistyped:?}, which asks for an attribute that \
              none of them has"
         )
     );
     let by_other_product = "device.attributes['gpu.nvidia.com'].productName.lowerAscii().contains('h100')";
     assert_eq!(
         lacks(ask(exactly("gpu.nvidia.com", 1, &[by_product, by_other_product]))),
-        "claim c, request r: no device of DeviceClass gpu.nvidia.com satisfies all of its selectors"
+        "claim gpus, request r: no device of DeviceClass gpu.nvidia.com satisfies all of its selectors"
     );
     // What can't be evaluated could only take away from what is no card anyway.
     let not_evaluated = "cel.bind(x, device.driver, x + x) == ''";
@@ -224,7 +224,7 @@ fn alternatives_keep_their_order_and_their_numbers() {
     };
     assert!(
         why.starts_with(
-            "claim c, request r: there is a device for none of its alternatives; of the first, no device of"
+            "claim gpus, request r: there is a device for none of its alternatives; of the first, no device of"
         ),
         "{why}"
     );
@@ -288,6 +288,11 @@ fn a_pool_that_is_not_complete_counts_nothing_and_older_generations_do_not_count
     assert_eq!(count(&devices), 2);
     devices.remove_slice("n1-gpu.nvidia.com");
     assert_eq!(count(&devices), 2);
+    let mut fourth = third.clone();
+    fourth.metadata.name = Some("n1-fourth".into());
+    devices.apply_slice(&fourth, 0, &mut texts);
+    assert_eq!(count(&devices), 0, "three of two");
+    devices.remove_slice("n1-fourth");
     let mut sick = third.clone();
     sick.spec.devices[0].taints = serde_json::from_value(json!([{"key": "sick", "effect": "NoSchedule"}])).unwrap();
     devices.apply_slice(&sick, 0, &mut texts);
