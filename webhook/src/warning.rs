@@ -4,7 +4,9 @@
 
 use std::fmt;
 
-use crds::keys::{CARD_NAME, CARD_REQUEST, MGPU_CONTAINER_CARDS, MGPU_POLICY, QUEUE_LABEL, QUEUE_NAME};
+use crds::keys::{
+    CARD_DESERVED, CARD_NAME, CARD_QUOTA, CARD_REQUEST, MGPU_CONTAINER_CARDS, MGPU_POLICY, QUEUE_LABEL, QUEUE_NAME,
+};
 use crds::mgpu::ComputePolicy;
 use crds::spelling;
 use thiserror::Error;
@@ -49,6 +51,8 @@ pub enum Warning {
     DeviceClassMissing { place: String, class: String },
     #[error("{place}: {why}")]
     SelectorNotEvaluated { place: String, why: String },
+    #[error("{place}: {why}: the pod waits for one, see kubectl get cardtypes -o yaml")]
+    NoDeviceSelected { place: String, why: String },
     #[error("annotation {MGPU_CONTAINER_CARDS} has no effect: no container requests mGPU")]
     MgpuNotRequested,
     #[error(
@@ -84,6 +88,11 @@ pub enum Warning {
         card: String,
         meant: Meant,
     },
+    #[error(
+        "annotation {CARD_DESERVED}: {card:?} has no effect, since {CARD_QUOTA} names none of it, and what is not named is 0: name it \
+         there too"
+    )]
+    DeservedWithoutQuota { card: String },
     #[error("{place}: nobody reads the annotation {key:?}: did you mean {meant}?")]
     KeyMisspelt {
         place: String,

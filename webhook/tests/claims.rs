@@ -237,6 +237,35 @@ fn what_can_not_be_charged_is_told_at_once() {
     );
 }
 
+#[test]
+fn a_selector_that_leaves_none_of_the_devices_that_there_are_is_told_at_once() {
+    let world = world();
+    claim(&world, "typo", &form(NVIDIA, &product("NVIDIA A1000")));
+    claim(
+        &world,
+        "later",
+        &form(NVIDIA, "device.attributes['gpu.nvidia.com'].index == 9"),
+    );
+    let pod = claiming("NVIDIA-H100", &["typo", "later"]);
+    let verdict = world.create_pod(&pod);
+    // Which devices have which index is not shown.
+    let [typo] = verdict.allowed() else {
+        panic!("{verdict:?}")
+    };
+    assert!(
+        typo.starts_with("ResourceClaimTemplate \"typo\"")
+            && typo.contains("no device of DeviceClass gpu.nvidia.com satisfies selector"),
+        "{typo}"
+    );
+    // Not all kinds of devices of a card are shown: it may be one of those.
+    let many = CardFacts {
+        devices: vec![device("NVIDIA H100", "gpu"); 8].into(),
+        ..CardFacts::from("nvidia.com/gpu")
+    };
+    world.knowledge.card_types.set("NVIDIA-H100".into(), many);
+    assert_eq!(world.create_pod(&pod).allowed(), [""; 0]);
+}
+
 /// Two cards of one pod, one by a claim and one by a device plugin: the annotation may name either.
 #[test]
 fn cards_of_a_device_plugin_beside_claimed_ones_may_be_named_or_not() {

@@ -5,7 +5,7 @@
 mod common;
 
 use crds::configuration::{Settings, UnnamedCards};
-use crds::keys::{CARD_NAME, CARD_QUOTA, CARD_REQUEST, QUEUE_NAME, QUEUE_NAMESPACES, SCORING_STRATEGY};
+use crds::keys::{CARD_DESERVED, CARD_NAME, CARD_QUOTA, CARD_REQUEST, QUEUE_NAME, QUEUE_NAMESPACES, SCORING_STRATEGY};
 use serde_json::{Value, json};
 use webhook::endpoint::Endpoint;
 
@@ -87,6 +87,24 @@ fn a_quota_for_a_card_that_no_node_has_is_accepted_with_a_warning_once() {
     assert_eq!(verdict.allowed().len(), 1, "{:?}", verdict.warnings);
     assert!(verdict.warnings[0].contains("NVIDIA-B200"));
     assert!(update(QUEUE, &new, &new).allowed().is_empty(), "not on every update");
+}
+
+#[test]
+fn what_is_deserved_of_a_card_without_quota_is_warned_about() {
+    let both = annotated(&[
+        (CARD_QUOTA, r#"{"NVIDIA-A100": 4}"#),
+        (CARD_DESERVED, r#"{"NVIDIA-A100": 2}"#),
+    ]);
+    assert_eq!(create(QUEUE, &both).allowed(), [""; 0]);
+    let one = annotated(&[
+        (CARD_QUOTA, r#"{"NVIDIA-A100": 4}"#),
+        (CARD_DESERVED, r#"{"NVIDIA-H100": 2}"#),
+    ]);
+    let verdict = create(QUEUE, &one);
+    let said = |warning: &&String| {
+        warning.contains("\"NVIDIA-H100\" has no effect, since volcano.sh/card.quota names none of it")
+    };
+    assert_eq!(verdict.allowed().iter().filter(said).count(), 1, "{verdict:?}");
 }
 
 #[test]

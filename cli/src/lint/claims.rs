@@ -84,6 +84,10 @@ fn look_at(spec: &ClaimSpec, place: &str, known: &Known, linted: &mut Linted) ->
                 "DeviceClass {class:?}, and which cards it has: name it by -f, or ask by --cluster"
             )),
             Err(Unknown::Selector(why)) => linted.warnings.push(format!("{place}: {why}")),
+            Err(Unknown::None(why)) => linted.warnings.push(format!(
+                "{place}: {why}: pods with such a claim wait until there is one; kubectl get cardtypes -o yaml shows in status.devices what \
+                 there is to select by"
+            )),
             Ok(_) | Err(Unknown::Devices) => {}
         }
     }

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use crds::card_type::{CardDevice, CardDeviceAttribute, MOST_DEVICES};
 use crds::configuration::CardDriver;
-use crds::dra::{AttributeValue, Capacity, ClaimSpec, Device, DeviceClass, Pool, Request, ResourceSlice, SliceSpec};
+use crds::dra::{
+    AttributeValue, Capacity, ClaimSpec, Device, DeviceClass, Pool, Request, ResourceSlice, SliceSpec, SubRequest,
+};
 
 use super::Devices;
 use super::asks::Problem;
@@ -34,6 +36,8 @@ pub enum Unknown {
     Class(String),
     /// A selector that Cardgate does not evaluate: which, and why.
     Selector(String),
+    /// None of the devices that are known of its class, which are all that there are, in words for whoever wrote it.
+    None(String),
     /// It selects by what is not known of the devices, or none of those that are known; or the steps were spent before that was found.
     Devices,
 }
@@ -99,6 +103,7 @@ impl Catalogue {
             match self.devices.form(form, steps) {
                 Ok(found) => cards.extend(found.into_iter().map(|card| card.name)),
                 Err(Problem::Unclear(why)) => return Err(Unknown::Selector(why)),
+                Err(Problem::NoDevice(why)) if self.knows_all_of_class(form, steps) => return Err(Unknown::None(why)),
                 Err(Problem::NoDevice(_) | Problem::Unevaluated) => return Err(Unknown::Devices),
             }
             let of_class = self.devices.classes.get(&form.device_class_name);
@@ -110,6 +115,19 @@ impl Catalogue {
             }
         }
         Ok(cards)
+    }
+
+    /// Whether all devices of a form's class are known, as far as its selectors look at them.
+    fn knows_all_of_class(&self, form: &SubRequest, steps: &Steps) -> bool {
+        let Some((class, _)) = self.devices.classes.get(&form.device_class_name) else {
+            return false;
+        };
+        let selections = &self.devices.selections;
+        let mut selectors = class.spec.selectors.iter().chain(&form.selectors);
+        let tells_apart = selectors.any(|selector| selections.tells_devices_apart(&selector.cel.expression, steps));
+        let of_class = self.devices.select(class, &[], steps);
+        // A class of which nothing is known may be one of other devices.
+        !tells_apart && self.cut.is_empty() && of_class.is_ok_and(|models| !models.is_empty()) && !steps.are_spent()
     }
 
     /// Whether the devices of a card are all known.

@@ -55,6 +55,7 @@ pub fn check<S: AsRef<str>>(
                     match unknown {
                         Unknown::Class(class) => warnings.push(Warning::DeviceClassMissing { place: place(), class }),
                         Unknown::Selector(why) => warnings.push(Warning::SelectorNotEvaluated { place: place(), why }),
+                        Unknown::None(why) => warnings.push(Warning::NoDeviceSelected { place: place(), why }),
                         Unknown::Devices => {}
                     }
                 }

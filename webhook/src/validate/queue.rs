@@ -1,5 +1,6 @@
 //! The rules for a Queue: what it says by itself, and its place among others (docs/rules.md, **Card quota**, **Queues**).
 
+use crds::configuration::QueuePlugin;
 use crds::keys::{CARD_DESERVED, CARD_GUARANTEE, CARD_QUOTA};
 use crds::lean::{Metadata, Text};
 use crds::queue_terms::{Item, QueueTerms};
@@ -91,6 +92,15 @@ fn rules(object: &RawValue, family: Family<'_>) -> Findings {
         };
         let told = Meant::by(unknown.collect(), family.view).map(warning);
         findings.warnings.extend(told);
+    }
+    if configuration.queue_plugin == QueuePlugin::CapacityCard {
+        // Under `capacity` what a queue does not name is not limited.
+        let without = terms.deserved.keys().filter_map(|item| match item {
+            Item::Card(card) if !terms.capability.contains_key(item) => Some(card.to_string()),
+            _ => None,
+        });
+        let without = without.map(|card| Warning::DeservedWithoutQuota { card });
+        findings.warnings.extend(without);
     }
     check_alone(&terms, &mut findings);
     if configuration.capacity.enable_hierarchy {
