@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crds::card_type::CardType;
-use crds::configuration::{CARDGATE_YAML, Configuration, Parsed, SCHEDULER_CONF};
+use crds::configuration::{CARDGATE_YAML, Configuration, Parsed, SCHEDULER_CONF, unknown_keys};
 use crds::dra::{ClaimSpec, DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice};
 use crds::keys::{CONFIG_MAP, NAMESPACE};
 use crds::queue_terms::Item;
@@ -427,7 +427,10 @@ pub fn is_configuration(manifest: &Manifest) -> bool {
 /// What the configuration says.
 pub fn parse(found: &ConfigMap) -> Result<Parsed, crds::configuration::ConfigurationError> {
     let text = |key: &str| Some(found.data.as_ref()?.get(key)?.as_str());
-    Configuration::parse(text(SCHEDULER_CONF), text(CARDGATE_YAML))
+    let mut parsed = Configuration::parse(text(SCHEDULER_CONF), text(CARDGATE_YAML))?;
+    let keys = found.data.iter().flatten().map(|(key, _)| key.as_str());
+    parsed.warnings.extend(unknown_keys(keys));
+    Ok(parsed)
 }
 
 /// The cards of nodes, as the operator discovers them, each with its resource; and what is wrong with nodes.

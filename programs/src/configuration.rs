@@ -7,7 +7,7 @@
 use std::future::ready;
 use std::sync::Arc;
 
-use crds::configuration::{CARDGATE_YAML, Configuration, QueuePlugin, SCHEDULER_CONF, generation};
+use crds::configuration::{CARDGATE_YAML, Configuration, QueuePlugin, SCHEDULER_CONF, generation, unknown_keys};
 use crds::keys::CONFIG_MAP;
 use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
@@ -74,10 +74,10 @@ impl ConfigurationGauges {
     }
 }
 
-/// Remembers what was read last.
+/// Remembers what was read last, and which keys of it nobody reads.
 #[derive(Debug, Default)]
 pub struct Reader {
-    last: Option<i64>,
+    last: Option<(i64, Vec<String>)>,
     in_force: bool,
 }
 
@@ -88,11 +88,15 @@ impl Reader {
         let text = |key: &str| data.and_then(|data| data.get(key)).map(String::as_str);
         let (conf, own) = (text(SCHEDULER_CONF), text(CARDGATE_YAML));
         let generation = generation(conf, own);
-        if self.last.replace(generation) == Some(generation) {
+        let unknown = unknown_keys(data.into_iter().flatten().map(|(key, _)| key.as_str()));
+        let read = Some((generation, unknown.clone()));
+        if self.last == read {
             return None;
         }
+        self.last = read;
         let (in_force, read, warnings) = match Configuration::parse(conf, own) {
             Ok(mut parsed) => {
+                parsed.warnings.extend(unknown);
                 if parsed.configuration.queue_plugin == QueuePlugin::Off {
                     parsed.warnings.push(QUEUES_ARE_UNLIMITED.to_owned());
                 }
@@ -163,6 +167,22 @@ mod tests {
             "default",
             "the ConfigMap was deleted"
         );
+    }
+
+    #[test]
+    fn a_key_that_nobody_reads_is_told_whenever_it_comes() {
+        let mut reader = Reader::default();
+        let mut config_map = config_map("defaultQueue: research");
+        assert_eq!(reader.read(Some(&config_map)).unwrap().warnings, [""; 0]);
+        let data = config_map.data.as_mut().unwrap();
+        data.insert("cardgate.yml".to_owned(), "defaultQueue: other".to_owned());
+        let loaded = reader.read(Some(&config_map)).unwrap();
+        assert_eq!(default_queue(&loaded), "research");
+        assert_eq!(
+            loaded.warnings,
+            [r#"key "cardgate.yml" is not known and has no effect: write cardgate.yaml or volcano-scheduler.conf"#]
+        );
+        assert_eq!(reader.read(Some(&config_map)), None);
     }
 
     #[test]

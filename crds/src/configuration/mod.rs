@@ -18,6 +18,8 @@ mod yaml;
 
 use thiserror::Error;
 
+use crate::bounds::excerpt;
+
 pub use capacity::{Capacity, LogLevel};
 pub use capacity_card::CapacityCard;
 pub use card_drivers::{CardDriver, KNOWN_DRIVERS};
@@ -30,6 +32,18 @@ pub use settings::{AdmitOn, Enforcement, Settings, UnnamedCards, UnqueuedCards};
 pub const SCHEDULER_CONF: &str = "volcano-scheduler.conf";
 /// Key of the `ConfigMap` with Cardgate's own settings.
 pub const CARDGATE_YAML: &str = "cardgate.yaml";
+
+/// What its author is told of keys of the `ConfigMap` that nobody reads.
+pub fn unknown_keys<'k>(keys: impl IntoIterator<Item = &'k str>) -> Vec<String> {
+    let unknown = keys
+        .into_iter()
+        .filter(|key| ![SCHEDULER_CONF, CARDGATE_YAML].contains(key));
+    let warning = |key| {
+        let key = excerpt(key);
+        format!("key {key:?} is not known and has no effect: write {CARDGATE_YAML} or {SCHEDULER_CONF}")
+    };
+    unknown.take(MOST_WARNINGS).map(warning).collect()
+}
 
 /// A number for the texts of both keys: the same for the same texts, in every replica of every program, and another for
 /// others. At most 2^52, which metrics hold exactly.
