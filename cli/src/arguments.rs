@@ -120,9 +120,9 @@ pub enum Verb {
                             whether what is not created yet would be let in now"
     )]
     Why {
-        /// A pod's name, or KIND/NAME
-        #[arg(value_name = "POD|KIND/NAME", conflicts_with = "file")]
-        what: Option<String>,
+        /// A pod's name, KIND/NAME, or KIND NAME
+        #[arg(value_name = "POD|KIND/NAME", conflicts_with = "file", num_args = 0..=2)]
+        what: Vec<String>,
         /// Ask about the manifests of this file, which need not be created; - is the input
         #[arg(short, long, value_name = "FILE")]
         file: Option<PathBuf>,

@@ -165,6 +165,18 @@ impl Failure {
         Self::Unprintable(error.to_string())
     }
 
+    /// Whether whoever asks has no right to.
+    pub fn is_forbidden(&self) -> bool {
+        matches!(
+            self,
+            Self::Forbidden { .. }
+                | Self::ForbiddenIn { .. }
+                | Self::ForbiddenEverywhere(_)
+                | Self::MayNotAsk(_)
+                | Self::MayNotSimulate(_)
+        )
+    }
+
     /// What scripts are told.
     pub fn code(&self) -> u8 {
         match self {

@@ -108,7 +108,7 @@ async fn run(arguments: &Arguments) -> Result<Answer, Failure> {
         Verb::Top { watch } => top::answer(&cluster, *watch && arguments.output.is_none()).await,
         Verb::Ui { port } => ui::serve(cluster, *port).await,
         Verb::Check => check::answer(&cluster).await,
-        Verb::Why { what: Some(what), .. } => why::answer(&cluster, vec![subject::named(what)?]).await,
+        Verb::Why { what, .. } if !what.is_empty() => why::answer(&cluster, vec![subject::of_words(what)?]).await,
         Verb::Why { file: Some(file), .. } => {
             let asked = subject::of_file(file)?;
             let mut answer = why::answer(&cluster, asked.subjects).await?;

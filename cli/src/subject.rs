@@ -36,6 +36,8 @@ pub enum SubjectError {
         "{0:?} names nothing: write a pod's name, or KIND/NAME such as job/train, deployment/web, podgroup/gang or queue/team-a"
     )]
     Nameless(String),
+    #[error("{0:?} and {1:?}: ask about one at a time: a pod's name, KIND/NAME, or KIND NAME")]
+    SeveralNamed(String, String),
     #[error("{0}: {1}")]
     File(String, io::Error),
     #[error("{0} has more than {LONGEST} bytes: a manifest is shorter")]
@@ -50,6 +52,16 @@ pub enum SubjectError {
     NoPods(String),
     #[error("{0} has {1} manifests: ask about at most {MOST} at once")]
     TooMany(String, usize),
+}
+
+/// What is meant by a pod's name, by `KIND/NAME`, or by kind and name as two words.
+pub fn of_words(words: &[String]) -> Result<Subject, SubjectError> {
+    match words {
+        [kind, name] if kind.contains('/') || name.contains('/') => {
+            Err(SubjectError::SeveralNamed(kind.clone(), name.clone()))
+        }
+        words => named(&words.join("/")),
+    }
 }
 
 /// What a pod's name, or `KIND/NAME`, means.
@@ -138,7 +150,8 @@ fn read(path: &Path) -> io::Result<String> {
 fn of_text(text: &str, shown: String) -> Result<InFile, SubjectError> {
     let manifests: Vec<Value> =
         serde_saphyr::from_multiple(text).map_err(|error| SubjectError::Syntax(shown.clone(), error.into()))?;
-    let manifests: Vec<_> = manifests.into_iter().filter(|manifest| !manifest.is_null()).collect();
+    let manifests = manifests.into_iter().filter(|manifest| !manifest.is_null());
+    let manifests: Vec<_> = manifests.flat_map(each).collect();
     if manifests.is_empty() {
         return Err(SubjectError::Empty(shown));
     }
@@ -150,6 +163,17 @@ fn of_text(text: &str, shown: String) -> Result<InFile, SubjectError> {
             subjects: with_pods.into_iter().map(of_manifest).collect(),
             passed_over: without.iter().map(passed_over).collect(),
         }),
+    }
+}
+
+/// What a list has, as `kubectl get -o yaml` prints several; anything else is one.
+fn each(mut manifest: Value) -> Vec<Value> {
+    if manifest["kind"] != "List" {
+        return vec![manifest];
+    }
+    match manifest["items"].take() {
+        Value::Array(items) => items,
+        _ => Vec::new(),
     }
 }
 
@@ -200,6 +224,25 @@ mod tests {
                 "{nothing}"
             );
         }
+    }
+
+    #[test]
+    fn kind_and_name_may_be_two_words_as_in_kubectl() {
+        let meant = |words: &[&str]| of_words(&words.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(meant(&["train-0"]).unwrap(), named("train-0").unwrap());
+        assert_eq!(meant(&["pod", "train-0"]).unwrap(), named("train-0").unwrap());
+        assert_eq!(meant(&["deploy", "web"]).unwrap(), named("deploy/web").unwrap());
+        let several = meant(&["job/a", "job/b"]).unwrap_err().to_string();
+        assert!(several.contains("one at a time"), "{several}");
+    }
+
+    #[test]
+    fn what_a_list_has_is_asked_about_each_by_itself() {
+        let text = "kind: List\nitems:\n- {kind: Pod, spec: {containers: []}}\n- {kind: Queue, metadata: {name: q}}\n\
+                    - {kind: Job, spec: {template: {spec: {containers: []}}}}\n";
+        let found = of_text(text, "f".to_owned()).unwrap();
+        assert_eq!(found.subjects.len(), 2, "{found:?}");
+        assert_eq!(found.passed_over, ["not asked about: Queue q, which makes no pods"]);
     }
 
     #[test]

@@ -48,15 +48,20 @@ pub(super) fn findings(all: &[Seen]) -> Vec<Finding> {
     for seen in all {
         kinds.entry(&seen.part.resource.plural).or_default().push(seen);
     }
-    kinds.into_iter().map(|(plural, seen)| of_kind(plural, &seen)).collect()
+    // With certificates of others none of what it takes to keep one's own is there; or all of it.
+    let keeps_own = all
+        .iter()
+        .any(|seen| seen.part.is_optional() && matches!(seen.found, Ok(Some(_))));
+    let of_kind = |(plural, seen): (_, Vec<_>)| of_kind(plural, &seen, keeps_own);
+    kinds.into_iter().map(of_kind).collect()
 }
 
-fn of_kind(plural: &str, all: &[&Seen]) -> Finding {
+fn of_kind(plural: &str, all: &[&Seen], keeps_own: bool) -> Finding {
     let (mut missing, mut changed, mut there) = (Vec::new(), Vec::new(), 0);
     for Seen { part, found } in all {
         match found {
             Err(error) => return Finding::unseen(plural, &format!("get {plural}"), error),
-            Ok(None) if part.is_optional() => {}
+            Ok(None) if part.is_optional() && !keeps_own => {}
             Ok(None) => missing.push(part.name.clone()),
             Ok(Some(object)) => {
                 there += 1;
@@ -158,6 +163,20 @@ mod tests {
     }
 
     #[test]
+    fn of_what_keeps_certificates_all_is_there_or_nothing() {
+        let mut seen = well();
+        of(&mut seen, "operator-certificates", "Role").found = Ok(None);
+        let found = of_plural(&seen, "roles");
+        assert_eq!(found.result, Result::Problem);
+        assert!(
+            found.details.starts_with("missing: operator-certificates: apply"),
+            "{}",
+            found.details
+        );
+        assert_eq!(of_plural(&seen, "rolebindings").result, Result::Ok);
+    }
+
+    #[test]
     fn a_definition_of_other_versions_or_another_schema_or_that_is_not_served_is_found() {
         for (pointer, value) in [
             ("/spec/versions/0/served", json!(false)),
@@ -190,8 +209,10 @@ mod tests {
             .unwrap()
             .retain(|rule| rule["resources"] != json!(["nodes"]));
         of(&mut seen, "webhook", "RoleBinding").found = Ok(None);
-        // With certificates by cert-manager these are not there.
-        of(&mut seen, "operator-certificates", "Role").found = Ok(None);
+        // With certificates by cert-manager none of these is there.
+        for seen in seen.iter_mut().filter(|seen| seen.part.is_optional()) {
+            seen.found = Ok(None);
+        }
         let found = of_plural(&seen, "clusterroles");
         let expected = "not as this version needs them: cardgate-operator (rules: lacks patch nodes): apply";
         assert!(found.details.starts_with(expected), "{}", found.details);

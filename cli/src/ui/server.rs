@@ -189,6 +189,7 @@ async fn shown(
     let (status, content) = match content.await {
         Ok(content) => (StatusCode::OK, content),
         Err(failure) if failure.code() == NOT_THERE => (StatusCode::NOT_FOUND, page::failure(&failure)),
+        Err(failure) if failure.is_forbidden() => (StatusCode::FORBIDDEN, page::failure(&failure)),
         Err(failure) => (StatusCode::BAD_GATEWAY, page::failure(&failure)),
     };
     HttpResponse::build(status)

@@ -231,7 +231,7 @@ mod tests {
     fn of_a_queue_that_takes_pods_what_waits_is_told_as_what_waits() {
         let takes = CardReviewStatus {
             admitted: true,
-            message: "queue team-a takes pods: 2 hold quota, 1 wait".to_owned(),
+            message: "queue team-a takes pods: 2 hold quota, 1 waits".to_owned(),
             queue: Some("team-a".to_owned()),
             before: Some(own(&["train"], 0)),
             ..CardReviewStatus::default()

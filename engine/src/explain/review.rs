@@ -280,7 +280,11 @@ fn of_workload(cluster: &Cluster, namespace: &str, id: WorkloadId, now: Timestam
         return of_pod(cluster, namespace, place.pod, now);
     }
     let message = if workload.admitted() > 0 || workload.is_enqueued() {
-        format!("{who} is let in: {} of its pods hold quota", workload.admitted())
+        let admitted = workload.admitted();
+        format!(
+            "{who} is let in: {admitted} of its pods {} quota",
+            verb(admitted == 1, "holds", "hold")
+        )
     } else {
         format!("{who} has no pods yet, and waits for nothing")
     };
@@ -290,6 +294,11 @@ fn of_workload(cluster: &Cluster, namespace: &str, id: WorkloadId, now: Timestam
         queue,
         ..CardReviewStatus::default()
     }
+}
+
+/// A verb, in the form for one or for several.
+fn verb(is_one: bool, one: &'static str, several: &'static str) -> &'static str {
+    if is_one { one } else { several }
 }
 
 fn of_queue(cluster: &Cluster, namespace: &str, id: QueueId) -> CardReviewStatus {
@@ -308,10 +317,11 @@ fn of_queue(cluster: &Cluster, namespace: &str, id: QueueId) -> CardReviewStatus
         summed_up(&mut status, &format!("what asks for queue {name}"));
     } else {
         status.admitted = true;
+        let (holders, waiting) = (queue.holders.len(), status.waiting.unwrap_or_default());
         status.message = format!(
-            "queue {name} takes pods: {} hold quota, {} wait",
-            queue.holders.len(),
-            status.waiting.unwrap_or_default()
+            "queue {name} takes pods: {holders} {} quota, {waiting} {}",
+            verb(holders == 1, "holds", "hold"),
+            verb(waiting == 1, "waits", "wait")
         );
     }
     status
