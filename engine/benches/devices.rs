@@ -166,6 +166,46 @@ fn a_pod_that_no_node_takes(bencher: Bencher<'_, '_>, nodes: usize) {
     });
 }
 
+/// So many pods of one namespace, each of which names the same 64 claims, for more than there is quota for.
+fn sharers(pods: usize) -> World {
+    let mut world = cluster(100);
+    let claims: Vec<_> = (0..64).map(|index| format!("shared-{index}")).collect();
+    for claim in &claims {
+        world.claim(claim, &requests(9, &[]), &json!({}));
+    }
+    let named = claims
+        .iter()
+        .map(|claim| json!({"name": claim, "resourceClaimName": claim}));
+    let named: Value = named.collect();
+    for index in 0..pods {
+        world.pod(&pod(&format!("s{index:05}")).set(["spec", "resourceClaims"], named.clone()));
+    }
+    assert!(world.decide().is_empty());
+    world
+}
+
+/// One of many claims that many pods share comes to something else: all of them are read anew.
+#[divan::bench(args = [20, 200, 2_000], sample_count = 5, sample_size = 2)]
+fn a_claim_changes_that_many_share(bencher: Bencher<'_, '_>, pods: usize) {
+    let mut world = sharers(pods);
+    let mut count = 9;
+    bencher.bench_local(|| {
+        count += 1;
+        world.claim("shared-0", &requests(count, &[]), &json!({}));
+    });
+}
+
+/// Who is to pay for what many share goes: the next one is.
+#[divan::bench(args = [20, 200, 2_000], sample_count = 4, sample_size = 2)]
+fn a_payer_goes(bencher: Bencher<'_, '_>, pods: usize) {
+    let mut world = sharers(pods);
+    let mut number = 0;
+    bencher.bench_local(|| {
+        world.remove_pod(&format!("s{number:05}"));
+        number += 1;
+    });
+}
+
 /// All there is of 5,000 nodes is taken in.
 #[divan::bench(sample_count = 3, sample_size = 1)]
 fn taken_in_at_the_start(bencher: Bencher<'_, '_>) {

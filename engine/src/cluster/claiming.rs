@@ -34,11 +34,13 @@ pub(super) struct Claiming {
     pub(super) let_in_by: Option<Vec<LetInBy>>,
     /// The claims that others may name and that it paid for when it was known last what it claims.
     pub(super) paid: BTreeSet<ClaimKey>,
+    /// Its turn to pay for the claims that it shares, as it stands in line for each.
+    turn: Option<Turn>,
 }
 
 /// How a pod stands that shares a claim: the lower, the rather it pays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Standing {
+pub(super) enum Standing {
     /// It was let in, and is charged.
     In,
     /// It waits, or no queue is charged for it.
@@ -48,7 +50,7 @@ enum Standing {
 }
 
 /// Of those that share a claim, the least pays.
-type Turn = (Standing, Timestamp, Arc<str>);
+pub(super) type Turn = (Standing, Timestamp, Arc<str>);
 
 impl Claiming {
     /// The text of an annotation of the pod.
@@ -119,10 +121,16 @@ impl Cluster {
             Some((uid, _)) => Arc::clone(uid),
             None => uid.into(),
         };
-        self.note_read(&uid);
+        self.note_read(namespace, &uid);
         let provided = provided_claim(&pod).map(|claim| (namespace.into(), claim.into()));
         if requests_any(&pod, is_extended) {
             self.claimed.requesting.insert(Arc::clone(&uid));
+        }
+        // Where it shares others than before, it takes its place among those when it has been read.
+        if let Some(before) = self.claimed.pods.get(&uid)
+            && before.named != named
+        {
+            self.stand_in_line(&uid, None);
         }
         let mut before = self.claimed.pods.remove(&uid);
         let claiming = Claiming {
@@ -134,6 +142,7 @@ impl Cluster {
                 .as_mut()
                 .map(|before| std::mem::take(&mut before.paid))
                 .unwrap_or_default(),
+            turn: before.as_mut().and_then(|before| before.turn.take()),
         };
         let keys = claiming.keys();
         self.claimed.pods.insert(Arc::clone(&uid), claiming);
@@ -153,6 +162,7 @@ impl Cluster {
     /// Forgets a pod that claimed devices: whoever shares a claim that it paid for pays from now on. `was_in` says whether the pod had
     /// been let in.
     pub(super) fn forget_claiming(&mut self, uid: &str, was_in: bool) {
+        self.stand_in_line(uid, None);
         let Some((uid, claiming)) = self.claimed.pods.remove_entry(uid) else {
             return;
         };
@@ -180,9 +190,27 @@ impl Cluster {
 
     /// Who is to pay for a claim in place of this pod.
     fn next_payer(&self, key: &ClaimKey, uid: &str) -> Option<Turn> {
-        let users = self.claimed.users.get(key).into_iter().flatten();
-        let others = users.filter(|user| ***user != *uid);
-        others.filter_map(|user| self.turn_to_pay(user)).min()
+        let turns = self.claimed.in_line.get(key).into_iter().flatten();
+        turns.cloned().find(|(.., other)| **other != *uid)
+    }
+
+    /// A pod takes its place in the line of those that are to pay for the claims that it shares, or leaves it.
+    fn stand_in_line(&mut self, uid: &str, turn: Option<Turn>) {
+        let Some(claiming) = self.claimed.pods.get_mut(uid).filter(|claiming| claiming.turn != turn) else {
+            return;
+        };
+        let before = std::mem::replace(&mut claiming.turn, turn.clone());
+        let namespace = claiming.pod.metadata.namespace.as_deref().unwrap_or_default();
+        for key in shared_keys(namespace, &claiming.named) {
+            let line = self.claimed.in_line.entry(key.clone()).or_default();
+            if let Some(before) = &before {
+                line.remove(before);
+            }
+            line.extend(turn.clone());
+            if line.is_empty() {
+                self.claimed.in_line.remove(&key);
+            }
+        }
     }
 
     /// Whose turn it is to pay for a claim: who was let in already, first, since nobody waits for what another pod of theirs holds or has
@@ -211,7 +239,9 @@ impl Cluster {
         };
         let (uid, namespace) = (Arc::clone(&pod.uid), Arc::clone(&pod.namespace));
         let has_lapsed = self.standing_of(pod) == Standing::Lapsed;
-        for key in shared_keys(&namespace, &claiming.named).collect::<Vec<_>>() {
+        let shared: Vec<_> = shared_keys(&namespace, &claiming.named).collect();
+        self.stand_in_line(&uid, self.turn_to_pay(&uid));
+        for key in shared {
             let payer = self.claimed.devices.payer(&key, &uid);
             let next = if payer != uid {
                 self.takes_over_from(&payer, &uid).then(|| Arc::clone(&uid))

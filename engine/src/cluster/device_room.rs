@@ -24,20 +24,19 @@ impl Cluster {
         provided_claim(pod).map_or(is_bound, is_given)
     }
 
-    /// What a pod asks of devices that were not allocated to it yet, as far as that can be found with these steps.
+    /// What a pod asks of devices that were not allocated to it yet, after it was read what its claims come to.
     pub(super) fn devices_asked(
         &self,
         request: &Amounts,
         namespace: &str,
         named: &[Named],
         has_provided: bool,
-        steps: &Steps,
     ) -> Option<DeviceDemand> {
         let devices = &self.claimed.devices;
         let of_claims = if named.is_empty() {
             None
         } else {
-            devices.demand_of(namespace, named, steps)
+            devices.demand_of(namespace, named)
         };
         if has_provided || self.claimed.provided().next().is_none() {
             return of_claims;
@@ -46,7 +45,7 @@ impl Cluster {
             let resource = dimension.resource()?;
             let name = self.names.resource_name(resource);
             let is_provided = count > 0 && self.claimed.provides_cards(name);
-            is_provided.then(|| devices.provided_demand(resource, name, count, steps))?
+            is_provided.then(|| devices.provided_demand(resource, name, count))?
         });
         let provided: Vec<_> = provided.collect();
         if provided.is_empty() {

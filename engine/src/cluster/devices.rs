@@ -10,7 +10,7 @@ use crds::pod::ExtendedResourceClaimStatus;
 use jiff::Timestamp;
 
 use super::claimed_cards::OfClasses;
-use super::claiming::{Claiming, claims_excess, named_by, provided_claim};
+use super::claiming::{Claiming, Turn, claims_excess, named_by, provided_claim};
 use super::evaluating::Turns;
 use super::gates::Gates;
 use super::outgrown::Outgrown;
@@ -35,6 +35,8 @@ pub(super) struct ClaimedDevices {
     pub(super) requesting: BTreeSet<Arc<str>>,
     /// The pods that name each claim.
     pub(super) users: HashMap<ClaimKey, BTreeSet<Arc<str>>>,
+    /// Those that share each claim, in the order in which they are to pay for it.
+    pub(super) in_line: HashMap<ClaimKey, BTreeSet<Turn>>,
     /// Those of which the claims, or who is charged for them, have changed since they were read.
     unread: BTreeSet<Arc<str>>,
     /// Whether pods wait for a resource that no class provided when they were read: what they say besides was not kept.
@@ -243,8 +245,14 @@ impl Cluster {
 
     pub(super) fn claim_changed(&mut self, key: &ClaimKey) {
         let users = self.claimed.users.get(key).into_iter().flatten();
-        let users: Vec<_> = users.map(Arc::clone).collect();
+        let users: Vec<_> = users.filter(|uid| !self.waits_for_turn(uid)).map(Arc::clone).collect();
         self.see_again(users);
+    }
+
+    /// Whether a pod waits until its claims are read in the turn of its namespace: whatever they say then, nothing comes of it before.
+    fn waits_for_turn(&self, uid: &str) -> bool {
+        let pod = self.pod_with_uid(uid).and_then(|id| self.pod(id));
+        pod.is_some_and(|pod| matches!(pod.stage, Stage::Waiting) && self.claimed.turns.is_later(&pod.namespace, uid))
     }
 
     /// What a list of all objects of these kinds does not name is gone.
@@ -273,9 +281,10 @@ impl Cluster {
         self.claimed.unread.extend(pods);
     }
 
-    /// A pod is being read.
-    pub(super) fn note_read(&mut self, uid: &str) {
+    /// A pod of this namespace is being read.
+    pub(super) fn note_read(&mut self, namespace: &str, uid: &str) {
         self.claimed.unread.remove(uid);
+        self.claimed.turns.is_read(namespace, uid);
     }
 
     /// Whether no pod has to be read anew.
@@ -382,7 +391,7 @@ impl Cluster {
             .as_ref()
             .map(|status| self.claimed.devices.given(namespace, status, assigned));
         let asked = self.claimed.devices.asked_by(namespace, uid, named, assigned, &steps);
-        let demand = self.devices_asked(&reading.task.request, namespace, named, made.is_allocated, &steps);
+        let demand = self.devices_asked(&reading.task.request, namespace, named, made.is_allocated);
         if is_there {
             let is_left = asked.obstacle == Some(Obstacle::Unevaluated);
             self.claimed.turns.give_back(namespace, steps, is_left.then_some(uid));

@@ -43,11 +43,23 @@ impl Turns {
         if self.left.get(namespace).is_some_and(Steps::are_spent) {
             return None;
         }
-        let pods = self.later.get_mut(namespace)?;
-        let next = pods.pop_first();
-        if pods.is_empty() {
-            self.later.remove(namespace);
+        let next = self.later.get(namespace)?.first().cloned()?;
+        self.is_read(namespace, &next);
+        Some(next)
+    }
+
+    /// Whether a pod is to go on in the next round.
+    pub(super) fn is_later(&self, namespace: &str, uid: &str) -> bool {
+        self.later.get(namespace).is_some_and(|pods| pods.contains(uid))
+    }
+
+    /// A pod is being read: what is left of it then is said anew.
+    pub(super) fn is_read(&mut self, namespace: &str, uid: &str) {
+        if let Some(pods) = self.later.get_mut(namespace) {
+            pods.remove(uid);
+            if pods.is_empty() {
+                self.later.remove(namespace);
+            }
         }
-        next
     }
 }

@@ -99,7 +99,7 @@ impl Devices {
                 return Asked::kept_by(Obstacle::Missing(not_made(name)));
             };
             let key: ClaimKey = (namespace.into(), claim.clone());
-            let Some(found) = self.claims.get(&key).map(|(claim, _)| Arc::clone(claim)) else {
+            let Some(devices) = self.claim(&key).map(|claim| devices_of(claim)) else {
                 let why = if *shared {
                     not_there(name, claim)
                 } else {
@@ -109,30 +109,29 @@ impl Devices {
             };
             let is_paid = *shared && self.payers.get(&key).is_some_and(|payer| **payer != *uid);
             if !is_paid {
-                sum.devices = sum.devices.saturating_add(devices_of(&found));
+                sum.devices = sum.devices.saturating_add(devices);
             }
-            if let Some(allocated) = self.allocated(&found, assigned) {
+            if let Some(allocated) = self.allocated(&key, assigned) {
                 if is_paid {
                     sum.note_paid(claim, !allocated.is_empty());
                 } else if !allocated.is_empty() {
-                    sum.requests.push(RequestAsked::given(allocated));
+                    sum.requests.push(RequestAsked::given(CardCounts::clone(&allocated)));
                 }
                 continue;
             }
-            for request in &found.spec.devices.requests {
-                match self.request(request, steps) {
-                    Ok(asked) if is_paid => sum.note_paid(claim, asked.is_some()),
-                    Ok(asked) => sum.asked_for.extend(asked),
-                    Err(Problem::NoDevice(why)) => {
-                        let of = || format!("claim {name}, request {}: {why}", request.name);
-                        sum.unknown.get_or_insert_with(of);
-                    }
-                    Err(Problem::Unevaluated) => return Asked::kept_by(Obstacle::Unevaluated),
-                    Err(Problem::Unclear(why)) => {
-                        let of = format!("claim {name} ({claim}), request {}", request.name);
-                        return Asked::kept_by(Obstacle::Unclear(format!("{of}: {why}")));
-                    }
-                }
+            let Some(asked) = self.asked_for(&key, steps) else {
+                return Asked::kept_by(Obstacle::Unevaluated);
+            };
+            if let Some(why) = &asked.unclear {
+                return Asked::kept_by(Obstacle::Unclear(format!("claim {name} ({claim}), {why}")));
+            }
+            if let Some(why) = &asked.unknown {
+                sum.unknown.get_or_insert_with(|| format!("claim {name}, {why}"));
+            }
+            if is_paid {
+                sum.note_paid(claim, !asked.requests.is_empty());
+            } else {
+                sum.asked_for.extend(asked.requests.iter().cloned());
             }
         }
         sum.asked()
@@ -147,18 +146,13 @@ impl Devices {
         let keys = named
             .iter()
             .filter_map(move |named| Some((namespace.into(), named.claim.clone()?)));
-        let claims = keys.filter_map(|key: ClaimKey| Some(&self.claims.get(&key)?.0));
+        let claims = keys.filter_map(|key: ClaimKey| self.claim(&key));
         let open = claims.filter(|claim| claim.status.allocation.is_none());
         open.map(|claim| &claim.spec)
     }
 
-    /// The cards that were allocated to a claim; none where nothing is, or where a device is not known any more.
-    fn allocated(&self, claim: &ResourceClaim, assigned: Option<&str>) -> Option<CardCounts> {
-        self.allocated_for(claim, |_| true, assigned)
-    }
-
-    /// The same of some of its requests.
-    fn allocated_for(
+    /// The cards that were allocated for some of a claim's requests; none where nothing is, or where a device is not known any more.
+    pub(super) fn allocated_for(
         &self,
         claim: &ResourceClaim,
         is_meant: impl Fn(&str) -> bool,
@@ -188,7 +182,7 @@ impl Devices {
         assigned: Option<&str>,
     ) -> BTreeMap<Box<str>, CardCounts> {
         let name = made.resource_claim_name.clone().unwrap_or_default();
-        let Some((claim, _)) = self.claims.get(&(namespace.into(), name)) else {
+        let Some(claim) = self.claim(&(namespace.into(), name)) else {
             return BTreeMap::new();
         };
         let mut requests = BTreeMap::<&str, BTreeSet<&str>>::new();
@@ -206,7 +200,7 @@ impl Devices {
 
     /// What a request leaves; none where it is for other devices, or only looks at them. Alternatives that no device is there for
     /// are passed over, as by the scheduler.
-    fn request(&mut self, request: &Request, steps: &Steps) -> Result<Option<RequestAsked>, Problem> {
+    pub(super) fn request(&mut self, request: &Request, steps: &Steps) -> Result<Option<RequestAsked>, Problem> {
         let forms = request.exactly.iter().chain(&request.first_available);
         let forms: Vec<_> = forms.filter(|form| !form.admin_access).collect();
         let (mut choices, mut are_others, mut is_there) = (Vec::new(), false, forms.is_empty());

@@ -1,6 +1,7 @@
 //! What a pod's claims ask of the devices of one node, as far as nothing was allocated for them yet; and whether a node has it.
 
 use std::collections::{BTreeSet, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use crds::dra::{DeviceClass, DeviceTaint, DeviceToleration, ResourceClaim, SubRequest};
@@ -30,10 +31,37 @@ pub struct ClaimDemand {
     pub shared: Option<ClaimKey>,
     /// The resource, where it is no claim yet, but a resource that a class provides.
     pub provided: Option<ResourceId>,
+    wanted: Arc<DevicesWanted>,
+}
+
+/// What is asked for, with its hash: of a claim that many pods name it is there once, and looked at once.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct DevicesWanted {
     requests: Box<[RequestDemand]>,
     ties: Box<[TieDemand]>,
     /// The models of devices on which one of its selectors fails.
     fails_on: Box<[Arc<Model>]>,
+    hash: u64,
+}
+
+impl DevicesWanted {
+    fn new(requests: Box<[RequestDemand]>, ties: Box<[TieDemand]>, fails_on: Box<[Arc<Model>]>) -> Self {
+        let mut hasher = DefaultHasher::new();
+        (&requests, &ties, &fails_on).hash(&mut hasher);
+        let hash = hasher.finish();
+        Self {
+            requests,
+            ties,
+            fails_on,
+            hash,
+        }
+    }
+}
+
+impl Hash for DevicesWanted {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -60,8 +88,9 @@ struct TieDemand {
 }
 
 impl Devices {
-    /// What the claims that a pod names ask for of cards, as far as that can be found with these steps; none where they ask for none.
-    pub fn demand_of(&self, namespace: &str, named: &[Named], steps: &Steps) -> Option<DeviceDemand> {
+    /// What the claims that a pod names ask for of cards, as it was found when it was read what they come to; none where they ask for none,
+    /// or that was not found.
+    pub fn demand_of(&self, namespace: &str, named: &[Named]) -> Option<DeviceDemand> {
         if bounds::excess(self.not_allocated(namespace, named)).is_some() {
             return None;
         }
@@ -69,20 +98,24 @@ impl Devices {
         let mut claims = Vec::new();
         for Named { claim, shared, .. } in named {
             let key: ClaimKey = (namespace.into(), claim.clone()?);
-            let (claim, _) = self.claims.get(&key)?;
+            let claim = self.claim(&key)?;
             if claim.status.allocation.is_some() {
-                demand.at = demand.at.or(self.node_of(claim));
+                demand.at = demand.at.or_else(|| self.node_of(claim));
                 continue;
             }
-            let asked = self.claim_demand(claim, shared.then_some(key), steps);
-            claims.extend((!asked.requests.is_empty()).then_some(asked));
+            let wanted = &self.known_to_ask(&key)?.wanted;
+            claims.extend((!wanted.requests.is_empty()).then(|| ClaimDemand {
+                shared: shared.then_some(key),
+                provided: None,
+                wanted: Arc::clone(wanted),
+            }));
         }
         demand.claims = claims.into();
         (demand != DeviceDemand::default()).then_some(demand)
     }
 
     /// What so many devices are that are requested by a resource which a class provides.
-    pub fn provided_demand(&self, resource: ResourceId, name: &str, count: i64, steps: &Steps) -> Option<ClaimDemand> {
+    pub fn provided_demand(&self, resource: ResourceId, name: &str, count: i64) -> Option<ClaimDemand> {
         let (class, _) = self.classes.get(self.provider_of(name)?)?;
         let form = SubRequest {
             device_class_name: class.metadata.name.clone().unwrap_or_default(),
@@ -93,12 +126,12 @@ impl Devices {
             name: "".into(),
             forms: [form_demand(class, &form)].into(),
         };
+        // Administrators write classes.
+        let fails_on = self.fails_on([&form].into_iter(), &Steps::new(u64::MAX));
         Some(ClaimDemand {
             shared: None,
             provided: Some(resource),
-            requests: [request].into(),
-            ties: [].into(),
-            fails_on: self.fails_on([&form].into_iter(), steps),
+            wanted: Arc::new(DevicesWanted::new([request].into(), [].into(), fails_on)),
         })
     }
 
@@ -109,7 +142,8 @@ impl Devices {
         held.find_map(|result| self.inventory.node_of(&result.driver, &result.pool, &result.device))
     }
 
-    fn claim_demand(&self, claim: &ResourceClaim, shared: Option<ClaimKey>, steps: &Steps) -> ClaimDemand {
+    /// What a claim asks of the devices of one node, as far as that is for cards.
+    pub(super) fn wanted_by(&self, claim: &ResourceClaim, steps: &Steps) -> DevicesWanted {
         let devices = &claim.spec.devices;
         let requests = devices.requests.iter().filter_map(|request| {
             let forms = request.exactly.iter().chain(&request.first_available);
@@ -134,13 +168,11 @@ impl Devices {
                 differ,
             })
         });
-        ClaimDemand {
-            shared,
-            provided: None,
-            requests: requests.collect(),
-            ties: ties.collect(),
-            fails_on: self.fails_on(forms_of(claim), steps),
-        }
+        DevicesWanted::new(
+            requests.collect(),
+            ties.collect(),
+            self.fails_on(forms_of(claim), steps),
+        )
     }
 
     /// The models of devices on which a selector of these forms fails.
@@ -206,6 +238,7 @@ impl Devices {
         steps: &Steps,
     ) {
         let first = question.ties.len();
+        let demand = &*demand.wanted;
         for tie in &demand.ties {
             question.ties.push(tie.of(room));
         }
@@ -248,12 +281,12 @@ impl Devices {
 impl ClaimDemand {
     /// Whether one of its selectors fails on any device that there is.
     pub fn may_fail(&self) -> bool {
-        !self.fails_on.is_empty()
+        !self.wanted.fails_on.is_empty()
     }
 
     /// Whether one of its selectors fails on any device of a node.
     pub fn fails_in(&self, room: &Room) -> bool {
-        let fails = |device: &Device| self.fails_on.contains(&device.model);
+        let fails = |device: &Device| self.wanted.fails_on.contains(&device.model);
         self.may_fail() && room.lots.iter().any(|lot| fails(&lot.device))
     }
 }

@@ -13,6 +13,7 @@ mod lacking;
 mod model;
 mod optional;
 mod placing;
+mod reading;
 mod room;
 mod selection;
 mod selector;
@@ -36,6 +37,7 @@ pub use catalogue::{Catalogue, Unknown, not_evaluated};
 pub use demand::{ClaimDemand, DeviceDemand};
 pub use inventory::{Inventory, SliceChange};
 use model::Model;
+use reading::KnownClaim;
 use room::Rooms;
 pub use room::{DeviceCount, Room};
 use selection::Selections;
@@ -56,8 +58,7 @@ pub struct Devices {
     rooms: Rooms,
     /// Each with the list of all of them in which it was seen last.
     classes: HashMap<Box<str>, (Arc<DeviceClass>, u64)>,
-    /// The same.
-    claims: HashMap<ClaimKey, (Arc<ResourceClaim>, u64)>,
+    claims: HashMap<ClaimKey, KnownClaim>,
     /// Those of them that have not been given devices.
     unallocated: BTreeSet<ClaimKey>,
     /// Those of the unallocated that ask for all that a node has.
@@ -68,6 +69,8 @@ pub struct Devices {
     all: HashMap<(BTreeSet<DeviceCard>, bool), (u64, Vec<CardCounts>)>,
     /// Of claims that several pods may name: who pays, by uid.
     payers: HashMap<ClaimKey, Arc<str>>,
+    /// Rises with every change of devices and classes: what claims come to was found of one of these.
+    version: u64,
 }
 
 impl Devices {
@@ -95,6 +98,7 @@ impl Devices {
     }
 
     fn renew_rooms(&mut self, mut change: SliceChange) -> SliceChange {
+        self.version += u64::from(change != SliceChange::default());
         for node in &change.nodes {
             change.numbers.extend(self.rooms.renew(node, &self.inventory));
         }
@@ -125,9 +129,10 @@ impl Devices {
         }
         let is_for_all = |form: &SubRequest| form.count().is_none();
         let named = self.for_all.iter().filter(|key| is_named(key));
+        let steps = Steps::new(TURN);
         let selects = |key: &&ClaimKey| {
             let claim = self.claim(key);
-            claim.is_some_and(|claim| self.selects_any(claim, &models, is_for_all))
+            claim.is_some_and(|claim| self.selects_any(claim, &models, is_for_all, &steps))
         };
         named.filter(selects).cloned().collect()
     }
@@ -138,33 +143,35 @@ impl Devices {
             .iter()
             .flat_map(|pool| self.rooms.holders_of(pool))
             .collect();
+        let steps = Steps::new(TURN);
         let selects = |key: &&ClaimKey| {
             let claim = self.claim(key);
-            claim.is_some_and(|claim| self.selects_any(claim, &change.models, |_| true))
+            claim.is_some_and(|claim| self.selects_any(claim, &change.models, |_| true, &steps))
         };
         let unallocated = self.unallocated.iter().filter(|key| is_named(key)).filter(selects);
         let held = holders.into_iter().filter(|key| is_named(key));
         held.chain(unallocated).cloned().collect()
     }
 
-    /// Whether a claim selects any of these models, or may, by any of the forms that are looked at.
+    /// Whether a claim selects any of these models, or may, by any of the forms that are looked at. What the steps don't suffice for may:
+    /// tenants write as many claims as they like, and their pods are read in the turn of their namespace.
     fn selects_any(
         &self,
         claim: &ResourceClaim,
         models: &BTreeSet<Arc<Model>>,
         is_looked_at: impl Fn(&SubRequest) -> bool,
+        steps: &Steps,
     ) -> bool {
         if bounds::excess([&claim.spec].into_iter()).is_some() {
             return false;
         }
-        let steps = Steps::new(u64::MAX);
         let mut forms = forms_of(claim).filter(|form| is_looked_at(form));
         forms.any(|form| {
             let class = self.classes.get(&form.device_class_name);
             class.is_some_and(|(class, _)| {
                 let selectors = class.spec.selectors.iter().chain(&form.selectors);
                 let expressions = selectors.map(|selector| &*selector.cel.expression);
-                self.selections.may_select(&expressions, models, &steps)
+                self.selections.may_select(&expressions, models, steps)
             })
         })
     }
@@ -189,6 +196,7 @@ impl Devices {
             }
             _ => {
                 self.classes.insert(name, (Arc::new(class), epoch));
+                self.version += 1;
                 true
             }
         }
@@ -196,6 +204,7 @@ impl Devices {
 
     /// Forgets a class; whether there was one.
     pub fn remove_class(&mut self, name: &str) -> bool {
+        self.version += 1;
         self.classes.remove(name).is_some()
     }
 
@@ -204,10 +213,10 @@ impl Devices {
         // Nothing that is in there counts.
         claim.metadata = Metadata::default();
         claim.status.reserved_for.clear();
-        if let Some((known, seen)) = self.claims.get_mut(key)
-            && **known == claim
+        if let Some(known) = self.claims.get_mut(key)
+            && *known.claim == claim
         {
-            *seen = epoch;
+            known.seen = epoch;
             return None;
         }
         if claim.status.allocation.is_some() {
@@ -221,14 +230,16 @@ impl Devices {
             }
         }
         let claim = Arc::new(claim);
-        let before = self.claims.insert(key.clone(), (Arc::clone(&claim), epoch));
-        let before = before.as_ref().map(|(before, _)| &**before);
+        let before = self
+            .claims
+            .insert(key.clone(), KnownClaim::new(Arc::clone(&claim), epoch));
+        let before = before.as_ref().map(|before| &*before.claim);
         Some(self.rooms.allocate(key, before, Some(&claim), &self.inventory))
     }
 
     /// Forgets a claim; where there was one, the nodes of which devices come free.
     pub fn remove_claim(&mut self, key: &ClaimKey) -> Option<BTreeSet<Arc<str>>> {
-        let (before, _) = self.claims.remove(key)?;
+        let before = self.claims.remove(key)?.claim;
         self.forget_unallocated(key);
         Some(self.rooms.allocate(key, Some(&before), None, &self.inventory))
     }
@@ -240,13 +251,13 @@ impl Devices {
 
     /// What a claim says.
     pub fn claim(&self, key: &ClaimKey) -> Option<&Arc<ResourceClaim>> {
-        self.claims.get(key).map(|(claim, _)| claim)
+        self.claims.get(key).map(|known| &known.claim)
     }
 
     /// Whether a claim was allocated.
     pub fn is_allocated(&self, key: &ClaimKey) -> bool {
-        let claim = self.claims.get(key);
-        claim.is_some_and(|(claim, _)| claim.status.allocation.is_some())
+        let claim = self.claim(key);
+        claim.is_some_and(|claim| claim.status.allocation.is_some())
     }
 
     /// The classes that were not seen in this list of all of them.
@@ -257,7 +268,7 @@ impl Devices {
 
     /// The claims that were not seen in this list of all of them.
     pub fn claims_missing_in(&self, epoch: u64) -> Vec<ClaimKey> {
-        let missing = self.claims.iter().filter(|(_, (_, seen))| *seen < epoch);
+        let missing = self.claims.iter().filter(|(_, known)| known.seen < epoch);
         missing.map(|(key, _)| key.clone()).collect()
     }
 

@@ -12,6 +12,8 @@ use crate::steps::Steps;
 
 /// So many expressions are remembered.
 const MOST_EXPRESSIONS: usize = 4096;
+/// So long all of them are: tenants write them, and what is read takes some sixty times as much as its text.
+const MOST_TEXT: usize = 1 << 20;
 /// So many answers are remembered, of all expressions.
 const MOST_ANSWERS: usize = 1 << 18;
 /// The steps with which devices of a model are judged at once by a selector that asks for what each has of its own. Where there are more
@@ -27,6 +29,8 @@ pub struct Selections(RefCell<Memory>);
 #[derive(Debug, Default)]
 struct Memory {
     read: HashMap<Box<str>, Known>,
+    /// How long all that was read is.
+    text: usize,
     answers: usize,
 }
 
@@ -134,7 +138,8 @@ impl Selections {
             .collect()
     }
 
-    /// Whether these expressions may select any of these models, or fail on them: what they say of single devices is not asked.
+    /// Whether these expressions may select any of these models, or fail on them: what they say of single devices is not asked, and when the
+    /// steps are spent, nothing is.
     pub fn may_select<'e>(
         &self,
         expressions: &(impl Iterator<Item = &'e str> + Clone),
@@ -144,6 +149,9 @@ impl Selections {
         let mut memory = self.0.borrow_mut();
         models.iter().any(|model| {
             expressions.clone().all(|expression| {
+                if steps.are_spent() {
+                    return true;
+                }
                 let known = memory.read(expression, steps);
                 known.selector.is_err()
                     || !known.looks_at.is_empty()
@@ -174,9 +182,10 @@ impl Memory {
     fn read(&mut self, expression: &str, steps: &Steps) -> &Known {
         if !self.read.contains_key(expression) {
             steps.spend(expression.len().saturating_mul(READING));
-            if self.read.len() >= MOST_EXPRESSIONS {
+            if self.read.len() >= MOST_EXPRESSIONS || self.text.saturating_add(expression.len()) > MOST_TEXT {
                 self.forget();
             }
+            self.text += expression.len();
             let selector = Selector::read(expression);
             let looks_at = selector.as_ref().map_or_else(
                 |_| Vec::new(),
@@ -273,5 +282,45 @@ impl Known {
             model: ByAddress(Arc::clone(model)),
             own,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_read_is_forgotten_before_it_is_much_in_all() {
+        let selections = Selections::default();
+        let steps = Steps::new(u64::MAX);
+        for index in 0..200 {
+            // Too long to be read at all, and remembered for that.
+            let expression = format!("{index} in [{}]", "1,".repeat(10_000));
+            assert!(!selections.tells_devices_apart(&expression, &steps));
+            let memory = selections.0.borrow();
+            let text: usize = memory.read.keys().map(|expression| expression.len()).sum();
+            assert!(text <= MOST_TEXT && text == memory.text, "{text}");
+        }
+    }
+
+    #[test]
+    fn when_the_steps_are_spent_expressions_may_select_anything_and_are_not_read() {
+        let selections = Selections::default();
+        let mut inventory = Inventory::default();
+        let slice = serde_json::json!({"metadata": {"name": "s"}, "spec": {"driver": "d", "nodeName": "n",
+            "pool": {"name": "n", "generation": 1, "resourceSliceCount": 1}, "devices": [{"name": "d-0"}]}});
+        let slice = serde_json::from_value(slice).unwrap();
+        let models = inventory
+            .apply(&slice, 0, &mut crate::texts::TextPool::default())
+            .models;
+        assert_eq!(models.len(), 1);
+        let steps = Steps::new(100_000);
+        let may_select = |index: usize| {
+            let expression = format!("device.driver == '{}{index}'", "x".repeat(1_000));
+            selections.may_select(&[&*expression].into_iter(), &models, &steps)
+        };
+        assert!(!may_select(0));
+        assert!((1..1_000).any(may_select));
+        assert!(selections.0.borrow().read.len() < 10);
     }
 }
