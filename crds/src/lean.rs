@@ -87,6 +87,12 @@ impl<S: AsRef<str>> TextMap<S> {
         self.0.is_empty()
     }
 
+    /// Keeps so many of the entries, the first ones.
+    pub fn truncate(&mut self, most: usize) {
+        self.0.truncate(most);
+        self.0.shrink_to_fit();
+    }
+
     /// Keeps only the entries that `keep` says.
     pub fn retain(&mut self, keep: impl Fn(&str) -> bool) {
         self.0.retain(|(key, _)| keep(key.as_ref()));

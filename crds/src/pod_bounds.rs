@@ -61,6 +61,47 @@ where
     spec.node_selector.len() + spec.tolerations.len() + terms
 }
 
+/// Cuts what a pod says about nodes where that is more than it may: what is left is still more than that, and no longer.
+pub fn cut_node_terms<S: AsRef<str>>(spec: &mut PodSpec<S>) {
+    if node_terms(spec) <= bounds::NODE_TERMS {
+        return;
+    }
+    let mut left = bounds::NODE_TERMS + 1;
+    let mut take = |wanted: usize| {
+        let taken = wanted.min(left);
+        left -= taken;
+        taken
+    };
+    cut(&mut spec.tolerations, &mut take);
+    spec.node_selector.truncate(take(spec.node_selector.len()));
+    let affinity = spec
+        .affinity
+        .as_mut()
+        .and_then(|affinity| affinity.node_affinity.as_mut());
+    let required = affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_mut());
+    if let Some(required) = required {
+        let terms = &mut required.node_selector_terms;
+        terms.retain_mut(|term| {
+            let is_kept = take(1) > 0;
+            for requirements in [&mut term.match_expressions, &mut term.match_fields] {
+                requirements.retain_mut(|requirement| {
+                    let is_kept = take(1) > 0;
+                    cut(&mut requirement.values, &mut take);
+                    is_kept
+                });
+                requirements.shrink_to_fit();
+            }
+            is_kept
+        });
+        terms.shrink_to_fit();
+    }
+}
+
+fn cut<T>(list: &mut Vec<T>, take: &mut impl FnMut(usize) -> usize) {
+    list.truncate(take(list.len()));
+    list.shrink_to_fit();
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -92,6 +133,30 @@ mod tests {
                     && error.ends_with("and 1024 are allowed: select nodes by a label that all of them have"),
                 "{error}"
             );
+        }
+    }
+
+    #[test]
+    fn what_is_too_much_is_cut_and_is_still_too_much() {
+        let value = |index: usize| json!({"key": "zone", "operator": "In", "values": vec![format!("z{index}"); 50]});
+        let terms: Vec<_> = (0..100)
+            .map(|index| json!({"matchExpressions": [value(index), value(index)]}))
+            .collect();
+        let (selector, tolerations) = (json!({"a": "b"}), vec![json!({"operator": "Exists"}); 500]);
+        let affinity = |terms: &[serde_json::Value]| {
+            json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
+            {"nodeSelectorTerms": terms}}})
+        };
+        for (terms, tolerations, cut_to) in [
+            (&terms[..], &tolerations[..], 1025),
+            (&terms[..], &[], 1025),
+            (&[], &vec![json!({}); 1500][..], 1025),
+            (&terms[..5], &tolerations[..], 1016),
+        ] {
+            let spec = json!({"nodeSelector": selector, "affinity": affinity(terms), "tolerations": tolerations});
+            let mut spec: PodSpec<String> = serde_json::from_value(spec).unwrap();
+            cut_node_terms(&mut spec);
+            assert_eq!(node_terms(&spec), cut_to);
         }
     }
 

@@ -14,6 +14,7 @@ use crds::volcano::{PodGroup, Queue};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use crate::cluster::claiming::to_keep;
 use crate::cluster::reclaims::EvictionOutcome;
 use crate::cluster::{Cluster, Kind};
 use crate::trail::{Object, ObjectKind};
@@ -112,6 +113,11 @@ pub enum Answer {
 }
 
 impl Observation {
+    /// A pod as it was seen: of what may be a megabyte, and waits to be taken in with thousands of others, that which is read.
+    pub fn of_pod(pod: &Pod<Box<str>>) -> Self {
+        Self::Pod(Box::new(to_keep(pod)))
+    }
+
     /// The object that it is about, where reading it is more than forgetting it.
     pub fn object(&self) -> Option<Object> {
         let (kind, metadata) = match self {

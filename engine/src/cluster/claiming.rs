@@ -7,13 +7,15 @@ use std::sync::Arc;
 use crds::bounds::CLAIMS;
 use crds::card_resources::is_extended;
 use crds::dra::ResourceClaim;
-use crds::keys::{CROSS_QUOTA_LABEL, TASK_SPEC, is_charged_by};
+use crds::keys::{ADMITTED_CONDITION, CROSS_QUOTA_LABEL, TASK_SPEC, is_charged_by};
 use crds::managed::requests_any;
-use crds::pod::{Metadata, OwnerReference, PodSpec, TextMap};
+use crds::pod::{Metadata, OwnerReference, PodSpec, PodStatus, TextMap};
+use crds::pod_bounds::cut_node_terms;
 use jiff::Timestamp;
 
 use super::Cluster;
 use super::controller::{LONGEST_NAME, cut};
+use super::gates;
 use super::pod::{self, Pod, Stage};
 use crate::devices::{ClaimKey, Devices, Named};
 use crate::ids::{PodId, QueueId};
@@ -339,8 +341,8 @@ impl Cluster {
     }
 }
 
-/// A pod as it is kept, to be read again: of what may be a megabyte of metadata, that which is read.
-pub(super) fn to_keep(pod: &crds::pod::Pod<Box<str>>) -> crds::pod::Pod<Box<str>> {
+/// A pod as it is kept, to be read again: of what may be a megabyte, that which is read.
+pub(crate) fn to_keep(pod: &crds::pod::Pod<Box<str>>) -> crds::pod::Pod<Box<str>> {
     let metadata = &pod.metadata;
     let is_read = |(key, text): &(&str, &str)| {
         // A task by a longer name is none.
@@ -364,6 +366,14 @@ pub(super) fn to_keep(pod: &crds::pod::Pod<Box<str>>) -> crds::pod::Pod<Box<str>
         uid: short(&owner.uid),
         controller: owner.controller,
     });
+    let mut spec = PodSpec {
+        scheduling_gates: gates::to_keep(&pod.spec),
+        volumes: Vec::new(),
+        ..pod.spec.clone()
+    };
+    cut_node_terms(&mut spec);
+    let conditions = pod.status.conditions.iter();
+    let told = conditions.filter(|condition| condition.r#type.as_deref() == Some(ADMITTED_CONDITION));
     crds::pod::Pod {
         metadata: Metadata {
             labels: labels.map(owned).collect(),
@@ -377,8 +387,11 @@ pub(super) fn to_keep(pod: &crds::pod::Pod<Box<str>>) -> crds::pod::Pod<Box<str>
             creation_timestamp: metadata.creation_timestamp.clone(),
             deletion_timestamp: metadata.deletion_timestamp.clone(),
         },
-        spec: pod.spec.clone(),
-        status: pod.status.clone(),
+        spec,
+        status: PodStatus {
+            conditions: told.cloned().collect(),
+            ..pod.status.clone()
+        },
     }
 }
 

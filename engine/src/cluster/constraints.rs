@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crds::lean::TextMap;
 use crds::pod::{NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Toleration};
-use crds::pod_bounds::node_terms;
+use crds::pod_bounds::{cut_node_terms, node_terms};
 
 /// The one field that Kubernetes knows in `matchFields`.
 pub const NAME_FIELD: &str = "metadata.name";
@@ -105,8 +105,9 @@ pub enum Mismatch {
 }
 
 impl NodeConstraints {
-    /// Takes what the pod says, leaving the rest of it.
+    /// Takes what the pod says, leaving the rest of it. Of more than it may say, which lets it in nowhere, no more than that is kept.
     pub fn take(spec: &mut PodSpec<Box<str>>) -> Self {
+        cut_node_terms(spec);
         Self {
             length: node_terms(spec),
             node_selector: std::mem::take(&mut spec.node_selector),

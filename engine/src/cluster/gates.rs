@@ -1,7 +1,7 @@
 //! The scheduling gates of a pod.
 
 use crds::keys::GATE;
-use crds::pod::PodSpec;
+use crds::pod::{PodSpec, SchedulingGate};
 
 /// So many gates are named to people: Kubernetes keeps each name short, and not their number.
 const MOST_NAMES: usize = 3;
@@ -26,6 +26,14 @@ impl Gates {
             _ => Self::Foreign,
         }
     }
+}
+
+/// Those that have to be kept of a pod to say the same again: its own, and of others' no more than are named.
+pub(super) fn to_keep(spec: &PodSpec<Box<str>>) -> Vec<SchedulingGate<Box<str>>> {
+    let is_own = |gate: &&SchedulingGate<Box<str>>| gate.name.as_deref() == Some(GATE);
+    let own = spec.scheduling_gates.iter().filter(is_own).take(1);
+    let others = spec.scheduling_gates.iter().filter(|gate| !is_own(gate));
+    own.chain(others.take(MOST_NAMES + 1)).cloned().collect()
 }
 
 /// The names of the gates of others that hold a pod, as it is told; none where none does.

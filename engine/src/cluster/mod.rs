@@ -11,7 +11,7 @@ mod bindings;
 mod cards;
 pub(crate) mod choice;
 mod claimed_cards;
-mod claiming;
+pub(crate) mod claiming;
 mod claims;
 pub mod constraints;
 mod controller;

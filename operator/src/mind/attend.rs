@@ -31,8 +31,9 @@ use crate::review::{Exit, Inquiry};
 use crate::shutdown::Stop;
 use programs::readiness::Readiness;
 
-/// How many events may wait for the mind; a watch that is ahead of it waits.
-const EVENTS_AHEAD: usize = 4096;
+/// How many events may wait for the mind; a watch that is ahead of it waits. It hears half as many at a time, and what tenants make may have a
+/// megabyte each.
+const EVENTS_AHEAD: usize = 1024;
 /// The name of its thread. Whoever else panics ends the program; see [`crate::program`].
 pub const THREAD: &str = "mind";
 /// How often the mind is looked after.

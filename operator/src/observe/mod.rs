@@ -223,14 +223,14 @@ async fn watch<K>(
 
 fn pod_event(change: Change<ObservedPod>) -> Observation {
     match change {
-        Change::Applied(pod) => Observation::Pod(Box::new(pod.object)),
+        Change::Applied(pod) => Observation::of_pod(&pod.object),
         Change::Deleted(pod) => Observation::PodGone(pod.object.metadata.uid.unwrap_or_default()),
     }
 }
 
 fn succeeded_pod_event(change: Change<ObservedPod>) -> Observation {
     match change {
-        Change::Applied(pod) => Observation::Pod(Box::new(pod.object)),
+        Change::Applied(pod) => Observation::of_pod(&pod.object),
         Change::Deleted(pod) => Observation::SucceededPodGone(pod.object.metadata.uid.unwrap_or_default()),
     }
 }
@@ -263,7 +263,10 @@ fn queue_event(change: Change<DeserializeGuard<Queue>>) -> Observation {
 
 fn group_event(change: Change<DeserializeGuard<PodGroup>>) -> Observation {
     match change {
-        Change::Applied(DeserializeGuard(Ok(group))) => Observation::Group(Box::new(group)),
+        Change::Applied(DeserializeGuard(Ok(mut group))) => {
+            group.metadata.managed_fields = None;
+            Observation::Group(Box::new(group))
+        }
         Change::Applied(DeserializeGuard(Err(invalid))) => Observation::GroupUnreadable {
             namespace: invalid.metadata.namespace.unwrap_or_default().into(),
             name: invalid.metadata.name.unwrap_or_default().into(),
@@ -306,7 +309,12 @@ fn class_event(change: Change<ObservedClass>) -> Observation {
 
 fn claim_event(change: Change<ObservedClaim>) -> Observation {
     match change {
-        Change::Applied(claim) => Observation::Claim(Box::new(claim.object)),
+        Change::Applied(mut claim) => {
+            // Nothing that may be long of it is read.
+            let metadata = &mut claim.object.metadata;
+            (metadata.labels, metadata.annotations) = Default::default();
+            Observation::Claim(Box::new(claim.object))
+        }
         Change::Deleted(claim) => Observation::ClaimGone {
             namespace: claim.object.metadata.namespace.unwrap_or_default(),
             name: claim.object.metadata.name.unwrap_or_default(),
@@ -328,4 +336,52 @@ fn is_not_installed(error: &watcher::Error) -> bool {
         error,
         watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == NOT_FOUND
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// What is kept of an object that was seen, as text.
+    fn kept<K: DeserializeOwned>(object: Value, translate: impl Fn(Change<K>) -> Observation) -> String {
+        let object = serde_json::from_value(object).expect("an object");
+        format!("{:?}", translate(Change::Applied(object)))
+    }
+
+    fn many(count: usize, each: impl Fn(usize) -> Value) -> Value {
+        (0..count).map(each).collect()
+    }
+
+    #[test]
+    fn of_a_large_pod_little_waits_to_be_taken_in() {
+        let megabyte = "x".repeat(1 << 20);
+        let in_zones =
+            json!({"key": "zone", "operator": "In", "values": many(20_000, |index| json!(format!("zone-{index}")))});
+        let pod = json!({
+            "metadata": {"namespace": "team", "name": "p", "uid": "u", "labels": {"stuffing": megabyte}, "annotations": {"stuffing": megabyte}},
+            "spec": {
+                "containers": [{"name": "main", "env": [{"name": "A", "value": megabyte}]}],
+                "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [in_zones]}]}}},
+                "tolerations": many(20_000, |index| json!({"key": format!("taint-{index}"), "operator": "Exists"})),
+                "schedulingGates": many(20_000, |index| json!({"name": format!("gate-{index}")})),
+                "volumes": many(20_000, |index| json!({"name": format!("v-{index}"), "persistentVolumeClaim": {"claimName": "c"}})),
+            },
+            "status": {"conditions": many(20_000, |index| json!({"type": format!("c-{index}"), "status": "True"}))},
+        });
+        let kept = kept(pod, pod_event);
+        assert!(kept.len() < 256 << 10, "{}", kept.len());
+    }
+
+    #[test]
+    fn of_a_claim_what_it_asks_for_waits_to_be_taken_in() {
+        let megabyte = "x".repeat(1 << 20);
+        let metadata = json!({"namespace": "team", "name": "c", "labels": {"stuffing": megabyte}, "annotations": {"stuffing": megabyte}});
+        let kept = kept(
+            json!({"metadata": metadata, "spec": {"devices": {"requests": []}}}),
+            claim_event,
+        );
+        assert!(kept.len() < 2_000, "{}", kept.len());
+    }
 }
