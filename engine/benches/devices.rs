@@ -206,6 +206,28 @@ fn a_payer_goes(bencher: Bencher<'_, '_>, pods: usize) {
     });
 }
 
+/// Who pays for what many share runs already when an operator begins, and is seen again and again.
+#[divan::bench(args = [20, 200, 2_000], sample_count = 5, sample_size = 4)]
+fn a_payer_is_seen_again(bencher: Bencher<'_, '_>, pods: usize) {
+    let mut world = sharers(pods);
+    let named =
+        (0..64).map(|index| json!({"name": format!("shared-{index}"), "resourceClaimName": format!("shared-{index}")}));
+    let payer = bare_pod("payer")
+        .queue("team-a")
+        .created(1)
+        .set(["spec", "resourceClaims"], named.collect::<Value>());
+    let mut grace = 0;
+    bencher.bench_local(|| {
+        grace += 1;
+        world.pod(
+            &payer
+                .clone()
+                .set(["spec", "terminationGracePeriodSeconds"], grace)
+                .on(&name_of(7)),
+        );
+    });
+}
+
 /// All there is of 5,000 nodes is taken in.
 #[divan::bench(sample_count = 3, sample_size = 1)]
 fn taken_in_at_the_start(bencher: Bencher<'_, '_>) {

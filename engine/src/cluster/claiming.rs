@@ -288,6 +288,7 @@ impl Cluster {
             users.remove(uid);
             if users.is_empty() {
                 self.claimed.users.remove(key);
+                self.claimed.given_up.remove(key);
             }
         }
     }

@@ -37,6 +37,9 @@ pub(super) struct ClaimedDevices {
     pub(super) users: HashMap<ClaimKey, BTreeSet<Arc<str>>>,
     /// Those that share each claim, in the order in which they are to pay for it.
     pub(super) in_line: HashMap<ClaimKey, BTreeSet<Turn>>,
+    /// The claims that those who name them were let in by and have given up, since they are others than then: as what. Nobody who names one
+    /// was let in since.
+    pub(super) given_up: HashMap<ClaimKey, Option<Arc<ResourceClaim>>>,
     /// Those of which the claims, or who is charged for them, have changed since they were read.
     unread: BTreeSet<Arc<str>>,
     /// Whether pods wait for a resource that no class provided when they were read: what they say besides was not kept.

@@ -57,6 +57,9 @@ impl Cluster {
                 .map(|(name, claim)| (name.into(), Some(Arc::clone(claim))))
                 .collect();
             claiming.let_in_by = Some(claims);
+            for key in claiming.keys() {
+                self.claimed.given_up.remove(&key);
+            }
         }
     }
 
@@ -87,6 +90,15 @@ impl Cluster {
             claiming.paid = paid;
         }
         for (key, claim) in remade {
+            // Once for all who name it, however often its payer is read.
+            let is_same = |before: &Option<Arc<ResourceClaim>>| match (before, &claim) {
+                (Some(before), Some(claim)) => Arc::ptr_eq(before, claim),
+                (before, claim) => before.is_none() && claim.is_none(),
+            };
+            if self.claimed.given_up.get(&key).is_some_and(is_same) {
+                continue;
+            }
+            self.claimed.given_up.insert(key.clone(), claim.clone());
             for user in self.claimed.users.get(&key).into_iter().flatten() {
                 if let Some(claiming) = self.claimed.pods.get_mut(user) {
                     claiming.give_up(&key.1, claim.as_deref());
