@@ -213,6 +213,7 @@ impl Devices {
         // Nothing that is in there counts.
         claim.metadata = Metadata::default();
         claim.status.reserved_for.clear();
+        bounds::cut(&mut claim.spec);
         if let Some(known) = self.claims.get_mut(key)
             && *known.claim == claim
         {
