@@ -193,7 +193,16 @@ impl Cluster {
     /// Who is to pay for a claim in place of this pod.
     fn next_payer(&self, key: &ClaimKey, uid: &str) -> Option<Turn> {
         let turns = self.claimed.in_line.get(key).into_iter().flatten();
-        turns.cloned().find(|(.., other)| **other != *uid)
+        let next = turns.cloned().find(|(.., other)| **other != *uid);
+        debug_assert_eq!(next, self.next_among_all(key, uid), "the line for {key:?} is not as those stand who share it");
+        next
+    }
+
+    /// The same, searched for among all who share the claim.
+    fn next_among_all(&self, key: &ClaimKey, uid: &str) -> Option<Turn> {
+        let users = self.claimed.users.get(key).into_iter().flatten();
+        let others = users.filter(|user| ***user != *uid);
+        others.filter_map(|user| self.turn_to_pay(user)).min()
     }
 
     /// A pod takes its place in the line of those that are to pay for the claims that it shares, or leaves it.
