@@ -85,43 +85,57 @@ fn of_a_pod_that_names_more_claims_than_any_may_none_is_looked_at() {
     assert_eq!(world.admit(), [admitted("other", "A")]);
 }
 
-/// Many pods that name the same claims cost little more to read than one: what these come to is found once.
-#[test]
-fn what_a_claim_comes_to_is_found_once_for_all_pods_that_name_it() {
-    let mut world = world_of_many();
-    let claims: Vec<_> = (0..32).map(|index| format!("c{index}")).collect();
-    for claim in &claims {
-        // As many as there are devices of them: what each says of them is asked.
-        let by_uuid = format!("device.attributes['{NVIDIA}'].uuid.startsWith('{claim}')");
-        let form = json!({"deviceClassName": NVIDIA, "selectors": [{"cel": {"expression": by_uuid}}]});
-        let alternatives: Value = (0..8).map(|index| named_form(&form, index)).collect();
-        world.claim(
-            claim,
-            &json!([{"name": "r", "firstAvailable": alternatives}]),
-            &json!({}),
-        );
-    }
-    let named: Value = claims
+/// How many of these pods wait until their claims are evaluated.
+fn not_evaluated(world: &World, pods: usize) -> usize {
+    let reason = |index: usize| world.reason(&format!("p{index:04}")).map(Reason::as_str);
+    let waits = |index: &usize| reason(*index) == Some("SelectorsNotEvaluated");
+    (0..pods).filter(waits).count()
+}
+
+/// So many pods of a namespace, each of which names all of these claims.
+fn all_sharing(world: &mut World, namespace: &str, pods: usize, claims: &[String]) {
+    let named = claims
         .iter()
-        .map(|claim| json!({"name": claim, "resourceClaimName": claim}))
-        .collect();
-    for index in 0..100 {
-        world.pod(&pod(&format!("p{index}")).set(["spec", "resourceClaims"], named.clone()));
-    }
-    let rounds = (1..1000).find(|_| world.refusal_of("p0") == "NoDeviceSelected");
-    assert!(rounds.is_some());
-    // All are read anew, and each of their claims is looked up.
-    world.claim("c0", &exactly(1, Some("A")), &json!({}));
-    for index in 0..100 {
-        let reason = world.refusal_of(&format!("p{index}"));
-        assert_eq!(reason, "NoDeviceSelected", "p{index}");
+        .map(|claim| json!({"name": claim, "resourceClaimName": claim}));
+    let named: Value = named.collect();
+    for index in 0..pods {
+        let pod = pod(&format!("p{index:04}")).set(["spec", "resourceClaims"], named.clone());
+        world.pod(&of(namespace, pod));
     }
 }
 
-fn named_form(form: &Value, index: usize) -> Value {
-    let mut form = form.clone();
-    form["name"] = json!(format!("f{index}"));
-    form
+/// Decides until all of them are evaluated.
+#[track_caller]
+fn evaluate_all(world: &mut World, pods: usize) -> usize {
+    let rounds = (0..100).find(|_| {
+        assert_eq!(world.admit(), []);
+        not_evaluated(world, pods) == 0
+    });
+    rounds.expect("all are evaluated")
+}
+
+/// Many pods that name the same claims cost little more to read than one: what these come to is found once.
+#[test]
+fn what_a_claim_comes_to_is_found_once_for_all_pods_that_name_it() {
+    const PODS: usize = 300;
+    let mut world = world();
+    let claims: Vec<_> = (0..32).map(|index| format!("c{index}")).collect();
+    for claim in &claims {
+        let form = |index: usize| {
+            let mut form = request(NVIDIA, 9, Some(&format!("{claim}-{index}")));
+            form["name"] = json!(format!("f{index}"));
+            form
+        };
+        let forms: Value = (0..8).map(form).collect();
+        world.claim(claim, &json!([{"name": "r", "firstAvailable": forms}]), &json!({}));
+    }
+    all_sharing(&mut world, "team", PODS, &claims);
+    evaluate_all(&mut world, PODS);
+    // All are read anew, and each of their claims is looked up.
+    assert_eq!(world.admit(), []);
+    world.claim("c0", &exactly(9, Some("A")), &json!({}));
+    assert_eq!(world.admit(), []);
+    assert_eq!(not_evaluated(&world, PODS), 0);
 }
 
 /// Pods that share claims are read in the turn of their namespace, as many as there are, and nobody else waits for that.
@@ -133,34 +147,14 @@ fn of_many_pods_that_share_many_claims_some_are_read_at_a_time() {
     for claim in &claims {
         world.claim_in("greedy", claim, &exactly(9, Some("A")), &json!({}));
     }
-    let named: Value = claims
-        .iter()
-        .map(|claim| json!({"name": claim, "resourceClaimName": claim}))
-        .collect();
-    for index in 0..PODS {
-        let pod = pod(&format!("p{index:04}")).set(["spec", "resourceClaims"], named.clone());
-        world.pod(&of("greedy", pod));
-    }
-    let waits_for_turn = |world: &World| {
-        let reason = |index: usize| world.reason(&format!("p{index:04}")).map(Reason::as_str);
-        (0..PODS)
-            .filter(|index| reason(*index) == Some("SelectorsNotEvaluated"))
-            .count()
-    };
-    let read_all = |world: &mut World| {
-        let rounds = (0..20).find(|_| {
-            assert_eq!(world.admit(), []);
-            waits_for_turn(world) == 0
-        });
-        rounds.expect("all are read")
-    };
-    assert!(read_all(&mut world) > 0);
+    all_sharing(&mut world, "greedy", PODS, &claims);
+    assert!(evaluate_all(&mut world, PODS) > 0);
     world.claim_in("greedy", "c0", &exactly(8, Some("A")), &json!({}));
     assert_eq!(world.admit(), []);
-    assert!(waits_for_turn(&world) > 0);
+    assert!(not_evaluated(&world, PODS) > 0);
     // Nobody else waits meanwhile.
     world.claim("own", &exactly(1, Some("A")), &json!({}));
     world.pod(&sharing(pod("quick"), "own"));
     assert_eq!(world.admit(), [admitted("quick", "A")]);
-    read_all(&mut world);
+    evaluate_all(&mut world, PODS);
 }
