@@ -192,8 +192,8 @@ impl Cluster {
 
     /// Who is to pay for a claim in place of this pod.
     fn next_payer(&self, key: &ClaimKey, uid: &str) -> Option<Turn> {
-        let turns = self.claimed.in_line.get(key).into_iter().flatten();
-        let next = turns.cloned().find(|(.., other)| **other != *uid);
+        let mut turns = self.claimed.in_line.get(key).into_iter().flatten();
+        let next = turns.find(|(.., other)| **other != *uid).cloned();
         debug_assert_eq!(next, self.next_among_all(key, uid), "the line for {key:?} is not as those stand who share it");
         next
     }
@@ -206,18 +206,23 @@ impl Cluster {
     }
 
     /// A pod takes its place in the line of those that are to pay for the claims that it shares, or leaves it.
-    fn stand_in_line(&mut self, uid: &str, turn: Option<Turn>) {
-        let Some(claiming) = self.claimed.pods.get_mut(uid).filter(|claiming| claiming.turn != turn) else {
+    fn stand_in_line(&mut self, uid: &str, turn: Option<&Turn>) {
+        let Some(claiming) = self
+            .claimed
+            .pods
+            .get_mut(uid)
+            .filter(|claiming| claiming.turn.as_ref() != turn)
+        else {
             return;
         };
-        let before = std::mem::replace(&mut claiming.turn, turn.clone());
+        let before = std::mem::replace(&mut claiming.turn, turn.cloned());
         let namespace = claiming.pod.metadata.namespace.as_deref().unwrap_or_default();
         for key in shared_keys(namespace, &claiming.named) {
             let line = self.claimed.in_line.entry(key.clone()).or_default();
             if let Some(before) = &before {
                 line.remove(before);
             }
-            line.extend(turn.clone());
+            line.extend(turn.cloned());
             if line.is_empty() {
                 self.claimed.in_line.remove(&key);
             }
@@ -251,7 +256,8 @@ impl Cluster {
         let (uid, namespace) = (Arc::clone(&pod.uid), Arc::clone(&pod.namespace));
         let has_lapsed = self.standing_of(pod) == Standing::Lapsed;
         let shared: Vec<_> = shared_keys(&namespace, &claiming.named).collect();
-        self.stand_in_line(&uid, self.turn_to_pay(&uid));
+        let turn = self.turn_to_pay(&uid);
+        self.stand_in_line(&uid, turn.as_ref());
         for key in shared {
             let payer = self.claimed.devices.payer(&key, &uid);
             let next = if payer != uid {
