@@ -88,7 +88,7 @@ const DEVICES: [Found; 5] = [
 ];
 
 /// Worlds with devices, gangs and claims that pods share.
-const TOGETHER: [Found; 4] = [
+const TOGETHER: [Found; 6] = [
     (
         22_101,
         120,
@@ -116,6 +116,20 @@ const TOGETHER: [Found; 4] = [
         4,
         true,
         "a gang of several priorities stood back for itself, and who waits behind it was told so each second",
+    ),
+    (
+        22_760,
+        120,
+        4,
+        true,
+        "a pod that may not be evicted was asked for every half a minute, and others were told each time that what it has is set aside",
+    ),
+    (
+        22_771,
+        120,
+        4,
+        true,
+        "the same, and the numbers of the queue changed with it",
     ),
 ];
 
