@@ -329,7 +329,19 @@ fn of_queue(cluster: &Cluster, namespace: &str, id: QueueId) -> CardReviewStatus
 
 fn of_imagined(cluster: &mut Cluster, namespace: &str, pod: ReadPod<Box<str>>, now: Timestamp) -> CardReviewStatus {
     let group = pod.metadata.annotations.get(crds::keys::GROUP_NAME).is_some();
+    let mut claims = pod.spec.resource_claims.iter();
+    let claims_by_template = claims.any(|claim| claim.resource_claim_template_name.is_some());
     let Some(shape) = cluster.imagine(pod, namespace) else {
+        if claims_by_template {
+            // The door holds it until it is known whether they are for cards.
+            let said = "what its claims are for is known once Kubernetes has made them from their templates: kubectl card simulate does so";
+            let mut status = CardReviewStatus {
+                blocks: vec![Reason::ResourceClaimNotFound.block(said)],
+                ..CardReviewStatus::default()
+            };
+            summed_up(&mut status, "it");
+            return status;
+        }
         return CardReviewStatus {
             admitted: true,
             message: "it names neither queue nor card: Cardgate would not hold it".to_owned(),

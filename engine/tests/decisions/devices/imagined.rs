@@ -51,6 +51,13 @@ fn a_claim_of_a_template_is_none_before_the_pod_is_there() {
     let status = imagined(&mut world, &claiming(pod("p"), "another"));
     assert_eq!(reasons(&status), ["ResourceClaimNotFound"]);
     assert!(!status.admitted);
+    // Nor is it known whether one is held for longer that names neither queue nor card.
+    let status = imagined(&mut world, &claiming(bare_pod("p"), "another"));
+    assert_eq!(reasons(&status), ["ResourceClaimNotFound"]);
+    assert!(
+        !status.admitted && status.message.contains("kubectl card simulate"),
+        "{status:?}"
+    );
 }
 
 /// Who asks pays for no claim: not beside those who share it, and not in their place.
