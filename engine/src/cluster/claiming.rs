@@ -194,7 +194,11 @@ impl Cluster {
     fn next_payer(&self, key: &ClaimKey, uid: &str) -> Option<Turn> {
         let mut turns = self.claimed.in_line.get(key).into_iter().flatten();
         let next = turns.find(|(.., other)| **other != *uid).cloned();
-        debug_assert_eq!(next, self.next_among_all(key, uid), "the line for {key:?} is not as those stand who share it");
+        debug_assert_eq!(
+            next,
+            self.next_among_all(key, uid),
+            "the line for {key:?} is not as those stand who share it"
+        );
         next
     }
 
