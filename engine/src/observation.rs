@@ -14,7 +14,7 @@ use crds::volcano::{PodGroup, Queue};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::cluster::claiming::to_keep;
+use crate::cluster::kept::to_keep;
 use crate::cluster::reclaims::EvictionOutcome;
 use crate::cluster::{Cluster, Kind};
 use crate::trail::{Object, ObjectKind};

@@ -10,10 +10,11 @@ use crds::pod::ExtendedResourceClaimStatus;
 use jiff::Timestamp;
 
 use super::claimed_cards::OfClasses;
-use super::claiming::{Claiming, Turn, claims_excess, named_by, provided_claim};
+use super::claiming::{Claiming, claims_excess, named_by, provided_claim};
 use super::evaluating::Turns;
 use super::gates::Gates;
 use super::outgrown::Outgrown;
+use super::paying::Turn;
 use super::pod::{Pod, Reading, Stage};
 use super::{Cluster, Kind};
 use crate::alternative::Assigned;

@@ -11,8 +11,8 @@ use crds::pod::PodSpec;
 use jiff::{SignedDuration, Timestamp};
 
 use super::claimed_cards::let_in_for_others;
-use super::claiming::to_keep;
 use super::gates::Gates;
+use super::kept::to_keep;
 use super::place::Place;
 use super::pod::{self, Pod, Reading, Stage, Waits};
 use super::queue::NAMELESS;

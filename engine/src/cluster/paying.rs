@@ -1,0 +1,189 @@
+//! Who of those that share a claim is charged for it (docs/rules.md, **Cards by Dynamic Resource Allocation**).
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::Cluster;
+use super::claiming::shared_keys;
+use super::pod::{Pod, Stage};
+use crate::devices::{ClaimKey, Named};
+use crate::ids::{PodId, QueueId};
+use crate::reason::Reason;
+use crate::task::{Claimed, Task};
+
+/// How a pod stands that shares a claim: the lower, the rather it pays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Standing {
+    /// It was let in, and is charged.
+    In,
+    /// It waits, or no queue is charged for it.
+    Waits,
+    /// It was let in, and its quota was given back before it was gone.
+    Lapsed,
+}
+
+/// Of those that share a claim, the least pays.
+pub(super) type Turn = (Standing, Timestamp, Arc<str>);
+
+impl Cluster {
+    /// Who is to pay for a claim in place of this pod.
+    pub(super) fn next_payer(&self, key: &ClaimKey, uid: &str) -> Option<Turn> {
+        let mut turns = self.claimed.in_line.get(key).into_iter().flatten();
+        let next = turns.find(|(.., other)| **other != *uid).cloned();
+        debug_assert_eq!(
+            next,
+            self.next_among_all(key, uid),
+            "the line for {key:?} is not as those stand who share it"
+        );
+        next
+    }
+
+    /// The same, searched for among all who share the claim.
+    fn next_among_all(&self, key: &ClaimKey, uid: &str) -> Option<Turn> {
+        let users = self.claimed.users.get(key).into_iter().flatten();
+        let others = users.filter(|user| ***user != *uid);
+        others.filter_map(|user| self.turn_to_pay(user)).min()
+    }
+
+    /// A pod takes its place in the line of those that are to pay for the claims that it shares, or leaves it.
+    pub(super) fn stand_in_line(&mut self, uid: &str, turn: Option<&Turn>) {
+        let Some(claiming) = self
+            .claimed
+            .pods
+            .get_mut(uid)
+            .filter(|claiming| claiming.turn.as_ref() != turn)
+        else {
+            return;
+        };
+        let before = std::mem::replace(&mut claiming.turn, turn.cloned());
+        let namespace = claiming.pod.metadata.namespace.as_deref().unwrap_or_default();
+        for key in shared_keys(namespace, &claiming.named) {
+            let line = self.claimed.in_line.entry(key.clone()).or_default();
+            if let Some(before) = &before {
+                line.remove(before);
+            }
+            line.extend(turn.cloned());
+            if line.is_empty() {
+                self.claimed.in_line.remove(&key);
+            }
+        }
+    }
+
+    /// Whose turn it is to pay for a claim: who was let in already, first, since nobody waits for what another pod of theirs holds or has
+    /// given back; and of those that wait the oldest, in whatever order they are seen.
+    fn turn_to_pay(&self, uid: &Arc<str>) -> Option<Turn> {
+        let pod = self.pod_with_uid(uid).and_then(|id| self.pod(id))?;
+        Some((self.standing_of(pod), pod.created, Arc::clone(uid)))
+    }
+
+    fn standing_of(&self, pod: &Pod) -> Standing {
+        let queue = pod.queue.filter(|queue| !self.queue(*queue).is_nameless());
+        match (pod.is_in(), queue, &pod.charge) {
+            (true, Some(_), Some(_)) => Standing::In,
+            (true, Some(_), None) => Standing::Lapsed,
+            (true, None, _) | (false, ..) => Standing::Waits,
+        }
+    }
+
+    /// A pod has come to be charged, or no longer is: it pays for the claims that it shares where those that pay hold nothing by that,
+    /// and its turn is before theirs. Whose quota was given back, while its deletion takes for ever, leaves them to others: those would
+    /// have the devices at nobody's cost.
+    pub(super) fn settle_payers(&mut self, id: PodId) {
+        let Some(pod) = self.pod(id) else { return };
+        let Some(claiming) = self.claimed.pods.get(&pod.uid) else {
+            return;
+        };
+        let (uid, namespace) = (Arc::clone(&pod.uid), Arc::clone(&pod.namespace));
+        let has_lapsed = self.standing_of(pod) == Standing::Lapsed;
+        let shared: Vec<_> = shared_keys(&namespace, &claiming.named).collect();
+        let turn = self.turn_to_pay(&uid);
+        self.stand_in_line(&uid, turn.as_ref());
+        for key in shared {
+            let payer = self.claimed.devices.payer(&key, &uid);
+            let next = if payer != uid {
+                self.takes_over_from(&payer, &uid).then(|| Arc::clone(&uid))
+            } else if has_lapsed {
+                let next = self.next_payer(&key, &uid);
+                next.filter(|(standing, ..)| *standing != Standing::Lapsed)
+                    .map(|(.., uid)| uid)
+            } else {
+                None
+            };
+            let Some(next) = next else { continue };
+            let waits = |uid| {
+                self.turn_to_pay(uid)
+                    .is_some_and(|(standing, ..)| standing == Standing::Waits)
+            };
+            let still_waits = waits(&payer) && waits(&next);
+            self.claimed.devices.set_payer(&key, Some(Arc::clone(&next)));
+            if still_waits {
+                // The others wait for somebody, as before.
+                self.see_again([payer, next]);
+            } else {
+                self.claim_changed(&key);
+            }
+        }
+    }
+
+    /// Whether a pod pays in place of another one, which holds nothing by paying.
+    fn takes_over_from(&self, payer: &Arc<str>, uid: &Arc<str>) -> bool {
+        let pod = self.pod_with_uid(payer).and_then(|id| self.pod(id));
+        let turn = self.turn_to_pay(uid);
+        let is_charged = turn.as_ref().is_some_and(|(standing, ..)| *standing == Standing::In);
+        let holds_nothing = pod.is_some_and(|pod| match self.standing_of(pod) {
+            Standing::In => false,
+            Standing::Waits => matches!(pod.stage, Stage::Waiting | Stage::Blocked) || pod.is_in() && is_charged,
+            Standing::Lapsed => true,
+        });
+        holds_nothing && turn < self.turn_to_pay(payer)
+    }
+
+    /// Those that share a claim with a pod which was let in, or no longer is, are looked at again.
+    pub(super) fn see_sharers_again(&mut self, id: PodId, named: &[Named]) {
+        let Some(pod) = self.pod(id).filter(|_| named.iter().any(|named| named.shared)) else {
+            return;
+        };
+        let (uid, namespace) = (Arc::clone(&pod.uid), Arc::clone(&pod.namespace));
+        for key in shared_keys(&namespace, named) {
+            if self.claimed.devices.payer(&key, &uid) == uid {
+                let users = self.claimed.users.get(&key).into_iter().flatten();
+                let others: Vec<_> = users.filter(|user| **user != uid).map(Arc::clone).collect();
+                self.see_again(others);
+            }
+        }
+    }
+
+    /// The pod that pays for a claim which several may name, where one does.
+    pub(crate) fn payer_of(&self, namespace: &str, claim: &str) -> Option<&Pod> {
+        let uid = self.claimed.devices.payer_of(&(namespace.into(), claim.into()))?;
+        self.pod_with_uid(uid).and_then(|id| self.pod(id))
+    }
+
+    /// Whether a pod that shares a claim has to wait for whoever pays for it: that must be let in, in the same queue.
+    pub(super) fn check_payers(
+        &self,
+        task: &mut Task,
+        namespace: &str,
+        uid: &str,
+        queue: Option<QueueId>,
+        named: &[Named],
+    ) {
+        let Some(claimed) = task.claimed.as_ref() else { return };
+        if claimed.refusal != Some(Reason::ResourceClaimShared) {
+            return;
+        }
+        let all_paid = shared_keys(namespace, named).all(|key| {
+            let Some(payer) = self.claimed.devices.payer_of(&key).filter(|payer| &***payer != uid) else {
+                return true;
+            };
+            let pod = self.pod_with_uid(payer).and_then(|id| self.pod(id));
+            pod.is_some_and(|pod| pod.is_in() && pod.queue == queue && self.standing_of(pod) != Standing::Lapsed)
+        });
+        if all_paid {
+            let mut paid = Claimed::clone(claimed);
+            (paid.refusal, paid.refused) = (None, None);
+            task.claimed = Some(Arc::new(paid));
+        }
+    }
+}
