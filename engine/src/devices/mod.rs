@@ -3,6 +3,7 @@
 //!
 //! Pure: which devices there are, which of them a claim asks for, and what was allocated. Whose quota that is, the cluster says.
 
+mod asked;
 mod asks;
 mod bounds;
 mod card;
@@ -30,7 +31,8 @@ use crds::lean::Metadata;
 
 use crate::steps::Steps;
 use crate::texts::TextPool;
-pub use asks::{Asked, CardCounts, Named, Obstacle, RequestAsked};
+pub use asked::{Asked, CardCounts, Obstacle, RequestAsked};
+pub use asks::Named;
 pub use bounds::TURN;
 pub use card::{DeviceCard, Drivers};
 pub use catalogue::{Catalogue, Unknown, not_evaluated};

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crds::dra::ResourceClaim;
 
-use super::asks::{CardCounts, Problem, RequestAsked};
+use super::asked::{CardCounts, RequestAsked};
+use super::asks::Problem;
 use super::demand::DevicesWanted;
 use super::{ClaimKey, Devices};
 use crate::steps::Steps;
