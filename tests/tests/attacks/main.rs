@@ -19,5 +19,6 @@ mod stolen_token;
 mod stumbling;
 mod taken_away;
 mod tenant;
+mod unclear_claims;
 
 type Outcome = anyhow::Result<()>;
