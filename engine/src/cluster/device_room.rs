@@ -10,7 +10,7 @@ use super::node::{Node, Supply};
 use super::pod::Pod;
 use crate::alternative::Alternative;
 use crate::amounts::{Amounts, Dimension};
-use crate::devices::{ClaimDemand, ClaimKey, DeviceDemand, Named, Room};
+use crate::devices::{ClaimDemand, ClaimKey, DeviceDemand, Meant, Named, Room};
 use crate::ids::PodId;
 use crate::names::ResourceId;
 use crate::steps::Steps;
@@ -100,24 +100,30 @@ impl Cluster {
             return true;
         };
         let others = self.expecting_devices(node).filter(|id| !without.contains(id));
-        let mut others: Vec<_> = others.filter_map(|id| demand(&self.pod(id)?.task)).collect();
+        let mut others: Vec<_> = others
+            .filter_map(|id| self.pod(id).filter(|pod| demand(&pod.task).is_some()))
+            .collect();
         let cards = self.cards_of_claims(alternative);
         let mut freed = self.claims_held_by(without);
         if self.claimed.away.is_some() {
             freed.extend(self.claims_about_to_end(node, without));
         }
-        let of_all = |others: &[&DeviceDemand]| {
-            let others = others.iter().flat_map(|demand| anywhere(demand));
-            let own = asked.claims.iter().map(|claim| (claim, cards.as_ref()));
+        let own = Meant {
+            cards: cards.as_ref(),
+            count: None,
+        };
+        let of_all = |others: &[&Pod]| {
+            let others = others.iter().flat_map(|pod| expected(pod));
+            let own = asked.claims.iter().map(|claim| (claim, own));
             self.suffice(node, others.chain(own), &freed, steps)
         };
         if of_all(&others) {
             return true;
         }
         // Whoever can't be given its devices there, whoever else comes, goes elsewhere or nowhere: its claims may have been made anew.
-        let expected = others.len();
-        others.retain(|demand| self.suffice(node, anywhere(demand), &freed, steps));
-        others.len() < expected && of_all(&others) && !steps.are_spent()
+        let before = others.len();
+        others.retain(|pod| self.suffice(node, expected(pod), &freed, steps));
+        others.len() < before && of_all(&others) && !steps.are_spent()
     }
 
     /// From here on pods that are taken out count as having given their devices back, until [`Self::end_looking_ahead`].
@@ -176,7 +182,11 @@ impl Cluster {
         let room = self.claimed.devices.room_of(&node.name);
         let freed = room.into_iter().flat_map(Room::holders).cloned().collect();
         let cards = self.cards_of_claims(alternative);
-        let demands = asked.claims.iter().map(|claim| (claim, cards.as_ref()));
+        let meant = Meant {
+            cards: cards.as_ref(),
+            count: None,
+        };
+        let demands = asked.claims.iter().map(|claim| (claim, meant));
         self.suffice(node, demands, &freed, steps)
     }
 
@@ -194,7 +204,7 @@ impl Cluster {
     fn suffice<'d>(
         &self,
         node: &Node,
-        demands: impl Iterator<Item = (&'d ClaimDemand, Option<&'d BTreeSet<&'d str>>)>,
+        demands: impl Iterator<Item = (&'d ClaimDemand, Meant<'d>)>,
         freed: &HashSet<ClaimKey>,
         steps: &Steps,
     ) -> bool {
@@ -210,9 +220,16 @@ fn is_by_plugin(demand: &ClaimDemand, node: &Node) -> bool {
     resource.is_some_and(|resource| node.offer().is_some_and(|offer| offer.by_plugin(resource) > 0))
 }
 
-/// What is asked for, whichever cards it comes to.
-fn anywhere(demand: &DeviceDemand) -> impl Iterator<Item = (&ClaimDemand, Option<&BTreeSet<&str>>)> {
-    demand.claims.iter().map(|claim| (claim, None))
+/// What a pod that was let in asks for, whichever cards it comes to: as many as it is charged for, where one claim is all that it asks by. It
+/// may be given fewer only where it finds no more.
+fn expected(pod: &Pod) -> impl Iterator<Item = (&ClaimDemand, Meant<'_>)> {
+    let claims = demand(&pod.task).map(|demand| &*demand.claims).unwrap_or_default();
+    let charged = pod.assigned.as_ref().and_then(Alternative::set);
+    let count = charged.filter(|_| claims.len() == 1).map(|set| {
+        let counts = set.claimed().map(|(_, count)| count);
+        usize::try_from(counts.fold(0, i64::saturating_add)).unwrap_or(usize::MAX)
+    });
+    claims.iter().map(move |claim| (claim, Meant { cards: None, count }))
 }
 
 /// What a task asks of devices, where it asks for any.

@@ -64,6 +64,15 @@ impl Hash for DevicesWanted {
     }
 }
 
+/// What a claim is to be met by, beside what it asks for.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Meant<'c> {
+    /// Of cards, by these alone.
+    pub cards: Option<&'c BTreeSet<&'c str>>,
+    /// By so many devices in all: of the alternatives of a claim's only request, by those that are as many.
+    pub count: Option<usize>,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct RequestDemand {
     name: Box<str>,
@@ -196,11 +205,11 @@ impl Devices {
     }
 
     /// Whether a node's devices suffice for all of this at once, if `freed` held nothing; by number alone where that takes more than
-    /// the steps. Of cards, a demand is met by those alone that it comes with, where it comes with any.
+    /// the steps.
     pub fn suffice<'d>(
         &self,
         room: Option<&Room>,
-        demands: impl Iterator<Item = (&'d ClaimDemand, Option<&'d BTreeSet<&'d str>>)>,
+        demands: impl Iterator<Item = (&'d ClaimDemand, Meant<'d>)>,
         freed: &HashSet<ClaimKey>,
         steps: &Steps,
     ) -> bool {
@@ -217,13 +226,19 @@ impl Devices {
             ..Question::default()
         };
         let mut known = BTreeSet::new();
-        for (demand, cards) in demands {
+        for (demand, Meant { cards, count }) in demands {
             if demand.shared.as_ref().is_none_or(|key| known.insert(key)) {
                 let may_be = |lot: usize| {
                     let card = room.lots[lot].device.model.card.as_ref();
                     could_be[lot] && cards.is_none_or(|cards| card.is_none_or(|card| cards.contains(&*card.name)))
                 };
                 self.ask(&mut question, room, may_be, demand, steps);
+                if let (Some(count), [_]) = (count, &*demand.wanted.requests)
+                    && let Some(Wanted { forms }) = question.requests.last_mut()
+                    && forms.iter().any(|form| form.count == count)
+                {
+                    forms.retain(|form| form.count == count);
+                }
             }
         }
         question.answer(steps) != Answer::NoRoom

@@ -36,7 +36,7 @@ pub use asks::Named;
 pub use bounds::TURN;
 pub use card::{DeviceCard, Drivers};
 pub use catalogue::{Catalogue, Unknown, not_evaluated};
-pub use demand::{ClaimDemand, DeviceDemand};
+pub use demand::{ClaimDemand, DeviceDemand, Meant};
 pub use inventory::{Inventory, SliceChange};
 use model::Model;
 use reading::KnownClaim;

@@ -58,6 +58,26 @@ fn a_pod_that_takes_any_leaves_the_one_device_that_another_asks_for() {
 }
 
 #[test]
+fn of_its_alternatives_a_pod_that_is_expected_takes_as_many_as_it_is_charged_for() {
+    let mut world = roomy();
+    let form = |name: &str, count: i64| {
+        let mut form = with(count, &[OF_A])[0]["exactly"].clone();
+        form["name"] = name.into();
+        form
+    };
+    let all_or_one = json!([{"name": "r", "firstAvailable": [form("all", 4), form("one", 1)]}]);
+    ask(&mut world, "large", &all_or_one);
+    assert_eq!(world.admit(), [admitted("large", r#"{"A":4}"#)]);
+    // Where the scheduler came to this one first, the other would find fewer than it is charged for.
+    ask(&mut world, "small", &with(1, &[OF_A]));
+    assert_eq!(world.admit_names(), [""; 0]);
+    assert_eq!(world.refusal_of("small"), "NoNodeFits");
+    // It was given fewer than that after all.
+    world.claim("large-gpu", &all_or_one, &allocated("n1", &["gpu-0"]));
+    assert_eq!(world.admit(), [admitted("small", "A")]);
+}
+
+#[test]
 fn devices_of_claims_that_no_pod_of_cardgates_has_are_not_free() {
     let mut world = roomy();
     // Made by hand, in another namespace, without a pod.
