@@ -8,7 +8,7 @@ use super::Cluster;
 use super::claiming::{Claiming, provided_claim};
 use super::node::{Node, Supply};
 use super::pod::Pod;
-use crate::alternative::Alternative;
+use crate::alternative::{Alternative, CardSet};
 use crate::amounts::{Amounts, Dimension};
 use crate::devices::{ClaimDemand, ClaimKey, DeviceDemand, Meant, Named, Room};
 use crate::ids::PodId;
@@ -108,21 +108,16 @@ impl Cluster {
         if self.claimed.away.is_some() {
             freed.extend(self.claims_about_to_end(node, without));
         }
-        let own = Meant {
-            cards: cards.as_ref(),
-            count: None,
-        };
         let of_all = |others: &[&Pod]| {
-            let others = others.iter().flat_map(|pod| expected(pod));
-            let own = asked.claims.iter().map(|claim| (claim, own));
-            self.suffice(node, others.chain(own), &freed, steps)
+            let others = others.iter().map(|pod| self.expected(pod));
+            self.suffice(node, others.chain([by_these(asked, cards.as_ref())]), &freed, steps)
         };
         if of_all(&others) {
             return true;
         }
         // Whoever can't be given its devices there, whoever else comes, goes elsewhere or nowhere: its claims may have been made anew.
         let before = others.len();
-        others.retain(|pod| self.suffice(node, expected(pod), &freed, steps));
+        others.retain(|pod| self.suffice(node, [self.expected(pod)].into_iter(), &freed, steps));
         others.len() < before && of_all(&others) && !steps.are_spent()
     }
 
@@ -182,12 +177,7 @@ impl Cluster {
         let room = self.claimed.devices.room_of(&node.name);
         let freed = room.into_iter().flat_map(Room::holders).cloned().collect();
         let cards = self.cards_of_claims(alternative);
-        let meant = Meant {
-            cards: cards.as_ref(),
-            count: None,
-        };
-        let demands = asked.claims.iter().map(|claim| (claim, meant));
-        self.suffice(node, demands, &freed, steps)
+        self.suffice(node, [by_these(asked, cards.as_ref())].into_iter(), &freed, steps)
     }
 
     /// Whether a selector of what a task claims fails on any device of a node. The scheduler gives up on such a pod when it comes to that
@@ -201,16 +191,31 @@ impl Cluster {
         claims.any(|demand| demand.fails_in(room))
     }
 
+    /// What a pod that was let in asks for: whichever cards it comes to, it takes as many as it is charged for.
+    fn expected<'d>(&'d self, pod: &'d Pod) -> (Vec<&'d ClaimDemand>, Meant<'d>) {
+        let claims = demand(&pod.task).into_iter().flat_map(|demand| &demand.claims);
+        let set = pod.assigned.as_ref().and_then(Alternative::set);
+        let counts = |set: &'d CardSet| set.claimed().map(|(card, count)| (self.names.card_name(card), count));
+        let meant = Meant {
+            cards: None,
+            charged: set.map(|set| counts(set).collect()),
+        };
+        (claims.collect(), meant)
+    }
+
     fn suffice<'d>(
         &self,
         node: &Node,
-        demands: impl Iterator<Item = (&'d ClaimDemand, Meant<'d>)>,
+        pods: impl Iterator<Item = (Vec<&'d ClaimDemand>, Meant<'d>)>,
         freed: &HashSet<ClaimKey>,
         steps: &Steps,
     ) -> bool {
-        let demands = demands.filter(|(demand, _)| !is_by_plugin(demand, node));
+        let pods = pods.map(|(mut claims, meant)| {
+            claims.retain(|demand| !is_by_plugin(demand, node));
+            (claims, meant)
+        });
         let devices = &self.claimed.devices;
-        devices.suffice(devices.room_of(&node.name), demands, freed, steps)
+        devices.suffice(devices.room_of(&node.name), pods, freed, steps)
     }
 }
 
@@ -220,16 +225,10 @@ fn is_by_plugin(demand: &ClaimDemand, node: &Node) -> bool {
     resource.is_some_and(|resource| node.offer().is_some_and(|offer| offer.by_plugin(resource) > 0))
 }
 
-/// What a pod that was let in asks for, whichever cards it comes to: as many as it is charged for, where one claim is all that it asks by. It
-/// may be given fewer only where it finds no more.
-fn expected(pod: &Pod) -> impl Iterator<Item = (&ClaimDemand, Meant<'_>)> {
-    let claims = demand(&pod.task).map(|demand| &*demand.claims).unwrap_or_default();
-    let charged = pod.assigned.as_ref().and_then(Alternative::set);
-    let count = charged.filter(|_| claims.len() == 1).map(|set| {
-        let counts = set.claimed().map(|(_, count)| count);
-        usize::try_from(counts.fold(0, i64::saturating_add)).unwrap_or(usize::MAX)
-    });
-    claims.iter().map(move |claim| (claim, Meant { cards: None, count }))
+/// What is asked for, with these cards alone, where any are meant.
+fn by_these<'d>(demand: &'d DeviceDemand, cards: Option<&'d BTreeSet<&'d str>>) -> (Vec<&'d ClaimDemand>, Meant<'d>) {
+    let meant = Meant { cards, charged: None };
+    (demand.claims.iter().collect(), meant)
 }
 
 /// What a task asks of devices, where it asks for any.

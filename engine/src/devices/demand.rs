@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crds::dra::{DeviceClass, DeviceTaint, DeviceToleration, ResourceClaim, SubRequest};
 
 use super::bounds;
+use super::charged::{Charged, keep_charged};
 use super::inventory::Device;
 use super::model::{Attribute, Model};
 use super::placing::{Answer, Form, Question, Thing, Tie, Wanted};
@@ -64,13 +65,13 @@ impl Hash for DevicesWanted {
     }
 }
 
-/// What a claim is to be met by, beside what it asks for.
-#[derive(Debug, Clone, Copy, Default)]
+/// What a pod's claims are to be met by, beside what they ask for.
+#[derive(Debug, Default)]
 pub struct Meant<'c> {
     /// Of cards, by these alone.
     pub cards: Option<&'c BTreeSet<&'c str>>,
-    /// By so many devices in all: of the alternatives of a claim's only request, by those that are as many.
-    pub count: Option<usize>,
+    /// By the alternatives that come to this.
+    pub charged: Option<Charged<'c>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -204,12 +205,12 @@ impl Devices {
         selected.is_ok_and(|models| models.iter().any(|model| model.card.is_some()))
     }
 
-    /// Whether a node's devices suffice for all of this at once, if `freed` held nothing; by number alone where that takes more than
+    /// Whether a node's devices suffice for the claims of all these pods at once, if `freed` held nothing; by number alone where that takes more than
     /// the steps.
     pub fn suffice<'d>(
         &self,
         room: Option<&Room>,
-        demands: impl Iterator<Item = (&'d ClaimDemand, Meant<'d>)>,
+        pods: impl Iterator<Item = (Vec<&'d ClaimDemand>, Meant<'d>)>,
         freed: &HashSet<ClaimKey>,
         steps: &Steps,
     ) -> bool {
@@ -226,19 +227,18 @@ impl Devices {
             ..Question::default()
         };
         let mut known = BTreeSet::new();
-        for (demand, Meant { cards, count }) in demands {
-            if demand.shared.as_ref().is_none_or(|key| known.insert(key)) {
-                let may_be = |lot: usize| {
-                    let card = room.lots[lot].device.model.card.as_ref();
-                    could_be[lot] && cards.is_none_or(|cards| card.is_none_or(|card| cards.contains(&*card.name)))
-                };
-                self.ask(&mut question, room, may_be, demand, steps);
-                if let (Some(count), [_]) = (count, &*demand.wanted.requests)
-                    && let Some(Wanted { forms }) = question.requests.last_mut()
-                    && forms.iter().any(|form| form.count == count)
-                {
-                    forms.retain(|form| form.count == count);
+        let card_of = |lot: usize| Some(&*room.lots[lot].device.model.card.as_ref()?.name);
+        for (claims, Meant { cards, charged }) in pods {
+            let first = question.requests.len();
+            for demand in claims {
+                if demand.shared.as_ref().is_none_or(|key| known.insert(key)) {
+                    let is_meant = |card| cards.is_none_or(|cards| cards.contains(card));
+                    let may_be = |lot: usize| could_be[lot] && card_of(lot).is_none_or(is_meant);
+                    self.ask(&mut question, room, may_be, demand, steps);
                 }
+            }
+            if let Some(charged) = charged {
+                keep_charged(&mut question.requests[first..], card_of, &charged);
             }
         }
         question.answer(steps) != Answer::NoRoom

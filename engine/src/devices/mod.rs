@@ -8,6 +8,7 @@ mod asks;
 mod bounds;
 mod card;
 mod catalogue;
+mod charged;
 mod demand;
 mod inventory;
 mod lacking;
