@@ -141,10 +141,10 @@ async fn an_admission_is_one_write_and_so_is_each_thing_that_a_waiting_pod_is_to
             count("create pods/eviction "),
         ))
     };
-    // Each that waited has a condition for it, and the one that was let in afterwards a second.
-    wait::eventually("7 admissions, 3 conditions and 2 events", wait::PATIENCE, async || {
+    // Each that waited has a condition for it and an event, and the one that was let in afterwards a second of each.
+    wait::eventually("7 admissions, 3 conditions and 3 events", wait::PATIENCE, async || {
         let now = counts().await?;
-        Ok(Seen::when(now == (7, 3, 2, 0), format!("{now:?}")))
+        Ok(Seen::when(now == (7, 3, 3, 0), format!("{now:?}")))
     })
     .await?;
     Ok(())
