@@ -10,7 +10,7 @@ use crds::managed::requests_any;
 use crds::pod::PodSpec;
 
 use super::Cluster;
-use super::paying::{Standing, Turn};
+use super::paying::{Standing, Turn, shared_keys};
 use crate::devices::{ClaimKey, Devices, Named};
 
 /// What a pod calls a claim, and what it was when the pod was let in; none once it was another.
@@ -205,12 +205,6 @@ pub(super) fn named_by(pod: &crds::pod::Pod<Box<str>>) -> Vec<Named> {
 
 fn keys_of<'n>(namespace: &'n str, named: &'n [Named]) -> impl Iterator<Item = ClaimKey> + 'n {
     let claims = named.iter().filter_map(|named| named.claim.clone());
-    claims.map(move |claim| (namespace.into(), claim))
-}
-
-pub(super) fn shared_keys<'n>(namespace: &'n str, named: &'n [Named]) -> impl Iterator<Item = ClaimKey> + 'n {
-    let shared = named.iter().filter(|named| named.shared);
-    let claims = shared.filter_map(|named| named.claim.clone());
     claims.map(move |claim| (namespace.into(), claim))
 }
 

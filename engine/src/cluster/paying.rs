@@ -5,7 +5,6 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::Cluster;
-use super::claiming::shared_keys;
 use super::pod::{Pod, Stage};
 use crate::devices::{ClaimKey, Named};
 use crate::ids::{PodId, QueueId};
@@ -186,4 +185,11 @@ impl Cluster {
             task.claimed = Some(Arc::new(paid));
         }
     }
+}
+
+/// The claims among these that others may name.
+pub(super) fn shared_keys<'n>(namespace: &'n str, named: &'n [Named]) -> impl Iterator<Item = ClaimKey> + 'n {
+    let shared = named.iter().filter(|named| named.shared);
+    let claims = shared.filter_map(|named| named.claim.clone());
+    claims.map(move |claim| (namespace.into(), claim))
 }
