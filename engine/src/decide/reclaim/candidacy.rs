@@ -99,10 +99,11 @@ impl Candidacy {
     }
 }
 
-/// How a gang may be taken back: all of it, or as many single pods as it has beyond its minimum.
+/// How a gang may be taken back: all that it has in the queue, or as many single pods as it has beyond its minimum.
 pub(super) fn of_gang(
     cluster: &Cluster,
     workload: &Workload,
+    in_queue: usize,
     mut members: Vec<Candidacy>,
     slack: &mut Vec<Slack>,
 ) -> (Option<Candidacy>, Vec<Candidacy>) {
@@ -117,8 +118,9 @@ pub(super) fn of_gang(
         let task = of_tasks.iter().position(|(known, _)| Some(&**known) == task);
         [Some(place), task.map(|task| place + 1 + task)].into_iter().flatten()
     };
-    // What some of its pods keep from being evicted can't go as a whole.
-    let whole = members.first().filter(|_| members.len() == workload.admitted());
+    // What some of its pods keep from being evicted can't go as a whole. Those in other queues keep nobody: who has one there would
+    // never give anything back.
+    let whole = members.first().filter(|_| members.len() == in_queue);
     let whole = whole.map(|first| {
         let mut whole = Candidacy {
             rank: first.rank.clone(),

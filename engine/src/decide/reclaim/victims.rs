@@ -207,10 +207,11 @@ impl Victims {
         };
         let mut pods: Vec<_> = workload.members().filter(is_one).collect();
         pods.sort_unstable();
+        let in_queue = pods.len();
         let members = pods.into_iter();
         let members: Vec<_> = members.filter_map(|id| self.candidacy(cluster, queue, id)).collect();
         let pods: Vec<_> = members.iter().map(|member| member.members[0].pod).collect();
-        let (whole, alone) = of_gang(cluster, workload, members, &mut self.floors.slack);
+        let (whole, alone) = of_gang(cluster, workload, in_queue, members, &mut self.floors.slack);
         let whole = whole.map(|whole| {
             self.known.push(whole);
             self.known.len() - 1

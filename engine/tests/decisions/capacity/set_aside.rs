@@ -162,3 +162,26 @@ fn a_gang_in_two_queues_is_not_in_its_own_way() {
     gone(&mut world, &evicted);
     assert_eq!(let_in(&mut world), ["g-b", "g-c"]);
 }
+
+/// All cards are borrowed by a gang that has one small pod in another queue, and without that is not whole.
+fn borrowed_by_a_gang_in_two_queues() -> World {
+    let mut world = World::with(capacity(RECLAIM, "reclaimInterval: 1"));
+    world.node(&node("n1").cards("A", 8));
+    for (name, deserved) in [("a", 0), ("b", 8)] {
+        world.queue(&plain(name).deserved_cards(&format!(r#"{{"A": {deserved}}}"#)));
+    }
+    world.queue(&plain("c"));
+    world.group(&group("g", 9));
+    world.pods((0..8).map(|index| worker("a", index).of("g").assigned("A").on("n1")));
+    world.pod(&pod("g-small").of("g").queue("c").on("n1"));
+    world
+}
+
+#[test]
+fn a_pod_in_another_queue_keeps_no_gang_from_giving_back_what_its_queue_borrows() {
+    let mut world = borrowed_by_a_gang_in_two_queues();
+    world.pod(&worker("b", 0));
+    let evicted = victims(&mut world);
+    assert_eq!(evicted.len(), 8, "{evicted:?}");
+    assert!(evicted.iter().all(|name| name.starts_with("a-")), "{evicted:?}");
+}
