@@ -7,6 +7,7 @@ use crate::amounts::Dimension;
 use crate::cluster::Cluster;
 use crate::cluster::pod::Pod;
 use crate::cluster::waiting::Shape;
+use crate::decide::verdict::is_for;
 use crate::happening::Happening;
 use crate::ids::{PodId, QueueId};
 
@@ -68,10 +69,17 @@ pub(super) fn describe(
             } else {
                 format!(", or queue {} that it is a part of,", cluster.queue(branch).name)
             };
+            // What a queue uses and its pods ask for is told to those that it is for.
+            let claims = if is_for(cluster, shape.queue, &victim.namespace) {
+                format!(
+                    "asks {everything}; of {what}, queue {name} {}, and",
+                    of(shape.queue, dimension)
+                )
+            } else {
+                format!("has less {what} than it deserves;")
+            };
             let message = format!(
-                "evicted for {pod} of queue {name}, which asks {everything}; of {what}, queue {name} {}, and this pod's queue \
-                 {theirs}{of_part} {}",
-                of(shape.queue, dimension),
+                "evicted for {pod} of queue {name}, which {claims} this pod's queue {theirs}{of_part} {}",
                 of(branch, dimension),
             );
             (Happening::Reclaimed, message)

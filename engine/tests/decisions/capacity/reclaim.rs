@@ -85,6 +85,25 @@ fn what_is_borrowed_is_given_back_youngest_first_and_only_as_much_as_is_missing(
     assert_eq!(world.admit_names(), ["b-0"]);
 }
 
+#[test]
+fn who_is_evicted_for_a_queue_of_others_is_told_nothing_of_what_it_uses() {
+    let mut world = World::with(capacity(RECLAIM, BORROW));
+    world.node(&node("n1").cards("A", 8));
+    world.namespace("team", &[("team", "a")], None);
+    world.namespace("other", &[("team", "b")], None);
+    world.queue(&plain("a").deserved_cards(r#"{"A": 4}"#));
+    let own = plain("b").deserved_cards(r#"{"A": 4}"#);
+    world.queue(&own.annotation("card.volcano.sh/namespaces", "team=b"));
+    world.pods((0..7).map(|index| worker_a(index).assigned("A").on("n1")));
+    world.pod(&worker("b", 0).namespace("other").assigned("A").on("n1"));
+    world.pod(&worker("b", 1).namespace("other"));
+    let evictions = evictions(&mut world);
+    assert_eq!(
+        evictions[0].victims[0].message,
+        "evicted for a pod of queue b, which has less A than it deserves; this pod's queue a has 7 and deserves 4"
+    );
+}
+
 /// What stands between "asks" and the numbers, in whatever order.
 fn asks(message: &str) -> String {
     let (_, rest) = message.split_once("which asks ").unwrap();
