@@ -24,8 +24,12 @@ pub const QUOTA_ENTRIES: usize = 256;
 pub const REQUEST_ENTRIES: usize = 64;
 /// Resources that one list names (a capability, `minResources`), and that one pod requests: nodes offer about ten.
 pub const RESOURCES: usize = 64;
+/// Length of the name of a resource: a prefix of 253 characters, a slash, and a name of 63.
+pub const RESOURCE_NAME_LENGTH: usize = 317;
 /// Tasks that one group names: many times those of real jobs.
 pub const TASKS: usize = 256;
+/// Length of the name of a task: pods say theirs by a label.
+pub const TASK_NAME_LENGTH: usize = 63;
 /// Containers of a pod that ask for shares of cards: the combinations to choose from multiply with each.
 pub const MGPU_CONTAINERS: usize = 16;
 /// What a pod says about nodes: labels of its selector, terms, requirements and values of its affinity, and tolerations in

@@ -116,6 +116,10 @@ impl PodGroupSpec {
             bounds::TASKS,
             "name those that matter",
         )?;
+        for (task, _) in &tasks {
+            let remedy = "name tasks as the label volcano.sh/task-spec of their pods does";
+            BoundError::length(task, bounds::TASK_NAME_LENGTH, remedy)?;
+        }
         let sum = tasks
             .iter()
             .fold(0, |sum: usize, (_, least)| sum.saturating_add(*least));
@@ -232,6 +236,11 @@ fn read_quantities<'q>(
     )?;
     let mut vector = ResourceVector::default();
     for (resource, quantity) in quantities {
+        BoundError::length(
+            resource,
+            bounds::RESOURCE_NAME_LENGTH,
+            "name resources as pods request them",
+        )?;
         let amount =
             resources::parse_amount(resource, &quantity.0).map_err(|source| ResourceQuantityError::Unreadable {
                 resource: shown(resource),
@@ -325,6 +334,28 @@ mod tests {
             let group: PodGroup = serde_json::from_str(&object.to_string()).unwrap();
             assert_eq!(group.spec, PodGroupSpec::default(), "{object}");
         }
+    }
+
+    #[test]
+    fn what_names_nothing_that_there_could_be_is_no_name() {
+        let long = "x".repeat(1_000_000);
+        let spec: PodGroupSpec = serde_json::from_value(json!({
+            "minMember": 1, "minTaskMember": {&long: 1}, "minResources": {format!("example.com/{long}"): 1}
+        }))
+        .unwrap();
+        let tasks = spec.least_of_tasks().unwrap_err().to_string();
+        assert!(
+            tasks.ends_with("name tasks as the label volcano.sh/task-spec of their pods does"),
+            "{tasks}"
+        );
+        let resources = min_resources(spec.min_resources.as_ref().unwrap())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            resources.ends_with("name resources as pods request them"),
+            "{resources}"
+        );
+        assert!(tasks.len() < 300 && resources.len() < 300, "{tasks} {resources}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crds::bounds::excerpt;
 use crds::card::SEPARATOR;
 use crds::card_counts::CardRequest;
 use crds::keys::{CARD_REQUEST, GROUP_NAME, JOB_HELD, QUEUE_NAME};
@@ -78,7 +79,8 @@ impl Cluster {
                 Some(_) => Said::Started,
             },
             ends: None,
-            phase: phase.map(Into::into),
+            // No phase is as long; whoever may change the group may write anything.
+            phase: phase.map(|phase| excerpt(phase).into()),
         };
         self.apply_claim(WorkloadKind::PodGroup, namespace, name, claim, told, now);
     }

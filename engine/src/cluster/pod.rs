@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crds::bounds::TASK_NAME_LENGTH;
 use crds::card::CardAlternatives;
 use crds::keys::{
     ADMITTED_CONDITION, CARD_ASSIGNED, CARD_NAME, GROUP_NAME, MGPU_INDEX_PREFIX, QUEUE_NAME, SCORING_STRATEGY,
@@ -414,12 +415,11 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
 /// The task of its group that a pod does.
 pub(super) fn task_spec(metadata: &Metadata<Box<str>>) -> Option<&str> {
     // Also an annotation, of which nothing limits the length: no task has a longer name than a label can.
-    const LABEL_LENGTH: usize = 63;
     let found = metadata
         .labels
         .get(TASK_SPEC)
         .or_else(|| metadata.annotations.get(TASK_SPEC));
-    found.filter(|task| !task.is_empty() && task.len() <= LABEL_LENGTH)
+    found.filter(|task| !task.is_empty() && task.len() <= TASK_NAME_LENGTH)
 }
 
 /// The condition that says that the pod waits, where it does.

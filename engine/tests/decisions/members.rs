@@ -5,6 +5,7 @@ use engine::cluster::Kind;
 use engine::cluster::workload::Phase;
 use engine::explain::progress;
 use engine::refs::WorkloadKind;
+use serde_json::json;
 
 use crate::world::{Object, World, at, group, node, pod, queue};
 
@@ -160,4 +161,21 @@ fn nobody_is_a_member_of_a_group_twice() {
     assert_eq!(world.admit(), []);
     let next = world.cluster.workload_named(WorkloadKind::PodGroup, "team", "next");
     assert!(!world.cluster.workload(next.unwrap()).is_enqueued());
+}
+
+#[test]
+fn of_a_group_no_more_is_kept_than_it_may_say() {
+    // The definition of groups has no status of its own, and no bounds: a crowd of them would fill the memory.
+    let long = "x".repeat(1_000_000);
+    let mut world = world();
+    let says = json!({"status": {"phase": long}, "spec": {"minTaskMember": {&long: 1}, "minResources": {format!("example.com/{long}"): 1}}});
+    world.group(&group("a", 1).with(&says));
+    let id = world
+        .cluster
+        .workload_named(WorkloadKind::PodGroup, "team", "a")
+        .unwrap();
+    let kept = format!("{:?}", world.cluster.workload(id));
+    assert!(kept.len() < 4_000, "{} characters", kept.len());
+    world.pod(&pod("a-0").of("a").asks("A100", 1));
+    assert_eq!(world.refusal_of("a-0"), "PodGroupInvalid");
 }
