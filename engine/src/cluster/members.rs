@@ -11,6 +11,7 @@ use super::pod::{self, Pod, Stage};
 use super::times::read_time;
 use super::workload::{Member, Moved};
 use super::{Cluster, Kind};
+use crate::amounts::Amounts;
 use crate::ids::{PodId, WorkloadId};
 use crate::refs::WorkloadKind;
 
@@ -30,6 +31,8 @@ pub(super) struct Members {
     succeeded: BTreeMap<Arc<str>, Succeeded>,
     /// Workloads of which some pods hold quota, and others that belong to the minimum wait.
     incomplete: BTreeSet<WorkloadId>,
+    /// Groups of which it is to be seen whether there are as many pods as they need, and what those hold.
+    unmeasured: BTreeSet<WorkloadId>,
 }
 
 impl Members {
@@ -43,6 +46,17 @@ impl Cluster {
     /// Workloads of which some pods hold quota, and others that belong to the minimum wait.
     pub(crate) fn incomplete(&self) -> impl Iterator<Item = WorkloadId> + '_ {
         self.members.incomplete.iter().copied()
+    }
+
+    /// Takes note of what groups hold that are whole: before and after a round, when all is as it is. What one tries is no measure.
+    pub(crate) fn measure_groups(&mut self) {
+        for id in std::mem::take(&mut self.members.unmeasured) {
+            let workload = self.workload(id);
+            let is_whole = workload.claim.is_some() && workload.admitted() > 0 && workload.missing() == 0;
+            if is_whole && workload.whole.as_ref() != Some(&workload.held) {
+                self.workload_mut(id).is_whole();
+            }
+        }
     }
 
     /// A pod has succeeded: it counts toward the minimum of its group for as long as it is there.
@@ -108,7 +122,7 @@ impl Cluster {
         let Some(pod) = self.pod(id).filter(|pod| pod.group.or(pod.job).is_some()) else {
             return;
         };
-        let member = member(id, pod);
+        let (member, held) = (member(id, pod), held(pod));
         let ran = matches!(pod.stage, Stage::Unbound { .. } | Stage::Bound);
         let place = pod
             .waits
@@ -122,7 +136,7 @@ impl Cluster {
                 self.workloads[workload].has_run();
             }
             if let Some(member) = &member {
-                self.workloads[workload].add_member(member.clone(), task.as_ref());
+                self.workloads[workload].add_member(member.clone(), task.as_ref(), &held);
                 self.add_elastic(id, 1);
                 self.rebalance(workload);
             }
@@ -141,7 +155,7 @@ impl Cluster {
         let Some(pod) = self.pod(id).filter(|pod| pod.group.or(pod.job).is_some()) else {
             return;
         };
-        let member = member(id, pod);
+        let (member, held) = (member(id, pod), held(pod));
         let place = pod
             .waits
             .as_ref()
@@ -154,7 +168,7 @@ impl Cluster {
                 state.remove_waiting(place);
             }
             if let Some(member) = &member {
-                if state.remove_member(member, task.as_ref()) {
+                if state.remove_member(member, task.as_ref(), &held) {
                     self.add_elastic(id, -1);
                 } else {
                     self.rebalance(workload);
@@ -174,6 +188,7 @@ impl Cluster {
 
     /// A gang of which some pods hold quota and others wait goes before everything else.
     pub(super) fn note_incomplete(&mut self, id: WorkloadId) {
+        self.members.unmeasured.insert(id);
         let workload = &self.workloads[id];
         if workload.admitted() > 0 && workload.missing() > 0 && !workload.line.is_empty() {
             self.members.incomplete.insert(id);
@@ -210,6 +225,13 @@ impl Cluster {
             self.change_elastic(queue, &charged);
         }
     }
+}
+
+/// What a pod holds.
+fn held(pod: &Pod) -> Amounts {
+    pod.charge
+        .as_ref()
+        .map_or_else(Amounts::default, |charge| charge.amounts.clone())
 }
 
 /// A pod that holds quota and is there to stay.

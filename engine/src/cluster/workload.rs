@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use super::place::{Place, Turn};
 use super::pod::Controller;
 use super::waiting::Refused;
+use crate::amounts::Totals;
 use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::inqueue::Demand;
 use crate::lacking::Lacking;
@@ -161,6 +162,10 @@ pub struct Facts {
     pub(super) core: BTreeSet<Member>,
     /// Those beyond the minimum.
     pub(super) extra: BTreeSet<Member>,
+    /// What all of those hold.
+    pub(super) held: Totals,
+    /// What they held when there were as many of them as it needs last; none where they were never seen so.
+    pub(super) whole: Option<Totals>,
     /// How many of its pods that hold quota there are of each task.
     pub(super) of_tasks: BTreeMap<Arc<str>, usize>,
     /// Its pods that have succeeded: when each began to run, its unique id, and its task.
@@ -206,6 +211,11 @@ impl Facts {
     /// How many of its pods hold quota; those that are being deleted do not count.
     pub fn admitted(&self) -> usize {
         self.core.len() + self.extra.len()
+    }
+
+    /// What its pods hold, and what they held when there were as many of them as it needs last.
+    pub(crate) fn held(&self) -> (&Totals, Option<&Totals>) {
+        (&self.held, self.whole.as_ref())
     }
 
     /// Its pods that hold quota.

@@ -4,7 +4,7 @@
 //! them may be searched long; and each has a few for itself, so that a simple pod is judged exactly on any number of nodes.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use crate::cluster::waiting::Shape;
@@ -110,9 +110,11 @@ impl Spending {
         self.0.get(&queue).is_some_and(|spent| *spent >= QUEUE)
     }
 
-    /// Counts what a question for a queue has cost.
-    pub(super) fn add(&mut self, queue: QueueId, effort: &Effort) {
-        let spent = self.0.entry(queue).or_default();
-        *spent = spent.saturating_add(effort.spent());
+    /// Counts what a question has cost, for each of the queues that it was about.
+    pub(super) fn add(&mut self, queues: &BTreeSet<QueueId>, effort: &Effort) {
+        for queue in queues {
+            let spent = self.0.entry(*queue).or_default();
+            *spent = spent.saturating_add(effort.spent());
+        }
     }
 }

@@ -19,6 +19,7 @@ pub(crate) mod obstacles;
 mod reclaim;
 pub(crate) mod verdict;
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use crds::configuration::format_duration;
@@ -115,24 +116,14 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
     cluster.forget_unused_names_in_time();
     cluster.grow_tree();
     enqueue::review(cluster);
-    // A gang that is on its way (a crash or a refused write came between) is completed before anything else gets what it
-    // needs.
+    let mut aside = reclaim::Aside::begin(cluster, now);
     let mut refusals = gang::Refusals::default();
-    for id in cluster.incomplete().collect::<Vec<_>>() {
-        if gang::rests(cluster, id) {
-            debug_assert!(
-                gang::admit(cluster, id, &mut gang::Refusals::default(), &Effort::of_gang()).is_empty(),
-                "an incomplete gang rests that could be let in"
-            );
-            continue;
-        }
-        trail_workload(cluster, id, trail);
-        let admissions = gang::admit(cluster, id, &mut refusals, &Effort::of_gang());
-        round.actions.extend(admissions.into_iter().map(Action::Admit));
-    }
+    // Before anything else gets what they need.
+    let (admissions, steps) = gang::complete(cluster, &mut refusals, &mut aside, trail);
+    round.actions.extend(admissions.into_iter().map(Action::Admit));
+    round.steps += steps;
     let mut spending = Spending::default();
     let mut postponed = false;
-    let mut aside = reclaim::Aside::begin(cluster, now);
     let is_rest_checked = cluster.is_rest_checked(now);
     let mut contest = Contest::new(cluster, is_rest_checked);
     while let Some((queue, turn)) = contest.next(cluster) {
@@ -155,7 +146,7 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
                     round.actions.extend(resumption(cluster, id));
                     round.more |= enqueue::pods_wait_elsewhere(cluster, id);
                 }
-                spending.add(queue, &effort);
+                spending.add(&[queue].into(), &effort);
                 round.steps += effort.spent();
                 contest.done();
             }
@@ -166,11 +157,25 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
                     contest.done();
                     continue;
                 };
+                let gang = gang::judged_as_one(cluster, &shape);
+                let payers = gang.map_or_else(|| Some(Rc::new([queue].into())), |gang| refusals.turn(cluster, gang));
+                let is_over = payers
+                    .iter()
+                    .flat_map(|payers| &**payers)
+                    .any(|queue| spending.is_over(*queue));
+                postponed |= is_over;
+                let Some(payers) = payers.filter(|_| !is_over) else {
+                    contest.done();
+                    continue;
+                };
                 trail_pod(cluster, first.map(|place| place.pod), queue, trail);
                 aside.open_for(cluster, &shape);
-                let (admissions, effort) = admit(cluster, &shape, &mut refusals);
+                let (admissions, effort) = match gang {
+                    Some(gang) => gang::admit_together(cluster, gang, &mut refusals),
+                    None => admit(cluster, &shape),
+                };
                 aside.close(cluster);
-                spending.add(queue, &effort);
+                spending.add(&payers, &effort);
                 round.steps += effort.spent();
                 if admissions.is_empty() {
                     contest.done();
@@ -187,6 +192,7 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
         }
     }
     aside.end(cluster);
+    cluster.measure_groups();
     round.gangs_judged = refusals.judged;
     trail.over();
     if !round.more {
@@ -221,30 +227,13 @@ fn trail_workload(cluster: &Cluster, id: WorkloadId, trail: &dyn Trail) {
     }
 }
 
-/// Lets the first waiting pod of a shape in, with all of its gang where it belongs to one; or nobody, and remembers why. Also
-/// what that has cost.
-fn admit(cluster: &mut Cluster, shape: &Arc<Shape>, refusals: &mut gang::Refusals) -> (Vec<Admission>, Effort) {
-    let judged = match shape
-        .group
-        .filter(|_| !cluster.groups_are_absent())
-        .map(|id| (id, cluster.workload(id)))
-    {
-        Some((id, group)) => match &group.claim {
-            None => Err(Reason::PodGroupNotFound),
-            Some(claim) if claim.problem.is_some() => Err(Reason::PodGroupInvalid),
-            Some(_) if group.missing() > 0 => {
-                let effort = Effort::of_gang();
-                // The turn of one shape is that of its whole gang.
-                let admissions = if refusals.has_turn(id) {
-                    gang::admit(cluster, id, refusals, &effort)
-                } else {
-                    Vec::new()
-                };
-                return (admissions, effort);
-            }
-            Some(_) => Ok(()),
-        },
-        None => Ok(()),
+/// Lets the first waiting pod of a shape in; or nobody, and remembers why. Also what that has cost.
+fn admit(cluster: &mut Cluster, shape: &Arc<Shape>) -> (Vec<Admission>, Effort) {
+    let group = shape.group.filter(|_| !cluster.groups_are_absent());
+    let judged = match group.map(|id| &cluster.workload(id).claim) {
+        Some(None) => Err(Reason::PodGroupNotFound),
+        Some(Some(claim)) if claim.problem.is_some() => Err(Reason::PodGroupInvalid),
+        Some(Some(_)) | None => Ok(()),
     };
     let (earlier, first) = match cluster.queue(shape.queue).waiting.peers_of(shape) {
         Some((_, peers)) => (peers.refused, peers.pods.first().map(|place| place.pod)),

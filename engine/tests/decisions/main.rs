@@ -31,4 +31,5 @@ mod secrets;
 mod several_cards;
 mod together;
 mod unaccounted;
+mod unfinished;
 mod world;

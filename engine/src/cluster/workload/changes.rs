@@ -7,6 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::{Claim, Enqueued, Facts, Member, Phase, Said, Step, Workload};
+use crate::amounts::{Amounts, Totals};
 use crate::cluster::place::Place;
 use crate::cluster::waiting::Refused;
 use crate::ids::{PodId, QueueId, WorkloadId};
@@ -58,6 +59,8 @@ impl Workload {
             ran: false,
             core: BTreeSet::new(),
             extra: BTreeSet::new(),
+            held: Totals::default(),
+            whole: None,
             of_tasks: BTreeMap::new(),
             succeeded: BTreeSet::new(),
             line: BTreeSet::new(),
@@ -176,7 +179,8 @@ impl Workload {
     }
 
     /// A pod of it holds quota. It counts beyond the minimum until they are balanced.
-    pub(in crate::cluster) fn add_member(&mut self, member: Member, task: Option<&Arc<str>>) {
+    pub(in crate::cluster) fn add_member(&mut self, member: Member, task: Option<&Arc<str>>, held: &Amounts) {
+        self.0.held.add_all(held);
         if let Some(task) = task {
             *self.0.of_tasks.entry(Arc::clone(task)).or_default() += 1;
         }
@@ -184,7 +188,13 @@ impl Workload {
     }
 
     /// A pod of it holds quota no longer. Returns whether it counted beyond the minimum.
-    pub(in crate::cluster) fn remove_member(&mut self, member: &Member, task: Option<&Arc<str>>) -> bool {
+    pub(in crate::cluster) fn remove_member(
+        &mut self,
+        member: &Member,
+        task: Option<&Arc<str>>,
+        held: &Amounts,
+    ) -> bool {
+        self.0.held.subtract_all(held);
         if let Some(task) = task
             && let Some(count) = self.0.of_tasks.get_mut(task)
         {
@@ -199,6 +209,11 @@ impl Workload {
             self.0.core.remove(member);
         }
         was_extra
+    }
+
+    /// There are as many of its pods as it needs.
+    pub(in crate::cluster) fn is_whole(&mut self) {
+        self.0.whole = Some(self.0.held.clone());
     }
 
     /// Moves one pod, where the first of those that hold quota are not the minimum, or are not all of it.

@@ -1,7 +1,8 @@
 //! Gangs that wait alike share a verdict, as pods of one shape do.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{Hash, Hasher};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use super::{Cause, InLine};
@@ -81,8 +82,8 @@ pub(in crate::decide) struct Refusals {
     pub(in crate::decide) judged: usize,
     /// Whether what was kept for a gang that can never run is kept no more: others may have been refused for it.
     pub(in crate::decide) gave_back: bool,
-    /// How many turns each gang has had.
-    turns: HashMap<WorkloadId, usize>,
+    /// How many turns each gang has had, and whose turn each takes.
+    turns: HashMap<WorkloadId, (usize, Rc<BTreeSet<QueueId>>)>,
 }
 
 /// How often a gang is judged in one round, however many shapes its pods have: each of them has a turn, and what others leave
@@ -99,11 +100,12 @@ pub(super) struct Refusal {
 }
 
 impl Refusals {
-    /// Whether a gang has a turn left in this round, which this one is.
-    pub(in crate::decide) fn has_turn(&mut self, gang: WorkloadId) -> bool {
-        let turns = self.turns.entry(gang).or_default();
+    /// Whether a gang has a turn left in this round, which this one is: the queues whose turn it takes.
+    pub(in crate::decide) fn turn(&mut self, cluster: &Cluster, gang: WorkloadId) -> Option<Rc<BTreeSet<QueueId>>> {
+        let turn = self.turns.entry(gang);
+        let (turns, queues) = turn.or_insert_with(|| (0, Rc::new(super::queues(cluster, gang))));
         *turns += 1;
-        *turns <= TURNS
+        (*turns <= TURNS).then(|| Rc::clone(queues))
     }
 
     /// Why a gang like this one was refused, where nothing that matters has changed since.

@@ -6,29 +6,54 @@
 
 mod alike;
 mod search;
+mod unfinished;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 pub(super) use self::alike::Refusals;
 use self::alike::{Likeness, Refusal};
 pub(crate) use self::search::MOST_TRIES;
 use self::search::{Found, WaySearch};
+pub(super) use self::unfinished::complete;
 use super::effort::Effort;
 use super::line::{InLine, chosen, could_ever_fit, line};
 use super::verdict::{self, refusal};
 use super::{Admission, Grant, admission, count_in, enqueue};
-use crate::cluster::waiting::Refused;
+use crate::cluster::waiting::{Refused, Shape};
 use crate::cluster::workload::Step;
 use crate::cluster::{Bookmark, Cluster};
-use crate::ids::PodId;
-use crate::ids::WorkloadId;
+use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::lacking::Places;
 use crate::reason::Reason;
 
+/// The gang of which pods of this shape are let in together with others, where they are: its turn is theirs.
+pub(super) fn judged_as_one(cluster: &Cluster, shape: &Shape) -> Option<WorkloadId> {
+    let id = shape.group.filter(|_| !cluster.groups_are_absent())?;
+    let group = cluster.workload(id);
+    let is_readable = group.claim.as_ref().is_some_and(|claim| claim.problem.is_none());
+    (is_readable && group.missing() > 0).then_some(id)
+}
+
+/// Lets the missing pods of a group in when it is its turn; at what cost.
+pub(super) fn admit_together(
+    cluster: &mut Cluster,
+    id: WorkloadId,
+    refusals: &mut Refusals,
+) -> (Vec<Admission>, Effort) {
+    let effort = Effort::of_gang();
+    (admit(cluster, id, refusals, &effort), effort)
+}
+
+/// The queues in which pods of a group wait. Each pays for what the group costs, or one that has a pod in a queue of which nothing is
+/// known would cost the others nothing.
+fn queues(cluster: &Cluster, id: WorkloadId) -> BTreeSet<QueueId> {
+    line(cluster, id).into_iter().map(|(_, shape)| shape.queue).collect()
+}
+
 /// Lets the missing pods of a group in, all of them, and returns the admissions; or none, and every one of its waiting pods
 /// remembers why.
-pub(super) fn admit(cluster: &mut Cluster, id: WorkloadId, refusals: &mut Refusals, effort: &Effort) -> Vec<Admission> {
+fn admit(cluster: &mut Cluster, id: WorkloadId, refusals: &mut Refusals, effort: &Effort) -> Vec<Admission> {
     match judge(cluster, id, refusals, effort) {
         Ok(admissions) => {
             cluster.refuse_workload(id, None);
@@ -59,9 +84,9 @@ pub(super) fn admit(cluster: &mut Cluster, id: WorkloadId, refusals: &mut Refusa
     }
 }
 
-/// Whether a group that is on its way was refused, and is refused still. What is set aside for others counts as free for it, but
-/// not in its turn among others: while there is any, what was found then says nothing here.
-pub(super) fn rests(cluster: &Cluster, id: WorkloadId) -> bool {
+/// Whether a group that is on its way was refused, and is refused still. While anything is set aside for anybody, what was found in the
+/// turn of another of its shapes says nothing here.
+fn rests(cluster: &Cluster, id: WorkloadId) -> bool {
     let stands = |(_, shape): &InLine| {
         let peers = cluster.queue(shape.queue).waiting.peers_of(shape);
         let refused = peers.and_then(|(_, peers)| peers.refused);

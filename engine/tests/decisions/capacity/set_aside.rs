@@ -185,3 +185,13 @@ fn a_pod_in_another_queue_keeps_no_gang_from_giving_back_what_its_queue_borrows(
     assert_eq!(evicted.len(), 8, "{evicted:?}");
     assert!(evicted.iter().all(|name| name.starts_with("a-")), "{evicted:?}");
 }
+
+#[test]
+fn what_is_left_of_a_gang_takes_nothing_that_others_were_evicted_for() {
+    let mut world = borrowed_by_a_gang_in_two_queues();
+    world.pod(&worker("b", 0));
+    let evicted = victims(&mut world);
+    gone(&mut world, &evicted);
+    world.pods((8..16).map(|index| worker("a", index).of("g")));
+    assert_eq!(let_in(&mut world), ["b-0"]);
+}

@@ -109,11 +109,46 @@ impl Run {
         left
     }
 
+    /// What the pods of a group hold: of each card, and how many they are.
+    fn held(&self, group: usize) -> [i64; 3] {
+        let mut held = [0; 3];
+        let holds = |(uid, truth): &(&String, &Truth)| self.holds(uid) && truth.deleted.is_none();
+        for (uid, truth) in self.of_group(group).filter(holds) {
+            held[self.card(uid)] += truth.ask.count;
+            held[2] += 1;
+        }
+        held
+    }
+
+    /// Takes note of what groups hold that have as many pods as they need.
+    pub fn measure(&mut self) {
+        for (group, shown) in &self.groups {
+            let held = self.held(*group);
+            if held[2] > 0 && self.members(*group) >= shown.says.least {
+                self.whole.insert(*group, held);
+            }
+        }
+    }
+
+    /// Whether a group would hold no more than when it was whole, whichever of its pods are let in: so it goes before everybody.
+    fn goes_first(&self, group: usize, missing: usize, waiting: &[Ask]) -> bool {
+        let Some(whole) = self.whole.get(&group) else {
+            return true;
+        };
+        let mut then = self.held(group);
+        then[2] += i64::try_from(missing).unwrap();
+        for ask in waiting {
+            ask.cards().iter().for_each(|card| then[*card] += ask.count);
+        }
+        then.iter().zip(whole).all(|(then, whole)| then <= whole)
+    }
+
     pub fn tally(&mut self) -> Tally {
         // What time alone ends is not decided, only seen.
         let now = self.world.now;
         self.world.cluster.advance(now);
         self.world.cluster.grow_tree();
+        self.measure();
         let left = self.left();
         let members: BTreeMap<_, _> = self.groups.keys().map(|group| (*group, self.members(*group))).collect();
         let live = |group: usize| {
@@ -123,7 +158,8 @@ impl Run {
         let on_their_way = self.groups.iter().filter(|(group, shown)| {
             let (members, waiting) = (members[*group], self.waiting(**group));
             let missing = shown.says.least.saturating_sub(members);
-            live(**group) && missing > 0 && waiting.len() >= missing && left.allows(&waiting, missing)
+            let goes_first = self.goes_first(**group, missing, &waiting);
+            live(**group) && missing > 0 && waiting.len() >= missing && goes_first && left.allows(&waiting, missing)
         });
         let to_complete: Vec<_> = on_their_way.map(|(group, _)| *group).collect();
         Tally {

@@ -72,6 +72,8 @@ pub struct Run {
     pub joined: bool,
     /// Since when something is kept for a group: what, where, and for which group.
     pub kept: BTreeMap<usize, (i64, String, Group)>,
+    /// What the pods of each group held when there were as many as it needs last, as the operator has seen: of each card, and how many.
+    pub whole: BTreeMap<usize, [i64; 3]>,
     pub groups: BTreeMap<usize, Shown<Group>>,
     pub job: Option<Shown<Ask>>,
     pub pods: BTreeMap<String, Truth>,
@@ -90,6 +92,7 @@ impl Run {
             other: ([0, 0], false),
             joined: false,
             kept: BTreeMap::new(),
+            whole: BTreeMap::new(),
             groups: BTreeMap::new(),
             job: None,
             pods: BTreeMap::new(),
@@ -365,6 +368,7 @@ impl Run {
         self.world = new_world();
         self.world.now = now;
         self.kept.clear();
+        self.whole.clear();
         for (index, count) in self.nodes.clone() {
             self.see(|world| world.node(&node_object(index, count)));
         }
@@ -401,6 +405,7 @@ impl Run {
             let round = decide(&mut self.world.cluster, self.world.now, self.limit);
             let is_over = round.actions.is_empty() && !round.more;
             actions.extend(round.actions);
+            self.measure();
             if is_over {
                 break;
             }

@@ -1,0 +1,72 @@
+//! Gangs of which some pods hold quota, and others that they need wait: a crash or a refused write came between, or one of them
+//! has ended. What they hold is of use to nobody until they have the rest, so that goes before what others wait for.
+//!
+//! As far as a gang asks for what it held when it was whole, and no further: whoever raises the minimum of a group, or makes a large
+//! pod in place of a small one, would else go before everybody. Who asks for more has its turn among the others.
+
+use super::{Refusals, admit, queues, rests};
+use crate::cluster::Cluster;
+use crate::decide::effort::{Effort, Spending};
+use crate::decide::line::line;
+use crate::decide::reclaim::Aside;
+use crate::decide::{Admission, trail_workload};
+use crate::ids::{PodId, WorkloadId};
+use crate::trail::Trail;
+
+/// Completes those gangs; at how many steps. One whose queues have had their turn waits for that among the others.
+pub(in crate::decide) fn complete(
+    cluster: &mut Cluster,
+    refusals: &mut Refusals,
+    aside: &mut Aside,
+    trail: &dyn Trail,
+) -> (Vec<Admission>, u64) {
+    cluster.measure_groups();
+    let mut spending = Spending::default();
+    let (mut admissions, mut steps) = (Vec::new(), 0);
+    for id in cluster.incomplete().collect::<Vec<_>>() {
+        if rests(cluster, id) {
+            debug_assert!(
+                admit(cluster, id, &mut Refusals::default(), &Effort::of_gang()).is_empty(),
+                "an incomplete gang rests that could be let in"
+            );
+            continue;
+        }
+        let Some((_, first)) = line(cluster, id).into_iter().next() else {
+            continue;
+        };
+        let queues = queues(cluster, id);
+        if queues.iter().any(|queue| spending.is_over(*queue)) {
+            continue;
+        }
+        trail_workload(cluster, id, trail);
+        let effort = Effort::of_gang();
+        aside.open_for(cluster, &first);
+        admissions.extend(complete_one(cluster, id, refusals, &effort));
+        aside.close(cluster);
+        spending.add(&queues, &effort);
+        steps += effort.spent();
+    }
+    (admissions, steps)
+}
+
+fn complete_one(cluster: &mut Cluster, id: WorkloadId, refusals: &mut Refusals, effort: &Effort) -> Vec<Admission> {
+    let pods: Vec<_> = line(cluster, id).into_iter().map(|(pod, _)| pod).collect();
+    let bookmark = cluster.bookmark(pods);
+    let before = cluster.workload(id).held().0.clone();
+    let admissions = admit(cluster, id, refusals, effort);
+    let (held, whole) = cluster.workload(id).held();
+    // One that nobody has seen whole was cut in two under an earlier leader.
+    let is_more = whole.is_some_and(|whole| {
+        let mut grown = held.iter().filter(|(dimension, held)| *held > before.get(*dimension));
+        grown.any(|(dimension, held)| held > whole.get(dimension))
+    });
+    if is_more {
+        let admitted = admissions.iter();
+        let admitted: Vec<PodId> = admitted
+            .filter_map(|admission| cluster.pod_with_uid(&admission.pod.uid))
+            .collect();
+        cluster.take_back(&admitted, &bookmark);
+        return Vec::new();
+    }
+    admissions
+}

@@ -1,0 +1,189 @@
+//! Gangs of which some pods hold quota and others wait go before everybody: for what they held, and at no more than it may cost.
+
+use engine::decide::decide;
+use serde_json::json;
+
+use crate::world::{Object, PRODUCT, World, group, node, pod, queue};
+
+/// A node with 8 cards, of which somebody's older pod of higher priority waits for all but what is left.
+fn world() -> World {
+    let mut world = World::new();
+    world.node(&node("n1").cards("A100", 8));
+    world.queue(&queue("team-a").quota(r#"{"A100": 8}"#));
+    world
+}
+
+fn victim(cards: i64) -> Object {
+    pod("older").created(-100).priority(10).asks("A100", cards)
+}
+
+/// A pod of group `a` without cards, and one with some.
+fn small(name: &str) -> Object {
+    pod(name).of("a")
+}
+
+fn large(name: &str) -> Object {
+    small(name).asks("A100", 1)
+}
+
+/// A group's small pods run, and everything else is in use, of which one card comes free later.
+fn running(least: i64, small_pods: &[&str]) -> World {
+    let mut world = world();
+    world.pod(&pod("other").asks("A100", 7));
+    world.pod(&pod("ends").asks("A100", 1));
+    world.group(&group("a", least));
+    world.pods(small_pods.iter().map(|name| small(name)));
+    assert_eq!(world.admit_names().len(), 2 + small_pods.len());
+    world.pods(["other", "ends"].map(|name| {
+        pod(name)
+            .asks("A100", if name == "other" { 7 } else { 1 })
+            .assigned("A100")
+            .on("n1")
+    }));
+    world.pods(small_pods.iter().map(|name| small(name).on("n1")));
+    assert_eq!(world.admit_names(), [""; 0]);
+    world
+}
+
+/// Who gets the card that comes free.
+fn next(world: &mut World) -> Vec<String> {
+    assert_eq!(world.admit_names(), [""; 0]);
+    world.remove_pod("ends");
+    world.admit_names()
+}
+
+#[test]
+fn who_raises_the_minimum_of_a_group_that_runs_goes_before_nobody() {
+    let mut world = running(1, &["a-0"]);
+    world.pod(&victim(1));
+    world.pod(&large("a-1"));
+    world.group(&group("a", 2));
+    assert_eq!(next(&mut world), ["older"]);
+}
+
+#[test]
+fn nor_does_who_makes_a_task_missing() {
+    let mut world = running(1, &["a-0"]);
+    world.pod(&victim(1));
+    world.pod(&large("a-1").label("volcano.sh/task-spec", "gpu"));
+    let task = json!({"spec": {"minTaskMember": {"gpu": 1}}});
+    world.group(&group("a", 1).with(&task));
+    assert_eq!(next(&mut world), ["older"]);
+}
+
+#[test]
+fn nor_does_who_makes_a_large_pod_in_place_of_a_small_one() {
+    let mut world = running(2, &["a-0", "a-1"]);
+    world.pod(&victim(1));
+    world.remove_pod("a-1");
+    world.pod(&large("a-2"));
+    assert_eq!(next(&mut world), ["older"]);
+}
+
+#[test]
+fn nor_does_who_makes_the_group_anew() {
+    let mut world = running(1, &["a-0"]);
+    world.pod(&victim(1));
+    world.pod(&large("a-1"));
+    world.remove_group("team", "a");
+    world.group(&group("a", 2).uid("another"));
+    assert_eq!(next(&mut world), ["older"]);
+}
+
+#[test]
+fn a_gang_that_loses_a_pod_gets_as_much_again_before_others() {
+    let mut world = world();
+    world.queue(&queue("team-a").quota(r#"{"A100": 2}"#));
+    world.group(&group("a", 2));
+    world.pods(["a-0", "a-1"].map(large));
+    assert_eq!(world.admit_names(), ["a-0", "a-1"]);
+    world.pods(["a-0", "a-1"].map(|name| large(name).assigned("A100").on("n1")));
+    world.pod(&victim(1));
+    assert_eq!(world.admit_names(), [""; 0]);
+    world.remove_pod("a-1");
+    world.pod(&large("a-2"));
+    assert_eq!(world.admit_names(), ["a-2"]);
+}
+
+#[test]
+fn what_a_gang_gets_in_its_turn_it_gets_again_before_others() {
+    // The minimum was raised, and the pod that came for it waited as everybody does.
+    let mut world = running(1, &["a-0"]);
+    world.pod(&large("a-1"));
+    world.group(&group("a", 2));
+    assert_eq!(next(&mut world), ["a-1"]);
+    // It can't be written, and the other one is older.
+    world.refuse("a-1", world.now);
+    world.pod(&victim(1));
+    world.wait(6);
+    assert_eq!(world.admit_names(), ["a-1"]);
+}
+
+/// Pods that each say as much about nodes as they may, none of which is one for them.
+fn lengthy(name: &str, group: &str) -> Object {
+    let values: Vec<_> = (0..1000).map(|value| format!("nowhere-{name}-{value}")).collect();
+    let terms = json!([{"matchExpressions": [{"key": PRODUCT, "operator": "In", "values": values}]}]);
+    let affinity = [
+        "spec",
+        "affinity",
+        "nodeAffinity",
+        "requiredDuringSchedulingIgnoredDuringExecution",
+    ];
+    pod(name).of(group).set(affinity, json!({ "nodeSelectorTerms": terms }))
+}
+
+/// What one round may cost at most: two turns of a queue, each of which the last question in it may exceed.
+const ROUND: u64 = 2 * (12_000_000 + 10_500_000);
+
+fn wide_world() -> World {
+    let mut world = World::new();
+    for number in 0..200 {
+        world.node(&node(&format!("n-{number}")).cards("A100", 8));
+    }
+    world.queue(&queue("team-a").quota(r#"{"A100": 8}"#));
+    world
+}
+
+#[test]
+fn many_gangs_that_miss_pods_cost_no_more_than_their_queues_turn() {
+    let mut world = wide_world();
+    for number in 0..20 {
+        let group_name = format!("g-{number}");
+        world.group(&group(&group_name, 1));
+        world.pod(&pod(&format!("{group_name}-runs")).of(&group_name));
+    }
+    assert_eq!(world.admit_names().len(), 20);
+    for number in 0..20 {
+        let group_name = format!("g-{number}");
+        world.group(&group(&group_name, 21));
+        world.pods((0..20).map(|index| lengthy(&format!("{group_name}-{index}"), &group_name)));
+    }
+    let round = decide(&mut world.cluster, world.now, usize::MAX);
+    assert!(round.actions.is_empty() && round.more);
+    assert!(round.steps < ROUND, "{}", round.steps);
+    assert!(round.gangs_judged < 10, "{}", round.gangs_judged);
+}
+
+#[test]
+fn gangs_with_a_pod_in_a_queue_that_is_not_there_are_no_way_past_a_queues_turn() {
+    let mut world = wide_world();
+    for number in 0..20 {
+        let group_name = format!("g-{number}");
+        // One pod more than it needs: else the queue that is not there is seen before anything is searched for.
+        world.group(&group(&group_name, 20));
+        world.pod(
+            &pod(&format!("{group_name}-elsewhere"))
+                .of(&group_name)
+                .queue(&format!("nowhere-{number}")),
+        );
+        world.pods((0..20).map(|index| lengthy(&format!("{group_name}-{index}"), &group_name)));
+    }
+    let round = decide(&mut world.cluster, world.now, usize::MAX);
+    assert!(round.actions.is_empty() && round.more);
+    assert!(round.steps < ROUND, "{}", round.steps);
+    let mut rounds = 1;
+    while decide(&mut world.cluster, world.now, usize::MAX).more {
+        rounds += 1;
+        assert!(rounds < 100, "every round ends with some that are judged");
+    }
+}
