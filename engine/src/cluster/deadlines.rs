@@ -141,6 +141,17 @@ impl Cluster {
         self.prolong_stage(id, Stage::Unbound { since: now, looks });
     }
 
+    /// A pod is on its way out. One that the scheduler could not place is sent back again later, should nothing come of it: until the
+    /// watch tells, each time twice as much later.
+    pub(super) fn expect_end(&mut self, id: PodId, now: Timestamp) {
+        if self
+            .pod(id)
+            .is_some_and(|pod| matches!(pod.stage, Stage::Unbound { .. }))
+        {
+            self.renew_reservation(id, true, now);
+        }
+    }
+
     /// A controller's pod is sent back unplaced: those that come after it stand aside, longer every time. Pods that were let
     /// in after the same number of returns are of one wave, and count once. Those that wait for one another's quota are not of
     /// one, though they came together: each is a further one.

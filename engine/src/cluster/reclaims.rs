@@ -302,17 +302,15 @@ impl Cluster {
 
     /// What became of an eviction. One that was refused is not tried again for a while, and another one may be tried at once.
     pub fn eviction_ended(&mut self, uid: &str, outcome: EvictionOutcome, now: Timestamp) {
-        let id = self.pod_with_uid(uid);
-        let Some(marks) = id.and_then(|id| self.mark_pod(id)) else {
+        let Some(id) = self.pod_with_uid(uid) else { return };
+        if outcome == EvictionOutcome::Evicted {
+            self.expect_end(id, now);
             return;
-        };
-        match outcome {
-            EvictionOutcome::Evicted => return,
-            EvictionOutcome::Refused => {
-                marks.eviction.refused = marks.eviction.refused.saturating_add(1);
-                marks.eviction.spared_until = Some(after_refused_eviction(marks.eviction.refused, now));
-            }
-            EvictionOutcome::NotTried => {}
+        }
+        let Some(marks) = self.mark_pod(id) else { return };
+        if outcome == EvictionOutcome::Refused {
+            marks.eviction.refused = marks.eviction.refused.saturating_add(1);
+            marks.eviction.spared_until = Some(after_refused_eviction(marks.eviction.refused, now));
         }
         marks.eviction.since = None;
         self.stirred += 1;

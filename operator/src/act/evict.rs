@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use engine::Outcome;
 use engine::cluster::reclaims::EvictionOutcome;
 use engine::decide::Eviction;
 use engine::refs::PodRef;
@@ -25,7 +26,12 @@ impl Actor {
         let actor = self.clone();
         self.runtime.spawn(async move {
             match actor.evict(&pod, false).await {
-                Ok(()) => tracing::info!(pod = %pod, "evicted"),
+                Ok(()) => {
+                    tracing::info!(pod = %pod, "evicted");
+                    actor.is_on_its_way_out(&pod).await;
+                }
+                // By an eviction that was not answered, or by somebody else; the watch has yet to tell.
+                Err(failure) if failure.is_gone() => actor.is_on_its_way_out(&pod).await,
                 Err(failure) => {
                     tracing::warn!(pod = %pod, reason = %failure, "not evicted, trying again later");
                     if let Failure::Api(status) = failure {
@@ -35,6 +41,12 @@ impl Actor {
                 }
             }
         });
+    }
+
+    async fn is_on_its_way_out(&self, pod: &PodRef) {
+        let outcome = Outcome::Eviction(Arc::clone(&pod.uid), EvictionOutcome::Evicted);
+        // The mind is gone only when the program ends.
+        let _ = self.events.send(Event::FoundOut(outcome)).await;
     }
 
     /// Takes pods back for a waiting one, all of them or none; the outcome comes as an event.

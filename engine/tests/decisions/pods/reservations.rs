@@ -1,5 +1,7 @@
 //! Admitted pods that the scheduler can't place.
 
+use engine::cluster::reclaims::EvictionOutcome;
+
 use super::*;
 
 /// Lets the pod in and shows it without its gate.
@@ -194,6 +196,21 @@ fn an_eviction_that_is_refused_does_not_lengthen_the_interval() {
     world.pod(&owned("q"));
     world.wait(30);
     assert_eq!(world.admit_names(), ["q"]);
+}
+
+#[test]
+fn an_eviction_of_which_the_watch_does_not_tell_is_tried_again_after_ever_longer_times() {
+    let mut world = world();
+    let owned = gpu("p").controlled_by("ReplicaSet", "web");
+    let_in(&mut world, &owned, "p");
+    for waits in [300, 600, 1200] {
+        world.wait(waits - 1);
+        assert_eq!(world.decide(), []);
+        world.wait(1);
+        assert_eq!(names(&world.decide()), [("send back", "p")]);
+        let now = world.now;
+        world.eviction_ended("p", EvictionOutcome::Evicted, now);
+    }
 }
 
 #[test]
