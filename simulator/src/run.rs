@@ -12,7 +12,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use crate::Dice;
 use crate::api::Server;
 use crate::fault::Fault;
-use crate::judge::{Judge, lapses};
+use crate::judge::{Judge, Looked, lapses};
 use crate::objects::{CONFIG_MAPS, Key, Objects, PODS, Write};
 use crate::seat::Seat;
 use crate::tally::Tally;
@@ -150,6 +150,8 @@ struct Run {
     server: Server,
     seats: Vec<Seat>,
     judge: Judge,
+    /// What no write and no step tells.
+    tally: Tally,
 }
 
 impl Run {
@@ -173,6 +175,7 @@ impl Run {
             server,
             seats,
             judge: Judge::new().lag(if patience { LONG_LAG } else { LAG }),
+            tally: Tally::default(),
         };
         (run, dice)
     }
@@ -304,8 +307,12 @@ impl Run {
                 restless += SHORT_RESTLESS;
             }
         }
-        if let Err(broken) = self.judge.at_rest(self.server.state().objects.now) {
-            return Ok(Some((broken.rule, broken.what)));
+        let judged = self.judge.at_rest(self.server.state().objects.now);
+        self.tally.rested += 1;
+        match judged {
+            Ok(Looked::AtAll) => self.tally.judged += 1,
+            Ok(Looked::AtWhatIsKept) => {}
+            Err(broken) => return Ok(Some((broken.rule, broken.what))),
         }
         let is_anybody_aside = || {
             self.server
@@ -331,6 +338,7 @@ impl Run {
         let decided = decided.filter(|write| !may_let_in || evicts(write));
         let written: Vec<_> = decided.map(tell).collect();
         if written.is_empty() {
+            self.tally.begun_anew += 1;
             Ok(None)
         } else {
             Ok(Some((
@@ -361,10 +369,12 @@ impl Run {
 
     fn end(self, history: Vec<Step>, broken: Option<Broken>) -> Outcome {
         let state = self.server.state();
+        let mut tally = Tally::of(state.objects.writes_after(0), &history);
+        tally += self.tally;
         Outcome {
             steps: history.len(),
             writes: state.objects.writes_after(0).iter().map(tell).collect(),
-            tally: Tally::of(state.objects.writes_after(0), &history),
+            tally,
             failure: broken.map(|(rule, what)| Failure { rule, what, history }),
         }
     }

@@ -27,6 +27,12 @@ pub struct Tally {
     pub faults: usize,
     /// Operators that were killed.
     pub crashes: usize,
+    /// Worlds that came to rest.
+    pub rested: usize,
+    /// Those of them of which what was there then was judged.
+    pub judged: usize,
+    /// Those of them in which operators that were started anew had nothing else to decide.
+    pub begun_anew: usize,
 }
 
 impl Tally {
@@ -75,6 +81,9 @@ impl AddAssign for Tally {
         self.resumed += other.resumed;
         self.faults += other.faults;
         self.crashes += other.crashes;
+        self.rested += other.rested;
+        self.judged += other.judged;
+        self.begun_anew += other.begun_anew;
     }
 }
 
@@ -88,11 +97,15 @@ impl fmt::Display for Tally {
             resumed,
             faults,
             crashes,
+            rested,
+            judged,
+            begun_anew,
         } = self;
         write!(
             f,
             "{admitted} pods let in, {told} told why they wait, {evicted} evicted; {groups} writes on groups, {resumed} Jobs resumed; \
-             {faults} faults, {crashes} of them crashes"
+             {faults} faults, {crashes} of them crashes; {rested} worlds at rest, {judged} of them judged then, and {begun_anew} once more \
+             after operators had begun anew"
         )
     }
 }

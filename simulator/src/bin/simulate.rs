@@ -107,9 +107,12 @@ fn main() -> anyhow::Result<ExitCode> {
     })?;
     let took = begin.elapsed().as_secs_f64();
     #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
-    let rate = steps as f64 / took;
+    let rate = |count: usize| count as f64 / took;
     println!(
-        "{seeds} seeds, {steps} steps, {writes} writes in {took:.1} s: {rate:.0} steps a second; {failures} failures"
+        "{seeds} seeds, {steps} steps, {writes} writes in {took:.1} s: {:.0} steps a second, and {:.0} writes, each judged; \
+         {failures} failures",
+        rate(steps),
+        rate(writes)
     );
     println!("{tally}");
     Ok(if failures == 0 {

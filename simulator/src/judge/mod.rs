@@ -93,6 +93,15 @@ fn is_operator(who: &str) -> bool {
     who.starts_with(OPERATORS)
 }
 
+/// What of a world at rest can be judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Looked {
+    /// All of it.
+    AtAll,
+    /// What is kept for workloads alone: an operator knows of charges that can't be seen any more.
+    AtWhatIsKept,
+}
+
 /// Looks at every write, in the order of the writes, and at what is there when all is quiet.
 #[derive(Debug)]
 pub struct Judge {
@@ -225,17 +234,18 @@ impl Judge {
     }
 
     /// Looks at what is there when the world has fallen quiet: after all writes were looked at.
-    pub fn at_rest(&self, now: Timestamp) -> Result<(), Broken> {
+    pub fn at_rest(&self, now: Timestamp) -> Result<Looked, Broken> {
         self.kept.certain(now)?;
         let view = View::read(&self.stored.now, now, &BTreeSet::new());
         if view.is_some_and(|view| claims::is_charged_unseen(&view) || self.moved.hold(&view)) {
-            return Ok(());
+            return Ok(Looked::AtWhatIsKept);
         }
         rest::judge(&self.stored, self.tells_anew.then_some(&self.kept), now)?;
         together::judge(&self.stored, now)?;
         self.gangs.at_rest(&self.stored)?;
         self.in_vain.at_rest(&self.stored)?;
-        shown::judge(&self.stored, now)
+        shown::judge(&self.stored, now)?;
+        Ok(Looked::AtAll)
     }
 
     /// Whether something may be kept for a Job in vain, which ends and begins again at ever longer intervals, and is to be seen in what

@@ -141,7 +141,7 @@ impl History {
     #[track_caller]
     pub fn judge_at_rest(&mut self) -> Result<(), Broken> {
         self.holds();
-        self.judge.at_rest(self.objects.now)
+        self.judge.at_rest(self.objects.now).map(drop)
     }
 
     #[track_caller]
