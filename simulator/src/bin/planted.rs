@@ -43,7 +43,7 @@ struct Cli {
     #[arg(long, default_value = "")]
     only: String,
     /// How many seeds each is tried with
-    #[arg(long, default_value_t = 150)]
+    #[arg(long, default_value_t = 300)]
     seeds: u64,
     /// The first of them
     #[arg(long, default_value_t = 0)]
