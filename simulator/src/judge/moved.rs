@@ -28,9 +28,11 @@ impl Moved {
             self.pods.remove(&write.key);
         }
         let after = charged(write, stored);
+        // Of a pod that nothing else makes somebody's business, nobody is named any more.
+        let is_nobodys = write.resource == &NAMESPACES;
         let moved = before
             .into_iter()
-            .filter(|(key, queue)| after.get(key).is_some_and(|now| now != queue));
+            .filter(|(key, queue)| after.get(key).map_or(is_nobodys, |now| now != queue));
         self.pods.extend(moved.map(|(key, _)| key));
     }
 

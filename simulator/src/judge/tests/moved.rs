@@ -1,9 +1,9 @@
-use crds::keys::{GROUP_NAME, QUEUE_NAME};
+use crds::keys::{CARD_NAME, GROUP_NAME, QUEUE_NAME};
 use serde_json::json;
 
 use super::super::shown::RULE as SHOWN;
 use super::history::{History, admit, pod};
-use crate::objects::{CARD_USAGES, POD_GROUPS, PODS};
+use crate::objects::{CARD_USAGES, NAMESPACES, POD_GROUPS, PODS};
 
 #[test]
 fn whose_a_pod_is_that_names_no_queue_is_not_known_once_its_group_names_another() {
@@ -39,4 +39,24 @@ fn whose_a_pod_is_that_names_no_queue_is_not_known_once_its_group_names_another(
         history.breaks_at_rest(SHOWN);
         assert!(!history.is_account_unseen());
     }
+}
+
+#[test]
+fn nor_once_its_namespace_names_none_any_more() {
+    let mut history = History::new();
+    history.queue("a", 8, &json!({}));
+    let team = json!({"metadata": {"name": "team", "annotations": {QUEUE_NAME: "a"}}});
+    history.create(&NAMESPACES, team);
+    let mut runs = pod("p", "a", 1);
+    admit(&mut runs);
+    runs["spec"]["nodeName"] = "n1".into();
+    let annotations = runs["metadata"]["annotations"].as_object_mut().unwrap();
+    annotations.remove(QUEUE_NAME);
+    annotations.remove(CARD_NAME);
+    history.create(&PODS, runs);
+    assert!(!history.is_account_unseen());
+    history.change("admin", &NAMESPACES, "team", |namespace| {
+        namespace["metadata"]["annotations"] = json!({})
+    });
+    assert!(history.is_account_unseen());
 }
