@@ -17,7 +17,7 @@ use crate::objects::{CONFIG_MAPS, Key, Objects, PODS, Write};
 use crate::seat::Seat;
 use crate::tally::Tally;
 use crate::world::{self, World};
-use crate::writes::{decides, evicts, is_reminder, matters, stands_aside, tell};
+use crate::writes::{decides, is_reminder, matters, stands_aside, tell};
 
 /// When every world begins.
 const BEGIN: i64 = 1_800_000_000;
@@ -325,7 +325,8 @@ impl Run {
             return Ok(None);
         }
         let before = self.server.state().objects.version();
-        let may_let_in = self.judge.is_more_known_than_seen(self.now);
+        // Whoever knows less than the one before lets others in, and takes others back for them.
+        let knows_less = self.judge.is_more_known_than_seen(self.now);
         for seat in &mut self.seats {
             seat.crash(self.now, Duration::ZERO);
         }
@@ -335,9 +336,10 @@ impl Run {
         }
         let state = self.server.state();
         let decided = state.objects.writes_after(before).iter().filter(|write| decides(write));
-        let decided = decided.filter(|write| !may_let_in || evicts(write));
         let written: Vec<_> = decided.map(tell).collect();
-        if written.is_empty() {
+        if knows_less {
+            Ok(None)
+        } else if written.is_empty() {
             self.tally.begun_anew += 1;
             Ok(None)
         } else {

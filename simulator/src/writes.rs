@@ -49,12 +49,6 @@ pub fn decides(write: &Write) -> bool {
             || after["metadata"]["deletionTimestamp"] != before["metadata"]["deletionTimestamp"])
 }
 
-/// Whether a write takes a pod back.
-pub fn evicts(write: &Write) -> bool {
-    let is_deleted = |after: &std::sync::Arc<Value>| after["metadata"]["deletionTimestamp"].is_string();
-    write.resource == &PODS && write.after.as_ref().is_none_or(is_deleted)
-}
-
 /// A write in one line.
 pub fn tell(write: &Write) -> String {
     let (what, how) = match (&write.before, &write.after) {
