@@ -88,7 +88,7 @@ const DEVICES: [Found; 5] = [
 ];
 
 /// Worlds with devices, gangs and claims that pods share.
-const TOGETHER: [Found; 6] = [
+const TOGETHER: [Found; 10] = [
     (
         22_101,
         120,
@@ -130,6 +130,34 @@ const TOGETHER: [Found; 6] = [
         4,
         true,
         "the same, and the numbers of the queue changed with it",
+    ),
+    (
+        115,
+        100,
+        4,
+        true,
+        "a pod that was gone already was said to be one that may not be evicted, again and again",
+    ),
+    (
+        2,
+        100,
+        4,
+        true,
+        "the judge knew nobody's charge whose namespace names no queue any more",
+    ),
+    (
+        23131,
+        120,
+        4,
+        true,
+        "the judge held evictions against who knew nothing of what was kept beyond the room there is",
+    ),
+    (
+        264,
+        100,
+        4,
+        true,
+        "room that came free and that nobody heard of: planted",
     ),
 ];
 
