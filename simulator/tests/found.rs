@@ -88,7 +88,7 @@ const DEVICES: [Found; 5] = [
 ];
 
 /// Worlds with devices, gangs and claims that pods share.
-const TOGETHER: [Found; 10] = [
+const TOGETHER: [Found; 11] = [
     (
         22_101,
         120,
@@ -146,11 +146,18 @@ const TOGETHER: [Found; 10] = [
         "the judge knew nobody's charge whose namespace names no queue any more",
     ),
     (
-        23131,
+        23_131,
         120,
         4,
         true,
         "the judge held evictions against who knew nothing of what was kept beyond the room there is",
+    ),
+    (
+        100,
+        100,
+        4,
+        true,
+        "a pod that had devices on a node and was not bound yet held no room there after a restart: others were evicted for it",
     ),
     (
         264,

@@ -247,10 +247,14 @@ pub(super) fn provided_to(task: &Task) -> impl Iterator<Item = ResourceId> + '_ 
     claims.filter_map(|claim| claim.provided)
 }
 
+/// The node on which a task's devices were allocated.
+pub(super) fn allocated_at(task: &Task) -> Option<&str> {
+    demand(task)?.at.as_deref()
+}
+
 /// Whether a task's devices were allocated on another node than this.
 pub(crate) fn has_devices_elsewhere(task: &Task, node: &Node) -> bool {
-    let at = demand(task).and_then(|demand| demand.at.as_ref());
-    at.is_some_and(|at| *at != node.name)
+    allocated_at(task).is_some_and(|at| *at != *node.name)
 }
 
 /// Whether a resource of a node is handed out as devices alone, so that a task's claims say whether there is room.

@@ -11,6 +11,7 @@ use crds::pod::PodSpec;
 use jiff::{SignedDuration, Timestamp};
 
 use super::claimed_cards::let_in_for_others;
+use super::device_room::allocated_at;
 use super::gates::Gates;
 use super::kept::to_keep;
 use super::place::Place;
@@ -71,8 +72,8 @@ impl Cluster {
         self.check_payers(&mut reading.task, &namespace, &uid, queue, &named);
         self.name_cards(&mut reading.task, queue);
         let bound_to = node_name.map(|node| self.node_id(node));
-        // A pod that was let in to a node of its own holds room there from before it is bound, after a restart too.
-        let pinned_to = self.pinned_to(&reading).filter(|_| bound_to.is_none());
+        // A pod that was let in and can go to one node alone holds room there from before it is bound, after a restart too.
+        let only_node = self.only_node_of(&reading).filter(|_| bound_to.is_none());
         let (group, task_spec, job) = self.workloads_of(&reading, &pod.metadata, &namespace);
         let old = known.and_then(|id| self.pod(id));
         let assigned = self.assigned_of(&reading, old);
@@ -94,7 +95,7 @@ impl Cluster {
             eviction: old.map(|old| old.eviction).unwrap_or_default(),
             // Until the scheduler has said where, a pod is expected where the decision expected it.
             room: bound_to
-                .or(pinned_to)
+                .or(only_node)
                 .or_else(|| old?.room)
                 .filter(|_| !matches!(stage, Stage::Waiting | Stage::Blocked)),
             deleted,
@@ -146,11 +147,14 @@ impl Cluster {
         self.settle_payers(id);
     }
 
-    /// The node that a managed pod without gate is pinned to.
-    fn pinned_to(&mut self, reading: &Reading) -> Option<NodeId> {
-        let pin = reading.constraints.affinity.pinned_to();
-        let pin = pin.filter(|_| reading.managed && reading.gates == Gates::None);
-        pin.map(|node| self.node_id(node))
+    /// The only node that a managed pod without gate can go to: it is pinned there, or has devices there.
+    fn only_node_of(&mut self, reading: &Reading) -> Option<NodeId> {
+        if !reading.managed || reading.gates != Gates::None {
+            return None;
+        }
+        let pinned_to = reading.constraints.affinity.pinned_to();
+        let node = pinned_to.or_else(|| allocated_at(&reading.task))?;
+        Some(self.node_id(node))
     }
 
     /// The queue that a managed pod is charged to, and whether it is the default queue for want of any other.

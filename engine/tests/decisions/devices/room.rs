@@ -50,6 +50,24 @@ fn a_device_that_a_selector_leaves_alone_is_given_once() {
 }
 
 #[test]
+fn a_pod_that_has_devices_has_room_beside_them_before_it_is_bound_after_a_restart_too() {
+    let mut world = roomy();
+    // Of 64 cores that the node has.
+    let large = |pod: Object| pod.requests("cpu", "40");
+    world.claim("p1-gpu", &with(1, &[OF_A]), &allocated("n1", &["gpu-0"]));
+    let let_in = bare_pod("p1")
+        .queue("team-a")
+        .annotation("volcano.sh/card.assigned", "A");
+    world.pod(&claiming(large(let_in), "p1-gpu"));
+    world.claim("p2-gpu", &with(1, &[OF_A]), &json!({}));
+    world.pod(&claiming(large(pod("p2")), "p2-gpu"));
+    assert_eq!(world.admit_names(), [""; 0]);
+    assert_eq!(world.refusal_of("p2"), "NoNodeFits");
+    world.remove_pod("p1");
+    assert_eq!(world.admit_names(), ["p2"]);
+}
+
+#[test]
 fn a_pod_that_takes_any_leaves_the_one_device_that_another_asks_for() {
     let mut world = roomy();
     ask(&mut world, "any", &with(3, &[OF_A]));
