@@ -56,7 +56,7 @@ fn nor_once_its_namespace_names_none_any_more() {
     history.create(&PODS, runs);
     assert!(!history.is_account_unseen());
     history.change("admin", &NAMESPACES, "team", |namespace| {
-        namespace["metadata"]["annotations"] = json!({})
+        namespace["metadata"]["annotations"] = json!({});
     });
     assert!(history.is_account_unseen());
 }
