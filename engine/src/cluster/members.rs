@@ -54,7 +54,7 @@ impl Cluster {
             let workload = self.workload(id);
             let is_whole = workload.claim.is_some() && workload.admitted() > 0 && workload.missing() == 0;
             if is_whole && workload.whole.as_ref() != Some(&workload.held) {
-                self.workload_mut(id).is_whole();
+                self.workload_mut(id).note_whole();
             }
         }
     }

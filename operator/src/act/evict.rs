@@ -28,10 +28,10 @@ impl Actor {
             match actor.evict(&pod, false).await {
                 Ok(()) => {
                     tracing::info!(pod = %pod, "evicted");
-                    actor.is_on_its_way_out(&pod).await;
+                    actor.tell_of_its_end(&pod).await;
                 }
                 // By an eviction that was not answered, or by somebody else; the watch has yet to tell.
-                Err(failure) if failure.is_gone() => actor.is_on_its_way_out(&pod).await,
+                Err(failure) if failure.is_gone() => actor.tell_of_its_end(&pod).await,
                 Err(failure) => {
                     tracing::warn!(pod = %pod, reason = %failure, "not evicted, trying again later");
                     if let Failure::Api(status) = failure {
@@ -43,7 +43,8 @@ impl Actor {
         });
     }
 
-    async fn is_on_its_way_out(&self, pod: &PodRef) {
+    /// Tells the mind that a pod is on its way out, or gone.
+    async fn tell_of_its_end(&self, pod: &PodRef) {
         let outcome = Outcome::Eviction(Arc::clone(&pod.uid), EvictionOutcome::Evicted);
         // The mind is gone only when the program ends.
         let _ = self.events.send(Event::FoundOut(outcome)).await;

@@ -211,8 +211,8 @@ impl Workload {
         was_extra
     }
 
-    /// There are as many of its pods as it needs.
-    pub(in crate::cluster) fn is_whole(&mut self) {
+    /// Takes note of what its pods hold, of which there are as many as it needs.
+    pub(in crate::cluster) fn note_whole(&mut self) {
         self.0.whole = Some(self.0.held.clone());
     }
 
