@@ -88,7 +88,7 @@ const DEVICES: [Found; 5] = [
 ];
 
 /// Worlds with devices, gangs and claims that pods share.
-const TOGETHER: [Found; 11] = [
+const TOGETHER: [Found; 12] = [
     (
         22_101,
         120,
@@ -158,6 +158,13 @@ const TOGETHER: [Found; 11] = [
         4,
         true,
         "a pod that had devices on a node and was not bound yet held no room there after a restart: others were evicted for it",
+    ),
+    (
+        23_185,
+        120,
+        4,
+        true,
+        "the judge knew of no node that a pod was expected on by the operator before, and is bound to no more than pinned",
     ),
     (
         264,

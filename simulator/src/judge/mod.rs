@@ -255,11 +255,14 @@ impl Judge {
         view.is_some_and(|view| kept::is_for_jobs(&view, &self.stored))
     }
 
-    /// Whether an operator may know more than is to be seen: that there was room once for what it keeps for workloads, or what was
-    /// let in for devices that are gone. Whoever is started anew knows none of it, and may let others in, or take others back for them.
+    /// Whether an operator may know more than is to be seen: that there was room once for what it keeps for workloads, what was let in
+    /// for devices that are gone, or on which node it expects who is on none yet. Whoever is started anew knows none of it, and may
+    /// let others in, or take others back for them.
     pub fn is_more_known_than_seen(&self, now: Timestamp) -> bool {
         let view = View::read(&self.stored.now, now, &BTreeSet::new());
-        view.is_some_and(|view| kept::is_beyond_room(&view, &self.stored) || claims::is_charged_unseen(&view))
+        view.is_some_and(|view| {
+            kept::is_beyond_room(&view, &self.stored) || claims::is_charged_unseen(&view) || view.is_expected_unseen()
+        })
     }
 
     /// Whether it can't be seen on whose account somebody is: whoever is started anew may take them for another queue's, and decide

@@ -314,4 +314,13 @@ impl View {
         }
         Some(Charge { queue, amounts })
     }
+
+    /// Whether a pod that was let in is expected somewhere, and nothing that is stored says where: on no node yet, pinned to none, and
+    /// without a device on any.
+    pub fn is_expected_unseen(&self) -> bool {
+        self.pods.iter().any(|pod| {
+            let was_let_in = self.holds(pod) && (self.queue_of(pod).is_some() || Self::is_under_cross_quota(pod));
+            was_let_in && pod.place().is_none() && !pod.claimed.allocated
+        })
+    }
 }

@@ -3,6 +3,7 @@
 mod claims;
 mod cross_quota;
 mod evictions;
+mod expected;
 mod gangs;
 mod history;
 mod kept;
