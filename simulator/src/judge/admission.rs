@@ -8,7 +8,7 @@ use super::moved::Moved;
 use super::pods::{Pod, is_held};
 use super::stored::{ByKind, Stored};
 use super::view::View;
-use super::{Finding, claims, cross_quota, quota, results, shares};
+use super::{Finding, claims, cross_quota, places, quota, results, shares};
 use crate::objects::{Key, Write};
 
 /// Whether a write lets a pod in.
@@ -49,5 +49,6 @@ fn by_these(known: &ByKind, write: &Write, pod: &Pod, without: &BTreeSet<&Key>) 
     quota::judge(&view, &write.key)?;
     claims::judge(&view, &write.key)?;
     shares::judge(&view, &write.key)?;
+    places::judge(&view, &write.key)?;
     cross_quota::judge(&view, &write.key)
 }

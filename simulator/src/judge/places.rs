@@ -1,8 +1,9 @@
-//! Whether a node would take a pod: what it has left, what keeps pods off it, and of shared cards which are left.
+//! Whether a node would take a pod: what it has left, what keeps pods off it, and of shared cards which are left. Under `admitOn: fit`
+//! nobody is let in whom no node would take (docs/operate.md).
 
 use std::collections::BTreeMap;
 
-use crds::keys::MGPU_POLICY;
+use crds::keys::{DEVICE_LABEL_PREFIX, MGPU_POLICY};
 use serde_json::Value;
 
 use super::cards::Card;
@@ -10,6 +11,29 @@ use super::nodes::{Node, Shared, texts};
 use super::pods::Pod;
 use super::shares::{self, Taken};
 use super::view::View;
+use super::{Finding, broken};
+use crate::objects::Key;
+
+/// The rule.
+pub const RULE: &str = "who is let in has a node that would take it";
+
+/// Judges a pod that is let in: some node takes pods like it, and is large enough. How much of that others have is another question: a
+/// pod may be let in beside who is about to go.
+pub fn judge(view: &View, key: &Key) -> Finding {
+    let pod = view.pods.iter().find(|pod| pod.key == *key);
+    let Some(pod) = pod.filter(|_| view.configuration.admit_on_fit) else {
+        return Ok(());
+    };
+    let is_large_enough = |node: &Node| {
+        let mut request = pod.request.iter().filter(|(resource, _)| !resource.contains('/'));
+        request.all(|(resource, asked)| *asked <= node.has(resource))
+    };
+    let mut nodes = view.nodes.iter();
+    if nodes.any(|node| node.is_usable && is_wanted(node, pod) && is_large_enough(node)) {
+        return Ok(());
+    }
+    broken(RULE, format!("{key} is let in, and no node takes pods like it"))
+}
 
 /// Whether a node has room for a pod with this card, and nothing keeps it off.
 pub fn fits(view: &View, node: &Node, pod: &Pod, card: Option<&str>) -> bool {
@@ -36,9 +60,11 @@ pub fn fits(view: &View, node: &Node, pod: &Pod, card: Option<&str>) -> bool {
 /// Whether a pod would go to a node: by its node selector, its required affinity and its tolerations.
 fn is_wanted(node: &Node, pod: &Pod) -> bool {
     let selector = texts(&pod.spec["nodeSelector"]);
-    let is_selected = selector
+    // Those that say which devices a node has are Cardgate's own, and come when the first pod needs them.
+    let mut asked = selector
         .iter()
-        .all(|(label, value)| node.labels.get(label) == Some(value));
+        .filter(|(label, _)| !label.starts_with(DEVICE_LABEL_PREFIX));
+    let is_selected = asked.all(|(label, value)| node.labels.get(label) == Some(value));
     let required = &pod.spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
     let terms = required["nodeSelectorTerms"].as_array();
     let is_near = terms.is_none_or(|terms| terms.iter().any(|term| matches(node, term)));

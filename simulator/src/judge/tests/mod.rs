@@ -10,6 +10,7 @@ mod kept;
 mod lapses;
 mod leadership;
 mod moved;
+mod places;
 mod quota;
 mod repeats;
 mod rest;
