@@ -237,7 +237,7 @@ impl Look {
         if !self.may_evict {
             return false;
         }
-        let Some(plan) = self.plan(cluster, shape, id) else {
+        let Some((plan, asked)) = self.plan(cluster, shape, id) else {
             return false;
         };
         if let Some(pool) = &self.pool {
@@ -245,7 +245,7 @@ impl Look {
         }
         let ranks = self.needed(cluster, shape, id, &plan.set);
         let victims = self.pool.as_mut().map_or_else(Vec::new, |pool| pool.take(&ranks));
-        let described = describe(cluster, shape, id, &victims, &plan.missing);
+        let described = describe(cluster, shape, id, &victims, asked, &plan.missing);
         cluster.take_out(&victims);
         let (Some(grant), Some(eviction)) = (self.entitled(cluster, shape, id), described) else {
             cluster.put_back(&victims);
@@ -314,8 +314,9 @@ impl Look {
         self.claim = claim;
     }
 
-    /// The cheapest of the pool to take back, so that a pod of this shape gets in; none where nothing would be sufficient.
-    fn plan(&mut self, cluster: &Cluster, shape: &Shape, id: PodId) -> Option<Plan> {
+    /// The cheapest of the pool to take back, so that a pod of this shape gets in, and what the pod is charged for then; none where nothing
+    /// would be sufficient.
+    fn plan(&mut self, cluster: &Cluster, shape: &Shape, id: PodId) -> Option<(Plan, Vec<(Dimension, i128)>)> {
         let is_known = |alternative: &Alternative| alternative.all(|card| cluster.resource_of(card).is_some());
         let alternatives = alternatives_of(shape).into_iter();
         let mut known = alternatives.filter(|alternative| alternative.is_none_or(is_known));
@@ -330,9 +331,9 @@ impl Look {
             if self.pool.as_ref().is_none_or(|pool| pool.key != key) {
                 self.pool = Some(Pool::new(cluster, shape, key, self.modes, self.now));
             }
-            self.pool
-                .as_mut()?
-                .cheapest(cluster, shape, alternative, &asked, &self.effort)
+            let pool = self.pool.as_mut()?;
+            let plan = pool.cheapest(cluster, shape, alternative, &asked, &self.effort)?;
+            Some((plan, asked))
         })
     }
 

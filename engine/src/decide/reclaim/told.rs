@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Eviction, Victim, asked};
+use super::{Eviction, Victim};
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
 use crate::cluster::pod::Pod;
@@ -11,12 +11,14 @@ use crate::decide::verdict::is_for;
 use crate::happening::Happening;
 use crate::ids::{PodId, QueueId};
 
-/// The eviction, with what each of its victims is told. The pod lacks what is `missing`.
+/// The eviction, with what each of its victims is told. The pod asks for so much, with what they make room for, and lacks what is
+/// `missing` of it.
 pub(super) fn describe(
     cluster: &Cluster,
     shape: &Shape,
     id: PodId,
     victims: &[PodId],
+    mut all_asked: Vec<(Dimension, i128)>,
     missing: &[Dimension],
 ) -> Option<Eviction> {
     let waiting = cluster.pod(id)?;
@@ -26,7 +28,6 @@ pub(super) fn describe(
         let deserves = dimension.format(cluster.deserved(queue, dimension));
         format!("has {has} and deserves {deserves}")
     };
-    let mut all_asked = asked(cluster, id, shape.task.alternatives.first());
     all_asked.retain(|(dimension, _)| cluster.is_shared_out(shape.queue, *dimension));
     let asks = |(dimension, asked): &(Dimension, i128)| {
         format!("{} {}", dimension.format(*asked), dimension.name(cluster.names()))

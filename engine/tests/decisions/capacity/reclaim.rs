@@ -104,6 +104,21 @@ fn who_is_evicted_for_a_queue_of_others_is_told_nothing_of_what_it_uses() {
     );
 }
 
+#[test]
+fn who_makes_room_is_told_of_the_card_that_it_gives_and_not_of_the_one_that_was_preferred() {
+    let mut world = borrowed("");
+    world.node(&node("n2").cards("H", 1));
+    world.pod(&pod("b-h").queue("b").asks("H", 1).assigned("H").on("n2"));
+    world.pod(&pod("b-0").queue("b").asks("H|A", 1));
+    let evictions = evictions(&mut world);
+    let message = &evictions[0].victims[0].message;
+    assert!(message.contains(" 1 A") && !message.contains(" 1 H"), "{message}");
+    assert!(
+        message.ends_with("; of A, queue b has 0 and deserves 4, and this pod's queue a has 8 and deserves 4"),
+        "{message}"
+    );
+}
+
 /// What stands between "asks" and the numbers, in whatever order.
 fn asks(message: &str) -> String {
     let (_, rest) = message.split_once("which asks ").unwrap();
