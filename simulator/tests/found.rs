@@ -88,7 +88,7 @@ const DEVICES: [Found; 5] = [
 ];
 
 /// Worlds with devices, gangs and claims that pods share.
-const TOGETHER: [Found; 12] = [
+const TOGETHER: [Found; 13] = [
     (
         22_101,
         120,
@@ -165,6 +165,13 @@ const TOGETHER: [Found; 12] = [
         4,
         true,
         "the judge knew of no node that a pod was expected on by the operator before, and is bound to no more than pinned",
+    ),
+    (
+        108,
+        100,
+        4,
+        true,
+        "who gave back a card was told of the other one that was preferred to it, of which its queue has none",
     ),
     (
         264,

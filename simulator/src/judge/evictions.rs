@@ -1,4 +1,5 @@
-//! Nobody is evicted for an equal, and no two pods evict each other in turns: as the events say who made room for whom.
+//! Nobody is evicted for an equal, or by a queue beyond what it deserves from one that has no more than that, and no two pods evict each
+//! other in turns: as the events say who made room for whom, and by which numbers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
@@ -6,7 +7,10 @@ use std::sync::{Arc, LazyLock};
 use regex_lite::Regex;
 use serde_json::Value;
 
+use super::pods::Pod;
 use super::stored::Stored;
+use super::told::{number, what};
+use super::view::View;
 use super::{Finding, broken, is_operator};
 use crate::objects::{EVENTS, Key, PODS, Write};
 
@@ -15,10 +19,22 @@ pub const EQUALS: &str = "only who has less priority is preempted";
 /// The rule about turns.
 pub const TURNS: &str = "no two pods evict each other in turns";
 
+/// The rule about what queues deserve.
+pub const DESERVED: &str =
+    "only what a queue has beyond what it deserves is reclaimed, and only for one that gets no more than it deserves";
+
 /// The pod for whom another one was evicted: named to whoever may read of it.
 static FOR: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^evicted for (?:pod (\S+)/(\S+)|a pod) of ").ok());
 /// Its priority.
 static PRIORITY: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r" has priority (-?\d+), more than ").ok());
+
+/// What the queue that gives has and deserves, and of what: told to whom the other queue is for, or not.
+static GIVES: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r", which (?:asks (.*); of (\S+), queue \S+ has (\d\w*) and deserves (\d\w*), and|has less (\S+) than it deserves;) this pod's queue \S+?(?:, or queue \S+ that it is a part of,)? has (\d\w*) and deserves (\d\w*)$",
+    )
+    .ok()
+});
 
 /// Which pod made room for which, where a write is an operator's event that says so.
 pub fn said(write: &Write) -> Option<(Key, Key)> {
@@ -79,6 +95,7 @@ impl Evictions {
         let Some(victim) = self.evicted.get(&key) else {
             return Ok(());
         };
+        judge_queues(write, stored, &Pod::read(&key, victim), message)?;
         let own = victim["spec"]["priority"].as_i64().unwrap_or(0);
         let more = priority.captures(message).and_then(|said| said[1].parse::<i64>().ok());
         if more.is_some_and(|more| more <= own) {
@@ -98,6 +115,35 @@ impl Evictions {
         self.turns.insert((gave, got));
         Ok(())
     }
+}
+
+/// Judges by which numbers one queue took back from another.
+fn judge_queues(write: &Write, stored: &Stored, victim: &Pod, message: &str) -> Finding {
+    let Some(said) = GIVES.as_ref().and_then(|gives| gives.captures(message)) else {
+        return Ok(());
+    };
+    let name = said.get(2).or_else(|| said.get(5)).map_or("", |name| name.as_str());
+    let Some(view) = View::read(&stored.now, write.at, &BTreeSet::new()) else {
+        return Ok(());
+    };
+    let Some(what) = what(&view, name) else { return Ok(()) };
+    let number = |place| number(&said, place, &what);
+    let gives = view
+        .amounts(victim, view.card_of(victim).as_deref())
+        .get(&what)
+        .copied()
+        .unwrap_or(0);
+    let keeps = number(6)
+        .zip(number(7))
+        .is_none_or(|(has, deserves)| has - gives >= deserves);
+    let gets = number(3).zip(number(4)).is_none_or(|(has, deserves)| has < deserves);
+    if keeps && gets {
+        return Ok(());
+    }
+    broken(
+        DESERVED,
+        format!("{} gives {gives} {what}, and is told: {message}", victim.key),
+    )
 }
 
 fn is_over(pod: &Value) -> bool {

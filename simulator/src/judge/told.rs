@@ -196,7 +196,7 @@ pub fn possibly(view: &View, stored: &Stored) -> Vec<Name> {
 }
 
 /// What a message calls so: CPU, another resource that pods ask for, or a card that a node has.
-fn what(view: &View, name: &str) -> Option<What> {
+pub fn what(view: &View, name: &str) -> Option<What> {
     match name {
         "CPU" => Some(What::Resource("cpu".to_owned())),
         "memory" => Some(What::Resource(name.to_owned())),
@@ -209,7 +209,8 @@ fn what(view: &View, name: &str) -> Option<What> {
     }
 }
 
-fn number(said: &Captures<'_>, place: usize, what: &What) -> Option<i128> {
+/// A number in what is said, of this.
+pub fn number(said: &Captures<'_>, place: usize, what: &What) -> Option<i128> {
     let text = Value::from(said.get(place)?.as_str());
     match what {
         What::Resource(resource) => amounts::of(resource, &text),

@@ -1,6 +1,6 @@
 use serde_json::json;
 
-use super::super::evictions::{EQUALS, TURNS};
+use super::super::evictions::{DESERVED, EQUALS, TURNS};
 use super::super::in_vain::RULE as IN_VAIN;
 use super::history::{History, key};
 use crate::objects::{EVENTS, PODS};
@@ -31,8 +31,12 @@ fn evict(history: &mut History, name: &str, other: &str, priority: i64) {
     let note = format!(
         "evicted for pod team/{other} of the same queue a, which has priority {priority}, more than 0, and asks 1 A100"
     );
+    say(history, name, "Preempted", &note);
+}
+
+fn say(history: &mut History, name: &str, reason: &str, note: &str) {
     let event = json!({
-        "metadata": {"namespace": "team", "name": format!("{name}.1")}, "reason": "Preempted", "note": note,
+        "metadata": {"namespace": "team", "name": format!("{name}.1")}, "reason": reason, "note": note,
         "regarding": {"namespace": "team", "name": name},
     });
     history.create_as("operator-0", &EVENTS, event);
@@ -80,5 +84,36 @@ fn who_others_were_evicted_for_is_let_in_unless_something_changed() {
         let finding = history.judge_evictions();
         let rule = finding.err().map(|broken| broken.rule);
         assert_eq!(rule, (!is_let_in && !something_changed).then_some(IN_VAIN));
+    }
+}
+
+#[test]
+fn what_is_reclaimed_is_beyond_what_the_one_queue_deserves_and_within_what_the_other_does() {
+    for (others, own, breaks) in [
+        (
+            "asks 1 CPU, 1 A100; of A100, queue b has 1 and deserves 2, and",
+            "has 3 and deserves 2",
+            false,
+        ),
+        (
+            "asks 1 CPU, 1 A100; of A100, queue b has 2 and deserves 2, and",
+            "has 3 and deserves 2",
+            true,
+        ),
+        ("has less A100 than it deserves;", "has 3 and deserves 2", false),
+        ("has less A100 than it deserves;", "has 2 and deserves 2", true),
+        (
+            "asks 2 CPU; of CPU, queue b has 0 and deserves 2, and",
+            "has 1500m and deserves 1",
+            true,
+        ),
+    ] {
+        let mut history = history();
+        history.change("operator-0", &PODS, "p-1", |pod| {
+            pod["metadata"]["deletionTimestamp"] = "1970-01-01T00:00:00Z".into();
+        });
+        let note = format!("evicted for a pod of queue b, which {others} this pod's queue a {own}");
+        say(&mut history, "p-1", "Reclaimed", &note);
+        history.breaks_where(breaks, DESERVED);
     }
 }
