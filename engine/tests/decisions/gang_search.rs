@@ -406,6 +406,44 @@ fn a_search_that_is_given_up_says_so() {
     assert_eq!(world.admit().len(), 20);
 }
 
+/// A group that needs so many of its pods, each of a kind of its own, for all of which the queue has too little: by their quota alone
+/// any of them could be among those.
+fn pods_of_many_kinds(needed: i64, pods: i64, quota: &str) -> World {
+    let mut world = World::with(configuration("", "admitOn: quota"));
+    world.queue(&queue("team-a").capability("cpu", quota));
+    world.group(&group("g", needed));
+    world.pods((0..pods).map(|index| {
+        let amount = format!("{}m", 510 + index % 400);
+        let pod = pod(&format!("g-{index}")).of("g").requests("cpu", &amount);
+        pod.requests("memory", &(1000 + index / 400).to_string())
+    }));
+    world
+}
+
+/// The most that a look at a gang of so many pods may cost: what ends it, and what it costs to compare them.
+const MOST_FOR_A_GANG: u64 = 12_000_000;
+
+#[test]
+fn a_search_among_thousands_of_kinds_takes_no_stack_for_each() {
+    let mut world = pods_of_many_kinds(2, 6_000, "1");
+    let round = world.round();
+    assert_eq!(round.actions, []);
+    assert!(round.steps <= MOST_FOR_A_GANG, "{} steps", round.steps);
+}
+
+#[test]
+fn what_a_search_asks_of_quotas_is_among_what_it_may_cost() {
+    // No node is looked at, so nothing else costs anything.
+    let mut world = pods_of_many_kinds(400, 1_000, "5");
+    let round = world.round();
+    assert_eq!(round.actions, []);
+    assert!(
+        (10_000_000..MOST_FOR_A_GANG).contains(&round.steps),
+        "{} steps",
+        round.steps
+    );
+}
+
 #[test]
 fn alternatives_of_several_kinds_share_two_cards() {
     // 6 on 4+4, parts of it on either card (the document, **Considerations**, 4), beside pods that need one of them.

@@ -8,6 +8,7 @@ mod nodes;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
+use std::vec;
 
 use crds::configuration::AdmitOn;
 
@@ -23,6 +24,11 @@ use nodes::Nodes;
 /// How many pods are placed by way of trial before a gang is taken for one that can't get in: everybody else waits for the
 /// decision. Dozens of pods of three shapes on forty nodes need fewer (`engine/tests/decisions/gang_search.rs`).
 pub(crate) const MOST_TRIES: usize = 5_000;
+
+/// What it costs to ask how many of a kind there is quota for with one alternative.
+const STEPS_OF_QUOTA: usize = 128;
+/// What it costs to remember what one kind has got, or how many nodes look alike.
+const STEPS_OF_PLACE: usize = 8;
 
 /// What came of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +66,21 @@ type DeadEnd = (
     Vec<((usize, Option<Alternative>), usize)>,
     Vec<(usize, i64)>,
 );
+
+/// A situation that is followed up.
+struct Situation {
+    /// The kind that is next.
+    kind: usize,
+    /// How many of it are in.
+    taken: usize,
+    here: DeadEnd,
+    /// What its next pod could get, and was not given yet.
+    choices: vec::IntoIter<Choice>,
+    /// Whether that pod is in, with the last of these.
+    has_placed: bool,
+    /// Whether it was followed up without any more of this kind.
+    others_stay_out: bool,
+}
 
 /// What a pod could get.
 #[derive(Debug, Clone)]
@@ -137,63 +158,100 @@ impl<'g, 'c> WaySearch<'g, 'c> {
                 kind.most = if all { kind.pods.len() } else { of_first };
             }
             self.dead_ends.clear();
-            if (all && in_line > first.len() || !all && first_may) && self.follow(0, 0) {
+            if (all && in_line > first.len() || !all && first_may) && self.follow() {
                 return Found::Way;
             }
         }
         if self.tries == 0 { Found::GivenUp } else { Found::NoWay }
     }
 
-    /// Follows a situation up in which the kinds before this one, and so many of it, have been placed.
-    fn follow(&mut self, kind: usize, taken: usize) -> bool {
-        if self.gang.is_complete() {
-            return self.gang.is_accepted(self.id, self.bookmark);
-        }
-        if self.tries == 0 || kind == self.kinds.len() || !self.could_lead_on(kind, taken) {
-            return false;
-        }
-        self.gang
-            .effort
-            .spend(self.nodes.looks.len() * (self.kinds.len() - kind));
-        if self.gang.effort.is_spent() {
-            self.tries = 0;
-            return false;
-        }
-        let here = self.here(kind, taken);
-        if self.dead_ends.contains(&here) {
-            return false;
-        }
-        if taken < self.kinds[kind].most && self.gang.places.free_for(self.kinds[kind].task()) > 0 {
-            let pod = self.kinds[kind].pods[taken];
-            for choice in self.options(kind) {
-                if self.tries == 0 {
-                    return false;
+    /// Follows situations up, depth first, from the one in which nobody is in. They are as deep as there are pods and kinds, and anybody
+    /// may make thousands: so those that are followed up are kept in a list, and not on the thread's stack.
+    fn follow(&mut self) -> bool {
+        let mut followed: Vec<Situation> = Vec::new();
+        let mut next = Some((0, 0));
+        loop {
+            if let Some((kind, taken)) = next.take() {
+                if self.gang.is_complete() {
+                    if self.gang.is_accepted(self.id, self.bookmark) {
+                        return true;
+                    }
+                } else {
+                    followed.extend(self.enter(kind, taken));
                 }
-                let Some(grant) = self.grant(kind, &choice) else {
-                    continue;
-                };
-                self.tries -= 1;
-                self.place(kind, pod, grant);
-                if self.follow(kind, taken + 1) {
-                    return true;
-                }
-                self.take_back(kind);
+            }
+            let Some(situation) = followed.last_mut() else {
+                return false;
+            };
+            next = self.lead_on(situation);
+            if next.is_none()
+                && let Some(situation) = followed.pop()
+                && self.tries > 0
+            {
+                self.dead_ends.insert(situation.here);
             }
         }
-        // The others of this kind stay out.
-        if self.follow(kind + 1, 0) {
-            return true;
+    }
+
+    /// The situation in which the kinds before this one, and so many of it, have been placed; none where it leads nowhere.
+    fn enter(&mut self, kind: usize, taken: usize) -> Option<Situation> {
+        if self.tries == 0 || kind == self.kinds.len() || !self.could_lead_on(kind, taken) {
+            return None;
         }
-        if self.tries > 0 {
-            self.dead_ends.insert(here);
+        let here = self.here(kind, taken);
+        // It is sorted, compared, and may be kept.
+        self.gang
+            .effort
+            .spend(STEPS_OF_PLACE * (1 + here.2.len() + here.3.len()));
+        if self.gang.effort.is_spent() {
+            self.tries = 0;
+            return None;
         }
-        false
+        if self.dead_ends.contains(&here) {
+            return None;
+        }
+        let takes_more = taken < self.kinds[kind].most && self.gang.places.free_for(self.kinds[kind].task()) > 0;
+        let choices = if takes_more { self.options(kind) } else { Vec::new() };
+        Some(Situation {
+            kind,
+            taken,
+            here,
+            choices: choices.into_iter(),
+            has_placed: false,
+            others_stay_out: false,
+        })
+    }
+
+    /// What follows from a situation next: with one more of its kind, or with the others of it left out; none where it leads nowhere.
+    fn lead_on(&mut self, situation: &mut Situation) -> Option<(usize, usize)> {
+        let kind = situation.kind;
+        if std::mem::take(&mut situation.has_placed) {
+            self.take_back(kind);
+        }
+        while self.tries > 0
+            && let Some(choice) = situation.choices.next()
+        {
+            let Some(grant) = self.grant(kind, &choice) else {
+                continue;
+            };
+            self.tries -= 1;
+            self.place(kind, self.kinds[kind].pods[situation.taken], grant);
+            situation.has_placed = true;
+            return Some((kind, situation.taken + 1));
+        }
+        if self.tries == 0 || std::mem::replace(&mut situation.others_stay_out, true) {
+            return None;
+        }
+        Some((kind + 1, 0))
     }
 
     /// Whether enough could get in if each kind had all that is left for itself.
     fn could_lead_on(&self, kind: usize, taken: usize) -> bool {
         let mut places = self.gang.places.clone();
         for (index, other) in self.kinds.iter().enumerate().skip(kind) {
+            if self.gang.effort.is_spent() {
+                return true;
+            }
             let left = other.most - if index == kind { taken } else { 0 };
             let open = left.min(places.free_for(other.task()));
             places.take_up_to(other.task(), self.most_alone(index, open));
@@ -209,6 +267,8 @@ impl<'g, 'c> WaySearch<'g, 'c> {
     fn most_alone(&self, kind: usize, wanted: usize) -> usize {
         let cluster = &*self.gang.cluster;
         let shape = &self.kinds[kind].shape;
+        let ways = shape.task.alternatives.len().max(1);
+        self.gang.effort.spend(ways * (STEPS_OF_QUOTA + self.nodes.looks.len()));
         let quota = verdict::quota_for(cluster, shape, wanted);
         let mut sum = 0_usize;
         for (alternative, most) in quota {
