@@ -92,7 +92,7 @@ fn the_policies_know_the_keys_of_the_programs() -> Outcome {
         keys::MGPU_POLICY,
         keys::QUEUE_LABEL,
     ];
-    let expected: [(&str, Vec<&str>); 10] = [
+    let expected: [(&str, Vec<&str>); 11] = [
         (
             "policies/pod-create.yaml",
             [
@@ -130,6 +130,16 @@ fn the_policies_know_the_keys_of_the_programs() -> Outcome {
         (
             "policies/pod-resize.yaml",
             [&managed[..], &[keys::CROSS_QUOTA_LABEL]].concat(),
+        ),
+        (
+            "policies/pod-delete.yaml",
+            vec![
+                keys::QUEUE_NAME,
+                keys::GROUP_NAME,
+                keys::CARD_NAME,
+                keys::CARD_ASSIGNED,
+                keys::CROSS_QUOTA_LABEL,
+            ],
         ),
         (
             "admission/mutating.yaml",
@@ -294,7 +304,7 @@ fn every_policy_is_bound_and_fails_closed() -> Outcome {
     for file in INSTALL_FILES {
         let bindings = objects(file, "ValidatingAdmissionPolicyBinding")?;
         let policies = objects(file, "ValidatingAdmissionPolicy")?;
-        assert_eq!(policies.len(), 15, "{file}");
+        assert_eq!(policies.len(), 16, "{file}");
         for policy in policies {
             let name = &policy["metadata"]["name"];
             let bound = bindings.iter().filter(|binding| &binding["spec"]["policyName"] == name);

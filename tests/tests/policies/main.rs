@@ -6,6 +6,7 @@
 mod binding;
 mod cluster;
 mod create;
+mod delete;
 mod leader;
 mod outage;
 mod parameters;

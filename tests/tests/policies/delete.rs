@@ -1,0 +1,118 @@
+//! `cardgate-pod-delete`: a pod that holds quota is not taken out of the API while its containers run on.
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use cardgate_tests::controlplane::Account;
+use cardgate_tests::wait::{self, Seen};
+use cardgate_tests::workloads::{PodBuilder, pod};
+
+use crate::Outcome;
+use crate::cluster::{Cluster, assert_denied, binding, held, refusal};
+
+const POLICY: &str = "cardgate-pod-delete";
+const SAYS: [&str; 2] = ["since its containers would run on", "--now"];
+
+/// Creates a pod and has it let in and bound.
+async fn runs(cluster: &Cluster, pod: PodBuilder, name: &str, gated: bool) -> Outcome {
+    cluster.create(pod).await?;
+    if gated {
+        let lets_in = json!([{ "op": "remove", "path": "/spec/schedulingGates" }]);
+        let lets_in = Patch::Json::<()>(serde_json::from_value(lets_in)?);
+        let pods = cluster.pods(&cluster.operator);
+        pods.patch(name, &PatchParams::default(), &lets_in).await?;
+    }
+    let pods = cluster.pods(&cluster.administrator);
+    let to_node = binding(name, &json!({}), &json!({}));
+    let bind: kube::Result<Value> = pods
+        .create_subresource("binding", name, &PostParams::default(), &to_node)
+        .await;
+    bind?;
+    Ok(())
+}
+
+fn takes_long_to_end(pod: PodBuilder) -> PodBuilder {
+    pod.spec(|spec| spec.termination_grace_period_seconds = Some(1_000_000))
+}
+
+async fn evict(pods: &Api<Pod>, name: &str, grace: Option<i64>) -> kube::Result<Value> {
+    let eviction = json!({
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": { "name": name },
+        "deleteOptions": { "gracePeriodSeconds": grace },
+    });
+    pods.create_subresource("eviction", name, &PostParams::default(), &eviction)
+        .await
+}
+
+#[tokio::test]
+async fn a_pod_that_holds_quota_is_not_forgotten_while_it_runs() -> Outcome {
+    let cluster = &Cluster::with_policies_only("delete").await?;
+    runs(cluster, takes_long_to_end(held("stays")), "stays", true).await?;
+    let (tenant, administrator) = (cluster.pods(&cluster.editor), cluster.pods(&cluster.administrator));
+    let at_once = DeleteParams::default().grace_period(0);
+    wait::eventually("the policy to be in force", wait::PATIENCE, async || {
+        let refused = refusal(tenant.delete("stays", &at_once.clone().dry_run()).await).unwrap_or_default();
+        Ok(Seen::when(refused.contains(POLICY), refused))
+    })
+    .await?;
+    assert_denied("by its name", POLICY, tenant.delete("stays", &at_once).await, &SAYS);
+    assert_denied(
+        "with others",
+        POLICY,
+        tenant
+            .delete_collection(&at_once, &kube::api::ListParams::default())
+            .await,
+        &SAYS,
+    );
+    assert_denied("by an eviction", POLICY, evict(&tenant, "stays", Some(0)).await, &SAYS);
+    // Once it ends, its grace period can't be cut off either, but made short.
+    tenant.delete("stays", &DeleteParams::default()).await?;
+    assert_denied("while it ends", POLICY, tenant.delete("stays", &at_once).await, &SAYS);
+    tenant.delete("stays", &DeleteParams::default().grace_period(1)).await?;
+    assert_eq!(
+        tenant.get("stays").await?.metadata.deletion_grace_period_seconds,
+        Some(1)
+    );
+    administrator.delete("stays", &at_once).await?;
+    assert!(administrator.get_opt("stays").await?.is_none());
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_nobodys_loss_is_deleted_at_once() -> Outcome {
+    let cluster = &Cluster::with_policies_only("delete-at-once").await?;
+    let (tenant, administrator) = (cluster.pods(&cluster.editor), cluster.pods(&cluster.administrator));
+    let at_once = DeleteParams::default().grace_period(0);
+    // One that is no business of Cardgate's, one that ends soon, one that waits, and one that is over.
+    runs(
+        cluster,
+        takes_long_to_end(pod("plain").request("cpu", 1)),
+        "plain",
+        false,
+    )
+    .await?;
+    runs(cluster, held("short"), "short", true).await?;
+    cluster.create(takes_long_to_end(held("waits"))).await?;
+    runs(cluster, takes_long_to_end(held("over")), "over", true).await?;
+    let over = Patch::Merge(json!({ "status": { "phase": "Failed" } }));
+    administrator
+        .patch_status("over", &PatchParams::default(), &over)
+        .await?;
+    for name in ["plain", "short", "waits", "over"] {
+        tenant.delete(name, &at_once).await?;
+        assert!(tenant.get_opt(name).await?.is_none(), "{name}");
+    }
+    // Kubernetes itself forgets pods whose node is gone.
+    let collector = Account::new("kube-system", "pod-garbage-collector");
+    let collector = cluster.pods(&cluster.plane.client_of_account(&collector).await?);
+    runs(cluster, takes_long_to_end(held("lost")), "lost", true).await?;
+    collector.delete("lost", &at_once).await?;
+    // An eviction says no more than how long it gives.
+    runs(cluster, takes_long_to_end(held("evicted")), "evicted", true).await?;
+    evict(&tenant, "evicted", None).await?;
+    Ok(())
+}
