@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use super::fit::STEPS_OF_MESSAGE;
 use crate::cluster::waiting::Shape;
 use crate::ids::QueueId;
 use crate::policies::mgpu::STEPS;
@@ -24,6 +25,11 @@ const LOOK_AT_NODE: usize = 16;
 /// other queues wait for.
 const QUEUE: u64 = 12_000_000;
 
+/// What it costs to ask a node whether it takes a pod of this shape.
+pub(super) fn cost_of_look(shape: &Shape) -> usize {
+    LOOK_AT_NODE.saturating_add(shape.constraints.length)
+}
+
 /// The steps of one question.
 #[derive(Debug, Clone)]
 pub(super) struct Effort(Rc<Left>);
@@ -31,6 +37,8 @@ pub(super) struct Effort(Rc<Left>);
 #[derive(Debug)]
 struct Left {
     common: Steps,
+    /// What nodes may spend for themselves, all of them.
+    own: Steps,
     spent: Cell<u64>,
 }
 
@@ -46,20 +54,39 @@ impl Effort {
         Self::new(0)
     }
 
+    /// What a message about a pod may cost: nodes have steps for themselves until these are spent.
+    pub(super) fn of_message() -> Self {
+        Self::of(0, STEPS_OF_MESSAGE)
+    }
+
     /// What a question about a gang may cost.
     pub(super) fn of_gang() -> Self {
         Self::new(COMMON_OF_GANG)
     }
 
     fn new(common: u64) -> Self {
-        let common = Steps::new(common);
-        let spent = Cell::new(0);
-        Self(Rc::new(Left { common, spent }))
+        Self::of(common, u64::MAX)
+    }
+
+    fn of(common: u64, own: u64) -> Self {
+        Self(Rc::new(Left {
+            common: Steps::new(common),
+            own: Steps::new(own),
+            spent: Cell::new(0),
+        }))
     }
 
     /// Counts a look at a node, with which all that the pod says about nodes is compared.
     pub(super) fn look_at_node(&self, shape: &Shape) {
-        self.spend(LOOK_AT_NODE.saturating_add(shape.constraints.length));
+        self.spend(cost_of_look(shape));
+    }
+
+    /// Lets a part of the work spend at most so many of the steps that all nodes share.
+    pub(super) fn share<T>(&self, most: u64, work: impl FnOnce(&Steps) -> T) -> T {
+        let before = self.0.common.left();
+        let result = self.0.common.share(most, work);
+        self.count(before - self.0.common.left());
+        result
     }
 
     /// The steps that all nodes share.
@@ -74,13 +101,14 @@ impl Effort {
 
     /// Searches the cards of one node, with the steps that it has.
     pub(super) fn search<T>(&self, search: impl FnOnce(&Steps) -> T) -> T {
-        let granted = STEPS.min(self.0.common.left() + OWN);
+        let own = OWN.min(self.0.own.left());
+        let granted = STEPS.min(self.0.common.left() + own);
         let steps = Steps::new(granted);
         let found = search(&steps);
         let used = granted - steps.left();
-        self.0
-            .common
-            .spend(usize::try_from(used.saturating_sub(OWN)).unwrap_or(usize::MAX));
+        let size = |steps: u64| usize::try_from(steps).unwrap_or(usize::MAX);
+        self.0.common.spend(size(used.saturating_sub(own)));
+        self.0.own.spend(size(used.min(own)));
         self.count(used);
         found
     }

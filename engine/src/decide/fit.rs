@@ -2,7 +2,7 @@
 
 use crds::keys::GPU_NODE_LABEL;
 
-use super::effort::Effort;
+use super::effort::{Effort, cost_of_look};
 use crate::alternative::Alternative;
 use crate::amounts::{Dimension, Totals};
 use crate::cluster::Cluster;
@@ -18,7 +18,9 @@ use crate::reason::{Cure, Reason};
 use crate::steps::Steps;
 
 /// The steps with which the devices of one node are searched for what people are told.
-pub(super) const STEPS_TO_SAY: u64 = 20_000;
+const STEPS_TO_SAY: u64 = 20_000;
+/// The same for all nodes, and all pods that one message is about: others wait while it is written.
+pub(crate) const STEPS_OF_MESSAGE: u64 = 1_000_000;
 
 /// A search for a node that goes on where the last one of the same shape ended: what had no room then has none now,
 /// unless it has changed since.
@@ -355,15 +357,48 @@ fn scarcest(cluster: &Cluster, alternative: &Alternative) -> Option<CardId> {
     }
 }
 
-/// Whether a node could take a pod of this shape, with this alternative, if nothing else were on it.
-pub(crate) fn could_take(cluster: &Cluster, shape: &Shape, alternative: Option<&Alternative>, node: NodeId) -> bool {
+/// Whether a node could take a pod of this shape, with this alternative, if nothing else were on it. Of devices that are not searched in the
+/// steps that are left, the number counts.
+pub(crate) fn could_take(
+    cluster: &Cluster,
+    shape: &Shape,
+    alternative: Option<&Alternative>,
+    node: NodeId,
+    steps: &Steps,
+) -> bool {
     let node = cluster.node(node);
     has_room(shape, alternative, node, &Totals::default())
         && matches!(
             ask(cluster, shape, alternative, node),
             Answer::Takes | Answer::LacksRoom | Answer::Unusable
         )
-        && cluster.devices_could_suffice(&shape.task, alternative, node, &Steps::new(STEPS_TO_SAY))
+        && steps.share(STEPS_TO_SAY, |steps| {
+            cluster.devices_could_suffice(&shape.task, alternative, node, steps)
+        })
+}
+
+/// Whether some node takes a pod of this shape now, for people.
+pub(crate) fn some_node_takes(
+    cluster: &Cluster,
+    shape: &Shape,
+    alternative: Option<&Alternative>,
+    steps: &Steps,
+) -> bool {
+    nodes_for(cluster, alternative)
+        .iter()
+        .any(|node| ask_to_say(cluster, shape, alternative, cluster.node(*node), steps) == Answer::Takes)
+}
+
+/// What a node says to a pod, for people.
+pub(super) fn ask_to_say(
+    cluster: &Cluster,
+    shape: &Shape,
+    alternative: Option<&Alternative>,
+    node: &Node,
+    steps: &Steps,
+) -> Answer {
+    steps.spend(cost_of_look(shape));
+    steps.share(STEPS_TO_SAY, |steps| ask_all(cluster, shape, alternative, node, steps))
 }
 
 /// What a node lacks of a pod's request; none where it could not take the pod whatever came free on it.
@@ -412,7 +447,7 @@ pub(crate) struct Census {
 }
 
 /// Asks every node that may be asked. Only for messages: it looks at all of them.
-pub(crate) fn census(cluster: &Cluster, shape: &Shape, alternative: Option<&Alternative>) -> Census {
+pub(crate) fn census(cluster: &Cluster, shape: &Shape, alternative: Option<&Alternative>, steps: &Steps) -> Census {
     let nodes = nodes_for(cluster, alternative).iter().map(|node| cluster.node(*node));
     let has_all = |node: &&Node| {
         alternative.is_none_or(|own| {
@@ -423,7 +458,7 @@ pub(crate) fn census(cluster: &Cluster, shape: &Shape, alternative: Option<&Alte
     let mut census = Census::default();
     for node in nodes.filter(has_all) {
         census.nodes += 1;
-        match ask_all(cluster, shape, alternative, node, &Steps::new(STEPS_TO_SAY)) {
+        match ask_to_say(cluster, shape, alternative, node, steps) {
             Answer::LacksRoom => census.lack_room += 1,
             Answer::LacksDevices => census.lack_devices += 1,
             Answer::Unusable => census.unusable += 1,

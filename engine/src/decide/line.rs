@@ -51,7 +51,10 @@ pub(super) fn could_ever_fit(cluster: &Cluster, id: WorkloadId, effort: &Effort)
     let mut asked = HashMap::new();
     let takes = |shape: &Shape, alternative: Option<&Alternative>, node| {
         effort.look_at_node(shape);
-        effort.is_spent() || fit::could_take(cluster, shape, alternative, node)
+        effort.is_spent()
+            || effort.share(u64::MAX, |steps| {
+                fit::could_take(cluster, shape, alternative, node, steps)
+            })
     };
     let fitting = line.iter().filter(|(_, shape)| {
         *asked.entry(Arc::clone(shape)).or_insert_with(|| {

@@ -373,7 +373,7 @@ pub(crate) struct Census {
 pub(crate) fn census(cluster: &Cluster, shape: &Shape, request: &MgpuRequest) -> Census {
     let mut census = Census::default();
     // A message is worth a look at each node, and no long search.
-    let mut query = Query::of(cluster, shape, request, Effort::of_complex_pod());
+    let mut query = Query::of(cluster, shape, request, Effort::of_message());
     for node in cluster.mgpu_nodes() {
         census.nodes += 1;
         match query.ask(cluster, shape, None, *node) {

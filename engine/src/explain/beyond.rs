@@ -9,9 +9,11 @@ use super::{Case, workload};
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
 use crate::decide::enqueue::could_ever_run;
+use crate::decide::fit::STEPS_OF_MESSAGE;
 use crate::decide::obstacles::{asks_nodes, of_nodes};
 use crate::decide::verdict::alternatives_with_quota_ever;
 use crate::reason::{About, Outlook, Reason};
+use crate::steps::Steps;
 
 /// What no waiting cures.
 #[derive(Debug)]
@@ -45,8 +47,8 @@ fn of_shape(cluster: &Cluster, shape: &Shape, told: Reason) -> Option<Beyond> {
     if !of_cards && asks_nodes(cluster, shape) {
         // The first node that could take the pod ends the search, so only a pod that never runs is looked for on all of them.
         let with_quota = alternatives_with_quota_ever(cluster, shape);
-        let mut both = with_quota.iter();
-        if both.any(|alternative| has_node_ever(cluster, shape, *alternative)) {
+        let (mut both, steps) = (with_quota.iter(), Steps::new(STEPS_OF_MESSAGE));
+        if both.any(|alternative| has_node_ever(cluster, shape, *alternative, &steps)) {
             return None;
         }
         if could_ever_be_let_in(cluster, shape, Reason::NoNodeFits) {

@@ -11,11 +11,14 @@ use super::{queue, short};
 use crate::alternative::{Alternative, MOST_ALTERNATIVES};
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
+use crate::decide::fit::STEPS_OF_MESSAGE;
+use crate::decide::gang::STEPS_OF_QUOTA;
 use crate::decide::line::alternatives_of;
 use crate::decide::verdict::{alternatives_with_quota_ever, check_of};
 use crate::decide::{cross_quota, fit, mgpu};
 use crate::names::CardId;
 use crate::reason::{About, Reason};
+use crate::steps::Steps;
 
 /// What a pod is told that excludes all nodes.
 pub(super) const ALL_EXCLUDED: &str = "the pod excludes every node that has what it asks for";
@@ -122,30 +125,40 @@ pub(super) fn find<'c>(cluster: &'c Cluster, shape: &'c Shape, reason: Reason) -
 pub(super) fn could_ever_be_let_in(cluster: &Cluster, shape: &Shape, reason: Reason) -> bool {
     match reason.about() {
         About::Quota(_) => !alternatives_with_quota_ever(cluster, shape).is_empty(),
-        About::Nodes => alternatives_of(shape)
-            .into_iter()
-            .any(|alternative| has_node_ever(cluster, shape, alternative)),
+        About::Nodes => {
+            let steps = Steps::new(STEPS_OF_MESSAGE);
+            let mut alternatives = alternatives_of(shape).into_iter();
+            alternatives.any(|alternative| has_node_ever(cluster, shape, alternative, &steps))
+        }
         About::Request | About::Queue | About::Workload | About::Mgpu => true,
     }
 }
 
 /// Whether a pod lacks by itself what the reason is about, as things stand.
-pub(super) fn lacks(cluster: &Cluster, shape: &Shape, reason: Reason) -> bool {
+pub(super) fn lacks(cluster: &Cluster, shape: &Shape, reason: Reason, steps: &Steps) -> bool {
     match reason.about() {
-        About::Quota(_) => !short::without_room(cluster, shape).is_empty(),
+        About::Quota(_) => {
+            steps.spend(STEPS_OF_QUOTA * shape.task.alternatives.len().max(1));
+            !short::without_room(cluster, shape).is_empty()
+        }
         About::Nodes => {
             let mut alternatives = alternatives_of(shape).into_iter();
-            !alternatives.any(|alternative| fit::census(cluster, shape, alternative).take > 0)
+            !alternatives.any(|alternative| fit::some_node_takes(cluster, shape, alternative, steps))
         }
         About::Request | About::Queue | About::Workload | About::Mgpu => true,
     }
 }
 
 /// Whether some node could take a pod with this alternative if others held nothing of it.
-pub(super) fn has_node_ever(cluster: &Cluster, shape: &Shape, alternative: Option<&Alternative>) -> bool {
+pub(super) fn has_node_ever(
+    cluster: &Cluster,
+    shape: &Shape,
+    alternative: Option<&Alternative>,
+    steps: &Steps,
+) -> bool {
     let mut nodes = fit::nodes_for(cluster, alternative).iter();
     nodes.any(|node| {
-        fit::could_take(cluster, shape, alternative, *node) && cross_quota::is_within(cluster, shape, *node)
+        fit::could_take(cluster, shape, alternative, *node, steps) && cross_quota::is_within(cluster, shape, *node)
     })
 }
 
@@ -258,8 +271,9 @@ fn no_node<'c>(cluster: &Cluster, shape: &'c Shape, lead: &str) -> Nodes<'c> {
     let check = check_of(cluster, shape, has_room);
     let is_limited = !cluster.queue(shape.queue).is_nameless();
     let lacks_quota = |alternative: &Alternative| is_limited && check.without_room(alternative).next().is_some();
+    let steps = Steps::new(STEPS_OF_MESSAGE);
     let count = |alternative: Option<&Alternative>| {
-        let census = fit::census(cluster, shape, alternative);
+        let census = fit::census(cluster, shape, alternative, &steps);
         let without_quota = alternative.is_some_and(lacks_quota);
         let parts = [
             (

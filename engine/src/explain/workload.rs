@@ -5,11 +5,13 @@ use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
 use crate::cluster::workload::{Claim, Step, Workload};
 use crate::decide::enqueue::{asked_by_pods, check_at, is_in_line, lack};
+use crate::decide::fit::STEPS_OF_MESSAGE;
 use crate::decide::line::{first_missing, line};
 use crate::ids::{QueueId, WorkloadId};
 use crate::inqueue::Demand;
 use crate::policies::job_mode::JobCheck;
 use crate::reason::{About, Reason};
+use crate::steps::Steps;
 use crds::configuration::format_duration;
 
 /// How many tasks a message names.
@@ -167,7 +169,8 @@ pub(super) fn level_in_excess(cluster: &Cluster, id: WorkloadId, queue: QueueId,
 }
 
 /// The shape of a workload's waiting pods to tell this reason of: that of the pod that is told, or the first one that lacks something
-/// itself; all pods of a gang are refused for what one of them lacks. Where each has its place but not all have, the first one.
+/// itself; all pods of a gang are refused for what one of them lacks. Where each has its place but not all have, the first one; and where
+/// there are more shapes than can be looked at for one message, too.
 pub(super) fn shape_refused_for<'c>(
     cluster: &'c Cluster,
     workload: &'c Workload,
@@ -180,9 +183,12 @@ pub(super) fn shape_refused_for<'c>(
         refused.is_some_and(|refused| refused.reason == reason)
     };
     let mut last = None;
-    let mut shapes = told.into_iter().chain(shapes_of(cluster, workload)).filter(is_refused);
+    let shapes = told.into_iter().chain(shapes_of(cluster, workload)).filter(is_refused);
     // Pods of one shape stand in line one behind the other as a rule.
-    let lacking = shapes.find(|shape| last.replace(*shape) != Some(*shape) && pod::lacks(cluster, shape, reason));
+    let steps = Steps::new(STEPS_OF_MESSAGE);
+    let mut shapes = shapes.take_while(|_| !steps.are_spent());
+    let lacking =
+        shapes.find(|shape| last.replace(*shape) != Some(*shape) && pod::lacks(cluster, shape, reason, &steps));
     lacking.or_else(|| shapes_of(cluster, workload).find(is_refused))
 }
 

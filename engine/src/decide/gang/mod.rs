@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 pub(super) use self::alike::Refusals;
 use self::alike::{Likeness, Refusal};
-pub(crate) use self::search::MOST_TRIES;
 use self::search::{Found, WaySearch};
+pub(crate) use self::search::{MOST_TRIES, STEPS_OF_QUOTA};
 pub(super) use self::unfinished::complete;
 use super::effort::Effort;
 use super::line::{InLine, chosen, could_ever_fit, line};

@@ -26,7 +26,7 @@ use nodes::Nodes;
 pub(crate) const MOST_TRIES: usize = 5_000;
 
 /// What it costs to ask how many of a kind there is quota for with one alternative.
-const STEPS_OF_QUOTA: usize = 128;
+pub(crate) const STEPS_OF_QUOTA: usize = 128;
 /// What it costs to remember what one kind has got, or how many nodes look alike.
 const STEPS_OF_PLACE: usize = 8;
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crds::configuration::Configuration;
+use serde_json::json;
 
 use super::*;
 
@@ -57,4 +58,37 @@ fn a_group_of_one_is_told_what_its_pod_lacks_and_a_larger_one_how_many_go_in_tog
         let told = explain(&world.cluster, Subject::Pod(id)).unwrap().message();
         assert!(told.starts_with(expected), "{told}");
     }
+}
+
+/// A pod of group `g` that says a thousand things about nodes, each of which is looked up on every node.
+fn wordy(index: i64, cpu: &str) -> Object {
+    let says = (0..1000).map(|number| json!({"key": format!("none-{number}"), "operator": "DoesNotExist"}));
+    let terms = json!([{ "matchExpressions": says.collect::<Vec<_>>() }]);
+    let affinity =
+        json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}});
+    let pod = pod(&format!("p{index:02}")).of("g").requests("cpu", cpu);
+    pod.with(&json!({"spec": {"affinity": affinity}}))
+}
+
+#[test]
+fn whose_lack_it_is_is_looked_for_no_longer_than_a_message_may_take() {
+    let told = |pods: i64| {
+        let mut world = World::new();
+        world.queue(&queue("team-a").capability("cpu", "1000"));
+        // All but the last are too small for any of them, and the last for all of them.
+        for index in 0..=99 {
+            world.node(&node(&format!("n{index:02}")).offers("cpu", if index == 99 { "10" } else { "1" }));
+        }
+        world.group(&group("g", pods));
+        world.pods((0..pods - 1).map(|index| wordy(index, &format!("{}m", 5100 + index))));
+        // This one alone lacks something by itself.
+        world.pod(&wordy(pods - 1, "11"));
+        assert_eq!(world.admit(), []);
+        world.wait(1);
+        let notices = world.notices();
+        let of_first = notices.into_iter().find(|notice| &*notice.pod.name == "p00");
+        of_first.unwrap().message
+    };
+    assert!(told(4).contains("; of one of them, no node can take"), "{}", told(4));
+    assert!(told(40).contains("; of this one, no node can take"), "{}", told(40));
 }
