@@ -377,6 +377,11 @@ pub(crate) fn could_take(
         })
 }
 
+/// What it costs to ask all nodes whether they take a pod of this shape.
+pub(crate) fn cost_of_all(cluster: &Cluster, shape: &Shape) -> usize {
+    cluster.nodes_by_name().len().saturating_mul(cost_of_look(shape))
+}
+
 /// Whether some node takes a pod of this shape now, for people.
 pub(crate) fn some_node_takes(
     cluster: &Cluster,

@@ -8,9 +8,11 @@ use super::turns::{Untold, untold_pods};
 use super::{PATIENCE, Subject, explain, pod, refusal_of_write};
 use crate::cluster::Cluster;
 use crate::cluster::pod::Waits;
+use crate::decide::fit;
 use crate::ids::PodId;
 use crate::reason::Reason;
 use crate::refs::PodRef;
+use crate::steps::Steps;
 use crate::trail::{Trail, Work};
 
 /// What a waiting pod is told.
@@ -30,8 +32,12 @@ pub struct Notice {
     pub message: String,
 }
 
-/// What to tell waiting pods, at most `limit` of them, and remembers them as told. Pods that have waited for less than a
-/// moment are passed over: they may yet get in at once.
+/// What pods may cost that are told something at once, in looks at nodes: who says much about nodes, of which there are many, has turns of
+/// its own, and what others wait for comes between.
+pub(super) const STEPS_AT_ONCE: u64 = 4_000_000;
+
+/// What to tell waiting pods, at most `limit` of them, fewer where nodes are compared with much, and remembers them as told. Pods that have
+/// waited for less than a moment are passed over: they may yet get in at once.
 pub fn notices(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Vec<Notice> {
     notices_watched(cluster, now, limit, &())
 }
@@ -46,6 +52,7 @@ pub fn notices_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trai
     let of_own = limit.saturating_sub(usize::from(limit > 1 && cluster.has_held_elsewhere(now - PATIENCE)));
     let untold = untold_pods(cluster, now, of_own);
     let mut notices = Vec::with_capacity(untold.len());
+    let steps = Steps::new(STEPS_AT_ONCE);
     for Untold {
         lane,
         pod: id,
@@ -53,8 +60,12 @@ pub fn notices_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trai
         shape,
     } in untold
     {
+        if steps.are_spent() {
+            break;
+        }
         let told = cluster.pod(id).and_then(|pod| pod.told);
         if told != Some(reason) {
+            steps.spend(fit::cost_of_all(cluster, &shape));
             if let Some(pod) = cluster.pod(id) {
                 trail.at(Work {
                     doing: "explaining",

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ObjectReference;
 
-use super::notices::{Notice, notice};
+use super::notices::{Notice, STEPS_AT_ONCE, notice};
 use super::progress::{Progress, progress_of};
 use crate::cluster::Cluster;
+use crate::decide::fit;
 use crate::reason::Reason;
 use crate::refs::WorkloadRef;
+use crate::steps::Steps;
 
 /// How long numbers are kept that may have changed: a queue in which much happens must not write about all that waits in it all the
 /// time.
@@ -183,7 +185,11 @@ impl Refresher {
     /// ago that nobody can read it any more.
     pub fn refresh(&mut self, cluster: &Cluster, now: Timestamp, limit: usize) -> Vec<Fresh> {
         let mut anew = Vec::new();
+        let steps = Steps::new(STEPS_AT_ONCE);
         for _ in 0..limit {
+            if steps.are_spent() {
+                break;
+            }
             let Some((namespace, (look_at, waiter))) = self.next_look(now) else {
                 break;
             };
@@ -196,6 +202,7 @@ impl Refresher {
                 continue;
             }
             // Who was let in, or is told another reason now, is done with.
+            steps.spend(cost(cluster, &waiter));
             let Some(fresh) = fresh(cluster, &waiter) else { continue };
             let hash = Some(hash(fresh.message()));
             let (is_new, is_old) = (told.hash != hash, now.duration_since(told.said) >= AGAIN);
@@ -233,6 +240,14 @@ impl Fresh {
             message,
         })))
     }
+}
+
+/// What it costs to find what to tell a pod; what keeps a workload out costs little beside it.
+fn cost(cluster: &Cluster, waiter: &Waiter) -> usize {
+    let Waiter::Pod(uid) = waiter else { return 0 };
+    let pod = cluster.pod_with_uid(uid).and_then(|id| cluster.pod(id));
+    let waits = pod.and_then(|pod| pod.waits.as_ref());
+    waits.map_or(0, |waits| fit::cost_of_all(cluster, &waits.shape))
 }
 
 /// What to tell somebody at this moment, for the reason that it was told last.

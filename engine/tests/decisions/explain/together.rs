@@ -60,13 +60,13 @@ fn a_group_of_one_is_told_what_its_pod_lacks_and_a_larger_one_how_many_go_in_tog
     }
 }
 
-/// A pod of group `g` that says a thousand things about nodes, each of which is looked up on every node.
+/// A pod that says a thousand things about nodes, each of which is looked up on every node.
 fn wordy(index: i64, cpu: &str) -> Object {
     let says = (0..1000).map(|number| json!({"key": format!("none-{number}"), "operator": "DoesNotExist"}));
     let terms = json!([{ "matchExpressions": says.collect::<Vec<_>>() }]);
     let affinity =
         json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}});
-    let pod = pod(&format!("p{index:02}")).of("g").requests("cpu", cpu);
+    let pod = pod(&format!("p{index:02}")).requests("cpu", cpu);
     pod.with(&json!({"spec": {"affinity": affinity}}))
 }
 
@@ -80,9 +80,9 @@ fn whose_lack_it_is_is_looked_for_no_longer_than_a_message_may_take() {
             world.node(&node(&format!("n{index:02}")).offers("cpu", if index == 99 { "10" } else { "1" }));
         }
         world.group(&group("g", pods));
-        world.pods((0..pods - 1).map(|index| wordy(index, &format!("{}m", 5100 + index))));
+        world.pods((0..pods - 1).map(|index| wordy(index, &format!("{}m", 5100 + index)).of("g")));
         // This one alone lacks something by itself.
-        world.pod(&wordy(pods - 1, "11"));
+        world.pod(&wordy(pods - 1, "11").of("g"));
         assert_eq!(world.admit(), []);
         world.wait(1);
         let notices = world.notices();
@@ -91,4 +91,27 @@ fn whose_lack_it_is_is_looked_for_no_longer_than_a_message_may_take() {
     };
     assert!(told(4).contains("; of one of them, no node can take"), "{}", told(4));
     assert!(told(40).contains("; of this one, no node can take"), "{}", told(40));
+}
+
+#[test]
+fn who_says_much_about_many_nodes_is_told_a_few_at_a_time_and_others_between_them() {
+    let mut world = World::new();
+    world.queue(&queue("team-a").capability("cpu", "1000"));
+    for index in 0..100 {
+        world.node(&node(&format!("n{index:02}")).offers("cpu", "1"));
+    }
+    world.pods((0..100).map(|index| wordy(index, &format!("{}m", 2000 + index))));
+    world.pod(&pod("other").namespace("others").requests("cpu", "3").created(1));
+    assert_eq!(world.admit(), []);
+    world.wait(1);
+    let told = world.notices();
+    assert!((10..50).contains(&told.len()), "{} at once", told.len());
+    assert!(told.iter().any(|notice| &*notice.pod.name == "other"));
+    let mut all = told.len();
+    while let told = world.notices().len()
+        && told > 0
+    {
+        all += told;
+    }
+    assert_eq!(all, 101);
 }
