@@ -1,6 +1,6 @@
 //! `cardgate-pod-delete`: a pod that holds quota is not taken out of the API while its containers run on.
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -52,6 +52,8 @@ async fn evict(pods: &Api<Pod>, name: &str, grace: Option<i64>) -> kube::Result<
 async fn a_pod_that_holds_quota_is_not_forgotten_while_it_runs() -> Outcome {
     let cluster = &Cluster::with_policies_only("delete").await?;
     runs(cluster, takes_long_to_end(held("stays")), "stays", true).await?;
+    // As long as most pods have.
+    runs(cluster, held("half-a-minute"), "half-a-minute", true).await?;
     let (tenant, administrator) = (cluster.pods(&cluster.editor), cluster.pods(&cluster.administrator));
     let at_once = DeleteParams::default().grace_period(0);
     wait::eventually("the policy to be in force", wait::PATIENCE, async || {
@@ -59,7 +61,9 @@ async fn a_pod_that_holds_quota_is_not_forgotten_while_it_runs() -> Outcome {
         Ok(Seen::when(refused.contains(POLICY), refused))
     })
     .await?;
-    assert_denied("by its name", POLICY, tenant.delete("stays", &at_once).await, &SAYS);
+    for name in ["stays", "half-a-minute"] {
+        assert_denied("by its name", POLICY, tenant.delete(name, &at_once).await, &SAYS);
+    }
     assert_denied(
         "with others",
         POLICY,
@@ -95,7 +99,8 @@ async fn what_is_nobodys_loss_is_deleted_at_once() -> Outcome {
         false,
     )
     .await?;
-    runs(cluster, held("short"), "short", true).await?;
+    let ends_soon = |spec: &mut PodSpec| spec.termination_grace_period_seconds = Some(5);
+    runs(cluster, held("short").spec(ends_soon), "short", true).await?;
     cluster.create(takes_long_to_end(held("waits"))).await?;
     runs(cluster, takes_long_to_end(held("over")), "over", true).await?;
     let over = Patch::Merge(json!({ "status": { "phase": "Failed" } }));
