@@ -8,8 +8,9 @@ use super::turns::{Untold, untold_pods};
 use super::{PATIENCE, Subject, explain, pod, refusal_of_write};
 use crate::cluster::Cluster;
 use crate::cluster::pod::Waits;
+use crate::cluster::waiting::Shape;
 use crate::decide::fit;
-use crate::ids::PodId;
+use crate::ids::{PodId, WorkloadId};
 use crate::reason::Reason;
 use crate::refs::PodRef;
 use crate::steps::Steps;
@@ -32,9 +33,11 @@ pub struct Notice {
     pub message: String,
 }
 
-/// What pods may cost that are told something at once, in looks at nodes: who says much about nodes, of which there are many, has turns of
-/// its own, and what others wait for comes between.
+/// What may be spent on those that are told something at once: who says much about nodes, of which there are many, and who belongs to a
+/// group of thousands, has turns of its own, and what others wait for comes between.
 pub(super) const STEPS_AT_ONCE: u64 = 4_000_000;
+/// What each waiting pod of a group costs whenever one of them, or the group, is told something.
+const STEPS_OF_MEMBER: usize = 256;
 
 /// What to tell waiting pods, at most `limit` of them, fewer where nodes are compared with much, and remembers them as told. Pods that have
 /// waited for less than a moment are passed over: they may yet get in at once.
@@ -65,7 +68,7 @@ pub fn notices_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trai
         }
         let told = cluster.pod(id).and_then(|pod| pod.told);
         if told != Some(reason) {
-            steps.spend(fit::cost_of_all(cluster, &shape));
+            steps.spend(cost_of_pod(cluster, &shape));
             if let Some(pod) = cluster.pod(id) {
                 trail.at(Work {
                     doing: "explaining",
@@ -86,6 +89,17 @@ pub fn notices_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trai
     }
     trail.over();
     notices
+}
+
+/// What it costs to find what to tell a pod of this shape: it is compared with all nodes, and with those of its group.
+pub(super) fn cost_of_pod(cluster: &Cluster, shape: &Shape) -> usize {
+    let of_group = shape.group.map_or(0, |group| cost_of_workload(cluster, group));
+    fit::cost_of_all(cluster, shape).saturating_add(of_group)
+}
+
+/// What it costs to find what to tell a workload.
+pub(super) fn cost_of_workload(cluster: &Cluster, id: WorkloadId) -> usize {
+    STEPS_OF_MEMBER.saturating_mul(cluster.workload(id).line.len())
 }
 
 /// Whether those that may have to be told something are the same that a look at everybody who waits finds.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::notices::{STEPS_AT_ONCE, cost_of_workload};
 use super::turns::moved_workloads;
 use super::{PATIENCE, Subject, explain};
 use crate::cluster::Cluster;
@@ -12,6 +13,7 @@ use crate::cluster::workload::{Phase, Said};
 use crate::ids::WorkloadId;
 use crate::reason::Reason;
 use crate::refs::{WorkloadKind, WorkloadRef};
+use crate::steps::Steps;
 
 /// What there is to say about a workload.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +36,9 @@ pub fn progress(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Vec<Prog
     let mut told = Vec::new();
     let mut later = cluster.take_moved_workloads();
     let mut looked = moved_workloads(cluster, &mut later).into_iter();
+    let steps = Steps::new(STEPS_AT_ONCE);
     while told.len() < limit
+        && !steps.are_spent()
         && let Some(id) = looked.next()
     {
         let workload = cluster.workload(id);
@@ -50,6 +54,7 @@ pub fn progress(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Vec<Prog
         if !news && (shown.is_none() || shown == workload.shown || (refused.is_none() && phase_is_there(cluster, id))) {
             continue;
         }
+        steps.spend(cost_of_workload(cluster, id));
         told.extend(progress_of(cluster, id, news));
         cluster.workload_is_told(id, shown, refused);
         cluster.note_told_workload(id);

@@ -7,10 +7,9 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ObjectReference;
 
-use super::notices::{Notice, STEPS_AT_ONCE, notice};
+use super::notices::{Notice, STEPS_AT_ONCE, cost_of_pod, cost_of_workload, notice};
 use super::progress::{Progress, progress_of};
 use crate::cluster::Cluster;
-use crate::decide::fit;
 use crate::reason::Reason;
 use crate::refs::WorkloadRef;
 use crate::steps::Steps;
@@ -242,12 +241,19 @@ impl Fresh {
     }
 }
 
-/// What it costs to find what to tell a pod; what keeps a workload out costs little beside it.
+/// What it costs to find what to tell somebody.
 fn cost(cluster: &Cluster, waiter: &Waiter) -> usize {
-    let Waiter::Pod(uid) = waiter else { return 0 };
-    let pod = cluster.pod_with_uid(uid).and_then(|id| cluster.pod(id));
-    let waits = pod.and_then(|pod| pod.waits.as_ref());
-    waits.map_or(0, |waits| fit::cost_of_all(cluster, &waits.shape))
+    match waiter {
+        Waiter::Pod(uid) => {
+            let pod = cluster.pod_with_uid(uid).and_then(|id| cluster.pod(id));
+            let waits = pod.and_then(|pod| pod.waits.as_ref());
+            waits.map_or(0, |waits| cost_of_pod(cluster, &waits.shape))
+        }
+        Waiter::Workload(workload) => {
+            let id = cluster.workload_named(workload.kind, &workload.namespace, &workload.name);
+            id.map_or(0, |id| cost_of_workload(cluster, id))
+        }
+    }
 }
 
 /// What to tell somebody at this moment, for the reason that it was told last.

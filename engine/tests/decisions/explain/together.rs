@@ -90,7 +90,7 @@ fn whose_lack_it_is_is_looked_for_no_longer_than_a_message_may_take() {
         of_first.unwrap().message
     };
     assert!(told(4).contains("; of one of them, no node can take"), "{}", told(4));
-    assert!(told(40).contains("; of this one, no node can take"), "{}", told(40));
+    assert!(told(30).contains("; of this one, no node can take"), "{}", told(30));
 }
 
 #[test]
@@ -114,4 +114,18 @@ fn who_says_much_about_many_nodes_is_told_a_few_at_a_time_and_others_between_the
         all += told;
     }
     assert_eq!(all, 101);
+}
+
+#[test]
+fn who_belongs_to_a_group_of_thousands_is_told_a_few_at_a_time() {
+    let mut world = World::new();
+    world.queue(&queue("team-a").capability("cpu", "10"));
+    world.node(&node("n1").offers("cpu", "10"));
+    world.group(&group("g", 2000));
+    world.pods((0..2000).map(|index| pod(&format!("p{index}")).of("g").requests("cpu", "1")));
+    assert_eq!(world.admit(), []);
+    world.wait(1);
+    let told = world.notices().len();
+    assert!((1..20).contains(&told), "{told} at once");
+    assert_eq!(progress(&mut world.cluster, world.now, 10).len(), 1);
 }
