@@ -10,6 +10,12 @@ pub(super) fn read_time(text: Option<&str>) -> Option<Timestamp> {
     whole_seconds(text).or_else(|| text.parse().ok())
 }
 
+/// When what is being deleted is to be gone; none where it is not. A grace period may be longer than times can be read: then it ends as
+/// late as can be said, and is being deleted all the same.
+pub(super) fn end_of(deletion: Option<&str>) -> Option<Timestamp> {
+    deletion.map(|text| read_time(Some(text)).unwrap_or(Timestamp::MAX))
+}
+
 /// A time as the API server writes it, `2026-01-31T23:59:59Z`: every object has one or more, and a reader of all forms takes
 /// several times as long.
 fn whole_seconds(text: &str) -> Option<Timestamp> {

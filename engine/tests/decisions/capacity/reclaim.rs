@@ -86,6 +86,20 @@ fn what_is_borrowed_is_given_back_youngest_first_and_only_as_much_as_is_missing(
 }
 
 #[test]
+fn who_is_being_deleted_for_longer_than_a_time_can_say_is_not_evicted_again() {
+    let mut world = borrowed("");
+    let ends = |index| {
+        worker_a(index)
+            .assigned("A")
+            .on("n1")
+            .set(["metadata", "deletionTimestamp"], "33712-01-01T00:00:00Z")
+    };
+    world.pods((0..8).map(ends));
+    world.pod(&worker("b", 0));
+    assert_eq!(victims(&mut world), [""; 0]);
+}
+
+#[test]
 fn who_is_evicted_for_a_queue_of_others_is_told_nothing_of_what_it_uses() {
     let mut world = World::with(capacity(RECLAIM, BORROW));
     world.node(&node("n1").cards("A", 8));
