@@ -114,6 +114,11 @@ impl Cluster {
         })
     }
 
+    /// Whether what a queue deserves is what its pods ask for: it names nothing (capacity, **Dynamic resource calculation**).
+    pub fn deserves_what_it_asks_for(&self, id: QueueId, dimension: Dimension) -> bool {
+        self.configuration.queue_plugin != QueuePlugin::CapacityCard && self.deserved_by_spec(id, dimension).is_none()
+    }
+
     /// The dimensions with a guarantee of which so much is in use that queues below their guarantee go first (section 4,
     /// `guaranteeThreshold`). All that runs counts, whoever is charged for it.
     pub(crate) fn scarce_guarantees(&self) -> Vec<Dimension> {

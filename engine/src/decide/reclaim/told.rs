@@ -25,7 +25,12 @@ pub(super) fn describe(
     let name = &cluster.queue(shape.queue).name;
     let of = |queue: QueueId, dimension: Dimension| {
         let has = dimension.format(cluster.queue(queue).allocated_in_all(dimension));
-        let deserves = dimension.format(cluster.deserved(queue, dimension));
+        // A pod that names several cards asks for each of them, and counts for one.
+        let deserves = if cluster.deserves_what_it_asks_for(queue, dimension) {
+            "what it asks for".into()
+        } else {
+            dimension.format(cluster.deserved(queue, dimension))
+        };
         format!("has {has} and deserves {deserves}")
     };
     all_asked.retain(|(dimension, _)| cluster.is_shared_out(shape.queue, *dimension));

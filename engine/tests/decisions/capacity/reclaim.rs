@@ -86,6 +86,23 @@ fn what_is_borrowed_is_given_back_youngest_first_and_only_as_much_as_is_missing(
 }
 
 #[test]
+fn a_queue_that_names_nothing_is_said_to_deserve_what_it_asks_for() {
+    let mut world = borrowed("");
+    world.node(&node("n2").cards("H", 1));
+    world.queue(&plain("c").deserved_cards(r#"{"H": 1}"#));
+    world.pod(&pod("c-h").queue("c").asks("H", 1).assigned("H").on("n2"));
+    world.pod(&pod("c-0").queue("c").asks("H|A", 1));
+    let evictions = evictions(&mut world);
+    let message = &evictions[0].victims[0].message;
+    assert!(
+        message.ends_with(
+            "; of A, queue c has 0 and deserves what it asks for, and this pod's queue a has 8 and deserves 4"
+        ),
+        "{message}"
+    );
+}
+
+#[test]
 fn who_is_being_deleted_for_longer_than_a_time_can_say_is_not_evicted_again() {
     let mut world = borrowed("");
     let ends = |index| {
