@@ -31,7 +31,7 @@ static PRIORITY: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r" has pr
 /// What the queue that gives has and deserves, and of what: told to whom the other queue is for, or not.
 static GIVES: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r", which (?:asks (.*); of (\S+), queue \S+ has (\d\w*) and deserves (\d\w*), and|has less (\S+) than it deserves;) this pod's queue \S+?(?:, or queue \S+ that it is a part of,)? has (\d\w*) and deserves (\d\w*)$",
+        r", which (?:asks .*; of (\S+), queue \S+ has (\d\w*) and deserves (?:(\d\w*)|what it asks for), and|has less (\S+) than it deserves;) this pod's queue \S+?(?:, or queue \S+ that it is a part of,)? has (\d\w*) and deserves (\d\w*)$",
     )
     .ok()
 });
@@ -122,7 +122,7 @@ fn judge_queues(write: &Write, stored: &Stored, victim: &Pod, message: &str) -> 
     let Some(said) = GIVES.as_ref().and_then(|gives| gives.captures(message)) else {
         return Ok(());
     };
-    let name = said.get(2).or_else(|| said.get(5)).map_or("", |name| name.as_str());
+    let name = said.get(1).or_else(|| said.get(4)).map_or("", |name| name.as_str());
     let Some(view) = View::read(&stored.now, write.at, &BTreeSet::new()) else {
         return Ok(());
     };
@@ -133,10 +133,10 @@ fn judge_queues(write: &Write, stored: &Stored, victim: &Pod, message: &str) -> 
         .get(&what)
         .copied()
         .unwrap_or(0);
-    let keeps = number(6)
-        .zip(number(7))
+    let keeps = number(5)
+        .zip(number(6))
         .is_none_or(|(has, deserves)| has - gives >= deserves);
-    let gets = number(3).zip(number(4)).is_none_or(|(has, deserves)| has < deserves);
+    let gets = number(2).zip(number(3)).is_none_or(|(has, deserves)| has < deserves);
     if keeps && gets {
         return Ok(());
     }

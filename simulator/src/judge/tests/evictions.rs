@@ -103,6 +103,11 @@ fn what_is_reclaimed_is_beyond_what_the_one_queue_deserves_and_within_what_the_o
         ("has less A100 than it deserves;", "has 3 and deserves 2", false),
         ("has less A100 than it deserves;", "has 2 and deserves 2", true),
         (
+            "asks 1 A100; of A100, queue b has 2 and deserves what it asks for, and",
+            "has 3 and deserves 2",
+            false,
+        ),
+        (
             "asks 2 CPU; of CPU, queue b has 0 and deserves 2, and",
             "has 1500m and deserves 1",
             true,
