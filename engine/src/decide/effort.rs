@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use super::fit::STEPS_OF_MESSAGE;
+use super::census::STEPS_OF_MESSAGE;
 use crate::cluster::waiting::Shape;
 use crate::ids::QueueId;
 use crate::policies::mgpu::STEPS;

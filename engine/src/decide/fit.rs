@@ -2,7 +2,7 @@
 
 use crds::keys::GPU_NODE_LABEL;
 
-use super::effort::{Effort, cost_of_look};
+use super::effort::Effort;
 use crate::alternative::Alternative;
 use crate::amounts::{Dimension, Totals};
 use crate::cluster::Cluster;
@@ -16,11 +16,6 @@ use crate::ids::NodeId;
 use crate::names::CardId;
 use crate::reason::{Cure, Reason};
 use crate::steps::Steps;
-
-/// The steps with which the devices of one node are searched for what people are told.
-const STEPS_TO_SAY: u64 = 20_000;
-/// The same for all nodes, and all pods that one message is about: others wait while it is written.
-pub(crate) const STEPS_OF_MESSAGE: u64 = 1_000_000;
 
 /// A search for a node that goes on where the last one of the same shape ended: what had no room then has none now,
 /// unless it has changed since.
@@ -295,7 +290,7 @@ pub(super) fn ask(cluster: &Cluster, shape: &Shape, alternative: Option<&Alterna
 }
 
 /// Whether what a pod requests fits beside `used`; of what it claims as devices they say themselves.
-fn has_room(shape: &Shape, alternative: Option<&Alternative>, node: &Node, used: &Totals) -> bool {
+pub(super) fn has_room(shape: &Shape, alternative: Option<&Alternative>, node: &Node, used: &Totals) -> bool {
     let Some(offer) = node.offer() else { return false };
     let (task, request) = (&shape.task, shape.task.request_with(alternative));
     offer.has_room_for(request, used)
@@ -357,55 +352,6 @@ fn scarcest(cluster: &Cluster, alternative: &Alternative) -> Option<CardId> {
     }
 }
 
-/// Whether a node could take a pod of this shape, with this alternative, if nothing else were on it. Of devices that are not searched in the
-/// steps that are left, the number counts.
-pub(crate) fn could_take(
-    cluster: &Cluster,
-    shape: &Shape,
-    alternative: Option<&Alternative>,
-    node: NodeId,
-    steps: &Steps,
-) -> bool {
-    let node = cluster.node(node);
-    has_room(shape, alternative, node, &Totals::default())
-        && matches!(
-            ask(cluster, shape, alternative, node),
-            Answer::Takes | Answer::LacksRoom | Answer::Unusable
-        )
-        && steps.share(STEPS_TO_SAY, |steps| {
-            cluster.devices_could_suffice(&shape.task, alternative, node, steps)
-        })
-}
-
-/// What it costs to ask all nodes whether they take a pod of this shape.
-pub(crate) fn cost_of_all(cluster: &Cluster, shape: &Shape) -> usize {
-    cluster.nodes_by_name().len().saturating_mul(cost_of_look(shape))
-}
-
-/// Whether some node takes a pod of this shape now, for people.
-pub(crate) fn some_node_takes(
-    cluster: &Cluster,
-    shape: &Shape,
-    alternative: Option<&Alternative>,
-    steps: &Steps,
-) -> bool {
-    nodes_for(cluster, alternative)
-        .iter()
-        .any(|node| ask_to_say(cluster, shape, alternative, cluster.node(*node), steps) == Answer::Takes)
-}
-
-/// What a node says to a pod, for people.
-pub(super) fn ask_to_say(
-    cluster: &Cluster,
-    shape: &Shape,
-    alternative: Option<&Alternative>,
-    node: &Node,
-    steps: &Steps,
-) -> Answer {
-    steps.spend(cost_of_look(shape));
-    steps.share(STEPS_TO_SAY, |steps| ask_all(cluster, shape, alternative, node, steps))
-}
-
 /// What a node lacks of a pod's request; none where it could not take the pod whatever came free on it.
 pub(crate) fn lacking(
     cluster: &Cluster,
@@ -435,45 +381,4 @@ pub(crate) fn lacking(
         let missing = missing.into_iter();
         missing.map(|(dimension, missing, _)| (dimension, missing)).collect()
     })
-}
-
-/// How many nodes say what, for people.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Census {
-    pub nodes: usize,
-    pub take: usize,
-    pub lack_room: usize,
-    pub lack_devices: usize,
-    pub excluded: usize,
-    pub leave_choice: usize,
-    pub fail_selectors: usize,
-    pub give_otherwise: usize,
-    pub unusable: usize,
-}
-
-/// Asks every node that may be asked. Only for messages: it looks at all of them.
-pub(crate) fn census(cluster: &Cluster, shape: &Shape, alternative: Option<&Alternative>, steps: &Steps) -> Census {
-    let nodes = nodes_for(cluster, alternative).iter().map(|node| cluster.node(*node));
-    let has_all = |node: &&Node| {
-        alternative.is_none_or(|own| {
-            let requests = own.set().is_some_and(|set| set.requested().is_some());
-            own.all(|card| node.card(card).is_some()) && (!requests || are_supplied(cluster, &shape.task, own, node))
-        })
-    };
-    let mut census = Census::default();
-    for node in nodes.filter(has_all) {
-        census.nodes += 1;
-        match ask_to_say(cluster, shape, alternative, node, steps) {
-            Answer::LacksRoom => census.lack_room += 1,
-            Answer::LacksDevices => census.lack_devices += 1,
-            Answer::Unusable => census.unusable += 1,
-            Answer::Excluded => census.excluded += 1,
-            Answer::LeavesChoice => census.leave_choice += 1,
-            Answer::FailsSelector => census.fail_selectors += 1,
-            Answer::GivesOtherwise => census.give_otherwise += 1,
-            Answer::Takes => census.take += 1,
-            Answer::Unrelated => {}
-        }
-    }
-    census
 }

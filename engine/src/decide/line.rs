@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crds::configuration::AdmitOn;
 
 use super::effort::Effort;
-use super::fit;
+use super::{census, fit};
 use crate::alternative::Alternative;
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
@@ -53,7 +53,7 @@ pub(super) fn could_ever_fit(cluster: &Cluster, id: WorkloadId, effort: &Effort)
         effort.look_at_node(shape);
         effort.is_spent()
             || effort.share(u64::MAX, |steps| {
-                fit::could_take(cluster, shape, alternative, node, steps)
+                census::could_take(cluster, shape, alternative, node, steps)
             })
     };
     let fitting = line.iter().filter(|(_, shape)| {

@@ -3,6 +3,7 @@
 //! A pure function of the cluster, its configuration and time: the same input gives the same actions, so the simulator,
 //! the property tests and the live operator run the same code.
 
+pub(crate) mod census;
 mod choice;
 mod contest;
 pub(crate) mod cross_quota;

@@ -5,7 +5,7 @@ use crds::configuration::AdmitOn;
 use super::effort::Effort;
 use super::line::alternatives_of;
 use super::verdict::{admits, check_of, is_for, names_none};
-use super::{cross_quota, fit, mgpu};
+use super::{census, cross_quota, fit, mgpu};
 use crate::alternative::Alternative;
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
@@ -87,11 +87,11 @@ pub(crate) fn of_nodes(cluster: &Cluster, shape: &Shape) -> Option<Reason> {
         let lines = cluster.gpu_nodes().lines(node).filter(|_| governed);
         lines.is_none_or(|lines| exceeded(lines, &request).is_none())
     };
-    let steps = Steps::new(fit::STEPS_OF_MESSAGE);
+    let steps = Steps::new(census::STEPS_OF_MESSAGE);
     let (mut over_quota, mut excluded, mut would_do) = (false, false, false);
     for alternative in known {
         for node in fit::nodes_for(cluster, alternative) {
-            match fit::ask_to_say(cluster, shape, alternative, cluster.node(*node), &steps) {
+            match census::ask_to_say(cluster, shape, alternative, cluster.node(*node), &steps) {
                 fit::Answer::Takes if is_within(*node) => return None,
                 fit::Answer::Takes => over_quota = true,
                 fit::Answer::LacksRoom | fit::Answer::LacksDevices | fit::Answer::Unusable => would_do = true,

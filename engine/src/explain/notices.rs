@@ -9,7 +9,7 @@ use super::{PATIENCE, Subject, explain, pod, refusal_of_write};
 use crate::cluster::Cluster;
 use crate::cluster::pod::Waits;
 use crate::cluster::waiting::Shape;
-use crate::decide::fit;
+use crate::decide::census;
 use crate::ids::{PodId, WorkloadId};
 use crate::reason::Reason;
 use crate::refs::PodRef;
@@ -94,7 +94,7 @@ pub fn notices_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trai
 /// What it costs to find what to tell a pod of this shape: it is compared with all nodes, and with those of its group.
 pub(super) fn cost_of_pod(cluster: &Cluster, shape: &Shape) -> usize {
     let of_group = shape.group.map_or(0, |group| cost_of_workload(cluster, group));
-    fit::cost_of_all(cluster, shape).saturating_add(of_group)
+    census::cost_of_all(cluster, shape).saturating_add(of_group)
 }
 
 /// What it costs to find what to tell a workload.

@@ -11,11 +11,11 @@ use super::{queue, short};
 use crate::alternative::{Alternative, MOST_ALTERNATIVES};
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
-use crate::decide::fit::STEPS_OF_MESSAGE;
+use crate::decide::census::STEPS_OF_MESSAGE;
 use crate::decide::gang::STEPS_OF_QUOTA;
 use crate::decide::line::alternatives_of;
 use crate::decide::verdict::{alternatives_with_quota_ever, check_of};
-use crate::decide::{cross_quota, fit, mgpu};
+use crate::decide::{census, cross_quota, fit, mgpu};
 use crate::names::CardId;
 use crate::reason::{About, Reason};
 use crate::steps::Steps;
@@ -143,7 +143,7 @@ pub(super) fn lacks(cluster: &Cluster, shape: &Shape, reason: Reason, steps: &St
         }
         About::Nodes => {
             let mut alternatives = alternatives_of(shape).into_iter();
-            !alternatives.any(|alternative| fit::some_node_takes(cluster, shape, alternative, steps))
+            !alternatives.any(|alternative| census::some_node_takes(cluster, shape, alternative, steps))
         }
         About::Request | About::Queue | About::Workload | About::Mgpu => true,
     }
@@ -158,7 +158,7 @@ pub(super) fn has_node_ever(
 ) -> bool {
     let mut nodes = fit::nodes_for(cluster, alternative).iter();
     nodes.any(|node| {
-        fit::could_take(cluster, shape, alternative, *node, steps) && cross_quota::is_within(cluster, shape, *node)
+        census::could_take(cluster, shape, alternative, *node, steps) && cross_quota::is_within(cluster, shape, *node)
     })
 }
 
@@ -273,7 +273,7 @@ fn no_node<'c>(cluster: &Cluster, shape: &'c Shape, lead: &str) -> Nodes<'c> {
     let lacks_quota = |alternative: &Alternative| is_limited && check.without_room(alternative).next().is_some();
     let steps = Steps::new(STEPS_OF_MESSAGE);
     let count = |alternative: Option<&Alternative>| {
-        let census = fit::census(cluster, shape, alternative, &steps);
+        let census = census::census(cluster, shape, alternative, &steps);
         let without_quota = alternative.is_some_and(lacks_quota);
         let parts = [
             (
