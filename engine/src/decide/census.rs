@@ -13,8 +13,6 @@ use crate::steps::Steps;
 
 /// The steps with which the devices of one node are searched for what people are told.
 const STEPS_TO_SAY: u64 = 20_000;
-/// The same for all nodes, and all pods that one message is about: others wait while it is written.
-pub(crate) const STEPS_OF_MESSAGE: u64 = 1_000_000;
 
 /// Whether a node could take a pod of this shape, with this alternative, if nothing else were on it. Of devices that are not searched in the
 /// steps that are left, the number counts.

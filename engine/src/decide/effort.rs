@@ -7,7 +7,6 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use super::census::STEPS_OF_MESSAGE;
 use crate::cluster::waiting::Shape;
 use crate::ids::QueueId;
 use crate::policies::mgpu::STEPS;
@@ -19,6 +18,8 @@ const COMMON: u64 = 3_000_000;
 const OWN: u64 = 20_000;
 /// The same for all pods of a gang and all ways to let them in.
 const COMMON_OF_GANG: u64 = 10_000_000;
+/// What a message may cost that asks nodes, for all of them and all pods that it is about: others wait while it is written.
+pub(crate) const STEPS_OF_MESSAGE: u64 = 1_000_000;
 /// What it costs to ask a node whether it takes a pod at all.
 const LOOK_AT_NODE: usize = 16;
 /// The steps after which a queue's turn ends for this round: the others of its pods are judged in the next one, after what

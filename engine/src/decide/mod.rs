@@ -7,7 +7,7 @@ pub(crate) mod census;
 mod choice;
 mod contest;
 pub(crate) mod cross_quota;
-mod effort;
+pub(crate) mod effort;
 pub(crate) mod enqueue;
 pub mod extender;
 pub(crate) mod fit;

@@ -3,6 +3,7 @@
 use crds::configuration::AdmitOn;
 
 use super::effort::Effort;
+use super::effort::STEPS_OF_MESSAGE;
 use super::line::alternatives_of;
 use super::verdict::{admits, check_of, is_for, names_none};
 use super::{census, cross_quota, fit, mgpu};
@@ -87,7 +88,7 @@ pub(crate) fn of_nodes(cluster: &Cluster, shape: &Shape) -> Option<Reason> {
         let lines = cluster.gpu_nodes().lines(node).filter(|_| governed);
         lines.is_none_or(|lines| exceeded(lines, &request).is_none())
     };
-    let steps = Steps::new(census::STEPS_OF_MESSAGE);
+    let steps = Steps::new(STEPS_OF_MESSAGE);
     let (mut over_quota, mut excluded, mut would_do) = (false, false, false);
     for alternative in known {
         for node in fit::nodes_for(cluster, alternative) {

@@ -8,7 +8,7 @@ use super::pod::{ALL_EXCLUDED, NO_MGPU_NODE, could_ever_be_let_in, has_node_ever
 use super::{Case, workload};
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
-use crate::decide::census::STEPS_OF_MESSAGE;
+use crate::decide::effort::STEPS_OF_MESSAGE;
 use crate::decide::enqueue::could_ever_run;
 use crate::decide::obstacles::{asks_nodes, of_nodes};
 use crate::decide::verdict::alternatives_with_quota_ever;

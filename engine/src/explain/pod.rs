@@ -11,7 +11,7 @@ use super::{queue, short};
 use crate::alternative::{Alternative, MOST_ALTERNATIVES};
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
-use crate::decide::census::STEPS_OF_MESSAGE;
+use crate::decide::effort::STEPS_OF_MESSAGE;
 use crate::decide::gang::STEPS_OF_QUOTA;
 use crate::decide::line::alternatives_of;
 use crate::decide::verdict::{alternatives_with_quota_ever, check_of};

@@ -4,7 +4,7 @@ use super::{pod, refusal_of_write};
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
 use crate::cluster::workload::{Claim, Step, Workload};
-use crate::decide::census::STEPS_OF_MESSAGE;
+use crate::decide::effort::STEPS_OF_MESSAGE;
 use crate::decide::enqueue::{asked_by_pods, check_at, is_in_line, lack};
 use crate::decide::line::{first_missing, line};
 use crate::ids::{QueueId, WorkloadId};
