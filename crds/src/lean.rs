@@ -175,6 +175,8 @@ lean! {
         creation_timestamp: Option<S>,
         /// Time by which a deleted object should be gone, RFC 3339; the grace period is included.
         deletion_timestamp: Option<S>,
+        /// Grace period of a deleted object, in seconds.
+        deletion_grace_period_seconds: Option<i64>,
         owner_references: Vec<OwnerReference<S>>,
     }
 }

@@ -52,6 +52,7 @@ pub(crate) fn to_keep(pod: &crds::pod::Pod<Box<str>>) -> crds::pod::Pod<Box<str>
             resource_version: None,
             creation_timestamp: metadata.creation_timestamp.clone(),
             deletion_timestamp: metadata.deletion_timestamp.clone(),
+            deletion_grace_period_seconds: metadata.deletion_grace_period_seconds,
         },
         spec,
         status: PodStatus {

@@ -114,8 +114,9 @@ impl Cluster {
         })
     }
 
-    /// Whether what a queue deserves is what its pods ask for: it names nothing (capacity, **Dynamic resource calculation**).
-    pub fn deserves_what_it_asks_for(&self, id: QueueId, dimension: Dimension) -> bool {
+    /// Whether a queue names nothing that it deserves: that is counted from what its pods ask for then (capacity, **Dynamic resource
+    /// calculation**).
+    pub fn names_no_deserved(&self, id: QueueId, dimension: Dimension) -> bool {
         self.configuration.queue_plugin != QueuePlugin::CapacityCard && self.deserved_by_spec(id, dimension).is_none()
     }
 

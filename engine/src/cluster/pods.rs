@@ -17,7 +17,7 @@ use super::kept::to_keep;
 use super::place::Place;
 use super::pod::{self, Pod, Reading, Stage, Waits};
 use super::queue::NAMELESS;
-use super::times::{end_of, read_time};
+use super::times::{end_of_deletion, read_time};
 use super::waiting::{Shape, Traits};
 use super::workload::QueueNaming;
 use super::{Cluster, Kind};
@@ -78,7 +78,11 @@ impl Cluster {
         let old = known.and_then(|id| self.pod(id));
         let assigned = self.assigned_of(&reading, old);
         let let_in = self.let_in_set(&reading);
-        let deleted = end_of(pod.metadata.deletion_timestamp.as_deref());
+        let (deletion, grace) = (
+            &pod.metadata.deletion_timestamp,
+            pod.metadata.deletion_grace_period_seconds,
+        );
+        let deleted = end_of_deletion(deletion.as_deref(), grace);
         let stage = stage(&reading, &pod.spec, bound_to, deleted.is_some(), old, now);
         let under_way = old.filter(|_| matches!(stage, Stage::Admitting { .. }));
         let returned = self.return_of(reading.controller.as_ref(), now);

@@ -10,10 +10,15 @@ pub(super) fn read_time(text: Option<&str>) -> Option<Timestamp> {
     whole_seconds(text).or_else(|| text.parse().ok())
 }
 
-/// When what is being deleted is to be gone; none where it is not. A grace period may be longer than times can be read: then it ends as
-/// late as can be said, and is being deleted all the same.
-pub(super) fn end_of(deletion: Option<&str>) -> Option<Timestamp> {
-    deletion.map(|text| read_time(Some(text)).unwrap_or(Timestamp::MAX))
+/// When what is being deleted is to be gone, with its grace period in seconds; none where it is not. API servers and kubelets count in
+/// nanoseconds, and grace periods of hundreds of years overflow: the time that the one writes may have gone by long ago, and the others
+/// never end what runs. So whatever has years to end is as good as there for ever, and so is what has a time that can't be read.
+pub(super) fn end_of_deletion(deletion: Option<&str>, grace: Option<i64>) -> Option<Timestamp> {
+    /// Ten years, in seconds.
+    const LONGEST: i64 = 10 * 365 * 24 * 3600;
+    let is_for_ever = grace.is_some_and(|grace| grace > LONGEST);
+    let end = |text| read_time(Some(text)).filter(|_| !is_for_ever).unwrap_or(Timestamp::MAX);
+    deletion.map(end)
 }
 
 /// A time as the API server writes it, `2026-01-31T23:59:59Z`: every object has one or more, and a reader of all forms takes

@@ -192,7 +192,9 @@ fn until_given_back(
 /// When a pod gives back what it has, where anything says so.
 fn end(cluster: &Cluster, pod: &Pod, gone: impl Fn(&Pod) -> Option<Timestamp>) -> Option<(Timestamp, Why)> {
     if pod.deleted.is_some() {
-        return Some((gone(pod)?, Why::Deletion));
+        // Of what never ends nobody is told when.
+        let until = gone(pod).filter(|until| *until != Timestamp::MAX)?;
+        return Some((until, Why::Deletion));
     }
     let of_job = pod.job.and_then(|job| cluster.workload(job).claim.as_ref());
     let of_job = of_job.filter(|job| pod.job_uid.as_deref() == Some(&*job.uid));

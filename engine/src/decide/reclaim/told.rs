@@ -25,12 +25,11 @@ pub(super) fn describe(
     let name = &cluster.queue(shape.queue).name;
     let of = |queue: QueueId, dimension: Dimension| {
         let has = dimension.format(cluster.queue(queue).allocated_in_all(dimension));
-        // A pod that names several cards asks for each of them, and counts for one.
-        let deserves = if cluster.deserves_what_it_asks_for(queue, dimension) {
-            "what it asks for".into()
-        } else {
-            dimension.format(cluster.deserved(queue, dimension))
-        };
+        // What is counted from what pods ask for is no number for people: a pod that names several cards counts for one of them.
+        if cluster.names_no_deserved(queue, dimension) {
+            return format!("has {has} and names nothing that it deserves");
+        }
+        let deserves = dimension.format(cluster.deserved(queue, dimension));
         format!("has {has} and deserves {deserves}")
     };
     all_asked.retain(|(dimension, _)| cluster.is_shared_out(shape.queue, *dimension));
