@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::pods::Pod;
 use super::stored::Stored;
-use super::told::{number, what};
+use super::told::{amount, number, what};
 use super::view::View;
 use super::{Finding, broken, is_operator};
 use crate::objects::{EVENTS, Key, PODS, Write};
@@ -31,7 +31,7 @@ static PRIORITY: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r" has pr
 /// What the queue that gives has and deserves, and of what: told to whom the other queue is for, or not.
 static GIVES: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r", which (?:asks .*; of (\S+), queue \S+ has (\d\w*) and deserves (?:(\d\w*)|what it asks for), and|has less (\S+) than it deserves;) this pod's queue \S+?(?:, or queue \S+ that it is a part of,)? has (\d\w*) and deserves (\d\w*)$",
+        r", which (?:asks (.*); of (\S+), queue \S+ has (\d\w*) and (?:deserves (\d\w*)|names nothing that it deserves), and|has less (\S+) than it deserves;) this pod's queue \S+?(?:, or queue \S+ that it is a part of,)? has (\d\w*) and deserves (\d\w*)$",
     )
     .ok()
 });
@@ -117,12 +117,12 @@ impl Evictions {
     }
 }
 
-/// Judges by which numbers one queue took back from another.
+/// Judges by which numbers one queue took back from another, of each that was evicted by itself.
 fn judge_queues(write: &Write, stored: &Stored, victim: &Pod, message: &str) -> Finding {
     let Some(said) = GIVES.as_ref().and_then(|gives| gives.captures(message)) else {
         return Ok(());
     };
-    let name = said.get(1).or_else(|| said.get(4)).map_or("", |name| name.as_str());
+    let name = said.get(2).or_else(|| said.get(5)).map_or("", |name| name.as_str());
     let Some(view) = View::read(&stored.now, write.at, &BTreeSet::new()) else {
         return Ok(());
     };
@@ -133,10 +133,15 @@ fn judge_queues(write: &Write, stored: &Stored, victim: &Pod, message: &str) -> 
         .get(&what)
         .copied()
         .unwrap_or(0);
-    let keeps = number(5)
-        .zip(number(6))
+    let keeps = number(6)
+        .zip(number(7))
         .is_none_or(|(has, deserves)| has - gives >= deserves);
-    let gets = number(2).zip(number(3)).is_none_or(|(has, deserves)| has < deserves);
+    let mut asks = said.get(1).map_or("", |asks| asks.as_str()).split(", ");
+    let asked = asks.find_map(|asks| asks.split_once(' ').filter(|(_, of)| *of == name));
+    let asked = asked.and_then(|(asked, _)| amount(asked, &what)).unwrap_or(0);
+    let gets = number(3)
+        .zip(number(4))
+        .is_none_or(|(has, deserves)| has + asked <= deserves);
     if keeps && gets {
         return Ok(());
     }

@@ -15,7 +15,7 @@ use super::{Finding, broken};
 use crate::objects::Key;
 
 /// The rule.
-pub const RULE: &str = "who is let in has a node that would take it";
+pub const RULE: &str = "who is let in has a node that takes pods like it, and is large enough";
 
 /// Judges a pod that is let in: some node takes pods like it, and is large enough. How much of that others have is another question: a
 /// pod may be let in beside who is about to go.
@@ -25,6 +25,7 @@ pub fn judge(view: &View, key: &Key) -> Finding {
         return Ok(());
     };
     let is_large_enough = |node: &Node| {
+        // Cards are judged with quota and shares.
         let mut request = pod.request.iter().filter(|(resource, _)| !resource.contains('/'));
         request.all(|(resource, asked)| *asked <= node.has(resource))
     };

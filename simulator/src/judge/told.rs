@@ -211,7 +211,12 @@ pub fn what(view: &View, name: &str) -> Option<What> {
 
 /// A number in what is said, of this.
 pub fn number(said: &Captures<'_>, place: usize, what: &What) -> Option<i128> {
-    let text = Value::from(said.get(place)?.as_str());
+    amount(said.get(place)?.as_str(), what)
+}
+
+/// So much of this.
+pub fn amount(text: &str, what: &What) -> Option<i128> {
+    let text = Value::from(text);
     match what {
         What::Resource(resource) => amounts::of(resource, &text),
         What::Card(card) => amounts::of(card, &text),

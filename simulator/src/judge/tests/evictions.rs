@@ -103,9 +103,14 @@ fn what_is_reclaimed_is_beyond_what_the_one_queue_deserves_and_within_what_the_o
         ("has less A100 than it deserves;", "has 3 and deserves 2", false),
         ("has less A100 than it deserves;", "has 2 and deserves 2", true),
         (
-            "asks 1 A100; of A100, queue b has 2 and deserves what it asks for, and",
+            "asks 1 A100; of A100, queue b has 2 and names nothing that it deserves, and",
             "has 3 and deserves 2",
             false,
+        ),
+        (
+            "asks 1 CPU, 2 A100; of A100, queue b has 1 and deserves 2, and",
+            "has 3 and deserves 2",
+            true,
         ),
         (
             "asks 2 CPU; of CPU, queue b has 0 and deserves 2, and",
