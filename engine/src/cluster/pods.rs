@@ -78,11 +78,7 @@ impl Cluster {
         let old = known.and_then(|id| self.pod(id));
         let assigned = self.assigned_of(&reading, old);
         let let_in = self.let_in_set(&reading);
-        let (deletion, grace) = (
-            &pod.metadata.deletion_timestamp,
-            pod.metadata.deletion_grace_period_seconds,
-        );
-        let deleted = end_of_deletion(deletion.as_deref(), grace);
+        let deleted = end_of_deletion(&pod.metadata);
         let stage = stage(&reading, &pod.spec, bound_to, deleted.is_some(), old, now);
         let under_way = old.filter(|_| matches!(stage, Stage::Admitting { .. }));
         let returned = self.return_of(reading.controller.as_ref(), now);

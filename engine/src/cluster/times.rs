@@ -1,5 +1,6 @@
 //! Times, as objects say them.
 
+use crds::pod::Metadata;
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::Offset;
 use jiff::{SignedDuration, Timestamp};
@@ -10,15 +11,17 @@ pub(super) fn read_time(text: Option<&str>) -> Option<Timestamp> {
     whole_seconds(text).or_else(|| text.parse().ok())
 }
 
-/// When what is being deleted is to be gone, with its grace period in seconds; none where it is not. API servers and kubelets count in
+/// When what is being deleted is to be gone, by its metadata; none where it is not. API servers and kubelets count in
 /// nanoseconds, and grace periods of hundreds of years overflow: the time that the one writes may have gone by long ago, and the others
 /// never end what runs. So whatever has years to end is as good as there for ever, and so is what has a time that can't be read.
-pub(super) fn end_of_deletion(deletion: Option<&str>, grace: Option<i64>) -> Option<Timestamp> {
+pub(super) fn end_of_deletion(metadata: &Metadata<Box<str>>) -> Option<Timestamp> {
     /// Ten years, in seconds.
     const LONGEST: i64 = 10 * 365 * 24 * 3600;
-    let is_for_ever = grace.is_some_and(|grace| grace > LONGEST);
+    let is_for_ever = metadata
+        .deletion_grace_period_seconds
+        .is_some_and(|grace| grace > LONGEST);
     let end = |text| read_time(Some(text)).filter(|_| !is_for_ever).unwrap_or(Timestamp::MAX);
-    deletion.map(end)
+    metadata.deletion_timestamp.as_deref().map(end)
 }
 
 /// A time as the API server writes it, `2026-01-31T23:59:59Z`: every object has one or more, and a reader of all forms takes
