@@ -3,13 +3,16 @@
 
 use std::collections::BTreeSet;
 
+use super::effort::Effort;
 use super::fit::nodes_for;
+use super::narrow;
 use crate::alternative::Alternative;
 use crate::cluster::Cluster;
 use crate::cluster::choice::{exceeds, open_requests};
 use crate::cluster::device_cards::device_label;
 use crate::cluster::device_room::may_fail;
 use crate::cluster::node::{Node, Supply};
+use crate::cluster::waiting::Shape;
 use crate::task::Task;
 
 /// So many other cards are kept away from a pod by their labels, at most.
@@ -22,6 +25,26 @@ pub(super) struct KeptAway {
     pub labels: Vec<String>,
     /// Whether those don't say of some node that it must not go there.
     pub is_open: bool,
+}
+
+/// Whether labels alone lead a pod of this shape to this alternative, and to no other cards or more of them: it may be let in without a node.
+pub(super) fn is_selectable(cluster: &Cluster, shape: &Shape, alternative: Option<&Alternative>) -> bool {
+    alternative.is_none_or(|alternative| {
+        narrow::labels_of(cluster, shape, alternative).is_some()
+            && !kept_away(cluster, &shape.task, alternative).is_open
+    })
+}
+
+/// The alternatives of pods of this shape that labels don't lead them to. Those of claims are compared with all nodes.
+pub(super) fn unselectable(cluster: &Cluster, shape: &Shape, effort: &Effort) -> Vec<Alternative> {
+    let alternatives = shape.task.alternatives.iter();
+    let unselectable = alternatives.filter(|alternative| {
+        if shape.task.claims_cards() {
+            effort.look_at_nodes(shape, nodes_for(cluster, Some(alternative)).len());
+        }
+        !is_selectable(cluster, shape, Some(alternative))
+    });
+    unselectable.cloned().collect()
 }
 
 /// What keeps a pod that is charged for an alternative away from nodes where the scheduler could give it more.

@@ -7,7 +7,7 @@ use crds::mgpu::MgpuRequest;
 use crds::queue_access::QueueAccess;
 
 use super::effort::Effort;
-use super::{Grant, choice, cross_quota, fit, mgpu, narrow};
+use super::{Grant, choice, cross_quota, fit, mgpu};
 use crate::alternative::Alternative;
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
@@ -65,16 +65,10 @@ pub(super) fn judge(
             refused.unless_quota_helps(lacks_some)
         });
     }
-    let selectable = |cluster: &Cluster, alternative: Option<&Alternative>| {
-        alternative.is_none_or(|alternative| {
-            narrow::labels_of(cluster, shape, alternative).is_some()
-                && !choice::kept_away(cluster, &shape.task, alternative).is_open
-        })
-    };
     if on_quota && !governed {
         let alternative = alternatives
             .into_iter()
-            .find(|alternative| selectable(cluster, *alternative));
+            .find(|alternative| choice::is_selectable(cluster, shape, *alternative));
         return alternative
             .map(|alternative| Grant::of(alternative, None))
             .ok_or_else(|| {
@@ -104,7 +98,8 @@ pub(super) fn judge(
     if on_quota && cluster.gpu_nodes().all_labelled() {
         // For an autoscaler to see, which may add nodes without GPU: those have no quota.
         let mut alternatives = alternatives.into_iter();
-        if let Some(alternative) = alternatives.find(|alternative| selectable(cluster, *alternative)) {
+        if let Some(alternative) = alternatives.find(|alternative| choice::is_selectable(cluster, shape, *alternative))
+        {
             return Ok(Grant {
                 off_gpu_nodes: true,
                 ..Grant::of(alternative, None)

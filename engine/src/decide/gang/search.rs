@@ -17,7 +17,7 @@ use super::Gang;
 use crate::alternative::Alternative;
 use crate::cluster::waiting::Shape;
 use crate::cluster::{Bookmark, Cluster};
-use crate::decide::{Grant, cross_quota, fit, mgpu, narrow, verdict};
+use crate::decide::{Grant, choice, cross_quota, fit, mgpu, verdict};
 use crate::ids::{NodeId, PodId, WorkloadId};
 use nodes::Nodes;
 
@@ -50,9 +50,15 @@ struct Kind {
     most: usize,
     /// Whether `CrossQuota` decides where they go.
     governed: bool,
+    /// The alternatives that labels don't lead them to; known where they are let in without a node.
+    unselectable: Vec<Alternative>,
 }
 
 impl Kind {
+    fn is_selectable(&self, alternative: Option<&Alternative>) -> bool {
+        alternative.is_none_or(|alternative| !self.unselectable.contains(alternative))
+    }
+
     fn task(&self) -> Option<&str> {
         self.shape.task_spec.as_deref()
     }
@@ -115,6 +121,7 @@ pub(super) struct WaySearch<'g, 'c> {
 
 impl<'g, 'c> WaySearch<'g, 'c> {
     pub(super) fn new(gang: &'g mut Gang<'c>, id: WorkloadId, line: &[InLine], bookmark: &'g Bookmark) -> Self {
+        let on_quota = gang.cluster.configuration().cardgate.admit_on == AdmitOn::Quota;
         let mut kinds: Vec<Kind> = Vec::new();
         let mut places = HashMap::new();
         for (pod, shape) in line {
@@ -125,11 +132,15 @@ impl<'g, 'c> WaySearch<'g, 'c> {
                     pods: Vec::new(),
                     most: 0,
                     governed: cross_quota::governs(gang.cluster, shape),
+                    unselectable: if on_quota {
+                        choice::unselectable(gang.cluster, shape, &gang.effort)
+                    } else {
+                        Vec::new()
+                    },
                 });
             }
             kinds[place].pods.push(*pod);
         }
-        let on_quota = gang.cluster.configuration().cardgate.admit_on == AdmitOn::Quota;
         let nodes = Nodes::new(gang.cluster, &kinds, &gang.effort);
         Self {
             gang,
@@ -273,7 +284,7 @@ impl<'g, 'c> WaySearch<'g, 'c> {
         let mut sum = 0_usize;
         for (alternative, most) in quota {
             let room = if self.on_quota && !needs_cards_now(cluster, shape) {
-                if is_selectable(cluster, shape, alternative) {
+                if self.kinds[kind].is_selectable(alternative) {
                     most
                 } else {
                     0
@@ -310,7 +321,7 @@ impl<'g, 'c> WaySearch<'g, 'c> {
         };
         let mut alternatives = alternatives.into_iter();
         if self.on_quota && !needs_cards_now(cluster, shape) {
-            let selectable = alternatives.filter(|alternative| is_selectable(cluster, shape, *alternative));
+            let selectable = alternatives.filter(|alternative| self.kinds[kind].is_selectable(*alternative));
             return selectable
                 .map(|alternative| Choice::Of(alternative.cloned(), None))
                 .collect();
@@ -373,10 +384,6 @@ impl<'g, 'c> WaySearch<'g, 'c> {
             self.nodes.move_to(self.gang.cluster, node, before);
         }
     }
-}
-
-fn is_selectable(cluster: &Cluster, shape: &Shape, alternative: Option<&Alternative>) -> bool {
-    alternative.is_none_or(|alternative| narrow::labels_of(cluster, shape, alternative).is_some())
 }
 
 /// Whether the mGPU cards of such a pod must be known when it is let in, whatever `admitOn` says.

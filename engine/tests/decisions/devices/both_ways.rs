@@ -215,3 +215,29 @@ fn who_asks_in_the_other_way_is_told_so_and_not_of_its_selectors() {
     world.pod(&requesting("p", 1));
     insta::assert_snapshot!(world.refusal(), @"NodesExcluded: the pod excludes every node that has what it asks for: 1 node with A: 1 where it is handed out in another way than the pod asks for it: as devices to be claimed, or by a device plugin; waiting can't help: create the pod anew with a node selector, affinity, tolerations and resource claims that leave it a node with the card, or have such a node added");
 }
+
+/// Nor is a gang, whose pods each would be refused for it.
+#[test]
+fn no_gang_is_let_in_on_its_quota_where_the_scheduler_could_give_its_pods_more() {
+    let mut world = World::with(configuration("", "admitOn: quota"));
+    world.class(NVIDIA, "device.driver == 'gpu.nvidia.com'", None);
+    world.node(&node("d1"));
+    world.slice("d1", NVIDIA, &gpus("A", 16));
+    world.queue(&queue("team-a").quota(r#"{"A": 2}"#));
+    let forms = [("many", 8), ("one", 1)].map(|(name, count)| {
+        let mut form = request(NVIDIA, count, Some("A"));
+        form["name"] = name.into();
+        form
+    });
+    world.group(&group("g", 2));
+    for name in ["p1", "p2"] {
+        world.claim(name, &json!([{"name": "r", "firstAvailable": forms}]), &json!({}));
+        world.pod(&claiming(pod(name).of("g"), name));
+    }
+    assert_eq!(world.admit_names(), [""; 0]);
+    // What is in no form more than it may have is let in.
+    for name in ["p1", "p2"] {
+        world.claim(name, &exactly(1, Some("A")), &json!({}));
+    }
+    assert_eq!(world.admit_names().len(), 2);
+}
