@@ -327,6 +327,37 @@ fn a_job_that_is_held_again_is_judged_again() {
     assert_eq!(world.resume(), ["job"]);
 }
 
+/// A Job's controller deletes pods in the background: their last events come after the Job is held anew.
+#[test]
+fn a_held_job_does_not_wait_for_ever_for_pods_of_before() {
+    let old = || {
+        let old = pod("job-0").asks("A100", 1).controlled_by("Job", "job");
+        old.assigned("A100").on("n1")
+    };
+    let job = held_job("job", r#"{"A100": 5}"#);
+    let resumed = || job.clone().set(["spec", "suspend"], false);
+    for how in ["made anew", "suspended again", "seen by the next leader"] {
+        let mut world = world();
+        if how == "seen by the next leader" {
+            world.job(&job);
+        } else {
+            world.job(&resumed());
+            world.pod(&old());
+            if how == "made anew" {
+                world.remove_job("team", "job");
+                world.job(&job.clone().uid("another"));
+            } else {
+                world.job(&job);
+            }
+            assert_eq!(world.resume(), [""; 0], "{how}");
+        }
+        world.pod(&old().deleted(30));
+        assert_eq!(world.resume(), [""; 0], "{how}: one of before is there");
+        world.remove_pod("job-0");
+        assert_eq!(world.resume(), ["job"], "{how}");
+    }
+}
+
 #[test]
 fn a_queue_that_takes_nothing_enqueues_nothing() {
     let mut world = world();

@@ -38,6 +38,12 @@ impl Facts {
         let had_left = self.claim.as_ref().is_some_and(|before| before.said != Said::Waiting);
         self.kind == WorkloadKind::Job && claim.said == Said::Waiting && had_left
     }
+
+    /// Whether it is a Job that Cardgate holds: it makes no pods.
+    fn is_held_job(&self) -> bool {
+        let is_held = |claim: &Claim| claim.said == Said::Waiting;
+        self.kind == WorkloadKind::Job && self.claim.as_ref().is_some_and(is_held)
+    }
 }
 
 fn is_elsewhere(before: &Claim, claim: &Claim) -> bool {
@@ -84,7 +90,8 @@ impl Workload {
 
     /// It says this of itself from now on. Returns what it said before.
     pub(in crate::cluster) fn say(&mut self, claim: Claim, now: Timestamp) -> Option<Claim> {
-        let (again, anew) = (self.is_again(&claim), self.begins_anew(&claim));
+        let anew = self.begins_anew(&claim);
+        let was_held = self.is_held_job();
         let facts = &mut self.0;
         let before = facts.claim.take();
         // Somebody else has made it show something else.
@@ -104,13 +111,16 @@ impl Workload {
                 facts.waits_since = claim.created;
             }
         }
-        if again {
-            facts.ran = false;
-        }
         if anew && before.is_some() {
             facts.forget_what_it_was_told();
         }
         facts.claim = Some(claim);
+        if facts.is_held_job() {
+            facts.ran = false;
+        } else if was_held {
+            // Pods that were seen before their Job was seen to be resumed.
+            facts.ran = facts.admitted() > 0;
+        }
         self.try_anew();
         before
     }
@@ -173,9 +183,10 @@ impl Workload {
         self.wake();
     }
 
-    /// A pod of it was seen to run or to be bound.
+    /// A pod of it was seen to run or to be bound. Of a Job that is held, that is one of before, on its way out: what ran then has nothing
+    /// to do with how it is judged now.
     pub(in crate::cluster) fn has_run(&mut self) {
-        self.0.ran = true;
+        self.0.ran = !self.is_held_job();
     }
 
     /// A pod of it holds quota. It counts beyond the minimum until they are balanced.
