@@ -82,7 +82,9 @@ pub(super) fn look(cluster: &mut Cluster, now: Timestamp, is_rest_checked: bool)
         return (Vec::new(), 0);
     }
     for queue in cluster.reclaiming_queues() {
-        if cluster.queue(queue).waiting.is_empty() || !(modes.reclaim || modes.preempt) {
+        let known = cluster.queue(queue);
+        // A queue that is gone, or that can't be read, is looked at no more: what was set aside for it would be so for ever.
+        if known.waiting.is_empty() || known.quota().is_none() || !(modes.reclaim || modes.preempt) {
             cluster.end_reclaim(queue, now);
         }
     }

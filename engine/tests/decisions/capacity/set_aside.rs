@@ -122,6 +122,25 @@ fn it_ends_when_the_pod_no_longer_waits() {
 }
 
 #[test]
+fn it_ends_when_the_queue_is_gone_or_cannot_be_read() {
+    for is_gone in [true, false] {
+        let mut world = borrowed();
+        world.pod(&worker("b", 0));
+        let evicted = victims(&mut world);
+        workers(&mut world, "c", 1);
+        gone(&mut world, &evicted);
+        if is_gone {
+            world.remove_queue("b");
+        } else {
+            world.queue(&plain("b").deserved_cards("{"));
+        }
+        // The round in which that is seen lets others in before.
+        let_in(&mut world);
+        assert_eq!(let_in(&mut world), ["c-0"], "gone: {is_gone}");
+    }
+}
+
+#[test]
 fn a_gang_that_others_are_evicted_for_is_not_refused_for_one_that_is_like_it() {
     let mut world = borrowed();
     for name in ["g", "h"] {
