@@ -37,8 +37,8 @@ impl Steps {
     }
 
     /// Spends some, or what is left.
-    pub fn spend(&self, steps: usize) {
-        let steps = u64::try_from(steps).unwrap_or(u64::MAX);
+    pub fn spend(&self, steps: impl TryInto<u64>) {
+        let steps = steps.try_into().unwrap_or(u64::MAX);
         self.left.set(self.left.get().saturating_sub(steps));
     }
 }

@@ -1,6 +1,6 @@
 //! What nodes say to pods, asked for people: of all nodes, within so many steps, since others wait meanwhile.
 
-use super::effort::cost_of_look;
+use super::effort::{STEPS_OF_MESSAGE, cost_of_look};
 use super::fit::{Answer, ask, ask_all, has_room, nodes_for};
 use crate::alternative::Alternative;
 use crate::amounts::Totals;
@@ -13,6 +13,46 @@ use crate::steps::Steps;
 
 /// The steps with which the devices of one node are searched for what people are told.
 const STEPS_TO_SAY: u64 = 20_000;
+
+/// What one message may cost of looks at nodes, and of searches for devices on them. Pods may say thousands of things about nodes, of which
+/// there may be thousands.
+#[derive(Debug)]
+pub(crate) struct Looks {
+    left: Steps,
+    searches: Steps,
+}
+
+impl Looks {
+    /// What all that a message says of one thing may cost.
+    pub(crate) const fn of_message() -> Self {
+        Self {
+            left: Steps::new(STEPS_OF_MESSAGE),
+            searches: Steps::new(STEPS_OF_MESSAGE),
+        }
+    }
+
+    /// Whether another node may be looked at for a pod of this shape, which is counted.
+    pub(crate) fn may_look(&self, shape: &Shape) -> bool {
+        let may = !self.are_spent();
+        self.spend(cost_of_look(shape));
+        may
+    }
+
+    /// Whether no node may be looked at any more.
+    pub(crate) fn are_spent(&self) -> bool {
+        self.left.are_spent()
+    }
+
+    /// Counts something else that is as dear as so many steps.
+    pub(crate) fn spend(&self, steps: usize) {
+        self.left.spend(steps);
+    }
+
+    /// What is left for searches.
+    pub(crate) fn searches(&self) -> &Steps {
+        &self.searches
+    }
+}
 
 /// Whether a node could take a pod of this shape, with this alternative, if nothing else were on it. Of devices that are not searched in the
 /// steps that are left, the number counts.
@@ -34,33 +74,45 @@ pub(crate) fn could_take(
         })
 }
 
-/// What it costs to ask all nodes whether they take a pod of this shape.
-pub(crate) fn cost_of_all(cluster: &Cluster, shape: &Shape) -> usize {
-    cluster.nodes_by_name().len().saturating_mul(cost_of_look(shape))
+/// What it costs to ask all nodes whether they take a pod of this shape, with each of its alternatives.
+pub(crate) fn cost_of_all(cluster: &Cluster, shape: &Shape) -> u64 {
+    let nodes: usize = match &*shape.task.alternatives {
+        [] => nodes_for(cluster, None).len(),
+        alternatives => alternatives
+            .iter()
+            .map(|alternative| nodes_for(cluster, Some(alternative)).len())
+            .sum(),
+    };
+    let cost = u64::try_from(nodes.saturating_mul(cost_of_look(shape))).unwrap_or(u64::MAX);
+    cost.min(STEPS_OF_MESSAGE)
 }
 
-/// Whether some node takes a pod of this shape now, for people.
+/// Whether some node takes a pod of this shape now, for people; also where not all may be asked.
 pub(crate) fn some_node_takes(
     cluster: &Cluster,
     shape: &Shape,
     alternative: Option<&Alternative>,
-    steps: &Steps,
+    looks: &Looks,
 ) -> bool {
-    nodes_for(cluster, alternative)
-        .iter()
-        .any(|node| ask_to_say(cluster, shape, alternative, cluster.node(*node), steps) == Answer::Takes)
+    nodes_for(cluster, alternative).iter().any(|node| {
+        let answer = ask_to_say(cluster, shape, alternative, cluster.node(*node), looks);
+        answer.is_none_or(|answer| answer == Answer::Takes)
+    })
 }
 
-/// What a node says to a pod, for people.
+/// What a node says to a pod, for people; none where it may not be asked any more.
 pub(super) fn ask_to_say(
     cluster: &Cluster,
     shape: &Shape,
     alternative: Option<&Alternative>,
     node: &Node,
-    steps: &Steps,
-) -> Answer {
-    steps.spend(cost_of_look(shape));
-    steps.share(STEPS_TO_SAY, |steps| ask_all(cluster, shape, alternative, node, steps))
+    looks: &Looks,
+) -> Option<Answer> {
+    looks.may_look(shape).then(|| {
+        looks
+            .searches
+            .share(STEPS_TO_SAY, |steps| ask_all(cluster, shape, alternative, node, steps))
+    })
 }
 
 /// How many nodes say what, for people.
@@ -75,10 +127,11 @@ pub(crate) struct Census {
     pub fail_selectors: usize,
     pub give_otherwise: usize,
     pub unusable: usize,
+    pub not_asked: usize,
 }
 
 /// Asks every node that may be asked. Only for messages: it looks at all of them.
-pub(crate) fn census(cluster: &Cluster, shape: &Shape, alternative: Option<&Alternative>, steps: &Steps) -> Census {
+pub(crate) fn census(cluster: &Cluster, shape: &Shape, alternative: Option<&Alternative>, looks: &Looks) -> Census {
     let nodes = nodes_for(cluster, alternative).iter().map(|node| cluster.node(*node));
     let has_all = |node: &&Node| {
         alternative.is_none_or(|own| {
@@ -89,7 +142,11 @@ pub(crate) fn census(cluster: &Cluster, shape: &Shape, alternative: Option<&Alte
     let mut census = Census::default();
     for node in nodes.filter(has_all) {
         census.nodes += 1;
-        match ask_to_say(cluster, shape, alternative, node, steps) {
+        let Some(answer) = ask_to_say(cluster, shape, alternative, node, looks) else {
+            census.not_asked += 1;
+            continue;
+        };
+        match answer {
             Answer::LacksRoom => census.lack_room += 1,
             Answer::LacksDevices => census.lack_devices += 1,
             Answer::Unusable => census.unusable += 1,

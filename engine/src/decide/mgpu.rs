@@ -11,7 +11,7 @@ use crds::configuration::{AdmitOn, CardStrategy, Enforcement, Mgpu, ScheduleMode
 use crds::keys::{MGPU_ASSUMED, MGPU_INDEX_PREFIX};
 use crds::mgpu::{ContainerRequest, MgpuRequest};
 
-use super::effort::Effort;
+use super::effort::{Effort, STEPS_OF_MESSAGE};
 use super::fit::{self, Answer};
 use super::{Grant, cross_quota};
 use crate::alternative::Alternative;
@@ -367,6 +367,7 @@ pub(crate) struct Census {
     pub lack_room: usize,
     pub unusable: usize,
     pub excluded: usize,
+    pub not_asked: usize,
 }
 
 /// Asks every mGPU node. Only for messages: it looks at all of them.
@@ -376,6 +377,10 @@ pub(crate) fn census(cluster: &Cluster, shape: &Shape, request: &MgpuRequest) ->
     let mut query = Query::of(cluster, shape, request, Effort::of_message());
     for node in cluster.mgpu_nodes() {
         census.nodes += 1;
+        if query.effort.spent() >= STEPS_OF_MESSAGE {
+            census.not_asked += 1;
+            continue;
+        }
         match query.ask(cluster, shape, None, *node) {
             // Had one of them taken the pod, it would not wait.
             Some(Says::Refuses(Unfit::TooComplex)) => census.too_complex += 1,

@@ -2,17 +2,16 @@
 
 use crds::configuration::AdmitOn;
 
+use super::census::{Looks, ask_to_say};
 use super::effort::Effort;
-use super::effort::STEPS_OF_MESSAGE;
 use super::line::alternatives_of;
 use super::verdict::{admits, check_of, is_for, names_none};
-use super::{census, cross_quota, fit, mgpu};
+use super::{cross_quota, fit, mgpu};
 use crate::alternative::Alternative;
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
 use crate::policies::cross_quota::exceeded;
 use crate::reason::Reason;
-use crate::steps::Steps;
 
 /// What stands in the way of a pod of this shape by itself, in the order in which it is asked; its group is not. Of a queue that is not
 /// for its namespace, nothing is said of quotas: each would tell a number.
@@ -65,7 +64,8 @@ pub(crate) fn asks_nodes(cluster: &Cluster, shape: &Shape) -> bool {
     cluster.configuration().cardgate.admit_on != AdmitOn::Quota || cross_quota::governs(cluster, shape)
 }
 
-/// Why no node takes a pod of this shape at this moment; none where one does, or where nodes are not asked.
+/// Why no node takes a pod of this shape at this moment; none where one does, where nodes are not asked, or where that would cost more than a
+/// message may.
 pub(crate) fn of_nodes(cluster: &Cluster, shape: &Shape) -> Option<Reason> {
     let governed = cross_quota::governs(cluster, shape);
     let is_known = |alternative: &Alternative| alternative.all(|card| cluster.resource_of(card).is_some());
@@ -88,11 +88,11 @@ pub(crate) fn of_nodes(cluster: &Cluster, shape: &Shape) -> Option<Reason> {
         let lines = cluster.gpu_nodes().lines(node).filter(|_| governed);
         lines.is_none_or(|lines| exceeded(lines, &request).is_none())
     };
-    let steps = Steps::new(STEPS_OF_MESSAGE);
+    let looks = Looks::of_message();
     let (mut over_quota, mut excluded, mut would_do) = (false, false, false);
     for alternative in known {
         for node in fit::nodes_for(cluster, alternative) {
-            match census::ask_to_say(cluster, shape, alternative, cluster.node(*node), &steps) {
+            match ask_to_say(cluster, shape, alternative, cluster.node(*node), &looks)? {
                 fit::Answer::Takes if is_within(*node) => return None,
                 fit::Answer::Takes => over_quota = true,
                 fit::Answer::LacksRoom | fit::Answer::LacksDevices | fit::Answer::Unusable => would_do = true,

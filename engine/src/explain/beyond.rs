@@ -8,12 +8,11 @@ use super::pod::{ALL_EXCLUDED, NO_MGPU_NODE, could_ever_be_let_in, has_node_ever
 use super::{Case, workload};
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
-use crate::decide::effort::STEPS_OF_MESSAGE;
+use crate::decide::census::Looks;
 use crate::decide::enqueue::could_ever_run;
 use crate::decide::obstacles::{asks_nodes, of_nodes};
 use crate::decide::verdict::alternatives_with_quota_ever;
 use crate::reason::{About, Outlook, Reason};
-use crate::steps::Steps;
 
 /// What no waiting cures.
 #[derive(Debug)]
@@ -47,8 +46,8 @@ fn of_shape(cluster: &Cluster, shape: &Shape, told: Reason) -> Option<Beyond> {
     if !of_cards && asks_nodes(cluster, shape) {
         // The first node that could take the pod ends the search, so only a pod that never runs is looked for on all of them.
         let with_quota = alternatives_with_quota_ever(cluster, shape);
-        let (mut both, steps) = (with_quota.iter(), Steps::new(STEPS_OF_MESSAGE));
-        if both.any(|alternative| has_node_ever(cluster, shape, *alternative, &steps)) {
+        let (mut both, looks) = (with_quota.iter(), Looks::of_message());
+        if both.any(|alternative| has_node_ever(cluster, shape, *alternative, &looks)) {
             return None;
         }
         if could_ever_be_let_in(cluster, shape, Reason::NoNodeFits) {

@@ -6,6 +6,7 @@ use super::short::{Kept, Place, Short, Used};
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
+use crate::decide::census::Looks;
 use crate::decide::fit;
 use crate::ids::NodeId;
 use crate::policies::cross_quota::{Line, exceeded};
@@ -14,11 +15,15 @@ use crate::policies::cross_quota::{Line, exceeded};
 pub(super) fn over_quota(cluster: &Cluster, shape: &Shape) -> Vec<Short> {
     let table = cluster.gpu_nodes();
     let request = table.request(&shape.task.request);
+    let looks = Looks::of_message();
     let mut lacking = vec![(0_usize, None::<(Reverse<i128>, &str, Line, NodeId)>); request.len()];
     for (node, lines) in table.iter() {
         let Some(place) = exceeded(lines, &request) else {
             continue;
         };
+        if !looks.may_look(shape) {
+            return Vec::new();
+        }
         if !fit::may_run_on(cluster, shape, None, node) {
             continue;
         }

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::turns::{Untold, untold_pods};
+use super::workload::shapes_of;
 use super::{PATIENCE, Subject, explain, pod, refusal_of_write};
 use crate::cluster::Cluster;
 use crate::cluster::pod::Waits;
 use crate::cluster::waiting::Shape;
 use crate::decide::census;
+use crate::decide::effort::STEPS_OF_MESSAGE;
 use crate::ids::{PodId, WorkloadId};
 use crate::reason::Reason;
 use crate::refs::PodRef;
@@ -37,7 +39,7 @@ pub struct Notice {
 /// group of thousands, has turns of its own, and what others wait for comes between.
 pub(super) const STEPS_AT_ONCE: u64 = 4_000_000;
 /// What each waiting pod of a group costs whenever one of them, or the group, is told something.
-const STEPS_OF_MEMBER: usize = 256;
+const STEPS_OF_MEMBER: u64 = 256;
 
 /// What to tell waiting pods, at most `limit` of them, fewer where nodes are compared with much, and remembers them as told. Pods that have
 /// waited for less than a moment are passed over: they may yet get in at once.
@@ -92,14 +94,27 @@ pub fn notices_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trai
 }
 
 /// What it costs to find what to tell a pod of this shape: it is compared with all nodes, and with those of its group.
-pub(super) fn cost_of_pod(cluster: &Cluster, shape: &Shape) -> usize {
+pub(super) fn cost_of_pod(cluster: &Cluster, shape: &Shape) -> u64 {
     let of_group = shape.group.map_or(0, |group| cost_of_workload(cluster, group));
     census::cost_of_all(cluster, shape).saturating_add(of_group)
 }
 
-/// What it costs to find what to tell a workload.
-pub(super) fn cost_of_workload(cluster: &Cluster, id: WorkloadId) -> usize {
-    STEPS_OF_MEMBER.saturating_mul(cluster.workload(id).line.len())
+/// What it costs to find what to tell a workload: its pods are gone through, and nodes are asked for one shape of them after the other until
+/// one lacks something.
+pub(super) fn cost_of_workload(cluster: &Cluster, id: WorkloadId) -> u64 {
+    let line = &cluster.workload(id).line;
+    let members = STEPS_OF_MEMBER.saturating_mul(u64::try_from(line.len()).unwrap_or(u64::MAX));
+    let mut asked = 0_u64;
+    let mut last = None;
+    for shape in shapes_of(cluster, cluster.workload(id)) {
+        if asked >= STEPS_OF_MESSAGE {
+            break;
+        }
+        if last.replace(shape) != Some(shape) {
+            asked = asked.saturating_add(census::cost_of_all(cluster, shape));
+        }
+    }
+    members.saturating_add(asked)
 }
 
 /// Whether those that may have to be told something are the same that a look at everybody who waits finds.

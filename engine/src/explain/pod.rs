@@ -11,20 +11,22 @@ use super::{queue, short};
 use crate::alternative::{Alternative, MOST_ALTERNATIVES};
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
-use crate::decide::effort::STEPS_OF_MESSAGE;
+use crate::decide::census::Looks;
 use crate::decide::gang::STEPS_OF_QUOTA;
 use crate::decide::line::alternatives_of;
 use crate::decide::verdict::{alternatives_with_quota_ever, check_of};
 use crate::decide::{census, cross_quota, fit, mgpu};
 use crate::names::CardId;
 use crate::reason::{About, Reason};
-use crate::steps::Steps;
 
 /// What a pod is told that excludes all nodes.
 pub(super) const ALL_EXCLUDED: &str = "the pod excludes every node that has what it asks for";
 
 /// What a pod is told that no mGPU node would take.
 pub(super) const NO_MGPU_NODE: &str = "no mGPU node would take the pod, whatever is free on it";
+
+/// What is said of nodes that were not asked for a message.
+const NOT_ASKED: &str = "not asked, since the pod says too much about nodes: say less in its affinity and tolerations";
 
 /// What a pod is told that others hold, by the gates of these names.
 pub(super) fn held_elsewhere(gates: &str) -> String {
@@ -126,39 +128,41 @@ pub(super) fn could_ever_be_let_in(cluster: &Cluster, shape: &Shape, reason: Rea
     match reason.about() {
         About::Quota(_) => !alternatives_with_quota_ever(cluster, shape).is_empty(),
         About::Nodes => {
-            let steps = Steps::new(STEPS_OF_MESSAGE);
+            let looks = Looks::of_message();
             let mut alternatives = alternatives_of(shape).into_iter();
-            alternatives.any(|alternative| has_node_ever(cluster, shape, alternative, &steps))
+            alternatives.any(|alternative| has_node_ever(cluster, shape, alternative, &looks))
         }
         About::Request | About::Queue | About::Workload | About::Mgpu => true,
     }
 }
 
 /// Whether a pod lacks by itself what the reason is about, as things stand.
-pub(super) fn lacks(cluster: &Cluster, shape: &Shape, reason: Reason, steps: &Steps) -> bool {
+pub(super) fn lacks(cluster: &Cluster, shape: &Shape, reason: Reason, looks: &Looks) -> bool {
     match reason.about() {
         About::Quota(_) => {
-            steps.spend(STEPS_OF_QUOTA * shape.task.alternatives.len().max(1));
+            looks.spend(STEPS_OF_QUOTA * shape.task.alternatives.len().max(1));
             !short::without_room(cluster, shape).is_empty()
         }
         About::Nodes => {
             let mut alternatives = alternatives_of(shape).into_iter();
-            !alternatives.any(|alternative| census::some_node_takes(cluster, shape, alternative, steps))
+            !alternatives.any(|alternative| census::some_node_takes(cluster, shape, alternative, looks))
         }
         About::Request | About::Queue | About::Workload | About::Mgpu => true,
     }
 }
 
-/// Whether some node could take a pod with this alternative if others held nothing of it.
+/// Whether some node could take a pod with this alternative if others held nothing of it; also where not all may be asked.
 pub(super) fn has_node_ever(
     cluster: &Cluster,
     shape: &Shape,
     alternative: Option<&Alternative>,
-    steps: &Steps,
+    looks: &Looks,
 ) -> bool {
     let mut nodes = fit::nodes_for(cluster, alternative).iter();
     nodes.any(|node| {
-        census::could_take(cluster, shape, alternative, *node, steps) && cross_quota::is_within(cluster, shape, *node)
+        !looks.may_look(shape)
+            || census::could_take(cluster, shape, alternative, *node, looks.searches())
+                && cross_quota::is_within(cluster, shape, *node)
     })
 }
 
@@ -271,9 +275,9 @@ fn no_node<'c>(cluster: &Cluster, shape: &'c Shape, lead: &str) -> Nodes<'c> {
     let check = check_of(cluster, shape, has_room);
     let is_limited = !cluster.queue(shape.queue).is_nameless();
     let lacks_quota = |alternative: &Alternative| is_limited && check.without_room(alternative).next().is_some();
-    let steps = Steps::new(STEPS_OF_MESSAGE);
+    let looks = Looks::of_message();
     let count = |alternative: Option<&Alternative>| {
-        let census = census::census(cluster, shape, alternative, &steps);
+        let census = census::census(cluster, shape, alternative, &looks);
         let without_quota = alternative.is_some_and(lacks_quota);
         let parts = [
             (
@@ -300,6 +304,7 @@ fn no_node<'c>(cluster: &Cluster, shape: &'c Shape, lead: &str) -> Nodes<'c> {
                 "where it is handed out in another way than the pod asks for it: as devices to be claimed, or by a device plugin",
             ),
             (census.unusable, "not ready or cordoned"),
+            (census.not_asked, NOT_ASKED),
         ];
         NodeCount {
             nodes: census.nodes,
@@ -372,6 +377,7 @@ fn no_cards<'c>(cluster: &Cluster, shape: &'c Shape, lead: String) -> What<'c> {
             "excluded by the pod's node selector, affinity or tolerations",
         ),
         (census.unusable, "not ready or cordoned"),
+        (census.not_asked, NOT_ASKED),
     ];
     let count = NodeCount {
         nodes: census.nodes,

@@ -242,7 +242,7 @@ impl Fresh {
 }
 
 /// What it costs to find what to tell somebody.
-fn cost(cluster: &Cluster, waiter: &Waiter) -> usize {
+fn cost(cluster: &Cluster, waiter: &Waiter) -> u64 {
     match waiter {
         Waiter::Pod(uid) => {
             let pod = cluster.pod_with_uid(uid).and_then(|id| cluster.pod(id));

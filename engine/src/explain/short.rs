@@ -4,6 +4,7 @@ use crate::alternative::Alternative;
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
+use crate::decide::census::Looks;
 use crate::decide::enqueue::check_at;
 use crate::decide::fit;
 use crate::decide::verdict::check_of;
@@ -237,15 +238,17 @@ pub(super) fn of_nodes(cluster: &Cluster, shape: &Shape, alternatives: &[&Altern
         [] => vec![None],
         alternatives => alternatives.iter().copied().map(Some).collect(),
     };
+    let looks = Looks::of_message();
     let nearest = asked
         .into_iter()
-        .flat_map(|alternative| on_nearest(cluster, shape, alternative));
+        .flat_map(|alternative| on_nearest(cluster, shape, alternative, &looks));
     nearest.chain(cards.into_iter().filter_map(of_card)).collect()
 }
 
-/// What the node lacks that lacks least in kind, and of that in number.
-fn on_nearest(cluster: &Cluster, shape: &Shape, alternative: Option<&Alternative>) -> Vec<Short> {
+/// What the node lacks that lacks least in kind, and of that in number, of those that may be looked at.
+fn on_nearest(cluster: &Cluster, shape: &Shape, alternative: Option<&Alternative>, looks: &Looks) -> Vec<Short> {
     let nodes = fit::nodes_for(cluster, alternative).iter();
+    let nodes = nodes.take_while(|_| looks.may_look(shape));
     let lacking = nodes.filter_map(|node| Some((*node, fit::lacking(cluster, shape, alternative, *node)?)));
     let lacking = lacking.filter(|(_, missing)| !missing.is_empty());
     let nearest = lacking.min_by_key(|(node, missing)| {

@@ -4,14 +4,13 @@ use super::{pod, refusal_of_write};
 use crate::cluster::Cluster;
 use crate::cluster::waiting::Shape;
 use crate::cluster::workload::{Claim, Step, Workload};
-use crate::decide::effort::STEPS_OF_MESSAGE;
+use crate::decide::census::Looks;
 use crate::decide::enqueue::{asked_by_pods, check_at, is_in_line, lack};
 use crate::decide::line::{first_missing, line};
 use crate::ids::{QueueId, WorkloadId};
 use crate::inqueue::Demand;
 use crate::policies::job_mode::JobCheck;
 use crate::reason::{About, Reason};
-use crate::steps::Steps;
 use crds::configuration::format_duration;
 
 /// How many tasks a message names.
@@ -185,10 +184,10 @@ pub(super) fn shape_refused_for<'c>(
     let mut last = None;
     let shapes = told.into_iter().chain(shapes_of(cluster, workload)).filter(is_refused);
     // Pods of one shape stand in line one behind the other as a rule.
-    let steps = Steps::new(STEPS_OF_MESSAGE);
-    let mut shapes = shapes.take_while(|_| !steps.are_spent());
+    let looks = Looks::of_message();
+    let mut shapes = shapes.take_while(|_| !looks.are_spent());
     let lacking =
-        shapes.find(|shape| last.replace(*shape) != Some(*shape) && pod::lacks(cluster, shape, reason, &steps));
+        shapes.find(|shape| last.replace(*shape) != Some(*shape) && pod::lacks(cluster, shape, reason, &looks));
     lacking.or_else(|| shapes_of(cluster, workload).find(is_refused))
 }
 
@@ -197,7 +196,8 @@ pub(super) fn are_all_like(cluster: &Cluster, workload: &Workload, shape: &Shape
     shapes_of(cluster, workload).all(|other| other == shape)
 }
 
-fn shapes_of<'c>(cluster: &'c Cluster, workload: &'c Workload) -> impl Iterator<Item = &'c Shape> {
+/// The shapes of its waiting pods, first to go first.
+pub(super) fn shapes_of<'c>(cluster: &'c Cluster, workload: &'c Workload) -> impl Iterator<Item = &'c Shape> {
     let line = workload.line.iter();
     line.filter_map(|(_, place)| Some(&*cluster.pod(place.pod)?.waits.as_ref()?.shape))
 }

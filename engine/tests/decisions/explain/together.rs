@@ -85,12 +85,64 @@ fn whose_lack_it_is_is_looked_for_no_longer_than_a_message_may_take() {
         world.pod(&wordy(pods - 1, "11").of("g"));
         assert_eq!(world.admit(), []);
         world.wait(1);
-        let notices = world.notices();
-        let of_first = notices.into_iter().find(|notice| &*notice.pod.name == "p00");
-        of_first.unwrap().message
+        loop {
+            let notices = world.notices();
+            assert!(!notices.is_empty());
+            if let Some(of_first) = notices.into_iter().find(|notice| &*notice.pod.name == "p00") {
+                return of_first.message;
+            }
+        }
     };
     assert!(told(4).contains("; of one of them, no node can take"), "{}", told(4));
     assert!(told(30).contains("; of this one, no node can take"), "{}", told(30));
+}
+
+/// Of a thousand terms on a thousand nodes, each message would take seconds on more of both.
+#[test]
+fn who_says_more_about_nodes_than_a_message_may_cost_is_told_how_many_were_not_asked() {
+    let mut world = World::new();
+    world.queue(&queue("team-a").capability("cpu", "1000"));
+    for index in 0..1100 {
+        world.node(&node(&format!("n{index:04}")).offers("cpu", "1"));
+    }
+    world.pod(&wordy(1, "2"));
+    world.pod(&pod("brief").requests("cpu", "2"));
+    assert_eq!(world.admit(), []);
+    world.wait(1);
+    let told = |name: &str| {
+        let id = world.cluster.pod_with_uid(name).unwrap();
+        explain(&world.cluster, Subject::Pod(id)).unwrap()
+    };
+    let brief = told("brief").message();
+    assert!(brief.contains("1100 nodes: 1100 without enough room;"), "{brief}");
+    assert_eq!(told("brief").outlook, Outlook::Never);
+    let long = told("p01").message();
+    let asked = 1_000_000_usize.div_ceil(16 + 1001);
+    let counts = format!("1100 nodes: {asked} without enough room, {} not asked", 1100 - asked);
+    assert!(long.contains(&counts), "{long}");
+    assert_eq!(
+        told("p01").outlook,
+        Outlook::NotYet,
+        "nobody knows that it is never let in"
+    );
+}
+
+#[test]
+fn groups_that_say_much_about_many_nodes_are_told_a_few_at_a_time() {
+    let mut world = World::new();
+    world.queue(&queue("team-a").capability("cpu", "1000"));
+    for index in 0..500 {
+        world.node(&node(&format!("n{index:03}")).offers("cpu", "1"));
+    }
+    for index in 0..30 {
+        let name = format!("g{index:02}");
+        world.group(&group(&name, 1));
+        world.pod(&wordy(index, &format!("{}m", 2000 + index)).of(&name));
+    }
+    assert_eq!(world.admit(), []);
+    world.wait(1);
+    let told = progress(&mut world.cluster, world.now, 100);
+    assert!((1..12).contains(&told.len()), "{} at once", told.len());
 }
 
 #[test]
