@@ -62,6 +62,11 @@ fn of_deployment(what: String, found: Option<&Deployment>, without: &str) -> Fin
     let details = format!("{ready} of {wanted} are ready");
     let look = format!("kubectl -n {NAMESPACE} get pods shows why");
     match ready {
+        // As in the demo, where the programs run beside the cluster.
+        0 if wanted == 0 => {
+            let details = format!("scaled to 0, so {without}, unless it runs outside the cluster: scale it up");
+            Finding::new(Result::Problem, what, details)
+        }
         0 => Finding::new(Result::Problem, what, format!("{details}, so {without}: {look}")),
         ready if ready < wanted => Finding::new(Result::Warning, what, format!("{details}: {look}")),
         _ => Finding::new(Result::Ok, what, details),
@@ -140,6 +145,14 @@ mod tests {
             of_deployment("deployment webhook".to_owned(), Some(&deployment), "nothing works").result
         };
         assert_eq!([0, 1, 2].map(found), [Result::Problem, Result::Warning, Result::Ok]);
+        let off = serde_json::from_value(json!({ "spec": { "replicas": 0 } })).unwrap();
+        let off = of_deployment(String::new(), Some(&off), "nothing works");
+        assert_eq!(off.result, Result::Problem);
+        assert!(
+            off.details.starts_with("scaled to 0, so nothing works, unless"),
+            "{}",
+            off.details
+        );
         assert_eq!(
             of_deployment(String::new(), None, "nothing works").result,
             Result::Problem

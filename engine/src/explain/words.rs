@@ -165,7 +165,7 @@ fn together(them: &Together<'_>, what: &str) -> String {
     };
     let given_up = if them.was_given_up {
         format!(
-            "; the search for places for all of them was given up after {MOST_TRIES} tries, so there may be some: pods of \
+            "; the search for places for all of them was given up after at most {MOST_TRIES} tries, so there may be some: pods of \
              fewer kinds are searched for to the end"
         )
     } else {

@@ -396,7 +396,7 @@ fn a_search_that_is_given_up_says_so() {
     );
     let told = told(&mut world, "g-0");
     assert!(
-        told.contains("given up after 5000 tries, so there may be some"),
+        told.contains("given up after at most 5000 tries, so there may be some"),
         "{told}"
     );
     // Whether there is a way or not, with a little more room there is one that is easy.

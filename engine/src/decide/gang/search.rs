@@ -6,6 +6,7 @@
 
 mod nodes;
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::vec;
@@ -37,7 +38,7 @@ pub(super) enum Found {
     Way,
     /// There is none.
     NoWay,
-    /// None was found in [`MOST_TRIES`] tries.
+    /// None was found in [`MOST_TRIES`] tries, or in the steps that a question about a gang may cost.
     GivenUp,
 }
 
@@ -298,12 +299,11 @@ impl<'g, 'c> WaySearch<'g, 'c> {
     }
 
     fn here(&self, kind: usize, taken: usize) -> DeadEnd {
-        let cards = self.cards.iter().filter(|(_, count)| **count > 0);
         let moved = self.nodes.moved.iter().filter(|(_, count)| **count != 0);
         (
             kind,
             taken,
-            cards.map(|(way, count)| (way.clone(), *count)).collect(),
+            self.cards.iter().map(|(way, count)| (way.clone(), *count)).collect(),
             moved.map(|(look, count)| (*look, *count)).collect(),
         )
     }
@@ -377,8 +377,11 @@ impl<'g, 'c> WaySearch<'g, 'c> {
             return;
         };
         self.gang.take_back(&[pod], self.bookmark);
-        if let Some(count) = self.cards.get_mut(&(kind, alternative)) {
-            *count -= 1;
+        if let Entry::Occupied(mut count) = self.cards.entry((kind, alternative)) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
         }
         if let Some((node, before)) = node {
             self.nodes.move_to(self.gang.cluster, node, before);
