@@ -28,7 +28,7 @@ worded! {
         SecondCardResource = "SecondCardResource",
         /// A resource claim of the pod is not there: Kubernetes makes it from a template, or somebody by hand.
         ResourceClaimNotFound = "ResourceClaimNotFound",
-        /// Another pod is charged for a claim that this one shares, and is not let in yet, or is in another queue.
+        /// Another pod is charged for a claim that this one shares, and is not let in or has no devices yet, or is in another queue.
         ResourceClaimShared = "ResourceClaimShared",
         /// The selectors of the pod's claims take long to evaluate, and that is done some at a time, namespace by namespace.
         SelectorsNotEvaluated = "SelectorsNotEvaluated",

@@ -159,7 +159,8 @@ impl Cluster {
         self.pod_with_uid(uid).and_then(|id| self.pod(id))
     }
 
-    /// Whether a pod that shares a claim has to wait for whoever pays for it: that must be let in, in the same queue.
+    /// Whether a pod that shares a claim has to wait for whoever pays for it: that must be let in, in the same queue, and have the devices.
+    /// Before, the scheduler could take the other one first, which nothing leads to the card that is paid for.
     pub(super) fn check_payers(
         &self,
         task: &mut Task,
@@ -177,7 +178,8 @@ impl Cluster {
                 return true;
             };
             let pod = self.pod_with_uid(payer).and_then(|id| self.pod(id));
-            pod.is_some_and(|pod| pod.is_in() && pod.queue == queue && self.standing_of(pod) != Standing::Lapsed)
+            self.claimed.devices.is_allocated(&key)
+                && pod.is_some_and(|pod| pod.is_in() && pod.queue == queue && self.standing_of(pod) != Standing::Lapsed)
         });
         if all_paid {
             let mut paid = Claimed::clone(claimed);

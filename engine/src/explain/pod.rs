@@ -25,9 +25,6 @@ pub(super) const ALL_EXCLUDED: &str = "the pod excludes every node that has what
 /// What a pod is told that no mGPU node would take.
 pub(super) const NO_MGPU_NODE: &str = "no mGPU node would take the pod, whatever is free on it";
 
-/// What is said of nodes that were not asked for a message.
-const NOT_ASKED: &str = "not asked, since the pod says too much about nodes: say less in its affinity and tolerations";
-
 /// What a pod is told that others hold, by the gates of these names.
 pub(super) fn held_elsewhere(gates: &str) -> String {
     format!(
@@ -66,7 +63,7 @@ pub(super) fn find<'c>(cluster: &'c Cluster, shape: &'c Shape, reason: Reason) -
             let payer = payer.map_or_else(|| "another pod".to_owned(), |pod| format!("pod {}", pod.name));
             format!(
                 "the pod shares ResourceClaim {claim} with {payer} of its namespace, which is charged for it: that pod is not let in \
-                 yet, or is in another queue"
+                 or has no devices yet, or is in another queue"
             )
         }
         Reason::SelectorsNotEvaluated => {
@@ -304,7 +301,10 @@ fn no_node<'c>(cluster: &Cluster, shape: &'c Shape, lead: &str) -> Nodes<'c> {
                 "where it is handed out in another way than the pod asks for it: as devices to be claimed, or by a device plugin",
             ),
             (census.unusable, "not ready or cordoned"),
-            (census.not_asked, NOT_ASKED),
+            (
+                census.not_asked,
+                "not asked, since the pod says too much about nodes: say less in its affinity and tolerations",
+            ),
         ];
         NodeCount {
             nodes: census.nodes,
@@ -377,7 +377,10 @@ fn no_cards<'c>(cluster: &Cluster, shape: &'c Shape, lead: String) -> What<'c> {
             "excluded by the pod's node selector, affinity or tolerations",
         ),
         (census.unusable, "not ready or cordoned"),
-        (census.not_asked, NOT_ASKED),
+        (
+            census.not_asked,
+            "not asked, since their cards take too long to search: say less about nodes, or ask for shares in fewer containers",
+        ),
     ];
     let count = NodeCount {
         nodes: census.nodes,

@@ -53,7 +53,7 @@ impl Reason {
                  kubectl get resourceclaims lists them"
             }
             Self::ResourceClaimShared => {
-                "wait until the other pod is let in, name its queue, or claim devices of the pod's own by a template"
+                "wait until the other pod has its devices, name its queue, or claim devices of the pod's own by a template"
             }
             Self::SelectorsNotEvaluated => {
                 "wait until they are, or select by what devices have in common, such as their product"

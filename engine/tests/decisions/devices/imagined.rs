@@ -5,7 +5,7 @@ use crds::card_review::{CardReviewStatus, pod_of};
 use engine::explain::{Asked, review};
 use serde_json::{Value, json};
 
-use super::{claiming, exactly, sharing, world};
+use super::{allocated, claiming, exactly, sharing, world};
 use crate::world::{Object, World, bare_pod, pod, queue};
 
 pub fn imagined(world: &mut World, pod: &Object) -> CardReviewStatus {
@@ -75,6 +75,7 @@ fn a_question_changes_nothing_about_who_pays() {
         .queue("team-a")
         .annotation("volcano.sh/card.assigned", r#"{"A":2}"#);
     world.pod(&sharing(runs, "shared").on("n1"));
+    world.claim("shared", &exactly(2, Some("A")), &allocated("n1", &["gpu-0", "gpu-1"]));
     let status = imagined(&mut world, &asks);
     assert!(status.admitted, "{status:?}");
     let elsewhere = imagined(&mut world, &asks.clone().queue("team-b"));
@@ -83,6 +84,7 @@ fn a_question_changes_nothing_about_who_pays() {
     assert!(imagined(&mut world, &sharing(pod("first"), "shared")).admitted);
     assert_eq!(world.allocated("team-a", "A"), 2);
     world.remove_pod("first");
+    world.claim("shared", &exactly(2, Some("A")), &json!({}));
     world.pod(&asks);
     assert_eq!(world.admit_names(), ["asked"]);
     assert_eq!(world.allocated("team-a", "A"), 2);

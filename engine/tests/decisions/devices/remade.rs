@@ -134,6 +134,7 @@ fn gives_back(meanwhile: &Value, before: bool) {
     world.pod(&sharing(pod("p1")));
     assert_eq!(world.admit(), [admitted("p1", r#"{"A":2}"#)]);
     world.pod(&sharing(let_in("p1", Some(r#"{"A":2}"#))));
+    world.claim("shared", &exactly(2, Some("A")), &allocated("n1", &["gpu-0", "gpu-1"]));
     world.pod(&sharing(pod("p2")));
     assert_eq!(world.admit(), [("p2".to_owned(), None)]);
     world.pod(&sharing(let_in("p2", None)));
@@ -178,9 +179,11 @@ fn who_comes_to_pay_while_nothing_is_said_of_its_claims_has_given_back_what_othe
         world.pod(&sharing(pod("p1"), "shared"));
         assert_eq!(world.admit(), [admitted("p1", r#"{"A":2}"#)]);
         world.pod(&sharing(let_in("p1", Some(r#"{"A":2}"#)), "shared"));
+        world.claim("shared", &exactly(2, Some("A")), &allocated("n1", &["gpu-0", "gpu-1"]));
         world.pod(&both(pod("p2")));
         assert_eq!(world.admit_names(), ["p2"]);
         world.pod(&both(let_in("p2", has_own.then_some("A"))));
+        world.claim("shared", &exactly(2, Some("A")), &json!({}));
         world.remove_claim("own");
         world.remove_pod("p1");
         let_in_for(&mut world, "p3", &exactly(if has_own { 2 } else { 3 }, Some("A")));

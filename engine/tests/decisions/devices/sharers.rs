@@ -20,6 +20,9 @@ fn a_shared_claim_is_charged_once_and_in_one_queue() {
         )
         .on("n1"),
     );
+    assert_eq!(world.admit(), [], "nothing is allocated yet");
+    assert_eq!(world.refusal_of("p2"), "ResourceClaimShared");
+    world.claim("shared", &exactly(2, Some("A")), &allocated("n1", &["gpu-0", "gpu-1"]));
     assert_eq!(world.admit(), [("p2".to_owned(), None)]);
     assert_eq!(world.allocated("team-a", "A"), 2);
     assert_eq!(world.refusal_of("p3"), "ResourceClaimShared");
@@ -28,7 +31,21 @@ fn a_shared_claim_is_charged_once_and_in_one_queue() {
     world.remove_pod("p1");
     assert_eq!((world.allocated("team-a", "A"), world.allocated("team-b", "A")), (2, 0));
     world.remove_pod("p2");
+    world.claim("shared", &exactly(2, Some("A")), &json!({}));
     assert_eq!(world.admit(), [admitted("p3", r#"{"A":2}"#)]);
+}
+
+/// Nothing leads who shares a claim to the card that is paid for: where the scheduler took it first, it could have another one allocated.
+#[test]
+fn nobody_has_another_card_allocated_by_sharing_the_claim_of_who_is_not_placed() {
+    let mut world = world();
+    world.queue(&queue("team-a").quota(r#"{"A": 1}"#));
+    world.claim("shared", &exactly(1, None), &json!({}));
+    let pays = sharing(pod("p1").annotation("volcano.sh/card.name", "A"), "shared");
+    world.pod(&pays);
+    assert_eq!(world.admit(), [admitted("p1", "A")]);
+    world.pod(&sharing(pod("p2"), "shared"));
+    assert_eq!(world.refusal_of("p2"), "ResourceClaimShared");
 }
 
 /// An operator that is started anew sees pods by name, and not in the order in which they came.
@@ -144,9 +161,9 @@ fn who_is_deleted_and_never_goes_leaves_its_claim_to_be_paid_by_who_has_it() {
     world.pod(&waiting("p2"));
     assert_eq!(world.admit_names(), ["p1"]);
     world.pod(&let_in("p1"));
+    world.claim("shared", &exactly(2, Some("A")), &allocated("n1", &["gpu-0", "gpu-1"]));
     assert_eq!(world.admit_names(), ["p2"]);
     world.pod(&sharing(bare_pod("p2").queue("team-a"), "shared").on("n1"));
-    world.claim("shared", &exactly(2, Some("A")), &allocated("n1", &["gpu-0", "gpu-1"]));
     assert_eq!(world.allocated("team-a", "A"), 2);
     // Who paid is nowhere, and somebody's finalizer keeps it.
     world.pod(&let_in("p1").deleted(0));

@@ -230,6 +230,8 @@ fn a_shared_claim_is_paid_once_beside_a_pods_own() {
     world.pod(&second);
     assert_eq!(world.admit(), [admitted("p1", r#"{"A":1,"B":1}"#)]);
     world.seen_admitted(&first, "p1", Some(r#"{"A":1,"B":1}"#));
+    assert_eq!(world.admit(), [], "the devices of the shared claim are not there yet");
+    world.claim("shared", &each(&[("B", 1)]), &allocated_on("n1", &["b-gpu-0"]));
     assert_eq!(world.admit(), [admitted("p2", "A")]);
     assert_eq!(held(&world, "team-a"), (2, 1));
 }
