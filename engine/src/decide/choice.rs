@@ -13,6 +13,7 @@ use crate::cluster::device_cards::device_label;
 use crate::cluster::device_room::may_fail;
 use crate::cluster::node::{Node, Supply};
 use crate::cluster::waiting::Shape;
+use crate::names::CardId;
 use crate::task::Task;
 
 /// So many other cards are kept away from a pod by their labels, at most.
@@ -23,8 +24,18 @@ const MOST_AVOIDED: usize = 16;
 pub(super) struct KeptAway {
     /// The labels of nodes that it must not go to.
     pub labels: Vec<String>,
-    /// Whether those don't say of some node that it must not go there.
+    /// Whether those don't say of some node that it must not go there, or say so of every node where it may go: it must have its node.
     pub is_open: bool,
+    /// The cards of those labels.
+    cards: BTreeSet<CardId>,
+}
+
+impl KeptAway {
+    /// Whether a node has one of the labels.
+    pub(super) fn has_label(&self, node: &Node) -> bool {
+        let mut cards = self.cards.iter().filter_map(|card| node.card(*card));
+        cards.any(|card| card.supply == Supply::Devices)
+    }
 }
 
 /// Whether labels alone lead a pod of this shape to this alternative, and to no other cards or more of them: it may be let in without a node.
@@ -42,7 +53,7 @@ pub(super) fn unselectable(cluster: &Cluster, shape: &Shape, effort: &Effort) ->
         if shape.task.claims_cards() {
             effort.look_at_nodes(shape, nodes_for(cluster, Some(alternative)).len());
         }
-        !is_selectable(cluster, shape, Some(alternative))
+        effort.is_spent() || !is_selectable(cluster, shape, Some(alternative))
     });
     unselectable.cloned().collect()
 }
@@ -53,9 +64,11 @@ pub(super) fn kept_away(cluster: &Cluster, task: &Task, alternative: &Alternativ
     let nodes = nodes.map(|node| cluster.node(*node));
     let has_all = |node: &&Node| alternative.all(|card| node.card(card).is_some());
     let mut nodes = nodes.filter(has_all);
+    let must_not = |node: &Node| exceeds(cluster, task, alternative, node) || cluster.selectors_fail(task, node);
     let Some(requests) = open_requests(cluster, task) else {
         return KeptAway {
             labels: Vec::new(),
+            cards: BTreeSet::new(),
             is_open: may_fail(task) && nodes.any(|node| cluster.selectors_fail(task, node)),
         };
     };
@@ -64,18 +77,26 @@ pub(super) fn kept_away(cluster: &Cluster, task: &Task, alternative: &Alternativ
         .map(|(card, ..)| *card)
         .filter(|card| !alternative.has(*card))
         .collect();
-    let others: BTreeSet<_> = others.into_iter().take(MOST_AVOIDED).collect();
-    let is_told = |node: &Node| {
-        let mut cards = others.iter().filter_map(|card| node.card(*card));
-        cards.any(|card| card.supply == Supply::Devices)
-    };
-    let must_not = |node: &Node| exceeds(cluster, task, alternative, node) || cluster.selectors_fail(task, node);
-    let is_open = |node: &Node| must_not(node) && !is_told(node);
-    KeptAway {
-        is_open: nodes.any(is_open),
-        labels: others
+    let cards: BTreeSet<_> = others.into_iter().take(MOST_AVOIDED).collect();
+    let mut kept_away = KeptAway {
+        labels: cards
             .iter()
             .map(|card| device_label(cluster.names().card_name(*card)))
             .collect(),
+        is_open: false,
+        cards,
+    };
+    let (mut may, mut may_without_label) = (false, false);
+    for node in nodes {
+        match (must_not(node), kept_away.has_label(node)) {
+            (true, false) => kept_away.is_open = true,
+            (true, true) => {}
+            (false, has_label) => {
+                may = true;
+                may_without_label |= !has_label;
+            }
+        }
     }
+    kept_away.is_open |= may && !may_without_label;
+    kept_away
 }

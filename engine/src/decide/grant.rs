@@ -102,13 +102,16 @@ pub(super) fn admission(cluster: &Cluster, id: PodId, grant: &Grant) -> Option<A
     });
     let kept_away = alternative.map(|own| choice::kept_away(cluster, &shape.task, own));
     let kept_away = kept_away.unwrap_or_default();
-    let is_pinned = grant.pinned || kept_away.is_open;
+    // Its node may have cards that would be more elsewhere.
+    let expected = grant.node.map(|node| cluster.node(node));
+    let is_kept_from_its_node = expected.is_some_and(|node| kept_away.has_label(node));
+    let is_pinned = grant.pinned || kept_away.is_open || is_kept_from_its_node;
     let pin = grant.node.filter(|_| is_pinned).map(|node| Pin {
         node: Arc::clone(&cluster.node(node).name),
         affinity: shape.constraints.affinity.clone(),
     });
     // Where a scheduler chooses the node, the cards are written when it has.
-    let gpus = grant.gpus.as_ref().filter(|_| grant.pinned);
+    let gpus = grant.gpus.as_ref().filter(|_| mgpu::pins(cluster));
     let mgpu_results = shape.task.mgpu.as_deref().zip(gpus);
     let mgpu_results = mgpu_results.map(|(request, gpus)| mgpu::annotations(request, gpus));
     let missing = |(key, _): &&(String, String)| shape.constraints.node_selector.get(key).is_none();
@@ -125,7 +128,7 @@ pub(super) fn admission(cluster: &Cluster, id: PodId, grant: &Grant) -> Option<A
             .collect(),
         has_node_selector: !shape.constraints.node_selector.is_empty(),
         pin,
-        avoid: (!kept_away.labels.is_empty()).then(|| Avoid {
+        avoid: (!kept_away.labels.is_empty() && !is_kept_from_its_node).then(|| Avoid {
             labels: kept_away.labels,
             affinity: shape.constraints.affinity.clone(),
         }),

@@ -123,7 +123,7 @@ impl CardSearch {
             }
         }
         let (node, allocation) = best?;
-        grant(cluster, alternative, node, &allocation)
+        grant(cluster, shape, alternative, node, &allocation)
     }
 
     /// The cards that were searched for, as bits.
@@ -154,10 +154,11 @@ pub(super) fn request<'s>(cluster: &Cluster, shape: &'s Shape) -> Option<&'s Mgp
     request.filter(|_| cluster.configuration().mgpu.enable)
 }
 
-/// The mGPU request of a pod that gets its cards when it is let in: where it is pinned to them, whatever `admitOn` says.
+/// The mGPU request of a pod that gets its cards when it is let in: where it is pinned to them, or to its node by `CrossQuota`, whatever
+/// `admitOn` says.
 pub(super) fn request_now<'s>(cluster: &Cluster, shape: &'s Shape) -> Option<&'s MgpuRequest> {
     let on_quota = cluster.configuration().cardgate.admit_on == AdmitOn::Quota;
-    request(cluster, shape).filter(|_| pins(cluster) || !on_quota)
+    request(cluster, shape).filter(|_| !on_quota || pins(cluster) || cross_quota::governs(cluster, shape))
 }
 
 /// What a pod would get on one node, where that takes it.
@@ -170,15 +171,22 @@ pub(super) fn grant_on(
     effort: Effort,
 ) -> Option<Grant> {
     match Query::of(cluster, shape, request, effort).ask(cluster, shape, alternative, node)? {
-        Says::Takes(allocation) => grant(cluster, alternative, node, &allocation),
+        Says::Takes(allocation) => grant(cluster, shape, alternative, node, &allocation),
         _ => None,
     }
 }
 
-fn grant(cluster: &Cluster, alternative: Option<&Alternative>, node: NodeId, allocation: &Allocation) -> Option<Grant> {
+fn grant(
+    cluster: &Cluster,
+    shape: &Shape,
+    alternative: Option<&Alternative>,
+    node: NodeId,
+    allocation: &Allocation,
+) -> Option<Grant> {
     let cards = cluster.node(node).offer()?.mgpu.as_ref()?;
     Some(Grant {
-        pinned: pins(cluster),
+        // A scheduler asks about cards, and not about quotas.
+        pinned: pins(cluster) || cross_quota::governs(cluster, shape),
         gpus: Some(results(allocation, cards, cluster.configuration().mgpu)),
         ..Grant::of(alternative, Some(node))
     })

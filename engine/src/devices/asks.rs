@@ -53,6 +53,7 @@ impl Devices {
             return Asked::kept_by(Obstacle::Unclear(why));
         }
         let mut sum = Sum::default();
+        let mut seen = BTreeSet::new();
         for Named { name, claim, shared } in named {
             let Some(claim) = claim else {
                 return Asked::kept_by(Obstacle::Missing(not_made(name)));
@@ -66,6 +67,10 @@ impl Devices {
                 };
                 return Asked::kept_by(Obstacle::Missing(why));
             };
+            // A pod may call one claim by several names.
+            if !seen.insert(&**claim) {
+                continue;
+            }
             let is_paid = *shared && self.payers.get(&key).is_some_and(|payer| **payer != *uid);
             if !is_paid {
                 sum.devices = sum.devices.saturating_add(devices);

@@ -146,6 +146,24 @@ fn a_pod_on_shared_cards_keeps_to_quotas_where_no_pattern_knows_them() {
     assert_eq!(line(&world.cluster, "gpu-1"), (6_000, 6_000));
 }
 
+/// A scheduler extender that chooses the cards asks no quotas, and those are by node: so the node is chosen here.
+#[test]
+fn a_pod_on_shared_cards_goes_where_there_is_quota_also_where_a_scheduler_chooses_its_cards() {
+    for admit_on in ["fit", "quota"] {
+        let settings = format!("unnamedCards: free\nenforceMGPU: extender\nadmitOn: {admit_on}");
+        let mut world = World::with(configuration("quota.cpu: 4", &settings));
+        world.node(&gpu_node("gpu-1").mgpu(2, 16_000, "fixed-share"));
+        world.node(&gpu_node("gpu-2").mgpu(2, 16_000, "fixed-share"));
+        world.queue(&queue("team-a"));
+        world.pod(&cpu("held", "4").on("gpu-1"));
+        world.pod(&cpu("a", "3").share(30, 1000).queue("team-a"));
+        let admitted = world.admissions();
+        let pin = admitted[0].pin.as_ref().map(|pin| &*pin.node);
+        assert_eq!(pin, Some("gpu-2"), "{admit_on}: {admitted:?}");
+        assert!(admitted[0].mgpu_results.is_empty(), "the extender writes them");
+    }
+}
+
 /// What schedulers were placing when the configuration changed still counts, and wakes who waits when it does no more.
 #[test]
 fn a_pod_that_waits_for_what_was_assumed_is_let_in_when_that_expires() {

@@ -241,3 +241,48 @@ fn no_gang_is_let_in_on_its_quota_where_the_scheduler_could_give_its_pods_more()
     }
     assert_eq!(world.admit_names().len(), 2);
 }
+
+/// What keeps it off nodes where it could be given more must not keep it off its own.
+#[test]
+fn nobody_is_kept_off_the_node_that_it_is_let_in_for() {
+    let forms = [("many", 4, "B"), ("one", 1, "A")].map(|(name, count, card)| {
+        let mut form = request(NVIDIA, count, Some(card));
+        form["name"] = name.into();
+        form
+    });
+    for admit_on in ["fit", "quota"] {
+        let mut world = World::with(configuration("", &format!("admitOn: {admit_on}")));
+        world.class(NVIDIA, "device.driver == 'gpu.nvidia.com'", None);
+        world.node(&node("n"));
+        let devices = [&gpus("A", 1)[0], &gpus("B", 3)[1], &gpus("B", 3)[2]];
+        world.slice("n", NVIDIA, &json!(devices));
+        world.queue(&queue("team-a").quota(r#"{"A": 1}"#));
+        world.claim("c", &json!([{"name": "r", "firstAvailable": forms}]), &json!({}));
+        world.pod(&claiming(pod("p"), "c"));
+        let admitted = world.admissions();
+        if admit_on == "quota" {
+            assert_eq!(admitted, [], "no label leads there");
+            assert_eq!(world.refusal_of("p"), "NodesExcluded");
+            // One that does.
+            world.node(&node("a"));
+            world.slice("a", NVIDIA, &gpus("A", 1));
+            assert_eq!(world.admissions().len(), 1);
+            continue;
+        }
+        let pin = admitted[0].pin.as_ref().map(|pin| &*pin.node);
+        assert_eq!((pin, &admitted[0].avoid), (Some("n"), &None));
+    }
+}
+
+#[test]
+fn a_claim_that_a_pod_names_twice_is_charged_once() {
+    let mut world = World::with(configuration("", ""));
+    world.class(NVIDIA, "device.driver == 'gpu.nvidia.com'", None);
+    world.node(&node("d1"));
+    world.slice("d1", NVIDIA, &gpus("A", 2));
+    world.queue(&queue("team-a").quota(r#"{"A": 1}"#));
+    world.claim("c", &exactly(1, Some("A")), &json!({}));
+    let names = ["one", "another"].map(|name| json!({"name": name, "resourceClaimName": "c"}));
+    world.pod(&pod("p").set(["spec", "resourceClaims"], json!(names)));
+    assert_eq!(world.admit_names(), ["p"]);
+}
