@@ -123,7 +123,8 @@ impl Cluster {
             return;
         };
         let (member, held) = (member(id, pod), held(pod));
-        let ran = matches!(pod.stage, Stage::Unbound { .. } | Stage::Bound);
+        // One on its way out may be of an earlier workload of the name, and says nothing of this one.
+        let ran = pod.deleted.is_none() && matches!(pod.stage, Stage::Unbound { .. } | Stage::Bound);
         let place = pod
             .waits
             .as_ref()

@@ -358,6 +358,21 @@ fn a_held_job_does_not_wait_for_ever_for_pods_of_before() {
     }
 }
 
+/// Nor is a group judged by what ran before it, which is looked at again whenever something is to be taken back.
+#[test]
+fn a_group_that_is_made_anew_is_judged_as_a_whole_while_pods_of_before_end() {
+    let mut world = world();
+    let old = member("g", 0, "A100").assigned("A100").on("n1");
+    world.group(&group("g", 1));
+    world.pod(&old);
+    world.remove_group("team", "g");
+    world.pod(&old.clone().deleted(30));
+    world.group(&group("g", 1).uid("another").card_request(r#"{"A100": 6}"#));
+    world.pod(&old.deleted(29));
+    world.pod(&member("g", 1, "A100"));
+    assert_eq!(world.admit(), [], "6 > 5");
+}
+
 #[test]
 fn a_queue_that_takes_nothing_enqueues_nothing() {
     let mut world = world();
