@@ -80,6 +80,12 @@ impl Actor {
         }
         for (place, pod) in pods.iter().enumerate() {
             match self.evict(pod, false).await {
+                // Neither done nor refused: were it taken for refused, others would be evicted in its place at once. Where nothing comes of
+                // it, the pod counts as staying after a minute.
+                Err(Failure::Other(failure)) => {
+                    tracing::warn!(pod = %pod, for_pod = %eviction.waiting, reason = %failure, "no answer to its eviction");
+                    outcomes[place] = EvictionOutcome::Evicted;
+                }
                 Err(failure) if !failure.is_gone() => {
                     tracing::warn!(pod = %pod, for_pod = %eviction.waiting, reason = %failure, "not evicted");
                     outcomes[place] = EvictionOutcome::Refused;
