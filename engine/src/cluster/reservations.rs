@@ -87,6 +87,12 @@ impl Cluster {
         self.settle(id);
     }
 
+    /// Takes back that a workload is in its queue, because of what it asks itself: what was kept for it was kept in vain.
+    pub(crate) fn dequeue_in_vain(&mut self, id: WorkloadId) {
+        self.end_enqueued(id, self.now);
+        self.settle(id);
+    }
+
     /// Workloads that have something kept for them in queues that may have come to refuse them.
     pub(crate) fn take_unreviewed(&mut self) -> BTreeSet<WorkloadId> {
         let queues = std::mem::take(&mut self.reservations.unreviewed);

@@ -380,6 +380,30 @@ fn groups_that_are_made_and_deleted_in_turn_hold_no_more_than_ones_that_stay() {
 }
 
 #[test]
+fn what_is_kept_until_pods_come_that_no_node_could_take_counts_as_kept_in_vain() {
+    let mut world = world();
+    world.group(&asking("b", 5).namespace("other").created(1));
+    let mut held = 0;
+    for index in 0..40 {
+        let name = format!("wide-{index}");
+        world.group(&asking(&name, 5));
+        world.admit();
+        if !world.is_kept("team", &name) {
+            break;
+        }
+        world.wait(590);
+        held += 590;
+        world.pod(&pod(&format!("{name}-0")).of(&name).asks("A100", 9));
+        world.admit();
+        assert!(!world.is_kept("team", &name), "no node has nine cards");
+        world.remove_pod(&format!("{name}-0"));
+        world.remove_group("team", &name);
+    }
+    assert!(world.is_kept("other", "b"));
+    assert!(held <= 1200, "held for {held} s");
+}
+
+#[test]
 fn pods_that_are_too_few_or_that_no_node_takes_together_do_not_keep_it() {
     let mut world = world();
     world.group(&group("few", 2).card_request(r#"{"A100": 5}"#));

@@ -183,7 +183,7 @@ fn judge(
     };
     if refusal.never_fits {
         refusals.gave_back |= cluster.workload(id).is_enqueued();
-        cluster.dequeue(id);
+        cluster.dequeue_in_vain(id);
     }
     Err((refusal.step, refusal.cause))
 }
