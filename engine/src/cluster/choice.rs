@@ -2,14 +2,67 @@
 //! the scheduler gives which it likes (docs/rules.md, **Cards by Dynamic Resource Allocation**).
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use super::Cluster;
-use super::node::{Node, NodeCard};
+use super::node::{Node, NodeCard, Supply};
 use crate::alternative::{Alternative, Counted};
 use crate::amounts::Dimension;
 use crate::names::{CardId, ResourceId};
 use crate::task::{Task, Wanted};
+
+/// How a pod that is charged for an alternative is kept away from nodes where the scheduler could give it other cards, or more, or would
+/// give up on it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct KeptAway {
+    /// The labels of nodes that it must not go to.
+    pub labels: Vec<String>,
+    /// The cards of those labels.
+    pub cards: BTreeSet<CardId>,
+    /// Whether those don't say of some node that it must not go there, or say so of every node where it may go: it must have its node.
+    pub is_open: bool,
+}
+
+impl KeptAway {
+    /// Whether a node has one of the labels.
+    pub fn has_label(&self, node: &Node) -> bool {
+        let mut cards = self.cards.iter().filter_map(|card| node.card(*card));
+        cards.any(|card| card.supply == Supply::Devices)
+    }
+}
+
+/// What was found out about pods that ask for the same in this round: nodes and classes don't change while it is decided.
+#[derive(Debug, Default)]
+pub(super) struct KnownKeptAway(RefCell<HashMap<Task, BTreeMap<Alternative, Arc<KeptAway>>>>);
+
+impl Cluster {
+    /// A round begins: nodes and classes may have changed since the last one.
+    pub(crate) fn forget_kept_away(&mut self) {
+        self.kept_away.0.get_mut().clear();
+    }
+
+    /// How pods of this task are kept away with this alternative: as known in this round, or found out now.
+    pub(crate) fn kept_away(
+        &self,
+        task: &Task,
+        alternative: &Alternative,
+        find: impl FnOnce() -> KeptAway,
+    ) -> Arc<KeptAway> {
+        let known = |known: &HashMap<Task, BTreeMap<_, _>>| known.get(task)?.get(alternative).map(Arc::clone);
+        if let Some(known) = known(&self.kept_away.0.borrow()) {
+            return known;
+        }
+        let found = Arc::new(find());
+        let mut known = self.kept_away.0.borrow_mut();
+        known
+            .entry(task.clone())
+            .or_default()
+            .insert(alternative.clone(), Arc::clone(&found));
+        found
+    }
+}
 
 /// Whether the scheduler could give a pod on a node more of any card than an alternative has of it, be all devices of the node free, and
 /// those that several nodes reach as well.

@@ -171,6 +171,7 @@ pub struct Cluster {
     cards: Cards,
     gpu_nodes: GpuNodes,
     claimed: ClaimedDevices,
+    kept_away: choice::KnownKeptAway,
     queues: Watched<QueueId, Queue>,
     rest: Rest,
     /// Those in which pods have not been told why they wait.
@@ -227,6 +228,7 @@ impl Cluster {
             cards: Cards::default(),
             gpu_nodes: GpuNodes::default(),
             claimed: ClaimedDevices::default(),
+            kept_away: choice::KnownKeptAway::default(),
             queues: Watched::default(),
             rest: Rest::default(),
             untold: BTreeSet::new(),

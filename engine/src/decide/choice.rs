@@ -2,64 +2,61 @@
 //! up on them.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use super::effort::Effort;
+use super::effort::{Effort, cost_of_look};
 use super::fit::nodes_for;
 use super::narrow;
 use crate::alternative::Alternative;
 use crate::cluster::Cluster;
-use crate::cluster::choice::{exceeds, open_requests};
+use crate::cluster::choice::{KeptAway, exceeds, open_requests};
 use crate::cluster::device_cards::device_label;
 use crate::cluster::device_room::may_fail;
-use crate::cluster::node::{Node, Supply};
+use crate::cluster::node::Node;
 use crate::cluster::waiting::Shape;
-use crate::names::CardId;
-use crate::task::Task;
+use crate::task::{Task, Wanted};
 
 /// So many other cards are kept away from a pod by their labels, at most.
 const MOST_AVOIDED: usize = 16;
 
-/// How a pod is kept away from nodes.
-#[derive(Debug, Default)]
-pub(super) struct KeptAway {
-    /// The labels of nodes that it must not go to.
-    pub labels: Vec<String>,
-    /// Whether those don't say of some node that it must not go there, or say so of every node where it may go: it must have its node.
-    pub is_open: bool,
-    /// The cards of those labels.
-    cards: BTreeSet<CardId>,
-}
-
-impl KeptAway {
-    /// Whether a node has one of the labels.
-    pub(super) fn has_label(&self, node: &Node) -> bool {
-        let mut cards = self.cards.iter().filter_map(|card| node.card(*card));
-        cards.any(|card| card.supply == Supply::Devices)
-    }
-}
-
 /// Whether labels alone lead a pod of this shape to this alternative, and to no other cards or more of them: it may be let in without a node.
-pub(super) fn is_selectable(cluster: &Cluster, shape: &Shape, alternative: Option<&Alternative>) -> bool {
+/// Not where too much was asked already to know.
+pub(super) fn is_selectable(
+    cluster: &Cluster,
+    shape: &Shape,
+    alternative: Option<&Alternative>,
+    effort: &Effort,
+) -> bool {
     alternative.is_none_or(|alternative| {
         narrow::labels_of(cluster, shape, alternative).is_some()
-            && !kept_away(cluster, &shape.task, alternative).is_open
+            && !effort.is_spent()
+            && !kept_away(cluster, shape, alternative, effort).is_open
     })
 }
 
-/// The alternatives of pods of this shape that labels don't lead them to. Those of claims are compared with all nodes.
-pub(super) fn unselectable(cluster: &Cluster, shape: &Shape, effort: &Effort) -> Vec<Alternative> {
-    let alternatives = shape.task.alternatives.iter();
-    let unselectable = alternatives.filter(|alternative| {
-        if shape.task.claims_cards() {
-            effort.look_at_nodes(shape, nodes_for(cluster, Some(alternative)).len());
+/// What keeps pods of this shape that are charged for an alternative away from nodes where the scheduler could give them more. It is found
+/// out once in a round.
+pub(super) fn kept_away(cluster: &Cluster, shape: &Shape, alternative: &Alternative, effort: &Effort) -> Arc<KeptAway> {
+    let task = &shape.task;
+    cluster.kept_away(task, alternative, || {
+        let requests = open_requests(cluster, task);
+        if requests.is_some() || may_fail(task) {
+            let costs = requests.iter().flat_map(|requests| &**requests).map(cost_of_choice);
+            let cost = costs.fold(cost_of_look(shape), usize::saturating_add);
+            effort.spend(cost.saturating_mul(nodes_for(cluster, Some(alternative)).len()));
         }
-        effort.is_spent() || !is_selectable(cluster, shape, Some(alternative))
-    });
-    unselectable.cloned().collect()
+        find_kept_away(cluster, task, alternative)
+    })
 }
 
-/// What keeps a pod that is charged for an alternative away from nodes where the scheduler could give it more.
-pub(super) fn kept_away(cluster: &Cluster, task: &Task, alternative: &Alternative) -> KeptAway {
+/// What it costs to ask what the scheduler could give for a request on a node.
+fn cost_of_choice(request: &Wanted) -> usize {
+    let size = request.choices.iter().map(|choice| choice.len()).sum::<usize>();
+    // Where devices are mixed, each choice is compared with the others.
+    size.saturating_mul(if request.mixes { size } else { 1 })
+}
+
+fn find_kept_away(cluster: &Cluster, task: &Task, alternative: &Alternative) -> KeptAway {
     let nodes = nodes_for(cluster, Some(alternative)).iter();
     let nodes = nodes.map(|node| cluster.node(*node));
     let has_all = |node: &&Node| alternative.all(|card| node.card(card).is_some());

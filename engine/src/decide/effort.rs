@@ -82,11 +82,6 @@ impl Effort {
         self.spend(cost_of_look(shape));
     }
 
-    /// The same for so many nodes.
-    pub(super) fn look_at_nodes(&self, shape: &Shape, nodes: usize) {
-        self.spend(cost_of_look(shape).saturating_mul(nodes));
-    }
-
     /// Lets a part of the work spend at most so many of the steps that all nodes share.
     pub(super) fn share<T>(&self, most: u64, work: impl FnOnce(&Steps) -> T) -> T {
         let before = self.0.common.left();

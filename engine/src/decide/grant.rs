@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::effort::Effort;
 use super::{choice, mgpu, narrow};
 use crate::alternative::Alternative;
 use crate::cluster::Cluster;
@@ -92,7 +93,7 @@ pub(super) fn count_in(cluster: &mut Cluster, pod: PodId, grant: Grant) {
 }
 
 /// What is written on a pod that is let in.
-pub(super) fn admission(cluster: &Cluster, id: PodId, grant: &Grant) -> Option<Admission> {
+pub(super) fn admission(cluster: &Cluster, id: PodId, grant: &Grant, effort: &Effort) -> Option<Admission> {
     let pod = cluster.pod(id)?;
     let shape = &pod.waits.as_ref()?.shape;
     let alternative = grant.alternative.as_ref();
@@ -100,7 +101,7 @@ pub(super) fn admission(cluster: &Cluster, id: PodId, grant: &Grant) -> Option<A
         Some(node) => narrow::labels_on(cluster, node, alternative),
         None => narrow::labels_of(cluster, shape, alternative),
     });
-    let kept_away = alternative.map(|own| choice::kept_away(cluster, &shape.task, own));
+    let kept_away = alternative.map(|own| choice::kept_away(cluster, shape, own, effort));
     let kept_away = kept_away.unwrap_or_default();
     // Its node may have cards that would be more elsewhere.
     let expected = grant.node.map(|node| cluster.node(node));
@@ -129,7 +130,7 @@ pub(super) fn admission(cluster: &Cluster, id: PodId, grant: &Grant) -> Option<A
         has_node_selector: !shape.constraints.node_selector.is_empty(),
         pin,
         avoid: (!kept_away.labels.is_empty() && !is_kept_from_its_node).then(|| Avoid {
-            labels: kept_away.labels,
+            labels: kept_away.labels.clone(),
             affinity: shape.constraints.affinity.clone(),
         }),
         off_gpu_nodes: grant.off_gpu_nodes.then(|| shape.constraints.affinity.clone()),

@@ -116,6 +116,7 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
     round.actions.extend(overdrawing(cluster, now));
     cluster.forget_unused_names_in_time();
     cluster.grow_tree();
+    cluster.forget_kept_away();
     enqueue::review(cluster);
     let mut aside = reclaim::Aside::begin(cluster, now);
     let mut refusals = gang::Refusals::default();
@@ -248,7 +249,7 @@ fn admit(cluster: &mut Cluster, shape: &Arc<Shape>) -> (Vec<Admission>, Effort) 
     let judged = judged.and_then(|()| verdict::judge(cluster, shape, earlier, &effort));
     let admissions = match (judged, first) {
         (Ok(grant), Some(pod)) => {
-            let admission = admission(cluster, pod, &grant);
+            let admission = admission(cluster, pod, &grant, &effort);
             count_in(cluster, pod, grant);
             admission.into_iter().collect()
         }

@@ -68,7 +68,7 @@ pub(super) fn judge(
     if on_quota && !governed {
         let alternative = alternatives
             .into_iter()
-            .find(|alternative| choice::is_selectable(cluster, shape, *alternative));
+            .find(|alternative| choice::is_selectable(cluster, shape, *alternative, effort));
         return alternative
             .map(|alternative| Grant::of(alternative, None))
             .ok_or_else(|| {
@@ -98,7 +98,8 @@ pub(super) fn judge(
     if on_quota && cluster.gpu_nodes().all_labelled() {
         // For an autoscaler to see, which may add nodes without GPU: those have no quota.
         let mut alternatives = alternatives.into_iter();
-        if let Some(alternative) = alternatives.find(|alternative| choice::is_selectable(cluster, shape, *alternative))
+        if let Some(alternative) =
+            alternatives.find(|alternative| choice::is_selectable(cluster, shape, *alternative, effort))
         {
             return Ok(Grant {
                 off_gpu_nodes: true,

@@ -265,7 +265,7 @@ impl Gang<'_> {
     }
 
     fn admit(&mut self, pod: PodId, grant: Grant) {
-        if let Some(admission) = admission(self.cluster, pod, &grant) {
+        if let Some(admission) = admission(self.cluster, pod, &grant, &self.effort) {
             self.places.take(self.task_of(pod).as_deref());
             self.admitted.insert(pod, (grant.clone(), admission));
             count_in(self.cluster, pod, grant);

@@ -18,6 +18,7 @@ use super::Gang;
 use crate::alternative::Alternative;
 use crate::cluster::waiting::Shape;
 use crate::cluster::{Bookmark, Cluster};
+use crate::decide::effort::Effort;
 use crate::decide::{Grant, choice, cross_quota, fit, mgpu, verdict};
 use crate::ids::{NodeId, PodId, WorkloadId};
 use nodes::Nodes;
@@ -63,6 +64,13 @@ impl Kind {
     fn task(&self) -> Option<&str> {
         self.shape.task_spec.as_deref()
     }
+}
+
+/// The alternatives of pods of this shape that labels don't lead them to.
+fn unselectable(cluster: &Cluster, shape: &Shape, effort: &Effort) -> Vec<Alternative> {
+    let alternatives = shape.task.alternatives.iter();
+    let unselectable = alternatives.filter(|own| !choice::is_selectable(cluster, shape, Some(own), effort));
+    unselectable.cloned().collect()
 }
 
 /// A situation that leads nowhere: which kind is next and how many of it are in, how many of each kind got which
@@ -134,7 +142,7 @@ impl<'g, 'c> WaySearch<'g, 'c> {
                     most: 0,
                     governed: cross_quota::governs(gang.cluster, shape),
                     unselectable: if on_quota {
-                        choice::unselectable(gang.cluster, shape, &gang.effort)
+                        unselectable(gang.cluster, shape, &gang.effort)
                     } else {
                         Vec::new()
                     },

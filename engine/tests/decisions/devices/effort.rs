@@ -1,0 +1,70 @@
+//! What it may cost to ask which cards the scheduler could give: each node that has the cards is compared with the claims.
+
+use super::*;
+
+const NODES: usize = 650;
+/// What one question about a pod may cost, and what it costs to compare one of its alternatives with all nodes.
+const ONE_QUESTION: std::ops::Range<u64> = 3_000_000..3_700_000;
+
+/// Many nodes with eight `A` each, and pods that are let in on their quota.
+fn many_nodes(quota: i64) -> World {
+    let mut world = World::with(configuration("", "admitOn: quota"));
+    world.class(NVIDIA, "device.driver == 'gpu.nvidia.com'", None);
+    for index in 0..NODES {
+        let name = format!("n-{index}");
+        world.node(&node(&name));
+        world.slice(&name, NVIDIA, &gpus("A", 8));
+    }
+    world.queue(&queue("team-a").quota(&json!({"A": quota, "B": quota}).to_string()));
+    world
+}
+
+/// It says much about nodes, with which each of them is compared.
+fn lengthy(world: &mut World, name: &str, requests: &Value) -> Object {
+    world.claim(name, requests, &json!({}));
+    let values: Vec<_> = (0..1000).map(|index| format!("value-{index}")).collect();
+    let terms = json!([{"matchExpressions": [{"key": "k", "operator": "NotIn", "values": values}]}]);
+    let affinity = json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}});
+    claiming(pod(name), name).set(["spec", "affinity", "nodeAffinity"], affinity)
+}
+
+fn either(name: &str, forms: [(i64, &str); 2]) -> Value {
+    let forms = forms.map(|(count, card)| {
+        let mut form = request(NVIDIA, count, Some(card));
+        form["name"] = format!("{count}-{}", card.to_lowercase()).into();
+        form
+    });
+    json!({"name": name, "firstAvailable": forms})
+}
+
+#[test]
+fn a_claim_of_many_ways_costs_no_more_than_one_question() {
+    // Each of its ways but the largest leaves the scheduler more than is charged, and there is no quota for that one.
+    let mut world = many_nodes(9);
+    let requests: Value = [2, 3, 5]
+        .into_iter()
+        .map(|count| either(&format!("r{count}"), [(count, "A"), (1, "A")]))
+        .collect();
+    let pod = lengthy(&mut world, "p", &requests);
+    world.pod(&pod);
+    let round = world.round();
+    assert_eq!(round.actions, []);
+    assert!(ONE_QUESTION.contains(&round.steps), "{} steps", round.steps);
+}
+
+#[test]
+fn pods_that_ask_for_the_same_are_compared_with_the_nodes_once() {
+    let mut world = many_nodes(1_000);
+    world.group(&group("g", 200));
+    for index in 0..200 {
+        let pod = lengthy(
+            &mut world,
+            &format!("p{index}"),
+            &json!([either("r", [(1, "B"), (1, "A")])]),
+        );
+        world.pod(&pod.of("g"));
+    }
+    let round = world.round();
+    assert_eq!(round.actions.len(), 200);
+    assert!(round.steps < ONE_QUESTION.start, "{} steps", round.steps);
+}
