@@ -88,6 +88,8 @@ pub struct Stored {
     past: VecDeque<(Timestamp, ByKind)>,
     /// Pods that others let run, and when.
     others: BTreeMap<Key, Timestamp>,
+    /// Pods that a scheduler has bound, when, and what they were before.
+    bound: BTreeMap<Key, (Timestamp, Arc<Value>)>,
 }
 
 impl Stored {
@@ -97,6 +99,7 @@ impl Stored {
             self.past.pop_front();
         }
         self.others.retain(|_, at| *at >= since);
+        self.bound.retain(|_, (at, _)| *at >= since);
         if changes_terms(write) {
             let terms = TERMS
                 .iter()
@@ -107,6 +110,12 @@ impl Stored {
             let runs = |pod: &Option<Arc<Value>>| pod.as_ref().is_some_and(|pod| !is_held(pod));
             if runs(&write.after) && !runs(&write.before) {
                 self.others.insert(write.key.clone(), write.at);
+            }
+            if let (Some(before), Some(after)) = (&write.before, &write.after)
+                && before["spec"]["nodeName"].is_null()
+                && !after["spec"]["nodeName"].is_null()
+            {
+                self.bound.insert(write.key.clone(), (write.at, Arc::clone(before)));
             }
         }
         // What can't be put in force leaves in force what was there before: who starts with it decides nothing.
@@ -130,10 +139,12 @@ impl Stored {
     /// The clock on the wall jumped: what was a moment ago still was.
     pub fn jump(&mut self, by: SignedDuration) {
         let times = self.past.iter_mut().map(|(at, _)| at).chain(self.others.values_mut());
+        let times = times.chain(self.bound.values_mut().map(|(at, _)| at));
         times.for_each(|at| *at = at.checked_add(by).unwrap_or(Timestamp::MAX));
     }
 
-    /// What an operator may take for true: what is stored, then what was stored at any time since, with the pods of now in each.
+    /// What an operator may take for true: what is stored, then what was stored at any time since, with the pods of now in each; and the
+    /// same before pods were bound of late.
     pub fn known(&self) -> impl Iterator<Item = ByKind> + '_ {
         let past = self.past.iter().rev().map(|(_, terms)| {
             let mut known = self.now.clone();
@@ -142,7 +153,22 @@ impl Stored {
             }
             known
         });
-        std::iter::once_with(|| self.now.clone()).chain(past)
+        let known = std::iter::once_with(|| self.now.clone()).chain(past);
+        known.flat_map(|known| {
+            let unbound = (!self.bound.is_empty()).then(|| self.unbound(known.clone()));
+            std::iter::once(known).chain(unbound)
+        })
+    }
+
+    /// The same as it is seen by whoever has not heard of the last bindings.
+    fn unbound(&self, mut known: ByKind) -> ByKind {
+        let pods = known.entry(&PODS).or_default();
+        for (key, (_, before)) in &self.bound {
+            if pods.contains_key(key) {
+                pods.insert_pod(key.clone(), Arc::clone(before));
+            }
+        }
+        known
     }
 
     /// Pods that others let run just now, so that an operator may not know of it.

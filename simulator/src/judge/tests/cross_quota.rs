@@ -59,3 +59,19 @@ fn the_nodes_own_annotation_goes_first_and_a_bad_one_is_passed_over() {
         history.breaks(RULE);
     }
 }
+
+/// Found with seed 23558: the scheduler had placed it two milliseconds before, and the operator's configuration was older than that.
+#[test]
+fn who_was_bound_just_now_counts_once_it_can_be_known() {
+    for (seconds, is_known) in [(5, false), (20, true)] {
+        let mut history = history("quota.cpu: '8'");
+        let containers = json!([{"name": "main", "resources": {"requests": {"cpu": 5}}}]);
+        let elsewhere = json!({"metadata": {"namespace": "team", "name": "free"}, "spec": {"containers": containers}});
+        history.create(&PODS, elsewhere);
+        history.later(60);
+        history.change("scheduler", &PODS, "free", |pod| pod["spec"]["nodeName"] = "n1".into());
+        history.later(seconds);
+        place(&mut history, "p", 4);
+        history.breaks_where(is_known, RULE);
+    }
+}
