@@ -100,18 +100,24 @@ impl Cluster {
         };
     }
 
-    /// The cards that a queue has a quota for, of those that are `meant`, by name.
-    pub(super) fn cards_of_queue(&self, queue: QueueId, meant: impl Fn(CardId) -> bool) -> Vec<CardId> {
-        // Under `capacity-card` a queue has none of what it does not name. Under `capacity` a queue above may name what it
-        // does not.
+    /// The queues whose quotas say which cards the pods of a queue are read to name. Under `capacity-card` a queue has none of what it does
+    /// not name. Under `capacity` a queue above may name what it does not.
+    fn naming_queues(&self, queue: QueueId) -> impl Iterator<Item = QueueId> + '_ {
         let levels = match self.configuration.queue_plugin {
             QueuePlugin::CapacityCard => 1,
             QueuePlugin::Capacity | QueuePlugin::Off => usize::MAX,
         };
-        let quotas = self
-            .ancestry(queue)
-            .take(levels)
-            .filter_map(|level| self.queue(level).quota());
+        self.ancestry(queue).take(levels)
+    }
+
+    /// Whether the quota of a queue says which cards the pods of this one are read to name.
+    pub(super) fn is_named_by(&self, queue: QueueId, above: QueueId) -> bool {
+        self.naming_queues(queue).any(|id| id == above)
+    }
+
+    /// The cards that a queue has a quota for, of those that are `meant`, by name.
+    pub(super) fn cards_of_queue(&self, queue: QueueId, meant: impl Fn(CardId) -> bool) -> Vec<CardId> {
+        let quotas = self.naming_queues(queue).filter_map(|level| self.queue(level).quota());
         let mut cards: Vec<_> = quotas
             .flat_map(|quota| quota.cards.iter().copied())
             .filter(|card| meant(*card) && self.limits_card(queue, *card))

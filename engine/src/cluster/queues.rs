@@ -1,5 +1,6 @@
 //! Queues come, change and go.
 
+use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -31,9 +32,7 @@ impl Cluster {
             self.top
                 .go_stale(tree::roots(queue.terms(), hierarchy) != tree::roots(Some(&terms), hierarchy));
             queue.say(Some(terms));
-            self.changes.queues.insert(id);
-            self.reservations.review(id);
-            self.name_cards_anew(|queue| queue == id);
+            self.queue_changed(id);
         }
     }
 
@@ -47,10 +46,16 @@ impl Cluster {
         self.top
             .go_stale(tree::roots(queue.terms(), hierarchy) != tree::roots(None, hierarchy));
         queue.say(None);
+        self.queue_changed(id);
+        self.forget_empty_queue(id);
+    }
+
+    /// A queue says something else: of which cards its pods are read to name one, and those of the queues below it, too.
+    fn queue_changed(&mut self, id: QueueId) {
         self.changes.queues.insert(id);
         self.reservations.review(id);
-        self.name_cards_anew(|queue| queue == id);
-        self.forget_empty_queue(id);
+        let below: BTreeSet<_> = self.queues.ids().filter(|below| self.is_named_by(*below, id)).collect();
+        self.name_cards_anew(|queue| below.contains(&queue));
     }
 
     /// The queue with this id.
@@ -84,8 +89,9 @@ impl Cluster {
         }
         let name: Arc<str> = name.into();
         let id = self.queues.insert(Arc::clone(&name), Queue::new(name));
-        // Under a root queue, also what only pods name has its place.
-        self.top.go_stale(self.configuration.capacity.enable_hierarchy);
+        // Under a root queue, also what only pods name has its place; and comes to nothing, so that all sums stay as they are.
+        let root = self.root().filter(|root| *root != id);
+        self.queues[id].stand(root, None);
         id
     }
 

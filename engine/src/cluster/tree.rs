@@ -212,16 +212,15 @@ impl Cluster {
             return places;
         }
         let root_name = &self.arguments().root_queue;
-        let there = |name: &str| self.queue_named(name).filter(|id| self.queue(*id).terms().is_some());
-        let root = there(root_name);
+        let root = self.root();
         for id in self.queues.ids().filter(|id| Some(*id) != root) {
             let parent = self.queue(id).terms().and_then(|terms| terms.parent.as_deref());
             let place = &mut places[id.index()];
             match parent.filter(|parent| *parent != root_name) {
                 None => place.parent = root,
                 Some(parent) => {
-                    place.parent = there(parent).or(root);
-                    place.problem = there(parent).is_none().then(|| {
+                    place.parent = self.queue_there(parent).or(root);
+                    place.problem = self.queue_there(parent).is_none().then(|| {
                         format!("spec.parent: queue {parent} does not exist: create it, or name another queue").into()
                     });
                 }
@@ -229,6 +228,17 @@ impl Cluster {
         }
         self.break_cycles(&mut places);
         places
+    }
+
+    /// The queue that all others are part of, where there is one.
+    pub(super) fn root(&self) -> Option<QueueId> {
+        let arguments = self.arguments();
+        let name = Some(&arguments.root_queue).filter(|_| arguments.enable_hierarchy);
+        name.and_then(|name| self.queue_there(name))
+    }
+
+    fn queue_there(&self, name: &str) -> Option<QueueId> {
+        self.queue_named(name).filter(|id| self.queue(*id).terms().is_some())
     }
 
     /// Queues that are part of themselves stand below the cluster, and say so.

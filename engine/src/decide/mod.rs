@@ -113,9 +113,9 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
         let Due::Reservation(pod) = due;
         round.actions.extend(reservation_ran_out(cluster, pod, now));
     }
+    cluster.grow_tree();
     round.actions.extend(overdrawing(cluster, now));
     cluster.forget_unused_names_in_time();
-    cluster.grow_tree();
     cluster.forget_kept_away();
     enqueue::review(cluster);
     let mut aside = reclaim::Aside::begin(cluster, now);

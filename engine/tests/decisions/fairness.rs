@@ -8,7 +8,7 @@ use engine::explain::{notices, progress};
 use engine::trail::{Trail, Work};
 use serde_json::json;
 
-use super::world::{PRODUCT, World, group, node, pod, queue};
+use super::world::{PRODUCT, World, group, node, pod, queue, queue_plugin};
 
 /// Pods of which nothing is alike, and for which there is no quota.
 const HOPELESS: usize = 10_000;
@@ -62,6 +62,41 @@ fn hopeless_pods_of_one_queue_are_judged_once_and_never_again_for_what_others_do
     // One more of them is judged, and the others are not.
     world.pod(&pod("hopeless-more").queue("attacker").asks("A100", 2));
     assert_eq!(round(&mut world), (vec!["hopeless-more".to_owned()], 0));
+}
+
+/// Whoever names a queue that nobody has makes nobody else be looked at again, however often.
+#[test]
+fn a_queue_that_is_not_there_is_nobodys_business() {
+    let mut world = World::with(queue_plugin(
+        "capacity-card",
+        "enqueue, allocate",
+        "enableHierarchy: true",
+    ));
+    world.node(&node("n-1").cards("A100", 8));
+    world.queue(&queue("root"));
+    world.queue(&queue("attacker").quota(r#"{"A100": 0}"#));
+    for number in 0..100 {
+        let hopeless = pod(&format!("hopeless-{number}")).queue("attacker").asks("A100", 1);
+        world.pod(&hopeless.requests("cpu", &format!("{}m", 100 + number)));
+    }
+    assert_eq!(round(&mut world).0.len(), 100);
+    for number in 0..3 {
+        let stranger = pod("stranger").queue(&format!("nowhere-{number}"));
+        world.pod(&stranger);
+        assert_eq!(round(&mut world), (vec!["stranger".to_owned()], 0));
+        world.remove_pod("stranger");
+        assert_eq!(round(&mut world), (vec![], 0));
+        world.group(&group("g", 1).set(["spec", "queue"], format!("nowhere-{number}")));
+        assert_eq!(round(&mut world), (vec![], 0));
+    }
+    // What it comes to say holds for who waits in it.
+    world.pod(&pod("early").queue("later").asks("A100", 1));
+    assert_eq!(round(&mut world).1, 0);
+    world.queue(&queue("root").quota(r#"{"A100": 0}"#));
+    world.queue(&queue("later").quota(r#"{"A100": 1}"#));
+    assert_eq!(round(&mut world).1, 0, "it stands below the root");
+    world.queue(&queue("root").quota(r#"{"A100": 1}"#));
+    assert_eq!(round(&mut world).1, 1);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use super::{ACTIONS, admitted, cluster, plain, worker, workers};
 use crate::world::{Object, World, bare_pod, node, pod, queue, queue_plugin};
 
 const HIERARCHY: &str = "enableHierarchy: true";
+const GPU: &str = "nvidia.com/gpu";
 
 /// `name` below `parent`, with at most so many cards.
 fn part(name: &str, parent: &str, cards: i64) -> Object {
@@ -190,4 +191,33 @@ fn section_1_root_queue_has_another_name() {
         ["root-0"],
         "and one called root is a queue like any other"
     );
+}
+
+/// Pods that name no card are read by what the queues above say, whenever these come to say it.
+#[test]
+fn a_card_that_a_queue_above_comes_to_name_is_asked_of_who_waits_below() {
+    // A resource makes room for a card, or a quota that could not be read is mended.
+    let first = [
+        (plain("research").capability(GPU, "2"), 2),
+        (plain("research").quota("[]"), 0),
+    ];
+    for (research, admitted) in first {
+        let mut world = cluster(8, HIERARCHY);
+        world.queue(&research);
+        world.queue(&plain("vision").parent("research"));
+        let unnamed = |index| pod(&format!("p{index}")).queue("vision").requests(GPU, "1");
+        world.pods((0..6).map(unnamed));
+        assert_eq!(world.admit_names().len(), admitted);
+        world.pods((0..admitted).map(|index| unnamed(index).on("n1")));
+        // As they are read when the conditions have been written that say why they wait.
+        world.pods((admitted..6).map(unnamed));
+        world.queue(&plain("research").quota(r#"{"A": 3}"#));
+        assert_eq!(world.admit_names().len(), 3 - admitted);
+        world.pods((0..3).map(|index| unnamed(index).on("n1")));
+        // And as much less when it is gone.
+        world.queue(&plain("research").quota(r#"{"A": 4, "B": 1}"#));
+        assert_eq!(world.admit_names(), ["p3"]);
+        world.remove_queue("research");
+        assert_eq!(world.admit_names(), [""; 0], "a parent that is not there is waited for");
+    }
 }

@@ -15,7 +15,7 @@ mod unclear;
 
 use serde_json::{Value, json};
 
-use crate::world::{GPU, Object, World, bare_pod, configuration, group, node, pod, queue};
+use crate::world::{GPU, Object, World, bare_pod, configuration, group, node, pod, queue, queue_plugin};
 
 pub const NVIDIA: &str = "gpu.nvidia.com";
 const LABEL_OF_A: &str = "device.card.volcano.sh/a-c40bf6cc";

@@ -20,10 +20,8 @@ fn let_in_for(world: &mut World, name: &str, requests: &Value) {
     world.claim(name, requests, &json!({}));
     world.pod(&sharing(pod(name), name));
     let admissions = world.admissions();
-    let [admission] = &*admissions else {
-        panic!("{admissions:?}")
-    };
-    world.pod(&let_in(name, admission.card.as_deref()));
+    let admission = admissions.iter().find(|admission| &*admission.pod.name == name);
+    world.pod(&let_in(name, admission.unwrap().card.as_deref()));
 }
 
 /// The pods that are sent back now, with the event's reason and message.
@@ -68,6 +66,31 @@ fn who_makes_its_claim_anew_and_larger_is_evicted() {
     world.remove_pod("p1");
     world.wait(3600);
     assert_eq!(sent_back(&mut world), []);
+}
+
+/// Whatever else has changed at the same time of the queues above it.
+#[test]
+fn who_makes_its_claim_larger_than_a_queue_above_has_is_evicted() {
+    let mut world = World::with(queue_plugin(
+        "capacity-card",
+        "enqueue, allocate",
+        "enableHierarchy: true",
+    ));
+    world.node(&node("n1"));
+    world.slice("n1", NVIDIA, &gpus("A", 8));
+    world.class(NVIDIA, "device.driver == 'gpu.nvidia.com'", None);
+    world.queue(&queue("above").quota(r#"{"A": 4}"#));
+    for name in ["team-a", "team-b"] {
+        world.queue(&queue(name).quota(r#"{"A": 4}"#).parent("above"));
+    }
+    world.claim("p2", &exactly(2, Some("A")), &json!({}));
+    world.pod(&sharing(pod("p2").queue("team-b"), "p2"));
+    let_in_for(&mut world, "p1", &exactly(2, Some("A")));
+    world.queue(&queue("other").quota(r#"{"A": 1}"#).parent("above"));
+    world.remove_claim("p1");
+    world.claim("p1", &exactly(4, Some("A")), &json!({}));
+    let sent_back = sent_back(&mut world);
+    assert_eq!(sent_back.len(), 1, "{sent_back:?}");
 }
 
 #[test]
