@@ -56,7 +56,9 @@ impl Cluster {
 
     /// A pod takes room on a node, or gives it back, that its queue is not charged for.
     pub(in crate::cluster) fn count_uncharged(&mut self, pod: &Pod, sign: i128) {
-        let charged = |dimension| pod.charge.as_ref().map_or(0, |charge| charge.amounts.get(dimension));
+        let queue = pod.queue.filter(|queue| !self.queue(*queue).is_nameless());
+        let charge = pod.charge.as_ref().filter(|_| queue.is_some());
+        let charged = |dimension| charge.map_or(0, |charge| charge.amounts.get(dimension));
         // Of cards the nodes say what is there, and pods which of it they hold.
         let resources = pod.request().iter().filter(|(dimension, _)| dimension.card().is_none());
         for (dimension, amount) in resources {

@@ -1,4 +1,5 @@
-//! What a queue holds is held by all levels above it too.
+//! What a queue holds is held by all levels above it too. The queue that is none is part of nothing: what no queue is charged for is
+//! held on nobody's account.
 
 use super::PEN;
 use crate::amounts::{Amounts, Dimension, Totals};
@@ -18,7 +19,7 @@ impl Cluster {
             let queue = &mut self.queues[id];
             let before = queue.held(dimension);
             queue.books(PEN).allocated.add(dimension, amount);
-            if self.top.is_stale() {
+            if self.top.is_stale() || queue.is_nameless() {
                 continue;
             }
             let mut held = queue.held(dimension) - before;
@@ -44,7 +45,7 @@ impl Cluster {
     /// Changes the sums of every level above a queue, in which there may be more room then; while the tree is stale, they are
     /// counted anew anyhow.
     fn change_above(&mut self, id: QueueId, has_grown: bool, change: impl Fn(&mut Below)) {
-        if self.top.is_stale() {
+        if self.top.is_stale() || self.queues[id].is_nameless() {
             return;
         }
         let mut next = self.queues[id].parent();
@@ -117,6 +118,9 @@ impl Cluster {
             .collect();
         for id in self.leaves_first() {
             let queue = &self.queues[id];
+            if queue.is_nameless() {
+                continue;
+            }
             let (part, parent) = (queue.as_part(), queue.parent());
             let above = match parent {
                 Some(parent) => &mut self.queues[parent].books(PEN).below,

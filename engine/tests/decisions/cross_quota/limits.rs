@@ -5,7 +5,7 @@ use engine::explain::{Subject, explain};
 use engine::reason::{Outlook, Reason};
 
 use super::*;
-use crate::world::group;
+use crate::world::{bare_queue, group};
 
 const STRATEGY: &str = "volcano.sh/crossquota-scoring-strategy";
 
@@ -42,6 +42,44 @@ fn multi_resource_quota_management_limits_every_resource() {
         assert!(refusal.starts_with(&expected), "{refusal}");
         world.remove_pod("first");
         assert_eq!(pinned(&mut world), "gpu-1", "{resource}");
+    }
+}
+
+/// Found by the simulator (seed 23691): what no queue is charged for is nothing of what the queues may have together.
+#[test]
+fn who_is_in_no_queue_takes_nothing_of_what_queues_have_together() {
+    let conf = "tiers: [{plugins: [{name: capacity, arguments: {enableHierarchy: true}}, \
+                {name: crossquota, arguments: {gpu-resource-names: nvidia.com/gpu, quota.cpu: 32}}]}]";
+    let parsed = Configuration::parse(Some(conf), None).unwrap();
+    for (above, other) in [
+        (bare_queue("root").capability("cpu", "16"), bare_queue("other")),
+        (bare_queue("root"), bare_queue("other").guarantee("cpu", "40")),
+    ] {
+        let mut world = World::with(Arc::new(parsed.configuration.clone()));
+        world.node(&gpu_node("gpu-1"));
+        world.queue(&above);
+        world.queue(&other);
+        world.queue(&bare_queue("team-a"));
+        for name in ["p", "q"] {
+            world.pod(&cpu(name, "10"));
+            assert_eq!(pinned(&mut world), "gpu-1");
+        }
+        world.pod(
+            &bare_pod("own")
+                .queue("team-a")
+                .gates(&["card.volcano.sh/quota"])
+                .requests("cpu", "8"),
+        );
+        assert_eq!(world.admit_names(), ["own"]);
+        // Nor when all queues are added up anew.
+        world.queue(&bare_queue("late").guarantee("memory", "1Gi"));
+        world.pod(
+            &bare_pod("more")
+                .queue("team-a")
+                .gates(&["card.volcano.sh/quota"])
+                .requests("cpu", "8"),
+        );
+        assert_eq!(world.admit_names(), ["more"]);
     }
 }
 
