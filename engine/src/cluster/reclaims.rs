@@ -193,6 +193,16 @@ impl Cluster {
         in_vain.queues.insert(id);
     }
 
+    /// Nobody waits in a queue for what others could give back: that was seen without a look at them.
+    pub(crate) fn looked_for_nobody(&mut self, id: QueueId, now: Timestamp) {
+        let before = self.before_look([]);
+        let expected_nothing = self.expects_nothing(id);
+        self.looked_at(id, Expected::default(), now);
+        if expected_nothing {
+            self.looked_in_vain(id, &before, now);
+        }
+    }
+
     /// Whether a queue waits for nothing that is on its way out.
     pub(crate) fn expects_nothing(&self, id: QueueId) -> bool {
         self.reclaims
@@ -201,10 +211,14 @@ impl Cluster {
             .is_none_or(|reclaim| reclaim.expected.is_empty())
     }
 
-    /// Whether a queue is to be looked at again.
-    pub(crate) fn is_reclaim_due(&self, id: QueueId, now: Timestamp) -> bool {
-        let reclaim = self.reclaims.by_queue.get(&id);
-        reclaim.is_none_or(|reclaim| reclaim.next_look <= now)
+    /// Since when a queue in which pods wait is to be looked at again: one of which nothing is known, from now on; none where it is not
+    /// time yet.
+    pub(crate) fn reclaim_due_since(&mut self, id: QueueId, now: Timestamp) -> Option<Timestamp> {
+        let reclaim = self.reclaims.by_queue.entry(id).or_insert_with(|| Reclaim {
+            next_look: now,
+            ..Reclaim::default()
+        });
+        Some(reclaim.next_look).filter(|since| *since <= now)
     }
 
     /// Whether pods may be evicted for a queue (`reclaimInterval`).
@@ -315,7 +329,8 @@ impl Cluster {
         marks.eviction.since = None;
         self.stirred += 1;
         for reclaim in self.reclaims.by_queue.values_mut() {
-            (reclaim.next_look, reclaim.next_eviction) = (now, now);
+            reclaim.next_look = reclaim.next_look.min(now);
+            reclaim.next_eviction = now;
         }
     }
 

@@ -12,9 +12,9 @@ mod pool;
 mod sets;
 mod slack;
 mod told;
+mod turns;
 mod victims;
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -35,9 +35,8 @@ pub(super) use aside::Aside;
 use pool::{Plan, Pool, is_share};
 use sets::{Set, waiting_sets};
 use told::describe;
+use turns::{in_turn, one_in_turn};
 
-/// How many queues are looked at in one round: each look goes over many pods.
-const QUEUES_PER_ROUND: usize = 4;
 /// For how many pods of a queue something is taken back at once.
 const PODS_PER_LOOK: usize = 32;
 
@@ -96,36 +95,24 @@ pub(super) fn look(cluster: &mut Cluster, now: Timestamp, is_rest_checked: bool)
     let (in_vain, waiting): (Vec<_>, Vec<_>) = waiting.partition(|(id, _)| cluster.is_in_vain(*id));
     let all_are_in_vain = waiting.is_empty();
     let resting: Vec<_> = in_vain.into_iter().map(|(id, _)| id).collect();
-    let due = waiting.into_iter().filter(|(id, _)| cluster.is_reclaim_due(*id, now));
-    let mut due: Vec<_> = due
-        .map(|(id, queue)| {
-            let priority = queue.terms().map_or(0, |terms| terms.priority);
-            (Reverse(priority), cluster.share(id), Arc::clone(&queue.name), id)
-        })
-        .collect();
-    due.sort_unstable();
-    due.truncate(QUEUES_PER_ROUND);
+    let waiting: Vec<_> = waiting.into_iter().map(|(id, _)| id).collect();
+    let due = in_turn(cluster, &waiting, now);
     let looks = due.len();
     if all_are_in_vain {
         cluster.all_are_in_vain();
     }
     debug_assert!(
         one_in_turn(&resting, now)
-            .filter(|queue| is_rest_checked && cluster.is_reclaim_due(*queue, now))
+            .filter(|queue| is_rest_checked && cluster.reclaim_due_since(*queue, now).is_some())
+            .filter(|queue| !waiting_sets(cluster, *queue).is_empty())
             .is_none_or(|queue| look_at(cluster, queue, modes, now).is_empty()),
         "a queue rests for which something may be taken back"
     );
     let mut actions = Vec::new();
-    for (.., queue) in due {
+    for queue in due {
         actions.extend(look_at(cluster, queue, modes, now).into_iter().map(Action::Evict));
     }
     (actions, looks)
-}
-
-/// One of these queues, another one each second.
-fn one_in_turn(queues: &[QueueId], now: Timestamp) -> Option<QueueId> {
-    let seconds = usize::try_from(now.as_second()).ok()?;
-    queues.get(seconds.checked_rem(queues.len())?).copied()
 }
 
 fn look_at(cluster: &mut Cluster, queue: QueueId, modes: Modes, now: Timestamp) -> Vec<Eviction> {

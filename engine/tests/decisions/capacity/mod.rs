@@ -11,6 +11,7 @@ mod properties;
 mod reclaim;
 mod reclaim_dimensions;
 mod reclaim_reference;
+mod reclaim_turns;
 mod reference;
 mod resting;
 mod set_aside;

@@ -1,0 +1,83 @@
+//! Each queue that claims has its turn, however many others claim in vain, and whatever happens meanwhile (docs/rules.md, **Queues**).
+
+use engine::decide::Action;
+use jiff::SignedDuration;
+
+use super::reclaim::RECLAIM;
+use super::{plain, worker};
+use crate::world::{Object, World, bare_pod, capacity, node};
+
+/// On one node `a` has what `b` deserves, and before `b` come forty queues that use nothing: a pod waits in each.
+fn crowded(waiting: fn(&str) -> Object) -> World {
+    let mut world = World::with(capacity(RECLAIM, "guaranteeThreshold: 100"));
+    world.node(&node("n1").cards("A", 8).label("zone", "shared"));
+    world.node(&node("n2").cards("A", 1).label("zone", "full"));
+    world.node(&node("n3").cards("A", 8).label("zone", "spare"));
+    world.pod(&bare_pod("foreign").asks("A", 1).assigned("A").on("n2"));
+    for name in ["a", "b"] {
+        world.queue(&plain(name).deserved_cards(r#"{"A": 4}"#));
+    }
+    world.pods((0..7).map(|index| worker("a", index).assigned("A").on("n1")));
+    world.pod(&worker("b", 0).assigned("A").on("n1"));
+    world.pod(&worker("b", 1).selects("zone", "shared"));
+    for index in 0..40 {
+        let name = format!("idle-{index:02}");
+        world.queue(&plain(&name).deserved_cards(r#"{"A": 1}"#));
+        world.pod(&waiting(&name));
+    }
+    world
+}
+
+/// Whether others are evicted for `b` within so many rounds, in which a pod comes and goes each second.
+fn is_served(world: &mut World, rounds: usize, waiting: fn(&str) -> Object) -> bool {
+    (0..rounds).any(|round| {
+        if round % 5 == 0 {
+            world.pod(&waiting("idle-00").uid("passer-by"));
+            world.remove_pod("passer-by");
+        }
+        is_served_now(world)
+    })
+}
+
+fn is_served_now(world: &mut World) -> bool {
+    world.now += SignedDuration::from_millis(200);
+    let mut actions = world.decide().into_iter();
+    actions.any(|action| matches!(action, Action::Evict(eviction) if &*eviction.queue == "b"))
+}
+
+/// Nothing that others could give back would help it.
+fn excludes_all(queue: &str) -> Object {
+    worker(queue, 0).selects("zone", "nowhere")
+}
+
+/// Others could help it, and none of those may be evicted.
+fn claims_in_vain(queue: &str) -> Object {
+    worker(queue, 0).selects("zone", "full")
+}
+
+#[test]
+fn queues_in_which_nobody_claims_take_no_turn() {
+    let mut world = crowded(excludes_all);
+    assert!(is_served(&mut world, 1, excludes_all));
+}
+
+#[test]
+fn those_that_claim_in_vain_have_no_second_turn_before_others_have_had_one() {
+    let mut world = crowded(claims_in_vain);
+    assert!(is_served(&mut world, 11, claims_in_vain));
+}
+
+#[test]
+fn nobody_gets_ahead_by_pods_made_anew() {
+    let mut world = crowded(claims_in_vain);
+    let made_anew: Vec<_> = (0..8).map(|index| format!("idle-{index:02}")).collect();
+    let is_served = (0..6).any(|_| {
+        for queue in &made_anew {
+            world.remove_pod(&format!("{queue}-0"));
+        }
+        let is_served = is_served_now(&mut world);
+        world.pods(made_anew.iter().map(|queue| claims_in_vain(queue)));
+        is_served || is_served_now(&mut world)
+    });
+    assert!(is_served);
+}
