@@ -6,7 +6,7 @@ use crds::configuration::QueuePlugin;
 use super::Cluster;
 use super::queue::Queue;
 use super::waiting::Shape;
-use crate::amounts::Dimension;
+use crate::amounts::{Dimension, Totals};
 use crate::ids::QueueId;
 use crate::metering;
 use crate::policies::capacity::{self, Level};
@@ -25,7 +25,7 @@ pub struct Shortage {
     pub reserved: i128,
     /// The most that may be in use.
     pub limit: i128,
-    /// Whether the limit is what the queue deserves: it may not borrow at the moment.
+    /// Whether the limit is what the queue deserves: it may not borrow.
     pub is_deserved: bool,
     /// Whether there is room, and it is for pods of higher priority, for which others were evicted.
     pub is_for_betters: bool,
@@ -179,7 +179,21 @@ impl Cluster {
     }
 
     fn may_borrow(&self, id: QueueId, dimension: Dimension) -> bool {
-        self.arguments().enable_overuse && !self.is_claimed_by_others(id, dimension)
+        self.may_ever_borrow(id, dimension) && !self.is_claimed_by_others(id, dimension)
+    }
+
+    /// Whether a queue may have more than it deserves while nobody claims it.
+    pub(crate) fn may_ever_borrow(&self, id: QueueId, dimension: Dimension) -> bool {
+        self.arguments().enable_overuse || !self.compares(self.queue(id), dimension)
+    }
+
+    /// The limit of a queue that no time takes away.
+    fn lasting_limit(&self, id: QueueId, dimension: Dimension) -> Option<i128> {
+        let compares = self.compares(self.queue(id), dimension);
+        let capability = self.capability(id, dimension).filter(|_| compares);
+        let deserved = self.deserved_by_spec(id, dimension);
+        let deserved = deserved.filter(|_| !self.may_ever_borrow(id, dimension));
+        capability.into_iter().chain(deserved).min()
     }
 
     /// Whether a part of the queues, from the one at its foot to the one that stands beside others, has more of a dimension than
@@ -287,6 +301,25 @@ impl Cluster {
                 is_for_betters: false,
             }
         })
+    }
+
+    /// Whether there would be room for so much if others held nothing but what is guaranteed to them.
+    pub(crate) fn has_room_ever(&self, id: QueueId, dimension: Dimension, asked: i64) -> bool {
+        let unused = |guaranteed: &Totals, guarantee, limit| Level {
+            allocated: 0,
+            used: guaranteed.get(dimension),
+            guarantee,
+            limit,
+        };
+        let of_queue = |id| {
+            let queue = self.queue(id);
+            let limit = self.lasting_limit(id, dimension);
+            unused(&queue.below.guaranteed, queue.guarantee(dimension), limit)
+        };
+        let limit = self.cluster_limit_for(id, dimension);
+        let cluster = unused(&self.top.below.guaranteed, 0, limit);
+        let levels = self.ancestry(id).map(of_queue).chain([cluster]);
+        capacity::check(levels, asked.into()).is_ok()
     }
 
     /// Whether a queue or any above it has more in use than it may.

@@ -242,16 +242,8 @@ fn largest(most: usize, holds: impl Fn(i64) -> bool) -> usize {
 /// The alternatives that a pod of this shape could have if others held nothing of the quota of its queue, and of those above; none where it
 /// asks for more of something else than there is. `None` stands for no card.
 pub(crate) fn alternatives_with_quota_ever<'s>(cluster: &Cluster, shape: &'s Shape) -> Vec<Option<&'s Alternative>> {
-    let queue = cluster.queue(shape.queue);
-    let is_within = |dimension, asked: i64| {
-        let of_queue = cluster.real_capability(shape.queue, dimension);
-        let of_queue = of_queue.filter(|_| cluster.compares(queue, dimension));
-        // A queue is promised its guarantee even where the cluster has less.
-        let of_cluster = cluster.cluster_limit_for(shape.queue, dimension);
-        let mut most = of_queue.into_iter().chain(of_cluster);
-        asked <= 0 || most.all(|most| i128::from(asked) <= most)
-    };
-    let check = check_of(cluster, shape, is_within);
+    let has_room_ever = |dimension, asked| cluster.has_room_ever(shape.queue, dimension, asked);
+    let check = check_of(cluster, shape, has_room_ever);
     if check.resources_without_room().next().is_some() {
         Vec::new()
     } else if shape.task.alternatives.is_empty() {

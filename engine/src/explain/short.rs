@@ -69,8 +69,10 @@ pub(super) struct At {
 pub(super) enum Kept {
     /// For nobody: it is in use.
     ForNobody,
-    /// For others, while the queue has what it deserves.
+    /// For others who claim it, while the queue has what it deserves.
     WhileBorrowing,
+    /// For others, since the queue never has more than it deserves (`enableOveruse`).
+    AsDeserved,
     /// For pods of higher priority, for which others were evicted.
     ForBetters,
     /// There is room by now, which the next look sees.
@@ -130,8 +132,12 @@ fn of_quota(cluster: &Cluster, shape: &Shape, dimension: Dimension, asked: i64) 
             used: found.used,
             reserved: found.reserved,
         };
+        let may_borrow = found
+            .queue
+            .is_some_and(|level| cluster.may_ever_borrow(level, dimension));
         let kept = match (found.is_deserved, found.is_for_betters) {
-            (true, _) => Kept::WhileBorrowing,
+            (true, _) if may_borrow => Kept::WhileBorrowing,
+            (true, _) => Kept::AsDeserved,
             (false, true) => Kept::ForBetters,
             (false, false) => Kept::ForNobody,
         };

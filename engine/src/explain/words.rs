@@ -104,10 +104,9 @@ fn of_quota(cluster: &Cluster, all: &[Short]) -> String {
 
 /// What a pod asks for, what is used, and the limit.
 fn numbers(cluster: &Cluster, short: &Short) -> String {
-    let word = if short.kept == Kept::WhileBorrowing {
-        "deserved"
-    } else {
-        "quota"
+    let word = match short.kept {
+        Kept::WhileBorrowing | Kept::AsDeserved => "deserved",
+        Kept::ForNobody | Kept::ForBetters | Kept::ForWhoLooks | Kept::ForClaimants => "quota",
     };
     let limit = short.limit.map(|limit| format!(", {word} {}", short.format(limit)));
     let reserved = match short.used {
@@ -119,6 +118,7 @@ fn numbers(cluster: &Cluster, short: &Short) -> String {
     let kept = match short.kept {
         Kept::ForNobody | Kept::ForWhoLooks => "",
         Kept::WhileBorrowing => ", and it may not borrow more at the moment",
+        Kept::AsDeserved => ", and it may not borrow more",
         Kept::ForBetters => ", and what comes free is for pods of higher priority, for which others were evicted",
         Kept::ForClaimants => SET_ASIDE,
     };

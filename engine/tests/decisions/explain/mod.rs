@@ -81,6 +81,45 @@ fn what_is_guaranteed_to_others_or_limited_above_is_never_to_be_had() {
 }
 
 #[test]
+fn who_may_not_borrow_never_has_more_than_is_deserved() {
+    for (asked, expected) in [(2, Outlook::NotYet), (3, Outlook::Never)] {
+        let mut world = World::with(capacity("enqueue, allocate", "enableOveruse: false"));
+        world.node(&node("n1").cards("A100", 8));
+        let team = bare_queue("team-a").quota(r#"{"A100": 6}"#);
+        world.queue(&team.deserved_cards(r#"{"A100": 2}"#));
+        world.pod(&pod("holder").asks("A100", 1));
+        assert_eq!(world.admit_names(), ["holder"]);
+        let waiting = pod("p").asks("A100", asked);
+        world.pod(&waiting);
+        assert_eq!(world.admit(), []);
+        let told = explain(&world.cluster, Subject::Pod(world.cluster.pod_with_uid("p").unwrap()));
+        let told = told.unwrap().message();
+        let numbers = format!("A100 asked {asked}, used 1, deserved 2, and it may not borrow more");
+        assert!(told.contains(&numbers) && !told.contains("at the moment"), "{told}");
+        assert_pod(world, &waiting, "InsufficientScalarQuota", expected);
+    }
+}
+
+#[test]
+fn a_queue_that_names_nothing_has_no_more_than_those_above_it() {
+    for (asked, expected) in [(3, Outlook::NotYet), (5, Outlook::Never)] {
+        let arguments = "enableHierarchy: true, checkQueueDimensionsOnly: true";
+        let mut world = World::with(capacity("enqueue, allocate", arguments));
+        world.node(&node("n1").cards("A100", 8));
+        world.queue(&bare_queue("department").quota(r#"{"A100": 3}"#));
+        world.queue(&bare_queue("team-a").parent("department"));
+        world.pod(&pod("holder").asks("A100", 1));
+        assert_eq!(world.admit_names(), ["holder"]);
+        assert_pod(
+            world,
+            &pod("p").asks("A100", asked),
+            "InsufficientScalarQuota",
+            expected,
+        );
+    }
+}
+
+#[test]
 fn more_than_a_whole_node_is_never_and_more_than_is_free_not_yet() {
     let of_b = |cards| pod("p").queue("team-b").asks("A100", cards);
     let mut world = busy(2);

@@ -5,7 +5,7 @@ use engine::reason::{Outlook, Reason};
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::world::{Object, World, assert_says_never, capacity, configuration, node, pod, queue};
+use crate::world::{Object, World, assert_says_never, bare_queue, capacity, configuration, node, pod, queue};
 
 const CARDS: [&str; 2] = ["A", "B"];
 
@@ -18,6 +18,8 @@ struct Queue {
     cpu: i64,
     /// Of card A, whatever others do.
     guaranteed: i64,
+    /// Of each card, where nobody may borrow.
+    deserved: [i64; 2],
 }
 
 #[derive(Debug, Clone)]
@@ -36,6 +38,10 @@ enum Mode {
     CardPlugin,
     /// The same without a look at nodes, for an autoscaler to see.
     QuotaAlone,
+    /// Nobody has more than he deserves (`enableOveruse`).
+    NoOveruse,
+    /// The queues themselves name nothing, so they limit nothing.
+    DimensionsOnly,
 }
 
 #[derive(Debug, Clone)]
@@ -51,11 +57,13 @@ struct Scene {
 fn any_scene() -> impl Strategy<Value = Scene> {
     let zone = || select(vec!["east", "west"]);
     let node = (select(CARDS.to_vec()), 1..6_i64, 1..9_i64, zone());
-    let queue = (prop::array::uniform2(0..9_i64), 1..20_i64, 0..3_i64);
-    let queue = queue.prop_map(|(cards, cpu, guaranteed)| Queue {
+    let cards = || prop::array::uniform2(0..9_i64);
+    let queue = (cards(), 1..20_i64, 0..3_i64, cards());
+    let queue = queue.prop_map(|(cards, cpu, guaranteed, deserved)| Queue {
         cards,
         cpu,
         guaranteed: guaranteed.min(cards[0]),
+        deserved,
     });
     let names = select(vec!["A", "B", "A|B", "B|A"]);
     let ask = (
@@ -75,7 +83,13 @@ fn any_scene() -> impl Strategy<Value = Scene> {
     let nodes = prop::collection::vec(node, 1..=3);
     let pods = prop::collection::vec(ask, 1..=6);
     let queues = prop::array::uniform2(queue);
-    let modes = select(vec![Mode::Hierarchy, Mode::CardPlugin, Mode::QuotaAlone]);
+    let modes = select(vec![
+        Mode::Hierarchy,
+        Mode::CardPlugin,
+        Mode::QuotaAlone,
+        Mode::NoOveruse,
+        Mode::DimensionsOnly,
+    ]);
     let above = prop::array::uniform2(4..12_i64);
     (modes, nodes, above, queues, pods).prop_map(|(mode, nodes, above, queues, pods)| Scene {
         mode,
@@ -93,8 +107,11 @@ fn cards(counts: [i64; 2]) -> String {
 impl Scene {
     /// The world without pods.
     fn world(&self) -> World {
+        let capacity = |argument| capacity("enqueue, allocate", &format!("enableHierarchy: true, {argument}"));
         let mut world = World::with(match self.mode {
-            Mode::Hierarchy => capacity("enqueue, allocate", "enableHierarchy: true"),
+            Mode::Hierarchy => capacity("enableOveruse: true"),
+            Mode::NoOveruse => capacity("enableOveruse: false"),
+            Mode::DimensionsOnly => capacity("checkQueueDimensionsOnly: true"),
             Mode::CardPlugin => configuration("", ""),
             Mode::QuotaAlone => configuration("", "admitOn: quota"),
         });
@@ -104,9 +121,18 @@ impl Scene {
         }
         world.queue(&queue("above").quota(&cards(self.above)));
         for (index, says) in self.queues.iter().enumerate() {
-            let queue = queue(&format!("q{index}")).parent("above").quota(&cards(says.cards));
-            let queue = queue.capability("cpu", &says.cpu.to_string());
-            world.queue(&queue.guaranteed_cards(&format!(r#"{{"A": {}}}"#, says.guaranteed)));
+            let name = format!("q{index}");
+            let limited = || {
+                let queue = queue(&name).quota(&cards(says.cards));
+                queue.capability("cpu", &says.cpu.to_string())
+            };
+            let queue = match self.mode {
+                Mode::Hierarchy | Mode::CardPlugin | Mode::QuotaAlone => limited(),
+                Mode::NoOveruse => limited().deserved_cards(&cards(says.deserved)),
+                Mode::DimensionsOnly => bare_queue(&name),
+            };
+            let guaranteed = format!(r#"{{"A": {}}}"#, says.guaranteed);
+            world.queue(&queue.parent("above").guaranteed_cards(&guaranteed));
         }
         world
     }
