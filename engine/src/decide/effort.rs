@@ -65,6 +65,11 @@ impl Effort {
         Self::new(COMMON_OF_GANG)
     }
 
+    /// What a message about a gang may cost.
+    pub(super) fn of_message_of_gang() -> Self {
+        Self::of(STEPS_OF_MESSAGE, STEPS_OF_MESSAGE)
+    }
+
     fn new(common: u64) -> Self {
         Self::of(common, u64::MAX)
     }
@@ -129,20 +134,24 @@ impl Effort {
     }
 }
 
+/// On whose account a question is: a queue's, or that of all those together whom no queue takes. Anybody can make up any number of queues
+/// by their names.
+pub(super) type Payer = Option<QueueId>;
+
 /// What the queues have spent in one round.
 #[derive(Debug, Default)]
-pub(super) struct Spending(BTreeMap<QueueId, u64>);
+pub(super) struct Spending(BTreeMap<Payer, u64>);
 
 impl Spending {
     /// Whether a queue's turn has ended.
-    pub(super) fn is_over(&self, queue: QueueId) -> bool {
-        self.0.get(&queue).is_some_and(|spent| *spent >= QUEUE)
+    pub(super) fn is_over(&self, payer: Payer) -> bool {
+        self.0.get(&payer).is_some_and(|spent| *spent >= QUEUE)
     }
 
-    /// Counts what a question has cost, for each of the queues that it was about.
-    pub(super) fn add(&mut self, queues: &BTreeSet<QueueId>, effort: &Effort) {
-        for queue in queues {
-            let spent = self.0.entry(*queue).or_default();
+    /// Counts what a question has cost, for each on whose account it was.
+    pub(super) fn add(&mut self, payers: &BTreeSet<Payer>, effort: &Effort) {
+        for payer in payers {
+            let spent = self.0.entry(*payer).or_default();
             *spent = spent.saturating_add(effort.spent());
         }
     }

@@ -7,6 +7,7 @@ use crds::configuration::QueuePlugin;
 
 use super::effort::Effort;
 use super::line::could_ever_fit;
+use super::trail_workload;
 use super::verdict::admits;
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
@@ -18,10 +19,12 @@ use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::inqueue::Demand;
 use crate::policies::job_mode::{JobCheck, Load};
 use crate::reason::Reason;
+use crate::trail::Trail;
 
 /// Looks anew at what is kept already: queues may have come to refuse those for whom they keep something. And what an earlier
-/// leader has let in is judged before whatever waits: as everything else, but first.
-pub(super) fn review(cluster: &mut Cluster) {
+/// leader has let in is judged before whatever waits: as everything else, but first. At how many steps: what many say about nodes is
+/// compared with them as long as one question may take, and what is left is taken for what could run.
+pub(super) fn review(cluster: &mut Cluster, trail: &dyn Trail) -> u64 {
     for id in cluster.take_unreviewed() {
         let workload = cluster.workload(id);
         let Some(queue) = workload.claim.as_ref().map(|claim| claim.queue) else {
@@ -33,10 +36,13 @@ pub(super) fn review(cluster: &mut Cluster) {
             cluster.refuse_workload(id, Some((Step::Enqueue, refused)));
         }
     }
+    let effort = Effort::of_gang();
     for id in cluster.take_enqueued_before() {
+        trail_workload(cluster, id, trail);
         // Why not is remembered with it.
-        let _ = enqueue(cluster, id, &Effort::of_gang());
+        let _ = enqueue(cluster, id, &effort);
     }
+    effort.spent()
 }
 
 /// Lets a workload into its queue, or remembers why not.
@@ -88,7 +94,7 @@ fn judge(cluster: &Cluster, id: WorkloadId, effort: &Effort) -> Result<(), Refus
 
 /// Whether enough of a workload's pods could run if nothing else did, as far as its pods are there and that is known.
 pub(crate) fn could_ever_run(cluster: &Cluster, id: WorkloadId) -> bool {
-    could_ever_fit(cluster, id, &Effort::of_gang())
+    could_ever_fit(cluster, id, &Effort::of_message_of_gang())
 }
 
 /// Whether a group's pods may be looked at one beside the other: from the first that is let in they may. Before, the group

@@ -117,7 +117,7 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
     round.actions.extend(overdrawing(cluster, now));
     cluster.forget_unused_names_in_time();
     cluster.forget_kept_away();
-    enqueue::review(cluster);
+    round.steps += enqueue::review(cluster, trail);
     let mut aside = reclaim::Aside::begin(cluster, now);
     let mut refusals = gang::Refusals::default();
     // Before anything else gets what they need.
@@ -134,7 +134,7 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
             break;
         }
         match turn {
-            _ if spending.is_over(queue) => {
+            _ if spending.is_over(Some(queue)) => {
                 postponed = true;
                 contest.done();
             }
@@ -148,7 +148,7 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
                     round.actions.extend(resumption(cluster, id));
                     round.more |= enqueue::pods_wait_elsewhere(cluster, id);
                 }
-                spending.add(&[queue].into(), &effort);
+                spending.add(&[Some(queue)].into(), &effort);
                 round.steps += effort.spent();
                 contest.done();
             }
@@ -160,11 +160,14 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
                     continue;
                 };
                 let gang = gang::judged_as_one(cluster, &shape);
-                let payers = gang.map_or_else(|| Some(Rc::new([queue].into())), |gang| refusals.turn(cluster, gang));
+                let payers = gang.map_or_else(
+                    || Some(Rc::new([Some(queue)].into())),
+                    |gang| refusals.turn(cluster, gang),
+                );
                 let is_over = payers
                     .iter()
                     .flat_map(|payers| &**payers)
-                    .any(|queue| spending.is_over(*queue));
+                    .any(|payer| spending.is_over(*payer));
                 postponed |= is_over;
                 let Some(payers) = payers.filter(|_| !is_over) else {
                     contest.done();
@@ -196,12 +199,13 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
     aside.end(cluster);
     cluster.measure_groups();
     round.gangs_judged = refusals.judged;
-    trail.over();
     if !round.more {
-        let (evictions, looks) = reclaim::look(cluster, now, is_rest_checked);
-        round.actions.extend(evictions);
-        round.looks = looks;
+        let looked = reclaim::look(cluster, now, is_rest_checked, trail);
+        round.actions.extend(looked.evictions.into_iter().map(Action::Evict));
+        round.looks = looked.queues;
+        round.steps += looked.steps;
     }
+    trail.over();
     round.more |= postponed || refusals.gave_back;
     round
 }

@@ -22,7 +22,7 @@ use jiff::Timestamp;
 
 use super::effort::Effort;
 use super::line::{InLine, alternatives_of};
-use super::{Action, Grant, enqueue, verdict};
+use super::{Grant, enqueue, trail_pod, verdict};
 use crate::alternative::Alternative;
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
@@ -31,6 +31,7 @@ use crate::cluster::waiting::Shape;
 use crate::happening::Happening;
 use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::refs::PodRef;
+use crate::trail::Trail;
 pub(super) use aside::Aside;
 use pool::{Plan, Pool, is_share};
 use sets::{Set, waiting_sets};
@@ -69,16 +70,26 @@ struct Modes {
     preempt: bool,
 }
 
-/// Looks at queues that wait for what others have beyond what they deserve; at how many. One that was looked at in vain rests
-/// until something changes. Where that is checked, in debug builds, one of those that rest is looked at nevertheless.
-pub(super) fn look(cluster: &mut Cluster, now: Timestamp, is_rest_checked: bool) -> (Vec<Action>, usize) {
+/// What some queues were looked at for.
+#[derive(Debug, Default)]
+pub(super) struct Looked {
+    pub evictions: Vec<Eviction>,
+    /// How many queues.
+    pub queues: usize,
+    /// At how many steps.
+    pub steps: u64,
+}
+
+/// Looks at queues that wait for what others have beyond what they deserve. One that was looked at in vain rests until something changes.
+/// Where that is checked, in debug builds, one of those that rest is looked at nevertheless.
+pub(super) fn look(cluster: &mut Cluster, now: Timestamp, is_rest_checked: bool, trail: &dyn Trail) -> Looked {
     let configuration = cluster.configuration();
     let modes = Modes {
         reclaim: configuration.reclaims(),
         preempt: configuration.has_action("preempt"),
     };
     if cluster.rests_from_reclaim(now) && !is_rest_checked {
-        return (Vec::new(), 0);
+        return Looked::default();
     }
     for queue in cluster.reclaiming_queues() {
         let known = cluster.queue(queue);
@@ -88,7 +99,7 @@ pub(super) fn look(cluster: &mut Cluster, now: Timestamp, is_rest_checked: bool)
         }
     }
     if !modes.reclaim && !modes.preempt {
-        return (Vec::new(), 0);
+        return Looked::default();
     }
     let waiting = cluster.queues().filter(|(_, queue)| !queue.waiting.is_empty());
     let waiting = waiting.filter(|(_, queue)| queue.quota().is_some());
@@ -97,7 +108,6 @@ pub(super) fn look(cluster: &mut Cluster, now: Timestamp, is_rest_checked: bool)
     let resting: Vec<_> = in_vain.into_iter().map(|(id, _)| id).collect();
     let waiting: Vec<_> = waiting.into_iter().map(|(id, _)| id).collect();
     let due = in_turn(cluster, &waiting, now);
-    let looks = due.len();
     if all_are_in_vain {
         cluster.all_are_in_vain();
     }
@@ -105,17 +115,26 @@ pub(super) fn look(cluster: &mut Cluster, now: Timestamp, is_rest_checked: bool)
         one_in_turn(&resting, now)
             .filter(|queue| is_rest_checked && cluster.reclaim_due_since(*queue, now).is_some())
             .filter(|queue| !waiting_sets(cluster, *queue).is_empty())
-            .is_none_or(|queue| look_at(cluster, queue, modes, now).is_empty()),
+            .is_none_or(|queue| look_at(cluster, queue, modes, now).0.is_empty()),
         "a queue rests for which something may be taken back"
     );
-    let mut actions = Vec::new();
+    let mut looked = Looked {
+        queues: due.len(),
+        ..Looked::default()
+    };
     for queue in due {
-        actions.extend(look_at(cluster, queue, modes, now).into_iter().map(Action::Evict));
+        let first = cluster.queue(queue).waiting.peers().next();
+        let first = first.and_then(|(_, peers)| peers.pods.first());
+        trail_pod(cluster, first.map(|place| place.pod), queue, trail);
+        let (evictions, steps) = look_at(cluster, queue, modes, now);
+        looked.evictions.extend(evictions);
+        looked.steps += steps;
     }
-    (actions, looks)
+    looked
 }
 
-fn look_at(cluster: &mut Cluster, queue: QueueId, modes: Modes, now: Timestamp) -> Vec<Eviction> {
+/// What is taken back for a queue, and how many steps it took to find out.
+fn look_at(cluster: &mut Cluster, queue: QueueId, modes: Modes, now: Timestamp) -> (Vec<Eviction>, u64) {
     let sets = waiting_sets(cluster, queue);
     let expected_nothing = cluster.expects_nothing(queue);
     let in_sets = sets.iter().flat_map(|set| match set {
@@ -189,7 +208,7 @@ fn look_at(cluster: &mut Cluster, queue: QueueId, modes: Modes, now: Timestamp) 
     if is_quiet && expected_nothing && cluster.expects_nothing(queue) {
         cluster.looked_in_vain(queue, &look.before, now);
     }
-    look.evictions
+    (look.evictions, look.effort.spent())
 }
 
 /// One look at one queue.
@@ -261,6 +280,9 @@ impl Look {
         };
         cluster.take_out(&pool.pods(ranks));
         for rank in ranks {
+            if self.effort.is_spent() {
+                break;
+            }
             let spared = pool.pods(&[*rank]);
             cluster.put_back(&spared);
             if self.entitled(cluster, shape, id).is_some() {
@@ -273,12 +295,14 @@ impl Look {
         needed
     }
 
-    /// The same for all pods of a gang, or for none of them. What is taken back for it is taken back together.
+    /// The same for all pods of a gang, or for none of them. What is taken back for it is taken back together. One that takes more steps than
+    /// there are is given up here as in its own turn.
     fn make_room_for_all(&mut self, cluster: &mut Cluster, id: WorkloadId, pods: &[InLine]) {
         let (taken, assumed, evictions) = (self.taken.len(), self.assumed.len(), self.evictions.len());
         let claim = self.claim.clone();
         let is_made = |look: &mut Self, cluster: &mut Cluster| {
-            pods.iter().all(|(pod, shape)| look.make_room(cluster, shape, *pod))
+            pods.iter()
+                .all(|(pod, shape)| look.make_room(cluster, shape, *pod) && !look.effort.is_spent())
         };
         // Before the first of them is in, its queue must take it as a whole, or it would be in vain: that is asked without them.
         let is_taken = |look: &mut Self, cluster: &mut Cluster| {

@@ -30,6 +30,7 @@ mod reviews;
 mod secrets;
 mod several_cards;
 mod together;
+mod turns;
 mod unaccounted;
 mod unfinished;
 mod world;

@@ -1,9 +1,8 @@
 //! Gangs of which some pods hold quota and others wait go before everybody: for what they held, and at no more than it may cost.
 
-use engine::decide::decide;
 use serde_json::json;
 
-use crate::world::{Object, PRODUCT, World, group, node, pod, queue};
+use crate::world::{Object, World, group, node, pod, queue};
 
 /// A node with 8 cards, of which somebody's older pod of higher priority waits for all but what is left.
 fn world() -> World {
@@ -117,73 +116,4 @@ fn what_a_gang_gets_in_its_turn_it_gets_again_before_others() {
     world.pod(&victim(1));
     world.wait(6);
     assert_eq!(world.admit_names(), ["a-1"]);
-}
-
-/// Pods that each say as much about nodes as they may, none of which is one for them.
-fn lengthy(name: &str, group: &str) -> Object {
-    let values: Vec<_> = (0..1000).map(|value| format!("nowhere-{name}-{value}")).collect();
-    let terms = json!([{"matchExpressions": [{"key": PRODUCT, "operator": "In", "values": values}]}]);
-    let affinity = [
-        "spec",
-        "affinity",
-        "nodeAffinity",
-        "requiredDuringSchedulingIgnoredDuringExecution",
-    ];
-    pod(name).of(group).set(affinity, json!({ "nodeSelectorTerms": terms }))
-}
-
-/// What one round may cost at most: two turns of a queue, each of which the last question in it may exceed.
-const ROUND: u64 = 2 * (12_000_000 + 10_500_000);
-
-fn wide_world() -> World {
-    let mut world = World::new();
-    for number in 0..200 {
-        world.node(&node(&format!("n-{number}")).cards("A100", 8));
-    }
-    world.queue(&queue("team-a").quota(r#"{"A100": 8}"#));
-    world
-}
-
-#[test]
-fn many_gangs_that_miss_pods_cost_no_more_than_their_queues_turn() {
-    let mut world = wide_world();
-    for number in 0..20 {
-        let group_name = format!("g-{number}");
-        world.group(&group(&group_name, 1));
-        world.pod(&pod(&format!("{group_name}-runs")).of(&group_name));
-    }
-    assert_eq!(world.admit_names().len(), 20);
-    for number in 0..20 {
-        let group_name = format!("g-{number}");
-        world.group(&group(&group_name, 21));
-        world.pods((0..20).map(|index| lengthy(&format!("{group_name}-{index}"), &group_name)));
-    }
-    let round = decide(&mut world.cluster, world.now, usize::MAX);
-    assert!(round.actions.is_empty() && round.more);
-    assert!(round.steps < ROUND, "{}", round.steps);
-    assert!(round.gangs_judged < 10, "{}", round.gangs_judged);
-}
-
-#[test]
-fn gangs_with_a_pod_in_a_queue_that_is_not_there_are_no_way_past_a_queues_turn() {
-    let mut world = wide_world();
-    for number in 0..20 {
-        let group_name = format!("g-{number}");
-        // One pod more than it needs: else the queue that is not there is seen before anything is searched for.
-        world.group(&group(&group_name, 20));
-        world.pod(
-            &pod(&format!("{group_name}-elsewhere"))
-                .of(&group_name)
-                .queue(&format!("nowhere-{number}")),
-        );
-        world.pods((0..20).map(|index| lengthy(&format!("{group_name}-{index}"), &group_name)));
-    }
-    let round = decide(&mut world.cluster, world.now, usize::MAX);
-    assert!(round.actions.is_empty() && round.more);
-    assert!(round.steps < ROUND, "{}", round.steps);
-    let mut rounds = 1;
-    while decide(&mut world.cluster, world.now, usize::MAX).more {
-        rounds += 1;
-        assert!(rounds < 100, "every round ends with some that are judged");
-    }
 }

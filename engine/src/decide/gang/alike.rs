@@ -9,6 +9,7 @@ use super::{Cause, InLine};
 use crate::cluster::Cluster;
 use crate::cluster::waiting::{Refused, Shape};
 use crate::cluster::workload::Step;
+use crate::decide::effort::Payer;
 use crate::decide::verdict;
 use crate::ids::{QueueId, WorkloadId};
 use crate::inqueue::Demand;
@@ -82,8 +83,8 @@ pub(in crate::decide) struct Refusals {
     pub(in crate::decide) judged: usize,
     /// Whether what was kept for a gang that can never run is kept no more: others may have been refused for it.
     pub(in crate::decide) gave_back: bool,
-    /// How many turns each gang has had, and whose turn each takes.
-    turns: HashMap<WorkloadId, (usize, Rc<BTreeSet<QueueId>>)>,
+    /// How many turns each gang has had, and who pays for each.
+    turns: HashMap<WorkloadId, (usize, Rc<BTreeSet<Payer>>)>,
 }
 
 /// How often a gang is judged in one round, however many shapes its pods have: each of them has a turn, and what others leave
@@ -100,12 +101,12 @@ pub(super) struct Refusal {
 }
 
 impl Refusals {
-    /// Whether a gang has a turn left in this round, which this one is: the queues whose turn it takes.
-    pub(in crate::decide) fn turn(&mut self, cluster: &Cluster, gang: WorkloadId) -> Option<Rc<BTreeSet<QueueId>>> {
+    /// Whether a gang has a turn left in this round, which this one is: who pays for it.
+    pub(in crate::decide) fn turn(&mut self, cluster: &Cluster, gang: WorkloadId) -> Option<Rc<BTreeSet<Payer>>> {
         let turn = self.turns.entry(gang);
-        let (turns, queues) = turn.or_insert_with(|| (0, Rc::new(super::queues(cluster, gang))));
+        let (turns, payers) = turn.or_insert_with(|| (0, Rc::new(super::payers(cluster, gang))));
         *turns += 1;
-        (*turns <= TURNS).then(|| Rc::clone(queues))
+        (*turns <= TURNS).then(|| Rc::clone(payers))
     }
 
     /// Why a gang like this one was refused, where nothing that matters has changed since.

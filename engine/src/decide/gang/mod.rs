@@ -16,7 +16,7 @@ use self::alike::{Likeness, Refusal};
 use self::search::{Found, WaySearch};
 pub(crate) use self::search::{MOST_TRIES, STEPS_OF_QUOTA};
 pub(super) use self::unfinished::complete;
-use super::effort::Effort;
+use super::effort::{Effort, Payer};
 use super::line::{InLine, chosen, could_ever_fit, line};
 use super::verdict::{self, refusal};
 use super::{Admission, Grant, admission, count_in, enqueue};
@@ -45,10 +45,17 @@ pub(super) fn admit_together(
     (admit(cluster, id, refusals, &effort), effort)
 }
 
-/// The queues in which pods of a group wait. Each pays for what the group costs, or one that has a pod in a queue of which nothing is
-/// known would cost the others nothing.
-fn queues(cluster: &Cluster, id: WorkloadId) -> BTreeSet<QueueId> {
-    line(cluster, id).into_iter().map(|(_, shape)| shape.queue).collect()
+/// Who pays for what a group costs: the queues in which its pods wait, and its own, as far as they take anything from its namespace.
+/// One that is for others does not spend their turn.
+fn payers(cluster: &Cluster, id: WorkloadId) -> BTreeSet<Payer> {
+    let workload = cluster.workload(id);
+    let of_pods = line(cluster, id).into_iter().map(|(_, shape)| shape.queue);
+    let queues = of_pods.chain(workload.claim.as_ref().map(|claim| claim.queue));
+    let takes = |queue: &QueueId| {
+        cluster.queue(*queue).is_nameless() || verdict::admits(cluster, *queue, &workload.namespace).is_ok()
+    };
+    let payers: BTreeSet<_> = queues.filter(takes).map(Some).collect();
+    if payers.is_empty() { [None].into() } else { payers }
 }
 
 /// Lets the missing pods of a group in, all of them, and returns the admissions; or none, and every one of its waiting pods

@@ -4,7 +4,7 @@
 //! As far as a gang asks for what it held when it was whole, and no further: whoever raises the minimum of a group, or makes a large
 //! pod in place of a small one, would else go before everybody. Who asks for more has its turn among the others.
 
-use super::{Refusals, admit, queues, rests};
+use super::{Refusals, admit, payers, rests};
 use crate::cluster::Cluster;
 use crate::decide::effort::{Effort, Spending};
 use crate::decide::line::line;
@@ -34,8 +34,8 @@ pub(in crate::decide) fn complete(
         let Some((_, first)) = line(cluster, id).into_iter().next() else {
             continue;
         };
-        let queues = queues(cluster, id);
-        if queues.iter().any(|queue| spending.is_over(*queue)) {
+        let payers = payers(cluster, id);
+        if payers.iter().any(|payer| spending.is_over(*payer)) {
             continue;
         }
         trail_workload(cluster, id, trail);
@@ -43,7 +43,7 @@ pub(in crate::decide) fn complete(
         aside.open_for(cluster, &first);
         admissions.extend(complete_one(cluster, id, refusals, &effort));
         aside.close(cluster);
-        spending.add(&queues, &effort);
+        spending.add(&payers, &effort);
         steps += effort.spent();
     }
     (admissions, steps)

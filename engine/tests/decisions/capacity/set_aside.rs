@@ -2,6 +2,7 @@
 
 use engine::decide::Action;
 use engine::reason::Reason;
+use serde_json::json;
 
 use super::reclaim::{RECLAIM, gone, victims};
 use super::{plain, worker, workers};
@@ -213,4 +214,31 @@ fn what_is_left_of_a_gang_takes_nothing_that_others_were_evicted_for() {
     gone(&mut world, &evicted);
     world.pods((8..16).map(|index| worker("a", index).of("g")));
     assert_eq!(let_in(&mut world), ["b-0"]);
+}
+
+/// Each of them finds its node only behind all others, so that they take more steps than there are.
+#[test]
+fn nothing_is_set_aside_for_a_gang_that_is_given_up() {
+    let mut world = World::with(capacity(RECLAIM, "reclaimInterval: 1"));
+    for index in 0..1100 {
+        let cpu = if index == 1099 { "12" } else { "500m" };
+        world.node(&node(&format!("n{index:04}")).offers("cpu", cpu));
+    }
+    for name in ["b", "c"] {
+        world.queue(&plain(name));
+    }
+    world.group(&group("g", 12).set(["spec", "queue"], "b"));
+    let says = (0..1000).map(|number| json!({"key": format!("none-{number}"), "operator": "DoesNotExist"}));
+    let terms = json!([{ "matchExpressions": says.collect::<Vec<_>>() }]);
+    let affinity =
+        json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}});
+    world.pods((0..12).map(|index| {
+        let lengthy = pod(&format!("p{index:02}")).of("g").queue("b").requests("cpu", "1");
+        lengthy.with(&json!({"spec": {"affinity": affinity}}))
+    }));
+    let round = world.round();
+    assert_eq!(round.actions, []);
+    assert!(round.steps < 2 * 11_500_000 + 12_000_000, "{} steps", round.steps);
+    world.pod(&pod("other").queue("c").requests("cpu", "1"));
+    assert_eq!(let_in(&mut world), ["other"]);
 }

@@ -1,0 +1,131 @@
+//! What one round may cost, whatever the gangs of a tenant are made like: a queue's turn ends, and names that no queue has share one.
+
+use engine::decide::decide;
+use serde_json::json;
+
+use crate::world::{Object, PRODUCT, World, group, node, pod, queue};
+
+/// Pods that each say as much about nodes as they may, none of which is one for them.
+fn lengthy(name: &str, group: &str) -> Object {
+    let values: Vec<_> = (0..1000).map(|value| format!("nowhere-{name}-{value}")).collect();
+    let terms = json!([{"matchExpressions": [{"key": PRODUCT, "operator": "In", "values": values}]}]);
+    let affinity = [
+        "spec",
+        "affinity",
+        "nodeAffinity",
+        "requiredDuringSchedulingIgnoredDuringExecution",
+    ];
+    pod(name).of(group).set(affinity, json!({ "nodeSelectorTerms": terms }))
+}
+
+/// What one round may cost at most: two turns of a queue, each of which the last question in it may exceed.
+const ROUND: u64 = 2 * (12_000_000 + 10_500_000);
+
+fn wide_world() -> World {
+    let mut world = World::new();
+    for number in 0..200 {
+        world.node(&node(&format!("n-{number}")).cards("A100", 8));
+    }
+    world.queue(&queue("team-a").quota(r#"{"A100": 8}"#));
+    world
+}
+
+#[test]
+fn many_gangs_that_miss_pods_cost_no_more_than_their_queues_turn() {
+    let mut world = wide_world();
+    for number in 0..20 {
+        let group_name = format!("g-{number}");
+        world.group(&group(&group_name, 1));
+        world.pod(&pod(&format!("{group_name}-runs")).of(&group_name));
+    }
+    assert_eq!(world.admit_names().len(), 20);
+    for number in 0..20 {
+        let group_name = format!("g-{number}");
+        world.group(&group(&group_name, 21));
+        world.pods((0..20).map(|index| lengthy(&format!("{group_name}-{index}"), &group_name)));
+    }
+    let round = decide(&mut world.cluster, world.now, usize::MAX);
+    assert!(round.actions.is_empty() && round.more);
+    assert!(round.steps < ROUND, "{}", round.steps);
+    assert!(round.gangs_judged < 10, "{}", round.gangs_judged);
+}
+
+#[test]
+fn gangs_with_a_pod_in_a_queue_that_is_not_there_are_no_way_past_a_queues_turn() {
+    let mut world = wide_world();
+    for number in 0..20 {
+        let group_name = format!("g-{number}");
+        // One pod more than it needs: else the queue that is not there is seen before anything is searched for.
+        world.group(&group(&group_name, 20));
+        world.pod(
+            &pod(&format!("{group_name}-elsewhere"))
+                .of(&group_name)
+                .queue(&format!("nowhere-{number}")),
+        );
+        world.pods((0..20).map(|index| lengthy(&format!("{group_name}-{index}"), &group_name)));
+    }
+    let round = decide(&mut world.cluster, world.now, usize::MAX);
+    assert!(round.actions.is_empty() && round.more);
+    assert!(round.steps < ROUND, "{}", round.steps);
+    let mut rounds = 1;
+    while decide(&mut world.cluster, world.now, usize::MAX).more {
+        rounds += 1;
+        assert!(rounds < 100, "every round ends with some that are judged");
+    }
+}
+
+#[test]
+fn gangs_whose_pods_are_all_in_queues_that_are_not_there_share_one_turn() {
+    let mut world = wide_world();
+    for number in 0..20 {
+        let group_name = format!("g-{number}");
+        world.group(&group(&group_name, 20).card_request(r#"{"A100": 1}"#));
+        let nowhere = format!("nowhere-{number}");
+        world.pods((0..20).map(|index| lengthy(&format!("{group_name}-{index}"), &group_name).queue(&nowhere)));
+    }
+    let round = decide(&mut world.cluster, world.now, usize::MAX);
+    assert!(round.actions.is_empty() && round.more);
+    assert!(round.steps < ROUND, "{}", round.steps);
+}
+
+/// Pods that were made before their queue was for others only.
+#[test]
+fn nobody_spends_the_turn_of_a_queue_that_is_for_others() {
+    let mut world = wide_world();
+    world.namespace("other", &[("team", "other")], None);
+    let theirs = queue("theirs").quota(r#"{"A100": 8}"#);
+    world.queue(&theirs.annotation("card.volcano.sh/namespaces", "team=other"));
+    for number in 0..4 {
+        let group_name = format!("g-{number}");
+        world.group(&group(&group_name, 20));
+        world.pods((0..20).map(|index| lengthy(&format!("{group_name}-{index}"), &group_name)));
+        world.pod(
+            &pod(&format!("{group_name}-late"))
+                .of(&group_name)
+                .queue("theirs")
+                .created(1),
+        );
+    }
+    world.pod(
+        &pod("honest")
+            .namespace("other")
+            .queue("theirs")
+            .asks("A100", 1)
+            .created(2),
+    );
+    let round = decide(&mut world.cluster, world.now, usize::MAX);
+    assert_eq!(round.actions.len(), 1, "{:?}", round.actions);
+}
+
+#[test]
+fn what_an_earlier_leader_has_let_in_is_looked_at_in_no_more_than_a_question() {
+    let mut world = wide_world();
+    for number in 0..20 {
+        let group_name = format!("g-{number}");
+        let least = json!({"spec": {"minResources": {"cpu": "1m"}}});
+        world.group(&group(&group_name, 20).with(&least).phase("Inqueue"));
+        world.pods((0..20).map(|index| lengthy(&format!("{group_name}-{index}"), &group_name)));
+    }
+    let round = decide(&mut world.cluster, world.now, usize::MAX);
+    assert!(round.steps < ROUND + 10_500_000, "{}", round.steps);
+}
