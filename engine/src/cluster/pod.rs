@@ -146,6 +146,8 @@ pub struct Pod {
     pub reachable: bool,
     /// Whether a queue is charged for it since it asks for cards, and for nothing that it says.
     pub charged_for_cards: bool,
+    /// Whether it came to belong to its group when it was there already, so that nobody has let it in, or its successor will be.
+    pub joined_later: bool,
     /// Whether it has any annotation.
     pub has_annotations: bool,
     /// Whether it claims devices which are no cards, or of which that is not known: no queue is charged for them.
@@ -196,6 +198,7 @@ impl Pod {
             returns: _,
             reachable: _,
             charged_for_cards: _,
+            joined_later: _,
             told: _,
             epoch: _,
         } = self;
@@ -296,9 +299,24 @@ pub(super) struct Reading {
     pub controller_uid: Option<Box<str>>,
     /// When it is over at the latest, where it may not run for ever.
     pub ends: Option<Timestamp>,
+    /// Whether its group is all that it names.
+    pub names_group_alone: bool,
 }
 
+/// What the name of a group begins with that Volcano's controllers make for a pod that names their scheduler and no group; behind it comes
+/// the UID of its controller, or its own. They write it on the pod that is there.
+const GROUP_FOR_POD: &str = "podgroup-";
+
 impl Reading {
+    /// Whether its group was made for it, or for its controller, when it was there already.
+    pub(super) fn has_group_made_for_it(&self, uid: &str) -> bool {
+        let of = self
+            .group
+            .as_deref()
+            .and_then(|group| group.strip_prefix(GROUP_FOR_POD));
+        of.is_some_and(|of| of == self.controller_uid.as_deref().unwrap_or(uid))
+    }
+
     /// The mGPU cards that are written on the pod; before they are, those that the decision about it took.
     pub(super) fn cards(&self, stage: Stage, old: Option<&Pod>) -> Option<CardLists> {
         let is_written = self.gpus.iter().flat_map(|gpus| gpus.iter()).any(Option::is_some);
@@ -381,6 +399,11 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
             .filter(|name| managed && !name.is_empty())
             .map(|name| as_object_name(name).into()),
         in_no_queue: !names_queue_or_card,
+        names_group_alone: !under_cross_quota
+            && [QUEUE_NAME, CARD_NAME]
+                .iter()
+                .all(|key| !annotations.contains_key(*key))
+            && mgpu.is_none(),
         // The door refuses a strategy that is unknown; past it, the default holds.
         cross_quota: under_cross_quota.then(|| {
             let strategy = annotations.get(SCORING_STRATEGY).and_then(|text| text.parse().ok());

@@ -62,6 +62,9 @@ impl Cluster {
         if charged_for_cards {
             (reading.managed, reading.in_no_queue) = (true, false);
         }
+        let joined_later = reading.names_group_alone
+            && reading.has_group_made_for_it(&uid)
+            && !(self.may_be_for_cards(&reading) && self.charges_unqueued_cards(&namespace));
         let node_name = pod.spec.node_name.as_deref().filter(|node| !node.is_empty());
         if node_name.is_some() {
             self.end_assumption(&uid);
@@ -111,6 +114,7 @@ impl Cluster {
             returns: returns(old, stage, returned.map(|returned| returned.times)),
             reachable: reading.reachable,
             charged_for_cards,
+            joined_later,
             has_annotations: !pod.metadata.annotations.is_empty(),
             claims_other_devices: !named.is_empty() && !reading.task.claims_cards(),
             other_gates: reading.other_gates.take(),
@@ -194,17 +198,23 @@ impl Cluster {
         let is_charged = || {
             let old = known.and_then(|id| self.pod(id)?.queue);
             let was_charged = old.is_some_and(|queue| !self.queue(queue).is_nameless());
-            let namespace = self.namespace(namespace);
-            let names_queue = namespace.is_some_and(|namespace| namespace.queue.is_some());
-            was_charged || names_queue || self.configuration.cardgate.unqueued_cards == UnqueuedCards::Charge
+            was_charged || self.charges_unqueued_cards(namespace)
         };
         let is_open = !reading.managed || reading.in_no_queue;
-        // What can't be said of claims may be for cards: it is nobody's way past the queue of the namespace.
-        let may_be_for_cards = || {
-            let is_unclear = reading.task.unreadable.is_some() && reading.task.claimed.is_some();
-            is_unclear || !self.card_resources_of(&reading.task.request).is_empty()
-        };
-        is_open && reading.reachable && may_be_for_cards() && is_charged()
+        is_open && reading.reachable && self.may_be_for_cards(reading) && is_charged()
+    }
+
+    /// Whether the cards of pods that name no queue are charged in this namespace.
+    fn charges_unqueued_cards(&self, namespace: &str) -> bool {
+        let namespace = self.namespace(namespace);
+        let names_queue = namespace.is_some_and(|namespace| namespace.queue.is_some());
+        names_queue || self.configuration.cardgate.unqueued_cards == UnqueuedCards::Charge
+    }
+
+    /// Whether a pod asks for cards. What can't be said of claims may be for cards: it is nobody's way past the queue of the namespace.
+    fn may_be_for_cards(&self, reading: &Reading) -> bool {
+        let is_unclear = reading.task.unreadable.is_some() && reading.task.claimed.is_some();
+        is_unclear || !self.card_resources_of(&reading.task.request).is_empty()
     }
 
     /// Takes the end of a pod that is over; whether it is.

@@ -49,6 +49,23 @@ fn a_bare_pod_keeps_its_place_and_its_event_says_so() {
     }
 }
 
+/// Found by the simulator (seed 23651): Volcano's controllers make a group for a pod that names their scheduler, and write its name on the
+/// pod that is there. Nobody has let it in, nor would its successor be held: it would be evicted every five minutes, for ever.
+#[test]
+fn who_came_into_a_group_without_being_let_in_is_not_sent_back() {
+    for (group, is_sent_back) in [("podgroup-web", false), ("podgroup-other", true)] {
+        let mut world = world();
+        world.queue(&queue("default"));
+        let plain = bare_pod("p").requests("cpu", "1").controlled_by("ReplicaSet", "web");
+        world.pod(&plain);
+        world.group(&crate::world::group(group, 1).set(["spec", "queue"], "default"));
+        world.pod(&plain.annotation("scheduling.k8s.io/group-name", group));
+        world.wait(300);
+        let actions = world.decide();
+        assert_eq!(names(&actions) == [("send back", "p")], is_sent_back, "{actions:?}");
+    }
+}
+
 #[test]
 fn a_controllers_pod_is_sent_back() {
     let mut world = world();
