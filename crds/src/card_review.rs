@@ -166,7 +166,7 @@ pub struct Place {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Holder {
-    /// The queue; empty for all queues together that are not for the namespace of the review.
+    /// The queue; empty for all pods together that are in no queue, or of others in one that is not for the namespace of the review.
     pub queue: String,
     /// How much its pods have, as a Kubernetes quantity.
     pub amount: String,

@@ -51,7 +51,9 @@ fn holders(shortage: &Shortage) -> Option<String> {
     let more = named.len().saturating_sub(MOST_QUEUES);
     held.extend((more > 0).then(|| format!("more by {more} other queues")));
     let of_others = unnamed.into_iter();
-    held.extend(of_others.map(|holder| format!("{} by queues of others ({})", holder.amount, pods(&holder.pods))));
+    held.extend(
+        of_others.map(|holder| format!("{} by queues of others or none ({})", holder.amount, pods(&holder.pods))),
+    );
     let place = match &*shortage.place.kind {
         "Node" => format!(" of node {}", shortage.place.name),
         _ => String::new(),
@@ -209,8 +211,8 @@ mod tests {
             pods: own(&[], 4),
         };
         status.blocks[0].shortages[0].holders.push(of_others);
-        let expected = "   A100 is held: 3 by queue team-a (mine, 1 of another namespace); 9 by queues of others (4 of other \
-                        namespaces)";
+        let expected = "   A100 is held: 3 by queue team-a (mine, 1 of another namespace); 9 by queues of others or none (4 of \
+                        other namespaces)";
         let lines = lines(&status);
         assert!(lines.iter().any(|line| line == expected), "{lines:?}");
     }

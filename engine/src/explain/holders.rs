@@ -33,7 +33,7 @@ pub(super) fn count(count: &mut Count, pod: &Pod, namespace: &str) {
 }
 
 /// Who holds a dimension below a queue, or in the whole cluster: queues with pods of this namespace first, then who has most, and last all
-/// queues together that are not for this namespace.
+/// pods together that are in no queue, or in one that is not for this namespace. Of such a queue own pods alone are told.
 pub(super) fn holders(cluster: &Cluster, at: Option<QueueId>, dimension: Dimension, namespace: &str) -> Vec<Holder> {
     let charged = |pod: &Pod| pod.charge.as_ref().map_or(0, |charge| charge.amounts.get(dimension));
     by_queue(cluster, below(cluster, at), charged, dimension, namespace)
@@ -69,39 +69,36 @@ fn by_queue(
     dimension: Dimension,
     namespace: &str,
 ) -> Vec<Holder> {
-    let mut found: BTreeMap<QueueId, (i128, Count)> = BTreeMap::new();
-    for (queue, pod) in pods {
+    let mut are_told: BTreeMap<QueueId, bool> = BTreeMap::new();
+    let mut found: BTreeMap<Option<QueueId>, (i128, Count)> = BTreeMap::new();
+    for (id, pod) in pods {
         let Some(pod) = cluster.pod(pod) else { continue };
         let held = held(pod);
         if held > 0 {
+            let queue = Some(id).filter(|id| !cluster.queue(*id).is_nameless());
+            let queue = queue.filter(|id| {
+                let is_told = || is_for(cluster, *id, namespace);
+                *pod.namespace == *namespace || *are_told.entry(*id).or_insert_with(is_told)
+            });
             let (amount, pods) = found.entry(queue).or_default();
             *amount += i128::from(held);
             count(pods, pod, namespace);
         }
     }
-    let told = |(queue, (_, pods)): &(QueueId, (i128, Count))| pods.own_count > 0 || is_for(cluster, *queue, namespace);
-    let (mut found, foreign): (Vec<_>, Vec<_>) = found.into_iter().partition(told);
-    found.sort_by_key(|(_, (amount, pods))| (pods.own_count == 0, -amount));
-    found.truncate(MOST_QUEUES);
-    let held = found.into_iter().map(|(queue, (amount, mut pods))| {
+    let of_others = found.remove(&None);
+    let mut told: Vec<_> = found.into_iter().collect();
+    told.sort_by_key(|(_, (amount, pods))| (pods.own_count == 0, -amount));
+    told.truncate(MOST_QUEUES);
+    let all = told.into_iter().chain(of_others.map(|held| (None, held)));
+    let holders = all.map(|(queue, (amount, mut pods))| {
         pods.own.sort_unstable();
         Holder {
-            queue: cluster.queue(queue).name.to_string(),
+            queue: queue.map_or_else(String::new, |id| cluster.queue(id).name.to_string()),
             amount: dimension.format(amount),
             pods,
         }
     });
-    let of_others = foreign.into_iter().map(|(_, (amount, pods))| (amount, pods.others));
-    let of_others = of_others.reduce(|(all, pods), (amount, more)| (all + amount, pods + more));
-    let of_others = of_others.map(|(amount, others)| Holder {
-        queue: String::new(),
-        amount: dimension.format(amount),
-        pods: Count {
-            others,
-            ..Count::default()
-        },
-    });
-    held.chain(of_others).collect()
+    holders.collect()
 }
 
 /// A pod of the same workload that holds quota of the same queue, which this one is to replace: in an update that makes new pods

@@ -5,7 +5,7 @@ use crds::keys::QUEUE_NAMESPACES;
 use engine::explain::{Asked, review};
 use serde_json::Value;
 
-use crate::world::{Object, World, group, node, pod, queue};
+use crate::world::{Object, World, bare_pod, group, node, pod, queue};
 
 /// Numbers that appear nowhere else.
 const HELD: i64 = 37;
@@ -120,6 +120,37 @@ fn queues_of_others_are_told_together() {
     assert_eq!(
         holders(&mut world, "other", "foreign"),
         [told("foreign", HELD, 0), told("team-a", 2, 1)]
+    );
+}
+
+/// Own pods that still run in a queue which is no longer for their namespace are told, and nothing of the others there; pods of no queue are
+/// told with all others, own ones by name.
+#[test]
+fn of_a_queue_that_is_for_others_by_now_own_pods_alone_are_told() {
+    let mut world = world();
+    world.pod(&pod("mine").queue("foreign").requests("cpu", "7").ungated().on("n1"));
+    let of_no_queue = |name: &str| bare_pod(name).label("card.volcano.sh/crossquota", "enabled").on("n1");
+    world.pod(&of_no_queue("bare").requests("cpu", "3"));
+    world.pod(&of_no_queue("secret-bare").namespace("other").requests("cpu", "5"));
+    let status = imagined(&mut world, "team", &pod("p").asks("A100", 1).requests("cpu", "60"));
+    let block = status.blocks.iter().find(|block| block.reason == "NoNodeFits").unwrap();
+    let short = block.shortages.iter().find(|short| short.resource == "CPU").unwrap();
+    let holders = short.holders.iter().map(|holder| {
+        let pods = &holder.pods;
+        (
+            &*holder.queue,
+            &*holder.amount,
+            pods.own.join(" "),
+            pods.own_count,
+            pods.others,
+        )
+    });
+    assert_eq!(
+        holders.collect::<Vec<_>>(),
+        [
+            ("foreign", "7", "mine".to_owned(), 1, 0),
+            ("", "9", "bare".to_owned(), 1, 2)
+        ]
     );
 }
 
