@@ -2,7 +2,8 @@
 //!
 //! How many pods a queue has is what the operator wrote last in the queue's `CardUsage`: so the webhook needs no right to read pods,
 //! and may be some seconds behind. A queue that is removed or given queues below it meanwhile harms nobody: its pods wait, and what
-//! they hold stays charged. One that is kept meanwhile can be tried again. Without a `CardUsage` nothing is known of any pods.
+//! they hold stays charged. One that is kept meanwhile can be tried again. Without a `CardUsage` nothing is known of any pods. Those that
+//! wait don't count: whoever makes some that never get in would keep the queue as it is for ever.
 
 use std::sync::Arc;
 
@@ -62,7 +63,7 @@ impl ApiLookups {
                 let usages = Api::<DeserializeGuard<CardUsage>>::all(client);
                 let usage = existing(usages.get(queue).await)?;
                 let status = usage.and_then(|usage| usage.0.ok()?.status);
-                let count = status.map_or(0, |status| status.admitted_pods.saturating_add(status.waiting_pods));
+                let count = status.map_or(0, |status| status.admitted_pods);
                 Found::PodsOf(u64::try_from(count).unwrap_or(0))
             }
             Lookup::Claim { namespace, name } => {

@@ -140,8 +140,8 @@ pub enum Denial {
         path: String,
     },
     #[error(
-        "spec.parent: queue {parent:?} has pods ({count}, see its CardUsage), and a queue with queues below it takes none: let them \
-         end, or name another parent"
+        "spec.parent: queue {parent:?} has pods ({count} that were let in, see its CardUsage), and a queue with queues below it takes \
+         none: let them end, or name another parent"
     )]
     ParentHasPods { parent: String, count: u64 },
     #[error(
@@ -190,7 +190,9 @@ pub enum Denial {
         "queue {queue:?} has queues below it ({count}, {child:?} among them): remove them first, or name them another parent"
     )]
     QueueHasChildren { queue: String, child: String, count: usize },
-    #[error("queue {queue:?} has pods ({count}, see its CardUsage): let them end first, or close the queue")]
+    #[error(
+        "queue {queue:?} has pods ({count} that were let in, see its CardUsage): let them end first, or close the queue"
+    )]
     QueueHasPods { queue: String, count: u64 },
     #[error(
         "the Binding carries {keys}, which would replace what the pod is charged by, and {user:?} is none of the schedulers that \

@@ -23,7 +23,7 @@ pub enum Lookup {
     Group { namespace: String, name: String },
     /// The namespace of this name.
     Namespace(String),
-    /// How many pods hold or wait for something of this queue.
+    /// How many pods were let in on the quota of this queue.
     PodsOf(String),
     /// What the claim of devices of this name in this namespace asks for.
     #[expect(missing_docs, reason = "one line says it")]
@@ -71,7 +71,7 @@ pub enum Found {
     Group(Option<Arc<GroupFacts>>),
     /// About a namespace.
     Namespace(Option<Arc<NamespaceFacts>>),
-    /// How many pods a queue has, as the operator last wrote it.
+    /// How many pods a queue has let in, as the operator last wrote it.
     PodsOf(u64),
     /// What a claim of devices asks for, or those that are made from a template.
     Claim(Option<Arc<ClaimSpec>>),
@@ -204,7 +204,7 @@ impl<'k> View<'k> {
         Fact::new(fresh, || self.knowledge.groups.get(&group_key(in_namespace, group)))
     }
 
-    /// How many pods a queue has, where it was asked for.
+    /// How many pods a queue has let in, where it was asked for.
     pub fn pods_of(&self, of: &str) -> Option<u64> {
         self.fresh.find(|lookup, found| match (lookup, found) {
             (Lookup::PodsOf(queue), Found::PodsOf(count)) if queue == of => Some(*count),

@@ -108,7 +108,7 @@ async fn answers_are_read_and_absence_is_an_answer() {
     };
     let labels = [("team".to_owned(), "a".to_owned())].into();
     assert_eq!(facts, Arc::new(NamespaceFacts { labels, queue: None }));
-    for (queue, count) in [("team-a", 5), ("new", 0), ("gone", 0), ("uninstalled", 0)] {
+    for (queue, count) in [("team-a", 2), ("new", 0), ("gone", 0), ("uninstalled", 0)] {
         let found = lookups.find(&Lookup::PodsOf(queue.to_owned())).await.unwrap();
         assert!(
             matches!(found, Found::PodsOf(found) if found == count),
