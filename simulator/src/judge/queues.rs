@@ -110,10 +110,21 @@ impl Tree {
     /// A queue and those above it. Of queues that are parts of themselves the path is longer than there are queues.
     pub fn path(&self, queue: &str) -> Vec<String> {
         let most = self.parents.len() + 2;
-        let above = |below: &String| self.parents.get(below).cloned();
+        let root = |below: &String| self.root_there().filter(|_| self.is_gone(below)).map(str::to_owned);
+        let above = |below: &String| self.parents.get(below).cloned().or_else(|| root(below));
         std::iter::successors(Some(queue.to_owned()), above)
             .take(most)
             .collect()
+    }
+
+    /// The queue that all others are parts of, where it is there.
+    pub fn root_there(&self) -> Option<&str> {
+        self.root.as_deref().filter(|root| !self.is_gone(root))
+    }
+
+    /// Whether a queue is not there, whose pods still hold what they have: in the cluster, and under the root where there is one.
+    pub fn is_gone(&self, queue: &str) -> bool {
+        !self.queues.contains_key(queue)
     }
 
     /// Whether a queue is this one or below it; without one, in the cluster.

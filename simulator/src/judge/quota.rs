@@ -176,7 +176,8 @@ fn held(view: &View, parent: Option<&str>, what: &What, without: Option<&Key>) -
 /// The same of a queue that these are above. Queues that are above themselves count once.
 fn held_below(view: &View, parent: Option<&str>, what: &What, without: Option<&Key>, above: &[&str]) -> i128 {
     let own = view.pods.iter().filter(|pod| Some(&pod.key) != without);
-    let own = own.filter_map(|pod| view.charge_to(pod, |queue| Some(queue) == parent));
+    let is_of_gone = |queue: &str| view.tree.is_gone(queue) && view.tree.root_there() == parent;
+    let own = own.filter_map(|pod| view.charge_to(pod, |queue| Some(queue) == parent || is_of_gone(queue)));
     let own: i128 = own.filter_map(|charge| charge.amounts.get(what).copied()).sum();
     let above = [above, parent.as_slice()].concat();
     let children = view.tree.children(parent).filter(|child| !above.contains(child));

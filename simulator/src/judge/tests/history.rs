@@ -55,6 +55,12 @@ impl History {
         changed.unwrap();
     }
 
+    pub fn delete(&mut self, who: &str, resource: &'static Resource, name: &str) {
+        self.objects
+            .delete(&Arc::from(who), resource, &key(resource, name))
+            .unwrap();
+    }
+
     pub fn later(&mut self, seconds: i64) {
         let then = self.objects.now.checked_add(SignedDuration::from_secs(seconds));
         self.objects.pass_until(then.unwrap());

@@ -137,6 +137,29 @@ fn two_operators_together_never_exceed() {
     history.breaks(RULE);
 }
 
+/// Found with seed 23581: whose queue is gone holds its cards all the same, of what there is beside guarantees.
+#[test]
+fn what_the_pods_of_a_queue_that_is_gone_hold_is_not_there_for_others() {
+    for (cards, is_kept) in [(2, true), (3, false)] {
+        let mut history = History::new();
+        history.configure("tiers: [{plugins: [{name: capacity}]}]");
+        for name in ["a", "b", "gone"] {
+            history.queue(name, 8, &json!({}));
+        }
+        history.change("user", &QUEUES, "b", |queue| {
+            queue["metadata"]["annotations"]["volcano.sh/card.guarantee"] = r#"{"A100": 2}"#.into();
+        });
+        history.pod("held", "gone", 4);
+        history.admit("held");
+        history.delete("user", &QUEUES, "gone");
+        history.later(60);
+        history.pod("p", "a", cards);
+        history.lease("operator-0");
+        history.admit("p");
+        history.breaks_where(!is_kept, KEPT);
+    }
+}
+
 #[test]
 fn what_is_guaranteed_to_others_is_kept() {
     for (cards, is_kept) in [(6, true), (7, false)] {
