@@ -182,6 +182,38 @@ const TOGETHER: [Found; 13] = [
     ),
 ];
 
+/// Worlds beside Volcano's controllers, with pods that are in no queue and queues that are gone.
+const NO_QUEUE: [Found; 4] = [
+    (
+        23_558,
+        120,
+        4,
+        true,
+        "the judge knew of a binding that no operator could have heard of",
+    ),
+    (
+        23_581,
+        120,
+        4,
+        true,
+        "the judge counted what the pods of a queue that is gone hold for nobody",
+    ),
+    (
+        23_651,
+        120,
+        4,
+        true,
+        "pods that came into a group of Volcano's without being let in were evicted for ever",
+    ),
+    (
+        23_691,
+        120,
+        4,
+        true,
+        "pods in no queue took what all queues have together",
+    ),
+];
+
 /// Bugs that were planted.
 const PLANTED: [Found; 6] = [
     (94, 100, 4, false, "what is kept for a workload is forgotten"),
@@ -253,6 +285,11 @@ fn worlds_with_devices_that_have_found_something_pass() -> anyhow::Result<()> {
 #[test]
 fn worlds_with_gangs_and_shared_claims_that_have_found_something_pass() -> anyhow::Result<()> {
     run_with(&TOGETHER, true)
+}
+
+#[test]
+fn worlds_with_pods_in_no_queue_that_have_found_something_pass() -> anyhow::Result<()> {
+    run_with(&NO_QUEUE, true)
 }
 
 #[test]
