@@ -400,9 +400,7 @@ pub(super) fn read(pod: &mut crds::pod::Pod<Box<str>>, namespace: &str, names: &
             .map(|name| as_object_name(name).into()),
         in_no_queue: !names_queue_or_card,
         names_group_alone: !under_cross_quota
-            && [QUEUE_NAME, CARD_NAME]
-                .iter()
-                .all(|key| !annotations.contains_key(*key))
+            && [QUEUE_NAME, CARD_NAME].iter().all(|key| !annotations.contains_key(key))
             && mgpu.is_none(),
         // The door refuses a strategy that is unknown; past it, the default holds.
         cross_quota: under_cross_quota.then(|| {

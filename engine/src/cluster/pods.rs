@@ -62,16 +62,14 @@ impl Cluster {
         if charged_for_cards {
             (reading.managed, reading.in_no_queue) = (true, false);
         }
-        let joined_later = reading.names_group_alone
-            && reading.has_group_made_for_it(&uid)
-            && !(self.may_be_for_cards(&reading) && self.charges_unqueued_cards(&namespace));
+        let joined_later = self.joined_later(&reading, &namespace, &uid);
         let node_name = pod.spec.node_name.as_deref().filter(|node| !node.is_empty());
         if node_name.is_some() {
             self.end_assumption(&uid);
         }
         let queue = reading.managed.then(|| self.queue_of_pod(&reading, &namespace, known));
-        reading.task.unqueued = queue.is_some_and(|(_, unqueued)| unqueued);
-        let queue = queue.map(|(queue, _)| queue);
+        let (queue, unqueued) = queue.unzip();
+        reading.task.unqueued = unqueued.unwrap_or_default();
         self.check_payers(&mut reading.task, &namespace, &uid, queue, &named);
         self.name_cards(&mut reading.task, queue);
         let bound_to = node_name.map(|node| self.node_id(node));
@@ -85,6 +83,8 @@ impl Cluster {
         let stage = stage(&reading, &pod.spec, bound_to, deleted.is_some(), old, now);
         let under_way = old.filter(|_| matches!(stage, Stage::Admitting { .. }));
         let returned = self.return_of(reading.controller.as_ref(), now);
+        // Until the scheduler has said where, a pod is expected where the decision expected it.
+        let room = bound_to.or(only_node).or_else(|| old?.room);
         let mut new = Pod {
             // Without a readable time of creation, a pod is as young as can be.
             created: read_time(pod.metadata.creation_timestamp.as_deref()).unwrap_or(now),
@@ -96,11 +96,7 @@ impl Cluster {
             charge: None,
             priority: pod.spec.priority.unwrap_or(0),
             eviction: old.map(|old| old.eviction).unwrap_or_default(),
-            // Until the scheduler has said where, a pod is expected where the decision expected it.
-            room: bound_to
-                .or(only_node)
-                .or_else(|| old?.room)
-                .filter(|_| !matches!(stage, Stage::Waiting | Stage::Blocked)),
+            room: room.filter(|_| !matches!(stage, Stage::Waiting | Stage::Blocked)),
             deleted,
             ends: reading.ends,
             assigned: assigned.or_else(|| under_way?.assigned.clone()),
@@ -202,6 +198,12 @@ impl Cluster {
         };
         let is_open = !reading.managed || reading.in_no_queue;
         is_open && reading.reachable && self.may_be_for_cards(reading) && is_charged()
+    }
+
+    /// Whether a pod came to belong to its group when it was there already, and the door had no other reason to hold it.
+    fn joined_later(&self, reading: &Reading, namespace: &str, uid: &str) -> bool {
+        let is_held_for_cards = || self.may_be_for_cards(reading) && self.charges_unqueued_cards(namespace);
+        reading.names_group_alone && reading.has_group_made_for_it(uid) && !is_held_for_cards()
     }
 
     /// Whether the cards of pods that name no queue are charged in this namespace.

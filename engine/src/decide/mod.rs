@@ -96,6 +96,14 @@ pub struct Round {
     pub steps: u64,
 }
 
+impl Round {
+    fn add(&mut self, looked: reclaim::Looked) {
+        self.actions.extend(looked.evictions.into_iter().map(Action::Evict));
+        self.looks = looked.queues;
+        self.steps += looked.steps;
+    }
+}
+
 /// Decides what may be done now, and lets in at most `limit` pods, more only where a gang would be cut in two. What is let in
 /// counts as such from here on.
 pub fn decide(cluster: &mut Cluster, now: Timestamp, limit: usize) -> Round {
@@ -200,10 +208,7 @@ pub fn decide_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trail
     cluster.measure_groups();
     round.gangs_judged = refusals.judged;
     if !round.more {
-        let looked = reclaim::look(cluster, now, is_rest_checked, trail);
-        round.actions.extend(looked.evictions.into_iter().map(Action::Evict));
-        round.looks = looked.queues;
-        round.steps += looked.steps;
+        round.add(reclaim::look(cluster, now, is_rest_checked, trail));
     }
     trail.over();
     round.more |= postponed || refusals.gave_back;
