@@ -28,8 +28,8 @@ pub(super) fn is_selectable(
     effort: &Effort,
 ) -> bool {
     alternative.is_none_or(|alternative| {
-        narrow::labels_of(cluster, shape, alternative).is_some()
-            && !effort.is_spent()
+        !effort.is_spent()
+            && narrow::labels_of(cluster, shape, alternative, effort).is_some()
             && !kept_away(cluster, shape, alternative, effort).is_open
     })
 }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::effort::Effort;
 use crate::alternative::Alternative;
 use crate::cluster::Cluster;
 use crate::cluster::device_cards::are_supplied;
@@ -23,8 +24,14 @@ pub(super) fn labels_on<'a>(cluster: &'a Cluster, node: NodeId, alternative: &Al
 /// The labels that make up the names of an alternative's cards on the first node that the pod may select and has them as it asks for them,
 /// whatever room it has;
 /// those of nodes that are gone where there is none. None where the pod excludes them, or no node has them all.
-pub(super) fn labels_of<'a>(cluster: &'a Cluster, shape: &Shape, alternative: &Alternative) -> Option<Cow<'a, Labels>> {
+pub(super) fn labels_of<'a>(
+    cluster: &'a Cluster,
+    shape: &Shape,
+    alternative: &Alternative,
+    effort: &Effort,
+) -> Option<Cow<'a, Labels>> {
     let nodes = super::fit::nodes_for(cluster, Some(alternative)).iter();
+    let nodes = nodes.inspect(|_| effort.look_at_node(shape));
     let is_meant = |card: &&NodeCard| Some(card.resource) == cluster.resource_of(card.card);
     let mut on_nodes = nodes.filter_map(|node| {
         let node = cluster.node(*node);

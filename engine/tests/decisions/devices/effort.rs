@@ -68,3 +68,29 @@ fn pods_that_ask_for_the_same_are_compared_with_the_nodes_once() {
     assert_eq!(round.actions.len(), 200);
     assert!(round.steps < ONE_QUESTION.start, "{} steps", round.steps);
 }
+
+/// Who names cards is compared with nodes until one is found that it may select.
+#[test]
+fn what_a_pod_says_about_nodes_costs_as_much_for_each_card_that_it_names() {
+    let mut world = World::with(configuration("", "admitOn: quota"));
+    for index in 0..NODES {
+        world.node(&node(&format!("n-{index}")).cards("A", 8));
+    }
+    world.queue(&queue("team-a").quota(r#"{"A": 8, "B": 8}"#));
+    let says = (0..900).map(|number| json!({"key": format!("none-{number}"), "operator": "DoesNotExist"}));
+    let nowhere = json!({"key": crate::world::PRODUCT, "operator": "In", "values": ["nowhere"]});
+    let terms = json!([{"matchExpressions": says.chain([nowhere]).collect::<Value>()}]);
+    let affinity = json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}});
+    world.pod(
+        &pod("p")
+            .asks("A", 1)
+            .set(["spec", "affinity", "nodeAffinity"], affinity),
+    );
+    let round = world.round();
+    assert_eq!(round.actions, []);
+    assert!(
+        (500_000..ONE_QUESTION.start).contains(&round.steps),
+        "{} steps",
+        round.steps
+    );
+}
