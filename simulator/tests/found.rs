@@ -183,7 +183,7 @@ const TOGETHER: [Found; 13] = [
 ];
 
 /// Worlds beside Volcano's controllers, with pods that are in no queue and queues that are gone.
-const NO_QUEUE: [Found; 4] = [
+const NO_QUEUE: [Found; 5] = [
     (
         23_558,
         120,
@@ -211,6 +211,13 @@ const NO_QUEUE: [Found; 4] = [
         4,
         true,
         "pods in no queue took what all queues have together",
+    ),
+    (
+        23_979,
+        120,
+        4,
+        true,
+        "the judge did not know what who comes to pay for a shared claim asks for",
     ),
 ];
 

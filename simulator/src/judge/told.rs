@@ -79,8 +79,8 @@ pub fn judge(view: &View, pod: &Pod, message: &str) -> Finding {
         let is_too_much = limit.zip(most).is_some_and(|(limit, most)| limit > most);
         let used = number(3).map(|used| used - number(6).unwrap_or(0));
         let is_so = used.is_some_and(|used| (has..=has + quota::may_have(view, queue, &what)).contains(&used));
-        // How many it asks for is not known here where it claims different cards at once.
-        let is_compared = !is_of_another && !pod.claimed.unclear;
+        // How many it asks for is not known here where it claims different cards at once, or shares what it claims.
+        let is_compared = !is_of_another && !pod.claimed.unclear && pod.claimed.shared.is_empty();
         if !is_so || is_compared && number(2) != Some(asks) || is_too_much {
             let key = &pod.key;
             return broken(
