@@ -10,6 +10,7 @@ use engine::happening::Happening;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{self, Event, EventType, Reporter};
+use programs::when_it_has_time;
 use tracing::warn;
 
 use crate::metrics::{Metrics, Verb, Write};
@@ -64,7 +65,7 @@ impl Recorder {
         // kube's recorder folds events of one reason, and keeps the first one's note.
         let recorder = events::Recorder::new(self.client.clone(), reporter);
         self.metrics.api_write(Write::Event);
-        let written = recorder.publish(&event, regarding);
+        let written = when_it_has_time(|| recorder.publish(&event, regarding));
         if let Err(error) = self.metrics.in_time(Verb::Create, TIME_LIMIT, written).await {
             warn!(reason = reason.as_str(), note, %error, "can't write an event");
         }

@@ -61,7 +61,7 @@ pub fn is_for_who_asked(status: &Status) -> bool {
 }
 
 impl Metrics {
-    /// Awaits an answer for a limited time: the client itself would repeat the request for a quarter of an hour.
+    /// Awaits an answer for a limited time.
     pub async fn in_time<T>(
         &self,
         verb: Verb,

@@ -14,13 +14,19 @@ use std::time::Duration;
 use kube::client::ClientBuilder;
 use kube::{Client, Config};
 use thiserror::Error;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tower::BoxError;
 use tower::util::MapFutureLayer;
 
 /// How long the API server has to begin its answer, also to a watch: it gives up what takes longer itself. The client would wait
 /// for five minutes, in which a program whose list was lost knows nothing new.
 const ANSWER_LIMIT: Duration = Duration::from_mins(1);
+/// HTTP status of an API server that has too much to do at the moment.
+const BUSY: u16 = 429;
+/// HTTP status of an API server that is just starting, or ending.
+const UNAVAILABLE: u16 = 503;
+/// How long an API server is left alone that has no time.
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// There is no API server to talk to.
 #[derive(Debug, Error)]
@@ -30,8 +36,25 @@ pub struct ConnectError(#[from] kube::Error);
 /// Connects to the cluster of `KUBECONFIG`, or of the pod that this runs in.
 pub async fn connect() -> Result<Client, ConnectError> {
     let config = Config::infer().await.map_err(kube::Error::InferConfig)?;
+    Ok(client(config)?)
+}
+
+/// A client as both programs have it. It repeats nothing: whoever asks knows for how long that is of use, and a refusal that is asked
+/// for again and again until then looks like no answer, as that of a disruption budget does.
+pub fn client(mut config: Config) -> kube::Result<Client> {
+    config.default_retry = false;
     let client = ClientBuilder::try_from(config)?.with_layer(&MapFutureLayer::new(in_time));
     Ok(client.build())
+}
+
+/// Asks until the API server has time to answer: for who sets a limit, and would not ask again later.
+pub async fn when_it_has_time<T, F: Future<Output = kube::Result<T>>>(ask: impl Fn() -> F) -> kube::Result<T> {
+    loop {
+        match ask().await {
+            Err(kube::Error::Api(status)) if matches!(status.code, BUSY | UNAVAILABLE) => sleep(PAUSE).await,
+            answer => return answer,
+        }
+    }
 }
 
 /// A request, which fails where no answer begins in time. What comes in parts may take as long as it likes after that.
@@ -44,6 +67,9 @@ pub async fn in_time<T>(request: impl Future<Output = Result<T, BoxError>>) -> R
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
+    use kube::core::Status;
     use tokio::time::Instant;
 
     use super::*;
@@ -55,5 +81,28 @@ mod tests {
         assert_eq!(answer.unwrap_err().to_string(), "no answer within 60 s");
         assert_eq!(begin.elapsed(), ANSWER_LIMIT);
         assert_eq!(in_time(async { Ok(1) }).await.unwrap(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_api_server_that_has_no_time_is_asked_again_and_one_that_refuses_is_not() {
+        for (code, expected) in [(BUSY, 3), (UNAVAILABLE, 3), (403, 1)] {
+            let asked = Cell::new(0);
+            let answer = when_it_has_time(|| {
+                asked.set(asked.get() + 1);
+                let status = Status {
+                    code,
+                    ..Status::default()
+                };
+                let refused = asked.get() < 3;
+                async move {
+                    if refused {
+                        Err(kube::Error::Api(Box::new(status)))
+                    } else {
+                        Ok(())
+                    }
+                }
+            });
+            assert_eq!((answer.await.is_ok(), asked.get()), (expected == 3, expected), "{code}");
+        }
     }
 }

@@ -17,7 +17,9 @@ use kube::api::{GetParams, Request};
 use kube::core::DeserializeGuard;
 use kube::{Api, Client, Resource as _};
 use programs::logging::plain;
+use programs::when_it_has_time;
 use serde::de::DeserializeOwned;
+use tokio::time::timeout;
 
 use crate::knowledge::{GroupFacts, NamespaceFacts, QueueFacts};
 use crate::lookup::{LookupError, Lookups, TIME_LIMIT};
@@ -88,7 +90,7 @@ impl ApiLookups {
 impl Lookups for ApiLookups {
     fn find<'l>(&'l self, lookup: &'l Lookup) -> BoxFuture<'l, Result<Found, LookupError>> {
         Box::pin(async move {
-            match tokio::time::timeout(TIME_LIMIT, self.get(lookup)).await {
+            match timeout(TIME_LIMIT, when_it_has_time(|| self.get(lookup))).await {
                 Ok(found) => found.map_err(|error| LookupError::Api(plain(&error))),
                 Err(_) => Err(LookupError::Timeout),
             }

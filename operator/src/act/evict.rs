@@ -68,7 +68,8 @@ impl Actor {
             outcomes[place] = EvictionOutcome::Refused;
         }
         for (place, pod) in pods.iter().enumerate() {
-            if let Err(failure) = self.evict(pod, true).await
+            if outcomes[place] == EvictionOutcome::NotTried
+                && let Err(failure) = self.evict(pod, true).await
                 && !failure.is_gone()
             {
                 tracing::info!(pod = %pod, for_pod = %eviction.waiting, reason = %failure, "may not be evicted");
@@ -197,8 +198,19 @@ fn matches(requirement: &LabelSelectorRequirement, value: Option<&String>) -> bo
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+    use std::net::TcpListener;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
 
+    use engine::decide::Victim;
+    use engine::happening::Happening;
+    use kube::Config;
+    use programs::certificates::provider;
+    use tokio::sync::mpsc;
+    use tokio::time::timeout;
+
+    use super::super::WRITE_LIMIT;
     use super::*;
     use crate::herald::Herald;
     use crate::lease::Leadership;
@@ -251,20 +263,23 @@ mod tests {
             let answer = http::Response::builder().status(code).body(body);
             async { answer }
         });
-        let (events, _) = tokio::sync::mpsc::channel(1);
-        let client = kube::Client::new(server, "default");
-        let actor = Actor::new(
-            client,
-            events,
-            Leadership::told(Arc::new(Herald::new(true))),
-            Arc::default(),
-        );
-        let pod = PodRef {
+        let (actor, _heard) = actor(kube::Client::new(server, "default"));
+        (actor.evict(&pod(), false).await, asked.load(Ordering::Relaxed))
+    }
+
+    /// An actor that leads, and what it tells the mind.
+    fn actor(client: kube::Client) -> (Actor, mpsc::Receiver<Event>) {
+        let (events, heard) = mpsc::channel(1);
+        let leadership = Leadership::told(Arc::new(Herald::new(true)));
+        (Actor::new(client, events, leadership, Arc::default()), heard)
+    }
+
+    fn pod() -> PodRef {
+        PodRef {
             namespace: "team".into(),
             name: "p".into(),
             uid: "1".into(),
-        };
-        (actor.evict(&pod, false).await, asked.load(Ordering::Relaxed))
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -287,5 +302,89 @@ mod tests {
                 "{answer:?} {asked}"
             );
         }
+    }
+    /// An API server that a disruption budget keeps from evicting anybody; its address, and how many requests it has got.
+    fn protected() -> (String, Arc<AtomicUsize>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&asked);
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = BufReader::new(stream.unwrap());
+                let (mut line, mut length) = (String::new(), 0);
+                while stream.read_line(&mut line).unwrap() > 2 {
+                    let header = line.to_ascii_lowercase();
+                    if let Some(value) = header.strip_prefix("content-length:") {
+                        length = value.trim().parse().unwrap();
+                    }
+                    line.clear();
+                }
+                stream.read_exact(&mut vec![0; length]).unwrap();
+                counted.fetch_add(1, Ordering::Relaxed);
+                let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "a budget",
+                    "reason": "TooManyRequests", "code": 429});
+                let status = status.to_string();
+                let answer = format!(
+                    "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: \
+                     close\r\n\r\n{status}",
+                    status.len()
+                );
+                stream.get_mut().write_all(answer.as_bytes()).unwrap();
+            }
+        });
+        (address, asked)
+    }
+
+    #[tokio::test]
+    async fn a_disruption_budget_is_heard_at_once() {
+        // An error means that there is one already, and any does.
+        let _ = provider().install_default();
+        let (address, asked) = protected();
+        let client = programs::client(Config::new(address.parse().unwrap())).unwrap();
+        let (actor, mut heard) = actor(client);
+        actor.send_back(pod());
+        // Where it asked again and again, there would be no event: what is not answered in time is told nobody.
+        let event = timeout(WRITE_LIMIT * 2, heard.recv()).await;
+        assert!(
+            matches!(&event, Ok(Some(Event::NotSentBack(_, why))) if why == "a budget"),
+            "{event:?}"
+        );
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+    }
+
+    /// A dry run of what a budget forbids says nothing new, and costs a request.
+    #[tokio::test]
+    async fn nobody_is_asked_of_whom_budgets_protect() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&asked);
+        let server = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let path = request.uri().path();
+            let answer = if path.ends_with("/eviction") {
+                counted.fetch_add(1, Ordering::Relaxed);
+                json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
+            } else if path.ends_with("/poddisruptionbudgets") {
+                json!({"kind": "PodDisruptionBudgetList", "apiVersion": "policy/v1", "metadata": {}, "items": [{"metadata": {},
+                    "spec": {"selector": {}}, "status": {"currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2,
+                    "disruptionsAllowed": 1}}]})
+            } else {
+                json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": "p"}})
+            };
+            let answer = http::Response::new(kube::client::Body::from(answer.to_string().into_bytes()));
+            async { Ok::<_, std::convert::Infallible>(answer) }
+        });
+        let victim = || Victim {
+            pod: pod(),
+            reason: Happening::Reclaimed,
+            message: String::new(),
+        };
+        let eviction = Eviction {
+            victims: vec![victim(), victim()],
+            waiting: pod(),
+            queue: "q".into(),
+        };
+        let outcomes = actor(kube::Client::new(server, "default")).0.evict_all(&eviction).await;
+        assert_eq!(outcomes, [EvictionOutcome::NotTried, EvictionOutcome::Refused]);
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
     }
 }
