@@ -136,8 +136,7 @@ impl Mind {
         Arc::clone(&self.pods_wanted)
     }
 
-    /// Hears events and questions until `stop`, and then until what is under way has ended; or until nobody tells it any more
-    /// what happens, since another one has taken its place.
+    /// Hears events and questions until `stop`, and then until what is under way has ended; or until another one has taken its place.
     pub async fn run(
         mut self,
         mut events: mpsc::Receiver<Event>,
@@ -152,6 +151,10 @@ impl Mind {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut share = Share::default();
         loop {
+            // Something has taken so long that another mind has taken this one's place, and its own actor would keep its ears open.
+            if self.actor.is_retired() {
+                return;
+            }
             self.pulse.beat();
             let mut inquiry = None;
             let rests_until = share.rests_until(Instant::now());
@@ -186,7 +189,7 @@ impl Mind {
             if !batch.is_empty() {
                 self.step(Step::Hear, |mind| mind.hear_all(&mut batch, now));
             }
-            if stopping && self.under_way == 0 {
+            if self.actor.is_retired() || stopping && self.under_way == 0 {
                 return;
             }
             if stopping || !self.unlisted.is_empty() {
@@ -200,6 +203,9 @@ impl Mind {
             }
             // What there is more to decide waits for what has happened meanwhile, not the other way round.
             more = self.step(Step::Decide, |mind| mind.round(now));
+            if self.actor.is_retired() {
+                return;
+            }
             // One at a time, and after what others wait for.
             let waits = || (!rests).then(|| inquiries.try_take())?;
             if let Some(inquiry) = inquiry.or_else(waits) {
@@ -273,5 +279,46 @@ impl Mind {
             }
         }
         round.more && self.under_way < ADMISSIONS_UNDER_WAY
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::future::pending;
+
+    use engine::decide::decide_watched;
+    use kube::Client;
+    use kube::client::Body;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::herald::Herald;
+    use crate::lease::Leadership;
+    use crate::{extender, report, review};
+
+    /// What it was at took too long and has come to an end after all: it neither shows nor answers what another one knows better.
+    #[tokio::test(start_paused = true)]
+    async fn a_mind_that_was_replaced_ends() {
+        let silent = tower::service_fn(|_: http::Request<Body>| pending::<Result<http::Response<Body>, Infallible>>());
+        let (events, heard) = mpsc::channel(1);
+        let leadership = Leadership::told(Arc::new(Herald::new(true)));
+        let actor = Actor::new(Client::new(silent, "default"), events, leadership, Arc::default());
+        let (reports, _inbox) = report::channel();
+        let outlets = Outlets {
+            reports,
+            parameters: watch::Sender::new(None),
+            metrics: Arc::default(),
+            readiness: Arc::new(Readiness::waiting_for([])),
+        };
+        let mind = Mind::new(actor.clone(), outlets, Arc::default(), Aside::default(), decide_watched);
+        let (_questions, asked) = extender::channel();
+        let (_inquiries, reviewed) = review::channel();
+        actor.retire().await;
+        let ended = timeout(
+            TICK * 2,
+            mind.run(heard, Arc::new(Mutex::new(asked)), reviewed, pending()),
+        );
+        assert!(ended.await.is_ok());
     }
 }
