@@ -21,6 +21,10 @@ use tower::util::MapFutureLayer;
 /// How long the API server has to begin its answer, also to a watch: it gives up what takes longer itself. The client would wait
 /// for five minutes, in which a program whose list was lost knows nothing new.
 const ANSWER_LIMIT: Duration = Duration::from_mins(1);
+/// How long an answer may break off in the middle, such as a list whose connection was lost. A watch says something each minute, and is
+/// over after five.
+const SILENCE_LIMIT: Duration = Duration::from_secs(310);
+
 /// HTTP status of an API server that has too much to do at the moment.
 const BUSY: u16 = 429;
 /// HTTP status of an API server that is just starting, or ending.
@@ -41,8 +45,16 @@ pub async fn connect() -> Result<Client, ConnectError> {
 
 /// A client as both programs have it. It repeats nothing: whoever asks knows for how long that is of use, and a refusal that is asked
 /// for again and again until then looks like no answer, as that of a disruption budget does.
-pub fn client(mut config: Config) -> kube::Result<Client> {
+pub fn client(config: Config) -> kube::Result<Client> {
+    client_that_waits(config, SILENCE_LIMIT)
+}
+
+/// A client that waits so long for the next part of an answer.
+fn client_that_waits(mut config: Config, silence: Duration) -> kube::Result<Client> {
     config.default_retry = false;
+    config.read_timeout = Some(silence);
+    // From when it is asked, not from when its connection was used last.
+    config.reset_reader_on_write = true;
     let client = ClientBuilder::try_from(config)?.with_layer(&MapFutureLayer::new(in_time));
     Ok(client.build())
 }
@@ -57,7 +69,8 @@ pub async fn when_it_has_time<T, F: Future<Output = kube::Result<T>>>(ask: impl 
     }
 }
 
-/// A request, which fails where no answer begins in time. What comes in parts may take as long as it likes after that.
+/// A request, which fails where no answer begins in time. What comes in parts may take as long as it likes after
+/// that, while parts come.
 pub async fn in_time<T>(request: impl Future<Output = Result<T, BoxError>>) -> Result<T, BoxError> {
     match timeout(ANSWER_LIMIT, request).await {
         Ok(answer) => answer,
@@ -68,11 +81,21 @@ pub async fn in_time<T>(request: impl Future<Output = Result<T, BoxError>>) -> R
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::net::TcpListener;
+    use std::pin::pin;
+    use std::thread;
 
+    use futures::StreamExt as _;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::Api;
     use kube::core::Status;
+    use kube::runtime::watcher::{self, watcher};
+    use tokio::sync::mpsc;
     use tokio::time::Instant;
 
     use super::*;
+    use crate::certificates::provider;
 
     #[tokio::test(start_paused = true)]
     async fn who_gets_no_answer_does_not_wait_for_ever() {
@@ -103,6 +126,51 @@ mod tests {
                 }
             });
             assert_eq!((answer.await.is_ok(), asked.get()), (expected == 3, expected), "{code}");
+        }
+    }
+
+    /// An API server that breaks off in the middle of each answer, and keeps the connection; its address, and whom it has answered so.
+    fn breaks_off() -> (String, mpsc::UnboundedReceiver<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let (answered, heard) = mpsc::unbounded_channel();
+        thread::spawn(move || {
+            let mut kept = Vec::new();
+            for stream in listener.incoming() {
+                let mut stream = BufReader::new(stream.unwrap());
+                let mut line = String::new();
+                while stream.read_line(&mut line).unwrap() > 2 {
+                    line.clear();
+                }
+                let answer =
+                    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{\"items\": [";
+                stream.get_mut().write_all(answer).unwrap();
+                kept.push(stream);
+                if answered.send(()).is_err() {
+                    return;
+                }
+            }
+        });
+        (address, heard)
+    }
+
+    #[tokio::test]
+    async fn a_watch_whose_list_breaks_off_lists_again() {
+        // An error means that there is one already, and any does.
+        let _ = provider().install_default();
+        let (address, mut asked) = breaks_off();
+        let client = client_that_waits(Config::new(address.parse().unwrap()), Duration::from_millis(100)).unwrap();
+        let mut watch = pin!(watcher(Api::<ConfigMap>::all(client), watcher::Config::default()));
+        let watching = async { while watch.next().await.is_some() {} };
+        let asks_again = async {
+            for _ in 0..2 {
+                asked.recv().await.unwrap();
+            }
+        };
+        let asks_again = timeout(Duration::from_secs(10), asks_again);
+        tokio::select! {
+            () = watching => unreachable!("a watch does not end"),
+            again = asks_again => assert!(again.is_ok(), "it has waited for ever"),
         }
     }
 }
