@@ -19,6 +19,7 @@ use kube::{Api, Client, Resource as _};
 use programs::logging::plain;
 use programs::when_it_has_time;
 use serde::de::DeserializeOwned;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::knowledge::{GroupFacts, NamespaceFacts, QueueFacts};
@@ -27,16 +28,22 @@ use crate::view::{Found, Lookup};
 
 /// HTTP status of an object or a kind that does not exist.
 const NOT_FOUND: u16 = 404;
+/// How many questions are asked at once: whoever sends reviews without end makes the API server do no more than that.
+const QUESTIONS: usize = 32;
 
 /// Lookups that go to the API server.
 pub struct ApiLookups {
     client: Client,
+    room: Semaphore,
 }
 
 impl ApiLookups {
     /// Lookups by this client.
     pub fn new(client: Client) -> Self {
-        Self { client }
+        Self {
+            client,
+            room: Semaphore::new(QUESTIONS),
+        }
     }
 
     /// Gets an object of which the fields are read that Cardgate reads, and no others.
@@ -90,7 +97,12 @@ impl ApiLookups {
 impl Lookups for ApiLookups {
     fn find<'l>(&'l self, lookup: &'l Lookup) -> BoxFuture<'l, Result<Found, LookupError>> {
         Box::pin(async move {
-            match timeout(TIME_LIMIT, when_it_has_time(|| self.get(lookup))).await {
+            let in_turn = async {
+                // Never closed, so this fails never.
+                let _room = self.room.acquire().await;
+                when_it_has_time(|| self.get(lookup)).await
+            };
+            match timeout(TIME_LIMIT, in_turn).await {
                 Ok(found) => found.map_err(|error| LookupError::Api(plain(&error))),
                 Err(_) => Err(LookupError::Timeout),
             }

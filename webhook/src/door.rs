@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crds::bounds::excerpt;
 use crds::keys::{CARD_NAME, QUEUE_NAME};
@@ -16,7 +17,7 @@ use crate::denial::Denial;
 use crate::endpoint::Endpoint;
 use crate::job::hold;
 use crate::knowledge::Knowledge;
-use crate::lookup::{LookupError, Lookups};
+use crate::lookup::{ASKING, LookupError, Lookups};
 use crate::patch::{Options, PodPatch};
 use crate::pod::{Admitted, judge};
 use crate::review::{self, Answer, CreateRequest, RawRequest, Request, ReviewError, shorten};
@@ -345,6 +346,7 @@ impl Door {
     /// yet.
     async fn decide<T>(&self, judge: impl Fn(View<'_>) -> Result<T, Stop>) -> Result<Result<T, Denial>, Failure> {
         let (configured, mut fresh) = (self.knowledge.configured(), Fresh::default());
+        let began = Instant::now();
         loop {
             let view = View {
                 knowledge: &self.knowledge,
@@ -357,16 +359,20 @@ impl Door {
                 Err(Stop::NotReady) => return Err(Failure::NotReady(self.knowledge.missing())),
                 Err(Stop::Ask(lookup)) => lookup,
             };
-            self.ask(lookup, &mut fresh).await?;
+            self.ask(lookup, &mut fresh, began).await?;
         }
     }
 
-    /// Asks the API server for what a request needs to know.
-    async fn ask(&self, lookup: Lookup, fresh: &mut Fresh) -> Result<(), Failure> {
+    /// Asks the API server for what a request needs to know that has been judged since `began`.
+    async fn ask(&self, lookup: Lookup, fresh: &mut Fresh, began: Instant) -> Result<(), Failure> {
         if fresh.len() == MAX_LOOKUPS {
             return Err(Failure::Undecided);
         }
-        let found = self.lookups.find(&lookup).await;
+        let found = if began.elapsed() < ASKING {
+            self.lookups.find(&lookup).await
+        } else {
+            Err(LookupError::Late)
+        };
         self.counts.lookup(&lookup, found.is_ok());
         match found {
             Ok(found) => {

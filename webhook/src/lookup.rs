@@ -9,6 +9,8 @@ use crate::view::{Found, Lookup};
 
 /// How long one answer may take. The API server itself waits for the webhook meanwhile, five seconds at most.
 pub const TIME_LIMIT: Duration = Duration::from_secs(2);
+/// For how long further questions are asked for one review: with the last answer, less than the API server waits.
+pub const ASKING: Duration = Duration::from_secs(2);
 
 /// A question that was not answered.
 #[derive(Debug, Error)]
@@ -19,6 +21,9 @@ pub enum LookupError {
     /// The API server took too long.
     #[error("the API server did not answer within {} s", TIME_LIMIT.as_secs())]
     Timeout,
+    /// What was asked before took so long that whoever waits would not wait for this one too.
+    #[error("it took {} s to answer what was asked before", ASKING.as_secs())]
+    Late,
 }
 
 /// Who answers lookups.

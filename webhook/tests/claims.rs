@@ -5,6 +5,7 @@
 mod common;
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use common::{World, pod, pod_review, review};
 use crds::card_type::CardDevice;
@@ -209,6 +210,27 @@ fn nobody_is_refused_because_claims_cannot_be_read() {
     let review = pod_review(&claiming("NVIDIA-H100", &["a100"])).to_string();
     let verdict = futures::executor::block_on(door.verdict(Endpoint::Mutate, review.as_bytes())).unwrap();
     assert_eq!(verdict.denial, None);
+}
+
+/// The API server waits five seconds for the whole answer, and nobody may keep a door busy for longer.
+#[test]
+fn what_is_asked_about_one_pod_takes_no_longer_than_anybody_waits() {
+    let world = world();
+    let slow = common::FakeApi {
+        silent: true,
+        takes: Duration::from_millis(900),
+        ..common::FakeApi::default()
+    };
+    let (slow, begin) = (Arc::new(slow), Instant::now());
+    let knowledge = Arc::clone(&world.knowledge);
+    let door = Door::new(knowledge, slow.clone(), Options::default(), Arc::new(()));
+    let claims = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
+    let review = pod_review(&claiming("NVIDIA-H100", &claims)).to_string();
+    let verdict = futures::executor::block_on(door.verdict(Endpoint::Mutate, review.as_bytes())).unwrap();
+    assert_eq!(verdict.denial, None);
+    // No further question after two seconds.
+    assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
+    assert!(slow.asked.lock().unwrap().len() <= 3);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The connections of a port: so many at most, and the one that has done nothing for longest makes way for a new one; first
-//! those that have shown no certificate.
+//! those that have shown no certificate. Whoever is being answered is spared while there is anybody else: slow answers to those who
+//! send many requests would otherwise leave no connection to others.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -27,22 +28,40 @@ pub struct Connections {
 #[derive(Default)]
 struct State {
     next: u64,
-    /// How many have a request that is being answered: they are spared.
-    busy: usize,
-    /// The others, since when they do nothing that costs anybody else.
+    /// Those with a request that is being answered.
+    busy: BTreeMap<Place, TcpStream>,
+    /// The others.
     idle: BTreeMap<Place, TcpStream>,
 }
 
-/// Where an idle connection is among the others: those without a certificate before those with one, each by the time of its last
-/// answer.
+/// Where a connection is among the others: those without a certificate before those with one, each by the time since when it is
+/// busy, or idle.
 type Place = (bool, u64);
+
+impl State {
+    /// Whoever makes way for a new connection.
+    fn make_way(&mut self, new: Place) -> Option<(Reason, TcpStream)> {
+        let (first, _) = self.idle.first_key_value()?;
+        let longest = self.busy.first_entry().filter(|longest| longest.key().0 <= new.0);
+        match longest {
+            Some(longest) if *first == new => Some((Reason::Busy, longest.remove())),
+            _ => self.idle.pop_first().map(|(_, idle)| (Reason::Idle, idle)),
+        }
+    }
+
+    /// The next number, by which places are ordered.
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+}
 
 impl fmt::Debug for Connections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state();
         f.debug_struct("Connections")
             .field("port", &self.port)
-            .field("busy", &state.busy)
+            .field("busy", &state.busy.len())
             .field("idle", &state.idle.len())
             .finish_non_exhaustive()
     }
@@ -79,17 +98,16 @@ impl Connections {
 
     fn enter(self: &Arc<Self>, handle: TcpStream, is_certified: bool) -> Connection {
         let mut state = self.state();
-        let number = state.next;
-        state.next += 1;
+        let number = state.number();
         state.idle.insert((is_certified, number), handle);
-        let oldest = (state.idle.len() + state.busy > self.most)
-            .then(|| state.idle.pop_first())
+        let made_way = (state.idle.len() + state.busy.len() > self.most)
+            .then(|| state.make_way((is_certified, number)))
             .flatten();
         drop(state);
-        if let Some((_, oldest)) = oldest {
-            self.refusals.count(self.port, Reason::Idle);
+        if let Some((reason, connection)) = made_way {
+            self.refusals.count(self.port, reason);
             // It may have ended by itself.
-            let _ = oldest.shutdown(Shutdown::Both);
+            let _ = connection.shutdown(Shutdown::Both);
         }
         Connection {
             port: Arc::clone(self),
@@ -116,7 +134,7 @@ pub fn is_certified(request: &HttpRequest) -> bool {
 struct Connection {
     port: Arc<Connections>,
     is_certified: bool,
-    /// Where it is among the idle ones of its kind.
+    /// Where it is among those of its kind.
     number: AtomicU64,
 }
 
@@ -127,12 +145,9 @@ impl Drop for Connection {
     }
 }
 
-/// While this lives, the connection of a request is spared.
+/// While this lives, the connection of a request counts as busy.
 #[derive(Debug)]
-pub struct Busy {
-    connection: Arc<Connection>,
-    handle: Option<TcpStream>,
-}
+pub struct Busy(Arc<Connection>);
 
 /// Spares the connection of a request that is being answered: that has arrived as a whole, or whose author is known. None where no
 /// book is kept of it.
@@ -148,23 +163,27 @@ impl Connection {
     fn busy(self: &Arc<Self>) -> Option<Busy> {
         let mut state = self.port.state();
         let handle = state.idle.remove(&self.place())?;
-        state.busy += 1;
-        Some(Busy {
-            connection: Arc::clone(self),
-            handle: Some(handle),
-        })
+        let place = self.move_on(&mut state);
+        state.busy.insert(place, handle);
+        Some(Busy(Arc::clone(self)))
+    }
+
+    /// Its place behind all others.
+    fn move_on(&self, state: &mut State) -> Place {
+        self.number.store(state.number(), Ordering::Relaxed);
+        self.place()
     }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        let mut state = self.connection.port.state();
-        state.busy -= 1;
-        let number = state.next;
-        state.next += 1;
-        self.connection.number.store(number, Ordering::Relaxed);
-        let place = self.connection.place();
-        state.idle.extend(self.handle.take().map(|handle| (place, handle)));
+        let Self(connection) = self;
+        let mut state = connection.port.state();
+        // None where it has made way.
+        if let Some(handle) = state.busy.remove(&connection.place()) {
+            let place = connection.move_on(&mut state);
+            state.idle.insert(place, handle);
+        }
     }
 }
 
@@ -233,14 +252,36 @@ mod tests {
     }
 
     #[test]
-    fn who_is_being_answered_is_spared_though_there_are_too_many() {
+    fn who_is_being_answered_makes_way_where_all_are_and_the_one_for_longest_first() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = Connections::new("test", 2, Refusals::default());
+        let (first, first_book) = connect(&port, &listener);
+        let (second, second_book) = connect(&port, &listener);
+        let answering_second = second_book.busy();
+        let answering_first = first_book.busy();
+        let (third, third_book) = connect(&port, &listener);
+        assert!(has_ended(&second) && !has_ended(&first) && !has_ended(&third));
+        // Its answer, which nobody reads, does not bring it back.
+        drop(answering_second);
+        assert!(second_book.busy().is_none());
+        // Whoever is idle goes before.
+        let (fourth, fourth_book) = connect(&port, &listener);
+        assert!(has_ended(&third) && !has_ended(&first) && !has_ended(&fourth));
+        drop((third_book, fourth_book, answering_first));
+        let (fifth, _fifth_book) = connect(&port, &listener);
+        assert!(!has_ended(&first) && !has_ended(&fifth));
+    }
+
+    #[test]
+    fn who_has_shown_no_certificate_ends_nobody_who_has_and_is_being_answered() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = Connections::new("test", 1, Refusals::default());
-        let (first, first_book) = connect(&port, &listener);
-        let answering = first_book.busy().unwrap();
-        let (second, _second_book) = connect(&port, &listener);
-        assert!(!has_ended(&first), "the other makes way, which is idle");
-        assert!(has_ended(&second));
+        let (known, known_book) = connect_as(&port, &listener, true);
+        let answering = known_book.busy();
+        let (stranger, _stranger_book) = connect(&port, &listener);
+        assert!(has_ended(&stranger) && !has_ended(&known));
+        let (second, _second_book) = connect_as(&port, &listener, true);
+        assert!(has_ended(&known) && !has_ended(&second));
         drop(answering);
     }
 }

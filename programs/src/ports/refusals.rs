@@ -10,6 +10,8 @@ use prometheus_client::registry::Registry;
 pub enum Reason {
     /// The connection did nothing for longest when there were too many.
     Idle,
+    /// The connection was being answered for longest when there were too many, and none did nothing.
+    Busy,
     /// The body took too long.
     Slow,
     /// The body had taken room for longest when others needed it, or there was none.
@@ -25,6 +27,7 @@ impl EncodeLabelValue for Reason {
         use std::fmt::Write as _;
         encoder.write_str(match self {
             Self::Idle => "idle",
+            Self::Busy => "busy",
             Self::Slow => "slow",
             Self::Crowded => "crowded",
             Self::TooLarge => "too-large",

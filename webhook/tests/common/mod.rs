@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use crds::configuration::{Configuration, Settings};
 use crds::dra::{ClaimSpec, DeviceClass};
@@ -47,12 +48,15 @@ pub struct FakeApi {
     pub asked: Mutex<Vec<Lookup>>,
     /// Whether nothing is answered.
     pub silent: bool,
+    /// How long each question takes.
+    pub takes: Duration,
 }
 
 impl Lookups for FakeApi {
     fn find<'l>(&'l self, lookup: &'l Lookup) -> BoxFuture<'l, Result<Found, LookupError>> {
         Box::pin(async move {
             self.asked.lock().unwrap().push(lookup.clone());
+            std::thread::sleep(self.takes);
             if self.silent {
                 return Err(LookupError::Timeout);
             }
