@@ -21,12 +21,15 @@ use crate::metrics::Decision;
 use crate::policy_parameters::parameters;
 use crate::report::{EventKind, PodReport, Report};
 
-/// How many waiting pods are told why in one tick. The reporter writes no faster, and numbers should be fresh.
+/// How many are told something in one tick, in all: 60 in a second. The reporter writes no faster what is urgent, and numbers should
+/// be fresh.
+const TOLD_PER_TICK: usize = 12;
+/// How many waiting pods are told why in one tick.
 const NOTICES_PER_TICK: usize = 10;
 /// How many that were told are looked at again in one tick, to have the numbers of this moment: 1,500 in a minute.
 const REFRESHED_PER_TICK: usize = 5;
 /// How many workloads are told how far they are in one tick: whoever makes their pods may wait for it.
-const PROGRESS_PER_TICK: usize = 20;
+const PROGRESS_PER_TICK: usize = 8;
 /// How long after a change the metrics of queues are counted anew: of all queues, whatever has changed, and nobody scrapes them more
 /// often.
 const FIGURES_AFTER: Duration = Duration::from_secs(1);
@@ -101,11 +104,13 @@ impl Mind {
             self.reports.send(Report::Synced);
             self.refresher.take_over(&self.cluster, now);
         }
+        let mut room = TOLD_PER_TICK;
         for progress in progress(&mut self.cluster, now, PROGRESS_PER_TICK) {
+            room -= 1;
             self.refresher.note_progress(&progress, now);
             self.show_progress(progress);
         }
-        let notices = notices_watched(&mut self.cluster, now, NOTICES_PER_TICK, &*self.pulse);
+        let notices = notices_watched(&mut self.cluster, now, room.min(NOTICES_PER_TICK), &*self.pulse);
         if self.actor.is_retired() {
             return;
         }
@@ -116,7 +121,7 @@ impl Mind {
             self.metrics.show_queues(overview::figures(&self.cluster));
         }
         // News first.
-        let limit = REFRESHED_PER_TICK.min(NOTICES_PER_TICK - notices.len());
+        let limit = REFRESHED_PER_TICK.min(room.min(NOTICES_PER_TICK) - notices.len());
         for notice in notices {
             self.refresher.note(&notice, now);
             self.tell(notice);

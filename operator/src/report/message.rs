@@ -15,14 +15,12 @@ use serde_json::{Value, json};
 
 use super::PodReport;
 use super::event::{EventKind, Occurrence};
+use super::unwritten::Unwritten;
 
 /// What was being done to a pod when an event about it happened.
 const ADMIT: &str = "Admit";
 /// What was being done to any other object.
 const OBSERVE: &str = "Observe";
-/// How many unwritten events about other objects than pods are kept; what comes beyond is counted and logged. They are
-/// one per object and reason, so this is reached only when the API server takes no events at all.
-const MOST_EVENTS: usize = 10_000;
 
 /// What is to be said and not written yet. Of each pod only the newest report is kept, of other objects the newest
 /// occurrence per reason.
@@ -30,7 +28,7 @@ const MOST_EVENTS: usize = 10_000;
 pub(super) struct Messages {
     pods: HashMap<Arc<str>, PodMessage>,
     groups: HashMap<Arc<str>, (WorkloadRef, Value)>,
-    events: HashMap<Arc<str>, Occurrence>,
+    events: Unwritten,
     last_time: Timestamp,
 }
 
@@ -85,7 +83,8 @@ impl Messages {
         self.pods.remove(uid);
     }
 
-    /// Takes an event about another object than a pod's admission; returns its key, or none when there are too many.
+    /// Takes an event about another object than a pod's admission; returns its key, and that of one that is given up since there are
+    /// too many.
     pub(super) fn event(
         &mut self,
         regarding: ObjectReference,
@@ -93,22 +92,16 @@ impl Messages {
         reason: Cause,
         message: String,
         now: Timestamp,
-    ) -> Option<Arc<str>> {
+    ) -> (Arc<str>, Option<Arc<str>>) {
         let time = self.unique(now);
-        let occurrence = Occurrence {
+        self.events.take(Occurrence {
             regarding,
             kind,
             action: OBSERVE,
             reason,
             message,
             time,
-        };
-        let key = occurrence.key();
-        if self.events.len() >= MOST_EVENTS && !self.events.contains_key(&key) {
-            return None;
-        }
-        self.events.insert(Arc::clone(&key), occurrence);
-        Some(key)
+        })
     }
 
     /// The patch of a pod's condition, if it is unwritten.
@@ -295,45 +288,15 @@ mod tests {
     fn events_are_named_by_different_times() {
         let mut messages = Messages::default();
         let mut event = |reason: Happening| {
-            let key = messages.event(
+            let (key, _) = messages.event(
                 ObjectReference::default(),
                 EventKind::Normal,
                 reason.into(),
                 String::new(),
                 at(1),
             );
-            messages
-                .other_event(&key.unwrap())
-                .unwrap()
-                .event("i")
-                .metadata
-                .name
-                .unwrap()
+            messages.other_event(&key).unwrap().event("i").metadata.name.unwrap()
         };
         assert_ne!(event(Happening::Enqueued), event(Happening::PhaseNotWritten));
-    }
-
-    #[test]
-    fn beyond_the_bound_new_events_are_refused_and_known_ones_renewed() {
-        let mut messages = Messages::default();
-        let mut event = |job: usize, message: &str| {
-            let regarding = ObjectReference {
-                name: Some(job.to_string()),
-                ..ObjectReference::default()
-            };
-            messages.event(
-                regarding,
-                EventKind::Normal,
-                Happening::Enqueued.into(),
-                message.to_owned(),
-                at(1),
-            )
-        };
-        for job in 0..MOST_EVENTS {
-            assert!(event(job, "").is_some());
-        }
-        assert_eq!(event(MOST_EVENTS, ""), None);
-        let key = event(0, "newer").unwrap();
-        assert_eq!(messages.other_event(&key).unwrap().message, "newer");
     }
 }

@@ -13,6 +13,7 @@ mod shelf;
 mod shelves;
 mod shown;
 mod taken;
+mod unwritten;
 mod writer;
 
 use std::sync::Arc;

@@ -15,6 +15,8 @@ use tokio::time::Instant;
 const CONCURRENCY: usize = 4;
 /// Sustained writes: 100 a second, some 10 % of what a small API server can take.
 const INTERVAL: Duration = Duration::from_millis(10);
+/// Of so many writes one is of what is less urgent, where that is due: who makes others hear much at once keeps nobody from being told.
+const SHARE: u32 = 4;
 /// Writes that may follow each other at once after a pause: the pods of a new Deployment learn of their quota together.
 const BURST: u32 = 200;
 /// How long nothing must have changed in use before numbers of use are written: while pods are being let in, each write would
@@ -115,6 +117,8 @@ pub(super) struct WriteQueue {
     resting: VecDeque<(Instant, Target)>,
     in_flight: usize,
     arrivals: u64,
+    /// How many writes in a row went before what is less urgent.
+    passed_over: u32,
     /// When the budget is full again.
     budget_full: Option<Instant>,
     /// When numbers of use last changed.
@@ -178,9 +182,7 @@ impl WriteQueue {
         if self.in_flight == CONCURRENCY || self.budget_at().is_some_and(|at| at > now) {
             return None;
         }
-        let urgency = URGENCIES
-            .into_iter()
-            .find(|urgency| self.due(*urgency).is_some_and(|due| due <= now))?;
+        let urgency = self.next(now)?;
         let (_, target) = self.lines[urgency as usize].pop_first()?;
         let slot = self.slots.get_mut(&target)?;
         slot.place = None;
@@ -189,6 +191,20 @@ impl WriteQueue {
         self.last_write[urgency as usize] = Some(now);
         self.spend(1, now);
         Some(target)
+    }
+
+    /// The most urgent that is due; now and then, of those that are less urgent, the one that has been due for longest.
+    fn next(&mut self, now: Instant) -> Option<Urgency> {
+        let due = URGENCIES
+            .into_iter()
+            .filter_map(|urgency| Some((self.due(urgency)?, urgency)));
+        let mut due = due.filter(|(at, _)| *at <= now);
+        let (_, first) = due.next()?;
+        let Some((_, longest)) = due.min() else {
+            return Some(first);
+        };
+        self.passed_over = (self.passed_over + 1) % SHARE;
+        Some(if self.passed_over == 0 { longest } else { first })
     }
 
     /// A write has ended, after so many requests.

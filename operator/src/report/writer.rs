@@ -123,7 +123,7 @@ struct State {
     shelves: Shelves,
     messages: Messages,
     series: Series,
-    refused_events: u64,
+    lost_events: u64,
     running: FuturesUnordered<BoxFuture<'static, Done>>,
 }
 
@@ -140,7 +140,7 @@ impl State {
             shelves: Shelves::new(now),
             messages: Messages::default(),
             series: Series::default(),
-            refused_events: 0,
+            lost_events: 0,
             running: FuturesUnordered::new(),
         }
     }
@@ -192,10 +192,14 @@ impl State {
                 kind,
                 reason,
                 message,
-            } => match self.messages.event(*regarding, kind, reason, message, time) {
-                Some(key) => self.queue.offer(&Target::Event(key), Urgency::Event, now, now),
-                None => self.refuse_event(),
-            },
+            } => {
+                let (key, given_up) = self.messages.event(*regarding, kind, reason, message, time);
+                self.queue.offer(&Target::Event(key), Urgency::Event, now, now);
+                if let Some(given_up) = given_up {
+                    self.queue.withdraw(&Target::Event(given_up));
+                    self.lose_event();
+                }
+            }
             Report::Synced => {
                 let differing = self.shelves.sync();
                 self.offer_all(differing, now);
@@ -203,13 +207,10 @@ impl State {
         }
     }
 
-    fn refuse_event(&mut self) {
-        self.refused_events += 1;
-        if self.refused_events.is_power_of_two() {
-            tracing::warn!(
-                total = self.refused_events,
-                "events are lost: too many wait to be written"
-            );
+    fn lose_event(&mut self) {
+        self.lost_events += 1;
+        if self.lost_events.is_power_of_two() {
+            tracing::warn!(total = self.lost_events, "events are lost: too many wait to be written");
         }
     }
 

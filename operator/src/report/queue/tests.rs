@@ -80,6 +80,31 @@ fn conditions_go_before_events_and_events_before_numbers_of_use() {
 }
 
 #[test]
+fn who_has_much_to_hear_at_once_keeps_nobody_else_from_being_written() {
+    let mut clock = Clock::new();
+    let usage = Target::Usage("team-a".into());
+    clock.offer(&usage, Urgency::of_use(&usage));
+    clock.offer(&event("e"), Urgency::Event);
+    clock.pass(QUIET);
+    let mut taken = Vec::new();
+    for number in 0..8 {
+        clock.offer(&condition(&number.to_string()), Urgency::Prompt);
+    }
+    for _ in 0..9 {
+        let target = clock.take().expect("something is due");
+        clock.done(&target, Outcome::Settled);
+        taken.push(target);
+    }
+    // What has been due for longest.
+    assert_eq!(
+        taken.iter().position(|target| *target == event("e")),
+        Some(3),
+        "{taken:?}"
+    );
+    assert_eq!(taken.iter().position(|target| *target == usage), Some(7), "{taken:?}");
+}
+
+#[test]
 fn a_write_that_is_withdrawn_is_never_made() {
     let mut clock = Clock::new();
     let later = clock.now + QUIET;
