@@ -1,6 +1,6 @@
 //! Events that are not written yet: so many in all, and of each namespace.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
@@ -18,7 +18,7 @@ const MOST_OF_ONE: usize = MOST / 4;
 pub(super) struct Unwritten {
     events: HashMap<Arc<str>, Occurrence>,
     /// The keys of each namespace's, by time; those of objects without namespace are one too.
-    namespaces: HashMap<Box<str>, BTreeMap<Timestamp, Arc<str>>>,
+    namespaces: HashMap<Box<str>, BTreeSet<(Timestamp, Arc<str>)>>,
 }
 
 impl Unwritten {
@@ -29,7 +29,7 @@ impl Unwritten {
         let namespace = namespace_of(&occurrence);
         let given_up = self.make_room(namespace);
         let of_namespace = self.namespaces.entry(namespace.into()).or_default();
-        of_namespace.insert(occurrence.time, Arc::clone(&key));
+        of_namespace.insert((occurrence.time, Arc::clone(&key)));
         self.events.insert(Arc::clone(&key), occurrence);
         (key, given_up)
     }
@@ -46,7 +46,7 @@ impl Unwritten {
         };
         let namespace = namespace_of(&occurrence);
         if let Some(of_namespace) = self.namespaces.get_mut(namespace) {
-            of_namespace.remove(&occurrence.time);
+            of_namespace.remove(&(occurrence.time, key.into()));
             if of_namespace.is_empty() {
                 self.namespaces.remove(namespace);
             }
@@ -62,7 +62,7 @@ impl Unwritten {
         } else {
             None
         };
-        let oldest = Arc::clone(fullest?.first_key_value()?.1);
+        let oldest = Arc::clone(&fullest?.first()?.1);
         self.remove(&oldest);
         Some(oldest)
     }
@@ -116,7 +116,8 @@ mod tests {
         let mut events = Unwritten::default();
         for place in 0..MOST {
             let namespace = (place % 5).to_string();
-            assert_eq!(events.take(event(&namespace, place, place)).1, None);
+            // Some of them at the same time.
+            assert_eq!(events.take(event(&namespace, place, place / 10)).1, None);
         }
         events.remove(&event("0", 0, 0).key());
         events.take(event("1", MOST, MOST));
