@@ -73,7 +73,8 @@ worded! {
         /// No mGPU node would do, whatever is free on it: policies, numbers of cards, or the pod's own selectors.
         NoMgpuNode = "NoMGPUNode",
         /// The containers' shares of cards can be combined in more ways than are tried, and none of those fits. So it stays until
-        /// the pod asks for something else, or other cards are free.
+        /// the pod asks for something else, or other cards are free. Or, under `admitOn: quota`, the cards that it could have are to be compared
+        /// with more nodes than are looked at in one question.
         TooComplex = "TooComplex",
     }
 }

@@ -146,7 +146,7 @@ pub struct Pod {
     pub reachable: bool,
     /// Whether a queue is charged for it since it asks for cards, and for nothing that it says.
     pub charged_for_cards: bool,
-    /// Whether it came to belong to its group when it was there already, so that nobody has let it in, or its successor will be.
+    /// Whether it came to belong to its group when it was there already: nobody has let it in, nor will anybody hold its successor.
     pub joined_later: bool,
     /// Whether it has any annotation.
     pub has_annotations: bool,

@@ -89,8 +89,9 @@ impl Cluster {
         }
         let name: Arc<str> = name.into();
         let id = self.queues.insert(Arc::clone(&name), Queue::new(name));
-        // Under a root queue, also what only pods name has its place; and comes to nothing, so that all sums stay as they are.
-        let root = self.root().filter(|root| *root != id);
+        // Under a root queue, also what only pods name has its place; and comes to nothing, so that all sums stay as they are. Where the tree
+        // is to grow anew, it has it then.
+        let root = self.root().filter(|root| *root != id && !self.top.is_stale());
         self.queues[id].stand(root, None);
         id
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::effort::{Effort, cost_of_look};
+use super::effort::{Effort, LOOK_AT_NODE};
 use super::fit::nodes_for;
 use super::narrow;
 use crate::alternative::Alternative;
@@ -38,13 +38,14 @@ pub(super) fn is_selectable(
 /// out once in a round.
 pub(super) fn kept_away(cluster: &Cluster, shape: &Shape, alternative: &Alternative, effort: &Effort) -> Arc<KeptAway> {
     let task = &shape.task;
+    let requests = open_requests(cluster, task);
+    if requests.is_none() && !may_fail(task) {
+        return Arc::default();
+    }
     cluster.kept_away(task, alternative, || {
-        let requests = open_requests(cluster, task);
-        if requests.is_some() || may_fail(task) {
-            let costs = requests.iter().flat_map(|requests| &**requests).map(cost_of_choice);
-            let cost = costs.fold(cost_of_look(shape), usize::saturating_add);
-            effort.spend(cost.saturating_mul(nodes_for(cluster, Some(alternative)).len()));
-        }
+        let costs = requests.iter().flat_map(|requests| &**requests).map(cost_of_choice);
+        let cost = costs.fold(LOOK_AT_NODE, usize::saturating_add);
+        effort.spend(cost.saturating_mul(nodes_for(cluster, Some(alternative)).len()));
         find_kept_away(cluster, task, alternative)
     })
 }

@@ -21,7 +21,7 @@ const COMMON_OF_GANG: u64 = 10_000_000;
 /// What a message may cost that asks nodes, for all of them and all pods that it is about: others wait while it is written.
 pub(crate) const STEPS_OF_MESSAGE: u64 = 1_000_000;
 /// What it costs to ask a node whether it takes a pod at all.
-const LOOK_AT_NODE: usize = 16;
+pub(super) const LOOK_AT_NODE: usize = 16;
 /// The steps after which a queue's turn ends for this round: the others of its pods are judged in the next one, after what
 /// other queues wait for.
 const QUEUE: u64 = 12_000_000;

@@ -251,8 +251,8 @@ fn admit(cluster: &mut Cluster, shape: &Arc<Shape>) -> (Vec<Admission>, Effort) 
         None => (None, None),
     };
     let effort = match earlier.map(|refused| refused.reason.cure()) {
-        Some(Cure::Search) => Effort::of_complex_pod(),
-        Some(Cure::Eviction | Cure::Release | Cure::Change) | None => Effort::of_pod(),
+        Some(Cure::Search) if shape.task.mgpu.is_some() => Effort::of_complex_pod(),
+        Some(Cure::Search | Cure::Eviction | Cure::Release | Cure::Change) | None => Effort::of_pod(),
     };
     let judged = judged.map_err(|reason| verdict::refusal(cluster, shape, reason));
     let judged = judged.and_then(|()| verdict::judge(cluster, shape, earlier, &effort));

@@ -115,7 +115,7 @@ pub(super) fn look(cluster: &mut Cluster, now: Timestamp, is_rest_checked: bool,
         one_in_turn(&resting, now)
             .filter(|queue| is_rest_checked && cluster.reclaim_due_since(*queue, now).is_some())
             .filter(|queue| !waiting_sets(cluster, *queue).is_empty())
-            .is_none_or(|queue| look_at(cluster, queue, modes, now).0.is_empty()),
+            .is_none_or(|queue| look_at(cluster, queue, modes, now, trail).0.is_empty()),
         "a queue rests for which something may be taken back"
     );
     let mut looked = Looked {
@@ -123,10 +123,7 @@ pub(super) fn look(cluster: &mut Cluster, now: Timestamp, is_rest_checked: bool,
         ..Looked::default()
     };
     for queue in due {
-        let first = cluster.queue(queue).waiting.peers().next();
-        let first = first.and_then(|(_, peers)| peers.pods.first());
-        trail_pod(cluster, first.map(|place| place.pod), queue, trail);
-        let (evictions, steps) = look_at(cluster, queue, modes, now);
+        let (evictions, steps) = look_at(cluster, queue, modes, now, trail);
         looked.evictions.extend(evictions);
         looked.steps += steps;
     }
@@ -134,7 +131,13 @@ pub(super) fn look(cluster: &mut Cluster, now: Timestamp, is_rest_checked: bool,
 }
 
 /// What is taken back for a queue, and how many steps it took to find out.
-fn look_at(cluster: &mut Cluster, queue: QueueId, modes: Modes, now: Timestamp) -> (Vec<Eviction>, u64) {
+fn look_at(
+    cluster: &mut Cluster,
+    queue: QueueId,
+    modes: Modes,
+    now: Timestamp,
+    trail: &dyn Trail,
+) -> (Vec<Eviction>, u64) {
     let sets = waiting_sets(cluster, queue);
     let expected_nothing = cluster.expects_nothing(queue);
     let in_sets = sets.iter().flat_map(|set| match set {
@@ -169,6 +172,7 @@ fn look_at(cluster: &mut Cluster, queue: QueueId, modes: Modes, now: Timestamp) 
         if look.assumed.len() >= PODS_PER_LOOK || look.effort.is_spent() {
             break;
         }
+        trail_pod(cluster, set.first(), queue, trail);
         match set {
             Set::OneByOne(shape, pods) => {
                 for pod in pods {
@@ -272,7 +276,8 @@ impl Look {
     }
 
     /// Who has to go, of those who give what is missing: with some of the pod's own queue gone, that queue may come within what
-    /// is guaranteed to it, and less is missing at the levels above than was counted beside them. The dearest is spared first.
+    /// is guaranteed to it, and less is missing at the levels above than was counted beside them. The dearest is spared first. Where no steps
+    /// are left, nobody more is.
     fn needed(&self, cluster: &mut Cluster, shape: &Shape, id: PodId, ranks: &[usize]) -> Vec<usize> {
         let mut needed = ranks.to_vec();
         let Some(pool) = self.pool.as_ref().filter(|_| ranks.len() > 1) else {

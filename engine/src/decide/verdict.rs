@@ -72,6 +72,9 @@ pub(super) fn judge(
         return alternative
             .map(|alternative| Grant::of(alternative, None))
             .ok_or_else(|| {
+                if effort.is_spent() {
+                    return refusal_by(cluster, shape, levels, Reason::TooComplex);
+                }
                 if !lacks_some {
                     return refusal_by(cluster, shape, levels, Reason::NodesExcluded);
                 }

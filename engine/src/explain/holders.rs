@@ -44,7 +44,7 @@ pub(super) fn below(cluster: &Cluster, at: Option<QueueId>) -> impl Iterator<Ite
     let is_below = move |id: QueueId| at.is_none_or(|at| cluster.ancestry(id).any(|above| above == at));
     let queues = cluster
         .queues()
-        .filter(move |(id, queue)| !queue.holders.is_empty() && is_below(*id));
+        .filter(move |(id, queue)| !queue.holders.is_empty() && !queue.is_nameless() && is_below(*id));
     let pods = queues.flat_map(|(id, queue)| queue.holders.iter().map(move |pod| (id, pod)));
     pods.take(MOST_LOOKS)
 }

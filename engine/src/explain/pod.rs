@@ -96,6 +96,7 @@ pub(super) fn find<'c>(cluster: &'c Cluster, shape: &'c Shape, reason: Reason) -
         }
         Reason::InsufficientMgpu => return no_cards(cluster, shape, "no mGPU node can take the pod now".to_owned()),
         Reason::NoMgpuNode => return no_cards(cluster, shape, NO_MGPU_NODE.to_owned()),
+        Reason::TooComplex if shape.task.mgpu.is_none() => TOO_MANY_WAYS.to_owned(),
         Reason::TooComplex => {
             let containers = shape.task.mgpu.as_ref().map_or(0, |request| request.containers.len());
             let lead = format!(
@@ -119,6 +120,10 @@ pub(super) fn find<'c>(cluster: &'c Cluster, shape: &'c Shape, reason: Reason) -
     };
     What::Said(said)
 }
+
+/// Of a pod that names cards, or claims them, under `admitOn: quota`.
+const TOO_MANY_WAYS: &str = "too complex: the cards that the pod names, or that its resource claims leave, would have to be compared with \
+                             more nodes than are looked at in one question: leave fewer of them to choose from, and say less about nodes";
 
 /// Whether a pod could be let in if others held nothing of what the reason is about.
 pub(super) fn could_ever_be_let_in(cluster: &Cluster, shape: &Shape, reason: Reason) -> bool {

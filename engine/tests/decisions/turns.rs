@@ -88,6 +88,26 @@ fn gangs_whose_pods_are_all_in_queues_that_are_not_there_share_one_turn() {
     assert!(round.steps < ROUND, "{}", round.steps);
 }
 
+/// Also of gangs that have begun, and are moved there.
+#[test]
+fn gangs_that_no_queue_takes_any_more_share_one_turn() {
+    let mut world = wide_world();
+    for number in 0..20 {
+        let group_name = format!("g-{number}");
+        world.group(&group(&group_name, 1));
+        world.pod(&pod(&format!("{group_name}-runs")).of(&group_name));
+    }
+    assert_eq!(world.admit_names().len(), 20);
+    for number in 0..20 {
+        let (group_name, nowhere) = (format!("g-{number}"), format!("nowhere-{number}"));
+        world.group(&group(&group_name, 21).set(["spec", "queue"], &*nowhere));
+        world.pods((0..20).map(|index| lengthy(&format!("{group_name}-{index}"), &group_name).queue(&nowhere)));
+    }
+    let round = decide(&mut world.cluster, world.now, usize::MAX);
+    assert!(round.actions.is_empty());
+    assert!(round.steps < ROUND, "{}", round.steps);
+}
+
 /// Pods that were made before their queue was for others only.
 #[test]
 fn nobody_spends_the_turn_of_a_queue_that_is_for_others() {

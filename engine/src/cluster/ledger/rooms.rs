@@ -7,6 +7,7 @@ use crate::amounts::{Amounts, Dimension, Totals};
 use crate::cluster::pod::Pod;
 use crate::cluster::{Cluster, Span};
 use crate::ids::{NodeId, PodId};
+use crate::metering::Charge;
 
 impl Cluster {
     /// A pod takes room on a node, and what it is charged for is charged there.
@@ -54,10 +55,15 @@ impl Cluster {
         cards.any(|card| requested(card.resource) != 0 || charged(card.card) != 0)
     }
 
+    /// What a queue is charged for a pod.
+    fn charge_of_queue<'p>(&self, pod: &'p Pod) -> Option<&'p Charge> {
+        let queue = pod.queue.filter(|queue| !self.queue(*queue).is_nameless());
+        pod.charge.as_ref().filter(|_| queue.is_some())
+    }
+
     /// A pod takes room on a node, or gives it back, that its queue is not charged for.
     pub(in crate::cluster) fn count_uncharged(&mut self, pod: &Pod, sign: i128) {
-        let queue = pod.queue.filter(|queue| !self.queue(*queue).is_nameless());
-        let charge = pod.charge.as_ref().filter(|_| queue.is_some());
+        let charge = self.charge_of_queue(pod);
         let charged = |dimension| charge.map_or(0, |charge| charge.amounts.get(dimension));
         // Of cards the nodes say what is there, and pods which of it they hold.
         let resources = pod.request().iter().filter(|(dimension, _)| dimension.card().is_none());
@@ -103,9 +109,10 @@ impl Cluster {
         self.top.books(PEN).total.add(dimension, grows);
     }
 
-    /// What a pod is charged for is charged on its node, or no longer.
+    /// What a queue is charged for a pod is charged on its node, or no longer.
     fn change_charged(&mut self, id: NodeId, pod: &Pod, sign: i128) {
-        for (dimension, amount) in pod.charge.iter().flat_map(|charge| charge.amounts.iter()) {
+        let charge = self.charge_of_queue(pod);
+        for (dimension, amount) in charge.iter().flat_map(|charge| charge.amounts.iter()) {
             let node = &mut self.nodes[id];
             let before = node.part_of_total(dimension);
             node.books(PEN).charged.add(dimension, sign * i128::from(amount));

@@ -18,6 +18,16 @@ pub(super) enum Set {
     Together(WorkloadId, Vec<InLine>),
 }
 
+impl Set {
+    /// The pod that goes first.
+    pub(super) fn first(&self) -> Option<PodId> {
+        match self {
+            Self::OneByOne(_, pods) => pods.first().copied(),
+            Self::Together(_, pods) => pods.first().map(|(pod, _)| *pod),
+        }
+    }
+}
+
 /// What waits in a queue for something that others could give back, first to go first.
 pub(super) fn waiting_sets(cluster: &Cluster, queue: QueueId) -> Vec<Set> {
     let refused = cluster.queue(queue).waiting.peers().filter(|(_, peers)| {

@@ -71,6 +71,17 @@ fn who_is_in_no_queue_takes_nothing_of_what_queues_have_together() {
                 .requests("cpu", "8"),
         );
         assert_eq!(world.admit_names(), ["own"]);
+        // Nor does it make the cluster larger where its node takes nobody any more.
+        let total = |world: &World| {
+            world
+                .cluster
+                .top()
+                .total
+                .get(engine::amounts::Dimension::Resource(engine::names::ResourceId::CPU))
+        };
+        world.node(&gpu_node("gpu-1").set(["spec", "unschedulable"], true));
+        assert_eq!(total(&world), 8000, "what a queue is charged for");
+        world.node(&gpu_node("gpu-1"));
         // Nor when all queues are added up anew.
         world.queue(&bare_queue("late").guarantee("memory", "1Gi"));
         world.pod(

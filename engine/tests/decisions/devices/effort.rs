@@ -39,17 +39,27 @@ fn either(name: &str, forms: [(i64, &str); 2]) -> Value {
 
 #[test]
 fn a_claim_of_many_ways_costs_no_more_than_one_question() {
-    // Each of its ways but the largest leaves the scheduler more than is charged, and there is no quota for that one.
+    // There is no quota for the largest of its ways, and for all the others it excludes every node at length.
     let mut world = many_nodes(9);
     let requests: Value = [2, 3, 5]
         .into_iter()
         .map(|count| either(&format!("r{count}"), [(count, "A"), (1, "A")]))
         .collect();
-    let pod = lengthy(&mut world, "p", &requests);
-    world.pod(&pod);
+    world.claim("p", &requests, &json!({}));
+    let says = (0..900).map(|number| json!({"key": format!("none-{number}"), "operator": "DoesNotExist"}));
+    let nowhere = json!({"key": LABEL_OF_A, "operator": "DoesNotExist"});
+    let terms = json!([{"matchExpressions": says.chain([nowhere]).collect::<Value>()}]);
+    let affinity = json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}});
+    world.pod(&claiming(pod("p"), "p").set(["spec", "affinity", "nodeAffinity"], affinity));
     let round = world.round();
     assert_eq!(round.actions, []);
     assert!(ONE_QUESTION.contains(&round.steps), "{} steps", round.steps);
+    insta::assert_snapshot!(world.refusal(), @"TooComplex: too complex: the cards that the pod names, or that its resource claims leave, would have to be compared with more nodes than are looked at in one question: leave fewer of them to choose from, and say less about nodes");
+    // Nor is it refused for good.
+    assert_eq!(world.round().actions, []);
+    world.claim("p", &exactly(1, Some("A")), &json!({}));
+    world.pod(&claiming(pod("p"), "p"));
+    assert_eq!(world.admit_names(), ["p"]);
 }
 
 #[test]
