@@ -33,7 +33,7 @@ pub(super) async fn check(
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     let access = request.app_data::<Data<Access>>();
     if access.is_some_and(|access| access.admits(&request)) {
-        let _spared = connections::busy(request.request());
+        let _spared = connections::busy_with_known(request.request());
         return Ok(next.call(request).await?.map_into_boxed_body());
     }
     if let Some(access) = access {

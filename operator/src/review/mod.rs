@@ -197,7 +197,7 @@ async fn review(
             refusals.count(PORT, reason);
         }
         let question = wire::Question::read(&body?)?;
-        let _spared = connections::busy(&request);
+        let _spared = connections::busy_with_known(&request);
         let (namespace, asked) = match question.asked() {
             Ok(asked) => asked,
             Err(refusal) => return Ok(question.refused(refusal)),

@@ -1,6 +1,6 @@
 //! The connections of a port: so many at most, and the one that has done nothing for longest makes way for a new one; first
-//! those that have shown no certificate. Whoever is being answered is spared while there is anybody else: slow answers to those who
-//! send many requests would otherwise leave no connection to others.
+//! those that have shown no certificate. Whoever is being answered is spared while those are no more than half: slow answers to
+//! somebody who sends many requests would otherwise leave others no connection, or not for long enough to ask.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -34,17 +34,16 @@ struct State {
     idle: BTreeMap<Place, TcpStream>,
 }
 
-/// Where a connection is among the others: those without a certificate before those with one, each by the time since when it is
-/// busy, or idle.
+/// Where a connection is among the others: those of strangers before those with a certificate, or whose author is known; each by the time
+/// since when it is busy, or idle.
 type Place = (bool, u64);
 
 impl State {
     /// Whoever makes way for a new connection.
-    fn make_way(&mut self, new: Place) -> Option<(Reason, TcpStream)> {
-        let (first, _) = self.idle.first_key_value()?;
-        let longest = self.busy.first_entry().filter(|longest| longest.key().0 <= new.0);
-        match longest {
-            Some(longest) if *first == new => Some((Reason::Busy, longest.remove())),
+    fn make_way(&mut self, is_certified: bool) -> Option<(Reason, TcpStream)> {
+        let most_are_busy = self.busy.len() > self.idle.len();
+        match self.busy.first_entry() {
+            Some(longest) if most_are_busy && longest.key().0 <= is_certified => Some((Reason::Busy, longest.remove())),
             _ => self.idle.pop_first().map(|(_, idle)| (Reason::Idle, idle)),
         }
     }
@@ -101,7 +100,7 @@ impl Connections {
         let number = state.number();
         state.idle.insert((is_certified, number), handle);
         let made_way = (state.idle.len() + state.busy.len() > self.most)
-            .then(|| state.make_way((is_certified, number)))
+            .then(|| state.make_way(is_certified))
             .flatten();
         drop(state);
         if let Some((reason, connection)) = made_way {
@@ -134,7 +133,7 @@ pub fn is_certified(request: &HttpRequest) -> bool {
 struct Connection {
     port: Arc<Connections>,
     is_certified: bool,
-    /// Where it is among those of its kind.
+    /// Where it is among the idle ones of its kind.
     number: AtomicU64,
 }
 
@@ -147,12 +146,19 @@ impl Drop for Connection {
 
 /// While this lives, the connection of a request counts as busy.
 #[derive(Debug)]
-pub struct Busy(Arc<Connection>);
+pub struct Busy {
+    connection: Arc<Connection>,
+    place: Place,
+}
 
-/// Spares the connection of a request that is being answered: that has arrived as a whole, or whose author is known. None where no
-/// book is kept of it.
+/// Spares the connection of a request that is being answered, since it has arrived as a whole. None where no book is kept of it.
 pub fn busy(request: &HttpRequest) -> Option<Busy> {
-    request.conn_data::<Arc<Connection>>().and_then(Connection::busy)
+    request.conn_data::<Arc<Connection>>()?.busy(false)
+}
+
+/// Spares the connection of a request whose author is known: strangers never end it.
+pub fn busy_with_known(request: &HttpRequest) -> Option<Busy> {
+    request.conn_data::<Arc<Connection>>()?.busy(true)
 }
 
 impl Connection {
@@ -160,29 +166,25 @@ impl Connection {
         (self.is_certified, self.number.load(Ordering::Relaxed))
     }
 
-    fn busy(self: &Arc<Self>) -> Option<Busy> {
+    fn busy(self: &Arc<Self>, is_known: bool) -> Option<Busy> {
         let mut state = self.port.state();
         let handle = state.idle.remove(&self.place())?;
-        let place = self.move_on(&mut state);
+        let place = (self.is_certified || is_known, state.number());
         state.busy.insert(place, handle);
-        Some(Busy(Arc::clone(self)))
-    }
-
-    /// Its place behind all others.
-    fn move_on(&self, state: &mut State) -> Place {
-        self.number.store(state.number(), Ordering::Relaxed);
-        self.place()
+        Some(Busy {
+            connection: Arc::clone(self),
+            place,
+        })
     }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        let Self(connection) = self;
-        let mut state = connection.port.state();
+        let mut state = self.connection.port.state();
         // None where it has made way.
-        if let Some(handle) = state.busy.remove(&connection.place()) {
-            let place = connection.move_on(&mut state);
-            state.idle.insert(place, handle);
+        if let Some(handle) = state.busy.remove(&self.place) {
+            self.connection.number.store(state.number(), Ordering::Relaxed);
+            state.idle.insert(self.connection.place(), handle);
         }
     }
 }
@@ -220,8 +222,8 @@ mod tests {
         let (second, _second_book) = connect(&port, &listener);
         let (third, third_book) = connect(&port, &listener);
         // The first has been asked something since, and the third is being answered.
-        drop(first_book.busy());
-        let answering = third_book.busy();
+        drop(first_book.busy(false));
+        let answering = third_book.busy(false);
         let (fourth, _fourth_book) = connect(&port, &listener);
         assert!(has_ended(&second));
         assert!(!has_ended(&first) && !has_ended(&third) && !has_ended(&fourth));
@@ -234,7 +236,7 @@ mod tests {
         let (_sixth, _sixth_book) = connect(&port, &listener);
         assert!(!has_ended(&fourth));
         // Who was made way for is not brought back by an answer.
-        assert!(first_book.busy().is_none());
+        assert!(first_book.busy(false).is_none());
     }
 
     #[test]
@@ -252,36 +254,44 @@ mod tests {
     }
 
     #[test]
-    fn who_is_being_answered_makes_way_where_all_are_and_the_one_for_longest_first() {
+    fn where_most_are_being_answered_the_one_for_longest_makes_way() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = Connections::new("test", 2, Refusals::default());
+        let port = Connections::new("test", 3, Refusals::default());
         let (first, first_book) = connect(&port, &listener);
         let (second, second_book) = connect(&port, &listener);
-        let answering_second = second_book.busy();
-        let answering_first = first_book.busy();
         let (third, third_book) = connect(&port, &listener);
-        assert!(has_ended(&second) && !has_ended(&first) && !has_ended(&third));
+        let answering_second = second_book.busy(false);
+        let answering_first = first_book.busy(false);
+        let answering_third = third_book.busy(false);
+        let (fourth, _fourth_book) = connect(&port, &listener);
+        assert!(has_ended(&second) && !has_ended(&first) && !has_ended(&third) && !has_ended(&fourth));
         // Its answer, which nobody reads, does not bring it back.
         drop(answering_second);
-        assert!(second_book.busy().is_none());
-        // Whoever is idle goes before.
-        let (fourth, fourth_book) = connect(&port, &listener);
-        assert!(has_ended(&third) && !has_ended(&first) && !has_ended(&fourth));
-        drop((third_book, fourth_book, answering_first));
+        assert!(second_book.busy(false).is_none());
+        // Who has come has time to ask, whoever comes next; where as many do nothing, that goes first.
         let (fifth, _fifth_book) = connect(&port, &listener);
-        assert!(!has_ended(&first) && !has_ended(&fifth));
+        assert!(has_ended(&fourth) && !has_ended(&first) && !has_ended(&third) && !has_ended(&fifth));
+        drop((answering_first, answering_third));
+        let (_sixth, _sixth_book) = connect(&port, &listener);
+        assert!(
+            has_ended(&fifth) && !has_ended(&first) && !has_ended(&third),
+            "they were asked something since"
+        );
     }
 
     #[test]
-    fn who_has_shown_no_certificate_ends_nobody_who_has_and_is_being_answered() {
+    fn strangers_end_nobody_who_is_known_and_being_answered() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = Connections::new("test", 1, Refusals::default());
-        let (known, known_book) = connect_as(&port, &listener, true);
-        let answering = known_book.busy();
-        let (stranger, _stranger_book) = connect(&port, &listener);
-        assert!(has_ended(&stranger) && !has_ended(&known));
-        let (second, _second_book) = connect_as(&port, &listener, true);
-        assert!(has_ended(&known) && !has_ended(&second));
-        drop(answering);
+        for is_certified in [false, true] {
+            let port = Connections::new("test", 2, Refusals::default());
+            let (known, known_book) = connect_as(&port, &listener, is_certified);
+            let (_other, other_book) = connect_as(&port, &listener, is_certified);
+            let answering = (known_book.busy(!is_certified), other_book.busy(!is_certified));
+            let (stranger, _stranger_book) = connect(&port, &listener);
+            assert!(has_ended(&stranger) && !has_ended(&known));
+            let (second, _second_book) = connect_as(&port, &listener, true);
+            assert!(has_ended(&known) && !has_ended(&second));
+            drop(answering);
+        }
     }
 }

@@ -10,7 +10,7 @@ use prometheus_client::registry::Registry;
 pub enum Reason {
     /// The connection did nothing for longest when there were too many.
     Idle,
-    /// The connection was being answered for longest when there were too many, and none did nothing.
+    /// The connection was being answered for longest when there were too many, and most were.
     Busy,
     /// The body took too long.
     Slow,
