@@ -30,8 +30,8 @@ fn wide_world() -> World {
     world
 }
 
-#[test]
-fn many_gangs_that_miss_pods_cost_no_more_than_their_queues_turn() {
+/// Twenty gangs run there, of one pod without cards each.
+fn world_of_small_gangs() -> World {
     let mut world = wide_world();
     for number in 0..20 {
         let group_name = format!("g-{number}");
@@ -39,6 +39,12 @@ fn many_gangs_that_miss_pods_cost_no_more_than_their_queues_turn() {
         world.pod(&pod(&format!("{group_name}-runs")).of(&group_name));
     }
     assert_eq!(world.admit_names().len(), 20);
+    world
+}
+
+#[test]
+fn many_gangs_that_miss_pods_cost_no_more_than_their_queues_turn() {
+    let mut world = world_of_small_gangs();
     for number in 0..20 {
         let group_name = format!("g-{number}");
         world.group(&group(&group_name, 21));
@@ -91,13 +97,7 @@ fn gangs_whose_pods_are_all_in_queues_that_are_not_there_share_one_turn() {
 /// Also of gangs that have begun, and are moved there.
 #[test]
 fn gangs_that_no_queue_takes_any_more_share_one_turn() {
-    let mut world = wide_world();
-    for number in 0..20 {
-        let group_name = format!("g-{number}");
-        world.group(&group(&group_name, 1));
-        world.pod(&pod(&format!("{group_name}-runs")).of(&group_name));
-    }
-    assert_eq!(world.admit_names().len(), 20);
+    let mut world = world_of_small_gangs();
     for number in 0..20 {
         let (group_name, nowhere) = (format!("g-{number}"), format!("nowhere-{number}"));
         world.group(&group(&group_name, 21).set(["spec", "queue"], &*nowhere));
