@@ -84,6 +84,30 @@ impl Desk {
         Ok(String::from_utf8(output.stdout)?)
     }
 
+    /// Waits until the door knows the cards of the nodes, and does not warn of them.
+    async fn await_cards(&self) -> Result<()> {
+        let quota = json!({"NVIDIA-A100": 1, "NVIDIA-H100": 1}).to_string();
+        let queue = json!({
+            "apiVersion": "scheduling.volcano.sh/v1beta1",
+            "kind": "Queue",
+            "metadata": { "name": "any", "annotations": { "volcano.sh/card.quota": quota } },
+            "spec": { "capability": { "cpu": "1", "memory": "1Gi" } },
+        });
+        std::fs::write(self.directory.path().join(".any.json"), queue.to_string())?;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let printed = self.run("kubectl apply --dry-run=server -f .any.json").await?;
+            if printed.contains("any created") && !printed.contains("no node has the card") {
+                return Ok(());
+            }
+            ensure!(
+                Instant::now() < deadline,
+                "the door does not know the cards:\n{printed}"
+            );
+            sleep(Duration::from_millis(200)).await;
+        }
+    }
+
     async fn expect(&self, command: &str, expected: &str) -> Result<()> {
         let changes = command.split_whitespace().any(|word| CHANGES.contains(&word));
         let limit = if changes { Duration::ZERO } else { PATIENCE };
@@ -139,6 +163,7 @@ async fn go_through(name: &str) -> Outcome {
     let mut differences = Vec::new();
     let mut commands = 0;
     desk.seat(&world, "admin")?;
+    desk.await_cards().await?;
     for step in steps {
         match step {
             Step::As(person) => desk.seat(&world, &person)?,
