@@ -51,10 +51,8 @@ impl Cluster {
     /// Takes note of what groups hold that are whole: before and after a round, when all is as it is. What one tries is no measure.
     pub(crate) fn measure_groups(&mut self) {
         for id in std::mem::take(&mut self.members.unmeasured) {
-            let workload = self.workload(id);
-            let is_whole = workload.claim.is_some() && workload.admitted() > 0 && workload.missing() == 0;
-            if is_whole && workload.whole.as_ref() != Some(&workload.held) {
-                self.workload_mut(id).note_whole();
+            if !self.workload(id).is_measured() {
+                self.workloads[id].measure(self.now);
             }
         }
     }
@@ -191,7 +189,7 @@ impl Cluster {
     pub(super) fn note_incomplete(&mut self, id: WorkloadId) {
         self.members.unmeasured.insert(id);
         let workload = &self.workloads[id];
-        if workload.admitted() > 0 && workload.missing() > 0 && !workload.line.is_empty() {
+        if workload.is_torn() && !workload.line.is_empty() {
             self.members.incomplete.insert(id);
         } else {
             self.members.incomplete.remove(&id);

@@ -166,6 +166,8 @@ pub struct Facts {
     pub(super) held: Totals,
     /// What they held when there were as many of them as it needs last; none where they were never seen so.
     pub(super) whole: Option<Totals>,
+    /// Since when there have been fewer of them than it needs, though some.
+    pub(super) torn_since: Option<Timestamp>,
     /// How many of its pods that hold quota there are of each task.
     pub(super) of_tasks: BTreeMap<Arc<str>, usize>,
     /// Its pods that have succeeded: when each began to run, its unique id, and its task.
@@ -216,6 +218,27 @@ impl Facts {
     /// What its pods hold, and what they held when there were as many of them as it needs last.
     pub(crate) fn held(&self) -> (&Totals, Option<&Totals>) {
         (&self.held, self.whole.as_ref())
+    }
+
+    /// Since when fewer of its pods hold quota than it needs, though some do.
+    pub(crate) fn torn_since(&self) -> Option<Timestamp> {
+        self.torn_since
+    }
+
+    /// Whether some of its pods hold quota, and fewer than it needs.
+    pub(super) fn is_torn(&self) -> bool {
+        self.admitted() > 0 && self.missing() > 0
+    }
+
+    /// Whether as many of its pods hold quota as it needs.
+    pub(super) fn is_whole(&self) -> bool {
+        self.claim.is_some() && self.admitted() > 0 && self.missing() == 0
+    }
+
+    /// Whether what is noted of both is so.
+    pub(super) fn is_measured(&self) -> bool {
+        let is_noted = !self.is_whole() || self.whole.as_ref() == Some(&self.held);
+        is_noted && self.is_torn() == self.torn_since.is_some()
     }
 
     /// Its pods that hold quota.

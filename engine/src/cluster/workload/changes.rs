@@ -67,6 +67,7 @@ impl Workload {
             extra: BTreeSet::new(),
             held: Totals::default(),
             whole: None,
+            torn_since: None,
             of_tasks: BTreeMap::new(),
             succeeded: BTreeSet::new(),
             line: BTreeSet::new(),
@@ -222,9 +223,12 @@ impl Workload {
         was_extra
     }
 
-    /// Takes note of what its pods hold, of which there are as many as it needs.
-    pub(in crate::cluster) fn note_whole(&mut self) {
-        self.0.whole = Some(self.0.held.clone());
+    /// Takes note of what its pods hold, where there are as many of them as it needs, and since when there are fewer.
+    pub(in crate::cluster) fn measure(&mut self, now: Timestamp) {
+        self.0.torn_since = self.is_torn().then(|| self.torn_since.unwrap_or(now));
+        if self.is_whole() {
+            self.0.whole = Some(self.0.held.clone());
+        }
     }
 
     /// Moves one pod, where the first of those that hold quota are not the minimum, or are not all of it.

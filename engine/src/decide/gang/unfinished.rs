@@ -2,12 +2,16 @@
 //! has ended. What they hold is of use to nobody until they have the rest, so that goes before what others wait for.
 //!
 //! As far as a gang asks for what it held when it was whole, and no further: whoever raises the minimum of a group, or makes a large
-//! pod in place of a small one, would else go before everybody. Who asks for more has its turn among the others.
+//! pod in place of a small one, would else go before everybody. And for pods that came before it was that, or within
+//! `reservationTimeout` after: who makes them later would else keep a place before everybody for the day that suits. Who asks for more,
+//! or comes later, has its turn among the others.
+
+use jiff::SignedDuration;
 
 use super::{Refusals, admit, payers, rests};
 use crate::cluster::Cluster;
 use crate::decide::effort::{Effort, Spending};
-use crate::decide::line::line;
+use crate::decide::line::{InLine, first_missing, line};
 use crate::decide::reclaim::Aside;
 use crate::decide::{Admission, trail_workload};
 use crate::ids::{PodId, WorkloadId};
@@ -35,7 +39,7 @@ pub(in crate::decide) fn complete(
             continue;
         };
         let payers = payers(cluster, id);
-        if payers.iter().any(|payer| spending.is_over(*payer)) {
+        if payers.iter().any(|payer| spending.is_over(*payer)) || come_late(cluster, id) {
             continue;
         }
         trail_workload(cluster, id, trail);
@@ -47,6 +51,18 @@ pub(in crate::decide) fn complete(
         steps += effort.spent();
     }
     (admissions, steps)
+}
+
+/// Whether pods that take the places of those that are missing were made when others of its pods had long held for nothing.
+fn come_late(cluster: &Cluster, id: WorkloadId) -> bool {
+    let timeout = SignedDuration::try_from(cluster.configuration().cardgate.reservation_timeout);
+    let last = cluster.workload(id).torn_since().zip(timeout.ok());
+    let Some(last) = last.and_then(|(since, timeout)| since.checked_add(timeout).ok()) else {
+        return false;
+    };
+    let created = |(pod, _): &InLine| Some(cluster.pod(*pod)?.waits.as_ref()?.place.created);
+    let mut missing = first_missing(cluster, id).into_iter();
+    missing.any(|pod| created(&pod).is_some_and(|created| created > last))
 }
 
 fn complete_one(cluster: &mut Cluster, id: WorkloadId, refusals: &mut Refusals, effort: &Effort) -> Vec<Admission> {
