@@ -79,6 +79,10 @@ pub const CONFIG_MAP: &str = "cardgate-config";
 pub const POLICY_PARAMETERS: &str = "cardgate-policy";
 /// Key of it with the name of the operator that decides; what others decide is refused.
 pub const LEADER: &str = "leader";
+/// Key of it with the resources that are cards, or may be, separated by commas: exact names, and prefixes that end in `*`.
+pub const CARD_RESOURCES: &str = "cardResources";
+/// Start of the resources by which pods may request devices of a class without a claim; its name follows.
+pub const RESOURCE_OF_CLASS: &str = "deviceclass.resource.kubernetes.io/";
 /// Namespaces in which Cardgate never touches a pod (docs/rules.md, **Which pods are managed**).
 pub const EXEMPT_NAMESPACES: [&str; 2] = ["kube-system", NAMESPACE];
 

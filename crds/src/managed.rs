@@ -2,7 +2,7 @@
 
 use crate::keys::{
     CARD_NAME, CROSS_QUOTA_ENABLED, CROSS_QUOTA_LABEL, DAEMON_SET_CONTROLLERS, EXEMPT_NAMESPACES, GROUP_NAME,
-    MGPU_CORE, MGPU_MEMORY, MIRROR_POD, QUEUE_NAME,
+    MGPU_CORE, MGPU_MEMORY, MIRROR_POD, QUEUE_NAME, RESOURCE_OF_CLASS,
 };
 use crate::pod::Pod;
 
@@ -49,6 +49,12 @@ pub fn is_of_daemon_set<S: AsRef<str>>(pod: &Pod<S>) -> bool {
 /// Whether the pod claims devices, be they cards or not.
 pub fn claims_devices<S>(pod: &Pod<S>) -> bool {
     !pod.spec.resource_claims.is_empty()
+}
+
+/// Whether the pod claims devices, or requests some by a resource of which its name says that a class provides it: what they are, nobody
+/// knows who does not know the devices that there are.
+pub fn asks_for_devices_of_classes<S: AsRef<str>>(pod: &Pod<S>) -> bool {
+    claims_devices(pod) || requests_any(pod, |resource| resource.starts_with(RESOURCE_OF_CLASS))
 }
 
 /// Whether any container requests, or is limited in, a resource that `wanted` says, of whatever amount.

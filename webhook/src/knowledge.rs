@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use arc_swap::ArcSwap;
+use crds::card_resources::matches;
 use crds::card_type::{CardDevice, CardType};
 use crds::configuration::Configuration;
-use crds::keys::{QUEUE_NAME, QUEUE_NAMESPACES};
+use crds::keys::{QUEUE_NAME, QUEUE_NAMESPACES, RESOURCE_OF_CLASS};
 use crds::queue_access::QueueAccess;
 use crds::queue_terms::QueueTerms;
 use crds::volcano::{PodGroup, Queue};
@@ -224,6 +225,7 @@ pub struct Knowledge {
     pub namespaces: Store<Arc<NamespaceFacts>>,
     /// The cards by name.
     pub card_types: Store<CardFacts>,
+    listed_resources: ArcSwap<Vec<String>>,
     configured: ArcSwap<Configured>,
 }
 
@@ -239,6 +241,21 @@ pub struct Configured {
 }
 
 impl Knowledge {
+    /// Whether the operator lists a resource for the policies as one of cards: nodes had such, or a class of devices may have. The same
+    /// pods are held by the door that the policies want held.
+    pub fn lists(&self, resource: &str) -> bool {
+        let listed = self.listed_resources.load();
+        listed.iter().any(|pattern| matches(pattern, resource))
+    }
+
+    /// Takes what the operator lists for the policies. What names its class is held by that: not all of it is for cards.
+    pub fn list_resources(&self, list: &str) {
+        let listed = list.split(',').filter(|pattern| !pattern.is_empty());
+        let listed = listed.filter(|pattern| !pattern.starts_with(RESOURCE_OF_CLASS));
+        self.listed_resources
+            .store(Arc::new(listed.map(str::to_owned).collect()));
+    }
+
     /// What is known of the devices that are cards, without any class.
     pub fn catalogue(&self) -> Catalogue {
         let configured = self.configured();

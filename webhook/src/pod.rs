@@ -4,7 +4,7 @@ use crds::card_resources::is_extended;
 use crds::configuration::UnqueuedCards;
 use crds::keys::{EXEMPT_NAMESPACES, MIRROR_POD};
 use crds::lean::Text;
-use crds::managed::{claims_devices, is_concerned, requests_any};
+use crds::managed::{asks_for_devices_of_classes, is_concerned, requests_any};
 use crds::pod::Pod;
 use crds::pod_request::pod_request;
 
@@ -46,8 +46,8 @@ pub fn judge(
         return Ok(Admitted::default());
     }
     let concerned = is_concerned(pod);
-    let claims_devices = claims_devices(pod);
-    let asks_for_devices = claims_devices || requests_any(pod, is_extended);
+    let names_classes = asks_for_devices_of_classes(pod);
+    let asks_for_devices = names_classes || requests_any(pod, is_extended);
     let cross_quota = cross_quota::decides(pod, user, namespace, view, !concerned && !asks_for_devices)?;
     if !concerned && !asks_for_devices && !cross_quota {
         let mut warnings = Vec::new();
@@ -61,12 +61,12 @@ pub fn judge(
         return Err(Stop::NotReady);
     }
     let asks_for_cards = requests_any(pod, |resource| view.is_card_resource(resource));
-    let is_charged_for_cards = !concerned && (asks_for_cards || claims_devices) && charges_cards(namespace, view)?;
+    let is_charged_for_cards = !concerned && (asks_for_cards || names_classes) && charges_cards(namespace, view)?;
     let managed = concerned || asks_for_cards && is_charged_for_cards;
-    // Whose devices a claim is for, the operator knows: where they are no cards, it lets the pod in at once.
-    let is_held_for_claims = !managed && claims_devices && is_charged_for_cards;
+    // Which devices a claim or a class is for, the operator knows: where they are no cards, it lets the pod in at once.
+    let is_held_for_classes = !managed && names_classes && is_charged_for_cards;
     let mut warnings = Vec::new();
-    if !managed && !cross_quota && !is_held_for_claims {
+    if !managed && !cross_quota && !is_held_for_classes {
         // Quantities that can't be read are refused by the API server, in its own words.
         if let Ok(request) = pod_request(&pod.spec) {
             check_unnamed(&request, false, view, &mut warnings)?;

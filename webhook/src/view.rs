@@ -162,12 +162,14 @@ impl<'k> View<'k> {
         self.configured.is_known && self.knowledge.is_listed()
     }
 
-    /// Whether a resource is a card: by the configuration, or because some node was found to have cards of it.
+    /// Whether a resource is a card: by the configuration, or because some node was found to have cards of it, or had, or a class of devices
+    /// may provide some by it.
     pub fn is_card_resource(&self, resource: &str) -> bool {
         is_extended(resource)
             && (self.configuration().cardgate.is_card_resource(resource)
                 || self.knowledge.card_types.any(|known| *known.resource == *resource)
-                || self.provides(resource))
+                || self.provides(resource)
+                || self.knowledge.lists(resource))
     }
 
     /// Whether a class of devices provides cards by this resource.

@@ -6,13 +6,14 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use crds::card_type::CardType;
+use crds::keys::{CARD_RESOURCES, POLICY_PARAMETERS};
 use crds::volcano::{PodGroup, Queue};
 use futures::{Stream, StreamExt as _};
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::PartialObjectMeta;
 use kube::core::DeserializeGuard;
 use kube::runtime::WatchStreamExt as _;
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::watcher::{self, Event, watch_object, watcher};
 use kube::{Api, Client, ResourceExt as _};
 use programs::configuration::{Loaded, follow as follow_configuration};
 use programs::logging::plain;
@@ -76,6 +77,8 @@ pub fn start(client: &Client, namespace: &str, fed: &Fed) -> JoinSet<()> {
     ));
 
     watches.spawn(configure(follow_configuration(client.clone(), namespace), fed.clone()));
+    let parameters = Api::<ConfigMap>::namespaced(client.clone(), namespace);
+    watches.spawn(follow_list(watch_object(parameters, POLICY_PARAMETERS), fed.clone()));
     watches
 }
 
@@ -151,6 +154,21 @@ async fn configure(changes: impl Stream<Item = watcher::Result<Loaded>>, fed: Fe
             Ok(loaded) => {
                 fed.metrics.configuration().show(&loaded.read);
                 fed.knowledge.configure(loaded.in_force, loaded.read.err());
+            }
+            Err(error) => watch_failed("configmaps", &error, &fed.metrics),
+        }
+    }
+}
+
+/// Keeps what the operator lists for the policies; without that, nothing is held but what the door knows itself.
+async fn follow_list(changes: impl Stream<Item = watcher::Result<Option<ConfigMap>>>, fed: Fed) {
+    let mut changes = pin!(changes.default_backoff());
+    while let Some(change) = changes.next().await {
+        match change {
+            Ok(parameters) => {
+                let data = parameters.and_then(|parameters| parameters.data);
+                let list = data.as_ref().and_then(|data| data.get(CARD_RESOURCES));
+                fed.knowledge.list_resources(list.map_or("", String::as_str));
             }
             Err(error) => watch_failed("configmaps", &error, &fed.metrics),
         }

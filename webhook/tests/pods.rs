@@ -488,3 +488,43 @@ fn a_dry_run_is_answered_the_same() {
         assert_eq!(World::new().verdict(Endpoint::Mutate, &review), real);
     }
 }
+
+/// What a class will have, nobody knows while it has nothing: who asks for it must not be past the gate by then.
+#[test]
+fn whatever_class_a_pod_names_it_is_held_where_cards_are_charged() {
+    let resource = "deviceclass.resource.kubernetes.io/gpu.example.com";
+    let held = charging().create_pod(&pod(&[], &[(resource, "1")]));
+    held.allowed();
+    assert_eq!(held.object()["spec"]["schedulingGates"], json!([{"name": GATE}]));
+    assert_eq!(
+        queue_of(held.object()),
+        ("none", "none"),
+        "the operator knows whether it is for cards"
+    );
+    let free = World::new().create_pod(&pod(&[], &[(resource, "1")]));
+    assert_eq!(
+        (free.allowed().len(), free.operations),
+        (0, 0),
+        "where nobody charges it"
+    );
+}
+
+/// The policies refuse whoever passes the door with what the operator lists for them.
+#[test]
+fn what_the_operator_lists_for_the_policies_is_a_card() {
+    let world = charging();
+    let gates = |resource: &str| {
+        let verdict = world.create_pod(&pod(&[], &[(resource, "1")]));
+        verdict.allowed();
+        verdict.object()["spec"]["schedulingGates"].clone()
+    };
+    assert_eq!(gates("example.com/gpu"), Value::Null);
+    world
+        .knowledge
+        .list_resources("nvidia.com/gpu,example.com/gpu,other.com/*");
+    assert_eq!(gates("example.com/gpu"), json!([{"name": GATE}]));
+    assert_eq!(gates("other.com/card"), json!([{"name": GATE}]));
+    assert_eq!(gates("example.com/nic"), Value::Null);
+    world.knowledge.list_resources("");
+    assert_eq!(gates("example.com/gpu"), Value::Null);
+}

@@ -1,5 +1,6 @@
 //! What pods claim, in cards: what their claims leave, what was written on them when they were let in, and what they got.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -22,8 +23,8 @@ pub(super) struct OfClasses {
     pub requested: Vec<RequestAsked>,
     /// The same, as far as it was given already.
     pub given: Vec<CardCounts>,
-    /// Why that can't be said of one of them, for the user.
-    pub unclear: Option<String>,
+    /// Why that can't be said of one of them.
+    pub unclear: Option<Obstacle>,
 }
 
 impl OfClasses {
@@ -53,7 +54,7 @@ impl Cluster {
                 settled.push(cards.clone());
                 continue;
             }
-            match self.provided_as_requested(dimension, beside_claims) {
+            match self.provided_as_requested(dimension, beside_claims).as_deref() {
                 None => others.push((dimension, count)),
                 Some(Ok(cards)) => {
                     let choices = cards.iter().map(|card| CardCounts::from([(card.clone(), count)]));
@@ -65,7 +66,7 @@ impl Cluster {
                 }
                 Some(Err(why)) => {
                     others.push((dimension, count));
-                    unclear.get_or_insert_with(|| format!("resource {}: {why}", dimension.name(&self.names)));
+                    unclear.get_or_insert_with(|| why.of_resource(dimension.name(&self.names)));
                 }
             }
         }
@@ -78,16 +79,18 @@ impl Cluster {
     }
 
     /// What a class provides as this resource; none where that is a resource of cards by itself, unless claims are for cards as well.
-    fn provided_as_requested(&self, dimension: Dimension, beside_claims: bool) -> Option<&Provided> {
+    fn provided_as_requested(&self, dimension: Dimension, beside_claims: bool) -> Option<Cow<'_, Provided>> {
         let resource = dimension.resource()?;
         let name = self.names.resource_name(resource);
-        let provided = self.claimed.provided.get(name)?;
+        let Some(provided) = self.claimed.provided.get(name) else {
+            return self.claimed.devices.not_provided(name).map(|why| Cow::Owned(Err(why)));
+        };
         let is_own = match provided {
             Ok(cards) => cards.iter().all(|card| card.resource == name) && !beside_claims,
             // Whoever requests it is charged for the card that is named, and gets it from a device plugin.
             Err(_) => self.is_known_for_cards(resource),
         };
-        (!is_own).then_some(provided)
+        (!is_own).then_some(Cow::Borrowed(provided))
     }
 
     /// What is requested as resources by which classes provide cards that are counted as these resources: the scheduler takes any of them.

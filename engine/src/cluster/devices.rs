@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice};
-use crds::managed::requests_any;
+use crds::keys::RESOURCE_OF_CLASS;
+use crds::managed::{asks_for_devices_of_classes, requests_any};
 use crds::pod::ExtendedResourceClaimStatus;
 use jiff::Timestamp;
 
@@ -18,7 +19,7 @@ use super::paying::Turn;
 use super::pod::{Pod, Reading, Stage};
 use super::{Cluster, Kind};
 use crate::alternative::Assigned;
-use crate::amounts::Amounts;
+use crate::amounts::{Amounts, Dimension};
 use crate::devices::{Asked, ClaimKey, Devices, Drivers, Named, Obstacle, Provided, SliceChange, TURN};
 use crate::ids::{NodeId, PodId};
 use crate::names::CardId;
@@ -329,7 +330,7 @@ impl Cluster {
             let uid = pod.metadata.uid.as_deref();
             uid.is_some_and(|uid| self.claimed.pods.contains_key(uid))
         };
-        !pod.spec.resource_claims.is_empty() || provided_claim(pod).is_some() || may_request() || is_noted()
+        asks_for_devices_of_classes(pod) || provided_claim(pod).is_some() || may_request() || is_noted()
     }
 
     /// Adds to what was read of a pod what its claims come to; `as_seen` is the pod, where it may claim anything. What it names.
@@ -402,7 +403,9 @@ impl Cluster {
         }
         let of_classes =
             self.requested_of_classes(&reading.task.request, asked.is_for_cards(), &given.unwrap_or_default());
-        if !named.is_empty() || of_classes.is_any() {
+        // What the door holds for its classes alone is looked at here, whatever it turns out to be.
+        let names_class = |(dimension, _): (Dimension, i64)| dimension.name(&self.names).starts_with(RESOURCE_OF_CLASS);
+        if !named.is_empty() || of_classes.is_any() || reading.task.request.iter().any(names_class) {
             let OfClasses {
                 others,
                 requested,

@@ -46,6 +46,18 @@ pub enum Obstacle {
     Unevaluated,
 }
 
+impl Obstacle {
+    /// The same, of what is requested by this resource.
+    #[must_use]
+    pub fn of_resource(&self, name: &str) -> Self {
+        match self {
+            Self::NoDevice(why) => Self::NoDevice(format!("resource {name}: {why}")),
+            Self::Unclear(why) => Self::Unclear(format!("resource {name}: {why}")),
+            Self::Missing(_) | Self::PaidByAnother(_) | Self::Unevaluated => self.clone(),
+        }
+    }
+}
+
 impl RequestAsked {
     /// What was allocated leaves no choice.
     pub(super) fn given(cards: CardCounts) -> Self {
@@ -70,9 +82,9 @@ impl Asked {
         mut self,
         requested: Vec<RequestAsked>,
         given: Vec<CardCounts>,
-        unclear: Option<String>,
+        unclear: Option<Obstacle>,
     ) -> Self {
-        self.obstacle = self.obstacle.or(unclear.map(Obstacle::Unclear));
+        self.obstacle = self.obstacle.or(unclear);
         let is_open = |obstacle: &Obstacle| matches!(obstacle, Obstacle::PaidByAnother(_));
         if self.obstacle.as_ref().is_none_or(is_open) {
             let is_allocated = self.allocated || self.requests.is_empty();

@@ -267,13 +267,16 @@ impl Devices {
     /// What a class provides as a resource that pods may request.
     pub(super) fn provided_by(&mut self, class: &DeviceClass) -> Provided {
         // Administrators write classes.
+        let name = class.metadata.name.as_deref().unwrap_or_default();
         match self.select(class, &[], &Steps::new(u64::MAX)) {
-            Ok(models) => Ok(models.iter().filter_map(|model| model.card.clone()).collect()),
-            Err(Problem::NoDevice(_) | Problem::Unevaluated) => Ok(BTreeSet::new()),
-            Err(Problem::Unclear(why)) => {
-                let name = class.metadata.name.as_deref().unwrap_or_default();
-                Err(format!("DeviceClass {name}: {why}"))
+            Ok(models) if models.is_empty() => {
+                let why = "no node has a device that it selects";
+                Err(Obstacle::NoDevice(format!("DeviceClass {name}: {why}")))
             }
+            Ok(models) => Ok(models.iter().filter_map(|model| model.card.clone()).collect()),
+            Err(Problem::NoDevice(why)) => Err(Obstacle::NoDevice(format!("DeviceClass {name}: {why}"))),
+            Err(Problem::Unclear(why)) => Err(Obstacle::Unclear(format!("DeviceClass {name}: {why}"))),
+            Err(Problem::Unevaluated) => Err(Obstacle::Unevaluated),
         }
     }
 

@@ -28,6 +28,7 @@ use std::sync::Arc;
 
 use crds::card_type::{CardDevice, MOST_DEVICES};
 use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice, SubRequest};
+use crds::keys::RESOURCE_OF_CLASS;
 use crds::lean::Metadata;
 
 use crate::steps::Steps;
@@ -45,11 +46,8 @@ use room::Rooms;
 pub use room::{DeviceCount, Room};
 use selection::Selections;
 
-/// How the name of a resource begins that stands for a class of devices.
-const IMPLICIT: &str = "deviceclass.resource.kubernetes.io/";
-
-/// The cards that a class provides as a resource; else, for the user, why that can't be said.
-pub type Provided = Result<BTreeSet<DeviceCard>, String>;
+/// The cards that a class provides as a resource; else why that can't be said.
+pub type Provided = Result<BTreeSet<DeviceCard>, Obstacle>;
 
 /// A claim's namespace and name.
 pub type ClaimKey = (Box<str>, Box<str>);
@@ -313,7 +311,7 @@ impl Devices {
 
     /// The class that provides a resource: where several do, the newest, and of those the first by name.
     fn provider_of(&self, resource: &str) -> Option<&str> {
-        if let Some(class) = resource.strip_prefix(IMPLICIT) {
+        if let Some(class) = resource.strip_prefix(RESOURCE_OF_CLASS) {
             return self.classes.get_key_value(class).map(|(name, _)| &**name);
         }
         let provides = |class: &DeviceClass| class.spec.extended_resource_name.as_deref() == Some(resource);
@@ -322,7 +320,16 @@ impl Devices {
         newest.min().map(|(_, name)| name)
     }
 
-    /// The resources by which pods may request cards of classes without a claim, each with what the class provides.
+    /// What a class of which nothing is provided at the moment, but whose name this resource has, may provide yet; none where it is there, and
+    /// its devices are no cards.
+    pub fn not_provided(&self, resource: &str) -> Option<Obstacle> {
+        let class = resource.strip_prefix(RESOURCE_OF_CLASS)?;
+        let is_there = self.classes.contains_key(class);
+        (!is_there).then(|| Obstacle::NoDevice(format!("there is no DeviceClass {class}")))
+    }
+
+    /// The resources by which pods may request cards of classes without a claim, each with what the class provides. Not those of classes
+    /// whose devices are no cards; but of those that have no device now: what comes may be a card.
     pub fn provided(&mut self) -> Vec<(String, Provided)> {
         let classes: Vec<_> = self
             .classes
@@ -339,9 +346,9 @@ impl Devices {
             let extended =
                 extended.filter(|resource| !resource.is_empty() && self.provider_of(resource) == Some(&*name));
             provided.extend(extended.map(|resource| (resource.to_owned(), of_class.clone())));
-            provided.push((format!("{IMPLICIT}{name}"), of_class));
+            provided.push((format!("{RESOURCE_OF_CLASS}{name}"), of_class));
         }
-        provided.sort();
+        provided.sort_by(|(one, _), (other, _)| one.cmp(other));
         provided
     }
 }

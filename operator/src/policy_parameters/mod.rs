@@ -10,6 +10,7 @@ mod leader;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crds::configuration::{Configuration, Enforcement};
+use crds::keys::{CARD_RESOURCES, RESOURCE_OF_CLASS};
 use crds::label_selector::LabelSelector;
 
 pub use keeper::ParameterKeeper;
@@ -21,8 +22,6 @@ const OBJECT: &str = "ConfigMap cardgate-policy";
 /// What the policies read: the data of the `ConfigMap`, but for who leads.
 pub type Parameters = BTreeMap<String, String>;
 
-/// Key with the resources that are cards, separated by commas: exact names, and prefixes that end in `*`.
-pub const CARD_RESOURCES: &str = "cardResources";
 /// Key with the setting `unnamedCards`.
 pub const UNNAMED_CARDS: &str = "unnamedCards";
 /// Key with the setting `unqueuedCards`.
@@ -86,8 +85,12 @@ fn card_resources(sources: &Sources<'_>) -> String {
     let settings = &sources.configuration.cardgate;
     let known = settings.card_resources.iter().map(String::as_str);
     let discovered = sources.discovered.iter().copied();
-    let others = discovered.filter(|resource| !settings.is_card_resource(resource));
-    known.chain(others.take(MOST_DISCOVERED)).collect::<Vec<_>>().join(",")
+    let is_other = |resource: &&str| !settings.is_card_resource(resource) && !resource.starts_with(RESOURCE_OF_CLASS);
+    let others = discovered.filter(is_other).take(MOST_DISCOVERED);
+    // Whatever class it is of, there may be cards among its devices, now or later.
+    let of_classes = format!("{RESOURCE_OF_CLASS}*");
+    let all = known.chain(others).chain([&*of_classes]);
+    all.collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]
@@ -100,12 +103,17 @@ mod tests {
     fn the_list_holds_what_is_known_configured_and_found_each_once() {
         let text = "cardResources: [example.com/*]\nunnamedCards: deny\nunqueuedCards: charge";
         let configuration = Configuration::parse(None, Some(text)).unwrap().configuration;
-        let discovered = ["nvidia.com/mig-1g.5gb", "example.com/a", "other.com/card"].into();
+        let of_class = "deviceclass.resource.kubernetes.io/gpu.example.com";
+        let discovered = ["nvidia.com/mig-1g.5gb", "example.com/a", "other.com/card", of_class].into();
         let parameters = parameters(&configuration, &discovered);
         let list: Vec<_> = parameters[CARD_RESOURCES].split(',').collect();
         let expected: Vec<_> = WELL_KNOWN
             .into_iter()
-            .chain(["example.com/*", "other.com/card"])
+            .chain([
+                "example.com/*",
+                "other.com/card",
+                "deviceclass.resource.kubernetes.io/*",
+            ])
             .collect();
         assert_eq!(list, expected);
         assert_eq!(
@@ -141,6 +149,6 @@ mod tests {
         let discovered = names.iter().map(String::as_str).collect();
         let parameters = parameters(&Configuration::default(), &discovered);
         let count = parameters[CARD_RESOURCES].split(',').count();
-        assert_eq!(count, WELL_KNOWN.len() + MOST_DISCOVERED);
+        assert_eq!(count, WELL_KNOWN.len() + MOST_DISCOVERED + 1, "and those of classes");
     }
 }

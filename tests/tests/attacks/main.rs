@@ -4,6 +4,7 @@
 
 mod bounds;
 mod claims;
+mod classes;
 mod fairness;
 mod forged_reviews;
 mod found;

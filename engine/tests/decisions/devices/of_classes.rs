@@ -172,3 +172,51 @@ fn what_a_class_gave_is_held_while_nobody_says_what_it_is() {
     world.pod(&given(let_in("p1"), "p1-made", ODD, "n1"));
     assert_eq!(charged(&world), [1, 0]);
 }
+
+/// What has no device now may get some: who asks for it must not be free by then.
+#[test]
+fn what_a_class_without_devices_provides_is_waited_for_and_charged_when_they_come() {
+    for resource in [ODD, "example.com/odd"] {
+        let mut world = World::new();
+        world.queue(&queue("team-a").quota(r#"{"A": 1}"#));
+        world.namespace("team", &[], Some("team-a"));
+        world.class("odd", "device.driver == 'gpu.nvidia.com'", Some("example.com/odd"));
+        assert!(
+            world.cluster.resources_of_cards().contains(resource),
+            "the door is told"
+        );
+        // Held at the door for its request alone, as for claims.
+        let held = |name: &str| bare_pod(name).gates(&["card.volcano.sh/quota"]).requests(resource, "1");
+        world.pods(["p1", "p2"].map(held));
+        assert_eq!(world.admit(), []);
+        assert_eq!(world.refusal_of("p1"), "NoDeviceSelected");
+        world.node(&node("n1"));
+        world.slice("n1", NVIDIA, &gpus("A", 2));
+        assert_eq!(world.admit(), [admitted("p1", "A")]);
+        assert_eq!(world.refusal_of("p2"), "InsufficientScalarQuota");
+    }
+}
+
+/// Whose devices are no cards is nobody's business.
+#[test]
+fn what_a_class_of_other_devices_provides_is_let_in() {
+    let mut world = world();
+    world.slice("n2", "fpga.example.com", &json!([{"name": "f"}]));
+    world.class("odd", "device.driver == 'fpga.example.com'", None);
+    assert!(!world.cluster.resources_of_cards().contains(ODD));
+    let held = bare_pod("p1").gates(&["card.volcano.sh/quota"]);
+    world.pod(&held.requests(ODD, "1"));
+    assert_eq!(world.admit(), [("p1".to_owned(), None)]);
+}
+
+/// Before the class is there, nobody knows what it will be of.
+#[test]
+fn what_names_a_class_that_is_not_there_waits_for_it() {
+    let mut world = world();
+    world.namespace("team", &[], Some("team-a"));
+    let held = bare_pod("p1").gates(&["card.volcano.sh/quota"]);
+    world.pod(&held.requests(ODD, "1"));
+    assert_eq!(world.refusal_of("p1"), "NoDeviceSelected");
+    world.class("odd", "device.driver == 'gpu.nvidia.com'", None);
+    assert_eq!(world.admit(), [admitted("p1", "A")]);
+}
