@@ -28,10 +28,10 @@ static FOR: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^evicted for
 /// Its priority.
 static PRIORITY: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r" has priority (-?\d+), more than ").ok());
 
-/// What the queue that gives has and deserves, and of what: told to whom the other queue is for, or not.
+/// What the queue that gives has and deserves, and of what: told to whom the other queue is for, or not, or where it lacks room alone.
 static GIVES: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r", which (?:asks (.*); of (\S+), queue \S+ has (\d\w*) and (?:deserves (\d\w*)|names nothing that it deserves), and|has less (\S+) than it deserves;) this pod's queue \S+?(?:, or queue \S+ that it is a part of,)? has (\d\w*) and deserves (\d\w*)$",
+        r", which (?:asks (.*); of (\S+), queue \S+ has (\d\w*) and (?:deserves (\d\w*)|names nothing that it deserves), and|has less (\S+) than it deserves;|lacks room on a node; of (\S+),) this pod's queue \S+?(?:, or queue \S+ that it is a part of,)? has (\d\w*) and deserves (\d\w*)$",
     )
     .ok()
 });
@@ -61,7 +61,7 @@ fn told(write: &Write) -> Option<(Key, &str)> {
 pub struct Evictions {
     /// Pods that operators evicted, as they were.
     evicted: BTreeMap<Key, Arc<Value>>,
-    /// Who made room, for whom, since anything else changed: each a pod, or all that one controller makes.
+    /// Who made room, for whom, since anything else changed: each a pod, or all that one controller makes of one priority.
     turns: BTreeSet<(String, String)>,
 }
 
@@ -122,7 +122,10 @@ fn judge_queues(write: &Write, stored: &Stored, victim: &Pod, message: &str) -> 
     let Some(said) = GIVES.as_ref().and_then(|gives| gives.captures(message)) else {
         return Ok(());
     };
-    let name = said.get(2).or_else(|| said.get(5)).map_or("", |name| name.as_str());
+    let name = [2, 5, 6]
+        .iter()
+        .find_map(|place| said.get(*place))
+        .map_or("", |name| name.as_str());
     let Some(view) = View::read(&stored.now, write.at, &BTreeSet::new()) else {
         return Ok(());
     };
@@ -133,8 +136,8 @@ fn judge_queues(write: &Write, stored: &Stored, victim: &Pod, message: &str) -> 
         .get(&what)
         .copied()
         .unwrap_or(0);
-    let keeps = number(6)
-        .zip(number(7))
+    let keeps = number(7)
+        .zip(number(8))
         .is_none_or(|(has, deserves)| has - gives >= deserves);
     let mut asks = said.get(1).map_or("", |asks| asks.as_str()).split(", ");
     let asked = asks.find_map(|asks| asks.split_once(' ').filter(|(_, of)| *of == name));
@@ -155,8 +158,13 @@ fn is_over(pod: &Value) -> bool {
     matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
 }
 
-/// The controller that makes a pod, or the pod itself.
+/// The controller that makes a pod, or the pod itself; with the priority, since the tasks of one Job may differ in that, and who has more
+/// preempts the others again and again.
 fn maker(key: &Key, pod: &Value) -> String {
     let owner = pod["metadata"]["ownerReferences"][0]["uid"].as_str();
-    owner.map_or_else(|| key.to_string(), str::to_owned)
+    let priority = pod["spec"]["priority"].as_i64().unwrap_or(0);
+    format!(
+        "{} of priority {priority}",
+        owner.map_or_else(|| key.to_string(), str::to_owned)
+    )
 }

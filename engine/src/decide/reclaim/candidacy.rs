@@ -89,11 +89,20 @@ impl Candidacy {
         members.any(|member| member.is_on_cards && member.node == node)
     }
 
-    /// Whether it is to give back anything that is missing: what its queue borrows.
+    /// Whether it is to give back anything that is missing: what its queue borrows, and it is charged for. What is not charged, as CPU of
+    /// pods with cards under `cardUnlimitedCpuMemory`, is nothing that its queue has more of by it.
     pub(super) fn is_due(&self, lack: &Lack<'_>) -> bool {
         let Some(borrowed) = &self.borrowed else { return true };
         let mut needs = lack.needs.iter().filter(|need| self.gives(need, lack.node) > 0);
-        let borrows = |dimension: Dimension| borrowed.iter().any(|borrowed| lack.is_same(*borrowed, dimension));
+        let is_charged = |dimension: &&Dimension| {
+            self.charged
+                .iter()
+                .any(|(charged, amount)| charged == *dimension && *amount > 0)
+        };
+        let borrows = |dimension: Dimension| {
+            let mut charged = borrowed.iter().filter(is_charged);
+            charged.any(|borrowed| lack.is_same(*borrowed, dimension))
+        };
         needs.any(|(_, dimension, _)| borrows(*dimension))
             || (lack.of_cards.iter().any(|dimension| borrows(*dimension)) && self.gives_cards_on(lack.node))
     }

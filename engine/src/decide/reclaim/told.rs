@@ -63,10 +63,12 @@ pub(super) fn describe(
             // The part that stands beside the pod's: a queue in it may say nothing of what it deserves.
             let branch = *below.last()?;
             let borrows = |dimension: &Dimension| cluster.borrows(&below, *dimension);
-            let is_missing = |(dimension, _): &&(Dimension, i128)| missing.contains(dimension) && borrows(dimension);
-            let borrowed = all_asked.iter().find(is_missing);
-            let borrowed = borrowed.or_else(|| all_asked.iter().find(|(dimension, _)| borrows(dimension)));
-            let dimension = borrowed.or(all_asked.first())?.0;
+            let is_asked = |dimension: &Dimension| all_asked.iter().any(|(asked, _)| asked == dimension);
+            let mut borrowed: Vec<_> = missing.iter().copied().filter(borrows).collect();
+            borrowed.sort_by_key(|dimension| !is_asked(dimension));
+            let asked = all_asked.iter().map(|(dimension, _)| *dimension);
+            let dimension = borrowed.first().copied().or_else(|| asked.clone().find(borrows));
+            let dimension = dimension.or_else(|| asked.clone().next())?;
             let what = dimension.name(cluster.names());
             let theirs = &cluster.queue(queue).name;
             let of_part = if branch == queue {
@@ -74,8 +76,10 @@ pub(super) fn describe(
             } else {
                 format!(", or queue {} that it is a part of,", cluster.queue(branch).name)
             };
-            // What a queue uses and its pods ask for is told to those that it is for.
-            let claims = if is_for(cluster, shape.queue, &victim.namespace) {
+            // What a queue uses and its pods ask for is told to those that it is for. What limits no queue of the pod is missing on the node.
+            let claims = if !is_asked(&dimension) {
+                format!("lacks room on a node; of {what},")
+            } else if is_for(cluster, shape.queue, &victim.namespace) {
                 format!(
                     "asks {everything}; of {what}, queue {name} {}, and",
                     of(shape.queue, dimension)

@@ -8,7 +8,7 @@ use engine::cluster::reclaims::EvictionOutcome;
 
 use super::plain;
 use super::reclaim::{RECLAIM, evictions, gone, victims};
-use crate::world::{MGPU_CORE, MGPU_MEMORY, Object, World, capacity, node, pod};
+use crate::world::{MGPU_CORE, MGPU_MEMORY, Object, World, capacity, node, pod, queue, queue_plugin};
 
 /// A queue that deserves so much CPU and memory.
 fn deserves(name: &str, cpu: &str, memory: &str) -> Object {
@@ -301,4 +301,31 @@ fn shares_are_given_back_under_capacity_card_too_where_a_queue_says_what_it_dese
     );
     gone(&mut world, &names);
     assert_eq!(world.admit_names(), ["b-0"]);
+}
+
+/// Under `cardUnlimitedCpuMemory` its CPU is charged to nobody: that its queue has more CPU than it deserves is not by this pod.
+#[test]
+fn a_pod_with_cards_is_not_evicted_for_cpu_that_it_is_not_charged() {
+    let arguments = "cardUnlimitedCpuMemory: true, guaranteeThreshold: 100";
+    let mut world = World::with(queue_plugin("capacity-card", RECLAIM, arguments));
+    world.node(&node("n1").cards("A", 4).offers("cpu", "4"));
+    world.node(&node("n2").offers("cpu", "4"));
+    let deserved = |name: &str, cpu: &str| queue(name).deserved("cpu", cpu);
+    world.queue(&deserved("a", "1").quota(r#"{"A": 4}"#).deserved_cards(r#"{"A": 4}"#));
+    world.queue(&deserved("b", "8"));
+    let cpu = |name: &str, queue: &str, cpu: &str| pod(name).queue(queue).requests("cpu", cpu);
+    world.pod(&cpu("cards", "a", "3").asks("A", 1).assigned("A").on("n1"));
+    world.pod(&cpu("stays", "a", "1").ungated().on("n2"));
+    world.pod(&cpu("borrows", "a", "2").ungated().on("n2").created(1));
+    // It lacks CPU on each of the nodes, and gets it from whom it was lent to.
+    world.pod(&cpu("b-0", "b", "3"));
+    assert_eq!(victims(&mut world), ["borrows"]);
+    gone(&mut world, &["borrows".to_owned()]);
+    assert_eq!(world.admit_names(), ["b-0"]);
+    world.pod(&cpu("b-0", "b", "3").ungated().on("n2"));
+    world.node(&node("n3").offers("cpu", "2"));
+    world.pod(&cpu("more", "a", "2").ungated().on("n3"));
+    world.pod(&cpu("b-1", "b", "3"));
+    world.wait(60);
+    assert_eq!(victims(&mut world), [""; 0]);
 }

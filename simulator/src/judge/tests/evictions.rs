@@ -112,6 +112,8 @@ fn what_is_reclaimed_is_beyond_what_the_one_queue_deserves_and_within_what_the_o
             "has 3 and deserves 2",
             true,
         ),
+        ("lacks room on a node; of A100,", "has 3 and deserves 2", false),
+        ("lacks room on a node; of A100,", "has 2 and deserves 2", true),
         (
             "asks 2 CPU; of CPU, queue b has 0 and deserves 2, and",
             "has 1500m and deserves 1",
