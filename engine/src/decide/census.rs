@@ -1,6 +1,6 @@
 //! What nodes say to pods, asked for people: of all nodes, within so many steps, since others wait meanwhile.
 
-use super::effort::{STEPS_OF_MESSAGE, cost_of_look};
+use super::effort::{OWN, STEPS_OF_MESSAGE, cost_of_look};
 use super::fit::{Answer, ask, ask_all, has_room, nodes_for};
 use crate::alternative::Alternative;
 use crate::amounts::Totals;
@@ -72,6 +72,15 @@ pub(crate) fn could_take(
         && steps.share(STEPS_TO_SAY, |steps| {
             cluster.devices_could_suffice(&shape.task, alternative, node, steps)
         })
+}
+
+/// What it may cost to ask all mGPU nodes which shares of their cards they would give to a pod of this shape.
+pub(crate) fn cost_of_cards(cluster: &Cluster, shape: &Shape) -> u64 {
+    if shape.task.mgpu.is_none() {
+        return 0;
+    }
+    let nodes = u64::try_from(cluster.mgpu_nodes().len()).unwrap_or(u64::MAX);
+    nodes.saturating_mul(OWN).min(STEPS_OF_MESSAGE)
 }
 
 /// What it costs to ask all nodes whether they take a pod of this shape, with each of its alternatives.

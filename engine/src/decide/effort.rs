@@ -15,7 +15,7 @@ use crate::steps::Steps;
 /// The steps that all nodes share in one question: some ten milliseconds.
 const COMMON: u64 = 3_000_000;
 /// The steps that each node has for itself: enough for the document's pods on eight cards that are all in use differently.
-const OWN: u64 = 20_000;
+pub(super) const OWN: u64 = 20_000;
 /// The same for all pods of a gang and all ways to let them in.
 const COMMON_OF_GANG: u64 = 10_000_000;
 /// What a message may cost that asks nodes, for all of them and all pods that it is about: others wait while it is written.

@@ -2,6 +2,8 @@
 //!
 //! Nothing is reserved while nodes are looked at: every node is asked what it would give, and only the best one gives it.
 
+mod census;
+
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,7 +13,9 @@ use crds::configuration::{AdmitOn, CardStrategy, Enforcement, Mgpu, ScheduleMode
 use crds::keys::{MGPU_ASSUMED, MGPU_INDEX_PREFIX};
 use crds::mgpu::{ContainerRequest, MgpuRequest};
 
-use super::effort::{Effort, STEPS_OF_MESSAGE};
+pub(crate) use self::census::census;
+pub(super) use self::census::some_node_would_do;
+use super::effort::Effort;
 use super::fit::{self, Answer};
 use super::{Grant, cross_quota};
 use crate::alternative::Alternative;
@@ -360,48 +364,4 @@ impl<'a> WithoutSome<'a> {
     fn cards(&self, id: NodeId) -> Option<&'a MgpuCards> {
         self.cluster.node(id).offer()?.mgpu.as_ref()
     }
-}
-
-/// How many mGPU nodes say what, for people.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Census {
-    pub nodes: usize,
-    pub cards_in_use: usize,
-    pub too_complex: usize,
-    pub over_quota: usize,
-    pub other_policy: usize,
-    pub too_few_cards: usize,
-    pub no_device_ids: usize,
-    pub lack_room: usize,
-    pub unusable: usize,
-    pub excluded: usize,
-    pub not_asked: usize,
-}
-
-/// Asks every mGPU node. Only for messages: it looks at all of them.
-pub(crate) fn census(cluster: &Cluster, shape: &Shape, request: &MgpuRequest) -> Census {
-    let mut census = Census::default();
-    // A message is worth a look at each node, and no long search.
-    let mut query = Query::of(cluster, shape, request, Effort::of_message());
-    for node in cluster.mgpu_nodes() {
-        census.nodes += 1;
-        if query.effort.spent() >= STEPS_OF_MESSAGE {
-            census.not_asked += 1;
-            continue;
-        }
-        match query.ask(cluster, shape, None, *node) {
-            // Had one of them taken the pod, it would not wait.
-            Some(Says::Refuses(Unfit::TooComplex)) => census.too_complex += 1,
-            Some(Says::Takes(_) | Says::Refuses(Unfit::CardsInUse)) => census.cards_in_use += 1,
-            Some(Says::OverQuota) => census.over_quota += 1,
-            Some(Says::Refuses(Unfit::OtherPolicy)) => census.other_policy += 1,
-            Some(Says::Refuses(Unfit::TooFewCards)) => census.too_few_cards += 1,
-            Some(Says::Refuses(Unfit::NoDeviceIds)) => census.no_device_ids += 1,
-            Some(Says::Unfit(Answer::LacksRoom)) => census.lack_room += 1,
-            Some(Says::Unfit(Answer::Unusable)) => census.unusable += 1,
-            Some(Says::Unfit(_)) => census.excluded += 1,
-            None => {}
-        }
-    }
-    census
 }

@@ -1,6 +1,7 @@
 //! Everything that says no to a pod at this moment, not only what is asked first. Whoever asks changes nothing by it.
 
 use crds::configuration::AdmitOn;
+use crds::mgpu::MgpuRequest;
 
 use super::census::{Looks, ask_to_say};
 use super::effort::Effort;
@@ -27,7 +28,10 @@ pub(crate) fn obstacles(cluster: &Cluster, shape: &Shape) -> Vec<Reason> {
     if unreadable {
         found.push(Reason::GetTaskRequestResourceFailed);
     } else {
-        found.extend(of_nodes(cluster, shape));
+        found.extend(match mgpu::request_now(cluster, shape) {
+            Some(request) => of_cards(cluster, shape, request),
+            None => of_nodes(cluster, shape),
+        });
     }
     let mut each = Vec::with_capacity(found.len());
     for reason in found {
@@ -64,21 +68,34 @@ pub(crate) fn asks_nodes(cluster: &Cluster, shape: &Shape) -> bool {
     cluster.configuration().cardgate.admit_on != AdmitOn::Quota || cross_quota::governs(cluster, shape)
 }
 
-/// Why no node takes a pod of this shape at this moment; none where one does, where nodes are not asked, or where that would cost more than a
-/// message may.
-pub(crate) fn of_nodes(cluster: &Cluster, shape: &Shape) -> Option<Reason> {
-    let governed = cross_quota::governs(cluster, shape);
+/// What a pod of this shape may have of cards, as far as the cluster has them.
+fn known_alternatives<'s>(cluster: &Cluster, shape: &'s Shape) -> impl Iterator<Item = Option<&'s Alternative>> {
     let is_known = |alternative: &Alternative| alternative.all(|card| cluster.resource_of(card).is_some());
     let known = alternatives_of(shape).into_iter();
-    let known = known.filter(|alternative| alternative.is_none_or(is_known));
-    if let Some(request) = mgpu::request_now(cluster, shape) {
-        let mut search = mgpu::CardSearch::new(None, Effort::of_pod());
-        for alternative in known {
-            if search.find(cluster, shape, request, alternative).is_some() {
-                return None;
-            }
+    known.filter(move |alternative| alternative.is_none_or(is_known))
+}
+
+/// Why no node has cards for an mGPU pod at this moment; none where one does. It searches as long as decisions do, which is more than a message
+/// may cost: an answer that came of fewer steps could be another than what is decided.
+fn of_cards(cluster: &Cluster, shape: &Shape, request: &MgpuRequest) -> Option<Reason> {
+    let mut search = mgpu::CardSearch::new(None, Effort::of_pod());
+    for alternative in known_alternatives(cluster, shape) {
+        if search.find(cluster, shape, request, alternative).is_some() {
+            return None;
         }
-        return Some(search.reason());
+    }
+    Some(search.reason())
+}
+
+/// Why no node takes a pod of this shape at this moment, or ever where it is to get its shares of cards now; none where one does, where nodes
+/// are not asked, or where that would cost more than a message may.
+pub(crate) fn of_nodes(cluster: &Cluster, shape: &Shape) -> Option<Reason> {
+    let governed = cross_quota::governs(cluster, shape);
+    let looks = Looks::of_message();
+    let mut known = known_alternatives(cluster, shape);
+    if let Some(request) = mgpu::request_now(cluster, shape) {
+        let would_do = known.any(|own| mgpu::some_node_would_do(cluster, shape, request, own, &looks));
+        return (!would_do).then_some(Reason::NoMgpuNode);
     }
     if !asks_nodes(cluster, shape) {
         return None;
@@ -88,7 +105,6 @@ pub(crate) fn of_nodes(cluster: &Cluster, shape: &Shape) -> Option<Reason> {
         let lines = cluster.gpu_nodes().lines(node).filter(|_| governed);
         lines.is_none_or(|lines| exceeded(lines, &request).is_none())
     };
-    let looks = Looks::of_message();
     let (mut over_quota, mut excluded, mut would_do) = (false, false, false);
     for alternative in known {
         for node in fit::nodes_for(cluster, alternative) {

@@ -13,7 +13,7 @@ use crate::cluster::waiting::Shape;
 use crate::decide::census;
 use crate::decide::effort::STEPS_OF_MESSAGE;
 use crate::ids::{PodId, WorkloadId};
-use crate::reason::Reason;
+use crate::reason::{About, Reason};
 use crate::refs::PodRef;
 use crate::steps::Steps;
 use crate::trail::{Trail, Work};
@@ -70,7 +70,7 @@ pub fn notices_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trai
         }
         let told = cluster.pod(id).and_then(|pod| pod.told);
         if told != Some(reason) {
-            steps.spend(cost_of_pod(cluster, &shape));
+            steps.spend(cost_of_pod(cluster, &shape, reason));
             if let Some(pod) = cluster.pod(id) {
                 trail.at(Work {
                     doing: "explaining",
@@ -93,10 +93,20 @@ pub fn notices_watched(cluster: &mut Cluster, now: Timestamp, limit: usize, trai
     notices
 }
 
-/// What it costs to find what to tell a pod of this shape: it is compared with all nodes, and with those of its group.
-pub(super) fn cost_of_pod(cluster: &Cluster, shape: &Shape) -> u64 {
+/// What it costs to find what to tell a pod of this shape that waits for this reason: it is compared with all nodes, and with those of its
+/// group.
+pub(super) fn cost_of_pod(cluster: &Cluster, shape: &Shape, reason: Reason) -> u64 {
     let of_group = shape.group.map_or(0, |group| cost_of_workload(cluster, group));
-    census::cost_of_all(cluster, shape).saturating_add(of_group)
+    cost_of_shape(cluster, shape, Some(reason)).saturating_add(of_group)
+}
+
+/// Cards are searched for who waits for shares of them, and for nobody else.
+fn cost_of_shape(cluster: &Cluster, shape: &Shape, reason: Option<Reason>) -> u64 {
+    let of_cards = match reason.map(Reason::about) {
+        Some(About::Mgpu) => census::cost_of_cards(cluster, shape),
+        _ => 0,
+    };
+    census::cost_of_all(cluster, shape).saturating_add(of_cards)
 }
 
 /// What it costs to find what to tell a workload: its pods are gone through, and nodes are asked for one shape of them after the other until
@@ -104,6 +114,7 @@ pub(super) fn cost_of_pod(cluster: &Cluster, shape: &Shape) -> u64 {
 pub(super) fn cost_of_workload(cluster: &Cluster, id: WorkloadId) -> u64 {
     let line = &cluster.workload(id).line;
     let members = STEPS_OF_MEMBER.saturating_mul(u64::try_from(line.len()).unwrap_or(u64::MAX));
+    let reason = cluster.workload(id).refused.map(|(_, refused)| refused.reason);
     let mut asked = 0_u64;
     let mut last = None;
     for shape in shapes_of(cluster, cluster.workload(id)) {
@@ -111,7 +122,7 @@ pub(super) fn cost_of_workload(cluster: &Cluster, id: WorkloadId) -> u64 {
             break;
         }
         if last.replace(shape) != Some(shape) {
-            asked = asked.saturating_add(census::cost_of_all(cluster, shape));
+            asked = asked.saturating_add(cost_of_shape(cluster, shape, reason));
         }
     }
     members.saturating_add(asked)

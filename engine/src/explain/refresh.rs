@@ -246,8 +246,8 @@ fn cost(cluster: &Cluster, waiter: &Waiter) -> u64 {
     match waiter {
         Waiter::Pod(uid) => {
             let pod = cluster.pod_with_uid(uid).and_then(|id| cluster.pod(id));
-            let waits = pod.and_then(|pod| pod.waits.as_ref());
-            waits.map_or(0, |waits| cost_of_pod(cluster, &waits.shape))
+            let told = pod.and_then(|pod| Some((pod.waits.as_ref()?, pod.told?)));
+            told.map_or(0, |(waits, reason)| cost_of_pod(cluster, &waits.shape, reason))
         }
         Waiter::Workload(workload) => {
             let id = cluster.workload_named(workload.kind, &workload.namespace, &workload.name);

@@ -108,3 +108,28 @@ fn a_question_about_many_nodes_costs_no_more_than_a_few_steps_for_each() {
     assert!(steps[1] - steps[0] <= 40 * 21_000, "{steps:?}");
     assert!(steps[0] <= 3_000_000 + 40 * 21_000, "{steps:?}");
 }
+
+/// A message about shares of cards searches them: that counts among what is spent on those that are told something at once.
+#[test]
+fn who_is_told_of_cards_leaves_time_for_others() {
+    let mut world = world(&[]);
+    for index in 0..50 {
+        used_node(&mut world, &format!("g{index:02}"), index);
+    }
+    world.pods((0..12).map(|index| complex(&format!("p{index:02}"))));
+    while round(&mut world).more {}
+    let mut told = Vec::new();
+    loop {
+        let notices = world.notices();
+        assert!(
+            notices.iter().all(|notice| notice.reason == Reason::TooComplex),
+            "{notices:?}"
+        );
+        if notices.is_empty() {
+            break;
+        }
+        told.push(notices.len());
+    }
+    // A million steps each, of four million at once.
+    assert_eq!(told, [4, 4, 4]);
+}

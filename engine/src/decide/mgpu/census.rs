@@ -1,0 +1,78 @@
+//! What mGPU nodes say to pods, asked for people: of all of them, within so many steps, since others wait meanwhile.
+
+use crds::mgpu::MgpuRequest;
+
+use super::{Answer, Query, Says, Unfit, fit};
+use crate::alternative::Alternative;
+use crate::cluster::Cluster;
+use crate::cluster::waiting::Shape;
+use crate::decide::census::Looks;
+use crate::decide::effort::{Effort, STEPS_OF_MESSAGE};
+
+/// How many mGPU nodes say what, for people.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Census {
+    pub nodes: usize,
+    pub cards_in_use: usize,
+    pub too_complex: usize,
+    pub over_quota: usize,
+    pub other_policy: usize,
+    pub too_few_cards: usize,
+    pub no_device_ids: usize,
+    pub lack_room: usize,
+    pub unusable: usize,
+    pub excluded: usize,
+    pub not_asked: usize,
+}
+
+/// Asks every mGPU node. Only for messages: it looks at all of them.
+pub(crate) fn census(cluster: &Cluster, shape: &Shape, request: &MgpuRequest) -> Census {
+    let mut census = Census::default();
+    // A message is worth a look at each node, and no long search.
+    let mut query = Query::of(cluster, shape, request, Effort::of_message());
+    for node in cluster.mgpu_nodes() {
+        census.nodes += 1;
+        if query.effort.spent() >= STEPS_OF_MESSAGE {
+            census.not_asked += 1;
+            continue;
+        }
+        match query.ask(cluster, shape, None, *node) {
+            // Had one of them taken the pod, it would not wait.
+            Some(Says::Refuses(Unfit::TooComplex)) => census.too_complex += 1,
+            Some(Says::Takes(_) | Says::Refuses(Unfit::CardsInUse)) => census.cards_in_use += 1,
+            Some(Says::OverQuota) => census.over_quota += 1,
+            Some(Says::Refuses(Unfit::OtherPolicy)) => census.other_policy += 1,
+            Some(Says::Refuses(Unfit::TooFewCards)) => census.too_few_cards += 1,
+            Some(Says::Refuses(Unfit::NoDeviceIds)) => census.no_device_ids += 1,
+            Some(Says::Unfit(Answer::LacksRoom)) => census.lack_room += 1,
+            Some(Says::Unfit(Answer::Unusable)) => census.unusable += 1,
+            Some(Says::Unfit(_)) => census.excluded += 1,
+            None => {}
+        }
+    }
+    census
+}
+
+/// Whether some mGPU node would take a pod with this alternative if nothing else were on it, as far as a search for a node can tell; also
+/// where not all may be asked. Cards are not searched for that: what is in use of them comes free.
+pub(in crate::decide) fn some_node_would_do(
+    cluster: &Cluster,
+    shape: &Shape,
+    request: &MgpuRequest,
+    alternative: Option<&Alternative>,
+    looks: &Looks,
+) -> bool {
+    let query = Query::of(cluster, shape, request, Effort::of_message());
+    cluster.mgpu_nodes().iter().any(|id| {
+        let node = cluster.node(*id);
+        let cards = node.offer().and_then(|offer| offer.mgpu.as_ref());
+        cards.is_some_and(|cards| {
+            !looks.may_look(shape)
+                || query.mismatch(cards).is_none()
+                    && matches!(
+                        fit::ask(cluster, shape, alternative, node),
+                        Answer::Takes | Answer::LacksRoom | Answer::LacksDevices | Answer::Unusable
+                    )
+        })
+    })
+}
