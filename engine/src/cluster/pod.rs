@@ -136,8 +136,12 @@ pub struct Pod {
     /// Whether a scheduler has it bound to the node of its room, as far as is known: that is being written, or is written and
     /// not yet seen.
     pub binding: bool,
+    /// Whether it can go to the node of its room alone, whoever places it.
+    pub has_one_node: bool,
     /// The mGPU cards written on it; before they are, those it is expected on.
     pub gpus: Option<CardLists>,
+    /// Whether such cards stand on it.
+    pub gpus_are_written: bool,
     /// The controller that will replace it.
     pub controller: Option<Controller>,
     /// How often its controller's pods had come back unplaced when it came; from when it is in, when it was let in.
@@ -180,7 +184,9 @@ impl Pod {
             job,
             job_uid,
             binding,
+            has_one_node,
             gpus,
+            gpus_are_written,
             controller,
             has_annotations,
             claims_other_devices,
@@ -209,6 +215,7 @@ impl Pod {
         waits_alike
             && (queue, task, stage, charge) == (&later.queue, &later.task, &later.stage, &later.charge)
             && (room, deleted, assigned, gpus) == (&later.room, &later.deleted, &later.assigned, &later.gpus)
+            && (has_one_node, gpus_are_written) == (&later.has_one_node, &later.gpus_are_written)
             && (ends, job_uid) == (&later.ends, &later.job_uid)
             && (group, job, binding, controller) == (&later.group, &later.job, &later.binding, &later.controller)
             && (has_annotations, claims_other_devices) == (&later.has_annotations, &later.claims_other_devices)
@@ -224,6 +231,11 @@ impl Pod {
     /// Whether a scheduler has chosen its node, rather than that it is only expected there.
     pub(crate) fn is_placed(&self) -> bool {
         self.binding || self.stage == Stage::Bound
+    }
+
+    /// Whether it says where it goes and which mGPU cards it has there: both stand, whatever becomes of its binding.
+    pub(crate) fn says_its_cards(&self) -> bool {
+        self.has_one_node && self.gpus_are_written
     }
 
     /// Whether it is seen to have been let in, or was never held.
@@ -317,9 +329,14 @@ impl Reading {
         of.is_some_and(|of| of == self.controller_uid.as_deref().unwrap_or(uid))
     }
 
+    /// Whether mGPU cards are written on the pod.
+    pub(super) fn cards_are_written(&self) -> bool {
+        self.gpus.iter().flat_map(|gpus| gpus.iter()).any(Option::is_some)
+    }
+
     /// The mGPU cards that are written on the pod; before they are, those that the decision about it took.
     pub(super) fn cards(&self, stage: Stage, old: Option<&Pod>) -> Option<CardLists> {
-        let is_written = self.gpus.iter().flat_map(|gpus| gpus.iter()).any(Option::is_some);
+        let is_written = self.cards_are_written();
         let taken = old.filter(|_| matches!(stage, Stage::Admitting { .. } | Stage::Unbound { .. }));
         taken
             .filter(|_| !is_written)

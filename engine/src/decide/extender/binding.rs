@@ -63,9 +63,13 @@ pub fn bind(cluster: &mut Cluster, pod: &PodRef, node: &str) -> Wish {
     let Some(node) = cluster.node_named(node) else {
         return Wish::NotYet(format!("no node {node} is known"));
     };
+    if known.has_one_node && known.room != Some(node) {
+        return Wish::Refused(format!("pod {pod} may go to node {} alone", there.unwrap_or_default()));
+    }
     let mut gpus = None;
     let mut mgpu_results = Vec::new();
-    if let Some(Shares::Of(request)) = Shares::read(cluster, true, &known.task) {
+    let shares = Shares::read(cluster, true, &known.task).filter(|_| !known.says_its_cards());
+    if let Some(Shares::Of(request)) = shares {
         let mut query = CardQuery::new(cluster, Some(id), &request);
         if let Some(refusal) = query.refusal(node) {
             return Wish::Refused(refusal.to_string());

@@ -324,6 +324,37 @@ fn a_pod_that_is_pinned_keeps_its_cards() {
     assert_eq!(cores(&world, "g1"), [60, 0]);
 }
 
+/// It stands on the pod where it may go, and which cards it has: a binding that the API server refuses changes none of it.
+#[test]
+fn a_pinned_pod_that_could_not_be_bound_keeps_its_cards() {
+    for then in ["enforceMGPU: gating", EXTENDER] {
+        let mut world = world(&[]);
+        world.node(&node("g1").mgpu(1, 10_000, FIXED));
+        let first = pod("p").share(60, 1000);
+        world.pod(&first);
+        let admitted = world.admissions().remove(0);
+        world.confirm("p");
+        world.pod(&after(&first, &admitted));
+        let now = world.now;
+        world.set_configuration(configuration(&[], then), now);
+        let binding = granted(bind(&mut world.cluster, &pod_ref("p"), "g1"));
+        assert_eq!(binding.mgpu_results, [], "{then}: they are written");
+        world.binding_failed("p");
+        assert_eq!(cores(&world, "g1"), [60], "{then}");
+        world.pod(&pod("q").share(60, 1000));
+        assert_eq!(world.admit_names(), [""; 0], "{then}");
+        // Nor is it bound where it may not go.
+        world.node(&node("g2").mgpu(1, 10_000, FIXED));
+        assert_eq!(
+            bind(&mut world.cluster, &pod_ref("p"), "g2"),
+            Wish::Refused("pod team/p may go to node g1 alone".to_owned()),
+            "{then}"
+        );
+        granted(bind(&mut world.cluster, &pod_ref("p"), "g1"));
+        assert_eq!(cores(&world, "g1"), [60], "{then}");
+    }
+}
+
 #[test]
 fn a_gang_is_let_in_without_pins() {
     let mut world = extended(&[]);
