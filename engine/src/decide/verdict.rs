@@ -109,6 +109,10 @@ pub(super) fn judge(
                 ..Grant::of(alternative, None)
             });
         }
+        // The search for a node may have left nothing to find that out with.
+        if effort.is_spent() {
+            return Err(refusal_by(cluster, shape, levels, Reason::TooComplex));
+        }
     }
     let refused = Refused {
         searched: search.searched(),

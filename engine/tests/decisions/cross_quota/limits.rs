@@ -5,6 +5,8 @@ use engine::explain::{Subject, explain};
 use engine::reason::{Outlook, Reason};
 
 use super::*;
+use serde_json::json;
+
 use crate::world::{bare_queue, group};
 
 const STRATEGY: &str = "volcano.sh/crossquota-scoring-strategy";
@@ -243,4 +245,31 @@ fn more_than_the_quota_of_every_node_is_never_and_more_than_is_left_not_yet() {
         world.remove_pod("holder");
         assert_eq!(world.admissions().len(), usize::from(expected == Outlook::NotYet));
     }
+}
+
+/// Nobody knows whether labels lead it to its card: it is not said that no node would take it.
+#[test]
+fn a_pod_that_is_compared_with_too_many_nodes_is_told_so() {
+    let conf = "tiers: [{plugins: [{name: capacity-card}, \
+                {name: crossquota, arguments: {gpu-resource-names: example.com/npu, quota.cpu: 8}}]}]";
+    let parsed = Configuration::parse(Some(conf), Some("admitOn: quota")).unwrap();
+    let mut world = World::with(Arc::new(parsed.configuration));
+    for index in 0..3000 {
+        world.node(&node(&format!("n-{index}")).cards("A", 8).cordoned());
+    }
+    world.queue(&queue("team-a").quota(r#"{"A": 8}"#));
+    let says = |values: usize| {
+        let values: Vec<_> = (0..values).map(|index| format!("value-{index}")).collect();
+        let terms = json!([{"matchExpressions": [{"key": "k", "operator": "NotIn", "values": values}]}]);
+        json!({"spec": {"affinity": {"nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}}})
+    };
+    let asking = |name: &str| {
+        let pod = pod(name).asks("A", 1);
+        pod.label("card.volcano.sh/crossquota", "enabled")
+    };
+    world.pod(&asking("short").with(&says(10)));
+    assert_eq!(world.admit_names(), ["short"], "an autoscaler may add a node");
+    world.pod(&asking("long").with(&says(1000)));
+    assert_eq!(world.refusal_of("long"), "TooComplex");
 }
