@@ -249,7 +249,7 @@ pub(crate) fn may_run_on(cluster: &Cluster, shape: &Shape, alternative: Option<&
 
 /// A bit for a search with an alternative or without, by its place among those of the pod, which are fewer than 64; so it is the
 /// same however many cards others name.
-pub(super) fn search_bit(shape: &Shape, alternative: Option<&Alternative>) -> u64 {
+pub(crate) fn search_bit(shape: &Shape, alternative: Option<&Alternative>) -> u64 {
     let place = alternative.and_then(|alternative| shape.task.alternatives.iter().position(|own| own == alternative));
     let place = place.map_or(0, |place| place + 1);
     let place = u32::try_from(place).ok();

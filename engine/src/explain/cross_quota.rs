@@ -43,6 +43,7 @@ pub(super) fn over_quota(cluster: &Cluster, shape: &Shape) -> Vec<Short> {
         Some(Short {
             of: vec![Dimension::Resource(resource)],
             asked: request[place].into(),
+            ways: 0,
             used: Used::ByPods {
                 used: line.used,
                 reserved: 0,

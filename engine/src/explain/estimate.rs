@@ -95,18 +95,21 @@ fn until_gone(cluster: &Cluster, why: &Explanation<'_>, before: &[PodId], now: T
     }
     match &why.what {
         What::Quota(short) => {
-            let (cards, resources): (Vec<_>, Vec<_>) = short
-                .iter()
-                .partition(|short| short.of.iter().all(|dimension| dimension.card().is_some()));
-            let of_quota = |short: &&Short| of_level(cluster, short, before, now);
-            let mut resources = resources.iter().map(of_quota);
-            let resources = resources.try_fold(Wait::default(), |all, one| Some(all.and(one?)))?;
-            if cards.is_empty() {
-                return (!short.is_empty()).then_some(resources);
+            let of_all = |lacking: &dyn Fn(&Short) -> bool| {
+                let mut lacking = short.iter().filter(|short| lacking(short));
+                lacking.try_fold(Wait::default(), |all, short| {
+                    Some(all.and(of_level(cluster, short, before, now)?))
+                })
+            };
+            let anyway = of_all(&|short| short.ways == 0)?;
+            let ways = short.iter().fold(0, |ways, short| ways | short.ways);
+            if ways == 0 {
+                return (!short.is_empty()).then_some(anyway);
             }
-            // Of cards that may be had in place of one another, the first that is there will do.
-            let first = cards.iter().filter_map(of_quota).min_by_key(|wait| wait.until)?;
-            Some(resources.and(first))
+            // Of what may be had in place of one another, the first that is there will do, with all of its cards.
+            let ways = (0..u64::BITS).map(|place| 1 << place).filter(|way| ways & way != 0);
+            let ways = ways.filter_map(|way| of_all(&|short| short.ways & way != 0));
+            Some(anyway.and(ways.min_by_key(|wait| wait.until)?))
         }
         // Who is before it may take any node.
         What::Nodes(_) if why.reason == Reason::NoNodeFits && before.is_empty() => {

@@ -21,6 +21,8 @@ pub(super) struct Short {
     /// Of what; what may be had in place of one another counts together.
     pub of: Vec<Dimension>,
     pub asked: i128,
+    /// The alternatives of a pod that lack it, as bits; none where it lacks that whatever cards it gets.
+    pub ways: u64,
     pub used: Used,
     /// How much there may be in use; none where that depends on what others do, or nothing limits it.
     pub limit: Option<i128>,
@@ -84,40 +86,68 @@ pub(super) enum Kept {
 /// What the queue of a pod, or whoever is above it, has too little of: first what the reason names.
 pub(super) fn of_pod(cluster: &Cluster, shape: &Shape, reason: Reason) -> Vec<Short> {
     let lacking = lacking(cluster, shape, reason).into_iter();
-    lacking
-        .map(|(dimension, asked)| of_quota(cluster, shape, dimension, asked))
-        .collect()
+    lacking.map(|lack| of_quota(cluster, shape, lack)).collect()
+}
+
+/// What there is too little of for a pod, how much it asks for, and with which of its alternatives, as bits: none where with any.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lack {
+    dimension: Dimension,
+    asked: i64,
+    ways: u64,
+}
+
+impl Lack {
+    const fn of_all((dimension, asked): (Dimension, i64)) -> Self {
+        Self {
+            dimension,
+            asked,
+            ways: 0,
+        }
+    }
 }
 
 /// Everything that the queue, or whoever is above it, has too little of, and how much is asked for: first what the reason names.
-fn lacking(cluster: &Cluster, shape: &Shape, reason: Reason) -> Vec<(Dimension, i64)> {
+fn lacking(cluster: &Cluster, shape: &Shape, reason: Reason) -> Vec<Lack> {
     let mut lacking = without_room(cluster, shape);
     let is_named = |dimension: Dimension| dimension.shortage() == reason;
-    if !lacking.iter().any(|(dimension, _)| is_named(*dimension)) {
+    if !lacking.iter().any(|lack| is_named(lack.dimension)) {
         // Room has come since; the next round sees it.
         let check = check_of(cluster, shape, |_, _| true);
         let asked = metering::resources(&cluster.configuration().capacity_card, &shape.task);
         let alternatives = check.known_alternatives();
         let cards = alternatives.flat_map(|alternative| check.compared(alternative));
         let mut asked = cards.chain(asked);
-        lacking.extend(asked.find(|(dimension, _)| is_named(*dimension)));
+        let named = asked.find(|(dimension, _)| is_named(*dimension));
+        lacking.extend(named.map(Lack::of_all));
     }
-    lacking.sort_by_key(|(dimension, _)| !is_named(*dimension));
+    lacking.sort_by_key(|lack| !is_named(lack.dimension));
     lacking
 }
 
 /// What of a pod's request the queue, or whoever is above it, has no room for.
-pub(super) fn without_room(cluster: &Cluster, shape: &Shape) -> Vec<(Dimension, i64)> {
+pub(super) fn without_room(cluster: &Cluster, shape: &Shape) -> Vec<Lack> {
     let has_room = |dimension, asked| cluster.room_for(shape, dimension, asked).is_ok();
     let check = check_of(cluster, shape, has_room);
-    let mut lacking: Vec<_> = check.resources_without_room().collect();
+    let mut lacking: Vec<_> = check.resources_without_room().map(Lack::of_all).collect();
     // Of alternatives one is enough.
     if check.alternatives_with_quota().next().is_none() {
         let alternatives = check.known_alternatives().map(Some).collect();
         let alternatives = cluster.in_order_of_quota(shape, alternatives).into_iter().flatten();
-        for lack in alternatives.flat_map(|alternative| check.without_room(alternative)) {
-            if !lacking.contains(&lack) {
-                lacking.push(lack);
+        for alternative in alternatives {
+            let way = fit::search_bit(shape, Some(alternative));
+            for (dimension, asked) in check.without_room(alternative) {
+                let is_same = |lack: &&mut Lack| (lack.dimension, lack.asked) == (dimension, asked);
+                match lacking.iter_mut().find(is_same) {
+                    // What it lacks whatever cards it gets stays that.
+                    Some(lack) if lack.ways == 0 => {}
+                    Some(lack) => lack.ways |= way,
+                    None => lacking.push(Lack {
+                        dimension,
+                        asked,
+                        ways: way,
+                    }),
+                }
             }
         }
     }
@@ -125,7 +155,8 @@ pub(super) fn without_room(cluster: &Cluster, shape: &Shape) -> Vec<(Dimension, 
 }
 
 /// Who has no room for a dimension (the queue, one of its ancestors, or the cluster), and the numbers.
-fn of_quota(cluster: &Cluster, shape: &Shape, dimension: Dimension, asked: i64) -> Short {
+fn of_quota(cluster: &Cluster, shape: &Shape, lack: Lack) -> Short {
+    let Lack { dimension, asked, ways } = lack;
     let own = shape.queue;
     let (used, limit, level, kept) = if let Err(found) = cluster.room_for(shape, dimension, asked) {
         let used = Used::ByPods {
@@ -158,6 +189,7 @@ fn of_quota(cluster: &Cluster, shape: &Shape, dimension: Dimension, asked: i64) 
     Short {
         of: vec![dimension],
         asked: asked.into(),
+        ways,
         used,
         limit,
         place: Place::Level(At { own, level }),
@@ -197,6 +229,7 @@ pub(super) fn of_whole(
         Short {
             of,
             asked: sums.asked,
+            ways: 0,
             used: Used::ByWorkloads {
                 sums,
                 written: written.filter(|written| Some(*written) != sums.quota),
@@ -218,6 +251,7 @@ pub(super) fn of_nodes(cluster: &Cluster, shape: &Shape, alternatives: &[&Altern
         Some(Short {
             of: vec![Dimension::Card(card)],
             asked: asked.into(),
+            ways: 0,
             used: Used::ByPods {
                 used: tally.used,
                 reserved: 0,
@@ -272,6 +306,7 @@ fn on_nearest(cluster: &Cluster, shape: &Shape, alternative: Option<&Alternative
     let of = |(dimension, _)| Short {
         of: vec![dimension],
         asked: shape.task.request_with(alternative).get(dimension).into(),
+        ways: 0,
         used: Used::ByPods {
             used: node.used.get(dimension),
             reserved: 0,

@@ -1,14 +1,15 @@
 //! When something is let in: what is answered, checked against when it then is.
 
 use super::*;
+use crate::devices::{NVIDIA, claiming, gpus, request};
 
 /// A pod that runs since the world began, and may do so for so many seconds besides the 10 that it may take to end.
-fn running(name: &str, cards: i64, seconds: i64) -> Object {
+fn running(name: &str, card: &str, cards: i64, seconds: i64) -> Object {
     let times = json!({
         "spec": { "activeDeadlineSeconds": seconds, "terminationGracePeriodSeconds": 10 },
         "status": { "startTime": at(0).to_string() },
     });
-    pod(name).asks("A100", cards).ungated().on("n1").with(&times)
+    pod(name).asks(card, cards).ungated().on("n1").with(&times)
 }
 
 /// Awaits what was estimated, with all that was told to end by then, and sees who is let in; a second earlier nobody was.
@@ -45,9 +46,9 @@ fn when_is_told_where_those_must_end_who_hold_the_quota() {
         let mut world = World::new();
         world.node(&node("n1").cards("A100", 8));
         world.queue(&queue("team-a").quota(r#"{"A100": 5}"#));
-        world.pod(&running("one", 1, 100));
-        world.pod(&running("two", 2, 200));
-        world.pod(&running("forever", 2, 0));
+        world.pod(&running("one", "A100", 1, 100));
+        world.pod(&running("two", "A100", 2, 200));
+        world.pod(&running("forever", "A100", 2, 0));
         world
     };
     let mut alone = world();
@@ -228,10 +229,58 @@ fn when_is_told_of_pods_that_are_being_deleted_sent_back_or_on_the_node() {
     let mut world = World::new();
     world.node(&node("n1").cards("A100", 4));
     world.queue(&queue("team-a").quota(r#"{"A100": 8}"#));
-    world.pod(&running("one", 3, 100));
-    world.pod(&running("two", 1, 300));
+    world.pod(&running("one", "A100", 3, 100));
+    world.pod(&running("two", "A100", 1, 300));
     world.pod(&pod("p").asks("A100", 2));
     assert_estimate(&mut world, "p", &[("one", 110)], (110, "1 pod has run"));
+}
+
+/// Of cards that are claimed together, the last that comes free counts; of several ways, the first that is there.
+#[test]
+fn when_is_told_of_several_cards_where_all_of_them_come_free() {
+    let one = |card: &str| json!({"exactly": request(NVIDIA, 1, Some(card))});
+    let named = |name: &str, mut request: Value| {
+        request["name"] = name.into();
+        request
+    };
+    let both = json!([named("r0", one("A100")), named("r1", one("H100"))]);
+    let forms = ["H100", "L40"].map(|card| named(&card.to_lowercase(), request(NVIDIA, 1, Some(card))));
+    let either = json!([named("r0", one("A100")), { "name": "r1", "firstAvailable": forms }]);
+    for (requests, holders, expected) in [
+        (&both, [("a", "A100", 100), ("h", "H100", 200)].as_slice(), Some(210)),
+        (&both, &[("a", "A100", 100), ("h", "H100", 0)], None),
+        (
+            &either,
+            &[("a", "A100", 100), ("h", "H100", 200), ("l", "L40", 150)],
+            Some(160),
+        ),
+        (&either, &[("a", "A100", 100), ("h", "H100", 0), ("l", "L40", 0)], None),
+    ] {
+        let mut world = World::new();
+        world.class(NVIDIA, "device.driver == 'gpu.nvidia.com'", None);
+        for (name, card, _) in holders {
+            world.node(&node(&format!("n-{name}")).cards(card, 1));
+        }
+        for (name, cards) in [("n1", ["A100", "H100"]), ("n2", ["A100", "L40"])] {
+            world.node(&node(name));
+            let devices = cards.map(|card| {
+                let mut device = gpus(card, 1)[0].clone();
+                device["name"] = card.to_lowercase().into();
+                device
+            });
+            world.slice(name, NVIDIA, &json!(devices));
+        }
+        world.queue(&queue("team-a").quota(r#"{"A100": 1, "H100": 1, "L40": 1}"#));
+        for (name, card, seconds) in holders {
+            world.pod(&running(name, card, 1, *seconds).on(&format!("n-{name}")));
+        }
+        world.claim("c", requests, &json!({}));
+        world.pod(&claiming(pod("p"), "c"));
+        assert_eq!(world.refusal_of("p"), QUOTA);
+        let estimate = about(&mut world, "p").estimate;
+        let until = estimate.map(|estimate| world.now + SignedDuration::from_secs(estimate.seconds));
+        assert_eq!(until, expected.map(at), "{holders:?}");
+    }
 }
 
 #[test]
@@ -239,8 +288,8 @@ fn when_is_told_to_a_gang_for_all_of_it() {
     let mut world = World::new();
     world.node(&node("n1").cards("A100", 8));
     world.queue(&queue("team-a").quota(r#"{"A100": 5}"#));
-    world.pod(&running("one", 1, 100));
-    world.pod(&running("two", 2, 200));
+    world.pod(&running("one", "A100", 1, 100));
+    world.pod(&running("two", "A100", 2, 200));
     world.group(&group("gang", 4));
     world.pods((0..4).map(|index| pod(&format!("g{index}")).of("gang").asks("A100", 1)));
     assert_estimate(
