@@ -157,7 +157,7 @@ fn of_level(cluster: &Cluster, short: &Short, before: &[PodId], now: Timestamp) 
 fn of_node(cluster: &Cluster, node: NodeId, short: &Short, now: Timestamp) -> Option<Wait> {
     let [dimension] = &*short.of else { return None };
     let need = short.asked + short.in_use() - short.limit?;
-    let held = |pod: &Pod| pod.task.request.get(*dimension);
+    let held = |pod: &Pod| pod.request().get(*dimension);
     let pods = cluster.node(node).pods.iter().copied();
     until_given_back(cluster, pods, held, need, now, |pod| pod.deleted)
 }

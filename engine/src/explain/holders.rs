@@ -36,7 +36,8 @@ pub(super) fn count(count: &mut Count, pod: &Pod, namespace: &str) {
 /// pods together that are in no queue, or in one that is not for this namespace. Of such a queue own pods alone are told.
 pub(super) fn holders(cluster: &Cluster, at: Option<QueueId>, dimension: Dimension, namespace: &str) -> Vec<Holder> {
     let charged = |pod: &Pod| pod.charge.as_ref().map_or(0, |charge| charge.amounts.get(dimension));
-    by_queue(cluster, below(cluster, at), charged, dimension, namespace)
+    let pods = below(cluster, at).map(|(id, pod)| (Some(id), pod));
+    by_queue(cluster, pods, charged, dimension, namespace)
 }
 
 /// The pods that hold anything below a queue, or in the whole cluster, each with its queue: so many as are looked at.
@@ -52,19 +53,15 @@ pub(super) fn below(cluster: &Cluster, at: Option<QueueId>) -> impl Iterator<Ite
 /// Who holds a resource of a node.
 pub(super) fn holders_on(cluster: &Cluster, node: NodeId, dimension: Dimension, namespace: &str) -> Vec<Holder> {
     let pods = cluster.node(node).pods.iter();
-    let pods = pods.filter_map(|pod| Some((cluster.pod(*pod)?.queue?, *pod)));
-    by_queue(
-        cluster,
-        pods,
-        |pod| pod.task.request.get(dimension),
-        dimension,
-        namespace,
-    )
+    let pods = pods.filter_map(|pod| Some((cluster.pod(*pod)?.queue, *pod)));
+    // What it takes there, with the cards that it claims.
+    let held = |pod: &Pod| pod.request().get(dimension);
+    by_queue(cluster, pods, held, dimension, namespace)
 }
 
 fn by_queue(
     cluster: &Cluster,
-    pods: impl Iterator<Item = (QueueId, PodId)>,
+    pods: impl Iterator<Item = (Option<QueueId>, PodId)>,
     held: impl Fn(&Pod) -> i64,
     dimension: Dimension,
     namespace: &str,
@@ -75,7 +72,7 @@ fn by_queue(
         let Some(pod) = cluster.pod(pod) else { continue };
         let held = held(pod);
         if held > 0 {
-            let queue = Some(id).filter(|id| !cluster.queue(*id).is_nameless());
+            let queue = id.filter(|id| !cluster.queue(*id).is_nameless());
             let queue = queue.filter(|id| {
                 let is_told = || is_for(cluster, *id, namespace);
                 *pod.namespace == *namespace || *are_told.entry(*id).or_insert_with(is_told)

@@ -1,6 +1,7 @@
 //! What is answered to questions about what waits: checked against what then happens.
 
 mod groups;
+mod held;
 mod never;
 mod when;
 
