@@ -60,10 +60,11 @@ impl Cluster {
                 used[usize::from(*card)].add(request.share, offer.memory);
             }
         };
+        let mode = self.configuration.mgpu.schedule_mode;
         let pods = node.gpu_pods.iter().filter(|id| !without.contains(id));
         for (id, pod) in pods.filter_map(|id| Some((*id, self.pod(*id)?))) {
             for (container, request, result) in pod.mgpu_containers() {
-                match result.and_then(|result| offer.read_result(result, request.cards)) {
+                match result.and_then(|result| offer.read_result(result, request.cards, mode)) {
                     Some(cards) => {
                         take(&mut used, request, &cards);
                         placed.push(Placed {
@@ -120,7 +121,7 @@ impl Cluster {
         let Some(offer) = offer else { return };
         let is_unknown = |(_, request, result): (usize, ContainerRequest, Option<&str>)| {
             result
-                .and_then(|result| offer.read_result(result, request.cards))
+                .and_then(|result| offer.read_result(result, request.cards, self.configuration.mgpu.schedule_mode))
                 .is_none()
         };
         if pod.mgpu_containers().any(is_unknown) {

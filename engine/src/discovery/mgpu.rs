@@ -1,5 +1,6 @@
 //! Nodes that share their cards through mGPU (docs/rules.md, **mGPU**): how many cards, how large, under which policy.
 
+use crds::configuration::ScheduleMode;
 use crds::keys::{MGPU_CORE, MGPU_DEVICE_IDS, MGPU_MEMORY, MGPU_POLICY, MGPU_SCHEDULE};
 use crds::lean::TextMap;
 use crds::mgpu::{CARD_CORE, ComputePolicy};
@@ -86,13 +87,17 @@ impl MgpuCards {
         ids.get(usize::from(index)).map(|id| &**id)
     }
 
-    /// The card indexes that a result names, by index or by device id. None where it names anything else than as many
-    /// different cards of this node as `cards` says.
-    pub(crate) fn read_result(&self, result: &str, cards: u32) -> Option<Vec<u16>> {
-        let index = |name: &str| {
-            let ids = self.device_ids.iter().flatten();
-            let by_id = ids.into_iter().position(|id| **id == *name);
-            by_id.or_else(|| name.parse().ok().filter(|index| *index < self.count))
+    /// The card indexes that a result names, by index or by device id: in this mode first, since device ids may be numbers too, and else in the
+    /// other, which it was written in before. None where it names anything else than as many different cards of this node as `cards` says.
+    pub(crate) fn read_result(&self, result: &str, cards: u32, mode: ScheduleMode) -> Option<Vec<u16>> {
+        let by_id = |name: &str| {
+            let mut ids = self.device_ids.iter().flatten();
+            ids.position(|id| **id == *name)
+        };
+        let by_index = |name: &str| name.parse().ok().filter(|index| *index < self.count);
+        let index = |name: &str| match mode {
+            ScheduleMode::Index => by_index(name).or_else(|| by_id(name)),
+            ScheduleMode::Id => by_id(name).or_else(|| by_index(name)),
         };
         let mut indexes = Vec::new();
         for name in result.split(',').map(str::trim) {
@@ -195,7 +200,12 @@ mod tests {
     #[test]
     fn results_are_read_by_index_and_by_id() {
         let (cards, _) = discover(&[], Some("GPU-a,1,GPU-c"), &[(MGPU_CORE, "300")]);
-        let read = |text: &str, count| cards.as_ref().unwrap().read_result(text, count);
+        let read = |text: &str, count| {
+            let [by_index, by_id] = [ScheduleMode::Index, ScheduleMode::Id]
+                .map(|mode| cards.as_ref().unwrap().read_result(text, count, mode));
+            assert_eq!(by_index, by_id, "{text:?}");
+            by_id
+        };
         assert_eq!(read("1,0", 2), Some(vec![1, 0]));
         assert_eq!(read("GPU-c", 1), Some(vec![2]));
         assert_eq!(read("GPU-a,2", 2), Some(vec![0, 2]));

@@ -263,3 +263,24 @@ fn a_pod_that_got_past_the_door_with_a_wrong_request_waits_and_says_so() {
     world.pod(&pod("p").share(120, 0));
     insta::assert_snapshot!(world.refusal(), @r#"GetTaskRequestResourceFailed: mGPU: container "main" requests 120 of vke.volcengine.com/mgpu-core: more than 100 must be full cards, a multiple of 100; for parts of several cards add the annotation vke.volcengine.com/container-multiple-gpu; waiting can't help: create the pod anew with a request that can be read, of a card that the cluster has: kubectl get cardtypes lists them"#);
 }
+
+/// A node may number its cards otherwise than by their places: what is written is read back in the way in which it is written.
+#[test]
+fn numbers_that_are_device_ids_are_read_as_what_is_written() {
+    for (mode, written) in [("index", "0"), ("id", "1")] {
+        let mut world = world(&[("ScheduleMode", mode)]);
+        world.node(
+            &node("g1")
+                .mgpu(2, 10_000, FIXED)
+                .annotation("vke.volcengine.com/gpu-ids", "1,0"),
+        );
+        let first = pod("p").share(60, 1000);
+        world.pod(&first);
+        let admitted = world.admissions().remove(0);
+        assert_eq!(placed(&admitted), format!("p: g1 main={written}"), "{mode}");
+        assert_eq!(cores(&world, "g1"), [60, 0], "{mode}");
+        world.confirm("p");
+        world.pod(&after(&first, &admitted));
+        assert_eq!(cores(&world, "g1"), [60, 0], "{mode}");
+    }
+}
