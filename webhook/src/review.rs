@@ -27,6 +27,8 @@ const NODE_USER: &str = "system:node:";
 const NODE_GROUP: &str = "system:nodes";
 /// Longest text in a review's answer, in characters. Messages quote what users write, which can be long.
 const MAX_TEXT: usize = 1000;
+/// How many warnings an answer has. The API server passes on 4,096 characters of them, and 256 of each where they are more.
+const MOST_WARNINGS: usize = 16;
 /// How many characters of a text that is too long are kept at its end, where the remedy is.
 const KEPT_END: usize = 300;
 
@@ -214,16 +216,25 @@ impl Answer<'_> {
                     status: self.denial.map(Status::new),
                     patch_type: patch.as_ref().map(|_| "JSONPatch"),
                     patch: patch.as_deref().map(Encoded),
-                    warnings: self
-                        .warnings
-                        .iter()
-                        .map(|warning| shorten(warning.to_string()))
-                        .collect(),
+                    warnings: told(self.warnings),
                 },
             },
         )?;
         Ok(body)
     }
+}
+
+/// The first few warnings, as users read them, and how many more there are.
+fn told(warnings: &[Warning]) -> Vec<String> {
+    let (shown, more) = match warnings.split_at_checked(MOST_WARNINGS - 1) {
+        Some((shown, more)) if more.len() > 1 => (shown, more.len()),
+        _ => (warnings, 0),
+    };
+    let mut texts: Vec<_> = shown.iter().map(|warning| shorten(warning.to_string())).collect();
+    if more > 0 {
+        texts.push(format!("{more} more like these are not shown: mend these first"));
+    }
+    texts
 }
 
 #[derive(Serialize)]
