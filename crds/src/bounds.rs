@@ -30,6 +30,8 @@ pub const RESOURCE_NAME_LENGTH: usize = 317;
 pub const TASKS: usize = 256;
 /// Length of the name of a task: pods say theirs by a label.
 pub const TASK_NAME_LENGTH: usize = 63;
+/// Results of an admission that a pod is created with: copies of a pod have those of its containers, which are taken off.
+pub const RESULTS: usize = 64;
 /// Containers of a pod that ask for shares of cards: the combinations to choose from multiply with each.
 pub const MGPU_CONTAINERS: usize = 16;
 /// What a pod says about nodes: labels of its selector, terms, requirements and values of its affinity, and tolerations in

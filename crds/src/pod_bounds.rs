@@ -2,8 +2,8 @@
 
 use thiserror::Error;
 
-use crate::bounds::{self, BoundError};
-use crate::keys::{GROUP_NAME, QUEUE_NAME};
+use crate::bounds::{self, BoundError, shown};
+use crate::keys::{GROUP_NAME, QUEUE_NAME, is_operator_result};
 use crate::pod::{NodeSelectorTerm, Pod, PodSpec};
 
 /// A pod that says more than it may.
@@ -16,6 +16,30 @@ pub enum PodBoundError {
     /// Too much about nodes.
     #[error("{0}")]
     Nodes(BoundError),
+    /// Too many results of an admission; the key is one of theirs.
+    #[error("annotation {key}: {source}")]
+    Results { key: String, source: BoundError },
+}
+
+/// Checks how many results of an admission a pod brings along. Each is taken off by itself, and its author told: so many must not make
+/// an answer many times as long as the pod.
+pub fn check_results<S: AsRef<str>>(pod: &Pod<S>) -> Result<(), PodBoundError> {
+    let keys = pod.metadata.annotations.iter().map(|(key, _)| key);
+    let mut results = keys.filter(|key| is_operator_result(key));
+    let Some(first) = results.next() else {
+        return Ok(());
+    };
+    BoundError::count(
+        || "the pod".to_owned(),
+        "results of an admission",
+        1 + results.count(),
+        bounds::RESULTS,
+        "create it without them, only Cardgate writes them",
+    )
+    .map_err(|source| PodBoundError::Results {
+        key: shown(first),
+        source,
+    })
 }
 
 /// Checks the names that a pod gives of other objects, and what it says about nodes.

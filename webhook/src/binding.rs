@@ -3,11 +3,12 @@
 //! Volcano's scheduler sends the pod's own annotations back with every Binding. The pod has them already, so they are taken off
 //! a scheduler's Binding; from anybody else they would move a charge.
 
+use crds::bounds::excerpt;
 use crds::keys::{CROSS_QUOTA_LABEL, QUEUE_LABEL, is_charged_by};
 use crds::lean::Text;
 use crds::pod::Metadata;
 
-use crate::denial::Denial;
+use crate::denial::{Denial, few};
 use crate::patch::PodPatch;
 
 /// The place of annotations in an object.
@@ -26,9 +27,8 @@ pub fn judge(binding: &Metadata<Text<'_>>, user: &str, schedulers: &[String]) ->
     if ours.is_empty() || schedulers.iter().any(|scheduler| scheduler == user) {
         return Ok(PodPatch::without(&ours));
     }
-    let keys: Vec<_> = ours.into_iter().map(|(_, key)| key).collect();
     Err(Denial::BindingKeys {
-        keys: keys.join(", "),
+        keys: few(ours.into_iter().map(|(_, key)| excerpt(key))),
         user: user.to_owned(),
     })
 }

@@ -306,13 +306,16 @@ impl Denial {
 }
 
 /// The first few of these.
-fn few(cards: &BTreeSet<String>) -> String {
+pub(crate) fn few<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> String {
     const FEW: usize = 8;
-    let mut first: Vec<_> = cards.iter().take(FEW).map(String::as_str).collect();
-    if cards.len() > FEW {
-        first.push("...");
+    let mut few = String::new();
+    for (index, text) in texts.into_iter().take(FEW + 1).enumerate() {
+        if index > 0 {
+            few.push_str(", ");
+        }
+        few.push_str(if index < FEW { text.as_ref() } else { "..." });
     }
-    first.join(", ")
+    few
 }
 
 /// `NVIDIA-A100 is nvidia.com/gpu, ...`

@@ -249,7 +249,8 @@ impl Door {
                         pod = request.name(),
                         user = request.username(),
                         reason = denial.reason(),
-                        "Binding refused: {denial}"
+                        "Binding refused: {}",
+                        shorten(denial.to_string())
                     );
                     self.deny(request, denial)
                 }
@@ -336,7 +337,8 @@ impl Door {
                 queue = logged(pod, QUEUE_NAME).as_deref(),
                 user,
                 reason = denial.reason(),
-                "pod refused: {denial}"
+                "pod refused: {}",
+                shorten(denial.to_string())
             ),
         }
         Ok(judged)

@@ -6,6 +6,7 @@ use crds::keys::{EXEMPT_NAMESPACES, MIRROR_POD};
 use crds::lean::Text;
 use crds::managed::{asks_for_devices_of_classes, is_concerned, requests_any};
 use crds::pod::Pod;
+use crds::pod_bounds::check_results;
 use crds::pod_request::pod_request;
 
 use crate::cross_quota;
@@ -45,6 +46,7 @@ pub fn judge(
     if EXEMPT_NAMESPACES.contains(&namespace) || is_mirror_pod {
         return Ok(Admitted::default());
     }
+    check_results(pod)?;
     let concerned = is_concerned(pod);
     let names_classes = asks_for_devices_of_classes(pod);
     let asks_for_devices = names_classes || requests_any(pod, is_extended);
