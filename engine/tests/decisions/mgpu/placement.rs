@@ -282,5 +282,9 @@ fn numbers_that_are_device_ids_are_read_as_what_is_written() {
         world.confirm("p");
         world.pod(&after(&first, &admitted));
         assert_eq!(cores(&world, "g1"), [60, 0], "{mode}");
+        // Who changes the mode is shown at once what is read then, as whoever begins to decide then.
+        let (other, now) = (if mode == "id" { "index" } else { "id" }, world.now);
+        world.set_configuration(configuration(&[("ScheduleMode", other)], ""), now);
+        assert_eq!(cores(&world, "g1"), [0, 60], "{mode}");
     }
 }
