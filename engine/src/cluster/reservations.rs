@@ -195,11 +195,7 @@ impl Cluster {
             return;
         };
         let queue = claim.queue;
-        let open = claim.asks
-            && claim.problem.is_none()
-            && claim.said != Said::Over
-            && !workload.is_started()
-            && self.enqueues(workload.kind);
+        let open = claim.may_be_kept() && !workload.is_started() && self.enqueues(workload.kind);
         if open && workload.is_enqueued() {
             if workload.reserved.is_none() {
                 let demand = self.metered(workload, &claim.demand);

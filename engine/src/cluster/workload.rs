@@ -81,6 +81,13 @@ pub struct Claim {
     pub problem: Option<Box<str>>,
 }
 
+impl Claim {
+    /// Whether it asks for something that may be kept for it.
+    pub(super) fn may_be_kept(&self) -> bool {
+        self.asks && self.problem.is_none() && self.said != Said::Over
+    }
+}
+
 /// A pod that was let in: when it was created, its unique id, its place in the table.
 pub(super) type Member = (Timestamp, Arc<str>, PodId);
 

@@ -84,7 +84,7 @@ impl Cluster {
         if is_new && claim.said == Said::Enqueued {
             self.reservations.found_enqueued(id);
         }
-        if workload.begins_anew(&claim) {
+        if workload.begins_anew(&claim) || workload.gives_up(&claim) {
             self.end_enqueued(id, now);
         }
         let (queue, naming) = (claim.queue, claim.naming.clone());

@@ -388,6 +388,25 @@ fn groups_that_are_made_and_deleted_in_turn_hold_no_more_than_ones_that_stay() {
 }
 
 #[test]
+fn groups_that_cannot_be_used_for_a_while_hold_no_more_than_ones_that_stay() {
+    let unusable = |name: &str| asking(name, 5).set(["spec", "minTaskMember"], json!({ "w".repeat(300): 1 }));
+    let completed = |name: &str| asking(name, 5).set(["status", "phase"], "Completed");
+    for edited in [&unusable as &dyn Fn(&str) -> Object, &completed] {
+        another_has_its_turn_where_groups_are_given_up(|world, name| {
+            world.group(&edited(name));
+            assert!(!world.is_kept("team", name));
+            // Its time in the queue passes meanwhile, or it goes.
+            if name.ends_with(['1', '3', '5', '7', '9']) {
+                world.remove_group("team", name);
+            }
+            world.wait(10);
+            world.cluster.advance(world.now);
+            world.remove_group("team", name);
+        });
+    }
+}
+
+#[test]
 fn what_is_kept_until_pods_come_that_no_node_could_take_counts_as_kept_in_vain() {
     another_has_its_turn_where_groups_are_given_up(|world, name| {
         let late = format!("{name}-0");

@@ -33,6 +33,12 @@ impl Facts {
         before.is_none_or(|before| before.uid != claim.uid || is_elsewhere(before, claim)) || self.is_again(claim)
     }
 
+    /// Whether it gives up by saying this what is kept for it, and its place: else who says so shortly before its time is over, and takes it back
+    /// then, would have a queue keep as much for ever.
+    pub(in crate::cluster) fn gives_up(&self, claim: &Claim) -> bool {
+        self.reserved.is_some() && !claim.may_be_kept()
+    }
+
     /// A Job that is suspended again has given up its place; its pods are gone or going.
     fn is_again(&self, claim: &Claim) -> bool {
         let had_left = self.claim.as_ref().is_some_and(|before| before.said != Said::Waiting);
