@@ -77,8 +77,7 @@ impl Cluster {
         let only_node = self.only_node_of(&reading).filter(|_| bound_to.is_none());
         let (group, task_spec, job) = self.workloads_of(&reading, &pod.metadata, &namespace);
         let old = known.and_then(|id| self.pod(id));
-        let assigned = self.assigned_of(&reading, old);
-        let let_in = self.let_in_set(&reading);
+        let (assigned, let_in) = (self.assigned_of(&reading, old), self.let_in_set(&reading));
         let deleted = end_of_deletion(&pod.metadata);
         let stage = stage(&reading, &pod.spec, bound_to, deleted.is_some(), old, now);
         let under_way = old.filter(|_| matches!(stage, Stage::Admitting { .. }));
@@ -124,8 +123,7 @@ impl Cluster {
             task: reading.task.clone(),
         };
         new.charge = self.charge_for(&new, now);
-        let got_others = let_in_for_others(&new, old);
-        let was_in = old.is_some_and(Pod::is_in);
+        let (got_others, was_in) = (let_in_for_others(&new, old), old.is_some_and(Pod::is_in));
         let bound_now = stage == Stage::Bound && old.is_none_or(|old| old.stage != Stage::Bound);
         if is_wrongly_shown_as_waiting(&new, old) {
             self.changes.shown_as_waiting.push(Arc::clone(&new.uid));
