@@ -132,6 +132,11 @@ impl BoundError {
     }
 }
 
+/// Whether something has no more tasks than a group may name.
+pub fn tasks(found: usize, remedy: &'static str) -> Result<(), BoundError> {
+    BoundError::count(|| "it".to_owned(), "tasks", found, TASKS, remedy)
+}
+
 /// How much of a text is repeated in a message.
 const EXCERPT: usize = 64;
 /// How long a message may be: longer ones than events and conditions show whole.

@@ -109,13 +109,7 @@ impl PodGroupSpec {
         let tasks: Vec<_> = named
             .filter_map(|(task, least)| Some((task.as_str(), usize::try_from(*least).ok().filter(|least| *least > 0)?)))
             .collect();
-        BoundError::count(
-            || "it".to_owned(),
-            "tasks",
-            tasks.len(),
-            bounds::TASKS,
-            "name those that matter",
-        )?;
+        bounds::tasks(tasks.len(), "name those that matter")?;
         for (task, _) in &tasks {
             let remedy = "name tasks as the label volcano.sh/task-spec of their pods does";
             BoundError::length(task, bounds::TASK_NAME_LENGTH, remedy)?;

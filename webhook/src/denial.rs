@@ -209,6 +209,9 @@ pub enum Denial {
     /// A group of too many tasks.
     #[error("spec.minTaskMember: {0}")]
     MinTaskMember(#[source] BoundError),
+    /// A Job of too many tasks.
+    #[error("spec.tasks: {0}")]
+    Tasks(#[source] BoundError),
     /// A Job whose pods name no card of its request.
     #[error(
         "annotation {CARD_REQUEST}: {request} asks for none of the cards that the Job's pods name ({card_name:?} in spec.template), so \
@@ -287,6 +290,7 @@ impl Denial {
             Self::CardRequest(_) => "CardRequestInvalid",
             Self::MinResources(_) => "MinResourcesInvalid",
             Self::MinTaskMember(_) => "MinTaskMemberInvalid",
+            Self::Tasks(_) => "TasksExceeded",
             Self::RequestOfOtherCards { .. } | Self::RequestBelowPod { .. } => "CardRequestUnfit",
             Self::Template { denial, .. } => denial.reason(),
             Self::Object { .. } => "ObjectInvalid",

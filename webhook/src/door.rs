@@ -24,7 +24,7 @@ use crate::review::{self, Answer, CreateRequest, RawRequest, Request, ReviewErro
 use crate::stop::Stop;
 use crate::validate::{advice, queue, workload};
 use crate::view::{Fresh, Lookup, View};
-use crate::warning::Warning;
+use crate::warning::{Meant, Warning};
 
 /// How often one request may ask the API server: once for its group, its namespace and its queue each, once more for the
 /// queue if the group turned out to have another, and for some claims and their classes.
@@ -222,10 +222,10 @@ impl Door {
         }
         Ok(match request.object.as_ref().filter(|_| request.is("CREATE")) {
             Some(pod) => match self.judge_pod(&request, pod).await? {
-                Ok(admitted) => allow(&request, admitted.patch, admitted.warnings),
+                Ok(admitted) => self.allow(&request, admitted.patch, admitted.warnings),
                 Err(denial) => self.deny(&request, denial),
             },
-            None => allow(&request, PodPatch::default(), Vec::new()),
+            None => self.allow(&request, PodPatch::default(), Vec::new()),
         })
     }
 
@@ -234,7 +234,7 @@ impl Door {
         // Who is a scheduler is not known before.
         self.ready()?;
         let Some(object) = &request.object else {
-            return Ok(allow(request, PodPatch::default(), Vec::new()));
+            return Ok(self.allow(request, PodPatch::default(), Vec::new()));
         };
         Ok(
             match binding::judge(
@@ -242,7 +242,7 @@ impl Door {
                 request.username(),
                 &self.knowledge.configured().configuration.cardgate.schedulers,
             ) {
-                Ok(patch) => allow(request, patch, Vec::new()),
+                Ok(patch) => self.allow(request, patch, Vec::new()),
                 Err(denial) => {
                     info!(
                         namespace = request.namespace(),
@@ -260,7 +260,7 @@ impl Door {
 
     fn hold_job<'b>(&self, request: &RawRequest<'b>) -> Judged<'b> {
         match hold(request) {
-            Ok(held) => allow(request, held.patch, held.warnings),
+            Ok(held) => self.allow(request, held.patch, held.warnings),
             Err(denial) => self.deny(request, denial),
         }
     }
@@ -279,7 +279,7 @@ impl Door {
             _ => Err(unknown_kind(Endpoint::Validate, &request)),
         };
         Ok(match judged {
-            Ok(warnings) => allow(&request, PodPatch::default(), warnings),
+            Ok(warnings) => self.allow(&request, PodPatch::default(), warnings),
             Err(denial) => self.deny(&request, denial),
         })
     }
@@ -291,13 +291,13 @@ impl Door {
             Ok(Ok(warnings)) => warnings,
             Ok(Err(_)) | Err(_) => Vec::new(),
         };
-        Ok(allow(&request, PodPatch::default(), warnings))
+        Ok(self.allow(&request, PodPatch::default(), warnings))
     }
 
     /// Judges a pod without writing on it.
     async fn validate_pod<'b>(&self, request: &RawRequest<'b>) -> Result<Judged<'b>, Failure> {
         let Some(object) = request.object.filter(|_| request.is("CREATE")) else {
-            return Ok(allow(request, PodPatch::default(), Vec::new()));
+            return Ok(self.allow(request, PodPatch::default(), Vec::new()));
         };
         let judged = match serde_json::from_str::<Pod<Text<'_>>>(object.get()) {
             Ok(pod) => self.judge_pod(request, &pod).await?,
@@ -307,7 +307,7 @@ impl Door {
             }),
         };
         Ok(match judged {
-            Ok(admitted) => allow(request, PodPatch::default(), admitted.warnings),
+            Ok(admitted) => self.allow(request, PodPatch::default(), admitted.warnings),
             Err(denial) => self.deny(request, denial),
         })
     }
@@ -399,6 +399,16 @@ impl Door {
         }
     }
 
+    fn allow<'b, O, P>(&self, request: &Request<'b, O, P>, patch: PodPatch, mut warnings: Vec<Warning>) -> Judged<'b> {
+        Meant::fill_in(&mut warnings, &self.knowledge);
+        let verdict = Verdict {
+            denial: None,
+            warnings,
+            patch,
+        };
+        (request.answered(), verdict)
+    }
+
     fn deny<'b, O, P>(&self, request: &Request<'b, O, P>, denial: Denial) -> Judged<'b> {
         self.counts.denied(&denial);
         let verdict = Verdict {
@@ -407,15 +417,6 @@ impl Door {
         };
         (request.answered(), verdict)
     }
-}
-
-fn allow<'b, O, P>(request: &Request<'b, O, P>, patch: PodPatch, warnings: Vec<Warning>) -> Judged<'b> {
-    let verdict = Verdict {
-        denial: None,
-        warnings,
-        patch,
-    };
-    (request.answered(), verdict)
 }
 
 fn unknown_kind<O, P>(endpoint: Endpoint, request: &Request<'_, O, P>) -> Denial {

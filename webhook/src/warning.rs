@@ -2,8 +2,10 @@
 //!
 //! kubectl prints warnings; the API server shortens those beyond 256 characters, so these are short.
 
+use std::collections::HashMap;
 use std::fmt;
 
+use crds::bounds::BoundError;
 use crds::keys::{
     CARD_DESERVED, CARD_NAME, CARD_QUOTA, CARD_REQUEST, MGPU_CONTAINER_CARDS, MGPU_POLICY, QUEUE_LABEL, QUEUE_NAME,
 };
@@ -12,11 +14,10 @@ use crds::spelling;
 use thiserror::Error;
 
 use crate::denial::Denial;
-use crate::knowledge::QueueCondition;
-use crate::view::View;
+use crate::knowledge::{Knowledge, QueueCondition};
 
 /// How many unknown cards of one object are compared with those that there are.
-const MOST_COMPARED: usize = 4;
+const MOST_COMPARED: usize = 8;
 
 /// What somebody should know whose request is let through, in words for them.
 #[derive(Debug, Clone, PartialEq, Error)]
@@ -136,27 +137,46 @@ pub enum Warning {
         sum: String,
         limit: String,
     },
+    /// A Job of too many tasks, which is not refused for it here.
+    #[error("spec.tasks: {0}")]
+    Tasks(BoundError),
     #[error("not changed by this update, and wrong: {0}")]
     Unchanged(Denial),
 }
 
-/// The card that somebody may have meant who wrote another name; none where no card of the cluster is like it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The card that somebody may have meant who wrote another name; none where no card of the cluster is like it, or that was not
+/// looked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Meant(Option<String>);
 
 impl Meant {
-    /// What was meant by the names of cards that no node has, each with its name; of the first few of them.
-    pub fn by(unknown: Vec<String>, view: View<'_>) -> impl Iterator<Item = (String, Self)> {
-        let known = if unknown.is_empty() {
-            Vec::new()
-        } else {
-            view.knowledge.card_types.select(|name, _| Some(name.to_owned()))
-        };
-        unknown.into_iter().enumerate().map(move |(index, card)| {
-            let known = known.iter().map(String::as_str).filter(|_| index < MOST_COMPARED);
-            let meant = spelling::meant_card(&card, known).map(str::to_owned);
-            (card, Self(meant))
-        })
+    /// Fills in what was meant by the names of cards that no node has: by the first few of an object, however many parts of it name
+    /// others, since each is compared with all cards.
+    pub fn fill_in(warnings: &mut [Warning], knowledge: &Knowledge) {
+        let mut known = None;
+        let mut found = HashMap::new();
+        for (card, meant) in warnings.iter_mut().filter_map(Warning::unknown_card) {
+            if let Some(before) = found.get(card) {
+                *meant = Self::clone(before);
+            } else if found.len() < MOST_COMPARED {
+                let known = known.get_or_insert_with(|| knowledge.card_types.select(|name, _| Some(name.to_owned())));
+                let nearest = spelling::meant_card(card, known.iter().map(String::as_str));
+                *meant = Self(nearest.map(str::to_owned));
+                found.insert(card.to_owned(), meant.clone());
+            }
+        }
+    }
+}
+
+impl Warning {
+    /// The card that it says no node has, and what may have been meant.
+    fn unknown_card(&mut self) -> Option<(&str, &mut Meant)> {
+        match self {
+            Self::CardUnknown { card, meant }
+            | Self::AlternativeUnknown { card, meant }
+            | Self::QuotaCardUnknown { card, meant, .. } => Some((card, meant)),
+            _ => None,
+        }
     }
 }
 

@@ -4,11 +4,17 @@
 
 mod common;
 
-use crds::keys::{CARD_ASSIGNED, MGPU_INDEX_PREFIX, QUEUE_NAME};
+use std::time::{Duration, Instant};
+
+use crds::keys::{CARD_ASSIGNED, CARD_NAME, MGPU_INDEX_PREFIX, QUEUE_NAME};
 use serde_json::{Value, json};
 use webhook::endpoint::Endpoint;
 
 use common::{World, pod, pod_review, review};
+
+const VOLCANO_JOB: (&str, &str, &str) = ("batch.volcano.sh", "v1alpha1", "Job");
+/// How many tasks of a Job are looked at.
+const TASKS: usize = 256;
 
 /// What the API server passes on of all warnings of an answer.
 const PASSED_ON: usize = 4096;
@@ -74,4 +80,111 @@ fn a_binding_is_refused_in_few_words_however_much_it_carries() {
     review["request"]["subResource"] = json!("binding");
     let refused = World::new().verdict(Endpoint::Mutate, &review).refused();
     assert!(refused.contains("x..., ..., which would replace"), "{refused}");
+}
+
+/// A Job of so many tasks, each of which names the cards that are its own.
+fn job_of(tasks: usize, cards: impl Fn(usize) -> String) -> Value {
+    let task = |index| {
+        let template = pod(&[(CARD_NAME, &cards(index))], &[("nvidia.com/gpu", "1")]);
+        json!({"name": format!("task-{index}"), "template": template})
+    };
+    let tasks: Vec<_> = (0..tasks).map(task).collect();
+    json!({"metadata": {"name": "x"}, "spec": {"queue": "team-a", "tasks": tasks}})
+}
+
+#[test]
+fn a_job_of_more_tasks_than_a_group_may_name_is_refused_with_their_number() {
+    let world = World::new();
+    let job = |tasks| job_of(tasks, |_| "NVIDIA-A100".to_owned());
+    let judge = |endpoint, object: &Value, old: Option<&Value>| {
+        let operation = if old.is_some() { "UPDATE" } else { "CREATE" };
+        world.verdict(
+            endpoint,
+            &review(VOLCANO_JOB, operation, object, old.unwrap_or(&Value::Null)),
+        )
+    };
+    let says = "spec.tasks: it has 257 tasks, and 256 are allowed: make one task";
+    let (most, beyond) = (job(TASKS), job(TASKS + 1));
+    assert_eq!(judge(Endpoint::Validate, &most, None).allowed(), [""; 0]);
+    let refused = judge(Endpoint::Validate, &beyond, None).refused();
+    assert!(refused.starts_with(&format!("403 TasksExceeded: {says}")), "{refused}");
+    // It was there before.
+    let kept = judge(Endpoint::Validate, &beyond, Some(&beyond));
+    assert!(kept.allowed()[0].contains(says), "{:?}", kept.warnings);
+    assert_eq!(judge(Endpoint::Advise, &most, None).allowed(), [""; 0]);
+    let advised = judge(Endpoint::Advise, &beyond, None);
+    assert!(advised.allowed()[0].contains(says), "{:?}", advised.warnings);
+}
+
+fn took(world: &World, endpoint: Endpoint, job: &Value) -> Duration {
+    took_review(world, endpoint, &review(VOLCANO_JOB, "CREATE", job, &Value::Null))
+}
+
+fn took_review(world: &World, endpoint: Endpoint, review: &Value) -> Duration {
+    let review = review.to_string();
+    let began = Instant::now();
+    assert_eq!(world.answer(endpoint, review.as_bytes()).status, 200);
+    began.elapsed()
+}
+
+/// So many names of cards that no node has, with numbers from this one on.
+fn unknown(from: usize) -> String {
+    let names: Vec<_> = (from..from + 32).map(|number| format!("card-{number}")).collect();
+    names.join("|")
+}
+
+#[test]
+fn what_tasks_have_to_be_told_costs_no_more_than_its_size() {
+    let world = World::new();
+    for endpoint in [Endpoint::Validate, Endpoint::Advise] {
+        // Each warning was compared with every other.
+        let same = took(&world, endpoint, &job_of(TASKS, |_| unknown(0)));
+        let different = took(&world, endpoint, &job_of(TASKS, |task| unknown(100 * task)));
+        assert!(
+            different < 4 * same,
+            "{different:?}, and {same:?} where all say the same"
+        );
+    }
+}
+
+/// A world where many kinds of cards are.
+fn of_many_cards() -> World {
+    let world = World::new();
+    for number in 0..500 {
+        let name = format!("NVIDIA-A{number}-PCIE-80GB");
+        world.knowledge.card_types.set(name.into(), "nvidia.com/gpu".into());
+    }
+    world
+}
+
+#[test]
+fn few_cards_of_an_object_are_compared_with_those_that_there_are() {
+    let (few, many) = (World::new(), of_many_cards());
+    let job = job_of(TASKS, |task| unknown(100 * task));
+    let slipped = job_of(2, |task| ["NVIDIA-L40", "NVIDIA-A1O0"][task].to_owned());
+    for endpoint in [Endpoint::Validate, Endpoint::Advise] {
+        let (few, many) = (took(&few, endpoint, &job), took(&many, endpoint, &job));
+        assert!(many < 4 * few, "{many:?}, and {few:?} where there are four");
+        let told = World::new().verdict(endpoint, &review(VOLCANO_JOB, "CREATE", &slipped, &Value::Null));
+        assert!(
+            told.allowed()[1].contains("did you mean \"NVIDIA-A100\"?"),
+            "{:?}",
+            told.warnings
+        );
+    }
+}
+
+#[test]
+fn few_claims_of_an_object_are_looked_at() {
+    let world = World::new();
+    let mut job = job_of(12, |_| "NVIDIA-A100".to_owned());
+    for (index, task) in job["spec"]["tasks"].as_array_mut().unwrap().iter_mut().enumerate() {
+        let claim = json!({"name": "cards", "resourceClaimTemplateName": format!("template-{index}")});
+        task["template"]["spec"]["resourceClaims"] = json!([claim]);
+    }
+    world
+        .verdict(Endpoint::Advise, &review(VOLCANO_JOB, "CREATE", &job, &Value::Null))
+        .allowed();
+    let asked = world.asked().iter().filter(|asked| asked.contains("template-")).count();
+    assert_eq!(asked, 4, "{:?}", world.asked());
 }

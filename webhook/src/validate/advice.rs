@@ -28,8 +28,12 @@ use crate::warning::Warning;
 
 /// How many misspelt keys of one object are told.
 const MOST_KEYS: usize = 4;
-/// How many of its keys are compared with those that there are: more than anybody writes of those that look like one.
+/// How many keys of one map are compared with those that there are: more than anybody writes of those that look like one.
 const MOST_COMPARED: usize = 64;
+/// The same for all templates of an object and itself.
+const MOST_COMPARED_IN_ALL: usize = 1024;
+/// After so many claims of its templates no more are looked at: what those of each may cost is what a pod's may.
+const MOST_CLAIMS: usize = 4;
 
 /// Looks at an object that is created or changed. What it said before, and was told then, is not told again.
 pub fn judge(request: &RawRequest<'_>, view: View<'_>) -> Result<Vec<Warning>, Stop> {
@@ -103,8 +107,9 @@ fn look_at_workload(kind: &str, object: &RawValue, namespace: &str, view: View<'
             .map(|(_, template)| &template.metadata.annotations)
             .collect(),
     };
-    let own = |place: &str, metadata: &Metadata<_>, asks: bool, warnings: &mut Vec<Warning>| {
-        check_spelling(&format!("{place}metadata"), &metadata.annotations, warnings);
+    let mut looks = Looks::default();
+    let mut own = |place: &str, metadata: &Metadata<_>, asks: bool, warnings: &mut Vec<Warning>| {
+        looks.check_spelling(&format!("{place}metadata"), &metadata.annotations, warnings);
         pods.check_places(&format!("{place}metadata"), metadata, asks, warnings);
     };
     let warnings = &mut findings.warnings;
@@ -112,23 +117,24 @@ fn look_at_workload(kind: &str, object: &RawValue, namespace: &str, view: View<'
     if let Some(jobs) = jobs {
         own("spec.jobTemplate.", &jobs.metadata, true, warnings);
     }
+    warnings.extend(spec.check_tasks().err().map(Warning::Tasks));
     for (place, template) in &templates {
-        look_at_template(kind, place, template, namespace, view, &mut findings)?;
+        look_at_template(kind, (place, template), namespace, view, &mut looks, &mut findings)?;
     }
     Ok(findings)
 }
 
 fn look_at_template(
     kind: &str,
-    place: &str,
-    template: &Pod<Scalar<'_>>,
+    (place, template): (&str, &Pod<Scalar<'_>>),
     namespace: &str,
     view: View<'_>,
+    looks: &mut Looks,
     findings: &mut Findings,
 ) -> Result<(), Stop> {
     let annotation = |key| template.metadata.annotations.get(key).filter(|name| !name.is_empty());
     check_labels(place, &template.metadata.labels, &mut findings.warnings);
-    check_spelling(place, &template.metadata.annotations, &mut findings.warnings);
+    looks.check_spelling(place, &template.metadata.annotations, &mut findings.warnings);
     for key in [
         CARD_REQUEST,
         CARD_QUOTA,
@@ -176,7 +182,7 @@ fn look_at_template(
     let cardgate = &view.configuration().cardgate;
     let names_queue = resolved.is_some_and(|resolved| resolved.source != QueueSource::Default);
     let is_charged = is_volcanos || names_queue || cardgate.unqueued_cards == UnqueuedCards::Charge;
-    if is_charged || annotation(CARD_NAME).is_some() {
+    if (is_charged || annotation(CARD_NAME).is_some()) && looks.at_claims_of(template) {
         match claims::check(template, namespace, view, &mut findings.warnings) {
             Ok(()) => {}
             Err(Stop::Denied(denial)) => findings.warnings.push(Warning::Template {
@@ -261,17 +267,52 @@ fn check_labels<S: AsRef<str>>(place: &str, labels: &TextMap<S>, warnings: &mut 
     }
 }
 
-/// Warns of annotations that nobody reads and that are like one of Cardgate's.
+/// How much of an object may still be looked at, beside what costs no more than its size.
+struct Looks {
+    /// Keys that may be compared.
+    compared: usize,
+    /// Claims that may be looked at.
+    claims: usize,
+}
+
+impl Default for Looks {
+    fn default() -> Self {
+        Self {
+            compared: MOST_COMPARED_IN_ALL,
+            claims: MOST_CLAIMS,
+        }
+    }
+}
+
+impl Looks {
+    /// Whether the claims of a template are looked at.
+    fn at_claims_of(&mut self, template: &Pod<Scalar<'_>>) -> bool {
+        let claims = template.spec.resource_claims.len();
+        let looks = claims > 0 && self.claims > 0;
+        self.claims = self.claims.saturating_sub(claims);
+        looks
+    }
+
+    /// Warns of annotations that nobody reads and that are like one of Cardgate's.
+    fn check_spelling<S: AsRef<str>>(&mut self, place: &str, annotations: &TextMap<S>, warnings: &mut Vec<Warning>) {
+        let like_ours = annotations
+            .iter()
+            .map(|(key, _)| key)
+            .filter(|key| may_be_misspelt(key));
+        let compared: Vec<_> = like_ours.take(MOST_COMPARED.min(self.compared)).collect();
+        self.compared -= compared.len();
+        let misspelt = compared.into_iter().filter_map(|key| Some((key, meant_key(key)?)));
+        // Who says it rightly beside has seen it.
+        let misspelt = misspelt.filter(|(_, meant)| !annotations.contains_key(meant));
+        warnings.extend(misspelt.take(MOST_KEYS).map(|(key, meant)| Warning::KeyMisspelt {
+            place: place.to_owned(),
+            key: key.to_owned(),
+            meant,
+        }));
+    }
+}
+
+/// Warns of annotations of one object that nobody reads and that are like one of Cardgate's.
 pub fn check_spelling<S: AsRef<str>>(place: &str, annotations: &TextMap<S>, warnings: &mut Vec<Warning>) {
-    let like_ours = annotations.iter().filter(|(key, _)| may_be_misspelt(key));
-    let misspelt = like_ours
-        .take(MOST_COMPARED)
-        .filter_map(|(key, _)| Some((key, meant_key(key)?)));
-    // Who says it rightly beside has seen it.
-    let misspelt = misspelt.filter(|(_, meant)| !annotations.contains_key(meant));
-    warnings.extend(misspelt.take(MOST_KEYS).map(|(key, meant)| Warning::KeyMisspelt {
-        place: place.to_owned(),
-        key: key.to_owned(),
-        meant,
-    }));
+    Looks::default().check_spelling(place, annotations, warnings);
 }

@@ -75,8 +75,8 @@ impl<'a> Cards<'a> {
                 resources.find(|resource| is_extended(resource))
             }),
         };
-        let unknown = self.unknown.iter().map(|card| (*card).to_owned()).collect();
-        for (card, meant) in Meant::by(unknown, view) {
+        for card in &self.unknown {
+            let (card, meant) = ((*card).to_owned(), Meant::default());
             warnings.push(match self.resource {
                 Some(_) => Warning::AlternativeUnknown { card, meant },
                 None => Warning::CardUnknown { card, meant },

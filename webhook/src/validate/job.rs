@@ -4,7 +4,9 @@
 //! and the warnings that nobody would see on the pods are given here. What another webhook may still put right on the pod
 //! (a missing request) is a warning too.
 
-use crds::bounds::excerpt;
+use std::fmt;
+
+use crds::bounds::{self, BoundError, excerpt};
 use crds::card::{CardAlternatives, SEPARATOR};
 use crds::card_counts::CardRequest;
 use crds::keys::CARD_NAME;
@@ -13,7 +15,7 @@ use crds::managed::is_concerned;
 use crds::pod::Pod;
 use crds::pod_request::pod_request;
 use crds::resources::ResourceVector;
-use serde::Deserialize;
+use serde::de::{Deserialize, Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::card::{Cards, card_resources};
@@ -26,7 +28,7 @@ use crate::view::View;
 use crate::warning::Warning;
 
 /// What makes pods.
-#[derive(Deserialize)]
+#[derive(serde::Deserialize)]
 pub(super) struct Job<'a> {
     #[serde(borrow, default)]
     pub metadata: Metadata<Text<'a>>,
@@ -36,13 +38,13 @@ pub(super) struct Job<'a> {
 
 /// What is read of whatever makes pods: `batch/v1` and `apps/v1` have one template, `batch.volcano.sh/v1alpha1` one for each
 /// task, and a `CronJob` that of its Jobs.
-#[derive(Default, Deserialize)]
+#[derive(Default, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Spec<'a> {
     #[serde(borrow, default)]
     template: Option<Pod<Scalar<'a>>>,
-    #[serde(default)]
-    tasks: Option<Vec<Task<'a>>>,
+    #[serde(borrow, default)]
+    tasks: Option<Tasks<'a>>,
     #[serde(default)]
     pub job_template: Option<Box<Job<'a>>>,
 }
@@ -54,18 +56,63 @@ impl<'a> Spec<'a> {
             .template
             .iter()
             .map(|template| ("spec.template".to_owned(), template));
-        let tasks = self.tasks.iter().flatten().enumerate().filter_map(|(index, task)| {
+        let tasks = self.tasks.iter().flat_map(|tasks| &tasks.first);
+        let tasks = tasks.enumerate().filter_map(|(index, task)| {
             let place = match &task.name {
-                Some(name) => format!("spec.tasks[{:?}].template", name.as_ref()),
+                Some(name) => format!("spec.tasks[{:?}].template", excerpt(name.as_ref())),
                 None => format!("spec.tasks[{index}].template"),
             };
             Some((place, task.template.as_ref()?))
         });
         own.chain(tasks)
     }
+
+    /// Whether there are no more tasks than are looked at.
+    pub(super) fn check_tasks(&self) -> Result<(), BoundError> {
+        bounds::tasks(
+            self.tasks.as_ref().map_or(0, |tasks| tasks.count),
+            "make one task with more replicas of those that differ in nothing, or several Jobs",
+        )
+    }
 }
 
-#[derive(Deserialize)]
+/// The tasks of a Job of Volcano's. Volcano knows no bound of their number, so as many as a group may name are kept: what the
+/// others would take of memory is many times what they take of the request.
+struct Tasks<'a> {
+    first: Vec<Task<'a>>,
+    count: usize,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Tasks<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TasksVisitor;
+        impl<'de> Visitor<'de> for TasksVisitor {
+            type Value = Tasks<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of tasks")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut tasks: A) -> Result<Self::Value, A::Error> {
+                let mut first = Vec::new();
+                while first.len() < bounds::TASKS {
+                    match tasks.next_element()? {
+                        Some(task) => first.push(task),
+                        None => break,
+                    }
+                }
+                let mut count = first.len();
+                while tasks.next_element::<IgnoredAny>()?.is_some() {
+                    count += 1;
+                }
+                Ok(Tasks { first, count })
+            }
+        }
+        deserializer.deserialize_seq(TasksVisitor)
+    }
+}
+
+#[derive(serde::Deserialize)]
 struct Task<'a> {
     #[serde(borrow, default)]
     name: Option<Scalar<'a>>,
@@ -82,6 +129,7 @@ pub fn rules(object: &RawValue, view: View<'_>) -> Findings {
     let mut findings = Findings::default();
     let asked = check_card_request(&job.metadata.annotations, &mut findings);
     let spec = job.spec.unwrap_or_default();
+    findings.check(spec.check_tasks().map_err(Denial::Tasks));
     for (place, template) in spec.templates() {
         // Volcano makes a group of all pods of its Job.
         let is_held = spec.template.is_none() || is_concerned(template);

@@ -11,6 +11,8 @@ pub mod queue;
 mod scalar;
 pub mod workload;
 
+use std::collections::HashSet;
+
 use serde_json::value::RawValue;
 
 use crate::denial::Denial;
@@ -48,15 +50,13 @@ pub fn judge(request: &RawRequest<'_>, mut rules: impl FnMut(&RawValue) -> Findi
         }
         warnings.push(Warning::Unchanged(denial));
     }
-    let new = now
-        .warnings
-        .into_iter()
-        .filter(|warning| !before.warnings.contains(warning));
-    for warning in new {
-        if !warnings.contains(&warning) {
-            warnings.push(warning);
-        }
-    }
+    // What reads the same is the same, and there can be thousands.
+    let mut told: HashSet<_> = before.warnings.iter().map(Warning::to_string).collect();
+    warnings.extend(
+        now.warnings
+            .into_iter()
+            .filter(|warning| told.insert(warning.to_string())),
+    );
     Ok(warnings)
 }
 

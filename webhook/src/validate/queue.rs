@@ -85,13 +85,11 @@ fn rules(object: &RawValue, family: Family<'_>) -> Findings {
             Item::Card(card) if knowledge.card_types.get(card).is_none() => Some(card.to_string()),
             _ => None,
         });
-        let warning = |(card, meant)| Warning::QuotaCardUnknown {
+        findings.warnings.extend(unknown.map(|card| Warning::QuotaCardUnknown {
             annotation,
             card,
-            meant,
-        };
-        let told = Meant::by(unknown.collect(), family.view).map(warning);
-        findings.warnings.extend(told);
+            meant: Meant::default(),
+        }));
     }
     if configuration.queue_plugin == QueuePlugin::CapacityCard {
         // Under `capacity` what a queue does not name is not limited.
