@@ -1,8 +1,11 @@
 //! What a pod requests in all, exactly as Kubernetes' scheduler counts it (docs/rules.md, **Requests**).
 
+use std::collections::BTreeSet;
+
 use thiserror::Error;
 
 use crate::bounds::{self, BoundError, excerpt, shown};
+use crate::card_resources::is_extended;
 use crate::pod::{Container, PodSpec};
 use crate::quantity::QuantityError;
 use crate::resources::{self, CPU, HUGE_PAGES_PREFIX, MEMORY, ResourceVector};
@@ -70,6 +73,18 @@ pub fn container_request<S: AsRef<str>>(container: &Container<S>) -> Result<Reso
     amounts(place, container.resources.effective())
 }
 
+/// The extended resources that containers request or are limited in, of whatever amount, each once; no more than a pod may request.
+pub fn extended_resources<S: AsRef<str>>(spec: &PodSpec<S>) -> Result<BTreeSet<&str>, PodRequestError> {
+    let containers = spec.all_containers();
+    let named = containers.flat_map(|container| container.resources.effective());
+    let mut resources = BTreeSet::new();
+    for (resource, _) in named.filter(|(resource, _)| is_extended(resource)) {
+        resources.insert(resource);
+        check_count(resources.len())?;
+    }
+    Ok(resources)
+}
+
 /// Resources that may be set for a pod as a whole.
 fn is_pod_level(resource: &str) -> bool {
     resource == CPU || resource == MEMORY || resource.starts_with(HUGE_PAGES_PREFIX)
@@ -96,15 +111,14 @@ fn amounts<'a>(
         }
         // Zeros are not kept, and not counted: they ask for nothing.
         vector.set(resource, amount);
-        check_count(&vector)?;
+        check_count(vector.iter().len())?;
     }
     Ok(vector)
 }
 
-/// Whether it names no more resources than a pod may: so adding up costs no more than the pod is long.
-fn check_count(vector: &ResourceVector) -> Result<(), BoundError> {
+/// Whether so many resources are no more than a pod may request: so adding up costs no more than the pod is long.
+fn check_count(count: usize) -> Result<(), BoundError> {
     const REMEDY: &str = "request fewer kinds of resources in one pod";
-    let count = vector.iter().len();
     BoundError::count(
         || "the pod".to_owned(),
         "requested resources",
@@ -122,7 +136,7 @@ fn add<'n>(left: ResourceVector<'n>, right: ResourceVector<'n>) -> Result<Resour
     let sum = left.checked_add(&right).map_err(|resource| PodRequestError::Overflow {
         resource: shown(resource),
     })?;
-    check_count(&sum)?;
+    check_count(sum.iter().len())?;
     Ok(sum)
 }
 

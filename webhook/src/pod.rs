@@ -7,7 +7,7 @@ use crds::lean::Text;
 use crds::managed::{asks_for_devices_of_classes, is_concerned, requests_any};
 use crds::pod::Pod;
 use crds::pod_bounds::check_results;
-use crds::pod_request::pod_request;
+use crds::pod_request::{extended_resources, pod_request};
 
 use crate::cross_quota;
 use crate::patch::{Options, PodPatch};
@@ -62,7 +62,9 @@ pub fn judge(
     if !view.is_complete() {
         return Err(Stop::NotReady);
     }
-    let asks_for_cards = requests_any(pod, |resource| view.is_card_resource(resource));
+    // Each is compared with all cards. Whoever makes up thousands is refused before, whatever they would turn out to be.
+    let resources = extended_resources(&pod.spec)?;
+    let asks_for_cards = resources.iter().any(|resource| view.is_card_resource(resource));
     let is_charged_for_cards = !concerned && (asks_for_cards || names_classes) && charges_cards(namespace, view)?;
     let managed = concerned || asks_for_cards && is_charged_for_cards;
     // Which devices a claim or a class is for, the operator knows: where they are no cards, it lets the pod in at once.

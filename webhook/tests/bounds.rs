@@ -188,3 +188,28 @@ fn few_claims_of_an_object_are_looked_at() {
     let asked = world.asked().iter().filter(|asked| asked.contains("template-")).count();
     assert_eq!(asked, 4, "{:?}", world.asked());
 }
+
+#[test]
+fn made_up_resources_are_counted_before_they_are_compared_with_cards() {
+    // What is 0 is counted as well: it is nothing to be charged for, and is compared.
+    let made_up = |count: usize, amount: &str| {
+        let names: Vec<_> = (0..count).map(|number| format!("example.com/r{number}")).collect();
+        pod(
+            &[],
+            &names.iter().map(|name| (name.as_str(), amount)).collect::<Vec<_>>(),
+        )
+    };
+    for amount in ["0", "1"] {
+        assert_eq!(World::new().create_pod(&made_up(64, amount)).allowed(), [""; 0]);
+        let refused = World::new().create_pod(&made_up(65, amount)).refused();
+        assert!(
+            refused.starts_with(
+                "403 RequestInvalid: the pod has 65 requested resources, and 64 are allowed: request fewer"
+            ),
+            "{refused}"
+        );
+    }
+    let created = pod_review(&made_up(20_000, "0"));
+    let [few, many] = [World::new(), of_many_cards()].map(|world| took_review(&world, Endpoint::Mutate, &created));
+    assert!(many < 4 * few, "{many:?}, and {few:?} where there are four");
+}
