@@ -15,12 +15,7 @@ fn on_node(world: &mut World, name: &str) -> Vec<(String, String, i64, i64)> {
     };
     let held = short.holders.iter().map(|holder| {
         let pods = &holder.pods;
-        (
-            holder.queue.clone(),
-            holder.amount.clone(),
-            pods.own_count.into(),
-            pods.others.into(),
-        )
+        (holder.queue.clone(), holder.amount.clone(), pods.own_count, pods.others)
     });
     held.collect()
 }
