@@ -260,7 +260,7 @@ async fn without_webhooks_nothing_that_must_be_held_is_created() -> Outcome {
         let list = map.and_then(|map| map.data.as_ref()?.get("cardResources").cloned());
         Seen::when(
             list.as_ref()
-                .is_some_and(|list| list.ends_with("example.com/accelerator")),
+                .is_some_and(|list| list.split(',').any(|card| card == "example.com/accelerator")),
             format!("{list:?}"),
         )
     };
@@ -283,6 +283,7 @@ async fn without_webhooks_nothing_that_must_be_held_is_created() -> Outcome {
         "amd.com/gpu",
         "huawei.com/ascend-910",
         "example.com/accelerator",
+        "deviceclass.resource.kubernetes.io/gpu.nvidia.com",
         keys::MGPU_CORE,
     ] {
         let free = pod("free").namespace(scenario.name()).request(resource, 8).build();
