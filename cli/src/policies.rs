@@ -289,6 +289,22 @@ mod tests {
         }
     }
 
+    /// It hears what it wrote, not that Cardgate's webhook is missing.
+    #[test]
+    fn who_marks_a_pod_for_cross_quota_by_itself_is_told_to_leave_that_out() {
+        let marked = |spec: &Value| {
+            let mut object = pod(&json!({}), spec);
+            object["metadata"]["labels"] = json!({ "card.volcano.sh/crossquota": "enabled" });
+            refusal(object).unwrap_or_default()
+        };
+        let gated = json!({ "schedulingGates": [{ "name": GATE }] });
+        assert_eq!(marked(&gated), "");
+        for spec in [json!({}), json!({ "nodeName": "n" })] {
+            let said = marked(&spec);
+            assert!(said.contains("leave it out") && said.contains("namespace team"), "{said:?}");
+        }
+    }
+
     #[test]
     fn other_kinds_are_judged_by_their_own_policies() {
         let queue = |annotations: Value| {
@@ -305,6 +321,7 @@ mod tests {
             None
         );
     }
+
     #[test]
     fn a_change_is_judged_from_what_there_was() {
         let named = |card: &str| {

@@ -5,7 +5,7 @@ use cardgate_tests::scenario::Scenario;
 use cardgate_tests::wait::{self, Seen};
 use cardgate_tests::workloads::PodBuilder;
 use cardgate_tests::world::World;
-use crds::keys::CARD_REQUEST;
+use crds::keys::{CARD_NAME, CARD_REQUEST};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams};
@@ -37,7 +37,13 @@ async fn is_suspended(scenario: &Scenario<'_>, job: &str, expected: bool) -> Out
 async fn a_suspended_job_is_let_in_when_its_queue_has_room_for_all_of_it() -> Outcome {
     let scenario = Scenario::begin(World::shared().await?, "held-job").await?;
     let card = scenario.card("NVIDIA-A100");
-    scenario.nodes(&[nodes::nvidia("held-job", &card, 8, 81_920)]).await?;
+    let other = scenario.card("NVIDIA-H100");
+    scenario
+        .nodes(&[
+            nodes::nvidia("held-job", &card, 8, 81_920),
+            nodes::nvidia("held-job-other", &other, 8, 81_920),
+        ])
+        .await?;
     scenario.apply_queue(scenario.queue().quota(&card, 5)).await?;
     scenario.create(&scenario.gpu_pod("single", &card, 2).build()).await?;
     scenario.expect("single", &pods().running(&card, 1)).await?;
@@ -57,6 +63,14 @@ async fn a_suspended_job_is_let_in_when_its_queue_has_room_for_all_of_it() -> Ou
         .change::<Job>("training", json!({ "spec": { "suspend": false } }))
         .await?;
     is_suspended(&scenario, "training", true).await?;
+    // Nor do its pods come to be for other cards than it asked for.
+    scenario.door_knows(&[&other]).await?;
+    let template = json!({ "metadata": { "annotations": { CARD_NAME: other } } });
+    let changed = scenario
+        .change::<Job>("training", json!({ "spec": { "template": template } }))
+        .await;
+    let refused = format!("{:#}", changed.unwrap_err());
+    assert!(refused.contains(CARD_REQUEST) && refused.contains(&other), "{refused}");
     assert!(
         scenario
             .api::<Pod>()
