@@ -179,10 +179,10 @@ impl Pool {
     ) -> Option<Plan> {
         let levels = missing_at_levels(cluster, shape.queue, asked);
         let fewest = self.victims.fewest(cluster, &levels)?.max(1);
-        let elsewhere = self.elsewhere(cluster, &levels);
+        let (elsewhere, are_all) = self.elsewhere(cluster, &levels);
         let requested = shape.task.request_with(alternative).iter();
         let requested = requested.map(|(dimension, _)| dimension);
-        let question = Question {
+        let mut question = Question {
             cluster,
             shape,
             alternative,
@@ -197,6 +197,23 @@ impl Pool {
             },
             effort,
         };
+        let plan = self.cheapest_for(&question, fewest);
+        if plan.is_some() || are_all || effort.is_spent() {
+            return plan;
+        }
+        question.elsewhere = self.most_elsewhere(&question);
+        self.cheapest_for(&question, fewest)
+    }
+
+    /// The cheapest set for any node, of which at least so many pods have to be.
+    fn cheapest_for(&mut self, question: &Question<'_>, fewest: usize) -> Option<Plan> {
+        let Question {
+            cluster,
+            shape,
+            alternative,
+            effort,
+            ..
+        } = *question;
         let above = question.above();
         let for_all = || self.cheapest_of(&question.elsewhere, above, &|_| true, effort);
         if question.cards.is_none() && cluster.configuration().cardgate.admit_on == AdmitOn::Quota {
@@ -228,7 +245,7 @@ impl Pool {
                 }
                 others.next();
                 if looked_at.insert(node) {
-                    self.look_at(&question, node, &mut best);
+                    self.look_at(question, node, &mut best);
                 }
             }
             let is_beaten = |(pods, _): &(usize, NodeId)| best.as_ref().is_some_and(|best| beats(best, *pods));
@@ -237,25 +254,35 @@ impl Pool {
             }
             let node = cluster.pod(turn.pod).and_then(|pod| pod.room);
             if let Some(node) = node.filter(|node| looked_at.insert(*node)) {
-                self.look_at(&question, node, &mut best);
+                self.look_at(question, node, &mut best);
             }
         }
         best
     }
 
-    /// The first that give any of what is missing in the queue and above it.
-    fn elsewhere(&mut self, cluster: &Cluster, levels: &[Need]) -> Vec<usize> {
+    /// The first that give any of what is missing in the queue and above it, and whether they are all that do.
+    fn elsewhere(&mut self, cluster: &Cluster, levels: &[Need]) -> (Vec<usize>, bool) {
         let mut found = Vec::new();
         let mut draw = Draw::new(cluster, &self.victims, levels);
-        while found.len() < ELSEWHERE
-            && let Some(place) = draw.next(&mut self.victims)
-        {
+        while found.len() < ELSEWHERE {
+            let Some(place) = draw.next(&mut self.victims) else {
+                return (found, true);
+            };
             let candidate = self.victims.get(place);
             if levels.iter().any(|need| candidate.gives(need, None) > 0) {
                 found.push(place);
             }
         }
-        found
+        (found, false)
+    }
+
+    /// Those who give most of what is missing in the queue and above it, where the first do not suffice: the many small pods that are
+    /// taken back before them would hide them for ever.
+    fn most_elsewhere(&mut self, question: &Question<'_>) -> Vec<usize> {
+        let mut places = question.elsewhere.clone();
+        places.extend(self.victims.who_give_most(&question.above(), question.effort));
+        self.victims.sort(&mut places);
+        places
     }
 
     /// The cheapest set for a node, where that is better than the best so far.

@@ -12,13 +12,14 @@ use jiff::Timestamp;
 
 use super::Modes;
 use super::candidacy::{Candidacy, Member, Rank, of_gang};
-use super::needs::{Need, Place};
+use super::needs::{Lack, Need, Place};
 use super::slack::{Floors, Slack};
 use crate::amounts::{Amounts, Dimension};
 use crate::cluster::Cluster;
 use crate::cluster::holders::Turn;
 use crate::cluster::pod::{Pod, Stage};
 use crate::cluster::waiting::Shape;
+use crate::decide::effort::{Effort, LOOK_AT_NODE};
 use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
 
 /// A queue whose pods may be taken back.
@@ -41,6 +42,9 @@ impl Source {
         }
     }
 }
+
+/// How much one of some pods gives that hold the same, and these, in the order in which they are taken back.
+type Kind<'c> = (i128, &'c BTreeSet<Turn>);
 
 /// How a pod may be taken back, by the places of the candidates.
 #[derive(Clone, Copy, Default)]
@@ -129,6 +133,51 @@ impl Victims {
             }
         }
         found
+    }
+
+    /// Of each queue, for each need, as many as give all of it, those first that give most: as far as the steps last.
+    pub(super) fn who_give_most(&mut self, lack: &Lack<'_>, effort: &Effort) -> Vec<usize> {
+        let mut found = Vec::new();
+        for need @ (.., amount) in lack.needs {
+            for (mut kinds, end) in self.kinds(lack.cluster, need) {
+                kinds.sort_by_key(|(each, _)| Reverse(*each));
+                let turns = kinds.into_iter().flat_map(|(each, turns)| {
+                    let turns = turns
+                        .iter()
+                        .take_while(|turn| end.is_none_or(|end| turn.priority < end));
+                    turns.map(move |turn| (each, turn.pod))
+                });
+                let mut missing = *amount;
+                for (each, pod) in turns {
+                    if missing <= 0 || effort.is_spent() {
+                        break;
+                    }
+                    effort.spend(LOOK_AT_NODE);
+                    let ways = self.ways(lack.cluster, pod);
+                    let before = found.len();
+                    found.extend([ways.alone, ways.whole].into_iter().flatten().filter(|place| {
+                        let candidate = self.get(*place);
+                        candidate.gives(need, lack.node) > 0 && candidate.is_due(lack)
+                    }));
+                    if found.len() > before {
+                        missing -= each;
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// Of each queue whose pods give this, how much of it one pod of each kind gives, those pods, and the priority with which they end.
+    fn kinds<'c>(&self, cluster: &'c Cluster, (place, dimension, _): &Need) -> Vec<(Vec<Kind<'c>>, Option<i32>)> {
+        let sources = self.sources.iter().filter(|(_, source)| source.reaches(*place));
+        let kinds = sources.map(|(id, source)| {
+            let alike = cluster.queue(*id).holders.alike();
+            let kinds = alike.map(|((charged, _), turns)| (i128::from(charged.get(*dimension)), turns));
+            let kinds = kinds.filter(|(each, _)| *each > 0).collect();
+            (kinds, source.is_own.then_some(self.priority))
+        });
+        kinds.collect()
     }
 
     /// How many pods at least it takes to give all `needs`; none where nobody gives one of them.

@@ -10,6 +10,7 @@ mod order;
 mod properties;
 mod reclaim;
 mod reclaim_dimensions;
+mod reclaim_many;
 mod reclaim_reference;
 mod reclaim_turns;
 mod reference;

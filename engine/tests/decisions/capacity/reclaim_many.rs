@@ -1,0 +1,59 @@
+//! Those who could give back what is missing are found behind however many that can't (docs/rules.md, **Queues**).
+
+use super::reclaim::{RECLAIM, victims};
+use super::{plain, worker};
+use crate::world::{World, capacity, node, pod};
+
+const PREEMPT: &str = "enqueue, allocate, preempt";
+
+#[test]
+fn a_large_pod_is_preempted_where_the_many_small_ones_before_it_give_too_little() {
+    let mut world = World::with(capacity(PREEMPT, "guaranteeThreshold: 100"));
+    world.node(&node("n1").cards("A", 400).offers("cpu", "400"));
+    world.queue(&plain("a").quota(r#"{"A": 220}"#).deserved_cards(r#"{"A": 220}"#));
+    let large = |name: &str| pod(name).queue("a").asks("A", 70).created(0);
+    world.pods(["large-0", "large-1"].map(|name| large(name).assigned("A").on("n1")));
+    world.pods((0..80).map(|index| worker("a", index).created(10).assigned("A").on("n1")));
+    world.pod(&pod("urgent").queue("a").asks("A", 70).priority(10));
+    world.wait(20);
+    assert_eq!(victims(&mut world), ["large-0"]);
+}
+
+#[test]
+fn who_has_the_card_is_preempted_behind_the_many_who_have_only_cpu() {
+    let mut world = World::with(capacity(PREEMPT, "guaranteeThreshold: 100"));
+    world.node(&node("n1").cards("A", 16).offers("cpu", "400"));
+    let quota = plain("a").quota(r#"{"A": 8}"#).deserved_cards(r#"{"A": 8}"#);
+    world.queue(&quota.capability("cpu", "88").deserved("cpu", "88"));
+    let with_cpu = |name: String| pod(&name).queue("a").requests("cpu", "1");
+    let with_card = (0..8).map(|index| with_cpu(format!("card-{index}")).asks("A", 1).created(0));
+    world.pods(with_card.map(|pod| pod.assigned("A").on("n1")));
+    let without = (0..80).map(|index| with_cpu(format!("cpu-{index}")).created(10).on("n1"));
+    world.pods(without);
+    world.pod(&with_cpu("urgent".to_owned()).asks("A", 1).priority(10));
+    world.wait(20);
+    assert_eq!(victims(&mut world), ["card-0"]);
+}
+
+/// Under `admitOn: quota` no node is looked at, where they would be found as well.
+#[test]
+fn a_queue_that_borrows_gives_back_behind_the_many_that_may_keep_what_they_have() {
+    let mut configuration = (*capacity(RECLAIM, "guaranteeThreshold: 100")).clone();
+    configuration.cardgate.admit_on = crds::configuration::AdmitOn::Quota;
+    let mut world = World::with(configuration.into());
+    world.node(&node("n1").cards("A", 200).offers("cpu", "1000"));
+    // It has more CPU than it deserves, and no more cards.
+    world.queue(&plain("b").deserved_cards(r#"{"A": 100}"#).deserved("cpu", "100"));
+    world.queue(&plain("c").deserved_cards(r#"{"A": 50}"#).deserved("cpu", "100"));
+    world.queue(&plain("a").deserved_cards(r#"{"A": 50}"#).deserved("cpu", "100"));
+    let with_cpu = |queue: &str, index: usize, cpu: &str| worker(queue, index).requests("cpu", cpu);
+    let of_c = (0..100).map(|index| with_cpu("c", index, "0").created(0));
+    let of_b = (0..100).map(|index| with_cpu("b", index, "2").created(10));
+    world.pods(of_c.chain(of_b).map(|pod| pod.assigned("A").on("n1")));
+    world.pod(&with_cpu("a", 0, "1"));
+    world.wait(20);
+    let [victim] = &victims(&mut world)[..] else {
+        panic!("one")
+    };
+    assert!(victim.starts_with("c-"), "{victim}");
+}
