@@ -218,13 +218,29 @@ impl Cluster {
             next_look: now,
             ..Reclaim::default()
         });
+        // What is further away was noted before the clock was set back.
+        if reclaim.next_look > now.checked_add(LOOK_INTERVAL).unwrap_or(now) {
+            reclaim.next_look = now;
+        }
         Some(reclaim.next_look).filter(|since| *since <= now)
     }
 
     /// Whether pods may be evicted for a queue (`reclaimInterval`).
     pub(crate) fn may_evict_for(&self, id: QueueId, now: Timestamp) -> bool {
-        let reclaim = self.reclaims.by_queue.get(&id);
-        reclaim.is_none_or(|reclaim| reclaim.next_eviction <= now)
+        let Some(reclaim) = self.reclaims.by_queue.get(&id) else {
+            return true;
+        };
+        // What is further away was noted before the clock was set back.
+        reclaim.next_eviction <= now
+            || self
+                .after_eviction(now)
+                .is_some_and(|next| reclaim.next_eviction > next)
+    }
+
+    /// When pods may be evicted again for a queue for which some are evicted now.
+    fn after_eviction(&self, now: Timestamp) -> Option<Timestamp> {
+        let interval = SignedDuration::try_from(self.configuration.capacity.reclaim_interval).ok()?;
+        now.checked_add(interval).ok()
     }
 
     /// A queue was looked at: it gets this of what is on its way out.
@@ -309,9 +325,8 @@ impl Cluster {
         for pod in pods {
             self.mark_evicted(*pod, now);
         }
-        let interval = SignedDuration::try_from(self.configuration.capacity.reclaim_interval);
-        let next = interval.ok().and_then(|interval| now.checked_add(interval).ok());
-        self.reclaims.by_queue.entry(id).or_default().next_eviction = next.unwrap_or(now);
+        let next = self.after_eviction(now).unwrap_or(now);
+        self.reclaims.by_queue.entry(id).or_default().next_eviction = next;
     }
 
     /// What became of an eviction. One that was refused is not tried again for a while, and another one may be tried at once.
@@ -339,7 +354,7 @@ impl Cluster {
         let evicted = pod
             .eviction
             .since
-            .is_some_and(|since| now.duration_since(since) < EVICTION_TIMEOUT);
+            .is_some_and(|since| (SignedDuration::ZERO..EVICTION_TIMEOUT).contains(&now.duration_since(since)));
         evicted || self.quota_end(pod).is_some_and(|end| end > now)
     }
 

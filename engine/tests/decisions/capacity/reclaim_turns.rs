@@ -81,3 +81,25 @@ fn nobody_gets_ahead_by_pods_made_anew() {
     });
     assert!(is_served);
 }
+
+/// A clock that ran ahead for a moment, as before it was set by the network.
+#[test]
+fn a_clock_that_is_set_back_keeps_nobody_from_what_others_borrow() {
+    let mut world = World::with(capacity(RECLAIM, "guaranteeThreshold: 100"));
+    world.node(&node("n1").cards("A", 8));
+    for name in ["a", "b"] {
+        world.queue(&plain(name).deserved_cards(r#"{"A": 4}"#));
+    }
+    world.pods((0..8).map(|index| worker("a", index).assigned("A").on("n1")));
+    world.pod(&worker("b", 0));
+    let right = world.now;
+    world.now += SignedDuration::from_hours(24);
+    let ahead = world.now;
+    assert!(is_served_now(&mut world));
+    // Nothing came of it, and of the next one nothing either.
+    for seconds in [0, 61, 122] {
+        world.now = right + SignedDuration::from_secs(seconds);
+        assert!(world.now < ahead);
+        assert!(is_served_now(&mut world), "after {seconds} s");
+    }
+}
