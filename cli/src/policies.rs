@@ -301,7 +301,10 @@ mod tests {
         assert_eq!(marked(&gated), "");
         for spec in [json!({}), json!({ "nodeName": "n" })] {
             let said = marked(&spec);
-            assert!(said.contains("leave it out") && said.contains("namespace team"), "{said:?}");
+            assert!(
+                said.contains("leave it out") && said.contains("namespace team"),
+                "{said:?}"
+            );
         }
     }
 

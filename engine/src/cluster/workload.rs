@@ -245,7 +245,7 @@ impl Facts {
     /// Whether what is noted of both is so.
     pub(super) fn is_measured(&self) -> bool {
         let is_noted = !self.is_whole() || self.whole.as_ref() == Some(&self.held);
-        is_noted && self.is_torn() == self.torn_since.is_some()
+        is_noted && (self.is_torn() == self.torn_since.is_some() || self.claim.is_none())
     }
 
     /// Its pods that hold quota.

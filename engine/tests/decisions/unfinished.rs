@@ -144,3 +144,42 @@ fn what_a_gang_held_is_kept_before_others_for_no_longer_than_a_place() {
     assert_eq!(next_when_made_at(310), ["a-2"]);
     assert_eq!(next_when_made_at(311), ["older"]);
 }
+
+/// A gang that was torn at second 10, 300 s later: somebody else waits for the card, and a pod that is made then is not let in before.
+fn next_when_late(meanwhile: impl Fn(&mut World)) -> Vec<String> {
+    let mut world = world();
+    world.queue(&queue("team-a").quota(r#"{"A100": 2}"#));
+    world.group(&group("a", 2));
+    world.pods(["a-0", "a-1"].map(large));
+    assert_eq!(world.admit_names(), ["a-0", "a-1"]);
+    world.pods(["a-0", "a-1"].map(|name| large(name).assigned("A100").on("n1")));
+    assert_eq!(world.admit_names(), [""; 0]);
+    world.remove_pod("a-1");
+    world.pod(&pod("ends").asks("A100", 1).assigned("A100").on("n1"));
+    assert_eq!(world.admit_names(), [""; 0]);
+    world.pod(&victim(1));
+    meanwhile(&mut world);
+    world.wait(400);
+    world.pod(&large("late").created(400));
+    assert_eq!(world.admit_names(), [""; 0]);
+    world.remove_pod("ends");
+    world.admit_names()
+}
+
+#[test]
+fn nor_for_who_makes_the_group_anew_on_that_day() {
+    let next = next_when_late(|world| {
+        world.wait(200);
+        world.remove_group("team", "a");
+        assert_eq!(world.admit_names(), [""; 0]);
+        world.group(&group("a", 2));
+        assert_eq!(world.admit_names(), [""; 0]);
+    });
+    assert_eq!(next, ["older"]);
+}
+
+#[test]
+fn nor_by_pods_in_time_that_fit_nowhere() {
+    let next = next_when_late(|world| world.pod(&large("decoy").created(100).selects("zone", "nowhere")));
+    assert_eq!(next, ["older"]);
+}

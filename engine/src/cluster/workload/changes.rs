@@ -231,7 +231,12 @@ impl Workload {
 
     /// Takes note of what its pods hold, where there are as many of them as it needs, and since when there are fewer.
     pub(in crate::cluster) fn measure(&mut self, now: Timestamp) {
-        self.0.torn_since = self.is_torn().then(|| self.torn_since.unwrap_or(now));
+        // Who deletes the group and makes it anew is torn no later by that.
+        self.0.torn_since = match self.torn_since {
+            since if self.is_torn() => since.or(Some(now)),
+            since if self.claim.is_none() && self.admitted() > 0 => since,
+            _ => None,
+        };
         if self.is_whole() {
             self.0.whole = Some(self.0.held.clone());
         }

@@ -11,7 +11,7 @@ use jiff::SignedDuration;
 use super::{Refusals, admit, payers, rests};
 use crate::cluster::Cluster;
 use crate::decide::effort::{Effort, Spending};
-use crate::decide::line::{InLine, first_missing, line};
+use crate::decide::line::{first_missing, line};
 use crate::decide::reclaim::Aside;
 use crate::decide::{Admission, trail_workload};
 use crate::ids::{PodId, WorkloadId};
@@ -39,7 +39,8 @@ pub(in crate::decide) fn complete(
             continue;
         };
         let payers = payers(cluster, id);
-        if payers.iter().any(|payer| spending.is_over(*payer)) || come_late(cluster, id) {
+        let missing = first_missing(cluster, id).into_iter().map(|(pod, _)| pod);
+        if payers.iter().any(|payer| spending.is_over(*payer)) || come_late(cluster, id, missing) {
             continue;
         }
         trail_workload(cluster, id, trail);
@@ -53,16 +54,15 @@ pub(in crate::decide) fn complete(
     (admissions, steps)
 }
 
-/// Whether pods that take the places of those that are missing were made when others of its pods had long held for nothing.
-fn come_late(cluster: &Cluster, id: WorkloadId) -> bool {
+/// Whether any of these pods, which take the places of those that are missing, was made when others of the gang had long held for nothing.
+fn come_late(cluster: &Cluster, id: WorkloadId, pods: impl IntoIterator<Item = PodId>) -> bool {
     let timeout = SignedDuration::try_from(cluster.configuration().cardgate.reservation_timeout);
     let last = cluster.workload(id).torn_since().zip(timeout.ok());
     let Some(last) = last.and_then(|(since, timeout)| since.checked_add(timeout).ok()) else {
         return false;
     };
-    let created = |(pod, _): &InLine| Some(cluster.pod(*pod)?.waits.as_ref()?.place.created);
-    let mut missing = first_missing(cluster, id).into_iter();
-    missing.any(|pod| created(&pod).is_some_and(|created| created > last))
+    let mut pods = pods.into_iter().filter_map(|pod| cluster.pod(pod));
+    pods.any(|pod| pod.created > last)
 }
 
 fn complete_one(cluster: &mut Cluster, id: WorkloadId, refusals: &mut Refusals, effort: &Effort) -> Vec<Admission> {
@@ -76,11 +76,12 @@ fn complete_one(cluster: &mut Cluster, id: WorkloadId, refusals: &mut Refusals, 
         let mut grown = held.iter().filter(|(dimension, held)| *held > before.get(*dimension));
         grown.any(|(dimension, held)| held > whole.get(dimension))
     });
-    if is_more {
-        let admitted = admissions.iter();
-        let admitted: Vec<PodId> = admitted
-            .filter_map(|admission| cluster.pod_with_uid(&admission.pod.uid))
-            .collect();
+    let admitted = admissions.iter();
+    let admitted: Vec<PodId> = admitted
+        .filter_map(|admission| cluster.pod_with_uid(&admission.pod.uid))
+        .collect();
+    // Where the first that are missing fit nowhere, those that come after them are let in.
+    if is_more || come_late(cluster, id, admitted.iter().copied()) {
         cluster.take_back(&admitted, &bookmark);
         return Vec::new();
     }
