@@ -4,7 +4,8 @@ use std::io::Read as _;
 use std::path::Path;
 use std::{fs, io};
 
-use crds::card_review::{CardReviewSpec, NoPod, ReviewedWorkload, pod_of};
+use crds::card_review::{CardReviewSpec, ReviewedWorkload};
+use crds::made::{NoPod, made_by};
 use serde_json::Value;
 use thiserror::Error;
 
@@ -178,7 +179,7 @@ fn each(mut manifest: Value) -> Vec<Value> {
 }
 
 fn makes_pods(manifest: &Value) -> bool {
-    !matches!(pod_of(manifest.clone()), Err(NoPod::NoTemplate))
+    !matches!(made_by(manifest.clone()), Err(NoPod::NoTemplate))
 }
 
 fn passed_over(manifest: &Value) -> String {

@@ -14,8 +14,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::pod::Pod;
-
 /// What is asked about: exactly one of these, in the namespace of the review.
 #[derive(CustomResource, Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
@@ -47,8 +45,9 @@ pub struct CardReviewSpec {
     /// Name of a queue: whether it takes pods, and who waits in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
-    /// A Pod, or an object with a pod template (Job, Deployment, ...), that need not exist: whether its first pod would be let in now.
-    /// Its queue is read from the annotations of the pod, else of the namespace.
+    /// A Pod, or an object with a pod template (Job, Deployment, ...), that need not exist: whether its first pod would be let in now; of a
+    /// Job that is taken as a whole, and of pods that join a PodGroup, whether all of it would. Its queue is read from the annotations of the
+    /// pod, else of the namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "any_object")]
     pub manifest: Option<Value>,
@@ -242,62 +241,6 @@ impl CardReviewSpec {
     }
 }
 
-/// A manifest that makes no pods.
-#[derive(Debug, Error)]
-pub enum NoPod {
-    /// It has neither containers nor a template.
-    #[error(
-        "spec.manifest is no Pod and has no pod template: give a Pod, or what has spec.template, such as a Job or Deployment"
-    )]
-    NoTemplate,
-    /// Its pod can't be read.
-    #[error("spec.manifest: the pod can't be read: {0}: see kubectl explain pod")]
-    Unreadable(#[from] serde_json::Error),
-}
-
-/// The first pod that a manifest makes.
-pub fn pod_of(mut manifest: Value) -> Result<Pod<Box<str>>, NoPod> {
-    // In this order: a CronJob has a template of Jobs, and that one of pods.
-    for path in ["/spec/jobTemplate/spec/template", "/spec/template"] {
-        if let Some(template) = manifest.pointer_mut(path) {
-            manifest = template.take();
-        }
-    }
-    if !manifest.pointer("/spec/containers").is_some_and(Value::is_array) {
-        return Err(NoPod::NoTemplate);
-    }
-    write_quantities_as_text(&mut manifest);
-    Ok(serde_json::from_value(manifest)?)
-}
-
-/// Makes texts of a pod's quantities that are numbers, as API servers do with the objects that they know: `nvidia.com/gpu: 1`.
-pub fn write_quantities_as_text(pod: &mut Value) {
-    let Some(spec) = pod.get_mut("spec") else {
-        return;
-    };
-    as_text(spec.pointer_mut("/overhead"));
-    of_resources(spec);
-    for kind in ["containers", "initContainers"] {
-        let containers = spec.get_mut(kind).and_then(Value::as_array_mut);
-        containers.into_iter().flatten().for_each(of_resources);
-    }
-}
-
-fn of_resources(owner: &mut Value) {
-    for kind in ["/resources/requests", "/resources/limits"] {
-        as_text(owner.pointer_mut(kind));
-    }
-}
-
-fn as_text(quantities: Option<&mut Value>) {
-    let quantities = quantities.and_then(Value::as_object_mut);
-    for quantity in quantities.into_iter().flat_map(|map| map.values_mut()) {
-        if let Value::Number(number) = quantity {
-            *quantity = Value::String(number.to_string());
-        }
-    }
-}
-
 impl fmt::Display for Outlook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -340,48 +283,6 @@ mod tests {
         assert_eq!(read(json!({})), Err(NotOne(0)));
         let both = read(json!({ "pod": "a", "queue": "q" })).unwrap_err().to_string();
         assert!(both.starts_with("spec names 2 of pod"), "{both}");
-    }
-
-    #[test]
-    fn a_manifest_is_a_pod_or_makes_some() {
-        let pod = json!({ "metadata": { "annotations": { "a": "b" } }, "spec": { "containers": [{ "name": "c" }] } });
-        let job = json!({ "kind": "Job", "spec": { "template": pod } });
-        let cron = json!({ "kind": "CronJob", "spec": { "jobTemplate": job } });
-        for manifest in [pod.clone(), job, cron] {
-            let read = pod_of(manifest).unwrap();
-            assert_eq!(read.metadata.annotations.get("a"), Some("b"));
-        }
-        for nothing in [
-            json!(null),
-            json!({}),
-            json!({ "spec": [] }),
-            json!({ "spec": { "template": null } }),
-        ] {
-            assert!(matches!(pod_of(nothing), Err(NoPod::NoTemplate)));
-        }
-        let bad = pod_of(json!({ "spec": { "containers": [1] } }));
-        assert!(matches!(bad, Err(NoPod::Unreadable(_))));
-    }
-
-    #[test]
-    fn quantities_of_a_manifest_may_be_numbers() {
-        let resources = json!({ "requests": { "cpu": 0.5 }, "limits": { "nvidia.com/gpu": 1, "memory": "1Gi" } });
-        let container = json!({ "resources": resources });
-        let spec = json!({
-            "containers": [container], "initContainers": [container], "overhead": { "cpu": 2 }, "resources": resources,
-        });
-        let read = pod_of(json!({ "spec": spec })).unwrap().spec;
-        assert_eq!(read.overhead.get("cpu"), Some("2"));
-        let all = [
-            &read.containers[0].resources,
-            &read.init_containers[0].resources,
-            &read.resources,
-        ];
-        for resources in all {
-            assert_eq!(resources.requests.get("cpu"), Some("0.5"));
-            assert_eq!(resources.limits.get("nvidia.com/gpu"), Some("1"));
-            assert_eq!(resources.limits.get("memory"), Some("1Gi"));
-        }
     }
 
     #[test]

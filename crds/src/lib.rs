@@ -21,6 +21,7 @@ pub mod job;
 pub mod keys;
 pub mod label_selector;
 pub mod lean;
+pub mod made;
 pub mod managed;
 pub mod mgpu;
 pub mod names;

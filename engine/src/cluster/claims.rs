@@ -6,6 +6,7 @@ use crds::bounds::excerpt;
 use crds::card::SEPARATOR;
 use crds::card_counts::CardRequest;
 use crds::keys::{CARD_REQUEST, GROUP_NAME, JOB_HELD, QUEUE_NAME};
+use crds::made::Whole;
 use crds::names::as_object_name;
 use crds::volcano::{self, PodGroup, PodGroupStatus};
 use jiff::{SignedDuration, Timestamp};
@@ -19,6 +20,9 @@ use crate::inqueue::Demand;
 use crate::names::Names;
 use crate::reason::Reason;
 use crate::refs::WorkloadKind;
+
+/// The key of a workload that is asked about and is not there: none of those that are have it.
+const IMAGINED: &str = "imagined";
 
 /// For so long, what Volcano's scheduler has written says that it runs.
 const VOLCANO_MEMORY: SignedDuration = SignedDuration::from_mins(10);
@@ -134,16 +138,7 @@ impl Cluster {
             return;
         };
         let demand = read_demand(Some(request), None, &mut self.names);
-        // Where its pods will be charged.
-        let template = &job.spec.template.metadata.annotations;
-        let named = |key| {
-            let name = template.get(key).filter(|name| !name.is_empty());
-            name.map(|name| as_object_name(name).into())
-        };
-        let naming = QueueNaming {
-            queue: named(QUEUE_NAME),
-            group: named(GROUP_NAME),
-        };
+        let naming = naming_of(&job.spec.template.metadata);
         let queue = self.queue_of_workload(namespace, &naming);
         let said = match (job.is_suspended(), metadata.annotations.contains_key(JOB_HELD)) {
             _ if job.is_finished() => Said::Over,
@@ -180,6 +175,57 @@ impl Cluster {
         self.remove_claim(WorkloadKind::Job, namespace, name);
     }
 
+    /// A Job that is taken as a whole and is not there, whose pods say this of themselves: until [`Self::forget_imagined_whole`]. Nothing is
+    /// kept for it, and it stands in no line.
+    pub(crate) fn imagine_whole(
+        &mut self,
+        namespace: &str,
+        whole: &Whole,
+        pods: &crds::pod::Metadata<Box<str>>,
+    ) -> WorkloadId {
+        let demand = read_demand(whole.card_request.as_deref(), None, &mut self.names);
+        let naming = naming_of(pods);
+        let size = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+        let tasks = whole.tasks.iter().filter(|(_, least)| **least > 0);
+        // As of a group that names more than it needs.
+        let sum = whole
+            .tasks
+            .values()
+            .fold(0, |sum: u64, least| sum.saturating_add(*least));
+        let tasks = tasks.filter(|_| sum <= whole.min_member);
+        let claim = Claim {
+            uid: Arc::default(),
+            created: self.now,
+            queue: self.queue_of_workload(namespace, &naming),
+            naming,
+            min_member: size(whole.min_member).max(1),
+            tasks: tasks
+                .map(|(task, least)| (self.texts.get(task), size(*least)))
+                .collect(),
+            asks: false,
+            problem: demand.as_ref().err().cloned(),
+            demand: demand.unwrap_or_default(),
+            said: Said::Enqueued,
+            ends: None,
+            phase: None,
+        };
+        let namespace = self.texts.get(namespace);
+        let mut workload = Workload::new(WorkloadKind::Job, namespace, &whole.name, u64::MAX);
+        workload.say(claim, self.now);
+        self.workloads.insert(IMAGINED.into(), workload)
+    }
+
+    /// Nobody asks about it any more.
+    pub(crate) fn forget_imagined_whole(&mut self, id: WorkloadId) {
+        let claim = self.workloads[id].fall_silent();
+        self.workloads.remove(IMAGINED);
+        if let Some(claim) = claim {
+            let cards = claim.demand.cards.iter().map(|(set, _)| set.len());
+            self.names.gone(cards.sum(), 0);
+            self.forget_empty_queue(claim.queue);
+        }
+    }
+
     /// The queue that a workload names, else its group's, else that of its namespace, else the default queue.
     pub(super) fn queue_of_workload(&mut self, namespace: &str, naming: &QueueNaming) -> QueueId {
         let group = naming.group.as_deref().filter(|_| naming.queue.is_none());
@@ -209,6 +255,18 @@ impl Cluster {
         let namespace = workload.namespace.to_string();
         claim.queue = self.queue_of_workload(&namespace, &claim.naming);
         self.change_claim(id, claim, now);
+    }
+}
+
+/// How pods of this kind name their queue: where they will be charged.
+fn naming_of(pods: &crds::pod::Metadata<Box<str>>) -> QueueNaming {
+    let named = |key| {
+        let name = pods.annotations.get(key).filter(|name| !name.is_empty());
+        name.map(|name| as_object_name(name).into())
+    };
+    QueueNaming {
+        queue: named(QUEUE_NAME),
+        group: named(GROUP_NAME),
     }
 }
 

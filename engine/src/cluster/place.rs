@@ -19,5 +19,13 @@ pub struct Place {
     pub pod: PodId,
 }
 
+/// Behind everybody of its priority.
+pub(crate) const LAST: Place = Place {
+    returns: u32::MAX,
+    created: Timestamp::MAX,
+    arrival: u64::MAX,
+    pod: PodId::NONE,
+};
+
 /// Whose turn it is in a queue: by priority, then by place.
 pub type Turn = (Reverse<i32>, Place);

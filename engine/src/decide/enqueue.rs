@@ -144,16 +144,20 @@ fn check_unreserved(cluster: &Cluster, id: WorkloadId, claim: &Claim) -> Result<
 
 /// Whether its queue would take a group as a whole as things stand, and these pods of it.
 pub(super) fn takes_as_a_whole(cluster: &Cluster, id: WorkloadId, pods: &[PodId], effort: &Effort) -> bool {
+    before_joining(cluster, id, effort).is_ok() && takes_pods(cluster, id, pods).is_ok()
+}
+
+/// The same as [`before_pods`], as far as the group itself is concerned, and nothing comes of it.
+pub(super) fn before_joining(cluster: &Cluster, id: WorkloadId, effort: &Effort) -> Result<(), Refused> {
     let workload = cluster.workload(id);
-    let takes = |claim: &Claim| {
-        if workload.aside_until().is_some() || cluster.queue(claim.queue).in_line().contains(&id) {
-            judge(cluster, id, effort).is_ok()
-        } else {
-            check_unreserved(cluster, id, claim).is_ok()
-        }
+    let Some(claim) = workload.claim.as_ref().filter(|_| !workload.is_started()) else {
+        return Ok(());
     };
-    let claim = workload.claim.as_ref().filter(|_| !workload.is_started());
-    claim.is_none_or(takes) && takes_pods(cluster, id, pods).is_ok()
+    if workload.aside_until().is_some() || cluster.queue(claim.queue).in_line().contains(&id) {
+        judge(cluster, id, effort)
+    } else {
+        check_unreserved(cluster, id, claim)
+    }
 }
 
 /// Whether the queues of these pods of a group can take them as a whole, where the group is judged by them.

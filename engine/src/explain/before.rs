@@ -3,25 +3,16 @@
 use std::cmp::Reverse;
 
 use crds::card_review::{CardReviewStatus, Count};
-use jiff::Timestamp;
 
 use super::estimate::MOST_BEFORE;
 use super::holders::MOST_NAMES;
 use crate::cluster::Cluster;
-use crate::cluster::place::{Place, Turn};
+use crate::cluster::place::Turn;
 use crate::cluster::waiting::Shape;
 use crate::cluster::workload::Workload;
 use crate::decide::enqueue::is_in_line;
 use crate::decide::verdict::is_for;
 use crate::ids::{PodId, QueueId, WorkloadId};
-
-/// Behind everybody of its priority.
-pub(super) const LAST: Place = Place {
-    returns: u32::MAX,
-    created: Timestamp::MAX,
-    arrival: u64::MAX,
-    pod: PodId::NONE,
-};
 
 /// The pods that are let in before one of this shape and place in its queue; those that are let in together with it are not.
 pub(super) fn before(cluster: &Cluster, shape: &Shape, place: Turn) -> Vec<PodId> {

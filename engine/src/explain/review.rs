@@ -7,23 +7,24 @@
 use std::cmp::Reverse;
 
 use crds::bounds::printable;
-use crds::card_review::{Block, CardReviewStatus, Estimate, Reviewed};
-use crds::pod::Pod as ReadPod;
+use crds::card_review::{CardReviewStatus, Estimate, Reviewed};
+use crds::made::Made;
 use jiff::Timestamp;
 use thiserror::Error;
 
-use super::before::{LAST, before, before_workload, line_up, line_up_workload};
+use super::before::{before, before_workload, line_up, line_up_workload};
 use super::estimate::estimate;
 use super::holders::{is_of, is_of_job};
+use super::imagined::of_imagined;
+use super::in_the_way::{blocks, of_shape, of_shape_besides, summed_up};
 use super::workload::shape_refused_for;
-use super::{Case, Explanation, Subject, explain, explanation, reason as refused_for};
+use super::{Subject, explain, reason as refused_for};
 use crate::cluster::Cluster;
+use crate::cluster::place::LAST;
 use crate::cluster::pod::{Pod, Stage};
-use crate::cluster::waiting::Shape;
-use crate::decide::obstacles::obstacles;
 use crate::decide::verdict::admits;
 use crate::ids::{PodId, QueueId, WorkloadId};
-use crate::reason::{Outlook, Reason};
+use crate::reason::Reason;
 use crate::refs::WorkloadKind;
 
 /// What is asked about is not there.
@@ -51,8 +52,8 @@ pub enum Unknown {
 pub enum Asked {
     /// What is there.
     Existing(Reviewed),
-    /// A pod that need not be there.
-    Imagined(Box<ReadPod<Box<str>>>),
+    /// What need not be there.
+    Imagined(Box<Made>),
 }
 
 /// Answers a question of somebody who may read the pods of this namespace.
@@ -64,7 +65,7 @@ pub fn review(
 ) -> Result<CardReviewStatus, Unknown> {
     let asked = match asked {
         Asked::Existing(asked) => asked,
-        Asked::Imagined(pod) => return Ok(of_imagined(cluster, namespace, *pod, now)),
+        Asked::Imagined(made) => return Ok(of_imagined(cluster, namespace, *made, now)),
     };
     let cluster = &*cluster;
     let short = |name: &str| name.chars().take(MOST_NAME).collect::<String>();
@@ -200,56 +201,6 @@ fn blocked(cluster: &Cluster, id: PodId, pod: &Pod, queue: Option<String>) -> Ca
     status
 }
 
-/// What stands in the way of pods of this shape: first what was found first.
-fn of_shape<'c>(
-    cluster: &'c Cluster,
-    shape: &'c Shape,
-    pod: Option<PodId>,
-    first: Option<Reason>,
-) -> Vec<Explanation<'c>> {
-    let first_found = first.map(|reason| explanation::find(cluster, Case::Pod(shape), pod, reason));
-    let besides = of_shape_besides(cluster, shape, pod, first);
-    let mut found: Vec<_> = first_found.into_iter().chain(besides).collect();
-    // Where each may pass and never all of them together, what is told first says so, as on the pod itself.
-    if found.iter().all(|why| why.outlook == Outlook::NotYet) && !found.is_empty() {
-        let first = found.remove(0).with_what_is_beyond(Case::Pod(shape));
-        found.insert(0, first);
-    }
-    found
-}
-
-/// The same without what was found first.
-fn of_shape_besides<'c>(
-    cluster: &'c Cluster,
-    shape: &'c Shape,
-    pod: Option<PodId>,
-    first: Option<Reason>,
-) -> impl Iterator<Item = Explanation<'c>> {
-    let others = obstacles(cluster, shape).into_iter();
-    let others = others.filter(move |reason| Some(*reason) != first);
-    others.map(move |reason| explanation::find(cluster, Case::Pod(shape), pod, reason))
-}
-
-fn blocks(found: &[Explanation<'_>], namespace: &str) -> Vec<Block> {
-    found.iter().map(|why| why.block(namespace)).collect()
-}
-
-/// The answer in one sentence, and what would help: of what helps never before what waiting may bring.
-fn summed_up(status: &mut CardReviewStatus, who: &str) {
-    let never = |block: &&Block| block.outlook == crds::card_review::Outlook::Never;
-    let Some(first) = status.blocks.iter().find(never).or(status.blocks.first()) else {
-        status.message = format!("{who} waits, and nothing is in its way: it is looked at within moments");
-        return;
-    };
-    let lead = if never(&first) {
-        "can't be let in as things are"
-    } else {
-        "waits"
-    };
-    status.message = format!("{who} {lead}: {}", first.message);
-    status.lets_in.clone_from(&first.remedy);
-}
-
 fn of_workload(cluster: &Cluster, namespace: &str, id: WorkloadId, now: Timestamp) -> CardReviewStatus {
     let workload = cluster.workload(id);
     let who = format!("{} {}", workload.kind.as_str(), workload.name);
@@ -324,54 +275,5 @@ fn of_queue(cluster: &Cluster, namespace: &str, id: QueueId) -> CardReviewStatus
             verb(waiting == 1, "waits", "wait")
         );
     }
-    status
-}
-
-fn of_imagined(cluster: &mut Cluster, namespace: &str, pod: ReadPod<Box<str>>, now: Timestamp) -> CardReviewStatus {
-    let group = pod.metadata.annotations.get(crds::keys::GROUP_NAME).is_some();
-    let mut claims = pod.spec.resource_claims.iter();
-    let claims_by_template = claims.any(|claim| claim.resource_claim_template_name.is_some());
-    let Some(shape) = cluster.imagine(pod, namespace) else {
-        if claims_by_template {
-            // The door holds it until it is known whether they are for cards.
-            let said = "what its claims are for is known once Kubernetes has made them from their templates: kubectl card simulate does so";
-            let mut status = CardReviewStatus {
-                blocks: vec![Reason::ResourceClaimNotFound.block(said)],
-                ..CardReviewStatus::default()
-            };
-            summed_up(&mut status, "it");
-            return status;
-        }
-        return CardReviewStatus {
-            admitted: true,
-            message: "it names neither queue nor card: Cardgate would not hold it".to_owned(),
-            ..CardReviewStatus::default()
-        };
-    };
-    // Also one is not there that other pods name: it is known by its name alone.
-    let is_there = shape.group.is_some_and(|id| cluster.workload(id).claim.is_some());
-    let missing_group = (group && !is_there).then_some(Reason::PodGroupNotFound);
-    let found = of_shape(cluster, &shape, None, None);
-    let place = (Reverse(shape.priority), LAST);
-    let when = estimate(cluster, &found, &before(cluster, &shape, place), now);
-    let mut status = CardReviewStatus {
-        blocks: blocks(&found, namespace),
-        estimate: when.filter(|_| missing_group.is_none()),
-        ..CardReviewStatus::default()
-    };
-    let queue = cluster.queue(shape.queue).name.to_string();
-    if let Some(reason) = missing_group {
-        status.blocks.push(reason.block("its PodGroup does not exist yet"));
-    }
-    if status.blocks.is_empty() {
-        status.admitted = true;
-        status.message = format!("it would be let in now, in queue {queue}");
-    } else {
-        summed_up(&mut status, "it");
-        line_up(cluster, namespace, shape.queue, place, &mut status);
-        status.waiting = status.waiting.map(|waiting| waiting + 1);
-    }
-    status.queue = Some(queue).filter(|name| !name.is_empty());
-    cluster.forget_imagined(&shape);
     status
 }

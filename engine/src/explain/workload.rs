@@ -127,17 +127,27 @@ pub(super) fn could_ever_be_let_in(cluster: &Cluster, id: WorkloadId, told: Opti
         (Some((Step::Enqueue, _)), Some(claim), About::Quota(_)) => {
             let (queue, demand) = asked_as_a_whole(cluster, id, claim.queue);
             let at = level_in_excess(cluster, id, queue, &demand);
-            let check = JobCheck {
-                loads: Vec::new(),
-                own: None,
-                ..check_at(cluster, id, queue, at)
-            };
-            check.check(&demand).is_ok()
+            could_ever_take(cluster, id, (queue, &demand), at)
         }
         // Its nodes were looked at as if nothing else were on them.
         (Some((Step::Enqueue, _)), _, About::Nodes | About::Mgpu) => false,
         (Some((Step::Enqueue | Step::GivenUp, _)) | None, _, _) => true,
     }
+}
+
+/// Whether a level could take what a workload asks a queue for as a whole, if others held nothing of it.
+pub(super) fn could_ever_take(
+    cluster: &Cluster,
+    id: WorkloadId,
+    (queue, demand): (QueueId, &Demand),
+    at: Option<QueueId>,
+) -> bool {
+    let check = JobCheck {
+        loads: Vec::new(),
+        own: None,
+        ..check_at(cluster, id, queue, at)
+    };
+    check.check(demand).is_ok()
 }
 
 /// What a workload asks for as a whole, and of which queue.

@@ -1,7 +1,8 @@
 //! What nobody is told who asks or waits: names of pods of other namespaces, and numbers of queues that are not theirs.
 
-use crds::card_review::{CardReviewStatus, Reviewed, ReviewedWorkload, pod_of};
+use crds::card_review::{CardReviewStatus, Reviewed, ReviewedWorkload};
 use crds::keys::QUEUE_NAMESPACES;
+use crds::made::made_by;
 use engine::explain::{Asked, review};
 use serde_json::Value;
 
@@ -38,8 +39,8 @@ fn ask(world: &mut World, namespace: &str, asked: Asked) -> CardReviewStatus {
 }
 
 fn imagined(world: &mut World, namespace: &str, pod: &Object) -> CardReviewStatus {
-    let pod = pod_of(pod.read::<Value>()).unwrap();
-    ask(world, namespace, Asked::Imagined(Box::new(pod)))
+    let made = made_by(pod.read::<Value>()).unwrap();
+    ask(world, namespace, Asked::Imagined(Box::new(made)))
 }
 
 fn assert_tells_nothing(told: &str) {

@@ -3,7 +3,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use crds::bounds::told;
-use crds::card_review::{CardReviewSpec, CardReviewStatus, Reviewed, pod_of};
+use crds::card_review::{CardReviewSpec, CardReviewStatus, Reviewed};
+use crds::made::made_by;
 use engine::explain::Asked;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -66,8 +67,8 @@ impl Question {
             .map_err(|error| format!("spec: {error}: see kubectl explain cardreview.spec"))?;
         let asked = match spec.into_reviewed().map_err(|error| error.to_string())? {
             Reviewed::Manifest(manifest) => {
-                let pod = pod_of(manifest).map_err(|error| error.to_string())?;
-                Asked::Imagined(Box::new(pod))
+                let made = made_by(manifest).map_err(|error| error.to_string())?;
+                Asked::Imagined(Box::new(made))
             }
             existing => Asked::Existing(existing),
         };

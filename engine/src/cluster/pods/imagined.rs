@@ -3,18 +3,26 @@
 use std::sync::Arc;
 
 use crds::pod::PodStatus;
+use jiff::Timestamp;
 
 use crate::cluster::Cluster;
 use crate::cluster::claiming::claims_excess;
 use crate::cluster::devices::NOBODY;
-use crate::cluster::pod;
+use crate::cluster::place::LAST;
+use crate::cluster::pod::{self, Evicting, Pod, Stage, Waits};
 use crate::cluster::waiting::{Shape, Traits};
+use crate::ids::{PodId, WorkloadId};
 use crate::refs::WorkloadKind;
 
 impl Cluster {
-    /// How a pod would wait that is created now; none where Cardgate would not hold it. Its names count as in use until
-    /// [`Self::forget_imagined`].
-    pub(crate) fn imagine(&mut self, mut pod: crds::pod::Pod<Box<str>>, namespace: &str) -> Option<Shape> {
+    /// How a pod would wait that is created now; none where Cardgate would not hold it. It belongs to the group that it names, else to this
+    /// whole. Its names count as in use until [`Self::forget_imagined`].
+    pub(crate) fn imagine(
+        &mut self,
+        mut pod: crds::pod::Pod<Box<str>>,
+        namespace: &str,
+        whole: Option<WorkloadId>,
+    ) -> Option<Shape> {
         let namespace = self.texts.get(namespace);
         let priority = pod.spec.priority.unwrap_or(0);
         // Nothing has come of it yet, whatever it says: neither claims that were made for it nor a node.
@@ -41,6 +49,7 @@ impl Cluster {
         self.name_cards(&mut reading.task, Some(queue));
         let group = reading.group.as_deref();
         let group = group.and_then(|group| self.workload_named(WorkloadKind::PodGroup, &namespace, group));
+        let group = group.or(whole);
         let task_spec = pod::task_spec(&pod.metadata).filter(|_| group.is_some());
         let task_spec = task_spec.map(|task| self.texts.get(task));
         Some(Shape::from(Traits {
@@ -59,6 +68,72 @@ impl Cluster {
     pub(crate) fn forget_imagined(&mut self, shape: &Shape) {
         self.forget_names(shape.task.cards().count(), shape.task.request.iter().len());
         self.forget_empty_queue(shape.queue);
+    }
+
+    /// Puts pods of these shapes of a group among those that wait, one for each, behind all others: until [`Self::take_stand_ins`]. Nobody is
+    /// told anything of them.
+    pub(crate) fn put_stand_ins(&mut self, group: WorkloadId, shapes: &[Arc<Shape>]) -> Vec<PodId> {
+        let put = |(number, shape): (usize, &Arc<Shape>)| self.put_stand_in(group, shape, number);
+        shapes.iter().enumerate().map(put).collect()
+    }
+
+    fn put_stand_in(&mut self, group: WorkloadId, shape: &Arc<Shape>, number: usize) -> PodId {
+        // No pod that is there has a slash in its unique id.
+        let uid: Arc<str> = format!("imagined/{number}").into();
+        let mut pod = Pod {
+            name: Arc::clone(&uid),
+            uid,
+            namespace: Arc::clone(&shape.namespace),
+            created: Timestamp::MAX,
+            seen: self.now,
+            queue: Some(shape.queue),
+            task: shape.task.clone(),
+            stage: Stage::Waiting,
+            charge: None,
+            priority: shape.priority,
+            eviction: Evicting::default(),
+            room: None,
+            deleted: None,
+            ends: None,
+            assigned: None,
+            group: Some(group),
+            task_spec: shape.task_spec.clone(),
+            job: None,
+            job_uid: None,
+            binding: false,
+            has_one_node: false,
+            gpus: None,
+            gpus_are_written: false,
+            controller: None,
+            returns: 0,
+            reachable: true,
+            charged_for_cards: false,
+            joined_later: false,
+            has_annotations: true,
+            claims_other_devices: false,
+            other_gates: None,
+            waits: None,
+            told: None,
+            shown_as_waiting: false,
+            epoch: u64::MAX,
+        };
+        pod.waits = Some(Waits {
+            shape: Arc::clone(shape),
+            place: LAST,
+            asked: self.charge(&pod, pod.task.alternatives.first()),
+            aside_until: None,
+            write_refusals: 0,
+        });
+        self.put_pod(None, pod)
+    }
+
+    /// Takes these out again.
+    pub(crate) fn take_stand_ins(&mut self, pods: &[PodId]) {
+        for id in pods {
+            if let Some(uid) = self.pod(*id).map(|pod| Arc::clone(&pod.uid)) {
+                self.take_pod(&uid);
+            }
+        }
     }
 
     /// So many cards and resources are named by one pod less.

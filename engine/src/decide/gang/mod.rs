@@ -5,6 +5,7 @@
 //! are tried.
 
 mod alike;
+mod joined;
 mod search;
 mod unfinished;
 
@@ -13,6 +14,7 @@ use std::sync::Arc;
 
 pub(super) use self::alike::Refusals;
 use self::alike::{Likeness, Refusal};
+pub(crate) use self::joined::{Hindrance, check_alone, check_group};
 use self::search::{Found, WaySearch};
 pub(crate) use self::search::{MOST_TRIES, STEPS_OF_QUOTA};
 pub(super) use self::unfinished::complete;

@@ -1,7 +1,8 @@
 //! Pods that claim devices and are asked about before they are there: what is answered is what then happens, and nothing comes of the
 //! question.
 
-use crds::card_review::{CardReviewStatus, pod_of};
+use crds::card_review::CardReviewStatus;
+use crds::made::made_by;
 use engine::explain::{Asked, review};
 use serde_json::{Value, json};
 
@@ -9,9 +10,9 @@ use super::{allocated, claiming, exactly, sharing, world};
 use crate::world::{Object, World, bare_pod, pod, queue};
 
 pub fn imagined(world: &mut World, pod: &Object) -> CardReviewStatus {
-    let pod = pod_of(pod.read::<Value>()).unwrap();
+    let made = made_by(pod.read::<Value>()).unwrap();
     let now = world.now;
-    review(&mut world.cluster, "team", Asked::Imagined(Box::new(pod)), now).unwrap()
+    review(&mut world.cluster, "team", Asked::Imagined(Box::new(made)), now).unwrap()
 }
 
 fn reasons(status: &CardReviewStatus) -> Vec<&str> {

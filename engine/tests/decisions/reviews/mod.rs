@@ -2,15 +2,17 @@
 
 mod groups;
 mod held;
+mod joining;
 mod never;
 mod when;
 
-use crds::card_review::{CardReviewStatus, Outlook, Reviewed, ReviewedWorkload, Shortage, pod_of};
+use crds::card_review::{CardReviewStatus, Outlook, Reviewed, ReviewedWorkload, Shortage};
+use crds::made::made_by;
 use engine::explain::{Asked, review};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use crate::world::{Object, World, assert_says_never, at, group, held_job, node, pod, queue};
+use crate::world::{Object, World, assert_says_never, at, bare_pod, bare_queue, group, held_job, node, pod, queue};
 
 fn ask(world: &mut World, namespace: &str, asked: Asked) -> Result<CardReviewStatus, String> {
     let now = world.now;
@@ -26,8 +28,8 @@ fn about(world: &mut World, name: &str) -> CardReviewStatus {
 }
 
 fn imagined(world: &mut World, pod: &Object) -> CardReviewStatus {
-    let pod = pod_of(pod.read::<Value>()).unwrap();
-    ask(world, "team", Asked::Imagined(Box::new(pod))).unwrap()
+    let made = made_by(pod.read::<Value>()).unwrap();
+    ask(world, "team", Asked::Imagined(Box::new(made))).unwrap()
 }
 
 fn reasons(status: &CardReviewStatus) -> Vec<(&str, Outlook)> {
@@ -239,6 +241,6 @@ fn a_question_leaves_nothing_behind() {
     assert_eq!(names(&world), before);
     assert_eq!(world.admit(), []);
     let bare = json!({ "spec": { "containers": [{ "name": "c" }] } });
-    let unmanaged = ask(&mut world, "team", Asked::Imagined(Box::new(pod_of(bare).unwrap()))).unwrap();
+    let unmanaged = ask(&mut world, "team", Asked::Imagined(Box::new(made_by(bare).unwrap()))).unwrap();
     assert!(unmanaged.admitted, "{unmanaged:?}");
 }

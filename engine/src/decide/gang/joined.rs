@@ -1,0 +1,165 @@
+//! Whether a group would be let in with pods that are not there: whoever asks about these is told what would come of them. They are
+//! judged as if they waited, by the search that decides, and everything is taken back.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::{Cause, judge_pods};
+use crate::cluster::Cluster;
+use crate::cluster::waiting::{Refused, Shape};
+use crate::cluster::workload::Step;
+use crate::decide::effort::Effort;
+use crate::decide::enqueue::{asked_by_pods, before_joining, lack};
+use crate::decide::line::{InLine, chosen, line};
+use crate::ids::{PodId, QueueId, WorkloadId};
+use crate::inqueue::Demand;
+use crate::reason::Reason;
+
+/// The most pods that are judged without being there: for what needs more, it is not found out.
+const MOST: usize = 1_000;
+
+/// Why a group would not be let in with the pods that join it.
+#[derive(Debug)]
+pub(crate) enum Hindrance {
+    /// There would be so many pods of it, fewer than it needs.
+    Incomplete(usize),
+    /// More of its pods are missing than are judged here.
+    TooMany,
+    /// It is refused, as a whole or for what its pods lack together.
+    Refused {
+        step: Step,
+        reason: Reason,
+        /// What its pods ask for together of the queue that has too little for that, where it is judged as a whole by them.
+        asked: Option<(QueueId, Demand)>,
+    },
+}
+
+/// Why the queue of a workload would not take it as a whole by what it asks for itself.
+pub(crate) fn check_alone(cluster: &Cluster, id: WorkloadId) -> Option<Hindrance> {
+    alone(cluster, id, &Effort::of_gang())
+}
+
+fn alone(cluster: &Cluster, id: WorkloadId, effort: &Effort) -> Option<Hindrance> {
+    let refused = before_joining(cluster, id, effort).err()?;
+    Some(Hindrance::Refused {
+        step: Step::Enqueue,
+        reason: refused.reason,
+        asked: None,
+    })
+}
+
+/// What keeps a group out that so many pods of these shapes join: nothing where it would be let in with them. Where others are missing still,
+/// they are taken to be like the last of these, as far as they can be.
+pub(crate) fn check_group(cluster: &mut Cluster, id: WorkloadId, joining: &[(Arc<Shape>, u64)]) -> Vec<Hindrance> {
+    let effort = Effort::of_gang();
+    if let Some(refused) = alone(cluster, id, &effort) {
+        return vec![refused];
+    }
+    let workload = cluster.workload(id);
+    let there = workload.admitted() + workload.succeeded() + workload.line.len();
+    let lacking = workload.lacking();
+    let missing = lacking.count();
+    let waiting = line(cluster, id);
+    let mut shapes = Vec::new();
+    for (shape, count) in joining {
+        let count = usize::try_from(*count).unwrap_or(usize::MAX).min(missing);
+        shapes.extend(std::iter::repeat_n(shape, count.min(MOST)));
+    }
+    let is_complete = |shapes: &[&Arc<Shape>]| {
+        let new = shapes.iter().map(|shape| (PodId::NONE, Arc::clone(shape)));
+        let all: Vec<InLine> = waiting.iter().cloned().chain(new).collect();
+        chosen(lacking.clone(), all).len() >= missing
+    };
+    let mut found = Vec::new();
+    if missing > waiting.len() + MOST {
+        let is_short = joining
+            .iter()
+            .fold(0, |sum: u64, (_, count)| sum.saturating_add(*count))
+            < missing as u64;
+        return vec![if is_short {
+            Hindrance::Incomplete(there + shapes.len())
+        } else {
+            Hindrance::TooMany
+        }];
+    }
+    if !is_complete(&shapes) {
+        found.push(Hindrance::Incomplete(there + shapes.len()));
+        let like = joining.last().map(|(shape, _)| shape);
+        shapes.extend(like.into_iter().flat_map(|like| std::iter::repeat_n(like, missing)));
+    }
+    if is_complete(&shapes) {
+        found.extend(judged(cluster, id, waiting, &shapes, &effort));
+    }
+    found
+}
+
+/// What keeps a group out whose missing pods are all there, once these have joined those that wait.
+fn judged(
+    cluster: &mut Cluster,
+    id: WorkloadId,
+    waiting: Vec<InLine>,
+    shapes: &[&Arc<Shape>],
+    effort: &Effort,
+) -> Option<Hindrance> {
+    let told = remembered(cluster, &waiting);
+    let before = cluster.bookmark(waiting.iter().map(|(pod, _)| *pod));
+    let shapes: Vec<_> = shapes.iter().map(|shape| Arc::clone(shape)).collect();
+    let new = cluster.put_stand_ins(id, &shapes);
+    let mut line = waiting;
+    line.extend(new.iter().copied().zip(shapes));
+    for (_, shape) in &line {
+        effort.look_at_node(shape);
+    }
+    let mut bookmark = before;
+    cluster.add_to_bookmark(&mut bookmark, new.iter().copied());
+    let judged = judge_pods(cluster, id, &line, effort);
+    let found = match judged {
+        Ok(_) => {
+            let all: Vec<_> = line.iter().map(|(pod, _)| *pod).collect();
+            cluster.take_back(&all, &bookmark);
+            None
+        }
+        Err((step, Cause { reason, .. })) => Some(Hindrance::Refused {
+            step,
+            reason,
+            asked: (step == Step::Enqueue)
+                .then(|| asked_by_first(cluster, id, &line))
+                .flatten(),
+        }),
+    };
+    cluster.take_stand_ins(&new);
+    cluster.take_back(&[], &bookmark);
+    for (shape, refused, pods) in told {
+        cluster.remember_refusal(&shape, refused);
+        for pod in pods {
+            cluster.tell(pod, refused.reason);
+        }
+    }
+    found
+}
+
+/// What was found to be in the way of pods that wait, and who of them has been told so: it is forgotten with the last of a shape that is let
+/// in, and they are none that nobody has judged.
+fn remembered(cluster: &Cluster, waiting: &[InLine]) -> Vec<(Arc<Shape>, Refused, Vec<PodId>)> {
+    let mut known = HashSet::new();
+    let shapes = waiting
+        .iter()
+        .map(|(_, shape)| shape)
+        .filter(|shape| known.insert(Arc::clone(shape)));
+    let remembered = shapes.filter_map(|shape| {
+        let (_, peers) = cluster.queue(shape.queue).waiting.peers_of(shape)?;
+        let refused = peers.refused?;
+        let told = |pod: &PodId| cluster.pod(*pod).is_some_and(|pod| pod.told == Some(refused.reason));
+        let pods = peers.pods.iter().map(|place| place.pod).filter(told);
+        Some((Arc::clone(shape), refused, pods.collect()))
+    });
+    remembered.collect()
+}
+
+/// What the first of these pods ask for of the queue that has too little for them together.
+fn asked_by_first(cluster: &Cluster, id: WorkloadId, line: &[InLine]) -> Option<(QueueId, Demand)> {
+    let first = chosen(cluster.workload(id).lacking(), line);
+    let first: Vec<_> = first.into_iter().map(|(pod, _)| *pod).collect();
+    let mut asked = asked_by_pods(cluster, &first).into_iter();
+    asked.find(|(queue, demand)| lack(cluster, id, *queue, demand).is_some())
+}

@@ -1,0 +1,60 @@
+//! Everything that stands in the way of pods of a shape, and an answer's sentence about it.
+
+use crds::card_review::{Block, CardReviewStatus};
+
+use super::{Case, Explanation, explanation};
+use crate::cluster::Cluster;
+use crate::cluster::waiting::Shape;
+use crate::decide::obstacles::obstacles;
+use crate::ids::PodId;
+use crate::reason::{Outlook, Reason};
+
+/// What stands in the way of pods of this shape: first what was found first.
+pub(super) fn of_shape<'c>(
+    cluster: &'c Cluster,
+    shape: &'c Shape,
+    pod: Option<PodId>,
+    first: Option<Reason>,
+) -> Vec<Explanation<'c>> {
+    let first_found = first.map(|reason| explanation::find(cluster, Case::Pod(shape), pod, reason));
+    let besides = of_shape_besides(cluster, shape, pod, first);
+    let mut found: Vec<_> = first_found.into_iter().chain(besides).collect();
+    // Where each may pass and never all of them together, what is told first says so, as on the pod itself.
+    if found.iter().all(|why| why.outlook == Outlook::NotYet) && !found.is_empty() {
+        let first = found.remove(0).with_what_is_beyond(Case::Pod(shape));
+        found.insert(0, first);
+    }
+    found
+}
+
+/// The same without what was found first.
+pub(super) fn of_shape_besides<'c>(
+    cluster: &'c Cluster,
+    shape: &'c Shape,
+    pod: Option<PodId>,
+    first: Option<Reason>,
+) -> impl Iterator<Item = Explanation<'c>> {
+    let others = obstacles(cluster, shape).into_iter();
+    let others = others.filter(move |reason| Some(*reason) != first);
+    others.map(move |reason| explanation::find(cluster, Case::Pod(shape), pod, reason))
+}
+
+pub(super) fn blocks(found: &[Explanation<'_>], namespace: &str) -> Vec<Block> {
+    found.iter().map(|why| why.block(namespace)).collect()
+}
+
+/// The answer in one sentence, and what would help: of what helps never before what waiting may bring.
+pub(super) fn summed_up(status: &mut CardReviewStatus, who: &str) {
+    let never = |block: &&Block| block.outlook == crds::card_review::Outlook::Never;
+    let Some(first) = status.blocks.iter().find(never).or(status.blocks.first()) else {
+        status.message = format!("{who} waits, and nothing is in its way: it is looked at within moments");
+        return;
+    };
+    let lead = if never(&first) {
+        "can't be let in as things are"
+    } else {
+        "waits"
+    };
+    status.message = format!("{who} {lead}: {}", first.message);
+    status.lets_in.clone_from(&first.remedy);
+}
