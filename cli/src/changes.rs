@@ -34,7 +34,8 @@ pub fn set<'t>(objects: &mut [Manifest], text: &'t str) -> Result<Option<&'t str
     let splits = what.match_indices('.').map(|(at, _)| (&what[..at], &what[at + 1..]));
     let mut found = None;
     for (queue, card) in splits {
-        let is_it = |object: &Manifest| object.group_and_kind().1 == "Queue" && object.name() == queue;
+        let is_it =
+            |object: &Manifest| object.group_and_kind() == ("scheduling.volcano.sh", "Queue") && object.name() == queue;
         found = objects.iter().position(is_it).map(|place| (place, card)).or(found);
     }
     let (place, card) = found.ok_or_else(|| ChangeError::NoQueue(text.to_owned()))?;
@@ -60,7 +61,8 @@ pub fn more_nodes(objects: &[Manifest], text: &str) -> Result<Vec<Manifest>, Cha
     let node = objects.iter().find(is_it).cloned();
     let node = node.ok_or_else(|| ChangeError::NoNode(name.to_owned()))?;
     let of_node = |object: &&Manifest| {
-        object.group_and_kind().1 == "ResourceSlice" && object.object["spec"]["nodeName"] == json!(name)
+        object.group_and_kind() == ("resource.k8s.io", "ResourceSlice")
+            && object.object["spec"]["nodeName"] == json!(name)
     };
     let slices: Vec<_> = objects.iter().filter(of_node).collect();
     let more = (1..=count).flat_map(|index| {

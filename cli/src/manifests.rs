@@ -4,6 +4,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use crds::bounds::excerpt;
 use serde_json::Value;
 use thiserror::Error;
 
@@ -19,24 +20,26 @@ const OWN_GROUPS: [&str; 3] = ["", "apps", "batch"];
 const QUANTITIES: [&str; 5] = ["limits", "requests", "overhead", "allocatable", "capacity"];
 
 /// API groups of what is read here.
-const READ_GROUPS: [&str; 6] = [
+const READ_GROUPS: [&str; 7] = [
     "",
     "apps",
     "batch",
     "batch.volcano.sh",
+    "resource.k8s.io",
     "scheduling.k8s.io",
     "scheduling.volcano.sh",
 ];
-/// What is a map of such objects wherever it is said, as an API server insists: what is written into them rests on it.
-const MAPS: [&str; 8] = [
-    "/metadata",
-    "/metadata/annotations",
-    "/metadata/labels",
+/// What is a map of every object wherever it is said, as an API server insists: what is written into it rests on that.
+const MAPS: [&str; 3] = ["/metadata", "/metadata/annotations", "/metadata/labels"];
+/// The same of what is read here.
+const READ_MAPS: [&str; 7] = [
     "/spec",
     "/spec/capability",
     "/spec/nodeSelector",
+    "/spec/pool",
     "/status",
     "/status/allocatable",
+    "/status/capacity",
 ];
 
 /// What can't be read.
@@ -52,8 +55,15 @@ pub enum ManifestError {
     Syntax(String, Box<serde_saphyr::Error>),
     #[error("{0} has something in it that is no manifest: a manifest is an object with apiVersion and kind")]
     NoManifest(String),
-    #[error("{0}: {1} of {2} is no map: write it as one, or leave it out")]
-    NoMap(String, String, String),
+    #[error("{file}: {document}: {key} of {what} is no map ({text}): write it as one, or leave it out")]
+    NoMap {
+        file: String,
+        /// Which of the file's documents, and which of its items.
+        document: String,
+        key: String,
+        what: String,
+        text: String,
+    },
     #[error("{0} has no manifest in it")]
     Empty(String),
 }
@@ -181,26 +191,35 @@ fn read_text(path: &Path) -> io::Result<String> {
 fn of_text(text: &str, file: &str, manifests: &mut Vec<Manifest>) -> Result<(), ManifestError> {
     let documents: Vec<Value> =
         serde_saphyr::from_multiple(text).map_err(|error| ManifestError::Syntax(file.to_owned(), Box::new(error)))?;
-    for document in documents.into_iter().filter(|document| !document.is_null()) {
-        flatten(document, file, manifests)?;
+    let numbered = (1..).zip(documents).filter(|(_, document)| !document.is_null());
+    for (number, document) in numbered {
+        flatten(document, number, file, manifests)?;
     }
     Ok(())
+}
+
+/// The manifests of a text, for tests.
+#[cfg(test)]
+pub fn read_text_of(text: &str) -> Result<Vec<Manifest>, ManifestError> {
+    let mut manifests = Vec::new();
+    of_text(text, "f", &mut manifests).map(|()| manifests)
 }
 
 /// Takes a list apart, as kubectl does.
-fn flatten(mut document: Value, file: &str, manifests: &mut Vec<Manifest>) -> Result<(), ManifestError> {
+fn flatten(mut document: Value, number: usize, file: &str, manifests: &mut Vec<Manifest>) -> Result<(), ManifestError> {
     let kind = document["kind"].as_str().unwrap_or_default();
+    let place = format!("document {number}");
     if kind.ends_with("List") && document["items"].is_array() {
-        for item in document["items"].as_array_mut().into_iter().flatten() {
-            manifests.push(manifest(item.take(), file)?);
+        for (index, item) in (1..).zip(document["items"].as_array_mut().into_iter().flatten()) {
+            manifests.push(manifest(item.take(), file, &format!("{place}, item {index}"))?);
         }
     } else {
-        manifests.push(manifest(document, file)?);
+        manifests.push(manifest(document, file, &place)?);
     }
     Ok(())
 }
 
-fn manifest(object: Value, file: &str) -> Result<Manifest, ManifestError> {
+fn manifest(object: Value, file: &str, document: &str) -> Result<Manifest, ManifestError> {
     if object["kind"].as_str().is_none() || object["apiVersion"].as_str().is_none() {
         return Err(ManifestError::NoManifest(file.to_owned()));
     }
@@ -208,18 +227,23 @@ fn manifest(object: Value, file: &str) -> Result<Manifest, ManifestError> {
         file: file.to_owned(),
         object,
     };
-    if READ_GROUPS.contains(&manifest.group_and_kind().0) {
-        let wrong = MAPS.into_iter().find(|map| {
-            let said = manifest.object.pointer(map);
-            said.is_some_and(|said| !said.is_object() && !said.is_null())
+    let group = manifest.group_and_kind().0;
+    let of_read = READ_MAPS.into_iter().filter(|_| READ_GROUPS.contains(&group));
+    let wrong = MAPS.into_iter().chain(of_read).find_map(|map| {
+        let said = manifest.object.pointer(map)?;
+        (!said.is_object() && !said.is_null()).then_some((map, said))
+    });
+    if let Some((map, said)) = wrong {
+        let named = format!("{} {}", manifest.group_and_kind().1, manifest.name());
+        return Err(ManifestError::NoMap {
+            file: manifest.file.clone(),
+            document: document.to_owned(),
+            key: map[1..].replace('/', "."),
+            what: excerpt(named.trim_end()).into_owned(),
+            text: excerpt(&said.to_string()).into_owned(),
         });
-        if let Some(wrong) = wrong {
-            let place = wrong[1..].replace('/', ".");
-            let named = format!("{} {}", manifest.group_and_kind().1, manifest.name());
-            return Err(ManifestError::NoMap(manifest.file, place, named.trim_end().to_owned()));
-        }
     }
-    if OWN_GROUPS.contains(&manifest.group_and_kind().0) {
+    if OWN_GROUPS.contains(&group) {
         write_quantities(&mut manifest.object);
     }
     Ok(manifest)
@@ -250,8 +274,7 @@ mod tests {
     use super::*;
 
     fn of(text: &str) -> Result<Vec<Manifest>, ManifestError> {
-        let mut manifests = Vec::new();
-        of_text(text, "f", &mut manifests).map(|()| manifests)
+        read_text_of(text)
     }
 
     #[test]
@@ -288,7 +311,7 @@ mod tests {
         let named = |rest: &str| said(&format!("{{apiVersion: v1, kind: Pod, {rest}}}"));
         assert_eq!(
             named("metadata: {name: p, annotations: text}"),
-            "f: metadata.annotations of Pod p is no map: write it as one, or leave it out"
+            "f: document 1: metadata.annotations of Pod p is no map (\"text\"): write it as one, or leave it out"
         );
         for wrong in [
             "metadata: text",
@@ -300,6 +323,20 @@ mod tests {
         }
         assert!(of("{apiVersion: v1, kind: Pod, metadata: {name: p, labels: null}}").is_ok());
         assert!(of("{apiVersion: example.com/v1, kind: Text, spec: words}").is_ok());
+        let slice = "{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {name: s}, spec: {pool: [1, 2]}}";
+        let list = format!("{{apiVersion: v1, kind: List, items: [{slice}]}}");
+        let place = "spec.pool of ResourceSlice s is no map ([1,2]): write it as one, or leave it out";
+        assert_eq!(
+            said(&format!("---\n{{apiVersion: v1, kind: Pod}}\n---\n{slice}")),
+            format!("f: document 2: {place}")
+        );
+        assert_eq!(said(&list), format!("f: document 1, item 1: {place}"));
+        let long = "x".repeat(10_000);
+        let told = said(&format!("{{apiVersion: example.com/v1, kind: Text, metadata: {long}}}"));
+        assert!(
+            told.contains("metadata of Text is no map") && told.len() < 300,
+            "{told}"
+        );
     }
 
     #[test]
@@ -328,5 +365,49 @@ mod tests {
         fs::remove_dir_all(&directory).unwrap();
         assert_eq!(flat, ["a", "b"]);
         assert_eq!(deep, ["a", "b", "c"]);
+    }
+
+    /// Every value of a manifest in turn is something else: what is then read has maps wherever something is written.
+    #[test]
+    fn whatever_stands_in_a_manifest_nothing_falls() {
+        let kinds = [
+            ("v1", "Pod"),
+            ("v1", "Node"),
+            ("scheduling.volcano.sh/v1beta1", "Queue"),
+            ("resource.k8s.io/v1", "ResourceClaim"),
+            ("example.com/v1", "Pod"),
+            ("example.com/v1", "Queue"),
+        ];
+        for (version, kind) in kinds {
+            let whole = serde_json::json!({
+                "apiVersion": version, "kind": kind, "metadata": { "name": "a", "labels": {}, "annotations": {} },
+                "spec": { "pool": {}, "capability": {}, "nodeSelector": {} }, "status": { "allocatable": {} },
+            });
+            for path in [
+                "/metadata",
+                "/metadata/labels",
+                "/metadata/annotations",
+                "/spec",
+                "/spec/pool",
+                "/status",
+                "/kind",
+                "",
+            ] {
+                for value in ["null", "3", "true", "text", "[]", "[[1]]", "{}", "{a: 1}"] {
+                    let mut object = whole.clone();
+                    *object.pointer_mut(path).unwrap() = serde_saphyr::from_str(value).unwrap();
+                    let mut read = Vec::new();
+                    for manifest in of_text(&object.to_string(), "f", &mut read)
+                        .map(|()| read)
+                        .into_iter()
+                        .flatten()
+                    {
+                        let mut object = manifest.object;
+                        object["metadata"]["labels"]["a"] = "b".into();
+                        object["metadata"]["annotations"]["a"] = "b".into();
+                    }
+                }
+            }
+        }
     }
 }

@@ -17,7 +17,8 @@ pub struct Templates(BTreeMap<(String, String), Value>);
 impl Templates {
     /// Those among these objects.
     pub fn of<'m>(manifests: impl Iterator<Item = &'m Manifest>) -> Self {
-        let templates = manifests.filter(|manifest| manifest.group_and_kind().1 == "ResourceClaimTemplate");
+        let templates =
+            manifests.filter(|manifest| manifest.group_and_kind() == ("resource.k8s.io", "ResourceClaimTemplate"));
         let named = templates.map(|template| {
             let namespace = template.namespace().unwrap_or_default().to_owned();
             let spec = template.object["spec"]["spec"].clone();

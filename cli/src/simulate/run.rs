@@ -32,17 +32,18 @@ const QUIET: SignedDuration = SignedDuration::from_secs(2);
 /// The longest time that is simulated in which nothing happens: no pod that the scheduler has not placed is taken back by then.
 const LONGEST_QUIET: SignedDuration = SignedDuration::from_mins(2);
 
-/// The kinds that the engine is told of, in the operator's order.
-const ORDER: [(Kind, &str); 9] = [
-    (Kind::Node, "Node"),
-    (Kind::Queue, "Queue"),
-    (Kind::Namespace, "Namespace"),
-    (Kind::PodGroup, "PodGroup"),
-    (Kind::Job, "Job"),
-    (Kind::ResourceSlice, "ResourceSlice"),
-    (Kind::DeviceClass, "DeviceClass"),
-    (Kind::ResourceClaim, "ResourceClaim"),
-    (Kind::Pod, "Pod"),
+/// The kinds that the engine is told of, each with its API group, in the operator's order. Volcano's Jobs are not Cardgate's to let in: their
+/// groups are, and their pods.
+const ORDER: [(Kind, &str, &str); 9] = [
+    (Kind::Node, "", "Node"),
+    (Kind::Queue, "scheduling.volcano.sh", "Queue"),
+    (Kind::Namespace, "", "Namespace"),
+    (Kind::PodGroup, "scheduling.volcano.sh", "PodGroup"),
+    (Kind::Job, "batch", "Job"),
+    (Kind::ResourceSlice, "resource.k8s.io", "ResourceSlice"),
+    (Kind::DeviceClass, "resource.k8s.io", "DeviceClass"),
+    (Kind::ResourceClaim, "resource.k8s.io", "ResourceClaim"),
+    (Kind::Pod, "", "Pod"),
 ];
 
 /// What is going on.
@@ -75,18 +76,16 @@ impl Run {
             resumed: Vec::new(),
             unread: Vec::new(),
         };
-        let mut by_kind = HashMap::<String, Vec<Manifest>>::new();
+        let mut by_kind = HashMap::<(String, String), Vec<Manifest>>::new();
         for manifest in objects {
-            let kind = match manifest.group_and_kind() {
-                // Volcano's Jobs are not Cardgate's to let in: their groups are, and their pods.
-                ("batch.volcano.sh", _) => continue,
-                (_, kind) => kind.to_owned(),
-            };
+            let (group, kind) = manifest.group_and_kind();
+            let kind = (group.to_owned(), kind.to_owned());
             by_kind.entry(kind).or_default().push(manifest);
         }
-        for (kind, name) in ORDER {
+        for (kind, group, name) in ORDER {
             run.engine.apply(Observation::ListBegins(kind), now);
-            for manifest in by_kind.remove(name).unwrap_or_default() {
+            let of_kind = by_kind.remove(&(group.to_owned(), name.to_owned()));
+            for manifest in of_kind.unwrap_or_default() {
                 run.see(kind, manifest);
             }
             run.engine.apply(Observation::ListEnds(kind), now);

@@ -326,3 +326,67 @@ fn a_change_that_can_not_be_made_says_why() {
     assert!(world.add_nodes("n2=1").unwrap_err().to_string().contains("no node"));
     assert!(world.add_nodes("n1").unwrap_err().to_string().contains("--add-nodes"));
 }
+
+/// All values of `object` that are reached by so many steps, replaced by another one in turn.
+fn mutated(object: &Value, other: &Value) -> Vec<Value> {
+    fn places(value: &Value, at: &str, found: &mut Vec<String>) {
+        let keys: Vec<String> = match value {
+            Value::Object(fields) => fields.keys().cloned().collect(),
+            Value::Array(items) => (0..items.len()).map(|index| index.to_string()).collect(),
+            _ => Vec::new(),
+        };
+        for key in keys {
+            let place = format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"));
+            if let Some(value) = value.pointer(&place[at.len()..]) {
+                places(value, &place, found);
+            }
+            found.push(place);
+        }
+    }
+    let mut found = Vec::new();
+    places(object, "", &mut found);
+    let replaced = found.into_iter().map(|place| {
+        let mut object = object.clone();
+        *object.pointer_mut(&place).unwrap() = other.clone();
+        object
+    });
+    replaced.collect()
+}
+
+/// Whatever stands anywhere in what is read, it is refused, left out or judged, and nothing falls.
+#[tokio::test]
+async fn whatever_stands_in_the_files_nothing_falls() {
+    let mut whole = by_devices("n1", 1);
+    whole.extend([
+        node("n1", 1),
+        queue("a", 3),
+        deployment("web", "a", 1),
+        claim_template("one", 1),
+        claiming("claims", "a", 1, "one"),
+        manifest(json!({
+            "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": { "name": "train" },
+            "spec": { "queue": "a", "tasks": [{ "name": "t", "replicas": 1, "template": template("a", 1) }] },
+        })),
+        manifest(json!({ "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": { "name": "high" }, "value": 9 })),
+    ]);
+    let foreign = ["Node", "Pod", "Queue", "ResourceSlice", "PriorityClass", "Job"].map(|kind| {
+        manifest(json!({ "apiVersion": "example.com/v1", "kind": kind, "metadata": { "name": "a" }, "spec": {}, "status": {} }))
+    });
+    whole.extend(foreign);
+    for other in [json!("text"), json!([1])] {
+        let all: Vec<_> = whole.iter().map(|manifest| mutated(&manifest.object, &other)).collect();
+        let most = all.iter().map(Vec::len).max().unwrap();
+        for round in 0..most {
+            // In each of them something else, so that one run tries many.
+            let texts = all.iter().filter_map(|mutated| mutated.get(round % mutated.len()));
+            let read = texts
+                .filter_map(|object| crate::manifests::read_text_of(&object.to_string()).ok())
+                .flatten();
+            let mut world = world(read.collect());
+            let _ = world.set("a.NVIDIA-A100=4");
+            let _ = world.add_nodes("n1=1");
+            let now = "2026-01-01T00:00:00Z".parse().unwrap();
+            let _ = simulate(world, now).await;
+        }
+    }
+}

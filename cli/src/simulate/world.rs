@@ -169,13 +169,11 @@ impl World {
         now: Timestamp,
         objects: &mut Vec<Manifest>,
     ) {
-        let (_, kind) = manifest.group_and_kind();
-        let kind = kind.to_owned();
         self.imagine(&mut manifest, now);
-        if kind == "Node" {
+        if manifest.group_and_kind() == ("", "Node") {
             make_ready(&mut manifest.object);
         }
-        if kind == "Pod" {
+        if manifest.group_and_kind() == ("", "Pod") {
             priorities.write(&mut manifest.object);
         }
         if let Err(message) = pass(door, &mut manifest).await {
@@ -194,7 +192,7 @@ impl World {
                 objects.extend(pods);
             }
             (Some(_), None) => {
-                let name = manifest.name();
+                let ((_, kind), name) = (manifest.group_and_kind(), manifest.name());
                 self.notes.push(format!(
                     "{kind} {name} is not simulated: how many pods it makes is for its nodes or for time to say"
                 ));
