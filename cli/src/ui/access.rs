@@ -97,9 +97,15 @@ fn cookie_name(port: u16) -> String {
     format!("kubectl-card-{port}")
 }
 
+/// The port that browsers leave out of the name of a server.
+const DEFAULT_PORT: u16 = 80;
+
 /// Whether a request names this server, and comes from none of another's pages.
 pub fn is_named(request: &HttpRequest, bound: SocketAddr) -> bool {
-    let names = [bound.to_string(), format!("localhost:{}", bound.port())];
+    let mut names = vec![bound.to_string(), format!("localhost:{}", bound.port())];
+    if bound.port() == DEFAULT_PORT {
+        names.extend([bound.ip().to_string(), "localhost".to_owned()]);
+    }
     let header = |name| {
         request
             .headers()
@@ -176,5 +182,24 @@ mod tests {
         assert!(!request("127.0.0.1:8200", Some(Key::new().unwrap().cookie(8200)), None));
         assert!(!request("evil.example:8200", cookie(), None));
         assert!(!request("127.0.0.1:8200", cookie(), Some("http://evil.example")));
+    }
+
+    #[test]
+    fn the_port_that_browsers_leave_out_may_be_left_out() {
+        let is_let_in = |port: u16, host: &str, origin: &str| {
+            let key = Key::new().unwrap();
+            let request = TestRequest::get()
+                .insert_header((HOST, host))
+                .insert_header((ORIGIN, origin))
+                .cookie(key.cookie(port));
+            key.lets_in(&request.to_http_request(), SocketAddr::from(([127, 0, 0, 1], port)))
+        };
+        for host in ["127.0.0.1", "localhost", "127.0.0.1:80", "localhost:80"] {
+            assert!(is_let_in(80, host, &format!("http://{host}")), "{host}");
+            assert!(!is_let_in(8200, host, "http://localhost:8200"), "{host}");
+            assert!(!is_let_in(80, host, "http://evil.example"), "{host}");
+        }
+        assert!(!is_let_in(80, "evil.example", "http://localhost"));
+        assert!(is_let_in(8200, "localhost:8200", "http://localhost:8200"));
     }
 }
