@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::arguments::Connection;
-use crate::failure::{EVERYBODY, Failure, VIEW, words};
+use crate::failure::{EVERYBODY, Failure, VIEW, lacks_right, words};
 
 /// Objects of one page: some megabytes of pods.
 const PAGE: u32 = 500;
@@ -202,7 +202,7 @@ impl Cluster {
             None => Api::all_with(self.client.clone(), &resource),
         };
         let found = api.get_opt(name).await.map_err(|error| match error {
-            kube::Error::Api(status) if status.code == 403 => format!("you may not get {}", resource.plural),
+            error if lacks_right(&error) => format!("you may not get {}", resource.plural),
             error => words(&error),
         })?;
         found

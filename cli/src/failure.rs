@@ -48,6 +48,11 @@ pub enum Failure {
     #[error("{0}")]
     Refused(String),
     #[error(
+        "the API server does not let the question pass ({0}): have whoever refuses it, such as a webhook, a policy or a quota of the namespace, \
+         let cardreviews pass"
+    )]
+    RefusedByOthers(String),
+    #[error(
         "nobody answers ({0}): is Cardgate's operator running? kubectl -n cardgate-system get pods, and what they log, say so; ask again when one \
          of them leads"
     )]
@@ -91,8 +96,12 @@ pub const VIEW: &str = "cardgate-view";
 /// The role for asking why something waits, which is a part of `view`.
 pub const ASK: &str = "cardgate-ask";
 
-/// How API servers begin to say what a webhook has refused.
-const DENIED: &str = "denied the request: ";
+/// How API servers say that a webhook has refused something: what it says comes behind.
+const DENIED: &str = " denied the request: ";
+/// The same of the webhook that answers reviews, which answers so what it can't explain.
+const ANSWERED: &str = "admission webhook \"reviews.card.volcano.sh\" denied the request: ";
+/// How API servers say that one of their policies has.
+const DENIED_BY_POLICY: &str = " denied request: ";
 /// What a review says of what is not there.
 const NOT_KNOWN: &str = "is not known";
 /// What a review says where it will be answered later.
@@ -102,7 +111,7 @@ impl Failure {
     /// Why `what` could not be listed, which `role` allows.
     pub fn of_list(what: &'static str, role: &'static str, error: &kube::Error) -> Self {
         match error {
-            kube::Error::Api(status) if status.code == 403 => Self::Forbidden { what, role },
+            error if lacks_right(error) => Self::Forbidden { what, role },
             kube::Error::Api(status) if status.code == 404 => Self::NotInstalled(what),
             error => Self::of_anything(what, error),
         }
@@ -111,11 +120,11 @@ impl Failure {
     /// Why `what` of a namespace, or of all, could not be listed.
     pub fn of_list_in(what: &'static str, namespace: Option<&str>, error: &kube::Error) -> Self {
         match (error, namespace) {
-            (kube::Error::Api(status), Some(namespace)) if status.code == 403 => Self::ForbiddenIn {
+            (error, Some(namespace)) if lacks_right(error) => Self::ForbiddenIn {
                 what,
                 namespace: namespace.to_owned(),
             },
-            (kube::Error::Api(status), None) if status.code == 403 => Self::ForbiddenEverywhere(what),
+            (error, None) if lacks_right(error) => Self::ForbiddenEverywhere(what),
             (kube::Error::Api(status), _) if status.code == 404 => Self::NotInstalled(what),
             (error, _) => Self::of_anything(what, error),
         }
@@ -124,7 +133,7 @@ impl Failure {
     /// Why a simulation can't read all there is of something.
     pub fn of_everything(what: &'static str, error: &kube::Error) -> Self {
         match error {
-            kube::Error::Api(status) if status.code == 403 => Self::MayNotSimulate(what),
+            error if lacks_right(error) => Self::MayNotSimulate(what),
             kube::Error::Api(status) if status.code == 404 => Self::NotInstalled(what),
             error => Self::of_anything(what, error),
         }
@@ -135,12 +144,14 @@ impl Failure {
         let kube::Error::Api(status) = error else {
             return Self::of_anything("the answer", error);
         };
-        let said = status.message.split_once(DENIED).map(|(_, said)| said);
+        let said = status.message.split_once(ANSWERED).map(|(_, said)| said);
+        let is_refused = status.code == 403 || status.message.contains(DENIED);
         match (said, status.code) {
             (Some(said), _) if said.contains(NOT_KNOWN) => Self::Unknown(said.to_owned()),
             (Some(said), _) if said.ends_with(ASK_AGAIN) => Self::NobodyAnswers(said.to_owned()),
             (Some(said), _) => Self::Refused(said.to_owned()),
-            (None, 403) => Self::MayNotAsk(namespace.to_owned()),
+            (None, _) if lacks_right(error) => Self::MayNotAsk(namespace.to_owned()),
+            (None, _) if is_refused => Self::RefusedByOthers(status.message.clone()),
             (None, 401) => Self::Unauthorized(words(error)),
             (None, 404) if is_namespace(status) => Self::Unknown(format!("there is no namespace {namespace}")),
             (None, 404) => Self::NotInstalled("cardreviews"),
@@ -194,6 +205,7 @@ impl Failure {
             | Self::NotInstalled(_)
             | Self::MayNotAsk(_)
             | Self::MayNotSimulate(_)
+            | Self::RefusedByOthers(_)
             | Self::Removal(_)
             | Self::Ui(_)
             | Self::NobodyAnswers(_)
@@ -203,6 +215,18 @@ impl Failure {
             | Self::Unprintable(_) => CANNOT_ASK,
         }
     }
+}
+
+/// Whether who asks has no right to. Webhooks, policies and quotas refuse with the same status; what an API server says for want of a right,
+/// whoever decides that, names the user and what they can't do.
+pub fn lacks_right(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else {
+        return false;
+    };
+    let said = &status.message;
+    let names_right = said.contains("User \"") && said.contains("\" cannot ");
+    let by_others = said.contains(DENIED) || said.contains(DENIED_BY_POLICY);
+    status.code == 403 && (said.is_empty() || names_right && !by_others)
 }
 
 /// What an API server said, or what kept a question from reaching it: of several errors, each the cause of the one before, the last.
@@ -292,5 +316,51 @@ mod tests {
     fn what_an_api_server_says_is_told_in_its_words_alone() {
         let failure = Failure::of_list("queues", EVERYBODY, &api(500, "etcdserver: no leader", ""));
         assert_eq!(failure.to_string(), "queues can't be read: etcdserver: no leader");
+    }
+
+    /// By RBAC, in API servers' own words.
+    const NO_RIGHT: &str = "cardreviews.card.volcano.sh is forbidden: User \"eve\" cannot create resource \"cardreviews\" in API group \
+                            \"card.volcano.sh\" in the namespace \"team\"";
+
+    #[test]
+    fn what_somebody_else_refuses_is_no_missing_right() {
+        let says = |failure: Failure, said: &str| {
+            let told = failure.to_string();
+            assert!(told.contains(said) && !told.contains("you may not"), "{told}");
+            assert!(!failure.is_forbidden());
+            assert_eq!(failure.code(), CANNOT_ASK);
+        };
+        for said in [
+            "admission webhook \"guard.example.com\" denied the request: no questions today",
+            "cardreviews.card.volcano.sh \"why-x\" is forbidden: ValidatingAdmissionPolicy 'guard' with binding 'guard' denied request: no",
+            "cardreviews.card.volcano.sh \"why-x\" is forbidden: exceeded quota: objects, requested: 1, used: 9, limited: 9",
+            "cardreviews.card.volcano.sh \"why-x\" is forbidden: unable to create new content in namespace team because it is being terminated",
+        ] {
+            let error = api(403, said, "cardreviews");
+            says(Failure::of_review("team", &error), said);
+            says(Failure::of_list("queues", EVERYBODY, &error), said);
+            says(Failure::of_list_in("pods", Some("team"), &error), said);
+            says(Failure::of_list_in("pods", None, &error), said);
+            says(Failure::of_everything("nodes", &error), said);
+        }
+        for said in [NO_RIGHT, ""] {
+            let error = api(403, said, "cardreviews");
+            for failure in [
+                Failure::of_review("team", &error),
+                Failure::of_list("queues", EVERYBODY, &error),
+                Failure::of_list_in("pods", Some("team"), &error),
+                Failure::of_everything("nodes", &error),
+            ] {
+                assert!(failure.is_forbidden(), "{failure}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_cardgate_itself_answers_stays_an_answer() {
+        let said = "admission webhook \"reviews.card.volcano.sh\" denied the request: Pod \"a\" is not known in namespace team";
+        let failure = Failure::of_review("team", &api(422, said, ""));
+        assert_eq!(failure.to_string(), "Pod \"a\" is not known in namespace team");
+        assert_eq!(failure.code(), NOT_THERE);
     }
 }

@@ -25,7 +25,7 @@ use webhook::lookup::{LookupError, Lookups};
 use webhook::view::{Found, Lookup};
 
 use crate::cluster::Cluster;
-use crate::failure::{Failure, words};
+use crate::failure::{Failure, lacks_right, words};
 use crate::manifests::Manifest;
 
 /// What is known, and what had to be supposed since it is not.
@@ -300,7 +300,7 @@ impl Gathered {
     fn not_asked(&mut self, what: &str, plural: &str, error: &kube::Error) {
         let why = match error {
             kube::Error::Api(status) if status.code == 404 => return,
-            kube::Error::Api(status) if status.code == 403 => format!("you may not list {plural}"),
+            error if lacks_right(error) => format!("you may not list {plural}"),
             error => words(error),
         };
         self.unchecked.insert(format!("{what}: {why}"));

@@ -11,7 +11,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::cluster::Cluster;
-use crate::failure::{Failure, words};
+use crate::failure::{Failure, lacks_right, words};
 use crate::print::Answer;
 
 /// Exit code where something has to be mended.
@@ -51,7 +51,7 @@ impl Finding {
     /// What could not be looked at: for want of the right to `verb`, or for another reason.
     fn unseen(what: impl Into<String>, verb: &str, error: &kube::Error) -> Self {
         let details = match error {
-            kube::Error::Api(status) if status.code == 403 => format!("you may not {verb}"),
+            error if lacks_right(error) => format!("you may not {verb}"),
             error => words(error),
         };
         Self::new(Result::Unseen, what, details)

@@ -7,7 +7,7 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Map, Value};
 
 use crate::cluster::Cluster;
-use crate::failure::{Failure, words};
+use crate::failure::{Failure, lacks_right, words};
 use crate::manifests::Manifest;
 
 /// Where kubectl keeps what was applied last.
@@ -68,7 +68,7 @@ impl Before {
                 Err(error) => {
                     let (_, kind) = manifest.group_and_kind();
                     let why = match &error {
-                        kube::Error::Api(status) if status.code == 403 => {
+                        error if lacks_right(error) => {
                             format!("you may not get {}", plural(kind))
                         }
                         error => words(error),
