@@ -1,6 +1,8 @@
 //! What to do about a reason, in one sentence.
 
 use super::explanation::Explanation;
+use super::found::What;
+use super::short::{Kept, Short};
 use crate::reason::{Outlook, Reason};
 
 impl Explanation<'_> {
@@ -10,7 +12,11 @@ impl Explanation<'_> {
             return beyond.remedy(self.is_of_pod).to_owned();
         }
         let Some(old) = self.replaces else {
-            return self.reason.remedy(self.outlook, self.is_of_pod).to_owned();
+            let remedy = self.reason.remedy(self.outlook, self.is_of_pod);
+            return match &self.what {
+                What::Quota(short) => with_what_is_raised(remedy, short),
+                What::Said(_) | What::Nodes(_) => remedy.to_owned(),
+            };
         };
         format!(
             "an update makes new pods before it ends old ones, and there is no quota for both: set \
@@ -18,6 +24,20 @@ impl Explanation<'_> {
             old.name
         )
     }
+}
+
+/// How a remedy ends that has the limit raised.
+const RAISED: &str = "have the quota raised";
+
+/// A remedy that says what is to be raised: where a queue never has more than it deserves (`enableOveruse`), a higher quota changes nothing.
+fn with_what_is_raised(remedy: &str, short: &[Short]) -> String {
+    let (deserved, quota): (Vec<_>, Vec<_>) = short.iter().partition(|short| short.kept == Kept::AsDeserved);
+    let raised = match (deserved.is_empty(), quota.is_empty()) {
+        (true, _) => RAISED,
+        (false, true) => "have what the queue deserves raised",
+        (false, false) => "have what the queue deserves raised, and the quota",
+    };
+    remedy.replace(RAISED, raised)
 }
 
 impl Reason {

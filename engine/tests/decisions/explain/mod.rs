@@ -96,6 +96,9 @@ fn who_may_not_borrow_never_has_more_than_is_deserved() {
         let told = told.unwrap().message();
         let numbers = format!("A100 asked {asked}, used 1, deserved 2, and it may not borrow more");
         assert!(told.contains(&numbers) && !told.contains("at the moment"), "{told}");
+        let remedy = explain(&world.cluster, Subject::Pod(world.cluster.pod_with_uid("p").unwrap()));
+        let remedy = remedy.unwrap().remedy();
+        assert!(remedy.ends_with("or have what the queue deserves raised"), "{remedy}");
         assert_pod(world, &waiting, "InsufficientScalarQuota", expected);
     }
 }
