@@ -63,6 +63,8 @@ pub enum Failure {
     Manifest(#[from] ManifestError),
     #[error(transparent)]
     Change(#[from] ChangeError),
+    #[error("{0}")]
+    NoClass(String),
     #[error(
         "you may not list {0}: a simulation reads nodes, queues, namespaces, podgroups, jobs and pods of the whole cluster; name files by -f instead"
     )]
@@ -195,6 +197,7 @@ impl Failure {
             Self::Subject(_)
             | Self::Manifest(_)
             | Self::Change(_)
+            | Self::NoClass(_)
             | Self::NotSure
             | Self::NoNamespace(_)
             | Self::Refused(_) => UNREADABLE,

@@ -13,6 +13,7 @@ mod lint;
 mod manifests;
 mod policies;
 mod print;
+mod priorities;
 mod queue;
 mod simulate;
 mod span;
@@ -108,12 +109,10 @@ async fn run(arguments: &Arguments) -> Result<Answer, Failure> {
         Verb::Top { watch } => top::answer(&cluster, *watch && arguments.output.is_none()).await,
         Verb::Ui { port } => ui::serve(cluster, *port).await,
         Verb::Check => check::answer(&cluster).await,
-        Verb::Why { what, .. } if !what.is_empty() => why::answer(&cluster, vec![subject::of_words(what)?]).await,
+        Verb::Why { what, .. } if !what.is_empty() => why::answer(&cluster, vec![Ok(subject::of_words(what)?)]).await,
         Verb::Why { file: Some(file), .. } => {
             let asked = subject::of_file(file)?;
-            let mut answer = why::answer(&cluster, asked.subjects).await?;
-            answer.notes = asked.passed_over;
-            Ok(answer)
+            why::answer_of_file(&cluster, asked).await
         }
         Verb::Why { all_namespaces, .. } => why::list::answer(&cluster, *all_namespaces).await,
         // Answered above: these need no cluster.

@@ -19,7 +19,7 @@ use crate::manifests::Manifest;
 use crate::print::Answer;
 use crate::why::{NEVER, WAITS};
 use run::Run;
-use world::{Priorities, World};
+use world::World;
 
 /// A pod that would be let in.
 #[derive(Debug, Serialize)]
@@ -111,7 +111,6 @@ pub async fn answer(
 async fn simulate(mut world: World, now: Timestamp) -> Result<Report, Failure> {
     let (known, objects) = world.begin(now).await?;
     let door = Door::new(&known).map_err(|error| Failure::Unprintable(error.to_string()))?;
-    let priorities = Priorities::of(objects.iter());
     let configuration = known.knowledge.configured().configuration.clone();
     let mut run = Run::new(configuration, objects, now);
     world.notes.extend(run.without_nodes(&world.given));
@@ -121,7 +120,7 @@ async fn simulate(mut world: World, now: Timestamp) -> Result<Report, Failure> {
             break;
         }
         for job in resumed {
-            let pods = world.pods_of(&job, &door, &priorities, now).await;
+            let pods = world.pods_of(&job, &door, now).await;
             run.come(pods);
         }
     }

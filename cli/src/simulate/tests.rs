@@ -327,6 +327,39 @@ fn a_change_that_can_not_be_made_says_why() {
     assert!(world.add_nodes("n1").unwrap_err().to_string().contains("--add-nodes"));
 }
 
+#[tokio::test]
+async fn a_class_of_priorities_says_who_goes_first_and_one_that_is_not_there_refuses_its_pods() {
+    let class = |name: &str, value: i64, is_default: bool| {
+        manifest(json!({
+            "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": { "name": name }, "value": value,
+            "globalDefault": is_default,
+        }))
+    };
+    let of_class = |name: &str, class: &str| {
+        let mut made = deployment(name, "a", 1);
+        made.object["spec"]["template"]["spec"]["priorityClassName"] = class.into();
+        made
+    };
+    let all = vec![
+        node("n1", 4),
+        queue("a", 4),
+        class("usual", 5, true),
+        class("low", 1, false),
+        class("training-high", 9, false),
+        of_class("l", "low"),
+        deployment("usual", "a", 1),
+        of_class("h", "training-high"),
+        of_class("gone", "traning-high"),
+    ];
+    let told = report(world(all)).await;
+    let names: Vec<_> = told.admitted.iter().map(|row| &*row.pod).collect();
+    assert_eq!(names, ["h-0", "usual-0", "l-0"], "{told:#?}");
+    assert_eq!(code(&told), REFUSED);
+    let message = &told.refused[0].message;
+    let expected = "Deployment gone makes no pods: priorityClassName \"traning-high\": there is no PriorityClass of that name (did you mean \"training-high\"?)";
+    assert!(message.starts_with(expected), "{message}");
+}
+
 /// All values of `object` that are reached by so many steps, replaced by another one in turn.
 fn mutated(object: &Value, other: &Value) -> Vec<Value> {
     fn places(value: &Value, at: &str, found: &mut Vec<String>) {

@@ -1,6 +1,5 @@
 //! What is simulated: what a cluster has, what files bring, and what is changed of it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crds::keys::{CONFIG_MAP, NAMESPACE};
@@ -17,6 +16,7 @@ use crate::door::{Door, write};
 use crate::failure::{Failure, words};
 use crate::known::Known;
 use crate::manifests::Manifest;
+use crate::priorities::Priorities;
 use crate::templates::{count, owner_references, pod_of, template};
 
 /// What is read of a cluster: group, version, kind and plural.
@@ -64,6 +64,8 @@ pub struct World {
     pub given: Vec<String>,
     /// What claims of devices are made from.
     templates: Templates,
+    /// What classes of priorities stand for.
+    pub priorities: Priorities,
     /// What is not simulated, and why.
     pub notes: Vec<String>,
     /// What the door lets nobody create.
@@ -79,6 +81,9 @@ impl World {
             let objects = match listed {
                 Ok(objects) => objects,
                 Err(error) if OPTIONAL.contains(&plural) => {
+                    if kind == "PriorityClass" {
+                        world.priorities.are_unknown(&error);
+                    }
                     world.notes.push(format!("{plural} can't be read: {}", words(&error)));
                     continue;
                 }
@@ -153,41 +158,31 @@ impl World {
         let mut objects = std::mem::take(&mut self.objects);
         let new = objects.split_off(self.there);
         self.templates = Templates::of(objects.iter().chain(&new));
-        let priorities = Priorities::of(objects.iter().chain(&new));
+        self.priorities.add(objects.iter().chain(&new));
         for manifest in new {
-            self.create(manifest, &door, &priorities, now, &mut objects).await;
+            self.create(manifest, &door, now, &mut objects).await;
         }
         Ok((known, objects))
     }
 
     /// Creates an object, and the pods that its controller would make.
-    async fn create(
-        &mut self,
-        mut manifest: Manifest,
-        door: &Door,
-        priorities: &Priorities,
-        now: Timestamp,
-        objects: &mut Vec<Manifest>,
-    ) {
+    async fn create(&mut self, mut manifest: Manifest, door: &Door, now: Timestamp, objects: &mut Vec<Manifest>) {
         self.imagine(&mut manifest, now);
         if manifest.group_and_kind() == ("", "Node") {
             make_ready(&mut manifest.object);
         }
-        if manifest.group_and_kind() == ("", "Pod") {
-            priorities.write(&mut manifest.object);
-        }
-        if let Err(message) = pass(door, &mut manifest).await {
+        if let Err(message) = self.pass(door, &mut manifest).await {
             self.refuse(&manifest, message);
             return;
         }
         if volcano_job::is_one(&manifest) {
-            return self.create_volcano_job(manifest, door, priorities, now, objects).await;
+            return self.create_volcano_job(manifest, door, now, objects).await;
         }
         let is_held = manifest.object["spec"]["suspend"] == json!(true);
         match (template(&manifest), count(&manifest)) {
             (Some(_), Some(_)) if is_held => objects.push(manifest),
             (Some(_), Some(_)) => {
-                let pods = self.pods_of(&manifest, door, priorities, now).await;
+                let pods = self.pods_of(&manifest, door, now).await;
                 objects.push(manifest);
                 objects.extend(pods);
             }
@@ -206,14 +201,7 @@ impl World {
     }
 
     /// Creates one of Volcano's Jobs, with its group and all its pods at once: until their group may start they would wait anyway.
-    async fn create_volcano_job(
-        &mut self,
-        job: Manifest,
-        door: &Door,
-        priorities: &Priorities,
-        now: Timestamp,
-        objects: &mut Vec<Manifest>,
-    ) {
+    async fn create_volcano_job(&mut self, job: Manifest, door: &Door, now: Timestamp, objects: &mut Vec<Manifest>) {
         let made = match volcano_job::expand(&job, MOST) {
             Ok(made) => made,
             Err(why) => return self.refuse(&job, format!("Job {} makes no pods: {why}", job.name())),
@@ -227,18 +215,12 @@ impl World {
             );
         }
         objects.push(group);
-        objects.extend(self.made(&job, made.pods, door, priorities, now).await);
+        objects.extend(self.made(&job, made.pods, door, now).await);
         objects.push(job);
     }
 
     /// The pods that a controller makes, each past the door.
-    pub async fn pods_of(
-        &mut self,
-        owner: &Manifest,
-        door: &Door,
-        priorities: &Priorities,
-        now: Timestamp,
-    ) -> Vec<Manifest> {
+    pub async fn pods_of(&mut self, owner: &Manifest, door: &Door, now: Timestamp) -> Vec<Manifest> {
         let Some(((_, template), count)) = template(owner).zip(count(owner)) else {
             return Vec::new();
         };
@@ -253,23 +235,15 @@ impl World {
             pod.object["metadata"]["ownerReferences"] = owner_references(owner);
             pod
         });
-        self.made(owner, pods.collect(), door, priorities, now).await
+        self.made(owner, pods.collect(), door, now).await
     }
 
     /// Pods that a controller has made, as far as the door lets them in.
-    async fn made(
-        &mut self,
-        owner: &Manifest,
-        pods: Vec<Manifest>,
-        door: &Door,
-        priorities: &Priorities,
-        now: Timestamp,
-    ) -> Vec<Manifest> {
+    async fn made(&mut self, owner: &Manifest, pods: Vec<Manifest>, door: &Door, now: Timestamp) -> Vec<Manifest> {
         let mut passed = Vec::new();
         for mut pod in pods {
             self.imagine(&mut pod, now);
-            priorities.write(&mut pod.object);
-            match pass(door, &mut pod).await {
+            match self.pass(door, &mut pod).await {
                 Ok(()) => {
                     passed.extend(self.claims_of(&mut pod, now));
                     passed.push(pod);
@@ -310,6 +284,16 @@ impl World {
             let prefix = metadata["generateName"].as_str().unwrap_or_default();
             metadata["name"] = format!("{prefix}{}", self.imagined).into();
         }
+    }
+
+    /// Has an object pass what API servers ask: a pod also gets the priority of its class. Why it does not pass.
+    async fn pass(&mut self, door: &Door, manifest: &mut Manifest) -> Result<(), String> {
+        if manifest.group_and_kind() == ("", "Pod") {
+            let written = self.priorities.write(&mut manifest.object["spec"], None);
+            let note = written.map_err(|error| error.to_string())?;
+            self.notes.extend(note.filter(|note| !self.notes.contains(note)));
+        }
+        pass(door, manifest).await
     }
 
     fn refuse(&mut self, manifest: &Manifest, message: String) {
@@ -361,42 +345,5 @@ fn make_ready(node: &mut Value) {
     // What every kubelet says, and few write into a manifest.
     if status["allocatable"]["pods"].is_null() {
         status["allocatable"]["pods"] = "110".into();
-    }
-}
-
-/// The priorities that classes stand for.
-#[derive(Debug, Default)]
-pub struct Priorities {
-    classes: BTreeMap<String, i64>,
-    default: i64,
-}
-
-impl Priorities {
-    /// Those of all classes among these.
-    pub fn of<'m>(manifests: impl Iterator<Item = &'m Manifest>) -> Self {
-        let mut priorities = Self::default();
-        for (name, value) in [
-            ("system-cluster-critical", 2_000_000_000),
-            ("system-node-critical", 2_000_001_000),
-        ] {
-            priorities.classes.insert(name.to_owned(), value);
-        }
-        for manifest in manifests.filter(|manifest| manifest.group_and_kind().1 == "PriorityClass") {
-            let value = manifest.object["value"].as_i64().unwrap_or(0);
-            priorities.classes.insert(manifest.name().to_owned(), value);
-            if manifest.object["globalDefault"] == json!(true) {
-                priorities.default = value;
-            }
-        }
-        priorities
-    }
-
-    /// Writes its priority on a pod, as API servers do.
-    fn write(&self, pod: &mut Value) {
-        if pod["spec"]["priority"].is_null() {
-            let class = pod["spec"]["priorityClassName"].as_str();
-            let priority = class.and_then(|class| self.classes.get(class)).unwrap_or(&self.default);
-            pod["spec"]["priority"] = (*priority).into();
-        }
     }
 }

@@ -9,19 +9,43 @@ use serde_json::{Value, json};
 use crate::cluster::Cluster;
 use crate::failure::Failure;
 use crate::print::Answer;
-use crate::subject::{self, Subject};
+use crate::priorities::Priorities;
+use crate::subject::{self, InFile, Subject};
 
 /// Exit code where it waits, and waiting can help.
 pub const WAITS: u8 = 4;
 /// Exit code where it is never let in as things are.
 pub const NEVER: u8 = 5;
 
+/// Asks about what a file has, with the priorities that its pods get from classes: the operator knows no classes.
+pub async fn answer_of_file(cluster: &Cluster, asked: InFile) -> Result<Answer, Failure> {
+    let priorities = Priorities::of_cluster(cluster).await;
+    let mut notes = asked.passed_over;
+    let subjects = asked.subjects.into_iter().map(|mut subject| {
+        if let Some(manifest) = &mut subject.spec.manifest {
+            let supposed = priorities.write_all(manifest)?;
+            notes.extend(supposed);
+        }
+        Ok(subject)
+    });
+    let subjects = subjects.collect();
+    let mut answer = answer(cluster, subjects).await?;
+    notes.dedup();
+    answer.notes = notes;
+    Ok(answer)
+}
+
 /// Asks about each of them, in this order. Of several, one that can't be answered keeps nobody else from an answer.
-pub async fn answer(cluster: &Cluster, subjects: Vec<Subject>) -> Result<Answer, Failure> {
+pub async fn answer(cluster: &Cluster, subjects: Vec<Result<Subject, Failure>>) -> Result<Answer, Failure> {
     let mut answers = Vec::with_capacity(subjects.len());
-    for Subject { spec, namespace } in subjects {
-        let namespace = namespace.as_deref().unwrap_or(&cluster.namespace);
-        answers.push(ask(cluster, namespace, spec).await);
+    for subject in subjects {
+        answers.push(match subject {
+            Ok(Subject { spec, namespace }) => {
+                let namespace = namespace.as_deref().unwrap_or(&cluster.namespace);
+                ask(cluster, namespace, spec).await
+            }
+            Err(failure) => Err(failure),
+        });
     }
     if let [Err(_)] = answers.as_slice()
         && let Some(Err(failure)) = answers.pop()

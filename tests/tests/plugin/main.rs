@@ -10,6 +10,7 @@ mod top;
 mod types;
 mod ui;
 mod uninstall;
+mod why;
 
 use std::path::{Path, PathBuf};
 
