@@ -14,7 +14,7 @@ use crate::cluster::waiting::Shape;
 use crate::decide::census::Looks;
 use crate::decide::gang::STEPS_OF_QUOTA;
 use crate::decide::line::alternatives_of;
-use crate::decide::verdict::{alternatives_with_quota_ever, check_of};
+use crate::decide::verdict::{alternatives_with_quota_ever, check_of, is_for};
 use crate::decide::{census, cross_quota, fit, mgpu};
 use crate::names::CardId;
 use crate::reason::{About, Reason};
@@ -83,6 +83,12 @@ pub(super) fn find<'c>(cluster: &'c Cluster, shape: &'c Shape, reason: Reason) -
         Reason::ReservationTimeout => {
             "the pod stands aside, since earlier ones of its controller could not be placed".to_owned()
         }
+        // A pod may wait for what another of its gang lacks, and its own queue be for others: what that has is not its to know.
+        Reason::InsufficientCpuQuota | Reason::InsufficientMemoryQuota | Reason::InsufficientScalarQuota
+            if !is_for(cluster, shape.queue, &shape.namespace) =>
+        {
+            queue::say(cluster, shape.queue, &shape.namespace, Reason::NamespaceNotAllowed)
+        }
         Reason::InsufficientCpuQuota | Reason::InsufficientMemoryQuota | Reason::InsufficientScalarQuota => {
             return What::Quota(short::of_pod(cluster, shape, reason));
         }
@@ -128,7 +134,10 @@ const TOO_MANY_WAYS: &str = "too complex: the cards that the pod names, or that 
 /// Whether a pod could be let in if others held nothing of what the reason is about.
 pub(super) fn could_ever_be_let_in(cluster: &Cluster, shape: &Shape, reason: Reason) -> bool {
     match reason.about() {
-        About::Quota(_) => !alternatives_with_quota_ever(cluster, shape).is_empty(),
+        // Whether a queue that is for others could ever have room is not for this pod to know.
+        About::Quota(_) => {
+            !is_for(cluster, shape.queue, &shape.namespace) || !alternatives_with_quota_ever(cluster, shape).is_empty()
+        }
         About::Nodes => {
             let looks = Looks::of_message();
             let mut alternatives = alternatives_of(shape).into_iter();
@@ -143,7 +152,7 @@ pub(super) fn lacks(cluster: &Cluster, shape: &Shape, reason: Reason, looks: &Lo
     match reason.about() {
         About::Quota(_) => {
             looks.spend(STEPS_OF_QUOTA * shape.task.alternatives.len().max(1));
-            !short::without_room(cluster, shape).is_empty()
+            is_for(cluster, shape.queue, &shape.namespace) && !short::without_room(cluster, shape).is_empty()
         }
         About::Nodes => {
             let mut alternatives = alternatives_of(shape).into_iter();

@@ -207,6 +207,45 @@ fn a_group_with_pods_in_the_queue_of_others_is_told_no_number_of_it() {
     }
 }
 
+/// An answer without what is told of the own queue.
+fn besides_own(mut status: CardReviewStatus) -> CardReviewStatus {
+    for block in &mut status.blocks {
+        block.shortages.retain(|shortage| shortage.place.name != "team-a");
+    }
+    status
+}
+
+/// What one of its pods lacks of its own queue says nothing of what another would lack in the queue of others.
+#[test]
+fn a_gang_that_runs_and_lacks_pods_is_told_no_number_of_the_queue_of_others() {
+    let mut world = world();
+    world.group(&group("gang", 1));
+    world.pod(&pod("g0").of("gang").asks("A100", 1));
+    assert_eq!(world.admit_names(), ["g0"]);
+    world.group(&group("gang", 3));
+    world.pod(&pod("g1").of("gang").asks("A100", 9));
+    assert_eq!(world.admit_names(), [""; 0]);
+    let theirs = pod("g2").of("gang").queue("foreign").asks("A100", 6);
+    let status = imagined(&mut world, "team", &theirs);
+    assert!(!status.blocks.is_empty(), "{status:?}");
+    assert_tells_nothing(&besides_totals(&besides_own(status)));
+    world.pod(&theirs.created(1));
+    assert_eq!(world.admit_names(), [""; 0]);
+    world.wait(5);
+    for notice in world
+        .notices()
+        .into_iter()
+        .filter(|notice| *notice.pod.namespace == *"team")
+    {
+        assert_tells_nothing(&notice.message);
+    }
+    for name in ["g1", "g2"] {
+        let status = ask(&mut world, "team", Asked::Existing(Reviewed::Pod(name.to_owned())));
+        assert!(!status.blocks.is_empty(), "{status:?}");
+        assert_tells_nothing(&besides_totals(&besides_own(status)));
+    }
+}
+
 /// Of what is asked about and not known, not much is repeated, and nothing that moves the cursor.
 #[test]
 fn what_is_not_known_is_not_repeated_at_length() {
