@@ -183,7 +183,7 @@ const TOGETHER: [Found; 13] = [
 ];
 
 /// Worlds beside Volcano's controllers, with pods that are in no queue and queues that are gone.
-const NO_QUEUE: [Found; 5] = [
+const NO_QUEUE: [Found; 7] = [
     (
         23_558,
         120,
@@ -218,6 +218,20 @@ const NO_QUEUE: [Found; 5] = [
         4,
         true,
         "the judge did not know what who comes to pay for a shared claim asks for",
+    ),
+    (
+        24_030,
+        120,
+        4,
+        true,
+        "a pod with cards was evicted for CPU that it is not charged, and the judge took two of one Job for each other's victims",
+    ),
+    (
+        24_317,
+        120,
+        4,
+        true,
+        "who waited for cards that came to be nobody's waited on, and an operator that was started anew let it in",
     ),
 ];
 

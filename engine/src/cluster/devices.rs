@@ -44,8 +44,6 @@ pub(super) struct ClaimedDevices {
     pub(super) given_up: HashMap<ClaimKey, Option<Arc<ResourceClaim>>>,
     /// Those of which the claims, or who is charged for them, have changed since they were read.
     unread: BTreeSet<Arc<str>>,
-    /// Whether pods wait for a resource that no class provided when they were read: what they say besides was not kept.
-    pods_to_list: bool,
     /// What evaluating the selectors of claims has cost in this round.
     pub(super) turns: Turns,
     /// By node, the pods that are expected there and have not been given their devices.
@@ -199,7 +197,8 @@ impl Cluster {
             self.changes.cards.insert(card);
         }
         let is_new = |resource: &&String| !before.contains_key(*resource);
-        self.claimed.pods_to_list |= self.is_waited_for(&changed.iter().filter(is_new).map(String::as_str).collect());
+        // What they say besides was not kept.
+        self.lists.pods_again |= self.is_waited_for(&changed.iter().filter(is_new).map(String::as_str).collect());
         // The door and the policies are told which resources are cards.
         self.changes.resources_of_cards = true;
         self.version += 1;
@@ -214,12 +213,6 @@ impl Cluster {
         };
         let is_unplaced = |pod: &&Pod| !matches!(pod.stage, Stage::Bound) && !self.claimed.pods.contains_key(&pod.uid);
         !resources.is_empty() && self.pods().filter(is_unplaced).any(requests)
-    }
-
-    /// Whether all pods are to be listed once more, since this was asked last: some wait for what was provided by nothing when they
-    /// were seen, and say more than was kept of them.
-    pub fn wants_pods_listed(&mut self) -> bool {
-        std::mem::take(&mut self.claimed.pods_to_list)
     }
 
     /// What claims come to may be something else: classes are others than before.

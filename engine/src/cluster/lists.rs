@@ -68,6 +68,8 @@ impl Kind {
 /// How often each kind was listed, and what is not there to be listed.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
+    /// Whether pods are to be seen as for the first time, of which more is to be known than was kept.
+    pub(super) pods_again: bool,
     /// How many lists of each kind have begun.
     epochs: BTreeMap<Kind, u64>,
     /// Whether the cluster has no `PodGroup`s at all: then pods that name one are pods like others.
@@ -79,6 +81,12 @@ impl Cluster {
     /// begun again forgets nothing.
     pub(crate) fn begin_list(&mut self, kind: Kind) {
         *self.lists.epochs.entry(kind).or_default() += 1;
+    }
+
+    /// Whether all pods are to be listed once more, since this was asked last: some say more than was kept of them, which matters now, or
+    /// would be read otherwise were they seen for the first time.
+    pub fn wants_pods_listed(&mut self) -> bool {
+        std::mem::take(&mut self.lists.pods_again)
     }
 
     /// The list is complete.

@@ -330,10 +330,12 @@ impl Cluster {
         self.name_cards_anew(|_| true);
         self.recharge(now, |_| true);
         if before.cardgate.unqueued_cards != self.configuration.cardgate.unqueued_cards {
+            self.see_unqueued_anew(|_| true);
             self.charge_unqueued(|_| true, now);
             self.give_back_unqueued(now);
         }
         if before.cardgate.default_queue != self.configuration.cardgate.default_queue {
+            self.see_unqueued_anew(|_| true);
             self.find_queues(|_| true, now);
         }
         self.resettle_workloads();

@@ -55,6 +55,7 @@ impl Cluster {
         self.review_all();
         if !same_queue {
             self.find_queues(|workload| &*workload.namespace == name, now);
+            self.see_unqueued_anew(|namespace| namespace == name);
             self.charge_unqueued(|namespace| namespace == name, now);
         }
     }

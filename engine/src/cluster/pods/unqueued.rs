@@ -1,4 +1,5 @@
-//! Pods that nobody was charged for, and that come to be somebody's: their namespace names a queue now, or nobody's cards are free.
+//! Pods that nobody was charged for, and that come to be somebody's: their namespace names a queue now, or nobody's cards are free; and
+//! those that come to be nobody's.
 
 use std::sync::Arc;
 
@@ -6,6 +7,7 @@ use crds::configuration::UnqueuedCards;
 use jiff::Timestamp;
 
 use crate::cluster::Cluster;
+use crate::cluster::pod::Stage;
 use crate::ids::PodId;
 
 impl Cluster {
@@ -47,6 +49,19 @@ impl Cluster {
             self.recharge_pod(id, now);
             self.queues[queue].quit();
             self.forget_empty_queue(queue);
+        }
+    }
+
+    /// Sees pods of the namespaces that are `concerned` as for the first time, which wait for cards and name neither queue nor card: they
+    /// may be another queue's, or be nobody's and need not wait. Nobody was let in for that, so no charge moves.
+    pub(in crate::cluster) fn see_unqueued_anew(&mut self, concerned: impl Fn(&str) -> bool) {
+        let waiting = self.pods_by_id().filter(|(_, pod)| {
+            let waits = matches!(pod.stage, Stage::Waiting | Stage::Blocked);
+            waits && pod.charged_for_cards && concerned(&pod.namespace)
+        });
+        for uid in waiting.map(|(_, pod)| Arc::clone(&pod.uid)).collect::<Vec<_>>() {
+            self.remove_pod(&uid);
+            self.lists.pods_again = true;
         }
     }
 

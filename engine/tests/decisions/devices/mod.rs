@@ -12,6 +12,7 @@ mod room;
 mod several_nodes;
 mod sharers;
 mod unclear;
+mod unqueued;
 
 use serde_json::{Value, json};
 

@@ -1,0 +1,65 @@
+//! Whose pods are that wait for cards by claims and name no queue, when that changes: as after a restart.
+
+use serde_json::json;
+
+use super::{claiming, exactly, set};
+use crate::world::{Object, World, bare_pod, configuration, queue};
+
+fn waiting() -> Object {
+    claiming(bare_pod("waits").gates(&["card.volcano.sh/quota"]), "gpu")
+}
+
+/// A pod waits in a queue that has nothing.
+fn world(cardgate: &str) -> World {
+    let mut world = set(cardgate);
+    world.claim("gpu", &exactly(1, Some("A")), &json!({}));
+    world.queue(&queue("roomy").quota(r#"{"A": 2}"#));
+    world.queue(&queue("full"));
+    world
+}
+
+#[track_caller]
+fn waits(world: &mut World) {
+    world.pod(&waiting());
+    assert_eq!(world.admit_names(), [""; 0]);
+    assert!(!world.cluster.wants_pods_listed());
+}
+
+/// Who is let in when all pods have been listed once more, which must be asked for.
+#[track_caller]
+fn admitted_when_listed(world: &mut World) -> Vec<String> {
+    assert!(world.cluster.wants_pods_listed());
+    assert_eq!(world.admit_names(), [""; 0]);
+    world.pod(&waiting());
+    assert!(!world.cluster.wants_pods_listed(), "once");
+    world.admit_names()
+}
+
+#[test]
+fn who_waits_for_cards_that_come_to_be_nobodys_waits_no_longer() {
+    let mut world = world("{unqueuedCards: charge, defaultQueue: full}");
+    waits(&mut world);
+    let now = world.now;
+    world.set_configuration(configuration("", "{unqueuedCards: count, defaultQueue: full}"), now);
+    assert_eq!(admitted_when_listed(&mut world), ["waits"]);
+}
+
+#[test]
+fn who_waits_in_the_queue_of_its_namespace_waits_in_the_one_that_it_names_now() {
+    let mut world = world("");
+    world.namespace("team", &[], Some("full"));
+    waits(&mut world);
+    world.namespace("team", &[], Some("roomy"));
+    assert_eq!(admitted_when_listed(&mut world), ["waits"]);
+    assert_eq!(world.allocated("roomy", "A"), 1);
+}
+
+#[test]
+fn who_waits_in_the_default_queue_waits_in_the_one_that_is_it_now() {
+    let mut world = world("{unqueuedCards: charge, defaultQueue: full}");
+    waits(&mut world);
+    let now = world.now;
+    world.set_configuration(configuration("", "{unqueuedCards: charge, defaultQueue: roomy}"), now);
+    assert_eq!(admitted_when_listed(&mut world), ["waits"]);
+    assert_eq!(world.allocated("roomy", "A"), 1);
+}
