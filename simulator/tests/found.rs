@@ -183,7 +183,7 @@ const TOGETHER: [Found; 13] = [
 ];
 
 /// Worlds beside Volcano's controllers, with pods that are in no queue and queues that are gone.
-const NO_QUEUE: [Found; 7] = [
+const NO_QUEUE: [Found; 8] = [
     (
         23_558,
         120,
@@ -232,6 +232,13 @@ const NO_QUEUE: [Found; 7] = [
         4,
         true,
         "who waited for cards that came to be nobody's waited on, and an operator that was started anew let it in",
+    ),
+    (
+        24_244,
+        120,
+        4,
+        true,
+        "who ran with a claim that others waited for was charged to nobody, though its namespace named a queue",
     ),
 ];
 

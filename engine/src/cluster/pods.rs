@@ -216,7 +216,7 @@ impl Cluster {
     /// Whether a pod asks for cards. What can't be said of claims may be for cards: it is nobody's way past the queue of the namespace.
     fn may_be_for_cards(&self, reading: &Reading) -> bool {
         let is_unclear = reading.task.unreadable.is_some() && reading.task.claimed.is_some();
-        is_unclear || !self.card_resources_of(&reading.task.request).is_empty()
+        is_unclear || self.gets_cards(&reading.task)
     }
 
     /// Takes the end of a pod that is over; whether it is.

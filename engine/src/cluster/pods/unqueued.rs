@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use crate::cluster::Cluster;
 use crate::cluster::pod::Stage;
 use crate::ids::PodId;
+use crate::task::Task;
 
 impl Cluster {
     /// Charges those pods of the namespaces that are `concerned` which name neither queue nor card and ask for cards, as they would be
@@ -21,7 +22,7 @@ impl Cluster {
                 let namespace = self.namespace(&pod.namespace);
                 charges_all || namespace.is_some_and(|namespace| namespace.queue.is_some())
             };
-            (is_nobodys && is_charged() && !self.card_resources_of(&pod.task.request).is_empty()).then_some(id)
+            (is_nobodys && is_charged() && self.gets_cards(&pod.task)).then_some(id)
         });
         for id in found.collect::<Vec<_>>() {
             self.charge_unqueued_pod(id, now);
@@ -65,6 +66,12 @@ impl Cluster {
         }
     }
 
+    /// Whether a task asks for cards, or shares some that another one pays for.
+    pub(super) fn gets_cards(&self, task: &Task) -> bool {
+        let shares = task.claimed.as_ref().is_some_and(|claimed| claimed.shared);
+        shares || !self.card_resources_of(&task.request).is_empty()
+    }
+
     fn charge_unqueued_pod(&mut self, id: PodId, now: Timestamp) {
         let Some(pod) = self.pod(id) else { return };
         let (namespace, mut task) = (Arc::clone(&pod.namespace), pod.task.clone());
@@ -78,5 +85,7 @@ impl Cluster {
             pod.charged_for_cards = true;
         });
         self.recharge_pod(id, now);
+        // It pays for what it shares, in place of who waits.
+        self.settle_payers(id);
     }
 }

@@ -183,3 +183,43 @@ fn who_is_deleted_and_never_goes_leaves_its_claim_to_be_paid_by_who_has_it() {
     assert_eq!(world.admit(), [admitted("p4", r#"{"A":2}"#)]);
     assert_eq!(world.allocated("team-a", "A"), 2);
 }
+
+/// Who runs with what it shares is charged when its namespace comes to name a queue, whoever waits for the claim in another one; and is so
+/// by an operator that is started anew.
+#[test]
+fn who_runs_pays_when_its_namespace_names_a_queue() {
+    for named_before in [true, false] {
+        let mut world = world();
+        world.queue(&queue("team-a"));
+        world.queue(&queue("default").quota(r#"{"A": 3}"#));
+        let name_queue = |world: &mut World| world.namespace("team", &[], Some("default"));
+        if named_before {
+            name_queue(&mut world);
+        }
+        world.claim("shared", &exactly(2, Some("A")), &allocated("n1", &["gpu-0", "gpu-1"]));
+        world.pod(&sharing(pod("older"), "shared"));
+        world.pod(&sharing(bare_pod("runs").created(5), "shared").on("n1"));
+        assert_eq!(world.admit_names(), [""; 0]);
+        if !named_before {
+            assert_eq!(world.allocated("default", "A"), 0);
+            name_queue(&mut world);
+            assert_eq!(world.admit_names(), [""; 0]);
+        }
+        assert_eq!(world.allocated("default", "A"), 2, "{named_before}");
+    }
+}
+
+/// Who waits for the claim would have it at its own expense, and the others for nothing.
+#[test]
+fn nobody_is_let_in_at_nobodys_cost_by_sharing_the_claim_of_who_waits() {
+    let mut world = world();
+    world.queue(&queue("team-a"));
+    world.queue(&queue("default").quota(r#"{"A": 3}"#));
+    world.namespace("team", &[], Some("default"));
+    world.claim("shared", &exactly(2, Some("A")), &json!({}));
+    world.pod(&sharing(pod("older"), "shared"));
+    let held = bare_pod("shares").created(5).gates(&["card.volcano.sh/quota"]);
+    world.pod(&sharing(held, "shared"));
+    assert_eq!(world.admit_names(), [""; 0]);
+    assert_eq!(world.refusal_of("shares"), "ResourceClaimShared");
+}
