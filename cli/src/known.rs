@@ -252,7 +252,8 @@ impl Gathered {
             self.knows_groups_of.insert(name.to_owned());
             for group in groups {
                 let key = group_key(name, &group.name_any());
-                self.groups.insert(key.into(), Arc::new(GroupFacts::read(&Ok(group))));
+                self.groups
+                    .insert(key.into(), Arc::new(GroupFacts::naming(group.spec.queue.as_deref())));
             }
         }
         Ok(())
@@ -327,7 +328,8 @@ impl Gathered {
             ("scheduling.volcano.sh", "PodGroup") => {
                 if let Some(DeserializeGuard(group)) = read::<DeserializeGuard<PodGroup>>(&manifest.object) {
                     let key = group_key(manifest.namespace().unwrap_or_default(), name);
-                    self.groups.insert(key.into(), Arc::new(GroupFacts::read(&group)));
+                    let queue = group.as_ref().ok().and_then(|group| group.spec.queue.as_deref());
+                    self.groups.insert(key.into(), Arc::new(GroupFacts::naming(queue)));
                 }
             }
             ("", "Namespace") => {

@@ -26,6 +26,7 @@ pub mod managed;
 pub mod mgpu;
 pub mod names;
 pub mod node;
+pub mod observed;
 pub mod pod;
 pub mod pod_bounds;
 pub mod pod_request;

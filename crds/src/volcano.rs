@@ -8,6 +8,7 @@ use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::bounds::{self, BoundError, shown};
+use crate::lean::lean;
 use crate::resources::{self, ResourceVector};
 
 /// State of a queue that takes pods; also what an unset state means.
@@ -119,6 +120,31 @@ impl PodGroupSpec {
             .fold(0, |sum: usize, (_, least)| sum.saturating_add(*least));
         let least = usize::try_from(self.min_member.unwrap_or(0)).unwrap_or(0);
         Ok(if sum <= least { tasks } else { Vec::new() })
+    }
+}
+
+lean! {
+    /// A group of which nothing is read but its queue: whatever else it says, and however much, is not kept.
+    GroupQueue {
+        metadata: GroupName<S>,
+        spec: NamedQueue<S>,
+    }
+}
+
+lean! {
+    /// What a group is known by.
+    GroupName {
+        name: Option<S>,
+        namespace: Option<S>,
+        resource_version: Option<S>,
+    }
+}
+
+lean! {
+    /// The queue that a group names.
+    NamedQueue {
+        /// Its name; empty names none.
+        queue: Option<S>,
     }
 }
 

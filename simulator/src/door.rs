@@ -102,7 +102,12 @@ impl Door {
         } else if resource == &POD_GROUPS {
             let name = group_key(&key.namespace, &key.name);
             match object.and_then(read::<DeserializeGuard<PodGroup>>) {
-                Some(group) => knowledge.groups.set(name.into(), Arc::new(GroupFacts::read(&group.0))),
+                Some(group) => knowledge.groups.set(
+                    name.into(),
+                    Arc::new(GroupFacts::naming(
+                        group.0.as_ref().ok().and_then(|group| group.spec.queue.as_deref()),
+                    )),
+                ),
                 None => knowledge.groups.remove(&name),
             }
         } else if resource == &NAMESPACES {

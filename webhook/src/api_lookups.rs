@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crds::card_usage::CardUsage;
 use crds::dra::{DeviceClass, ResourceClaim, ResourceClaimTemplate};
-use crds::volcano::{PodGroup, Queue};
+use crds::volcano::Queue;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::resource::v1 as resource;
@@ -22,7 +22,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use crate::knowledge::{GroupFacts, NamespaceFacts, QueueFacts};
+use crate::knowledge::{GroupFacts, NamespaceFacts, QueueFacts, WatchedGroup};
 use crate::lookup::{LookupError, Lookups, TIME_LIMIT};
 use crate::view::{Found, Lookup};
 
@@ -60,7 +60,7 @@ impl ApiLookups {
                 Found::Queue(queue.map(|queue| Arc::new(QueueFacts::read(&queue.0))))
             }
             Lookup::Group { namespace, name } => {
-                let groups = Api::<DeserializeGuard<PodGroup>>::namespaced(client, namespace);
+                let groups = Api::<DeserializeGuard<WatchedGroup>>::namespaced(client, namespace);
                 let group = existing(groups.get(name).await)?;
                 Found::Group(group.map(|group| Arc::new(GroupFacts::read(&group.0))))
             }

@@ -12,9 +12,10 @@ use crds::card_resources::matches;
 use crds::card_type::{CardDevice, CardType};
 use crds::configuration::Configuration;
 use crds::keys::{QUEUE_NAME, QUEUE_NAMESPACES, RESOURCE_OF_CLASS};
+use crds::observed::Observed;
 use crds::queue_access::QueueAccess;
 use crds::queue_terms::QueueTerms;
-use crds::volcano::{PodGroup, Queue};
+use crds::volcano::{GroupQueue, PodGroup, Queue};
 use engine::devices::Catalogue;
 use kube::api::ObjectMeta;
 use kube::core::error_boundary::InvalidObject;
@@ -126,6 +127,9 @@ impl NamespaceFacts {
     }
 }
 
+/// A `PodGroup` as it is asked for: nothing else of it is read, for its author may make it as long as an object can be.
+pub type WatchedGroup = Observed<PodGroup, GroupQueue<Box<str>>>;
+
 /// What matters of a `PodGroup`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GroupFacts {
@@ -135,9 +139,14 @@ pub struct GroupFacts {
 
 impl GroupFacts {
     /// Reads a `PodGroup`; one that can't be read names no queue.
-    pub fn read(group: &Result<PodGroup, InvalidObject>) -> Self {
+    pub fn read(group: &Result<WatchedGroup, InvalidObject>) -> Self {
+        Self::naming(group.as_ref().ok().and_then(|group| group.object.spec.queue.as_deref()))
+    }
+
+    /// Of a `PodGroup` that names this queue.
+    pub fn naming(queue: Option<&str>) -> Self {
         Self {
-            queue: non_empty(group.as_ref().ok().and_then(|group| group.spec.queue.as_deref())),
+            queue: non_empty(queue),
         }
     }
 }

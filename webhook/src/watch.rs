@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crds::card_type::CardType;
 use crds::keys::{CARD_RESOURCES, POLICY_PARAMETERS};
-use crds::volcano::{PodGroup, Queue};
+use crds::volcano::Queue;
 use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::PartialObjectMeta;
@@ -20,9 +20,12 @@ use programs::logging::plain;
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
-use crate::knowledge::{CardFacts, GroupFacts, Knowledge, NamespaceFacts, QueueFacts, Store, group_key};
+use crate::knowledge::{CardFacts, GroupFacts, Knowledge, NamespaceFacts, QueueFacts, Store, WatchedGroup, group_key};
 use crate::metrics::Metrics;
 
+/// How many objects are listed at a time. All of a page is in memory twice as it came, within a webhook's 256 MiB, and tenants may make
+/// groups of a megabyte and a half.
+const PAGE: u32 = 20;
 /// HTTP status of a kind that is not installed.
 const NOT_FOUND: u16 = 404;
 
@@ -40,7 +43,7 @@ pub struct Fed {
 
 /// Starts all watches. None of them ends by itself; `namespace` is Cardgate's own.
 pub fn start(client: &Client, namespace: &str, fed: &Fed) -> JoinSet<()> {
-    let config = watcher::Config::default;
+    let config = || watcher::Config::default().page_size(PAGE);
     let mut watches = JoinSet::new();
 
     let queues = watcher(Api::<DeserializeGuard<Queue>>::all(client.clone()), config());
@@ -51,7 +54,7 @@ pub fn start(client: &Client, namespace: &str, fed: &Fed) -> JoinSet<()> {
         |knowledge| &knowledge.queues,
         read_queue,
     ));
-    let groups = watcher(Api::<DeserializeGuard<PodGroup>>::all(client.clone()), config());
+    let groups = watcher(Api::<DeserializeGuard<WatchedGroup>>::all(client.clone()), config());
     watches.spawn(follow(
         "podgroups",
         groups,
@@ -89,8 +92,15 @@ fn read_queue(queue: &DeserializeGuard<Queue>) -> Entry<Arc<QueueFacts>> {
     (queue.name_any().into(), Arc::new(QueueFacts::read(&queue.0)))
 }
 
-fn read_group(group: &DeserializeGuard<PodGroup>) -> Entry<Arc<GroupFacts>> {
-    let key = group_key(&group.namespace().unwrap_or_default(), &group.name_any());
+fn read_group(group: &DeserializeGuard<WatchedGroup>) -> Entry<Arc<GroupFacts>> {
+    let (namespace, name) = match &group.0 {
+        Ok(group) => (
+            group.object.metadata.namespace.as_deref(),
+            group.object.metadata.name.as_deref(),
+        ),
+        Err(invalid) => (invalid.metadata.namespace.as_deref(), invalid.metadata.name.as_deref()),
+    };
+    let key = group_key(namespace.unwrap_or_default(), name.unwrap_or_default());
     (key.into(), Arc::new(GroupFacts::read(&group.0)))
 }
 

@@ -1,12 +1,11 @@
 //! Observe: watches on nodes, queues, namespaces, groups, Jobs and pods, as events for the mind.
 
-mod observed;
-
 use std::fmt::Debug;
 use std::pin::pin;
 
 use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice};
 use crds::keys::CARD_REQUEST;
+use crds::observed::{Namespace, Observed};
 use crds::volcano::{PodGroup, Queue};
 use engine::Observation;
 use engine::cluster::Kind;
@@ -21,7 +20,6 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, SetOnce, mpsc};
 
 use crate::event::Event;
-use observed::{Namespace, Observed};
 
 /// Pods that are over hold nothing; the API server need not send them.
 const PODS_NOT_OVER: &str = "status.phase!=Succeeded,status.phase!=Failed";

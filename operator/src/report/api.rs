@@ -23,7 +23,7 @@ use crate::request::RequestError;
 /// How long a request may take.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// Objects per page of a list.
-const PAGE: u32 = 500;
+const PAGE: u32 = 100;
 
 /// How a write ended, and after how many requests.
 #[derive(Debug)]

@@ -1,8 +1,14 @@
+use std::sync::Mutex;
+use std::time::Duration;
+
+use actix_web::{App, HttpResponse, HttpServer, rt, web};
 use futures::stream;
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Config;
 use kube::core::Status;
 use programs::configuration::Reader;
 use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
 
 use super::*;
 use crate::knowledge::QueueCondition;
@@ -192,4 +198,64 @@ async fn the_configuration_is_as_its_object_and_when_that_is_gone() {
     seen(None).await;
     assert_eq!(default_queue(), "default");
     assert_eq!(fed.knowledge.configured().problem, None);
+}
+
+/// Whoever makes five hundred groups as long as objects can be would have every webhook end at its list, for want of memory.
+#[actix_web::test]
+async fn what_tenants_write_is_listed_in_small_pages() {
+    let asked: Arc<Mutex<Vec<(String, String)>>> = Arc::default();
+    let server = HttpServer::new({
+        let asked = Arc::clone(&asked);
+        move || {
+            let asked = Arc::clone(&asked);
+            let answer = move |request: actix_web::HttpRequest| {
+                let asked = Arc::clone(&asked);
+                async move {
+                    let request = (request.path().to_owned(), request.query_string().to_owned());
+                    asked.lock().unwrap().push(request);
+                    HttpResponse::Ok().json(json!({"metadata": {"resourceVersion": "1"}, "items": []}))
+                }
+            };
+            App::new().default_service(web::to(answer))
+        }
+    });
+    let server = server.workers(1).bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", server.addrs()[0]);
+    rt::spawn(server.run());
+    let _ = programs::certificates::provider().install_default();
+    let client = programs::client(Config::new(address.parse().unwrap())).unwrap();
+    let fed = fed();
+    let _watches = start(&client, "cardgate-system", &fed);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !fed.knowledge.is_listed() {
+        assert!(Instant::now() < deadline, "not listed: {:?}", fed.knowledge.missing());
+        sleep(Duration::from_millis(10)).await;
+    }
+    let asked = asked.lock().unwrap();
+    for kind in ["queues", "podgroups", "namespaces", "cardtypes"] {
+        let of_kind = |(path, query): &&(String, String)| path.ends_with(kind) && !query.contains("watch=");
+        let list = asked.iter().find(of_kind).unwrap();
+        assert!(list.1.split('&').any(|part| part == "limit=20"), "{list:?}");
+    }
+}
+
+#[test]
+fn of_a_long_group_its_queue_is_kept() {
+    let megabyte = "x".repeat(1 << 20);
+    let group = json!({
+        "metadata": {"name": "g", "namespace": "n", "resourceVersion": "7", "annotations": {"stuffing": megabyte}, "labels": {"a": megabyte}},
+        "spec": {"queue": "team-a", "minTaskMember": {megabyte.clone(): 1}}, "status": {"conditions": [{"message": megabyte}]},
+    });
+    let group: DeserializeGuard<WatchedGroup> = serde_json::from_value(group).unwrap();
+    let kept = format!("{group:?}");
+    assert!(kept.len() < 2_000, "{}", kept.len());
+    assert_eq!(
+        group.resource_version().as_deref(),
+        Some("7"),
+        "by which its watch goes on"
+    );
+
+    let unreadable = json!({"metadata": {"name": "g", "namespace": "n"}, "spec": {"queue": [1]}});
+    let (key, facts) = read_group(&serde_json::from_value(unreadable).unwrap());
+    assert_eq!((&*key, &facts.queue), ("n/g", &None));
 }

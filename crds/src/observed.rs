@@ -1,83 +1,67 @@
-//! A lean object as kube's watcher takes it: only what the watcher itself needs of the metadata is kept twice.
+//! A lean object as kube's client takes it, in a watch as in a list: only what a watch itself needs of the metadata is kept twice.
 
 use std::borrow::Cow;
 use std::fmt::Debug;
 use std::marker::PhantomData;
 
-use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice};
-use crds::job::Job;
-use crds::lean::Metadata;
-use crds::node::Node;
-use crds::pod::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::{Deserialize, Deserializer};
+
+use crate::dra::{DeviceClass, ResourceClaim, ResourceSlice};
+use crate::job::Job;
+use crate::lean::Metadata;
+use crate::node::Node;
+use crate::pod::Pod;
+use crate::volcano::GroupQueue;
 
 /// A lean object `T`, watched as Kubernetes' `K`.
 #[derive(Debug, Clone)]
 pub struct Observed<K, T> {
     meta: ObjectMeta,
+    /// What was read of it.
     pub object: T,
     kind: PhantomData<K>,
 }
 
-/// A lean object that has metadata.
-pub trait HasMetadata {
-    fn metadata(&self) -> &Metadata<Box<str>>;
+/// A lean object that has a version.
+pub trait Versioned {
+    /// The version of the object, by which a watch goes on.
+    fn resource_version(&self) -> Option<&str>;
 }
 
-impl HasMetadata for Pod<Box<str>> {
-    fn metadata(&self) -> &Metadata<Box<str>> {
-        &self.metadata
-    }
+macro_rules! versioned {
+    ($($lean:ty,)*) => {
+        $(impl Versioned for $lean {
+            fn resource_version(&self) -> Option<&str> {
+                self.metadata.resource_version.as_deref()
+            }
+        })*
+    };
 }
 
-impl HasMetadata for Job<Box<str>> {
-    fn metadata(&self) -> &Metadata<Box<str>> {
-        &self.metadata
-    }
-}
-
-impl HasMetadata for Node<Box<str>> {
-    fn metadata(&self) -> &Metadata<Box<str>> {
-        &self.metadata
-    }
-}
-
-impl HasMetadata for ResourceSlice {
-    fn metadata(&self) -> &Metadata<Box<str>> {
-        &self.metadata
-    }
-}
-
-impl HasMetadata for DeviceClass {
-    fn metadata(&self) -> &Metadata<Box<str>> {
-        &self.metadata
-    }
-}
-
-impl HasMetadata for ResourceClaim {
-    fn metadata(&self) -> &Metadata<Box<str>> {
-        &self.metadata
-    }
+versioned! {
+    Pod<Box<str>>,
+    Job<Box<str>>,
+    Node<Box<str>>,
+    ResourceSlice,
+    DeviceClass,
+    ResourceClaim,
+    Namespace,
+    GroupQueue<Box<str>>,
 }
 
 /// A lean Namespace, which is nothing but metadata.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Namespace {
+    /// Its metadata.
     pub metadata: Metadata<Box<str>>,
 }
 
-impl HasMetadata for Namespace {
-    fn metadata(&self) -> &Metadata<Box<str>> {
-        &self.metadata
-    }
-}
-
-impl<'de, K, T: Deserialize<'de> + HasMetadata> Deserialize<'de> for Observed<K, T> {
+impl<'de, K, T: Deserialize<'de> + Versioned> Deserialize<'de> for Observed<K, T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let object = T::deserialize(deserializer)?;
-        let resource_version = object.metadata().resource_version.as_deref().map(ToOwned::to_owned);
+        let resource_version = object.resource_version().map(ToOwned::to_owned);
         Ok(Self {
             meta: ObjectMeta {
                 resource_version,
