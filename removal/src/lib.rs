@@ -6,6 +6,7 @@
 
 mod each;
 pub mod installed;
+mod marked;
 pub mod objects;
 mod release;
 mod request;
@@ -14,14 +15,13 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use crds::keys::GPU_NODE_LABEL;
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Client;
 use thiserror::Error;
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use each::{Pass, Writes};
+use marked::{Job, Node, Pod};
 use objects::{Object, Objects};
 use request::Obstacle;
 pub use request::RequestError;

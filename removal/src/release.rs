@@ -4,13 +4,13 @@
 use crds::keys::{ADMITTED_CONDITION, GATE, GPU_NODE_LABEL, JOB_HELD};
 use json_patch::Patch;
 use json_patch::jsonptr::PointerBuf;
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Node, Pod};
 use serde_json::{Value, json};
+
+use crate::marked::{Condition, Job, Marked as _, Node, Pod};
 
 /// Takes our gate off a pod; others' gates stay, and hold it.
 pub(super) fn without_gate(pod: &Pod) -> Option<Patch> {
-    let gates = pod.spec.as_ref()?.scheduling_gates.as_deref()?;
+    let gates = pod.gates();
     let place = gates.iter().position(|gate| gate.name == GATE)?;
     let gate = format!("/spec/schedulingGates/{place}");
     let removed = if gates.len() == 1 {
@@ -19,7 +19,7 @@ pub(super) fn without_gate(pod: &Pod) -> Option<Patch> {
         &gate
     };
     patch(json!([
-        { "op": "test", "path": "/metadata/uid", "value": pod.metadata.uid },
+        { "op": "test", "path": "/metadata/uid", "value": pod.metadata().uid },
         { "op": "test", "path": format!("{gate}/name"), "value": GATE },
         { "op": "remove", "path": removed },
     ]))
@@ -27,13 +27,10 @@ pub(super) fn without_gate(pod: &Pod) -> Option<Patch> {
 
 /// Takes our condition off a pod's status, where it says that the pod waits: nobody would ever say otherwise.
 pub(super) fn without_condition(pod: &Pod) -> Option<Patch> {
-    let conditions = pod.status.as_ref()?.conditions.as_deref()?;
-    let waits = |condition: &k8s_openapi::api::core::v1::PodCondition| {
-        condition.type_ == ADMITTED_CONDITION && condition.status == "False"
-    };
-    let place = format!("/status/conditions/{}", conditions.iter().position(waits)?);
+    let waits = |condition: &Condition| condition.r#type == ADMITTED_CONDITION && condition.status == "False";
+    let place = format!("/status/conditions/{}", pod.conditions().iter().position(waits)?);
     patch(json!([
-        { "op": "test", "path": "/metadata/uid", "value": pod.metadata.uid },
+        { "op": "test", "path": "/metadata/uid", "value": pod.metadata().uid },
         { "op": "test", "path": format!("{place}/type"), "value": ADMITTED_CONDITION },
         { "op": "test", "path": format!("{place}/status"), "value": "False" },
         { "op": "remove", "path": place },
@@ -42,14 +39,15 @@ pub(super) fn without_condition(pod: &Pod) -> Option<Patch> {
 
 /// Resumes a Job that Cardgate suspended, and takes its mark off. One without the mark is suspended by somebody else.
 pub(super) fn resumption(job: &Job) -> Option<Patch> {
-    job.metadata.annotations.as_ref()?.get(JOB_HELD)?;
+    if !job.metadata().has_annotation(JOB_HELD) {
+        return None;
+    }
     let mark = pointer(&["metadata", "annotations", JOB_HELD]);
-    let suspended = job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true);
     let mut operations = vec![
-        json!({ "op": "test", "path": "/metadata/uid", "value": job.metadata.uid }),
+        json!({ "op": "test", "path": "/metadata/uid", "value": job.metadata().uid }),
         json!({ "op": "remove", "path": mark }),
     ];
-    if suspended {
+    if job.is_suspended() {
         operations.push(json!({ "op": "test", "path": "/spec/suspend", "value": true }));
         operations.push(json!({ "op": "replace", "path": "/spec/suspend", "value": false }));
     }
@@ -58,9 +56,11 @@ pub(super) fn resumption(job: &Job) -> Option<Patch> {
 
 /// Takes off the label by which pods were kept off GPU nodes: those that still look for a place may go there as well.
 pub(super) fn without_label(node: &Node) -> Option<Patch> {
-    node.metadata.labels.as_ref()?.get(GPU_NODE_LABEL)?;
+    if !node.metadata().has_label(GPU_NODE_LABEL) {
+        return None;
+    }
     patch(json!([
-        { "op": "test", "path": "/metadata/uid", "value": node.metadata.uid },
+        { "op": "test", "path": "/metadata/uid", "value": node.metadata().uid },
         { "op": "remove", "path": pointer(&["metadata", "labels", GPU_NODE_LABEL]) },
     ]))
 }
@@ -76,11 +76,10 @@ fn pointer(tokens: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde::Serialize;
     use serde::de::DeserializeOwned;
 
     /// The object after the patch that is to be written on it; none where none is.
-    fn after<K: DeserializeOwned + Serialize>(object: Value, release: fn(&K) -> Option<Patch>) -> Option<Value> {
+    fn after<K: DeserializeOwned>(object: Value, release: fn(&K) -> Option<Patch>) -> Option<Value> {
         let read: K = serde_json::from_value(object.clone()).unwrap();
         let mut written = object;
         json_patch::patch(&mut written, &release(&read)?).unwrap();

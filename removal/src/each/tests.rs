@@ -1,0 +1,101 @@
+use std::convert::Infallible;
+use std::future::pending;
+use std::sync::{Arc, Mutex};
+
+use crds::keys::GATE;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::marked::Pod;
+use crate::release::without_gate;
+
+/// An API server with so many pods, which answers no list of more than `most` of them, and keeps what it was sent: how many were asked
+/// for at once, and what was written.
+#[derive(Default)]
+struct Sent {
+    limits: Vec<usize>,
+    written: Vec<(String, String)>,
+}
+
+fn api_server(pods: usize, most: usize) -> (Client, Arc<Mutex<Sent>>) {
+    let sent = Arc::new(Mutex::new(Sent::default()));
+    let kept = Arc::clone(&sent);
+    let server = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let mut sent = kept.lock().unwrap();
+        let answer = if request.method() == http::Method::GET {
+            let query = request.uri().query().unwrap_or_default();
+            let number = |key: &str| {
+                let part = query.split('&').find_map(|part| part.strip_prefix(key));
+                part.and_then(|text| text.parse::<usize>().ok())
+            };
+            let (limit, begin) = (number("limit=").unwrap_or(usize::MAX), number("continue=").unwrap_or(0));
+            sent.limits.push(limit);
+            (limit <= most).then(|| page(pods, begin, limit))
+        } else {
+            let accepted = request.headers()["accept"].to_str().unwrap().to_owned();
+            sent.written.push((request.uri().path().to_owned(), accepted));
+            Some(json!({"metadata": {}}))
+        };
+        async move {
+            let Some(answer) = answer else { return pending().await };
+            Ok::<_, Infallible>(http::Response::new(kube::client::Body::from(
+                answer.to_string().into_bytes(),
+            )))
+        }
+    });
+    (Client::new(server, "default"), sent)
+}
+
+fn page(pods: usize, begin: usize, limit: usize) -> Value {
+    let end = begin.saturating_add(limit).min(pods);
+    let pod = |number: usize| {
+        json!({"metadata": {"namespace": "team", "name": format!("p-{number}"), "uid": "u"},
+            "spec": {"schedulingGates": [{"name": GATE}]}})
+    };
+    let pods_of_page: Vec<_> = (begin..end).map(pod).collect();
+    let next = if end < pods { end.to_string() } else { String::new() };
+    json!({"metadata": {"continue": next}, "items": pods_of_page})
+}
+
+/// What fills the memory of the removal ends it, again at each start: half of Cardgate would be gone, and its gates stay.
+#[tokio::test(start_paused = true)]
+async fn pages_are_small_and_smaller_where_they_take_too_long() {
+    let (client, sent) = api_server(25, 4);
+    let mut pass = Pass::new(&client, false);
+    pass.over(Writes::<Pod>::new("pod", without_gate)).await.unwrap();
+    assert_eq!((pass.done, pass.failed.is_none()), (25, true));
+    let sent = sent.lock().unwrap();
+    assert_eq!(
+        sent.limits[..3],
+        [10, 5, 2],
+        "half as many after each that took too long"
+    );
+    assert!(sent.limits[3..].iter().all(|limit| *limit == 2), "{:?}", sent.limits);
+    assert_eq!(sent.written.len(), 25, "each pod once");
+    let (path, accepted) = &sent.written[0];
+    assert!(path.starts_with("/api/v1/namespaces/team/pods/p-"), "{path}");
+    assert!(
+        accepted.contains("PartialObjectMetadata"),
+        "no more than needed: {accepted}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_single_object_that_takes_too_long_is_left_to_the_next_pass() {
+    let (client, sent) = api_server(25, 0);
+    let mut pass = Pass::new(&client, false);
+    let ended = pass.over(Writes::<Pod>::new("pod", without_gate)).await;
+    assert!(matches!(ended, Err(RequestError::TimedOut)), "{ended:?}");
+    assert_eq!(sent.lock().unwrap().limits, [10, 5, 2, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_status_is_written_by_its_own_path() {
+    let (client, sent) = api_server(1, 10);
+    let mut pass = Pass::new(&client, false);
+    pass.over(Writes::<Pod>::of_status("pod", without_gate)).await.unwrap();
+    assert_eq!(
+        sent.lock().unwrap().written[0].0,
+        "/api/v1/namespaces/team/pods/p-0/status"
+    );
+}
