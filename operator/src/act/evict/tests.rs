@@ -1,0 +1,218 @@
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use engine::decide::Victim;
+use engine::happening::Happening;
+use kube::Config;
+use programs::certificates::provider;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::super::WRITE_LIMIT;
+use super::*;
+use crate::herald::Herald;
+use crate::lease::Leadership;
+
+#[test]
+fn budgets_select_as_in_kubernetes() {
+    let labels = BTreeMap::from([("app".to_owned(), "web".to_owned())]);
+    for (selector, expected) in [
+        (json!(null), false),
+        (json!({}), true),
+        (json!({"matchLabels": {"app": "web"}}), true),
+        (json!({"matchLabels": {"app": "db"}}), false),
+        (
+            json!({"matchExpressions": [{"key": "app", "operator": "In", "values": ["web", "db"]}]}),
+            true,
+        ),
+        (
+            json!({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["web"]}]}),
+            false,
+        ),
+        (
+            json!({"matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["web"]}]}),
+            true,
+        ),
+        (
+            json!({"matchExpressions": [{"key": "tier", "operator": "Exists"}]}),
+            false,
+        ),
+        (
+            json!({"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}),
+            true,
+        ),
+    ] {
+        let read: Option<LabelSelector> = serde_json::from_value(selector.clone()).unwrap();
+        assert_eq!(selects(read.as_ref(), |key| labels.get(key)), expected, "{selector}");
+    }
+}
+
+/// An API server that answers evictions like this, one after the other, and takes them from then on; how many it was asked for.
+async fn evict(answers: Vec<(u16, &'static str)>) -> (Result<(), Failure>, usize) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    let server = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+        let (code, message) = *answers
+            .get(counted.fetch_add(1, Ordering::Relaxed))
+            .unwrap_or(&(201, ""));
+        let status = if code < 400 { "Success" } else { "Failure" };
+        let answer = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": status, "message": message, "code": code});
+        let body = kube::client::Body::from(answer.to_string().into_bytes());
+        let answer = http::Response::builder().status(code).body(body);
+        async { answer }
+    });
+    let (actor, _heard) = actor(kube::Client::new(server, "default"));
+    (actor.evict(&pod(), false).await, asked.load(Ordering::Relaxed))
+}
+
+/// An actor that leads, and what it tells the mind.
+fn actor(client: kube::Client) -> (Actor, mpsc::Receiver<Event>) {
+    let (events, heard) = mpsc::channel(1);
+    let leadership = Leadership::told(Arc::new(Herald::new(true)));
+    (Actor::new(client, events, leadership, Arc::default()), heard)
+}
+
+fn pod() -> PodRef {
+    PodRef {
+        namespace: "team".into(),
+        name: "p".into(),
+        uid: "1".into(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_taken_for_a_former_leader_asks_again() {
+    const FORMER: &str = "pods \"p\" is forbidden: ValidatingAdmissionPolicy 'x' with binding 'x' denied request: another operator \
+                          of Cardgate leads, by key \"leader\" of ConfigMap \"cardgate-policy\"";
+    let (answer, asked) = evict(vec![(403, FORMER), (422, FORMER)]).await;
+    assert!(answer.is_ok() && asked == 3, "{answer:?} {asked}");
+    // Not for ever: somebody else may lead indeed.
+    let (answer, asked) = evict(vec![(403, FORMER); 100]).await;
+    assert!(
+        matches!(answer, Err(Failure::ForWhoAsked(_))) && asked < 10,
+        "{answer:?} {asked}"
+    );
+    // What is refused for the pod's own sake is an answer.
+    for code in [403, 429] {
+        let (answer, asked) = evict(vec![(code, "a budget")]).await;
+        assert!(
+            matches!(answer, Err(Failure::Api(_))) && asked == 1,
+            "{answer:?} {asked}"
+        );
+    }
+}
+/// An API server that a disruption budget keeps from evicting anybody; its address, and how many requests it has got.
+fn protected() -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = BufReader::new(stream.unwrap());
+            let (mut line, mut length) = (String::new(), 0);
+            while stream.read_line(&mut line).unwrap() > 2 {
+                let header = line.to_ascii_lowercase();
+                if let Some(value) = header.strip_prefix("content-length:") {
+                    length = value.trim().parse().unwrap();
+                }
+                line.clear();
+            }
+            stream.read_exact(&mut vec![0; length]).unwrap();
+            counted.fetch_add(1, Ordering::Relaxed);
+            let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "a budget",
+                "reason": "TooManyRequests", "code": 429});
+            let status = status.to_string();
+            let answer = format!(
+                "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: \
+                 close\r\n\r\n{status}",
+                status.len()
+            );
+            stream.get_mut().write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    (address, asked)
+}
+
+#[tokio::test]
+async fn a_disruption_budget_is_heard_at_once() {
+    // An error means that there is one already, and any does.
+    let _ = provider().install_default();
+    let (address, asked) = protected();
+    let client = programs::client(Config::new(address.parse().unwrap())).unwrap();
+    let (actor, mut heard) = actor(client);
+    actor.send_back(pod());
+    // Where it asked again and again, there would be no event: what is not answered in time is told nobody.
+    let event = timeout(WRITE_LIMIT * 2, heard.recv()).await;
+    assert!(
+        matches!(&event, Ok(Some(Event::NotSentBack(_, why))) if why == "a budget"),
+        "{event:?}"
+    );
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+}
+
+/// A dry run of what a budget forbids says nothing new, and costs a request.
+#[tokio::test]
+async fn nobody_is_asked_of_whom_budgets_protect() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    let server = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let path = request.uri().path();
+        let answer = if path.ends_with("/eviction") {
+            counted.fetch_add(1, Ordering::Relaxed);
+            json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
+        } else if path.ends_with("/poddisruptionbudgets") {
+            json!({"kind": "PodDisruptionBudgetList", "apiVersion": "policy/v1", "metadata": {}, "items": [{"metadata": {},
+                "spec": {"selector": {}}, "status": {"currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2,
+                "disruptionsAllowed": 1}}]})
+        } else {
+            json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": "p"}})
+        };
+        let answer = http::Response::new(kube::client::Body::from(answer.to_string().into_bytes()));
+        async { Ok::<_, std::convert::Infallible>(answer) }
+    });
+    let victim = || Victim {
+        pod: pod(),
+        reason: Happening::Reclaimed,
+        message: String::new(),
+    };
+    let eviction = Eviction {
+        victims: vec![victim(), victim()],
+        waiting: pod(),
+        queue: "q".into(),
+    };
+    let outcomes = actor(kube::Client::new(server, "default")).0.evict_all(&eviction).await;
+    assert_eq!(outcomes, [EvictionOutcome::NotTried, EvictionOutcome::Refused]);
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+}
+
+/// A tenant's budgets as long as objects can be would end the operator, at each eviction of a pod of theirs.
+#[tokio::test]
+async fn budgets_are_read_in_small_pages_and_no_more_than_anybody_needs() {
+    // How many pages there are, whether the last budget protects the pod, and what comes of it.
+    for (pages, protects, expected) in [(3, false, vec![]), (3, true, vec![0]), (1_000, false, vec![0])] {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&asked);
+        let server = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let answer = if request.uri().path().ends_with("/poddisruptionbudgets") {
+                let query = request.uri().query().unwrap_or_default();
+                assert!(query.split('&').any(|part| part == "limit=20"), "{query}");
+                let page = counted.fetch_add(1, Ordering::Relaxed) + 1;
+                let next = if page < pages { "more" } else { "" };
+                let allowed = i32::from(page < pages || !protects);
+                let budget =
+                    json!({"metadata": {}, "spec": {"selector": {}}, "status": {"disruptionsAllowed": allowed}});
+                json!({"metadata": {"continue": next}, "items": [budget]})
+            } else {
+                json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": "p"}})
+            };
+            let answer = http::Response::new(kube::client::Body::from(answer.to_string().into_bytes()));
+            async { Ok::<_, std::convert::Infallible>(answer) }
+        });
+        let (actor, _heard) = actor(kube::Client::new(server, "default"));
+        assert_eq!(actor.over_budget(&[&pod()]).await, expected, "{pages} {protects}");
+        assert_eq!(asked.load(Ordering::Relaxed), pages.min(PAGES_OF_BUDGETS));
+    }
+}
