@@ -37,6 +37,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 /// For how long a step may get nowhere, such as while there is no API server.
 const PATIENCE: Duration = Duration::from_mins(5);
+/// For how long objects may be on their way out before that counts as getting nowhere: a definition goes when all of its objects have, one
+/// by one.
+const GOING: Duration = Duration::from_mins(30);
 /// How long an API server may take to learn of rights: one that has just started knows nobody's.
 const RIGHTS_KNOWN: Duration = Duration::from_secs(8);
 /// How long the operator's pods may take to end. They can do no more by then in any case: their rights went first.
@@ -123,20 +126,32 @@ impl Removing<'_> {
     /// Deletes objects, and waits until they are gone.
     async fn delete(&self, step: &str, objects: &[Object]) -> Result<(), UninstallError> {
         let mut trouble = Trouble::default();
+        let (mut fewest, mut since) = (objects.len(), Instant::now());
         loop {
             let (left, failed) = self.objects.delete(objects).await;
-            let not_gone = || Obstacle {
-                reason: format!("{left} objects are not gone yet"),
-                is_forbidden: false,
-            };
-            let Some(obstacle) = failed.or_else(|| (left > 0).then(not_gone)) else {
-                info!(objects = objects.len(), "{step}");
-                return Ok(());
-            };
-            if self.dry_run && !obstacle.is_forbidden {
-                info!(objects = left, "would be deleted, so that {step}");
-                return Ok(());
+            if left < fewest {
+                (fewest, since, trouble) = (left, Instant::now(), Trouble::default());
             }
+            let obstacle = match failed {
+                Some(failed) => failed,
+                None if left == 0 => {
+                    info!(objects = objects.len(), "{step}");
+                    return Ok(());
+                }
+                None if self.dry_run => {
+                    info!(objects = left, "would be deleted, so that {step}");
+                    return Ok(());
+                }
+                None => {
+                    if since.elapsed() < GOING {
+                        trouble.since = None;
+                    }
+                    Obstacle {
+                        reason: format!("{left} objects are not gone yet"),
+                        is_forbidden: false,
+                    }
+                }
+            };
             trouble.again(step, left, obstacle).await?;
         }
     }
@@ -171,12 +186,12 @@ impl Removing<'_> {
             let is_last = since.elapsed() >= settle;
             let unread = over(&mut pass).await.err();
             done += pass.done;
+            if pass.done > 0 {
+                trouble = Trouble::default();
+            }
             if let Some(source) = unread {
                 trouble.again(step, done, source.into()).await?;
             } else if let Some(obstacle) = pass.failed {
-                if pass.done > 0 {
-                    trouble = Trouble::default();
-                }
                 trouble.again(step, done, obstacle).await?;
             } else if self.dry_run {
                 info!(objects = pass.done, "would be written, so that {step}");
@@ -252,3 +267,6 @@ fn failed(what: impl Display, source: RequestError) -> UninstallError {
         source,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use super::*;
+
+/// An API server that answers like this, when so much time has passed, whatever it is asked; and how often it was.
+fn api_server(answer: impl Fn(Duration, &str) -> (u16, Value) + Send + 'static) -> (Client, Arc<AtomicUsize>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    let begin = Instant::now();
+    let answer = Mutex::new(answer);
+    let server = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        let (code, answer) = answer.lock().unwrap()(begin.elapsed(), request.uri().path());
+        let body = kube::client::Body::from(answer.to_string().into_bytes());
+        let answer = http::Response::builder().status(code).body(body).unwrap();
+        async { Ok::<_, Infallible>(answer) }
+    });
+    (Client::new(server, "default"), asked)
+}
+
+fn status(code: u16) -> (u16, Value) {
+    let status = if code < 400 { "Success" } else { "Failure" };
+    let status =
+        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": status, "message": "no", "code": code});
+    (code, status)
+}
+
+/// An object that is there.
+fn found() -> (u16, Value) {
+    (
+        200,
+        json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": "it"}}),
+    )
+}
+
+/// An object that is being deleted.
+fn going() -> (u16, Value) {
+    let metadata = json!({"name": "it", "deletionTimestamp": "2026-01-01T00:00:00Z"});
+    (
+        200,
+        json!({"kind": "CustomResourceDefinition", "apiVersion": "apiextensions.k8s.io/v1", "metadata": metadata}),
+    )
+}
+
+async fn delete(client: &Client, dry_run: bool) -> Result<(), UninstallError> {
+    let objects = Objects::new(client, dry_run);
+    let removing = Removing {
+        client,
+        objects,
+        dry_run,
+    };
+    removing.delete("it is gone", &objects::definitions()).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_trial_that_can_not_read_says_so() {
+    let (client, asked) = api_server(|_, _| status(500));
+    let ended = delete(&client, true).await;
+    assert!(
+        matches!(&ended, Err(UninstallError::Stuck { reason, .. }) if reason.contains("no")),
+        "{ended:?}"
+    );
+    assert!(asked.load(Ordering::Relaxed) > 8, "it asks again");
+
+    let (client, _) = api_server(|passed, _| {
+        if passed < Duration::from_secs(60) {
+            status(503)
+        } else {
+            found()
+        }
+    });
+    delete(&client, true).await.unwrap();
+    let (client, asked) = api_server(|_, _| found());
+    delete(&client, true).await.unwrap();
+    assert_eq!(asked.load(Ordering::Relaxed), objects::definitions().len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_that_empties_for_minutes_is_waited_for() {
+    let minutes = |minutes| {
+        move |passed: Duration, _: &str| {
+            if passed < Duration::from_mins(minutes) {
+                going()
+            } else {
+                status(404)
+            }
+        }
+    };
+    let (client, _) = api_server(minutes(20));
+    delete(&client, false).await.unwrap();
+    let (client, _) = api_server(minutes(60));
+    let ended = delete(&client, false).await;
+    assert!(
+        matches!(&ended, Err(UninstallError::Stuck { reason, .. }) if reason.contains("not gone yet")),
+        "{ended:?}"
+    );
+    // As long as one after the other goes, however long each takes.
+    let (client, _) = api_server(|passed, path| {
+        let order = ["inventories", "reviews", "types", "usages"];
+        let place = order.iter().position(|kind| path.contains(kind)).unwrap_or(0);
+        let gone = u32::try_from(place + 1).unwrap() * Duration::from_mins(25);
+        if passed < gone { going() } else { status(404) }
+    });
+    delete(&client, false).await.unwrap();
+}
+
+/// Without an API server it still ends, and not because something once failed that was done since.
+#[tokio::test(start_paused = true)]
+async fn what_fails_for_minutes_ends_and_what_gets_on_does_not() {
+    let (client, _) = api_server(|_, _| status(500));
+    let begin = Instant::now();
+    let ended = delete(&client, false).await;
+    assert!(matches!(ended, Err(UninstallError::Stuck { .. })), "{ended:?}");
+    assert!(begin.elapsed() < PATIENCE + 2 * LONGEST_PAUSE, "{:?}", begin.elapsed());
+}
