@@ -14,7 +14,7 @@ use crate::cluster::{Cluster, assert_denied, dry_run, refusal};
 
 const POLICY: &str = "cardgate-pod-create";
 
-async fn write(cluster: &Cluster, data: Value) -> Result<()> {
+pub async fn write(cluster: &Cluster, data: Value) -> Result<()> {
     let maps: Api<ConfigMap> = Api::namespaced(cluster.administrator.clone(), NAMESPACE);
     let patch = Patch::Merge(json!({ "data": data }));
     maps.patch(POLICY_PARAMETERS, &PatchParams::default(), &patch).await?;

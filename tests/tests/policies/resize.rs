@@ -1,16 +1,18 @@
 //! `cardgate-pod-resize`: a managed pod never takes more than it was admitted with.
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use cardgate_tests::devices::by_name;
+use cardgate_tests::wait::{self, Seen};
 use cardgate_tests::workloads::pod;
 use crds::keys::{CARD_ASSIGNED, CROSS_QUOTA_ENABLED, CROSS_QUOTA_LABEL, GATE, QUEUE_NAME};
 
 use crate::Outcome;
-use crate::cluster::{Cluster, QUEUE, assert_denied, held, serves_resize};
+use crate::cluster::{Cluster, QUEUE, assert_denied, held, refusal, serves_resize};
+use crate::parameters::write;
 
 const POLICY: &str = "cardgate-pod-resize";
 
@@ -113,4 +115,61 @@ async fn a_pod_that_was_held_for_its_claims_never_takes_more() -> Outcome {
     assert_denied("by its card", POLICY, resize(&pods, "let-in").await, &says);
     resize(&pods, "free").await?;
     Ok(())
+}
+
+/// A pod whose cards were nobody's when it was created has no queue written on it, and is charged from when its namespace names one.
+#[tokio::test]
+async fn a_pod_that_came_before_its_namespaces_queue_never_takes_more() -> Outcome {
+    let cluster = &Cluster::of_its_own("resize-earlier").await?;
+    if !serves_resize(&cluster.administrator).await? {
+        return Ok(());
+    }
+    for (name, resource) in [("cards", "nvidia.com/gpu"), ("network", "rdma/hca")] {
+        cluster.create(pod(name).request("cpu", 1).request(resource, 1)).await?;
+    }
+    let pods = cluster.pods(&cluster.administrator);
+    let grows = async |name: &'static str| {
+        let amounts = json!({ "cpu": "2" });
+        let more = container(&json!({ "requests": amounts, "limits": amounts }));
+        let only_asks = PatchParams {
+            dry_run: true,
+            ..PatchParams::default()
+        };
+        pods.patch_resize(name, &only_asks, &Patch::Strategic(more)).await
+    };
+    // The API server learns of what the policy reads by watches of its own.
+    let is_charged = async |name: &'static str| {
+        wait::eventually("the pod to be charged", wait::PATIENCE, async || {
+            let refused = refusal(grows(name).await);
+            Ok(Seen::when(refused.is_some(), "it may grow"))
+        })
+        .await?;
+        let says = ["the requests of container \"main\" can't grow after the pod's creation"];
+        assert_denied(name, POLICY, grows(name).await, &says);
+        Outcome::Ok(())
+    };
+    grows("cards").await?;
+    grows("network").await?;
+
+    // By the configuration, whatever a namespace says.
+    write(cluster, json!({ "unqueuedCards": "charge" })).await?;
+    is_charged("cards").await?;
+    grows("network").await?;
+    write(cluster, json!({ "unqueuedCards": null })).await?;
+    wait::eventually("nobody to be charged", wait::PATIENCE, async || {
+        let refused = refusal(grows("cards").await);
+        Ok(Seen::when(refused.is_none(), format!("{refused:?}")))
+    })
+    .await?;
+
+    let names = json!({ "metadata": { "annotations": { QUEUE_NAME: QUEUE } } });
+    let namespaces: Api<Namespace> = Api::all(cluster.administrator.clone());
+    namespaces
+        .patch(cluster.team, &PatchParams::default(), &Patch::Merge(names))
+        .await?;
+    is_charged("cards").await?;
+    grows("network").await?;
+    // What the operator found nodes to have as cards.
+    write(cluster, json!({ "cardResources": "rdma/*" })).await?;
+    is_charged("network").await
 }
