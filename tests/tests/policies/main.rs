@@ -7,6 +7,7 @@ mod binding;
 mod cluster;
 mod create;
 mod delete;
+mod group;
 mod leader;
 mod outage;
 mod parameters;

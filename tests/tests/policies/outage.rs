@@ -263,6 +263,10 @@ async fn updates_that_say_nothing_of_cards_pass() -> Outcome {
     job["metadata"]["annotations"] = json!({ keys::CARD_REQUEST: "{}" });
     job["spec"]["suspend"] = json!(true);
     kubectl_of.apply(&job.to_string()).await?;
+    let mut group = volcano("PodGroup", &Value::Null);
+    group["metadata"]["name"] = json!("group");
+    group["spec"] = json!({ "queue": "plain", "minMember": 4, "minTaskMember": { "worker": 1 } });
+    kubectl_of.apply(&group.to_string()).await?;
     take_webhook_down(&cluster.plane).await?;
 
     let patch = async |object: &[&str], change: Value| {
@@ -309,6 +313,13 @@ async fn updates_that_say_nothing_of_cards_pass() -> Outcome {
     // Nobody would hold it until its queue has room.
     let resumed = patch(&["job", "old"], json!({ "spec": { "suspend": false } })).await?;
     assert_refused("resumed", "jobs", resumed);
+
+    // What a group needs keeps its pods waiting where it can't be read.
+    let group = &["podgroup", "group", dry];
+    let tasks = json!({ "spec": { "minTaskMember": { "worker": 2 } } });
+    assert_refused("tasks changed", "requests", patch(group, tasks).await?);
+    let priority = json!({ "spec": { "priorityClassName": "high" } });
+    assert_accepted("group's priority", patch(group, priority).await?);
 
     // On their way out, objects lose their finalizers, open door or not.
     kubectl_of.run(["delete", "job", "old", "--wait=false"]).await?;
