@@ -2,7 +2,7 @@
 
 use crds::card_resources::is_extended;
 use crds::configuration::UnqueuedCards;
-use crds::keys::{EXEMPT_NAMESPACES, MIRROR_POD};
+use crds::keys::{EXEMPT_NAMESPACES, GROUP_NAME, MIRROR_POD};
 use crds::lean::Text;
 use crds::managed::{asks_for_devices_of_classes, is_concerned, requests_any};
 use crds::pod::Pod;
@@ -91,9 +91,15 @@ pub fn judge(
         None
     };
     // Cards that nobody's queue is named for are charged to nobody, if the configuration has it so; the rest of the pod is
-    // the default queue's. Without the queue on it, the operator knows such a pod again.
+    // the default queue's. Without the queue on it, the operator knows such a pod again. One that names a group has the default queue
+    // written on it: its group may come later, or come to name a queue, which would be charged then for what never waited for it.
     let is_unaccounted = !sound.names_cards()
         && asks_for_cards
+        && !pod
+            .metadata
+            .annotations
+            .get(GROUP_NAME)
+            .is_some_and(|group| !group.is_empty())
         && view.configuration().cardgate.unqueued_cards == UnqueuedCards::Count
         && resolved
             .as_ref()

@@ -12,7 +12,7 @@ use webhook::Options;
 use webhook::endpoint::Endpoint;
 use webhook::knowledge::CardFacts;
 
-use common::{NAMESPACE, World, by_kubelet, pod, pod_review};
+use common::{NAMESPACE, World, by_kubelet, group, pod, pod_review};
 
 const GPU: &str = "nvidia.com/gpu";
 const SHARED: &str = "nvidia.com/gpu.shared";
@@ -351,6 +351,16 @@ fn cards_without_a_name_are_charged_refused_or_free() {
         assert!(verdict.allowed()[0].contains("nobody is charged for the pod's nvidia.com/gpu"));
         assert_eq!(verdict.operations, 0, "not managed, so left alone");
     }
+    // But not where it names a group: that may come to name a queue later, and would have that charged for what never waited.
+    let early = pod(&[(GROUP_NAME, "late")], &[(GPU, "1")]);
+    let verdict = World::new().create_pod(&early);
+    let says = "PodGroup \"late\" does not exist in this namespace: the pod's queue is \"default\", and stays so";
+    assert!(verdict.allowed()[0].contains(says), "{:?}", verdict.warnings);
+    assert_eq!(queue_of(verdict.object()), ("default", "default"));
+    let world = World::new();
+    world.knowledge.groups.set("research/nameless".into(), group(None));
+    let verdict = world.create_pod(&pod(&[(GROUP_NAME, "nameless")], &[(GPU, "1")]));
+    assert_eq!(queue_of(verdict.object()), ("default", "default"));
     let denying = unnamed_cards(UnnamedCards::Deny);
     for unnamed in [
         &unqueued,

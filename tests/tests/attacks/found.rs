@@ -5,7 +5,7 @@ use cardgate_tests::scenario::Scenario;
 use cardgate_tests::tally::Tally;
 use cardgate_tests::workloads::pod;
 use cardgate_tests::world::World;
-use crds::keys::GROUP_NAME;
+use crds::keys::{GATE, GROUP_NAME, QUEUE_NAME};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
@@ -50,6 +50,41 @@ async fn pods_that_never_waited_fill_no_queue() -> Outcome {
 
     team.create(&team.gpu_pod("trainer", &card, 1).deployment(2)).await?;
     team.expect("trainer", &Tally::none().running(&card, 2)).await?;
+    Ok(())
+}
+
+/// A pod that names a group which is not there, and cards that nobody would be charged for: were it let in as nobody's, whoever makes the
+/// group afterwards would have another team's queue charged for it, from the operator's next start.
+#[tokio::test]
+async fn a_group_that_comes_later_charges_no_queue_for_what_never_waited() -> Outcome {
+    let world = World::shared().await?;
+    let team = Scenario::begin(world, "lateness").await?;
+    let other = Scenario::begin(world, "late-group").await?;
+    let card = team.card("NVIDIA-A100");
+    team.nodes(&[nodes::nvidia("lateness", &card, 2, 81_920)]).await?;
+    team.apply_queue(team.queue().quota(&card, 2)).await?;
+    team.door_knows(&[&card]).await?;
+    let tenant = Tenant::of(&world.plane, "late-group").await?;
+    let early = pod("early").namespace("late-group").annotation(GROUP_NAME, "late");
+    tenant
+        .create(&early.scheduler("nobody").request("nvidia.com/gpu", 100).build())
+        .await?;
+    // It is charged to the default queue whatever comes later, and waits for that.
+    let created = other.api::<Pod>().get("early").await?;
+    let annotations = created.metadata.annotations.unwrap_or_default();
+    assert_eq!(annotations.get(QUEUE_NAME).map(String::as_str), Some("default"));
+    let group = json!({
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": { "name": "late", "namespace": "late-group" },
+        "spec": { "minMember": 1, "queue": "lateness" },
+    });
+    world.plane.apply(&group).await?;
+    team.create(&team.gpu_pod("trainer", &card, 1).deployment(2)).await?;
+    team.expect("trainer", &Tally::none().running(&card, 2)).await?;
+    let pod = other.api::<Pod>().get("early").await?;
+    let gates = pod.spec.and_then(|spec| spec.scheduling_gates).unwrap_or_default();
+    assert!(gates.iter().any(|gate| gate.name == GATE), "it waits: {gates:?}");
     Ok(())
 }
 

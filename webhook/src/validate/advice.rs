@@ -181,7 +181,8 @@ fn look_at_template(
     }
     let cardgate = &view.configuration().cardgate;
     let names_queue = resolved.is_some_and(|resolved| resolved.source != QueueSource::Default);
-    let is_charged = is_volcanos || names_queue || cardgate.unqueued_cards == UnqueuedCards::Charge;
+    let is_charged =
+        is_volcanos || names_queue || naming.group.is_some() || cardgate.unqueued_cards == UnqueuedCards::Charge;
     if (is_charged || annotation(CARD_NAME).is_some()) && looks.at_claims_of(template) {
         match claims::check(template, namespace, view, &mut findings.warnings) {
             Ok(()) => {}
