@@ -325,13 +325,7 @@ impl Gathered {
                     self.queues.insert(name.into(), Arc::new(QueueFacts::read(&queue)));
                 }
             }
-            ("scheduling.volcano.sh", "PodGroup") => {
-                if let Some(DeserializeGuard(group)) = read::<DeserializeGuard<PodGroup>>(&manifest.object) {
-                    let key = group_key(manifest.namespace().unwrap_or_default(), name);
-                    let queue = group.as_ref().ok().and_then(|group| group.spec.queue.as_deref());
-                    self.groups.insert(key.into(), Arc::new(GroupFacts::naming(queue)));
-                }
-            }
+            ("scheduling.volcano.sh", "PodGroup") => self.take_group(manifest),
             ("", "Namespace") => {
                 if let Some(metadata) = read::<ObjectMeta>(&manifest.object["metadata"]) {
                     self.namespaces
@@ -357,6 +351,20 @@ impl Gathered {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Takes in a group; one that names no namespace is in that of the user. Where it names no queue, it keeps that with which it is there.
+    fn take_group(&mut self, manifest: &Manifest) {
+        let key = group_key(manifest.namespace().unwrap_or(&self.namespace), manifest.name());
+        if manifest.leaves_queue_out() && self.groups.contains_key(&*key) {
+            return;
+        }
+        let mut manifest = manifest.clone();
+        manifest.write_defaults();
+        if let Some(DeserializeGuard(group)) = read::<DeserializeGuard<PodGroup>>(&manifest.object) {
+            let queue = group.as_ref().ok().and_then(|group| group.spec.queue.as_deref());
+            self.groups.insert(key.into(), Arc::new(GroupFacts::naming(queue)));
         }
     }
 

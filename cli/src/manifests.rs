@@ -19,6 +19,9 @@ const OWN_GROUPS: [&str; 3] = ["", "apps", "batch"];
 /// Where these quantities stand.
 const QUANTITIES: [&str; 5] = ["limits", "requests", "overhead", "allocatable", "capacity"];
 
+/// The queue of a `PodGroup` that names none: API servers write it, by Volcano's definition and by Cardgate's own.
+const QUEUE_OF_GROUPS: &str = "default";
+
 /// API groups of what is read here.
 const READ_GROUPS: [&str; 7] = [
     "",
@@ -108,6 +111,20 @@ impl Manifest {
     /// The namespace that it names.
     pub fn namespace(&self) -> Option<&str> {
         Some(self.text("/metadata/namespace")).filter(|namespace| !namespace.is_empty())
+    }
+
+    /// Whether it is a `PodGroup` that leaves the name of its queue to the API server. An empty one is none that it replaces.
+    pub fn leaves_queue_out(&self) -> bool {
+        self.group_and_kind() == ("scheduling.volcano.sh", "PodGroup")
+            && self.object["spec"].is_object()
+            && self.object["spec"]["queue"].is_null()
+    }
+
+    /// Writes what API servers write where nothing is said, as far as it matters here.
+    pub fn write_defaults(&mut self) {
+        if self.leaves_queue_out() {
+            self.object["spec"]["queue"] = QUEUE_OF_GROUPS.into();
+        }
     }
 }
 

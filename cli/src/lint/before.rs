@@ -38,9 +38,10 @@ pub struct Old {
 impl Before {
     /// What stands in these files, which were applied as they are.
     pub fn of(manifests: Vec<Manifest>, namespace: &str) -> Self {
-        let objects = manifests.into_iter().map(|manifest| {
+        let objects = manifests.into_iter().map(|mut manifest| {
             let key = key(&manifest, manifest.namespace().unwrap_or(namespace));
             let applied = manifest.object.clone();
+            manifest.write_defaults();
             let object = manifest.object;
             (key, Old { object, applied })
         });

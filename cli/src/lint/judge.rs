@@ -77,6 +77,7 @@ impl<'k> Judge<'k> {
             linted.operation = Operation::Update;
             manifest.object = updated(before, &manifest.object);
         }
+        manifest.write_defaults();
         let before = before.map(|before| &before.object);
         // Policies alone may be asked, as about changes of pods.
         let endpoints = self.door.endpoints(&manifest, before);

@@ -278,3 +278,77 @@ async fn a_change_is_judged_as_the_door_and_the_policies_judge_updates() {
     let (_, data) = lint_change(&[queue("b", "{}")], &with_nodes(&[queue("a", "{}")])).await;
     assert_eq!(data["objects"][0]["operation"], "Create", "{data:#}");
 }
+
+fn group(queue: Option<&str>) -> Manifest {
+    manifest(json!({
+        "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
+        "metadata": { "name": "gang" }, "spec": { "minMember": 1, "queue": queue },
+    }))
+}
+
+/// A queue that is for another namespace.
+fn closed(name: &str) -> Manifest {
+    let mut queue = queue(name, "{\"NVIDIA-A100\": 2}");
+    queue.object["metadata"]["annotations"]["card.volcano.sh/namespaces"] = "others".into();
+    queue
+}
+
+/// The namespace of what names none, with the queue that it names.
+fn namespace(queue: &str) -> Manifest {
+    manifest(json!({
+        "apiVersion": "v1", "kind": "Namespace",
+        "metadata": { "name": "team", "annotations": { "scheduling.volcano.sh/queue-name": queue } },
+    }))
+}
+
+/// A pod that names its group, and no queue.
+fn member() -> Manifest {
+    let mut pod = pod("NVIDIA-A100", 1, "");
+    pod.object["metadata"]["annotations"] = json!({
+        "volcano.sh/card.name": "NVIDIA-A100", "scheduling.k8s.io/group-name": "gang",
+    });
+    pod
+}
+
+#[tokio::test]
+async fn a_group_of_the_same_files_is_found_where_neither_names_the_namespace() {
+    // One that is applied once more, and leaves its queue out, keeps it.
+    for groups in [&[group(Some("a"))][..], &[group(Some("a")), group(None)]] {
+        let all = [&[closed("a"), namespace("mine")], groups, &[member()]].concat();
+        let (answer, data) = lint(&all).await;
+        let notes = answer.notes.join("\n");
+        assert!(!notes.contains("which queue PodGroup"), "{notes}");
+        let pod = data["objects"].as_array().unwrap().last().unwrap();
+        let said = pod["refused"]["message"].as_str().unwrap_or_default();
+        assert!(said.contains("spec.queue of PodGroup \"gang\""), "{data:#}");
+    }
+}
+
+#[tokio::test]
+async fn a_group_that_names_no_queue_has_the_one_that_api_servers_write() {
+    let all = [
+        closed("default"),
+        queue("mine", "{\"NVIDIA-A100\": 2}"),
+        namespace("mine"),
+        group(None),
+        member(),
+    ];
+    let (answer, data) = lint(&all).await;
+    assert_eq!(answer.code, REFUSED, "{data:#}");
+    let refused = |kind: &str| {
+        let objects = data["objects"].as_array().unwrap();
+        let found = objects.iter().find(|object| object["kind"] == kind).unwrap();
+        found["refused"]["message"].as_str().unwrap_or_default().to_owned()
+    };
+    assert!(refused("PodGroup").contains("queue \"default\""), "{data:#}");
+    assert!(refused("Pod").contains("spec.queue of PodGroup \"gang\""), "{data:#}");
+
+    // Between two files the same goes without saying in both, so nobody names a queue anew.
+    let (_, data) = lint_change(&[group(None)], &[closed("default"), group(None)]).await;
+    let object = &data["objects"][1];
+    assert_eq!(
+        (&object["operation"], &object["refused"]),
+        (&json!("Update"), &Value::Null),
+        "{data:#}"
+    );
+}

@@ -386,6 +386,33 @@ fn mutated(object: &Value, other: &Value) -> Vec<Value> {
     replaced.collect()
 }
 
+/// API servers write the queue `default` on such a group, whatever its namespace names.
+#[tokio::test]
+async fn a_group_that_names_no_queue_is_in_the_one_that_api_servers_write() {
+    let mut pod = manifest(json!({ "apiVersion": "v1", "kind": "Pod" }));
+    pod.object["spec"] = template("", 1)["spec"].clone();
+    pod.object["metadata"] = json!({
+        "name": "first", "annotations": { "volcano.sh/card.name": CARD, "scheduling.k8s.io/group-name": "gang" },
+    });
+    let world = world(vec![
+        node("n1", 4),
+        queue("default", 2),
+        queue("mine", 2),
+        manifest(json!({
+            "apiVersion": "v1", "kind": "Namespace",
+            "metadata": { "name": "team", "annotations": { "scheduling.volcano.sh/queue-name": "mine" } },
+        })),
+        manifest(json!({
+            "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
+            "metadata": { "name": "gang" }, "spec": { "minMember": 1 },
+        })),
+        pod,
+    ]);
+    let told = report(world).await;
+    let queues: Vec<_> = told.admitted.iter().map(|admitted| &*admitted.queue).collect();
+    assert_eq!(queues, ["default"], "{told:?}");
+}
+
 /// Whatever stands anywhere in what is read, it is refused, left out or judged, and nothing falls.
 #[tokio::test]
 async fn whatever_stands_in_the_files_nothing_falls() {

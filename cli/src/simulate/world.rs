@@ -120,6 +120,7 @@ impl World {
             if is_namespaced && manifest.namespace().is_none() {
                 manifest.object["metadata"]["namespace"] = namespace.into();
             }
+            manifest.write_defaults();
             let same = |old: &Manifest| {
                 old.group_and_kind() == manifest.group_and_kind()
                     && old.namespace() == manifest.namespace()
@@ -207,6 +208,7 @@ impl World {
             Err(why) => return self.refuse(&job, format!("Job {} makes no pods: {why}", job.name())),
         };
         let mut group = made.group;
+        group.write_defaults();
         self.imagine(&mut group, now);
         if let Err(message) = pass(door, &mut group).await {
             return self.refuse(
