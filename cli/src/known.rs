@@ -219,8 +219,8 @@ impl Gathered {
         self.ask_for_claims(cluster, manifests).await;
         match cluster.usages().await {
             Ok(usages) => self.pods_of.extend(usages.into_iter().filter_map(|usage| {
-                let status = usage.status?;
-                let pods = status.admitted_pods.saturating_add(status.waiting_pods);
+                // As the door counts them: those that wait may wait elsewhere, or for ever.
+                let pods = usage.status?.admitted_pods;
                 Some((usage.spec.queue, u64::try_from(pods).unwrap_or(0)))
             })),
             Err(failure) => {

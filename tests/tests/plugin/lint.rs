@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use cardgate_tests::devices::{self, NVIDIA, by_template, exactly};
+use cardgate_tests::workloads;
 use serde::Serialize;
 
 use super::*;
@@ -126,6 +127,45 @@ async fn a_pipeline_is_told_what_the_api_server_would_say() -> Outcome {
     assert_eq!(answer.err.matches("defaults are taken").count(), 1, "{answer:?}");
     let strict = card(&scenario, &user, &["lint", "-f", file.path()?, "--cluster", "--strict"]).await?;
     assert_eq!(strict.code, Some(7), "{strict:?}");
+    Ok(())
+}
+
+/// As the door: pods that only wait keep no queue from getting queues below it.
+#[tokio::test]
+async fn a_queue_gets_queues_below_it_that_has_no_pods_but_waiting_ones() -> Outcome {
+    let scenario = Scenario::begin(World::shared().await?, "plugin-lint-parent").await?;
+    let user = viewer(&scenario).await?;
+    let name = two_run_and_one_waits(&scenario).await?;
+    let idle = format!("{}-idle", scenario.name());
+    scenario.apply_queue(workloads::queue(&idle).quota(&name, 1)).await?;
+    scenario
+        .create(&scenario.gpu_pod("four", &name, 2).queue(&idle).build())
+        .await?;
+    scenario.waits("four", NO_QUOTA).await?;
+    let waits = |data: &Value| {
+        let mut rows = data["queues"].as_array().into_iter().flatten();
+        rows.any(|row| row["queue"] == *idle && row["waiting"] == 2)
+    };
+    answers(&scenario, &user, &["top"], waits).await?;
+
+    // The cluster's own configuration has no queues below others.
+    let configuration = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "cardgate-config", "namespace": "cardgate-system" },
+        "data": { "volcano-scheduler.conf": "tiers: [{plugins: [{name: capacity-card, arguments: {enableHierarchy: true}}]}]" },
+    });
+    let below = |parent: &str| {
+        let child = workloads::queue(&format!("{parent}-child"));
+        child.field("parent", json!(parent)).build()
+    };
+    let file = File::new(
+        "plugin-lint-parent",
+        &[configuration, below(scenario.name()), below(&idle)],
+    )?;
+    let refused = |data: &Value| refusals(data).into_iter().skip(1).collect::<Vec<_>>();
+    let args = ["lint", "-f", file.path()?, "--cluster"];
+    let is_known =
+        |data: &Value| matches!(&*refused(data), [Some(message), None] if message.contains("(2 that were let in"));
+    answers(&scenario, &user, &args, is_known).await?;
     Ok(())
 }
 
