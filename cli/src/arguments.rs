@@ -134,6 +134,9 @@ pub enum Verb {
     ///
     /// Everybody sees cards and quotas. What queues use and which nodes have the cards needs the right to list cardusages and
     /// cardinventories, which whoever may view the whole cluster has; without it a line says so.
+    ///
+    /// Of a card that a queue names neither in its quota nor in what it deserves, both are - (absent in JSON), and nothing is borrowed: under
+    /// the plugin capacity the cluster alone limits it.
     #[command(
         after_help = "Examples:\n  kubectl card top               once\n  kubectl card top --watch       live on a terminal: q \
                             leaves, arrows move\n  kubectl card top -o json | jq '.queues[] | select(.borrowed > 0)'"

@@ -59,14 +59,15 @@ pub fn of_node(node: &NodeRow, width: usize) -> Vec<Part> {
     bar(&[(Part::Used, node.used), (part, rest)], width)
 }
 
-/// A bar of a queue's card, as long as its quota, or what it has where that is more.
+/// A bar of a queue's card, as long as its quota, or what it has where that is more or there is none.
 pub fn of_queue(queue: &QueueRow, width: usize) -> Vec<Part> {
     let used = queue.used.unwrap_or(0);
     let borrowed = queue.borrowed.unwrap_or(0);
     let own = used - borrowed;
-    let guaranteed = (queue.guaranteed.min(queue.quota) - used).max(0);
-    let deserved = (queue.deserved.min(queue.quota) - used - guaranteed).max(0);
-    let free = (queue.quota - used - guaranteed - deserved).max(0);
+    let within_quota = |amount: i64| queue.quota.map_or(amount, |quota| amount.min(quota));
+    let guaranteed = (within_quota(queue.guaranteed) - used).max(0);
+    let deserved = (within_quota(queue.deserved.unwrap_or(0)) - used - guaranteed).max(0);
+    let free = (queue.quota.unwrap_or(0) - used - guaranteed - deserved).max(0);
     let parts = [
         (Part::Used, own),
         (Part::Borrowed, borrowed),
@@ -151,13 +152,14 @@ mod tests {
 
     #[test]
     fn a_queue_shows_what_it_borrows_and_what_is_left_of_each() {
-        let of = |used, borrowed| {
+        let of_limits = |limits: (Option<i64>, Option<i64>), used, borrowed| {
+            let (deserved, quota) = limits;
             let queue = QueueRow {
                 queue: "a".to_owned(),
                 card: "A100".to_owned(),
                 guaranteed: 2,
-                deserved: 4,
-                quota: 8,
+                deserved,
+                quota,
                 used: Some(used),
                 borrowed: Some(borrowed),
                 waiting: Some(0),
@@ -165,11 +167,15 @@ mod tests {
             };
             of_queue(&queue, 8).into_iter().map(Part::character).collect::<String>()
         };
+        let of = |used, borrowed| of_limits((Some(4), Some(8)), used, borrowed);
         assert_eq!(of(0, 0), "==--....");
         assert_eq!(of(1, 0), "#=--....");
         assert_eq!(of(3, 0), "###-....");
         assert_eq!(of(7, 3), "####+++.");
         // More than the quota, since that was lowered.
         assert_eq!(of(16, 12), "##++++++");
+        // Where there is no quota, what is free is not the queue's to tell.
+        assert_eq!(of_limits((None, None), 1, 0), "####====");
+        assert_eq!(of_limits((Some(4), None), 0, 0), "====----");
     }
 }

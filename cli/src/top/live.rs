@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::bar::{self, Part};
+use super::shown;
 use super::state::State;
 use crate::cluster::Cluster;
 use crate::failure::Failure;
@@ -183,12 +184,10 @@ fn lines(state: &State, width: usize) -> Vec<Line<'static>> {
     lines.push(Line::default());
     lines.extend(head("QUEUES", bar::OF_QUEUES));
     for queue in &state.queues {
+        let (quota, deserved) = (shown(queue.quota), shown(queue.deserved));
         let numbers = match (queue.used, queue.waiting) {
-            (Some(used), Some(waiting)) => format!(
-                "{used} of {}, deserves {}, {waiting} waiting",
-                queue.quota, queue.deserved
-            ),
-            _ => format!("quota {}, deserves {}", queue.quota, queue.deserved),
+            (Some(used), Some(waiting)) => format!("{used} of {quota}, deserves {deserved}, {waiting} waiting"),
+            _ => format!("quota {quota}, deserves {deserved}"),
         };
         let parts = queue.used.map_or_else(Vec::new, |_| bar::of_queue(queue, room));
         lines.push(row(parts, numbers));
@@ -246,8 +245,8 @@ mod tests {
                 queue: "team-a".to_owned(),
                 card: "A100".to_owned(),
                 guaranteed: 0,
-                deserved: 2,
-                quota: 4,
+                deserved: Some(2),
+                quota: Some(4),
                 used: Some(4),
                 borrowed: Some(2),
                 waiting: Some(1),

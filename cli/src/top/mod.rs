@@ -15,7 +15,7 @@ use state::State;
 
 /// How wide a bar is in a table.
 const WIDTH: usize = 20;
-/// What stands for a number that is not shown.
+/// What stands for a number that is not shown, or that there is none of.
 const UNSEEN: &str = "-";
 
 /// The state of this moment; or, where it is to be watched, that of every moment until the user leaves.
@@ -57,7 +57,6 @@ fn printed(state: &State) -> Result<Answer, Failure> {
     let units = types::units(state.cards.iter().map(|card| (card.card.as_str(), card.kind)));
     let units = units.map_or_else(String::new, |units| format!("({units})\n"));
     answer.line(&format!("({})\n{units}", bar::OF_CARDS));
-    let shown = |number: Option<i64>| number.map_or_else(|| UNSEEN.to_owned(), |number| number.to_string());
     let queues: Vec<_> = state
         .queues
         .iter()
@@ -71,8 +70,8 @@ fn printed(state: &State) -> Result<Answer, Failure> {
                 shown(queue.used),
                 shown(queue.borrowed),
                 queue.guaranteed.to_string(),
-                queue.deserved.to_string(),
-                queue.quota.to_string(),
+                shown(queue.deserved),
+                shown(queue.quota),
                 shown(queue.waiting),
             ]
         })
@@ -111,6 +110,10 @@ fn printed(state: &State) -> Result<Answer, Failure> {
         answer.line(&format!("\nnot shown: {unseen}"));
     }
     Ok(answer)
+}
+
+fn shown(number: Option<i64>) -> String {
+    number.map_or_else(|| UNSEEN.to_owned(), |number| number.to_string())
 }
 
 fn text(parts: &[Part]) -> String {

@@ -40,13 +40,17 @@ pub struct QueueRow {
     pub card: String,
     /// What is kept free for it.
     pub guaranteed: i64,
-    /// What it should have while others want it too; its quota where it says nothing.
-    pub deserved: i64,
-    pub quota: i64,
+    /// What it should have while others want it too; its quota where it says nothing. None where it names the card in neither: under the
+    /// plugin `capacity` the cluster alone limits that, and the queue deserves what it asks for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deserved: Option<i64>,
+    /// None where it does not name the card.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quota: Option<i64>,
     /// What its pods and those of queues below it hold; none for whom it is not shown, as what follows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used: Option<i64>,
-    /// What of that is beyond what it deserves, so that others may take it back.
+    /// What of that is beyond what it deserves, so that others may take it back; none where what it deserves has no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub borrowed: Option<i64>,
     /// What waits in it and in queues below it.
@@ -156,8 +160,8 @@ fn rows(queues: &[volcano::Queue], usages: Option<&[CardUsage]>) -> Vec<QueueRow
         let used = usage.iter().flatten().map(|card| card.name.clone());
         for card in named.chain(used).collect::<BTreeSet<_>>() {
             let of = |limits: &Limits| limits.get(&Item::Card(card.as_str().into())).copied();
-            let quota = of(&terms.capability).unwrap_or(0);
-            let deserved = of(&terms.deserved).unwrap_or(quota);
+            let quota = of(&terms.capability);
+            let deserved = of(&terms.deserved).or(quota);
             let of_usage = usage.as_ref().map(|cards| {
                 let card = cards.iter().find(|found| found.name == card);
                 card.map_or((0, 0, OwnCards::default()), |card| {
@@ -170,7 +174,9 @@ fn rows(queues: &[volcano::Queue], usages: Option<&[CardUsage]>) -> Vec<QueueRow
                 deserved,
                 quota,
                 used: of_usage.map(|(used, ..)| used),
-                borrowed: of_usage.map(|(used, ..)| (used - deserved).max(0)),
+                borrowed: of_usage
+                    .zip(deserved)
+                    .map(|((used, ..), deserved)| (used - deserved).max(0)),
                 waiting: of_usage.map(|(_, waiting, _)| waiting),
                 own: of_usage.map(|(.., own)| own),
                 card,
@@ -235,6 +241,15 @@ mod tests {
             ] },
         }));
         let rows = rows(std::slice::from_ref(&queue), Some(&[usage]));
+        // What it does not name is limited by the cluster alone under the plugin `capacity`, and it deserves what it asks for.
+        let unnamed = rows.iter().position(|row| row.card == "T4").unwrap();
+        assert_eq!(
+            serde_json::to_value(&rows[unnamed]).unwrap(),
+            json!({
+                "queue": "a", "card": "T4", "guaranteed": 0, "used": 1, "waiting": 0,
+                "own": { "allocated": 1, "waiting": 0 },
+            })
+        );
         let told: Vec<_> = rows
             .iter()
             .map(|row| {
@@ -250,13 +265,13 @@ mod tests {
             })
             .collect();
         let expected = [
-            ("A100", 1, 4, 8, Some(7), Some(3), Some(2)),
-            ("H100", 0, 2, 2, Some(0), Some(0), Some(0)),
-            ("T4", 0, 0, 0, Some(1), Some(1), Some(0)),
+            ("A100", 1, Some(4), Some(8), Some(7), Some(3), Some(2)),
+            ("H100", 0, Some(2), Some(2), Some(0), Some(0), Some(0)),
+            ("T4", 0, None, None, Some(1), None, Some(0)),
         ];
         assert_eq!(told, expected);
         let unseen = super::rows(&[queue], None);
-        assert_eq!((unseen.len(), unseen[0].used, unseen[0].quota), (2, None, 8));
+        assert_eq!((unseen.len(), unseen[0].used, unseen[0].quota), (2, None, Some(8)));
     }
 
     #[test]

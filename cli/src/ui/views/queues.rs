@@ -103,7 +103,7 @@ fn table<'q>(queues: impl Iterator<Item = &'q QueueRow>, links: bool) -> Markup 
                         }
                         td { (queue.card) }
                         td.use { (of_queue(queue)) }
-                        @for amount in [queue.used, queue.waiting, Some(queue.guaranteed), Some(queue.deserved), Some(queue.quota)] {
+                        @for amount in [queue.used, queue.waiting, Some(queue.guaranteed), queue.deserved, queue.quota] {
                             td.amount { @if let Some(amount) = amount { (amount) } @else { "–" } }
                         }
                     }
@@ -125,20 +125,27 @@ fn of_queue(queue: &QueueRow) -> Markup {
             class: "borrowed",
         },
     ];
+    let (deserved, quota) = (queue.deserved.unwrap_or(0), queue.quota.unwrap_or(0));
     let marks = [
         (queue.guaranteed, "guarantee"),
-        (queue.deserved, "deserved"),
-        (queue.quota, "quota"),
+        (deserved, "deserved"),
+        (quota, "quota"),
     ];
     let marks: Vec<_> = marks.into_iter().filter(|(amount, _)| *amount > 0).collect();
-    let whole = used.max(queue.quota).max(queue.deserved).max(queue.guaranteed);
-    let held = match queue.used {
-        Some(used) => format!("{used} held, of which {borrowed} borrowed"),
-        None => "what is held is not shown".to_owned(),
+    let whole = used.max(quota).max(deserved).max(queue.guaranteed);
+    let held = match (queue.used, queue.borrowed) {
+        (Some(used), Some(borrowed)) => format!("{used} held, of which {borrowed} borrowed"),
+        (Some(used), None) => format!("{used} held"),
+        (None, _) => "what is held is not shown".to_owned(),
     };
+    let named = |amount: Option<i64>| amount.map_or_else(|| "not named".to_owned(), |amount| amount.to_string());
     let text = format!(
         "{} of {}: {held}; guaranteed {}, deserved {}, quota {}",
-        queue.queue, queue.card, queue.guaranteed, queue.deserved, queue.quota
+        queue.queue,
+        queue.card,
+        queue.guaranteed,
+        named(queue.deserved),
+        named(queue.quota)
     );
     bar(&parts, &marks, whole, &text)
 }

@@ -25,8 +25,8 @@ fn state(name: &str) -> State {
             queue: name.to_owned(),
             card: name.to_owned(),
             guaranteed: 1,
-            deserved: 4,
-            quota: 8,
+            deserved: Some(4),
+            quota: Some(8),
             used: Some(6),
             borrowed: Some(2),
             waiting: Some(3),
@@ -144,6 +144,22 @@ fn a_queue_shows_what_it_borrows_and_its_marks() {
     ] {
         assert!(page.contains(part), "{part} is missing: {page}");
     }
+}
+
+#[test]
+fn a_card_that_a_queue_does_not_name_is_not_borrowed() {
+    let mut state = state("A100");
+    let row = &mut state.queues[0];
+    (row.deserved, row.quota, row.borrowed) = (None, None, None);
+    let page = queues::show(&state).into_string();
+    for part in [
+        "A100 of A100: 6 held; guaranteed 1, deserved not named, quota not named",
+        r#"<rect class="held" x="0" y="0" width="1000" height="20">"#,
+        r#"<td class="amount">1</td><td class="amount">–</td><td class="amount">–</td>"#,
+    ] {
+        assert!(page.contains(part), "{part} is missing: {page}");
+    }
+    assert!(!page.contains(r#"<rect class="borrowed""#), "{page}");
 }
 
 #[test]
