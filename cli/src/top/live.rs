@@ -1,6 +1,7 @@
 //! The live view: the same on a terminal, redrawn as it changes. A terminal draws what differs alone, so nothing flickers.
 
 use std::io;
+use std::pin::pin;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
@@ -49,25 +50,44 @@ pub async fn show(cluster: &Cluster, state: State) -> Result<(), Failure> {
     shown.map_err(|error| wrong(&error))
 }
 
-async fn watch(terminal: &mut DefaultTerminal, cluster: &Cluster, mut state: State) -> io::Result<()> {
-    let mut wishes = wishes();
+async fn watch(terminal: &mut DefaultTerminal, cluster: &Cluster, state: State) -> io::Result<()> {
     let mut ticks = interval(REFRESH);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks.tick().await;
+    let read = async || {
+        ticks.tick().await;
+        State::read(cluster).await
+    };
+    let draw = |state: &State, top: &mut u16, said: &str| draw(terminal, state, top, said);
+    follow(wishes(), state, read, draw).await
+}
+
+/// Draws what is read, time and again, until the user leaves.
+async fn follow(
+    mut wishes: mpsc::Receiver<Wish>,
+    mut state: State,
+    mut read: impl AsyncFnMut() -> Result<State, Failure>,
+    mut draw: impl FnMut(&State, &mut u16, &str) -> io::Result<()>,
+) -> io::Result<()> {
     let (mut top, mut said) = (0_u16, String::new());
     loop {
-        draw(terminal, &state, &mut top, &said)?;
-        tokio::select! {
-            wish = wishes.recv() => match wish {
-                None | Some(Wish::Leave) => return Ok(()),
-                Some(Wish::Move(lines)) => top = top.saturating_add_signed(i16::try_from(lines).unwrap_or(0)),
-                Some(Wish::Draw) => {}
-            },
+        // It goes on whatever the user wishes meanwhile: begun anew with each key, it would come to no end while keys are pressed.
+        let mut reading = pin!(read());
+        let read = loop {
+            draw(&state, &mut top, &said)?;
+            tokio::select! {
+                wish = wishes.recv() => match wish {
+                    None | Some(Wish::Leave) => return Ok(()),
+                    Some(Wish::Move(lines)) => top = top.saturating_add_signed(i16::try_from(lines).unwrap_or(0)),
+                    Some(Wish::Draw) => {}
+                },
+                read = &mut reading => break read,
+            }
+        };
+        match read {
+            Ok(read) => (state, said) = (read, String::new()),
             // What is shown stays while the cluster can't be asked.
-            read = async { ticks.tick().await; State::read(cluster).await } => match read {
-                Ok(read) => (state, said) = (read, String::new()),
-                Err(failure) => said = format!("{}: {failure}", Timestamp::now().strftime("%H:%M:%SZ")),
-            },
+            Err(failure) => said = format!("{}: {failure}", Timestamp::now().strftime("%H:%M:%SZ")),
         }
     }
 }
@@ -226,6 +246,7 @@ fn drawn_run(part: Part, length: usize) -> Span<'static> {
 mod tests {
     use crds::card_type::CardKind;
     use ratatui::crossterm::event::KeyEvent;
+    use tokio::sync::Notify;
 
     use super::super::state::{CardRow, NodeRow, QueueRow};
     use super::*;
@@ -298,5 +319,31 @@ mod tests {
         assert_eq!(key(KeyCode::Char('c'), KeyModifiers::NONE), None);
         assert_eq!(key(KeyCode::Down, KeyModifiers::NONE), Some(Wish::Move(1)));
         assert_eq!(wish(&Event::Resize(1, 1)), Some(Wish::Draw));
+    }
+
+    #[tokio::test]
+    async fn whoever_moves_the_view_sees_what_is_read_meanwhile() {
+        let (keys, wishes) = mpsc::channel(16);
+        let (answered, mut begun, mut drawn) = (Notify::new(), 0, 0);
+        let read = async || {
+            begun += 1;
+            answered.notified().await;
+            let unseen = vec!["new".to_owned()];
+            Ok(State { unseen, ..state() })
+        };
+        let draw = |state: &State, _: &mut u16, _: &str| {
+            drawn += 1;
+            // The API server answers after some keys were pressed.
+            if drawn == 8 {
+                answered.notify_one();
+            }
+            let is_over = state.unseen == ["new"] || drawn > 50;
+            let wish = if is_over { Wish::Leave } else { Wish::Move(1) };
+            keys.try_send(wish).map_err(io::Error::other)
+        };
+        follow(wishes, state(), read, draw).await.unwrap();
+        // A further one may begin once that has been answered.
+        assert!((8..50).contains(&drawn), "drawn {drawn} times");
+        assert!(begun <= 2, "read {begun} times: each key gave up what was under way");
     }
 }
