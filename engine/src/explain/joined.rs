@@ -17,6 +17,7 @@ use crate::decide::verdict::admits;
 use crate::ids::{QueueId, WorkloadId};
 use crate::inqueue::Demand;
 use crate::reason::{About, Reason};
+use crate::refs::WorkloadKind;
 
 /// What is said where each pod would be let in by itself.
 const NOT_FOR_ALL: &str = "there is enough for it by itself, and not for all of them";
@@ -66,9 +67,13 @@ fn block(cluster: &Cluster, namespace: &str, id: WorkloadId, joining: Joining<'_
             } else {
                 format!("with it {there} are there")
             };
-            let said = format!(
-                "{who} lets {least} pods in together (spec.minMember), and {there}: the others are to be created"
-            );
+            // Of Jobs, those of Volcano alone are let in as a group.
+            let key = match workload.kind {
+                WorkloadKind::PodGroup => "spec.minMember",
+                WorkloadKind::Job => "spec.minAvailable",
+            };
+            let said =
+                format!("{who} lets {least} pods in together ({key}), and {there}: the others are to be created");
             Reason::PodGroupIncomplete.block(&said)
         }
         Hindrance::TooMany => Block {

@@ -97,7 +97,9 @@ impl Reason {
             Self::NamespaceNotAllowed => "name another queue, or have the namespace let in",
             Self::PodGroupNotFound => "create the PodGroup, or leave the pod's group out",
             Self::PodGroupInvalid => "mend the PodGroup",
-            Self::PodGroupIncomplete => "create the pods that are missing, or lower spec.minMember",
+            Self::PodGroupIncomplete => {
+                "create the pods that are missing, or lower spec.minMember, which a Job of Volcano has as spec.minAvailable"
+            }
             Self::InqueueTimeout => "make the pods sooner after the group or Job, or ask for less",
             Self::ReservationTimeout => "make room on a node that it may run on, or have it ask for less",
             Self::RefusedByApiServer => {

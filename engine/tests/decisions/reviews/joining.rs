@@ -171,6 +171,14 @@ fn a_job_of_volcano_is_judged_as_the_group_that_is_made_for_it() {
         })
     };
     let mut world = world();
+    let mut more = job(3);
+    more["spec"]["minAvailable"] = 5.into();
+    let told = imagined_as(&mut world, more);
+    assert_eq!(reasons(&told)[0], ("PodGroupIncomplete", Outlook::NotYet));
+    let expected =
+        "Job train lets 5 pods in together (spec.minAvailable), and with it 4 are there: the others are to be created";
+    assert_eq!(told.blocks[0].message, expected);
+    assert!(told.blocks[0].remedy.contains("spec.minAvailable"), "{told:?}");
     let told = imagined_as(&mut world, job(3));
     assert!(told.admitted && told.queue.as_deref() == Some("team-a"), "{told:?}");
     // Each task by itself would have a place for all of its pods.
