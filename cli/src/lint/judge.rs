@@ -99,7 +99,10 @@ impl<'k> Judge<'k> {
         let (before, namespace, place) = asked;
         let writes = |endpoint: &&Endpoint| **endpoint == Endpoint::Mutate;
         for endpoint in endpoints.iter().filter(writes) {
-            self.ask(*endpoint, &mut manifest, asked, linted).await;
+            // Where that is not known, neither is what it would write for the others to look at.
+            if !self.ask(*endpoint, &mut manifest, asked, linted).await {
+                return;
+            }
         }
         match self.door.forbids(&manifest, before, namespace) {
             Ok(Some(message)) if linted.refused.is_none() => {
@@ -121,16 +124,20 @@ impl<'k> Judge<'k> {
             .insert(format!("{} {}: {error}", linted.kind, linted.name));
     }
 
+    /// Whether what is said is known, and rests on nothing that is only supposed.
     async fn ask(
         &mut self,
         endpoint: Endpoint,
         manifest: &mut Manifest,
         (before, namespace, place): Asked<'_>,
         linted: &mut Linted,
-    ) {
+    ) -> bool {
         let verdict = match self.door.ask(endpoint, manifest, before, namespace).await {
             Ok(verdict) => verdict,
-            Err(failure) => return self.not_asked(linted, &failure),
+            Err(failure) => {
+                self.not_asked(linted, &failure);
+                return false;
+            }
         };
         if let Err(error) = write(&verdict, manifest) {
             self.not_asked(linted, &error);
@@ -138,9 +145,7 @@ impl<'k> Judge<'k> {
         let supposed = self.known.take_supposed();
         self.note(&supposed);
         let Verdict { denial, warnings, .. } = verdict;
-        if let Some(denial) = denial {
-            self.refuse(&denial, &supposed, place, linted);
-        }
+        let is_known = denial.is_none_or(|denial| self.refuse(&denial, &supposed, place, linted));
         for warning in warnings {
             match warning {
                 // Whose pods are refused has made nothing.
@@ -153,9 +158,11 @@ impl<'k> Judge<'k> {
                 }
             }
         }
+        is_known
     }
 
-    fn refuse(&mut self, denial: &Denial, supposed: &BTreeSet<Supposed>, place: &str, linted: &mut Linted) {
+    /// Refuses what is denied for what is known; whether it is.
+    fn refuse(&mut self, denial: &Denial, supposed: &BTreeSet<Supposed>, place: &str, linted: &mut Linted) -> bool {
         // What rests on a supposition alone refuses nobody.
         let unknown = match denial {
             Denial::ParentMissing { parent } if supposed.contains(&Supposed::Queue(parent.clone())) => Some(format!(
@@ -170,18 +177,15 @@ impl<'k> Judge<'k> {
             }
             _ => None,
         };
-        match unknown {
-            Some(unknown) => {
-                self.unchecked.insert(unknown);
-            }
-            None if linted.refused.is_none() => {
-                linted.refused = Some(Refused {
-                    reason: denial.reason(),
-                    message: format!("{place}{denial}"),
-                });
-            }
-            None => {}
+        let is_known = unknown.is_none();
+        self.unchecked.extend(unknown);
+        if is_known && linted.refused.is_none() {
+            linted.refused = Some(Refused {
+                reason: denial.reason(),
+                message: format!("{place}{denial}"),
+            });
         }
+        is_known
     }
 
     /// What is told of a warning; nothing where it only says what is not known here.

@@ -352,3 +352,16 @@ async fn a_group_that_names_no_queue_has_the_one_that_api_servers_write() {
         "{data:#}"
     );
 }
+
+/// Whether the namespace may use the queue is not known: nor is then what the webhook would write for the policies.
+#[tokio::test]
+async fn what_rests_on_what_is_not_known_is_not_refused_by_policies_either() {
+    let (answer, data) = lint(&[closed("a"), pod("NVIDIA-A100", 1, "a")]).await;
+    assert_eq!(data["objects"][1]["refused"], Value::Null, "{data:#}");
+    assert_eq!(answer.code, 0, "{data:#}");
+    let unchecked = "whether namespace \"team\" may use queue \"a\", which its labels say";
+    assert!(
+        data["unchecked"].as_array().unwrap().contains(&unchecked.into()),
+        "{data:#}"
+    );
+}
