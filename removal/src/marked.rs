@@ -1,11 +1,10 @@
 //! What is read of the objects that are let go, and no more: their authors may make them as long as objects can be.
 
-use std::collections::BTreeMap;
-
+use crds::lean::TextMap;
 use k8s_openapi::api::{batch::v1 as batch, core::v1 as core};
 use kube::Resource;
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::de::DeserializeOwned;
 
 /// An object of which is read what may mark it.
 pub(super) trait Marked: DeserializeOwned + Clone {
@@ -21,8 +20,8 @@ pub(super) struct Metadata {
     pub name: Option<String>,
     pub namespace: Option<String>,
     pub uid: Option<String>,
-    annotations: Option<BTreeMap<String, IgnoredAny>>,
-    labels: Option<BTreeMap<String, IgnoredAny>>,
+    annotations: Option<TextMap<Box<str>>>,
+    labels: Option<TextMap<Box<str>>>,
 }
 
 impl Metadata {

@@ -95,11 +95,7 @@ pub fn judge(
     // written on it: its group may come later, or come to name a queue, which would be charged then for what never waited for it.
     let is_unaccounted = !sound.names_cards()
         && asks_for_cards
-        && !pod
-            .metadata
-            .annotations
-            .get(GROUP_NAME)
-            .is_some_and(|group| !group.is_empty())
+        && pod.metadata.annotations.get(GROUP_NAME).is_none_or(str::is_empty)
         && view.configuration().cardgate.unqueued_cards == UnqueuedCards::Count
         && resolved
             .as_ref()
