@@ -67,7 +67,7 @@ async fn a_trial_that_can_not_read_says_so() {
     assert!(asked.load(Ordering::Relaxed) > 8, "it asks again");
 
     let (client, _) = api_server(|passed, _| {
-        if passed < Duration::from_secs(60) {
+        if passed < Duration::from_mins(1) {
             status(503)
         } else {
             found()
