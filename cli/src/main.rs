@@ -14,6 +14,7 @@ mod manifests;
 mod policies;
 mod print;
 mod priorities;
+mod quantities;
 mod queue;
 mod simulate;
 mod span;

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use thiserror::Error;
 
 use crate::manifests::Manifest;
+use crate::quantities;
 
 /// A policy that can't be read here.
 #[derive(Debug, Clone, Error)]
@@ -55,7 +56,10 @@ impl Policies {
     /// Those among the objects of manifests.
     pub fn of(objects: &[Value]) -> Result<Self, PolicyError> {
         let mut env = Env::stdlib();
-        env.add_extension(strings).map_err(|error| PolicyError {
+        let extended = env
+            .add_extension(strings)
+            .and_then(|()| env.add_extension(quantities::extension));
+        extended.map_err(|error| PolicyError {
             policy: "any".to_owned(),
             problem: error.to_string(),
             expression: String::new(),
@@ -323,6 +327,23 @@ mod tests {
             refusal(json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "s" } })),
             None
         );
+    }
+
+    #[test]
+    fn what_a_group_needs_at_least_is_read_as_quantities() {
+        let group = |memory: Value| {
+            refusal(json!({
+                "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": { "name": "g" },
+                "spec": { "minMember": 1, "minResources": { "cpu": 2, "memory": memory } },
+            }))
+        };
+        for memory in [json!("4Gi"), json!(0), json!("900E")] {
+            assert_eq!(group(memory), None);
+        }
+        for (memory, says) in [("-1", "memory: -1 is negative"), ("4 GB", "is not a Kubernetes quantity")] {
+            let said = group(json!(memory)).unwrap_or_default();
+            assert!(said.contains(says), "{said:?}");
+        }
     }
 
     #[test]
