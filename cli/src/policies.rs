@@ -340,7 +340,10 @@ mod tests {
         for memory in [json!("4Gi"), json!(0), json!("900E")] {
             assert_eq!(group(memory), None);
         }
-        for (memory, says) in [("-1", "memory: -1 is negative"), ("4 GB", "is not a Kubernetes quantity")] {
+        for (memory, says) in [
+            ("-1", "memory: -1 is negative"),
+            ("4 GB", "is not a Kubernetes quantity"),
+        ] {
             let said = group(json!(memory)).unwrap_or_default();
             assert!(said.contains(says), "{said:?}");
         }

@@ -40,6 +40,8 @@ pub struct Claimed {
     pub shared: Vec<Key>,
     /// Whether another pod is charged for one of those.
     pub paid_by_another: bool,
+    /// Whether it gets cards by that.
+    pub gets_cards: bool,
     /// Whether it can't be said what it claims, or not yet.
     pub unclear: bool,
 }
@@ -154,6 +156,9 @@ fn read(stored: &ByKind, there: &[Device<'_>], payers: &BTreeMap<Key, Key>, pod:
         }
         if is_paid {
             claimed.paid_by_another = true;
+            let given = allocated(claim, there).map(|cards| !cards.is_empty());
+            let asked = || requests(stored, there, claim).is_some_and(|requests| !requests.is_empty());
+            claimed.gets_cards |= given.unwrap_or_else(|| !is_allocated(claim) && asked());
             continue;
         }
         match allocated(claim, there) {

@@ -159,7 +159,7 @@ impl View {
     /// Cardgate's pods, or is there for CrossQuota alone.
     pub fn queue_of(&self, pod: &Pod) -> Option<String> {
         let named = self.named_queue(pod);
-        let asks = || self.asks_for_cards(pod) && pod.is_reachable();
+        let asks = || (self.asks_for_cards(pod) || pod.claimed.gets_cards) && pod.is_reachable();
         let is_concerned = pod.is_managed() || (named.is_some() || self.configuration.unqueued == "charge") && asks();
         is_concerned.then(|| named.unwrap_or_else(|| self.configuration.default_queue.clone()))
     }
