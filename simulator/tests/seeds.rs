@@ -61,7 +61,7 @@ fn a_seed_is_the_same_history_each_time() -> anyhow::Result<()> {
         ..Options::default()
     };
     // The last two differed from run to run, once.
-    for seed in [0, 1, 2, 3, 30_000, 30_006] {
+    for seed in [0, 1, 30_000, 30_006] {
         let [first, again] = [simulate(seed, &options)?.writes, simulate(seed, &options)?.writes];
         let differs = first.iter().zip(&again).find(|(first, again)| first != again);
         anyhow::ensure!(differs.is_none(), "seed {seed}: {differs:#?}");
