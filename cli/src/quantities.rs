@@ -30,10 +30,12 @@ fn quantity(text: &CelString<'_>) -> Result<CelInt, ExecutionError> {
     Ok(units.into())
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as functions of CEL are called")]
 fn is_less_than(this: &CelInt, other: &CelInt) -> CelBool {
     (this.inner() < other.inner()).into()
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as functions of CEL are called")]
 fn is_greater_than(this: &CelInt, other: &CelInt) -> CelBool {
     (this.inner() > other.inner()).into()
 }
