@@ -118,35 +118,8 @@ fn what_a_gang_gets_in_its_turn_it_gets_again_before_others() {
     assert_eq!(world.admit_names(), ["a-1"]);
 }
 
-/// A gang of two cards loses a pod, and its successor, made in this second, waits for the card beside an older pod.
-fn next_when_made_at(seconds: i64) -> Vec<String> {
-    let mut world = world();
-    world.queue(&queue("team-a").quota(r#"{"A100": 2}"#));
-    world.group(&group("a", 2));
-    world.pods(["a-0", "a-1"].map(large));
-    assert_eq!(world.admit_names(), ["a-0", "a-1"]);
-    world.pods(["a-0", "a-1"].map(|name| large(name).assigned("A100").on("n1")));
-    assert_eq!(world.admit_names(), [""; 0]);
-    world.remove_pod("a-1");
-    world.pod(&pod("ends").asks("A100", 1).assigned("A100").on("n1"));
-    assert_eq!(world.admit_names(), [""; 0]);
-    world.pod(&victim(1));
-    world.pod(&large("a-2").created(seconds));
-    world.wait(seconds);
-    assert_eq!(world.admit_names(), [""; 0]);
-    world.remove_pod("ends");
-    world.admit_names()
-}
-
-#[test]
-fn what_a_gang_held_is_kept_before_others_for_no_longer_than_a_place() {
-    // `reservationTimeout` is 5 minutes, and the pod is lost at second 10.
-    assert_eq!(next_when_made_at(310), ["a-2"]);
-    assert_eq!(next_when_made_at(311), ["older"]);
-}
-
-/// A gang that was torn at second 10, 300 s later: somebody else waits for the card, and a pod that is made then is not let in before.
-fn next_when_late(meanwhile: impl Fn(&mut World)) -> Vec<String> {
+/// A gang of two cards loses a pod, something happens, and the successor, made in this second, waits for the card beside an older pod.
+fn next_when_made_at(seconds: i64, meanwhile: impl Fn(&mut World)) -> Vec<String> {
     let mut world = world();
     world.queue(&queue("team-a").quota(r#"{"A100": 2}"#));
     world.group(&group("a", 2));
@@ -159,16 +132,23 @@ fn next_when_late(meanwhile: impl Fn(&mut World)) -> Vec<String> {
     assert_eq!(world.admit_names(), [""; 0]);
     world.pod(&victim(1));
     meanwhile(&mut world);
-    world.wait(400);
-    world.pod(&large("late").created(400));
+    world.pod(&large("a-2").created(seconds));
+    world.wait(seconds);
     assert_eq!(world.admit_names(), [""; 0]);
     world.remove_pod("ends");
     world.admit_names()
 }
 
 #[test]
+fn what_a_gang_held_is_kept_before_others_for_no_longer_than_a_place() {
+    // `reservationTimeout` is 5 minutes, and the pod is lost at second 10.
+    assert_eq!(next_when_made_at(310, |_| ()), ["a-2"]);
+    assert_eq!(next_when_made_at(311, |_| ()), ["older"]);
+}
+
+#[test]
 fn nor_for_who_makes_the_group_anew_on_that_day() {
-    let next = next_when_late(|world| {
+    let next = next_when_made_at(400, |world| {
         world.wait(200);
         world.remove_group("team", "a");
         assert_eq!(world.admit_names(), [""; 0]);
@@ -180,6 +160,8 @@ fn nor_for_who_makes_the_group_anew_on_that_day() {
 
 #[test]
 fn nor_by_pods_in_time_that_fit_nowhere() {
-    let next = next_when_late(|world| world.pod(&large("decoy").created(100).selects("zone", "nowhere")));
+    let next = next_when_made_at(400, |world| {
+        world.pod(&large("decoy").created(100).selects("zone", "nowhere"))
+    });
     assert_eq!(next, ["older"]);
 }
