@@ -161,7 +161,7 @@ fn nor_for_who_makes_the_group_anew_on_that_day() {
 #[test]
 fn nor_by_pods_in_time_that_fit_nowhere() {
     let next = next_when_made_at(400, |world| {
-        world.pod(&large("decoy").created(100).selects("zone", "nowhere"))
+        world.pod(&large("decoy").created(100).selects("zone", "nowhere"));
     });
     assert_eq!(next, ["older"]);
 }
