@@ -7,7 +7,8 @@ use std::fmt;
 
 use crds::bounds::BoundError;
 use crds::keys::{
-    CARD_DESERVED, CARD_NAME, CARD_QUOTA, CARD_REQUEST, MGPU_CONTAINER_CARDS, MGPU_POLICY, QUEUE_LABEL, QUEUE_NAME,
+    CARD_DESERVED, CARD_NAME, CARD_QUOTA, CARD_REQUEST, MGPU_CONTAINER_CARDS, MGPU_CORE, MGPU_MEMORY, MGPU_POLICY,
+    QUEUE_LABEL, QUEUE_NAME,
 };
 use crds::mgpu::ComputePolicy;
 use crds::spelling;
@@ -118,6 +119,12 @@ pub enum Warning {
          it"
     )]
     NoCapability { missing: &'static str },
+    /// The documents refuse an `mgpu-memory` beside whole cards, so these are never charged any.
+    #[error(
+        "spec.capability limits {MGPU_MEMORY} and not {MGPU_CORE}: who takes whole cards ({MGPU_CORE} of 100) requests no memory, \
+         and is not limited; set {MGPU_CORE} too"
+    )]
+    WholeCardsUnlimited,
     #[error("{place}: {guarantee} {item} is more than {limit} says ({deserved}): the queue deserves its guarantee")]
     GuaranteeAboveDeserved {
         place: Box<str>,

@@ -6,7 +6,7 @@ mod common;
 use std::time::Instant;
 
 use crds::configuration::{CapacityCard, Configuration, QueuePlugin, Settings, UnnamedCards};
-use crds::keys::{CARD_NAME, CARD_QUOTA, CARD_REQUEST, QUEUE_NAME};
+use crds::keys::{CARD_NAME, CARD_QUOTA, CARD_REQUEST, MGPU_CORE, MGPU_MEMORY, QUEUE_NAME};
 use serde_json::{Value, json};
 use webhook::endpoint::Endpoint;
 use webhook::knowledge::Knowledge;
@@ -316,6 +316,27 @@ fn a_queue_without_capability_under_capacity_card() {
             advise(&World::with_configuration(configuration), QUEUE, &queue(Value::Null)),
             [""; 0]
         );
+    }
+}
+
+#[test]
+fn a_queue_that_limits_the_memory_of_cards_and_not_whole_cards() {
+    let queue = |capability: Value| json!({"metadata": metadata(&[]), "spec": {"capability": capability}});
+    let world = World::with_configuration(Configuration {
+        queue_plugin: QueuePlugin::Capacity,
+        ..Configuration::default()
+    });
+    let said = advise(&world, QUEUE, &queue(json!({MGPU_MEMORY: "8k"})));
+    assert_eq!(
+        said,
+        [
+            "spec.capability limits vke.volcengine.com/mgpu-memory and not vke.volcengine.com/mgpu-core: who takes whole cards \
+             (vke.volcengine.com/mgpu-core of 100) requests no memory, and is not limited; set vke.volcengine.com/mgpu-core too"
+        ]
+    );
+    assert!(said[0].len() <= 256, "kubectl shows no more: {}", said[0].len());
+    for right in [json!({MGPU_CORE: 200}), json!({MGPU_CORE: 200, MGPU_MEMORY: "8k"})] {
+        assert_eq!(advise(&world, QUEUE, &queue(right)), [""; 0]);
     }
 }
 

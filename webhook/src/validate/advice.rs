@@ -4,7 +4,8 @@
 use crds::bounds::ANNOTATIONS;
 use crds::configuration::{QueuePlugin, UnnamedCards, UnqueuedCards};
 use crds::keys::{
-    CARD_DESERVED, CARD_GUARANTEE, CARD_NAME, CARD_QUOTA, CARD_REQUEST, GROUP_NAME, QUEUE_NAME, QUEUE_NAMESPACES,
+    CARD_DESERVED, CARD_GUARANTEE, CARD_NAME, CARD_QUOTA, CARD_REQUEST, GROUP_NAME, MGPU_CORE, MGPU_MEMORY, QUEUE_NAME,
+    QUEUE_NAMESPACES,
 };
 use crds::lean::{Metadata, TextMap};
 use crds::pod::Pod;
@@ -62,16 +63,18 @@ fn look_at_queue(object: &RawValue, view: View<'_>) -> Findings {
     };
     check_spelling("metadata", &queue.metadata.annotations, &mut findings.warnings);
     let (configuration, terms) = (view.configuration(), queue.terms());
+    let named = |name: &str| {
+        let mut items = terms.capability.keys();
+        items.any(|item| matches!(item, Item::Resource(resource) if **resource == *name))
+    };
+    // Only there are shares of cards limited as resources.
+    if configuration.queue_plugin == QueuePlugin::Capacity && named(MGPU_MEMORY) && !named(MGPU_CORE) {
+        findings.warnings.push(Warning::WholeCardsUnlimited);
+    }
     // A queue for cards alone needs neither then.
     let for_cards = configuration.capacity_card.card_unlimited_cpu_memory
         && terms.capability.keys().any(|item| matches!(item, Item::Card(_)));
     if configuration.queue_plugin == QueuePlugin::CapacityCard && !for_cards {
-        let named = |name: &str| {
-            terms
-                .capability
-                .keys()
-                .any(|item| matches!(item, Item::Resource(resource) if **resource == *name))
-        };
         let missing = match (named(CPU), named(MEMORY)) {
             (false, false) => Some("cpu or memory"),
             (false, true) => Some(CPU),
