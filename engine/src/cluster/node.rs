@@ -205,6 +205,10 @@ pub struct NodeBooks {
     pub pods: BTreeSet<PodId>,
     /// What queues are charged for them.
     pub(super) charged: Totals,
+    /// And of that, for those that are bound to it or being bound.
+    pub(super) charged_in_place: Totals,
+    /// And for those that are not, and can go nowhere else.
+    pub(super) charged_pinned: Totals,
     /// What those of them without GPU hold of each resource that is limited for them.
     pub(super) held_without_gpu: Vec<i128>,
     /// What those hold of each card that it shares through mGPU, by index.

@@ -1,8 +1,9 @@
 //! What the cluster has for all queues: what pods have of its nodes, and what the nodes can still give.
 //!
 //! A node that is not ready, cordoned or gone gives nothing more. What its pods have is charged to their queues until they
-//! are gone, so it counts as long: nobody waits for room on other nodes because of them. The same holds where a node says
-//! that it has less than its pods have.
+//! are gone, so it counts as long: nobody waits for room on other nodes because of them, nor of those that can go nowhere else.
+//! Where a node says that it has less than its pods have, that counts too; but not who is only expected there: the scheduler
+//! may have filled the node with others, and the cluster has no card more for that.
 
 use super::Cluster;
 use super::node::{Node, Offer};
@@ -13,18 +14,19 @@ use crate::metering;
 impl Node {
     /// What the node adds to what the cluster has of a dimension.
     pub(super) fn part_of_total(&self, dimension: Dimension) -> i128 {
-        let usable = self.offer().filter(|offer| offer.is_usable());
-        usable
-            .map_or(0, |offer| offer.amount(dimension).into())
-            .max(self.charged.get(dimension))
+        let in_place = self.charged_in_place.get(dimension);
+        match self.offer().filter(|offer| offer.is_usable()) {
+            Some(offer) => in_place.max(offer.amount(dimension).into()),
+            None => in_place + self.charged_pinned.get(dimension),
+        }
     }
 
     /// What the node adds to what the cluster has.
     pub(super) fn parts_of_total(&self) -> Vec<(Dimension, i128)> {
         let offer = self.offer().into_iter();
         let offered = offer.flat_map(Offer::dimensions);
-        let charged = self.charged.iter().map(|(dimension, _)| dimension);
-        let mut all: Vec<_> = offered.chain(charged).collect();
+        let charged = self.charged_in_place.iter().chain(self.charged_pinned.iter());
+        let mut all: Vec<_> = offered.chain(charged.map(|(dimension, _)| dimension)).collect();
         all.sort_unstable();
         all.dedup();
         all.into_iter()

@@ -115,7 +115,13 @@ impl Cluster {
         for (dimension, amount) in charge.iter().flat_map(|charge| charge.amounts.iter()) {
             let node = &mut self.nodes[id];
             let before = node.part_of_total(dimension);
-            node.books(PEN).charged.add(dimension, sign * i128::from(amount));
+            let grown = sign * i128::from(amount);
+            node.books(PEN).charged.add(dimension, grown);
+            if pod.is_placed() {
+                node.books(PEN).charged_in_place.add(dimension, grown);
+            } else if pod.has_one_node {
+                node.books(PEN).charged_pinned.add(dimension, grown);
+            }
             let grows = node.part_of_total(dimension) - before;
             if grows != 0 {
                 self.change_total(dimension, grows);

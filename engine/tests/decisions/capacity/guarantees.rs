@@ -34,6 +34,30 @@ fn the_refusal_says_what_is_kept_free() {
 }
 
 #[test]
+fn a_guarantee_stays_free_while_pods_go_to_other_nodes_than_expected() {
+    for [first, then] in [["n1", "n2"], ["n2", "n1"]] {
+        let mut world = World::with(queue_plugin("capacity-card", super::ACTIONS, ""));
+        for name in [first, then] {
+            world.node(&node(name).cards("A", 4));
+        }
+        world.queue(&queue("owner").quota(r#"{"A": 8}"#).guaranteed_cards(r#"{"A": 1}"#));
+        world.queue(&queue("a").quota(r#"{"A": 8}"#));
+        workers(&mut world, "a", 8);
+        assert_eq!(admitted(&mut world), 7);
+        // For a moment more of them are on a node, or expected there, than it has cards.
+        for index in 0..7 {
+            let node = if index < 4 { first } else { then };
+            world.pod(&worker("a", index).assigned("A").on(node));
+            assert_eq!(
+                world.admit_names(),
+                [""; 0],
+                "{index} on {node}: the last card is the owner's"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_guarantee_that_is_given_up_lets_others_in() {
     let mut world = cluster(8, "");
     world.queue(&plain("owner").guaranteed_cards(r#"{"A": 4}"#));

@@ -66,13 +66,10 @@ fn who_is_in_no_queue_takes_nothing_of_what_queues_have_together() {
             world.pod(&cpu(name, "10"));
             assert_eq!(pinned(&mut world), "gpu-1");
         }
-        world.pod(
-            &bare_pod("own")
-                .queue("team-a")
-                .gates(&["card.volcano.sh/quota"])
-                .requests("cpu", "8"),
-        );
+        let own = bare_pod("own").queue("team-a").requests("cpu", "8");
+        world.pod(&own.clone().gates(&["card.volcano.sh/quota"]));
         assert_eq!(world.admit_names(), ["own"]);
+        world.pod(&own.on("gpu-1"));
         // Nor does it make the cluster larger where its node takes nobody any more.
         let total = |world: &World| {
             world
