@@ -159,6 +159,14 @@ impl Reason {
         }
     }
 
+    /// Whether it is about what has become of one pod, and not about what others like it ask for as well.
+    pub(crate) const fn is_of_one_pod(self) -> bool {
+        matches!(
+            self,
+            Self::HeldByAnotherGate | Self::ReservationTimeout | Self::RefusedByApiServer
+        )
+    }
+
     /// Whether a change of a node wakes who waits for it.
     pub(crate) const fn is_woken_by_nodes(self) -> bool {
         match self.about() {

@@ -20,7 +20,7 @@ use super::pod::{Pod, Reading, Stage};
 use super::{Cluster, Kind};
 use crate::alternative::Assigned;
 use crate::amounts::{Amounts, Dimension};
-use crate::devices::{Asked, ClaimKey, Devices, Drivers, Named, Obstacle, Provided, SliceChange, TURN};
+use crate::devices::{Asked, ClaimKey, Devices, Drivers, Named, Obstacle, Provided, SliceChange};
 use crate::ids::{NodeId, PodId};
 use crate::names::CardId;
 use crate::reason::Reason;
@@ -346,7 +346,9 @@ impl Cluster {
             status: pod.status.extended_resource_claim_status.clone(),
         };
         let named = self.note_claiming(pod, namespace);
-        self.put_claims(reading, &named, &made, namespace, uid);
+        let steps = self.claimed.turns.take(namespace);
+        let is_left = self.put_claims(reading, &named, &made, (namespace, uid), &steps);
+        self.claimed.turns.give_back(namespace, steps, is_left.then_some(uid));
         named
     }
 
@@ -356,30 +358,32 @@ impl Cluster {
         self.put_asked(reading, others, Asked::unclear(excess.into()));
     }
 
-    /// Adds to what was read of a pod that need not be there what its claims would come to. Nobody comes to pay for them by that.
+    /// Adds to what was read of a pod that need not be there what its claims would come to, found in so many steps: it is nobody's turn.
+    /// Nobody comes to pay for them by that.
     pub(super) fn imagine_claims(
         &mut self,
         reading: &mut Reading,
         pod: &crds::pod::Pod<Box<str>>,
         namespace: &str,
+        steps: &Steps,
     ) -> Vec<Named> {
         if !self.may_claim(pod) {
             return Vec::new();
         }
         let named = named_by(pod);
-        self.put_claims(reading, &named, &MadeClaim::default(), namespace, NOBODY);
+        self.put_claims(reading, &named, &MadeClaim::default(), (namespace, NOBODY), steps);
         named
     }
 
-    /// Adds what claims come to.
-    fn put_claims(&mut self, reading: &mut Reading, named: &[Named], made: &MadeClaim, namespace: &str, uid: &str) {
-        // What is asked about a pod that is not there is nobody's turn.
-        let is_there = uid != NOBODY;
-        let steps = if is_there {
-            self.claimed.turns.take(namespace)
-        } else {
-            Steps::new(TURN)
-        };
+    /// Adds what the claims of a pod of this namespace and unique id come to; whether some of them are left to be evaluated.
+    fn put_claims(
+        &mut self,
+        reading: &mut Reading,
+        named: &[Named],
+        made: &MadeClaim,
+        (namespace, uid): (&str, &str),
+        steps: &Steps,
+    ) -> bool {
         let assigned = reading.assigned.as_ref().and_then(|assigned| match assigned {
             Assigned::Card(card) => Some(self.names.card_name(*card)),
             Assigned::Counted(_) => None,
@@ -388,12 +392,9 @@ impl Cluster {
             .status
             .as_ref()
             .map(|status| self.claimed.devices.given(namespace, status, assigned));
-        let asked = self.claimed.devices.asked_by(namespace, uid, named, assigned, &steps);
+        let asked = self.claimed.devices.asked_by(namespace, uid, named, assigned, steps);
+        let is_left = asked.obstacle == Some(Obstacle::Unevaluated);
         let demand = self.devices_asked(&reading.task.request, namespace, named, made.is_allocated);
-        if is_there {
-            let is_left = asked.obstacle == Some(Obstacle::Unevaluated);
-            self.claimed.turns.give_back(namespace, steps, is_left.then_some(uid));
-        }
         let of_classes =
             self.requested_of_classes(&reading.task.request, asked.is_for_cards(), &given.unwrap_or_default());
         // What the door holds for its classes alone is looked at here, whatever it turns out to be.
@@ -417,6 +418,7 @@ impl Cluster {
             });
             Arc::make_mut(claimed).demand = Some(Arc::new(demand));
         }
+        is_left
     }
 
     /// A pod that was let in holds what it was seen to hold while that can't be said: its claim, its class or the slices of its node may

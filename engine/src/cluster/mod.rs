@@ -87,6 +87,7 @@ use node::Node;
 use node_changes::NodeChanges;
 use node_order::NodeOrder;
 use other_gates::HeldElsewhere;
+pub(crate) use pods::Allowance;
 use queue::Queue;
 use reclaims::Reclaims;
 use reservations::Reservations;

@@ -24,6 +24,7 @@ use super::{Cluster, Kind};
 use crate::ids::{NodeId, PodId, QueueId};
 use crate::refs::WorkloadKind;
 use crate::task::Task;
+pub(crate) use imagined::Allowance;
 
 impl Cluster {
     /// Takes what a pod says.

@@ -197,6 +197,18 @@ pub(super) fn names_none(cluster: &Cluster, shape: &Shape) -> Result<bool, Reaso
     }
 }
 
+/// Why a pod of this shape can't be charged for what it asks, whatever there is quota for; none where it can.
+pub(crate) fn why_not_charged(cluster: &Cluster, shape: &Shape) -> Option<Reason> {
+    if shape.task.unreadable.is_some() {
+        return Some(Reason::GetTaskRequestResourceFailed);
+    }
+    if cluster.queue(shape.queue).is_nameless() {
+        return None;
+    }
+    let check = check_of(cluster, shape, |_, _| true);
+    check.before_cards().and_then(|()| names_none(cluster, shape)).err()
+}
+
 /// How many pods of this shape, at most so many, there is quota for with each alternative, if nothing else is let in; `None`
 /// stands for no card.
 pub(super) fn quota_for<'s>(cluster: &Cluster, shape: &'s Shape, most: usize) -> Vec<(Option<&'s Alternative>, usize)> {

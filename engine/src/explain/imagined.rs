@@ -14,9 +14,9 @@ use super::before::{before, line_up};
 use super::estimate::estimate;
 use super::in_the_way::{blocks, of_shape, summed_up};
 use super::joined::{block_of_job, blocks_of_group};
-use crate::cluster::Cluster;
 use crate::cluster::place::LAST;
 use crate::cluster::waiting::Shape;
+use crate::cluster::{Allowance, Cluster};
 use crate::ids::WorkloadId;
 use crate::reason::Reason;
 
@@ -30,8 +30,9 @@ pub(super) fn of_imagined(cluster: &mut Cluster, namespace: &str, made: Made, no
     let whole = whole
         .zip(pods.first())
         .map(|(whole, (first, _))| cluster.imagine_whole(namespace, &whole, &first.metadata));
+    let mut allowance = Allowance::default();
     let shapes = pods.into_iter().filter_map(|(pod, count)| {
-        let shape = cluster.imagine(pod, namespace, whole)?;
+        let shape = cluster.imagine(pod, namespace, whole, &mut allowance)?;
         Some((Arc::new(shape), count))
     });
     let shapes: Vec<_> = shapes.collect();

@@ -14,7 +14,7 @@ use crate::cluster::waiting::Shape;
 use crate::decide::census::Looks;
 use crate::decide::gang::STEPS_OF_QUOTA;
 use crate::decide::line::alternatives_of;
-use crate::decide::verdict::{alternatives_with_quota_ever, check_of, is_for};
+use crate::decide::verdict::{alternatives_with_quota_ever, check_of, is_for, why_not_charged};
 use crate::decide::{census, cross_quota, fit, mgpu};
 use crate::names::CardId;
 use crate::reason::{About, Reason};
@@ -158,6 +158,7 @@ pub(super) fn lacks(cluster: &Cluster, shape: &Shape, reason: Reason, looks: &Lo
             let mut alternatives = alternatives_of(shape).into_iter();
             !alternatives.any(|alternative| census::some_node_takes(cluster, shape, alternative, looks))
         }
+        About::Request if !reason.is_of_one_pod() => why_not_charged(cluster, shape) == Some(reason),
         About::Request | About::Queue | About::Workload | About::Mgpu => true,
     }
 }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crds::pod::PodStatus;
+use crds::bounds::CLAIMS;
+use crds::pod::{PodSpec, PodStatus};
 use jiff::Timestamp;
 
 use crate::cluster::Cluster;
@@ -11,8 +12,42 @@ use crate::cluster::devices::NOBODY;
 use crate::cluster::place::LAST;
 use crate::cluster::pod::{self, Evicting, Pod, Stage, Waits};
 use crate::cluster::waiting::{Shape, Traits};
+use crate::devices::TURN;
 use crate::ids::{PodId, WorkloadId};
 use crate::refs::WorkloadKind;
+use crate::steps::Steps;
+
+/// What one question may still cost in claims, however many templates its manifest has: as much as one pod's.
+#[derive(Debug)]
+pub(crate) struct Allowance {
+    steps: Steps,
+    claims: usize,
+}
+
+impl Default for Allowance {
+    fn default() -> Self {
+        Self {
+            steps: Steps::new(TURN),
+            claims: CLAIMS,
+        }
+    }
+}
+
+impl Allowance {
+    /// What is said of a pod that names more claims than may still be looked at.
+    fn excess(&mut self, spec: &PodSpec<Box<str>>) -> Option<Box<str>> {
+        let excess = claims_excess(spec).or_else(|| {
+            (spec.resource_claims.len() > self.claims).then(|| {
+                format!(
+                    "the pods of the manifest name more than {CLAIMS} claims, and no more are looked at: ask about fewer of its templates"
+                )
+                .into()
+            })
+        });
+        self.claims = self.claims.saturating_sub(spec.resource_claims.len());
+        excess
+    }
+}
 
 impl Cluster {
     /// How a pod would wait that is created now; none where Cardgate would not hold it. It belongs to the group that it names, else to this
@@ -22,14 +57,15 @@ impl Cluster {
         mut pod: crds::pod::Pod<Box<str>>,
         namespace: &str,
         whole: Option<WorkloadId>,
+        allowance: &mut Allowance,
     ) -> Option<Shape> {
         let namespace = self.texts.get(namespace);
         let priority = pod.spec.priority.unwrap_or(0);
         // Nothing has come of it yet, whatever it says: neither claims that were made for it nor a node.
         pod.status = PodStatus::default();
         let mut reading = pod::read(&mut pod, &namespace, &mut self.names);
-        let named = match claims_excess(&pod.spec) {
-            None => self.imagine_claims(&mut reading, &pod, &namespace),
+        let named = match allowance.excess(&pod.spec) {
+            None => self.imagine_claims(&mut reading, &pod, &namespace, &allowance.steps),
             Some(excess) => {
                 self.put_excess(&mut reading, excess);
                 Vec::new()

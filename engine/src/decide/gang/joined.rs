@@ -13,6 +13,7 @@ use crate::decide::enqueue::{asked_by_pods, before_joining, lack};
 use crate::decide::line::{InLine, chosen, line};
 use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::inqueue::Demand;
+use crate::lacking::Places;
 use crate::reason::Reason;
 
 /// The most pods that are judged without being there: for what needs more, it is not found out.
@@ -60,35 +61,42 @@ pub(crate) fn check_group(cluster: &mut Cluster, id: WorkloadId, joining: &[(Arc
     let lacking = workload.lacking();
     let missing = lacking.count();
     let waiting = line(cluster, id);
-    let mut shapes = Vec::new();
-    for (shape, count) in joining {
-        let count = usize::try_from(*count).unwrap_or(usize::MAX).min(missing);
-        shapes.extend(std::iter::repeat_n(shape, count.min(MOST)));
-    }
-    let is_complete = |shapes: &[&Arc<Shape>]| {
-        let new = shapes.iter().map(|shape| (PodId::NONE, Arc::clone(shape)));
-        let all: Vec<InLine> = waiting.iter().cloned().chain(new).collect();
-        chosen(lacking.clone(), all).len() >= missing
-    };
-    let mut found = Vec::new();
-    if missing > waiting.len() + MOST {
-        let is_short = joining
-            .iter()
-            .fold(0, |sum: u64, (_, count)| sum.saturating_add(*count))
-            < missing as u64;
-        return vec![if is_short {
-            Hindrance::Incomplete(there + shapes.len())
+    let mut places = lacking.places();
+    let taken = waiting
+        .iter()
+        .filter(|(_, shape)| places.take(shape.task_spec.as_deref()));
+    let others = missing - taken.count();
+    let count = |count: u64| usize::try_from(count).unwrap_or(usize::MAX).min(missing);
+    let come = joining
+        .iter()
+        .fold(0, |sum: usize, (_, more)| sum.saturating_add(count(*more)));
+    if others > MOST {
+        return vec![if come < others {
+            Hindrance::Incomplete(there + come)
         } else {
             Hindrance::TooMany
         }];
     }
-    if !is_complete(&shapes) {
-        found.push(Hindrance::Incomplete(there + shapes.len()));
-        let like = joining.last().map(|(shape, _)| shape);
-        shapes.extend(like.into_iter().flat_map(|like| std::iter::repeat_n(like, missing)));
+    // However many templates there are: as many as there are places for.
+    let mut shapes = Vec::new();
+    let mut join = |shape: &Arc<Shape>, most: usize, places: &mut Places| {
+        let task = shape.task_spec.as_deref();
+        let pods = most.min(places.free_for(task));
+        places.take_up_to(task, pods);
+        shapes.extend(std::iter::repeat_n(Arc::clone(shape), pods));
+    };
+    for (shape, more) in joining {
+        join(shape, count(*more), &mut places);
     }
-    if is_complete(&shapes) {
-        found.extend(judged(cluster, id, waiting, &shapes, &effort));
+    let mut found = Vec::new();
+    if !places.are_taken() {
+        found.push(Hindrance::Incomplete(there.saturating_add(come)));
+        if let Some((like, _)) = joining.last() {
+            join(like, missing, &mut places);
+        }
+    }
+    if places.are_taken() {
+        found.extend(judged(cluster, id, waiting, shapes, &effort));
     }
     found
 }
@@ -98,12 +106,11 @@ fn judged(
     cluster: &mut Cluster,
     id: WorkloadId,
     waiting: Vec<InLine>,
-    shapes: &[&Arc<Shape>],
+    shapes: Vec<Arc<Shape>>,
     effort: &Effort,
 ) -> Option<Hindrance> {
     let told = remembered(cluster, &waiting);
     let before = cluster.bookmark(waiting.iter().map(|(pod, _)| *pod));
-    let shapes: Vec<_> = shapes.iter().map(|shape| Arc::clone(shape)).collect();
     let new = cluster.put_stand_ins(id, &shapes);
     let mut line = waiting;
     line.extend(new.iter().copied().zip(shapes));

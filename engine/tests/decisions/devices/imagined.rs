@@ -106,3 +106,32 @@ fn more_claims_than_any_pod_may_have_are_not_looked_at() {
         assert!(status.message.contains("64 are allowed"), "{}", status.message);
     }
 }
+
+/// docs/security.md, **Bounds**: of a manifest, not of each of its templates.
+#[test]
+fn of_a_manifest_no_more_claims_are_looked_at_than_a_pod_may_name() {
+    let task = |name: &str, claims: usize| {
+        let named = (0..claims).map(|index| json!({"name": format!("c{index}"), "resourceClaimName": "one"}));
+        let pod = bare_pod("p").set(["spec", "resourceClaims"], named.collect::<Value>());
+        json!({"name": name, "template": pod.read::<Value>()})
+    };
+    for (second, expected) in [
+        (32, None),
+        (33, Some("the pods of the manifest name more than 64 claims")),
+    ] {
+        let mut world = world();
+        world.claim("one", &exactly(1, Some("A")), &json!({}));
+        let job = json!({
+            "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "train"},
+            "spec": {"queue": "team-a", "tasks": [task("a", 32), task("b", second)]},
+        });
+        let (made, now) = (made_by(job).unwrap(), world.now);
+        let status = review(&mut world.cluster, "team", Asked::Imagined(Box::new(made)), now).unwrap();
+        let said = status.blocks.iter().map(|block| &*block.message);
+        let said: Vec<_> = said.collect();
+        match expected {
+            None => assert!(status.admitted, "{status:?}"),
+            Some(expected) => assert!(said.iter().any(|said| said.contains(expected)), "{said:?}"),
+        }
+    }
+}

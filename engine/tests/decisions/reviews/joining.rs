@@ -140,6 +140,48 @@ fn more_pods_than_are_judged_for_an_answer_are_not_said_to_get_in() {
     assert_eq!(reasons(&told)[0].0, "TooComplex", "{told:?}");
 }
 
+/// However many templates a manifest has, no more pods are put in line for an answer than its group lacks.
+#[test]
+fn a_job_of_many_large_tasks_is_judged_by_no_more_pods_than_it_needs() {
+    let mut world = world();
+    let task = |index: usize| json!({ "name": format!("t{index:03}"), "replicas": 1000, "template": bare_pod("p").asks("A100", 0).read::<Value>() });
+    let job = json!({
+        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": { "name": "train" },
+        "spec": { "queue": "team-a", "minAvailable": 1000, "tasks": Vec::from_iter((0..256).map(task)) },
+    });
+    imagined_as(&mut world, job);
+    world.pod(&bare_pod("next"));
+    let id = world.cluster.pod_with_uid("next").unwrap();
+    let place: usize = format!("{id:?}")
+        .trim_matches(|letter: char| !letter.is_ascii_digit())
+        .parse()
+        .unwrap();
+    assert_eq!(
+        place, 999,
+        "of the places that were taken for the answer the last one is used again first"
+    );
+}
+
+/// Tasks whose pods come first take no places from others'.
+#[test]
+fn every_task_of_a_job_has_its_places() {
+    let task = |name: &str, replicas: i64, least: i64, cards: i64| {
+        let template: Value = bare_pod("p").asks("A100", cards).read();
+        json!({ "name": name, "replicas": replicas, "minAvailable": least, "template": template })
+    };
+    for (workers, expected) in [(1, vec![]), (2, vec![("NoNodeFits", Outlook::NotYet)])] {
+        let job = json!({
+            "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": { "name": "train" },
+            "spec": { "queue": "team-a", "minAvailable": 3, "tasks": [task("a", 9, 2, 1), task("b", 2, 1, workers)] },
+        });
+        let mut world = World::new();
+        world.node(&node("n1").cards("A100", 3));
+        world.queue(&queue("team-a").quota(r#"{"A100": 9}"#));
+        let told = imagined_as(&mut world, job);
+        assert_eq!(reasons(&told), expected, "{workers}: {told:?}");
+    }
+}
+
 #[test]
 fn a_job_in_job_mode_is_judged_as_a_whole() {
     for (request, count, expected) in [
