@@ -237,9 +237,11 @@ impl Facts {
         self.admitted() > 0 && self.missing() > 0
     }
 
-    /// Whether as many of its pods hold quota as it needs.
+    /// Whether as many of its pods hold quota as it needs. Of what is no group at the moment, and was not torn as one, that is whatever
+    /// is left: who deletes pods while there is none has no more when it is made anew.
     pub(super) fn is_whole(&self) -> bool {
-        self.claim.is_some() && self.admitted() > 0 && self.missing() == 0
+        let may_be = self.claim.is_some() || self.torn_since.is_none();
+        may_be && self.admitted() > 0 && self.missing() == 0
     }
 
     /// Whether what is noted of both is so.

@@ -158,6 +158,30 @@ fn nor_for_who_makes_the_group_anew_on_that_day() {
     assert_eq!(next, ["older"]);
 }
 
+/// Its pods are gone while nothing says that it needs them.
+#[test]
+fn nor_for_who_deletes_the_group_first_and_then_pods() {
+    let mut world = world();
+    world.queue(&queue("team-a").quota(r#"{"A100": 2}"#));
+    world.group(&group("a", 2));
+    world.pods(["a-0", "a-1"].map(large));
+    assert_eq!(world.admit_names(), ["a-0", "a-1"]);
+    world.pods(["a-0", "a-1"].map(|name| large(name).assigned("A100").on("n1")));
+    assert_eq!(world.admit_names(), [""; 0]);
+    world.remove_group("team", "a");
+    assert_eq!(world.admit_names(), [""; 0]);
+    world.remove_pod("a-1");
+    world.pod(&pod("ends").asks("A100", 1).assigned("A100").on("n1"));
+    assert_eq!(world.admit_names(), [""; 0]);
+    world.pod(&victim(1));
+    world.wait(400);
+    world.group(&group("a", 2).uid("another").created(400));
+    world.pod(&large("a-2").created(401));
+    assert_eq!(world.admit_names(), [""; 0]);
+    world.remove_pod("ends");
+    assert_eq!(world.admit_names(), ["older"]);
+}
+
 #[test]
 fn nor_by_pods_in_time_that_fit_nowhere() {
     let next = next_when_made_at(400, |world| {
