@@ -26,8 +26,11 @@ const PODS_NOT_OVER: &str = "status.phase!=Succeeded,status.phase!=Failed";
 /// But pods that have succeeded count toward the minimum of their groups.
 const PODS_SUCCEEDED: &str = "status.phase=Succeeded";
 
-/// How many objects are listed at a time. All of a page is in memory as it came, and anybody may make pods of more than a megabyte.
+/// How many objects are listed at a time of what administrators write.
 const PAGE: u32 = 100;
+/// And of what anybody may write, who may make objects of more than a megabyte, and of nine as they come: all of a page is in memory, and
+/// what was read of it beside. At the very worst that takes 360 MiB, and no two of these kinds are listed at once when it begins.
+const SMALL_PAGE: u32 = 20;
 
 /// HTTP status of a kind that is not installed.
 const NOT_FOUND: u16 = 404;
@@ -41,7 +44,8 @@ type ObservedClaim = Observed<resource::ResourceClaim, ResourceClaim>;
 type ObservedNamespace = Observed<core::Namespace, Namespace>;
 
 /// Watches until the receiver is dropped. Each kind comes after those that it names: groups after namespaces and queues, Jobs
-/// after groups, and pods, which hold what is counted, after all of them. Pods are listed once more each time that it is `asked`.
+/// after groups, claims after devices and classes, and pods, which hold what is counted, after all of them. Pods are listed once more each
+/// time that it is `asked`.
 pub async fn observe(client: Client, events: mpsc::Sender<Event>, asked: &Notify) {
     let (nodes, queues, namespaces) = (Listed::default(), Listed::default(), Listed::default());
     let (groups, jobs, pods) = (Listed::default(), Listed::default(), Listed::default());
@@ -76,7 +80,7 @@ pub async fn observe(client: Client, events: mpsc::Sender<Event>, asked: &Notify
             [&queues, &namespaces],
             watch(
                 Api::<DeserializeGuard<PodGroup>>::all(client.clone()),
-                in_pages(),
+                in_small_pages(),
                 Kind::PodGroup,
                 &events,
                 &groups,
@@ -87,19 +91,19 @@ pub async fn observe(client: Client, events: mpsc::Sender<Event>, asked: &Notify
             [&groups],
             watch(
                 Api::<ObservedJob>::all(client.clone()),
-                in_pages(),
+                in_small_pages(),
                 Kind::Job,
                 &events,
                 &jobs,
                 job_event
             )
         ),
-        observe_devices(&client, &events, &claims),
+        observe_devices(&client, &events, &jobs, &claims),
         after(
-            [&nodes, &jobs, &claims],
+            [&nodes, &claims],
             anew_when(asked, || watch(
                 Api::<ObservedPod>::all(client.clone()),
-                in_pages().fields(PODS_NOT_OVER),
+                in_small_pages().fields(PODS_NOT_OVER),
                 Kind::Pod,
                 &events,
                 &pods,
@@ -107,10 +111,10 @@ pub async fn observe(client: Client, events: mpsc::Sender<Event>, asked: &Notify
             ))
         ),
         after(
-            [&groups],
+            [&pods],
             watch(
                 Api::<ObservedPod>::all(client.clone()),
-                in_pages().fields(PODS_SUCCEEDED),
+                in_small_pages().fields(PODS_SUCCEEDED),
                 Kind::SucceededPod,
                 &events,
                 &succeeded,
@@ -120,8 +124,8 @@ pub async fn observe(client: Client, events: mpsc::Sender<Event>, asked: &Notify
     );
 }
 
-/// Watches what there is of Dynamic Resource Allocation: claims after the devices and classes that they ask for.
-async fn observe_devices(client: &Client, events: &mpsc::Sender<Event>, claims: &Listed) {
+/// Watches what there is of Dynamic Resource Allocation: claims after the devices and classes that they ask for, and after Jobs.
+async fn observe_devices(client: &Client, events: &mpsc::Sender<Event>, jobs: &Listed, claims: &Listed) {
     let (slices, classes) = (Listed::default(), Listed::default());
     tokio::join!(
         watch(
@@ -141,10 +145,10 @@ async fn observe_devices(client: &Client, events: &mpsc::Sender<Event>, claims: 
             class_event
         ),
         after(
-            [&slices, &classes],
+            [&slices, &classes, jobs],
             watch(
                 Api::<ObservedClaim>::all(client.clone()),
-                in_pages(),
+                in_small_pages(),
                 Kind::ResourceClaim,
                 events,
                 claims,
@@ -156,6 +160,10 @@ async fn observe_devices(client: &Client, events: &mpsc::Sender<Event>, claims: 
 
 fn in_pages() -> watcher::Config {
     watcher::Config::default().page_size(PAGE)
+}
+
+fn in_small_pages() -> watcher::Config {
+    watcher::Config::default().page_size(SMALL_PAGE)
 }
 
 /// Whether a kind has been listed, for those who wait for it.
