@@ -127,6 +127,9 @@ async fn a_pod_that_came_before_its_namespaces_queue_never_takes_more() -> Outco
     for (name, resource) in [("cards", "nvidia.com/gpu"), ("network", "rdma/hca")] {
         cluster.create(pod(name).request("cpu", 1).request(resource, 1)).await?;
     }
+    cluster
+        .create(by_name(pod("claims").request("cpu", 1), "claim"))
+        .await?;
     let pods = cluster.pods(&cluster.administrator);
     let grows = async |name: &'static str| {
         let amounts = json!({ "cpu": "2" });
@@ -149,11 +152,14 @@ async fn a_pod_that_came_before_its_namespaces_queue_never_takes_more() -> Outco
         Outcome::Ok(())
     };
     grows("cards").await?;
+    grows("claims").await?;
     grows("network").await?;
 
     // By the configuration, whatever a namespace says.
     write(cluster, json!({ "unqueuedCards": "charge" })).await?;
     is_charged("cards").await?;
+    // Which cards a claim is for is not known there.
+    is_charged("claims").await?;
     grows("network").await?;
     write(cluster, json!({ "unqueuedCards": null })).await?;
     wait::eventually("nobody to be charged", wait::PATIENCE, async || {
