@@ -61,6 +61,8 @@ pub(super) struct Pass<'a> {
     pub done: usize,
     /// Why one was not written, where any was not.
     pub failed: Option<Obstacle>,
+    /// Of those that can't be written as they are, by no fault of anybody but whoever wrote them: which is one, and why.
+    pub refused: Option<Obstacle>,
 }
 
 impl<'a> Pass<'a> {
@@ -70,6 +72,7 @@ impl<'a> Pass<'a> {
             dry_run,
             done: 0,
             failed: None,
+            refused: None,
         }
     }
 
@@ -143,7 +146,11 @@ impl<'a> Pass<'a> {
                 Ok(_) => Ok(true),
                 // Whatever is gone waits for nobody.
                 Err(error) if error.code() == Some(404) => Ok(false),
-                Err(error) => Err(Obstacle::of(format!("{} {name}", K::Kind::kind(&())), &error)),
+                Err(error) => {
+                    let namespace = metadata.namespace.iter().map(|namespace| format!("{namespace}/"));
+                    let what = format!("{} {}{name}", K::Kind::kind(&()), namespace.collect::<String>());
+                    Err((error.is_of_object(), Obstacle::of(what, &error)))
+                }
             }
         });
         let mut written = stream::iter(writing).buffer_unordered(LANES);
@@ -151,7 +158,8 @@ impl<'a> Pass<'a> {
         while let Some(written) = written.next().await {
             match written {
                 Ok(written) => self.done += usize::from(written),
-                Err(reason) => self.failed = Some(reason),
+                Err((true, obstacle)) => self.refused = Some(obstacle),
+                Err((false, obstacle)) => self.failed = Some(obstacle),
             }
         }
         if self.done > before {

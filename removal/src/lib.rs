@@ -40,6 +40,8 @@ const PATIENCE: Duration = Duration::from_mins(5);
 /// For how long objects may be on their way out before that counts as getting nowhere: a definition goes when all of its objects have, one
 /// by one.
 const GOING: Duration = Duration::from_mins(30);
+/// How often an object is tried once more that can't be written as it is: it may have changed in that moment.
+const TRIES: u32 = 5;
 /// How long an API server may take to learn of rights: one that has just started knows nobody's.
 const RIGHTS_KNOWN: Duration = Duration::from_secs(8);
 /// How long the operator's pods may take to end. They can do no more by then in any case: their rights went first.
@@ -172,7 +174,8 @@ impl Removing<'_> {
     }
 
     /// Goes over the objects again and again, until all were seen that were there when `settle` had passed since. What comes later,
-    /// Cardgate has not held: whoever writes its marks on objects of their own, without end, keeps nobody from removing it.
+    /// Cardgate has not held: whoever writes its marks on objects of their own, without end, keeps nobody from removing it. Nor does who has
+    /// an object that can't be written: it stays as it is, and the log says which.
     async fn until_done(
         &self,
         step: &str,
@@ -180,7 +183,7 @@ impl Removing<'_> {
         since: Instant,
         over: impl AsyncFn(&mut Pass) -> Result<(), RequestError>,
     ) -> Result<(), UninstallError> {
-        let (mut trouble, mut done) = (Trouble::default(), 0);
+        let (mut trouble, mut done, mut tries) = (Trouble::default(), 0, 0);
         loop {
             let mut pass = Pass::new(self.client, self.dry_run);
             let is_last = since.elapsed() >= settle;
@@ -192,6 +195,15 @@ impl Removing<'_> {
             if let Some(source) = unread {
                 trouble.again(step, done, source.into()).await?;
             } else if let Some(obstacle) = pass.failed {
+                trouble.again(step, done, obstacle).await?;
+            } else if let Some(Obstacle { reason, .. }) = pass.refused.take_if(|_| is_last && tries == TRIES) {
+                warn!(
+                    reason,
+                    "some objects can't be written and stay as they are, delete them: {step}"
+                );
+                return Ok(());
+            } else if let Some(obstacle) = pass.refused {
+                tries += u32::from(is_last);
                 trouble.again(step, done, obstacle).await?;
             } else if self.dry_run {
                 info!(objects = pass.done, "would be written, so that {step}");

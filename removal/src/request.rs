@@ -49,6 +49,24 @@ impl RequestError {
         }
     }
 
+    /// Whether it is about the object that was to be written, and says nothing of others: somebody has changed it meanwhile, or it becomes
+    /// too large by what would be written.
+    pub(crate) fn is_of_object(&self) -> bool {
+        const CONFLICT: u16 = 409;
+        const TOO_LARGE: u16 = 413;
+        const INVALID: u16 = 422;
+        let Self::Refused { code, message } = self else {
+            return false;
+        };
+        // Some API servers pass on what etcd says as a mistake of their own.
+        let is_too_large = || {
+            ["request is too large", "larger than max"]
+                .iter()
+                .any(|says| message.contains(says))
+        };
+        matches!(*code, CONFLICT | TOO_LARGE | INVALID) || is_too_large()
+    }
+
     /// Whether whoever asks has not the right: what a policy or a webhook forbids is about the object.
     fn is_forbidden(&self) -> bool {
         matches!(self, Self::Refused { code: 403, message } if message.contains("User \"") && message.contains("\" cannot "))

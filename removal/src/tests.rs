@@ -117,3 +117,32 @@ async fn what_fails_for_minutes_ends_and_what_gets_on_does_not() {
     assert!(matches!(ended, Err(UninstallError::Stuck { .. })), "{ended:?}");
     assert!(begin.elapsed() < PATIENCE + 2 * LONGEST_PAUSE, "{:?}", begin.elapsed());
 }
+
+/// Whoever makes one so large that nothing more can be written on it, or makes new ones without end, keeps Cardgate from being removed no
+/// longer than others take.
+#[tokio::test(start_paused = true)]
+async fn what_can_not_be_written_keeps_nothing_from_going_on() {
+    for (code, is_passed_over) in [(409, true), (413, true), (422, true), (500, false), (403, false)] {
+        let (client, asked) = api_server(move |_, path| {
+            let pod = |name: &str| {
+                json!({"metadata": {"namespace": "team", "name": name, "uid": "u"},
+                    "spec": {"schedulingGates": [{"name": crds::keys::GATE}]}})
+            };
+            match path {
+                "/api/v1/pods" => (200, json!({"metadata": {}, "items": [pod("large"), pod("new")]})),
+                path if path.contains("large") => status(code),
+                _ => (200, json!({"metadata": {}})),
+            }
+        });
+        let removing = Removing {
+            client: &client,
+            objects: Objects::new(&client, false),
+            dry_run: false,
+        };
+        let over = async |pass: &mut Pass<'_>| pass.over(Writes::<Pod>::new("pod", release::without_gate)).await;
+        let ended = removing.until_done("pods are let go", FORGOTTEN, Instant::now(), over);
+        let ended = tokio::time::timeout(2 * PATIENCE, ended).await;
+        assert_eq!(ended.is_ok_and(|ended| ended.is_ok()), is_passed_over, "{code}");
+        assert!(asked.load(Ordering::Relaxed) > 15, "{code}: it is tried again");
+    }
+}
