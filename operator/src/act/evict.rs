@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use engine::Outcome;
 use engine::cluster::reclaims::EvictionOutcome;
@@ -15,7 +16,7 @@ use kube::{Api, Resource as _, ResourceExt as _};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::tries::{FIRST_WAIT, LONGEST_WAIT};
 use super::{Actor, Failure};
@@ -28,6 +29,8 @@ const BUDGETS_AT_ONCE: u32 = 20;
 /// How many pages of one namespace's are asked for. Where there are more, its pods are taken for protected, as its owner could have them
 /// by one budget.
 const PAGES_OF_BUDGETS: usize = 50;
+/// And for how long: whoever is to get what is evicted waits for it, and so do the other victims.
+const READING_BUDGETS: Duration = Duration::from_secs(10);
 
 /// A pod by its place among others, with its namespace and labels.
 type Labelled = (usize, Arc<str>, BTreeMap<String, String>);
@@ -156,12 +159,18 @@ impl Actor {
         refused
     }
 
-    /// Which of these pods the budgets of their namespace do not allow to evict. A failure where there are more than anybody needs.
+    /// Which of these pods the budgets of their namespace do not allow to evict. A failure where there are more than anybody needs, or to
+    /// read them takes too long.
     async fn refused_by_budgets(&self, namespace: &str, pods: &[&Labelled]) -> Result<Vec<usize>, Failure> {
         let path = PodDisruptionBudget::url_path(&(), Some(namespace));
         let mut params = ListParams::default().limit(BUDGETS_AT_ONCE);
-        let mut refused = Vec::new();
+        let (mut refused, begin) = (Vec::new(), Instant::now());
         for _ in 0..PAGES_OF_BUDGETS {
+            if begin.elapsed() >= READING_BUDGETS {
+                return Err(Failure::NotSent(
+                    "the namespace's disruption budgets take too long to read",
+                ));
+            }
             let request = Request::new(&*path).list(&params).map_err(kube::Error::BuildRequest);
             let list = async { self.client.request::<ObjectList<Budget>>(request?).await };
             let page = self.in_time(Verb::List, list).await?;

@@ -216,3 +216,23 @@ async fn budgets_are_read_in_small_pages_and_no_more_than_anybody_needs() {
         assert_eq!(asked.load(Ordering::Relaxed), pages.min(PAGES_OF_BUDGETS));
     }
 }
+
+/// Whoever makes budgets that are slow to read is taken for protected, and keeps nobody waiting for longer.
+#[tokio::test(start_paused = true)]
+async fn budgets_that_are_slow_to_read_are_not_read_to_their_end() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    let server = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let is_of_budgets = request.uri().path().ends_with("/poddisruptionbudgets");
+        counted.fetch_add(usize::from(is_of_budgets), Ordering::Relaxed);
+        let answer = json!({"metadata": {"continue": "more"}, "items": []});
+        let answer = http::Response::new(kube::client::Body::from(answer.to_string().into_bytes()));
+        async {
+            sleep(Duration::from_secs(3)).await;
+            Ok::<_, std::convert::Infallible>(answer)
+        }
+    });
+    let (actor, _heard) = actor(kube::Client::new(server, "default"));
+    assert_eq!(actor.over_budget(&[&pod()]).await, [0]);
+    assert_eq!(asked.load(Ordering::Relaxed), 4);
+}
