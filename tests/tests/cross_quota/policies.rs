@@ -2,9 +2,11 @@
 #![allow(clippy::panic, reason = "part of tests")]
 
 use cardgate_tests::cardgate::Cardgate;
+use cardgate_tests::devices::by_name;
+use cardgate_tests::wait::{self, Seen};
 use cardgate_tests::workloads::pod;
-use crds::keys::{CROSS_QUOTA_ENABLED, CROSS_QUOTA_LABEL, GPU_NODE_LABEL};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use crds::keys::{CROSS_QUOTA_ENABLED, CROSS_QUOTA_LABEL, GPU_NODE_LABEL, NAMESPACE, POLICY_PARAMETERS};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -46,6 +48,27 @@ async fn the_mark_is_neither_forged_nor_taken_away() -> Outcome {
             "{message}"
         );
     }
+    Ok(())
+}
+
+/// What it is for may be a GPU: neither the webhook nor the policy holds it, in a namespace without a queue.
+#[tokio::test]
+async fn a_pod_that_claims_devices_is_left_alone() -> Outcome {
+    let scenario = begin("claims").await?;
+    let parameters: Api<ConfigMap> = Api::namespaced(scenario.plane().client().await?, NAMESPACE);
+    wait::eventually("the policy to be in force", wait::PATIENCE, async || {
+        let data = parameters.get(POLICY_PARAMETERS).await?.data.unwrap_or_default();
+        Ok(Seen::when(
+            data.contains_key("crossQuotaGpuResources"),
+            format!("{data:?}"),
+        ))
+    })
+    .await?;
+    let claiming = by_name(batch(&scenario, "claiming", "1"), "any").build();
+    let created = scenario.api::<Pod>().create(&PostParams::default(), &claiming).await?;
+    assert_eq!(created.spec.and_then(|spec| spec.scheduling_gates), None);
+    let labels = created.metadata.labels.unwrap_or_default();
+    assert!(!labels.contains_key(CROSS_QUOTA_LABEL), "{labels:?}");
     Ok(())
 }
 

@@ -119,11 +119,14 @@ pub fn read(cluster: &mut Cluster, pod: crds::pod::Pod<Box<str>>) -> PodQuery {
     let mut volumes = pod.spec.volumes.iter();
     let claims_volumes = volumes.any(|volume| volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some());
     let labels = pod.metadata.labels.clone();
+    // As at the door: what a claim is for may be a GPU.
+    let claims = crds::managed::claims_devices(&pod);
     let uid: Arc<str> = pod.metadata.uid.clone().unwrap_or_default().into();
     let task = cluster.read_task(pod, &namespace);
     let configuration = cluster.configuration();
     let concerned = configuration.cardgate.enforce_cross_quota == Enforcement::Extender
         && !everywhere
+        && !claims
         && !cluster.asks_for_gpu(&task.request)
         && configuration
             .cross_quota

@@ -86,6 +86,10 @@ fn whom_quotas_do_not_concern_is_refused_nowhere() {
     assert_eq!(refused(&ask(&mut world, &big("p"), &names(1))).len(), 1);
     for pod in [
         big("gpu").requests(GPU, "1"),
+        big("claim").set(
+            ["spec", "resourceClaims"],
+            serde_json::json!([{"name": "gpu", "resourceClaimTemplateName": "t"}]),
+        ),
         big("daemon").controlled_by("DaemonSet", "agent"),
         big("static").annotation("kubernetes.io/config.mirror", "abc"),
         big("system").namespace("kube-system"),
