@@ -7,6 +7,7 @@ use crds::keys::{DEVICE_LABEL_PREFIX, MGPU_POLICY};
 use serde_json::Value;
 
 use super::cards::Card;
+use super::cross_quota::CrossQuota;
 use super::nodes::{Node, Shared, texts};
 use super::pods::Pod;
 use super::shares::{self, Taken};
@@ -24,6 +25,11 @@ pub fn judge(view: &View, key: &Key) -> Finding {
     let Some(pod) = pod.filter(|_| view.configuration.admit_on_fit) else {
         return Ok(());
     };
+    // CrossQuota held it, and does so no longer: nothing else asks for it.
+    let is_governed = View::is_under_cross_quota(pod) && CrossQuota::of(view).is_some();
+    if view.queue_of(pod).is_none() && !is_governed {
+        return Ok(());
+    }
     let is_large_enough = |node: &Node| {
         // Cards are judged with quota and shares.
         let mut request = pod.request.iter().filter(|(resource, _)| !resource.contains('/'));
