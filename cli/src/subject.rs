@@ -184,8 +184,15 @@ fn makes_pods(manifest: &Value) -> bool {
 
 fn passed_over(manifest: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let what = format!("{} {}", text(&manifest["kind"]), text(&manifest["metadata"]["name"]));
-    format!("not asked about: {}, which makes no pods", what.trim())
+    let kind = text(&manifest["kind"]);
+    let what = format!("{kind} {}", text(&manifest["metadata"]["name"]));
+    // A question is about one manifest.
+    let advice = if kind == "PodGroup" {
+        ": its pods are asked about as the cluster has it at the moment; kubectl card simulate takes a file as a whole"
+    } else {
+        ""
+    };
+    format!("not asked about: {}, which makes no pods{advice}", what.trim())
 }
 
 fn of_manifest(manifest: Value) -> Subject {
@@ -275,6 +282,16 @@ mod tests {
         assert_eq!(
             found.passed_over,
             ["not asked about: Queue team-a, which makes no pods"]
+        );
+        let found = of_text(
+            "kind: PodGroup\nmetadata: {name: g}\n---\nkind: Pod\nspec: {containers: []}\n",
+            "f".to_owned(),
+        );
+        let told = found.unwrap().passed_over.remove(0);
+        assert!(
+            told.starts_with("not asked about: PodGroup g, which makes no pods: ")
+                && told.ends_with("kubectl card simulate takes a file as a whole"),
+            "{told}"
         );
         let alone = of_text(queue, "f".to_owned()).unwrap_err().to_string();
         assert!(alone.starts_with("nothing in f makes pods: give a Pod"), "{alone}");
