@@ -6,7 +6,7 @@ use crds::mgpu::MgpuRequest;
 use super::census::{Looks, ask_to_say};
 use super::effort::Effort;
 use super::line::alternatives_of;
-use super::verdict::{admits, check_of, is_for, names_none};
+use super::verdict::{admits, check_of, is_for, judge, names_none};
 use super::{cross_quota, fit, mgpu};
 use crate::alternative::Alternative;
 use crate::cluster::Cluster;
@@ -40,6 +40,13 @@ pub(crate) fn obstacles(cluster: &Cluster, shape: &Shape) -> Vec<Reason> {
         }
     }
     each
+}
+
+/// Why a pod of this shape would not be let in now, as it is decided: also where nothing stands in its way by itself, since of what it may have
+/// one has quota, and another one room.
+pub(crate) fn refusal(cluster: &mut Cluster, shape: &Shape) -> Option<Reason> {
+    let judged = judge(cluster, shape, None, &Effort::of_pod());
+    judged.err().map(|refused| refused.reason)
 }
 
 fn of_quota(cluster: &Cluster, shape: &Shape) -> Vec<Reason> {

@@ -17,6 +17,7 @@ use super::joined::{block_of_job, blocks_of_group};
 use crate::cluster::place::LAST;
 use crate::cluster::waiting::Shape;
 use crate::cluster::{Allowance, Cluster};
+use crate::decide::obstacles::refusal;
 use crate::ids::WorkloadId;
 use crate::reason::Reason;
 
@@ -85,8 +86,12 @@ fn of_shapes(
     let Some((shape, _)) = shapes.first() else {
         return CardReviewStatus::default();
     };
+    let mut found = of_shape(cluster, shape, None, None);
+    if found.is_empty() {
+        let refused = refusal(cluster, shape);
+        found = of_shape(cluster, shape, None, refused);
+    }
     let cluster = &*cluster;
-    let found = of_shape(cluster, shape, None, None);
     let place = (Reverse(shape.priority), LAST);
     let is_alone = of_group.is_empty() && !missing_group;
     let when = is_alone.then(|| estimate(cluster, &found, &before(cluster, shape, place), now));

@@ -221,6 +221,28 @@ fn the_node_that_comes_nearest_is_told_with_who_holds_it() {
     );
 }
 
+/// Nothing stands in its way by itself: there is quota, and there is room.
+#[test]
+fn quota_of_one_card_and_room_of_another_let_nobody_in() {
+    let mut world = World::new();
+    world.node(&node("n1").cards("A100", 4));
+    world.node(&node("n2").cards("H100", 1));
+    world.queue(&queue("team-a").quota(r#"{"A100": 1, "H100": 4}"#));
+    world.pod(&pod("a").asks("A100", 1));
+    world.pod(&pod("h").asks("H100", 1));
+    assert_eq!(world.admit_names(), ["a", "h"]);
+    let either = pod("either").asks("A100|H100", 1);
+    let told = imagined(&mut world, &either);
+    assert!(!told.admitted, "{told:?}");
+    world.pod(&either);
+    assert_eq!(world.admit_names(), [""; 0]);
+    let really = about(&mut world, "either");
+    assert_eq!(reasons(&told), reasons(&really));
+    assert_eq!(told.blocks[0].message, really.blocks[0].message);
+    world.queue(&queue("team-a").quota(r#"{"A100": 2, "H100": 4}"#));
+    assert!(imagined(&mut world, &pod("other").asks("A100|H100", 1)).admitted);
+}
+
 #[test]
 fn a_question_leaves_nothing_behind() {
     let mut world = world();
