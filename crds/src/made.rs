@@ -195,7 +195,7 @@ fn pod_of(mut pod: Value) -> Result<Pod<Box<str>>, NoPod> {
 }
 
 /// Makes texts of a pod's quantities that are numbers, as API servers do with the objects that they know: `nvidia.com/gpu: 1`.
-fn write_quantities_as_text(pod: &mut Value) {
+pub fn write_quantities_as_text(pod: &mut Value) {
     let Some(spec) = pod.get_mut("spec") else {
         return;
     };

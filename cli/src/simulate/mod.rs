@@ -188,9 +188,13 @@ fn show(report: &Report, answer: &mut Answer) {
         answer.table(["KIND", "NAME", "QUEUE", "REASON", "OUTLOOK", "MESSAGE"], 1, &waiting);
     }
     for refused in &report.refused {
+        let of_namespace = (!refused.namespace.is_empty()).then(|| format!("{}/", refused.namespace));
         answer.line(&format!(
-            "\nrefused: {} {}/{}: {}",
-            refused.kind, refused.namespace, refused.name, refused.message
+            "\nrefused: {} {}{}: {}",
+            refused.kind,
+            of_namespace.unwrap_or_default(),
+            refused.name,
+            refused.message
         ));
     }
     answer.notes.extend(report.notes.iter().cloned());

@@ -246,6 +246,21 @@ async fn a_job_of_volcano_is_let_in_as_a_whole_or_waits_as_a_whole() {
     );
 }
 
+/// As people write them: the queue on the Job alone, and numbers without quotes.
+#[tokio::test]
+async fn pods_of_a_job_of_volcano_are_in_its_queue() {
+    let mut template = template("a", 1);
+    template["metadata"]["annotations"] = json!({ "volcano.sh/card.name": CARD });
+    template["spec"]["containers"][0]["resources"]["limits"] = json!({ "nvidia.com/gpu": 1, "cpu": 0.5 });
+    let job = manifest(json!({
+        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": { "name": "train" },
+        "spec": { "queue": "a", "tasks": [{ "name": "worker", "replicas": 2, "template": template }] },
+    }));
+    let told = report(world(vec![node("n1", 4), queue("a", 3), job])).await;
+    let queues: Vec<_> = told.admitted.iter().map(|row| &*row.queue).collect();
+    assert_eq!(queues, ["a", "a"], "{told:#?}");
+}
+
 #[tokio::test]
 async fn a_job_of_volcano_whose_pods_can_not_be_read_is_refused() {
     let mut much = template("a", 1);

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crds::keys::{GROUP_NAME, TASK_SPEC};
+use crds::keys::{GROUP_NAME, QUEUE_NAME, TASK_SPEC};
+use crds::made::write_quantities_as_text;
 use crds::pod::PodSpec;
 use crds::pod_request::pod_request;
 use crds::resources::{CPU, ResourceVector};
@@ -82,11 +83,16 @@ fn is_of_a_pod(template: &Value) -> bool {
 
 fn pod(job: &Manifest, task: &Value, name: &str, index: u64, group: &str) -> Manifest {
     let mut pod = pod_of(&task["template"], &job.file, job.namespace().unwrap_or_default());
+    write_quantities_as_text(&mut pod.object);
     let metadata = &mut pod.object["metadata"];
     metadata["name"] = format!("{}-{name}-{index}", job.name()).into();
     metadata["ownerReferences"] = owner_references(job);
     metadata["annotations"][GROUP_NAME] = group.into();
     metadata["annotations"][TASK_SPEC] = name.into();
+    // The door does not know the group, whose queue it would write.
+    if metadata["annotations"][QUEUE_NAME].is_null() && job.object["spec"]["queue"].is_string() {
+        metadata["annotations"][QUEUE_NAME] = job.object["spec"]["queue"].clone();
+    }
     let (spec, of_job) = (&mut pod.object["spec"], &job.object["spec"]);
     spec["schedulerName"] = of_job["schedulerName"].as_str().unwrap_or(SCHEDULER).into();
     if spec["priorityClassName"].is_null() && of_job["priorityClassName"].is_string() {

@@ -110,7 +110,8 @@ impl World {
         Ok(world)
     }
 
-    /// Adds what files bring. What has the name of something that is there takes its place.
+    /// Adds what files bring. What has the name of something that is there takes its place; but a pod that is there stays as it is: it is past
+    /// the door, and little of a pod can be changed.
     pub fn add(&mut self, manifests: Vec<Manifest>, namespace: &str) {
         for mut manifest in manifests {
             let is_namespaced = !matches!(
@@ -127,10 +128,20 @@ impl World {
                     && old.name() == manifest.name()
             };
             match self.objects[..self.there].iter().position(same) {
+                Some(_) if manifest.group_and_kind() == ("", "Pod") => {
+                    let namespace = manifest.namespace().unwrap_or_default();
+                    let name = manifest.name();
+                    self.notes.push(format!(
+                        "pod {namespace}/{name} is there already, and simulated as it is there"
+                    ));
+                }
                 Some(place) => {
-                    let metadata = &self.objects[place].object["metadata"];
+                    let there = &self.objects[place].object;
                     for key in ["uid", "creationTimestamp"] {
-                        manifest.object["metadata"][key] = metadata[key].clone();
+                        manifest.object["metadata"][key] = there["metadata"][key].clone();
+                    }
+                    if manifest.object["status"].is_null() && !there["status"].is_null() {
+                        manifest.object["status"] = there["status"].clone();
                     }
                     self.objects[place] = manifest;
                 }
@@ -347,5 +358,55 @@ fn make_ready(node: &mut Value) {
     // What every kubelet says, and few write into a manifest.
     if status["allocatable"]["pods"].is_null() {
         status["allocatable"]["pods"] = "110".into();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest(object: Value) -> Manifest {
+        Manifest {
+            file: "f.yaml".to_owned(),
+            object,
+        }
+    }
+
+    /// A file says of a pod what its author wrote, and not what has become of it.
+    #[test]
+    fn what_has_become_of_things_stays() {
+        let gated = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "namespace": "team", "uid": "u" },
+            "spec": { "schedulingGates": [{ "name": "card.volcano.sh/quota" }] },
+        });
+        let group = json!({
+            "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
+            "metadata": { "name": "g", "namespace": "team", "uid": "v" }, "status": { "phase": "Running" },
+        });
+        let mut world = World {
+            objects: vec![manifest(gated.clone()), manifest(group)],
+            there: 2,
+            ..World::default()
+        };
+        let pod =
+            json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p" }, "spec": { "containers": [] } });
+        let group = json!({
+            "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
+            "metadata": { "name": "g" }, "spec": { "minMember": 7 },
+        });
+        world.add(vec![manifest(pod), manifest(group)], "team");
+        let [pod, group] = world.objects.as_slice() else {
+            panic!("{:?}", world.objects)
+        };
+        assert_eq!(pod.object, gated);
+        assert_eq!(
+            world.notes,
+            ["pod team/p is there already, and simulated as it is there"]
+        );
+        assert_eq!(
+            (&group.object["metadata"]["uid"], &group.object["spec"]["minMember"]),
+            (&json!("v"), &json!(7))
+        );
+        assert_eq!(group.object["status"]["phase"], "Running");
     }
 }
