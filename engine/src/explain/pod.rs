@@ -2,7 +2,8 @@
 
 use std::cmp::Reverse;
 
-use crds::keys::{CARD_NAME, CARD_QUOTA};
+use crds::keys::{CARD_NAME, CARD_QUOTA, MGPU_POLICY};
+use crds::mgpu::ComputePolicy;
 use crds::spelling::meant_card;
 
 use super::cross_quota::over_quota;
@@ -375,10 +376,13 @@ fn no_cards<'c>(cluster: &Cluster, shape: &'c Shape, lead: String) -> What<'c> {
         return What::Said(String::new());
     };
     let census = mgpu::census(cluster, shape, request);
-    let policy = format!(
-        "with another compute policy than {}",
-        request.policy.unwrap_or_default()
-    );
+    let policy = match request.policy {
+        Some(policy) => format!("with another compute policy than {policy}"),
+        None => format!(
+            "with another compute policy than {}, which is that of pods without annotation {MGPU_POLICY}",
+            ComputePolicy::default()
+        ),
+    };
     let parts = [
         (census.cards_in_use, "whose cards have no room for its containers"),
         (census.too_complex, "where no way was found"),

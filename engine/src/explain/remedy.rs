@@ -96,7 +96,7 @@ impl Reason {
             Self::InnerQueue => "name one of the queues below it: kubectl get queues shows each with its parent",
             Self::NamespaceNotAllowed => "name another queue, or have the namespace let in",
             Self::PodGroupNotFound => "create the PodGroup, or leave the pod's group out",
-            Self::PodGroupInvalid => "mend the PodGroup",
+            Self::PodGroupInvalid => "mend the PodGroup, or the Job",
             Self::PodGroupIncomplete => {
                 "create the pods that are missing, or lower spec.minMember, which a Job of Volcano has as spec.minAvailable"
             }

@@ -126,7 +126,7 @@ fn filter_1_the_policy_must_match() {
     let mut world = world(&[]);
     world.node(&node("g1").mgpu(2, 10_000, NATIVE));
     world.pod(&pod("p").share(30, 1000));
-    insta::assert_snapshot!(world.refusal(), @"NoMGPUNode: no mGPU node would take the pod, whatever is free on it: 1 mGPU node: 1 with another compute policy than fixed-share; waiting can't help: create the pod anew with a compute policy, a number of cards and a node selector that some mGPU node meets, or have such a node added");
+    insta::assert_snapshot!(world.refusal(), @"NoMGPUNode: no mGPU node would take the pod, whatever is free on it: 1 mGPU node: 1 with another compute policy than fixed-share, which is that of pods without annotation vke.volcengine.com/mgpu-compute-policy; waiting can't help: create the pod anew with a compute policy, a number of cards and a node selector that some mGPU node meets, or have such a node added");
     world.node(&node("g2").mgpu(2, 10_000, FIXED));
     assert_eq!(places(&mut world), ["p: g2 main=0"]);
     // Full cards, and no policy: any will do.
