@@ -110,10 +110,13 @@ impl Devices {
     /// that ask for all of a card of which nodes have other numbers, and those that were allocated devices of these pools. Those that no
     /// pod names concern nobody.
     pub fn claims_concerned_by(&self, change: &SliceChange, is_named: impl Fn(&ClaimKey) -> bool) -> Vec<ClaimKey> {
-        if change.models.is_empty() {
-            return self.concerned_by_numbers(change, is_named);
+        let pools = change.pools.iter();
+        let holders: BTreeSet<_> = pools.flat_map(|pool| self.rooms.holders_of(pool)).collect();
+        let held = holders.into_iter().filter(|key| is_named(key));
+        let mut concerned: Vec<_> = held.cloned().collect();
+        if !change.models.is_empty() {
+            concerned.extend(self.concerned_by_models(change, &is_named));
         }
-        let mut concerned = self.concerned_by_models(change, &is_named);
         concerned.extend(self.concerned_by_numbers(change, is_named));
         concerned
     }
@@ -139,19 +142,13 @@ impl Devices {
     }
 
     fn concerned_by_models(&self, change: &SliceChange, is_named: impl Fn(&ClaimKey) -> bool) -> Vec<ClaimKey> {
-        let holders: BTreeSet<_> = change
-            .pools
-            .iter()
-            .flat_map(|pool| self.rooms.holders_of(pool))
-            .collect();
         let steps = Steps::new(TURN);
         let selects = |key: &&ClaimKey| {
             let claim = self.claim(key);
             claim.is_some_and(|claim| self.selects_any(claim, &change.models, |_| true, &steps))
         };
-        let unallocated = self.unallocated.iter().filter(|key| is_named(key)).filter(selects);
-        let held = holders.into_iter().filter(|key| is_named(key));
-        held.chain(unallocated).cloned().collect()
+        let named = self.unallocated.iter().filter(|key| is_named(key));
+        named.filter(selects).cloned().collect()
     }
 
     /// Whether a claim selects any of these models, or may, by any of the forms that are looked at. What the steps don't suffice for may:

@@ -326,3 +326,22 @@ fn who_is_deleted_while_nothing_provides_what_it_requests_stays_so_when_somethin
     assert_eq!(world.admit(), []);
     assert_eq!(world.allocated("team-a", "A"), 0);
 }
+
+/// As after an upgrade of a driver, node by node, which names its devices in another way: both names are there on other nodes.
+#[test]
+fn a_device_that_is_another_card_now_is_charged_as_that() {
+    let mut world = world();
+    world.node(&node("n3"));
+    world.slice("n3", NVIDIA, &gpus("A", 1));
+    world.claim("p1-gpu", &exactly(1, Some("A")), &allocated("n1", &["gpu-0"]));
+    let runs = bare_pod("p1")
+        .queue("team-a")
+        .annotation("volcano.sh/card.assigned", "A");
+    world.pod(&claiming(runs, "p1-gpu").on("n1"));
+    let charged = |world: &World| (world.allocated("team-a", "A"), world.allocated("team-a", "B"));
+    assert_eq!(charged(&world), (1, 0));
+    let mut devices = gpus("A", 4);
+    devices[0] = gpus("B", 1)[0].clone();
+    world.slice("n1", NVIDIA, &devices);
+    assert_eq!(charged(&world), (0, 1));
+}
