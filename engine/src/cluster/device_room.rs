@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::Cluster;
 use super::claiming::{Claiming, provided_claim};
-use super::node::{Node, Supply};
+use super::node::{Node, NodeCard, Supply};
 use super::pod::Pod;
 use crate::alternative::{Alternative, CardSet};
 use crate::amounts::{Amounts, Dimension};
@@ -255,6 +255,15 @@ pub(super) fn allocated_at(task: &Task) -> Option<&str> {
 /// Whether a task's devices were allocated on another node than this.
 pub(crate) fn has_devices_elsewhere(task: &Task, node: &Node) -> bool {
     allocated_at(task).is_some_and(|at| *at != *node.name)
+}
+
+/// How many of a card a node hands out as devices alone: those too that are kept from new pods, and that pods of before hold. Whether the
+/// others suffice for a task, the devices say.
+pub(crate) fn devices_there(task: &Task, node: &Node, dimension: Dimension) -> i64 {
+    let card = dimension.card().filter(|_| demand(task).is_some());
+    let card = card.and_then(|card| node.card(card));
+    card.filter(|card| card.supply == Supply::Devices)
+        .map_or(0, NodeCard::all_devices)
 }
 
 /// Whether a resource of a node is handed out as devices alone, so that a task's claims say whether there is room.

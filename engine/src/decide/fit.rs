@@ -9,7 +9,7 @@ use crate::cluster::Cluster;
 use crate::cluster::choice;
 use crate::cluster::constraints::Mismatch;
 use crate::cluster::device_cards::are_supplied;
-use crate::cluster::device_room::{has_devices_elsewhere, is_judged_by_devices};
+use crate::cluster::device_room::{devices_there, has_devices_elsewhere, is_judged_by_devices};
 use crate::cluster::node::{Node, Supply};
 use crate::cluster::waiting::{Refused, Shape};
 use crate::ids::NodeId;
@@ -296,7 +296,8 @@ pub(super) fn has_room(shape: &Shape, alternative: Option<&Alternative>, node: &
     offer.has_room_for(request, used)
         || task.claimed.is_some()
             && request.iter().all(|(dimension, asked)| {
-                used.get(dimension) + i128::from(asked) <= i128::from(offer.amount(dimension))
+                let there = offer.amount(dimension).max(devices_there(task, node, dimension));
+                used.get(dimension) + i128::from(asked) <= i128::from(there)
                     || is_judged_by_devices(task, node, dimension)
             })
 }

@@ -152,6 +152,31 @@ fn a_tainted_device_is_for_those_that_tolerate_it() {
     assert_eq!(world.admit(), [admitted("p5", r#"{"A":2}"#)]);
 }
 
+/// Whoever may have one of several cards, too.
+#[test]
+fn devices_that_are_tainted_and_held_leave_the_others_free() {
+    let mut world = world();
+    for index in 0..2 {
+        let (name, claim) = (format!("h{index}"), format!("h{index}-gpu"));
+        let device = format!("gpu-{index}");
+        world.claim(&claim, &exactly(1, Some("A")), &allocated("n1", &[&device]));
+        let holder = bare_pod(&name).queue("team-a").assigned("A");
+        world.pod(&claiming(holder, &claim).on("n1"));
+    }
+    let mut devices = gpus("A", 4);
+    for device in devices.as_array_mut().unwrap().iter_mut().take(2) {
+        device["taints"] = json!([{"key": "sick", "effect": "NoSchedule"}]);
+    }
+    world.slice("n1", NVIDIA, &devices);
+    world.queue(&queue("team-a").quota(r#"{"A": 8, "B": 8}"#));
+    for (name, count, card) in [("p1", 2, r#"{"A":2}"#), ("p2", 1, "B")] {
+        world.claim(&format!("{name}-gpu"), &exactly(count, None), &json!({}));
+        let pod = pod(name).annotation("volcano.sh/card.name", "A|B");
+        world.pod(&claiming(pod, &format!("{name}-gpu")));
+        assert_eq!(world.admit(), [admitted(name, card)]);
+    }
+}
+
 #[test]
 fn devices_that_have_to_be_alike_are_on_one_node_or_nowhere() {
     let mut world = roomy();
