@@ -143,17 +143,21 @@ impl Stored {
         times.for_each(|at| *at = at.checked_add(by).unwrap_or(Timestamp::MAX));
     }
 
-    /// What an operator may take for true: what is stored, then what was stored at any time since, with the pods of now in each; and the
-    /// same before pods were bound of late.
+    /// What an operator may take for true: what is stored, then what was stored at any time since, with the pods of now in each, then what was
+    /// of one kind alone; and the same before pods were bound of late.
     pub fn known(&self) -> impl Iterator<Item = ByKind> + '_ {
-        let past = self.past.iter().rev().map(|(_, terms)| {
+        let with = |terms: &ByKind, kinds: &[&'static Resource]| {
             let mut known = self.now.clone();
-            for kind in TERMS {
+            for kind in kinds {
                 known.insert(kind, terms.get(kind).cloned().unwrap_or_default());
             }
             known
-        });
-        let known = std::iter::once_with(|| self.now.clone()).chain(past);
+        };
+        let past = || self.past.iter().rev().map(|(_, terms)| terms);
+        let all = past().map(move |terms| with(terms, &TERMS));
+        // Each kind is watched by itself.
+        let one = past().flat_map(move |terms| TERMS.into_iter().map(move |kind| with(terms, &[kind])));
+        let known = std::iter::once_with(|| self.now.clone()).chain(all).chain(one);
         known.flat_map(|known| {
             let unbound = (!self.bound.is_empty()).then(|| self.unbound(known.clone()));
             std::iter::once(known).chain(unbound)
