@@ -115,12 +115,12 @@ impl Cluster {
         for (dimension, amount) in charge.iter().flat_map(|charge| charge.amounts.iter()) {
             let node = &mut self.nodes[id];
             let before = node.part_of_total(dimension);
-            let grown = sign * i128::from(amount);
-            node.books(PEN).charged.add(dimension, grown);
+            let more = sign * i128::from(amount);
+            node.books(PEN).charged.add(dimension, more);
             if pod.is_placed() {
-                node.books(PEN).charged_in_place.add(dimension, grown);
+                node.books(PEN).charged_in_place.add(dimension, more);
             } else if pod.has_one_node {
-                node.books(PEN).charged_pinned.add(dimension, grown);
+                node.books(PEN).charged_pinned.add(dimension, more);
             }
             let grows = node.part_of_total(dimension) - before;
             if grows != 0 {

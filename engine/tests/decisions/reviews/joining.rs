@@ -147,7 +147,7 @@ fn a_job_of_many_large_tasks_is_judged_by_no_more_pods_than_it_needs() {
     let task = |index: usize| json!({ "name": format!("t{index:03}"), "replicas": 1000, "template": bare_pod("p").asks("A100", 0).read::<Value>() });
     let job = json!({
         "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": { "name": "train" },
-        "spec": { "queue": "team-a", "minAvailable": 1000, "tasks": Vec::from_iter((0..256).map(task)) },
+        "spec": { "queue": "team-a", "minAvailable": 1000, "tasks": (0..256).map(task).collect::<Value>() },
     });
     imagined_as(&mut world, job);
     world.pod(&bare_pod("next"));
