@@ -153,28 +153,6 @@ impl Cluster {
         }
     }
 
-    /// Whether a pod is charged for a claim for which another one that was let in would be charged when these, in their order, are gone: the
-    /// claim's devices stay in use, and nobody gets them.
-    pub(crate) fn is_relieved(&self, id: PodId, gone: &[PodId]) -> bool {
-        let claiming = || {
-            let pod = self.pod(id).filter(|pod| pod.task.claimed.is_some())?;
-            Some((pod, self.claimed.pods.get(&pod.uid)?))
-        };
-        let Some((pod, claiming)) = claiming() else {
-            return false;
-        };
-        let mut paid =
-            shared_keys(&pod.namespace, &claiming.named).filter(|key| self.claimed.devices.pays(key, &pod.uid));
-        paid.any(|key| {
-            let line = self.claimed.in_line.get(&key).into_iter().flatten();
-            let mut others = line.take_while(|(standing, ..)| *standing == Standing::In);
-            others.any(|(.., uid)| {
-                let other = self.pod_with_uid(uid);
-                other.is_some_and(|other| gone.binary_search(&other).is_err())
-            })
-        })
-    }
-
     /// The pod that pays for a claim which several may name, where one does.
     pub(crate) fn payer_of(&self, namespace: &str, claim: &str) -> Option<&Pod> {
         let uid = self.claimed.devices.payer_of(&(namespace.into(), claim.into()))?;

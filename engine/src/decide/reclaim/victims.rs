@@ -232,7 +232,7 @@ impl Victims {
         match pod.group.filter(|group| cluster.workload(*group).min_member() > 1) {
             Some(group) => self.look_at_gang(cluster, queue, group),
             None => {
-                if let Some(candidacy) = self.candidacy(cluster, queue, id, &[id]) {
+                if let Some(candidacy) = self.candidacy(cluster, queue, id) {
                     self.ways.insert(
                         id,
                         Ways {
@@ -256,18 +256,11 @@ impl Victims {
         };
         let mut pods: Vec<_> = workload.members().filter(is_one).collect();
         pods.sort_unstable();
-        let members = pods.iter();
-        let members: Vec<_> = members
-            .filter_map(|id| self.candidacy(cluster, queue, *id, &pods))
-            .collect();
         let in_queue = pods.len();
+        let members = pods.into_iter();
+        let members: Vec<_> = members.filter_map(|id| self.candidacy(cluster, queue, id)).collect();
         let pods: Vec<_> = members.iter().map(|member| member.members[0].pod).collect();
-        let (whole, mut alone) = of_gang(cluster, workload, in_queue, members, &mut self.floors.slack);
-        for (candidate, pod) in alone.iter_mut().zip(&pods) {
-            if cluster.is_relieved(*pod, &[*pod]) {
-                candidate.members.clear();
-            }
-        }
+        let (whole, alone) = of_gang(cluster, workload, in_queue, members, &mut self.floors.slack);
         let whole = whole.map(|whole| {
             self.known.push(whole);
             self.known.len() - 1
@@ -281,12 +274,12 @@ impl Victims {
         }
     }
 
-    /// A pod by itself, where it may be taken back and gives anything, with these, in their order, when they all go.
-    fn candidacy(&mut self, cluster: &Cluster, queue: QueueId, id: PodId, going: &[PodId]) -> Option<Candidacy> {
+    /// A pod by itself, where it may be taken back.
+    fn candidacy(&mut self, cluster: &Cluster, queue: QueueId, id: PodId) -> Option<Candidacy> {
         let source = self.sources.get(&queue)?;
         let pod = cluster.pod(id)?;
         let is_lower = !source.is_own || pod.priority < self.priority;
-        let is_one = is_lower && is_evictable(cluster, pod, self.now) && !cluster.is_relieved(id, going);
+        let is_one = is_lower && is_evictable(cluster, pod, self.now);
         let charge = pod.charge.as_ref().filter(|_| is_one)?;
         let amounts = charge.amounts.iter();
         let charged: Vec<_> = amounts.map(|(dimension, amount)| (dimension, amount.into())).collect();

@@ -65,65 +65,6 @@ fn go(world: &mut World, name: &str) {
     world.remove_claim(&format!("{name}-gpu"));
 }
 
-/// A node with eight cards by devices, below a parent that may have four of them, and one queue that has borrowed all four: two pods that share
-/// a claim for two, in a gang that needs so many of them, and two more with one each, older than those.
-fn borrowed_by_sharers(least: i64) -> World {
-    let mut world = World::with(capacity(RECLAIM, "guaranteeThreshold: 100, enableHierarchy: true"));
-    world.node(&node("n1"));
-    world.slice("n1", NVIDIA, &gpus("A", 8));
-    let is_gpu = "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'";
-    world.class(NVIDIA, is_gpu, Some(GPU));
-    world.queue(&bare_queue("team").quota(r#"{"A": 4}"#));
-    for name in ["a", "b"] {
-        world.queue(&bare_queue(name).parent("team").deserved_cards(r#"{"A": 2}"#));
-    }
-    if least > 1 {
-        world.group(&group("gang", least).set(["spec", "queue"], "a"));
-    }
-    world.claim("shared", &exactly(2, Some("A")), &allocated("n1", &["gpu-2", "gpu-3"]));
-    for index in 0..2 {
-        let device = format!("gpu-{index}");
-        let pod = claimed(&mut world, &format!("a-{index}"), "a", &exactly(1, Some("A"))).created(index);
-        world.claim(
-            &format!("a-{index}-gpu"),
-            &exactly(1, Some("A")),
-            &allocated("n1", &[&device]),
-        );
-        world.pod(&pod.assigned("A").on("n1"));
-    }
-    for index in 2..4 {
-        let pod = sharing(pod(&format!("a-{index}")).queue("a"), "shared").created(index);
-        let pod = if least > 1 { pod.of("gang") } else { pod };
-        world.pod(&pod.assigned("A").on("n1"));
-    }
-    assert_eq!(world.allocated("a", "A"), 4);
-    world
-}
-
-#[test]
-fn who_shares_what_another_pod_keeps_gives_nothing_back() {
-    let mut world = borrowed_by_sharers(1);
-    let claimant = claimed(&mut world, "b-0", "b", &exactly(1, Some("A")));
-    world.pod(&claimant);
-    assert_eq!(
-        victims(&mut world),
-        ["a-1"],
-        "of the two that share, the other one would pay"
-    );
-    go(&mut world, "a-1");
-    assert_eq!(world.admit(), [admitted("b-0", "A")]);
-}
-
-#[test]
-fn all_that_share_give_it_back_together() {
-    let mut world = borrowed_by_sharers(2);
-    let claimant = claimed(&mut world, "b-0", "b", &exactly(2, Some("A")));
-    world.pod(&claimant);
-    let mut found = victims(&mut world);
-    found.sort();
-    assert_eq!(found, ["a-2", "a-3"]);
-}
-
 #[test]
 fn what_claims_borrowed_is_given_back_to_claims_the_youngest_first() {
     let mut world = borrowed();
