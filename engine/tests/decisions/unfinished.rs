@@ -44,6 +44,18 @@ fn running(least: i64, small_pods: &[&str]) -> World {
     world
 }
 
+/// Group `a` runs whole, with one card in each of its two pods, which is all that its queue has.
+fn whole() -> World {
+    let mut world = world();
+    world.queue(&queue("team-a").quota(r#"{"A100": 2}"#));
+    world.group(&group("a", 2));
+    world.pods(["a-0", "a-1"].map(large));
+    assert_eq!(world.admit_names(), ["a-0", "a-1"]);
+    world.pods(["a-0", "a-1"].map(|name| large(name).assigned("A100").on("n1")));
+    assert_eq!(world.admit_names(), [""; 0]);
+    world
+}
+
 /// Who gets the card that comes free.
 fn next(world: &mut World) -> Vec<String> {
     assert_eq!(world.admit_names(), [""; 0]);
@@ -91,12 +103,7 @@ fn nor_does_who_makes_the_group_anew() {
 
 #[test]
 fn a_gang_that_loses_a_pod_gets_as_much_again_before_others() {
-    let mut world = world();
-    world.queue(&queue("team-a").quota(r#"{"A100": 2}"#));
-    world.group(&group("a", 2));
-    world.pods(["a-0", "a-1"].map(large));
-    assert_eq!(world.admit_names(), ["a-0", "a-1"]);
-    world.pods(["a-0", "a-1"].map(|name| large(name).assigned("A100").on("n1")));
+    let mut world = whole();
     world.pod(&victim(1));
     assert_eq!(world.admit_names(), [""; 0]);
     world.remove_pod("a-1");
@@ -120,13 +127,7 @@ fn what_a_gang_gets_in_its_turn_it_gets_again_before_others() {
 
 /// A gang of two cards loses a pod, something happens, and the successor, made in this second, waits for the card beside an older pod.
 fn next_when_made_at(seconds: i64, meanwhile: impl Fn(&mut World)) -> Vec<String> {
-    let mut world = world();
-    world.queue(&queue("team-a").quota(r#"{"A100": 2}"#));
-    world.group(&group("a", 2));
-    world.pods(["a-0", "a-1"].map(large));
-    assert_eq!(world.admit_names(), ["a-0", "a-1"]);
-    world.pods(["a-0", "a-1"].map(|name| large(name).assigned("A100").on("n1")));
-    assert_eq!(world.admit_names(), [""; 0]);
+    let mut world = whole();
     world.remove_pod("a-1");
     world.pod(&pod("ends").asks("A100", 1).assigned("A100").on("n1"));
     assert_eq!(world.admit_names(), [""; 0]);
@@ -161,13 +162,7 @@ fn nor_for_who_makes_the_group_anew_on_that_day() {
 /// Its pods are gone while nothing says that it needs them.
 #[test]
 fn nor_for_who_deletes_the_group_first_and_then_pods() {
-    let mut world = world();
-    world.queue(&queue("team-a").quota(r#"{"A100": 2}"#));
-    world.group(&group("a", 2));
-    world.pods(["a-0", "a-1"].map(large));
-    assert_eq!(world.admit_names(), ["a-0", "a-1"]);
-    world.pods(["a-0", "a-1"].map(|name| large(name).assigned("A100").on("n1")));
-    assert_eq!(world.admit_names(), [""; 0]);
+    let mut world = whole();
     world.remove_group("team", "a");
     assert_eq!(world.admit_names(), [""; 0]);
     world.remove_pod("a-1");
