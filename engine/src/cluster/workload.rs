@@ -238,9 +238,9 @@ impl Facts {
     }
 
     /// Whether as many of its pods hold quota as it needs. Of what is no group at the moment, and was not torn as one, that is whatever
-    /// is left: who deletes pods while there is none has no more when it is made anew.
+    /// is left: who deletes pods while there is none has no more when it is made anew. But of one that nobody has seen whole that is not known.
     pub(super) fn is_whole(&self) -> bool {
-        let may_be = self.claim.is_some() || self.torn_since.is_none();
+        let may_be = self.claim.is_some() || self.torn_since.is_none() && self.whole.is_some();
         may_be && self.admitted() > 0 && self.missing() == 0
     }
 
