@@ -158,7 +158,10 @@ impl<'a> Pass<'a> {
         while let Some(written) = written.next().await {
             match written {
                 Ok(written) => self.done += usize::from(written),
-                Err((true, obstacle)) => self.refused = Some(obstacle),
+                Err((true, obstacle)) => {
+                    warn!(reason = obstacle.reason, "can't be written as it is");
+                    self.refused = Some(obstacle);
+                }
                 Err((false, obstacle)) => self.failed = Some(obstacle),
             }
         }

@@ -197,10 +197,7 @@ impl Removing<'_> {
             } else if let Some(obstacle) = pass.failed {
                 trouble.again(step, done, obstacle).await?;
             } else if let Some(Obstacle { reason, .. }) = pass.refused.take_if(|_| is_last && tries == TRIES) {
-                warn!(
-                    reason,
-                    "some objects can't be written and stay as they are, delete them: {step}"
-                );
+                warn!(reason, "some objects can't be written, and stay as they are: {step}");
                 return Ok(());
             } else if let Some(obstacle) = pass.refused {
                 tries += u32::from(is_last);

@@ -64,7 +64,9 @@ impl RequestError {
                 .iter()
                 .any(|says| message.contains(says))
         };
-        matches!(*code, CONFLICT | TOO_LARGE | INVALID) || is_too_large()
+        // A policy may refuse every object alike, with whatever code it says.
+        let is_by_policy = message.contains("ValidatingAdmissionPolicy") || message.contains("admission webhook");
+        !is_by_policy && (matches!(*code, CONFLICT | TOO_LARGE | INVALID) || is_too_large())
     }
 
     /// Whether whoever asks has not the right: what a policy or a webhook forbids is about the object.
