@@ -9,6 +9,7 @@ mod world;
 
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
+use std::collections::BTreeSet;
 
 use crate::arguments::Simulation;
 use crate::cluster::Cluster;
@@ -76,6 +77,9 @@ pub struct Refused {
 
 #[derive(Debug, Serialize)]
 struct Report {
+    /// Pods of the files that are there already, by namespace and name.
+    #[serde(skip)]
+    there: BTreeSet<(String, String)>,
     admitted: Vec<Admitted>,
     evicted: Vec<Evicted>,
     waiting: Vec<Waiting>,
@@ -128,6 +132,7 @@ async fn simulate(mut world: World, now: Timestamp) -> Result<Report, Failure> {
     let mut notes = world.notes;
     notes.extend(run.unread);
     Ok(Report {
+        there: world.named,
         admitted: run.admitted,
         evicted: run.evicted,
         waiting,
@@ -136,12 +141,15 @@ async fn simulate(mut world: World, now: Timestamp) -> Result<Report, Failure> {
     })
 }
 
-/// What scripts are told of what the files brought.
+/// What scripts are told of what the files bring.
 fn code(report: &Report) -> u8 {
-    let mut new = report.waiting.iter().filter(|waiting| waiting.is_new).peekable();
-    match (report.refused.is_empty(), new.peek().is_some()) {
+    let is_there =
+        |row: &Waiting| row.kind == "Pod" && report.there.contains(&(row.namespace.clone(), row.name.clone()));
+    let of_files = report.waiting.iter().filter(|row| row.is_new || is_there(row));
+    let mut of_files = of_files.peekable();
+    match (report.refused.is_empty(), of_files.peek().is_some()) {
         (false, _) => REFUSED,
-        (true, true) if new.any(|waiting| waiting.never) => NEVER,
+        (true, true) if of_files.any(|waiting| waiting.never) => NEVER,
         (true, true) => WAITS,
         (true, false) => 0,
     }

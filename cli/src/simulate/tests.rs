@@ -261,6 +261,30 @@ async fn pods_of_a_job_of_volcano_are_in_its_queue() {
     assert_eq!(queues, ["a", "a"], "{told:#?}");
 }
 
+/// Whether it is there already or not, scripts are told of a pod of the files.
+#[tokio::test]
+async fn a_pod_of_the_files_that_is_there_and_waits_is_told_as_waiting() {
+    for (quota, expected) in [(0, NEVER), (1, 0)] {
+        let mut pod = template("a", 1);
+        pod["apiVersion"] = "v1".into();
+        pod["kind"] = "Pod".into();
+        pod["metadata"]["name"] = "p".into();
+        let mut there = pod.clone();
+        there["metadata"]["namespace"] = "team".into();
+        there["metadata"]["uid"] = "u".into();
+        there["spec"]["schedulingGates"] = json!([{ "name": "card.volcano.sh/quota" }]);
+        let mut node = node("n1", 4);
+        node.object["metadata"]["uid"] = "n".into();
+        node.object["status"]["conditions"] = json!([{ "type": "Ready", "status": "True" }]);
+        node.object["status"]["allocatable"] = node.object["status"]["capacity"].clone();
+        node.object["status"]["allocatable"]["pods"] = "110".into();
+        let mut world = World::there(vec![node, queue("a", quota), manifest(there)]);
+        world.add(vec![manifest(pod)], "team");
+        let told = report(world).await;
+        assert_eq!(code(&told), expected, "{told:#?}");
+    }
+}
+
 #[tokio::test]
 async fn a_job_of_volcano_whose_pods_can_not_be_read_is_refused() {
     let mut much = template("a", 1);

@@ -1,5 +1,6 @@
 //! What is simulated: what a cluster has, what files bring, and what is changed of it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crds::keys::{CONFIG_MAP, NAMESPACE};
@@ -70,9 +71,21 @@ pub struct World {
     pub notes: Vec<String>,
     /// What the door lets nobody create.
     pub refused: Vec<Refused>,
+    /// Pods that the files have and that are there already, by namespace and name.
+    pub named: BTreeSet<(String, String)>,
 }
 
 impl World {
+    /// What a cluster would have.
+    #[cfg(test)]
+    pub fn there(objects: Vec<Manifest>) -> Self {
+        Self {
+            there: objects.len(),
+            objects,
+            ..Self::default()
+        }
+    }
+
     /// What the cluster has.
     pub async fn of_cluster(cluster: &Cluster) -> Result<Self, Failure> {
         let mut world = Self::default();
@@ -131,6 +144,7 @@ impl World {
                 Some(_) if manifest.group_and_kind() == ("", "Pod") => {
                     let namespace = manifest.namespace().unwrap_or_default();
                     let name = manifest.name();
+                    self.named.insert((namespace.to_owned(), name.to_owned()));
                     self.notes.push(format!(
                         "pod {namespace}/{name} is there already, and simulated as it is there"
                     ));
@@ -140,7 +154,9 @@ impl World {
                     for key in ["uid", "creationTimestamp"] {
                         manifest.object["metadata"][key] = there["metadata"][key].clone();
                     }
-                    if manifest.object["status"].is_null() && !there["status"].is_null() {
+                    let status = &manifest.object["status"];
+                    let says_nothing = status.is_null() || status.as_object().is_some_and(serde_json::Map::is_empty);
+                    if says_nothing && !there["status"].is_null() {
                         manifest.object["status"] = there["status"].clone();
                     }
                     self.objects[place] = manifest;
@@ -383,16 +399,12 @@ mod tests {
             "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
             "metadata": { "name": "g", "namespace": "team", "uid": "v" }, "status": { "phase": "Running" },
         });
-        let mut world = World {
-            objects: vec![manifest(gated.clone()), manifest(group)],
-            there: 2,
-            ..World::default()
-        };
+        let mut world = World::there(vec![manifest(gated.clone()), manifest(group)]);
         let pod =
             json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p" }, "spec": { "containers": [] } });
         let group = json!({
             "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
-            "metadata": { "name": "g" }, "spec": { "minMember": 7 },
+            "metadata": { "name": "g" }, "spec": { "minMember": 7 }, "status": {},
         });
         world.add(vec![manifest(pod), manifest(group)], "team");
         let [pod, group] = world.objects.as_slice() else {
