@@ -4,6 +4,7 @@ mod claims;
 mod run;
 #[cfg(test)]
 mod tests;
+mod there;
 mod volcano_job;
 mod world;
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use webhook::endpoint::Endpoint;
 
 use super::claims::Templates;
-use super::{Refused, volcano_job};
+use super::{Refused, there, volcano_job};
 use crate::changes::{self, ChangeError};
 use crate::cluster::Cluster;
 use crate::door::{Door, write};
@@ -71,7 +71,7 @@ pub struct World {
     pub notes: Vec<String>,
     /// What the door lets nobody create.
     pub refused: Vec<Refused>,
-    /// Pods that the files have and that are there already, by namespace and name.
+    /// Pods that the files have, or make, and that are there already, by namespace and name.
     pub named: BTreeSet<(String, String)>,
 }
 
@@ -124,7 +124,7 @@ impl World {
     }
 
     /// Adds what files bring. What has the name of something that is there takes its place; but a pod that is there stays as it is: it is past
-    /// the door, and little of a pod can be changed.
+    /// the door, and little of a pod can be changed. So do pods that are there of a controller.
     pub fn add(&mut self, manifests: Vec<Manifest>, namespace: &str) {
         for mut manifest in manifests {
             let is_namespaced = !matches!(
@@ -161,7 +161,19 @@ impl World {
                     }
                     self.objects[place] = manifest;
                 }
-                None => self.objects.push(manifest),
+                None => {
+                    let pods = there::pods_of(&self.objects[..self.there], &manifest);
+                    if pods.is_empty() {
+                        self.objects.push(manifest);
+                        continue;
+                    }
+                    let ((_, kind), namespace) = (manifest.group_and_kind(), manifest.namespace().unwrap_or_default());
+                    let name = manifest.name();
+                    self.notes.push(format!(
+                        "{kind} {namespace}/{name} is there already, and its pods are simulated as they are there"
+                    ));
+                    self.named.extend(pods);
+                }
             }
         }
     }
