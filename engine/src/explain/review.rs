@@ -22,6 +22,7 @@ use super::{Subject, explain, reason as refused_for};
 use crate::cluster::Cluster;
 use crate::cluster::place::LAST;
 use crate::cluster::pod::{Pod, Stage};
+use crate::cluster::workload::Said;
 use crate::decide::verdict::admits;
 use crate::ids::{PodId, QueueId, WorkloadId};
 use crate::reason::Reason;
@@ -124,12 +125,13 @@ fn first_pod(cluster: &Cluster, namespace: &str, wanted: &dyn Fn(&Pod) -> bool) 
 
 fn of_job(cluster: &Cluster, namespace: &str, name: &str, now: Timestamp) -> Option<CardReviewStatus> {
     let job = cluster.workload_named(WorkloadKind::Job, namespace, name);
-    let job = job.filter(|id| cluster.workload(*id).refused.is_some());
-    let pod = || first_pod(cluster, namespace, &|pod| is_of_job(pod, name));
-    match job {
-        Some(job) => Some(of_workload(cluster, namespace, job, now)),
-        None => pod().map(|id| of_pod(cluster, namespace, id, now)),
-    }
+    let is_refused = |id: &WorkloadId| cluster.workload(*id).refused.is_some();
+    let as_a_whole = |id| of_workload(cluster, namespace, id, now);
+    let by_its_pods = || first_pod(cluster, namespace, &|pod| is_of_job(pod, name));
+    let refused = job.filter(is_refused).map(as_a_whole);
+    let of_pods = refused.or_else(|| by_its_pods().map(|id| of_pod(cluster, namespace, id, now)));
+    // One that asks for its cards in advance is known before it has pods, and when it has none any more.
+    of_pods.or_else(|| job.filter(|id| cluster.workload(*id).claim.is_some()).map(as_a_whole))
 }
 
 /// Where a pod is, and if it waits, why.
@@ -236,6 +238,12 @@ fn of_workload(cluster: &Cluster, namespace: &str, id: WorkloadId, now: Timestam
             "{who} is let in: {admitted} of its pods {} quota",
             verb(admitted == 1, "holds", "hold")
         )
+    } else if workload.claim.as_ref().is_some_and(|claim| claim.said == Said::Over) {
+        let over = match workload.kind {
+            WorkloadKind::Job => "has ended, or was suspended by somebody else than Cardgate",
+            WorkloadKind::PodGroup => "is completed",
+        };
+        format!("{who} {over}: Cardgate does not hold it")
     } else {
         format!("{who} has no pods yet, and waits for nothing")
     };

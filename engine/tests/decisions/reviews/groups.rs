@@ -147,3 +147,24 @@ fn a_gang_in_two_queues_is_told_of_the_one_that_has_too_little() {
         );
     }
 }
+
+/// Its user may ask before the Job may have pods, and when it has none any more.
+#[test]
+fn jobs_that_have_no_pods_are_told_where_they_are() {
+    let mut world = world();
+    let about = |world: &mut World| {
+        let asked = Asked::Existing(Reviewed::Job("whole".to_owned()));
+        let status = ask(world, "team", asked).unwrap();
+        assert!(status.admitted, "{status:?}");
+        status.message
+    };
+    let request = json!({"volcano.sh/card.request": r#"{"A100": 2}"#});
+    let suspended = held_job("whole", "{}").set(["metadata", "annotations"], request);
+    world.job(&suspended);
+    assert_eq!(
+        about(&mut world),
+        "Job whole has ended, or was suspended by somebody else than Cardgate: Cardgate does not hold it"
+    );
+    world.job(&suspended.set(["spec", "suspend"], false));
+    assert_eq!(about(&mut world), "Job whole has no pods yet, and waits for nothing");
+}
