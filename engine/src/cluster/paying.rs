@@ -1,5 +1,6 @@
 //! Who of those that share a claim is charged for it (docs/rules.md, **Cards by Dynamic Resource Allocation**).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -151,6 +152,32 @@ impl Cluster {
                 self.see_again(others);
             }
         }
+    }
+
+    /// The pods that were let in and share a claim that this one is charged for: with it gone, one of them is charged, and the claim's devices
+    /// stay in use. None where they are more than `most`.
+    pub(crate) fn sharers_of(&self, id: PodId, most: usize) -> Option<Vec<PodId>> {
+        let claiming = || {
+            let pod = self.pod(id).filter(|pod| pod.task.claimed.is_some())?;
+            Some((pod, self.claimed.pods.get(&pod.uid)?))
+        };
+        let Some((pod, claiming)) = claiming() else {
+            return Some(Vec::new());
+        };
+        let paid = shared_keys(&pod.namespace, &claiming.named).filter(|key| self.claimed.devices.pays(key, &pod.uid));
+        let mut sharers = BTreeSet::new();
+        for key in paid {
+            let line = self.claimed.in_line.get(&key).into_iter().flatten();
+            let others = line.take_while(|(standing, ..)| *standing == Standing::In);
+            let others = others.filter_map(|(.., uid)| self.pod_with_uid(uid));
+            for other in others.filter(|other| *other != id) {
+                sharers.insert(other);
+                if sharers.len() > most {
+                    return None;
+                }
+            }
+        }
+        Some(sharers.into_iter().collect())
     }
 
     /// The pod that pays for a claim which several may name, where one does.

@@ -1,4 +1,4 @@
-//! A pod, or a whole gang, that may be taken back: its rank, and what it gives.
+//! A pod, or several together, that may be taken back: their rank, and what they give.
 
 use std::cmp::Reverse;
 use std::rc::Rc;
@@ -35,7 +35,7 @@ impl Rank {
     }
 }
 
-/// A pod, or a whole gang, that may be taken back.
+/// A pod, a whole gang, or all that share claims, that may be taken back.
 pub(super) struct Candidacy {
     pub(super) rank: Rank,
     /// None once it is taken.
@@ -62,6 +62,30 @@ pub(super) struct Member {
 }
 
 impl Candidacy {
+    /// All of these together, of one queue; none of nobody.
+    pub(super) fn all_of(members: &[Self]) -> Option<Self> {
+        let first = members.first()?;
+        let mut all = Self {
+            rank: first.rank.clone(),
+            members: Vec::new(),
+            level: first.level,
+            charged: Vec::new(),
+            usable: Vec::new(),
+            takes: Vec::new(),
+            borrowed: first.borrowed.clone(),
+        };
+        all.rank.pods = members.len();
+        for member in members {
+            all.rank.priority = all.rank.priority.max(member.rank.priority);
+            all.rank.created = all.rank.created.max(member.rank.created);
+            add_up(&mut all.charged, &member.charged);
+            add_up(&mut all.usable, &member.usable);
+            add_up(&mut all.takes, &member.takes);
+            all.members.extend(member.members.iter().cloned());
+        }
+        Some(all)
+    }
+
     /// What it gives on a node.
     fn gives_on(&self, node: Option<NodeId>, dimension: Dimension) -> i128 {
         let there = self.members.iter().filter(|member| member.node == node);
@@ -129,26 +153,9 @@ pub(super) fn of_gang(
     };
     // What some of its pods keep from being evicted can't go as a whole. Those in other queues keep nobody: who has one there would
     // never give anything back.
-    let whole = members.first().filter(|_| members.len() == in_queue);
-    let whole = whole.map(|first| {
-        let mut whole = Candidacy {
-            rank: first.rank.clone(),
-            members: Vec::new(),
-            level: first.level,
-            charged: Vec::new(),
-            usable: Vec::new(),
-            takes: (place..).zip(surpluses).collect(),
-            borrowed: first.borrowed.clone(),
-        };
-        whole.rank.pods = members.len();
-        for member in &members {
-            whole.rank.priority = whole.rank.priority.max(member.rank.priority);
-            whole.rank.created = whole.rank.created.max(member.rank.created);
-            add_up(&mut whole.charged, &member.charged);
-            add_up(&mut whole.usable, &member.usable);
-            add_up(&mut whole.takes, &member.takes);
-            whole.members.extend(member.members.iter().cloned());
-        }
+    let whole = Candidacy::all_of(&members).filter(|_| members.len() == in_queue);
+    let whole = whole.map(|mut whole| {
+        add_up(&mut whole.takes, &(place..).zip(surpluses).collect::<Vec<_>>());
         whole
     });
     if surplus == 0 {

@@ -22,6 +22,9 @@ use crate::cluster::waiting::Shape;
 use crate::decide::effort::{Effort, LOOK_AT_NODE};
 use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
 
+/// How many pods are taken back with one that pays for claims of theirs. Where more share, it is taken back by itself.
+const MOST_SHARERS: usize = 64;
+
 /// A queue whose pods may be taken back.
 struct Source {
     is_own: bool,
@@ -51,7 +54,7 @@ type Kind<'c> = (i128, &'c BTreeSet<Turn>);
 pub(super) struct Ways {
     /// By itself.
     pub(super) alone: Option<usize>,
-    /// With all of its gang.
+    /// With all of its gang, or all that share its claims.
     pub(super) whole: Option<usize>,
 }
 
@@ -231,20 +234,35 @@ impl Victims {
         };
         match pod.group.filter(|group| cluster.workload(*group).min_member() > 1) {
             Some(group) => self.look_at_gang(cluster, queue, group),
-            None => {
-                if let Some(candidacy) = self.candidacy(cluster, queue, id) {
-                    self.ways.insert(
-                        id,
-                        Ways {
-                            alone: Some(self.known.len()),
-                            whole: None,
-                        },
-                    );
-                    self.known.push(candidacy);
-                }
-            }
+            None => self.look_at_pod(cluster, queue, id),
         }
         self.ways.get(&id).copied().unwrap_or_default()
+    }
+
+    /// A pod of no gang gives back what it has with all those that share its claims, or by itself where one of these can't go with it: their
+    /// charge would only pass to the next of them. By itself it is not spared then, or an idle pod of another queue would shield all that it
+    /// has.
+    fn look_at_pod(&mut self, cluster: &Cluster, queue: QueueId, id: PodId) {
+        let Some(alone) = self.candidacy(cluster, queue, id) else {
+            return;
+        };
+        let sharers = cluster.sharers_of(id, MOST_SHARERS).unwrap_or_default();
+        let sharers = sharers.into_iter().map(|sharer| {
+            let pod = cluster.pod(sharer).filter(|pod| pod.queue == Some(queue))?;
+            let is_of_gang = pod.group.is_some_and(|group| cluster.workload(group).min_member() > 1);
+            self.candidacy(cluster, queue, sharer).filter(|_| !is_of_gang)
+        });
+        let sharers = sharers.collect::<Option<Vec<_>>>().unwrap_or_default();
+        let mut members = vec![alone];
+        members.extend(sharers);
+        let place = Some(self.known.len());
+        let (alone, whole) = if members.len() > 1 {
+            (None, place)
+        } else {
+            (place, None)
+        };
+        self.known.extend(Candidacy::all_of(&members));
+        self.ways.insert(id, Ways { alone, whole });
     }
 
     fn look_at_gang(&mut self, cluster: &Cluster, queue: QueueId, group: WorkloadId) {
@@ -316,7 +334,7 @@ impl Victims {
                 self.floors.slack[*slack].shrink(*amount);
             }
         }
-        // A pod of a gang may be there by itself and as part of the whole.
+        // A pod may be there by itself and as part of a whole.
         for candidate in &mut self.known {
             if candidate.members.iter().any(|member| pods.contains(&member.pod)) {
                 candidate.members.clear();

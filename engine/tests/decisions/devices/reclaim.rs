@@ -127,3 +127,72 @@ fn nobody_gives_back_a_device_within_what_they_deserve() {
     world.pod(&claimant);
     assert_eq!(victims(&mut world), [""; 0]);
 }
+
+/// A node with eight cards by devices, below a parent that may have four of them, and one queue that has borrowed all four: two pods that share
+/// a claim for two, and two more with one each, older than those.
+fn borrowed_by_sharers(share: impl Fn(i64, Object) -> Object) -> World {
+    let mut world = World::with(capacity(RECLAIM, "guaranteeThreshold: 100, enableHierarchy: true"));
+    world.node(&node("n1"));
+    world.slice("n1", NVIDIA, &gpus("A", 8));
+    let is_gpu = "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'";
+    world.class(NVIDIA, is_gpu, Some(GPU));
+    world.queue(&bare_queue("team").quota(r#"{"A": 4}"#));
+    for name in ["a", "b", "c"] {
+        world.queue(&bare_queue(name).parent("team").deserved_cards(r#"{"A": 2}"#));
+    }
+    world.claim("shared", &exactly(2, Some("A")), &allocated("n1", &["gpu-2", "gpu-3"]));
+    for index in 0..2 {
+        let device = format!("gpu-{index}");
+        let pod = claimed(&mut world, &format!("a-{index}"), "a", &exactly(1, Some("A"))).created(index);
+        world.claim(
+            &format!("a-{index}-gpu"),
+            &exactly(1, Some("A")),
+            &allocated("n1", &[&device]),
+        );
+        world.pod(&pod.assigned("A").on("n1"));
+    }
+    for index in 2..4 {
+        let pod = sharing(pod(&format!("a-{index}")).queue("a"), "shared").created(index);
+        world.pod(&share(index, pod).assigned("A").on("n1"));
+    }
+    assert_eq!(world.allocated("a", "A"), 4);
+    world
+}
+
+/// With one of them gone the other would pay, and whoever is made anew in its place would share for nothing: so by turns, for ever.
+#[test]
+fn all_that_share_give_it_back_together() {
+    let mut world = borrowed_by_sharers(|_, pod| pod);
+    let claimant = claimed(&mut world, "b-0", "b", &exactly(2, Some("A")));
+    world.pod(&claimant);
+    let mut found = victims(&mut world);
+    found.sort();
+    assert_eq!(found, ["a-2", "a-3"]);
+    let now = world.now;
+    for name in found {
+        world.eviction_ended(&name, EvictionOutcome::Evicted, now);
+        world.remove_pod(&name);
+    }
+    world.remove_claim("shared");
+    assert_eq!(world.admit_names(), ["b-0"]);
+}
+
+/// Where less is enough, and others give it, those that share stay.
+#[test]
+fn fewer_pods_are_taken_back_than_all_that_share() {
+    let mut world = borrowed_by_sharers(|_, pod| pod);
+    let claimant = claimed(&mut world, "b-0", "b", &exactly(1, Some("A")));
+    world.pod(&claimant);
+    assert_eq!(victims(&mut world), ["a-1"]);
+    go(&mut world, "a-1");
+    assert_eq!(world.admit(), [admitted("b-0", "A")]);
+}
+
+/// Else an idle pod in another queue, that names the same claim, would shield what was borrowed.
+#[test]
+fn who_pays_goes_alone_where_a_sharer_is_in_another_queue() {
+    let mut world = borrowed_by_sharers(|index, pod| if index == 3 { pod.queue("c") } else { pod });
+    let claimant = claimed(&mut world, "b-0", "b", &exactly(2, Some("A")));
+    world.pod(&claimant);
+    assert_eq!(victims(&mut world), ["a-2"]);
+}
