@@ -40,6 +40,8 @@ pub struct Claimed {
     pub shared: bool,
     /// How many devices are asked for or allocated of which it is not known what they are.
     pub unknown: i64,
+    /// Whether any of the claims that are there asks for a device, be it a card or not.
+    pub asks_for_devices: bool,
     /// Why it can't be charged for them, or not yet.
     pub refusal: Option<Reason>,
     /// Of which of them, and what of it, in words for the user; of one that it shares, the claim's name.
@@ -123,6 +125,11 @@ impl Task {
     /// Whether any of its claims is for cards.
     pub(crate) fn claims_cards(&self) -> bool {
         self.claimed.as_ref().is_some_and(|claimed| claimed.is_for_cards())
+    }
+
+    /// Whether any of its claims asks for a device, be it a card or not.
+    pub(crate) fn claims_devices(&self) -> bool {
+        self.claimed.as_ref().is_some_and(|claimed| claimed.asks_for_devices)
     }
 
     /// What it requests with one of its alternatives, or without cards.

@@ -3,7 +3,7 @@
 use crds::configuration::{CrossQuota, Enforcement};
 use crds::keys::{CROSS_QUOTA_ENABLED, CROSS_QUOTA_LABEL};
 use crds::lean::Text;
-use crds::managed::{claims_devices, is_created_for_daemon_set};
+use crds::managed::is_created_for_daemon_set;
 use crds::pod::Pod;
 use crds::pod_request::pod_request;
 
@@ -38,12 +38,11 @@ pub fn decides(
     Ok(opted_in)
 }
 
-/// Whether the quotas concern the pod, in whatever namespace: it has no GPU, also none by a claim of devices, is selected, and
-/// need not run on every node.
+/// Whether the quotas may concern the pod, in whatever namespace: it requests no GPU, is selected, and need not run on every node. Whether
+/// its claims ask for any device, the operator knows, which lets it in at once then.
 fn is_subject(arguments: &CrossQuota, pod: &Pod<Text<'_>>, user: &str) -> bool {
     let labels = &pod.metadata.labels;
-    if is_created_for_daemon_set(pod, user) || claims_devices(pod) || !arguments.selector.selects(|key| labels.get(key))
-    {
+    if is_created_for_daemon_set(pod, user) || !arguments.selector.selects(|key| labels.get(key)) {
         return false;
     }
     // A request that can't be read is refused further on, by name.

@@ -2,12 +2,13 @@
 
 use crds::card_resources::is_extended;
 use crds::configuration::UnqueuedCards;
-use crds::keys::{EXEMPT_NAMESPACES, GROUP_NAME, MIRROR_POD};
+use crds::keys::{EXEMPT_NAMESPACES, GROUP_NAME, MIRROR_POD, SCORING_STRATEGY};
 use crds::lean::Text;
 use crds::managed::{asks_for_devices_of_classes, is_concerned, requests_any};
 use crds::pod::Pod;
 use crds::pod_bounds::check_results;
 use crds::pod_request::{extended_resources, pod_request};
+use crds::scoring_strategy::ScoringStrategy;
 
 use crate::cross_quota;
 use crate::patch::{Options, PodPatch};
@@ -47,10 +48,17 @@ pub fn judge(
         return Ok(Admitted::default());
     }
     check_results(pod)?;
+    // Whoever reads it: where schedulers ask, nothing else of the pod need concern the door.
+    if let Some(strategy) = pod.metadata.annotations.get(SCORING_STRATEGY)
+        && view.configuration().cross_quota.is_some()
+    {
+        strategy.parse::<ScoringStrategy>()?;
+    }
     let concerned = is_concerned(pod);
     let names_classes = asks_for_devices_of_classes(pod);
-    let asks_for_devices = names_classes || requests_any(pod, is_extended);
-    let cross_quota = cross_quota::decides(pod, user, namespace, view, !concerned && !asks_for_devices)?;
+    let requests_devices = requests_any(pod, is_extended);
+    let asks_for_devices = names_classes || requests_devices;
+    let cross_quota = cross_quota::decides(pod, user, namespace, view, !concerned && !requests_devices)?;
     if !concerned && !asks_for_devices && !cross_quota {
         let mut warnings = Vec::new();
         return Ok(Admitted {

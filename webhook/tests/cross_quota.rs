@@ -77,18 +77,16 @@ fn pods_with_gpu_are_not() {
     assert!(is_held(&world().create_pod(&pod(&[], &[("example.com/fpga", "1")]))));
 }
 
-/// Whose devices these are, the operator says; until then nobody takes it for a pod without GPU.
+/// A claim may ask for a GPU, or for nothing: the operator says so, and until then the pod may be one without GPU.
 #[test]
-fn a_pod_that_claims_devices_is_held_for_its_claims_alone() {
+fn a_pod_that_claims_devices_is_held() {
     let world = world();
-    let of_a_queue = namespace(&[(CROSS_QUOTA_LABEL, "enabled")], Some("team-a"));
-    world.knowledge.namespaces.set(NAMESPACE.into(), of_a_queue);
     let mut claiming = pod(&[], &[("cpu", "1")]);
     claiming["spec"]["resourceClaims"] = json!([{"name": "gpus", "resourceClaimName": "c"}]);
-    let verdict = world.create_pod(&claiming);
-    verdict.allowed();
-    assert_eq!(verdict.object()["spec"]["schedulingGates"], json!([{"name": GATE}]));
-    assert_eq!(verdict.object()["metadata"]["labels"][CROSS_QUOTA_LABEL], Value::Null);
+    assert!(is_held(&world.create_pod(&claiming)));
+    let of_a_queue = namespace(&[(CROSS_QUOTA_LABEL, "enabled")], Some("team-a"));
+    world.knowledge.namespaces.set(NAMESPACE.into(), of_a_queue);
+    assert!(is_held(&world.create_pod(&claiming)));
 }
 
 #[test]
@@ -162,6 +160,10 @@ fn under_an_extender_and_without_the_plugin_nothing_is_held() {
 
 #[test]
 fn an_unknown_strategy_and_a_node_by_name_are_refused() {
+    // A scheduler that asks reads it too.
+    let asked = world_with("", "enforceCrossQuota: extender");
+    let verdict = asked.create_pod(&pod(&[(SCORING_STRATEGY, "random")], &[("cpu", "1")]));
+    assert!(!verdict.allowed, "{verdict:?}");
     let verdict = world().create_pod(&pod(&[(SCORING_STRATEGY, "random")], &[("cpu", "1")]));
     assert!(
         !verdict.allowed && verdict.message.contains("\"random\" is no scoring strategy"),

@@ -156,6 +156,7 @@ impl Cluster {
                 .map(|set| Alternative::Set(Arc::new(set))),
             requests,
             unknown: asked.unknown,
+            asks_for_devices: false,
             demand: None,
             shared: refusal == Some(Reason::ResourceClaimShared),
             refusal,

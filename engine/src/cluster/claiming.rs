@@ -92,6 +92,11 @@ impl Claiming {
 }
 
 impl Cluster {
+    /// Whether any claim that a pod names, and that is known, asks for a device.
+    pub(crate) fn claims_devices(&self, pod: &crds::pod::Pod<Box<str>>, namespace: &str) -> bool {
+        self.claimed.devices.ask_for_any(namespace, &named_by(pod))
+    }
+
     /// Remembers a pod that claims devices, as it was seen; what it names.
     pub(super) fn note_claiming(&mut self, pod: crds::pod::Pod<Box<str>>, namespace: &str) -> Vec<Named> {
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();

@@ -408,6 +408,9 @@ impl Cluster {
             } = of_classes;
             self.put_asked(reading, others, asked.and_provided(requested, given, unclear));
         }
+        if let Some(claimed) = &mut reading.task.claimed {
+            Arc::make_mut(claimed).asks_for_devices = self.claimed.devices.ask_for_any(namespace, named);
+        }
         if let Some(demand) = demand {
             let named = reading.task.cards().collect();
             let claimed = reading.task.claimed.get_or_insert_with(|| {

@@ -22,14 +22,15 @@ struct Rules<'a> {
     strategy: ScoringStrategy,
 }
 
-/// The rules for pods of this shape; none where `CrossQuota` does not decide where they go.
+/// The rules for pods of this shape; none where `CrossQuota` does not decide where they go: a device that they claim may be a GPU, or be
+/// on some nodes alone, which only the scheduler knows. A claim that asks for none leaves them pods without GPU.
 fn rules<'a>(cluster: &'a Cluster, shape: &Shape) -> Option<Rules<'a>> {
     let strategy = shape.cross_quota?;
     let configuration = cluster.configuration();
     let arguments = configuration.cross_quota.as_ref()?;
     let gating = configuration.cardgate.enforce_cross_quota == Enforcement::Gating;
-    (gating && !shape.task.requests().any(|request| cluster.asks_for_gpu(request)))
-        .then_some(Rules { arguments, strategy })
+    let has_gpu = || shape.task.requests().any(|request| cluster.asks_for_gpu(request));
+    (gating && !shape.task.claims_devices() && !has_gpu()).then_some(Rules { arguments, strategy })
 }
 
 /// Whether `CrossQuota` decides where pods of this shape go.

@@ -36,13 +36,19 @@ pub(super) fn judge(
     effort: &Effort,
 ) -> Result<Grant, Refused> {
     let governed = cross_quota::governs(cluster, shape);
-    if cluster.queue(shape.queue).is_nameless() && !governed {
-        // Nothing is known of what its claims are for, so it may be cards.
-        if let Naming::Refused(reason) = shape.task.naming {
+    if cluster.queue(shape.queue).is_nameless() {
+        // CrossQuota alone held it, which leaves alone whoever claims devices, whatever they are.
+        let is_left_alone = shape.cross_quota.is_some() && shape.task.claims_devices();
+        // Nothing is known of what its claims are for, so it may be cards; or they ask for nothing.
+        if let Naming::Refused(reason) = shape.task.naming
+            && !is_left_alone
+        {
             return Err(refusal(cluster, shape, reason));
         }
-        // CrossQuota held the pod, and does so no longer: nothing else asks for it.
-        return Ok(Grant::of(None, None));
+        if !governed {
+            // CrossQuota held the pod, and does so no longer: nothing else asks for it.
+            return Ok(Grant::of(None, None));
+        }
     }
     // How many levels a refusal depends on: those up to the highest one that had no room for one of the alternatives.
     let levels = Cell::new(1);

@@ -101,6 +101,13 @@ impl Devices {
         sum.asked()
     }
 
+    /// Whether any claim that a pod names asks for a device, be it a card or not: one may be there that asks for none.
+    pub fn ask_for_any(&self, namespace: &str, named: &[Named]) -> bool {
+        let claims = named.iter().filter_map(|named| named.claim.clone());
+        let mut known = claims.filter_map(|claim| self.claim(&(namespace.into(), claim)));
+        known.any(|claim| !claim.spec.devices.requests.is_empty())
+    }
+
     /// What those claims that a pod names say that nothing was allocated to.
     pub(super) fn not_allocated<'d>(
         &'d self,

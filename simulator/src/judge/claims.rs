@@ -42,6 +42,8 @@ pub struct Claimed {
     pub paid_by_another: bool,
     /// Whether it gets cards by that.
     pub gets_cards: bool,
+    /// Whether any claim that is there asks for a device, be it a card or not.
+    pub asks_for_devices: bool,
     /// Whether it can't be said what it claims, or not yet.
     pub unclear: bool,
 }
@@ -150,6 +152,8 @@ fn read(stored: &ByKind, there: &[Device<'_>], payers: &BTreeMap<Key, Key>, pod:
             claimed.unclear = true;
             continue;
         };
+        let asks_for = claim["spec"]["devices"]["requests"].as_array();
+        claimed.asks_for_devices |= asks_for.is_some_and(|requests| !requests.is_empty());
         let is_paid = shared && payers.get(&key).is_some_and(|payer| *payer != pod.key);
         if shared {
             claimed.shared.push(key);

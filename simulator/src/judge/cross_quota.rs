@@ -30,7 +30,8 @@ pub fn judge(view: &View, key: &Key) -> Finding {
         return Ok(());
     };
     let pod = view.pods.iter().find(|pod| pod.key == *key);
-    let pod = pod.filter(|pod| View::is_under_cross_quota(pod) && !plugin.is_gpu_pod(pod));
+    let pod = pod.filter(|pod| View::is_under_cross_quota(pod) && !pod.claimed.asks_for_devices);
+    let pod = pod.filter(|pod| !plugin.is_gpu_pod(pod));
     let Some((pod, node)) = pod.and_then(|pod| Some((pod, view.node(pod.pin.as_deref()?)?))) else {
         return Ok(());
     };

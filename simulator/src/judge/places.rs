@@ -26,7 +26,8 @@ pub fn judge(view: &View, key: &Key) -> Finding {
         return Ok(());
     };
     // CrossQuota held it, and does so no longer: nothing else asks for it.
-    let is_governed = View::is_under_cross_quota(pod) && CrossQuota::of(view).is_some();
+    let is_governed =
+        View::is_under_cross_quota(pod) && !pod.claimed.asks_for_devices && CrossQuota::of(view).is_some();
     if view.queue_of(pod).is_none() && !is_governed {
         return Ok(());
     }

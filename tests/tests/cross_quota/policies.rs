@@ -2,11 +2,13 @@
 #![allow(clippy::panic, reason = "part of tests")]
 
 use cardgate_tests::cardgate::Cardgate;
-use cardgate_tests::devices::by_name;
+use cardgate_tests::devices::{by_name, claim, exactly};
+use cardgate_tests::tally::Tally;
 use cardgate_tests::wait::{self, Seen};
 use cardgate_tests::workloads::pod;
-use crds::keys::{CROSS_QUOTA_ENABLED, CROSS_QUOTA_LABEL, GPU_NODE_LABEL, NAMESPACE, POLICY_PARAMETERS};
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use cardgate_tests::world::World;
+use crds::keys::{CROSS_QUOTA_ENABLED, CROSS_QUOTA_LABEL, GPU_NODE_LABEL};
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -51,25 +53,32 @@ async fn the_mark_is_neither_forged_nor_taken_away() -> Outcome {
     Ok(())
 }
 
-/// What it is for may be a GPU: neither the webhook nor the policy holds it, in a namespace without a queue.
+/// One that asks for nothing costs nothing, and would take any pod out of the quotas. What another one is for may be a GPU.
 #[tokio::test]
-async fn a_pod_that_claims_devices_is_left_alone() -> Outcome {
+async fn a_claim_that_asks_for_nothing_leaves_a_pod_without_gpu() -> Outcome {
     let scenario = begin("claims").await?;
-    let parameters: Api<ConfigMap> = Api::namespaced(scenario.plane().client().await?, NAMESPACE);
-    wait::eventually("the policy to be in force", wait::PATIENCE, async || {
-        let data = parameters.get(POLICY_PARAMETERS).await?.data.unwrap_or_default();
+    scenario.nodes(&[gpu_node("claims", 1)]).await?;
+    let world = World::shared().await?;
+    claim(world, &scenario, "empty", &json!([])).await?;
+    claim(world, &scenario, "any", &exactly("any", 1, None)).await?;
+    for name in ["empty", "any"] {
+        let claiming = by_name(batch(&scenario, name, "9"), name).build();
+        let created = scenario.api::<Pod>().create(&PostParams::default(), &claiming).await?;
+        let labels = created.metadata.labels.unwrap_or_default();
+        assert!(labels.contains_key(CROSS_QUOTA_LABEL), "{labels:?}");
+    }
+    scenario
+        .expect("empty", &Tally::none().waiting("CrossQuotaExceeded", 1))
+        .await?;
+    wait::eventually("the other one to be left alone", wait::PATIENCE, async || {
+        let spec = scenario.api::<Pod>().get("any").await?.spec.unwrap_or_default();
+        let is_let_in = spec.scheduling_gates.is_none_or(|gates| gates.is_empty());
         Ok(Seen::when(
-            data.contains_key("crossQuotaGpuResources"),
-            format!("{data:?}"),
+            is_let_in && spec.affinity.is_none(),
+            format!("{:?}", spec.affinity),
         ))
     })
-    .await?;
-    let claiming = by_name(batch(&scenario, "claiming", "1"), "any").build();
-    let created = scenario.api::<Pod>().create(&PostParams::default(), &claiming).await?;
-    assert_eq!(created.spec.and_then(|spec| spec.scheduling_gates), None);
-    let labels = created.metadata.labels.unwrap_or_default();
-    assert!(!labels.contains_key(CROSS_QUOTA_LABEL), "{labels:?}");
-    Ok(())
+    .await
 }
 
 #[tokio::test]

@@ -119,8 +119,8 @@ pub fn read(cluster: &mut Cluster, pod: crds::pod::Pod<Box<str>>) -> PodQuery {
     let mut volumes = pod.spec.volumes.iter();
     let claims_volumes = volumes.any(|volume| volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some());
     let labels = pod.metadata.labels.clone();
-    // As at the door: what a claim is for may be a GPU.
-    let claims = crds::managed::claims_devices(&pod);
+    // A device that it claims may be a GPU.
+    let claims = cluster.claims_devices(&pod, &namespace);
     let uid: Arc<str> = pod.metadata.uid.clone().unwrap_or_default().into();
     let task = cluster.read_task(pod, &namespace);
     let configuration = cluster.configuration();

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::devices::{claiming, request};
 
 fn extended(arguments: &str) -> World {
     World::with(configuration(arguments, "enforceCrossQuota: extender"))
@@ -83,13 +84,18 @@ fn whom_quotas_do_not_concern_is_refused_nowhere() {
     let mut world = extended("quota.cpu: 0, label-selector: app!=free");
     world.node(&gpu_node("gpu-1"));
     let big = |name: &str| bare_pod(name).requests("cpu", "9");
-    assert_eq!(refused(&ask(&mut world, &big("p"), &names(1))).len(), 1);
+    world.claim(
+        "gpu",
+        &json!([{"name": "r", "exactly": request("gpus", 1, None)}]),
+        &json!({}),
+    );
+    world.claim("empty", &json!([]), &json!({}));
+    for pod in [big("p"), claiming(big("empty"), "empty")] {
+        assert_eq!(refused(&ask(&mut world, &pod, &names(1))).len(), 1);
+    }
     for pod in [
         big("gpu").requests(GPU, "1"),
-        big("claim").set(
-            ["spec", "resourceClaims"],
-            serde_json::json!([{"name": "gpu", "resourceClaimTemplateName": "t"}]),
-        ),
+        claiming(big("claim"), "gpu"),
         big("daemon").controlled_by("DaemonSet", "agent"),
         big("static").annotation("kubernetes.io/config.mirror", "abc"),
         big("system").namespace("kube-system"),

@@ -1,5 +1,6 @@
 //! The `CrossQuota` document under gating (docs/rules.md, **CrossQuota**).
 
+mod claims;
 mod extender;
 mod limits;
 mod properties;

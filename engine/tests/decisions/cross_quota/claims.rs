@@ -1,0 +1,80 @@
+//! Pods that claim devices: those that a device is asked for are left alone, and a claim that asks for none leaves a pod without GPU
+//! (docs/rules.md, **CrossQuota**).
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::devices::{NVIDIA, claiming, gpus, request};
+
+/// A node with GPUs that takes no pod with more than one core, and one with devices, of a class for cards and of one for others.
+fn by_devices() -> World {
+    let mut world = world("quota.cpu: 1");
+    world.node(&gpu_node("gpu-1"));
+    world.node(&node("n1"));
+    world.slice("n1", NVIDIA, &gpus("A", 4));
+    let is_gpu = "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'";
+    world.class(NVIDIA, is_gpu, None);
+    world.class("nic", "device.driver == 'nic.example.com'", None);
+    // Nothing else is left of it.
+    world.pod(&bare_pod("full").requests("cpu", "64").on("n1"));
+    world
+}
+
+fn exactly(class: &str) -> Value {
+    json!([{"name": "r", "exactly": request(class, 1, None)}])
+}
+
+/// Lets in what there is, which must be this pod alone, as one that goes where the scheduler wants.
+#[track_caller]
+fn is_left_alone(world: &mut World) {
+    let admissions = world.admissions();
+    let [admission] = admissions.as_slice() else {
+        panic!("{admissions:?}")
+    };
+    assert!(
+        admission.pin.is_none() && admission.off_gpu_nodes.is_none(),
+        "{admission:?}"
+    );
+}
+
+/// It costs nothing to make one, and would take any pod out of the quotas.
+#[test]
+fn a_claim_that_asks_for_nothing_leaves_a_pod_without_gpu() {
+    let mut world = by_devices();
+    world.claim("empty", &json!([]), &json!({}));
+    world.pod(&claiming(cpu("p", "2"), "empty"));
+    assert_eq!(world.refusal_of("p"), "CrossQuotaExceeded");
+    world.pod(&claiming(cpu("small", "1"), "empty"));
+    assert_eq!(pinned(&mut world), "gpu-1");
+}
+
+#[test]
+fn who_claims_a_card_or_another_device_is_left_alone() {
+    for class in [NVIDIA, "nic"] {
+        let mut world = by_devices();
+        world.claim("c", &exactly(class), &json!({}));
+        world.pod(&claiming(cpu("p", "2"), "c"));
+        is_left_alone(&mut world);
+    }
+}
+
+/// Nobody is charged for it, so that nobody need know what it is for.
+#[test]
+fn a_claim_that_can_not_be_read_keeps_nobody() {
+    let mut world = by_devices();
+    let mut form = request(NVIDIA, 1, None);
+    form["selectors"] = json!([{"cel": {"expression": "cel.bind(x, 1, x == 1)"}}]);
+    world.claim("c", &json!([{"name": "r", "exactly": form}]), &json!({}));
+    world.pod(&claiming(cpu("p", "2"), "c"));
+    is_left_alone(&mut world);
+}
+
+/// It may ask for nothing, or for a GPU.
+#[test]
+fn a_claim_that_is_not_there_is_waited_for() {
+    let mut world = by_devices();
+    world.pod(&claiming(cpu("p", "1"), "c"));
+    assert_eq!(world.refusal_of("p"), "ResourceClaimNotFound");
+    world.claim("c", &exactly(NVIDIA), &json!({}));
+    is_left_alone(&mut world);
+}
