@@ -4,10 +4,13 @@
 //! (`Box<str>`). Never serialise a lean object back: the fields that it does not know would be lost.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
 
-use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::ser::{Serialize, Serializer};
 
 /// Text that borrows from the JSON it is read from, and is copied only where the JSON escapes a character.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -126,6 +129,109 @@ impl<'de, S: Deserialize<'de>> Deserialize<'de> for TextMap<S> {
         }
         deserializer.deserialize_map(TextMapVisitor(PhantomData))
     }
+}
+
+/// The first elements of a JSON array, at most so many: the others are passed over. Two bytes of an object that anybody may write can be an
+/// element that takes a hundred.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct AtMost<T, const MOST: usize>(Vec<T>);
+
+impl<T, const MOST: usize> AtMost<T, MOST> {
+    /// The elements.
+    pub fn into_vec(self) -> Vec<T> {
+        self.0
+    }
+}
+
+impl<T, const MOST: usize> Default for AtMost<T, MOST> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T, const MOST: usize> Deref for AtMost<T, MOST> {
+    type Target = Vec<T>;
+
+    fn deref(&self) -> &Vec<T> {
+        &self.0
+    }
+}
+
+impl<T, const MOST: usize> DerefMut for AtMost<T, MOST> {
+    fn deref_mut(&mut self) -> &mut Vec<T> {
+        &mut self.0
+    }
+}
+
+impl<T: Serialize, const MOST: usize> Serialize for AtMost<T, MOST> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for AtMost<T, MOST> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ArrayVisitor<T, const MOST: usize>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for ArrayVisitor<T, MOST> {
+            type Value = AtMost<T, MOST>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an array")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
+                let mut first = Vec::new();
+                while first.len() < MOST {
+                    let Some(element) = array.next_element()? else {
+                        return Ok(AtMost(first));
+                    };
+                    first.push(element);
+                }
+                while array.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(AtMost(first))
+            }
+        }
+        deserializer.deserialize_seq(ArrayVisitor(PhantomData))
+    }
+}
+
+/// The most entries that are read of a map of which anybody may write as many as fit into an object: far more than any that can be used has.
+const MOST_ENTRIES: usize = 4096;
+
+/// Reads a map that may be absent, and refuses one with more entries than are read of any.
+pub(crate) fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<BTreeMap<String, T>>, D::Error> {
+    struct Bounded<T>(BTreeMap<String, T>);
+
+    impl<'de, T: Deserialize<'de>> Deserialize<'de> for Bounded<T> {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            struct EntriesVisitor<T>(PhantomData<T>);
+            impl<'de, T: Deserialize<'de>> Visitor<'de> for EntriesVisitor<T> {
+                type Value = Bounded<T>;
+
+                fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    f.write_str("an object")
+                }
+
+                fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                    let mut entries = BTreeMap::new();
+                    while let Some((key, value)) = map.next_entry()? {
+                        if entries.len() == MOST_ENTRIES {
+                            let error = format!("a map has more than {MOST_ENTRIES} entries: name those that matter");
+                            return Err(de::Error::custom(error));
+                        }
+                        entries.insert(key, value);
+                    }
+                    Ok(Bounded(entries))
+                }
+            }
+            deserializer.deserialize_map(EntriesVisitor(PhantomData))
+        }
+    }
+
+    let read = Option::<Bounded<T>>::deserialize(deserializer)?;
+    Ok(read.map(|read| read.0))
 }
 
 /// Reads `null` as the default, as Go's JSON does.

@@ -6,14 +6,16 @@ use std::marker::PhantomData;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 
 use crate::dra::{DeviceClass, ResourceClaim, ResourceSlice};
 use crate::job::Job;
-use crate::lean::Metadata;
+use crate::lean::{Metadata, lean};
 use crate::node::Node;
 use crate::pod::Pod;
-use crate::volcano::GroupQueue;
+use crate::volcano::{GroupQueue, WatchedGroup};
 
 /// A lean object `T`, watched as Kubernetes' `K`.
 #[derive(Debug, Clone)]
@@ -49,6 +51,68 @@ versioned! {
     ResourceClaim,
     Namespace,
     GroupQueue<Box<str>>,
+    WatchedGroup,
+    Identified,
+}
+
+lean! {
+    /// What tells an object from others.
+    Identity {
+        name: Option<S>,
+        namespace: Option<S>,
+        uid: Option<S>,
+        resource_version: Option<S>,
+    }
+}
+
+/// An object of which nothing is read but what it is known by.
+#[derive(Debug, Clone, Default, Deserialize)]
+struct Identified {
+    #[serde(default)]
+    metadata: Identity<Box<str>>,
+}
+
+/// A lean object `T` that may be unreadable, watched as Kubernetes' `K`. In memory is its text, once, beside what is read of it: kube's own
+/// `DeserializeGuard` makes a tree of all that stands in it, and a second one, of which a megabyte that anybody may write takes a hundred.
+#[derive(Debug, Clone)]
+pub struct Guarded<K, T> {
+    meta: ObjectMeta,
+    /// What was read of it.
+    pub object: Result<T, Unreadable>,
+    kind: PhantomData<K>,
+}
+
+/// An object that can't be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreadable {
+    /// Which.
+    pub identity: Identity<Box<str>>,
+    /// Why.
+    pub error: Box<str>,
+}
+
+impl<'de, K, T: DeserializeOwned + Versioned> Deserialize<'de> for Guarded<K, T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        let object = serde_json::from_str::<T>(text.get()).map_err(|error| Unreadable {
+            identity: serde_json::from_str::<Identified>(text.get())
+                .unwrap_or_default()
+                .metadata,
+            error: error.to_string().into(),
+        });
+        let resource_version = match &object {
+            Ok(object) => object.resource_version(),
+            Err(unreadable) => unreadable.identity.resource_version.as_deref(),
+        };
+        Ok(Self {
+            meta: ObjectMeta {
+                resource_version: resource_version.map(ToOwned::to_owned),
+                ..ObjectMeta::default()
+            },
+            object,
+            kind: PhantomData,
+        })
+    }
 }
 
 /// A lean Namespace, which is nothing but metadata.
@@ -73,31 +137,42 @@ impl<'de, K, T: Deserialize<'de> + Versioned> Deserialize<'de> for Observed<K, T
     }
 }
 
-impl<K: Resource<DynamicType = ()>, T> Resource for Observed<K, T> {
-    type DynamicType = ();
-    type Scope = K::Scope;
+macro_rules! watched {
+    ($($watched:ident,)*) => {
+        $(
+            impl<K: Resource<DynamicType = ()>, T> Resource for $watched<K, T> {
+                type DynamicType = ();
+                type Scope = K::Scope;
 
-    fn kind((): &()) -> Cow<'_, str> {
-        K::kind(&())
-    }
+                fn kind((): &()) -> Cow<'_, str> {
+                    K::kind(&())
+                }
 
-    fn group((): &()) -> Cow<'_, str> {
-        K::group(&())
-    }
+                fn group((): &()) -> Cow<'_, str> {
+                    K::group(&())
+                }
 
-    fn version((): &()) -> Cow<'_, str> {
-        K::version(&())
-    }
+                fn version((): &()) -> Cow<'_, str> {
+                    K::version(&())
+                }
 
-    fn plural((): &()) -> Cow<'_, str> {
-        K::plural(&())
-    }
+                fn plural((): &()) -> Cow<'_, str> {
+                    K::plural(&())
+                }
 
-    fn meta(&self) -> &ObjectMeta {
-        &self.meta
-    }
+                fn meta(&self) -> &ObjectMeta {
+                    &self.meta
+                }
 
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.meta
-    }
+                fn meta_mut(&mut self) -> &mut ObjectMeta {
+                    &mut self.meta
+                }
+            }
+        )*
+    };
+}
+
+watched! {
+    Observed,
+    Guarded,
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::lean::lean;
+use crate::lean::{AtMost, lean};
 pub use crate::lean::{Metadata, OwnerReference, Text, TextMap};
 
 lean! {
@@ -114,10 +114,13 @@ lean! {
     }
 }
 
+/// The most terms of a node selector that are read: far more than a pod may have that is looked at.
+const MOST_TERMS: usize = 8192;
+
 lean! {
     /// A list of terms, one of which must match.
     NodeSelector {
-        node_selector_terms: Vec<NodeSelectorTerm<S>>,
+        node_selector_terms: AtMost<NodeSelectorTerm<S>, MOST_TERMS>,
     }
 }
 

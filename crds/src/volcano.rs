@@ -8,7 +8,7 @@ use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::bounds::{self, BoundError, shown};
-use crate::lean::lean;
+use crate::lean::{AtMost, TextMap, bounded, lean};
 use crate::resources::{self, ResourceVector};
 
 /// State of a queue that takes pods; also what an unset state means.
@@ -95,10 +95,10 @@ pub struct PodGroupSpec {
     #[serde(default)]
     pub min_member: Option<i32>,
     /// How many pods of each task must run at once, beside `min_member`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "bounded")]
     pub min_task_member: Option<BTreeMap<String, i32>>,
     /// The resources that the group needs at least.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "bounded")]
     pub min_resources: Option<ResourceQuantities>,
 }
 
@@ -131,6 +131,33 @@ lean! {
     }
 }
 
+/// A group as it is watched by who decides about it: of its metadata, what is read of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct WatchedGroup {
+    /// What it is known by, and what its annotations say.
+    #[serde(default)]
+    pub metadata: GroupMetadata<Box<str>>,
+    /// What it needs.
+    #[serde(default)]
+    pub spec: PodGroupSpec,
+    /// How far it is.
+    #[serde(default)]
+    pub status: Option<PodGroupStatus>,
+}
+
+lean! {
+    /// What is read of a group's metadata.
+    GroupMetadata {
+        name: Option<S>,
+        namespace: Option<S>,
+        uid: Option<S>,
+        resource_version: Option<S>,
+        /// Time of creation, RFC 3339.
+        creation_timestamp: Option<S>,
+        annotations: TextMap<S>,
+    }
+}
+
 lean! {
     /// What a group is known by.
     GroupName {
@@ -156,8 +183,11 @@ pub struct PodGroupStatus {
     pub phase: Option<String>,
     /// Why it is not further.
     #[serde(default)]
-    pub conditions: Option<Vec<PodGroupCondition>>,
+    pub conditions: Option<AtMost<PodGroupCondition, MOST_CONDITIONS>>,
 }
+
+/// The most conditions of a group that are read: there are as many as there are kinds of them, and who may write any is no matter.
+const MOST_CONDITIONS: usize = 64;
 
 /// What a condition of a group says of who wrote it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -187,7 +217,7 @@ impl PodGroupStatus {
     }
 
     fn conditions_by(&self, volcano: bool) -> impl Iterator<Item = &PodGroupCondition> {
-        let conditions = self.conditions.iter().flatten();
+        let conditions = self.conditions.iter().flat_map(|conditions| conditions.iter());
         conditions.filter(move |one| one.transition_id.as_deref().is_some_and(|id| !id.is_empty()) == volcano)
     }
 }

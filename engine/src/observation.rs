@@ -10,7 +10,7 @@ use crds::lean::Metadata;
 use crds::names::as_object_name;
 use crds::node::Node;
 use crds::pod::Pod;
-use crds::volcano::{PodGroup, Queue};
+use crds::volcano::{Queue, WatchedGroup};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -51,7 +51,7 @@ pub enum Observation {
     /// A queue is gone, by its name.
     QueueGone(Box<str>),
     /// A `PodGroup` is there, or has changed.
-    Group(Box<PodGroup>),
+    Group(Box<WatchedGroup>),
     /// A `PodGroup` is there that can't be read at all.
     GroupUnreadable {
         namespace: Box<str>,
@@ -120,32 +120,35 @@ impl Observation {
 
     /// The object that it is about, where reading it is more than forgetting it.
     pub fn object(&self) -> Option<Object> {
-        let (kind, metadata) = match self {
-            Self::Pod(pod) => (ObjectKind::Pod, &pod.metadata),
-            Self::Node(node) => (ObjectKind::Node, &node.metadata),
-            Self::Job(job) => (ObjectKind::Job, &job.metadata),
-            Self::Namespace(metadata) => (ObjectKind::Namespace, &**metadata),
-            Self::Queue(queue) => return Some(object_of(ObjectKind::Queue, &queue.metadata)),
-            Self::Group(group) => return Some(object_of(ObjectKind::PodGroup, &group.metadata)),
+        let lean = |metadata: &Metadata<Box<str>>| {
+            [&metadata.namespace, &metadata.name, &metadata.uid].map(|text| text.clone().unwrap_or_default())
+        };
+        let (kind, [namespace, name, uid]) = match self {
+            Self::Pod(pod) => (ObjectKind::Pod, lean(&pod.metadata)),
+            Self::Node(node) => (ObjectKind::Node, lean(&node.metadata)),
+            Self::Job(job) => (ObjectKind::Job, lean(&job.metadata)),
+            Self::Namespace(metadata) => (ObjectKind::Namespace, lean(metadata)),
+            Self::Queue(queue) => {
+                let ObjectMeta { name, uid, .. } = &queue.metadata;
+                let of = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
+                (ObjectKind::Queue, [Box::default(), of(name), of(uid)])
+            }
+            Self::Group(group) => {
+                let metadata = &group.metadata;
+                let identity = [&metadata.namespace, &metadata.name, &metadata.uid];
+                (
+                    ObjectKind::PodGroup,
+                    identity.map(|text| text.clone().unwrap_or_default()),
+                )
+            }
             _ => return None,
         };
-        let text = |text: &Option<Box<str>>| text.as_deref().unwrap_or_default().into();
         Some(Object {
             kind,
-            namespace: text(&metadata.namespace),
-            name: text(&metadata.name),
-            uid: text(&metadata.uid),
+            namespace: namespace.into(),
+            name: name.into(),
+            uid: uid.into(),
         })
-    }
-}
-
-fn object_of(kind: ObjectKind, metadata: &ObjectMeta) -> Object {
-    let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
-    Object {
-        kind,
-        namespace: text(&metadata.namespace),
-        name: text(&metadata.name),
-        uid: text(&metadata.uid),
     }
 }
 

@@ -60,9 +60,9 @@ impl ApiLookups {
                 Found::Queue(queue.map(|queue| Arc::new(QueueFacts::read(&queue.0))))
             }
             Lookup::Group { namespace, name } => {
-                let groups = Api::<DeserializeGuard<WatchedGroup>>::namespaced(client, namespace);
+                let groups = Api::<WatchedGroup>::namespaced(client, namespace);
                 let group = existing(groups.get(name).await)?;
-                Found::Group(group.map(|group| Arc::new(GroupFacts::read(&group.0))))
+                Found::Group(group.map(|group| Arc::new(GroupFacts::read(&group))))
             }
             Lookup::Namespace(name) => {
                 let namespace = existing(Api::<Namespace>::all(client).get_metadata(name).await)?;

@@ -12,7 +12,7 @@ use crds::card_resources::matches;
 use crds::card_type::{CardDevice, CardType};
 use crds::configuration::Configuration;
 use crds::keys::{QUEUE_NAME, QUEUE_NAMESPACES, RESOURCE_OF_CLASS};
-use crds::observed::Observed;
+use crds::observed::Guarded;
 use crds::queue_access::QueueAccess;
 use crds::queue_terms::QueueTerms;
 use crds::volcano::{GroupQueue, PodGroup, Queue};
@@ -128,7 +128,7 @@ impl NamespaceFacts {
 }
 
 /// A `PodGroup` as it is asked for: nothing else of it is read, for its author may make it as long as an object can be.
-pub type WatchedGroup = Observed<PodGroup, GroupQueue<Box<str>>>;
+pub type WatchedGroup = Guarded<PodGroup, GroupQueue<Box<str>>>;
 
 /// What matters of a `PodGroup`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -139,8 +139,8 @@ pub struct GroupFacts {
 
 impl GroupFacts {
     /// Reads a `PodGroup`; one that can't be read names no queue.
-    pub fn read(group: &Result<WatchedGroup, InvalidObject>) -> Self {
-        Self::naming(group.as_ref().ok().and_then(|group| group.object.spec.queue.as_deref()))
+    pub fn read(group: &WatchedGroup) -> Self {
+        Self::naming(group.object.as_ref().ok().and_then(|group| group.spec.queue.as_deref()))
     }
 
     /// Of a `PodGroup` that names this queue.

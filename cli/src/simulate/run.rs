@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crds::configuration::Configuration;
 use crds::keys::{CARD_ASSIGNED, CARD_REQUEST, GATE, JOB_HELD};
 use crds::spelling;
-use crds::volcano::{PodGroup, Queue};
+use crds::volcano::{Queue, WatchedGroup};
 use engine::cluster::pod::Stage;
 use engine::cluster::reclaims::EvictionOutcome;
 use engine::cluster::{Cluster as Engine, Kind};
@@ -113,7 +113,7 @@ impl Run {
             Kind::Node => read(object).map(|node| Observation::Node(Box::new(node))),
             Kind::Queue => read::<Queue>(object).map(|queue| Observation::Queue(Box::new(queue))),
             Kind::Namespace => read(&object["metadata"]).map(|metadata| Observation::Namespace(Box::new(metadata))),
-            Kind::PodGroup => read::<PodGroup>(object).map(|group| Observation::Group(Box::new(group))),
+            Kind::PodGroup => read::<WatchedGroup>(object).map(|group| Observation::Group(Box::new(group))),
             Kind::Job => {
                 if object["metadata"]["annotations"][CARD_REQUEST].is_null() {
                     return;

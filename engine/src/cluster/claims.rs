@@ -8,7 +8,7 @@ use crds::card_counts::CardRequest;
 use crds::keys::{CARD_REQUEST, GROUP_NAME, JOB_HELD, QUEUE_NAME};
 use crds::made::Whole;
 use crds::names::as_object_name;
-use crds::volcano::{self, PodGroup, PodGroupStatus};
+use crds::volcano::{self, PodGroupStatus, WatchedGroup};
 use jiff::{SignedDuration, Timestamp};
 
 use super::Cluster;
@@ -29,18 +29,15 @@ const VOLCANO_MEMORY: SignedDuration = SignedDuration::from_mins(10);
 
 impl Cluster {
     /// Takes what a `PodGroup` says.
-    pub(crate) fn apply_group(&mut self, group: &PodGroup, now: Timestamp) {
+    pub(crate) fn apply_group(&mut self, group: &WatchedGroup, now: Timestamp) {
         let metadata = &group.metadata;
         let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
         let (Some(namespace), Some(name)) = (namespace, name) else {
             return;
         };
-        let request = metadata.annotations.as_ref().and_then(|all| all.get(CARD_REQUEST));
-        let demand = read_demand(
-            request.map(String::as_str),
-            group.spec.min_resources.as_ref(),
-            &mut self.names,
-        );
+        let request = metadata.annotations.get(CARD_REQUEST);
+        let created = metadata.creation_timestamp.as_deref();
+        let demand = read_demand(request, group.spec.min_resources.as_ref(), &mut self.names);
         let tasks = group.spec.least_of_tasks().map(|tasks| self.task_names(&tasks));
         let tasks = tasks.map_err(|error| format!("spec.minTaskMember: {error}").into());
         let phase = group.status.as_ref().and_then(|status| status.phase.as_deref());
@@ -64,7 +61,7 @@ impl Cluster {
         let queue = self.queue_of_workload(namespace, &naming);
         let claim = Claim {
             uid: metadata.uid.as_deref().unwrap_or_default().into(),
-            created: metadata.creation_timestamp.as_ref().map_or(now, |time| time.0),
+            created: created.and_then(|time| time.parse().ok()).unwrap_or(now),
             naming,
             queue,
             min_member: group

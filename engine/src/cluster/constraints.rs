@@ -56,7 +56,7 @@ impl NodeAffinity {
             return Self::OnlyToPods;
         };
         match node_affinity.required_during_scheduling_ignored_during_execution {
-            Some(selector) => Self::Required(selector.node_selector_terms),
+            Some(selector) => Self::Required(selector.node_selector_terms.into_vec()),
             None => Self::Preferred,
         }
     }

@@ -172,9 +172,9 @@ impl Aside {
                 }
             }
             Observation::Group(group) => {
-                let of = |text: &Option<String>| -> Box<str> { text.as_deref().unwrap_or_default().into() };
+                let of = |text: &Option<Box<str>>| text.clone().unwrap_or_default();
                 let (namespace, name) = (of(&group.metadata.namespace), of(&group.metadata.name));
-                let says = hash(&(&group.metadata.annotations, &group.metadata.labels, &group.spec));
+                let says = hash(&(&group.metadata.annotations, &group.spec));
                 match state.keeps_off(&(ObjectKind::PodGroup, path(&namespace, &name)), says) {
                     Kept::Off(said) => {
                         let (uid, reason) = (of(&group.metadata.uid), said_of("group").into());

@@ -246,7 +246,7 @@ fn of_a_long_group_its_queue_is_kept() {
         "metadata": {"name": "g", "namespace": "n", "resourceVersion": "7", "annotations": {"stuffing": megabyte}, "labels": {"a": megabyte}},
         "spec": {"queue": "team-a", "minTaskMember": {megabyte.clone(): 1}}, "status": {"conditions": [{"message": megabyte}]},
     });
-    let group: DeserializeGuard<WatchedGroup> = serde_json::from_value(group).unwrap();
+    let group: WatchedGroup = serde_json::from_value(group).unwrap();
     let kept = format!("{group:?}");
     assert!(kept.len() < 2_000, "{}", kept.len());
     assert_eq!(
