@@ -11,7 +11,8 @@ pub mod readiness;
 
 use std::time::Duration;
 
-use kube::client::ClientBuilder;
+use http::{Method, Request, Response, StatusCode};
+use kube::client::{Body, ClientBuilder};
 use kube::{Client, Config};
 use thiserror::Error;
 use tokio::time::{sleep, timeout};
@@ -29,6 +30,13 @@ const SILENCE_LIMIT: Duration = Duration::from_secs(310);
 const BUSY: u16 = 429;
 /// HTTP status of an API server that is just starting, or ending.
 const UNAVAILABLE: u16 = 503;
+/// How long it is waited before what failed for the moment is read again.
+const READ_AGAIN: [Duration; 4] = [
+    Duration::from_millis(100),
+    Duration::from_millis(300),
+    Duration::from_secs(1),
+    Duration::from_secs(3),
+];
 /// How long an API server is left alone that has no time.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -59,6 +67,37 @@ fn client_that_waits(mut config: Config, silence: Duration) -> kube::Result<Clie
     Ok(client.build())
 }
 
+/// The same client for who only reads: what fails for the moment is asked again, a few times. A list in thousands of pages would else begin
+/// anew with each page that fails, and never end.
+pub fn that_reads_again(client: Client) -> Client {
+    let namespace = client.default_namespace().to_owned();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let client = client.clone();
+        async move { read_again(&client, request).await }
+    });
+    Client::new(service, namespace)
+}
+
+async fn read_again(client: &Client, request: Request<Body>) -> Result<Response<Body>, BoxError> {
+    let (parts, body) = request.into_parts();
+    if parts.method != Method::GET {
+        return Ok(client.send(Request::from_parts(parts, body)).await?);
+    }
+    let ask = || client.send(Request::from_parts(parts.clone(), Body::empty()));
+    for pause in READ_AGAIN {
+        match ask().await {
+            Ok(answer) if !is_passing(answer.status()) => return Ok(answer),
+            Ok(_) | Err(_) => sleep(pause).await,
+        }
+    }
+    Ok(ask().await?)
+}
+
+/// Whether an API server, or what stands before it, may answer otherwise in a moment.
+fn is_passing(status: StatusCode) -> bool {
+    status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS
+}
+
 /// Asks until the API server has time to answer: for who sets a limit, and would not ask again later.
 pub async fn when_it_has_time<T, F: Future<Output = kube::Result<T>>>(ask: impl Fn() -> F) -> kube::Result<T> {
     loop {
@@ -84,6 +123,8 @@ mod tests {
     use std::io::{BufRead as _, BufReader, Write as _};
     use std::net::TcpListener;
     use std::pin::pin;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::thread;
 
     use futures::StreamExt as _;
@@ -104,6 +145,38 @@ mod tests {
         assert_eq!(answer.unwrap_err().to_string(), "no answer within 60 s");
         assert_eq!(begin.elapsed(), ANSWER_LIMIT);
         assert_eq!(in_time(async { Ok(1) }).await.unwrap(), 1);
+    }
+
+    /// A list of 100,000 pods has 5,000 pages: one of them fails now and then.
+    #[tokio::test(start_paused = true)]
+    async fn what_is_read_is_read_again_where_it_failed_for_the_moment_and_nothing_is_written_twice() {
+        for (method, code, expected) in [
+            (Method::GET, 503, (200, 3)),
+            (Method::GET, 429, (200, 3)),
+            (Method::GET, 500, (200, 3)),
+            (Method::GET, 410, (410, 1)),
+            (Method::GET, 403, (403, 1)),
+            (Method::POST, 503, (503, 1)),
+        ] {
+            let asked = Arc::new(AtomicUsize::new(0));
+            let counted = Arc::clone(&asked);
+            let server = tower::service_fn(move |_: Request<Body>| {
+                let code = if counted.fetch_add(1, Ordering::Relaxed) < 2 {
+                    code
+                } else {
+                    200
+                };
+                async move { Response::builder().status(code).body(Body::empty()) }
+            });
+            let client = that_reads_again(Client::new(server, "default"));
+            let request = Request::builder()
+                .method(&method)
+                .uri("/api/v1/pods")
+                .body(Body::empty());
+            let answer = client.send(request.unwrap()).await.unwrap();
+            let found = (answer.status().as_u16(), asked.load(Ordering::Relaxed));
+            assert_eq!(found, expected, "{method} {code}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -17,13 +17,14 @@ use kube::runtime::watcher::{self, Event, watch_object, watcher};
 use kube::{Api, Client, ResourceExt as _};
 use programs::configuration::{Loaded, follow as follow_configuration};
 use programs::logging::plain;
+use programs::that_reads_again;
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
 use crate::knowledge::{CardFacts, GroupFacts, Knowledge, NamespaceFacts, QueueFacts, Store, WatchedGroup, group_key};
 use crate::metrics::Metrics;
 
-/// How many objects are listed at a time. All of a page is in memory twice as it came, within a webhook's 256 MiB, and tenants may make
+/// How many objects are listed at a time. All of a page is in memory as it came, within a webhook's 256 MiB, and tenants may make
 /// groups of a megabyte and a half.
 const PAGE: u32 = 20;
 /// HTTP status of a kind that is not installed.
@@ -43,6 +44,7 @@ pub struct Fed {
 
 /// Starts all watches. None of them ends by itself; `namespace` is Cardgate's own.
 pub fn start(client: &Client, namespace: &str, fed: &Fed) -> JoinSet<()> {
+    let client = &that_reads_again(client.clone());
     let config = || watcher::Config::default().page_size(PAGE);
     let mut watches = JoinSet::new();
 
@@ -54,7 +56,7 @@ pub fn start(client: &Client, namespace: &str, fed: &Fed) -> JoinSet<()> {
         |knowledge| &knowledge.queues,
         read_queue,
     ));
-    let groups = watcher(Api::<DeserializeGuard<WatchedGroup>>::all(client.clone()), config());
+    let groups = watcher(Api::<WatchedGroup>::all(client.clone()), config());
     watches.spawn(follow(
         "podgroups",
         groups,
@@ -92,16 +94,14 @@ fn read_queue(queue: &DeserializeGuard<Queue>) -> Entry<Arc<QueueFacts>> {
     (queue.name_any().into(), Arc::new(QueueFacts::read(&queue.0)))
 }
 
-fn read_group(group: &DeserializeGuard<WatchedGroup>) -> Entry<Arc<GroupFacts>> {
-    let (namespace, name) = match &group.0 {
-        Ok(group) => (
-            group.object.metadata.namespace.as_deref(),
-            group.object.metadata.name.as_deref(),
-        ),
-        Err(invalid) => (invalid.metadata.namespace.as_deref(), invalid.metadata.name.as_deref()),
+fn read_group(group: &WatchedGroup) -> Entry<Arc<GroupFacts>> {
+    let (namespace, name) = match &group.object {
+        Ok(group) => (&group.metadata.namespace, &group.metadata.name),
+        Err(unreadable) => (&unreadable.identity.namespace, &unreadable.identity.name),
     };
+    let (namespace, name) = (namespace.as_deref(), name.as_deref());
     let key = group_key(namespace.unwrap_or_default(), name.unwrap_or_default());
-    (key.into(), Arc::new(GroupFacts::read(&group.0)))
+    (key.into(), Arc::new(GroupFacts::read(group)))
 }
 
 fn read_namespace(namespace: &PartialObjectMeta<Namespace>) -> Entry<Arc<NamespaceFacts>> {

@@ -5,8 +5,8 @@ use std::pin::pin;
 
 use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice};
 use crds::keys::CARD_REQUEST;
-use crds::observed::{Namespace, Observed};
-use crds::volcano::{PodGroup, Queue};
+use crds::observed::{Guarded, Namespace, Observed, Unreadable};
+use crds::volcano::{PodGroup, Queue, WatchedGroup};
 use engine::Observation;
 use engine::cluster::Kind;
 use futures::StreamExt as _;
@@ -16,6 +16,7 @@ use kube::core::DeserializeGuard;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use programs::logging::plain;
+use programs::that_reads_again;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, SetOnce, mpsc};
 
@@ -29,7 +30,7 @@ const PODS_SUCCEEDED: &str = "status.phase=Succeeded";
 /// How many objects are listed at a time of what administrators write.
 const PAGE: u32 = 100;
 /// And of what anybody may write, who may make objects of more than a megabyte, and of nine as they come: all of a page is in memory, and
-/// what was read of it beside. At the very worst that takes 360 MiB, and no two of these kinds are listed at once when it begins.
+/// what was read of it beside, which is bounded while it is read. No two of these kinds are listed at once when it begins.
 const SMALL_PAGE: u32 = 20;
 
 /// HTTP status of a kind that is not installed.
@@ -38,6 +39,7 @@ const NOT_FOUND: u16 = 404;
 type ObservedPod = Observed<core::Pod, crds::pod::Pod<Box<str>>>;
 type ObservedNode = Observed<core::Node, crds::node::Node<Box<str>>>;
 type ObservedJob = Observed<batch::Job, crds::job::Job<Box<str>>>;
+type ObservedGroup = Guarded<PodGroup, WatchedGroup>;
 type ObservedSlice = Observed<resource::ResourceSlice, ResourceSlice>;
 type ObservedClass = Observed<resource::DeviceClass, DeviceClass>;
 type ObservedClaim = Observed<resource::ResourceClaim, ResourceClaim>;
@@ -47,6 +49,7 @@ type ObservedNamespace = Observed<core::Namespace, Namespace>;
 /// after groups, claims after devices and classes, and pods, which hold what is counted, after all of them. Pods are listed once more each
 /// time that it is `asked`.
 pub async fn observe(client: Client, events: mpsc::Sender<Event>, asked: &Notify) {
+    let client = that_reads_again(client);
     let (nodes, queues, namespaces) = (Listed::default(), Listed::default(), Listed::default());
     let (groups, jobs, pods) = (Listed::default(), Listed::default(), Listed::default());
     let claims = Listed::default();
@@ -79,7 +82,7 @@ pub async fn observe(client: Client, events: mpsc::Sender<Event>, asked: &Notify
         after(
             [&queues, &namespaces],
             watch(
-                Api::<DeserializeGuard<PodGroup>>::all(client.clone()),
+                Api::<ObservedGroup>::all(client.clone()),
                 in_small_pages(),
                 Kind::PodGroup,
                 &events,
@@ -198,7 +201,8 @@ async fn watch<K>(
 ) where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let mut stream = watcher(api, config).default_backoff().boxed();
+    let begin = || watcher(api.clone(), config.clone()).default_backoff().boxed();
+    let mut stream = begin();
     while let Some(next) = stream.next().await {
         let observation = match next {
             Ok(watcher::Event::Init) => Observation::ListBegins(kind),
@@ -206,7 +210,13 @@ async fn watch<K>(
             Ok(watcher::Event::Delete(object)) => translate(Change::Deleted(object)),
             Ok(watcher::Event::InitDone) => Observation::ListEnds(kind),
             // What is created before the next try is seen by it.
-            Err(error) if may_be_absent(kind) && is_not_installed(&error) => Observation::NotInstalled(kind),
+            Err(error) if may_be_absent(kind) && is_not_installed(&error) => {
+                // Of one that was there, the watch would go on where it was, whenever it is there again: it has to be listed.
+                if matches!(error, watcher::Error::WatchStartFailed(_)) {
+                    stream = begin();
+                }
+                Observation::NotInstalled(kind)
+            }
             Err(error) => {
                 tracing::warn!(
                     kind = kind.plural(),
@@ -267,22 +277,27 @@ fn queue_event(change: Change<DeserializeGuard<Queue>>) -> Observation {
     }
 }
 
-fn group_event(change: Change<DeserializeGuard<PodGroup>>) -> Observation {
+fn group_event(change: Change<ObservedGroup>) -> Observation {
     match change {
-        Change::Applied(DeserializeGuard(Ok(mut group))) => {
-            group.metadata.managed_fields = None;
-            Observation::Group(Box::new(group))
+        Change::Applied(group) => match group.object {
+            Ok(group) => Observation::Group(Box::new(group)),
+            Err(Unreadable { identity, error }) => Observation::GroupUnreadable {
+                namespace: identity.namespace.unwrap_or_default(),
+                name: identity.name.unwrap_or_default(),
+                uid: identity.uid.unwrap_or_default(),
+                reason: error,
+            },
+        },
+        Change::Deleted(group) => {
+            let (namespace, name) = match group.object {
+                Ok(group) => (group.metadata.namespace, group.metadata.name),
+                Err(unreadable) => (unreadable.identity.namespace, unreadable.identity.name),
+            };
+            Observation::GroupGone {
+                namespace: namespace.unwrap_or_default(),
+                name: name.unwrap_or_default(),
+            }
         }
-        Change::Applied(DeserializeGuard(Err(invalid))) => Observation::GroupUnreadable {
-            namespace: invalid.metadata.namespace.unwrap_or_default().into(),
-            name: invalid.metadata.name.unwrap_or_default().into(),
-            uid: invalid.metadata.uid.unwrap_or_default().into(),
-            reason: invalid.error.into(),
-        },
-        Change::Deleted(group) => Observation::GroupGone {
-            namespace: group.namespace().unwrap_or_default().into(),
-            name: group.name_any().into(),
-        },
     }
 }
 
@@ -336,12 +351,12 @@ fn may_be_absent(kind: Kind) -> bool {
     )
 }
 
-/// Whether the API server knows no such kind.
+/// Whether the API server knows no such kind, or none any more.
 fn is_not_installed(error: &watcher::Error) -> bool {
-    matches!(
-        error,
-        watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == NOT_FOUND
-    )
+    let (watcher::Error::InitialListFailed(answer) | watcher::Error::WatchStartFailed(answer)) = error else {
+        return false;
+    };
+    matches!(answer, kube::Error::Api(status) if status.code == NOT_FOUND)
 }
 
 #[cfg(test)]
