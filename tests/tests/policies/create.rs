@@ -3,7 +3,7 @@
 use anyhow::Result;
 use cardgate_tests::workloads::{PodBuilder, pod};
 use crds::keys;
-use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
+use k8s_openapi::api::core::v1::{Container, Lifecycle, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::api::PostParams;
 use serde_json::{Value, json};
@@ -37,6 +37,37 @@ fn init_container(resource: &str) -> Container {
         }),
         ..Container::default()
     }
+}
+
+/// It is gone from the API with its deletion, whatever its kubelet is at.
+#[tokio::test]
+async fn who_has_no_time_to_end_has_nothing_that_keeps_a_kubelet_from_it() -> Outcome {
+    let cluster = &Cluster::with_policies_only("no-time").await?;
+    let hook = json!({ "postStart": { "exec": { "command": ["sleep", "infinity"] } } });
+    let hook: Lifecycle = serde_json::from_value(hook)?;
+    let lasting = |name: &str, seconds: i64| {
+        let hook = hook.clone();
+        held(name).spec(move |spec| {
+            spec.termination_grace_period_seconds = Some(seconds);
+            spec.containers[0].lifecycle = Some(hook);
+        })
+    };
+    let second = held("second").spec(|spec| {
+        spec.termination_grace_period_seconds = Some(0);
+        spec.init_containers = Some(vec![init_container("cpu")]);
+    });
+    let says = ["spec.terminationGracePeriodSeconds is 0", "write 1 or more"];
+    denied(cluster, "a hook", lasting("hook", 0), &says).await;
+    denied(cluster, "another container", second, &says).await;
+    accepted(cluster, "a second to end", lasting("a-second", 1)).await;
+    let plain = held("plain").spec(|spec| spec.termination_grace_period_seconds = Some(0));
+    accepted(cluster, "nothing of that", plain).await;
+    let foreign = pod("foreign").spec(|spec| {
+        spec.termination_grace_period_seconds = Some(0);
+        spec.init_containers = Some(vec![init_container("cpu")]);
+    });
+    accepted(cluster, "none of Cardgate's business", foreign).await;
+    Ok(())
 }
 
 #[tokio::test]

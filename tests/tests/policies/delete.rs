@@ -15,6 +15,9 @@ use crate::cluster::{Cluster, assert_denied, binding, held, refusal};
 const POLICY: &str = "cardgate-pod-delete";
 const SAYS: [&str; 2] = ["since its containers would run on", "--now"];
 
+/// A pod by its name, and what it says that keeps a kubelet from ending it.
+type Kept = (&'static str, fn(&mut PodSpec));
+
 /// Creates a pod and has it let in and bound.
 async fn runs(cluster: &Cluster, pod: PodBuilder, name: &str, gated: bool) -> Outcome {
     cluster.create(pod).await?;
@@ -83,6 +86,52 @@ async fn a_pod_that_holds_quota_is_not_forgotten_while_it_runs() -> Outcome {
     );
     administrator.delete("stays", &at_once).await?;
     assert!(administrator.get_opt("stays").await?.is_none());
+    Ok(())
+}
+
+/// A kubelet looks at the end of a pod when it has done what it is at: what keeps it at that keeps the containers running.
+#[tokio::test]
+async fn what_a_kubelet_may_be_kept_from_ending_is_not_forgotten() -> Outcome {
+    let cluster = &Cluster::with_policies_only("delete-kept").await?;
+    let tenant = cluster.pods(&cluster.editor);
+    let at_once = DeleteParams::default().grace_period(0);
+    let kept: [Kept; 4] = [
+        ("hook", |spec| {
+            let hook = json!({ "postStart": { "exec": { "command": ["sleep", "infinity"] } } });
+            spec.containers[0].lifecycle = serde_json::from_value(hook).ok();
+        }),
+        ("probe", |spec| {
+            let probe = json!({ "exec": { "command": ["false"] }, "terminationGracePeriodSeconds": 31_536_000 });
+            spec.containers[0].liveness_probe = serde_json::from_value(probe).ok();
+        }),
+        ("second", |spec| {
+            let mut second = spec.containers[0].clone();
+            (second.name, second.resources) = ("second".to_owned(), None);
+            spec.containers.push(second);
+        }),
+        ("shortened", |_| {}),
+    ];
+    for (name, change) in kept {
+        let made = held(name).spec(|spec| {
+            spec.termination_grace_period_seconds = Some(5);
+            change(spec);
+        });
+        runs(cluster, made, name, true).await?;
+    }
+    // Whoever ends it waits for as long as was said first.
+    for grace in [86_400, 1] {
+        tenant
+            .delete("shortened", &DeleteParams::default().grace_period(grace))
+            .await?;
+    }
+    wait::eventually("the policy to be in force", wait::PATIENCE, async || {
+        let refused = refusal(tenant.delete("hook", &at_once.clone().dry_run()).await).unwrap_or_default();
+        Ok(Seen::when(refused.contains(POLICY), refused))
+    })
+    .await?;
+    for (name, _) in kept {
+        assert_denied(name, POLICY, tenant.delete(name, &at_once).await, &SAYS);
+    }
     Ok(())
 }
 
