@@ -32,6 +32,14 @@ const PAGES_OF_BUDGETS: usize = 50;
 /// And for how long: whoever is to get what is evicted waits for it, and so do the other victims.
 const READING_BUDGETS: Duration = Duration::from_secs(10);
 
+/// How long it is waited before what failed for the moment is asked again: were it taken for an answer, an older pod would be evicted in place
+/// of the one whose turn it is.
+const PAUSES: [Duration; 3] = [
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+];
+
 /// A pod by its place among others, with its namespace and labels.
 type Labelled = (usize, Arc<str>, BTreeMap<String, String>);
 
@@ -103,7 +111,7 @@ impl Actor {
         }
         for (place, pod) in pods.iter().enumerate() {
             if outcomes[place] == EvictionOutcome::NotTried
-                && let Err(failure) = self.evict(pod, true).await
+                && let Err(failure) = patiently(|| self.evict(pod, true)).await
                 && !failure.is_gone()
             {
                 tracing::info!(pod = %pod, for_pod = %eviction.waiting, reason = %failure, "may not be evicted");
@@ -149,7 +157,8 @@ impl Actor {
         let mut refused = Vec::new();
         for namespace in namespaces {
             let here: Vec<_> = labelled.iter().filter(|(_, of, _)| *of == namespace).collect();
-            let Ok(here_refused) = self.refused_by_budgets(&namespace, &here).await else {
+            let budgets = || self.refused_by_budgets(&namespace, &here);
+            let Ok(here_refused) = patiently(budgets).await else {
                 // Whoever can't be asked allows nothing.
                 refused.extend(here.iter().map(|(place, ..)| *place));
                 continue;
@@ -232,6 +241,17 @@ impl Actor {
         let request = api.create_subresource::<_, IgnoredAny>("eviction", &pod.name, &params, &eviction);
         self.in_time(Verb::Create, request).await.map(|_| ())
     }
+}
+
+/// Asks again what failed for the moment.
+async fn patiently<T, F: Future<Output = Result<T, Failure>>>(ask: impl Fn() -> F) -> Result<T, Failure> {
+    for pause in PAUSES {
+        match ask().await {
+            Err(failure) if failure.is_passing() => sleep(pause).await,
+            answer => return answer,
+        }
+    }
+    ask().await
 }
 
 /// Whether a label selector selects; none selects nothing, as in Kubernetes.

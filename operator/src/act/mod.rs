@@ -36,6 +36,10 @@ pub const LANES: usize = 16;
 const NODE_LANES: usize = 2;
 /// How long one write may take: less than the time between the end of one leadership and the begin of the next.
 pub const WRITE_LIMIT: Duration = Duration::from_secs(4);
+/// HTTP status of whom the API server has no time for, and of an eviction that a disruption budget forbids.
+const TOO_MANY_REQUESTS: u16 = 429;
+/// What it says then of a disruption budget.
+const DISRUPTION_BUDGET: &str = "DisruptionBudget";
 /// More requests than are ever on their way at once: a bound by name only.
 const REQUESTS: u32 = 1 << 16;
 
@@ -85,6 +89,21 @@ impl Failure {
             Self::ForWhoAsked(status.message)
         } else {
             Self::Api(Box::new(status))
+        }
+    }
+
+    /// Whether it may be another answer in a moment: the API server had no time, is about to end, or was not reached. What a disruption
+    /// budget forbids has the same code, and is an answer.
+    fn is_passing(&self) -> bool {
+        match self {
+            Self::Api(status) => {
+                let causes = status.details.iter().flat_map(|details| &details.causes);
+                let is_forbidden = causes.into_iter().any(|cause| cause.reason == DISRUPTION_BUDGET);
+                status.code >= 500 || status.code == TOO_MANY_REQUESTS && !is_forbidden
+            }
+            Self::Other(_) => true,
+            // Who evicts asks again by itself.
+            Self::ForWhoAsked(_) | Self::NotSent(_) => false,
         }
     }
 

@@ -188,6 +188,55 @@ async fn nobody_is_asked_of_whom_budgets_protect() {
     assert_eq!(asked.load(Ordering::Relaxed), 1);
 }
 
+/// An API server that has no time for a moment protects nobody: else an older pod would go in place of the one whose turn it is.
+#[tokio::test(start_paused = true)]
+async fn what_fails_for_the_moment_is_no_refusal() {
+    let budget = json!({"causes": [{"reason": "DisruptionBudget", "message": "needs 1 healthy pods"}]});
+    for (details, expected) in [
+        (json!({}), EvictionOutcome::Evicted),
+        (budget, EvictionOutcome::Refused),
+    ] {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let server = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let path = request.uri().path();
+            let (code, answer) = if path.ends_with("/poddisruptionbudgets") {
+                (200, json!({"metadata": {}, "items": []}))
+            } else if !path.ends_with("/eviction") {
+                (
+                    200,
+                    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": "p"}}),
+                )
+            } else if asked.fetch_add(1, Ordering::Relaxed) == 0 {
+                let message = "Too many requests, please try again later.";
+                (
+                    429,
+                    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 429, "message": message,
+                    "reason": "TooManyRequests", "details": details}),
+                )
+            } else {
+                (
+                    201,
+                    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}),
+                )
+            };
+            let body = kube::client::Body::from(answer.to_string().into_bytes());
+            let answer = http::Response::builder().status(code).body(body);
+            async { answer }
+        });
+        let eviction = Eviction {
+            victims: vec![Victim {
+                pod: pod(),
+                reason: Happening::Reclaimed,
+                message: String::new(),
+            }],
+            waiting: pod(),
+            queue: "q".into(),
+        };
+        let outcomes = actor(kube::Client::new(server, "default")).0.evict_all(&eviction).await;
+        assert_eq!(outcomes, [expected]);
+    }
+}
+
 /// A tenant's budgets as long as objects can be would end the operator, at each eviction of a pod of theirs.
 #[tokio::test]
 async fn budgets_are_read_in_small_pages_and_no_more_than_anybody_needs() {
