@@ -131,6 +131,8 @@ pub struct Changes {
     pub node_usage: BTreeSet<NodeId>,
     /// Nodes that are gone, by name and uid.
     pub nodes_gone: Vec<(Arc<str>, Box<str>)>,
+    /// Queues that are gone, by name and uid.
+    pub queues_gone: Vec<(Arc<str>, Box<str>)>,
     /// Nodes whose annotations on quotas for pods without GPU can't be read, or can be read again.
     pub bad_quotas: BTreeSet<NodeId>,
     /// Cards whose nodes have changed.

@@ -45,6 +45,10 @@ impl Cluster {
         let hierarchy = self.configuration.capacity.enable_hierarchy;
         self.top
             .go_stale(tree::roots(queue.terms(), hierarchy) != tree::roots(None, hierarchy));
+        if let Some(terms) = queue.terms() {
+            let gone = (Arc::clone(&queue.name), terms.uid.clone());
+            self.changes.queues_gone.push(gone);
+        }
         queue.say(None);
         self.queue_changed(id);
         self.forget_empty_queue(id);

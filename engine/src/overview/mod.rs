@@ -77,6 +77,14 @@ pub fn changed(cluster: &Cluster, changes: Changes) -> Vec<Shown> {
             prompt: true,
         });
     }
+    // Kubernetes removes what a queue owned; nobody is to bring it back.
+    for (queue, queue_uid) in changes.queues_gone {
+        reports.push(Shown::Usage {
+            queue,
+            queue_uid,
+            status: None,
+        });
+    }
     // A node that names a card first decides for all others what the card means.
     let concerned = changes.cards.iter().flat_map(|card| conflicting_nodes(cluster, *card));
     let nodes: BTreeSet<_> = concerned.chain(changes.nodes.iter().copied()).collect();
