@@ -311,7 +311,7 @@ impl State {
                 self.queue.withdraw(&event);
             }
             // It would be refused again: the event says what it would have said.
-            Err(error) if matches!(error.code(), Some(400 | 422)) => {
+            Err(error) if matches!(error.code(), Some(400 | 403 | 422)) && !error.is_for_who_asked() => {
                 tracing::warn!(%pod, %error, "the API server does not take the condition of a pod");
                 self.queue.done(&condition, Outcome::Settled, 1, now);
                 if self.messages.pod_event(uid).is_some() {
