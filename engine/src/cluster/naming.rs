@@ -68,7 +68,13 @@ impl Cluster {
             return;
         }
         let for_cards = claimed.filter(|claimed| claimed.is_for_cards());
-        let Some(queue) = queue.filter(|_| !is_uncounted && settings.unnamed_cards != UnnamedCards::Free) else {
+        // Where queues limit nothing, nobody is read to name what one of them says.
+        let is_free = match settings.unnamed_cards {
+            UnnamedCards::Free => true,
+            UnnamedCards::Charge => self.configuration.queue_plugin == QueuePlugin::Off,
+            UnnamedCards::Deny => false,
+        };
+        let Some(queue) = queue.filter(|_| !is_uncounted && !is_free) else {
             // A claim that itself says which cards is not unnamed.
             let is_counted = queue.is_some() && !is_uncounted;
             let is_named = |claimed: &Claimed| task.says_cards || (is_counted && claimed.names_cards());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crds::configuration::Configuration;
 use engine::overview::Shown;
 
-use crate::world::{World, bare_queue, group, node, pod, queue};
+use crate::world::{GPU, World, bare_queue, group, node, pod, queue};
 
 /// The configuration of the mGPU document, with hierarchy-minded actions.
 const MGPU: &str = "
@@ -38,6 +38,24 @@ fn neither_what_a_queue_does_not_name_nor_what_it_names_is_a_limit() {
     ]);
     assert_eq!(world.admit_names(), ["in-empty", "in-small"]);
     assert_eq!(world.allocated("small", "A"), 4, "it is counted all the same");
+}
+
+/// What a queue says of cards would else keep its pods from all others, and from having cards of two vendors.
+#[test]
+fn who_names_no_card_goes_to_any() {
+    let mut world = world();
+    world.node(&node("n2").cards("H", 8).offers("amd.com/gpu", "8"));
+    world.queue(&queue("small").quota(r#"{"A": 1}"#));
+    world.pod(&pod("holder").queue("small").asks("A", 8));
+    assert_eq!(world.admit_names(), ["holder"]);
+    world.pods([
+        pod("any").queue("small").requests(GPU, "1"),
+        pod("both")
+            .queue("small")
+            .requests(GPU, "1")
+            .requests("amd.com/gpu", "1"),
+    ]);
+    assert_eq!(world.admit_names(), ["any", "both"]);
 }
 
 #[test]

@@ -122,6 +122,7 @@ pub fn check_unnamed(
                 resource: resource.clone(),
             });
         }
+        (UnnamedCards::Charge, _) if view.configuration().queue_plugin == QueuePlugin::Off => {}
         (UnnamedCards::Charge, [_, _, ..]) if is_charged => return Err(Denial::SeveralCardResources { resources }),
         (UnnamedCards::Charge, _) if is_charged => {}
         _ => warnings.extend(resources.into_iter().map(|resource| Warning::Unaccounted { resource })),
