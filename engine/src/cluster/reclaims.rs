@@ -29,6 +29,8 @@ struct Reclaim {
     next_look: Timestamp,
     /// When the next pods may be evicted for it.
     next_eviction: Timestamp,
+    /// The pods that were evicted for it last, by uid.
+    evicted: Vec<Arc<str>>,
     expected: Expected,
 }
 
@@ -125,6 +127,7 @@ impl Default for Reclaim {
         Self {
             next_look: Timestamp::MIN,
             next_eviction: Timestamp::MIN,
+            evicted: Vec::new(),
             expected: Expected::default(),
         }
     }
@@ -326,7 +329,10 @@ impl Cluster {
             self.mark_evicted(*pod, now);
         }
         let next = self.after_eviction(now).unwrap_or(now);
-        self.reclaims.by_queue.entry(id).or_default().next_eviction = next;
+        let evicted = pods.iter().filter_map(|id| Some(Arc::clone(&self.pod(*id)?.uid)));
+        let evicted = evicted.collect();
+        let reclaim = self.reclaims.by_queue.entry(id).or_default();
+        (reclaim.next_eviction, reclaim.evicted) = (next, evicted);
     }
 
     /// What became of an eviction. One that was refused is not tried again for a while, and another one may be tried at once.
@@ -345,7 +351,10 @@ impl Cluster {
         self.stirred += 1;
         for reclaim in self.reclaims.by_queue.values_mut() {
             reclaim.next_look = reclaim.next_look.min(now);
-            reclaim.next_eviction = now;
+            // Nobody else has had nothing by this.
+            if reclaim.evicted.iter().any(|evicted| **evicted == *uid) {
+                reclaim.next_eviction = now;
+            }
         }
     }
 

@@ -311,6 +311,11 @@ impl Facts {
         Lacking::new(in_all, missing.collect())
     }
 
+    /// Whether some of its pods are of use together alone: it needs several, or some of certain tasks.
+    pub fn is_gang(&self) -> bool {
+        self.min_member() > 1 || self.claim.as_ref().is_some_and(|claim| !claim.tasks.is_empty())
+    }
+
     /// How many of its pods that hold quota there are beyond its minimum, in all, and of each task of that.
     pub fn surplus(&self) -> (usize, Vec<(Arc<str>, usize)>) {
         let tasks = self.claim.iter().flat_map(|claim| claim.tasks.iter());

@@ -232,7 +232,7 @@ impl Victims {
         let Some((queue, pod)) = cluster.pod(id).and_then(|pod| Some((pod.queue?, pod))) else {
             return Ways::default();
         };
-        match pod.group.filter(|group| cluster.workload(*group).min_member() > 1) {
+        match pod.group.filter(|group| cluster.workload(*group).is_gang()) {
             Some(group) => self.look_at_gang(cluster, queue, group),
             None => self.look_at_pod(cluster, queue, id),
         }
@@ -249,7 +249,7 @@ impl Victims {
         let sharers = cluster.sharers_of(id, MOST_SHARERS).unwrap_or_default();
         let sharers = sharers.into_iter().map(|sharer| {
             let pod = cluster.pod(sharer).filter(|pod| pod.queue == Some(queue))?;
-            let is_of_gang = pod.group.is_some_and(|group| cluster.workload(group).min_member() > 1);
+            let is_of_gang = pod.group.is_some_and(|group| cluster.workload(group).is_gang());
             self.candidacy(cluster, queue, sharer).filter(|_| !is_of_gang)
         });
         let sharers = sharers.collect::<Option<Vec<_>>>().unwrap_or_default();

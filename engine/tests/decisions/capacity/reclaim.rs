@@ -198,6 +198,28 @@ fn section_4_reclaim_interval_is_the_least_time_between_evictions_for_one_queue(
     assert_eq!(victims(&mut world).len(), 1);
 }
 
+/// A victim that one queue does not get is no reason for another to have more of them at once.
+#[test]
+fn an_eviction_that_is_refused_is_tried_elsewhere_by_its_own_queue_alone() {
+    let mut world = borrowed(", reclaimInterval: 60");
+    world.queue(&plain("c").deserved_cards(r#"{"A": 4}"#));
+    world.pod(&worker("b", 0));
+    let first = victims(&mut world);
+    gone(&mut world, &first);
+    assert_eq!(world.admit_names(), ["b-0"]);
+    world.pod(&worker("c", 0));
+    let of_c = victims(&mut world);
+    assert_eq!(of_c.len(), 1);
+    world.pod(&worker("b", 1));
+    let now = world.now;
+    world.eviction_ended(&of_c[0], EvictionOutcome::Refused, now);
+    let waiting: Vec<_> = evictions(&mut world)
+        .iter()
+        .map(|one| one.waiting.name.to_string())
+        .collect();
+    assert_eq!(waiting, ["c-0"]);
+}
+
 #[test]
 fn section_1_reclaimable_false_and_actions_without_reclaim_take_nothing_back() {
     let mut world = borrowed(", reclaimable: false");

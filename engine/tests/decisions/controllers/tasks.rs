@@ -105,15 +105,22 @@ fn more_tasks_than_there_may_be_are_a_problem_of_the_group() {
     );
 }
 
+/// Of three or four pods, the parameter server is the youngest: it is not the one beyond the minimum, also where that is one pod.
 #[test]
 fn reclaim_leaves_a_gang_its_tasks_or_takes_it_whole() {
-    // Of four pods for a minimum of three, the parameter server is the youngest: it is not the one beyond the minimum.
+    reclaim_takes_a_worker(3, 3, &json!({"worker": 2, "ps": 1}), "worker-2");
+    reclaim_takes_a_worker(2, 1, &json!({"ps": 1}), "worker-1");
+}
+
+#[track_caller]
+fn reclaim_takes_a_worker(count: usize, least: i64, tasks: &serde_json::Value, victim: &str) {
     let mut world = World::with(capacity("enqueue, allocate, reclaim", ""));
-    world.node(&node("n1").cards("A100", 8).offers("cpu", "4"));
-    world.queue(&queue("team-a").deserved("cpu", "3"));
+    let cores = |cores: usize| cores.to_string();
+    world.node(&node("n1").cards("A100", 8).offers("cpu", &cores(count + 1)));
+    world.queue(&queue("team-a").deserved("cpu", &cores(count)));
     world.queue(&queue("team-b").deserved("cpu", "1"));
-    world.group(&with_tasks(3, &json!({"worker": 2, "ps": 1})));
-    for (age, pod) in workers(3).chain([of_task("ps", 0)]).enumerate() {
+    world.group(&with_tasks(least, tasks));
+    for (age, pod) in workers(count).chain([of_task("ps", 0)]).enumerate() {
         world.pod(&pod.created(i64::try_from(age).unwrap()).on("n1"));
     }
     world.pod(&pod("claimant").queue("team-b"));
@@ -123,5 +130,5 @@ fn reclaim_leaves_a_gang_its_tasks_or_takes_it_whole() {
         panic!("{actions:?}");
     };
     let victims: Vec<_> = eviction.victims.iter().map(|victim| &*victim.pod.name).collect();
-    assert_eq!(victims, ["worker-2"]);
+    assert_eq!(victims, [victim]);
 }
