@@ -42,8 +42,15 @@ impl Cluster {
             let capability = queue.quota().map(|quota| &quota.capability);
             capability.is_some_and(|capability| capability.get(dimension).is_some())
         };
+        // What every pod has is compared where a queue speaks of it, also only of what it deserves or keeps.
+        let is_said = || {
+            queue.quota().is_some_and(|quota| {
+                let mut bounds = [&quota.capability, &quota.deserved].into_iter();
+                bounds.any(|bounds| bounds.get(dimension).is_some()) || quota.guarantee.get(dimension) > 0
+            })
+        };
         match self.configuration.queue_plugin {
-            QueuePlugin::Capacity if metering::is_of_every_pod(dimension) => is_named(),
+            QueuePlugin::Capacity if metering::is_of_every_pod(dimension) => is_said(),
             QueuePlugin::Capacity => !self.arguments().check_queue_dimensions_only || is_named(),
             plugin @ (QueuePlugin::CapacityCard | QueuePlugin::Off) => metering::is_limited(plugin, dimension),
         }

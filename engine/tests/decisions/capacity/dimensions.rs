@@ -96,6 +96,16 @@ fn a_queue_that_names_nothing_takes_nothing_that_is_guaranteed_beside_a_queue_ab
     assert_eq!(world.admit_names(), ["vision-1"]);
 }
 
+/// What it deserves is the most that it may have where nobody borrows.
+#[test]
+fn pods_is_a_dimension_also_of_what_a_queue_deserves() {
+    let mut world = cluster(8, "enableOveruse: false");
+    world.queue(&plain("team-a").deserved("pods", "2"));
+    world.pods((0..3).map(|index| pod(&format!("a{index}"))));
+    assert_eq!(world.admit_names(), ["a0", "a1"]);
+    assert_eq!(world.refusal_of("a2"), "InsufficientScalarQuota");
+}
+
 #[test]
 fn pods_is_a_dimension_only_where_a_queue_names_it() {
     let mut world = cluster(8, "");
