@@ -130,7 +130,7 @@ pub async fn answer_of_one(cluster: &Cluster, name: &str) -> Result<Answer, Fail
         .map(|card| {
             [
                 card.name.clone(),
-                card.quota.to_string(),
+                in_a_cell(card.quota),
                 card.allocated.to_string(),
                 card.waiting.to_string(),
                 card.requested.to_string(),
@@ -167,6 +167,11 @@ pub async fn answer_of_one(cluster: &Cluster, name: &str) -> Result<Answer, Fail
         &cells,
     );
     Ok(answer)
+}
+
+/// An amount that may be unlimited.
+pub fn in_a_cell(amount: Option<i64>) -> String {
+    amount.map_or_else(|| "-".to_owned(), |amount| amount.to_string())
 }
 
 /// Cards in one line, as `kubectl get` shows them.

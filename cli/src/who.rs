@@ -8,13 +8,16 @@ use serde::Serialize;
 use crate::cluster::Cluster;
 use crate::failure::Failure;
 use crate::print::Answer;
+use crate::queue::in_a_cell;
 
 /// What the pods of one queue itself have of the card: those of queues below it are told of with these.
 #[derive(Debug, Serialize)]
 struct Holder {
     queue: String,
     allocated: i64,
-    quota: i64,
+    /// None where it is unlimited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quota: Option<i64>,
     waiting: i64,
     requested: i64,
     /// The largest part in use of anything that the queue deserves.
@@ -81,7 +84,7 @@ pub async fn answer(cluster: &Cluster, card: &str) -> Result<Answer, Failure> {
             [
                 holder.queue.clone(),
                 holder.allocated.to_string(),
-                holder.quota.to_string(),
+                in_a_cell(holder.quota),
                 holder.waiting.to_string(),
                 holder.requested.to_string(),
                 holder.share.clone(),

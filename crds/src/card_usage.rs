@@ -143,8 +143,10 @@ impl CardUsageStatus {
 pub struct QueueCard {
     /// The card name.
     pub name: String,
-    /// How many the queue may have.
-    pub quota: i64,
+    /// How many the queue may have; absent where nothing limits them but what the cluster has, as under the plugin `capacity` where the
+    /// queue does not name the card.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<i64>,
     /// How many its admitted pods hold, and those of queues below it.
     pub allocated: i64,
     /// How many admitted and waiting pods ask for together, and Jobs and groups that wait to be taken as a whole before their pods

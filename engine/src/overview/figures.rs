@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::to_i64;
 use super::unsatisfiable::{Unsatisfiable, unsatisfiable};
-use super::usage::cards_of;
+use super::usage::{cards_of, limit};
 use crate::amounts::Dimension;
 use crate::cluster::Cluster;
 use crate::cluster::queue::Queue;
@@ -73,8 +73,8 @@ pub struct CardFigures {
     pub allocated: i64,
     /// What its pods hold and ask for.
     pub request: i64,
-    /// What it may have at most.
-    pub capacity: i64,
+    /// What it may have at most; none where nothing of its own limits it.
+    pub capacity: Option<i64>,
 }
 
 /// One card of a node that shares cards through mGPU, as it is now.
@@ -103,7 +103,6 @@ pub fn figures(cluster: &Cluster) -> Vec<QueueFigures> {
 }
 
 fn queue_figures(cluster: &Cluster, id: QueueId, queue: &Queue) -> QueueFigures {
-    let quota = |dimension| queue.quota().map_or(0, |quota| quota.limit(dimension));
     let is_shown = cluster.configuration().capacity.metrics_enabled && !queue.is_nameless();
     let cards = cards_of(cluster, queue).into_iter().filter(|_| !queue.is_nameless());
     let cards = cards.map(|(name, card)| {
@@ -113,7 +112,7 @@ fn queue_figures(cluster: &Cluster, id: QueueId, queue: &Queue) -> QueueFigures 
             deserved: to_i64(cluster.deserved(id, dimension)),
             allocated: to_i64(queue.allocated_in_all(dimension)),
             request: to_i64(queue.request_in_all(dimension)),
-            capacity: quota(dimension),
+            capacity: limit(cluster, id, dimension).map(to_i64),
         }
     });
     let mut waiting = BTreeMap::<Reason, usize>::new();

@@ -224,11 +224,14 @@ pub fn usage(
         let (reason, message) = wrong.unwrap_or(fine);
         condition(kind, wrong.is_none(), reason, message)
     };
-    let is_of_use = |card: &&QueueCard| card.quota > 0 || card.allocated > 0;
-    let of_quota = |card: &QueueCard| format!("{} {}/{}", card.name, card.allocated, card.quota);
+    let is_of_use = |card: &&QueueCard| card.quota.is_some_and(|quota| quota > 0) || card.allocated > 0;
+    let of_quota = |card: &QueueCard| {
+        let quota = card.quota.map_or_else(|| "-".to_owned(), |quota| quota.to_string());
+        format!("{} {}/{quota}", card.name, card.allocated)
+    };
     CardUsageStatus {
         summary: column(figures.cards.iter().filter(is_of_use).map(of_quota)),
-        quota: list(|card| card.quota),
+        quota: list(|card| card.quota.unwrap_or(0)),
         allocated: list(|card| card.allocated),
         requested: list(|card| card.requested),
         problems: list_reasons(problem.into_iter().chain(unsatisfiable).map(|(reason, _)| reason)),
@@ -254,7 +257,7 @@ pub fn unaccounted<'a>(
     let cards: Vec<_> = held
         .map(|(name, count)| QueueCard {
             name: name.to_owned(),
-            quota: 0,
+            quota: Some(0),
             allocated: count,
             requested: count,
             waiting: 0,

@@ -20,14 +20,10 @@ const MOST_UNKNOWN: usize = 64;
 /// What a queue's usage says.
 pub(super) fn usage(cluster: &Cluster, id: QueueId) -> CardUsageStatus {
     let queue = cluster.queue(id);
-    let quota = |dimension| queue.quota().map_or(0, |quota| quota.limit(dimension));
     let against = |resource| {
         let dimension = Dimension::Resource(resource);
         let format = |amount| dimension.format(amount);
-        let limit = match queue.quota() {
-            Some(_) => cluster.capability(id, dimension),
-            None => Some(0),
-        };
+        let limit = limit(cluster, id, dimension);
         format!(
             "{} / {}",
             format(queue.allocated_in_all(dimension)),
@@ -47,7 +43,7 @@ pub(super) fn usage(cluster: &Cluster, id: QueueId) -> CardUsageStatus {
         let waits_itself = queue.waiting.requested().get(dimension) + of_own_wholes.get(&card).copied().unwrap_or(0);
         QueueCard {
             name: name.to_owned(),
-            quota: quota(dimension),
+            quota: limit(cluster, id, dimension).map(to_i64),
             allocated: to_i64(allocated),
             requested: to_i64(requested),
             waiting: to_i64(requested - allocated),
@@ -78,6 +74,14 @@ pub(super) fn usage(cluster: &Cluster, id: QueueId) -> CardUsageStatus {
         .as_ref()
         .map(|(reason, text)| (reason.as_str(), text.as_str()));
     status::usage(figures, problem, unsatisfiable)
+}
+
+/// What a queue may have at most by its own capability; none where that limits nothing.
+pub(super) fn limit(cluster: &Cluster, id: QueueId, dimension: Dimension) -> Option<i128> {
+    match cluster.queue(id).quota() {
+        Some(_) => cluster.capability(id, dimension),
+        None => Some(0),
+    }
 }
 
 /// The cards that a queue, with all that is below it, may have, has or waits for, by name.

@@ -64,7 +64,7 @@ fn cards_that_no_queue_is_charged_for_are_shown_while_there_are_any() {
     let [card] = &now.cards[..] else { panic!("{now:?}") };
     assert_eq!(
         (&*card.name, card.quota, card.allocated, card.requested, card.waiting),
-        ("A", 0, 3, 3, 0)
+        ("A", Some(0), 3, 3, 0)
     );
     world.pod(&free("one", "1"));
     let now = status(&mut world, &mut unaccounted);

@@ -129,7 +129,7 @@ mod tests {
                 deserved: 0,
                 allocated,
                 request,
-                capacity: 0,
+                capacity: None,
             }],
             waiting: Vec::new(),
             oldest: None,

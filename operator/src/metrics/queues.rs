@@ -11,24 +11,24 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
-/// A metric of a card: its name, its help, its figure.
-type CardMetric = (&'static str, &'static str, fn(&CardFigures) -> i64);
+/// A metric of a card: its name, its help, its figure; none of what is unlimited.
+type CardMetric = (&'static str, &'static str, fn(&CardFigures) -> Option<i64>);
 
 const CARD_METRICS: [CardMetric; 4] = [
     (
         "volcano_queue_card_deserved",
         "Deserved cards per queue, in whole cards",
-        |card| card.deserved,
+        |card| Some(card.deserved),
     ),
     (
         "volcano_queue_card_allocated",
         "Currently allocated cards per queue, in whole cards",
-        |card| card.allocated,
+        |card| Some(card.allocated),
     ),
     (
         "volcano_queue_card_request",
         "Requested cards per queue, in whole cards",
-        |card| card.request,
+        |card| Some(card.request),
     ),
     (
         "volcano_queue_card_capacity",
@@ -138,7 +138,9 @@ impl Collector for Queues {
             for queue in queues.iter().filter(|queue| queue.standing.is_some()) {
                 for card in &queue.cards {
                     let labels = [("queue_name", &*queue.queue), ("card", &*card.card)];
-                    metric.encode_family(&labels)?.encode_gauge(&figure(card))?;
+                    if let Some(figure) = figure(card) {
+                        metric.encode_family(&labels)?.encode_gauge(&figure)?;
+                    }
                 }
             }
         }

@@ -22,7 +22,7 @@ fn figures(queue: &str, card: &str, allocated: i64) -> QueueFigures {
             deserved: 8,
             allocated,
             request: allocated + 3,
-            capacity: 9,
+            capacity: Some(9),
         }],
         waiting: vec![(Reason::InsufficientScalarQuota, 3)],
         oldest: Some(Timestamp::UNIX_EPOCH + SignedDuration::from_secs(1_800_000_000)),
@@ -155,6 +155,12 @@ fn metrics_and_observability() {
     }
     let waiting = r#"cardgate_waiting_pods{queue="team-a",reason="InsufficientScalarQuota"}"#;
     assert_eq!(value(&metrics, waiting).as_deref(), Some("3"));
+    let mut unlimited = figures("team-a", "A", 5);
+    unlimited.cards[0].capacity = None;
+    metrics.show_queues(vec![unlimited]);
+    let series = |name: &str| format!(r#"volcano_queue_card_{name}{{queue_name="team-a",card="A"}}"#);
+    assert_eq!(value(&metrics, &series("capacity")), None, "no limit is no number");
+    assert_eq!(value(&metrics, &series("allocated")).as_deref(), Some("5"));
 }
 
 #[test]

@@ -131,7 +131,7 @@ pub fn shown_metrics() -> Result<String> {
         deserved: 1,
         allocated: 1,
         request: 1,
-        capacity: 1,
+        capacity: Some(1),
     };
     operator.show_queues(vec![QueueFigures {
         queue: "team-a".into(),

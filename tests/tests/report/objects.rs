@@ -264,7 +264,7 @@ fn card_type(resource: &str, total: i64) -> Report {
 fn usage(uid: &str, quota: i64) -> Report {
     let card = QueueCard {
         name: "NVIDIA-A100".to_owned(),
-        quota,
+        quota: Some(quota),
         ..QueueCard::default()
     };
     let queue = CardUsageStatus {

@@ -147,7 +147,7 @@ fn a_column_has_as_many_cards_as_fit() {
 fn a_usage_lists_its_cards() {
     let queue_card = |name: &str, quota, allocated, requested| QueueCard {
         name: name.to_owned(),
-        quota,
+        quota: Some(quota),
         allocated,
         requested,
         waiting: requested - allocated,
@@ -158,6 +158,10 @@ fn a_usage_lists_its_cards() {
             queue_card("A", 8, 3, 10),
             queue_card("B", 2, 0, 0),
             queue_card("C", 0, 0, 1),
+            QueueCard {
+                quota: None,
+                ..queue_card("D", 0, 2, 2)
+            },
         ],
         cpu: "3 / 8".to_owned(),
         waiting_pods: 8,
@@ -166,9 +170,9 @@ fn a_usage_lists_its_cards() {
     let status = usage(queue.clone(), None, None);
     assert_eq!(
         (&*status.quota, &*status.allocated, &*status.requested),
-        ("A x8, B x2", "A x3", "A x10, C x1")
+        ("A x8, B x2", "A x3, D x2", "A x10, C x1, D x2")
     );
-    assert_eq!(status.summary, "A 3/8, B 0/2");
+    assert_eq!(status.summary, "A 3/8, B 0/2, D 2/-");
     assert_eq!((&*status.cpu, status.waiting_pods, &*status.problems), ("3 / 8", 8, ""));
     let possible = ("Satisfiable", "True", "Possible");
     assert_eq!(

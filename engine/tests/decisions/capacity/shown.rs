@@ -294,11 +294,11 @@ fn a_queue_shows_what_those_below_it_have_and_wait_for() {
         (card.quota, card.allocated, card.requested, card.waiting)
     };
     assert_eq!(admitted(&mut world), 0);
-    assert_eq!(shown(&world.shown()), (2, 0, 0, 0));
+    assert_eq!(shown(&world.shown()), (Some(2), 0, 0, 0));
     workers(&mut world, "vision", 3);
     assert_eq!(admitted(&mut world), 2);
     let reports = world.shown();
-    assert_eq!(shown(&reports), (2, 2, 3, 1));
+    assert_eq!(shown(&reports), (Some(2), 2, 3, 1));
     // What of that is whose.
     let own = ["research", "vision"].map(|name| usage_in(&reports, name).cards[0].own());
     assert_eq!(own.map(|own| (own.allocated, own.waiting)), [(0, 0), (2, 1)]);
@@ -312,7 +312,29 @@ fn a_queue_shows_what_those_below_it_have_and_wait_for() {
     world.queue(&plain("sales"));
     world.queue(&plain("vision").parent("sales"));
     assert_eq!(admitted(&mut world), 1);
-    assert_eq!(shown(&world.shown()), (2, 0, 0, 0));
+    assert_eq!(shown(&world.shown()), (Some(2), 0, 0, 0));
+}
+
+/// Kubernetes removes it with its queue: who still wanted it would write it again, and it would be removed again, for ever.
+#[test]
+fn of_a_queue_that_is_gone_no_usage_is_wanted() {
+    let mut world = cluster(8, "");
+    world.queue(&plain("sales"));
+    world.shown();
+    world.remove_queue("sales");
+    let of_sales = |shown: Shown| match shown {
+        Shown::Usage { queue, status, .. } if &*queue == "sales" => Some(status.is_some()),
+        _ => None,
+    };
+    assert_eq!(
+        world.shown().into_iter().filter_map(of_sales).collect::<Vec<_>>(),
+        [false]
+    );
+    // One of that name that comes again has one again.
+    world.remove_queue("sales");
+    world.queue(&plain("sales"));
+    let last = world.shown().into_iter().filter_map(of_sales).last();
+    assert_eq!(last, Some(true));
 }
 
 #[test]
