@@ -88,7 +88,7 @@ const DEVICES: [Found; 5] = [
 ];
 
 /// Worlds with devices, gangs and claims that pods share.
-const TOGETHER: [Found; 13] = [
+const TOGETHER: [Found; 14] = [
     (
         22_101,
         120,
@@ -179,6 +179,13 @@ const TOGETHER: [Found; 13] = [
         4,
         true,
         "room that came free and that nobody heard of: planted",
+    ),
+    (
+        25_114,
+        200,
+        4,
+        true,
+        "the judge charged a shared claim to an older pod that was let in later",
     ),
 ];
 

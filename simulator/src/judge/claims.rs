@@ -107,11 +107,13 @@ pub fn provided(stored: &ByKind) -> BTreeSet<String> {
     provided.map(str::to_owned).collect()
 }
 
-/// Reads what pods claim, and adds it to what they ask for.
-pub fn put_on_pods(stored: &ByKind, pods: &mut [Pod]) {
+/// Reads what pods claim, and adds it to what they ask for. `last` is who is let in just now: whoever shares a claim with it and was
+/// let in before is charged for that, be it younger.
+pub fn put_on_pods(stored: &ByKind, pods: &mut [Pod], last: Option<&Key>) {
     let mut payers = BTreeMap::new();
     let mut holders: Vec<_> = pods.iter().filter(|pod| !pod.is_held && !pod.is_over).collect();
-    holders.sort_by(|one, other| one.born.cmp(&other.born));
+    let is_last = |pod: &Pod| Some(&pod.key) == last;
+    holders.sort_by(|one, other| (is_last(one), &one.born).cmp(&(is_last(other), &other.born)));
     for pod in holders {
         for (claim, shared) in named(pod) {
             if let Some(claim) = claim.filter(|_| shared) {

@@ -62,7 +62,7 @@ impl View {
         Self::read_with(stored, now, without, None)
     }
 
-    /// The same, where a pod is this.
+    /// The same, where a pod is this: one that is let in just now.
     pub fn read_with(stored: &ByKind, now: Timestamp, without: &BTreeSet<&Key>, pod: Option<&Pod>) -> Option<Self> {
         let objects = |kind| stored.get(kind).into_iter().flatten();
         let key = Key::new(NAMESPACE, CONFIG_MAP);
@@ -89,7 +89,7 @@ impl View {
                 Err(place) => pods.insert(place, pod.clone()),
             }
         }
-        claims::put_on_pods(stored, &mut pods);
+        claims::put_on_pods(stored, &mut pods, pod.map(|pod| &pod.key));
         Some(Self {
             now,
             tree: Arc::new(Tree::new(queues.collect(), &configuration)),

@@ -7,7 +7,7 @@ use super::super::quota::RULE;
 use super::super::rest::RULE as WAITS;
 use super::history::{History, admit, pod};
 use crate::devices::NVIDIA;
-use crate::objects::{CARD_USAGES, CONFIG_MAPS, DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS, SLICES};
+use crate::objects::{CARD_USAGES, CONFIG_MAPS, DEVICE_CLASSES, NODES, PODS, QUEUES, RESOURCE_CLAIMS, SLICES};
 
 /// A node with two A100 as devices, whose queue has a quota of so many; another queue; and claims `c` for one and `d` for two of them.
 fn history(quota: u32) -> History {
@@ -68,6 +68,11 @@ fn claiming(name: &str, queue: &str, claim: &str) -> Value {
 
 fn let_in(history: &mut History, name: &str, queue: &str, claim: &str) {
     history.create(&PODS, claiming(name, queue, claim));
+    let_go(history, name);
+}
+
+/// `operator-0` lets in a pod that is there.
+fn let_go(history: &mut History, name: &str) {
     history.lease("operator-0");
     history.change("operator-0", &PODS, name, |pod| {
         admit(pod);
@@ -92,6 +97,23 @@ fn what_claims_ask_for_is_charged_once_where_pods_share_it() {
     let_in(&mut history, "r", "a", "c");
     let broken = history.breaks(RULE);
     assert!(broken.what.contains("3 of 2"), "{broken}");
+}
+
+/// docs/rules.md: the first that was let in, also where it is not the oldest of them.
+#[test]
+fn whoever_was_let_in_before_is_charged_for_what_is_shared() {
+    for (shared, breaks) in [("d", false), ("c", true)] {
+        let mut history = history(2);
+        history.create(&PODS, claiming("p", "a", shared));
+        history.later(1);
+        let_in(&mut history, "q", "a", "d");
+        history.change("user", &QUEUES, "a", |queue| {
+            queue["metadata"]["annotations"]["volcano.sh/card.quota"] = r#"{"A100": 0}"#.into();
+        });
+        history.later(60);
+        let_go(&mut history, "p");
+        history.breaks_where(breaks, RULE);
+    }
 }
 
 /// docs/rules.md: also under `cardUnlimitedCpuMemory`, and whatever card it names.
