@@ -88,7 +88,7 @@ const DEVICES: [Found; 5] = [
 ];
 
 /// Worlds with devices, gangs and claims that pods share.
-const TOGETHER: [Found; 14] = [
+const TOGETHER: [Found; 15] = [
     (
         22_101,
         120,
@@ -179,6 +179,13 @@ const TOGETHER: [Found; 14] = [
         4,
         true,
         "room that came free and that nobody heard of: planted",
+    ),
+    (
+        25_069,
+        200,
+        4,
+        true,
+        "the judge took pods that claim different cards at once for pods without cards, and held their group to the queue's CPU",
     ),
     (
         25_114,

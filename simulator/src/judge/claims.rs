@@ -44,6 +44,8 @@ pub struct Claimed {
     pub gets_cards: bool,
     /// Whether any claim that is there asks for a device, be it a card or not.
     pub asks_for_devices: bool,
+    /// Whether its own claims are for cards, also where it can't be said for which, or for how many of each.
+    pub is_for_cards: bool,
     /// Whether it can't be said what it claims, or not yet.
     pub unclear: bool,
 }
@@ -177,6 +179,7 @@ fn read(stored: &ByKind, there: &[Device<'_>], payers: &BTreeMap<Key, Key>, pod:
             },
         }
     }
+    claimed.is_for_cards = !asked.is_empty() || !given.is_empty();
     let is_settled = !claimed.unclear && asked.is_empty() && !given.is_empty();
     let counted = if is_settled {
         count(given.clone())

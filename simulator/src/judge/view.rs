@@ -148,11 +148,13 @@ impl View {
     /// Whether a pod asks for cards, whatever it calls them.
     pub fn asks_for_cards(&self, pod: &Pod) -> bool {
         let counted = |resource: &String| self.resources.values().any(|by| by == resource);
-        pod.request.iter().any(|(resource, amount)| {
-            *amount > 0
-                && resource.contains('/')
-                && (self.configuration.is_card_resource(resource) || counted(resource))
-        })
+        let mut request = pod.request.iter();
+        pod.claimed.is_for_cards
+            || request.any(|(resource, amount)| {
+                *amount > 0
+                    && resource.contains('/')
+                    && (self.configuration.is_card_resource(resource) || counted(resource))
+            })
     }
 
     /// The queue that a pod is charged to: its own, its group's, its namespace's, the default. None where it is none of

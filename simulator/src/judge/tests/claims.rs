@@ -1,13 +1,18 @@
-use crds::keys::{ADMITTED_CONDITION, CARD_ASSIGNED, CARD_NAME, CONFIG_MAP, DEVICE_LABEL_PREFIX, NAMESPACE};
+use crds::keys::{
+    ADMITTED_CONDITION, CARD_ASSIGNED, CARD_NAME, CONFIG_MAP, DEVICE_LABEL_PREFIX, GROUP_NAME, NAMESPACE,
+};
 use crds::slug::label_name;
 use serde_json::{Value, json};
 
 use super::super::claims::SHARED;
+use super::super::kept::RULE as KEPT;
 use super::super::quota::RULE;
 use super::super::rest::RULE as WAITS;
 use super::history::{History, admit, pod};
 use crate::devices::NVIDIA;
-use crate::objects::{CARD_USAGES, CONFIG_MAPS, DEVICE_CLASSES, NODES, PODS, QUEUES, RESOURCE_CLAIMS, SLICES};
+use crate::objects::{
+    CARD_USAGES, CONFIG_MAPS, DEVICE_CLASSES, NODES, POD_GROUPS, PODS, QUEUES, RESOURCE_CLAIMS, SLICES,
+};
 
 /// A node with two A100 as devices, whose queue has a quota of so many; another queue; and claims `c` for one and `d` for two of them.
 fn history(quota: u32) -> History {
@@ -113,6 +118,50 @@ fn whoever_was_let_in_before_is_charged_for_what_is_shared() {
         history.later(60);
         let_go(&mut history, "p");
         history.breaks_where(breaks, RULE);
+    }
+}
+
+/// docs/rules.md, **Enqueue**: also by pods that claim different cards at once.
+#[test]
+fn a_group_is_not_limited_in_cpu_where_its_pods_claim_cards() {
+    for (products, is_free) in [(&["A100"][..], true), (&["A100", "H100"], true), (&["B200"], false)] {
+        let mut history = History::new();
+        history.configure("tiers: [{plugins: [{name: capacity-card, cardUnlimitedCpuMemory: true}]}]");
+        devices(&mut history);
+        let mut other = slice(1, &["gpu-2"]);
+        other["metadata"]["name"] = "n2-more".into();
+        other["spec"]["pool"]["name"] = "n2-more".into();
+        other["spec"]["devices"][0]["attributes"]["productName"] = json!({"string": "H100"});
+        history.create(&SLICES, other);
+        let request = |product: &&str| {
+            let expression = format!("device.attributes['gpu.nvidia.com'].productName == '{product}'");
+            let selectors = json!([{"cel": {"expression": expression}}]);
+            json!({"name": product, "exactly": {"deviceClassName": NVIDIA, "count": 1, "selectors": selectors}})
+        };
+        let requests: Vec<_> = products.iter().map(request).collect();
+        history.create(
+            &RESOURCE_CLAIMS,
+            json!({"metadata": {"namespace": "team", "name": "e"}, "spec": {"devices": {"requests": requests}}}),
+        );
+        history.queue("a", 8, &json!({"capability": {"cpu": "0", "memory": "1Ti"}}));
+        history.create(
+            &POD_GROUPS,
+            json!({
+                "metadata": {"namespace": "team", "name": "g"}, "status": {"phase": "Pending"},
+                "spec": {"minMember": 1, "queue": "a", "minResources": {"cpu": "1"}},
+            }),
+        );
+        let mut pod = claiming("p", "a", "e");
+        pod["metadata"]["annotations"][GROUP_NAME] = "g".into();
+        history.create(&PODS, pod);
+        history.later(60);
+        history.lease("operator-0");
+        history.change("operator-0", &POD_GROUPS, "g", |group| {
+            group["status"]["phase"] = "Inqueue".into();
+        });
+        history.later(60);
+        history.lease("operator-0");
+        history.breaks_where(!is_free, KEPT);
     }
 }
 
