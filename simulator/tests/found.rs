@@ -88,7 +88,7 @@ const DEVICES: [Found; 5] = [
 ];
 
 /// Worlds with devices, gangs and claims that pods share.
-const TOGETHER: [Found; 15] = [
+const TOGETHER: [Found; 16] = [
     (
         22_101,
         120,
@@ -193,6 +193,13 @@ const TOGETHER: [Found; 15] = [
         4,
         true,
         "the judge charged a shared claim to an older pod that was let in later",
+    ),
+    (
+        25_372,
+        200,
+        4,
+        true,
+        "the judge did not take what was kept in vain for groups for the reason of writes, whose pods wait for something else",
     ),
 ];
 

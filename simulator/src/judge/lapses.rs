@@ -1,7 +1,7 @@
 //! What is kept for groups that send nobody ends, and each time it stays away for longer: so an unchanged world comes to rest,
 //! though never for good.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -45,7 +45,7 @@ pub fn judge(writes: &[Write]) -> Result<u32, Broken> {
         }
         let lapse = groups.entry(&write.key).or_default();
         match (phase(before), phase(after)) {
-            ("Inqueue", "Pending") if is_told_so(after) => {
+            ("Inqueue", "Pending") if is_told_so(after) || reasons(before) == reasons(after) => {
                 lapse.times += 1;
                 lapse.ended = Some(write.at);
                 all += 1;
@@ -72,7 +72,14 @@ fn phase(group: &Value) -> &str {
     group["status"]["phase"].as_str().unwrap_or_default()
 }
 
+/// Whether a group is told that its time in its queue is over. One whose pods wait for something else is told that, as before.
 fn is_told_so(group: &Value) -> bool {
-    let mut conditions = group["status"]["conditions"].as_array().into_iter().flatten();
-    conditions.any(|condition| condition["reason"] == "InqueueTimeout")
+    reasons(group).contains("InqueueTimeout")
+}
+
+fn reasons(group: &Value) -> BTreeSet<&str> {
+    let conditions = group["status"]["conditions"].as_array().into_iter().flatten();
+    conditions
+        .filter_map(|condition| condition["reason"].as_str())
+        .collect()
 }

@@ -6,14 +6,19 @@ use crate::objects::POD_GROUPS;
 
 /// A group that sends nobody, whose time in its queue ends again and again; it waits for so many seconds in between.
 fn history(waits: &[i64]) -> History {
+    history_of(waits, "Inqueue", "InqueueTimeout")
+}
+
+/// The same of one that is told these while it is in its queue, and when it no longer is.
+fn history_of(waits: &[i64], inside: &str, outside: &str) -> History {
     let mut history = History::new();
     let group = json!({"metadata": {"namespace": "team", "name": "g"}, "status": {"phase": "Pending"}});
     history.create(&POD_GROUPS, group);
     for wait in [0].iter().chain(waits) {
         history.later(*wait);
-        to(&mut history, "Inqueue", "Inqueue");
+        to(&mut history, "Inqueue", inside);
         history.later(600);
-        to(&mut history, "Pending", "InqueueTimeout");
+        to(&mut history, "Pending", outside);
     }
     history
 }
@@ -42,4 +47,12 @@ fn who_leads_next_begins_anew() {
     history.lease("operator-1");
     to(&mut history, "Inqueue", "Inqueue");
     assert_eq!(judge(history.objects.writes_after(0)), Ok(3));
+}
+
+#[test]
+fn whose_pods_wait_for_something_else_is_told_that_all_the_time() {
+    for (outside, times) in [("NoDeviceSelected", 3), ("InqueueTimeout", 3), ("QueueNotOpen", 0)] {
+        let history = history_of(&[30, 60], "NoDeviceSelected", outside);
+        assert_eq!(judge(history.objects.writes_after(0)), Ok(times), "{outside}");
+    }
 }
