@@ -88,7 +88,7 @@ const DEVICES: [Found; 5] = [
 ];
 
 /// Worlds with devices, gangs and claims that pods share.
-const TOGETHER: [Found; 16] = [
+const TOGETHER: [Found; 17] = [
     (
         22_101,
         120,
@@ -200,6 +200,13 @@ const TOGETHER: [Found; 16] = [
         4,
         true,
         "the judge did not take what was kept in vain for groups for the reason of writes, whose pods wait for something else",
+    ),
+    (
+        25_424,
+        200,
+        4,
+        true,
+        "the judge knew nothing of what a pod without a card's name is charged once its node has lost the cards",
     ),
 ];
 

@@ -247,11 +247,11 @@ impl View {
     }
 
     /// How many of a card a pod may be charged for besides: one that was let in without a card, and is on no node that says which
-    /// it has, is charged for the one that it would prefer, and that is its queue's business.
+    /// it has, is charged for the one that it would prefer, and that is its queue's business. It may be one that nodes had once.
     pub fn may_hold(&self, pod: &Pod, card: &str) -> i128 {
         let is_open = pod.names().is_empty() && self.is_charged_unnamed(pod) && self.card_of(pod).is_none();
         if is_open && self.holds(pod) {
-            self.resources.get(card).map_or(0, |resource| pod.asks(resource))
+            self.count_of(pod, card)
         } else {
             0
         }

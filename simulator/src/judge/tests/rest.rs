@@ -44,6 +44,18 @@ fn who_waits_for_cards_that_others_have_may_wait_and_is_told() {
     assert!(broken.what.contains("team/q waits for NoNodeFits"), "{broken}");
 }
 
+/// A pod that runs on `n1` with two cards, and names none.
+fn running_unnamed() -> Value {
+    let mut pod = pod("p", "a", 2);
+    pod["metadata"]["annotations"]
+        .as_object_mut()
+        .unwrap()
+        .remove(CARD_NAME);
+    pod["spec"]["nodeName"] = "n1".into();
+    pod["spec"].as_object_mut().unwrap().remove("schedulingGates");
+    pod
+}
+
 /// Pods that were let in while cards without a name were free.
 #[test]
 fn what_runs_without_a_name_is_charged_when_names_are_asked_for() {
@@ -54,14 +66,7 @@ fn what_runs_without_a_name_is_charged_when_names_are_asked_for() {
         ("free", 0, true),
     ] {
         let mut history = history(shown);
-        let mut pod = pod("p", "a", 2);
-        pod["metadata"]["annotations"]
-            .as_object_mut()
-            .unwrap()
-            .remove(CARD_NAME);
-        pod["spec"]["nodeName"] = "n1".into();
-        pod["spec"].as_object_mut().unwrap().remove("schedulingGates");
-        history.create(&PODS, pod);
+        history.create(&PODS, running_unnamed());
         history.create(
             &CONFIG_MAPS,
             json!({
@@ -69,6 +74,23 @@ fn what_runs_without_a_name_is_charged_when_names_are_asked_for() {
                 "data": {"cardgate.yaml": format!("unnamedCards: {unnamed}")},
             }),
         );
+        if holds {
+            history.rests();
+        } else {
+            history.breaks_at_rest(SHOWN);
+        }
+    }
+}
+
+/// docs/rules.md, **Card quota**: what its node has of what it asks for, else what it prefers.
+#[test]
+fn what_runs_without_a_name_may_be_charged_for_what_its_node_has_lost() {
+    for (shown, holds) in [(0, true), (2, true), (3, false)] {
+        let mut history = history(shown);
+        history.create(&PODS, running_unnamed());
+        history.change("kubelet", &NODES, "n1", |node| {
+            node["status"]["allocatable"]["nvidia.com/gpu"] = "0".into();
+        });
         if holds {
             history.rests();
         } else {
