@@ -199,10 +199,12 @@ impl Offer {
 /// What pods hold of a node. Everybody reads it from the [`Node`]; the ledger alone changes it.
 #[derive(Debug, Default)]
 pub struct NodeBooks {
-    /// The requests of the pods that are bound to it or expected on it.
+    /// The requests of the pods that are bound to it or expected on it, and while others are judged what is set aside beside them.
     pub used: Totals,
     /// Those pods.
     pub pods: BTreeSet<PodId>,
+    /// What of the requests is only set aside: nobody has it.
+    aside: Totals,
     /// What queues are charged for them.
     pub(super) charged: Totals,
     /// And of that, for those that are bound to it or being bound.
@@ -310,9 +312,26 @@ impl Node {
         });
         if says_which {
             let dimension = Dimension::Card(card.card);
-            (self.used.get(dimension).max(self.charged.get(dimension)), true)
+            (self.held(dimension).max(self.charged.get(dimension)), true)
         } else {
-            (self.used.get(Dimension::Resource(card.resource)), false)
+            (self.held(Dimension::Resource(card.resource)), false)
+        }
+    }
+}
+
+impl NodeBooks {
+    /// What pods hold of a dimension, without what is only set aside: who is let in meanwhile changes the tallies of cards, and what he
+    /// changes of them is not always the same beside more.
+    fn held(&self, dimension: Dimension) -> i128 {
+        self.used.get(dimension) - self.aside.get(dimension)
+    }
+
+    /// So much is set aside, or no longer (`sign`): it counts as used.
+    pub(super) fn set_aside(&mut self, request: &Amounts, sign: i128) {
+        for (dimension, amount) in request.iter() {
+            let amount = sign * i128::from(amount);
+            self.used.add(dimension, amount);
+            self.aside.add(dimension, amount);
         }
     }
 }

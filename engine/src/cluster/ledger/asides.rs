@@ -28,10 +28,7 @@ impl Cluster {
         let Some((node, request)) = self.room_of(aside) else {
             return;
         };
-        let used = &mut self.nodes[node].books(PEN).used;
-        for (dimension, amount) in request.iter() {
-            used.add(dimension, sign * i128::from(amount));
-        }
+        self.nodes[node].books(PEN).set_aside(request, sign);
         self.count_request_without_gpu(node, aside.shape.task.first_request(), false, sign);
     }
 
@@ -130,10 +127,7 @@ impl Cluster {
             add(&mut below.held, held, sign);
         }
         for (node, request) in &hold.nodes {
-            let used = &mut self.nodes[*node].books(PEN).used;
-            for (dimension, amount) in request.iter() {
-                used.add(dimension, sign * i128::from(amount));
-            }
+            self.nodes[*node].books(PEN).set_aside(request, sign);
         }
         for (node, request) in &hold.without_gpu {
             // Of a pod that Cardgate does not place nobody knows where it will be (`enforceCrossQuota: extender`).

@@ -196,3 +196,32 @@ fn who_pays_goes_alone_where_a_sharer_is_in_another_queue() {
     world.pod(&claimant);
     assert_eq!(victims(&mut world), ["a-2"]);
 }
+
+/// Who claims devices may be let in where one is set aside for another: beside that, none of them was free before either.
+#[test]
+fn what_is_set_aside_is_in_no_number_of_cards() {
+    let mut world = World::with(capacity(RECLAIM, "guaranteeThreshold: 100"));
+    for name in ["n1", "n2"] {
+        world.node(&node(name));
+        world.slice(name, NVIDIA, &gpus("A", 1));
+    }
+    let is_gpu = "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'";
+    world.class(NVIDIA, is_gpu, Some(GPU));
+    world.queue(&bare_queue("a").deserved_cards(r#"{"A": 0}"#));
+    world.queue(&bare_queue("b").deserved_cards(r#"{"A": 1}"#));
+    world.queue(&bare_queue("c").set(["spec", "priority"], 9));
+    let holder = claimed(&mut world, "a-0", "a", &exactly(1, Some("A")));
+    world.claim("a-0-gpu", &exactly(1, Some("A")), &allocated("n1", &["gpu-0"]));
+    world.pod(&holder.assigned("A").on("n1"));
+    let claimant = claimed(&mut world, "b-0", "b", &exactly(1, Some("A")));
+    world.pod(&claimant.pinned_to("n1"));
+    assert_eq!(victims(&mut world), ["a-0"]);
+    go(&mut world, "a-0");
+    let other = claimed(&mut world, "c-0", "c", &exactly(1, Some("A")));
+    world.pod(&other.pinned_to("n1"));
+    assert_eq!(world.admit(), [admitted("c-0", "A")]);
+    let card = world.cluster.names().known_card("A").unwrap();
+    let tallies = world.cluster.card(card).unwrap().tallies.values();
+    let tallied: Vec<_> = tallies.map(|tally| (tally.total, tally.used, tally.free)).collect();
+    assert_eq!(tallied, [(2, 1, 1)]);
+}
