@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crds::card_resources::is_extended;
+use crds::card_resources::{counts_cards, is_extended};
 use crds::configuration::{CapacityCard, QueuePlugin};
 
 use crate::alternative::Alternative;
@@ -88,7 +88,7 @@ pub(crate) fn is_of_every_pod(dimension: Dimension) -> bool {
 }
 
 /// How many of a card a task asks for, by the resource that the card stands for. Of a card that no node ever had, the most of
-/// any extended resource: a pod that runs must not count for nothing because its node is gone.
+/// any extended resource but of those that say how much memory: a pod that runs must not count for nothing because its node is gone.
 pub fn card_count(names: &Names, task: &Task, resource: Option<ResourceId>) -> i64 {
     if let Some(resource) = resource {
         return task.count(resource);
@@ -97,7 +97,8 @@ pub fn card_count(names: &Names, task: &Task, resource: Option<ResourceId>) -> i
     let extended = request.filter(|(dimension, _)| {
         dimension
             .resource()
-            .is_some_and(|id| is_extended(names.resource_name(id)))
+            .map(|id| names.resource_name(id))
+            .is_some_and(|name| is_extended(name) && counts_cards(name))
     });
     extended.map(|(_, amount)| amount).max().unwrap_or(0)
 }

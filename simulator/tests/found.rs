@@ -88,7 +88,7 @@ const DEVICES: [Found; 5] = [
 ];
 
 /// Worlds with devices, gangs and claims that pods share.
-const TOGETHER: [Found; 18] = [
+const TOGETHER: [Found; 19] = [
     (
         22_101,
         120,
@@ -215,6 +215,13 @@ const TOGETHER: [Found; 18] = [
         true,
         "who was let in where a device was set aside for another was counted beside it, and one more was shown as free for ever",
     ),
+    (
+        25_087,
+        200,
+        4,
+        true,
+        "the memory of shared cards was taken for their number where no node has them any more",
+    ),
 ];
 
 /// Worlds beside Volcano's controllers, with pods that are in no queue and queues that are gone.
@@ -278,7 +285,7 @@ const NO_QUEUE: [Found; 8] = [
 ];
 
 /// Bugs that were planted.
-const PLANTED: [Found; 0] = [
+const PLANTED: [Found; 6] = [
     (94, 100, 4, false, "what is kept for a workload is forgotten"),
     (60, 100, 4, false, "guarantees of siblings are given away"),
     (90, 100, 4, false, "a whole card is given where parts are in use"),

@@ -257,12 +257,13 @@ impl View {
         }
     }
 
-    /// How many of a card a pod asks for. Of a card that no node has: the most that it asks for of any device.
+    /// How many of a card a pod asks for. Of a card that no node has: the most that it asks for of any device, but for how much memory.
     pub fn count_of(&self, pod: &Pod, card: &str) -> i128 {
         if let Some(resource) = self.resources.get(card) {
             return pod.asks(resource);
         }
-        let devices = pod.request.iter().filter(|(resource, _)| resource.contains('/'));
+        let counts = |resource: &str| resource.contains('/') && !resource.ends_with("memory");
+        let devices = pod.request.iter().filter(|(resource, _)| counts(resource));
         devices.map(|(_, amount)| *amount).max().unwrap_or(0)
     }
 

@@ -70,6 +70,16 @@ fn a_pod_whose_card_no_node_ever_had_counts_by_the_most_of_any_extended_resource
     assert_eq!(world.allocated("team-a", "Z"), 3);
 }
 
+/// As after a restart while the node is away: 35000 MiB are not so many cards.
+#[test]
+fn memory_of_shared_cards_is_none_of_them_where_no_node_ever_had_the_card() {
+    let mut world = world();
+    world.pod(&pod("p").share(100, 35000).assigned("Z/mgpu").on("n9"));
+    assert_eq!(world.allocated("team-a", "Z/mgpu"), 100);
+    world.node(&node("n9").cards("Z", 8).mgpu(8, 48000, "native-burst-share"));
+    assert_eq!(world.allocated("team-a", "Z/mgpu"), 100);
+}
+
 #[test]
 fn pods_on_a_node_that_is_not_there_yet_use_its_room_when_it_comes() {
     let mut world = world();
