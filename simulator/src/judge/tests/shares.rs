@@ -108,3 +108,24 @@ fn what_is_shown_of_each_card_is_counted_again() {
     });
     history.breaks_at_rest(SHOWN);
 }
+
+#[test]
+fn memory_is_no_number_of_a_card_that_no_node_has_any_more() {
+    for (shown, is_true) in [(60, true), (500, false)] {
+        let mut history = history();
+        admit(&mut history, &share("p", 60, 500), "1");
+        let cards = json!([{"name": "A100/mgpu", "allocated": shown}]);
+        history.create(
+            &CARD_USAGES,
+            json!({"metadata": {"name": "a"}, "spec": {"queue": "a"}, "status": {"cards": cards}}),
+        );
+        history.change("kubelet", &NODES, "m1", |node| {
+            node["status"]["allocatable"]["vke.volcengine.com/mgpu-core"] = "0".into();
+        });
+        if is_true {
+            history.rests();
+        } else {
+            history.breaks_at_rest(SHOWN);
+        }
+    }
+}
