@@ -156,13 +156,15 @@ pub(super) fn asked_as_a_whole(cluster: &Cluster, id: WorkloadId, queue: QueueId
     let Some(claim) = &workload.claim else {
         return (queue, Demand::default());
     };
-    let by_itself = !claim.demand.cards.is_empty() || is_in_line(cluster, id) || workload.line.is_empty();
-    if by_itself {
-        return (queue, cluster.metered(workload, &claim.demand));
+    let itself = || (queue, cluster.metered(workload, &claim.demand));
+    if !claim.demand.cards.is_empty() || is_in_line(cluster, id) || workload.line.is_empty() {
+        return itself();
     }
+    // While it stands aside it is judged as it is in line, and by its pods where that lets it in.
+    let of_itself = workload.aside_until().map(|_| itself());
     // What its pods ask for is checked where they are charged.
     let first: Vec<_> = first_missing(cluster, id).into_iter().map(|(pod, _)| pod).collect();
-    let mut asked = asked_by_pods(cluster, &first);
+    let mut asked: Vec<_> = of_itself.into_iter().chain(asked_by_pods(cluster, &first)).collect();
     let lacks = |(queue, demand): &(QueueId, Demand)| lack(cluster, id, *queue, demand).is_some();
     let place = asked.iter().position(lacks).unwrap_or(0);
     if asked.is_empty() {

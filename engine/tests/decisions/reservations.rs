@@ -7,7 +7,7 @@ use engine::explain::{Progress, progress};
 use engine::refs::WorkloadKind;
 use serde_json::json;
 
-use crate::world::{Object, World, configuration, group, held_job, node, pod, queue};
+use crate::world::{Object, World, bare_queue, configuration, group, held_job, node, pod, queue};
 
 const NAMESPACES: &str = "card.volcano.sh/namespaces";
 
@@ -276,6 +276,25 @@ fn a_group_is_told_the_same_in_line_and_aside() {
     // Nobody has used what was kept for the other one of its namespace.
     assert_eq!(told(&mut world, 600), (Step::Enqueue, "NoNodeFits", true));
     assert_eq!(told(&mut world, 30), in_line);
+}
+
+/// Found by the simulator (seed 25034): it was told how much the pods ask for that it has, for which there was room, and that waiting can't
+/// help.
+#[test]
+fn a_group_that_stands_aside_is_told_what_it_asks_for_itself() {
+    let mut world = world();
+    world.queue(&bare_queue("team-a").capability("cpu", "8").capability("memory", "4Ti"));
+    let asking = |name: &str, pods: i64| group(name, pods).set(["spec", "minResources"], json!({"cpu": "5"}));
+    world.group(&asking("few", 2));
+    world.pod(&pod("few-0").of("few"));
+    world.group(&asking("next", 1).namespace("other").created(1));
+    assert_eq!(world.refusal_of("few-0"), "PodGroupIncomplete");
+    assert!(world.is_kept("team", "few"));
+    world.wait(600);
+    let refused = "InsufficientCPUQuota: queue team-a can't take PodGroup few as a whole: CPU asked 5, allocated 0, in queue 5, \
+                   elastic 0, quota 8";
+    assert_eq!(world.refusal(), refused);
+    assert!(world.is_aside("few") && world.is_kept("other", "next"));
 }
 
 #[test]

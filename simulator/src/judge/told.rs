@@ -37,7 +37,7 @@ static NUMBERS: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// Why a queue takes no workload as a whole.
 static WHOLE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r"queue (\S+?)(?:, of which queue \S+ is a part,)? can't take (\w+) (\S+) as a whole: (\S.*?) asked \d\w*, allocated (\d\w*), in queue (-?\d\w*), elastic (\d\w*), quota",
+        r"queue (\S+?)(?:, of which queue \S+ is a part,)? can't take (\w+) (\S+) as a whole: (\S.*?) asked (\d\w*), allocated (\d\w*), in queue (-?\d\w*), elastic (\d\w*), quota(?: (\d\w*))?",
     )
     .ok()
 });
@@ -128,11 +128,17 @@ fn is_untrue(view: &View, stored: &Stored, kept: &Kept, namespace: &str, said: &
     let number = |place: usize| number(said, place, whats.first()?);
     let (allocated, elastic) = (quota::allocated(view, queue), workloads::elastic(view, Some(queue)));
     let more: i128 = whats.iter().map(|what| quota::may_have(view, queue, what)).sum();
-    for (place, word, there) in [(5, "has", &allocated), (7, "could take back", &elastic)] {
+    for (place, word, there) in [(6, "has", &allocated), (8, "could take back", &elastic)] {
         let sum: i128 = whats.iter().filter_map(|what| there.get(what)).sum();
         if !number(place).is_some_and(|said| (sum..=sum + more).contains(&said)) {
             return Some(format!("{queue} {word} {sum}"));
         }
+    }
+    // Numbers by which it could be taken say of nothing why it is not.
+    if let [Some(asked), Some(has), Some(kept), Some(elastic), Some(limit)] = [5, 6, 7, 8, 9].map(number)
+        && asked + has + kept - elastic <= limit
+    {
+        return Some(format!("{queue} may have that much"));
     }
     let of_cards: Set = whats.iter().filter_map(What::card).map(str::to_owned).collect();
     let keeps = |name: &Name, is_sure: bool| {
@@ -160,7 +166,7 @@ fn is_untrue(view: &View, stored: &Stored, kept: &Kept, namespace: &str, said: &
     let is_counted = whats
         .iter()
         .all(|what| matches!(what, What::Card(_)) || what.is_cpu_or_memory());
-    let is_so = number(6).is_some_and(|kept| (least..=most).contains(&kept));
+    let is_so = number(7).is_some_and(|kept| (least..=most).contains(&kept));
     (is_counted && !is_so).then(|| format!("{queue} keeps from {least} to {most}"))
 }
 

@@ -83,7 +83,7 @@ fn what_pods_hold_counts_and_what_they_hold_beyond_the_minimum_does_not() {
 
 #[test]
 fn what_a_group_is_told_of_its_queue_is_counted_again() {
-    let told = |allocated: u32, kept: u32, elastic: u32| {
+    let told = |asked: u32, allocated: u32, kept: u32, elastic: u32| {
         let mut history = history(&["g", "h"]);
         let cards = json!([{"name": "A100", "quota": 4, "allocated": 2}]);
         history.create(
@@ -103,7 +103,7 @@ fn what_a_group_is_told_of_its_queue_is_counted_again() {
         history.pod_of_group("r", "a", 1, "h");
         history.change("operator-0", &PODS, "r", |pod| {
             let message = format!(
-                "queue a can't take PodGroup h as a whole: A100 asked 3, allocated {allocated}, in queue {kept}, elastic \
+                "queue a can't take PodGroup h as a whole: A100 asked {asked}, allocated {allocated}, in queue {kept}, elastic \
                  {elastic}, quota 4"
             );
             let condition = json!({
@@ -113,8 +113,15 @@ fn what_a_group_is_told_of_its_queue_is_counted_again() {
         });
         history.judge_at_rest().map_err(|broken| broken.rule)
     };
-    assert_eq!(told(2, 3, 1), Ok(()));
-    for wrong in [told(1, 3, 1), told(2, 0, 1), told(2, 6, 1), told(2, 3, 0)] {
+    assert_eq!(told(3, 2, 3, 1), Ok(()));
+    for wrong in [
+        told(3, 1, 3, 1),
+        told(3, 2, 0, 1),
+        told(3, 2, 6, 1),
+        told(3, 2, 3, 0),
+        // There is room for that.
+        told(0, 2, 3, 1),
+    ] {
         assert_eq!(wrong, Err(TRUE));
     }
 }
