@@ -12,7 +12,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use crate::Dice;
 use crate::api::Server;
 use crate::fault::Fault;
-use crate::judge::{Judge, Looked, lapses};
+use crate::judge::{Judge, Looked};
 use crate::objects::{CONFIG_MAPS, Key, Objects, PODS, Write};
 use crate::seat::Seat;
 use crate::tally::Tally;
@@ -295,7 +295,8 @@ impl Run {
             if self.now.duration_since(begin).unsigned_abs() > restless {
                 let all = state.objects.writes_after(0);
                 let since = begin.checked_add(SETTLED).unwrap_or(begin);
-                let in_vain = match lapses::judge(&all[all.partition_point(|write| write.at < since)..]) {
+                let writes = &all[all.partition_point(|write| write.at < since)..];
+                let in_vain = match self.judge.kept_in_vain(writes, self.now) {
                     Ok(in_vain) => in_vain,
                     Err(broken) => return Ok(Some((broken.rule, broken.what))),
                 };

@@ -225,7 +225,7 @@ const TOGETHER: [Found; 19] = [
 ];
 
 /// Worlds beside Volcano's controllers, with pods that are in no queue and queues that are gone.
-const NO_QUEUE: [Found; 8] = [
+const NO_QUEUE: [Found; 9] = [
     (
         23_558,
         120,
@@ -281,6 +281,13 @@ const NO_QUEUE: [Found; 8] = [
         4,
         true,
         "who ran with a claim that others waited for was charged to nobody, though its namespace named a queue",
+    ),
+    (
+        25_034,
+        200,
+        4,
+        true,
+        "a group that stood aside was told what its pods ask for, of which there was enough; and the judge saw no end of groups that are kept room in turns",
     ),
 ];
 

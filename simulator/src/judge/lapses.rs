@@ -23,13 +23,18 @@ const SLACK: SignedDuration = SignedDuration::from_secs(2);
 #[derive(Debug, Default)]
 struct Lapse {
     times: u32,
+    /// When it came to be in its queue last.
+    began: Option<Timestamp>,
     ended: Option<Timestamp>,
 }
 
 /// Looks at these writes, in a world in which nobody but operators changes anything: how often what was kept for a group ended in
-/// vain. Before a group is in its queue again, at least 30 seconds go by after the first time, twice as many after each further
-/// one, and an hour at most.
-pub fn judge(writes: &[Write]) -> Result<u32, Broken> {
+/// vain, which it does after this `timeout`. Before a group that is told so is in its queue again, at least 30 seconds go by after the first
+/// time, twice as many after each further one, and an hour at most.
+///
+/// One whose pods wait for something else is told that in place of it. It is seen by how long it was in its queue; how soon it is there
+/// again is not asked, since pods of it may have been let in meanwhile.
+pub fn judge(writes: &[Write], timeout: SignedDuration) -> Result<u32, Broken> {
     let mut groups = BTreeMap::<&Key, Lapse>::new();
     let mut all = 0_u32;
     for write in writes {
@@ -50,7 +55,12 @@ pub fn judge(writes: &[Write]) -> Result<u32, Broken> {
                 lapse.ended = Some(write.at);
                 all += 1;
             }
+            ("Inqueue", "Pending") => {
+                let stayed = lapse.began.map(|began| write.at.duration_since(began));
+                all += u32::from(stayed.is_some_and(|stayed| stayed + SLACK >= timeout));
+            }
             ("Pending", "Inqueue") => {
+                lapse.began = Some(write.at);
                 let Some(ended) = lapse.ended else { continue };
                 let doubled = FIRST.checked_mul(1 << (lapse.times - 1).min(7)).unwrap_or(LONGEST);
                 let waited = write.at.duration_since(ended);

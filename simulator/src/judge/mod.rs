@@ -21,7 +21,7 @@ mod evictions;
 mod gangs;
 mod in_vain;
 mod kept;
-pub mod lapses;
+mod lapses;
 mod leadership;
 mod memo;
 mod moved;
@@ -246,6 +246,12 @@ impl Judge {
         self.in_vain.at_rest(&self.stored)?;
         shown::judge(&self.stored, now)?;
         Ok(Looked::AtAll)
+    }
+
+    /// How often what was kept for a group ended in vain by these writes, in a world in which nobody but operators changes anything.
+    pub fn kept_in_vain(&self, writes: &[Write], now: Timestamp) -> Result<u32, Broken> {
+        let view = View::read(&self.stored.now, now, &BTreeSet::new());
+        view.map_or(Ok(0), |view| lapses::judge(writes, view.configuration.inqueue))
     }
 
     /// Whether something may be kept for a Job in vain, which ends and begins again at ever longer intervals, and is to be seen in what

@@ -1,8 +1,14 @@
+use k8s_openapi::jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use super::super::lapses::{RULE, judge};
+use super::super::Broken;
+use super::super::lapses::{self, RULE};
 use super::history::History;
 use crate::objects::POD_GROUPS;
+
+fn judge(history: &History) -> Result<u32, Broken> {
+    lapses::judge(history.objects.writes_after(0), SignedDuration::from_mins(10))
+}
 
 /// A group that sends nobody, whose time in its queue ends again and again; it waits for so many seconds in between.
 fn history(waits: &[i64]) -> History {
@@ -32,11 +38,11 @@ fn to(history: &mut History, phase: &str, reason: &str) {
 #[test]
 fn who_sends_nobody_waits_for_twice_as_long_each_time_up_to_an_hour() {
     let waits = [30, 60, 120, 240, 480, 960, 1_920, 3_600, 3_600];
-    assert_eq!(judge(history(&waits).objects.writes_after(0)), Ok(10));
+    assert_eq!(judge(&history(&waits)), Ok(10));
     for (place, wait) in waits.iter().enumerate() {
         let mut waits = waits;
         waits[place] = wait - 3;
-        let broken = judge(history(&waits).objects.writes_after(0)).unwrap_err();
+        let broken = judge(&history(&waits)).unwrap_err();
         assert_eq!(broken.rule, RULE, "{broken}");
     }
 }
@@ -46,7 +52,22 @@ fn who_leads_next_begins_anew() {
     let mut history = history(&[30, 60]);
     history.lease("operator-1");
     to(&mut history, "Inqueue", "Inqueue");
-    assert_eq!(judge(history.objects.writes_after(0)), Ok(3));
+    assert_eq!(judge(&history), Ok(3));
+}
+
+/// Found by seed 25034: three groups took turns, and none of them was ever told that its time was over.
+#[test]
+fn whose_pods_wait_for_something_else_is_told_that_when_its_time_is_over() {
+    for (stays, ended) in [(600, 1), (599, 1), (590, 0)] {
+        let mut history = history(&[]);
+        history.later(30);
+        to(&mut history, "Inqueue", "Inqueue");
+        history.later(stays);
+        to(&mut history, "Pending", "PodGroupIncomplete");
+        // Nothing says that it stands aside then.
+        to(&mut history, "Inqueue", "Inqueue");
+        assert_eq!(judge(&history), Ok(1 + ended), "{stays} s");
+    }
 }
 
 #[test]
