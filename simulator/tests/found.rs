@@ -225,7 +225,7 @@ const TOGETHER: [Found; 19] = [
 ];
 
 /// Worlds beside Volcano's controllers, with pods that are in no queue and queues that are gone.
-const NO_QUEUE: [Found; 9] = [
+const NO_QUEUE: [Found; 10] = [
     (
         23_558,
         120,
@@ -281,6 +281,13 @@ const NO_QUEUE: [Found; 9] = [
         4,
         true,
         "who ran with a claim that others waited for was charged to nobody, though its namespace named a queue",
+    ),
+    (
+        24_718,
+        200,
+        4,
+        true,
+        "the judge knew of no CPU that is kept for a group whose pods share a claim for which another pod is charged",
     ),
     (
         25_034,

@@ -146,7 +146,14 @@ fn is_untrue(view: &View, stored: &Stored, kept: &Kept, namespace: &str, said: &
         let workload = Workload::read(view, name, object)?;
         let is_below = view.tree.is_within(&workload.queue, Some(queue));
         let amount = match whats.first()? {
-            What::Resource(resource) => workload.resources.get(resource).copied().unwrap_or(0),
+            What::Resource(resource) => {
+                let of_all = if is_sure {
+                    &workload.resources
+                } else {
+                    &workload.at_most
+                };
+                of_all.get(resource).copied().unwrap_or(0)
+            }
             What::Card(_) if is_sure => kept::of_set(&workload, &of_cards),
             What::Card(_) => {
                 let sets = workload.cards.iter();

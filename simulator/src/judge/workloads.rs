@@ -25,8 +25,10 @@ pub struct Workload {
     pub queue: String,
     /// How many cards, by alternatives.
     pub cards: BTreeMap<Set, i128>,
-    /// How much of CPU and memory; nothing of them where cards stand for them.
+    /// How much of CPU and memory; nothing of them where cards stand for them, or may.
     pub resources: Resources,
+    /// The same; nothing of them where cards stand for them for certain.
+    pub at_most: Resources,
 }
 
 impl Workload {
@@ -45,24 +47,36 @@ impl Workload {
             *sets.entry(set).or_default() += count;
         }
         sets.retain(|_, count| *count > 0);
-        let mut resources = if has_least {
+        let resources = if has_least {
             amounts::resources(least)?
         } else {
             Resources::new()
         };
         let mut devices = resources.keys().filter(|name| name.contains('/'));
         let names_devices = devices.any(|name| view.configuration.is_card_resource(name));
-        let has_cards = |pod: &Pod| pod.says(GROUP_NAME) == Some(&*key.name) && view.asks_for_cards(pod);
-        let is_for_cards = || {
-            let mut pods = view.pods.iter();
-            !sets.is_empty() || names_devices || pods.any(|pod| pod.key.namespace == key.namespace && has_cards(pod))
+        let is_own = |pod: &&Pod| pod.says(GROUP_NAME) == Some(&*key.name) && pod.key.namespace == key.namespace;
+        let of_cards: Vec<_> = view
+            .pods
+            .iter()
+            .filter(|pod| is_own(pod) && view.asks_for_cards(pod))
+            .collect();
+        // Of those that share a claim one pays, and the others are charged as pods without cards. Which of them pays before any is let in
+        // is not known here.
+        let is_payer = |pod: &&Pod| pod.claimed.shared.is_empty();
+        let says_cards = !sets.is_empty() || names_devices;
+        let is_free = says_cards || of_cards.iter().any(|pod| is_payer(pod));
+        let may_be_free = is_free || !of_cards.is_empty();
+        let counted = |is_free: bool| {
+            let mut counted = resources.clone();
+            let is_free = view.configuration.card_unlimited && is_free;
+            counted.retain(|name, _| matches!(&**name, "cpu" | "memory") && !is_free);
+            counted
         };
-        let is_free = view.configuration.card_unlimited && is_for_cards();
-        resources.retain(|name, _| matches!(&**name, "cpu" | "memory") && !is_free);
         Some(Self {
             queue: queue_of(view, name, object),
+            resources: counted(may_be_free),
+            at_most: counted(is_free),
             cards: sets,
-            resources,
         })
     }
 }

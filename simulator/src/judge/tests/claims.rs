@@ -8,6 +8,7 @@ use super::super::claims::SHARED;
 use super::super::kept::RULE as KEPT;
 use super::super::quota::RULE;
 use super::super::rest::RULE as WAITS;
+use super::super::told::RULE as TRUE;
 use super::history::{History, admit, pod};
 use crate::devices::NVIDIA;
 use crate::objects::{
@@ -191,6 +192,53 @@ fn whoever_shares_a_claim_is_charged_for_cpu_as_one_without_cards() {
             history.breaks_where(place == fitting, RULE);
         }
     }
+}
+
+/// Found by seed 24718: who shares a claim is charged for CPU where another pod is charged for the claim, and so is kept CPU for his group.
+#[test]
+fn what_is_kept_for_who_shares_a_claim_may_be_cpu_or_none_before_it_is_known_who_pays() {
+    let told = |claim: Option<&str>, kept: u32| {
+        let mut history = History::new();
+        history.configure("tiers: [{plugins: [{name: capacity-card, cardUnlimitedCpuMemory: true}]}]");
+        devices(&mut history);
+        history.queue("a", 8, &json!({"capability": {"cpu": "3", "memory": "1Ti"}}));
+        for (name, cpu, phase) in [("g", "1", "Inqueue"), ("h", "4", "Pending")] {
+            let spec = json!({"minMember": 2, "queue": "a", "minResources": {"cpu": cpu}});
+            history.create(
+                &POD_GROUPS,
+                json!({"metadata": {"namespace": "team", "name": name}, "spec": spec, "status": {"phase": phase}}),
+            );
+        }
+        let mut waiting = claiming("p", "a", claim.unwrap_or_default());
+        waiting["metadata"]["annotations"][GROUP_NAME] = "g".into();
+        if claim.is_none() {
+            let resources = &mut waiting["spec"]["containers"][0]["resources"];
+            *resources = json!({"limits": {"nvidia.com/gpu": "1"}});
+            waiting["spec"].as_object_mut().unwrap().remove("resourceClaims");
+        }
+        history.create(&PODS, waiting);
+        history.lease("operator-0");
+        let waits = |pod: &mut Value, message: String| {
+            let condition = json!({"type": ADMITTED_CONDITION, "status": "False", "reason": "R", "message": message});
+            pod["status"]["conditions"] = json!([condition]);
+        };
+        history.change("operator-0", &PODS, "p", |pod| waits(pod, String::new()));
+        history.pod_of_group("q", "a", 0, "h");
+        history.change("operator-0", &PODS, "q", |pod| {
+            let message = format!(
+                "queue a can't take PodGroup h as a whole: CPU asked 4, allocated 0, in queue {kept}, elastic 0, quota 3"
+            );
+            waits(pod, message);
+        });
+        history.later(60);
+        history.judge_at_rest().map_err(|broken| broken.rule)
+    };
+    assert_eq!(told(Some("d"), 0), Ok(()));
+    assert_eq!(told(Some("d"), 1), Ok(()));
+    assert_eq!(told(Some("d"), 2), Err(TRUE));
+    // Who asks for cards that nobody shares gets them, and no CPU is kept beside them.
+    assert_eq!(told(None, 0), Ok(()));
+    assert_eq!(told(None, 1), Err(TRUE));
 }
 
 #[test]
