@@ -225,7 +225,7 @@ const TOGETHER: [Found; 19] = [
 ];
 
 /// Worlds beside Volcano's controllers, with pods that are in no queue and queues that are gone.
-const NO_QUEUE: [Found; 10] = [
+const NO_QUEUE: [Found; 11] = [
     (
         23_558,
         120,
@@ -288,6 +288,13 @@ const NO_QUEUE: [Found; 10] = [
         4,
         true,
         "the judge knew of no CPU that is kept for a group whose pods share a claim for which another pod is charged",
+    ),
+    (
+        24_726,
+        200,
+        4,
+        true,
+        "the judge took a node for room that says more device ids than it has cards, where cards are named by their ids",
     ),
     (
         25_034,

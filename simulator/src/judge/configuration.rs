@@ -38,6 +38,8 @@ pub struct Configuration {
     pub mgpu: bool,
     /// Most containers on one shared card.
     pub mgpu_containers: usize,
+    /// Whether pods are told shared cards by their device ids.
+    pub mgpu_by_id: bool,
     /// The queue of what names none.
     pub default_queue: String,
     /// `charge`, `deny` or `free`.
@@ -130,6 +132,7 @@ impl Configuration {
             mgpu_containers: said(predicates, "predicate.MGPUMaxContainersPerCard", "16")
                 .parse()
                 .ok()?,
+            mgpu_by_id: said(predicates, "predicate.MGPUScheduleMode", "index") == "id",
             default_queue: said(&own, "defaultQueue", "default"),
             unnamed: match own.get("requireCardName") {
                 Some(value) if text(value) == "true" => "deny".to_owned(),

@@ -1,6 +1,6 @@
 //! Nodes: what they have, and what keeps pods off them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crds::keys::{MGPU_CORE, MGPU_DEVICE_IDS, MGPU_MEMORY, MGPU_SCHEDULE};
 use serde_json::Value;
@@ -79,6 +79,14 @@ impl Node {
     /// Its cards of this name.
     pub fn card(&self, name: &str) -> Option<&Card> {
         self.cards.iter().find(|card| card.name == name)
+    }
+}
+
+impl Shared {
+    /// Whether it says a device id for each card, and for each another one.
+    pub fn has_ids(&self) -> bool {
+        let ids: BTreeSet<_> = self.ids.iter().filter(|id| !id.is_empty()).collect();
+        ids.len() == self.count && self.ids.len() == self.count
     }
 }
 

@@ -122,6 +122,10 @@ fn has_shares(view: &View, node: &Node, pod: &Pod) -> bool {
         return true;
     }
     let Some(shared) = &node.shared else { return false };
+    // Where it does not name each of its cards, and no other, nobody can be told which he gets.
+    if view.configuration.mgpu_by_id && !shared.has_ids() {
+        return false;
+    }
     // What a pod means that names no policy is another question.
     let is_meant = pod
         .says(MGPU_POLICY)

@@ -1,6 +1,6 @@
 use crds::keys::{
-    ADMITTED_CONDITION, CARD_NAME, CONFIG_MAP, MGPU_CORE, MGPU_INDEX_PREFIX, MGPU_MEMORY, MGPU_POLICY, MGPU_SCHEDULE,
-    NAMESPACE, QUEUE_NAME,
+    ADMITTED_CONDITION, CARD_NAME, CONFIG_MAP, MGPU_CORE, MGPU_DEVICE_IDS, MGPU_INDEX_PREFIX, MGPU_MEMORY, MGPU_POLICY,
+    MGPU_SCHEDULE, NAMESPACE, QUEUE_NAME,
 };
 use serde_json::{Value, json};
 
@@ -338,8 +338,22 @@ fn affinity(operator: &str, host: &str) -> Value {
 
 #[test]
 fn a_share_that_a_card_has_left_is_not_waited_for() {
-    for (core, has_room) in [(40, true), (60, false)] {
+    let two = Some("GPU-a,GPU-b");
+    for (core, mode, ids, has_room) in [
+        (40, "index", None, true),
+        (60, "index", None, false),
+        (40, "id", two, true),
+        (60, "id", two, false),
+        // Cards are named by their ids where each has one.
+        (40, "id", None, false),
+        (40, "id", Some("GPU-a,GPU-b,GPU-c"), false),
+        (40, "id", Some("GPU-a,GPU-a"), false),
+        (40, "id", Some("GPU-a,"), false),
+    ] {
         let mut history = history(0);
+        history.configure(&format!(
+            "tiers: [{{plugins: [{{name: capacity-card}}, {{name: predicates, arguments: {{predicate.MGPUScheduleMode: {mode}}}}}]}}]"
+        ));
         history.change("user", &QUEUES, "a", |queue| {
             queue["metadata"]["annotations"]["volcano.sh/card.quota"] = r#"{"L4/mgpu": 900}"#.into();
         });
@@ -349,7 +363,7 @@ fn a_share_that_a_card_has_left_is_not_waited_for() {
         history.create(
             &NODES,
             json!({
-                "metadata": {"name": "s1", "labels": {
+                "metadata": {"name": "s1", "annotations": {MGPU_DEVICE_IDS: ids}, "labels": {
                     MGPU_SCHEDULE.0: MGPU_SCHEDULE.1, MGPU_POLICY: "fixed-share",
                     "nvidia.com/gpu.product": "L4", "nvidia.com/gpu.count": "2", "nvidia.com/gpu.memory": "10000",
                 }},
