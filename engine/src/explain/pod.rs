@@ -390,7 +390,7 @@ fn no_cards<'c>(cluster: &Cluster, shape: &'c Shape, lead: String) -> What<'c> {
         (census.lack_room, "without enough room"),
         (census.other_policy, &policy),
         (census.too_few_cards, "with fewer cards than a container asks for"),
-        (census.no_device_ids, "without device ids"),
+        (census.no_device_ids, "without a device id for each card"),
         (
             census.excluded,
             "excluded by the pod's node selector, affinity or tolerations",

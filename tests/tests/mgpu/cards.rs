@@ -152,7 +152,7 @@ async fn schedule_mode_id_writes_device_ids() -> Outcome {
         .annotation(MGPU_POLICY, NATIVE);
     scenario.create(&pod.build()).await?;
     let message = scenario.waits("p", "NoMGPUNode").await?.message.unwrap_or_default();
-    assert!(message.contains("1 without device ids"), "{message}");
+    assert!(message.contains("1 without a device id for each card"), "{message}");
     let node = mgpu_node("device-ids", "device-ids-1", 2, NATIVE).annotation(MGPU_DEVICE_IDS, "GPU-aa,GPU-bb");
     scenario.nodes(&[node]).await?;
     let (node, lists) = placement(&running(&scenario, "p").await?);

@@ -86,7 +86,7 @@ impl fmt::Display for CardsRefusal {
             }
             Self::NoDeviceIds => write!(
                 f,
-                "no device ids: MGPUScheduleMode id needs annotation {MGPU_DEVICE_IDS}"
+                "no device id for each card: MGPUScheduleMode id needs annotation {MGPU_DEVICE_IDS}"
             ),
             Self::CardsInUse => write!(f, "no room on the mGPU cards for the pod's containers"),
             Self::TooComplex => write!(

@@ -137,7 +137,7 @@ fn device_ids_must_be_known_where_they_are_written() {
     let pod = bare_pod("p").share(30, 1000);
     assert_eq!(
         refused(&mut world, &pod, &["g1", "g2"]),
-        ["g1!: no device ids: MGPUScheduleMode id needs annotation vke.volcengine.com/gpu-ids"]
+        ["g1!: no device id for each card: MGPUScheduleMode id needs annotation vke.volcengine.com/gpu-ids"]
     );
     world.pod(&pod);
     let binding = granted(bind(&mut world.cluster, &pod_ref("p"), "g2"));

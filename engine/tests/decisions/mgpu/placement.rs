@@ -179,7 +179,9 @@ fn schedule_mode_id_names_cards_by_their_device_ids() {
         .annotation(CONTAINER_CARDS, "2")
         .share(60, 1000);
     world.pod(&pod);
-    insta::assert_snapshot!(world.refusal(), @"NoMGPUNode: no mGPU node would take the pod, whatever is free on it: 1 mGPU node: 1 without device ids; waiting can't help: create the pod anew with a compute policy, a number of cards and a node selector that some mGPU node meets, or have such a node added");
+    // Which of three cards the two are is not known.
+    world.node(&node("g2").mgpu(2, 10_000, NATIVE).annotation(ids, "GPU-a,GPU-b,GPU-c"));
+    insta::assert_snapshot!(world.refusal(), @"NoMGPUNode: no mGPU node would take the pod, whatever is free on it: 2 mGPU nodes: 2 without a device id for each card; waiting can't help: create the pod anew with a compute policy, a number of cards and a node selector that some mGPU node meets, or have such a node added");
     world.node(&node("g1").mgpu(2, 10_000, NATIVE).annotation(ids, "GPU-aa,GPU-bb"));
     let admissions = world.admissions();
     assert_eq!(placed(&admissions[0]), "p: g1 main=GPU-aa,GPU-bb");
