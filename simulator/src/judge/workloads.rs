@@ -64,7 +64,7 @@ impl Workload {
         // is not known here.
         let is_payer = |pod: &&Pod| pod.claimed.shared.is_empty();
         let says_cards = !sets.is_empty() || names_devices;
-        let is_free = says_cards || of_cards.iter().any(|pod| is_payer(pod));
+        let is_free = says_cards || of_cards.iter().any(is_payer);
         let may_be_free = is_free || !of_cards.is_empty();
         let counted = |is_free: bool| {
             let mut counted = resources.clone();

@@ -222,6 +222,6 @@ fn what_is_set_aside_is_in_no_number_of_cards() {
     assert_eq!(world.admit(), [admitted("c-0", "A")]);
     let card = world.cluster.names().known_card("A").unwrap();
     let tallies = world.cluster.card(card).unwrap().tallies.values();
-    let tallied: Vec<_> = tallies.map(|tally| (tally.total, tally.used, tally.free)).collect();
-    assert_eq!(tallied, [(2, 1, 1)]);
+    let numbers: Vec<_> = tallies.map(|tally| (tally.total, tally.used, tally.free)).collect();
+    assert_eq!(numbers, [(2, 1, 1)]);
 }

@@ -74,6 +74,6 @@ fn whose_pods_wait_for_something_else_is_told_that_when_its_time_is_over() {
 fn whose_pods_wait_for_something_else_is_told_that_all_the_time() {
     for (outside, times) in [("NoDeviceSelected", 3), ("InqueueTimeout", 3), ("QueueNotOpen", 0)] {
         let history = history_of(&[30, 60], "NoDeviceSelected", outside);
-        assert_eq!(judge(history.objects.writes_after(0)), Ok(times), "{outside}");
+        assert_eq!(judge(&history), Ok(times), "{outside}");
     }
 }
