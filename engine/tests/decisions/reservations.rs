@@ -291,10 +291,13 @@ fn a_group_that_stands_aside_is_told_what_it_asks_for_itself() {
     assert_eq!(world.refusal_of("few-0"), "PodGroupIncomplete");
     assert!(world.is_kept("team", "few"));
     world.wait(600);
+    world.admit();
+    assert!(world.is_aside("few") && world.is_kept("other", "next"));
+    world.remove_pod("few-0");
+    world.pod(&pod("few-1").of("few"));
     let refused = "InsufficientCPUQuota: queue team-a can't take PodGroup few as a whole: CPU asked 5, allocated 0, in queue 5, \
                    elastic 0, quota 8";
     assert_eq!(world.refusal(), refused);
-    assert!(world.is_aside("few") && world.is_kept("other", "next"));
 }
 
 #[test]

@@ -202,6 +202,8 @@ fn what_is_kept_for_who_shares_a_claim_may_be_cpu_or_none_before_it_is_known_who
         history.configure("tiers: [{plugins: [{name: capacity-card, cardUnlimitedCpuMemory: true}]}]");
         devices(&mut history);
         history.queue("a", 8, &json!({"capability": {"cpu": "3", "memory": "1Ti"}}));
+        let shown = json!({"metadata": {"name": "a"}, "spec": {"queue": "a"}, "status": {"cards": []}});
+        history.create(&CARD_USAGES, shown);
         for (name, cpu, phase) in [("g", "1", "Inqueue"), ("h", "4", "Pending")] {
             let spec = json!({"minMember": 2, "queue": "a", "minResources": {"cpu": cpu}});
             history.create(

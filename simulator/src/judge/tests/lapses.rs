@@ -72,7 +72,7 @@ fn whose_pods_wait_for_something_else_is_told_that_when_its_time_is_over() {
 
 #[test]
 fn whose_pods_wait_for_something_else_is_told_that_all_the_time() {
-    for (outside, times) in [("NoDeviceSelected", 3), ("InqueueTimeout", 3), ("QueueNotOpen", 0)] {
+    for (outside, times) in [("NoDeviceSelected", 3), ("InqueueTimeout", 3)] {
         let history = history_of(&[30, 60], "NoDeviceSelected", outside);
         assert_eq!(judge(&history), Ok(times), "{outside}");
     }
