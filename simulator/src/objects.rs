@@ -216,6 +216,11 @@ impl Objects {
         &self.writes[self.writes.partition_point(|write| write.version <= version)..]
     }
 
+    /// All writes, of which it knows nothing from now on.
+    pub fn take_writes(&mut self) -> Vec<Write> {
+        std::mem::take(&mut self.writes)
+    }
+
     /// One object.
     pub fn get(&self, resource: &'static Resource, key: &Key) -> Option<&Arc<Value>> {
         self.by_resource.get(resource)?.get(key)

@@ -81,7 +81,7 @@ fn main() -> anyhow::Result<ExitCode> {
         writes += outcome.writes.len();
         tally += outcome.tally;
         if cli.writes {
-            println!("{}", outcome.writes.join("\n"));
+            println!("{}", outcome.told().join("\n"));
         }
         if let Some(failure) = outcome.failure {
             failures += 1;
