@@ -220,7 +220,7 @@ impl Door {
 }
 
 fn read<T: DeserializeOwned>(object: &Value) -> Option<T> {
-    serde_json::from_value(object.clone()).ok()
+    T::deserialize(object).ok()
 }
 
 /// Who that is to the API server.

@@ -8,6 +8,7 @@ mod merge;
 mod refused;
 #[cfg(test)]
 mod tests;
+mod texts;
 mod verbs;
 pub mod watch;
 
@@ -29,6 +30,7 @@ use crate::objects::{LEASES, Objects};
 use asked::{Asked, Verb};
 use faults::{Fate, Faults, Late};
 use refused::Refused;
+use texts::Texts;
 use watch::{Answer, Watches};
 
 /// The API server. Clones are the same one.
@@ -42,6 +44,7 @@ pub struct State {
     /// What goes wrong.
     pub faults: Faults,
     watches: Watches,
+    texts: Texts,
 }
 
 impl State {
@@ -79,6 +82,7 @@ impl Server {
             objects,
             faults: Faults::default(),
             watches: Watches::default(),
+            texts: Texts::default(),
         })))
     }
 

@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 
 use super::asked::{Asked, PatchKind, Verb};
 use super::refused::Refused;
+use super::texts::Texts;
 use super::watch::Answer;
 use super::{State, check, merge, say, say_text};
-use crate::objects::{Key, POD_DISRUPTION_BUDGETS, PODS, Refusal, Resource, api_version};
+use crate::objects::{Key, Objects, POD_DISRUPTION_BUDGETS, PODS, Refusal, Resource, api_version};
 
 /// The longest page of a list, whatever is asked for: so that there are several.
 const PAGE: u64 = 20;
@@ -24,7 +25,7 @@ pub(super) fn answer(state: &mut State, who: &Arc<str>, asked: &Asked) -> Answer
         (Verb::Get, "") => {
             let object = state.objects.get(asked.resource, &key);
             let object = object.ok_or_else(|| Refused::of(Refusal::NotFound, asked.resource, &key))?;
-            Ok(say_object(200, asked, object))
+            Ok(say_object(200, &mut state.texts, asked, object))
         }
         (Verb::List, "") => list(state, asked),
         (Verb::Create, "") => create(state, who, asked),
@@ -54,19 +55,9 @@ pub(super) fn answer(state: &mut State, who: &Arc<str>, asked: &Asked) -> Answer
     }
 }
 
-/// What of an object is answered, as JSON.
-pub(super) fn shown(asked: &Asked, object: &Value) -> String {
-    if asked.only_metadata {
-        let metadata = &object["metadata"];
-        format!(r#"{{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":{metadata}}}"#)
-    } else {
-        object.to_string()
-    }
-}
-
 /// An answer with an object.
-fn say_object(code: u16, asked: &Asked, object: &Value) -> Response<Answer> {
-    say_text(code, shown(asked, object))
+fn say_object(code: u16, texts: &mut Texts, asked: &Asked, object: &Value) -> Response<Answer> {
+    say_text(code, texts.of(object, asked.only_metadata).to_string())
 }
 
 fn body(asked: &Asked) -> Result<Value, Refused> {
@@ -109,7 +100,7 @@ impl Selector {
     }
 }
 
-fn list(state: &State, asked: &Asked) -> Answered {
+fn list(state: &mut State, asked: &Asked) -> Answered {
     let selector = Selector::read(asked)?;
     let (version, after) = match asked.query("continue").split_once('|') {
         Some((version, after)) => (version.parse().unwrap_or_default(), after),
@@ -124,7 +115,7 @@ fn list(state: &State, asked: &Asked) -> Answered {
     let mut page = Vec::new();
     let limit = asked.number("limit").unwrap_or(u64::MAX).min(PAGE);
     let mut next = None;
-    for (key, object) in at_version(state, asked.resource, version) {
+    for (key, object) in at_version(&state.objects, asked.resource, version) {
         let place = key.to_string();
         let in_namespace = asked.namespace.is_empty() || asked.namespace == key.namespace;
         if !in_namespace || *place <= *after || !selector.selects(object) {
@@ -133,7 +124,7 @@ fn list(state: &State, asked: &Asked) -> Answered {
         if page.len() as u64 == limit && asked.query.contains_key("limit") {
             break;
         }
-        page.push(shown(asked, object));
+        page.push(state.texts.of(object, asked.only_metadata));
         next = Some(format!("{version}|{place}"));
         if (page.len() as u64) < limit {
             next = None;
@@ -154,16 +145,20 @@ fn list(state: &State, asked: &Asked) -> Answered {
 }
 
 /// The objects of a kind as they were.
-fn at_version<'s>(state: &'s State, resource: &'static Resource, version: u64) -> BTreeMap<&'s Key, &'s Arc<Value>> {
-    let mut objects: BTreeMap<_, _> = state.objects.list(resource).collect();
-    let since = state.objects.writes_after(version).iter();
+fn at_version<'o>(
+    objects: &'o Objects,
+    resource: &'static Resource,
+    version: u64,
+) -> BTreeMap<&'o Key, &'o Arc<Value>> {
+    let mut there: BTreeMap<_, _> = objects.list(resource).collect();
+    let since = objects.writes_after(version).iter();
     for write in since.rev().filter(|write| write.resource == resource) {
         match &write.before {
-            Some(before) => objects.insert(&write.key, before),
-            None => objects.remove(&write.key),
+            Some(before) => there.insert(&write.key, before),
+            None => there.remove(&write.key),
         };
     }
-    objects
+    there
 }
 
 fn create(state: &mut State, who: &Arc<str>, asked: &Asked) -> Answered {
@@ -181,7 +176,7 @@ fn create(state: &mut State, who: &Arc<str>, asked: &Asked) -> Answered {
     let key = Key::new(&*asked.namespace, name);
     let created = state.objects.create(who, resource, object);
     let created = created.map_err(|refusal| Refused::of(refusal, resource, &key))?;
-    Ok(say_object(201, asked, &created))
+    Ok(say_object(201, &mut state.texts, asked, &created))
 }
 
 /// Changes an object, or its status alone.
@@ -194,8 +189,8 @@ fn write(
 ) -> Answered {
     let resource = asked.resource;
     let mut refused = None;
+    let before = state.objects.get(resource, key).cloned().unwrap_or_default();
     let written = state.objects.change(who, resource, key, |object| {
-        let before = object.clone();
         if let Err(error) = change(object) {
             refused = Some(error);
             return Err(Refusal::Conflict);
@@ -203,7 +198,7 @@ fn write(
         if asked.subresource == "status" {
             let status = object["status"].take();
             let metadata = object["metadata"].take();
-            *object = before.clone();
+            *object = Value::clone(&before);
             object["status"] = status;
             // So that a version or an object that is meant is seen.
             for field in ["resourceVersion", "uid"] {
@@ -221,7 +216,7 @@ fn write(
         check::update(resource, &before, object).map_err(Refusal::Invalid)
     });
     match (written, refused) {
-        (Ok(object), _) => Ok(say_object(200, asked, &object)),
+        (Ok(object), _) => Ok(say_object(200, &mut state.texts, asked, &object)),
         (Err(_), Some(refused)) => Err(refused),
         (Err(refusal), None) => Err(Refused::of(refusal, resource, key)),
     }

@@ -1,6 +1,6 @@
 //! Watches: what is written, told to those who asked for it, in order for each kind, and late.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use tower::BoxError;
 
 use super::asked::Asked;
 use super::refused::Refused;
-use super::verbs::{Selector, shown};
+use super::verbs::Selector;
 use super::{Server, State, WAY};
 use crate::objects::{Resource, Write};
 
@@ -59,8 +59,6 @@ pub struct Watches {
     open: BTreeMap<u64, Open>,
     /// The newest version that everybody was woken for.
     woken_for: u64,
-    /// What was told of each version, whole or its metadata alone: written once for all who watch.
-    texts: HashMap<(u64, bool), Arc<str>>,
 }
 
 /// A watch, as the server sees it.
@@ -190,7 +188,10 @@ impl Watch {
         let Some(open) = state.watches.open.get_mut(&self.id) else {
             return Poll::Ready(None);
         };
-        open.waker = Some(context.waker().clone());
+        match &mut open.waker {
+            Some(waker) => waker.clone_from(context.waker()),
+            none => *none = Some(context.waker().clone()),
+        }
         let (end, is_silent) = (open.end, open.is_silent);
         match end {
             Some(End::Broken) => {
@@ -258,19 +259,9 @@ impl Watch {
             let Some((what, object)) = self.told(write) else {
                 continue;
             };
-            let texts = &mut state.watches.texts;
-            let text = texts
-                .entry((write.version, self.asked.only_metadata))
-                .or_insert_with(|| {
-                    // What is gone, or is selected no longer, is told as it was, but of the version that says so.
-                    if object["metadata"]["resourceVersion"].as_str() == Some(&write.version.to_string()) {
-                        return shown(&self.asked, object).into();
-                    }
-                    let mut object = Value::clone(object);
-                    object["metadata"]["resourceVersion"] = write.version.to_string().into();
-                    shown(&self.asked, &object).into()
-                });
-            lines.push_str(&line(what, text));
+            let texts = &mut state.texts;
+            let text = texts.as_of(write.version, object, self.asked.only_metadata);
+            lines.push_str(&line(what, &text));
         }
         lines.into()
     }
