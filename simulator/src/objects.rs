@@ -1,5 +1,6 @@
 //! What the API server stores: objects by resource, namespace and name, and who wrote what when.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use crate::door::Door;
 
 /// A resource that this API server knows.
 #[expect(missing_docs, reason = "the fields are named as discovery names them")]
-#[derive(Debug, Eq, PartialOrd, Ord)]
+#[derive(Debug, Eq)]
 pub struct Resource {
     /// Empty for the core group.
     pub group: &'static str,
@@ -29,6 +30,24 @@ pub struct Resource {
 impl PartialEq for Resource {
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
+    }
+}
+
+impl Ord for Resource {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let name = |of: &Self| (of.group, of.version, of.plural);
+        // What is looked for is there as a rule, and is the same one.
+        if self == other {
+            Ordering::Equal
+        } else {
+            name(self).cmp(&name(other))
+        }
+    }
+}
+
+impl PartialOrd for Resource {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 

@@ -20,13 +20,17 @@ pub fn is_reminder(write: &Write, all: &[Write]) -> bool {
     let (true, Some(event)) = (write.resource == &EVENTS, &write.after) else {
         return false;
     };
-    let said = |event: &Value| ["regarding", "reason", "note"].map(|field| event[field].clone());
     let is_equal = |other: &&Write| {
         let is_event = other.resource == &EVENTS && other.version < write.version;
         is_event && other.after.as_ref().is_some_and(|other| said(other) == said(event))
     };
     let last = all.iter().rev().find(is_equal);
     last.is_some_and(|last| write.at.duration_since(last.at) >= REMINDED)
+}
+
+/// What an event says, and of whom.
+fn said(event: &Value) -> [&Value; 3] {
+    ["regarding", "reason", "note"].map(|field| &event[field])
 }
 
 /// What those are told who stand aside for a time of which another operator knows nothing.

@@ -81,11 +81,13 @@ impl InVain {
 
 /// Whether a pod asks for something else than before.
 fn says_other(write: &Write) -> bool {
-    let said = |pod: &Option<Arc<Value>>| {
-        let pod = pod.as_deref().unwrap_or(&Value::Null);
-        let metadata = &pod["metadata"];
-        let of_metadata = ["labels", "annotations", "deletionTimestamp"].map(|field| metadata[field].clone());
-        (of_metadata, pod["spec"].clone())
-    };
-    said(&write.before) != said(&write.after)
+    said(write.before.as_ref()) != said(write.after.as_ref())
+}
+
+/// What a pod asks for, and whether it is to go.
+fn said(pod: Option<&Arc<Value>>) -> [&Value; 4] {
+    let pod = pod.map_or(&Value::Null, |pod| &**pod);
+    let metadata = &pod["metadata"];
+    let [labels, annotations, deleted] = ["labels", "annotations", "deletionTimestamp"].map(|field| &metadata[field]);
+    [labels, annotations, deleted, &pod["spec"]]
 }

@@ -118,13 +118,8 @@ impl Kept {
                 }
             }
         } else if write.resource == &POD_GROUPS || write.resource == &JOBS {
-            let said = |object: &Option<Arc<Value>>| {
-                let object = object.as_ref()?;
-                let annotations = object["metadata"]["annotations"].clone();
-                Some((object["spec"].clone(), annotations))
-            };
             let is_kept = write.after.as_ref().is_some_and(|after| is_in(write.resource, after));
-            if !is_kept || said(&write.before) != said(&write.after) {
+            if !is_kept || write.before.as_deref().map(asked) != write.after.as_deref().map(asked) {
                 self.forget(&(write.resource, write.key.clone()));
             }
         }
@@ -215,6 +210,11 @@ pub fn is_for_jobs(view: &View, stored: &Stored) -> bool {
     without_pods(view, stored)
         .iter()
         .any(|((resource, _), _)| *resource == &JOBS)
+}
+
+/// What a workload asks for.
+fn asked(object: &Value) -> [&Value; 2] {
+    [&object["spec"], &object["metadata"]["annotations"]]
 }
 
 /// Whether a workload shows that it is in its queue.

@@ -3,10 +3,8 @@
 //! one that is started anew can't, and nobody can see it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use crds::keys::QUEUE_NAME;
-use serde_json::Value;
 
 use super::stored::{Stored, changes_terms};
 use super::view::View;
@@ -52,7 +50,16 @@ impl Moved {
 pub fn charged(write: &Write, stored: &Stored) -> Charged {
     let of_pod = write.resource == &PODS && is_named_anew(write);
     let of_all = [&POD_GROUPS, &NAMESPACES, &CONFIG_MAPS].contains(&write.resource) && changes_terms(write);
-    if !of_pod && !of_all {
+    // Where its own queue is written on the pod, nobody has to read what else is stored.
+    let is_unwritten = || {
+        let pod = stored.now.get(&PODS).and_then(|pods| pods.get(&write.key));
+        pod.is_some_and(|pod| {
+            pod["metadata"]["annotations"][QUEUE_NAME]
+                .as_str()
+                .is_none_or(str::is_empty)
+        })
+    };
+    if !of_all && !(of_pod && is_unwritten()) {
         return Charged::new();
     }
     let Some(view) = View::read(&stored.now, write.at, &BTreeSet::new()) else {
@@ -61,12 +68,15 @@ pub fn charged(write: &Write, stored: &Stored) -> Charged {
     let pods = view.pods.iter().filter(|pod| of_all || pod.key == write.key);
     let unwritten = pods.filter(|pod| pod.says(QUEUE_NAME).is_none());
     unwritten
-        .filter_map(|pod| Some((pod.key.clone(), view.charge(pod)?.queue)))
+        .filter(|pod| view.holds(pod))
+        .filter_map(|pod| Some((pod.key.clone(), view.queue_of(pod)?)))
         .collect()
 }
 
 /// Whether a pod comes to say something else of what it is part of.
 fn is_named_anew(write: &Write) -> bool {
-    let says = |pod: &Option<Arc<Value>>| pod.as_ref().map(|pod| pod["metadata"]["annotations"].clone());
-    write.before.is_some() && write.after.is_some() && says(&write.before) != says(&write.after)
+    let (Some(before), Some(after)) = (&write.before, &write.after) else {
+        return false;
+    };
+    before["metadata"]["annotations"] != after["metadata"]["annotations"]
 }

@@ -67,7 +67,7 @@ impl Repeats {
             let said = ["reason", "note"].map(|field| after[field].as_str().unwrap_or_default());
             (Key::new("", regarding.as_str().unwrap_or_default()), said.join(": "))
         } else {
-            (write.key.clone(), without_times(after).to_string())
+            (write.key.clone(), without_times(after))
         };
         let is_told_seldom =
             write.resource == &EVENTS && after["reason"] == UNPLACED && after["regarding"]["kind"] == "Pod";
@@ -145,24 +145,42 @@ fn is_change(write: &Write) -> bool {
         return write.resource == &PODS;
     };
     let decides = [&PODS, &JOBS, &POD_GROUPS].contains(&write.resource);
-    let said = |object: &Value| {
-        let deleted = object["metadata"]["deletionTimestamp"].clone();
-        [object["spec"].clone(), deleted, object["status"]["phase"].clone()]
-    };
-    decides && said(before) != said(after)
+    decides && decided(before) != decided(after)
+}
+
+/// What an operator decides of an object.
+fn decided(object: &Value) -> [&Value; 3] {
+    let deleted = &object["metadata"]["deletionTimestamp"];
+    [&object["spec"], deleted, &object["status"]["phase"]]
 }
 
 /// What an object says, apart from when.
-fn without_times(object: &Value) -> Value {
+fn without_times(object: &Value) -> String {
+    let mut said = String::new();
+    say_without_times(&mut said, object);
+    said
+}
+
+fn say_without_times(said: &mut String, object: &Value) {
     match object {
         Value::Object(fields) => {
+            said.push('{');
             let is_content = |name: &str| name != "resourceVersion" && !name.ends_with("Time");
-            let fields = fields.iter().filter(|(name, _)| is_content(name));
-            fields
-                .map(|(name, value)| (name.clone(), without_times(value)))
-                .collect()
+            for (name, value) in fields.iter().filter(|(name, _)| is_content(name)) {
+                said.extend([name, ":"]);
+                say_without_times(said, value);
+                said.push(',');
+            }
+            said.push('}');
         }
-        Value::Array(values) => values.iter().map(without_times).collect(),
-        value => value.clone(),
+        Value::Array(values) => {
+            said.push('[');
+            for value in values {
+                say_without_times(said, value);
+                said.push(',');
+            }
+            said.push(']');
+        }
+        value => said.push_str(&value.to_string()),
     }
 }

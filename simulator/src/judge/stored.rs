@@ -195,22 +195,24 @@ fn is_said_anew(write: &Write) -> bool {
     let (Some(before), Some(after)) = (&write.before, &write.after) else {
         return true;
     };
-    let said = |object: &Value| {
-        let metadata = &object["metadata"];
-        let ready = object["status"]["conditions"].as_array().into_iter().flatten();
-        let ready: Vec<_> = ready
-            .map(|condition| (condition["type"].clone(), condition["status"].clone()))
-            .collect();
-        [
-            metadata["labels"].clone(),
-            metadata["annotations"].clone(),
-            object["spec"].clone(),
-            object["data"].clone(),
-            object["status"]["allocatable"].clone(),
-            object["status"]["allocation"].clone(),
-            object["status"]["state"].clone(),
-            ready.into_iter().flat_map(|(kind, status)| [kind, status]).collect(),
-        ]
-    };
     said(before) != said(after)
+}
+
+/// What an object says that quotas and room may rest on, and its conditions with what each comes to.
+fn said(object: &Value) -> ([&Value; 7], Vec<[&Value; 2]>) {
+    let (metadata, status) = (&object["metadata"], &object["status"]);
+    let conditions = status["conditions"].as_array().into_iter().flatten();
+    let conditions = conditions.map(|condition| [&condition["type"], &condition["status"]]);
+    (
+        [
+            &metadata["labels"],
+            &metadata["annotations"],
+            &object["spec"],
+            &object["data"],
+            &status["allocatable"],
+            &status["allocation"],
+            &status["state"],
+        ],
+        conditions.collect(),
+    )
 }

@@ -23,6 +23,7 @@ use crate::objects::{CONFIG_MAPS, Key, NAMESPACES, NODES, POD_GROUPS, PODS, QUEU
 thread_local! {
     static CONFIGURATIONS: Memo<Option<Configuration>> = Memo::default();
     static QUEUES_READ: Memo<Queue> = Memo::default();
+    static NODES_READ: Memo<Node> = Memo::default();
 }
 
 /// What is stored, as it was read.
@@ -71,7 +72,9 @@ impl View {
             |map: &Arc<Value>| CONFIGURATIONS.with(|memo| memo.get(map, |map| Configuration::read(&map["data"])));
         let configuration = data.map_or_else(|| Arc::new(Configuration::read(&Value::Null)), read);
         let configuration = Arc::new(Option::clone(&configuration)?);
-        let mut nodes: Vec<_> = objects(&NODES).map(|(_, node)| Node::read(node)).collect();
+        let read = |node: &Arc<Value>| NODES_READ.with(|memo| memo.get(node, Node::read));
+        let nodes = objects(&NODES).map(|(_, node)| Node::clone(&read(node)));
+        let mut nodes: Vec<_> = nodes.collect();
         claims::put_on_nodes(stored, &mut nodes);
         let mut resources = BTreeMap::new();
         for card in nodes.iter().flat_map(|node| &node.cards) {
