@@ -59,7 +59,7 @@ pub fn charged(write: &Write, stored: &Stored) -> Charged {
                 .is_none_or(str::is_empty)
         })
     };
-    if !of_all && !(of_pod && is_unwritten()) {
+    if !(of_all || of_pod && is_unwritten()) {
         return Charged::new();
     }
     let Some(view) = View::read(&stored.now, write.at, &BTreeSet::new()) else {
