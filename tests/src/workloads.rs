@@ -22,6 +22,8 @@ pub const APP: &str = "app";
 pub struct PodBuilder {
     metadata: ObjectMeta,
     spec: PodSpec,
+    /// What is said of its container besides.
+    main: Box<Container>,
     requests: BTreeMap<String, Quantity>,
 }
 
@@ -34,6 +36,7 @@ pub fn pod(name: &str) -> PodBuilder {
             ..ObjectMeta::default()
         },
         spec: PodSpec::default(),
+        main: Box::default(),
         requests: BTreeMap::new(),
     }
 }
@@ -146,6 +149,13 @@ impl PodBuilder {
         self
     }
 
+    /// Changes what is said of its container, but for its name, image and resources.
+    #[must_use]
+    pub fn container(mut self, change: impl FnOnce(&mut Container)) -> Self {
+        change(&mut self.main);
+        self
+    }
+
     /// The pod.
     pub fn build(self) -> Pod {
         let spec = self.pod_spec();
@@ -210,7 +220,7 @@ impl PodBuilder {
             name: "main".to_owned(),
             image: Some("registry.k8s.io/pause:3.10".to_owned()),
             resources,
-            ..Container::default()
+            ..Container::clone(&self.main)
         };
         spec.containers.insert(0, main);
         spec

@@ -47,10 +47,8 @@ async fn who_has_no_time_to_end_has_nothing_that_keeps_a_kubelet_from_it() -> Ou
     let hook: Lifecycle = serde_json::from_value(hook)?;
     let lasting = |name: &str, seconds: i64| {
         let hook = hook.clone();
-        held(name).spec(move |spec| {
-            spec.termination_grace_period_seconds = Some(seconds);
-            spec.containers[0].lifecycle = Some(hook);
-        })
+        let pod = held(name).container(move |main| main.lifecycle = Some(hook));
+        pod.spec(move |spec| spec.termination_grace_period_seconds = Some(seconds))
     };
     let second = held("second").spec(|spec| {
         spec.termination_grace_period_seconds = Some(0);

@@ -1,6 +1,6 @@
 //! `cardgate-pod-delete`: a pod that holds quota is not taken out of the API while its containers run on.
 
-use k8s_openapi::api::core::v1::{Pod, PodSpec};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ const POLICY: &str = "cardgate-pod-delete";
 const SAYS: [&str; 2] = ["since its containers would run on", "--now"];
 
 /// A pod by its name, and what it says that keeps a kubelet from ending it.
-type Kept = (&'static str, fn(&mut PodSpec));
+type Kept = (&'static str, fn(PodBuilder) -> PodBuilder);
 
 /// Creates a pod and has it let in and bound.
 async fn runs(cluster: &Cluster, pod: PodBuilder, name: &str, gated: bool) -> Outcome {
@@ -96,27 +96,28 @@ async fn what_a_kubelet_may_be_kept_from_ending_is_not_forgotten() -> Outcome {
     let tenant = cluster.pods(&cluster.editor);
     let at_once = DeleteParams::default().grace_period(0);
     let kept: [Kept; 4] = [
-        ("hook", |spec| {
+        ("hook", |pod| {
             let hook = json!({ "postStart": { "exec": { "command": ["sleep", "infinity"] } } });
-            spec.containers[0].lifecycle = serde_json::from_value(hook).ok();
+            pod.container(|main| main.lifecycle = serde_json::from_value(hook).ok())
         }),
-        ("probe", |spec| {
+        ("probe", |pod| {
             let probe = json!({ "exec": { "command": ["false"] }, "terminationGracePeriodSeconds": 31_536_000 });
-            spec.containers[0].liveness_probe = serde_json::from_value(probe).ok();
+            pod.container(|main| main.liveness_probe = serde_json::from_value(probe).ok())
         }),
-        ("second", |spec| {
-            let mut second = spec.containers[0].clone();
-            (second.name, second.resources) = ("second".to_owned(), None);
-            spec.containers.push(second);
+        ("second", |pod| {
+            pod.spec(|spec| {
+                spec.containers.push(Container {
+                    name: "second".to_owned(),
+                    image: Some("image".to_owned()),
+                    ..Container::default()
+                });
+            })
         }),
-        ("shortened", |_| {}),
+        ("shortened", |pod| pod),
     ];
     for (name, change) in kept {
-        let made = held(name).spec(|spec| {
-            spec.termination_grace_period_seconds = Some(5);
-            change(spec);
-        });
-        runs(cluster, made, name, true).await?;
+        let made = held(name).spec(|spec| spec.termination_grace_period_seconds = Some(5));
+        runs(cluster, change(made), name, true).await?;
     }
     // Whoever ends it waits for as long as was said first.
     for grace in [86_400, 1] {
