@@ -143,8 +143,8 @@ impl CardUsageStatus {
 pub struct QueueCard {
     /// The card name.
     pub name: String,
-    /// How many the queue may have; absent where nothing limits them but what the cluster has, as under the plugin `capacity` where the
-    /// queue does not name the card.
+    /// How many the queue may have; absent where the queue itself does not limit them, as under the plugin `capacity` where it does not name the
+    /// card: a queue above it, or what the cluster has, still does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota: Option<i64>,
     /// How many its admitted pods hold, and those of queues below it.

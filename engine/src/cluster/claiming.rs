@@ -97,6 +97,14 @@ impl Cluster {
         self.claimed.devices.ask_for_any(namespace, &named_by(pod))
     }
 
+    /// Takes note of whether there are claims to be seen at all.
+    pub(super) fn claims_are_there(&mut self, are_there: bool) {
+        if self.claimed.devices.set_claims_there(are_there) {
+            let pods: Vec<_> = self.claimed.pods.keys().map(Arc::clone).collect();
+            self.see_again(pods);
+        }
+    }
+
     /// Remembers a pod that claims devices, as it was seen; what it names.
     pub(super) fn note_claiming(&mut self, pod: crds::pod::Pod<Box<str>>, namespace: &str) -> Vec<Named> {
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();

@@ -125,6 +125,9 @@ impl Cluster {
             }
             Kind::ResourceSlice | Kind::DeviceClass | Kind::ResourceClaim => {
                 self.forget_unlisted_devices(kind, epoch, now);
+                if kind == Kind::ResourceClaim {
+                    self.claims_are_there(true);
+                }
             }
             Kind::SucceededPod => self.forget_unlisted_succeeded(epoch),
         }
@@ -135,6 +138,9 @@ impl Cluster {
         // What was there is gone, though no list names it.
         self.begin_list(kind);
         self.end_list(kind, now);
+        if kind == Kind::ResourceClaim {
+            self.claims_are_there(false);
+        }
         if kind == Kind::PodGroup && !std::mem::replace(&mut self.lists.groups_absent, true) {
             self.version += 1;
         }

@@ -384,6 +384,10 @@ impl Cluster {
 
     /// Counts pods as gone, to see what would be possible without them.
     pub(crate) fn take_out(&mut self, pods: &[PodId]) {
+        debug_assert!(
+            pods.iter().collect::<BTreeSet<_>>().len() == pods.len(),
+            "a pod gives what it has once"
+        );
         for pod in pods {
             self.leave(*pod);
             self.note_away(*pod, true);

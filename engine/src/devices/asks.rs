@@ -101,8 +101,12 @@ impl Devices {
         sum.asked()
     }
 
-    /// Whether any claim that a pod names asks for a device, be it a card or not: one may be there that asks for none.
+    /// Whether any claim that a pod names asks for a device, be it a card or not: one may be there that asks for none. Where claims are not
+    /// to be seen, any may.
     pub fn ask_for_any(&self, namespace: &str, named: &[Named]) -> bool {
+        if self.has_no_claims {
+            return !named.is_empty();
+        }
         let claims = named.iter().filter_map(|named| named.claim.clone());
         let mut known = claims.filter_map(|claim| self.claim(&(namespace.into(), claim)));
         known.any(|claim| !claim.spec.devices.requests.is_empty())

@@ -62,6 +62,8 @@ pub struct Devices {
     claims: HashMap<ClaimKey, KnownClaim>,
     /// Those of them that have not been given devices.
     unallocated: BTreeSet<ClaimKey>,
+    /// Whether the API server has no claims at all: nobody sees then what pods claim by an older version of them.
+    has_no_claims: bool,
     /// Those of the unallocated that ask for all that a node has.
     for_all: BTreeSet<ClaimKey>,
     selections: Selections,
@@ -296,6 +298,11 @@ impl Devices {
     /// Whether this pod pays for a claim that several may name.
     pub fn pays(&self, key: &ClaimKey, uid: &str) -> bool {
         self.payer_of(key).is_some_and(|payer| **payer == *uid)
+    }
+
+    /// Takes note of whether the API server has claims; whether that is news.
+    pub fn set_claims_there(&mut self, are_there: bool) -> bool {
+        std::mem::replace(&mut self.has_no_claims, !are_there) == are_there
     }
 
     /// Somebody else pays from now on, or nobody.

@@ -29,7 +29,7 @@ const BUDGETS_AT_ONCE: u32 = 20;
 /// How many pages of one namespace's are asked for. Where there are more, its pods are taken for protected, as its owner could have them
 /// by one budget.
 const PAGES_OF_BUDGETS: usize = 50;
-/// And for how long: whoever is to get what is evicted waits for it, and so do the other victims.
+/// And for how long each time: whoever is to get what is evicted waits for it, and so do the other victims.
 const READING_BUDGETS: Duration = Duration::from_secs(10);
 
 /// How long it is waited before what failed for the moment is asked again: were it taken for an answer, an older pod would be evicted in place
@@ -110,19 +110,27 @@ impl Actor {
             outcomes[place] = EvictionOutcome::Refused;
         }
         for (place, pod) in pods.iter().enumerate() {
-            if outcomes[place] == EvictionOutcome::NotTried
-                && let Err(failure) = patiently(|| self.evict(pod, true)).await
-                && !failure.is_gone()
-            {
-                tracing::info!(pod = %pod, for_pod = %eviction.waiting, reason = %failure, "may not be evicted");
-                outcomes[place] = EvictionOutcome::Refused;
+            if outcomes[place] != EvictionOutcome::NotTried {
+                continue;
+            }
+            match patiently(|| self.evict(pod, true)).await {
+                // Nobody was asked, so nobody is spared; and nobody goes in place of these.
+                Err(failure) if failure.is_passing() => {
+                    tracing::warn!(pod = %pod, for_pod = %eviction.waiting, reason = %failure, "not known whether it may be evicted");
+                    return vec![EvictionOutcome::NotTried; pods.len()];
+                }
+                Err(failure) if !failure.is_gone() => {
+                    tracing::info!(pod = %pod, for_pod = %eviction.waiting, reason = %failure, "may not be evicted");
+                    outcomes[place] = EvictionOutcome::Refused;
+                }
+                _ => {}
             }
         }
         if outcomes.contains(&EvictionOutcome::Refused) {
             return outcomes;
         }
         for (place, pod) in pods.iter().enumerate() {
-            match self.evict(pod, false).await {
+            match patiently(|| self.evict(pod, false)).await {
                 // Neither done nor refused: were it taken for refused, others would be evicted in its place at once. Where nothing comes of
                 // it, the pod counts as staying after a minute.
                 Err(Failure::Other(failure)) => {

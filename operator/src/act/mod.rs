@@ -92,19 +92,13 @@ impl Failure {
         }
     }
 
-    /// Whether it may be another answer in a moment: the API server had no time, is about to end, or was not reached. What a disruption
-    /// budget forbids has the same code, and is an answer.
+    /// Whether it may be another answer in a moment: the API server has no time, or is about to end. What a disruption budget forbids has the
+    /// same code, and is an answer; so is 500, for a pod with several budgets.
     fn is_passing(&self) -> bool {
-        match self {
-            Self::Api(status) => {
-                let causes = status.details.iter().flat_map(|details| &details.causes);
-                let is_forbidden = causes.into_iter().any(|cause| cause.reason == DISRUPTION_BUDGET);
-                status.code >= 500 || status.code == TOO_MANY_REQUESTS && !is_forbidden
-            }
-            Self::Other(_) => true,
-            // Who evicts asks again by itself.
-            Self::ForWhoAsked(_) | Self::NotSent(_) => false,
-        }
+        let Self::Api(status) = self else { return false };
+        let causes = status.details.iter().flat_map(|details| &details.causes);
+        let is_forbidden = causes.into_iter().any(|cause| cause.reason == DISRUPTION_BUDGET);
+        matches!(status.code, TOO_MANY_REQUESTS | 502..=504) && !is_forbidden
     }
 
     /// Whether the object is gone, or is another one by now.

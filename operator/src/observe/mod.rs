@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::pin::pin;
+use std::time::Duration;
 
 use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice};
 use crds::keys::CARD_REQUEST;
@@ -19,6 +20,7 @@ use programs::logging::plain;
 use programs::that_reads_again;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, SetOnce, mpsc};
+use tokio::time::sleep;
 
 use crate::event::Event;
 
@@ -33,6 +35,8 @@ const PAGE: u32 = 100;
 /// what was read of it beside, which is bounded while it is read. No two of these kinds are listed at once when it begins.
 const SMALL_PAGE: u32 = 20;
 
+/// How long it is waited before a kind is listed that can't be watched any more.
+const LISTED_AGAIN: Duration = Duration::from_secs(1);
 /// HTTP status of a kind that is not installed.
 const NOT_FOUND: u16 = 404;
 
@@ -210,12 +214,15 @@ async fn watch<K>(
             Ok(watcher::Event::Delete(object)) => translate(Change::Deleted(object)),
             Ok(watcher::Event::InitDone) => Observation::ListEnds(kind),
             // What is created before the next try is seen by it.
-            Err(error) if may_be_absent(kind) && is_not_installed(&error) => {
-                // Of one that was there, the watch would go on where it was, whenever it is there again: it has to be listed.
-                if matches!(error, watcher::Error::WatchStartFailed(_)) {
-                    stream = begin();
-                }
+            Err(watcher::Error::InitialListFailed(answer)) if may_be_absent(kind) && is_not_installed(&answer) => {
                 Observation::NotInstalled(kind)
+            }
+            // Of a kind that was there, the watch would go on where it was, whenever it is there again: it has to be listed, which tells whether
+            // it is.
+            Err(watcher::Error::WatchStartFailed(answer)) if may_be_absent(kind) && is_not_installed(&answer) => {
+                sleep(LISTED_AGAIN).await;
+                stream = begin();
+                continue;
             }
             Err(error) => {
                 tracing::warn!(
@@ -352,10 +359,7 @@ fn may_be_absent(kind: Kind) -> bool {
 }
 
 /// Whether the API server knows no such kind, or none any more.
-fn is_not_installed(error: &watcher::Error) -> bool {
-    let (watcher::Error::InitialListFailed(answer) | watcher::Error::WatchStartFailed(answer)) = error else {
-        return false;
-    };
+fn is_not_installed(answer: &kube::Error) -> bool {
     matches!(answer, kube::Error::Api(status) if status.code == NOT_FOUND)
 }
 

@@ -47,7 +47,8 @@ impl<'c> Iterator for Turns<'c> {
 pub(super) struct Draw<'c> {
     cluster: &'c Cluster,
     turns: Peekable<Turns<'c>>,
-    /// Gangs as wholes. One comes up with the first of its pods, none of which has a higher rank.
+    /// Gangs as wholes, and pods with those that share their claims. A gang comes up with the first of its pods, none of which has a higher
+    /// rank; the others with the pod that pays.
     wholes: BTreeMap<Rank, usize>,
     /// Those that have come up.
     known: BTreeSet<usize>,

@@ -67,6 +67,8 @@ pub(super) struct Victims {
     /// Those that have been looked at.
     known: Vec<Candidacy>,
     ways: HashMap<PodId, Ways>,
+    /// Of pods that are candidates in several ways: the place of the slack that lets each be taken in one of them.
+    once: HashMap<PodId, usize>,
     floors: Floors,
 }
 
@@ -105,6 +107,7 @@ impl Victims {
             now,
             known: Vec::new(),
             ways: HashMap::new(),
+            once: HashMap::new(),
             floors: Floors::default(),
         }
     }
@@ -246,23 +249,55 @@ impl Victims {
         let Some(alone) = self.candidacy(cluster, queue, id) else {
             return;
         };
+        // Where more share than are looked at, the pod goes by itself as well.
         let sharers = cluster.sharers_of(id, MOST_SHARERS).unwrap_or_default();
-        let sharers = sharers.into_iter().map(|sharer| {
-            let pod = cluster.pod(sharer).filter(|pod| pod.queue == Some(queue))?;
-            let is_of_gang = pod.group.is_some_and(|group| cluster.workload(group).is_gang());
-            self.candidacy(cluster, queue, sharer).filter(|_| !is_of_gang)
-        });
-        let sharers = sharers.collect::<Option<Vec<_>>>().unwrap_or_default();
-        let mut members = vec![alone];
-        members.extend(sharers);
-        let place = Some(self.known.len());
-        let (alone, whole) = if members.len() > 1 {
-            (None, place)
+        let go_along = !sharers.is_empty() && sharers.iter().all(|sharer| self.may_go_along(cluster, queue, *sharer));
+        let all = if go_along {
+            let together: Vec<_> = sharers.into_iter().chain([id]).collect();
+            for member in &together {
+                self.may_go_once(*member);
+            }
+            let members = together
+                .iter()
+                .filter_map(|member| self.candidacy(cluster, queue, *member));
+            let members: Vec<_> = members.collect();
+            Candidacy::all_of(&members)
         } else {
-            (place, None)
+            None
         };
-        self.known.extend(Candidacy::all_of(&members));
-        self.ways.insert(id, Ways { alone, whole });
+        let place = Some(self.known.len());
+        let ways = match all {
+            Some(_) => Ways {
+                alone: None,
+                whole: place,
+            },
+            None => Ways {
+                alone: place,
+                whole: None,
+            },
+        };
+        self.known.push(all.unwrap_or(alone));
+        self.ways.insert(id, ways);
+    }
+
+    /// Whether a pod that shares a claim may be taken back with the one that pays for it.
+    fn may_go_along(&mut self, cluster: &Cluster, queue: QueueId, id: PodId) -> bool {
+        let pod = cluster.pod(id).filter(|pod| pod.queue == Some(queue));
+        let is_of_gang = |pod: &Pod| pod.group.is_some_and(|group| cluster.workload(group).is_gang());
+        pod.is_some_and(|pod| !is_of_gang(pod)) && self.candidacy(cluster, queue, id).is_some()
+    }
+
+    /// A pod may be a candidate by itself, and with those that share claims with it: it gives what it has once.
+    fn may_go_once(&mut self, id: PodId) {
+        if self.once.contains_key(&id) {
+            return;
+        }
+        let place = self.floors.slack.len();
+        self.floors.slack.push(Slack::of_pods(1));
+        self.once.insert(id, place);
+        if let Some(alone) = self.ways.get(&id).and_then(|ways| ways.alone) {
+            self.known[alone].takes.push((place, 1));
+        }
     }
 
     fn look_at_gang(&mut self, cluster: &Cluster, queue: QueueId, group: WorkloadId) {
@@ -301,6 +336,8 @@ impl Victims {
         let charge = pod.charge.as_ref().filter(|_| is_one)?;
         let amounts = charge.amounts.iter();
         let charged: Vec<_> = amounts.map(|(dimension, amount)| (dimension, amount.into())).collect();
+        let mut takes = self.floors.takes(cluster, &source.below, &charged);
+        takes.extend(self.once.get(&id).map(|place| (*place, 1)));
         Some(Candidacy {
             rank: Rank {
                 priority: pod.priority,
@@ -308,7 +345,7 @@ impl Victims {
                 pods: 1,
                 uid: Arc::clone(&pod.uid),
             },
-            takes: self.floors.takes(cluster, &source.below, &charged),
+            takes,
             members: vec![Member {
                 pod: id,
                 node: pod.room,

@@ -330,7 +330,9 @@ fn of_a_queue_that_is_gone_no_usage_is_wanted() {
         world.shown().into_iter().filter_map(of_sales).collect::<Vec<_>>(),
         [false]
     );
-    // One of that name that comes again has one again.
+    // One of that name that goes and comes again at once has one again.
+    world.queue(&plain("sales"));
+    world.shown();
     world.remove_queue("sales");
     world.queue(&plain("sales"));
     let last = world.shown().into_iter().filter_map(of_sales).last();

@@ -69,6 +69,17 @@ fn a_claim_that_can_not_be_read_keeps_nobody() {
     is_left_alone(&mut world);
 }
 
+/// As before Kubernetes 1.34, where pods may claim by older versions.
+#[test]
+fn where_no_claims_are_to_be_seen_whoever_names_one_is_left_alone() {
+    let mut world = by_devices();
+    world.pod(&claiming(cpu("p", "2"), "c"));
+    assert_eq!(world.refusal_of("p"), "ResourceClaimNotFound");
+    let now = world.now;
+    world.not_installed(engine::cluster::Kind::ResourceClaim, now);
+    is_left_alone(&mut world);
+}
+
 /// It may ask for nothing, or for a GPU.
 #[test]
 fn a_claim_that_is_not_there_is_waited_for() {
