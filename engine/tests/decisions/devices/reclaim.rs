@@ -180,28 +180,30 @@ fn all_that_share_give_it_back_together() {
 /// A pod gives what it has once, also where it may go by itself and with the one that pays for its claim: 2 and 2 CPU are no 6.
 #[test]
 fn who_shares_is_no_victim_twice() {
-    let conf = capacity("enqueue, allocate, backfill, preempt", "guaranteeThreshold: 100");
-    let mut world = World::with(conf);
-    world.node(&node("n1"));
-    world.slice("n1", NVIDIA, &gpus("A", 8));
-    let is_gpu = "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'";
-    world.class(NVIDIA, is_gpu, Some(GPU));
-    world.queue(&bare_queue("a").capability("cpu", "8").deserved("cpu", "8"));
-    world.claim("shared", &exactly(1, Some("A")), &allocated("n1", &["gpu-0"]));
-    for index in 0..2 {
-        let pod = sharing(pod(&format!("a-{index}")).queue("a"), "shared").requests("cpu", "2");
-        world.pod(&pod.created(index).assigned("A").on("n1"));
+    for (asked, expected) in [("6", &[][..]), ("4", &["a-0", "a-1"])] {
+        let conf = capacity("enqueue, allocate, backfill, preempt", "guaranteeThreshold: 100");
+        let mut world = World::with(conf);
+        world.node(&node("n1"));
+        world.slice("n1", NVIDIA, &gpus("A", 8));
+        let is_gpu = "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'";
+        world.class(NVIDIA, is_gpu, Some(GPU));
+        world.queue(
+            &queue("a")
+                .capability("cpu", "8")
+                .deserved("cpu", "8")
+                .quota(r#"{"A": 4}"#),
+        );
+        world.claim("shared", &exactly(1, Some("A")), &allocated("n1", &["gpu-0"]));
+        for index in 0..2 {
+            let pod = sharing(pod(&format!("a-{index}")).queue("a"), "shared").requests("cpu", "2");
+            world.pod(&pod.created(index).assigned("A").on("n1"));
+        }
+        world.pod(&pod("x").queue("a").requests("cpu", "4").priority(10).on("n1"));
+        world.pod(&pod("claimant").queue("a").requests("cpu", asked).priority(10));
+        let mut found = victims(&mut world);
+        found.sort();
+        assert_eq!(found, expected, "{asked}");
     }
-    world.pod(&pod("x").queue("a").requests("cpu", "4").priority(10).on("n1"));
-    world.pod(&pod("claimant").queue("a").requests("cpu", "6").priority(10));
-    world.wait(600);
-    assert_eq!(victims(&mut world), [""; 0]);
-    // What both give is enough for less.
-    world.remove_pod("claimant");
-    world.pod(&pod("claimant").queue("a").requests("cpu", "4").priority(10));
-    let mut found = victims(&mut world);
-    found.sort();
-    assert_eq!(found, ["a-0", "a-1"]);
 }
 
 /// Where less is enough, and others give it, those that share stay.
