@@ -215,6 +215,15 @@ fn of_text(text: &str, file: &str, manifests: &mut Vec<Manifest>) -> Result<(), 
     Ok(())
 }
 
+#[cfg(test)]
+impl Manifest {
+    /// One that stands in some file, for tests.
+    pub fn in_a_file(object: Value) -> Self {
+        let file = "f.yaml".to_owned();
+        Self { file, object }
+    }
+}
+
 /// The manifests of a text, for tests.
 #[cfg(test)]
 pub fn read_text_of(text: &str) -> Result<Vec<Manifest>, ManifestError> {

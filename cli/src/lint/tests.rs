@@ -2,15 +2,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn manifest(object: Value) -> Manifest {
-    Manifest {
-        file: "f.yaml".to_owned(),
-        object,
-    }
-}
-
 fn pod(card: &str, count: u32, queue: &str) -> Manifest {
-    manifest(json!({
+    Manifest::in_a_file(json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
             "name": "train",
@@ -21,7 +14,7 @@ fn pod(card: &str, count: u32, queue: &str) -> Manifest {
 }
 
 fn queue(name: &str, quota: &str) -> Manifest {
-    manifest(json!({
+    Manifest::in_a_file(json!({
         "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue",
         "metadata": { "name": name, "annotations": { "volcano.sh/card.quota": quota } },
         "spec": { "capability": { "cpu": "1", "memory": "1Gi" } },
@@ -29,7 +22,7 @@ fn queue(name: &str, quota: &str) -> Manifest {
 }
 
 fn node(product: &str) -> Manifest {
-    manifest(json!({
+    Manifest::in_a_file(json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": { "name": "n1", "labels": { "nvidia.com/gpu.product": product, "nvidia.com/gpu.count": "4", "nvidia.com/gpu.memory": "81920", "nvidia.com/gpu.replicas": "1" } },
         "status": { "allocatable": { "nvidia.com/gpu": "4" }, "capacity": { "nvidia.com/gpu": "4" } },
@@ -114,12 +107,12 @@ fn devices(product: &str) -> [Manifest; 2] {
     let attributes = json!({ "type": { "string": "gpu" }, "productName": { "string": product } });
     let expression = format!("device.driver == '{driver}' && device.attributes['{driver}'].type == 'gpu'");
     [
-        manifest(json!({
+        Manifest::in_a_file(json!({
             "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": { "name": product.to_lowercase() },
             "spec": { "driver": driver, "nodeName": product.to_lowercase(), "devices": [{ "name": "gpu-0", "attributes": attributes }],
                 "pool": { "name": product, "generation": 1, "resourceSliceCount": 1 } },
         })),
-        manifest(json!({
+        Manifest::in_a_file(json!({
             "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": { "name": driver },
             "spec": { "selectors": [{ "cel": { "expression": expression } }] },
         })),
@@ -127,7 +120,7 @@ fn devices(product: &str) -> [Manifest; 2] {
 }
 
 fn claim_template(name: &str, class: &str, expression: &str) -> Manifest {
-    manifest(json!({
+    Manifest::in_a_file(json!({
         "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": { "name": name },
         "spec": { "spec": { "devices": { "requests": [{ "name": "gpu", "exactly": {
             "deviceClassName": class, "selectors": [{ "cel": { "expression": expression } }],
@@ -217,7 +210,7 @@ async fn a_deployment_whose_pods_would_be_refused_is_refused() {
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "web", "namespace": "n" },
         "spec": { "template": { "metadata": template["metadata"], "spec": template["spec"] } },
     });
-    let (answer, data) = lint(&[manifest(deployment)]).await;
+    let (answer, data) = lint(&[Manifest::in_a_file(deployment)]).await;
     assert_eq!(answer.code, REFUSED, "{data:#}");
     let said = data["objects"][0]["refused"]["message"].as_str().unwrap_or_default();
     assert!(said.starts_with("spec.template: "), "{data:#}");
@@ -228,7 +221,7 @@ async fn a_parent_that_is_not_in_the_files_refuses_nobody_and_a_bad_configuratio
     let mut child = queue("child", "{\"NVIDIA-A100\": 2}");
     child.object["spec"]["parent"] = "dept".into();
     let configuration = |conf: &str| {
-        manifest(json!({
+        Manifest::in_a_file(json!({
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": { "name": "cardgate-config", "namespace": "cardgate-system" },
             "data": { "volcano-scheduler.conf": conf },
@@ -280,7 +273,7 @@ async fn a_change_is_judged_as_the_door_and_the_policies_judge_updates() {
 }
 
 fn group(queue: Option<&str>) -> Manifest {
-    manifest(json!({
+    Manifest::in_a_file(json!({
         "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
         "metadata": { "name": "gang" }, "spec": { "minMember": 1, "queue": queue },
     }))
@@ -295,7 +288,7 @@ fn closed(name: &str) -> Manifest {
 
 /// The namespace of what names none, with the queue that it names.
 fn namespace(queue: &str) -> Manifest {
-    manifest(json!({
+    Manifest::in_a_file(json!({
         "apiVersion": "v1", "kind": "Namespace",
         "metadata": { "name": "team", "annotations": { "scheduling.volcano.sh/queue-name": queue } },
     }))

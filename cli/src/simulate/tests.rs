@@ -4,15 +4,8 @@ use super::*;
 
 const CARD: &str = "NVIDIA-A100";
 
-fn manifest(object: Value) -> Manifest {
-    Manifest {
-        file: "f.yaml".to_owned(),
-        object,
-    }
-}
-
 fn node(name: &str, cards: u32) -> Manifest {
-    manifest(json!({
+    Manifest::in_a_file(json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": { "name": name, "labels": {
             "nvidia.com/gpu.product": CARD, "nvidia.com/gpu.count": cards.to_string(),
@@ -23,7 +16,7 @@ fn node(name: &str, cards: u32) -> Manifest {
 }
 
 fn queue(name: &str, quota: u32) -> Manifest {
-    manifest(json!({
+    Manifest::in_a_file(json!({
         "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue",
         "metadata": { "name": name, "annotations": { "volcano.sh/card.quota": json!({ CARD: quota }).to_string() } },
         "spec": { "capability": { "cpu": "64", "memory": "512Gi" } },
@@ -40,7 +33,7 @@ fn template(queue: &str, cards: u32) -> Value {
 }
 
 fn deployment(name: &str, queue: &str, replicas: u32) -> Manifest {
-    manifest(json!({
+    Manifest::in_a_file(json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": name },
         "spec": { "replicas": replicas, "template": template(queue, 1) },
     }))
@@ -104,16 +97,16 @@ fn by_devices(name: &str, cards: u32) -> Vec<Manifest> {
     };
     let expression = format!("device.driver == '{driver}' && device.attributes['{driver}'].type == 'gpu'");
     vec![
-        manifest(json!({
+        Manifest::in_a_file(json!({
             "apiVersion": "v1", "kind": "Node", "metadata": { "name": name },
             "status": { "capacity": { "cpu": "64", "memory": "512Gi" } },
         })),
-        manifest(json!({
+        Manifest::in_a_file(json!({
             "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": { "name": format!("{name}-gpu") },
             "spec": { "driver": driver, "nodeName": name, "devices": (0..cards).map(device).collect::<Value>(),
                 "pool": { "name": name, "generation": 1, "resourceSliceCount": 1 } },
         })),
-        manifest(json!({
+        Manifest::in_a_file(json!({
             "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": { "name": driver },
             "spec": { "selectors": [{ "cel": { "expression": expression } }] },
         })),
@@ -123,7 +116,7 @@ fn by_devices(name: &str, cards: u32) -> Vec<Manifest> {
 /// What claims of so many cards are made from.
 fn claim_template(name: &str, cards: u32) -> Manifest {
     let expression = "device.attributes['gpu.nvidia.com'].productName == 'NVIDIA A100'";
-    manifest(json!({
+    Manifest::in_a_file(json!({
         "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": { "name": name },
         "spec": { "spec": { "devices": { "requests": [{ "name": "gpu", "exactly": {
             "deviceClassName": "gpu.nvidia.com", "count": cards, "selectors": [{ "cel": { "expression": expression } }],
@@ -133,7 +126,7 @@ fn claim_template(name: &str, cards: u32) -> Manifest {
 
 /// A deployment whose pods claim devices.
 fn claiming(name: &str, queue: &str, replicas: u32, template: &str) -> Manifest {
-    manifest(json!({
+    Manifest::in_a_file(json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": name },
         "spec": { "replicas": replicas, "template": {
             "metadata": { "annotations": { "scheduling.volcano.sh/queue-name": queue } },
@@ -185,7 +178,7 @@ async fn claims_are_made_from_templates_as_their_controller_would() {
 #[tokio::test]
 async fn a_job_that_is_resumed_gets_its_claims_with_its_pods() {
     let template = claiming("x", "a", 1, "one").object["spec"]["template"].clone();
-    let job = manifest(json!({
+    let job = Manifest::in_a_file(json!({
         "apiVersion": "batch/v1", "kind": "Job",
         "metadata": { "name": "train", "annotations": { "volcano.sh/card.request": json!({ CARD: 2 }).to_string() } },
         "spec": { "parallelism": 2, "completions": 2, "template": template },
@@ -198,7 +191,7 @@ async fn a_job_that_is_resumed_gets_its_claims_with_its_pods() {
 
 #[tokio::test]
 async fn a_held_job_makes_its_pods_when_it_is_resumed() {
-    let job = manifest(json!({
+    let job = Manifest::in_a_file(json!({
         "apiVersion": "batch/v1", "kind": "Job",
         "metadata": { "name": "train", "annotations": { "volcano.sh/card.request": json!({ CARD: 2 }).to_string() } },
         "spec": { "parallelism": 2, "completions": 2, "template": template("a", 1) },
@@ -215,7 +208,7 @@ async fn a_held_job_makes_its_pods_when_it_is_resumed() {
 async fn a_job_of_volcano_is_let_in_as_a_whole_or_waits_as_a_whole() {
     let task = |name: &str, replicas: u32| json!({ "name": name, "replicas": replicas, "template": template("a", 1) });
     let job = |workers: u32| {
-        manifest(json!({
+        Manifest::in_a_file(json!({
             "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": { "name": "train" },
             "spec": { "queue": "a", "minAvailable": 1 + workers, "tasks": [task("master", 1), task("worker", workers)] },
         }))
@@ -252,7 +245,7 @@ async fn pods_of_a_job_of_volcano_are_in_its_queue() {
     let mut template = template("a", 1);
     template["metadata"]["annotations"] = json!({ "volcano.sh/card.name": CARD });
     template["spec"]["containers"][0]["resources"]["limits"] = json!({ "nvidia.com/gpu": 1, "cpu": 0.5 });
-    let job = manifest(json!({
+    let job = Manifest::in_a_file(json!({
         "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": { "name": "train" },
         "spec": { "queue": "a", "tasks": [{ "name": "worker", "replicas": 2, "template": template }] },
     }));
@@ -278,8 +271,8 @@ async fn a_pod_of_the_files_that_is_there_and_waits_is_told_as_waiting() {
         node.object["status"]["conditions"] = json!([{ "type": "Ready", "status": "True" }]);
         node.object["status"]["allocatable"] = node.object["status"]["capacity"].clone();
         node.object["status"]["allocatable"]["pods"] = "110".into();
-        let mut world = World::there(vec![node, queue("a", quota), manifest(there)]);
-        world.add(vec![manifest(pod)], "team");
+        let mut world = World::there(vec![node, queue("a", quota), Manifest::in_a_file(there)]);
+        world.add(vec![Manifest::in_a_file(pod)], "team");
         let told = report(world).await;
         assert_eq!(code(&told), expected, "{told:#?}");
     }
@@ -297,7 +290,7 @@ async fn a_job_of_volcano_whose_pods_can_not_be_read_is_refused() {
         json!({ "template": "text" }),
         json!("text"),
     ] {
-        let job = manifest(json!({
+        let job = Manifest::in_a_file(json!({
             "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": { "name": "train" },
             "spec": { "queue": "a", "tasks": [task.clone(), task] },
         }));
@@ -308,7 +301,7 @@ async fn a_job_of_volcano_whose_pods_can_not_be_read_is_refused() {
 
 #[tokio::test]
 async fn pods_that_others_hold_and_are_none_of_cardgates_are_not_told_of() {
-    let foreign = manifest(json!({
+    let foreign = Manifest::in_a_file(json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "foreign" },
         "spec": { "schedulingGates": [{ "name": "example.com/gate" }], "containers": [{ "name": "main", "image": "i" }] },
     }));
@@ -319,7 +312,7 @@ async fn pods_that_others_hold_and_are_none_of_cardgates_are_not_told_of() {
 #[test]
 fn of_a_job_of_volcano_without_end_so_many_pods_are_made_as_asked_for() {
     let task = json!({ "template": template("a", 1), "replicas": u64::MAX });
-    let job = manifest(json!({
+    let job = Manifest::in_a_file(json!({
         "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": { "name": "train" },
         "spec": { "tasks": [task.clone(), task] },
     }));
@@ -369,7 +362,7 @@ fn a_change_that_can_not_be_made_says_why() {
 #[tokio::test]
 async fn a_class_of_priorities_says_who_goes_first_and_one_that_is_not_there_refuses_its_pods() {
     let class = |name: &str, value: i64, is_default: bool| {
-        manifest(json!({
+        Manifest::in_a_file(json!({
             "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": { "name": name }, "value": value,
             "globalDefault": is_default,
         }))
@@ -428,7 +421,7 @@ fn mutated(object: &Value, other: &Value) -> Vec<Value> {
 /// API servers write the queue `default` on such a group, whatever its namespace names.
 #[tokio::test]
 async fn a_group_that_names_no_queue_is_in_the_one_that_api_servers_write() {
-    let mut pod = manifest(json!({ "apiVersion": "v1", "kind": "Pod" }));
+    let mut pod = Manifest::in_a_file(json!({ "apiVersion": "v1", "kind": "Pod" }));
     pod.object["spec"] = template("", 1)["spec"].clone();
     pod.object["metadata"] = json!({
         "name": "first", "annotations": { "volcano.sh/card.name": CARD, "scheduling.k8s.io/group-name": "gang" },
@@ -437,11 +430,11 @@ async fn a_group_that_names_no_queue_is_in_the_one_that_api_servers_write() {
         node("n1", 4),
         queue("default", 2),
         queue("mine", 2),
-        manifest(json!({
+        Manifest::in_a_file(json!({
             "apiVersion": "v1", "kind": "Namespace",
             "metadata": { "name": "team", "annotations": { "scheduling.volcano.sh/queue-name": "mine" } },
         })),
-        manifest(json!({
+        Manifest::in_a_file(json!({
             "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
             "metadata": { "name": "gang" }, "spec": { "minMember": 1 },
         })),
@@ -462,14 +455,14 @@ async fn whatever_stands_in_the_files_nothing_falls() {
         deployment("web", "a", 1),
         claim_template("one", 1),
         claiming("claims", "a", 1, "one"),
-        manifest(json!({
+        Manifest::in_a_file(json!({
             "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": { "name": "train" },
             "spec": { "queue": "a", "tasks": [{ "name": "t", "replicas": 1, "template": template("a", 1) }] },
         })),
-        manifest(json!({ "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": { "name": "high" }, "value": 9 })),
+        Manifest::in_a_file(json!({ "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": { "name": "high" }, "value": 9 })),
     ]);
     let foreign = ["Node", "Pod", "Queue", "ResourceSlice", "PriorityClass", "Job"].map(|kind| {
-        manifest(json!({ "apiVersion": "example.com/v1", "kind": kind, "metadata": { "name": "a" }, "spec": {}, "status": {} }))
+        Manifest::in_a_file(json!({ "apiVersion": "example.com/v1", "kind": kind, "metadata": { "name": "a" }, "spec": {}, "status": {} }))
     });
     whole.extend(foreign);
     for other in [json!("text"), json!([1])] {

@@ -41,17 +41,10 @@ mod tests {
 
     use super::*;
 
-    fn manifest(object: Value) -> Manifest {
-        Manifest {
-            file: "f.yaml".to_owned(),
-            object,
-        }
-    }
-
     #[test]
     fn pods_are_found_by_what_they_say_of_their_controller() {
         let of = |name: &str, version: &str, kind: &str, owner: &str| {
-            manifest(json!({
+            Manifest::in_a_file(json!({
                 "apiVersion": "v1", "kind": "Pod",
                 "metadata": {
                     "name": name, "namespace": "team", "labels": { "pod-template-hash": "5d8f" },
@@ -67,7 +60,7 @@ mod tests {
         ];
         let found = |version: &str, kind: &str, name: &str, namespace: &str| {
             let metadata = json!({ "name": name, "namespace": namespace });
-            let owner = manifest(json!({ "apiVersion": version, "kind": kind, "metadata": metadata }));
+            let owner = Manifest::in_a_file(json!({ "apiVersion": version, "kind": kind, "metadata": metadata }));
             let found = pods_of(&there, &owner).into_iter();
             found.map(|(_, name)| name).collect::<Vec<_>>()
         };

@@ -393,13 +393,6 @@ fn make_ready(node: &mut Value) {
 mod tests {
     use super::*;
 
-    fn manifest(object: Value) -> Manifest {
-        Manifest {
-            file: "f.yaml".to_owned(),
-            object,
-        }
-    }
-
     /// A file says of a pod what its author wrote, and not what has become of it.
     #[test]
     fn what_has_become_of_things_stays() {
@@ -411,14 +404,14 @@ mod tests {
             "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
             "metadata": { "name": "g", "namespace": "team", "uid": "v" }, "status": { "phase": "Running" },
         });
-        let mut world = World::there(vec![manifest(gated.clone()), manifest(group)]);
+        let mut world = World::there(vec![Manifest::in_a_file(gated.clone()), Manifest::in_a_file(group)]);
         let pod =
             json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p" }, "spec": { "containers": [] } });
         let group = json!({
             "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
             "metadata": { "name": "g" }, "spec": { "minMember": 7 }, "status": {},
         });
-        world.add(vec![manifest(pod), manifest(group)], "team");
+        world.add(vec![Manifest::in_a_file(pod), Manifest::in_a_file(group)], "team");
         let [pod, group] = world.objects.as_slice() else {
             panic!("{:?}", world.objects)
         };
