@@ -117,7 +117,7 @@ impl Actor {
                 // Nobody was asked, so nobody is spared; and nobody goes in place of these.
                 Err(failure) if failure.is_passing() => {
                     tracing::warn!(pod = %pod, for_pod = %eviction.waiting, reason = %failure, "not known whether it may be evicted");
-                    return vec![EvictionOutcome::NotTried; pods.len()];
+                    return outcomes;
                 }
                 Err(failure) if !failure.is_gone() => {
                     tracing::info!(pod = %pod, for_pod = %eviction.waiting, reason = %failure, "may not be evicted");
@@ -135,6 +135,10 @@ impl Actor {
                 // it, the pod counts as staying after a minute.
                 Err(Failure::Other(failure)) => {
                     tracing::warn!(pod = %pod, for_pod = %eviction.waiting, reason = %failure, "no answer to its eviction");
+                    outcomes[place] = EvictionOutcome::Evicted;
+                }
+                Err(failure) if failure.is_passing() => {
+                    tracing::warn!(pod = %pod, for_pod = %eviction.waiting, reason = %failure, "no time for its eviction");
                     outcomes[place] = EvictionOutcome::Evicted;
                 }
                 Err(failure) if !failure.is_gone() => {
@@ -155,7 +159,9 @@ impl Actor {
     async fn over_budget(&self, pods: &[&PodRef]) -> Vec<usize> {
         let mut labelled: Vec<Labelled> = Vec::new();
         for (place, pod) in pods.iter().enumerate() {
-            if let Ok(found) = self.in_time(Verb::Get, self.pods(pod).get_metadata(&pod.name)).await {
+            let api = self.pods(pod);
+            let look = || self.in_time(Verb::Get, api.get_metadata(&pod.name));
+            if let Ok(found) = patiently(look).await {
                 labelled.push((place, Arc::clone(&pod.namespace), found.labels().clone()));
             }
         }
