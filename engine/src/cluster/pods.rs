@@ -208,7 +208,7 @@ impl Cluster {
     }
 
     /// Whether the cards of pods that name no queue are charged in this namespace.
-    fn charges_unqueued_cards(&self, namespace: &str) -> bool {
+    pub(crate) fn charges_unqueued_cards(&self, namespace: &str) -> bool {
         let namespace = self.namespace(namespace);
         let names_queue = namespace.is_some_and(|namespace| namespace.queue.is_some());
         names_queue || self.configuration.cardgate.unqueued_cards == UnqueuedCards::Charge

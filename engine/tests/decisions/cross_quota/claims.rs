@@ -69,6 +69,16 @@ fn a_claim_that_can_not_be_read_keeps_nobody() {
     is_left_alone(&mut world);
 }
 
+/// Else whoever comes to have cards by it would have them past the quota of the namespace's queue.
+#[test]
+fn where_cards_are_charged_who_claims_what_is_not_known_waits() {
+    let mut world = by_devices();
+    world.set_configuration(configuration("quota.cpu: 1", "unqueuedCards: charge"), world.now);
+    world.claim("c", &exactly("absent"), &json!({}));
+    world.pod(&claiming(cpu("p", "2"), "c"));
+    assert_eq!(world.refusal_of("p"), "NoDeviceSelected");
+}
+
 /// As before Kubernetes 1.34, where pods may claim by older versions.
 #[test]
 fn where_no_claims_are_to_be_seen_whoever_names_one_is_left_alone() {
