@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::Cluster;
+use super::claiming::Claiming;
 use super::pod::{Pod, Stage};
 use crate::devices::{ClaimKey, Named};
 use crate::ids::{PodId, QueueId};
@@ -154,30 +155,42 @@ impl Cluster {
         }
     }
 
-    /// The pods that were let in and share a claim that this one is charged for: with it gone, one of them is charged, and the claim's devices
-    /// stay in use. None where they are more than `most`.
-    pub(crate) fn sharers_of(&self, id: PodId, most: usize) -> Option<Vec<PodId>> {
-        let claiming = || {
-            let pod = self.pod(id).filter(|pod| pod.task.claimed.is_some())?;
-            Some((pod, self.claimed.pods.get(&pod.uid)?))
+    /// Whether a pod is charged for a claim that others may name.
+    pub(crate) fn pays_for_others(&self, id: PodId) -> bool {
+        let (Some(pod), Some(claiming)) = (self.pod(id), self.claiming(id)) else {
+            return false;
         };
-        let Some((pod, claiming)) = claiming() else {
-            return Some(Vec::new());
-        };
-        let paid = shared_keys(&pod.namespace, &claiming.named).filter(|key| self.claimed.devices.pays(key, &pod.uid));
-        let mut sharers = BTreeSet::new();
-        for key in paid {
-            let line = self.claimed.in_line.get(&key).into_iter().flatten();
-            let others = line.take_while(|(standing, ..)| *standing == Standing::In);
-            let others = others.filter_map(|(.., uid)| self.pod_with_uid(uid));
-            for other in others.filter(|other| *other != id) {
-                sharers.insert(other);
-                if sharers.len() > most {
-                    return None;
+        let mut shared = shared_keys(&pod.namespace, &claiming.named);
+        shared.any(|key| self.claimed.devices.pays(&key, &pod.uid))
+    }
+
+    /// The pods that were let in and share claims with this one, and those that share others with them, and so on: with some of them gone,
+    /// another one is charged, and the claims' devices stay in use. In their order, this one among them; none where they are more than `most`.
+    pub(crate) fn all_sharing_with(&self, id: PodId, most: usize) -> Option<Vec<PodId>> {
+        let (mut found, mut open) = (BTreeSet::from([id]), vec![id]);
+        while let Some(next) = open.pop() {
+            let (Some(pod), Some(claiming)) = (self.pod(next), self.claiming(next)) else {
+                continue;
+            };
+            for key in shared_keys(&pod.namespace, &claiming.named) {
+                let line = self.claimed.in_line.get(&key).into_iter().flatten();
+                let let_in = line.take_while(|(standing, ..)| *standing == Standing::In);
+                for other in let_in.filter_map(|(.., uid)| self.pod_with_uid(uid)) {
+                    if found.insert(other) {
+                        open.push(other);
+                    }
+                    if found.len() > most {
+                        return None;
+                    }
                 }
             }
         }
-        Some(sharers.into_iter().collect())
+        Some(found.into_iter().collect())
+    }
+
+    fn claiming(&self, id: PodId) -> Option<&Claiming> {
+        let pod = self.pod(id).filter(|pod| pod.task.claimed.is_some())?;
+        self.claimed.pods.get(&pod.uid)
     }
 
     /// The pod that pays for a claim which several may name, where one does.

@@ -49,7 +49,7 @@ pub(super) struct Draw<'c> {
     turns: Peekable<Turns<'c>>,
     /// Gangs as wholes, and pods with those that share their claims. A gang comes up with the first of its pods, none of which has a higher
     /// rank; the others with the pod that pays.
-    wholes: BTreeMap<Rank, usize>,
+    wholes: BTreeSet<(Rank, usize)>,
     /// Those that have come up.
     known: BTreeSet<usize>,
 }
@@ -60,7 +60,7 @@ impl<'c> Draw<'c> {
         Self {
             cluster,
             turns: Turns::new(cluster, victims, Some(needs)).peekable(),
-            wholes: BTreeMap::new(),
+            wholes: BTreeSet::new(),
             known: BTreeSet::new(),
         }
     }
@@ -70,13 +70,13 @@ impl<'c> Draw<'c> {
         loop {
             let turn = self.turns.peek().map(|turn| Rank::of(turn));
             let is_first = |whole: &Rank| turn.as_ref().is_none_or(|turn| whole < turn);
-            let whole = self.wholes.first_entry().filter(|whole| is_first(whole.key()));
-            let drawn = if let Some(whole) = whole {
-                Some(whole.remove())
+            let is_next = self.wholes.first().is_some_and(|(whole, _)| is_first(whole));
+            let drawn = if is_next {
+                self.wholes.pop_first().map(|(_, place)| place)
             } else {
                 let ways = victims.ways(self.cluster, self.turns.next()?.pod);
                 if let Some(whole) = ways.whole.filter(|whole| self.known.insert(*whole)) {
-                    self.wholes.insert(victims.get(whole).rank.clone(), whole);
+                    self.wholes.insert((victims.get(whole).rank.clone(), whole));
                 }
                 ways.alone
             };

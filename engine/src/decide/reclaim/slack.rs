@@ -36,6 +36,11 @@ impl Slack {
         }
     }
 
+    /// The most that may be taken, whatever a pod lacks.
+    pub(super) fn most(&self) -> i128 {
+        self.where_missing.max(self.elsewhere)
+    }
+
     /// So much was taken.
     pub(super) fn shrink(&mut self, amount: i128) {
         self.where_missing -= amount;

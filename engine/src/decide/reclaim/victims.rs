@@ -22,8 +22,8 @@ use crate::cluster::waiting::Shape;
 use crate::decide::effort::{Effort, LOOK_AT_NODE};
 use crate::ids::{NodeId, PodId, QueueId, WorkloadId};
 
-/// How many pods are taken back with one that pays for claims of theirs. Where more share, it is taken back by itself.
-const MOST_SHARERS: usize = 64;
+/// How many pods that share claims are taken back together. Where there are more, each is by itself.
+const MOST_SHARERS: usize = 65;
 
 /// A queue whose pods may be taken back.
 struct Source {
@@ -249,35 +249,41 @@ impl Victims {
         let Some(alone) = self.candidacy(cluster, queue, id) else {
             return;
         };
-        // Where more share than are looked at, the pod goes by itself as well.
-        let sharers = cluster.sharers_of(id, MOST_SHARERS).unwrap_or_default();
-        let go_along = !sharers.is_empty() && sharers.iter().all(|sharer| self.may_go_along(cluster, queue, *sharer));
-        let all = if go_along {
-            let together: Vec<_> = sharers.into_iter().chain([id]).collect();
-            for member in &together {
-                self.may_go_once(*member);
-            }
-            let members = together
-                .iter()
-                .filter_map(|member| self.candidacy(cluster, queue, *member));
-            let members: Vec<_> = members.collect();
-            Candidacy::all_of(&members)
+        let together = if cluster.pays_for_others(id) {
+            self.together(cluster, queue, id)
         } else {
             None
         };
-        let place = Some(self.known.len());
-        let ways = match all {
-            Some(_) => Ways {
-                alone: None,
-                whole: place,
-            },
-            None => Ways {
-                alone: place,
-                whole: None,
-            },
+        let place = self.known.len();
+        let Some((all, pods)) = together else {
+            self.known.push(alone);
+            let alone = Some(place);
+            self.ways.insert(id, Ways { alone, whole: None });
+            return;
         };
-        self.known.push(all.unwrap_or(alone));
-        self.ways.insert(id, ways);
+        self.known.push(all);
+        let whole = Some(place);
+        for pod in pods.into_iter().filter(|pod| cluster.pays_for_others(*pod)) {
+            self.ways.insert(pod, Ways { alone: None, whole });
+        }
+    }
+
+    /// A pod with all those that share claims with it, and these; none where it shares with nobody, where they are too many, or where one of
+    /// them can't go.
+    fn together(&mut self, cluster: &Cluster, queue: QueueId, id: PodId) -> Option<(Candidacy, Vec<PodId>)> {
+        let pods = cluster.all_sharing_with(id, MOST_SHARERS)?;
+        if pods.len() < 2 || !pods.iter().all(|pod| self.may_go_along(cluster, queue, *pod)) {
+            return None;
+        }
+        for pod in &pods {
+            self.may_go_once(*pod);
+        }
+        let members = pods.iter().filter_map(|pod| self.candidacy(cluster, queue, *pod));
+        let all = Candidacy::all_of(&members.collect::<Vec<_>>())?;
+        // What one of them holds that its queue must keep would else shield what the others have.
+        let mut takes = all.takes.iter();
+        let fits = takes.all(|(place, amount)| *amount <= self.floors.slack[*place].most());
+        fits.then_some((all, pods))
     }
 
     /// Whether a pod that shares a claim may be taken back with the one that pays for it.

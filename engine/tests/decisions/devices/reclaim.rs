@@ -177,6 +177,50 @@ fn all_that_share_give_it_back_together() {
     assert_eq!(world.admit_names(), ["b-0"]);
 }
 
+/// Else one idle pod that names the claims of many would keep all but one of them from being taken back.
+#[test]
+fn who_shares_with_several_goes_with_all_of_them() {
+    let mut world = borrowed();
+    for index in 0..4 {
+        let name = format!("a-{index}");
+        world.remove_pod(&name);
+        world.remove_claim(&format!("{name}-gpu"));
+        let device = format!("gpu-{index}");
+        let claim = format!("c-{index}");
+        world.claim(&claim, &exactly(1, Some("A")), &allocated("n1", &[&device]));
+        let pod = sharing(pod(&name).queue("a"), &claim).created(index);
+        world.pod(&pod.assigned("A").on("n1"));
+    }
+    let named: Vec<_> = (2..4)
+        .map(|index| json!({"name": format!("c{index}"), "resourceClaimName": format!("c-{index}")}))
+        .collect();
+    let idle = pod("idle")
+        .queue("a")
+        .created(9)
+        .set(["spec", "resourceClaims"], json!(named));
+    world.pod(&idle.assigned("A").on("n1"));
+    assert_eq!(world.allocated("a", "A"), 4);
+    let claimant = claimed(&mut world, "b-0", "b", &exactly(2, Some("A")));
+    world.pod(&claimant);
+    let found = victims(&mut world);
+    // Two by themselves are fewer than three together; both give what is asked for.
+    assert_eq!(found.len(), 2, "{found:?}");
+    for name in ["a-0", "a-1"] {
+        world.remove_pod(name);
+        world.remove_claim(&format!("c-{}", &name[2..]));
+    }
+    world.remove_pod("b-0");
+    world.remove_claim("b-0-gpu");
+    world.queue(&bare_queue("a").deserved_cards(r#"{"A": 0}"#));
+    world.queue(&bare_queue("b").deserved_cards(r#"{"A": 4}"#));
+    world.wait(60);
+    let claimant = claimed(&mut world, "b-1", "b", &exactly(4, Some("A")));
+    world.pod(&claimant);
+    let mut found = victims(&mut world);
+    found.sort();
+    assert_eq!(found, ["a-2", "a-3", "idle"]);
+}
+
 /// A pod gives what it has once, also where it may go by itself and with the one that pays for its claim: 2 and 2 CPU are no 6.
 #[test]
 fn who_shares_is_no_victim_twice() {
