@@ -6,7 +6,6 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::Cluster;
-use super::claiming::Claiming;
 use super::pod::{Pod, Stage};
 use crate::devices::{ClaimKey, Named};
 use crate::ids::{PodId, QueueId};
@@ -157,10 +156,10 @@ impl Cluster {
 
     /// Whether a pod is charged for a claim that others may name.
     pub(crate) fn pays_for_others(&self, id: PodId) -> bool {
-        let (Some(pod), Some(claiming)) = (self.pod(id), self.claiming(id)) else {
+        let Some((pod, named)) = self.claims_named_by(id) else {
             return false;
         };
-        let mut shared = shared_keys(&pod.namespace, &claiming.named);
+        let mut shared = shared_keys(&pod.namespace, named);
         shared.any(|key| self.claimed.devices.pays(&key, &pod.uid))
     }
 
@@ -169,10 +168,10 @@ impl Cluster {
     pub(crate) fn all_sharing_with(&self, id: PodId, most: usize) -> Option<Vec<PodId>> {
         let (mut found, mut open) = (BTreeSet::from([id]), vec![id]);
         while let Some(next) = open.pop() {
-            let (Some(pod), Some(claiming)) = (self.pod(next), self.claiming(next)) else {
+            let Some((pod, named)) = self.claims_named_by(next) else {
                 continue;
             };
-            for key in shared_keys(&pod.namespace, &claiming.named) {
+            for key in shared_keys(&pod.namespace, named) {
                 let line = self.claimed.in_line.get(&key).into_iter().flatten();
                 let let_in = line.take_while(|(standing, ..)| *standing == Standing::In);
                 for other in let_in.filter_map(|(.., uid)| self.pod_with_uid(uid)) {
@@ -188,9 +187,10 @@ impl Cluster {
         Some(found.into_iter().collect())
     }
 
-    fn claiming(&self, id: PodId) -> Option<&Claiming> {
+    /// A pod that claims devices, and the claims that it names.
+    fn claims_named_by(&self, id: PodId) -> Option<(&Pod, &[Named])> {
         let pod = self.pod(id).filter(|pod| pod.task.claimed.is_some())?;
-        self.claimed.pods.get(&pod.uid)
+        Some((pod, &self.claimed.pods.get(&pod.uid)?.named))
     }
 
     /// The pod that pays for a claim which several may name, where one does.
