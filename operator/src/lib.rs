@@ -25,4 +25,5 @@ pub mod review;
 pub mod secret;
 pub mod server;
 pub mod shutdown;
+pub mod traffic;
 pub mod uninstall;

@@ -24,7 +24,8 @@ impl Actor {
         self.runtime.spawn(async move {
             let body = body(&binding);
             let api = actor.pods(&binding.pod);
-            let ended = keep_trying(|| actor.bind_once(&api, &binding, &body)).await;
+            let ended =
+                keep_trying(|| actor.in_lane(&binding.pod.namespace, || actor.bind_once(&api, &binding, &body))).await;
             let (pod, node) = (&binding.pod, &binding.node);
             let bound = match &ended {
                 Ended::Done => {
@@ -49,10 +50,6 @@ impl Actor {
     }
 
     async fn bind_once(&self, api: &Api<Pod>, binding: &Binding, body: &Value) -> Tried {
-        let _lane = match self.lane().await {
-            Ok(lane) => lane,
-            Err(tried) => return tried,
-        };
         self.metrics.api_write(Write::Binding);
         let params = PostParams::default();
         let write = api.create_subresource::<_, Status>("binding", &binding.pod.name, &params, body);

@@ -2,6 +2,7 @@
 
 mod bind;
 mod evict;
+mod lanes;
 mod node_label;
 mod patch;
 mod tries;
@@ -21,17 +22,17 @@ use kube::core::Status;
 use kube::{Api, Client, Error};
 use programs::clock;
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
+use tokio::sync::{Semaphore, mpsc};
 
 use crate::event::Event;
 use crate::lease::Leadership;
 use crate::metrics::{Metrics, Verb, Write};
 use crate::request::{RequestError, is_for_who_asked};
+pub use lanes::LANES;
+use lanes::{Lanes, NOT_ANSWERED};
 pub use patch::{admission_patch, resumption_patch};
 use tries::{Ended, Tried, keep_trying};
 
-/// How many pods are written at once. More would only wait in the API server, which serves few writes at a time.
-pub const LANES: usize = 16;
 /// How many nodes are written at once, beside the pods: an admission never waits behind them.
 const NODE_LANES: usize = 2;
 /// How long one write may take: less than the time between the end of one leadership and the begin of the next.
@@ -49,7 +50,7 @@ pub struct Actor {
     client: Client,
     /// Where requests are awaited: whoever decides has no time for them.
     runtime: Handle,
-    lanes: Arc<Semaphore>,
+    lanes: Arc<Lanes>,
     node_lanes: Arc<Semaphore>,
     requests: Arc<Requests>,
     events: mpsc::Sender<Event>,
@@ -118,7 +119,7 @@ impl Actor {
                 under_way: Semaphore::new(REQUESTS as usize),
                 retired: AtomicBool::new(false),
             }),
-            lanes: Arc::new(Semaphore::new(LANES)),
+            lanes: Arc::default(),
             node_lanes: Arc::new(Semaphore::new(NODE_LANES)),
             events,
             leadership,
@@ -171,7 +172,7 @@ impl Actor {
     async fn try_to_resume(&self, resumption: &Resumption) -> Ended {
         let job = &resumption.job;
         let patch = Patch::Json::<()>(resumption_patch(&job.uid));
-        let ended = keep_trying(|| self.resume_once(job, &patch)).await;
+        let ended = keep_trying(|| self.in_lane(&job.namespace, || self.resume_once(job, &patch))).await;
         match &ended {
             Ended::Done => tracing::info!(job = %job, queue = %resumption.queue, "resumed"),
             ended => tracing::warn!(job = %job, queue = %resumption.queue, reason = ended.reason(), "not resumed"),
@@ -180,10 +181,6 @@ impl Actor {
     }
 
     async fn resume_once(&self, job: &WorkloadRef, patch: &Patch<()>) -> Tried {
-        let _lane = match self.lane().await {
-            Ok(lane) => lane,
-            Err(tried) => return tried,
-        };
         self.metrics.api_write(Write::Resumption);
         let params = PatchParams::default();
         let api = self.jobs(job);
@@ -220,7 +217,7 @@ impl Actor {
     async fn try_to_admit(&self, admission: &Admission) -> Ended {
         let (pod, queue, card) = (&admission.pod, &*admission.queue, admission.card.as_deref());
         let patch = Patch::Json::<()>(admission_patch(admission));
-        let ended = keep_trying(|| self.admit_once(admission, &patch)).await;
+        let ended = keep_trying(|| self.in_lane(&pod.namespace, || self.admit_once(admission, &patch))).await;
         match &ended {
             Ended::Done => {
                 let waited = clock::now().duration_since(admission.arrived);
@@ -239,10 +236,6 @@ impl Actor {
     }
 
     async fn admit_once(&self, admission: &Admission, patch: &Patch<()>) -> Tried {
-        let _lane = match self.lane().await {
-            Ok(lane) => lane,
-            Err(tried) => return tried,
-        };
         let api = self.pods(&admission.pod);
         let params = PatchParams::default();
         self.metrics.api_write(Write::Admission);
@@ -266,16 +259,17 @@ impl Actor {
         }
     }
 
-    /// A lane for one write, while this process leads.
-    async fn lane(&self) -> Result<SemaphorePermit<'_>, Tried> {
-        let Ok(lane) = self.lanes.acquire().await else {
-            return Err(Tried::NotWritten("shutting down".into()));
+    /// Tries once to write something of a namespace, in a lane, while this process leads.
+    async fn in_lane<F: Future<Output = Tried>>(&self, namespace: &str, once: impl FnOnce() -> F) -> Tried {
+        let write = || async {
+            if self.leadership.holds() {
+                once().await
+            } else {
+                Tried::NotWritten("no longer the leader".into())
+            }
         };
-        if self.leadership.holds() {
-            Ok(lane)
-        } else {
-            Err(Tried::NotWritten("no longer the leader".into()))
-        }
+        let tried = self.lanes.write(namespace, write).await;
+        tried.unwrap_or_else(|| Tried::Refused(NOT_ANSWERED.to_owned()))
     }
 
     /// Whether the pod is already as it should be.

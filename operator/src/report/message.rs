@@ -104,6 +104,16 @@ impl Messages {
         })
     }
 
+    /// The namespace of a pod about which something is unwritten.
+    pub(super) fn namespace_of_pod(&self, uid: &str) -> Option<&Arc<str>> {
+        self.pods.get(uid).map(|message| &message.pod.namespace)
+    }
+
+    /// The namespace of a group whose status is unwritten.
+    pub(super) fn namespace_of_group(&self, uid: &str) -> Option<&Arc<str>> {
+        self.groups.get(uid).map(|(group, _)| &group.namespace)
+    }
+
     /// The patch of a pod's condition, if it is unwritten.
     pub(super) fn condition(&self, uid: &str, now: Timestamp) -> Option<(PodRef, Value)> {
         let message = self.pods.get(uid).filter(|message| message.condition_unwritten)?;
@@ -128,8 +138,8 @@ impl Messages {
     }
 
     /// The event with this key, if it is unwritten.
-    pub(super) fn other_event(&self, key: &str) -> Option<Occurrence> {
-        self.events.get(key).cloned()
+    pub(super) fn other_event(&self, key: &str) -> Option<&Occurrence> {
+        self.events.get(key)
     }
 
     /// A pod's condition is written.

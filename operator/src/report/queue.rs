@@ -13,6 +13,8 @@ use tokio::time::Instant;
 
 /// Writes that go on at the same time. More would only wait for each other inside the API server.
 const CONCURRENCY: usize = 4;
+/// Writes that go on besides, since they were not answered in time.
+const LATE: usize = 16;
 /// Sustained writes: 100 a second, some 10 % of what a small API server can take.
 const INTERVAL: Duration = Duration::from_millis(10);
 /// Of so many writes one is of what is less urgent, where that is due: who makes others hear much at once keeps nobody from being told.
@@ -99,6 +101,8 @@ struct Slot {
     /// The place in the line; none while only a write is going on, or was made lately.
     place: Option<Place>,
     in_flight: bool,
+    /// Whether the write that is going on has given its place among those to the next one.
+    is_late: bool,
     /// What came while the write was going on.
     again: Option<Urgency>,
     /// Whether it was withdrawn while the write was going on.
@@ -116,6 +120,8 @@ pub(super) struct WriteQueue {
     /// Objects written lately, oldest first: the interval between numbers of use counts from there.
     resting: VecDeque<(Instant, Target)>,
     in_flight: usize,
+    /// How many go on beside them.
+    late: usize,
     arrivals: u64,
     /// How many writes in a row went before what is less urgent.
     passed_over: u32,
@@ -207,12 +213,26 @@ impl WriteQueue {
         Some(if self.passed_over == 0 { longest } else { first })
     }
 
+    /// A write is not answered in time: the next one may begin, unless too many go on like this.
+    pub(super) fn late(&mut self, target: &Target) {
+        let Some(slot) = self.slots.get_mut(target) else { return };
+        if slot.in_flight && !slot.is_late && self.late < LATE {
+            slot.is_late = true;
+            self.late += 1;
+            self.in_flight -= 1;
+        }
+    }
+
     /// A write has ended, after so many requests.
     pub(super) fn done(&mut self, target: &Target, outcome: Outcome, requests: u32, now: Instant) {
         let Some(slot) = self.slots.get_mut(target) else { return };
         slot.in_flight = false;
         slot.ended = Some(now);
-        self.in_flight -= 1;
+        if std::mem::take(&mut slot.is_late) {
+            self.late -= 1;
+        } else {
+            self.in_flight -= 1;
+        }
         let again = slot.again.take();
         let withdrawn = std::mem::take(&mut slot.withdrawn);
         let retry = match outcome {
@@ -328,6 +348,7 @@ impl Slot {
             urgency,
             place: None,
             in_flight: false,
+            is_late: false,
             again: None,
             withdrawn: false,
             failures: 0,

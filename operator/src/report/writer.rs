@@ -1,12 +1,13 @@
 //! The reporter's task: takes reports in, and writes what the queue says may be written.
 
+mod ends;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use crds::card_inventory::CardInventory;
 use crds::card_type::CardType;
 use crds::card_usage::CardUsage;
-use engine::happening::Happening;
 use engine::refs::{PodRef, WorkloadRef};
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -15,10 +16,10 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use programs::clock;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::api::{self, Sender, Written};
-use super::event::{EventKind, Occurrence, Series};
+use super::event::{Occurrence, Series};
 use super::message::Messages;
 use super::queue::{Outcome, Target, Urgency, WriteQueue};
 use super::shelves::{Ended, Settled, Shelves};
@@ -27,12 +28,12 @@ use super::{Inbox, Report};
 use crate::lease::Leadership;
 use crate::metrics::Metrics;
 use crate::request::RequestError;
+use crate::traffic::Traffic;
 
 /// How long a pod's condition waits before it is written: a pod that is let in a moment later never needs it.
 const SETTLE: Duration = Duration::from_millis(200);
-/// Why a phase that was written is not shown.
-const NO_PLACE_FOR_PHASES: &str = "the API server left the phase out, since the definition podgroups.scheduling.volcano.sh has a status \
-                                   subresource, which Volcano's own has not: apply Volcano's, or Cardgate's of this version";
+/// How long a write is waited for before the next one begins beside it.
+const IN_TIME: Duration = Duration::from_secs(2);
 /// Reports taken in at a time.
 const BATCH: usize = 1024;
 
@@ -73,7 +74,7 @@ impl Reporter {
             };
             tokio::select! {
                 biased;
-                Some(done) = state.running.next() => state.end(done, Instant::now(), clock::now()),
+                Some(step) = state.running.next() => state.step(step, Instant::now(), clock::now()),
                 changed = leader.changed() => {
                     if changed.is_err() {
                         break;
@@ -99,8 +100,8 @@ impl Reporter {
                 () = wake => {}
             }
         }
-        while let Some(done) = state.running.next().await {
-            state.end(done, Instant::now(), clock::now());
+        while let Some(step) = state.running.next().await {
+            state.step(step, Instant::now(), clock::now());
         }
     }
 }
@@ -115,6 +116,49 @@ enum Done {
     Event(Target, Box<Occurrence>, Written<Option<(String, i32)>>),
 }
 
+/// A write that goes on.
+struct Write {
+    target: Target,
+    /// Empty where what it writes is in none.
+    namespace: Arc<str>,
+    end: BoxFuture<'static, Done>,
+}
+
+/// What has come of something that goes on.
+enum Step {
+    Listed(Done),
+    /// A write is not answered in time.
+    Late(Write),
+    Written {
+        namespace: Arc<str>,
+        in_time: bool,
+        done: Done,
+    },
+}
+
+impl Write {
+    /// Until it has ended, or is late.
+    async fn begin(mut self) -> Step {
+        match timeout(IN_TIME, &mut self.end).await {
+            Ok(done) => Step::Written {
+                namespace: self.namespace,
+                in_time: true,
+                done,
+            },
+            Err(_) => Step::Late(self),
+        }
+    }
+
+    /// Until it has ended, though it is late.
+    async fn go_on(self) -> Step {
+        Step::Written {
+            done: self.end.await,
+            namespace: self.namespace,
+            in_time: false,
+        }
+    }
+}
+
 struct State {
     sender: Sender,
     instance: String,
@@ -124,7 +168,8 @@ struct State {
     messages: Messages,
     series: Series,
     lost_events: u64,
-    running: FuturesUnordered<BoxFuture<'static, Done>>,
+    traffic: Traffic,
+    running: FuturesUnordered<BoxFuture<'static, Step>>,
 }
 
 impl State {
@@ -141,6 +186,7 @@ impl State {
             messages: Messages::default(),
             series: Series::default(),
             lost_events: 0,
+            traffic: Traffic::default(),
             running: FuturesUnordered::new(),
         }
     }
@@ -220,11 +266,53 @@ impl State {
             return;
         }
         let lists = self.shelves.start_lists(&self.sender, now).into_iter().flatten();
-        self.running.extend(lists.map(|list| list.map(Done::Shown).boxed()));
+        let listed = |ended| Step::Listed(Done::Shown(ended));
+        self.running.extend(lists.map(|list| list.map(listed).boxed()));
         while let Some(target) = self.queue.take(now) {
-            match self.write(&target, now) {
-                Some(write) => self.running.push(write),
-                None => self.queue.done(&target, Outcome::Settled, 0, now),
+            let Some(end) = self.write(&target, now) else {
+                self.queue.done(&target, Outcome::Settled, 0, now);
+                continue;
+            };
+            let namespace = self.namespace(&target);
+            if self.traffic.begin(&namespace) {
+                let write = Write { target, namespace, end };
+                self.running.push(write.begin().boxed());
+            } else {
+                self.queue.done(&target, Outcome::Failed, 0, now);
+            }
+        }
+    }
+
+    /// The namespace of what a write is about; empty where it is in none.
+    fn namespace(&self, target: &Target) -> Arc<str> {
+        let namespace = match target {
+            Target::Inventory(_) | Target::CardType(_) | Target::Usage(_) => None,
+            Target::Condition(uid) | Target::PodEvent(uid) => self.messages.namespace_of_pod(uid).cloned(),
+            Target::Group(uid) => self.messages.namespace_of_group(uid).cloned(),
+            Target::Event(key) => {
+                let occurrence = self.messages.other_event(key);
+                occurrence.and_then(|occurrence| occurrence.regarding.namespace.as_deref().map(Arc::from))
+            }
+        };
+        namespace.unwrap_or_default()
+    }
+
+    /// Takes in what has come of something that goes on.
+    fn step(&mut self, step: Step, now: Instant, time: Timestamp) {
+        match step {
+            Step::Listed(done) => self.end(done, now, time),
+            Step::Late(write) => {
+                self.traffic.late(&write.namespace, now);
+                self.queue.late(&write.target);
+                self.running.push(write.go_on().boxed());
+            }
+            Step::Written {
+                namespace,
+                in_time,
+                done,
+            } => {
+                self.traffic.end(&namespace, in_time);
+                self.end(done, now, time);
             }
         }
     }
@@ -254,7 +342,7 @@ impl State {
                 Some(self.write_event(target.clone(), occurrence, now))
             }
             Target::Event(key) => {
-                let occurrence = self.messages.other_event(key)?;
+                let occurrence = self.messages.other_event(key)?.clone();
                 Some(self.write_event(target.clone(), occurrence, now))
             }
         }
@@ -285,113 +373,6 @@ impl State {
     fn offer_all(&mut self, targets: impl IntoIterator<Item = Target>, now: Instant) {
         for target in targets {
             self.queue.offer(&target, Urgency::Prompt, now, now);
-        }
-    }
-
-    /// The event comes after the condition, so that none is written about a pod that turns out to be gone.
-    fn end_condition(&mut self, pod: &PodRef, result: &Result<(), RequestError>, now: Instant) {
-        let uid = &pod.uid;
-        let (condition, event) = (Target::Condition(Arc::clone(uid)), Target::PodEvent(Arc::clone(uid)));
-        match result {
-            Ok(()) => {
-                self.queue.done(&condition, Outcome::Settled, 1, now);
-                if self.queue.is_pending(&condition) {
-                    return;
-                }
-                self.messages.condition_written(uid);
-                if self.messages.pod_event(uid).is_some() {
-                    self.queue.offer(&event, Urgency::Event, now, now);
-                }
-            }
-            Err(error) if error.is_gone() => {
-                tracing::debug!(%pod, %error, "the condition of a pod is of no use any more");
-                self.messages.forget_pod(uid);
-                self.queue.done(&condition, Outcome::Settled, 1, now);
-                self.queue.withdraw(&condition);
-                self.queue.withdraw(&event);
-            }
-            // It would be refused again: the event says what it would have said.
-            Err(error) if matches!(error.code(), Some(400 | 403 | 422)) && !error.is_for_who_asked() => {
-                tracing::warn!(%pod, %error, "the API server does not take the condition of a pod");
-                self.queue.done(&condition, Outcome::Settled, 1, now);
-                if self.messages.pod_event(uid).is_some() {
-                    self.queue.offer(&event, Urgency::Event, now, now);
-                }
-            }
-            Err(error) => {
-                tracing::warn!(%pod, %error, "can't write the condition of a pod, trying again later");
-                self.queue.done(&condition, Outcome::Failed, 1, now);
-            }
-        }
-    }
-
-    fn end_group(&mut self, group: &WorkloadRef, result: &Result<bool, RequestError>, now: Instant) {
-        let problem = match result {
-            Ok(true) => None,
-            Ok(false) => Some(NO_PLACE_FOR_PHASES.to_owned()),
-            Err(error) if error.is_gone() => {
-                tracing::debug!(%group, %error, "the status of a group is of no use any more");
-                None
-            }
-            Err(error) => Some(error.to_string()),
-        };
-        let outcome = if let Some(problem) = problem {
-            tracing::warn!(%group, problem, "can't write how far a group is, trying again later");
-            let refused =
-                |error: &RequestError| matches!(error.code(), Some(400 | 403 | 422)) && !error.is_for_who_asked();
-            // Whoever waits for the phase is told that it won't come.
-            if result.as_ref().err().is_none_or(refused) {
-                let event = Report::Event {
-                    regarding: Box::new(group.reference()),
-                    kind: EventKind::Warning,
-                    reason: Happening::PhaseNotWritten.into(),
-                    message: format!(
-                        "how far the group is can't be written, and is tried again, later each time: {problem}"
-                    ),
-                };
-                self.take_in(event, now, clock::now());
-            }
-            Outcome::Failed
-        } else {
-            Outcome::Settled
-        };
-        let target = Target::Group(Arc::clone(&group.uid));
-        self.queue.done(&target, outcome, 1, now);
-        if !self.queue.is_pending(&target) {
-            self.messages.group_written(&group.uid);
-        }
-    }
-
-    fn end_event(
-        &mut self,
-        target: &Target,
-        occurrence: &Occurrence,
-        written: Written<Option<(String, i32)>>,
-        now: Instant,
-    ) {
-        if let Some((name, count)) = written.left {
-            self.series.remember(occurrence, name, count, now);
-        }
-        let (reason, regarding) = (&occurrence.reason, occurrence.regarding.name.as_deref());
-        let outcome = match &written.error {
-            None => Outcome::Settled,
-            Some(error) if matches!(error.code(), Some(400 | 404 | 422)) => {
-                tracing::warn!(reason = reason.as_str(), regarding, %error, "the API server does not take an event");
-                Outcome::Settled
-            }
-            Some(error) => {
-                tracing::warn!(reason = reason.as_str(), regarding, %error, "can't write an event, trying again later");
-                Outcome::Failed
-            }
-        };
-        self.queue.done(target, outcome, written.requests, now);
-        if self.queue.is_pending(target) {
-            return;
-        }
-        match target {
-            Target::PodEvent(uid) => self.messages.pod_event_written(uid),
-            Target::Event(key) => self.messages.other_event_written(key),
-            _ => {}
         }
     }
 }

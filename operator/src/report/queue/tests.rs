@@ -274,6 +274,32 @@ fn no_more_writes_go_on_than_allowed() {
 }
 
 #[test]
+fn a_write_that_is_late_gives_its_place_to_the_next_one() {
+    let mut clock = Clock::new();
+    let all: Vec<_> = (0..CONCURRENCY + LATE)
+        .map(|number| condition(&number.to_string()))
+        .collect();
+    for target in &all {
+        clock.offer(target, Urgency::Prompt);
+    }
+    for target in &all {
+        assert_eq!(clock.take().as_ref(), Some(target));
+        clock.queue.late(target);
+        clock.queue.late(target);
+    }
+    clock.offer(&condition("one more"), Urgency::Prompt);
+    assert_eq!(clock.take(), None, "the last ones keep their places");
+    clock.done(&all[0], Outcome::Settled);
+    assert_eq!(clock.take(), None, "one that was late has none to give");
+    for target in &all[1..] {
+        clock.done(target, Outcome::Settled);
+    }
+    assert_eq!(clock.take(), Some(condition("one more")));
+    clock.done(&condition("one more"), Outcome::Settled);
+    assert_eq!((clock.queue.in_flight, clock.queue.late), (0, 0));
+}
+
+#[test]
 fn the_budget_allows_a_burst_and_then_a_rate() {
     let mut clock = Clock::new();
     let start = clock.now;

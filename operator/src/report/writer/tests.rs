@@ -1,24 +1,30 @@
+use std::sync::Mutex;
+
+use engine::happening::Happening;
 use engine::refs::WorkloadKind;
+use http::{Request, Response};
+use kube::client::Body;
 use kube::core::Status;
 
 use super::*;
 use crate::herald::Herald;
+use crate::report::{self, PodReport};
+
+/// What is started with this client, in a process that leads.
+fn reporter(client: Client) -> Reporter {
+    Reporter {
+        client,
+        metrics: Arc::default(),
+        instance: "operator".to_owned(),
+        leadership: Leadership::told(Arc::new(Herald::new(true))),
+    }
+}
 
 /// Whether an event follows at once where the API server answers the status of a group like this.
 fn tells_that_it_is_refused(message: &str) -> bool {
     let now = Instant::now();
-    let server = tower::service_fn(|_: http::Request<kube::client::Body>| async {
-        Ok::<_, std::io::Error>(http::Response::new(kube::client::Body::empty()))
-    });
-    let mut state = State::new(
-        Reporter {
-            client: Client::new(server, "default"),
-            metrics: Arc::default(),
-            instance: "operator".to_owned(),
-            leadership: Leadership::told(Arc::new(Herald::new(true))),
-        },
-        now,
-    );
+    let server = tower::service_fn(|_: Request<Body>| async { Ok::<_, std::io::Error>(Response::new(Body::empty())) });
+    let mut state = State::new(reporter(Client::new(server, "default")), now);
     let group = WorkloadRef {
         kind: WorkloadKind::PodGroup,
         namespace: "team".into(),
@@ -47,4 +53,52 @@ async fn who_is_taken_for_a_former_leader_tells_nobody_that_a_group_is_refused()
     assert!(tells_that_it_is_refused(&format!(
         "{refused}a rule of the cluster's owner"
     )));
+}
+
+/// A webhook that is called for one namespace, and hangs, kept everybody else from being told anything for minutes.
+#[tokio::test(start_paused = true)]
+async fn a_namespace_whose_writes_hang_keeps_nobody_else_waiting() {
+    let others: Arc<Mutex<Vec<Instant>>> = Arc::default();
+    let told = Arc::clone(&others);
+    let server = tower::service_fn(move |request: Request<Body>| {
+        let path = request.uri().path();
+        let hangs = path.contains("/namespaces/hangs/");
+        if path.contains("/namespaces/others/") {
+            told.lock().unwrap().push(Instant::now());
+        }
+        async move {
+            if hangs {
+                std::future::pending::<()>().await;
+            }
+            Ok::<_, std::io::Error>(Response::new(Body::from(b"{}".to_vec())))
+        }
+    });
+    let (reports, inbox) = report::channel();
+    let task = tokio::spawn(reporter(Client::new(server, "default")).run(inbox));
+    let tell = |namespace: &str, name: String| {
+        let condition = PodReport {
+            status: false,
+            same_status: false,
+            reason: Happening::SetAside.into(),
+            message: String::new(),
+        };
+        let pod = PodRef {
+            namespace: namespace.into(),
+            name: name.as_str().into(),
+            uid: name.as_str().into(),
+        };
+        reports.send(Report::Pod {
+            pod,
+            condition,
+            event: false,
+        });
+    };
+    (0..120).for_each(|number| tell("hangs", number.to_string()));
+    tell("others", "p".to_owned());
+    let begin = Instant::now();
+    while others.lock().unwrap().is_empty() {
+        tokio::time::sleep(SETTLE).await;
+    }
+    assert!(begin.elapsed() <= SETTLE * 2 + IN_TIME, "{:?}", begin.elapsed());
+    task.abort();
 }

@@ -1,0 +1,71 @@
+//! The writes of each namespace that are under way, and which namespaces are slow: whatever is called for the writes of one namespace, such
+//! as somebody's admission webhook, may hang, and whoever waits for it keeps others waiting.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How many writes of a slow namespace are under way at once.
+pub const SLOW_WRITES: usize = 4;
+/// How long a namespace stays slow that writes nothing any more.
+const SLOW_FOR: Duration = Duration::from_mins(1);
+
+/// The writes of all namespaces.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    namespaces: HashMap<Box<str>, Writes>,
+}
+
+/// The writes of one namespace.
+#[derive(Debug, Default)]
+struct Writes {
+    under_way: usize,
+    /// When a write was last not answered in time; none once one was.
+    slow_since: Option<Instant>,
+}
+
+impl Traffic {
+    /// Begins a write; whether it may go on, which it may not where its namespace is slow and enough of its writes are under way. Its end
+    /// must be told by [`Self::end`].
+    #[must_use]
+    pub fn begin(&mut self, namespace: &str) -> bool {
+        let Some(writes) = self.namespaces.get_mut(namespace) else {
+            let writes = Writes {
+                under_way: 1,
+                slow_since: None,
+            };
+            self.namespaces.insert(namespace.into(), writes);
+            return true;
+        };
+        let may_go_on = writes.slow_since.is_none() || writes.under_way < SLOW_WRITES;
+        writes.under_way += usize::from(may_go_on);
+        may_go_on
+    }
+
+    /// A write that goes on was not answered in time.
+    pub fn late(&mut self, namespace: &str, now: Instant) {
+        self.namespaces
+            .retain(|_, writes| writes.under_way > 0 || writes.slow_since.is_some_and(|since| since + SLOW_FOR > now));
+        if let Some(writes) = self.namespaces.get_mut(namespace) {
+            writes.slow_since = Some(now);
+        }
+    }
+
+    /// A write has ended, answered in time or not.
+    pub fn end(&mut self, namespace: &str, in_time: bool) {
+        let Some(writes) = self.namespaces.get_mut(namespace) else {
+            return;
+        };
+        writes.under_way -= 1;
+        if in_time {
+            writes.slow_since = None;
+        }
+        if writes.under_way == 0 && writes.slow_since.is_none() {
+            self.namespaces.remove(namespace);
+        }
+    }
+}
