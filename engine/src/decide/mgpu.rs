@@ -15,7 +15,7 @@ use crds::mgpu::{ContainerRequest, MgpuRequest};
 
 pub(crate) use self::census::census;
 pub(super) use self::census::some_node_would_do;
-use super::effort::Effort;
+use super::effort::{Effort, OWN};
 use super::fit::{self, Answer};
 use super::{Grant, cross_quota};
 use crate::alternative::Alternative;
@@ -347,13 +347,14 @@ impl<'a> WithoutSome<'a> {
         cards.is_some() && query.quotas.as_ref().is_none_or(has_quota)
     }
 
-    /// Whether its cards have room without these pods. What that costs is counted like any search.
+    /// Whether its cards have room without these pods. What the node has for itself counts too, of what all nodes share: there are as many
+    /// such questions about one node as there are sets of pods on it.
     pub(super) fn fits(&self, id: NodeId, without: &[PodId]) -> bool {
         let mut query = self.query.borrow_mut();
         let before = query.effort.spent();
         let used = self.cluster.gpus_without(id, without);
         let fits = self.cards(id).is_some_and(|cards| query.allocate(cards, used).is_ok());
-        let spent = query.effort.spent() - before;
+        let spent = (query.effort.spent() - before).min(OWN);
         query
             .effort
             .common()

@@ -21,6 +21,7 @@ use crate::decide::fit;
 use crate::decide::mgpu::WithoutSome;
 use crate::ids::{NodeId, PodId};
 
+use crate::policies::mgpu::STEPS;
 use crate::policies::reclaim::{Candidate, cost, select};
 
 /// How many pods beside those on a node are considered for what is missing elsewhere than on the node.
@@ -89,7 +90,8 @@ impl Question<'_> {
         let devices_suffice = || {
             let node = self.cluster.node(node);
             let task = &self.shape.task;
-            self.effort.search(|steps| {
+            // Of what all nodes share: there are as many such questions about one node as there are sets of pods on it.
+            self.effort.share(STEPS, |steps| {
                 self.cluster
                     .devices_suffice(task, self.alternative, node, without, steps)
             })
