@@ -6,6 +6,7 @@ use std::iter;
 use kube::core::Status;
 use thiserror::Error;
 
+use crate::arguments::AGAINST_CLUSTER;
 use crate::changes::ChangeError;
 use crate::manifests::ManifestError;
 use crate::subject::SubjectError;
@@ -37,6 +38,8 @@ pub enum Failure {
         "you may not list {0} in all namespaces: leave out -A, or name one by -n, or ask your administrator for the ClusterRole view"
     )]
     ForbiddenEverywhere(&'static str),
+    #[error("--against {AGAINST_CLUSTER} stands alone: what is there is compared with the cluster or with files")]
+    AgainstBoth,
     #[error("this cluster has no {0}: Cardgate is not installed, or not all of it")]
     NotInstalled(&'static str),
     #[error(
@@ -104,10 +107,10 @@ const DENIED: &str = " denied the request: ";
 const ANSWERED: &str = "admission webhook \"reviews.card.volcano.sh\" denied the request: ";
 /// How API servers say that one of their policies has.
 const DENIED_BY_POLICY: &str = " denied request: ";
-/// What a review says of what is not there.
-const NOT_KNOWN: &str = "is not known";
-/// What a review says where it will be answered later.
-const ASK_AGAIN: &str = "ask again";
+/// The status of a review that is about what is not there.
+const NOT_KNOWN: u16 = 404;
+/// That of one that will be answered later.
+const ASK_AGAIN: u16 = 503;
 
 impl Failure {
     /// Why `what` could not be listed, which `role` allows.
@@ -149,8 +152,8 @@ impl Failure {
         let said = status.message.split_once(ANSWERED).map(|(_, said)| said);
         let is_refused = status.code == 403 || status.message.contains(DENIED);
         match (said, status.code) {
-            (Some(said), _) if said.contains(NOT_KNOWN) => Self::Unknown(said.to_owned()),
-            (Some(said), _) if said.ends_with(ASK_AGAIN) => Self::NobodyAnswers(said.to_owned()),
+            (Some(said), NOT_KNOWN) => Self::Unknown(said.to_owned()),
+            (Some(said), ASK_AGAIN) => Self::NobodyAnswers(said.to_owned()),
             (Some(said), _) => Self::Refused(said.to_owned()),
             (None, _) if lacks_right(error) => Self::MayNotAsk(namespace.to_owned()),
             (None, _) if is_refused => Self::RefusedByOthers(status.message.clone()),
@@ -199,6 +202,7 @@ impl Failure {
             | Self::Change(_)
             | Self::NoClass(_)
             | Self::NotSure
+            | Self::AgainstBoth
             | Self::NoNamespace(_)
             | Self::Refused(_) => UNREADABLE,
             Self::Kubeconfig(_)
@@ -361,9 +365,11 @@ mod tests {
 
     #[test]
     fn what_cardgate_itself_answers_stays_an_answer() {
-        let said = "admission webhook \"reviews.card.volcano.sh\" denied the request: Pod \"a\" is not known in namespace team";
-        let failure = Failure::of_review("team", &api(422, said, ""));
-        assert_eq!(failure.to_string(), "Pod \"a\" is not known in namespace team");
-        assert_eq!(failure.code(), NOT_THERE);
+        for (status, code) in [(404, NOT_THERE), (422, UNREADABLE), (503, CANNOT_ASK)] {
+            let said = "admission webhook \"reviews.card.volcano.sh\" denied the request: so it is";
+            let failure = Failure::of_review("team", &api(status, said, ""));
+            assert!(failure.to_string().contains("so it is"), "{failure}");
+            assert_eq!(failure.code(), code);
+        }
     }
 }

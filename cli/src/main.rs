@@ -80,6 +80,9 @@ async fn run(arguments: &Arguments) -> Result<Answer, Failure> {
     {
         let manifests = manifests::read(file, *recursive)?;
         let of_cluster = against.iter().any(|against| against.as_os_str() == AGAINST_CLUSTER);
+        if of_cluster && against.len() > 1 {
+            return Err(Failure::AgainstBoth);
+        }
         let (cluster, namespace) = maybe_connect(&arguments.connection, *asks || of_cluster).await?;
         let before = match &cluster {
             Some(cluster) if of_cluster => Before::ask(cluster, &manifests).await?,

@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::Mind;
-use crate::review::Inquiry;
+use crate::review::{Inquiry, NoAnswer};
 
 /// How many times as long as an answer took, no further question is answered.
 const REST: u32 = 4;
@@ -43,12 +43,16 @@ impl Mind {
             return;
         }
         let cluster = &mut self.cluster;
-        if let Ok(known) = catch_unwind(AssertUnwindSafe(|| review(cluster, &namespace, asked, now))) {
-            // Who asked may have gone.
-            let _ = answer.send(known);
-        } else {
-            tracing::error!(namespace, "a review fell, and is not answered");
-        }
+        let known = catch_unwind(AssertUnwindSafe(|| review(cluster, &namespace, asked, now)));
+        let known = known.map_or_else(
+            |_| {
+                tracing::error!(namespace, "a review fell, and is not answered");
+                Err(NoAnswer::Fell)
+            },
+            |known| known.map_err(NoAnswer::from),
+        );
+        // Who asked may have gone.
+        let _ = answer.send(known);
     }
 }
 

@@ -29,6 +29,7 @@ use tokio::time::timeout;
 pub use self::lanes::Exit;
 use self::lanes::{Entrance, Full, lanes};
 pub use self::path::{PathError, PathKeeper, ReviewPath, WEBHOOK};
+use self::wire::Refusal;
 use crate::extender::Mounted;
 
 /// What a body may take: a manifest is as long as etcd allows at most.
@@ -60,7 +61,7 @@ pub struct Inquiry {
     /// What is asked about.
     pub asked: Asked,
     /// The answer.
-    pub answer: oneshot::Sender<Result<CardReviewStatus, Unknown>>,
+    pub answer: oneshot::Sender<Result<CardReviewStatus, NoAnswer>>,
 }
 
 /// Where questions go. Clones count together.
@@ -124,7 +125,18 @@ pub enum StartError {
     Tls(#[from] rustls::Error),
 }
 
-/// Why there is no answer.
+/// Why a question has no answer that was taken up.
+#[derive(Debug, Error)]
+pub enum NoAnswer {
+    /// What is asked about is not there.
+    #[error(transparent)]
+    Unknown(#[from] Unknown),
+    /// To answer failed; asked again, it would fail again.
+    #[error("Cardgate fell over this question: tell whoever keeps it, who finds it in the log of the operator")]
+    Fell,
+}
+
+/// Why a question is not taken up.
 #[derive(Debug, Error)]
 pub(crate) enum Failure {
     #[error(transparent)]
@@ -200,14 +212,14 @@ async fn review(
         let _spared = connections::busy_with_known(&request);
         let (namespace, asked) = match question.asked() {
             Ok(asked) => asked,
-            Err(refusal) => return Ok(question.refused(refusal)),
+            Err(refusal) => return Ok(question.refused(Refusal::Unreadable, refusal)),
         };
         let known = ask(&inquiries, question.user(), namespace, asked).await;
         Ok::<_, Failure>(match known {
             Ok(Ok(status)) => question.answered(&status),
-            Ok(Err(unknown)) => question.refused(unknown.to_string()),
+            Ok(Err(no_answer)) => question.refused(Refusal::of(&no_answer), no_answer.to_string()),
             // Said to who asks; a webhook that fails says less.
-            Err(failure) => question.refused(failure.to_string()),
+            Err(failure) => question.refused(Refusal::AskAgain, failure.to_string()),
         })
     };
     match answered.await {
@@ -224,7 +236,7 @@ async fn ask(
     user: &str,
     namespace: String,
     asked: Asked,
-) -> Result<Result<CardReviewStatus, Unknown>, Failure> {
+) -> Result<Result<CardReviewStatus, NoAnswer>, Failure> {
     let _waiting = inquiries.wait(&namespace).ok_or(Failure::Often)?;
     let (answer, answered) = oneshot::channel();
     let inquiry = Inquiry {

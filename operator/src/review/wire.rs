@@ -9,7 +9,7 @@ use engine::explain::Asked;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Failure;
+use super::{Failure, NoAnswer};
 
 /// What is said to who would store a question.
 const NOT_STORED: &str = "a CardReview is answered and never stored: create it with dryRun=All, such as by kubectl create \
@@ -18,6 +18,27 @@ const NOT_STORED: &str = "a CardReview is answered and never stored: create it w
 #[derive(Deserialize)]
 struct Review {
     request: Question,
+}
+
+/// Why there is no answer, by which programs tell what to do: the HTTP statuses of whom the API server itself answers so.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Refusal {
+    /// The question can't be answered as it is.
+    Unreadable = 422,
+    /// What it is about is not there.
+    NotThere = 404,
+    /// It can be answered later.
+    AskAgain = 503,
+    Fell = 500,
+}
+
+impl Refusal {
+    pub(super) fn of(no_answer: &NoAnswer) -> Self {
+        match no_answer {
+            NoAnswer::Unknown(_) => Self::NotThere,
+            NoAnswer::Fell => Self::Fell,
+        }
+    }
 }
 
 /// A question, as far as it is read.
@@ -84,8 +105,9 @@ impl Question {
     }
 
     /// What is said in place of an answer: printable, and short, whatever of the question it repeats.
-    pub(super) fn refused(&self, message: String) -> Vec<u8> {
-        response(&json!({ "uid": self.uid, "allowed": false, "status": { "code": 422, "message": told(message) } }))
+    pub(super) fn refused(&self, why: Refusal, message: String) -> Vec<u8> {
+        let status = json!({ "code": why as u16, "message": told(message) });
+        response(&json!({ "uid": self.uid, "allowed": false, "status": status }))
     }
 }
 
@@ -130,7 +152,7 @@ mod tests {
         ] {
             let asked = question(true, &spec);
             let refusal = asked.asked().unwrap_err();
-            let response: Value = serde_json::from_slice(&asked.refused(refusal)).unwrap();
+            let response: Value = serde_json::from_slice(&asked.refused(Refusal::Unreadable, refusal)).unwrap();
             let message = response["response"]["status"]["message"].as_str().unwrap();
             assert!(message.len() < 5_000 && message.starts_with("spec"), "{message}");
             assert!(!message.contains(['\u{1b}', '\n']), "{message}");
