@@ -51,10 +51,8 @@ impl Door {
 
     /// What it is asked about an object that is created, or is changed from what it was before; none where it is not asked.
     pub fn endpoints(&self, manifest: &Manifest, before: Option<&Value>) -> Option<Vec<Endpoint>> {
-        let (group, kind) = manifest.group_and_kind();
-        // Their plurals are regular, all of them.
-        let plural = format!("{}s", kind.to_lowercase());
-        let asked = (operation(before).to_owned(), group.to_owned(), plural);
+        let (group, _) = manifest.group_and_kind();
+        let asked = (operation(before).to_owned(), group.to_owned(), manifest.plural());
         self.asked.get(&asked).cloned()
     }
 

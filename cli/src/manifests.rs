@@ -100,6 +100,24 @@ impl Manifest {
         version.split_once('/').map_or(version, |(_, version)| version)
     }
 
+    /// What API servers call objects of its kind, in paths and rules.
+    pub fn plural(&self) -> String {
+        let kind = self.text("/kind").to_lowercase();
+        let ending = if kind.ends_with('s') { "es" } else { "s" };
+        kind + ending
+    }
+
+    /// Whether it stands in a namespace: of what is judged or simulated, all but these.
+    pub fn is_namespaced(&self) -> bool {
+        !matches!(
+            self.group_and_kind(),
+            ("scheduling.volcano.sh", "Queue")
+                | ("", "Namespace" | "Node")
+                | ("scheduling.k8s.io", "PriorityClass")
+                | ("resource.k8s.io", "DeviceClass" | "ResourceSlice")
+        )
+    }
+
     /// Its name, or the beginning from which the API server would make one.
     pub fn name(&self) -> &str {
         match self.text("/metadata/name") {

@@ -83,13 +83,9 @@ impl Policies {
         before: Option<&Value>,
         namespace: &str,
     ) -> Result<Option<String>, PolicyError> {
-        let (group, kind) = manifest.group_and_kind();
+        let (group, _) = manifest.group_and_kind();
         let operation = operation(before);
-        let concerned = (
-            operation.to_owned(),
-            group.to_owned(),
-            format!("{}s", kind.to_lowercase()),
-        );
+        let concerned = (operation.to_owned(), group.to_owned(), manifest.plural());
         let mut context = Context::with_env(Arc::clone(&self.env));
         let request = json!({
             "operation": operation, "namespace": namespace, "name": manifest.name(),

@@ -46,15 +46,15 @@ pub fn is_of_daemon_set<S: AsRef<str>>(pod: &Pod<S>) -> bool {
     owners.any(|owner| owner.controller == Some(true) && owner.kind.as_ref().map(AsRef::as_ref) == Some(DAEMON_SET))
 }
 
-/// Whether the pod claims devices, be they cards or not.
-pub fn claims_devices<S>(pod: &Pod<S>) -> bool {
+/// Whether the pod names any claims; whether those ask for devices, they say.
+pub fn names_claims<S>(pod: &Pod<S>) -> bool {
     !pod.spec.resource_claims.is_empty()
 }
 
-/// Whether the pod claims devices, or requests some by a resource of which its name says that a class provides it: what they are, nobody
+/// Whether the pod names claims, or requests some by a resource of which its name says that a class provides it: what they are, nobody
 /// knows who does not know the devices that there are.
 pub fn asks_for_devices_of_classes<S: AsRef<str>>(pod: &Pod<S>) -> bool {
-    claims_devices(pod) || requests_any(pod, |resource| resource.starts_with(RESOURCE_OF_CLASS))
+    names_claims(pod) || requests_any(pod, |resource| resource.starts_with(RESOURCE_OF_CLASS))
 }
 
 /// Whether any container requests, or is limited in, a resource that `wanted` says, of whatever amount.

@@ -128,7 +128,7 @@ impl Task {
     }
 
     /// Whether any of its claims asks for a device, be it a card or not.
-    pub(crate) fn claims_devices(&self) -> bool {
+    pub(crate) fn asks_for_devices(&self) -> bool {
         self.claimed.as_ref().is_some_and(|claimed| claimed.asks_for_devices)
     }
 

@@ -70,7 +70,7 @@ impl Before {
                     let (_, kind) = manifest.group_and_kind();
                     let why = match &error {
                         error if lacks_right(error) => {
-                            format!("you may not get {}", plural(kind))
+                            format!("you may not get {}", manifest.plural())
                         }
                         error => words(error),
                     };
@@ -103,26 +103,9 @@ fn is_named(manifest: &Manifest) -> bool {
 
 fn key(manifest: &Manifest, namespace: &str) -> Key {
     let (group, kind) = manifest.group_and_kind();
-    let namespace = if is_namespaced(manifest) { namespace } else { "" };
+    let namespace = if manifest.is_namespaced() { namespace } else { "" };
     let texts = [group, kind, namespace, manifest.name()].map(str::to_owned);
     texts.into()
-}
-
-/// Whether it stands in a namespace: of what is judged, all but these.
-pub fn is_namespaced(manifest: &Manifest) -> bool {
-    !matches!(
-        manifest.group_and_kind(),
-        ("scheduling.volcano.sh", "Queue")
-            | ("", "Namespace" | "Node")
-            | ("resource.k8s.io", "DeviceClass" | "ResourceSlice")
-    )
-}
-
-/// What an API server calls objects of a kind.
-fn plural(kind: &str) -> String {
-    let kind = kind.to_lowercase();
-    let ending = if kind.ends_with('s') { "es" } else { "s" };
-    kind + ending
 }
 
 async fn get(cluster: &Cluster, manifest: &Manifest, namespace: &str) -> Result<Option<DynamicObject>, kube::Error> {
@@ -132,9 +115,9 @@ async fn get(cluster: &Cluster, manifest: &Manifest, namespace: &str) -> Result<
         version: manifest.version().to_owned(),
         api_version: manifest.object["apiVersion"].as_str().unwrap_or_default().to_owned(),
         kind: kind.to_owned(),
-        plural: plural(kind),
+        plural: manifest.plural(),
     };
-    let api: Api<DynamicObject> = if is_namespaced(manifest) {
+    let api: Api<DynamicObject> = if manifest.is_namespaced() {
         Api::namespaced_with(cluster.client(), namespace, &resource)
     } else {
         Api::all_with(cluster.client(), &resource)

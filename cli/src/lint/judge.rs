@@ -12,7 +12,7 @@ use webhook::door::Verdict;
 use webhook::endpoint::Endpoint;
 use webhook::warning::Warning;
 
-use super::before::{Before, is_namespaced, updated};
+use super::before::{Before, updated};
 use super::{Linted, Operation, Refused, claims};
 use crate::door::{Door, DoorError, write};
 use crate::known::{Known, Supposed, is_configuration, parse};
@@ -49,7 +49,9 @@ impl<'k> Judge<'k> {
     /// What would become of an object that is created or changed; none where nobody is asked about such.
     pub async fn judge(&mut self, manifest: &Manifest) -> Option<Linted> {
         let (_, kind) = manifest.group_and_kind();
-        let namespace = is_namespaced(manifest).then(|| manifest.namespace().unwrap_or(self.namespace).to_owned());
+        let namespace = manifest
+            .is_namespaced()
+            .then(|| manifest.namespace().unwrap_or(self.namespace).to_owned());
         let mut linted = Linted {
             file: manifest.file.clone(),
             kind: kind.to_owned(),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crds::configuration::Configuration;
-use crds::keys::{CARD_ASSIGNED, CARD_REQUEST, GATE, JOB_HELD};
+use crds::keys::{CARD_REQUEST, GATE, JOB_HELD};
 use crds::spelling;
 use crds::volcano::{Queue, WatchedGroup};
 use engine::cluster::pod::Stage;
@@ -329,12 +329,7 @@ fn let_in(pod: &mut Value, admission: &Admission, node: Option<&str>) {
     if let Some(gates) = pod["spec"]["schedulingGates"].as_array_mut() {
         gates.retain(|gate| gate["name"] != GATE);
     }
-    let card = admission.card.iter().map(|card| (CARD_ASSIGNED, &**card));
-    let mgpu = admission
-        .mgpu_results
-        .iter()
-        .map(|(key, value)| (key.as_str(), value.as_str()));
-    for (key, value) in card.chain(mgpu) {
+    for (key, value) in admission.results() {
         pod["metadata"]["annotations"][key] = value.into();
     }
     for (key, value) in &admission.narrow {

@@ -127,11 +127,7 @@ impl World {
     /// the door, and little of a pod can be changed. So do pods that are there of a controller.
     pub fn add(&mut self, manifests: Vec<Manifest>, namespace: &str) {
         for mut manifest in manifests {
-            let is_namespaced = !matches!(
-                manifest.group_and_kind().1,
-                "Node" | "Queue" | "Namespace" | "PriorityClass" | "ResourceSlice" | "DeviceClass"
-            );
-            if is_namespaced && manifest.namespace().is_none() {
+            if manifest.is_namespaced() && manifest.namespace().is_none() {
                 manifest.object["metadata"]["namespace"] = namespace.into();
             }
             manifest.write_defaults();

@@ -93,7 +93,7 @@ impl Claiming {
 
 impl Cluster {
     /// Whether any claim that a pod names, and that is known, asks for a device.
-    pub(crate) fn claims_devices(&self, pod: &crds::pod::Pod<Box<str>>, namespace: &str) -> bool {
+    pub(crate) fn asks_for_devices(&self, pod: &crds::pod::Pod<Box<str>>, namespace: &str) -> bool {
         self.claimed.devices.ask_for_any(namespace, &named_by(pod))
     }
 

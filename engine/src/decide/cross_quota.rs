@@ -30,7 +30,7 @@ fn rules<'a>(cluster: &'a Cluster, shape: &Shape) -> Option<Rules<'a>> {
     let arguments = configuration.cross_quota.as_ref()?;
     let gating = configuration.cardgate.enforce_cross_quota == Enforcement::Gating;
     let has_gpu = || shape.task.requests().any(|request| cluster.asks_for_gpu(request));
-    (gating && !shape.task.claims_devices() && !has_gpu()).then_some(Rules { arguments, strategy })
+    (gating && !shape.task.asks_for_devices() && !has_gpu()).then_some(Rules { arguments, strategy })
 }
 
 /// Whether `CrossQuota` decides where pods of this shape go.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crds::keys::CARD_ASSIGNED;
 use jiff::Timestamp;
 
 use super::effort::Effort;
@@ -40,6 +41,15 @@ pub struct Admission {
     pub has_annotations: bool,
     /// Whether it was told that it waits.
     pub was_told: bool,
+}
+
+impl Admission {
+    /// What only the operator writes on a pod, as annotations: keys and values.
+    pub fn results(&self) -> impl Iterator<Item = (&str, &str)> {
+        let card = self.card.iter().map(|card| (CARD_ASSIGNED, &**card));
+        let mgpu = self.mgpu_results.iter();
+        card.chain(mgpu.map(|(key, value)| (key.as_str(), value.as_str())))
+    }
 }
 
 /// The one node that a pod may go to.

@@ -39,7 +39,7 @@ pub(super) fn judge(
     if cluster.queue(shape.queue).is_nameless() {
         // CrossQuota alone held it, which leaves alone whoever claims devices, whatever they are: where nobody is charged for them.
         let is_left_alone = shape.cross_quota.is_some()
-            && shape.task.claims_devices()
+            && shape.task.asks_for_devices()
             && !cluster.charges_unqueued_cards(&shape.namespace);
         // Nothing is known of what its claims are for, so it may be cards; or they ask for nothing.
         if let Naming::Refused(reason) = shape.task.naming

@@ -9,7 +9,6 @@ use super::short::{At, Kept, Place, Short, Used};
 use crate::cluster::Cluster;
 use crate::decide::gang::MOST_TRIES;
 use crate::reason::{Outlook, Reason};
-use crate::refs::WorkloadKind;
 
 /// What a pod is told that there would be room for.
 const SET_ASIDE: &str = ", and what comes free is set aside for pods that others were evicted for";
@@ -158,11 +157,7 @@ fn together(them: &Together<'_>, what: &str) -> String {
     let workload = them.workload;
     let missing = workload.missing();
     let was_cut = workload.admitted() > 0;
-    let kind = if workload.kind == WorkloadKind::PodGroup {
-        "PodGroup"
-    } else {
-        "Job"
-    };
+    let kind = workload.kind.as_str();
     let given_up = if them.was_given_up {
         format!(
             "; the search for places for all of them was given up after at most {MOST_TRIES} tries, so there may be some: pods of \

@@ -1,4 +1,5 @@
-//! Act: lets pods in and takes them back, and keeps the label of GPU nodes. Only here are pods and nodes written.
+//! Act: lets pods in and takes them back, resumes Jobs, and keeps the labels of nodes. What was decided is written here alone; what is shown of
+//! it, by `report`.
 
 mod bind;
 mod evict;
@@ -344,7 +345,7 @@ fn is_admitted(pod: &Pod, admission: &Admission) -> bool {
             .and_then(|annotations| annotations.get(key))
             .map(String::as_str)
     };
-    let mut results = patch::results(admission);
+    let mut results = admission.results();
     pod.metadata.uid.as_deref() == Some(&*admission.pod.uid)
         && !waits
         && annotation(CARD_ASSIGNED) == admission.card.as_deref()

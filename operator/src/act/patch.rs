@@ -1,6 +1,6 @@
 //! The one JSON patch that lets a pod in: nothing of it happens, or all of it.
 
-use crds::keys::{CARD_ASSIGNED, GATE, GPU_NODE_LABEL, JOB_HELD};
+use crds::keys::{GATE, GPU_NODE_LABEL, JOB_HELD};
 use crds::pod::NodeSelectorTerm;
 use engine::cluster::constraints::{self, NAME_FIELD, NodeAffinity};
 use engine::decide::Admission;
@@ -30,7 +30,7 @@ pub fn admission_patch(admission: &Admission) -> Patch {
     operations.extend(add_to_map(
         ["metadata", "annotations"],
         admission.has_annotations,
-        results(admission),
+        admission.results(),
     ));
     let narrow = admission
         .narrow
@@ -43,13 +43,6 @@ pub fn admission_patch(admission: &Admission) -> Patch {
     ));
     operations.extend(require_nodes(admission));
     Patch(operations)
-}
-
-/// What only the operator writes on a pod, as annotations: keys and values.
-pub(super) fn results(admission: &Admission) -> impl Iterator<Item = (&str, &str)> {
-    let card = admission.card.iter().map(|card| (CARD_ASSIGNED, &**card));
-    let mgpu = admission.mgpu_results.iter();
-    card.chain(mgpu.map(|(key, value)| (key.as_str(), value.as_str())))
 }
 
 /// Adds to a pod's affinity which nodes it may go to.
@@ -172,6 +165,7 @@ fn pointer<const N: usize>(tokens: [&str; N]) -> PointerBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crds::keys::CARD_ASSIGNED;
     use engine::cluster::constraints::NodeConstraints;
     use engine::decide::Pin;
     use engine::refs::PodRef;

@@ -63,7 +63,7 @@ pub enum Heard {
     /// It is heard as it is.
     AsItIs(Observation),
     /// It is about something that is set aside. This is heard in its place, and said about it unless it was before.
-    Aside(Option<Observation>, Option<Said>),
+    Aside(Observation, Option<Said>),
 }
 
 /// What is said about an object that is set aside.
@@ -155,7 +155,7 @@ impl Aside {
                     &node.status,
                 ));
                 match state.keeps_off(&(ObjectKind::Node, path("", &name)), says) {
-                    Kept::Off(said) => Heard::Aside(Some(Observation::NodeGone(name)), said),
+                    Kept::Off(said) => Heard::Aside(Observation::NodeGone(name), said),
                     Kept::Not => Heard::AsItIs(Observation::Node(node)),
                 }
             }
@@ -166,7 +166,7 @@ impl Aside {
                     Kept::Off(said) => {
                         let uid = queue.metadata.uid.as_deref().unwrap_or_default().into();
                         let reason = said_of("queue").into();
-                        Heard::Aside(Some(Observation::QueueUnreadable { name, uid, reason }), said)
+                        Heard::Aside(Observation::QueueUnreadable { name, uid, reason }, said)
                     }
                     Kept::Not => Heard::AsItIs(Observation::Queue(queue)),
                 }
@@ -184,7 +184,7 @@ impl Aside {
                             uid,
                             reason,
                         };
-                        Heard::Aside(Some(event), said)
+                        Heard::Aside(event, said)
                     }
                     Kept::Not => Heard::AsItIs(Observation::Group(group)),
                 }
@@ -194,7 +194,7 @@ impl Aside {
                 let name = job.metadata.name.clone().unwrap_or_default();
                 let says = hash(&(&job.metadata.annotations, &job.metadata.labels, &job.spec));
                 match state.keeps_off(&(ObjectKind::Job, path(&namespace, &name)), says) {
-                    Kept::Off(said) => Heard::Aside(Some(Observation::JobGone { namespace, name }), said),
+                    Kept::Off(said) => Heard::Aside(Observation::JobGone { namespace, name }, said),
                     Kept::Not => Heard::AsItIs(Observation::Job(job)),
                 }
             }
@@ -202,7 +202,7 @@ impl Aside {
                 let name = metadata.name.clone().unwrap_or_default();
                 let says = hash(&(&metadata.annotations, &metadata.labels));
                 match state.keeps_off(&(ObjectKind::Namespace, path("", &name)), says) {
-                    Kept::Off(said) => Heard::Aside(Some(Observation::NamespaceGone(name)), said),
+                    Kept::Off(said) => Heard::Aside(Observation::NamespaceGone(name), said),
                     Kept::Not => Heard::AsItIs(Observation::Namespace(metadata)),
                 }
             }
@@ -247,19 +247,19 @@ impl State {
             };
             if !holds {
                 let said = entry.say(&waits("the operator fell or stood still over this pod", CHANGED), true);
-                return Heard::Aside(Some(Observation::PodGone(uid)), said);
+                return Heard::Aside(Observation::PodGone(uid), said);
             }
             if entry.again {
                 let said = "the operator fell or stood still over this pod, and over what it requests: it is set aside, and \
                             nothing that it holds is counted. Delete it, and tell who keeps Cardgate";
                 let said = entry.say(said, false);
-                return Heard::Aside(Some(Observation::PodGone(uid)), said);
+                return Heard::Aside(Observation::PodGone(uid), said);
             }
             let said = "the operator fell or stood still over this pod: it is set aside, and counts with what it requests and \
                         nothing else that it says. Delete it when it can be spared, and tell who keeps Cardgate";
             let said = entry.say(said, false);
             reduce(&mut pod);
-            return Heard::Aside(Some(Observation::Pod(pod)), said);
+            return Heard::Aside(Observation::Pod(pod), said);
         }
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         if holds || !self.namespaces.contains(namespace) {
@@ -281,7 +281,7 @@ impl State {
             waits: true,
             message,
         });
-        Heard::Aside(Some(Observation::PodGone(uid)), said)
+        Heard::Aside(Observation::PodGone(uid), said)
     }
 
     /// What is gone needs not be kept off any more.

@@ -125,7 +125,6 @@ impl Mind {
                 if let Some(said) = said {
                     self.say_aside(said);
                 }
-                let Some(observation) = observation else { return };
                 observation
             }
         };

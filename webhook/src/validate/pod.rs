@@ -3,7 +3,7 @@
 //! What depends on who creates the pod, and where, is [`crate::pod`]'s.
 
 use crds::keys::{CARD_NAME, MGPU_CONTAINER_CARDS, SCORING_STRATEGY};
-use crds::managed::claims_devices;
+use crds::managed::names_claims;
 use crds::mgpu::{ComputePolicy, MgpuRequest};
 use crds::pod::Pod;
 use crds::pod_bounds;
@@ -19,7 +19,7 @@ use crate::warning::Warning;
 #[derive(Debug)]
 pub struct SoundPod<'p> {
     cards: Option<Cards<'p>>,
-    claims_devices: bool,
+    names_claims: bool,
 }
 
 impl<'p> SoundPod<'p> {
@@ -46,7 +46,7 @@ impl<'p> SoundPod<'p> {
         }
         Ok(Self {
             cards,
-            claims_devices: claims_devices(pod),
+            names_claims: names_claims(pod),
         })
     }
 
@@ -65,7 +65,7 @@ impl<'p> SoundPod<'p> {
         warnings: &mut Vec<Warning>,
     ) -> Result<(), Denial> {
         match &self.cards {
-            Some(cards) => cards.check_request(request, self.claims_devices, view, warnings),
+            Some(cards) => cards.check_request(request, self.names_claims, view, warnings),
             None => check_unnamed(request, is_charged, view, warnings),
         }
     }

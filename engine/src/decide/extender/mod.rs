@@ -120,7 +120,7 @@ pub fn read(cluster: &mut Cluster, pod: crds::pod::Pod<Box<str>>) -> PodQuery {
     let claims_volumes = volumes.any(|volume| volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some());
     let labels = pod.metadata.labels.clone();
     // A device that it claims may be a GPU.
-    let claims = cluster.claims_devices(&pod, &namespace);
+    let claims = cluster.asks_for_devices(&pod, &namespace);
     let uid: Arc<str> = pod.metadata.uid.clone().unwrap_or_default().into();
     let task = cluster.read_task(pod, &namespace);
     let configuration = cluster.configuration();

@@ -34,7 +34,7 @@ fn set(aside: &Aside, name: &str, uid: &str) {
     aside.set(object(ObjectKind::Pod, "a", name, uid), Stumble::Fell);
 }
 
-fn kept_off(heard: Heard) -> (Option<Observation>, Option<Said>) {
+fn kept_off(heard: Heard) -> (Observation, Option<Said>) {
     match heard {
         Heard::Aside(event, said) => (event, said),
         Heard::AsItIs(event) => panic!("heard as it is: {event:?}"),
@@ -51,7 +51,7 @@ fn a_waiting_pod_is_kept_off_until_it_changes_or_is_gone_and_told_once() {
     assert!(is_heard(&aside.hear(read(&pod("p", "1")))));
     set(&aside, "p", "1");
     let (event, said) = kept_off(aside.hear(read(&pod("p", "1"))));
-    assert!(matches!(event, Some(Observation::PodGone(uid)) if &*uid == "1"));
+    assert!(matches!(event, Observation::PodGone(uid) if &*uid == "1"));
     let said = said.unwrap();
     assert!(
         said.waits && said.message.contains("set aside, so that others get in"),
@@ -88,7 +88,7 @@ fn a_pod_that_holds_something_counts_with_what_it_requests_until_even_that_is_to
     bound["spec"]["containers"] = json!([{ "resources": { "requests": { "nvidia.com/gpu": "2" } } }]);
     set(&aside, "p", "1");
     let (event, said) = kept_off(aside.hear(read(&bound)));
-    let Some(Observation::Pod(left)) = event else {
+    let Observation::Pod(left) = event else {
         panic!("{event:?}")
     };
     assert_eq!(left.spec.node_name.as_deref(), Some("n-1"));
@@ -108,7 +108,7 @@ fn a_pod_that_holds_something_counts_with_what_it_requests_until_even_that_is_to
 
     set(&aside, "p", "1");
     let (event, said) = kept_off(aside.hear(read(&bound)));
-    assert!(matches!(event, Some(Observation::PodGone(_))));
+    assert!(matches!(event, Observation::PodGone(_)));
     assert!(said.unwrap().message.contains("nothing that it holds is counted"));
 }
 
@@ -122,7 +122,7 @@ fn after_several_pods_of_a_namespace_all_of_it_that_wait_are_kept_off_and_nobody
     set(&aside, "p", "3");
     assert_eq!(aside.namespaces(), 1);
     let (event, said) = kept_off(aside.hear(read(&pod("q", "9"))));
-    assert!(matches!(event, Some(Observation::PodGone(uid)) if &*uid == "9"));
+    assert!(matches!(event, Observation::PodGone(uid) if &*uid == "9"));
     assert!(said.unwrap().message.contains("several pods of this namespace"));
     // Its own condition says so by then.
     let mut told = pod("q", "9");
@@ -154,22 +154,22 @@ fn other_objects_are_as_if_they_could_not_be_read_or_were_not_there() {
         Observation::Queue(serde_json::from_value(queue).unwrap())
     };
     let (event, said) = kept_off(aside.hear(queue("1")));
-    assert!(matches!(event, Some(Observation::QueueUnreadable { reason, .. }) if reason.contains("over this queue")));
+    assert!(matches!(event, Observation::QueueUnreadable { reason, .. } if reason.contains("over this queue")));
     assert!(said.unwrap().message.ends_with("(stood_still)"));
     assert!(is_heard(&aside.hear(queue("2"))));
 
     let group = json!({ "metadata": metadata("g"), "spec": {} });
     let (event, _) = kept_off(aside.hear(Observation::Group(serde_json::from_value(group).unwrap())));
-    assert!(matches!(event, Some(Observation::GroupUnreadable { .. })));
+    assert!(matches!(event, Observation::GroupUnreadable { .. }));
     let job = json!({ "metadata": metadata("j") });
     let (event, _) = kept_off(aside.hear(Observation::Job(serde_json::from_value(job).unwrap())));
-    assert!(matches!(event, Some(Observation::JobGone { .. })));
+    assert!(matches!(event, Observation::JobGone { .. }));
     let node = json!({ "metadata": { "name": "n" } });
     let (event, _) = kept_off(aside.hear(Observation::Node(serde_json::from_value(node).unwrap())));
-    assert!(matches!(event, Some(Observation::NodeGone(name)) if &*name == "n"));
+    assert!(matches!(event, Observation::NodeGone(name) if &*name == "n"));
     let namespace = json!({ "name": "a" });
     let (event, _) = kept_off(aside.hear(Observation::Namespace(serde_json::from_value(namespace).unwrap())));
-    assert!(matches!(event, Some(Observation::NamespaceGone(_))));
+    assert!(matches!(event, Observation::NamespaceGone(_)));
     assert!(is_heard(&aside.hear(Observation::NodeGone("n".into()))));
     assert_eq!(aside.count(ObjectKind::Node), 0);
 }
