@@ -38,8 +38,7 @@ pub const SCORING_STRATEGY: &str = "volcano.sh/crossquota-scoring-strategy";
 pub const NODE_QUOTA_PREFIX: &str = "volcano.sh/crossquota-";
 /// Start of the node annotations with such quotas as percentages of what is allocatable.
 pub const NODE_QUOTA_PERCENTAGE_PREFIX: &str = "volcano.sh/crossquota-percentage-";
-/// Namespace label that puts its pods without GPU under `CrossQuota`, and the label of such pods; the value is
-/// [`CROSS_QUOTA_ENABLED`].
+/// Namespace label that puts its pods without GPU under `CrossQuota`, and the label of such pods; the value is `enabled`.
 pub const CROSS_QUOTA_LABEL: &str = "card.volcano.sh/crossquota";
 /// Value of [`CROSS_QUOTA_LABEL`].
 pub const CROSS_QUOTA_ENABLED: &str = "enabled";

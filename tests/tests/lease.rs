@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use cardgate_tests::cardgate::{Cardgate, NAMESPACE, Settings};
 use cardgate_tests::controlplane::{Account, ControlPlane, Options};
+use cardgate_tests::wait::{self, Seen};
 use crds::keys::{LEADER, POLICY_PARAMETERS};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -64,13 +65,18 @@ async fn one_leads_and_another_takes_over_when_it_ends_or_falls_silent() -> Outc
     let first = start(&client, "operator-1");
     first.leads_within(Duration::from_secs(2)).await?;
     let second = start(&client, "operator-2");
-    // Long enough for renewals.
-    tokio::time::sleep(Duration::from_secs(6)).await;
+    wait::object(&leases, LEASE, "a renewal", |lease| {
+        let spec = lease.and_then(|lease| lease.spec.as_ref());
+        match spec {
+            Some(spec) if spec.renew_time > spec.acquire_time => Seen::Done(()),
+            _ => Seen::NotYet(format!("{spec:?}")),
+        }
+    })
+    .await?;
     assert!(first.leadership.holds() && !second.leadership.holds());
     let spec = leases.get(LEASE).await?.spec.unwrap_or_default();
     assert_eq!(spec.holder_identity.as_deref(), Some("operator-1"));
     assert_eq!(spec.lease_duration_seconds, Some(15));
-    assert!(spec.renew_time > spec.acquire_time);
 
     // Shut down: the other one leads within seconds.
     first.done.send(()).expect("the candidate waits for it");
