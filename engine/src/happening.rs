@@ -34,6 +34,8 @@ worded! {
         PhaseNotWritten = "PhaseNotWritten",
         /// An annotation with a quota for pods without GPU can't be read; the next source counts.
         InvalidCrossQuota = "InvalidCrossQuota",
+        /// The API server refuses the label by which pods are kept off the node, or narrowed to its cards: that is tried again.
+        NodeNotLabelled = "NodeNotLabelled",
         /// The configuration can't be read: the last good one stays in force.
         InvalidConfiguration = "InvalidConfiguration",
         /// Something in the configuration has no effect, or hardly the one that is meant.
@@ -72,7 +74,7 @@ impl Happening {
             Self::SetAside => "Pod, and whatever else is read",
             Self::Enqueued => "Job",
             Self::PhaseNotWritten => "PodGroup",
-            Self::InvalidCrossQuota => "Node",
+            Self::InvalidCrossQuota | Self::NodeNotLabelled => "Node",
             Self::InvalidConfiguration
             | Self::ConfigurationWarning
             | Self::EnqueueBesideVolcano

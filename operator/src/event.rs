@@ -18,6 +18,15 @@ pub enum Event {
     Configuration(Arc<Configuration>, oneshot::Sender<()>),
     /// The label of a node, by its name, has been written, or could not be for now.
     NodeLabelled(Arc<str>),
+    /// The label of a node is refused: why, in the API server's words.
+    NodeNotLabelled {
+        /// The node's name.
+        node: Arc<str>,
+        /// Its unique id.
+        uid: Box<str>,
+        /// The refusal.
+        why: String,
+    },
     /// What became of something that was decided.
     Outcome(Outcome),
     /// What became of a write that had not been answered, found out later.

@@ -6,7 +6,7 @@ use crds::card_type::CardType;
 use crds::card_usage::CardUsage;
 use crds::dra::DeviceClass;
 use crds::keys::{CONFIG_MAP, NAMESPACE};
-use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::api::core::v1::{ConfigMap, Event};
 use kube::Api;
 use kube::api::ListParams;
 use serde_json::Value;
@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::{Finding, Result};
 use crate::cluster::Cluster;
 use crate::failure::Failure;
+use crate::known::parse;
 use crate::lint::selectors_not_evaluated;
 
 /// How many of a kind are listed one by one.
@@ -115,9 +116,24 @@ fn listed(found: impl Iterator<Item = Finding>, what: &str, all_well: &str) -> V
     found
 }
 
-/// What the operator said of the configuration lately, by reason.
+/// What the configuration is called among what was found.
+const WHAT: &str = "configuration";
+
+/// Whether the configuration can be read; and where it can, or is not to be seen, what the operator said of it lately: of one that can't be
+/// read it speaks once, and that is forgotten in an hour.
 async fn of_configuration(cluster: &Cluster) -> Vec<Finding> {
-    const WHAT: &str = "configuration";
+    let maps: Api<ConfigMap> = Api::namespaced(cluster.client(), NAMESPACE);
+    match maps.get(CONFIG_MAP).await.as_ref().map(parse) {
+        Ok(Err(error)) => {
+            let details = format!("{error}: the last one that could be read is in force, or the defaults");
+            vec![Finding::new(Result::Problem, WHAT, details)]
+        }
+        Ok(Ok(_)) | Err(_) => said_of_configuration(cluster).await,
+    }
+}
+
+/// What the operator said of the configuration lately, by reason.
+async fn said_of_configuration(cluster: &Cluster) -> Vec<Finding> {
     let api: Api<Event> = Api::namespaced(cluster.client(), NAMESPACE);
     let about = format!("involvedObject.kind=ConfigMap,involvedObject.name={CONFIG_MAP},type=Warning");
     let events = match api.list(&ListParams::default().fields(&about).limit(500)).await {

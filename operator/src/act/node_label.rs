@@ -1,22 +1,30 @@
 //! The labels of nodes by which pods are kept off GPU nodes, and narrowed to cards that nodes have by devices.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crds::keys::NODE_LABEL_SET;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
+use kube::core::Status;
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::Actor;
 use super::tries::{FIRST_WAIT, LONGEST_WAIT};
+use super::{Actor, Failure};
 use crate::event::Event;
 use crate::metrics::{Verb, Write};
 
 /// How often one write is tried before the mind looks at the node again.
 const TRIES: u32 = 4;
+
+/// How long a node is left alone whose label is refused.
+const REST: Duration = Duration::from_mins(1);
 
 impl Actor {
     /// Sets or removes labels of a node, each by whether it is to be there; when that is done, or can't be for now, an event says
@@ -24,25 +32,43 @@ impl Actor {
     pub fn label_node(&self, node: Arc<str>, uid: Box<str>, labels: Vec<(String, bool)>) {
         let actor = self.clone();
         self.runtime.spawn(async move {
-            let mut wait = FIRST_WAIT;
-            for _ in 0..TRIES {
-                let Err(reason) = actor.try_to_label(&node, &uid, &labels).await else {
-                    tracing::info!(node = %node, ?labels, "labelled");
-                    break;
-                };
-                tracing::warn!(node = %node, ?labels, reason, "not labelled, trying again");
-                sleep(wait).await;
-                wait = (wait * 4).min(LONGEST_WAIT);
+            if let Some(refusal) = actor.keep_labelling(&node, &uid, &labels).await {
+                let (node, why) = (Arc::clone(&node), refusal.message);
+                // The mind is gone only when the program ends.
+                let _ = actor.events.send(Event::NodeNotLabelled { node, uid, why }).await;
+                sleep(REST).await;
             }
-            // The mind is gone only when the program ends.
             let _ = actor.events.send(Event::NodeLabelled(node)).await;
         });
     }
 
-    async fn try_to_label(&self, node: &str, uid: &str, labels: &[(String, bool)]) -> Result<(), String> {
-        let _lane = self.node_lanes.acquire().await.map_err(|error| error.to_string())?;
+    /// Writes the labels, with some tries; what the API server says where it refuses them.
+    async fn keep_labelling(&self, node: &str, uid: &str, labels: &[(String, bool)]) -> Option<Box<Status>> {
+        let mut wait = FIRST_WAIT;
+        let mut refusal = None;
+        for _ in 0..TRIES {
+            let Err(failure) = self.try_to_label(node, uid, labels).await else {
+                tracing::info!(node, ?labels, "labelled");
+                return None;
+            };
+            tracing::warn!(node, ?labels, reason = %failure, "not labelled, trying again");
+            refusal = match failure {
+                failure if failure.is_gone() || failure.is_passing() => None,
+                Failure::Api(status) => Some(status),
+                _ => None,
+            };
+            sleep(wait).await;
+            wait = (wait * 4).min(LONGEST_WAIT);
+        }
+        refusal
+    }
+
+    async fn try_to_label(&self, node: &str, uid: &str, labels: &[(String, bool)]) -> Result<(), Failure> {
+        let Ok(_lane) = self.node_lanes.acquire().await else {
+            return Err(Failure::NotSent("shutting down"));
+        };
         if !self.leadership.holds() {
-            return Err("no longer the leader".into());
+            return Err(Failure::NotSent("no longer the leader"));
         }
         let labels: BTreeMap<_, _> = labels
             .iter()
@@ -53,7 +79,6 @@ impl Actor {
         let nodes = Api::<Node>::all(self.client.clone());
         let params = PatchParams::default();
         let write = nodes.patch_metadata(node, &params, &patch);
-        let written = self.in_time(Verb::Patch, write).await;
-        written.map(|_| ()).map_err(|failure| failure.to_string())
+        self.in_time(Verb::Patch, write).await.map(|_| ())
     }
 }

@@ -86,6 +86,13 @@ impl Mind {
             Event::NodeLabelled(node) => {
                 self.labelling.remove(&node);
             }
+            Event::NodeNotLabelled { node, uid, why } => {
+                let message = format!(
+                    "the node's label can't be written: {why}; until it is, pods without GPU may come here, and pods that name cards may not: \
+                     have whoever refuses it let the operator write labels of nodes. It is tried again each minute"
+                );
+                self.say_of_node(&node, &uid, Happening::NodeNotLabelled, message);
+            }
             Event::Outcome(outcome) => {
                 self.under_way -= 1;
                 self.hear_outcome(&outcome, now);

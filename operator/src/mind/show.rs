@@ -309,20 +309,24 @@ impl Mind {
         let Some(offer) = node.offer() else { return };
         for bad in self.cluster.gpu_nodes().bad_annotations(id) {
             tracing::warn!(node = %node.name, "{bad}");
-            let regarding = ObjectReference {
-                api_version: Some("v1".to_owned()),
-                kind: Some("Node".to_owned()),
-                name: Some(node.name.to_string()),
-                uid: Some(offer.uid.to_string()),
-                ..ObjectReference::default()
-            };
-            self.reports.send(Report::Event {
-                regarding: Box::new(regarding),
-                kind: EventKind::Warning,
-                reason: Happening::InvalidCrossQuota.into(),
-                message: bad.to_string(),
-            });
+            self.say_of_node(&node.name, &offer.uid, Happening::InvalidCrossQuota, bad.to_string());
         }
+    }
+
+    pub(super) fn say_of_node(&self, node: &str, uid: &str, reason: Happening, message: String) {
+        let regarding = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Node".to_owned()),
+            name: Some(node.to_owned()),
+            uid: Some(uid.to_owned()),
+            ..ObjectReference::default()
+        };
+        self.reports.send(Report::Event {
+            regarding: Box::new(regarding),
+            kind: EventKind::Warning,
+            reason: reason.into(),
+            message,
+        });
     }
 
     /// Says on a bound mGPU pod which cards it is taken to hold, since nothing on it does.

@@ -1,6 +1,7 @@
 //! Configurations that can't be read.
 
-use cardgate_tests::cardgate::{Cardgate, Instance, NAMESPACE};
+use anyhow::{Context as _, ensure};
+use cardgate_tests::cardgate::{self, Cardgate, Instance, NAMESPACE};
 use cardgate_tests::controlplane::ControlPlane;
 use cardgate_tests::nodes;
 use cardgate_tests::scenario::Scenario;
@@ -9,7 +10,7 @@ use cardgate_tests::wait::{self, Seen};
 use crds::keys::CONFIG_MAP;
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::Api;
-use kube::api::ListParams;
+use kube::api::{DeleteParams, ListParams};
 use serde_json::json;
 
 use crate::{Outcome, capacity_card, configured};
@@ -49,6 +50,17 @@ async fn an_invalid_configuration_leaves_the_last_good_one_in_force_and_is_told_
         Ok(Seen::when(told, format!("{texts:?}")))
     })
     .await?;
+
+    // However long ago that was said.
+    events.delete_collection(&DeleteParams::default(), &about).await?;
+    let built = tokio::task::spawn_blocking(cardgate::build).await??;
+    let mut check = tokio::process::Command::new(&built.plugin);
+    check.arg("check").env("KUBECONFIG", world.plane.kubectl().kubeconfig());
+    let check = check.output().await?;
+    let said = String::from_utf8(check.stdout)?;
+    let line = said.lines().find(|line| line.contains("cardUnlimitedCpuMemory"));
+    let line = line.with_context(|| said.clone())?;
+    ensure!(line.starts_with("PROBLEM   configuration"), "{line}");
 
     // Neither half of it is in force: CPU is not counted, and card names are not required.
     let scenario = Scenario::begin(world, "last-good").await?;
