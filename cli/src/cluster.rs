@@ -58,7 +58,7 @@ impl Cluster {
             config.auth_info.impersonate = Some(user.clone());
             config.auth_info.impersonate_groups = Some(connection.groups.clone()).filter(|groups| !groups.is_empty());
         }
-        let client = Client::try_from(config).map_err(|error| unusable(&error))?;
+        let client = programs::client_as_configured(config).map_err(|error| unusable(&error))?;
         Ok(Self {
             client,
             namespace,

@@ -7,17 +7,19 @@ pub mod diagnostics;
 pub mod flags;
 pub mod logging;
 pub mod ports;
+pub mod readable;
 pub mod readiness;
 
 use std::time::Duration;
 
+use crate::readable::readable;
 use http::{Method, Request, Response, StatusCode};
 use kube::client::{Body, ClientBuilder};
 use kube::{Client, Config};
 use thiserror::Error;
 use tokio::time::{sleep, timeout};
 use tower::BoxError;
-use tower::util::MapFutureLayer;
+use tower::util::{MapFutureLayer, MapResponseLayer};
 
 /// How long the API server has to begin its answer, also to a watch: it gives up what takes longer itself. The client would wait
 /// for five minutes, in which a program whose list was lost knows nothing new.
@@ -63,7 +65,15 @@ fn client_that_waits(mut config: Config, silence: Duration) -> kube::Result<Clie
     config.read_timeout = Some(silence);
     // From when it is asked, not from when its connection was used last.
     config.reset_reader_on_write = true;
-    let client = ClientBuilder::try_from(config)?.with_layer(&MapFutureLayer::new(in_time));
+    let client = ClientBuilder::try_from(config)?
+        .with_layer(&MapResponseLayer::new(readable))
+        .with_layer(&MapFutureLayer::new(in_time));
+    Ok(client.build())
+}
+
+/// A client as it is configured, which takes whatever bytes an answer has for text.
+pub fn client_as_configured(config: Config) -> kube::Result<Client> {
+    let client = ClientBuilder::try_from(config)?.with_layer(&MapResponseLayer::new(readable));
     Ok(client.build())
 }
 

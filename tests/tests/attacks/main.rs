@@ -21,5 +21,6 @@ mod stumbling;
 mod taken_away;
 mod tenant;
 mod unclear_claims;
+mod unreadable;
 
 type Outcome = anyhow::Result<()>;

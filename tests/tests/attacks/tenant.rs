@@ -5,9 +5,13 @@ use std::fmt::Debug;
 use anyhow::{Context as _, Result, bail};
 use cardgate_tests::controlplane::{ControlPlane, Kubectl};
 use cardgate_tests::wait::{self, Seen};
+use http::Request;
+use http::header::CONTENT_TYPE;
+use http_body_util::BodyExt as _;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::client::Body;
 use kube::{Api, Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -59,6 +63,17 @@ impl Tenant {
     {
         let created = self.api::<K>().create(&PostParams::default(), object).await;
         created.with_context(|| format!("cannot create {} {:?}", K::kind(&()), object.meta().name))
+    }
+
+    /// Creates what these bytes are, as is allowed; what the API server answers.
+    pub async fn post(&self, path: &str, object: Vec<u8>) -> Result<Vec<u8>> {
+        let request = Request::post(format!("/{path}")).header(CONTENT_TYPE, "application/json");
+        let answer = self.client.send(request.body(Body::from(object))?).await?;
+        let (status, body) = (answer.status(), answer.into_body().collect().await?.to_bytes());
+        if !status.is_success() {
+            bail!("{status}: {}", String::from_utf8_lossy(&body));
+        }
+        Ok(body.to_vec())
     }
 
     /// Tries to create an object, and has to be refused in words that hold this.
