@@ -3,6 +3,7 @@
 //!
 //! Pure: which devices there are, which of them a claim asks for, and what was allocated. Whose quota that is, the cluster says.
 
+mod alike;
 mod asked;
 mod asks;
 mod bounds;

@@ -2,18 +2,21 @@
 //!
 //! Tenants write these expressions. The API server has bounded what they cost it; here only such are evaluated as cost no more than
 //! their text is long for each device: known functions, no loop within a loop, and patterns that say themselves how long they
-//! are. What is not is said and not guessed.
+//! are; and such as Kubernetes takes alike (`alike`). What is not is said and not guessed.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use kube_cel::KubeCelExt as _;
-use kube_cel::cel::common::ast::{EntryExpr, Expr, IdedExpr, LiteralValue};
+use kube_cel::cel::common::ast::{Expr, IdedExpr, LiteralValue};
+use kube_cel::cel::extractors::This;
 use kube_cel::cel::objects::Key;
 use kube_cel::cel::parser::Parser;
-use kube_cel::cel::{Context, ExecutionError, Program, Value};
+use kube_cel::cel::{Context, ExecutionError, FunctionContext, Program, Value};
+use regex_lite::Regex;
 use thiserror::Error;
 
+use super::alike;
 use super::model::{Attribute, Described};
 use super::optional::{self, ATTRIBUTES_OR_NONE, CAPACITY_OR_NONE, Unsupported};
 
@@ -25,10 +28,6 @@ const MAX_DEPTH: usize = 48;
 const MAX_OPERATORS: usize = 256;
 /// What the deepest of these take of a stack in a debug build, twice over: reading takes 70 kB for a bracket there.
 const STACK: usize = 32 << 20;
-/// So long a pattern of `matches` may be.
-const MAX_PATTERN: usize = 256;
-/// So many classes of characters (`\w`) it may have: each is hundreds of ranges.
-const MAX_CLASSES: usize = 16;
 /// So many patterns there may be.
 const MAX_PATTERNS: usize = 8;
 /// So long an expression with a loop may be: what it costs grows with the square.
@@ -37,7 +36,7 @@ const MAX_LENGTH_OF_LOOP: usize = 1024;
 const EVALUATION: usize = 256;
 
 /// The functions and operators that cost no more than their arguments are long.
-const KNOWN: [&str; 54] = [
+const KNOWN: [&str; 50] = [
     "_&&_",
     "_||_",
     "!_",
@@ -68,10 +67,6 @@ const KNOWN: [&str; 54] = [
     "@in",
     "@not_strictly_false",
     "size",
-    "string",
-    "int",
-    "double",
-    "bool",
     "contains",
     "startsWith",
     "endsWith",
@@ -138,7 +133,11 @@ pub struct Selector {
 }
 
 /// All functions of Kubernetes, made once.
-static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| Context::default().with_all());
+static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| {
+    let mut functions = Context::default().with_all();
+    functions.add_function("matches", matches);
+    functions
+});
 /// Makes values of the types that only functions make.
 static SEMVER: LazyLock<Option<Program>> = LazyLock::new(|| Program::compile("semver(text)").ok());
 static QUANTITY: LazyLock<Option<Program>> = LazyLock::new(|| Program::compile("quantity(text)").ok());
@@ -271,6 +270,7 @@ impl Look {
         match &expression.expr {
             Expr::Unspecified | Expr::Ident(_) => Ok(()),
             Expr::Literal(literal) => {
+                alike::check_literal(literal).map_err(SelectorError::Unsupported)?;
                 if let LiteralValue::String(text) = literal {
                     self.texts.insert(text.inner().to_owned());
                 }
@@ -287,15 +287,13 @@ impl Look {
                     "matches" if loops > 0 => {
                         return Err(SelectorError::Unsupported("matches within a loop".to_owned()));
                     }
-                    "matches" => {
-                        self.patterns += 1;
-                        call.args.last().map_or(Ok(()), check_pattern)?;
-                    }
+                    "matches" => self.patterns += 1,
                     // The number of all that a device has, or one of them by a name that is made only then.
                     "size" => self.looks_at_all = true,
                     "_[_]" | "_[?_]" | "@in" if call.args.iter().all(is_made) => self.looks_at_all = true,
                     _ => {}
                 }
+                alike::check_call(call).map_err(SelectorError::Unsupported)?;
                 let parts = call.target.iter().map(|target| &**target).chain(&call.args);
                 parts.into_iter().try_for_each(|part| self.at(part, loops))
             }
@@ -304,18 +302,18 @@ impl Look {
                 self.at(&select.operand, loops)
             }
             Expr::List(list) => list.elements.iter().try_for_each(|element| self.at(element, loops)),
-            Expr::Map(map) => map.entries.iter().try_for_each(|entry| match &entry.expr {
-                EntryExpr::MapEntry(entry) => {
-                    self.at(&entry.key, loops)?;
-                    self.at(&entry.value, loops)
-                }
-                EntryExpr::StructField(field) => self.at(&field.value, loops),
-            }),
+            // Of an entry that stands there twice Kubernetes makes a mistake.
+            Expr::Map(_) => Err(SelectorError::Unsupported("maps".to_owned())),
             Expr::Comprehension(comprehension) => {
                 if loops > 0 {
                     return Err(SelectorError::Unsupported("a loop within a loop".to_owned()));
                 }
                 (self.loops, self.looks_at_all) = (true, true);
+                let variables = [&comprehension.iter_var].into_iter().chain(&comprehension.iter_var2);
+                variables
+                    .into_iter()
+                    .try_for_each(|name| alike::check_variable(name))
+                    .map_err(SelectorError::Unsupported)?;
                 self.at(&comprehension.iter_range, loops)?;
                 [
                     &comprehension.accu_init,
@@ -344,21 +342,19 @@ fn is_made(part: &IdedExpr) -> bool {
     }
 }
 
-/// A pattern costs more than its text is long where it counts repetitions.
-fn check_pattern(pattern: &IdedExpr) -> Result<(), SelectorError> {
-    match &pattern.expr {
-        Expr::Literal(LiteralValue::String(text))
-            if text.inner().len() <= MAX_PATTERN
-                && !text.inner().contains('{')
-                && text.inner().matches('\\').count() <= MAX_CLASSES =>
-        {
-            Ok(())
-        }
-        _ => Err(SelectorError::Unsupported(format!(
-            "matches with a pattern that is no text, is longer than {MAX_PATTERN} characters, has more than {MAX_CLASSES} of \\, or \
-             counts repetitions by {{}}"
-        ))),
-    }
+/// Whether a text has what a pattern says. Kubernetes' classes are of ASCII, as those of this library are; and cel's own takes a second to
+/// read a pattern with large ones.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "arguments of functions are handed over like this"
+)]
+fn matches(
+    context: &FunctionContext<'_, '_>,
+    This(text): This<Arc<String>>,
+    pattern: Arc<String>,
+) -> Result<bool, ExecutionError> {
+    let read = Regex::new(&pattern).map_err(|error| context.error(error.to_string()))?;
+    Ok(read.is_match(&text))
 }
 
 fn value_of_attribute(attribute: &Attribute) -> Value {
@@ -380,7 +376,7 @@ fn put(domains: &mut HashMap<Key, Value>, qualified: &str, value: Value) {
         .entry(domain.to_owned().into())
         .or_insert_with(|| HashMap::<Key, Value>::new().into());
     if let Value::Map(names) = names {
-        std::sync::Arc::make_mut(&mut names.map).insert(name.to_owned().into(), value);
+        Arc::make_mut(&mut names.map).insert(name.to_owned().into(), value);
     }
 }
 
