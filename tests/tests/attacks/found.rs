@@ -41,7 +41,7 @@ async fn pods_that_never_waited_fill_no_queue() -> Outcome {
         .create(&idle.request("nvidia.com/gpu", 100).request("cpu", 100_000).build())
         .await?;
     let joins = json!({ "metadata": { "annotations": { GROUP_NAME: "late" } } });
-    let says = "is added to a pod without the scheduling gate \"card.volcano.sh/quota\" by Volcano's controllers only";
+    let says = "is added to a pod without the scheduling gate \"card.volcano.sh/quota\", or without annotation";
     tenant.may_not_change::<Pod>("idle", joins.clone(), says).await?;
     // One that says so from the start waits like everybody.
     let waiting = pod("waiting").namespace("filler").annotation(GROUP_NAME, "late");

@@ -302,6 +302,16 @@ async fn a_group_is_added_once_before_the_pod_is_bound() -> Outcome {
         &[says],
     )
     .await?;
+    // Nor of one with a gate of its maker's own, whose charge would go wherever the group's queue goes.
+    cluster.create(pod("own-gate").gate(keys::GATE)).await?;
+    denied(
+        cluster,
+        "own-gate",
+        "added to a pod with the gate and without a queue",
+        change.clone(),
+        &[says],
+    )
+    .await?;
     let account = Account::new("volcano-system", "volcano-controllers");
     cluster.plane.create_namespace("volcano-system", &[], &[]).await?;
     let kubectl = cluster.plane.kubectl();
