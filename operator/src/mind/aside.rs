@@ -38,6 +38,8 @@ struct State {
     entries: BTreeMap<Key, Entry>,
     /// Namespaces of which no waiting pod is looked at.
     namespaces: BTreeSet<Arc<str>>,
+    /// How many pods of each namespace were set aside, those that are gone among them: who deletes each would go on for ever.
+    pods: BTreeMap<Arc<str>, usize>,
     /// The order of arrival.
     arrivals: u64,
 }
@@ -110,9 +112,12 @@ impl Aside {
             let first = first.map(|(key, _)| key.clone());
             first.and_then(|key| state.entries.remove(&key));
         }
-        let of_it = |entry: &&Entry| entry.object.kind == ObjectKind::Pod && entry.object.namespace == namespace;
-        if kind == ObjectKind::Pod && state.entries.values().filter(of_it).count() >= PODS_OF_A_NAMESPACE {
-            state.namespaces.insert(namespace);
+        if kind == ObjectKind::Pod {
+            let pods = state.pods.entry(Arc::clone(&namespace)).or_default();
+            *pods += 1;
+            if *pods >= PODS_OF_A_NAMESPACE {
+                state.namespaces.insert(namespace);
+            }
         }
     }
 
