@@ -28,8 +28,11 @@ const STEPS: u64 = 200_000_000;
 const LONGEST_TEXT: usize = 8000;
 
 /// Objects that are shown, with their corpora.
-const KINDS: [(Kind, &str); 5] = [
+const KINDS: [(Kind, &str); 8] = [
     (Kind::Node, "nodes"),
+    (Kind::ResourceSlice, "resource-slices"),
+    (Kind::DeviceClass, "device-classes"),
+    (Kind::ResourceClaim, "resource-claims"),
     (Kind::Queue, "queues"),
     (Kind::PodGroup, "groups"),
     (Kind::Job, "jobs"),
@@ -122,6 +125,9 @@ fn observed(kind: Kind, object: &Value) -> Option<Observation> {
         Kind::Node => read(object).map(Observation::Node),
         Kind::Pod => read(object).map(Observation::Pod),
         Kind::Job => read(object).map(Observation::Job),
+        Kind::ResourceSlice => read(object).map(Observation::Slice),
+        Kind::DeviceClass => read(object).map(Observation::Class),
+        Kind::ResourceClaim => read(object).map(Observation::Claim),
         Kind::Queue => {
             Some(read(object).map_or(Observation::QueueUnreadable { name, uid, reason }, Observation::Queue))
         }
@@ -145,6 +151,9 @@ fn gone(kind: Kind, object: &Value) -> Observation {
         Kind::Pod => Observation::PodGone(text(object, "uid")),
         Kind::Job => Observation::JobGone { namespace, name },
         Kind::Queue => Observation::QueueGone(name),
+        Kind::ResourceSlice => Observation::SliceGone(name),
+        Kind::DeviceClass => Observation::ClassGone(name),
+        Kind::ResourceClaim => Observation::ClaimGone { namespace, name },
         _ => Observation::GroupGone { namespace, name },
     }
 }

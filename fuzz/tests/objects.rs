@@ -7,6 +7,7 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use crds::bounds::{MGPU_CONTAINERS, NODE_TERMS, RESOURCES, TASKS};
+use crds::dra::{DeviceClass, ResourceClaim, ResourceSlice};
 use crds::job::Job;
 use crds::lean::Text;
 use crds::managed::{is_concerned, is_managed, is_reachable, is_under_cross_quota};
@@ -20,7 +21,7 @@ use crds::volcano::{self, PodGroup, Queue, min_resources};
 use fuzz::corpus;
 use fuzz::cost::within;
 use fuzz::objects::Objects;
-use k8s_openapi::api::{batch, core};
+use k8s_openapi::api::{batch, core, resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -137,6 +138,18 @@ target!(jobs, "jobs", |object| {
     };
     let _ = (job.is_suspended(), job.has_ended_pods());
     !job.is_finished()
+});
+
+target!(resource_slices, "resource-slices", |object| {
+    as_watched::<resource::v1::ResourceSlice, ResourceSlice>(object).is_some()
+});
+
+target!(device_classes, "device-classes", |object| {
+    as_watched::<resource::v1::DeviceClass, DeviceClass>(object).is_some()
+});
+
+target!(resource_claims, "resource-claims", |object| {
+    as_watched::<resource::v1::ResourceClaim, ResourceClaim>(object).is_some()
 });
 
 target!(queues, "queues", |object| {

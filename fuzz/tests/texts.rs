@@ -18,6 +18,7 @@ use crds::queue_access::QueueAccess;
 use crds::resources::parse_amount;
 use crds::scoring_strategy::ScoringStrategy;
 use crds::{names, quantity, slug, spelling};
+use engine::devices::not_evaluated;
 use fuzz::corpus;
 use fuzz::cost::within;
 use fuzz::texts::Texts;
@@ -132,6 +133,11 @@ target!(card_requests, "card-requests", |text| {
     }
     assert_eq!(CardRequest::parse(&printed(request.iter())).unwrap(), request);
     true
+});
+
+target!(selectors, "selectors", |text| {
+    let evaluated = |text: &str| not_evaluated(text).map_or(Ok(()), Err);
+    read(text, evaluated).is_some()
 });
 
 target!(quantities, "quantities", |text| {

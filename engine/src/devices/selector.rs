@@ -7,6 +7,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, LazyLock};
 
+use crds::bounds::printable;
 use kube_cel::KubeCelExt as _;
 use kube_cel::cel::common::ast::{Expr, IdedExpr, LiteralValue};
 use kube_cel::cel::extractors::This;
@@ -253,7 +254,8 @@ fn depth_and_operators(text: &str) -> (usize, usize) {
 }
 
 fn first_line(text: &str) -> String {
-    text.lines().next().unwrap_or_default().chars().take(200).collect()
+    let line: String = text.lines().next().unwrap_or_default().chars().take(200).collect();
+    printable(&line).into_owned()
 }
 
 /// What is found in an expression.
