@@ -88,7 +88,7 @@ const DEVICES: [Found; 5] = [
 ];
 
 /// Worlds with devices, gangs and claims that pods share.
-const TOGETHER: [Found; 19] = [
+const TOGETHER: [Found; 20] = [
     (
         22_101,
         120,
@@ -221,6 +221,13 @@ const TOGETHER: [Found; 19] = [
         4,
         true,
         "the memory of shared cards was taken for their number where no node has them any more",
+    ),
+    (
+        25_379,
+        200,
+        4,
+        true,
+        "a group whose pods were gone was told that there is too little for none of them",
     ),
 ];
 

@@ -31,7 +31,7 @@ pub(super) struct Members {
     succeeded: BTreeMap<Arc<str>, Succeeded>,
     /// Workloads of which some pods hold quota, and others that belong to the minimum wait.
     incomplete: BTreeSet<WorkloadId>,
-    /// Groups of which it is to be seen whether there are as many pods as they need, and what those hold.
+    /// Groups of which it is to be seen whether there are as many pods as they need, what those hold, and whether any are left that wait.
     unmeasured: BTreeSet<WorkloadId>,
 }
 
@@ -48,11 +48,15 @@ impl Cluster {
         self.members.incomplete.iter().copied()
     }
 
-    /// Takes note of what groups hold that are whole: before and after a round, when all is as it is. What one tries is no measure.
+    /// Takes note of what groups hold that are whole, and of refusals that are nobody's any more: before and after a round, when all is as
+    /// it is. What one tries is no measure.
     pub(crate) fn measure_groups(&mut self) {
         for id in std::mem::take(&mut self.members.unmeasured) {
             if !self.workload(id).is_measured() {
                 self.workloads[id].measure(self.now);
+            }
+            if self.workload(id).is_refused_for_nobody() {
+                self.refuse_workload(id, None);
             }
         }
     }

@@ -339,6 +339,13 @@ impl Facts {
         self.enqueued.is_some()
     }
 
+    /// Whether it was refused for its pods, of which none waits any more: nobody looks at it again until another one does, and what they
+    /// asked for it does not ask for.
+    pub(super) fn is_refused_for_nobody(&self) -> bool {
+        let waits_itself = self.in_line.is_some() || self.aside_until.is_some();
+        self.refused.is_some() && self.line.is_empty() && !waits_itself
+    }
+
     /// Until when it stands aside.
     pub fn aside_until(&self) -> Option<Timestamp> {
         self.aside_until

@@ -2,6 +2,7 @@
 
 use engine::amounts::Dimension;
 use engine::decide::Action;
+use engine::explain::{Subject, explain};
 use engine::refs::WorkloadKind;
 
 use crate::world::{Object, World, configuration, group, held_job, node, pod, queue, queue_plugin};
@@ -76,6 +77,24 @@ fn job_mode_example() {
     assert!(world.is_group_enqueued("job"));
     assert!(!world.is_group_enqueued("next"), "2 + 1 + 4 + 2 = 9 > 8");
     assert!(world.is_group_enqueued("small"), "2 + 1 + 4 + 1 = 8 <= 8");
+}
+
+/// Found by the simulator (seed 25379): nobody looked at the group again, and it was told that its queue lacks what nobody asks for.
+#[test]
+fn a_group_whose_pods_are_gone_is_told_nothing_of_what_they_asked_for() {
+    let mut world = world();
+    world.group(&group("g", 1));
+    world.pod(&pod("g-0").of("g").asks("A100", 6));
+    assert_eq!(world.admit(), []);
+    let group = world
+        .cluster
+        .workload_named(WorkloadKind::PodGroup, "team", "g")
+        .unwrap();
+    let is_told = |world: &World| explain(&world.cluster, Subject::Workload(group)).is_some();
+    assert!(is_told(&world));
+    world.remove_pod("g-0");
+    assert_eq!(world.admit(), []);
+    assert!(!is_told(&world));
 }
 
 #[test]
