@@ -88,7 +88,7 @@ const DEVICES: [Found; 5] = [
 ];
 
 /// Worlds with devices, gangs and claims that pods share.
-const TOGETHER: [Found; 20] = [
+const TOGETHER: [Found; 21] = [
     (
         22_101,
         120,
@@ -228,6 +228,13 @@ const TOGETHER: [Found; 20] = [
         4,
         true,
         "a group whose pods were gone was told that there is too little for none of them",
+    ),
+    (
+        28_033,
+        200,
+        4,
+        true,
+        "a group that stood aside for another of its namespace was told of a queue with room that it can't take it",
     ),
 ];
 

@@ -163,6 +163,11 @@ fn of_workload<'c>(
         return (extent, what.unwrap_or(What::Said(String::new())));
     }
     let (queue, demand) = workload::asked_as_a_whole(cluster, id, claim.queue);
+    if let About::Quota(_) = reason.about()
+        && let Some(said) = workload::only_stands_aside(cluster, id, queue, &demand)
+    {
+        return (Extent::Alone, What::Said(said));
+    }
     let at = workload::level_in_excess(cluster, id, queue, &demand);
     let what = match reason.about() {
         About::Quota(_) => What::Quota(short::of_whole(cluster, id, (queue, &demand), at, reason)),

@@ -3,7 +3,7 @@
 use engine::cluster::waiting::Refused;
 use engine::cluster::workload::{Phase, Step};
 use engine::decide::Action;
-use engine::explain::{Progress, progress};
+use engine::explain::{Progress, Subject, explain, progress};
 use engine::refs::WorkloadKind;
 use serde_json::json;
 
@@ -298,6 +298,34 @@ fn a_group_that_stands_aside_is_told_what_it_asks_for_itself() {
     let refused = "InsufficientCPUQuota: queue team-a can't take PodGroup few as a whole: CPU asked 5, allocated 0, in queue 5, \
                    elastic 0, quota 8";
     assert_eq!(world.refusal(), refused);
+}
+
+/// Found by the simulator (seed 28033): it was told that its queue can't take what there was room for.
+#[test]
+fn a_group_that_stands_aside_for_another_of_its_namespace_is_told_that_once_there_is_room() {
+    let mut world = world();
+    world.group(&asking("empty", 4));
+    world.group(&asking("next", 3).created(1));
+    world.admit();
+    assert!(world.is_kept("team", "empty") && !world.is_kept("team", "next"));
+    let told = |world: &World| {
+        let next = world
+            .cluster
+            .workload_named(WorkloadKind::PodGroup, "team", "next")
+            .unwrap();
+        explain(&world.cluster, Subject::Workload(next)).unwrap().message()
+    };
+    assert!(
+        told(&world).contains("A100 asked 3, allocated 0, in queue 4"),
+        "{}",
+        told(&world)
+    );
+    world.wait(600);
+    world.admit();
+    assert!(world.is_aside("next"));
+    let room =
+        "queue team-a has room for PodGroup next now, and keeps nothing for any workload of namespace team until ";
+    assert!(told(&world).starts_with(room), "{}", told(&world));
 }
 
 #[test]
