@@ -239,7 +239,7 @@ const TOGETHER: [Found; 21] = [
 ];
 
 /// Worlds beside Volcano's controllers, with pods that are in no queue and queues that are gone.
-const NO_QUEUE: [Found; 11] = [
+const NO_QUEUE: [Found; 13] = [
     (
         23_558,
         120,
@@ -316,6 +316,20 @@ const NO_QUEUE: [Found; 11] = [
         4,
         true,
         "a group that stood aside was told what its pods ask for, of which there was enough; and the judge saw no end of groups that are kept room in turns",
+    ),
+    (
+        26_080,
+        200,
+        4,
+        true,
+        "whose a pod was that came into a group of Volcano's depended on which of two watches was faster",
+    ),
+    (
+        25_335,
+        200,
+        4,
+        true,
+        "a pod of a group that names the default queue was charged for no cards, as one whose queue nothing names",
     ),
 ];
 

@@ -133,6 +133,7 @@ impl Cluster {
             .filter(|waits| pod.stage == Stage::Waiting && waits.aside_until.is_none());
         let place = place.map(|waits| (std::cmp::Reverse(waits.shape.priority), waits.place));
         let (group, task) = (pod.group, pod.task_spec.clone());
+        let names_none = group.filter(|_| !pod.queue_is_written);
         let frees_others = self.frees_others(pod);
         for workload in [pod.group, pod.job].into_iter().flatten() {
             if ran {
@@ -151,6 +152,9 @@ impl Cluster {
             }
             self.settle(workload);
         }
+        if let Some(group) = names_none {
+            self.workloads[group].note_without_queue(id, true);
+        }
     }
 
     /// Counts a pod out with its workloads.
@@ -165,7 +169,8 @@ impl Cluster {
             .map(|waits| (std::cmp::Reverse(waits.shape.priority), waits.place));
         let task = pod.task_spec.clone();
         let frees_others = self.frees_others(pod);
-        for workload in [pod.group, pod.job].into_iter().flatten() {
+        let group = pod.group;
+        for workload in [group, pod.job].into_iter().flatten() {
             let state = &mut self.workloads[workload];
             if let Some(place) = &place {
                 state.remove_waiting(place);
@@ -181,6 +186,9 @@ impl Cluster {
                 self.meter_anew(workload);
             }
             self.settle(workload);
+        }
+        if let Some(group) = group {
+            self.workloads[group].note_without_queue(id, false);
         }
     }
 

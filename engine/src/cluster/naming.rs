@@ -187,17 +187,18 @@ impl Cluster {
             let queue = pod.queue.filter(|queue| concerned(*queue))?;
             let mut task = pod.task.clone();
             self.name_cards(&mut task, Some(queue));
-            (task != pod.task).then_some((id, task))
+            (task != pod.task).then_some((id, queue, task))
         });
-        for (id, task) in changed.collect::<Vec<_>>() {
-            self.set_task(id, task);
+        for (id, queue, task) in changed.collect::<Vec<_>>() {
+            self.set_task(id, queue, task);
         }
     }
 
-    fn set_task(&mut self, id: PodId, task: Task) {
+    /// A pod asks this queue for this.
+    pub(super) fn set_task(&mut self, id: PodId, queue: QueueId, task: Task) {
         let shape = self.pod(id).and_then(|pod| pod.waits.as_ref()).map(|waits| {
             Arc::new(Shape::from(Traits {
-                queue: waits.shape.queue,
+                queue,
                 namespace: Arc::clone(&waits.shape.namespace),
                 group: waits.shape.group,
                 task_spec: waits.shape.task_spec.clone(),
@@ -208,6 +209,7 @@ impl Cluster {
             }))
         });
         self.update_pod(id, |pod| {
+            pod.queue = Some(queue);
             pod.task = task;
             if let (Some(waits), Some(shape)) = (&mut pod.waits, shape) {
                 waits.shape = shape;

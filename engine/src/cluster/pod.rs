@@ -107,6 +107,8 @@ pub struct Pod {
     pub seen: Timestamp,
     /// The queue it is charged to; none where Cardgate does not manage the pod.
     pub queue: Option<QueueId>,
+    /// Whether it names that queue itself, so that nothing else is asked.
+    pub queue_is_written: bool,
     /// What it asks for.
     pub task: Task,
     /// How far it has come.
@@ -172,6 +174,7 @@ impl Pod {
     pub(super) fn is_as_seen_in(&self, later: &Self) -> bool {
         let Self {
             queue,
+            queue_is_written,
             task,
             stage,
             charge,
@@ -220,6 +223,7 @@ impl Pod {
             && (group, job, binding, controller) == (&later.group, &later.job, &later.binding, &later.controller)
             && (has_annotations, claims_other_devices) == (&later.has_annotations, &later.claims_other_devices)
             && (task_spec, shown_as_waiting) == (&later.task_spec, &later.shown_as_waiting)
+            && *queue_is_written == later.queue_is_written
             && *other_gates == later.other_gates
     }
 }

@@ -1,6 +1,7 @@
 //! Pods come, change, and go.
 
 mod imagined;
+mod of_groups;
 mod unqueued;
 
 use std::sync::Arc;
@@ -73,13 +74,12 @@ impl Cluster {
         reading.task.unqueued = unqueued.unwrap_or_default();
         self.check_payers(&mut reading.task, &namespace, &uid, queue, &named);
         self.name_cards(&mut reading.task, queue);
-        let bound_to = node_name.map(|node| self.node_id(node));
+        let (bound_to, deleted) = (node_name.map(|node| self.node_id(node)), end_of_deletion(&pod.metadata));
         // A pod that was let in and can go to one node alone holds room there from before it is bound, after a restart too.
         let only_node = self.only_node_of(&reading).filter(|_| bound_to.is_none());
         let (group, task_spec, job) = self.workloads_of(&reading, &pod.metadata, &namespace);
         let old = known.and_then(|id| self.pod(id));
         let (assigned, let_in) = (self.assigned_of(&reading, old), self.let_in_set(&reading));
-        let deleted = end_of_deletion(&pod.metadata);
         let stage = stage(&reading, &pod.spec, bound_to, deleted.is_some(), old, now);
         let under_way = old.filter(|_| matches!(stage, Stage::Admitting { .. }));
         let returned = self.return_of(reading.controller.as_ref(), now);
@@ -92,6 +92,7 @@ impl Cluster {
             namespace,
             name: name.into(),
             queue,
+            queue_is_written: reading.queue_annotation.is_some(),
             stage,
             charge: None,
             priority: pod.spec.priority.unwrap_or(0),
@@ -177,16 +178,16 @@ impl Cluster {
     }
 
     /// The queue of a pod that names none: its group's, else its namespace's, else the default queue; and whether it is that
-    /// for want of any other. The door writes it on every pod but those: so others were there before Cardgate.
+    /// for want of any other. The door writes it on every pod but those: so others were there before Cardgate, or before their group.
     fn queue_of_unnamed(&mut self, namespace: &str, group: Option<&str>) -> (QueueId, bool) {
         let group = group.and_then(|group| self.workload_named(WorkloadKind::PodGroup, namespace, group));
-        let of_group = group.and_then(|group| Some(self.workload(group).claim.as_ref()?.queue));
-        let queue = of_group.unwrap_or_else(|| self.queue_of_workload(namespace, &QueueNaming::default()));
-        let is_default = *self.queue(queue).name == *self.configuration.cardgate.default_queue;
-        let named = self
-            .namespace(namespace)
-            .is_some_and(|namespace| namespace.queue.is_some());
-        (queue, is_default && !named)
+        let group = group.and_then(|group| self.workload(group).claim.as_ref());
+        let group = group.map(|claim| (claim.queue, claim.naming.queue.is_some()));
+        let (queue, names) =
+            group.unwrap_or_else(|| (self.queue_of_workload(namespace, &QueueNaming::default()), false));
+        let of_namespace = self.namespace(namespace);
+        let is_named = names || of_namespace.is_some_and(|namespace| namespace.queue.is_some());
+        (queue, !is_named)
     }
 
     /// Whether a pod that names neither queue nor card asks for cards that are charged all the same: its namespace names a

@@ -102,6 +102,9 @@ impl Cluster {
         if moved || is_new {
             self.find_queues_of_jobs(id, now);
         }
+        if is_new {
+            self.find_queues_of_pods(id, now);
+        }
     }
 
     pub(super) fn remove_claim(&mut self, kind: WorkloadKind, namespace: &str, name: &str) {

@@ -4,7 +4,7 @@ use crds::card_usage::{CardUsageStatus, UNACCOUNTED};
 use engine::overview::{Shown, Unaccounted};
 use serde_json::json;
 
-use crate::world::{GPU, Object, World, bare_pod, configuration, node, pod, queue};
+use crate::world::{GPU, Object, World, bare_pod, configuration, group, node, pod, queue};
 
 /// That there is no object any more.
 const GONE: Shown = Shown::Unaccounted { status: None };
@@ -144,6 +144,27 @@ fn what_runs_is_charged_as_soon_as_the_configuration_or_its_namespace_says_to_wh
     );
     world.pod(&pod("p").asks("A", 1));
     assert_eq!(world.refusal_of("p"), "InsufficientScalarQuota");
+}
+
+/// Simulator's seeds 26080 and 25335: whose a pod was depended on which of two watches was faster, and a group that names the default queue was
+/// taken for one that names none.
+#[test]
+fn who_runs_in_a_group_is_of_the_queue_that_it_names_whichever_is_seen_first() {
+    for (own, other) in [("team-a", "default"), ("default", "team-a")] {
+        for pod_is_first in [true, false] {
+            let mut world = world();
+            world.queue(&queue("default").quota(r#"{"A": 8}"#));
+            if pod_is_first {
+                world.pod(&free("runs", "3").of("g"));
+            }
+            world.group(&group("g", 1).set(["spec", "queue"], own));
+            if !pod_is_first {
+                world.pod(&free("runs", "3").of("g"));
+            }
+            let charged = [own, other].map(|queue| (world.allocated(queue, "A"), world.allocated_cpu(queue)));
+            assert_eq!(charged, [(3, 1000), (0, 0)], "{own}, the pod first: {pod_is_first}");
+        }
+    }
 }
 
 #[test]

@@ -76,6 +76,7 @@ impl Workload {
             torn_since: None,
             of_tasks: BTreeMap::new(),
             succeeded: BTreeSet::new(),
+            without_queue: BTreeSet::new(),
             line: BTreeSet::new(),
             named: 0,
             reserved: None,
@@ -266,6 +267,15 @@ impl Workload {
         let pod = member.2;
         core.insert(member);
         Some(Moved::Core(pod))
+    }
+
+    /// A pod of it names no queue, or is no longer there to do so.
+    pub(in crate::cluster) fn note_without_queue(&mut self, pod: PodId, is_there: bool) {
+        if is_there {
+            self.0.without_queue.insert(pod);
+        } else {
+            self.0.without_queue.remove(&pod);
+        }
     }
 
     /// A pod of it waits.

@@ -1,0 +1,46 @@
+//! Pods whose queue is their group's, and which were seen before it.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::cluster::Cluster;
+use crate::ids::{PodId, QueueId, WorkloadId};
+
+impl Cluster {
+    /// A group is there that was not: its pods on which no queue is written were read as if it named none, and are asked again. Whose they
+    /// are must not depend on which of two watches is faster, nor for whoever begins to decide on which list comes first.
+    pub(in crate::cluster) fn find_queues_of_pods(&mut self, group: WorkloadId, now: Timestamp) {
+        let workload = self.workload(group);
+        let (namespace, name) = (Arc::clone(&workload.namespace), Arc::clone(&workload.name));
+        for id in workload.without_queue.clone() {
+            let (queue, unqueued) = self.queue_of_unnamed(&namespace, Some(&name));
+            self.move_pod(id, queue, unqueued, now);
+        }
+    }
+
+    /// A pod is another queue's, which nothing names where it is `unqueued`.
+    fn move_pod(&mut self, id: PodId, queue: QueueId, unqueued: bool, now: Timestamp) {
+        let Some(pod) = self.pod(id) else { return };
+        let (Some(before), mut task) = (pod.queue, pod.task.clone()) else {
+            return;
+        };
+        if (before, task.unqueued) == (queue, unqueued) {
+            return;
+        }
+        let uid = Arc::clone(&pod.uid);
+        task.unqueued = unqueued;
+        self.name_cards(&mut task, Some(queue));
+        self.queues[queue].join();
+        self.set_task(id, queue, task);
+        self.recharge_pod(id, now);
+        self.queues[before].quit();
+        self.forget_empty_queue(before);
+        // Of those that share a claim, all are of the queue of whoever pays.
+        if let Some(claiming) = self.claimed.pods.get(&uid) {
+            let named = claiming.named.clone();
+            self.see_sharers_again(id, &named);
+            self.see_again([uid]);
+        }
+    }
+}
